@@ -1,0 +1,1 @@
+"""Remembers what is wrong, and tells the right people."""

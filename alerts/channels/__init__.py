@@ -1,0 +1,1 @@
+"""One file a channel; its name is its key in the config."""

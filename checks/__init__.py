@@ -1,0 +1,1 @@
+"""Asks both ends of the pipeline and rules on what they answer."""

@@ -1,0 +1,49 @@
+"""What a check measured, how it rules, and what is kept; UNKNOWN is an outcome from the start."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from pipeline.model import Fence
+
+
+class Outcome(StrEnum):
+    """PASS and FAIL are claims with evidence; UNKNOWN never counts as either."""
+
+    PASS = "pass"  # noqa: S105  - an outcome, not a secret
+    FAIL = "fail"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Ruling:
+    """What a probe concludes from one reading.
+
+    ``reason`` is one line for people and holds keys and id ranges, never row values.
+    ``code`` is a short stable word for programs (``missing_rows``, ``no_history``, ...).
+    ``keys`` names guilty keys or ranges, at most twenty; more are counted in ``reason``.
+    """
+
+    outcome: Outcome
+    reason: str
+    code: str = ""
+    keys: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A ruling with its table, its time and the position it holds as of.
+
+    ``as_of`` holds one fence per source of the table; empty when none was reached.
+    ``value`` is the reading's one number for history and graphs; None when there is none.
+    ``cause`` groups verdicts with one common cause (``source:shop unreachable``); empty for own.
+    """
+
+    table: str
+    check: str
+    ruling: Ruling
+    at: datetime
+    as_of: tuple[Fence, ...] = ()
+    value: float | None = None
+    cause: str = ""
+    run: str = ""

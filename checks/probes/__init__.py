@@ -1,0 +1,1 @@
+"""One file a probe; its name is its key in the config."""

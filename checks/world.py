@@ -1,0 +1,170 @@
+"""What checks ask of the source, the lake, the log and their own past: protocols, no clients.
+
+Every method may raise ``UnreachableError`` (nobody answered in time, or the server is loaded) or
+``ProofError`` (it answered, but the question cannot be decided); both end as UNKNOWN.
+Id ranges are half open: ``(low, high)`` holds ``low`` and not ``high``.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Protocol
+
+from pipeline.model import Fence, Shard, Table, TopicPartition
+
+Range = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class LogKey:
+    """A row key seen in a topic: canonical JSON array of key values, and where it stood."""
+
+    shard: Shard
+    key: str
+    at: TopicPartition
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Touch:
+    """The newest landed change of a key: its op and its batch."""
+
+    op: str
+    batch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """What one END promised for a table, and what of it is landed.
+
+    ``promised`` counts the connector's events; ``landed`` distinct orders in the change log.
+    ``end_batch`` is the batch that holds END.
+    """
+
+    id: str
+    promised: int
+    landed: int
+    end_batch: int
+
+
+class SourceSide(Protocol):
+    """One source, read through its indexes, within time and row limits."""
+
+    def max_id(self, shard: Shard, column: str) -> int | None:
+        """Highest id now; None for an empty table."""
+        ...
+
+    def min_id(self, shard: Shard, column: str) -> int | None:
+        """Lowest id now; None for an empty table."""
+        ...
+
+    def count_ids(self, shard: Shard, column: str, ranges: Sequence[Range]) -> tuple[int, ...]:
+        """Rows in each range, all counted in one snapshot."""
+        ...
+
+    def ids(self, shard: Shard, column: str, span: Range, limit: int) -> tuple[int, ...]:
+        """Ids in *span*, ascending, at most *limit*."""
+        ...
+
+
+class MirrorSide(Protocol):
+    """One mirror at one pinned version, read without Spark."""
+
+    @property
+    def version(self) -> int:
+        """The pinned version of the mirror."""
+        ...
+
+    @property
+    def batch(self) -> int:
+        """Applied through this batch of its lane."""
+        ...
+
+    def rows(self) -> int:
+        """Rows, from the table's own metadata where it is exact."""
+        ...
+
+    def max_id(self, shard: Shard, column: str) -> int | None:
+        """Highest id of the shard's rows; None when it has none."""
+        ...
+
+    def count_ids(self, shard: Shard, column: str, ranges: Sequence[Range]) -> tuple[int, ...]:
+        """Rows of the shard in each range."""
+        ...
+
+    def ids(self, shard: Shard, column: str, span: Range, limit: int) -> tuple[int, ...]:
+        """Ids of the shard's rows in *span*, ascending, duplicates kept, at most *limit*."""
+        ...
+
+    def has_keys(self, keys: Sequence[LogKey]) -> tuple[bool, ...]:
+        """Whether each key's row is there, in the order asked."""
+        ...
+
+    def sample(self, limit: int) -> Sequence[Mapping[str, Any]]:
+        """At most *limit* rows of the newest slice, columns without ``_sluice``."""
+        ...
+
+
+class LogSide(Protocol):
+    """The change log and the topics."""
+
+    def last_touches(self, table: Table, keys: Sequence[LogKey]) -> tuple[Touch | None, ...]:
+        """Newest landed change of each key, in the order asked; None if none is kept."""
+        ...
+
+    def end_keys(self, table: Table) -> tuple[LogKey, ...]:
+        """The row key of the last data message of each partition of the table's topics."""
+        ...
+
+    def transactions(self, table: Table, after: int, until: int) -> tuple[Transaction, ...]:
+        """Transactions of *table* whose END is in a batch in ``(after, until]``."""
+        ...
+
+    def change_counts(self, table: Table, after: int, until: int) -> int:
+        """Changes (c, u, d) of *table* landed in batches in ``(after, until]``."""
+        ...
+
+
+class World(Protocol):
+    """Everything one probe may look at in one round, for one table."""
+
+    @property
+    def now(self) -> datetime:
+        """The round's one instant, aware, UTC."""
+        ...
+
+    def source(self, name: str) -> SourceSide:
+        """The source of that name."""
+        ...
+
+    def mirror(self, table: Table) -> MirrorSide:
+        """The newest version of the mirror, pinned for the whole round."""
+        ...
+
+    def log(self) -> LogSide:
+        """The change log and the topics."""
+        ...
+
+    def clock(self) -> datetime:
+        """Now, for stamping the end of a reading of the source."""
+        ...
+
+    def fence_after(self, source: str, instant: datetime) -> Fence | None:
+        """The first heartbeat at or after *instant*; None if it is not written yet."""
+        ...
+
+    def reached(self, table: Table, fences: Sequence[Fence]) -> bool:
+        """Whether the pinned mirror holds everything below every one of *fences*."""
+        ...
+
+    def landed_batch(self) -> int:
+        """The newest batch of the table's lane; -1 before the first."""
+        ...
+
+    def recall(self, table: Table, check: str) -> Mapping[str, Any] | None:
+        """What the check asked to be remembered in an earlier round; None at first."""
+        ...
+
+    def remember(self, table: Table, check: str, memory: Mapping[str, Any]) -> None:
+        """Keep *memory* (JSON values only) for the next round, instead of what was kept."""
+        ...

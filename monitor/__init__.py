@@ -1,0 +1,1 @@
+"""Decides when, wires the layers together, and serves people and programs."""

@@ -1,0 +1,1 @@
+"""The one SQL database: history, incidents, certificates, outbox."""

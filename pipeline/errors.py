@@ -1,0 +1,35 @@
+"""Who must act when something fails?  One class each; the message says what, where, what now."""
+
+
+class SluiceError(Exception):
+    """Root of every error Sluice raises on purpose."""
+
+
+class ConfigError(SluiceError):
+    """The operator must change a setting; nothing was started or changed."""
+
+
+class UnreachableError(SluiceError):
+    """A server did not answer; the same call may succeed later."""
+
+
+class FormatError(SluiceError):
+    """One message cannot be decoded; it is quarantined, the rest goes on."""
+
+
+class HeldError(SluiceError):
+    """One table (or source) must stand still until its cause is gone.
+
+    Args:
+        reason: short code for configs and metrics, such as ``foreign_write``.
+        detail: what, where, and what now, for a person.
+    """
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(f"{reason}: {detail}")
+        self.reason = reason
+        self.detail = detail
+
+
+class ProofError(SluiceError):
+    """Neither right nor wrong can be shown; counts as UNKNOWN, never as loss."""

@@ -1,0 +1,1 @@
+"""One file a message format: bytes of a topic become columns of the change log."""

@@ -1,0 +1,191 @@
+"""Where do the jars of a class path lie, and how do they get there?
+
+`jars.lock` is flat: nothing transitive is resolved, so a jar that is not listed is not there.
+The Ivy inside pyspark fetches, with its own default settings; no host is named.  A file is moved
+into `build/jars/<folder>` only after its SHA-256 was seen to be right.
+"""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from xml.sax.saxutils import quoteattr
+
+from pipeline.errors import ConfigError, UnreachableError
+
+ROOT = Path(__file__).resolve().parent.parent
+LOCK = ROOT / "jars.lock"
+JARS = ROOT / "build" / "jars"
+FETCHERS = 4  # Ivy asks for one jar after the other; four of them take half the time of one
+ATTEMPTS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Jar:
+    """One locked file: the class path it belongs to, its coordinate, its SHA-256."""
+
+    folder: str
+    coordinate: str
+    sha256: str
+
+    @property
+    def file(self) -> str:
+        """Name of the file in its folder: `artifact-version[-classifier].packaging`."""
+        _, artifact, version, packaging, classifier = self._parts()
+        return f"{artifact}-{version}{classifier and f'-{classifier}'}.{packaging}"
+
+    @property
+    def dependency(self) -> str:
+        """The Ivy element that asks for this file and for nothing behind it."""
+        group, artifact, version, packaging, classifier = map(quoteattr, self._parts())
+        chosen = "" if classifier == '""' else f" m:classifier={classifier}"
+        return (
+            f'<dependency org={group} name={artifact} rev={version} transitive="false">'
+            f"<artifact name={artifact} type={packaging} ext={packaging}{chosen}/></dependency>"
+        )
+
+    def _parts(self) -> tuple[str, str, str, str, str]:
+        group, artifact, version, *rest = self.coordinate.split(":")
+        packaging, classifier = rest or ("jar", "")
+        return group, artifact, version, packaging, classifier
+
+
+def spark() -> tuple[Path, ...]:
+    """Jars that Spark needs beside pyspark's own, for `spark.jars`."""
+    return files("spark")
+
+
+def files(folder: str) -> tuple[Path, ...]:
+    """Locked files of *folder*, in the order of the lock.
+
+    Raises:
+        ConfigError: if one of them has not been fetched.
+    """
+    paths = tuple(JARS / jar.folder / jar.file for jar in locked() if jar.folder == folder)
+    missing = [path.name for path in paths if not path.is_file()]
+    if missing or not paths:
+        msg = f"{len(missing)} jars are not in build/jars/{folder}; run `make setup`"
+        raise ConfigError(msg)
+    return paths
+
+
+def locked(lock: Path = LOCK) -> tuple[Jar, ...]:
+    """Jars named by the lock file, in its order."""
+    lines = (line.split() for line in lock.read_text(encoding="utf-8").splitlines())
+    return tuple(Jar(*words) for words in lines if words and not words[0].startswith("#"))
+
+
+def fetch(folders: Iterable[str] = (), *, home: Path = JARS, lock: Path = LOCK) -> int:
+    """Make *folders* (all, if none is given) hold exactly the locked files; how many were fetched.
+
+    Raises:
+        ConfigError: if there is no Java to fetch with.
+        UnreachableError: if a file cannot be had, or is not the one that was locked.
+    """
+    chosen = set(folders)
+    jars = [jar for jar in locked(lock) if not chosen or jar.folder in chosen]
+    wanted = [jar for jar in jars if _sha256(home / jar.folder / jar.file) != jar.sha256]
+    for jar in jars:
+        (home / jar.folder).mkdir(parents=True, exist_ok=True)
+    parts = [part for part in (wanted[i::FETCHERS] for i in range(FETCHERS)) if part]
+    with ThreadPoolExecutor(FETCHERS) as pool:
+        list(pool.map(lambda part: _fetch_part(part, home), parts))
+    _drop_strangers(jars, home)
+    return len(wanted)
+
+
+def java() -> str:
+    """Path of the `java` to run: that of JAVA_HOME, else the first on the PATH.
+
+    Raises:
+        ConfigError: if there is none.
+    """
+    home = os.environ.get("JAVA_HOME")
+    found = shutil.which("java", path=str(Path(home) / "bin") if home else None)
+    if found is None:
+        msg = "no Java found; install a Java 17 runtime, or set JAVA_HOME"
+        raise ConfigError(msg)
+    return found
+
+
+def _fetch_part(jars: Sequence[Jar], home: Path) -> None:
+    home.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=home, prefix=".fetch-") as scratch:
+        for attempt in range(1, ATTEMPTS + 1):
+            said = _run_ivy(jars, Path(scratch))
+            missing = [jar for jar in jars if not (Path(scratch) / jar.file).is_file()]
+            if not missing:
+                break
+            if attempt == ATTEMPTS:
+                msg = f"cannot fetch {', '.join(jar.coordinate for jar in missing)}: {said}"
+                raise UnreachableError(msg)
+        for jar in jars:
+            _accept(jar, Path(scratch) / jar.file, home / jar.folder / jar.file)
+
+
+def _run_ivy(jars: Sequence[Jar], scratch: Path) -> str:
+    """Retrieve *jars* into *scratch*; the end of what Ivy said."""
+    (scratch / "ivy.xml").write_text(
+        '<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">'
+        '<info organisation="sluice" module="jars"/><dependencies>'
+        + "".join(jar.dependency for jar in jars)
+        + "</dependencies></ivy-module>",
+        encoding="utf-8",
+    )
+    done = subprocess.run(
+        [
+            *(java(), "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
+            *("-jar", str(_ivy()), "-ivy", str(scratch / "ivy.xml")),
+            *("-cache", str(scratch / "cache")),
+            *("-retrieve", f"{scratch}/[artifact]-[revision](-[classifier]).[ext]"),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,  # what counts is which files are there afterwards
+    )
+    return (done.stdout + done.stderr)[-500:]
+
+
+def _ivy() -> Path:
+    spec = find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        msg = "pyspark is not installed; run `make setup`"
+        raise ConfigError(msg)
+    return next((Path(spec.origin).parent / "jars").glob("ivy-*.jar"))
+
+
+def _accept(jar: Jar, fetched: Path, place: Path) -> None:
+    found = _sha256(fetched)
+    if found != jar.sha256:
+        msg = f"{jar.coordinate} has SHA-256 {found}, jars.lock says {jar.sha256}"
+        raise UnreachableError(msg)
+    fetched.replace(place)
+
+
+def _sha256(path: Path) -> str | None:
+    """Digest in hex; None if there is no such file."""
+    if not path.is_file():
+        return None
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _drop_strangers(jars: Iterable[Jar], home: Path) -> None:
+    """Remove files no longer locked: a class path is its whole folder."""
+    known = {home / jar.folder / jar.file for jar in jars}
+    for folder in {path.parent for path in known}:
+        for path in folder.iterdir():
+            if path.is_file() and path not in known:
+                path.unlink()
+
+
+if __name__ == "__main__":
+    count = fetch(sys.argv[1:])
+    sys.stdout.write(f"{count} jars fetched, {len(locked())} locked\n")

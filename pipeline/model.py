@@ -1,0 +1,194 @@
+"""The words of the pipeline as values; orders are integers, never clocks."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import IntEnum, StrEnum
+
+
+class Op(StrEnum):
+    """What a row of the change log records; the first five concern mirrors."""
+
+    CREATE = "c"
+    UPDATE = "u"
+    DELETE = "d"
+    READ = "r"
+    TRUNCATE = "truncate"
+    SETTLE = "settle"
+    TOMBSTONE = "tombstone"
+    HEARTBEAT = "heartbeat"
+    BEGIN = "begin"
+    END = "end"
+    DDL = "ddl"
+    MARK = "mark"
+    ERROR = "error"
+
+
+class Origin(IntEnum):
+    """Where a change came from; at equal order the greater wins, so LIVE always does."""
+
+    SNAPSHOT = 0
+    REPLAY = 1
+    REPAIR = 2
+    LIVE = 3
+
+
+class Hop(StrEnum):
+    """A leg of the way from source to mirror, in the order a change passes them."""
+
+    COLLECTION = "collection"
+    SYNC = "sync"
+    CONSUMER = "consumer"
+    MERGE = "merge"
+
+
+class Stage(StrEnum):
+    """What a reader waits for: the change log, or the mirror."""
+
+    LANDED = "landed"
+    MIRROR = "mirror"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Order:
+    """Where a change stands in its source's log; compared left to right, within one source.
+
+    MySQL: Sluice's epoch, binlog file number, position in it, row of the event.
+    """
+
+    epoch: int
+    log: int
+    pos: int
+    row: int = 0
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Shard:
+    """One physical ``database.table`` of one source."""
+
+    source: str
+    name: str
+
+    @property
+    def database(self) -> str:
+        """The schema the physical table lives in."""
+        return self.name.partition(".")[0]
+
+    @property
+    def relation(self) -> str:
+        """The physical table's name without its database."""
+        return self.name.partition(".")[2]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A logical name and the shards that fold into it, sorted.
+
+    ``key`` holds the source's key columns in order; empty when the source declares none.
+    ``id_column`` is the one integer key column that probes may range over; None if there is none.
+    """
+
+    name: str
+    shards: tuple[Shard, ...]
+    key: tuple[str, ...] = ()
+    id_column: str | None = None
+    unique_across_shards: bool = False
+    tier: int = 1
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Names of the sources the shards live on, sorted, each once."""
+        return tuple(sorted({shard.source for shard in self.shards}))
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """A measurement that does not exist; ``why`` is shown to people.  Never a number."""
+
+    why: str
+
+
+Lag = timedelta | Missing
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """A position in the log of a connected server.
+
+    ``executed`` is its GTID set, empty without GTIDs; ``identity`` its ``server_uuid``.
+    ``log`` and ``pos`` are the binlog file's number and the offset after the last event.
+    """
+
+    identity: str
+    log: int
+    pos: int
+    executed: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """A heartbeat as a position: all that its source committed before ``at`` stands below it.
+
+    ``at`` was read from Sluice's clock *before* the heartbeat's statement, ``head`` from the
+    server *after* its commit; so ``head`` is at or above the heartbeat itself.
+    """
+
+    source: str
+    number: int
+    at: datetime
+    head: Head
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledged:
+    """What a collector has durably handed over: the transactions it has finished.
+
+    ``log`` and ``pos`` say where the newest transaction it has *begun* starts, so everything
+    before is finished; ``executed`` is the GTID set it has finished, empty without GTIDs.
+    ``snapshot`` is true while it is still reading its initial snapshot: then nothing is proven.
+    """
+
+    log: int
+    pos: int
+    executed: str = ""
+    snapshot: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPartition:
+    """One partition of one topic."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        """Render as ``topic:partition``, the form used in marks and messages."""
+        return f"{self.topic}:{self.partition}"
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionEnd:
+    """How far one partition has been landed: the next offset to read, and in which incarnation."""
+
+    offset: int
+    topic_id: str = ""
+    leader_epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """Counts of one batch of one table; each term is counted on its own."""
+
+    read: int = 0
+    applied: int = 0
+    noop: int = 0
+    superseded: int = 0
+    redelivered: int = 0
+    quarantined: int = 0
+    ignored: Mapping[str, int] | None = None
+
+    @property
+    def residual(self) -> int:
+        """Changes read that no other term explains; anything but 0 holds the table."""
+        explained = self.applied + self.noop + self.superseded + self.redelivered
+        return self.read - explained - self.quarantined - sum((self.ignored or {}).values())

@@ -1,0 +1,70 @@
+"""What one round of the pipeline did: the values its process hands to the service."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from pipeline.model import Account
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Offsets of a partition that can no longer be read: ``[first, until)``, and why.
+
+    ``id`` is stable across rounds (``topic:partition:first``); ``sluice waive ID`` closes it.
+    """
+
+    id: str
+    topic: str
+    partition: int
+    first: int
+    until: int
+    why: str
+    tables: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """A table (or a whole source) that stands still, with the reason code and the way out.
+
+    ``subject`` is a table's name, or ``source:NAME``.  ``id`` is stable while the cause lasts.
+    """
+
+    id: str
+    subject: str
+    reason: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Landed:
+    """One landing round of one lane; ``batch`` is None when nothing was committed.
+
+    ``capped`` is true when more was there than one batch may take.
+    """
+
+    lane: str
+    batch: int | None
+    rows: int
+    started: datetime
+    took: timedelta
+    capped: bool = False
+    tables: tuple[tuple[str, int], ...] = ()
+    gaps: tuple[Gap, ...] = ()
+    holds: tuple[Hold, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """One merge turn of one mirror: applied through ``batch`` as mirror ``version``.
+
+    ``hold`` is set when the table was left alone instead; then ``batch`` and ``version`` are
+    those it stands at.
+    """
+
+    table: str
+    batch: int
+    version: int
+    account: Account
+    started: datetime
+    took: timedelta
+    hold: Hold | None = None

@@ -1,0 +1,1 @@
+"""One file a source: what Sluice asks of a database server."""

@@ -1,0 +1,1 @@
+"""One file a transport: offsets, topic ids and bounded reads."""
