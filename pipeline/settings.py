@@ -1,0 +1,104 @@
+"""What an operator decides about the pipeline; the config file maps onto these one to one."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class CollectorSettings:
+    """Where the collector of one source answers; ``kind`` names a file of collectors/."""
+
+    url: str
+    connector: str
+    kind: str = "connect"
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSettings:
+    """One database server and the topics its changes arrive in.
+
+    ``prefix`` is the collector's topic prefix: schema changes arrive in the topic ``prefix``,
+    transactions in ``prefix.transaction``, rows in topics that match ``topics`` (a regular
+    expression on the whole name; by default ``prefix.<database>.<table>``).
+    ``heartbeat`` is the ``database.table`` Sluice writes to, its only write right.
+    """
+
+    name: str
+    host: str
+    port: int
+    user: str
+    collector: CollectorSettings
+    prefix: str
+    password: str = field(default="", repr=False)
+    kind: str = "mysql"
+    format: str = "debezium_json"
+    topics: str = ""
+    heartbeat: str = "sluice.heartbeat"
+    tls: bool = False
+
+    @property
+    def topic_pattern(self) -> str:
+        """Regular expression for the whole name of each topic that this source's rows use."""
+        return self.topics or re.escape(self.prefix) + r"\.[^.]+\.[^.]+"
+
+
+@dataclass(frozen=True, slots=True)
+class TableRule:
+    """Which shards fold into which table; the first rule that matches a shard decides.
+
+    ``shards`` is a regular expression on the whole ``database.table``; ``table`` may use its
+    groups (``\\1``).  A shard no rule matches is a table of its own name.  ``key`` names a unique,
+    not-null set of columns for tables that declare none.
+    """
+
+    shards: str
+    table: str
+    unique_across_shards: bool = False
+    key: tuple[str, ...] = ()
+    tier: int = 1
+    ignore: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class UpkeepSettings:
+    """How long old versions and old changes are kept, and how often files are compacted."""
+
+    compact_every: timedelta = timedelta(hours=1)
+    vacuum_every: timedelta = timedelta(hours=24)
+    keep_versions: timedelta = timedelta(days=7)
+    keep_changes: timedelta = timedelta(days=30)
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineSettings:
+    """Everything the pipeline needs to know to run one lane.
+
+    ``batch_rows`` caps one landing batch; ``small_batch_rows`` is the size up to which a batch is
+    read through one persistent consumer instead of a Kafka scan by Spark.
+    """
+
+    lake: Path
+    kafka: str
+    sources: tuple[SourceSettings, ...]
+    rules: tuple[TableRule, ...] = ()
+    lane: str = "main"
+    batch_rows: int = 2_000_000
+    small_batch_rows: int = 20_000
+    merge_workers: int = 2
+    master: str = "local[2]"
+    driver_memory: str = "1500m"
+    spark: Mapping[str, str] = field(default_factory=dict)
+    upkeep: UpkeepSettings = UpkeepSettings()
+
+    @property
+    def changes(self) -> Path:
+        """The change log's folder."""
+        return self.lake / "changes"
+
+    def mirror(self, table: str) -> Path:
+        """The folder of a table's mirror: ``<lake>/mirrors/<database>/<table>``."""
+        database, _, name = table.partition(".")
+        return self.lake / "mirrors" / database / name
