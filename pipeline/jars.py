@@ -136,6 +136,7 @@ def _run_ivy(jars: Sequence[Jar], scratch: Path) -> str:
         '<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">'
         '<info organisation="sluice" module="jars"/><dependencies>'
         + "".join(jar.dependency for jar in jars)
+        + '<conflict module="*" manager="all"/>'  # two class paths may want two versions of one jar
         + "</dependencies></ivy-module>",
         encoding="utf-8",
     )

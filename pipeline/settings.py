@@ -4,7 +4,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +75,12 @@ class UpkeepSettings:
 class PipelineSettings:
     """Everything the pipeline needs to know to run one lane.
 
+    ``lake`` is a folder or a URI (``hdfs://``, ``s3a://``) without a slash at its end.
     ``batch_rows`` caps one landing batch; ``small_batch_rows`` is the size up to which a batch is
     read through one persistent consumer instead of a Kafka scan by Spark.
     """
 
-    lake: Path
+    lake: str
     kafka: str
     sources: tuple[SourceSettings, ...]
     rules: tuple[TableRule, ...] = ()
@@ -94,11 +94,10 @@ class PipelineSettings:
     upkeep: UpkeepSettings = UpkeepSettings()
 
     @property
-    def changes(self) -> Path:
-        """The change log's folder."""
-        return self.lake / "changes"
+    def changes(self) -> str:
+        """The change log's address."""
+        return f"{self.lake}/changes"
 
-    def mirror(self, table: str) -> Path:
-        """The folder of a table's mirror: ``<lake>/mirrors/<database>/<table>``."""
-        database, _, name = table.partition(".")
-        return self.lake / "mirrors" / database / name
+    def mirror(self, table: str) -> str:
+        """The address of a table's mirror: ``<lake>/mirrors/<database>/<table>``."""
+        return f"{self.lake}/mirrors/" + table.replace(".", "/", 1)
