@@ -1,0 +1,181 @@
+"""A real Kafka Connect, standalone, with Debezium; driven through its REST interface.
+
+Standalone forgets its connectors when it ends, but not their offsets: what was registered is kept
+here, and registered again by `start`.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from demo import java, processes, unpack
+from demo.daemon import Daemon
+from pipeline import jars
+from pipeline.errors import UnreachableError
+
+START = timedelta(seconds=60)
+RUNNING = timedelta(seconds=60)
+
+
+@dataclass(eq=False)
+class Connect:
+    """One worker; connectors and their offsets lie in its folder."""
+
+    home: Path
+    port: int
+    bootstrap: str
+    leashed: bool = True
+    daemon: Daemon = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Name the process; nothing is started or written."""
+        self.home = self.home.resolve()
+        self.daemon = Daemon("connect", self.home / "connect.log", self.leashed)
+
+    @property
+    def url(self) -> str:
+        """Root of the REST interface."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        """Start the worker, and every connector that was registered before."""
+        self.home.mkdir(parents=True, exist_ok=True)
+        settings = self.home / "connect.properties"
+        settings.write_text(self._settings(), encoding="utf-8")
+        self.daemon.start(
+            java.command(
+                "org.apache.kafka.connect.cli.ConnectStandalone",
+                str(settings),
+                class_path=jars.JARS / "kafka",
+                heap="768m",
+            ),
+            self._answers,
+            START,
+        )
+        for name, config in self._registered().items():
+            self._ask("PUT", f"/connectors/{name}/config", config)
+
+    def stop(self) -> None:
+        """Shut down; offsets and registrations stay."""
+        self.daemon.stop()
+
+    def kill(self) -> None:
+        """`kill -9`; what was not flushed is sent again after a restart."""
+        self.daemon.kill()
+
+    def restart(self) -> None:
+        """Kill it, and start it again with the same connectors."""
+        self.kill()
+        self.start()
+
+    def register(self, name: str, config: Mapping[str, str]) -> None:
+        """Create or change a connector; returns when its task runs.
+
+        Raises:
+            UnreachableError: if Connect refuses it, or its task fails, with the reason.
+        """
+        self._ask("PUT", f"/connectors/{name}/config", dict(config))
+        self._remember({**self._registered(), name: dict(config)})
+        processes.wait_until(lambda: self._runs(name), RUNNING, f"running connector {name}")
+
+    def deregister(self, name: str) -> None:
+        """Remove a connector; its offsets stay."""
+        self._ask("DELETE", f"/connectors/{name}")
+        self._remember({k: v for k, v in self._registered().items() if k != name})
+
+    def pause(self, name: str) -> None:
+        """Stop reading; the task stays."""
+        self._ask("PUT", f"/connectors/{name}/pause")
+
+    def resume(self, name: str) -> None:
+        """Read again after `pause` or `halt`."""
+        self._ask("PUT", f"/connectors/{name}/resume")
+
+    def halt(self, name: str) -> None:
+        """End the task; only then may its offsets be changed."""
+        self._ask("PUT", f"/connectors/{name}/stop")
+        stopped = "STOPPED"
+        processes.wait_until(
+            lambda: self.status(name)["connector"]["state"] == stopped, RUNNING, f"halt of {name}"
+        )
+
+    def status(self, name: str) -> dict[str, Any]:
+        """What Connect says about a connector and its tasks."""
+        answer: dict[str, Any] = self._ask("GET", f"/connectors/{name}/status")
+        return answer
+
+    def config(self, name: str) -> dict[str, str]:
+        """A connector's settings."""
+        answer: dict[str, str] = self._ask("GET", f"/connectors/{name}/config")
+        return answer
+
+    def offsets(self, name: str) -> list[dict[str, Any]]:
+        """Acknowledged positions: `{"partition": {...}, "offset": {...}}` each; lags by a flush."""
+        answer: list[dict[str, Any]] = self._ask("GET", f"/connectors/{name}/offsets")["offsets"]
+        return answer
+
+    def forget_offsets(self, name: str) -> None:
+        """Let a halted connector begin as if it had never run."""
+        self._ask("DELETE", f"/connectors/{name}/offsets")
+
+    def _runs(self, name: str) -> bool:
+        tasks = self.status(name)["tasks"]
+        failed = [task["trace"] for task in tasks if task["state"] == "FAILED"]
+        if failed:
+            msg = f"connector {name} failed: {failed[0][:1500]}"
+            raise UnreachableError(msg)
+        return bool(tasks) and all(task["state"] == "RUNNING" for task in tasks)
+
+    def _ask(self, method: str, path: str, body: Any = None) -> Any:
+        try:
+            answer = httpx.request(method, self.url + path, json=body, timeout=30)
+        except httpx.HTTPError as error:
+            msg = f"Connect does not answer at {self.url}: {error}"
+            raise UnreachableError(msg) from error
+        if answer.is_error:
+            msg = f"Connect refuses {method} {path}: {answer.text[:1500]}"
+            raise UnreachableError(msg)
+        return answer.json() if answer.content else None
+
+    def _answers(self) -> bool:
+        try:
+            return httpx.get(f"{self.url}/connectors", timeout=2).status_code == httpx.codes.OK
+        except httpx.HTTPError:
+            return False
+
+    def _registered(self) -> dict[str, dict[str, str]]:
+        file = self.home / "connectors.json"
+        if not file.exists():
+            return {}
+        known: dict[str, dict[str, str]] = json.loads(file.read_text(encoding="utf-8"))
+        return known
+
+    def _remember(self, connectors: Mapping[str, Mapping[str, str]]) -> None:
+        (self.home / "connectors.json").write_text(json.dumps(connectors), encoding="utf-8")
+
+    def _settings(self) -> str:
+        converter = "org.apache.kafka.connect.json.JsonConverter"
+        settings = {
+            "bootstrap.servers": self.bootstrap,
+            "key.converter": converter,
+            "value.converter": converter,
+            "key.converter.schemas.enable": "false",
+            "value.converter.schemas.enable": "false",
+            "offset.storage.file.filename": str(self.home / "offsets"),
+            "offset.flush.interval.ms": "1000",
+            "plugin.path": str(unpack.plugins()),
+            "plugin.discovery": "service_load",
+            "listeners": self.url,
+            "connector.client.config.override.policy": "All",
+            "producer.acks": "all",
+            "producer.enable.idempotence": "true",
+            "producer.max.in.flight.requests.per.connection": "1",
+            "producer.retries": "2147483647",
+            "producer.delivery.timeout.ms": "2147483647",
+        }
+        return "".join(f"{name}={value}\n" for name, value in settings.items())

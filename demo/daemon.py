@@ -1,0 +1,67 @@
+"""One server: a command that is started, is ready at some point, and can be ended in two ways."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+
+from demo import processes
+from demo.processes import Process
+from pipeline.errors import UnreachableError
+
+
+@dataclass(eq=False)
+class Daemon:
+    """A server's process and its log; the data is the server's own business."""
+
+    name: str
+    log: Path
+    leashed: bool = True
+    process: Process | None = field(default=None)
+
+    @property
+    def running(self) -> bool:
+        """Whether its process is there; says nothing about being ready."""
+        return self.process is not None and self.process.alive
+
+    def start(self, command: Sequence[str], ready: Callable[[], bool], within: timedelta) -> None:
+        """Start *command* and wait until it is *ready*.
+
+        Raises:
+            UnreachableError: if it ends first, or is not ready in time; with the end of its log.
+        """
+        self.process = processes.start(command, log=self.log, leashed=self.leashed)
+        try:
+            processes.wait_until(lambda: ready() or not self.running, within, f"ready {self.name}")
+        except UnreachableError as error:
+            self.kill()
+            msg = f"{error}: {self._last_words()}"
+            raise UnreachableError(msg) from error
+        if not self.running:
+            msg = f"{self.name} ended at once: {self._last_words()}"
+            raise UnreachableError(msg)
+
+    def run(self, command: Sequence[str], within: timedelta) -> None:
+        """Run *command* to its end.
+
+        Raises:
+            UnreachableError: if it does not end in time.
+        """
+        self.process = processes.start(command, log=self.log)
+        try:
+            processes.wait_until(lambda: not self.running, within, f"end of {self.name}")
+        finally:
+            self.kill()
+
+    def stop(self) -> None:
+        """End it properly; nothing happens if it does not run."""
+        if self.process is not None:
+            self.process.stop()
+
+    def kill(self) -> None:
+        """End it as a power cut would; nothing happens if it does not run."""
+        if self.process is not None:
+            self.process.kill()
+
+    def _last_words(self) -> str:
+        return self.log.read_text(encoding="utf-8", errors="replace")[-1500:]

@@ -1,0 +1,99 @@
+"""A real Kafka broker (KRaft, broker and controller in one process) with replication factor 1.
+
+Topics are never made by asking for them: a consumer that comes too early must not decide how many
+partitions a topic has.
+"""
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+
+from demo import java
+from demo.daemon import Daemon
+from demo.ports import listening
+from pipeline import jars
+
+START = timedelta(seconds=60)
+CLUSTER = "c2x1aWNlLWRlbW8ta2Fma2"  # any 22 characters of base64: the cluster's id
+
+
+@dataclass(eq=False)
+class Kafka:
+    """One broker on two loopback ports."""
+
+    home: Path
+    port: int
+    controller_port: int
+    leashed: bool = True
+    daemon: Daemon = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Name the process; nothing is started or written."""
+        self.home = self.home.resolve()
+        self.daemon = Daemon("kafka", self.home / "kafka.log", self.leashed)
+
+    @property
+    def bootstrap(self) -> str:
+        """The address clients begin with."""
+        return f"127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        """Start on the data that is there, or on fresh data; returns when it accepts clients."""
+        self.home.mkdir(parents=True, exist_ok=True)
+        settings = self.home / "server.properties"
+        settings.write_text(self._settings(), encoding="utf-8")
+        if not (self.home / "data" / "meta.properties").exists():
+            Daemon("format of kafka's storage", self.home / "kafka.log").run(
+                java.command(
+                    "kafka.tools.StorageTool",
+                    *("format", "--standalone", "-t", CLUSTER, "-c", str(settings)),
+                    class_path=jars.JARS / "kafka",
+                    heap="128m",
+                ),
+                START,
+            )
+        self.daemon.start(
+            java.command(
+                "kafka.Kafka", str(settings), class_path=jars.JARS / "kafka", heap="512m", level="warn"
+            ),
+            lambda: listening(self.port),
+            START,
+        )
+
+    def stop(self) -> None:
+        """Shut down; the data stays."""
+        self.daemon.stop()
+
+    def kill(self) -> None:
+        """`kill -9`; the data stays."""
+        self.daemon.kill()
+
+    def restart(self) -> None:
+        """Kill it, and start it again on the same ports and data."""
+        self.kill()
+        self.start()
+
+    def _settings(self) -> str:
+        settings = {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "controller.quorum.bootstrap.servers": f"127.0.0.1:{self.controller_port}",
+            "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://127.0.0.1:{self.controller_port}",
+            "advertised.listeners": f"PLAINTEXT://{self.bootstrap}",
+            "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "log.dirs": str(self.home / "data"),
+            "auto.create.topics.enable": "false",
+            "offsets.topic.replication.factor": "1",
+            "offsets.topic.num.partitions": "1",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            "transaction.state.log.num.partitions": "1",
+            "share.coordinator.state.topic.replication.factor": "1",
+            "share.coordinator.state.topic.min.isr": "1",
+            "group.initial.rebalance.delay.ms": "0",
+            "num.network.threads": "2",
+            "num.io.threads": "4",
+            "background.threads": "2",
+        }
+        return "".join(f"{name}={value}\n" for name, value in settings.items())

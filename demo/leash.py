@@ -1,0 +1,26 @@
+"""Become another program, in a session of its own, that dies when the process that asked for it dies.
+
+Run as a script: `leash.py PARENT command...`; PARENT is 0 for a program that is to stay.
+A program, not a `preexec_fn`: nothing of ours runs between fork and exec of a threaded parent.
+"""
+
+import ctypes
+import os
+import signal
+import sys
+
+PR_SET_PDEATHSIG = 1  # prctl(2)
+
+
+def main(parent: int, command: list[str]) -> None:
+    """Replace this process by *command*; never returns."""
+    os.setsid()
+    if parent:
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:  # it died before the leash was on
+            sys.exit(1)
+    os.execv(command[0], command)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), sys.argv[2:])

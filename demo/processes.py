@@ -1,0 +1,106 @@
+"""How is a server started, watched and ended, so that nothing is ever left behind?
+
+A process is known by its id *and* its start time: an id alone may by now be somebody else's.
+The kernel ends a leashed child with the *thread* that started it, so one thread starts them all.
+"""
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import TypeVar
+
+from pipeline.errors import UnreachableError
+
+LEASH = Path(__file__).with_name("leash.py")
+PAUSE = 0.05
+T = TypeVar("T")
+_starter = ThreadPoolExecutor(1, thread_name_prefix="starter")
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A running program: its id, and its start in clock ticks since the machine's own."""
+
+    pid: int
+    started: int
+
+    @property
+    def alive(self) -> bool:
+        """Whether it still runs; a zombie does not."""
+        with suppress(ChildProcessError):
+            os.waitpid(self.pid, os.WNOHANG)  # reap it if it is our child
+        return _started(self.pid) == self.started
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send *number* to its whole group; nothing happens if it is gone."""
+        if self.alive:
+            with suppress(ProcessLookupError):
+                os.killpg(self.pid, number)
+
+    def kill(self) -> None:
+        """End it as a power cut would; returns when it is gone."""
+        self.signal(signal.SIGKILL)
+        wait_until(lambda: not self.alive, timedelta(seconds=20), f"end of process {self.pid}")
+
+    def stop(self, grace: timedelta = timedelta(seconds=20)) -> None:
+        """Ask it to end, and kill what has not ended after *grace*."""
+        self.signal(signal.SIGTERM)
+        with suppress(UnreachableError):
+            wait_until(lambda: not self.alive, grace, f"end of process {self.pid}")
+        self.kill()
+
+
+def start(command: Sequence[str], *, log: Path, leashed: bool = True) -> Process:
+    """Start *command* (its first word a full path) in a session of its own, its output into *log*."""
+    return _starter.submit(_spawn, command, log, os.getpid() if leashed else 0).result()
+
+
+def wait_until(condition: Callable[[], T], within: timedelta, what: str) -> T:
+    """Return the first true answer of *condition*.
+
+    Raises:
+        UnreachableError: if there is none in time; it names *what* was waited for.
+    """
+    deadline = time.monotonic() + within.total_seconds()
+    while not (answer := condition()):
+        if time.monotonic() > deadline:
+            msg = f"no {what} after {within.total_seconds():.0f} s"
+            raise UnreachableError(msg)
+        time.sleep(PAUSE)
+    return answer
+
+
+def _spawn(command: Sequence[str], log: Path, parent: int) -> Process:
+    log.parent.mkdir(parents=True, exist_ok=True)
+    pid = os.posix_spawn(
+        sys.executable,
+        [sys.executable, "-I", "-S", str(LEASH), str(parent), *command],
+        os.environ,
+        file_actions=[
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 1, str(log), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644),
+            (os.POSIX_SPAWN_DUP2, 1, 2),
+        ],
+    )
+    return Process(pid, _started(pid) or 0)
+
+
+def _started(pid: int) -> int | None:
+    """Start time in clock ticks; None if there is no such process, or only its zombie.
+
+    A zombie whose other threads are still ending holds its ports and files: it counts as running.
+    """
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
+    except OSError:
+        return None
+    state, *fields = stat.rpartition(")")[2].split()  # the name before it may hold anything
+    threads, started = int(fields[16]), int(fields[18])
+    return None if state in "ZX" and threads <= 1 else started

