@@ -1,0 +1,1 @@
+"""A shop that keeps changing: tables of one MySQL server, writers, and a ledger of their deeds."""

@@ -1,0 +1,154 @@
+"""What did the source promise, and when?  One line per event of a transaction, only appended.
+
+A transaction is written twice: before its COMMIT is sent (so a writer that dies leaves its
+intention behind) and when its end is known.  The last word about a number stands, which is how
+a COMMIT whose answer was lost is settled later.
+"""
+
+import json
+import os
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+Key = tuple[int, ...]
+
+
+class Outcome(StrEnum):
+    """How a transaction ended; unknown when the connection died inside COMMIT."""
+
+    COMMITTED = "committed"
+    ROLLED_BACK = "rolled back"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class RowState:
+    """One row as its transaction left it.
+
+    ``touched`` is the number the row now carries, None when the row is gone.  ``before`` is the
+    number it carried earlier, None when the transaction began without it; the before image of a
+    delete shows it.
+    """
+
+    shard: str
+    key: Key
+    touched: int | None
+    before: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A transaction: ``begun`` <= ``sent`` (COMMIT) <= ``acknowledged``; all aware, in UTC.
+
+    ``rows`` holds each key once, in its last state; of a rolled-back one, what it tried.
+    """
+
+    number: int
+    begun: datetime
+    sent: datetime
+    rows: tuple[RowState, ...]
+    outcome: Outcome = Outcome.UNKNOWN
+    acknowledged: datetime | None = None
+
+
+class Ledger:
+    """The append-only file; safe to write from threads and to read from other processes."""
+
+    def __init__(self, path: Path) -> None:
+        """Open *path*, continuing after the highest number it holds."""
+        self.path = path
+        self._lock = threading.Lock()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _drop_unfinished(path)
+        self._next = max(read_ledger(path), default=0) + 1
+        self._file = os.open(path, os.O_WRONLY | os.O_APPEND)
+
+    def number(self) -> int:
+        """Give the next transaction number; never the same twice."""
+        with self._lock:
+            self._next += 1
+            return self._next - 1
+
+    def skip_to(self, number: int) -> None:
+        """Give no number below *number* from now on: rows may be older than this ledger."""
+        with self._lock:
+            self._next = max(self._next, number)
+
+    def intend(self, entry: Entry) -> None:
+        """Record what is about to be committed, or was rolled back; before COMMIT is sent."""
+        self._append(
+            {
+                "number": entry.number,
+                "begun": entry.begun.isoformat(),
+                "sent": entry.sent.isoformat(),
+                "outcome": entry.outcome,
+                "rows": [[row.shard, row.key, row.touched, row.before] for row in entry.rows],
+            }
+        )
+
+    def settle(self, number: int, outcome: Outcome, acknowledged: datetime | None = None) -> None:
+        """Record how transaction *number* ended; *acknowledged* only if it was committed."""
+        when = acknowledged.isoformat() if acknowledged else None
+        self._append({"number": number, "outcome": outcome, "acknowledged": when})
+
+    def entries(self) -> dict[int, Entry]:
+        """Every transaction so far, by number."""
+        return read_ledger(self.path)
+
+    def close(self) -> None:
+        """Close the file; entries stay readable."""
+        os.close(self._file)
+
+    def _append(self, line: Mapping[str, Any]) -> None:
+        """Write one whole line in one call, so that no reader sees lines mixed."""
+        text = json.dumps(line, separators=(",", ":")) + "\n"
+        with self._lock:
+            os.write(self._file, text.encode())
+
+
+def read_ledger(path: Path) -> dict[int, Entry]:
+    """Every transaction in *path*, by number; a last line that is not finished is left out."""
+    entries: dict[int, Entry] = {}
+    whole, _, _ = path.read_text().rpartition("\n")
+    for text in whole.splitlines():
+        line = json.loads(text)
+        if "rows" in line:
+            entries[line["number"]] = _begun(line)
+        else:
+            entries[line["number"]] = _settled(entries[line["number"]], line)
+    return entries
+
+
+def _drop_unfinished(path: Path) -> None:
+    """Cut off what a killed writer left of its last line; create the file if there is none."""
+    text = path.read_text() if path.exists() else ""
+    path.write_text(text[: text.rfind("\n") + 1])
+
+
+def _begun(line: Mapping[str, Any]) -> Entry:
+    """Build the entry a writer leaves before COMMIT."""
+    return Entry(
+        number=line["number"],
+        begun=datetime.fromisoformat(line["begun"]),
+        sent=datetime.fromisoformat(line["sent"]),
+        rows=tuple(
+            RowState(shard, tuple(key), touched, before)
+            for shard, key, touched, before in line["rows"]
+        ),
+        outcome=Outcome(line["outcome"]),
+    )
+
+
+def _settled(entry: Entry, line: Mapping[str, Any]) -> Entry:
+    """Build the entry with its end filled in."""
+    when = line["acknowledged"]
+    return replace(
+        entry,
+        outcome=Outcome(line["outcome"]),
+        acknowledged=datetime.fromisoformat(when) if when else None,
+    )

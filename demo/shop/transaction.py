@@ -1,0 +1,144 @@
+"""How does a writer change rows and know, at the end, what it left behind?
+
+Statements go to the server at once; the states of the rows they touched are kept here until the
+ledger takes them.  Which keys may be touched is the caller's concern (see ``stock``).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pymysql.cursors import Cursor
+
+from demo.shop.ledger import Key, RowState
+from demo.shop.schema import Shelf
+from demo.shop.stock import Stock
+from demo.shop.values import Row
+
+
+class DriftError(Exception):
+    """A row is not there, or there twice: somebody else changed what this writer owns."""
+
+    def __init__(self, shelf: Shelf, keys: Sequence[Key]) -> None:
+        """Name the rows that were not as remembered."""
+        super().__init__(f"rows of {shelf.name} are not as remembered: {list(keys)}")
+        self.shelf, self.keys = shelf, tuple(keys)
+
+
+@dataclass(eq=False)
+class Transaction:
+    """One open transaction numbered *number*, or the part of one behind a savepoint."""
+
+    cursor: Cursor
+    number: int
+    stock: Stock
+    outer: "Transaction | None" = None
+    changes: int = 0
+    _rows: dict[tuple[str, Key], RowState] = field(default_factory=dict)
+
+    @property
+    def rows(self) -> tuple[RowState, ...]:
+        """The touched rows, each once, as this transaction leaves them."""
+        return tuple(self._rows.values())
+
+    def has_touched(self, shelf: Shelf, key: Key) -> bool:
+        """Tell whether this transaction, or the one around it, changed the row before."""
+        around = self.outer is not None and self.outer.has_touched(shelf, key)
+        return around or (shelf.name, key) in self._rows
+
+    def insert(self, shelf: Shelf, *rows: Row) -> list[Key]:
+        """Insert *rows* in one statement; give their keys, of which MySQL may choose the ids."""
+        self._write("INSERT INTO", shelf, rows)
+        if shelf.numbered and "id" not in rows[0]:
+            first = int(self.cursor.lastrowid or 0)  # of one statement, ids are consecutive
+            keys: list[Key] = [(first + place,) for place in range(len(rows))]
+        else:
+            keys = [_key(shelf, row) for row in rows]
+        for key in keys:
+            self._left(shelf, key, self.number)
+        return keys
+
+    def update(self, shelf: Shelf, keys: Sequence[Key], values: Row) -> None:
+        """Set *values* in all of *keys* by one statement."""
+        names = [*values, "touched"]
+        sets = ", ".join(f"{name} = %s" for name in names)
+        where, bound = _where(shelf, keys)
+        self._run(
+            f"UPDATE {shelf.name} SET {sets} {where}", [*values.values(), self.number, *bound]
+        )
+        self._expect(shelf, keys)
+        for key in keys:
+            self._left(shelf, key, self.number)
+
+    def delete(self, shelf: Shelf, keys: Sequence[Key]) -> None:
+        """Delete *keys* by one statement."""
+        where, bound = _where(shelf, keys)
+        self._run(f"DELETE FROM {shelf.name} {where}", bound)
+        self._expect(shelf, keys)
+        for key in keys:
+            self._left(shelf, key, None)
+
+    def move(self, shelf: Shelf, old: Key, new: Key) -> None:
+        """Change the primary key of a row."""
+        sets = ", ".join(f"{name} = %s" for name in (*shelf.key, "touched"))
+        where, bound = _where(shelf, [old])
+        self._run(f"UPDATE {shelf.name} SET {sets} {where}", [*new, self.number, *bound])
+        self._expect(shelf, [old])
+        self._left(shelf, old, None)
+        self._left(shelf, new, self.number)
+
+    def replace(self, shelf: Shelf, row: Row, *gone: Key) -> Key:
+        """REPLACE a row; *gone* are other rows that give way by a unique column."""
+        self._write("REPLACE INTO", shelf, [row])
+        for key in gone:
+            self._left(shelf, key, None)
+        key = _key(shelf, row) if shelf.key[0] in row else (int(self.cursor.lastrowid or 0),)
+        self._left(shelf, key, self.number)
+        return key
+
+    def upsert(self, shelf: Shelf, row: Row, existing: Key | None) -> Key:
+        """INSERT ... ON DUPLICATE KEY UPDATE; *existing* is the row it will meet, if any."""
+        again = ", ".join(f"{name} = VALUES({name})" for name in [*row, "touched"])
+        self._write("INSERT INTO", shelf, [row], f" ON DUPLICATE KEY UPDATE {again}")
+        key = existing or (_key(shelf, row) if shelf.key[0] in row else None)
+        if key is None:
+            key = (int(self.cursor.lastrowid or 0),)
+        self._left(shelf, key, self.number)
+        return key
+
+    def _write(self, verb: str, shelf: Shelf, rows: Sequence[Row], tail: str = "") -> None:
+        """Run an inserting statement over *rows*, which share their columns."""
+        names = [*rows[0], "touched"]
+        group = "(" + ", ".join(["%s"] * len(names)) + ")"
+        groups = ", ".join([group] * len(rows))
+        bound = [value for row in rows for value in (*row.values(), self.number)]
+        self._run(f"{verb} {shelf.name} ({', '.join(names)}) VALUES {groups}{tail}", bound)
+
+    def _run(self, statement: str, bound: Sequence[object]) -> None:
+        """Send one statement."""
+        self.cursor.execute(statement, bound)
+
+    def _expect(self, shelf: Shelf, keys: Sequence[Key]) -> None:
+        """Check that the last statement met every row of *keys*."""
+        if self.cursor.rowcount != len(keys):
+            raise DriftError(shelf, keys)
+
+    def _left(self, shelf: Shelf, key: Key, touched: int | None) -> None:
+        """Remember the state of one row; what it carried earlier is the stock's word."""
+        self.changes += 1
+        before = self.stock[shelf.name].live.get(key)
+        if touched is None and self.has_touched(shelf, key):
+            before = self.number  # the delete's before image shows this transaction's own write
+        self._rows[shelf.name, key] = RowState(shelf.name, key, touched, before)
+
+
+def _key(shelf: Shelf, row: Mapping[str, object]) -> Key:
+    """The key values in *row*."""
+    return tuple(int(str(row[name])) for name in shelf.key)
+
+
+def _where(shelf: Shelf, keys: Sequence[Key]) -> tuple[str, list[int]]:
+    """Build the condition that selects *keys*, and what to bind to it."""
+    group = "(" + ", ".join(["%s"] * len(shelf.key)) + ")"
+    names = ", ".join(shelf.key)
+    where = f"WHERE ({names}) IN ({', '.join([group] * len(keys))})"
+    return where, [part for key in keys for part in key]

@@ -1,0 +1,163 @@
+"""How does one connection work through the shop's day, and through the loss of its server?
+
+What the ledger says is exact: a number is committed only when the server said so, or when a
+later look at its rows proved it.
+"""
+
+import random
+import threading
+from collections import Counter
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from pymysql.err import InterfaceError, OperationalError
+
+from demo.shop.ledger import Entry, Ledger, Outcome
+from demo.shop.link import CLASHES, Address, Link, connect, is_loss, stands
+from demo.shop.schema import SHELVES
+from demo.shop.shapes import Shape, draw, place_order
+from demo.shop.stock import Keys, Stock
+from demo.shop.transaction import DriftError, Transaction
+
+ABANDON = 0.06
+"""Share of transactions that end in ROLLBACK."""
+DETOUR = 0.06
+"""Share of transactions with a part that is rolled back to a savepoint."""
+LINGER = 0.01
+"""Share of transactions that wait before COMMIT, so that a low id appears late."""
+
+
+@dataclass(eq=False)
+class Writer:
+    """One connection with rows of its own; ``share`` is (its place, number of writers).
+
+    ``survive`` says to reconnect when the server is gone; without it, that is an error.
+    """
+
+    address: Address
+    ledger: Ledger
+    rng: random.Random
+    share: tuple[int, int]
+    survive: bool
+    stop: threading.Event
+    tally: Counter[str] = field(default_factory=Counter)
+    _stock: Stock = field(default_factory=Stock)
+    _doubt: Entry | None = None
+    _link: "Link | None" = None
+
+    def work(self, shape: Shape | None = None) -> int:
+        """Do one transaction, of *shape* or a drawn one; give how many changes it made."""
+        try:
+            link = self._connected()
+            return self._transact(link, shape or draw(self.rng))
+        except (OperationalError, InterfaceError) as error:
+            if error.args[0] in CLASHES:
+                return 0
+            self._disconnect()
+            if not self.survive or not is_loss(error):
+                raise
+            self.stop.wait(0.2)
+            return 0
+
+    def close(self) -> None:
+        """Close the connection; what is in doubt stays unknown."""
+        self._disconnect()
+
+    def load(self) -> int:
+        """Own the share of all rows there are; give the highest number that one carries."""
+        place, writers = self.share
+        highest = 0
+        with self._connected().cursor() as cursor:
+            for shelf in SHELVES:
+                self._stock.shelves[shelf.name] = keys = Keys()
+                names = ", ".join(shelf.key)
+                cursor.execute(f"SELECT {names}, touched FROM {shelf.name}")
+                for *parts, touched in cursor.fetchall():
+                    highest = max(highest, touched)
+                    if parts[0] % writers == place:
+                        keys.put(tuple(parts), touched)
+        self._connected().rollback()
+        return highest
+
+    def _transact(self, link: Link, shape: Shape) -> int:
+        """Do one transaction up to its end and leave it in the ledger."""
+        begun = datetime.now(UTC)
+        with link.cursor() as cursor:
+            tx = Transaction(cursor, self.ledger.number(), self._stock)
+            try:
+                link.begin()
+                self._fill(tx, shape)
+                if self.rng.random() >= ABANDON:
+                    self._commit(link, tx, begun)
+                    return tx.changes
+                link.rollback()
+            except DriftError as drift:
+                link.rollback()
+                for key in drift.keys:
+                    self._stock[drift.shelf.name].drop(key)
+            except (OperationalError, InterfaceError) as error:
+                if self._doubt is None:
+                    self._give_up(tx, begun)
+                    if error.args[0] in CLASHES:
+                        link.rollback()
+                raise
+            self._give_up(tx, begun)
+            return 0
+
+    def _fill(self, tx: Transaction, shape: Shape) -> None:
+        """Run the statements of one transaction, with or without a detour."""
+        if self.rng.random() < DETOUR:
+            self._detour(tx)
+        shape(tx, self.rng)
+        if not tx.changes:
+            place_order(tx, self.rng)
+        if self.rng.random() < LINGER:
+            self.stop.wait(self.rng.uniform(0.2, 2))
+
+    def _detour(self, tx: Transaction) -> None:
+        """Change rows behind a savepoint under another number, and roll back to it."""
+        part = Transaction(tx.cursor, self.ledger.number(), self._stock, outer=tx)
+        tx.cursor.execute("SAVEPOINT detour")
+        draw(self.rng)(part, self.rng)
+        tx.cursor.execute("ROLLBACK TO SAVEPOINT detour")
+        self._give_up(part, datetime.now(UTC))
+
+    def _commit(self, link: Link, tx: Transaction, begun: datetime) -> None:
+        """Commit, with a word to the ledger before and after."""
+        entry = Entry(tx.number, begun, datetime.now(UTC), tx.rows)
+        self.ledger.intend(entry)
+        self._doubt = entry
+        link.commit()
+        self._settle(entry, Outcome.COMMITTED, tx.changes)
+
+    def _settle(self, entry: Entry, outcome: Outcome, changes: int = 0) -> None:
+        """End the doubt about *entry*."""
+        committed = outcome is Outcome.COMMITTED
+        self.ledger.settle(entry.number, outcome, datetime.now(UTC) if committed else None)
+        self._doubt = None
+        self.tally.update({outcome: 1, "changes": changes})
+        if committed:
+            self._stock.apply(entry.rows)
+
+    def _give_up(self, tx: Transaction, begun: datetime) -> None:
+        """Record a transaction, or a part of one, that was rolled back."""
+        now = datetime.now(UTC)
+        self.ledger.intend(Entry(tx.number, begun, now, tx.rows, Outcome.ROLLED_BACK))
+        self.tally[Outcome.ROLLED_BACK] += 1
+        self._stock.release(tx.rows)
+
+    def _connected(self) -> Link:
+        """Give the open connection, or a new one on which the last doubt has been ended."""
+        if self._link is None:
+            self._link = connect(self.address)
+            self._stock.forget_free()
+            if self._doubt is not None:
+                found = stands(self._link, self._doubt)
+                self._settle(self._doubt, Outcome.COMMITTED if found else Outcome.ROLLED_BACK)
+        return self._link
+
+    def _disconnect(self) -> None:
+        """Drop the connection, however broken it is."""
+        if self._link is not None and self._link.open:
+            self._link.close()
+        self._link = None
