@@ -1,1 +1,1 @@
-"""Real servers on one machine, and a shop that keeps them busy; imported by tests and benchmarks only."""
+"""Real servers on one machine and a shop that keeps them busy, for tests and benchmarks only."""

@@ -88,6 +88,11 @@ class Connect:
         self._ask("DELETE", f"/connectors/{name}")
         self._remember({k: v for k, v in self._registered().items() if k != name})
 
+    def revive(self, name: str) -> None:
+        """Start again what failed of a connector, as an operator would; returns when it runs."""
+        self._ask("POST", f"/connectors/{name}/restart?includeTasks=true&onlyFailed=true")
+        processes.wait_until(lambda: self._runs(name), RUNNING, f"running connector {name}")
+
     def pause(self, name: str) -> None:
         """Stop reading; the task stays."""
         self._ask("PUT", f"/connectors/{name}/pause")

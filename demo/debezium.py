@@ -44,6 +44,8 @@ def mysql_connector(
         "time.precision.mode": "adaptive_time_microseconds",
         "provide.transaction.metadata": "true",
         "heartbeat.interval.ms": "1000",
+        "errors.max.retries": "-1",
+        "retriable.restart.connector.wait.ms": "1000",
         "skipped.operations": "none",  # its default hides truncates
         "tombstones.on.delete": "true",
         "include.schema.changes": "true",

@@ -54,7 +54,11 @@ class Kafka:
             )
         self.daemon.start(
             java.command(
-                "kafka.Kafka", str(settings), class_path=jars.JARS / "kafka", heap="512m", level="warn"
+                "kafka.Kafka",
+                str(settings),
+                class_path=jars.JARS / "kafka",
+                heap="512m",
+                level="warn",
             ),
             lambda: listening(self.port),
             START,
@@ -91,6 +95,8 @@ class Kafka:
             "transaction.state.log.num.partitions": "1",
             "share.coordinator.state.topic.replication.factor": "1",
             "share.coordinator.state.topic.min.isr": "1",
+            "broker.heartbeat.interval.ms": "500",
+            "broker.session.timeout.ms": "4000",  # a killed broker is let in again after this
             "group.initial.rebalance.delay.ms": "0",
             "num.network.threads": "2",
             "num.io.threads": "4",

@@ -1,4 +1,4 @@
-"""Become another program, in a session of its own, that dies when the process that asked for it dies.
+"""Become another program, in its own session, that dies when the process that asked for it dies.
 
 Run as a script: `leash.py PARENT command...`; PARENT is 0 for a program that is to stay.
 A program, not a `preexec_fn`: nothing of ours runs between fork and exec of a threaded parent.
@@ -19,7 +19,7 @@ def main(parent: int, command: list[str]) -> None:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:  # it died before the leash was on
             sys.exit(1)
-    os.execv(command[0], command)
+    os.execv(command[0], command)  # noqa: S606 - becoming it, without a shell, is the point
 
 
 if __name__ == "__main__":

@@ -26,7 +26,8 @@ SET sql_log_bin = 0;
 CREATE USER IF NOT EXISTS 'root'@'127.0.0.1';
 GRANT ALL ON *.* TO 'root'@'127.0.0.1' WITH GRANT OPTION;
 CREATE USER IF NOT EXISTS 'debezium'@'%' IDENTIFIED BY 'debezium';
-GRANT SELECT, RELOAD, SHOW DATABASES, REPLICATION SLAVE, REPLICATION CLIENT, LOCK TABLES ON *.* TO 'debezium'@'%';
+GRANT SELECT, RELOAD, SHOW DATABASES, REPLICATION SLAVE, REPLICATION CLIENT, LOCK TABLES
+    ON *.* TO 'debezium'@'%';
 CREATE USER IF NOT EXISTS 'sluice'@'%' IDENTIFIED BY 'sluice';
 GRANT SELECT, SHOW DATABASES, REPLICATION CLIENT ON *.* TO 'sluice'@'%';
 GRANT ALL ON sluice.* TO 'sluice'@'%';
@@ -80,7 +81,9 @@ class MySQL:
         (self.home / "users.sql").write_text(USERS, encoding="utf-8")
         if not self.data.is_dir():
             self._initialize()
-        (self.data / "mysql.sock.lock").unlink(missing_ok=True)  # left by kill -9; its id may be reused
+        (self.data / "mysql.sock.lock").unlink(
+            missing_ok=True
+        )  # left by kill -9; its id may be reused
         command = (*self._command(), f"--init-file={self.home / 'users.sql'}")
         self.daemon.start(command, self._answers, START)
 
@@ -111,7 +114,7 @@ class MySQL:
                 cursor.execute(statement)
             return list(cursor.fetchall())
 
-    def replica_of(self, primary: "MySQL") -> None:
+    def replica_of(self, primary: MySQL) -> None:
         """Follow *primary* by GTID from the beginning of its log; returns when it has begun."""
         self.execute(
             f"CHANGE MASTER TO MASTER_HOST = '{primary.host}', MASTER_PORT = {primary.port},"
@@ -125,7 +128,8 @@ class MySQL:
         fresh = self.home / "data.new"
         shutil.rmtree(fresh, ignore_errors=True)
         Daemon("mysqld --initialize", self.home / "mysql.log").run(
-            (*self._command(), "--initialize-insecure", f"--datadir={fresh}", "--skip-log-bin"), START
+            (*self._command(), "--initialize-insecure", f"--datadir={fresh}", "--skip-log-bin"),
+            START,
         )
         fresh.rename(self.data)
 

@@ -58,7 +58,7 @@ class Process:
 
 
 def start(command: Sequence[str], *, log: Path, leashed: bool = True) -> Process:
-    """Start *command* (its first word a full path) in a session of its own, its output into *log*."""
+    """Start *command* (its first word a full path) in its own session, its output into *log*."""
     return _starter.submit(_spawn, command, log, os.getpid() if leashed else 0).result()
 
 

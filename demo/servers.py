@@ -1,6 +1,6 @@
 """MySQL, Kafka and Connect together: one folder, free ports, started and stopped as one.
 
-A running set is known by `servers.json` in its folder, so that another process can find it or end it.
+A running set is known by `servers.json` in its folder, so that another process can find or end it.
 """
 
 import json
@@ -113,15 +113,15 @@ class Servers:
         )
 
     def record(self) -> None:
-        """Write down what runs now, for `load`; call it after a restart of servers that are to stay."""
-        running = {"mysql": self.mysql, "kafka": self.kafka, "connect": self.connect}
+        """Write down what runs now, for `load`; needed after a restart of servers that stay."""
+        daemons = (self.mysql.daemon, self.kafka.daemon, self.connect.daemon)
         record = {
             **self.addresses(),
             "leashed": self.mysql.leashed,
             "processes": {
-                name: asdict(server.daemon.process)
-                for name, server in running.items()
-                if server.daemon.process is not None
+                daemon.name: asdict(daemon.process)
+                for daemon in daemons
+                if daemon.process is not None
             },
         }
         (self.home / RECORD).write_text(json.dumps(record, indent=2), encoding="utf-8")

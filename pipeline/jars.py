@@ -18,7 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
-from pipeline.errors import ConfigError, UnreachableError
+from pipeline.errors import ConfigError, SluiceError, UnreachableError
 
 ROOT = Path(__file__).resolve().parent.parent
 LOCK = ROOT / "jars.lock"
@@ -188,5 +188,8 @@ def _drop_strangers(jars: Iterable[Jar], home: Path) -> None:
 
 
 if __name__ == "__main__":
-    count = fetch(sys.argv[1:])
+    try:
+        count = fetch(sys.argv[1:])
+    except SluiceError as error:
+        sys.exit(str(error))
     sys.stdout.write(f"{count} jars fetched, {len(locked())} locked\n")
