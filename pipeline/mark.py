@@ -9,12 +9,31 @@ from pipeline.model import Acknowledged, Fence, Order, PartitionEnd
 
 @dataclass(frozen=True, slots=True)
 class Epoch:
-    """Sluice's counter for one collector's log, and the server whose log it is."""
+    """Sluice's counter for one collector's log, and the highest head seen of its server.
+
+    ``heartbeat`` is the highest number landed when the epoch began: until a higher one has
+    landed, the collector may still be sending again what it sent under the epoch before.
+    """
 
     number: int
     identity: str
     log: int
     pos: int
+    executed: str = ""
+    heartbeat: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Snap:
+    """A snapshot of one shard while its rows arrive: its order, and whether its end was seen.
+
+    ``batch`` is the one that held its first row (or its schema event, for an empty shard).
+    """
+
+    order: Order
+    batch: int
+    rows: int = 0
+    ended: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +49,8 @@ class Mark:
                       first offset that belongs to it.
     ``high``          ``source/topic:partition`` -> highest LIVE order landed.
     ``bases``         ``source/shard`` -> order its newest base is complete as of.
+    ``snaps``         ``source/shard`` -> the snapshot that is not complete yet.
+    ``grown``         topics that have gained partitions: their keys may have moved.
     ``gaps``          gap id -> JSON of the open :class:`pipeline.report.Gap`.
     ``quarantined``   table (or ``topic:NAME`` if unknown) -> ids of its open quarantined changes.
     """
@@ -44,6 +65,8 @@ class Mark:
     starts: Mapping[str, int] = field(default_factory=dict)
     high: Mapping[str, Order] = field(default_factory=dict)
     bases: Mapping[str, Order] = field(default_factory=dict)
+    snaps: Mapping[str, Snap] = field(default_factory=dict)
+    grown: tuple[str, ...] = ()
     gaps: Mapping[str, str] = field(default_factory=dict)
     quarantined: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
@@ -66,6 +89,8 @@ class Mark:
             starts=raw["starts"],
             high={k: Order(**v) for k, v in raw["high"].items()},
             bases={k: Order(**v) for k, v in raw["bases"].items()},
+            snaps={k: Snap(**{**v, "order": Order(**v["order"])}) for k, v in raw["snaps"].items()},
+            grown=tuple(raw["grown"]),
             gaps=raw["gaps"],
             quarantined={k: tuple(v) for k, v in raw["quarantined"].items()},
         )

@@ -10,7 +10,8 @@ from pipeline.model import Account
 class Gap:
     """Offsets of a partition that can no longer be read: ``[first, until)``, and why.
 
-    ``id`` is stable across rounds (``topic:partition:first``); ``sluice waive ID`` closes it.
+    ``id`` is stable across rounds (``topic:partition:first``); ``sluice waive ID`` closes it, and
+    so does a base of each of ``shards`` (as ``source/db.table``) that is later than ``batch``.
     """
 
     id: str
@@ -20,6 +21,8 @@ class Gap:
     until: int
     why: str
     tables: tuple[str, ...] = ()
+    shards: tuple[str, ...] = ()
+    batch: int = -1
 
 
 @dataclass(frozen=True, slots=True)

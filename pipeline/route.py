@@ -1,0 +1,54 @@
+"""Which shard belongs to which table?  Rules in order, the first match decides."""
+
+import re
+from dataclasses import dataclass
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from pipeline.settings import TableRule
+
+
+@dataclass(frozen=True, slots=True)
+class Router:
+    """Fold shards into tables; a shard that no rule names is a table of its own name."""
+
+    rules: tuple[TableRule, ...] = ()
+
+    def rule(self, shard: str) -> TableRule | None:
+        """The rule that decides for ``db.table`` *shard*, if any."""
+        return next((rule for rule in self.rules if re.fullmatch(rule.shards, shard)), None)
+
+    def table(self, shard: str) -> str | None:
+        """Name of the table that *shard* folds into; None for a shard the rules ignore."""
+        rule = self.rule(shard)
+        if rule is None:
+            return shard
+        if rule.ignore:
+            return None
+        match = re.fullmatch(rule.shards, shard)
+        return match.expand(rule.table) if match else None
+
+    def unique(self, shard: str) -> bool:
+        """Whether keys of the shard's table are unique across all of its shards."""
+        rule = self.rule(shard)
+        return rule is not None and rule.unique_across_shards
+
+    def table_column(self, shard: Column) -> Column:
+        """Same as :meth:`table`, for a string column."""
+        chosen = shard
+        for rule in reversed(self.rules):
+            pattern = f"^(?:{rule.shards})$"
+            name = F.regexp_replace(shard, pattern, re.sub(r"\\(\d)", r"$\1", rule.table))
+            chosen = F.when(
+                shard.rlike(pattern), F.lit(None) if rule.ignore else name
+            ).otherwise(chosen)
+        return chosen
+
+    def unique_column(self, shard: Column) -> Column:
+        """Same as :meth:`unique`, for a string column."""
+        chosen = F.lit(False)
+        for rule in reversed(self.rules):
+            matches = shard.rlike(f"^(?:{rule.shards})$")
+            chosen = F.when(matches, F.lit(rule.unique_across_shards)).otherwise(chosen)
+        return chosen

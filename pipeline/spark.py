@@ -1,0 +1,65 @@
+"""The one Spark session, built here and nowhere else; each setting with its reason."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from pipeline.errors import ConfigError
+from pipeline.settings import PipelineSettings
+
+_SETTINGS = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.ansi.enabled": "false",  # a value that does not fit is found by us, not a dead job
+    "spark.scheduler.mode": "FAIR",  # one large MERGE must not starve small ones
+    "spark.sql.shuffle.partitions": "4",
+    "spark.sql.adaptive.coalescePartitions.minPartitionSize": "4m",
+    "spark.databricks.delta.snapshotPartitions": "2",  # the default of 50 costs seconds a commit
+    "spark.databricks.delta.properties.defaults.enableDeletionVectors": "true",
+    "spark.databricks.delta.retentionDurationCheck.enabled": "true",
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.databricks.delta.merge.repartitionBeforeWrite.enabled": "true",
+    "spark.sql.codegen.cache.maxEntries": "1000",  # a thousand tables, a few plans each
+}
+
+
+def open_session(settings: PipelineSettings, jars: Path) -> SparkSession:
+    """Build the session with every jar of the folder *jars* on its class path.
+
+    Raises:
+        ConfigError: the folder holds no jar; ``make setup`` fetches them.
+    """
+    names = sorted(str(jar) for jar in jars.glob("*.jar"))
+    if not names:
+        raise ConfigError(f"no Spark jars in {jars}; run 'make setup', or set spark_jars")
+    builder = SparkSession.builder.appName(f"sluice:{settings.lane}").master(settings.master)
+    options = {
+        **_SETTINGS,
+        "spark.driver.memory": settings.driver_memory,
+        "spark.jars": ",".join(names),
+        **settings.spark,
+    }
+    for name, value in options.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+@contextmanager
+def described(session: SparkSession, text: str) -> Iterator[None]:
+    """Show *text* in the Spark UI for every job run inside the block, in this thread."""
+    context = session.sparkContext
+    context.setJobDescription(text)
+    try:
+        yield
+    finally:
+        context.setJobDescription("")
