@@ -1,0 +1,145 @@
+"""How far has Debezium on Kafka Connect come, is it running, and whom does it read?
+
+The stored offset is what counts: Kafka has every record before it.  `pos` is where the newest
+transaction *begins*, so that one is unfinished until the next event of any kind has been read, and
+a proof needs one more heartbeat.  The offset trails by `offset.flush.interval.ms`.
+Measured: during the initial snapshot nothing is stored; from its end until the first streamed
+event the offset carries `snapshot`, though the connector may have nothing left to read.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+
+from pipeline.errors import UnreachableError
+from pipeline.model import Acknowledged, Missing
+
+WORST_FIRST = ("failed", "unassigned", "restarting", "stopped", "paused", "running")
+SECRETS = ("password", "secret", "sasl.jaas", "token", "passphrase")
+
+
+@dataclass(frozen=True, slots=True)
+class CollectorState:
+    """The worst state of a connector and its tasks, in Connect's words but lower case.
+
+    ``detail`` is the error's first line and its first cause, empty while nothing failed.
+    """
+
+    state: str
+    detail: str = ""
+
+    @property
+    def running(self) -> bool:
+        """Whether connector and tasks all run."""
+        return self.state == "running"
+
+
+@dataclass(eq=False)
+class ConnectCollector:
+    """One connector of one Connect cluster, asked over REST; any worker's address will do.
+
+    Every method raises UnreachableError when the worker or the connector does not answer.
+    """
+
+    url: str
+    connector: str
+    timeout: timedelta = timedelta(seconds=3)
+    _client: httpx.Client = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Build the client; nothing is asked yet."""
+        self._client = httpx.Client(
+            base_url=self.url.rstrip("/"),
+            timeout=self.timeout.total_seconds(),
+            trust_env=False,  # a proxy for the internet is no way to a service next door
+        )
+
+    def acknowledged(self) -> Acknowledged | Missing:
+        """The stored offset; Missing before there is one, and for one that is not MySQL's."""
+        stored = self._get("/offsets").get("offsets", [])
+        if len(stored) > 1:  # offsets of an earlier topic prefix stay for ever
+            prefix = self._get("/config").get("topic.prefix")
+            stored = [entry for entry in stored if entry["partition"].get("server") == prefix]
+        if not stored:
+            return Missing(f"connector {self.connector} has not stored an offset yet")
+        return _acknowledged(stored[0].get("offset") or {})
+
+    def address(self) -> tuple[str, int]:
+        """Host and port of the database that the connector is configured to read."""
+        config = self._get("/config")
+        try:
+            return str(config["database.hostname"]), int(config.get("database.port", 3306))
+        except (KeyError, ValueError) as error:
+            msg = f"connector {self.connector} names no database.hostname and database.port"
+            raise UnreachableError(msg) from error
+
+    def config(self) -> Mapping[str, str]:
+        """Settings without the ones that hold secrets."""
+        config = self._get("/config")
+        return {
+            str(name): str(value)
+            for name, value in config.items()
+            if not any(word in name.lower() for word in SECRETS)
+        }
+
+    def state(self) -> CollectorState:
+        """Whether it runs, and why not."""
+        status = self._get("/status")
+        parts = [status.get("connector", {}), *status.get("tasks", [])]
+        if len(parts) == 1 and parts[0].get("state") == "RUNNING":
+            return CollectorState("unassigned", "the connector has no task yet")
+        worst = min(parts, key=_badness)
+        return CollectorState(str(worst.get("state", "")).lower(), _brief(worst.get("trace", "")))
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
+    def _get(self, path: str) -> dict[str, Any]:
+        where = f"connector {self.connector} at {self._client.base_url.netloc.decode()}"
+        try:
+            answer = self._client.get(f"/connectors/{quote(self.connector, safe='')}{path}")
+        except httpx.HTTPError as error:
+            msg = f"{where}: {type(error).__name__}: {error}"
+            raise UnreachableError(msg) from error
+        try:
+            found = answer.json()
+        except ValueError as error:
+            msg = f"{where} answered {path} with {answer.status_code} and no JSON"
+            raise UnreachableError(msg) from error
+        if answer.is_success and isinstance(found, dict):
+            return found
+        said = found.get("message", "") if isinstance(found, dict) else ""
+        msg = f"{where} answered {path} with {answer.status_code}: {said}"
+        raise UnreachableError(msg)
+
+
+def _acknowledged(offset: Mapping[str, Any]) -> Acknowledged | Missing:
+    try:
+        log = int(str(offset["file"]).rpartition(".")[2])
+        pos = int(offset["pos"])
+    except (KeyError, ValueError):
+        return Missing(f"the stored offset has no MySQL position, only {sorted(offset)}")
+    executed = str(offset.get("gtids") or "")
+    return Acknowledged(log, pos, executed, snapshot=_truth(offset.get("snapshot")))
+
+
+def _truth(flag: object) -> bool:
+    """Whether a snapshot flag is up: Debezium 3 names the kind of snapshot, older say true."""
+    return flag is not None and str(flag).lower() != "false"
+
+
+def _badness(part: Mapping[str, Any]) -> int:
+    state = str(part.get("state", "")).lower()
+    return WORST_FIRST.index(state) if state in WORST_FIRST else 0
+
+
+def _brief(trace: str) -> str:
+    """First line and root cause: the rest of a stack trace tells an operator nothing."""
+    lines = [line.strip() for line in trace.splitlines() if line.strip()]
+    causes = [line for line in lines if line.startswith("Caused by:")]
+    return " | ".join(dict.fromkeys([*lines[:1], *causes[-1:]]))[:500]

@@ -1,0 +1,196 @@
+"""Which topics does Kafka hold, how far does each partition reach, and what is in between?
+
+One admin client lists, one consumer without a group reads; both are built on first use and thrown
+away at the first error, so a broker that was killed costs one round.  Nothing is ever committed.
+All is read_uncommitted, on purpose: behind an open transaction the last *stable* offset can lie
+below a record the collector has already acknowledged, and such an end would prove nothing.  What
+a collector's aborted transaction leaves behind is a true change, sent again later: redelivered.
+"""
+
+import base64
+import re
+import threading
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, Self
+
+import pyarrow as pa
+from kafka import KafkaAdminClient, KafkaConsumer
+from kafka import TopicPartition as Partition
+from kafka.admin import OffsetSpec
+from kafka.errors import KafkaError, UnknownTopicOrPartitionError, UnsupportedCodecError, for_code
+
+from pipeline.errors import UnreachableError
+from pipeline.model import PartitionEnd, TopicPartition
+from pipeline.records import LastRecord, UnfitError, drain, newest, table
+
+Spans = Mapping[TopicPartition, tuple[int, PartitionEnd]]
+
+
+@dataclass(eq=False)
+class KafkaTransport:
+    """A cluster's topics, ends and records; connects on first use, one call at a time.
+
+    *timeout* bounds each request, so a call that lists may take a few of it.
+    """
+
+    bootstrap: str
+    timeout: timedelta = timedelta(seconds=10)
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    _admin: Any = field(default=None, repr=False)
+    _consumer: Any = field(default=None, repr=False)
+
+    def topics(self, pattern: str) -> Mapping[str, str]:
+        """Topics whose whole name matches *pattern*, by name, with their ids (Kafka's base64)."""
+        with self._session():
+            found = _alive(self._lister().describe_topics())
+        names = sorted(name for name in found if re.fullmatch(pattern, name))
+        return {name: _id(found[name]) for name in names if not found[name]["is_internal"]}
+
+    def ends(self, topics: Iterable[str]) -> Mapping[TopicPartition, PartitionEnd]:
+        """Next offset of each partition; a topic that does not exist is absent."""
+        return self._list(topics, OffsetSpec.LATEST)
+
+    def beginnings(self, topics: Iterable[str]) -> Mapping[TopicPartition, PartitionEnd]:
+        """First offset still kept of each partition; equal to its end when it holds nothing."""
+        return self._list(topics, OffsetSpec.EARLIEST)
+
+    def read(self, spans: Spans, *, within: timedelta) -> pa.Table:
+        """Every record from each first offset up to (not at) its end, as `records.RECORDS`.
+
+        Raises:
+            UnfitError: if Spark should read these spans instead.
+            UnreachableError: if not all was read in time, the first offset is gone, or a topic
+                was created again since its end was listed.
+        """
+        wanted = {Partition(at.topic, at.partition): span for at, span in spans.items()}
+        offsets = {at: (first, end.offset) for at, (first, end) in wanted.items()}
+        with self._session():
+            records = drain(self._reader(), offsets, within)
+            self._check_ids({at.topic: end.topic_id for at, (_, end) in wanted.items()})
+        return table(records)
+
+    def last_records(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, LastRecord]:
+        """Newest data record of each partition; one that holds none is absent."""
+        asked = {Partition(at.topic, at.partition): at for at in partitions}
+        topics = {at.topic for at in asked}
+        first, end = self.beginnings(topics), self.ends(topics)
+        known = first.keys() & end.keys()
+        spans = {p: (first[at].offset, end[at].offset) for p, at in asked.items() if at in known}
+        with self._session():
+            reader = self._reader()
+            found = newest(lambda steps: drain(reader, steps, self.timeout), spans)
+        return {TopicPartition(*at): record for at, record in found.items()}
+
+    def close(self) -> None:
+        """Drop both connections; the next call would build them anew."""
+        clients, self._admin, self._consumer = (self._admin, self._consumer), None, None
+        for client in clients:
+            if client is not None:
+                client.close()
+
+    def __enter__(self) -> Self:
+        """Return itself: nothing is opened before it is needed."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close."""
+        self.close()
+
+    def _list(self, topics: Iterable[str], spec: Any) -> Mapping[TopicPartition, PartitionEnd]:
+        with self._session():
+            admin = self._lister()
+            found = _alive(admin.describe_topics(sorted(set(topics))))
+            asked = {Partition(n, p): spec for n, t in found.items() for p in _partitions(t)}
+            listed = admin.list_partition_offsets(asked, timeout_ms=_ms(self.timeout))
+        return {
+            TopicPartition(*at): PartitionEnd(
+                to.offset, _id(found[at.topic]), -1 if to.leader_epoch is None else to.leader_epoch
+            )
+            for at, to in sorted(listed.items())
+        }
+
+    def _check_ids(self, expected: Mapping[str, str]) -> None:
+        found = _alive(self._lister().describe_topics(sorted(expected)))
+        for topic, wanted in expected.items():
+            if topic not in found or _id(found[topic]) != wanted:
+                msg = f"topic {topic} was deleted or created again while it was read"
+                raise UnreachableError(msg)
+
+    def _lister(self) -> Any:
+        if self._admin is None:
+            self._admin = KafkaAdminClient(**self._settings())
+        return self._admin
+
+    def _reader(self) -> Any:
+        if self._consumer is None:
+            self._consumer = KafkaConsumer(
+                **self._settings(),
+                group_id=None,
+                enable_auto_commit=False,
+                allow_auto_create_topics=False,  # or reading a deleted topic would bring it back
+                auto_offset_reset="none",  # an offset that is gone is an error, never a jump
+                isolation_level="read_uncommitted",
+                fetch_max_wait_ms=20,  # a fetch that waits blocks the next call's first fetch
+                fetch_max_bytes=16 * 2**20,
+                max_poll_records=5_000,
+            )
+        return self._consumer
+
+    def _settings(self) -> dict[str, Any]:
+        return {
+            "bootstrap_servers": self.bootstrap.split(","),
+            "client_id": "sluice",
+            "request_timeout_ms": _ms(self.timeout),
+            "bootstrap_timeout_ms": _ms(self.timeout),
+            "reconnect_backoff_max_ms": 1_000,
+        }
+
+    @contextmanager
+    def _session(self) -> Iterator[None]:
+        with self._lock:
+            try:
+                yield
+            except (UnreachableError, KafkaError, OSError) as error:
+                self.close()
+                if isinstance(error, UnreachableError):
+                    raise
+                if isinstance(error, UnsupportedCodecError):
+                    raise UnfitError(str(error)) from error
+                msg = f"Kafka at {self.bootstrap}: {type(error).__name__}: {error}"
+                raise UnreachableError(msg) from error
+
+
+def _alive(topics: Iterable[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    """Topics by name; one that does not exist is left out, any other error is raised."""
+    found = {}
+    for topic in topics:
+        if topic["error_code"] == UnknownTopicOrPartitionError.errno:
+            continue
+        if topic["error_code"]:
+            raise for_code(topic["error_code"])(topic["name"])
+        found[topic["name"]] = topic
+    return found
+
+
+def _partitions(topic: Mapping[str, Any]) -> list[int]:
+    leaderless = [p["partition_index"] for p in topic["partitions"] if p["leader_id"] < 0]
+    if leaderless:
+        msg = f"partitions {leaderless} of {topic['name']} have no leader; a broker is down"
+        raise UnreachableError(msg)
+    return [p["partition_index"] for p in topic["partitions"]]
+
+
+def _id(topic: Mapping[str, Any]) -> str:
+    """The topic's id as Kafka's own tools print it; empty before Kafka 2.8."""
+    raw = uuid.UUID(str(topic["topic_id"] or uuid.UUID(int=0)))
+    return base64.urlsafe_b64encode(raw.bytes).decode().rstrip("=") if raw.int else ""
+
+
+def _ms(span: timedelta) -> int:
+    return max(1, span // timedelta(milliseconds=1))
