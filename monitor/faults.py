@@ -1,0 +1,71 @@
+"""What is wrong with a config file?  One line each: path in the file, fault, way out."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")
+
+
+def fault_lines(error: ValidationError, schema: Mapping[str, Any], at: str = "") -> list[str]:
+    """Each fault of *error* as a line, in the order of the file; *at* is where its root stands.
+
+    *schema* is the JSON Schema of what was validated: it knows which keys there are.
+    """
+    return [f"{join(at, fault['loc'])}: {_say(fault, schema)}" for fault in error.errors()]
+
+
+def join(at: str, loc: tuple[int | str, ...]) -> str:
+    """The path of a fault as it would be written: ``sources[0].collector.url``."""
+    path = at
+    for part in loc:
+        path += f"[{part}]" if isinstance(part, int) else f".{part}" if path else str(part)
+    return path
+
+
+def _say(fault: Any, schema: Mapping[str, Any]) -> str:
+    if fault["type"] in UNKNOWN:
+        known = sorted(_keys(schema, fault["loc"][:-1]))
+        return f"unknown key; known: {', '.join(known)}"
+    if fault["type"] == "missing":
+        return "is required"
+    if fault["type"].startswith("time_delta"):
+        return "is not a duration; write ISO 8601, such as PT30S, PT15M or P1D"
+    if fault["type"] == "zoneinfo_str":
+        return "is no time zone; write a name such as Europe/Berlin or UTC"
+    message = str(fault["msg"]).removeprefix("Value error, ")
+    return message[:1].lower() + message[1:]
+
+
+def _keys(schema: Mapping[str, Any], loc: tuple[int | str, ...]) -> set[str]:
+    """Keys that may stand at *loc*; a union offers those of all its members."""
+    nodes = [schema]
+    for part in loc:
+        nodes = [below for node in nodes for below in _below(_plain(node, schema), part, schema)]
+    return {key for node in nodes for key in _properties(node, schema)}
+
+
+def _below(node: list[Mapping[str, Any]], part: int | str, schema: Any) -> Iterator[Any]:
+    for member in node:
+        if isinstance(part, int):
+            yield member.get("items", {})
+        elif part in member.get("properties", {}):
+            yield member["properties"][part]
+        else:
+            yield member.get("additionalProperties") or {}
+
+
+def _plain(node: Any, schema: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """*node* with references followed and unions taken apart."""
+    if not isinstance(node, Mapping):
+        return []
+    if "$ref" in node:
+        return _plain(schema["$defs"][node["$ref"].rsplit("/", 1)[1]], schema)
+    members = node.get("anyOf") or node.get("oneOf")
+    return [one for member in members for one in _plain(member, schema)] if members else [node]
+
+
+def _properties(node: Any, schema: Mapping[str, Any]) -> Iterator[str]:
+    for member in _plain(node, schema):
+        yield from member.get("properties", {})

@@ -1,0 +1,110 @@
+"""What passes between the service and its Spark process: one JSON line each way.
+
+Requests are numbered; a reply carries its request's number, and the reply to the opening is 0.
+Reports of the pipeline travel as their own dataclasses; what comes out equals what went in.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from pydantic import TypeAdapter
+
+from pipeline.errors import (
+    ConfigError,
+    FormatError,
+    HeldError,
+    ProofError,
+    SluiceError,
+    UnreachableError,
+)
+from pipeline.report import Applied, Landed
+from pipeline.settings import PipelineSettings
+
+OPENING = 0
+_PLAIN = {kind.__name__: kind for kind in (ConfigError, UnreachableError, FormatError, ProofError)}
+
+
+class Verb(StrEnum):
+    """What the Spark process can be asked to do."""
+
+    OPEN = "open"
+    LAND = "land"
+    APPLY = "apply"
+    UPKEEP = "upkeep"
+    STOP = "stop"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One thing to do; ``settings`` only opens, ``readers`` only serves upkeep."""
+
+    id: int
+    verb: Verb
+    waived: frozenset[str] = frozenset()
+    readers: Mapping[str, int] = field(default_factory=dict)
+    settings: PipelineSettings | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An error as values; ``kind`` is its class, ``crash`` if nobody raised it on purpose."""
+
+    kind: str
+    text: str
+    reason: str = ""
+    detail: str = ""
+
+
+CRASH = "crash"
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What came of one request: a report, a failure, or just the end of it."""
+
+    id: int
+    landed: Landed | None = None
+    applied: tuple[Applied, ...] = ()
+    failure: Failure | None = None
+
+
+_REQUEST = TypeAdapter(Request)
+_REPLY = TypeAdapter(Reply)
+
+
+def dump_request(request: Request) -> bytes:
+    """One line with its end; it may hold secrets, so it goes to a pipe and nowhere else."""
+    return _REQUEST.dump_json(request) + b"\n"
+
+
+def load_request(line: bytes) -> Request:
+    """Read back what :func:`dump_request` wrote."""
+    return _REQUEST.validate_json(line)
+
+
+def dump_reply(reply: Reply) -> bytes:
+    """One line with its end."""
+    return _REPLY.dump_json(reply) + b"\n"
+
+
+def load_reply(line: bytes) -> Reply:
+    """Read back what :func:`dump_reply` wrote."""
+    return _REPLY.validate_json(line)
+
+
+def as_failure(error: Exception) -> Failure:
+    """Name *error* so that the other side can raise it again."""
+    if isinstance(error, HeldError):
+        return Failure("HeldError", str(error), error.reason, error.detail)
+    for kind in type(error).__mro__:
+        if kind.__name__ in _PLAIN:
+            return Failure(kind.__name__, str(error))
+    return Failure(CRASH, f"{type(error).__name__}: {error}"[:2000])
+
+
+def as_error(failure: Failure) -> SluiceError:
+    """The error to raise here for a failure over there; a crash may pass, so it is unreachable."""
+    if failure.kind == "HeldError":
+        return HeldError(failure.reason, failure.detail)
+    return _PLAIN.get(failure.kind, UnreachableError)(failure.text)

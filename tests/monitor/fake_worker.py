@@ -1,0 +1,77 @@
+"""A Spark process without Spark: the real protocol, with a lane that does what batches say.
+
+Its lake is a file that counts landed batches, so that a new life goes on where the last one died.
+The ids of ``waived`` are orders to misbehave.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from monitor.worker import serve
+from pipeline.errors import ConfigError, HeldError
+from pipeline.model import Account
+from pipeline.report import Applied, Hold, Landed
+from pipeline.settings import PipelineSettings
+
+START = datetime(2026, 3, 29, 1, 2, 3, 456789, tzinfo=UTC)
+
+
+class FakeLane:
+    """Counts batches in a file; ``sleep``, ``die``, ``fail`` and ``hold`` misbehave."""
+
+    def __init__(self, lake: Path) -> None:
+        self.lake = lake
+        self.jvm = subprocess.Popen(["/bin/sleep", "600"])
+        (lake / "jvm").write_text(str(self.jvm.pid), encoding="utf-8")
+
+    def land(self, waived: frozenset[str]) -> Landed:
+        """Commit one batch, unless *waived* says otherwise."""
+        print("a library prints to stdout")  # noqa: T201  - must not reach the replies
+        if "sleep" in waived:
+            time.sleep(600)
+        if "die" in waived:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if "fail" in waived:
+            msg = "java gateway is gone"
+            raise RuntimeError(msg)
+        if "hold" in waived:
+            raise HeldError("foreign_write", "shop.users: somebody else wrote version 7")
+        batch = len(list(self.lake.glob("batch-*")))
+        (self.lake / f"batch-{batch}").touch()
+        return Landed("main", batch, 3, START, timedelta(milliseconds=1500), tables=(("t", 3),))
+
+    def apply(self, waived: frozenset[str]) -> tuple[Applied, ...]:
+        """One table that went on and one that is held."""
+        hold = Hold("h1", "shop.b", "foreign_write", "restore it")
+        took = timedelta(seconds=1)
+        return (
+            Applied("shop.a", 4, 5, Account(3, 2, 1, ignored={"purge": 0}), START, took),
+            Applied("shop.b", 3, 4, Account(), START, took, hold),
+        )
+
+    def upkeep(self, readers: Mapping[str, int]) -> None:
+        """Write down who reads what."""
+        (self.lake / "readers").write_text(repr(dict(readers)), encoding="utf-8")
+
+    def close(self) -> None:
+        """Leave word that the end was orderly."""
+        (self.lake / "closed").touch()
+
+
+def open_lane(settings: PipelineSettings) -> FakeLane:
+    """Open the folder; a lake without a mark refuses to start, as the real one does."""
+    lake = Path(settings.lake)
+    if (lake / "lost-mark").exists():
+        msg = f"{lake}/changes has commits of this lane and no mark; restore it"
+        raise ConfigError(msg)
+    return FakeLane(lake)
+
+
+if __name__ == "__main__":
+    sys.exit(serve(open_lane, int(sys.argv[1])))
