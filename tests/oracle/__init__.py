@@ -1,0 +1,1 @@
+"""Judges of a run that share no code with what they judge."""

@@ -1,0 +1,19 @@
+"""An oracle that shares code with what it judges shares its errors."""
+
+import subprocess
+import sys
+
+PROBE = """
+import sys
+import tests.oracle.compare, tests.oracle.promise, demo.shop.workload
+layers = {"pipeline", "checks", "alerts", "monitor"}
+raise SystemExit(",".join(sorted(layers & {name.partition(".")[0] for name in sys.modules})))
+"""
+
+
+def test_the_oracle_and_the_shop_import_no_layer_of_the_product() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", PROBE], capture_output=True, text=True, check=False
+    )
+
+    assert (ended.stderr.strip(), ended.returncode) == ("", 0)

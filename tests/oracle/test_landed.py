@@ -1,0 +1,53 @@
+"""What the change log shows: images by row and number, from the first batch that holds them."""
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+
+from demo.shop.ledger import RowState
+from tests.oracle.landed import Landed, read_landed
+
+ITEMS = "shop.order_items"
+
+
+def image(order: int, line: int, touched: int) -> str:
+    """Give a row image as the change log holds it."""
+    return json.dumps({"order_id": order, "line": line, "sku": "x", "touched": touched})
+
+
+@pytest.fixture
+def landed(tmp_path: Path) -> Landed:
+    """A small change log, read."""
+    changes = [
+        (1, ITEMS, "c", None, image(5, 1, 10)),
+        (2, ITEMS, "u", image(5, 1, 10), image(5, 1, 11)),
+        (3, ITEMS, "d", image(5, 1, 11), None),
+        (4, ITEMS, "u", image(5, 1, 10), image(5, 1, 11)),
+        (4, ITEMS, "tombstone", None, None),
+        (4, "shop.nobody", "c", None, "{}"),
+    ]
+    names = ("batch", "shard", "op", "before", "after")
+    columns = dict(zip(names, map(list, zip(*changes, strict=True)), strict=True))
+    write_deltalake(str(tmp_path / "changes"), pa.table(columns))
+    return read_landed(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("state", "batch", "shown"),
+    [
+        pytest.param(RowState(ITEMS, (5, 1), 10), 1, True, id="an insert, in its batch"),
+        pytest.param(RowState(ITEMS, (5, 1), 11), 1, False, id="an update, before its batch"),
+        pytest.param(RowState(ITEMS, (5, 1), 11), 2, True, id="sent again later, seen at first"),
+        pytest.param(RowState(ITEMS, (5, 1), None, 11), 2, False, id="a delete, too early"),
+        pytest.param(RowState(ITEMS, (5, 1), None, 11), 3, True, id="a delete, by what it took"),
+        pytest.param(RowState(ITEMS, (5, 1), None, 10), 9, False, id="a delete of another state"),
+        pytest.param(RowState(ITEMS, (5, 2), 10), 9, False, id="another row"),
+    ],
+)
+def test_a_state_is_shown_from_the_first_batch_that_holds_its_image(
+    landed: Landed, state: RowState, batch: int, shown: bool
+) -> None:
+    assert landed.shows(state, batch) is shown
