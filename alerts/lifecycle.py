@@ -1,0 +1,103 @@
+"""When does a failing check become a page, and when is it over?
+
+Three-valued: UNKNOWN neither fires, nor starts the clock again, nor clears.  Time counts from the
+first FAIL (or PASS) that nothing has contradicted since, whatever was unknown in between.
+"""
+
+from dataclasses import replace
+from datetime import datetime
+
+from alerts.model import Event, Finding, Incident, Notice, Policy, State
+from checks.model import Outcome
+
+Step = tuple[Incident | None, tuple[Notice, ...]]
+
+
+def advance(incident: Incident | None, finding: Finding, policy: Policy, now: datetime) -> Step:
+    """Move one incident on by one finding; None in and out means that nothing is wrong.
+
+    A resolved incident comes out once, to be stored; the next FAIL begins a new episode.
+    """
+    if incident is not None and incident.state is State.RESOLVED:
+        incident = None
+    match finding.outcome:
+        case Outcome.FAIL:
+            return _tell(_worsen(incident, finding, policy, now), policy, now)
+        case Outcome.PASS:
+            return _ease(incident, finding, policy, now)
+        case Outcome.UNKNOWN:
+            return incident and replace(incident, failing=finding.failing), ()
+
+
+def _worsen(incident: Incident | None, finding: Finding, policy: Policy, now: datetime) -> Incident:
+    """Take in a FAIL: open, fire once *hold* is over, or fall back from recovering."""
+    if incident is None:
+        incident = _open(finding, policy, now)
+    due = now - incident.opened >= policy.hold
+    pending = incident.state is State.PENDING and not due
+    state = State.PENDING if pending else State.FIRING
+    return replace(
+        incident,
+        state=state,
+        turned=incident.turned if state is incident.state else now,
+        seen=now,
+        ruling=finding.ruling,
+        members=tuple(sorted({*incident.members, *finding.failing})),
+        failing=finding.failing,
+        severity=policy.severity,
+        owner=policy.owner,
+        channels=policy.channels,
+        run=finding.run,
+    )
+
+
+def _open(finding: Finding, policy: Policy, now: datetime) -> Incident:
+    return Incident(
+        cause=finding.cause,
+        state=State.PENDING,
+        opened=now,
+        turned=now,
+        seen=now,
+        ruling=finding.ruling,
+        members=finding.failing,
+        failing=finding.failing,
+        severity=policy.severity,
+    )
+
+
+def _ease(incident: Incident | None, finding: Finding, policy: Policy, now: datetime) -> Step:
+    """Take in a PASS: forget a blip, start to recover, or end the episode."""
+    if incident is None or incident.state is State.PENDING:
+        return None, ()
+    if incident.state is State.FIRING:
+        incident = replace(incident, state=State.RECOVERING, turned=now)
+    incident = replace(incident, seen=now, failing=(), run=finding.run)
+    if now - incident.turned < policy.keep:
+        return incident, ()
+    return end(incident, now)
+
+
+def end(incident: Incident, now: datetime) -> Step:
+    """Close an episode; only who was told that it began is told that it is over."""
+    resolved = replace(incident, state=State.RESOLVED, turned=now, failing=())
+    if resolved.notified is None:
+        return resolved, ()
+    return _notice(resolved, Event.CLEARED, now)
+
+
+def _tell(incident: Incident, policy: Policy, now: datetime) -> Step:
+    """Send the first notice of a firing incident, or the next one when *repeat* is over."""
+    if incident.state is not State.FIRING or policy.muted:
+        return incident, ()
+    if incident.notified is None:
+        return _notice(incident, Event.FIRED, now)
+    if policy.repeat is None or incident.acknowledged is not None:
+        return incident, ()
+    if now - incident.notified < policy.repeat:
+        return incident, ()
+    return _notice(incident, Event.REPEATED, now)
+
+
+def _notice(incident: Incident, event: Event, now: datetime) -> Step:
+    told = replace(incident, notices=incident.notices + 1, notified=now)
+    return told, (Notice(event, told, now),)

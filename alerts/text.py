@@ -1,0 +1,96 @@
+"""One neutral message per notice; names tables, checks, keys and ranges, never row values."""
+
+from datetime import UTC, datetime
+
+from alerts.model import Event, Incident, Kind, Message, Notice
+
+_SUBJECT_CHARACTERS = 200
+_TABLES_IN_SUBJECT = 3
+_TABLES_IN_BODY = 50
+_OPENING = {Event.FIRED: "", Event.REPEATED: "still ", Event.CLEARED: "resolved: "}
+
+
+def compose(notice: Notice, runbooks: str = "docs/runbooks") -> Message:
+    """Put *notice* into words; *runbooks* is the folder or address that its link starts with."""
+    incident = notice.incident
+    cause = incident.cause
+    runbook = f"{runbooks.rstrip('/')}/{cause.kind}.md" + (f"#{cause.check}" if cause.check else "")
+    return Message(
+        id=notice.fingerprint,
+        incident=incident.id,
+        cause=cause.fingerprint,
+        event=notice.event,
+        kind=cause.kind,
+        severity=incident.severity,
+        check=cause.check,
+        about=cause.subject,
+        tables=incident.tables,
+        subject=_subject(notice),
+        body=_body(notice, runbook),
+        owner=incident.owner,
+        runbook=runbook,
+        at=notice.at,
+        opened=incident.opened,
+        ended=notice.at if notice.event is Event.CLEARED else None,
+    )
+
+
+def _subject(notice: Notice) -> str:
+    """`LOST shop.orders range_counts: 2 rows short in ids [100, 120)`, on one line."""
+    incident = notice.incident
+    check = f" {incident.cause.check}" if incident.cause.check else ""
+    what = incident.ruling.reason
+    if not incident.cause.check and incident.cause.subject not in what:
+        what = f"{incident.cause.subject}: {what}"
+    text = (
+        f"{_OPENING[notice.event]}{incident.cause.kind.upper()} {_names(incident)}{check}: {what}"
+    )
+    line = " ".join(text.split())
+    return line if len(line) <= _SUBJECT_CHARACTERS else line[: _SUBJECT_CHARACTERS - 1] + "…"
+
+
+def _names(incident: Incident) -> str:
+    tables = incident.tables
+    if len(tables) <= _TABLES_IN_SUBJECT:
+        return ", ".join(tables)
+    return f"{len(tables)} tables"
+
+
+def _body(notice: Notice, runbook: str) -> str:
+    incident = notice.incident
+    cause = incident.cause
+    facts = {
+        "what": incident.ruling.reason,
+        "code": incident.ruling.code,
+        "keys": ", ".join(incident.ruling.keys),
+        "cause": "" if cause.check else cause.subject,
+        "check": cause.check or ", ".join(sorted({member.check for member in incident.members})),
+        "tables": _some(incident.tables),
+        "since": _moment(incident.opened),
+        "until": _moment(notice.at) if notice.event is Event.CLEARED else "",
+        "owner": incident.owner or "nobody (name one with a route)",
+        "meaning": _MEANING[cause.kind],
+        "what now": runbook,
+        "incident": incident.id,
+        "run": incident.run,
+    }
+    return "\n".join(f"{name}: {value}" for name, value in facts.items() if value)
+
+
+def _some(tables: tuple[str, ...]) -> str:
+    rest = len(tables) - _TABLES_IN_BODY
+    return ", ".join(tables[:_TABLES_IN_BODY]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def _moment(instant: datetime) -> str:
+    return instant.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+_MEANING = {
+    Kind.LATE: "changes are still on their way; nothing is known to be missing",
+    Kind.LOST: "both ends differ as of one position; waiting will not mend it",
+    Kind.SUSPECT: "the table looks unlike itself; a person should judge",
+    Kind.BLOCKED: "the table stands still, and stays so until its cause is gone or waived",
+    Kind.UNKNOWN: "no answer for too long; neither right nor wrong can be shown",
+    Kind.SERVICE: "the service itself is impaired; its other verdicts may be stale",
+}

@@ -1,0 +1,167 @@
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from alerts.lifecycle import advance
+from alerts.model import Acknowledgement, Policy, State
+from tests.alerts.kit import at, finding, firing, minutes, play
+
+HOLD_TWO = Policy(hold=minutes(2))
+KEEP_TWO = Policy(keep=minutes(2))
+REPEAT_THREE = Policy(repeat=minutes(3))
+SHEETS = st.text("PF?", max_size=40)
+POLICIES = st.builds(
+    Policy,
+    hold=st.integers(0, 5).map(minutes),
+    keep=st.integers(0, 5).map(minutes),
+    repeat=st.none() | st.integers(1, 9).map(minutes),
+    muted=st.booleans(),
+)
+
+
+@pytest.mark.parametrize(
+    ("letters", "expected"),
+    [
+        pytest.param("PPPP", "....", id="all is well"),
+        pytest.param("PFPF", "....", id="a blip shorter than hold is silent"),
+        pytest.param("FFPFF", ".....", id="a pass starts the clock again"),
+        pytest.param("FFF", "..!", id="fires when hold is over"),
+        pytest.param("FFFFFF", "..!...", id="fires once"),
+        pytest.param("FF?F", "...!", id="unknown neither fires nor resets"),
+        pytest.param("F????F", ".....!", id="two fails with nothing against them are one trouble"),
+        pytest.param("F?????", "......", id="unknown alone never fires"),
+        pytest.param("??????", "......", id="unknown opens nothing"),
+        pytest.param("FFF?P", "..!.~", id="unknown does not clear"),
+        pytest.param("FFF????", "..!....", id="unknown never clears, however long"),
+        pytest.param("FFFPP", "..!~.", id="clears once"),
+        pytest.param("FFFPFFF", "..!~..!", id="a new episode waits for hold again"),
+        pytest.param("F?P?F?F", "......!", id="only a pass in between makes two troubles of it"),
+    ],
+)
+def test_two_minutes_of_hold(letters: str, expected: str) -> None:
+    assert play(letters, HOLD_TWO)[0] == expected
+
+
+@pytest.mark.parametrize(
+    ("letters", "expected"),
+    [
+        pytest.param("FPPP", "!..~", id="clears when keep is over"),
+        pytest.param("FPFPFPPP", "!......~", id="flapping tells nobody twice"),
+        pytest.param("FPFPFFFF", "!.......", id="a relapse is the same episode"),
+        pytest.param("FP?P", "!..~", id="unknown does not reset the recovery"),
+        pytest.param("FP???", "!....", id="unknown does not complete the recovery"),
+        pytest.param("FPPF", "!...", id="a fail in the last minute of keep"),
+    ],
+)
+def test_two_minutes_of_keep(letters: str, expected: str) -> None:
+    assert play(letters, KEEP_TWO)[0] == expected
+
+
+@pytest.mark.parametrize(
+    ("letters", "expected"),
+    [
+        pytest.param("FFFFFFF", "!..!..!", id="tells again each time repeat is over"),
+        pytest.param("FFF??FF", "!....!.", id="unknown does not tell again"),
+        pytest.param("FFPFFFF", "!.~!..!", id="a new episode counts anew"),
+    ],
+)
+def test_three_minutes_of_repeat(letters: str, expected: str) -> None:
+    assert play(letters, REPEAT_THREE)[0] == expected
+
+
+def test_muted_trouble_is_told_once_the_silence_is_over() -> None:
+    incident, first = advance(None, finding("F"), Policy(muted=True), at(0))
+    incident, second = advance(incident, finding("F"), Policy(), at(1))
+
+    assert first == ()
+    assert [notice.event for notice in second] == ["fired"]
+    assert incident is not None
+    assert incident.opened == at(0)
+
+
+def test_trouble_that_came_and_went_in_a_silence_is_never_told() -> None:
+    assert play("FFFPP", Policy(muted=True))[0] == "....."
+
+
+def test_who_was_told_before_the_silence_hears_the_end_in_it() -> None:
+    incident, notices = advance(firing(), finding("P"), Policy(muted=True), at(5))
+
+    assert [notice.event for notice in notices] == ["cleared"]
+    assert incident is not None
+    assert incident.state is State.RESOLVED
+
+
+def test_an_acknowledged_incident_is_not_repeated() -> None:
+    held = replace(firing(), acknowledged=Acknowledgement("on call", at(1)))
+
+    _, notices = advance(held, finding("F"), REPEAT_THREE, at(30))
+
+    assert notices == ()
+
+
+def test_an_episode_keeps_its_id_and_the_next_one_gets_its_own() -> None:
+    _, states = play("FF?FPF", REPEAT_THREE)
+
+    ids = [incident.id for incident in states if incident is not None]
+    assert len(set(ids[:5])) == 1
+    assert ids[5] != ids[0]
+    causes = {incident.cause.fingerprint for incident in states if incident is not None}
+    assert len(causes) == 1
+
+
+@given(SHEETS, POLICIES)
+def test_nothing_is_ever_told_on_unknown(letters: str, policy: Policy) -> None:
+    told, _ = play(letters, policy)
+
+    assert all(sign == "." for letter, sign in zip(letters, told, strict=True) if letter == "?")
+
+
+@given(SHEETS, POLICIES)
+def test_unknown_changes_no_state(letters: str, policy: Policy) -> None:
+    _, states = play(letters, policy)
+    before = [None, *states[:-1]] if states else []
+
+    for letter, old, new in zip(letters, before, states, strict=True):
+        if letter == "?" and old is not None and old.state is not State.RESOLVED:
+            assert new is not None
+            assert (new.state, new.turned, new.opened) == (old.state, old.turned, old.opened)
+
+
+@given(SHEETS, POLICIES)
+def test_an_episode_fires_once_unless_repeat_says_otherwise(letters: str, policy: Policy) -> None:
+    told, _ = play(letters, replace(policy, repeat=None))
+
+    assert "!!" not in told.replace(".", "")
+
+
+@given(SHEETS, POLICIES)
+def test_an_end_is_told_at_most_once_and_only_after_a_beginning(
+    letters: str, policy: Policy
+) -> None:
+    told, _ = play(letters, policy)
+
+    heard = told.replace(".", "")
+    assert not heard.startswith("~")
+    assert "~~" not in heard
+
+
+@given(SHEETS, POLICIES)
+def test_nothing_fires_before_it_has_failed_for_hold(letters: str, policy: Policy) -> None:
+    told, _ = play(letters, replace(policy, repeat=None))
+
+    for minute in (i for i, sign in enumerate(told) if sign == "!"):
+        first = letters.rfind("P", 0, minute) + 1
+        assert minutes(minute - first) >= policy.hold
+        assert letters[minute] == "F"
+
+
+@given(SHEETS, POLICIES)
+def test_every_notice_has_a_fingerprint_of_its_own(letters: str, policy: Policy) -> None:
+    incident, seen = None, []
+    for minute, letter in enumerate(letters):
+        incident, notices = advance(incident, finding(letter), policy, at(minute))
+        seen += [notice.fingerprint for notice in notices]
+
+    assert len(seen) == len(set(seen))

@@ -1,0 +1,89 @@
+from dataclasses import replace
+
+import pytest
+
+from alerts.model import Cause, Event, Incident, Kind, Member, Notice
+from alerts.text import compose
+from checks.model import Outcome, Ruling
+from tests.alerts.kit import at, firing
+
+
+def folded(count: int) -> Incident:
+    members = tuple(Member(f"shop.t{n:03}", "lag") for n in range(count))
+    return replace(
+        firing(),
+        cause=Cause(Kind.LATE, "", "hop:consumer stalled"),
+        members=members,
+        failing=members,
+        ruling=Ruling(Outcome.FAIL, "no batch for 300 s"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("event", "subject"),
+    [
+        (Event.FIRED, "LOST shop.orders range_counts: 2 rows short in ids [100, 120)"),
+        (Event.REPEATED, "still LOST shop.orders range_counts: 2 rows short in ids [100, 120)"),
+        (Event.CLEARED, "resolved: LOST shop.orders range_counts: 2 rows short in ids [100, 120)"),
+    ],
+)
+def test_the_subject_names_table_check_and_range(event: Event, subject: str) -> None:
+    assert compose(Notice(event, firing(), at(3))).subject == subject
+
+
+def test_the_body_says_what_since_when_who_and_what_now() -> None:
+    incident = replace(
+        firing(),
+        ruling=Ruling(Outcome.FAIL, "foreign commit at version 17", "foreign_write", ("[1, 2)",)),
+    )
+
+    message = compose(Notice(Event.FIRED, incident, at(3)), "https://docs.example.org/runbooks/")
+
+    for line in (
+        "what: foreign commit at version 17",
+        "keys: [1, 2)",
+        "since: 2026-03-01 00:00:00 UTC",
+        "owner: data-platform",
+        "what now: https://docs.example.org/runbooks/lost.md#range_counts",
+    ):
+        assert line in message.body.splitlines()
+    assert message.ended is None
+
+
+def test_what_is_over_says_until_when() -> None:
+    message = compose(Notice(Event.CLEARED, firing(), at(3)))
+
+    assert "until: 2026-03-01 00:03:00 UTC" in message.body.splitlines()
+    assert message.ended == at(3)
+
+
+def test_a_common_cause_lists_its_tables_up_to_a_bound() -> None:
+    message = compose(Notice(Event.FIRED, folded(60), at(0)))
+
+    assert message.subject == "LATE 60 tables: hop:consumer stalled: no batch for 300 s"
+    assert message.runbook == "docs/runbooks/late.md"
+    assert "shop.t000, shop.t001" in message.body
+    assert "shop.t049 and 10 more" in message.body
+    assert "shop.t050" not in message.body
+
+
+def test_few_tables_are_named_in_the_subject() -> None:
+    assert "shop.t000, shop.t001:" in compose(Notice(Event.FIRED, folded(2), at(0))).subject
+
+
+@pytest.mark.parametrize("reason", ["x" * 5000, "two\nlines\tand tabs"])
+def test_the_subject_is_one_line_of_bounded_length(reason: str) -> None:
+    incident = replace(firing(), ruling=Ruling(Outcome.FAIL, reason))
+
+    subject = compose(Notice(Event.FIRED, incident, at(0))).subject
+
+    assert len(subject) <= 200
+    assert subject.isprintable()
+
+
+def test_every_kind_has_words_and_a_page() -> None:
+    for kind in Kind:
+        message = compose(Notice(Event.FIRED, firing(kind=kind), at(0)))
+
+        assert message.runbook.startswith(f"docs/runbooks/{kind}.md")
+        assert "meaning: " in message.body
