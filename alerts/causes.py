@@ -1,0 +1,91 @@
+"""What is each verdict about?  Verdicts that blame one cause become one finding.
+
+A member leaves a cause only by being seen good: a verdict that blames something else, or knows
+nothing, is no evidence that the first trouble is over.  UNKNOWN verdicts are findings too, of a
+kind of their own: for that kind any knowledge is good, and a FAIL ends it.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from alerts.model import Cause, Finding, Incident, Kind, Member
+from checks.model import Outcome, Ruling, Verdict
+
+KINDS: Mapping[str, Kind] = {
+    "lag": Kind.LATE,
+    "freshness": Kind.LATE,
+    "heartbeat": Kind.LATE,
+    "readiness": Kind.LATE,
+    "volatility": Kind.SUSPECT,
+    "expectations": Kind.SUSPECT,
+    "disagreement": Kind.SUSPECT,
+    "snapshot": Kind.SUSPECT,
+    "gap": Kind.BLOCKED,
+    "hold": Kind.BLOCKED,
+    "blocked": Kind.BLOCKED,
+    "quarantine": Kind.BLOCKED,
+    "foreign_write": Kind.BLOCKED,
+    "account": Kind.BLOCKED,
+    "job": Kind.SERVICE,
+    "tick": Kind.SERVICE,
+    "worker": Kind.SERVICE,
+    "disk": Kind.SERVICE,
+    "headroom": Kind.SERVICE,
+    "service": Kind.SERVICE,
+}
+"""What a FAIL of a check means; a check that is not listed compares both ends: LOST."""
+
+_NOTHING = Ruling(Outcome.UNKNOWN, "no verdict")
+
+
+def findings(verdicts: Sequence[Verdict], incidents: Iterable[Incident]) -> tuple[Finding, ...]:
+    """Fold one round's *verdicts* by cause, given the *incidents* that are open.
+
+    One finding per cause that is blamed now, or of whose members at least one has spoken.  Of
+    several verdicts on one member the last counts.
+    """
+    spoken = {Member(verdict.table, verdict.check): verdict for verdict in verdicts}
+    standing = {incident.cause: incident for incident in incidents}
+    blamed = [cause for verdict in spoken.values() if (cause := blame(verdict))]
+    touched = [
+        cause for cause, incident in standing.items() if spoken.keys() & set(incident.members)
+    ]
+    causes = dict.fromkeys(blamed + touched)
+    return tuple(_weigh(cause, spoken, standing.get(cause)) for cause in causes)
+
+
+def blame(verdict: Verdict) -> Cause | None:
+    """Name what *verdict* holds against the world; None for a PASS."""
+    if verdict.ruling.outcome is Outcome.PASS:
+        return None
+    unknown = verdict.ruling.outcome is Outcome.UNKNOWN
+    kind = Kind.UNKNOWN if unknown else KINDS.get(verdict.check, Kind.LOST)
+    if verdict.cause:
+        return Cause(kind, "", verdict.cause)
+    return Cause(kind, verdict.check, verdict.table)
+
+
+def _weigh(cause: Cause, spoken: Mapping[Member, Verdict], incident: Incident | None) -> Finding:
+    guilty = sorted(member for member, verdict in spoken.items() if blame(verdict) == cause)
+    known = set(incident.members) if incident else set()
+    good = {member for member in known & spoken.keys() if _good(cause.kind, spoken[member])}
+    failing = ({*incident.failing} if incident else set()) - good | set(guilty)
+    witness = next(iter(guilty), next(iter(sorted(known & spoken.keys())), None))
+    return Finding(
+        cause=cause,
+        outcome=_outcome(guilty=bool(guilty), failing=bool(failing), good=bool(good)),
+        ruling=spoken[witness].ruling if witness else _NOTHING,
+        failing=tuple(sorted(failing)),
+        run=spoken[witness].run if witness else "",
+    )
+
+
+def _good(kind: Kind, verdict: Verdict) -> bool:
+    if kind is Kind.UNKNOWN:
+        return verdict.ruling.outcome is not Outcome.UNKNOWN
+    return verdict.ruling.outcome is Outcome.PASS
+
+
+def _outcome(*, guilty: bool, failing: bool, good: bool) -> Outcome:
+    if guilty:
+        return Outcome.FAIL
+    return Outcome.PASS if good and not failing else Outcome.UNKNOWN

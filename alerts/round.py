@@ -1,0 +1,87 @@
+"""From one round's verdicts to changed incidents and letters, without clock or store."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from alerts.causes import findings
+from alerts.lifecycle import advance, end
+from alerts.model import Incident, Member, Message, Notice
+from alerts.routing import Route, policy
+from alerts.silence import Silence
+from alerts.text import compose
+from checks.model import Outcome, Ruling, Verdict
+
+_UNWATCHED = Ruling(Outcome.UNKNOWN, "no longer watched", "unwatched")
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What must be stored together: each change is lost or kept with its letters.
+
+    ``changed`` holds incidents as they stand now; ``dropped`` those that never fired and are no
+    more.  ``letters`` pairs a channel's name with a message for it.
+    """
+
+    changed: tuple[Incident, ...] = ()
+    dropped: tuple[Incident, ...] = ()
+    notices: tuple[Notice, ...] = ()
+    letters: tuple[tuple[str, Message], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """What the operator has settled about alerts; ``runbooks`` may be a full address."""
+
+    routes: tuple[Route, ...] = ()
+    runbooks: str = "docs/runbooks"
+
+
+def settle(
+    desk: Desk,
+    incidents: Sequence[Incident],
+    verdicts: Sequence[Verdict],
+    silences: Iterable[Silence],
+    now: datetime,
+) -> Round:
+    """Advance every open incident that *verdicts* touch, and open those they call for."""
+    silences = tuple(silences)
+    standing = {incident.cause: incident for incident in incidents}
+    changed: list[Incident] = []
+    dropped: list[Incident] = []
+    notices: list[Notice] = []
+    for finding in findings(verdicts, incidents):
+        before = standing.get(finding.cause)
+        after, told = advance(before, finding, policy(desk.routes, finding, silences, now), now)
+        notices += told
+        if after is None:
+            dropped += [before] if before else []
+        elif after != before:
+            changed.append(after)
+    return _round(desk, changed, dropped, notices)
+
+
+def withdraw(
+    desk: Desk, incidents: Iterable[Incident], watched: Iterable[Member], now: datetime
+) -> Round:
+    """Close incidents none of whose members is watched any more: no verdict will ever do it."""
+    kept = frozenset(watched)
+    orphans = [incident for incident in incidents if not kept & frozenset(incident.members)]
+    changed: list[Incident] = []
+    notices: list[Notice] = []
+    for incident in orphans:
+        after, told = end(replace(incident, ruling=_UNWATCHED), now)
+        changed += [after] if after else []
+        notices += told
+    return _round(desk, changed, [], notices)
+
+
+def _round(
+    desk: Desk, changed: list[Incident], dropped: list[Incident], notices: list[Notice]
+) -> Round:
+    letters = [
+        (channel, compose(notice, desk.runbooks))
+        for notice in notices
+        for channel in notice.incident.channels
+    ]
+    return Round(tuple(changed), tuple(dropped), tuple(notices), tuple(letters))

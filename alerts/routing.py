@@ -1,0 +1,107 @@
+"""Who is told, how gravely, and how patiently?  By table name, check and kind."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from fnmatch import fnmatchcase
+from typing import TypeVar
+
+from alerts.model import Finding, Kind, Member, Policy, Severity
+from alerts.silence import Silence
+
+T = TypeVar("T")
+
+DEFAULTS: Mapping[Kind, Policy] = {
+    Kind.LATE: Policy(
+        hold=timedelta(minutes=5), keep=timedelta(minutes=2), repeat=timedelta(hours=4)
+    ),
+    Kind.LOST: Policy(repeat=timedelta(hours=4), severity=Severity.CRITICAL),
+    Kind.SUSPECT: Policy(
+        hold=timedelta(minutes=10), keep=timedelta(minutes=5), repeat=timedelta(hours=24)
+    ),
+    Kind.BLOCKED: Policy(
+        hold=timedelta(minutes=1), repeat=timedelta(hours=4), severity=Severity.CRITICAL
+    ),
+    Kind.UNKNOWN: Policy(
+        hold=timedelta(minutes=15), repeat=timedelta(hours=24), severity=Severity.INFO
+    ),
+    Kind.SERVICE: Policy(
+        hold=timedelta(minutes=2),
+        keep=timedelta(minutes=1),
+        repeat=timedelta(hours=4),
+        severity=Severity.CRITICAL,
+    ),
+}
+"""A loss is proven as of a position, so it is told at once; a lag may pass by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One rule: which findings it is for (globs; empty means all), and what it states for them.
+
+    A field left None states nothing.
+    """
+
+    tables: str = "*"
+    checks: tuple[str, ...] = ()
+    kinds: tuple[Kind, ...] = ()
+    owner: str | None = None
+    severity: Severity | None = None
+    channels: tuple[str, ...] | None = None
+    hold: timedelta | None = None
+    keep: timedelta | None = None
+    repeat: timedelta | None = None
+
+    def matches(self, member: Member, kind: Kind) -> bool:
+        """Whether the rule speaks about *member* failing in this *kind* of way."""
+        if self.kinds and kind not in self.kinds:
+            return False
+        if self.checks and not any(fnmatchcase(member.check, glob) for glob in self.checks):
+            return False
+        return fnmatchcase(member.table, self.tables)
+
+
+def policy(
+    routes: Sequence[Route],
+    finding: Finding,
+    silences: Iterable[Silence] = (),
+    now: datetime | None = None,
+) -> Policy:
+    """Combine what the routes state about each failing member.
+
+    Each field is decided by the first matching route that states it, else by the kind's default.
+    Of several members the gravest severity, the shortest patience and all owners and channels
+    count; it is muted only if every one is silenced at *now*.
+    """
+    members = finding.failing or (Member(finding.cause.subject, finding.cause.check),)
+    each = [_decide(routes, member, finding.cause.kind) for member in members]
+    return Policy(
+        hold=min(one.hold for one in each),
+        keep=max(one.keep for one in each),
+        repeat=min((one.repeat for one in each if one.repeat is not None), default=None),
+        severity=min((one.severity for one in each), key=list(Severity).index),
+        owner=", ".join(dict.fromkeys(one.owner for one in each if one.owner)),
+        channels=tuple(dict.fromkeys(name for one in each for name in one.channels)),
+        muted=now is not None and _silenced(members, tuple(silences), now),
+    )
+
+
+def _decide(routes: Sequence[Route], member: Member, kind: Kind) -> Policy:
+    fit = [route for route in routes if route.matches(member, kind)]
+    default = DEFAULTS[kind]
+    return Policy(
+        hold=_first((route.hold for route in fit), default.hold),
+        keep=_first((route.keep for route in fit), default.keep),
+        repeat=_first((route.repeat for route in fit), default.repeat),
+        severity=_first((route.severity for route in fit), default.severity),
+        owner=_first((route.owner for route in fit), ""),
+        channels=_first((route.channels for route in fit), ("log",)),
+    )
+
+
+def _first(stated: Iterable[T | None], default: T) -> T:
+    return next((value for value in stated if value is not None), default)
+
+
+def _silenced(members: Iterable[Member], silences: Sequence[Silence], now: datetime) -> bool:
+    return all(any(silence.covers(member, now) for silence in silences) for member in members)

@@ -1,0 +1,103 @@
+import pytest
+
+from alerts.causes import blame, findings
+from alerts.lifecycle import advance
+from alerts.model import Cause, Incident, Kind, Member, Policy
+from checks.model import Outcome, Verdict
+from tests.alerts.kit import at, verdict
+
+DOWN = "source:shop unreachable"
+
+
+def opened(*verdicts: Verdict) -> list[Incident]:
+    """Incidents after one round of *verdicts* that fire at once."""
+    steps = [advance(None, found, Policy(), at(0)) for found in findings(verdicts, ())]
+    return [incident for incident, _ in steps if incident is not None]
+
+
+@pytest.mark.parametrize(
+    ("check", "kind"),
+    [
+        pytest.param("lag", Kind.LATE, id="a lag is late, not lost"),
+        pytest.param("range_counts", Kind.LOST, id="a probe that fails is a loss"),
+        pytest.param("somebody's own probe", Kind.LOST, id="an unlisted check compares both ends"),
+        pytest.param("volatility", Kind.SUSPECT, id="an odd table is for a person to judge"),
+        pytest.param("gap", Kind.BLOCKED, id="a gap blocks"),
+        pytest.param("job", Kind.SERVICE, id="a failing job is the service's own trouble"),
+    ],
+)
+def test_a_failing_check_is_an_alert_of_its_kind(check: str, kind: Kind) -> None:
+    assert blame(verdict("F", check=check)) == Cause(kind, check, "shop.orders")
+
+
+def test_unknown_is_never_blamed_as_a_loss() -> None:
+    cause = blame(verdict("?"))
+
+    assert cause == Cause(Kind.UNKNOWN, "range_counts", "shop.orders")
+
+
+def test_one_cause_is_one_finding_that_lists_its_tables() -> None:
+    tables = [f"shop.t{n}" for n in range(5)]
+
+    (found,) = findings([verdict("?", table, cause=DOWN) for table in tables], ())
+
+    assert found.cause == Cause(Kind.UNKNOWN, "", DOWN)
+    assert found.outcome is Outcome.FAIL
+    assert [member.table for member in found.failing] == tables
+
+
+def test_a_common_cause_is_over_only_when_every_member_was_seen_good() -> None:
+    standing = opened(verdict("F", "a", cause=DOWN), verdict("F", "b", cause=DOWN))
+
+    (half,) = findings([verdict("P", "a")], standing)
+    (whole,) = findings([verdict("P", "a"), verdict("P", "b")], standing)
+
+    assert (half.outcome, half.failing) == (Outcome.UNKNOWN, (Member("b", "range_counts"),))
+    assert (whole.outcome, whole.failing) == (Outcome.PASS, ())
+
+
+def test_members_may_recover_in_different_rounds() -> None:
+    standing = opened(verdict("F", "a", cause=DOWN), verdict("F", "b", cause=DOWN))
+    (half,) = findings([verdict("P", "a")], standing)
+    later, _ = advance(standing[0], half, Policy(), at(1))
+
+    (whole,) = findings([verdict("P", "b")], [later] if later else [])
+
+    assert whole.outcome is Outcome.PASS
+
+
+def test_blaming_something_else_is_no_evidence_that_the_first_trouble_is_over() -> None:
+    standing = opened(verdict("F"))
+
+    found = findings([verdict("F", cause="hop:consumer stalled")], standing)
+
+    assert {each.cause.subject: each.outcome for each in found} == {
+        "hop:consumer stalled": Outcome.FAIL,
+        "shop.orders": Outcome.UNKNOWN,
+    }
+
+
+def test_unknown_after_a_fail_leaves_the_loss_standing_and_is_found_on_its_own() -> None:
+    standing = opened(verdict("F"))
+
+    found = findings([verdict("?")], standing)
+
+    assert {each.cause.kind: each.outcome for each in found} == {
+        Kind.LOST: Outcome.UNKNOWN,
+        Kind.UNKNOWN: Outcome.FAIL,
+    }
+
+
+@pytest.mark.parametrize("letter", ["P", "F"])
+def test_any_knowledge_ends_an_unknown(letter: str) -> None:
+    standing = opened(verdict("?"))
+
+    found = {each.cause.kind: each.outcome for each in findings([verdict(letter)], standing)}
+
+    assert found[Kind.UNKNOWN] is Outcome.PASS
+
+
+def test_verdicts_of_others_say_nothing_about_an_incident() -> None:
+    standing = opened(verdict("F"))
+
+    assert findings([verdict("P", "shop.users"), verdict("P", check="max_id")], standing) == ()

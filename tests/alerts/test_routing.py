@@ -1,0 +1,95 @@
+import pytest
+
+from alerts.model import Cause, Finding, Kind, Member, Policy, Severity
+from alerts.routing import DEFAULTS, Route, policy
+from alerts.silence import Silence
+from checks.model import Outcome, Ruling
+from tests.alerts.kit import ORDERS, at, finding, minutes
+
+ROUTES = (
+    Route(tables="shop.pay*", severity=Severity.CRITICAL, channels=("pager",)),
+    Route(tables="shop.*", owner="shop team"),
+    Route(kinds=(Kind.UNKNOWN,), channels=()),
+    Route(checks=("range_*",), hold=minutes(7)),
+    Route(owner="data platform", channels=("log", "slack")),
+)
+
+
+def folded(*tables: str) -> Finding:
+    members = tuple(Member(table, "lag") for table in tables)
+    cause = Cause(Kind.LATE, "", "hop:merge stalled")
+    return Finding(cause, Outcome.FAIL, Ruling(Outcome.FAIL, "stalled"), members)
+
+
+@pytest.mark.parametrize(
+    ("table", "expected"),
+    [
+        pytest.param("shop.payments", ("shop team", ("pager",)), id="each field on its own"),
+        pytest.param("shop.users", ("shop team", ("log", "slack")), id="falls through"),
+        pytest.param("crm.users", ("data platform", ("log", "slack")), id="the catch-all"),
+    ],
+)
+def test_the_first_route_that_states_a_field_decides_it(
+    table: str, expected: tuple[str, tuple[str, ...]]
+) -> None:
+    decided = policy(ROUTES, folded(table))
+
+    assert (decided.owner, decided.channels) == expected
+
+
+def test_a_route_may_be_for_some_checks_only() -> None:
+    assert policy(ROUTES, finding("F")).hold == minutes(7)
+    assert policy(ROUTES, folded("shop.users")).hold == DEFAULTS[Kind.LATE].hold
+
+
+def test_an_empty_list_of_channels_tells_nobody() -> None:
+    assert policy(ROUTES, finding("F", kind=Kind.UNKNOWN)).channels == ()
+
+
+def test_without_routes_everything_is_logged_by_its_kind() -> None:
+    decided = policy((), finding("F"))
+
+    assert decided.channels == ("log",)
+    assert decided.severity is Severity.CRITICAL
+    assert decided.hold == DEFAULTS[Kind.LOST].hold
+
+
+def test_a_common_cause_takes_the_gravest_and_tells_every_owner() -> None:
+    decided = policy(ROUTES, folded("crm.users", "shop.payments", "shop.users"))
+
+    assert decided.severity is Severity.CRITICAL
+    assert decided.owner == "data platform, shop team"
+    assert decided.channels == ("log", "slack", "pager")
+
+
+def test_unknown_is_never_grave_by_default() -> None:
+    assert DEFAULTS[Kind.UNKNOWN].severity is Severity.INFO
+    assert DEFAULTS[Kind.UNKNOWN].hold >= minutes(10)
+
+
+@pytest.mark.parametrize(
+    ("silence", "minute", "muted"),
+    [
+        pytest.param(("shop.*", "*"), 5, True, id="inside"),
+        pytest.param(("shop.*", "*"), 0, False, id="a window to come"),
+        pytest.param(("shop.*", "*"), 10, False, id="its end is not in it"),
+        pytest.param(("crm.*", "*"), 5, False, id="of other tables"),
+        pytest.param(("*", "max_id"), 5, False, id="of other checks"),
+    ],
+)
+def test_a_silence_covers_what_matches_while_it_lasts(
+    silence: tuple[str, str], minute: int, muted: bool
+) -> None:
+    tables, checks = silence
+    window = Silence("s1", at(1), at(10), "on call", "upgrade", tables, checks)
+
+    decided: Policy = policy((), finding("F", ORDERS), [window], at(minute))
+
+    assert decided.muted is muted
+
+
+def test_a_common_cause_is_silent_only_if_every_table_is() -> None:
+    window = Silence("s1", at(0), at(10), "on call", "upgrade", "shop.*")
+
+    assert policy((), folded("shop.a", "shop.b"), [window], at(1)).muted
+    assert not policy((), folded("shop.a", "crm.b"), [window], at(1)).muted
