@@ -25,7 +25,7 @@ RECORDS = pa.schema(
     ]
 )
 MAX_BYTES = 256 * 2**20  # of keys and values in one read; what is more is work for Spark
-POLL = timedelta(milliseconds=50)  # a span that ends in a hole has no record to wake up for
+POLL = timedelta(milliseconds=20)  # a span that ends in a hole has no record to wake up for
 WIDEST_STEP = 65_536
 
 
