@@ -1,0 +1,196 @@
+"""How is a source asked without harming it?  One pinned connection, one statement at a time.
+
+Each SELECT has a time limit that the server enforces, each answer one that we enforce, and nothing
+is asked while too many threads run there.  A connection that failed is dropped, never reused: its
+next use dials again, so no answer can belong to an earlier question.
+"""
+
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+import pymysql
+from pymysql.cursors import DictCursor
+
+from pipeline.errors import ConfigError, ProofError, SluiceError, UnreachableError
+from pipeline.settings import SourceSettings
+
+Row = Mapping[str, Any]
+Ask = Callable[..., list[Row]]
+
+TOO_SLOW = {1969, 3024, 3168}  # the server ended the statement at its time limit
+REFUSED = {1044, 1045, 1142, 1143, 1227, 1370, 1698}
+ABSENT = {1049, 1054, 1146}
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one source is spared: time per statement and call, rows read, and load.
+
+    ``rows`` is compared with the server's own estimate before rows are counted.
+    ``running`` is the number of running threads above which nothing is asked.
+    """
+
+    statement: timedelta = timedelta(seconds=5)
+    call: timedelta = timedelta(seconds=20)
+    connect: timedelta = timedelta(seconds=5)
+    rows: int = 5_000_000
+    running: int = 64
+
+
+@dataclass(eq=False)
+class Session:
+    """A connection to one server, by its address: behind a balancer it would be two servers."""
+
+    settings: SourceSettings
+    limits: Limits = Limits()
+    _turn: threading.RLock = field(default_factory=threading.RLock, repr=False)
+    _connection: Any = field(default=None, repr=False)
+
+    def ask(self, statement: str, *arguments: object) -> list[Row]:
+        """Run one statement; its rows as mappings with lower-case names.
+
+        Raises:
+            UnreachableError: ``slow: ...`` past a time limit, else ``down: ...``.
+            ConfigError: if the user may not do it.
+            ProofError: if there is no such database, table or column.
+        """
+        with self._turn, self._translated():
+            cursor = self._open().cursor()
+            cursor.execute(statement, arguments or None)
+            return [{name.lower(): value for name, value in row.items()} for row in cursor]
+
+    @contextmanager
+    def spared(self) -> Iterator[None]:
+        """Refuse a loaded server, and end a call of several statements that takes too long.
+
+        Raises:
+            UnreachableError: ``loaded: ...``, before anything else was asked.
+        """
+        with self._turn:
+            running = int(self.ask("SHOW GLOBAL STATUS LIKE 'Threads_running'")[0]["value"])
+            if running > self.limits.running:
+                where, most = self.settings.name, self.limits.running
+                msg = f"loaded: {running} threads run on source {where}, {most} are its limit"
+                raise UnreachableError(msg)
+            yield
+
+    @contextmanager
+    def together(self) -> Iterator[Ask]:
+        """No other thread's statement comes between; one that fails half-way hangs up."""
+        with self._turn:
+            try:
+                yield self.ask
+            except BaseException:
+                self.close()  # or an open transaction would swallow the next statements
+                raise
+
+    @contextmanager
+    def snapshot(self) -> Iterator[Ask]:
+        """All statements inside see one state of the tables; nothing is locked."""
+        with self.together() as ask:
+            ask("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
+            yield ask
+            ask("ROLLBACK")
+
+    def deadline(self) -> float:
+        """When a call that starts now must have ended, on the monotonic clock."""
+        return time.monotonic() + self.limits.call.total_seconds()
+
+    def hurry(self, deadline: float) -> None:
+        """Raise UnreachableError, ``slow: ...``, once *deadline* has passed."""
+        if time.monotonic() > deadline:
+            msg = f"slow: source {self.settings.name} took more than {self.limits.call}"
+            raise UnreachableError(msg)
+
+    @property
+    def version(self) -> tuple[int, int]:
+        """The server's major and minor version."""
+        with self._turn, self._translated():
+            major, minor, *_ = str(self._open().get_server_info()).split(".")
+        return int(major), int(minor)
+
+    @property
+    def mariadb(self) -> bool:
+        """Whether it is a MariaDB."""
+        with self._turn, self._translated():
+            return _mariadb(self._open())
+
+    def close(self) -> None:
+        """Hang up; the next call would dial again."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection._force_close()  # close() would talk to a server that may be gone
+
+    def _open(self) -> Any:
+        if self._connection is None:
+            self._connection = self._dial()
+        return self._connection
+
+    def _dial(self) -> Any:
+        wait = self.limits.statement + timedelta(seconds=2)  # the server's limit comes first
+        connection: Any = pymysql.connect(
+            host=self.settings.host,
+            port=self.settings.port,
+            user=self.settings.user,
+            password=self.settings.password,
+            charset="utf8mb4",
+            autocommit=True,
+            cursorclass=DictCursor,
+            connect_timeout=max(1, int(self.limits.connect.total_seconds())),
+            read_timeout=wait.total_seconds(),
+            write_timeout=wait.total_seconds(),
+            **self._tls(),
+        )
+        seconds = self.limits.statement.total_seconds()
+        limits = {
+            "max_statement_time" if _mariadb(connection) else "max_execution_time": (
+                seconds if _mariadb(connection) else int(seconds * 1_000)
+            ),
+            "lock_wait_timeout": max(1, int(seconds)),
+            "innodb_lock_wait_timeout": max(1, int(seconds)),
+        }
+        with connection.cursor() as cursor:
+            cursor.execute("SET SESSION time_zone = '+00:00'")
+            for name, value in limits.items():
+                cursor.execute(f"SET SESSION {name} = {value}")
+        return connection
+
+    def _tls(self) -> dict[str, Any]:
+        if self.settings.tls:
+            return {"ssl": ssl.create_default_context()}
+        return {"ssl_disabled": True}
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except (pymysql.Error, OSError) as error:
+            self.close()
+            raise self._said(error) from error
+
+    def _said(self, error: Exception) -> SluiceError:
+        code, *words = error.args if len(error.args) > 1 else (0, *error.args)
+        where = f"source {self.settings.name}"
+        said = f"{where}: {' '.join(str(word) for word in words)} ({code})"
+        if code in TOO_SLOW or "timed out" in said:
+            return UnreachableError(f"slow: {said}")
+        if code in REFUSED:
+            return ConfigError(f"{said}; grant it, or name another user")
+        if code in ABSENT:
+            return ProofError(said)
+        return UnreachableError(f"down: {said}")
+
+
+def quoted(name: str) -> str:
+    """*name* as an identifier: names of databases, tables and columns are never trusted."""
+    return f"`{name.replace('`', '``')}`"
+
+
+def _mariadb(connection: Any) -> bool:
+    return "mariadb" in str(connection.get_server_info()).lower()

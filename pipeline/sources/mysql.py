@@ -1,0 +1,187 @@
+"""What does a MySQL (or MariaDB) server hold now, and where does its log stand?
+
+Maxima and counts are asked of indexes, in one snapshot, within `Limits`.  Build one source for the
+heartbeat and another for the probes: calls of one source wait for each other, by design.
+Cannot see: what a session wrote with ``sql_log_bin=0`` is in the rows but in no log.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from pipeline.errors import ConfigError, ProofError, UnreachableError
+from pipeline.heartbeat import prepare
+from pipeline.model import Head, Shard
+from pipeline.session import Limits, Row, Session, quoted
+from pipeline.settings import SourceSettings
+
+OWN = ("information_schema", "mysql", "performance_schema", "sys")
+Range = tuple[int, int]
+
+
+@dataclass(eq=False)
+class MySqlSource:
+    """One database server; ``name`` is that of its settings."""
+
+    settings: SourceSettings
+    limits: Limits = field(default_factory=Limits)
+    _session: Session = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Name the server; it is dialled when it is first asked."""
+        self._session = Session(self.settings, self.limits)
+
+    @property
+    def name(self) -> str:
+        """The source's name in the settings."""
+        return self.settings.name
+
+    def head(self) -> Head:
+        """Identity and end of the log of the server that answers.
+
+        Raises:
+            ConfigError: if it writes no binary log, or may not be asked about it.
+        """
+        with self._session.together() as ask:
+            renamed = not self._session.mariadb and self._session.version >= (8, 4)
+            found = ask(f"SHOW {'BINARY LOG' if renamed else 'MASTER'} STATUS")
+            if not found:
+                msg = f"source {self.name} writes no binary log; start it with log_bin"
+                raise ConfigError(msg)
+            identity = self._identity()
+        log = int(found[0]["file"].rpartition(".")[2])
+        executed = "".join(str(found[0].get("executed_gtid_set") or "").split())
+        return Head(identity, log, int(found[0]["position"]), executed)
+
+    def prepare_heartbeat(self) -> None:
+        """Make sure the heartbeat's table is there; ConfigError if it may not be created."""
+        prepare(self._session.ask, self.settings.heartbeat, self.name)
+
+    def beat(self, at_least: int, at: datetime) -> tuple[int, Head]:
+        """Commit the next heartbeat number, *at_least* this one; that number and a head after it.
+
+        The number is the row's plus one, so an answer that was lost leaves no hole.
+        """
+        utc = at.astimezone(UTC).replace(tzinfo=None)
+        with self._session.together() as ask:
+            ask("START TRANSACTION")
+            ask(
+                f"INSERT INTO {self._heartbeat} (source, n, at) VALUES (%s, %s, %s)"  # noqa: S608
+                " ON DUPLICATE KEY UPDATE n = GREATEST(n + 1, %s), at = %s",
+                *(self.name, at_least, utc, at_least, utc),
+            )
+            number = ask(f"SELECT n FROM {self._heartbeat} WHERE source = %s", self.name)[0]["n"]  # noqa: S608
+            ask("COMMIT")
+            return int(number), self.head()
+
+    def shards(self, pattern: str) -> tuple[Shard, ...]:
+        """Tables whose whole ``database.table`` matches *pattern*, sorted; no views."""
+        found = self._session.ask(
+            "SELECT table_schema AS d, table_name AS t FROM information_schema.tables"
+            " WHERE table_type = 'BASE TABLE' AND table_schema NOT IN (%s, %s, %s, %s)",
+            *OWN,
+        )
+        names = sorted(f"{row['d']}.{row['t']}" for row in found)
+        return tuple(Shard(self.name, name) for name in names if re.fullmatch(pattern, name))
+
+    def columns(self, shard: Shard) -> tuple[Row, ...]:
+        """The shard's rows of information_schema.columns, lower-case names, in column order."""
+        return tuple(
+            self._session.ask(
+                "SELECT * FROM information_schema.columns WHERE table_schema = %s"
+                " AND table_name = %s ORDER BY ordinal_position",
+                *(shard.database, shard.relation),
+            )
+        )
+
+    def key_columns(self, shard: Shard) -> tuple[str, ...]:
+        """Columns of the primary key, in its order; empty if there is none."""
+        found = self._session.ask(
+            "SELECT column_name AS c FROM information_schema.statistics WHERE table_schema = %s"
+            " AND table_name = %s AND index_name = 'PRIMARY' ORDER BY seq_in_index",
+            *(shard.database, shard.relation),
+        )
+        return tuple(str(row["c"]) for row in found)
+
+    def estimated_rows(self, shard: Shard) -> int:
+        """Rows by the server's statistics, which may be off by half and hours old."""
+        found = self._session.ask(
+            "SELECT table_rows AS n FROM information_schema.tables WHERE table_schema = %s"
+            " AND table_name = %s",
+            *(shard.database, shard.relation),
+        )
+        if not found:
+            msg = f"source {self.name} has no table {shard.name}"
+            raise ProofError(msg)
+        return int(found[0]["n"] or 0)
+
+    def max_id(self, shard: Shard, column: str) -> int | None:
+        """Highest id now; None for an empty table."""
+        return self._extreme("MAX", shard, column)
+
+    def min_id(self, shard: Shard, column: str) -> int | None:
+        """Lowest id now; None for an empty table."""
+        return self._extreme("MIN", shard, column)
+
+    def count_ids(self, shard: Shard, column: str, ranges: Sequence[Range]) -> tuple[int, ...]:
+        """Rows in each half-open range, all counted in one snapshot.
+
+        Raises:
+            UnreachableError: ``loaded``, ``slow``, ``large`` or ``down``: nothing is known.
+        """
+        where = f"FROM {_table(shard)} WHERE {quoted(column)} >= %s AND {quoted(column)} < %s"
+        session, counts = self._session, []
+        deadline = session.deadline()
+        with session.spared(), session.snapshot() as ask:
+            for low, high in ranges:
+                session.hurry(deadline)
+                self._refuse_large(shard, f"SELECT COUNT(*) AS n {where}", low, high)
+                counts.append(int(ask(f"SELECT COUNT(*) AS n {where}", low, high)[0]["n"]))
+        return tuple(counts)
+
+    def ids(self, shard: Shard, column: str, span: Range, limit: int) -> tuple[int, ...]:
+        """Ids in *span*, ascending, at most *limit* (and never more than the rows of `Limits`)."""
+        name = quoted(column)
+        with self._session.spared():
+            found = self._session.ask(
+                f"SELECT {name} AS id FROM {_table(shard)} WHERE {name} >= %s AND {name} < %s"  # noqa: S608
+                f" ORDER BY {name} LIMIT %s",
+                *(*span, min(limit, self.limits.rows)),
+            )
+        return tuple(int(row["id"]) for row in found)
+
+    def close(self) -> None:
+        """Hang up."""
+        self._session.close()
+
+    @property
+    def _heartbeat(self) -> str:
+        return ".".join(quoted(word) for word in self.settings.heartbeat.split("."))
+
+    def _identity(self) -> str:
+        if not self._session.mariadb:
+            return str(self._session.ask("SELECT @@server_uuid AS id")[0]["id"])
+        found = self._session.ask("SELECT @@server_uid AS uid, @@server_id AS id")[0]
+        return f"{found['uid']}/{found['id']}"
+
+    def _extreme(self, which: str, shard: Shard, column: str) -> int | None:
+        with self._session.spared():
+            statement = f"SELECT {which}({quoted(column)}) AS id FROM {_table(shard)}"  # noqa: S608
+            value = self._session.ask(statement)[0]["id"]
+        if value is not None and not isinstance(value, int):
+            msg = f"{column} of {shard.name} is no integer, so it has no order both sides share"
+            raise ProofError(msg)
+        return value
+
+    def _refuse_large(self, shard: Shard, statement: str, *arguments: int) -> None:
+        """Ask the optimizer first: it dives into the index, and reads no row."""
+        plan = self._session.ask(f"EXPLAIN {statement}", *arguments)
+        rows = max(int(step.get("rows") or 0) for step in plan)
+        if rows > self.limits.rows:
+            msg = f"large: about {rows} rows of {shard.name} to count, {self.limits.rows} allowed"
+            raise UnreachableError(msg)
+
+
+def _table(shard: Shard) -> str:
+    return f"{quoted(shard.database)}.{quoted(shard.relation)}"
