@@ -1,0 +1,192 @@
+"""Which tick of which job is due, running, missed, overdue?  APScheduler is only the timer.
+
+Ticks stand on a grid of wall-clock time, the same in every life of the service.  Whatever keeps a
+tick from running - a job that takes too long, a stopped scheduler, a service that is down - shows
+when the next one starts: every tick in between is recorded as missed.
+"""
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from itertools import islice
+from typing import Protocol
+
+import structlog
+from apscheduler.executors.pool import ThreadPoolExecutor
+from apscheduler.schedulers.background import BackgroundScheduler
+from apscheduler.triggers.interval import IntervalTrigger
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+PULSE = timedelta(seconds=1)
+SILENCE = timedelta(seconds=15)  # a timer that did not beat for so long is dead or stuck
+log = structlog.get_logger(__name__)
+
+
+class TickBook(Protocol):
+    """Where ticks are written down."""
+
+    def start(self, job: str, planned: datetime, at: datetime) -> None:
+        """A tick begins."""
+        ...
+
+    def finish(
+        self, job: str, planned: datetime, at: datetime, result: str, detail: str = ""
+    ) -> None:
+        """It has ended, well or not."""
+        ...
+
+    def miss_many(self, job: str, planneds: Sequence[datetime], at: datetime) -> None:
+        """These did not run."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Something to do every so often, in a thread of its own, never twice at a time."""
+
+    name: str
+    every: timedelta
+    deadline: timedelta
+    run: Callable[[], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A tick in progress."""
+
+    planned: datetime
+    started: datetime
+
+
+@dataclass(eq=False)
+class Schedule:
+    """Runs *jobs* and keeps *book*; ``clock`` is aware UTC.
+
+    ``last`` is, per job, the newest tick of an earlier life.
+    """
+
+    jobs: Sequence[Job]
+    book: TickBook
+    clock: Callable[[], datetime]
+    last: Mapping[str, datetime] = field(default_factory=dict)
+    restarts: int = 0
+    running: dict[str, Running] = field(default_factory=dict)
+    _seen: dict[str, datetime] = field(default_factory=dict)
+    _pulse: datetime = EPOCH
+    _timer: BackgroundScheduler | None = None
+    _told: set[tuple[str, datetime]] = field(default_factory=set)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        """Go on where an earlier life ended."""
+        self._seen.update(self.last)
+
+    def start(self) -> None:
+        """Begin to tick; every job runs once at once."""
+        self._pulse = self.clock()
+        workers = ThreadPoolExecutor(len(self.jobs) + 1)
+        self._timer = BackgroundScheduler(executors={"default": workers}, timezone=UTC)
+        self._add("pulse", PULSE, self._beat)
+        for job in self.jobs:
+            self._add(job.name, job.every, partial(self.tick, job))
+        self._timer.start()
+
+    def stop(self) -> None:
+        """Begin no more ticks; those that run go on."""
+        if self._timer is not None:
+            self._timer.shutdown(wait=False)
+            self._timer = None
+
+    def watch(self) -> None:
+        """Look at the timer from outside: start it again if it is silent, tell what is overdue."""
+        now = self.clock()
+        for name, since in self.overdue(now).items():
+            if (name, since) not in self._told:
+                self._told.add((name, since))
+                log.error("job is overdue", job=name, since=since.isoformat())
+        if self._timer is not None and abs(now - self._pulse) > SILENCE:
+            log.critical("the timer is silent; starting it again", since=self._pulse.isoformat())
+            self.restarts += 1
+            self.stop()
+            self.start()
+
+    def overdue(self, now: datetime) -> dict[str, datetime]:
+        """Jobs that run for longer than they may, and since when."""
+        limits = {job.name: job.deadline for job in self.jobs}
+        return {
+            name: one.started
+            for name, one in list(self.running.items())
+            if now - one.started > limits[name]
+        }
+
+    def tick(self, job: Job) -> None:
+        """Run *job* for the tick that is due now, unless that tick has run already."""
+        planned = due(self.clock(), job.every)
+        with self._lock:
+            last = self._seen.get(job.name)
+            if job.name in self.running or (last is not None and planned <= last):
+                return
+            self._seen[job.name] = planned
+            self.running[job.name] = Running(planned, self.clock())
+        try:
+            self._run(job, planned, last)
+        finally:
+            del self.running[job.name]
+
+    def _run(self, job: Job, planned: datetime, last: datetime | None) -> None:
+        """The boundary of one scheduled job: whatever it raises ends here, logged and recorded."""
+        started = self.clock()
+        try:
+            self._note_missed(job, planned, last)
+            self.book.start(job.name, planned, started)
+            job.run()
+        except Exception as error:
+            log.exception("job failed", job=job.name)
+            told = f"{type(error).__name__}: {error}"[:500]
+            self.book.finish(job.name, planned, self.clock(), "failed", told)
+        else:
+            late = self.clock() - started > job.deadline
+            self.book.finish(job.name, planned, self.clock(), "late" if late else "done")
+
+    def _note_missed(self, job: Job, planned: datetime, last: datetime | None) -> None:
+        if last is None:
+            return
+        for planneds in batches(missed(last, planned, job.every)):
+            self.book.miss_many(job.name, planneds, self.clock())
+
+    def _add(self, name: str, every: timedelta, run: Callable[[], object]) -> None:
+        if self._timer is None:
+            return
+        self._timer.add_job(
+            run,
+            IntervalTrigger(seconds=every.total_seconds(), start_date=due(self.clock(), every)),
+            id=name,
+            next_run_time=self.clock(),
+            max_instances=1,
+            coalesce=True,
+            misfire_grace_time=None,
+        )
+
+    def _beat(self) -> None:
+        self._pulse = self.clock()
+
+
+def due(now: datetime, every: timedelta) -> datetime:
+    """The newest tick at or before *now*."""
+    return now - (now - EPOCH) % every
+
+
+def missed(last: datetime, planned: datetime, every: timedelta) -> Iterator[datetime]:
+    """Ticks after *last* and before *planned*, oldest first."""
+    tick = due(last, every) + every
+    while tick < planned:
+        yield tick
+        tick += every
+
+
+def batches(ticks: Iterator[datetime], size: int = 5_000) -> Iterator[tuple[datetime, ...]]:
+    """Cut *ticks* so that a week of silence fits through one statement at a time."""
+    while batch := tuple(islice(ticks, size)):
+        yield batch

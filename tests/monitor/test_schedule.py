@@ -1,0 +1,218 @@
+"""No tick passes without a trace: done, failed, late or missed."""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from monitor.schedule import EPOCH, Job, Schedule, batches, due, missed
+
+START = datetime(2026, 10, 25, 0, 59, 58, tzinfo=UTC)
+FIVE = timedelta(seconds=5)
+
+
+@dataclass
+class Clock:
+    """Stands still until told."""
+
+    now: datetime = START
+
+    def __call__(self) -> datetime:
+        return self.now
+
+    def advance(self, seconds: float) -> None:
+        self.now += timedelta(seconds=seconds)
+
+
+@dataclass
+class Book:
+    """Ticks as one letter each, oldest first: `d`one, `f`ailed, `l`ate, `m`issed."""
+
+    letters: dict[datetime, str] = field(default_factory=dict)
+    details: list[str] = field(default_factory=list)
+
+    def start(self, job: str, planned: datetime, at: datetime) -> None:
+        """Nothing yet."""
+
+    def finish(
+        self, job: str, planned: datetime, at: datetime, result: str, detail: str = ""
+    ) -> None:
+        """One letter."""
+        assert planned not in self.letters
+        self.letters[planned] = result[0]
+        self.details.append(detail)
+
+    def miss_many(self, job: str, planneds: Sequence[datetime], at: datetime) -> None:
+        """An m each."""
+        for planned in planneds:
+            assert planned not in self.letters
+            self.letters[planned] = "m"
+
+    def __str__(self) -> str:
+        return "".join(letter for _, letter in sorted(self.letters.items()))
+
+
+def _job(run: Callable[[], object], deadline: timedelta = FIVE) -> Job:
+    return Job("round", FIVE, deadline, run)
+
+
+@pytest.mark.parametrize(
+    ("waits", "sheet"),
+    [
+        pytest.param([5, 5, 5], "dddd", id="each in its turn"),
+        pytest.param([5, 20, 5], "ddmmmdd", id="a machine that slept"),
+        pytest.param([1, 1, 1], "dd", id="a timer that fires too often"),
+        pytest.param([4.9, 5.2, 5], "dddd", id="a timer that trembles"),
+        pytest.param([5, -20, 5, 5], "dd", id="a clock set back repeats no tick"),
+    ],
+)
+def test_each_tick_of_the_grid_is_written_down_once(waits: list[float], sheet: str) -> None:
+    book, clock = Book(), Clock()
+    job = _job(lambda: None)
+    schedule = Schedule([job], book, clock)
+
+    schedule.tick(job)
+    for wait in waits:
+        clock.advance(wait)
+        schedule.tick(job)
+
+    assert str(book) == sheet
+
+
+@pytest.mark.parametrize(
+    ("down", "sheet"),
+    [
+        pytest.param(1.0, "", id="a restart within one tick repeats nothing"),
+        pytest.param(4.0, "d", id="a quick restart misses nothing"),
+        pytest.param(60.0, "mmmmmmmmmmmd", id="a minute of silence is twelve ticks"),
+    ],
+)
+def test_ticks_missed_while_the_service_was_down_are_recorded(down: float, sheet: str) -> None:
+    book, clock = Book(), Clock()
+    job = _job(lambda: None)
+    last = due(clock(), FIVE)
+    clock.advance(down)
+
+    Schedule([job], book, clock, last={"round": last}).tick(job)
+
+    assert str(book) == sheet
+
+
+def test_a_long_tick_is_late_and_the_ticks_it_covers_are_missed() -> None:
+    book, clock = Book(), Clock()
+    job = _job(lambda: clock.advance(12))
+    schedule = Schedule([job], book, clock)
+
+    schedule.tick(job)
+    clock.advance(3)
+    schedule.tick(job)
+
+    assert str(book) == "lmml"
+
+
+def test_a_tick_that_fails_is_recorded_and_the_next_one_runs() -> None:
+    book, clock = Book(), Clock()
+    runs: list[int] = []
+
+    def fail_once() -> None:
+        runs.append(1)
+        if len(runs) == 1:
+            raise ValueError("no such table")
+
+    job = _job(fail_once)
+    schedule = Schedule([job], book, clock)
+
+    schedule.tick(job)
+    clock.advance(5)
+    schedule.tick(job)
+
+    assert str(book) == "fd"
+    assert book.details[0] == "ValueError: no such table"
+
+
+def test_a_tick_in_progress_is_overdue_after_its_deadline() -> None:
+    clock = Clock()
+    seen: list[dict[str, datetime]] = []
+
+    def run() -> None:
+        clock.advance(4)
+        seen.append(schedule.overdue(clock()))
+        clock.advance(2)
+        seen.append(schedule.overdue(clock()))
+
+    job = _job(run)
+    schedule = Schedule([job], Book(), clock)
+
+    schedule.tick(job)
+
+    assert seen == [{}, {"round": START}]
+    assert schedule.overdue(clock()) == {}
+
+
+@pytest.mark.parametrize("jump", [60, -60], ids=["forwards", "backwards"])
+def test_a_silent_timer_is_started_again(jump: float) -> None:
+    clock = Clock(datetime.now(UTC))  # APScheduler has no other clock than the real one
+    ran = threading.Event()
+    job = Job("round", timedelta(seconds=1), FIVE, ran.set)
+    schedule = Schedule([job], Book(), clock)
+    schedule.start()
+    try:
+        _wait_for(ran.is_set)
+        clock.advance(jump)
+
+        schedule.watch()
+
+        assert schedule.restarts == 1
+    finally:
+        schedule.stop()
+
+
+def test_a_real_timer_runs_every_job_at_once_and_again() -> None:
+    runs: list[float] = []
+    job = Job("beat", timedelta(milliseconds=200), FIVE, lambda: runs.append(time.monotonic()))
+    schedule = Schedule([job], Book(), lambda: datetime.now(UTC))
+
+    schedule.start()
+    try:
+        _wait_for(lambda: len(runs) >= 3)
+    finally:
+        schedule.stop()
+
+    assert schedule.restarts == 0
+
+
+@given(
+    st.integers(0, 10**15).map(lambda micros: EPOCH + timedelta(microseconds=micros)),
+    st.integers(1, 100_000),
+    st.integers(0, 300),
+)
+def test_a_tick_is_on_the_grid_and_none_is_counted_twice(
+    now: datetime, seconds: int, ticks: int
+) -> None:
+    every = timedelta(seconds=seconds)
+    last = due(now, every)
+
+    between = list(missed(last, last + every * ticks, every))
+
+    assert (last - EPOCH) % every == timedelta()
+    assert last <= now < last + every
+    assert len(between) == max(ticks - 1, 0)
+    assert all(due(tick, every) == tick for tick in between)
+
+
+def test_a_long_silence_is_cut_into_batches() -> None:
+    ticks = missed(EPOCH, EPOCH + FIVE * 12, FIVE)
+
+    assert [len(batch) for batch in batches(ticks, 5)] == [5, 5, 1]
+
+
+def _wait_for(condition: Callable[[], bool]) -> None:
+    until = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < until, "the condition did not come true in time"
+        time.sleep(0.005)
