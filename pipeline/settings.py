@@ -22,6 +22,8 @@ class SourceSettings:
     ``prefix`` is the collector's topic prefix: schema changes arrive in the topic ``prefix``,
     transactions in ``prefix.transaction``, rows in topics that match ``topics`` (a regular
     expression on the whole name; by default ``prefix.<database>.<table>``).
+    ``follow_collector``: ask the server the collector is connected to, even if its address is not
+    the one given here (a fail-over); turn it off when the two see different networks.
     ``heartbeat`` is the ``database.table`` Sluice writes to, its only write right.
     """
 
@@ -37,6 +39,7 @@ class SourceSettings:
     topics: str = ""
     heartbeat: str = "sluice.heartbeat"
     tls: bool = False
+    follow_collector: bool = True
 
     @property
     def topic_pattern(self) -> str:

@@ -1,0 +1,87 @@
+"""Who else has written to a mirror?  Judged from the commits of its Delta log; pure.
+
+Each commit of Sluice names the version it follows.  A commit that changes data and is not ours
+makes the mirror foreign, until it is taken back to the version just before that commit.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+
+class Commit(Protocol):
+    """One version of a Delta table."""
+
+    @property
+    def version(self) -> int:
+        """Its number."""
+        ...
+
+    @property
+    def operation(self) -> str:
+        """Delta's name for what was done."""
+        ...
+
+    @property
+    def user_metadata(self) -> str | None:
+        """What its writer noted."""
+        ...
+
+    @property
+    def data_changing(self) -> bool:
+        """Whether rows were added or removed, not only rearranged."""
+        ...
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        """The operation's parameters."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Intrusion:
+    """The first foreign commit that still counts, and the last version that is all ours."""
+
+    version: int
+    operation: str
+    good: int
+
+
+def note(after: int, batch: int, lane: str) -> str:
+    """User metadata of a commit of Sluice that follows version *after*."""
+    return json.dumps({"sluice": {"after": after, "batch": batch, "lane": lane}}, sort_keys=True)
+
+
+def find(commits: Iterable[Commit], accepted: frozenset[int] = frozenset()) -> Intrusion | None:
+    """The intrusion that still counts after all *commits*, ascending; None when all is ours.
+
+    *accepted*: versions a person has waived.  The first of *commits* is taken to follow ours.
+    """
+    good, intrusion = -1, None
+    for commit in commits:
+        after = _after(commit)
+        if intrusion is not None:
+            if _restored(commit) == intrusion.good:
+                good, intrusion = commit.version, None
+        elif not commit.data_changing or after is not None or commit.version in accepted:
+            good = commit.version
+        else:
+            intrusion = Intrusion(commit.version, commit.operation, good)
+    return intrusion
+
+
+def _after(commit: Commit) -> int | None:
+    """The version that a commit of Sluice names as the one before it; None for others'."""
+    try:
+        said = json.loads(commit.user_metadata or "")
+        return int(said["sluice"]["after"])
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _restored(commit: Commit) -> int | None:
+    if commit.operation != "RESTORE":
+        return None
+    version = commit.parameters.get("version")
+    return None if version is None else int(version)

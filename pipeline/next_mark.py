@@ -1,0 +1,139 @@
+"""The mark after a batch, from the mark before it and what the batch holds; pure."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, replace
+
+from pipeline.bases import Settled, advance
+from pipeline.facts import Facts
+from pipeline.mark import Epoch, Mark
+from pipeline.model import Acknowledged
+from pipeline.plan import Plan
+from pipeline.report import Gap
+from pipeline.route import Router
+from pipeline.schema import parse
+
+_NAMED = 100  # ids of quarantined changes kept by name, per subject; the rest is one id
+
+
+def next_mark(
+    mark: Mark,
+    facts: Facts,
+    plan: Plan,
+    *,
+    acknowledged: Mapping[str, Acknowledged],
+    epochs: Mapping[str, Epoch],
+    starts: Mapping[str, int],
+    waived: frozenset[str],
+    router: Router,
+) -> tuple[Mark, tuple[Settled, ...]]:
+    """Add one batch to *mark*; returns it with the shards whose base it completes.
+
+    *acknowledged* holds only what W of *plan* has passed.  A source whose epoch moves loses what
+    it had acknowledged: positions of two logs prove nothing about each other.
+    """
+    batch = mark.batch + 1
+    snaps, settled = advance(mark, facts, batch)
+    shards = {**_named(mark.bases), **{name: "" for name in facts.shards}}
+    opened = tuple(_with_shards(gap, batch, shards) for gap in plan.gaps)
+    moved = {s for s, e in epochs.items() if s in mark.epochs and e.number != mark.epochs[s].number}
+    known = {**mark.acknowledged, **acknowledged}
+    touched = set(facts.tables) | _reshaped(facts, router) | {_table(d.name, router) for d in settled}
+    made = replace(
+        mark,
+        batch=batch,
+        offsets=dict(plan.offsets),
+        acknowledged={name: ack for name, ack in known.items() if name not in moved},
+        heartbeats=_highest(mark.heartbeats, facts.heartbeats),
+        tables={**mark.tables, **{name: batch for name in touched if name is not None}},
+        epochs=dict(epochs),
+        starts={**mark.starts, **starts},
+        high={**mark.high, **facts.high},
+        bases={**mark.bases, **{done.name: done.order for done in settled}},
+        snaps=snaps,
+        grown=_grown(mark, plan),
+        gaps=_gaps(mark, opened, settled, waived),
+        quarantined=_quarantined(mark, facts, _since(settled, router), waived),
+    )
+    return made, settled
+
+
+def _table(name: str, router: Router) -> str | None:
+    return router.table(name.partition("/")[2])
+
+
+def _reshaped(facts: Facts, router: Router) -> set[str | None]:
+    """Tables whose schema changed; their mirrors must follow even if no row did."""
+    return {
+        router.table(change.shard)
+        for _, _, order, _, payload in facts.ddl
+        for change in parse(payload, order)
+    }
+
+
+def _since(settled: Iterable[Settled], router: Router) -> dict[str, list[int]]:
+    """Table -> batches in which the snapshots of its newly settled shards began."""
+    result: dict[str, list[int]] = {}
+    for done in settled:
+        result.setdefault(_table(done.name, router) or "", []).append(done.since)
+    return result
+
+
+def _named(names: Iterable[str]) -> dict[str, str]:
+    return dict.fromkeys(names, "")
+
+
+def _highest(old: Mapping[str, int], new: Mapping[str, int]) -> dict[str, int]:
+    return {**old, **{name: max(number, old.get(name, number)) for name, number in new.items()}}
+
+
+def _grown(mark: Mark, plan: Plan) -> tuple[str, ...]:
+    topics = {name.rpartition(":")[0] for name in mark.offsets}
+    added = {name.rpartition(":")[0] for name in plan.offsets if name not in mark.offsets}
+    return tuple(sorted(set(mark.grown) | (added & topics)))
+
+
+def _with_shards(gap: Gap, batch: int, shards: Iterable[str]) -> Gap:
+    """Name the shards that a gap concerns: the topic's own, or every known one."""
+    own = [name for name in shards if gap.topic.endswith("." + name.partition("/")[2])]
+    return replace(gap, batch=batch, shards=tuple(sorted(own or shards)))
+
+
+def _gaps(
+    mark: Mark, opened: Iterable[Gap], settled: Iterable[Settled], waived: frozenset[str]
+) -> dict[str, str]:
+    result: dict[str, str] = {}
+    for gap in (*(read_gap(text) for text in mark.gaps.values()), *opened):
+        healed = {done.name for done in settled if done.since >= gap.batch}
+        left = tuple(name for name in gap.shards if name not in healed)
+        if gap.id in waived or (gap.shards and not left):
+            continue
+        result[gap.id] = json.dumps(asdict(replace(gap, shards=left)), sort_keys=True)
+    return result
+
+
+def read_gap(text: str) -> Gap:
+    """Read back one value of ``Mark.gaps``."""
+    raw = json.loads(text)
+    return Gap(**{**raw, "tables": tuple(raw["tables"]), "shards": tuple(raw["shards"])})
+
+
+def _quarantined(
+    mark: Mark, facts: Facts, bases: Mapping[str, list[int]], waived: frozenset[str]
+) -> dict[str, tuple[str, ...]]:
+    """Open ids by subject; an id ends in ``@batch``, and a base read after that batch closes it."""
+    batch = mark.batch + 1
+    result: dict[str, tuple[str, ...]] = {}
+    for subject in {*mark.quarantined, *facts.errors}:
+        fresh = [f"{name}@{batch}" for name in facts.errors.get(subject, ())]
+        if len(fresh) > _NAMED:
+            fresh = [*fresh[:_NAMED], f"{subject}:and {len(fresh) - _NAMED} more@{batch}"]
+        ids = (*mark.quarantined.get(subject, ()), *fresh)
+        opened = [name for name in ids if name not in waived and not _healed(name, bases.get(subject, ()))]
+        if opened:
+            result[subject] = tuple(opened)
+    return result
+
+
+def _healed(name: str, since: Iterable[int]) -> bool:
+    return any(int(name.rpartition("@")[2]) < batch for batch in since)
