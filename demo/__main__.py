@@ -1,11 +1,21 @@
-"""`python -m demo`: the servers alone (`up`, `down`), or the whole story (`run`)."""
+"""`python -m demo`: start and stop real servers in a folder.
+
+A further verb is a click command of its own file, added to `main` below.
+"""
 
 import json
+import sys
 from pathlib import Path
 
 import click
 
+from demo import machine
 from demo.servers import Servers
+from pipeline.errors import SluiceError
+
+FOLDER = click.option(
+    "--dir", "home", type=click.Path(path_type=Path), required=True, help="Where they live."
+)
 
 
 @click.group()
@@ -14,20 +24,24 @@ def main() -> None:
 
 
 @main.command()
-@click.option("--dir", "home", type=click.Path(path_type=Path), required=True)
+@FOLDER
 def up(home: Path) -> None:
-    """Start MySQL, Kafka and Connect in a folder, and print their addresses as JSON."""
+    """Start MySQL, Kafka and Connect, and print their addresses as JSON; they stay."""
+    machine.require(home)
     servers = Servers.create(home, leashed=False)
     servers.start()
     click.echo(json.dumps(servers.addresses(), indent=2))
 
 
 @main.command()
-@click.option("--dir", "home", type=click.Path(path_type=Path), required=True)
+@FOLDER
 def down(home: Path) -> None:
     """Stop the servers of a folder; their data stays."""
     Servers.load(home).stop()
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except SluiceError as error:
+        sys.exit(str(error))

@@ -4,6 +4,28 @@ from collections.abc import Mapping, Sequence
 
 from demo.mysql import MySQL
 
+LOSSLESS: Mapping[str, str] = {
+    "connector.class": "io.debezium.connector.mysql.MySqlConnector",
+    "tasks.max": "1",
+    "snapshot.mode": "when_needed",
+    "decimal.handling.mode": "string",
+    "bigint.unsigned.handling.mode": "precise",
+    "time.precision.mode": "adaptive_time_microseconds",
+    "provide.transaction.metadata": "true",
+    "heartbeat.interval.ms": "1000",
+    "skipped.operations": "none",  # its default hides truncates
+    "tombstones.on.delete": "true",
+    "include.schema.changes": "true",
+    "errors.max.retries": "-1",
+    "retriable.restart.connector.wait.ms": "1000",
+    "key.converter": "org.apache.kafka.connect.json.JsonConverter",
+    "value.converter": "org.apache.kafka.connect.json.JsonConverter",
+    "topic.creation.default.replication.factor": "1",
+    "producer.override.acks": "all",
+    "producer.override.enable.idempotence": "true",
+    "producer.override.max.in.flight.requests.per.connection": "1",
+}
+
 
 def mysql_connector(
     mysql: MySQL,
@@ -25,40 +47,19 @@ def mysql_connector(
         "database.include.list": ",".join(databases),
         "table.include.list": ",".join(tables),
     }
-    schemas = str(envelope).lower()
     return {
-        "connector.class": "io.debezium.connector.mysql.MySqlConnector",
-        "tasks.max": "1",
+        **LOSSLESS,
+        **{name: value for name, value in included.items() if value},
         "topic.prefix": prefix,
         "database.hostname": mysql.host,
         "database.port": str(mysql.port),
         "database.user": "debezium",
         "database.password": "debezium",
         "database.server.id": str(100_000 + mysql.server_id),
-        **{name: value for name, value in included.items() if value},
-        "snapshot.mode": "when_needed",
-        "snapshot.locking.mode": "minimal",
-        "decimal.handling.mode": "string",
-        "bigint.unsigned.handling.mode": "precise",
-        "binary.handling.mode": "bytes",
-        "time.precision.mode": "adaptive_time_microseconds",
-        "provide.transaction.metadata": "true",
-        "heartbeat.interval.ms": "1000",
-        "errors.max.retries": "-1",
-        "retriable.restart.connector.wait.ms": "1000",
-        "skipped.operations": "none",  # its default hides truncates
-        "tombstones.on.delete": "true",
-        "include.schema.changes": "true",
-        "key.converter": "org.apache.kafka.connect.json.JsonConverter",
-        "value.converter": "org.apache.kafka.connect.json.JsonConverter",
-        "key.converter.schemas.enable": schemas,
-        "value.converter.schemas.enable": schemas,
+        "key.converter.schemas.enable": str(envelope).lower(),
+        "value.converter.schemas.enable": str(envelope).lower(),
         "topic.creation.default.partitions": str(partitions),
-        "topic.creation.default.replication.factor": "1",
         "schema.history.internal.kafka.bootstrap.servers": bootstrap,
         "schema.history.internal.kafka.topic": f"__schema-history.{prefix}",
-        "producer.override.acks": "all",
-        "producer.override.enable.idempotence": "true",
-        "producer.override.max.in.flight.requests.per.connection": "1",
         **(settings or {}),
     }

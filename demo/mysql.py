@@ -21,13 +21,14 @@ from demo import unpack
 from demo.daemon import Daemon
 
 START = timedelta(seconds=60)
+# An init file takes one statement a line.
 USERS = """\
 SET sql_log_bin = 0;
 CREATE USER IF NOT EXISTS 'root'@'127.0.0.1';
 GRANT ALL ON *.* TO 'root'@'127.0.0.1' WITH GRANT OPTION;
 CREATE USER IF NOT EXISTS 'debezium'@'%' IDENTIFIED BY 'debezium';
-GRANT SELECT, RELOAD, SHOW DATABASES, REPLICATION SLAVE, REPLICATION CLIENT, LOCK TABLES
-    ON *.* TO 'debezium'@'%';
+GRANT SELECT, RELOAD, SHOW DATABASES, LOCK TABLES ON *.* TO 'debezium'@'%';
+GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO 'debezium'@'%';
 CREATE USER IF NOT EXISTS 'sluice'@'%' IDENTIFIED BY 'sluice';
 GRANT SELECT, SHOW DATABASES, REPLICATION CLIENT ON *.* TO 'sluice'@'%';
 GRANT ALL ON sluice.* TO 'sluice'@'%';

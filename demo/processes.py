@@ -40,9 +40,13 @@ class Process:
 
     def signal(self, number: signal.Signals) -> None:
         """Send *number* to its whole group; nothing happens if it is gone."""
-        if self.alive:
+        if not self.alive:
+            return
+        try:
+            os.killpg(self.pid, number)
+        except ProcessLookupError:  # so young that it is not yet a group of its own
             with suppress(ProcessLookupError):
-                os.killpg(self.pid, number)
+                os.kill(self.pid, number)
 
     def kill(self) -> None:
         """End it as a power cut would; returns when it is gone."""

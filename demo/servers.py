@@ -16,6 +16,7 @@ from demo.kafka import Kafka
 from demo.mysql import MySQL
 from demo.ports import free_ports
 from demo.processes import Process
+from pipeline.errors import ConfigError
 
 RECORD = "servers.json"
 
@@ -46,9 +47,13 @@ class Servers:
         """Take over the servers that were started in *home*.
 
         Raises:
-            FileNotFoundError: if none were.
+            ConfigError: if none were.
         """
-        record = json.loads((home / RECORD).read_text(encoding="utf-8"))
+        try:
+            record = json.loads((home / RECORD).read_text(encoding="utf-8"))
+        except FileNotFoundError as error:
+            msg = f"no servers were started in {home}; start them with `python -m demo up`"
+            raise ConfigError(msg) from error
         servers = cls.create(home, leashed=record["leashed"])
         for name, process in record["processes"].items():
             getattr(servers, name).daemon.process = Process(**process)

@@ -1,0 +1,77 @@
+"""What is missing on this machine?  One clear line each, with the remedy."""
+
+import ctypes
+import platform
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+from pipeline import jars
+from pipeline.errors import ConfigError
+
+JAVAS = (17, 21)  # what Spark 4.0 and Kafka 4.1 both run on
+DISK = 3 * 2**30  # bytes: servers, lake and logs of one demo
+LIBRARIES = {"libaio.so.1": "libaio1", "libnuma.so.1": "libnuma1"}  # what mysqld is linked with
+
+
+def require(home: Path) -> None:
+    """Return if servers can be started in *home*.
+
+    Raises:
+        ConfigError: naming everything that is missing, a line each.
+    """
+    if missing := list(_missing(home)):
+        raise ConfigError("\n".join(missing))
+
+
+def _missing(home: Path) -> Iterator[str]:
+    if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
+        yield (
+            f"the embedded MySQL runs on Linux x86-64, this is {platform.system()}"
+            f" {platform.machine()}; use such a machine"
+        )
+    yield from _java_trouble()
+    for library, package in LIBRARIES.items():
+        if not _loads(library):
+            yield (
+                f"{library} is missing, MySQL needs it; run: sudo apt-get install {package}"
+                f" (newer distributions: {package}t64)"
+            )
+    free = shutil.disk_usage(_existing(home)).free
+    if free < DISK:
+        yield (
+            f"only {free / 2**30:.1f} GiB of disk are free under {home},"
+            f" {DISK // 2**30} are needed; free some space"
+        )
+
+
+def _java_trouble() -> Iterator[str]:
+    try:
+        java = jars.java()
+    except ConfigError as error:
+        yield str(error)
+        return
+    asked = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
+    said = re.search(r'version "(\d+)', asked.stderr)
+    found = int(said[1]) if said else None
+    if found not in JAVAS:
+        yield (
+            f"{java} is Java {found}, Java 17 or 21 is needed;"
+            " run: sudo apt-get install openjdk-17-jre-headless, or set JAVA_HOME"
+        )
+
+
+def _loads(library: str) -> bool:
+    try:
+        ctypes.CDLL(library)
+    except OSError:
+        return False
+    return True
+
+
+def _existing(path: Path) -> Path:
+    """The deepest folder on the way to *path* that is there."""
+    path = path.resolve()
+    return next(folder for folder in (path, *path.parents) if folder.exists())

@@ -1,0 +1,62 @@
+"""Real servers for the tests marked `stack`; they live under build/ and end with the tests."""
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from demo import machine
+from demo.mysql import MySQL
+from demo.ports import free_ports
+from demo.servers import Servers
+from pipeline import jars
+
+FOLDER = jars.ROOT / "build" / "tests"
+
+
+@pytest.fixture(scope="session")
+def server_folder() -> Iterator[Path]:
+    """A folder for servers of this run."""
+    machine.require(FOLDER)
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(dir=FOLDER, prefix="servers-"))
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="session")
+def servers(server_folder: Path) -> Iterator[Servers]:
+    """MySQL, Kafka and Connect shared by all tests: make names of your own, leave them running."""
+    with Servers.create(server_folder / "shared") as running:
+        yield running
+
+
+@pytest.fixture
+def start_servers(server_folder: Path) -> Iterator[Callable[[], Servers]]:
+    """A way to get started servers that nobody else uses; they end with the test."""
+    with ExitStack() as started:
+
+        def start() -> Servers:
+            home = Path(tempfile.mkdtemp(dir=server_folder, prefix="own-"))
+            return started.enter_context(Servers.create(home))
+
+        yield start
+
+
+@pytest.fixture
+def start_mysql(server_folder: Path) -> Iterator[Callable[[int], MySQL]]:
+    """A way to get a started MySQL with a server id, beside the shared one (whose id is 1)."""
+    with ExitStack() as started:
+
+        def start(server_id: int) -> MySQL:
+            home = Path(tempfile.mkdtemp(dir=server_folder, prefix="mysql-"))
+            (port,) = free_ports(1)
+            mysql = MySQL(home, port, server_id)
+            started.callback(mysql.stop)
+            mysql.start()
+            return mysql
+
+        yield start

@@ -1,0 +1,116 @@
+import os
+import signal
+import subprocess
+import sys
+import threading
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from demo import processes
+from demo.daemon import Daemon
+from demo.processes import Process, wait_until
+from pipeline import jars
+from pipeline.errors import UnreachableError
+
+SLEEP = ("/bin/sleep", "1000")
+SOON = timedelta(seconds=10)
+
+
+def test_a_stopped_process_is_gone_with_its_group(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    script = f"sleep 1000 & echo $! > {pids}; wait"
+    process = processes.start(("/bin/sh", "-c", script), log=tmp_path / "log")
+    wait_until(lambda: pids.exists() and pids.read_text().strip(), SOON, "child")
+    child = int(pids.read_text())
+
+    process.stop()
+
+    assert not process.alive
+    wait_until(lambda: ended(child), SOON, "end of the child")
+
+
+def test_a_process_that_ignores_the_request_is_killed(tmp_path: Path) -> None:
+    ready = tmp_path / "ready"
+    script = f"trap '' TERM; touch {ready}; while :; do sleep 1; done"
+    process = processes.start(("/bin/sh", "-c", script), log=tmp_path / "log")
+    wait_until(ready.exists, SOON, "trap")
+
+    process.stop(grace=timedelta(milliseconds=200))
+
+    assert not process.alive
+
+
+def test_an_id_that_was_given_to_somebody_else_is_left_alone() -> None:
+    stranger = Process(os.getpid(), started=1)
+
+    stranger.kill()
+
+    assert not stranger.alive
+
+
+def test_a_leashed_process_outlives_the_thread_that_asked_for_it(tmp_path: Path) -> None:
+    found: list[Process] = []
+    thread = threading.Thread(
+        target=lambda: found.append(processes.start(SLEEP, log=tmp_path / "log"))
+    )
+    thread.start()
+    thread.join()
+    wait_until(lambda: "sleep" in command(found[0].pid), SOON, "sleep")
+
+    assert found[0].alive
+    found[0].kill()
+
+
+@pytest.mark.parametrize(
+    "number",
+    [
+        pytest.param(signal.SIGKILL, id="killed, with no time to clean up"),
+        pytest.param(signal.SIGINT, id="interrupted from the keyboard"),
+    ],
+)
+def test_a_leashed_process_dies_with_its_parent(tmp_path: Path, number: signal.Signals) -> None:
+    script = (
+        "import time; from pathlib import Path; from demo import processes\n"
+        f"process = processes.start({SLEEP!r}, log=Path({str(tmp_path / 'log')!r}))\n"
+        "print(process.pid, flush=True); time.sleep(1000)"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", script],
+        cwd=jars.ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as parent:
+        assert parent.stdout is not None
+        pid = int(parent.stdout.readline())
+        wait_until(lambda: "sleep" in command(pid), SOON, "sleep")
+
+        parent.send_signal(number)
+
+    wait_until(lambda: ended(pid), SOON, "end of the leashed process")
+
+
+def test_a_server_that_ends_at_once_says_its_last_words(tmp_path: Path) -> None:
+    daemon = Daemon("thing", tmp_path / "log")
+
+    with pytest.raises(UnreachableError, match="thing ended at once: no such option"):
+        daemon.start(("/bin/sh", "-c", "echo no such option; exit 1"), lambda: False, SOON)
+
+
+def test_a_condition_that_never_holds_names_what_was_waited_for() -> None:
+    with pytest.raises(UnreachableError, match="no rain after 0 s"):
+        wait_until(lambda: False, timedelta(), "rain")
+
+
+def command(pid: int) -> str:
+    return Path(f"/proc/{pid}/cmdline").read_text()
+
+
+def ended(pid: int) -> bool:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return True
+    return stat.rpartition(")")[2].split()[0] == "Z"

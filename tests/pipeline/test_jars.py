@@ -1,0 +1,90 @@
+from pathlib import Path
+
+import pytest
+
+from pipeline import jars
+from pipeline.errors import ConfigError, UnreachableError
+from pipeline.jars import Jar
+
+EMPTY = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+
+
+@pytest.mark.parametrize(
+    ("coordinate", "file"),
+    [
+        pytest.param("org.x:thing:1.0", "thing-1.0.jar", id="a plain jar"),
+        pytest.param(
+            "org.x:thing:1.0:tar.gz:plugin", "thing-1.0-plugin.tar.gz", id="with a classifier"
+        ),
+    ],
+)
+def test_a_coordinate_names_its_file(coordinate: str, file: str) -> None:
+    assert Jar("spark", coordinate, EMPTY).file == file
+
+
+def test_every_locked_jar_has_its_folder_coordinate_and_hash() -> None:
+    locked = jars.locked()
+
+    assert {jar.folder for jar in locked} == {"spark", "kafka", "connect", "mysql"}
+    assert {len(jar.sha256) for jar in locked} == {64}
+    assert len({(jar.folder, jar.file) for jar in locked}) == len(locked)
+
+
+def test_what_is_there_is_not_fetched_and_what_is_no_longer_locked_goes(tmp_path: Path) -> None:
+    lock = written(tmp_path, f"spark org.x:thing:1.0 {EMPTY}\n")
+    home = tmp_path / "jars"
+    (home / "spark").mkdir(parents=True)
+    (home / "spark" / "thing-1.0.jar").touch()
+    (home / "spark" / "thing-0.9.jar").touch()
+
+    assert jars.fetch(home=home, lock=lock) == 0
+    assert [path.name for path in (home / "spark").iterdir()] == ["thing-1.0.jar"]
+
+
+def test_a_file_with_another_hash_is_refused_and_not_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pretend_java(tmp_path, monkeypatch, 'echo harm > "$(dirname "${@: -1}")/thing-1.0.jar"')
+    lock = written(tmp_path, f"spark org.x:thing:1.0 {EMPTY}\n")
+
+    with pytest.raises(UnreachableError, match=r"org\.x:thing:1\.0 has SHA-256 .* jars\.lock says"):
+        jars.fetch(home=tmp_path / "jars", lock=lock)
+
+    assert list((tmp_path / "jars" / "spark").iterdir()) == []
+
+
+def test_a_file_that_cannot_be_had_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pretend_java(tmp_path, monkeypatch, "echo no route to it")
+    lock = written(tmp_path, f"spark org.x:thing:1.0 {EMPTY}\n")
+
+    with pytest.raises(UnreachableError, match=r"cannot fetch org\.x:thing:1\.0: no route to it"):
+        jars.fetch(home=tmp_path / "jars", lock=lock)
+
+
+def test_without_java_the_remedy_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+
+    with pytest.raises(ConfigError, match="install a Java 17 runtime"):
+        jars.java()
+
+
+def test_a_folder_that_was_never_fetched_names_the_command() -> None:
+    with pytest.raises(ConfigError, match="run `make setup`"):
+        jars.files("nothing")
+
+
+def pretend_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    """Stand in for Java with a script that has Ivy's arguments; the last one says where to."""
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text(f"#!/bin/bash\n{script}\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+
+
+def written(tmp_path: Path, text: str) -> Path:
+    lock = tmp_path / "jars.lock"
+    lock.write_text(text)
+    return lock

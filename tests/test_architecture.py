@@ -1,0 +1,135 @@
+import ast
+import tomllib
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+LAYERS = ("pipeline", "checks", "alerts", "monitor")
+FOLDERS = (*LAYERS, "demo", "grafana")
+PRODUCT = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))
+TESTS = sorted(
+    path
+    for folder in ("tests", "bench")
+    for path in (ROOT / folder).rglob("*.py")
+    if "corpus" not in path.parts
+)
+PURE = [
+    ROOT / name
+    for name in tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["coverage"]["report"][
+        "include"
+    ]
+    if (ROOT / name).is_file()
+]
+PROBES = sorted(path for path in (ROOT / "checks" / "probes").glob("*.py"))
+
+IMPURE_MODULES = {
+    *("asyncio", "glob", "io", "os", "pathlib", "random", "secrets", "shutil", "socket"),
+    *("subprocess", "sys", "tempfile", "threading", "time", "urllib", "uuid"),
+    *("apscheduler", "deltalake", "httpx", "kafka", "pymysql", "requests", "sqlalchemy"),
+    *("great_expectations", "prometheus_client", "structlog"),
+}
+IMPURE_CALLS = {"now", "today", "utcnow", "open", "input", "print"}
+EMPTY_WORDS = {
+    *("base", "common", "core", "helper", "helpers", "impl", "info", "manager", "util", "utils"),
+}
+FOREIGN_TO_PROBES = {"apscheduler", "deltalake", "httpx", "kafka", "pymysql", "pyspark"}
+
+
+def test_a_product_file_stays_under_200_lines() -> None:
+    assert {name(path): lines(path) for path in PRODUCT if lines(path) > 200} == {}
+
+
+def test_a_test_file_stays_under_400_lines() -> None:
+    assert {name(path): lines(path) for path in TESTS if lines(path) > 400} == {}
+
+
+def test_a_function_stays_under_40_lines() -> None:
+    long = {
+        f"{name(path)}: {node.name}": size
+        for path in [*PRODUCT, *TESTS]
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (size := (node.end_lineno or node.lineno) - node.lineno + 1) > 40
+    }
+
+    assert long == {}
+
+
+@pytest.mark.parametrize("path", PURE, ids=lambda path: name(path))
+def test_a_pure_module_has_no_clock_and_no_way_out(path: Path) -> None:
+    assert sorted(imported(path) & IMPURE_MODULES) == []
+    assert sorted(called(path) & IMPURE_CALLS) == []
+
+
+@pytest.mark.parametrize("path", PROBES, ids=lambda path: name(path))
+def test_a_probe_asks_its_world_and_nobody_else(path: Path) -> None:
+    assert sorted(imported(path) & FOREIGN_TO_PROBES) == []
+
+
+def test_packages_are_at_most_two_levels_deep() -> None:
+    assert [name(path) for path in PRODUCT if len(path.relative_to(ROOT).parts) > 3] == []
+
+
+def test_an_init_file_holds_one_docstring_and_nothing_else() -> None:
+    inits = [path for path in PRODUCT if path.name == "__init__.py"]
+
+    assert [name(path) for path in inits if len(tree(path).body) != 1] == []
+
+
+def test_a_module_says_what_it_is_for() -> None:
+    assert [name(path) for path in PRODUCT if not ast.get_docstring(tree(path))] == []
+
+
+def test_a_file_name_holds_no_word_that_says_nothing() -> None:
+    assert [name(path) for path in PRODUCT if set(path.stem.split("_")) & EMPTY_WORDS] == []
+
+
+def test_only_tests_and_benchmarks_import_the_demo() -> None:
+    layers = [path for path in PRODUCT if path.relative_to(ROOT).parts[0] in LAYERS]
+
+    assert [name(path) for path in layers if "demo" in imported(path)] == []
+
+
+def test_every_layer_is_there() -> None:
+    assert [folder for folder in LAYERS if not (ROOT / folder / "__init__.py").is_file()] == []
+
+
+def name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@cache
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def lines(path: Path) -> int:
+    return len(path.read_text(encoding="utf-8").splitlines())
+
+
+def imported(path: Path) -> set[str]:
+    """Top-level names of everything the file imports outside `if TYPE_CHECKING`, anywhere in it."""
+    return set(_imported(tree(path)))
+
+
+def _imported(node: ast.AST) -> Iterator[str]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING":
+            continue
+        if isinstance(child, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in child.names)
+        elif isinstance(child, ast.ImportFrom):
+            yield (child.module or "").partition(".")[0]
+        yield from _imported(child)
+
+
+def called(path: Path) -> set[str]:
+    """Last names of everything the file calls: `now` of `datetime.now()`."""
+    return {
+        node.func.attr if isinstance(node.func, ast.Attribute) else node.func.id
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute | ast.Name)
+    }
