@@ -1,0 +1,84 @@
+"""Samples of a healthy round, to be bent by the tests."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+from pipeline.lag import Lags, measure
+from pipeline.mark import Epoch, Mark
+from pipeline.model import Acknowledged, Fence, Head, Missing, Order, PartitionEnd, Shard, Table
+from pipeline.samples import Sample, Samples, SourceSamples, Standing
+from pipeline.steps import Step
+
+NOW = datetime(2026, 3, 2, 0, 10, tzinfo=UTC)
+CUT = NOW - timedelta(minutes=10)
+BUDGET = timedelta(seconds=10)
+TABLE = Table("shop.orders", (Shard("shop", "shop_00.orders"), Shard("shop", "shop_01.orders")))
+
+
+def fence(number: int, at: datetime, source: str = "shop", identity: str = "A") -> Fence:
+    """A heartbeat whose position is its number."""
+    return Fence(source, number, at, Head(identity, 1, number * 100))
+
+
+def beats(*, count: int = 700, until: datetime = NOW, source: str = "shop") -> tuple[Fence, ...]:
+    """One heartbeat a second, the last at *until*, numbered from 1."""
+    start = until - timedelta(seconds=count - 1)
+    return tuple(fence(n + 1, start + timedelta(seconds=n), source) for n in range(count))
+
+
+def mark(batch: int = 50, through: int = 690, source: str = "shop", **more: object) -> Mark:
+    """A mark that covers fences up to number *through* of one source."""
+    bases = {f"{source}/{name}": Order(1, 1, 1) for name in ("shop_00.orders", "shop_01.orders")}
+    made = Mark(
+        lane="main",
+        batch=batch,
+        offsets={"t:0": PartitionEnd(1000)},
+        acknowledged={source: Acknowledged(1, through * 100)},
+        heartbeats={source: through},
+        tables={"shop.orders": batch},
+        epochs={source: Epoch(1, "A", 1, 0)},
+        bases=bases,
+    )
+    return replace(made, **more)  # type: ignore[arg-type]
+
+
+def samples(
+    *,
+    fences: tuple[Fence, ...] | Missing | None = None,
+    acknowledged: Acknowledged | Missing | None = None,
+    landed: Mark | Missing | None = None,
+    standing: Standing | Missing | None = None,
+    steps: tuple[Step, ...] = (),
+    ages: Mapping[str, timedelta] | None = None,
+    synced: Sample[int] | Missing | None = None,
+    now: datetime = NOW,
+) -> Samples:
+    """Healthy unless told otherwise: acknowledged to 695, landed to 690, applied in full."""
+    ages = ages or {}
+    fences = beats() if fences is None else fences
+    acknowledged = acknowledged or Acknowledged(1, 69_500)
+    landed = landed or mark()
+    standing = standing or Standing(7, 50)
+
+    def old(name: str) -> datetime:
+        return now - ages.get(name, timedelta())
+
+    one = SourceSamples(
+        fences if isinstance(fences, Missing) else Sample(fences, old("fences"), BUDGET),
+        acknowledged
+        if isinstance(acknowledged, Missing)
+        else Sample(acknowledged, old("acknowledged"), BUDGET),
+        synced,
+    )
+    return Samples(
+        {"shop": one},
+        landed if isinstance(landed, Missing) else Sample(landed, old("mark"), BUDGET),
+        standing if isinstance(standing, Missing) else Sample(standing, old("mirror"), BUDGET),
+        steps,
+    )
+
+
+def lags(taken: Samples, now: datetime = NOW) -> Lags:
+    """The lags of the table of these tests."""
+    return measure(TABLE, taken, now)
