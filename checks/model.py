@@ -47,3 +47,30 @@ class Verdict:
     value: float | None = None
     cause: str = ""
     run: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NotYet:
+    """There is nothing new to rule on; the last verdict stands.  ``why`` is shown to people."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Undecided:
+    """The question cannot be answered for this table or in time: UNKNOWN, with its code."""
+
+    code: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why an answer is not READY: a short stable code, one line for people.
+
+    ``id`` is what ``sluice waive`` takes, if a person may close it; empty otherwise.
+    """
+
+    code: str
+    text: str
+    id: str = ""

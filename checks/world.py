@@ -27,7 +27,10 @@ class LogKey:
 
 @dataclass(frozen=True, slots=True)
 class Touch:
-    """The newest landed change of a key: its op and its batch."""
+    """The newest landed change of a key: its op and its batch.
+
+    ``op`` is ``truncate`` or ``settle`` when its whole shard was emptied later than that.
+    """
 
     op: str
     batch: int
@@ -37,14 +40,21 @@ class Touch:
 class Transaction:
     """What one END promised for a table, and what of it is landed.
 
-    ``promised`` counts the connector's events; ``landed`` distinct orders in the change log.
-    ``end_batch`` is the batch that holds END.
+    ``promised`` is the number END itself states; ``landed`` counts distinct orders in the change
+    log.  ``end_batch`` is the batch that holds END.
+
+    A collector killed inside a transaction begins it again, and END then counts from there only.
+    Such a one (``begun`` > 1) is stated over all its tables: ``promised`` is END's total,
+    ``landed`` counts the whole transaction, and ``resumed`` holds, for each new run, the
+    ``total_order`` that the run before gave to the new run's first event.
     """
 
     id: str
     promised: int
     landed: int
     end_batch: int
+    begun: int = 1
+    resumed: tuple[int, ...] = ()
 
 
 class SourceSide(Protocol):
@@ -158,7 +168,7 @@ class World(Protocol):
         ...
 
     def landed_batch(self) -> int:
-        """The newest batch of the table's lane; -1 before the first."""
+        """The newest batch of the table's lane, known before it is asked; -1 before the first."""
         ...
 
     def recall(self, table: Table, check: str) -> Mapping[str, Any] | None:

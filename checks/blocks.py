@@ -1,0 +1,119 @@
+"""What stands between a table and READY however small its lags are, each with its waiver id.
+
+What is known to be wrong still blocks when its sample has grown old.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from checks.model import Outcome, Reason, Verdict
+from pipeline.lag import Lags
+from pipeline.model import Missing, Table
+from pipeline.report import Gap, Hold
+from pipeline.samples import Samples
+
+MOST_KEYS = 20  # a ruling names no more, so a waiver of all it names could hide others
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """Everything known of one table in one round.
+
+    ``topics`` are those its shards arrive in (empty: not known, then any topic's quarantine
+    counts as its own).  ``holds`` may include other tables'.  ``residual`` is the sum of its
+    accounts' residuals.  ``verdicts`` holds, per gating check, at least the newest and the newest
+    that is not UNKNOWN.  ``unproven`` says what no log shows of it (a cascade), or is empty.
+    """
+
+    table: Table
+    samples: Samples
+    lags: Lags
+    topics: frozenset[str] = frozenset()
+    holds: tuple[Hold, ...] = ()
+    waived: frozenset[str] = frozenset()
+    residual: int = 0
+    verdicts: tuple[Verdict, ...] = ()
+    unproven: str = ""
+
+
+def blocks(inputs: Inputs, gating: frozenset[str]) -> tuple[Reason, ...]:
+    """Reasons for BLOCKED that nobody has waived."""
+    found = [*_of_mark(inputs), *_of_rounds(inputs), *_of_checks(inputs, gating)]
+    return tuple(reason for reason in found if not reason.id or reason.id not in inputs.waived)
+
+
+def undecided(inputs: Inputs, gating: frozenset[str]) -> tuple[str, ...]:
+    """Gating checks whose newest verdict is UNKNOWN or that never ruled, sorted."""
+    newest = {name: _newest(inputs, name) for name in gating}
+    unknown = [n for n, v in newest.items() if v is None or v.ruling.outcome is Outcome.UNKNOWN]
+    return tuple(sorted(unknown))
+
+
+def _of_mark(inputs: Inputs) -> Iterator[Reason]:
+    if isinstance(inputs.samples.mark, Missing):
+        return
+    mark = inputs.samples.mark.value
+    for name in _shards(inputs.table):
+        if name not in mark.bases:
+            yield Reason("no_base", f"{name} has no complete base yet", f"no_base:{name}")
+    for gap in (Gap(**json.loads(text)) for text in mark.gaps.values()):
+        if _concerns(gap, inputs.table):
+            span = f"{gap.topic}:{gap.partition} [{gap.first}, {gap.until})"
+            yield Reason("gap", f"{span} cannot be read: {gap.why}", gap.id)
+    for subject, names in mark.quarantined.items():
+        if _quarantines(subject, inputs):
+            for name in names:
+                yield Reason("quarantine", f"{subject}: undecoded change {name}", name)
+
+
+def _of_rounds(inputs: Inputs) -> Iterator[Reason]:
+    table = inputs.table
+    subjects = {table.name, *(f"source:{source}" for source in table.sources)}
+    for hold in inputs.holds:
+        if hold.subject in subjects:
+            yield Reason(hold.reason, hold.detail, hold.id)
+    if inputs.residual:
+        text = f"{inputs.residual} changes read are not accounted for"
+        yield Reason("unbalanced", text, f"unbalanced:{table.name}")
+
+
+def _of_checks(inputs: Inputs, gating: frozenset[str]) -> Iterator[Reason]:
+    for name in sorted(gating):
+        ruled = _newest_ruled(inputs, name)
+        if ruled is None or ruled.ruling.outcome is not Outcome.FAIL:
+            continue
+        keys = ruled.ruling.keys if len(ruled.ruling.keys) < MOST_KEYS else ()
+        for id_ in [f"{name}:{inputs.table.name}:{key}" for key in keys] or [""]:
+            yield Reason("check_failed", f"{name}: {ruled.ruling.reason}", id_)
+
+
+def _shards(table: Table) -> tuple[str, ...]:
+    """Names of the shards as the mark spells them."""
+    return tuple(f"{shard.source}/{shard.name}" for shard in table.shards)
+
+
+def _concerns(gap: Gap, table: Table) -> bool:
+    """Whether the gap may hold changes of *table*; one that names nobody concerns everyone."""
+    if not gap.tables and not gap.shards:
+        return True
+    return table.name in gap.tables or any(name in gap.shards for name in _shards(table))
+
+
+def _quarantines(subject: str, inputs: Inputs) -> bool:
+    topic = subject.removeprefix("topic:")
+    if topic == subject:
+        return subject == inputs.table.name
+    return not inputs.topics or topic in inputs.topics
+
+
+def _newest(inputs: Inputs, check: str) -> Verdict | None:
+    own = (v for v in inputs.verdicts if v.check == check and v.table == inputs.table.name)
+    return max(own, key=lambda verdict: verdict.at, default=None)
+
+
+def _newest_ruled(inputs: Inputs, check: str) -> Verdict | None:
+    """The newest PASS or FAIL: an UNKNOWN after a FAIL has disproved nothing."""
+    own = (v for v in inputs.verdicts if v.check == check and v.table == inputs.table.name)
+    ruled = (verdict for verdict in own if verdict.ruling.outcome is not Outcome.UNKNOWN)
+    return max(ruled, key=lambda verdict: verdict.at, default=None)

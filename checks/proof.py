@@ -1,0 +1,130 @@
+"""Is everything before the cut in, by positions alone?
+
+The first heartbeat after the cut stands for it.  A batch covers that fence when the heartbeat is
+landed and W has passed the end offsets that were listed after the collector had acknowledged the
+fence's position (:meth:`pipeline.mark.Mark.covers`).  The mirror holds a batch when it is applied
+through it.  What was landed stays landed, so any batch remembered may serve.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from checks.model import Reason
+from pipeline.cut import first_fence
+from pipeline.mark import Mark
+from pipeline.model import Fence, Missing, Stage, Table
+from pipeline.samples import Samples, Standing, fresh, living
+from pipeline.steps import Step
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What a certificate rests on.
+
+    ``fences`` stand for the cut, one per source; ``batch`` is the newest landed and ``offsets``
+    its W; ``version`` is the mirror's and ``applied`` its batch, both None for `landed`.
+    """
+
+    fences: tuple[Fence, ...]
+    batch: int
+    version: int | None = None
+    applied: int | None = None
+    offsets: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """``holds`` is None when an input is missing; ``evidence`` tells where things stand now."""
+
+    holds: bool | None
+    reasons: tuple[Reason, ...] = ()
+    evidence: Evidence | None = None
+
+
+def prove(table: Table, stage: Stage, cut: datetime, samples: Samples, now: datetime) -> Proof:
+    """Whether *stage* of *table* holds everything committed before *cut*."""
+    mark = fresh(samples.mark, now)
+    standing: Standing | Missing | None = None
+    if stage is Stage.MIRROR:
+        standing = fresh(samples.mirror, now)
+    fences = {source: _fence(source, cut, samples, now) for source in table.sources}
+    if isinstance(mark, Missing) or isinstance(standing, Missing):
+        return Proof(None, tuple(_missing(mark, standing, fences)))
+    if any(isinstance(fence, Missing) for fence in fences.values()):
+        return Proof(None, tuple(_missing(mark, standing, fences)))
+    known = {source: fence for source, fence in fences.items() if isinstance(fence, Fence)}
+    evidence = _evidence(known, mark, standing)
+    reasons = tuple(_unwritten(fences, cut, now)) or tuple(
+        _behind(table, known, cut, samples.walked(table), standing)
+    )
+    return Proof(not reasons, reasons, evidence)
+
+
+def _fence(source: str, cut: datetime, samples: Samples, now: datetime) -> Fence | Missing | None:
+    """The source's first fence after the cut; None while a living heartbeat has not come to it."""
+    one = samples.source(source)
+    found = first_fence(one.known(), cut)
+    if found or cut > now:
+        return found
+    fences = living(one, now)
+    return fences if isinstance(fences, Missing) else None
+
+
+def _missing(
+    mark: Mark | Missing,
+    standing: Standing | Missing | None,
+    fences: Mapping[str, Fence | Missing | None],
+) -> Iterator[Reason]:
+    if isinstance(mark, Missing):
+        yield Reason("no_mark", f"what is landed is unknown: {mark.why}")
+    if isinstance(standing, Missing):
+        yield Reason("no_mirror", f"where the mirror stands is unknown: {standing.why}")
+    for source, fence in fences.items():
+        if isinstance(fence, Missing):
+            yield Reason("no_heartbeat", f"source {source}: {fence.why}")
+
+
+def _unwritten(
+    fences: Mapping[str, Fence | Missing | None], cut: datetime, now: datetime
+) -> Iterator[Reason]:
+    if cut > now:
+        yield Reason("cut_ahead", f"the cut {cut.isoformat()} is still to come")
+    for source, fence in fences.items():
+        if fence is None:
+            yield Reason("no_fence", f"source {source}: no heartbeat after the cut yet")
+
+
+def _behind(
+    table: Table,
+    fences: Mapping[str, Fence],
+    cut: datetime,
+    steps: Sequence[Step],
+    standing: Standing | None,
+) -> Iterator[Reason]:
+    landed = [step for step in steps if _covers(step, fences, cut)]
+    if not landed:
+        yield Reason("not_landed", "the cut's heartbeat is not proven landed yet")
+    elif standing and not any(step.holds(table.name, standing.batch) for step in landed):
+        text = f"applied through batch {standing.batch}; the cut landed in {landed[0].batch}"
+        yield Reason("not_applied", text)
+
+
+def _covers(step: Step, fences: Mapping[str, Fence], cut: datetime) -> bool:
+    return all(_past(step.passed.get(source), fence, cut) for source, fence in fences.items())
+
+
+def _past(passed: Fence | None, fence: Fence, cut: datetime) -> bool:
+    """Whether passing *passed* proves *fence*; across a fail-over any fence after the cut does."""
+    if passed is None:
+        return False
+    same = passed.head.identity == fence.head.identity
+    return passed.at >= cut or (same and passed.number >= fence.number)
+
+
+def _evidence(fences: Mapping[str, Fence], mark: Mark, standing: Standing | None) -> Evidence:
+    ordered = tuple(fences[source] for source in sorted(fences))
+    offsets = {name: end.offset for name, end in mark.offsets.items()}
+    if standing is None:
+        return Evidence(ordered, mark.batch, offsets=offsets)
+    return Evidence(ordered, mark.batch, standing.version, standing.batch, offsets)

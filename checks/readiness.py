@@ -1,0 +1,168 @@
+"""May a reader use a table up to a cut?  READY only if every input is there and says so.
+
+Two rules answer: the sum rule by clocks (time since the cut > sum of lags + margin), the proof by
+positions.  One missing hop makes the sum unknown, one missing input the proof; unknown is never
+ready.  A cut that has a valid certificate keeps its answer.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from checks.blocks import Inputs, blocks, undecided
+from checks.certificate import Certificate, certify
+from checks.model import Reason
+from checks.proof import Evidence, Proof, prove
+from checks.sums import Sum, add_up
+from pipeline.lag import Lags
+from pipeline.model import Stage
+
+
+class State(StrEnum):
+    """The five answers; only READY says yes."""
+
+    READY = "ready"
+    NOT_READY = "not_ready"
+    UNKNOWN = "unknown"
+    BLOCKED = "blocked"
+    REVOKED = "revoked"
+
+
+class Rule(StrEnum):
+    """Which of the two rules must hold."""
+
+    BOTH = "both"
+    SUM = "sum"
+    PROOF = "proof"
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What an operator decides about readiness; ``gating`` names the checks whose FAIL blocks."""
+
+    rule: Rule = Rule.BOTH
+    margin: timedelta = timedelta()
+    gating: frozenset[str] = frozenset({"range_counts", "offset_keys", "completeness"})
+    disagreement: timedelta = timedelta(minutes=10)
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Is *stage* complete up to *cut* (an instant, UTC)?"""
+
+    stage: Stage
+    cut: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Readiness:
+    """The answer, and all a person needs to understand it.
+
+    ``certificate`` is there if and only if the state is READY.  ``eta`` assumes the lags stay as
+    they are; None when they are unknown.  ``unknown`` lists gating checks without a ruling.
+    ``disagreeing`` is since when the two rules contradict each other; None when they do not.
+    """
+
+    table: str
+    stage: Stage
+    cut: datetime
+    at: datetime
+    state: State
+    reasons: tuple[Reason, ...]
+    lags: Lags
+    eta: datetime | None = None
+    certificate: Certificate | None = None
+    unknown: tuple[str, ...] = ()
+    disagreeing: datetime | None = None
+
+    @property
+    def ready(self) -> bool:
+        """Whether the answer is yes."""
+        return self.state is State.READY
+
+
+def assess(
+    question: Question,
+    inputs: Inputs,
+    policy: Policy,
+    *,
+    certificate: Certificate | None = None,
+    disagreeing: datetime | None = None,
+) -> Readiness:
+    """Answer *question* as of ``inputs.lags.at``.
+
+    *certificate* is the newest one issued for this table, stage and cut, valid or revoked;
+    *disagreeing* what the last answer to the same question said.
+    """
+    now = inputs.lags.at
+    proof = prove(inputs.table, question.stage, question.cut, inputs.samples, now)
+    summed = add_up(question.stage, question.cut, inputs.lags, policy.margin)
+    state, reasons = _ruled(inputs, policy, summed, proof)
+    unknown = undecided(inputs, policy.gating)
+    if certificate and certificate.revoked is None:
+        state, reasons = State.READY, (Reason("certified", f"certificate {certificate.id}"),)
+    elif state is State.READY:
+        certificate = _certificate(question, inputs, proof.evidence, unknown)
+    elif certificate:
+        state, reasons = State.REVOKED, (Reason("revoked", certificate.why), *reasons)
+    since = (disagreeing or now) if _contradict(summed, proof) else None
+    if since and now - since >= policy.disagreement:
+        reasons = (*reasons, _disagreement(summed, since))
+    return Readiness(
+        table=inputs.table.name,
+        stage=question.stage,
+        cut=question.cut,
+        at=now,
+        state=state,
+        reasons=reasons,
+        lags=inputs.lags,
+        eta=summed.eta if state is State.NOT_READY else None,
+        certificate=certificate if state is State.READY else None,
+        unknown=unknown,
+        disagreeing=since,
+    )
+
+
+def _ruled(
+    inputs: Inputs, policy: Policy, summed: Sum, proof: Proof
+) -> tuple[State, tuple[Reason, ...]]:
+    """The state without regard to certificates: blocked, else unknown, else what the rules say."""
+    both: tuple[Sum | Proof, ...] = (summed, proof)
+    asked = {Rule.SUM: both[:1], Rule.PROOF: both[1:], Rule.BOTH: both}[policy.rule]
+    reasons = tuple(reason for one in asked for reason in one.reasons)
+    blocked = blocks(inputs, policy.gating)
+    if blocked:
+        return State.BLOCKED, (*blocked, *reasons)
+    if any(one.holds is None for one in asked) or proof.evidence is None:
+        return State.UNKNOWN, reasons or proof.reasons
+    if not all(one.holds for one in asked):
+        return State.NOT_READY, reasons
+    unproven = f"unproven:{inputs.table.name}"
+    if inputs.unproven and unproven not in inputs.waived:
+        return State.UNKNOWN, (Reason("unproven", inputs.unproven, unproven),)
+    return State.READY, ()
+
+
+def _certificate(
+    question: Question, inputs: Inputs, evidence: Evidence | None, unknown: tuple[str, ...]
+) -> Certificate | None:
+    if evidence is None:
+        return None
+    return certify(
+        inputs.table.name,
+        question.stage,
+        question.cut,
+        issued=inputs.lags.at,
+        evidence=evidence,
+        unknown=unknown,
+    )
+
+
+def _contradict(summed: Sum, proof: Proof) -> bool:
+    """Whether both rules know, and know different things."""
+    return None not in (summed.holds, proof.holds) and summed.holds != proof.holds
+
+
+def _disagreement(summed: Sum, since: datetime) -> Reason:
+    yes, no = ("sum rule", "proof") if summed.holds else ("proof", "sum rule")
+    return Reason("rules_disagree", f"{yes} says ready, {no} says not, since {since.isoformat()}")

@@ -1,0 +1,150 @@
+"""Find a probe by name, and run it once: always a verdict or "nothing new", never an exception.
+
+Limits on time and rows are enforced by the readers a probe is given; here its time is measured
+too, and an answer that came too late counts as UNKNOWN, because its two sides may lie far apart.
+"""
+
+import importlib
+import pkgutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, ClassVar, Protocol, TypeVar
+
+import structlog
+
+from checks import probes
+from checks.model import NotYet, Outcome, Ruling, Undecided, Verdict
+from checks.world import World
+from pipeline.errors import ConfigError, ProofError, UnreachableError
+from pipeline.model import Fence, Table
+
+log = structlog.get_logger(__name__)
+
+
+class Reading(Protocol):
+    """What a probe measured.  ``value`` is its one number for history and graphs."""
+
+    @property
+    def value(self) -> float | None:
+        """The number kept for history; None when the reading has none."""
+        ...
+
+    @property
+    def as_of(self) -> tuple[Fence, ...]:
+        """The fences, one per source, that the compared mirror holds; may be empty."""
+        ...
+
+
+R = TypeVar("R", bound=Reading)
+
+
+class Probe(Protocol[R]):
+    """One question about one table; its settings are its dataclass fields.
+
+    ``every`` is the usual pause between two rounds on a table; whether a FAIL blocks readiness
+    by default is ``gating``.  Both belong to the question, so they are no settings of it.
+    """
+
+    every: ClassVar[timedelta]
+    gating: ClassVar[bool]
+
+    @property
+    def limit(self) -> timedelta:
+        """Longest time one round may take."""
+        ...
+
+    def measure(self, table: Table, world: World) -> R | NotYet | Undecided:
+        """Look once.
+
+        Raises:
+            UnreachableError: a side did not answer; the verdict is UNKNOWN.
+            ProofError: it answered, but the question cannot be decided; UNKNOWN too.
+        """
+        ...
+
+    def judge(self, reading: R, past: Sequence[float]) -> Ruling:
+        """Rule on *reading*; *past* holds earlier values, oldest first.  Pure."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A probe under its name, for one table."""
+
+    name: str
+    probe: Probe[Any]
+    table: Table
+
+
+def known() -> tuple[str, ...]:
+    """Names of all probes, sorted: the files of checks/probes."""
+    return tuple(sorted(module.name for module in pkgutil.iter_modules(probes.__path__)))
+
+
+def find(name: str) -> type[Probe[Any]]:
+    """The probe class of that name.
+
+    Raises:
+        ConfigError: there is no such file in checks/probes.
+    """
+    if name not in known():
+        message = f"no probe {name!r} in checks/probes; known: {', '.join(known())}"
+        raise ConfigError(message)
+    found: type[Probe[Any]] = importlib.import_module(f"checks.probes.{name}").PROBE
+    return found
+
+
+def run_probe(
+    check: Check, world: World, past: Sequence[float] = (), run: str = ""
+) -> Verdict | NotYet:
+    """One round of *check*; *past* holds earlier values, oldest first; *run* is the round's id."""
+    started = world.clock()
+    measured = _measured(check, world, past)
+    if isinstance(measured, NotYet):
+        return measured
+    ruling, reading, cause = measured
+    took = world.clock() - started
+    if took > check.probe.limit and ruling.outcome is not Outcome.UNKNOWN:
+        why = f"took {took.total_seconds():.1f} s, limit {check.probe.limit.total_seconds():.1f} s"
+        ruling = Ruling(Outcome.UNKNOWN, why, "over_time")
+    return Verdict(
+        table=check.table.name,
+        check=check.name,
+        ruling=ruling,
+        at=world.now,
+        as_of=reading.as_of if reading else (),
+        value=reading.value if reading else None,
+        cause=cause,
+        run=run,
+    )
+
+
+def _measured(
+    check: Check, world: World, past: Sequence[float]
+) -> tuple[Ruling, Reading | None, str] | NotYet:
+    """Ruling, reading and cause of one round; the one place where a probe's errors end."""
+    try:
+        found = check.probe.measure(check.table, world)
+        if isinstance(found, NotYet):
+            return found
+        if isinstance(found, Undecided):
+            return _unknown(found.code, found.why), None, ""
+        return check.probe.judge(found, past), found, ""
+    except UnreachableError as error:
+        return _unknown("unreachable", str(error)), None, _cause(error)
+    except ProofError as error:
+        return _unknown("unprovable", str(error)), None, ""
+    except Exception as error:
+        log.exception("check_broken", check=check.name, table=check.table.name)
+        return _unknown("check_broken", f"{type(error).__name__} in {check.name}"), None, ""
+
+
+def _unknown(code: str, why: str) -> Ruling:
+    return Ruling(Outcome.UNKNOWN, why, code)
+
+
+def _cause(error: UnreachableError) -> str:
+    """The part that did not answer, if the message begins with one: ``source:shop: why``."""
+    part, colon, _ = str(error).partition(": ")
+    return part if colon and " " not in part else ""
