@@ -170,7 +170,7 @@ def test_the_age_shown_is_that_of_the_oldest_sample() -> None:
 
 
 def test_thinned_steps_only_make_old_answers_cautious() -> None:
-    steps = ()
+    steps: tuple[Step, ...] = ()
     for batch in range(1, 200):
         steps = extended(steps, step(mark(batch=batch, through=batch), {"shop": beats()}), limit=32)
 

@@ -1,0 +1,369 @@
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from checks.blocks import Inputs
+from checks.certificate import Certificate, revocations
+from checks.model import Outcome, Ruling, Verdict
+from checks.readiness import Policy, Question, Readiness, Rule, State, assess
+from pipeline.lag import HopLag, Lags
+from pipeline.model import Hop, Lag, Missing, Stage
+from pipeline.report import Hold
+from pipeline.samples import Standing
+from pipeline.steps import extended, step
+from tests.checks.samples import CUT, NOW, TABLE, beats, fence, lags, mark, samples
+
+SECOND = timedelta(seconds=1)
+MINUTE = timedelta(minutes=1)
+MIRROR = Question(Stage.MIRROR, CUT)
+LANDED = Question(Stage.LANDED, CUT)
+BOTH = Policy()
+GAP = (
+    '{"id": "g1", "topic": "t", "partition": 0, "first": 1, "until": 9, "why": "retention",'
+    ' "tables": [], "shards": ["shop/%s"], "batch": 4}'
+)
+
+
+def inputs(*, taken: Mapping[str, Any] | None = None, **more: Any) -> Inputs:
+    """A table that is ready at CUT, unless bent."""
+    found = samples(**(taken or {}))
+    return replace(Inputs(TABLE, found, lags(found)), **more)
+
+
+def verdict(outcome: str, *, check: str = "range_counts", ago: int = 0, **more: Any) -> Verdict:
+    ruling = Ruling(Outcome(outcome), "because", keys=more.pop("keys", ()))
+    made = Verdict(TABLE.name, check, ruling, NOW - ago * SECOND)
+    return replace(made, **more)
+
+
+def codes(answer: Readiness) -> list[str]:
+    return [reason.code for reason in answer.reasons]
+
+
+def test_a_healthy_table_past_its_cut_is_ready_with_evidence() -> None:
+    answer = assess(MIRROR, inputs(), BOTH)
+
+    assert answer.ready
+    assert answer.certificate
+    evidence = answer.certificate.evidence
+    assert (evidence.batch, evidence.version, evidence.applied) == (50, 7, 50)
+    assert evidence.fences[0].at == CUT
+    assert evidence.offsets == {"t:0": 1000}
+    assert answer.unknown == ("completeness", "offset_keys", "range_counts")
+
+
+def test_landed_names_no_mirror_and_needs_none() -> None:
+    answer = assess(LANDED, inputs(taken={"standing": Missing("no mirror")}), BOTH)
+
+    assert answer.ready
+    assert answer.certificate
+    assert answer.certificate.evidence.version is None
+
+
+def test_a_table_without_change_since_stays_complete() -> None:
+    taken = {"landed": mark(batch=90, tables={TABLE.name: 12}), "standing": Standing(3, 12)}
+
+    assert assess(MIRROR, inputs(taken=taken), BOTH).ready
+
+
+def test_a_mirror_that_holds_an_older_covering_batch_is_ready_under_steady_load() -> None:
+    steps = extended((), step(mark(batch=49, through=600), {"shop": beats()}))
+    behind = {"steps": steps, "standing": Standing(6, 49)}
+    earlier = Question(Stage.MIRROR, NOW - 3 * MINUTE)
+
+    assert assess(earlier, inputs(taken=behind), BOTH).ready
+
+
+@pytest.mark.parametrize(
+    ("bent", "state", "code"),
+    [
+        pytest.param({"landed": mark(through=90)}, State.NOT_READY, "not_landed", id="W behind"),
+        pytest.param({"standing": Standing(6, 49)}, State.UNKNOWN, "lag_unknown", id="mirror lost"),
+        pytest.param({"landed": Missing("x")}, State.UNKNOWN, "no_mark", id="no mark"),
+        pytest.param({"standing": Missing("x")}, State.UNKNOWN, "no_mirror", id="no mirror"),
+        pytest.param({"ages": {"mark": MINUTE}}, State.UNKNOWN, "no_mark", id="stale mark"),
+        pytest.param({"fences": Missing("x")}, State.UNKNOWN, "no_heartbeat", id="no heartbeat"),
+        pytest.param(
+            {"fences": beats(until=NOW - 20 * MINUTE)},
+            State.UNKNOWN,
+            "no_heartbeat",
+            id="heartbeat dead before the cut",
+        ),
+        pytest.param(
+            {"acknowledged": Missing("x")}, State.UNKNOWN, "lag_unknown", id="collector silent"
+        ),
+        pytest.param(
+            {"landed": mark(bases={})}, State.BLOCKED, "no_base", id="no base on any shard"
+        ),
+        pytest.param(
+            {"landed": mark(bases={"shop/shop_00.orders": None})},
+            State.BLOCKED,
+            "no_base",
+            id="one shard without base",
+        ),
+        pytest.param(
+            {"landed": mark(gaps={"g1": GAP % "shop_01.orders"})}, State.BLOCKED, "gap", id="gap"
+        ),
+        pytest.param(
+            {"landed": mark(quarantined={TABLE.name: ("t:0:5@3",)})},
+            State.BLOCKED,
+            "quarantine",
+            id="quarantined change",
+        ),
+        pytest.param(
+            {"landed": mark(quarantined={"topic:x": ("x:0:5@3",)})},
+            State.BLOCKED,
+            "quarantine",
+            id="quarantined change of a topic, own topics unknown",
+        ),
+    ],
+)
+def test_what_is_not_shown_withholds_ready(
+    bent: Mapping[str, Any], state: State, code: str
+) -> None:
+    answer = assess(MIRROR, inputs(taken=bent), BOTH)
+
+    assert answer.state is state
+    assert code in codes(answer)
+    assert answer.certificate is None
+
+
+def test_a_cut_that_is_not_past_is_not_ready_and_says_when() -> None:
+    question = Question(Stage.MIRROR, NOW - 5 * SECOND)
+
+    answer = assess(question, inputs(), replace(BOTH, margin=SECOND))
+
+    assert answer.state is State.NOT_READY
+    assert codes(answer) == ["late", "not_landed"]
+    assert answer.eta == NOW + 6 * SECOND
+
+
+def test_a_cut_ahead_says_so() -> None:
+    answer = assess(Question(Stage.LANDED, NOW + MINUTE), inputs(), BOTH)
+
+    assert answer.state is State.NOT_READY
+    assert "cut_ahead" in codes(answer)
+
+
+@pytest.mark.parametrize(
+    ("others", "ready"),
+    [
+        pytest.param({"landed": mark(gaps={"g1": GAP % "other.t"})}, True, id="another's gap"),
+        pytest.param(
+            {"landed": mark(quarantined={"shop.users": ("t:0:5@3",)})}, True, id="another's change"
+        ),
+    ],
+)
+def test_what_concerns_other_tables_does_not_block(others: Mapping[str, Any], ready: bool) -> None:
+    assert assess(MIRROR, inputs(taken=others), BOTH).ready is ready
+
+
+def test_a_topic_s_quarantine_blocks_only_the_tables_of_that_topic() -> None:
+    taken = {"landed": mark(quarantined={"topic:x": ("x:0:5@3",)})}
+
+    mine = assess(MIRROR, inputs(taken=taken, topics=frozenset({"x"})), BOTH)
+    other = assess(MIRROR, inputs(taken=taken, topics=frozenset({"y"})), BOTH)
+
+    assert (mine.state, other.state) == (State.BLOCKED, State.READY)
+
+
+@pytest.mark.parametrize(
+    ("more", "id_"),
+    [
+        pytest.param(
+            {"holds": (Hold("h1", TABLE.name, "foreign_write", "by x"),)}, "h1", id="table held"
+        ),
+        pytest.param(
+            {"holds": (Hold("h2", "source:shop", "disorder", "x"),)}, "h2", id="source held"
+        ),
+        pytest.param({"residual": 2}, f"unbalanced:{TABLE.name}", id="unbalanced account"),
+        pytest.param(
+            {"taken": {"landed": mark(gaps={"g1": GAP % "shop_01.orders"})}}, "g1", id="gap"
+        ),
+        pytest.param(
+            {"verdicts": (verdict("fail", keys=("17",)),)},
+            f"range_counts:{TABLE.name}:17",
+            id="failed gating check",
+        ),
+    ],
+)
+def test_a_block_ends_when_a_person_waives_its_id(more: dict[str, Any], id_: str) -> None:
+    blocked = inputs(**more)
+
+    before = assess(MIRROR, blocked, BOTH)
+    after = assess(MIRROR, replace(blocked, waived=frozenset({id_})), BOTH)
+
+    assert before.state is State.BLOCKED
+    assert before.reasons[0].id == id_
+    assert after.ready
+
+
+def test_holds_of_others_do_not_block() -> None:
+    holds = (Hold("h", "shop.users", "no_key", "x"), Hold("i", "source:other", "disorder", "x"))
+
+    assert assess(MIRROR, inputs(holds=holds), BOTH).ready
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "state"),
+    [
+        pytest.param((verdict("pass"),), State.READY, id="pass"),
+        pytest.param((verdict("unknown"),), State.READY, id="unknown is listed only"),
+        pytest.param((verdict("fail"),), State.BLOCKED, id="fail"),
+        pytest.param(
+            (verdict("fail", ago=9), verdict("unknown")), State.BLOCKED, id="unknown clears nothing"
+        ),
+        pytest.param((verdict("fail", ago=9), verdict("pass")), State.READY, id="pass clears"),
+        pytest.param((verdict("fail", check="volatility"),), State.READY, id="not gating"),
+        pytest.param((verdict("fail", table="shop.users"),), State.READY, id="another table's"),
+    ],
+)
+def test_a_gating_check_blocks_by_fail_only(verdicts: tuple[Verdict, ...], state: State) -> None:
+    assert assess(MIRROR, inputs(verdicts=verdicts), BOTH).state is state
+
+
+def test_a_fail_that_names_all_it_may_name_cannot_be_waived_by_keys() -> None:
+    keys = tuple(str(n) for n in range(20))
+    ids = frozenset(f"range_counts:{TABLE.name}:{key}" for key in keys)
+
+    answer = assess(MIRROR, inputs(verdicts=(verdict("fail", keys=keys),), waived=ids), BOTH)
+
+    assert answer.state is State.BLOCKED
+
+
+def test_an_unproven_table_needs_a_waiver() -> None:
+    cascade = inputs(unproven="a cascade from shop.users")
+
+    assert assess(MIRROR, cascade, BOTH).state is State.UNKNOWN
+    waived = replace(cascade, waived=frozenset({f"unproven:{TABLE.name}"}))
+    assert assess(MIRROR, waived, BOTH).ready
+
+
+def issued() -> Certificate:
+    certificate = assess(MIRROR, inputs(), BOTH).certificate
+    assert certificate
+    return certificate
+
+
+def test_a_certificate_answers_its_cut_whatever_goes_missing_later() -> None:
+    gone = inputs(taken={"landed": Missing("down"), "fences": Missing("down")})
+
+    answer = assess(MIRROR, gone, BOTH, certificate=issued())
+
+    assert answer.ready
+    assert answer.certificate == issued()
+
+
+def test_a_revoked_certificate_says_revoked_until_a_new_one_can_be_issued() -> None:
+    old = replace(issued(), revoked=NOW, why="range_counts: 3 rows missing")
+
+    bad = assess(MIRROR, inputs(verdicts=(verdict("fail"),)), BOTH, certificate=old)
+    good = assess(MIRROR, inputs(), BOTH, certificate=old)
+
+    assert bad.state is State.REVOKED
+    assert codes(bad)[:2] == ["revoked", "check_failed"]
+    assert good.ready
+    assert good.certificate
+    assert good.certificate.revoked is None
+
+
+@pytest.mark.parametrize(
+    ("as_of", "last_pass", "revoked"),
+    [
+        pytest.param(fence(300, NOW), None, True, id="above it, never passed"),
+        pytest.param(fence(2, NOW), None, False, id="below it"),
+        pytest.param(fence(300, NOW), NOW - SECOND, True, id="issued since the last pass"),
+        pytest.param(fence(300, NOW), NOW + SECOND, False, id="passed since"),
+        pytest.param(fence(2, NOW, identity="B"), None, True, id="positions of two servers"),
+        pytest.param(None, None, True, id="no position at all"),
+    ],
+)
+def test_a_fail_revokes_what_it_can_have_made_wrong(
+    as_of: Any, last_pass: datetime | None, revoked: bool
+) -> None:
+    fail = verdict("fail", as_of=(as_of,) if as_of else ())
+
+    found = revocations(fail, [issued()], last_pass)
+
+    assert [one.id for one in found] == ([issued().id] if revoked else [])
+    assert all(one.revoked == fail.at and "range_counts" in one.why for one in found)
+
+
+def test_only_a_fail_of_the_table_revokes_and_only_once() -> None:
+    gone = replace(issued(), revoked=NOW)
+
+    assert revocations(verdict("pass"), [issued()], None) == ()
+    assert revocations(verdict("fail", table="x"), [issued()], None) == ()
+    assert revocations(verdict("fail"), [gone], None) == ()
+
+
+def test_rules_that_disagree_for_ten_minutes_are_an_incident() -> None:
+    question = Question(Stage.LANDED, NOW - 12 * SECOND)
+    slow = replace(BOTH, margin=MINUTE)
+
+    first = assess(question, inputs(), slow)
+    since = NOW - 10 * MINUTE
+    later = assess(question, inputs(), slow, disagreeing=since)
+
+    assert first.disagreeing == NOW
+    assert "rules_disagree" not in codes(first)
+    assert later.disagreeing == since
+    assert "rules_disagree" in codes(later)
+
+
+@pytest.mark.parametrize(
+    ("rule", "state"),
+    [
+        pytest.param(Rule.SUM, State.NOT_READY, id="the margin is the sum rule's"),
+        pytest.param(Rule.PROOF, State.READY, id="positions suffice"),
+        pytest.param(Rule.BOTH, State.NOT_READY, id="both must hold"),
+    ],
+)
+def test_the_operator_chooses_the_rule(rule: Rule, state: State) -> None:
+    question = Question(Stage.LANDED, NOW - 12 * SECOND)
+
+    assert assess(question, inputs(), Policy(rule=rule, margin=MINUTE)).state is state
+
+
+spans = st.integers(0, 900).map(lambda seconds: timedelta(seconds=seconds))
+missing = st.just(Missing("gone"))
+
+
+def measured(values: tuple[Lag, Lag, Lag]) -> Lags:
+    hops = zip((Hop.COLLECTION, Hop.CONSUMER, Hop.MERGE), values, strict=True)
+    return Lags(TABLE.name, NOW, tuple(HopLag(hop, lag, NOW, SECOND) for hop, lag in hops))
+
+
+@given(st.tuples(spans, spans, spans), st.integers(0, 2), spans, st.sampled_from(Rule))
+def test_readiness_is_monotone_in_every_lag(
+    values: tuple[timedelta, timedelta, timedelta], index: int, more: timedelta, rule: Rule
+) -> None:
+    raised = [*values]
+    raised[index] += more
+    policy = Policy(rule=rule)
+
+    low = assess(MIRROR, inputs(lags=measured(values)), policy)
+    high = assess(MIRROR, inputs(lags=measured((raised[0], raised[1], raised[2]))), policy)
+
+    assert low.ready or not high.ready
+
+
+@given(
+    st.tuples(spans | missing, spans | missing, spans | missing),
+    st.sampled_from(["fences", "acknowledged", "landed", "standing", None]),
+)
+def test_with_any_input_missing_it_is_never_ready(
+    values: tuple[Lag, Lag, Lag], gone: str | None
+) -> None:
+    bent = inputs(taken={gone: Missing("gone")} if gone else None)
+    summed = bent if gone else replace(bent, lags=measured(values))
+
+    answer = assess(MIRROR, summed, BOTH)
+
+    if gone or any(isinstance(each, Missing) for each in values):
+        assert answer.state is State.UNKNOWN

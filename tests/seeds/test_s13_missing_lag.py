@@ -1,0 +1,45 @@
+"""S13: `t4 > t1 + t2 + t3` says ready when a lag is missing, frozen or idle."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from checks.blocks import Inputs
+from checks.readiness import Policy, Question, State, assess
+from pipeline.model import Acknowledged, Missing, Stage
+from pipeline.samples import Samples
+from tests.checks.samples import CUT, NOW, TABLE, beats, lags, mark, samples
+
+HOUR = timedelta(hours=1)
+
+
+def their_rule(t4: timedelta, *delays: timedelta | None) -> bool:
+    """The seed's: a delay that was not delivered counts as none."""
+    return t4 > sum((delay or timedelta() for delay in delays), timedelta())
+
+
+def their_delays(taken: Samples) -> list[timedelta | None]:
+    """What their metrics show: the last number seen, however old; nothing for an idle hop."""
+    found = lags(taken)
+    return [None if isinstance(hop.lag, Missing) else hop.lag for hop in found.hops]
+
+
+@pytest.mark.parametrize(
+    "bent",
+    [
+        pytest.param({"acknowledged": Missing("canal's gauge is gone")}, id="missing"),
+        pytest.param({"ages": {"mark": HOUR}, "landed": mark(through=10)}, id="frozen"),
+        pytest.param({"fences": beats(until=NOW - HOUR)}, id="idle or stalled, nobody can tell"),
+        pytest.param({"landed": mark(through=0)}, id="nothing ever landed"),
+        pytest.param({"acknowledged": Acknowledged(0, 0)}, id="the collector stands at its start"),
+    ],
+)
+def test_s13_a_lag_that_is_missing_frozen_or_idle_is_never_ready(bent: dict[str, Any]) -> None:
+    taken = samples(**bent)
+
+    theirs = their_rule(NOW - CUT, *their_delays(taken))
+    ours = assess(Question(Stage.MIRROR, CUT), Inputs(TABLE, taken, lags(taken)), Policy())
+
+    assert theirs
+    assert ours.state is State.UNKNOWN
