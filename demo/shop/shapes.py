@@ -16,7 +16,7 @@ from demo.shop.schema import (
     USERS_SHELF,
     Shelf,
 )
-from demo.shop.transaction import Transaction
+from demo.shop.transaction import DriftError, Transaction
 from demo.shop.values import Row
 
 Shape = Callable[[Transaction, random.Random], None]
@@ -174,13 +174,7 @@ def _delete_some(tx: Transaction, rng: random.Random, shelf: Shelf, most: int) -
 
 def _fresh(shelf: Shelf, rng: random.Random, number: int) -> Row:
     """Give new values for every column but the key."""
-    make = {
-        "shop.users": values.user,
-        "shop.orders": values.order,
-        "shop.order_items": values.item,
-        "shop.payments": values.payment,
-    }
-    return make[shelf.mirror](rng, number)
+    return values.MAKERS[shelf.mirror](rng, number)
 
 
 def _item(rng: random.Random, key: Key) -> Row:
@@ -194,7 +188,9 @@ def _keyed(shelf: Shelf, key: Key) -> Row:
 
 
 def _email(tx: Transaction, key: Key) -> str:
-    """Read a user's email."""
+    """Read a user's email, and keep the row as it is."""
     tx.cursor.execute("SELECT email FROM shop.users WHERE id = %s FOR UPDATE", key)
     found = tx.cursor.fetchone()
-    return str(found[0]) if found else ""
+    if found is None:
+        raise DriftError(USERS_SHELF, [key])
+    return str(found[0])

@@ -50,6 +50,10 @@ class Keys:
         self.live.pop(key, None)
         self.free.add(key)
 
+    def forget(self, key: Key) -> None:
+        """Own *key* no longer: somebody else has a hand in it."""
+        self.live.pop(key, None)
+
 
 @dataclass(eq=False)
 class Stock:

@@ -108,6 +108,14 @@ def payment(rng: random.Random, number: int) -> Row:
     }
 
 
+MAKERS = {
+    "shop.users": user,
+    "shop.orders": order,
+    "shop.order_items": item,
+    "shop.payments": payment,
+}
+
+
 def text(rng: random.Random) -> str:
     """Give a short text, sometimes with characters that careless code breaks on."""
     return rng.choice(TEXTS) if rng.random() < ODD else f"plain words {rng.getrandbits(40):x}"

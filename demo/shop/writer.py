@@ -94,7 +94,7 @@ class Writer:
             except DriftError as drift:
                 link.rollback()
                 for key in drift.keys:
-                    self._stock[drift.shelf.name].drop(key)
+                    self._stock[drift.shelf.name].forget(key)
             except (OperationalError, InterfaceError) as error:
                 if self._doubt is None:
                     self._give_up(tx, begun)

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pymysql
 from deltalake import DeltaTable, QueryBuilder
 from deltalake.exceptions import TableNotFoundError
+from pymysql.converters import encoders
 
 from demo.shop.link import Address
 from tests.oracle.canon import Column, from_mirror, from_source
@@ -61,7 +62,7 @@ def read_sources(address: Address, mirrors: Mapping[str, Sequence[str]]) -> dict
         user=address.user,
         password=address.password,
         charset="utf8mb4",
-        conv={},  # no decoders: values come as the server's text
+        conv=dict(encoders.items()),  # no decoders: values come as the server's text
         init_command="SET SESSION time_zone = '+00:00'",
     )
     with link, link.cursor() as cursor:
