@@ -1,0 +1,131 @@
+"""When is a letter sent, alone or in a digest, and when again?
+
+At least once, in order per channel: the oldest letter is tried until it is delivered or refused,
+and what comes later waits behind it.  So backing off belongs to a channel, not to a letter, and
+no channel waits for another.  A channel has one sender at a time.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Protocol
+
+from alerts.model import Message
+from pipeline.errors import SluiceError, UnreachableError
+
+MINUTE = timedelta(minutes=1)
+FIRST_PAUSE = timedelta(seconds=5)
+LONGEST_PAUSE = timedelta(minutes=10)
+LONGEST_ASKED_PAUSE = timedelta(hours=1)
+
+
+class BusyError(UnreachableError):
+    """The receiver asks for a pause; ``after`` is how long, None if it did not say."""
+
+    def __init__(self, message: str, after: timedelta | None = None) -> None:
+        """Say what was answered, and how long a pause was asked for."""
+        super().__init__(message)
+        self.after = after
+
+
+class RefusedError(SluiceError):
+    """The receiver will never take this; it is kept as a dead letter."""
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """A message for one channel; ``number`` grows in the order of putting."""
+
+    number: int
+    channel: str
+    message: Message
+    put: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How a channel fares: failures in a row, the pause it is in and why, its last sendings.
+
+    Until ``careful`` nothing is bundled: a bundle was refused, and one of it may be to blame.
+    """
+
+    failures: int = 0
+    not_before: datetime | None = None
+    why: str = ""
+    sent: tuple[datetime, ...] = ()
+    careful: datetime | None = None
+
+
+class Outbox(Protocol):
+    """The letters not yet delivered, and what became of the others; each call is durable."""
+
+    def channels(self) -> tuple[str, ...]:
+        """Names of the channels that letters wait for."""
+        ...
+
+    def waiting(self, channel: str, limit: int) -> tuple[Letter, ...]:
+        """The oldest *limit* letters that wait for *channel*, oldest first."""
+        ...
+
+    def standing(self, channel: str) -> Standing:
+        """How *channel* fares; an empty standing at first."""
+        ...
+
+    def delivered(self, letters: Sequence[Letter], standing: Standing, at: datetime) -> None:
+        """Take *letters* of one channel off the queue, and keep its *standing*."""
+        ...
+
+    def bury(self, letters: Sequence[Letter], why: str, at: datetime) -> None:
+        """Keep *letters* as dead ones that a person can list."""
+        ...
+
+    def fare(self, channel: str, standing: Standing) -> None:
+        """Keep the *standing* of *channel*."""
+        ...
+
+
+def plan(
+    letters: Sequence[Letter], standing: Standing, per_minute: int, now: datetime
+) -> tuple[tuple[Letter, ...], ...]:
+    """Part *letters* into sendings, in order; empty while the channel must be left alone.
+
+    What exceeds the rate goes into one digest, the last sending that the minute has left.
+    """
+    if standing.not_before is not None and now < standing.not_before:
+        return ()
+    free = per_minute - len(_recent(standing, now))
+    alone = [(letter,) for letter in letters]
+    if len(alone) <= free or free <= 0 or _careful(standing, now):
+        return tuple(alone[: max(free, 0)])
+    return (*alone[: free - 1], tuple(letters[free - 1 :]))
+
+
+def sent(standing: Standing, now: datetime) -> Standing:
+    """Standing after a sending was taken."""
+    return replace(
+        standing, failures=0, not_before=None, why="", sent=(*_recent(standing, now), now)
+    )
+
+
+def failed(standing: Standing, why: str, now: datetime, after: timedelta | None = None) -> Standing:
+    """Standing after nobody took it: pauses double up to ten minutes, *after* may ask for more."""
+    doubled = FIRST_PAUSE * 2 ** min(standing.failures, 10)
+    asked = min(after or timedelta(), LONGEST_ASKED_PAUSE)
+    pause = max(min(doubled, LONGEST_PAUSE), asked)
+    tries = (*_recent(standing, now), now)
+    return replace(
+        standing, failures=standing.failures + 1, not_before=now + pause, why=why, sent=tries
+    )
+
+
+def refused(standing: Standing, now: datetime) -> Standing:
+    """Standing after a digest was refused: its letters are tried one by one."""
+    return replace(sent(standing, now), careful=now + LONGEST_PAUSE)
+
+
+def _recent(standing: Standing, now: datetime) -> tuple[datetime, ...]:
+    return tuple(at for at in standing.sent if now - MINUTE < at <= now)
+
+
+def _careful(standing: Standing, now: datetime) -> bool:
+    return standing.careful is not None and now < standing.careful
