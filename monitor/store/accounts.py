@@ -1,0 +1,72 @@
+"""The account of each batch and table, and its terms added up since the store was made."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import datetime
+
+from sqlalchemy import Connection, delete, func, insert, select, update
+
+from monitor.store.database import Database
+from monitor.store.schema import account_totals, accounts
+from monitor.store.thin import HISTORY
+from pipeline.model import Account
+
+
+@dataclass(eq=False)
+class Accounts:
+    """Accounts of forty days; totals for ever."""
+
+    database: Database
+
+    def add(self, lane: str, table: str, batch: int, account: Account, at: datetime) -> bool:
+        """Record what one turn counted; False if that turn was recorded before."""
+        same = (accounts.c.lane == lane) & (accounts.c.table == table) & (accounts.c.batch == batch)
+        row = {"lane": lane, "table": table, "batch": batch, "at": at}
+        with self.database.write() as connection:
+            if connection.scalar(select(accounts.c.batch).where(same)) is not None:
+                return False
+            values = {**row, "terms": _plain(account), "residual": account.residual}
+            connection.execute(insert(accounts).values(values))
+            for term, count in terms(account).items():
+                _count(connection, table, term, count)
+        return True
+
+    def totals(self) -> Mapping[tuple[str, str], int]:
+        """(Table, term) -> changes; an ignored change counts under ``ignored:RULE``."""
+        with self.database.read() as connection:
+            rows = connection.execute(select(account_totals)).all()
+        return {(row.table, row.term): row.changes for row in rows}
+
+    def residuals(self) -> Mapping[str, int]:
+        """Table -> residual of its newest account; anything but 0 is wrong."""
+        mine = select(accounts.c.table, func.max(accounts.c.at).label("at"))
+        newest = mine.group_by(accounts.c.table).subquery()
+        last = (accounts.c.table == newest.c.table) & (accounts.c.at == newest.c.at)
+        query = select(accounts.c.table, accounts.c.residual).join(newest, last)
+        with self.database.read() as connection:
+            return {row.table: row.residual for row in connection.execute(query).all()}
+
+    def prune(self, now: datetime) -> int:
+        """Forget what is old; return how many went."""
+        with self.database.write() as connection:
+            old = delete(accounts).where(accounts.c.at < now - HISTORY)
+            return connection.execute(old).rowcount
+
+
+def terms(account: Account) -> Mapping[str, int]:
+    """The account's terms that are not 0, by name."""
+    own = {name: n for name, n in asdict(account).items() if name != "ignored"}
+    ignored = {f"ignored:{rule}": count for rule, count in (account.ignored or {}).items()}
+    return {name: count for name, count in {**own, **ignored}.items() if count}
+
+
+def _plain(account: Account) -> dict[str, object]:
+    return {**asdict(account), "ignored": dict(account.ignored or {})}
+
+
+def _count(connection: Connection, table: str, term: str, by: int) -> None:
+    same = (account_totals.c.table == table) & (account_totals.c.term == term)
+    change = update(account_totals).where(same)
+    sum_of = account_totals.c.changes + by
+    if connection.execute(change.values(changes=sum_of)).rowcount == 0:
+        connection.execute(insert(account_totals).values(table=table, term=term, changes=by))

@@ -1,0 +1,104 @@
+"""READY answers that were given, and what became of them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Row, delete, insert, select, update
+
+from checks.certificate import Certificate
+from monitor.store.codec import dumps, loads
+from monitor.store.database import Database
+from monitor.store.schema import certificates
+from monitor.store.thin import HISTORY
+from pipeline.model import Stage
+
+
+@dataclass(eq=False)
+class Certificates:
+    """Those issued in the last forty days."""
+
+    database: Database
+
+    def add(self, certificate: Certificate) -> bool:
+        """Keep *certificate*; False if its id is known: what was issued is never rewritten."""
+        known = select(certificates.c.id).where(certificates.c.id == certificate.id)
+        with self.database.write() as connection:
+            if connection.scalar(known) is not None:
+                return False
+            connection.execute(insert(certificates).values(_row(certificate)))
+        return True
+
+    def get(self, number: str) -> Certificate | None:
+        """The certificate of that id; None if there is none (any more)."""
+        found = self._all(select(certificates).where(certificates.c.id == number))
+        return found[0] if found else None
+
+    def newest(self, table: str, stage: Stage, cut: datetime) -> Certificate | None:
+        """The one issued last for that cut, revoked or not; None if there never was one."""
+        same = (
+            (certificates.c.table == table)
+            & (certificates.c.stage == stage.value)
+            & (certificates.c.cut == cut)
+        )
+        newest_first = select(certificates).where(same).order_by(certificates.c.issued.desc())
+        found = self._all(newest_first.limit(1))
+        return found[0] if found else None
+
+    def holding(self, table: str, since: datetime | None = None) -> tuple[Certificate, ...]:
+        """Those of *table* that are not revoked, issued at or after *since*, oldest first."""
+        query = select(certificates).where(
+            certificates.c.table == table, certificates.c.revoked.is_(None)
+        )
+        if since is not None:
+            query = query.where(certificates.c.issued >= since)
+        return self._all(query.order_by(certificates.c.issued))
+
+    def revoke(self, revoked: Sequence[Certificate]) -> int:
+        """Keep when and why each was taken back; the first time counts.  Returns how many were."""
+        count = 0
+        with self.database.write() as connection:
+            for one in revoked:
+                mine = (certificates.c.id == one.id) & certificates.c.revoked.is_(None)
+                change = update(certificates).where(mine).values(revoked=one.revoked, why=one.why)
+                count += connection.execute(change).rowcount
+        return count
+
+    def list(
+        self, table: str | None = None, stage: Stage | None = None, limit: int = 100
+    ) -> tuple[Certificate, ...]:
+        """At most *limit*, newest first."""
+        query = select(certificates).order_by(certificates.c.issued.desc()).limit(limit)
+        if table is not None:
+            query = query.where(certificates.c.table == table)
+        if stage is not None:
+            query = query.where(certificates.c.stage == stage.value)
+        return self._all(query)
+
+    def prune(self, now: datetime) -> int:
+        """Forget those issued long ago; return how many went."""
+        with self.database.write() as connection:
+            old = delete(certificates).where(certificates.c.issued < now - HISTORY)
+            return connection.execute(old).rowcount
+
+    def _all(self, query: Any) -> tuple[Certificate, ...]:
+        with self.database.read() as connection:
+            return tuple(_certificate(row) for row in connection.execute(query).all())
+
+
+def _row(one: Certificate) -> dict[str, object]:
+    return {
+        "id": one.id,
+        "table": one.table,
+        "stage": one.stage.value,
+        "cut": one.cut,
+        "issued": one.issued,
+        "body": dumps(Certificate, one),
+        "revoked": one.revoked,
+        "why": one.why,
+    }
+
+
+def _certificate(row: Row[Any]) -> Certificate:
+    return replace(loads(Certificate, row.body), revoked=row.revoked, why=row.why)

@@ -1,0 +1,128 @@
+"""The engine, and what one transaction is.
+
+SQLite has one writer at a time.  A write begins as one (``BEGIN IMMEDIATE``): a transaction that
+reads first and writes later would fail at once when another has written in between, whatever the
+busy timeout.  Writers of this process queue on a lock, those of others on the busy timeout.
+"""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.exc import DatabaseError, OperationalError
+
+from monitor.store.lock import Lock
+from monitor.store.upgrade import upgrade
+from pipeline.errors import ConfigError, UnreachableError
+
+_BUSY_MILLISECONDS = 15_000
+
+
+@dataclass(eq=False)
+class Database:
+    """Connections for any number of threads."""
+
+    path: Path
+    engine: Engine
+    lock: Lock | None = None
+    _turn: threading.RLock = field(default_factory=threading.RLock)
+    _mine: threading.local = field(default_factory=threading.local)
+
+    @classmethod
+    def open(cls, path: Path, *, service: bool) -> "Database":
+        """Open or create the file at *path*; *service* takes the lock that only one may hold.
+
+        Raises:
+            ConfigError: it cannot be opened, belongs to another service, or is too new.
+        """
+        if path.is_dir():
+            raise ConfigError(f"store {path}: it is a folder; set the path of a file")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            lock = Lock.take(path) if service else None
+        except OSError as error:
+            raise ConfigError(
+                f"store {path}: {error.strerror}; set a folder it may write"
+            ) from None
+        database = cls(path, _engine(path), lock)
+        try:
+            with database.write() as connection:
+                upgrade(connection)
+        except (ConfigError, DatabaseError, UnreachableError) as error:
+            database.close()
+            if isinstance(error, DatabaseError):
+                raise ConfigError(f"store {path}: {error.orig}; set another path") from None
+            raise
+        return database
+
+    @contextmanager
+    def write(self) -> Iterator[Connection]:
+        """One transaction, all or nothing; a write inside a write of the same thread joins it.
+
+        Raises:
+            UnreachableError: the file was busy for too long, or its disk is full or gone.
+        """
+        joined: Connection | None = getattr(self._mine, "connection", None)
+        if joined is not None:
+            yield joined
+            return
+        with self._turn, self._connect(writes=True) as connection:
+            self._mine.connection = connection
+            try:
+                yield connection
+            finally:
+                self._mine.connection = None
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """One consistent view; inside a write of the same thread it sees what was written."""
+        joined: Connection | None = getattr(self._mine, "connection", None)
+        if joined is not None:
+            yield joined
+            return
+        with self._connect(writes=False) as connection:
+            yield connection
+
+    def close(self) -> None:
+        """Close idle connections and let another service have the file."""
+        self.engine.dispose()
+        if self.lock is not None:
+            self.lock.release()
+
+    @contextmanager
+    def _connect(self, *, writes: bool) -> Iterator[Connection]:
+        try:
+            with self.engine.connect() as idle:
+                connection = idle.execution_options(writes=writes)
+                with connection.begin():
+                    yield connection
+        except OperationalError as error:
+            raise UnreachableError(f"store {self.path}: {error.orig}") from error
+
+
+def _engine(path: Path) -> Engine:
+    engine = create_engine(f"sqlite+pysqlite:///{path}", pool_size=4, max_overflow=28)
+    event.listen(engine, "connect", _prepare)
+    event.listen(engine, "begin", _begin)
+    return engine
+
+
+def _prepare(connection: Any, _record: object) -> None:
+    """Every connection: readers beside a writer; a commit is on the disk when it returns."""
+    connection.isolation_level = None  # the driver must not begin transactions on its own
+    for pragma in (
+        f"busy_timeout={_BUSY_MILLISECONDS}",
+        "journal_mode=WAL",
+        "synchronous=FULL",
+        "foreign_keys=ON",
+    ):
+        connection.execute(f"PRAGMA {pragma}").close()
+
+
+def _begin(connection: Connection) -> None:
+    writes = connection.get_execution_options().get("writes", False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")

@@ -1,0 +1,70 @@
+"""Heartbeats as positions: which one answers for an instant?"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Row, delete, insert, select
+
+from monitor.store.database import Database
+from monitor.store.schema import fences
+from monitor.store.thin import thin
+from pipeline.model import Fence, Head
+
+
+@dataclass(eq=False)
+class Fences:
+    """Every fence of the last day, and fewer of the forty before."""
+
+    database: Database
+
+    def add(self, fence: Fence) -> None:
+        """Keep *fence*; one of the same source and instant is replaced."""
+        same = (fences.c.source == fence.source) & (fences.c.at == fence.at)
+        with self.database.write() as connection:
+            connection.execute(delete(fences).where(same))
+            connection.execute(insert(fences).values(_row(fence)))
+
+    def newest(self, source: str) -> Fence | None:
+        """The last one written; None before the first."""
+        query = select(fences).where(fences.c.source == source)
+        return self._one(query.order_by(fences.c.at.desc()))
+
+    def first_at_or_after(self, source: str, instant: datetime) -> Fence | None:
+        """The earliest one kept that is not before *instant*; None if none is written yet."""
+        query = select(fences).where(fences.c.source == source, fences.c.at >= instant)
+        return self._one(query.order_by(fences.c.at))
+
+    def since(self, source: str, instant: datetime, limit: int = 10_000) -> tuple[Fence, ...]:
+        """At most *limit* fences at or after *instant*, oldest first."""
+        query = select(fences).where(fences.c.source == source, fences.c.at >= instant)
+        with self.database.read() as connection:
+            rows = connection.execute(query.order_by(fences.c.at).limit(limit)).all()
+        return tuple(_fence(row) for row in rows)
+
+    def prune(self, now: datetime) -> int:
+        """Thin out what is old; return how many went."""
+        with self.database.write() as connection:
+            return thin(connection, fences, ["source"], now)
+
+    def _one(self, query: Any) -> Fence | None:
+        with self.database.read() as connection:
+            row = connection.execute(query.limit(1)).first()
+        return None if row is None else _fence(row)
+
+
+def _row(fence: Fence) -> dict[str, object]:
+    head = fence.head
+    return {
+        "source": fence.source,
+        "at": fence.at,
+        "number": fence.number,
+        "identity": head.identity,
+        "log": head.log,
+        "pos": head.pos,
+        "executed": head.executed,
+    }
+
+
+def _fence(row: Row[Any]) -> Fence:
+    return Fence(row.source, row.number, row.at, Head(row.identity, row.log, row.pos, row.executed))

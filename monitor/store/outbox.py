@@ -1,0 +1,137 @@
+"""Letters that wait, that were delivered, and that never will be.
+
+Bounded: when too many wait for one channel, the oldest are kept as dead letters.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Connection, Row, delete, func, insert, select, update
+
+from alerts.model import Message
+from alerts.outbox import Letter, Standing
+from monitor.store.codec import dumps, loads
+from monitor.store.database import Database
+from monitor.store.schema import outbox, standings
+
+WAITING, DELIVERED, DEAD = "waiting", "delivered", "dead"
+_KEPT = timedelta(days=30)
+_FULL = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A letter that was given up, and why."""
+
+    letter: Letter
+    why: str
+    at: datetime
+
+
+@dataclass(eq=False)
+class StoredOutbox:
+    """What :class:`alerts.outbox.Outbox` asks for; *room* is how many may wait per channel."""
+
+    database: Database
+    room: int = _FULL
+
+    def put(self, letters: Iterable[tuple[str, Message]], at: datetime) -> int:
+        """Queue each message for its channel; one it had before is not taken again."""
+        letters = tuple(letters)
+        if not letters:
+            return 0
+        with self.database.write() as connection:
+            new = sum(_put(connection, channel, message, at) for channel, message in letters)
+            for channel in {channel for channel, _ in letters}:
+                self._make_room(connection, channel, at)
+        return new
+
+    def channels(self) -> tuple[str, ...]:
+        """Names of the channels that letters wait for, sorted."""
+        query = select(outbox.c.channel).where(outbox.c.state == WAITING).distinct()
+        with self.database.read() as connection:
+            return tuple(sorted(connection.scalars(query)))
+
+    def waiting(self, channel: str, limit: int) -> tuple[Letter, ...]:
+        """The oldest *limit* letters that wait for *channel*."""
+        query = select(outbox).where(outbox.c.state == WAITING, outbox.c.channel == channel)
+        with self.database.read() as connection:
+            rows = connection.execute(query.order_by(outbox.c.number).limit(limit)).all()
+        return tuple(_letter(row) for row in rows)
+
+    def standing(self, channel: str) -> Standing:
+        """How *channel* fares."""
+        query = select(standings.c.body).where(standings.c.channel == channel)
+        with self.database.read() as connection:
+            body = connection.scalar(query)
+        return Standing() if body is None else loads(Standing, body)
+
+    def delivered(self, letters: Sequence[Letter], standing: Standing, at: datetime) -> None:
+        """Take *letters* of one channel off the queue, and keep its *standing*."""
+        with self.database.write() as connection:
+            _close(connection, letters, DELIVERED, "", at)
+            for channel in {letter.channel for letter in letters}:
+                self.fare(channel, standing)
+
+    def bury(self, letters: Sequence[Letter], why: str, at: datetime) -> None:
+        """Keep *letters* as dead ones."""
+        with self.database.write() as connection:
+            _close(connection, letters, DEAD, why, at)
+
+    def fare(self, channel: str, standing: Standing) -> None:
+        """Keep the *standing* of *channel*."""
+        body = dumps(Standing, standing)
+        with self.database.write() as connection:
+            connection.execute(delete(standings).where(standings.c.channel == channel))
+            connection.execute(insert(standings).values(channel=channel, body=body))
+
+    def dead(self, limit: int = 100) -> tuple[DeadLetter, ...]:
+        """At most *limit* dead letters, newest first."""
+        query = select(outbox).where(outbox.c.state == DEAD)
+        with self.database.read() as connection:
+            rows = connection.execute(query.order_by(outbox.c.number.desc()).limit(limit)).all()
+        return tuple(DeadLetter(_letter(row), row.why, row.done) for row in rows)
+
+    def counts(self) -> Mapping[tuple[str, str], int]:
+        """(Channel, waiting | delivered | dead) -> letters kept."""
+        query = select(outbox.c.channel, outbox.c.state, func.count().label("letters"))
+        with self.database.read() as connection:
+            rows = connection.execute(query.group_by(outbox.c.channel, outbox.c.state)).all()
+        return {(row.channel, row.state): row.letters for row in rows}
+
+    def prune(self, now: datetime) -> int:
+        """Forget letters that were delivered or buried long ago; return how many went."""
+        over = (outbox.c.state != WAITING) & (outbox.c.done < now - _KEPT)
+        with self.database.write() as connection:
+            return connection.execute(delete(outbox).where(over)).rowcount
+
+    def _make_room(self, connection: Connection, channel: str, at: datetime) -> None:
+        waits = (outbox.c.channel == channel) & (outbox.c.state == WAITING)
+        newest = select(outbox.c.number).where(waits).order_by(outbox.c.number.desc())
+        last = connection.scalar(newest.offset(self.room).limit(1))
+        if last is not None:
+            over = update(outbox).where(waits, outbox.c.number <= last)
+            connection.execute(over.values(state=DEAD, done=at, why="the outbox was full"))
+
+
+def _put(connection: Connection, channel: str, message: Message, at: datetime) -> int:
+    same = (outbox.c.channel == channel) & (outbox.c.fingerprint == message.id)
+    if connection.scalar(select(outbox.c.number).where(same)) is not None:
+        return 0
+    row = {"channel": channel, "fingerprint": message.id, "put": at, "state": WAITING, "why": ""}
+    connection.execute(insert(outbox).values(message=dumps(Message, message), **row))
+    return 1
+
+
+def _close(
+    connection: Connection, letters: Sequence[Letter], state: str, why: str, at: datetime
+) -> None:
+    numbers = [letter.number for letter in letters]
+    mine = outbox.c.number.in_(numbers) & (outbox.c.state == WAITING)
+    connection.execute(update(outbox).where(mine).values(state=state, done=at, why=why))
+
+
+def _letter(row: Row[Any]) -> Letter:
+    return Letter(row.number, row.channel, loads(Message, row.message), row.put)

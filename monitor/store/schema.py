@@ -1,0 +1,165 @@
+"""The tables of the store; how they came to be so stands in ``upgrade.py``."""
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Column,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+from monitor.store.instant import Instant
+
+METADATA = MetaData()
+_NAME = String(250)
+_WORD = String(40)
+
+
+def _table(name: str, *parts: Column[object] | Index | UniqueConstraint) -> Table:
+    return Table(name, METADATA, *parts, sqlite_autoincrement=name in {"verdicts", "outbox"})
+
+
+def _column(name: str, kind: object, **options: object) -> Column[object]:
+    return Column(name, kind, **{"nullable": False, **options})  # type: ignore[arg-type]
+
+
+def _key(name: str, kind: object, *links: ForeignKey) -> Column[object]:
+    return Column(name, kind, *links, primary_key=True)  # type: ignore[arg-type]
+
+
+version = _table("version", _key("number", Integer))
+fences = _table(
+    "fences",
+    _key("source", _NAME),
+    _key("at", Instant),
+    _column("number", BigInteger),
+    _column("identity", _NAME),
+    _column("log", BigInteger),
+    _column("pos", BigInteger),
+    _column("executed", Text),
+)
+verdicts = _table(
+    "verdicts",
+    _key("id", Integer),
+    _column("table", _NAME),
+    _column("check", _NAME),
+    _column("at", Instant),
+    _column("outcome", _WORD),
+    _column("reason", Text),
+    _column("code", _NAME),
+    _column("guilty", JSON),
+    _column("value", Float, nullable=True),
+    _column("cause", _NAME),
+    _column("run", _NAME),
+    _column("as_of", Text),
+    Index("verdicts_by_check", "table", "check", "outcome", "at"),
+    Index("verdicts_by_time", "at"),
+)
+memory = _table(
+    "memory",
+    _key("table", _NAME),
+    _key("check", _NAME),
+    _column("kept", JSON),
+    _column("at", Instant),
+)
+incidents = _table(
+    "incidents",
+    _key("id", _NAME),
+    _column("cause", _NAME),
+    _column("state", _WORD),
+    _column("severity", _WORD),
+    _column("opened", Instant),
+    _column("turned", Instant),
+    _column("body", Text),
+    _column("ack_who", _NAME, nullable=True),
+    _column("ack_at", Instant, nullable=True),
+    Index("incidents_by_state", "state", "opened"),
+)
+outbox = _table(
+    "outbox",
+    _key("number", Integer),
+    _column("channel", _NAME),
+    _column("fingerprint", _NAME),
+    _column("message", Text),
+    _column("put", Instant),
+    _column("state", _WORD),
+    _column("done", Instant, nullable=True),
+    _column("why", Text),
+    UniqueConstraint("channel", "fingerprint"),
+    Index("outbox_by_state", "state", "channel", "number"),
+)
+standings = _table("standings", _key("channel", _NAME), _column("body", Text))
+certificates = _table(
+    "certificates",
+    _key("id", _NAME),
+    _column("table", _NAME),
+    _column("stage", _WORD),
+    _column("cut", Instant),
+    _column("issued", Instant),
+    _column("body", Text),
+    _column("revoked", Instant, nullable=True),
+    _column("why", Text),
+    Index("certificates_by_cut", "table", "stage", "cut"),
+    Index("certificates_by_time", "issued"),
+)
+ticks = _table(
+    "ticks",
+    _key("job", _NAME),
+    _key("planned", Instant),
+    _column("until", Instant),
+    _column("many", Integer),
+    _column("started", Instant, nullable=True),
+    _column("finished", Instant, nullable=True),
+    _column("result", _WORD),
+    _column("detail", Text),
+)
+tick_totals = _table(
+    "tick_totals", _key("job", _NAME), _key("result", _WORD), _column("ticks", BigInteger)
+)
+waivers = _table(
+    "waivers",
+    _key("id", _NAME),
+    _column("reason", Text),
+    _column("who", _NAME),
+    _column("at", Instant),
+)
+accounts = _table(
+    "accounts",
+    _key("lane", _NAME),
+    _key("table", _NAME),
+    _key("batch", BigInteger),
+    _column("at", Instant),
+    _column("terms", JSON),
+    _column("residual", BigInteger),
+)
+account_totals = _table(
+    "account_totals", _key("table", _NAME), _key("term", _NAME), _column("changes", BigInteger)
+)
+marks = _table(
+    "marks",
+    _key("lane", _NAME),
+    _key("batch", BigInteger),
+    _column("at", Instant),
+    _column("heartbeats", JSON),
+    _column("acknowledged", Text),
+    _column("epochs", Text),
+    _column("tables", JSON),
+)
+standstills = _table(
+    "standstills",
+    _key("id", _NAME),
+    _key("kind", _WORD),
+    _column("subject", _NAME),
+    _column("reason", _NAME),
+    _column("detail", Text),
+    _column("tables", JSON),
+    _column("since", Instant),
+)
+silences = _table("silences", _key("id", _NAME), _column("end", Instant), _column("body", Text))

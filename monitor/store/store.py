@@ -1,0 +1,99 @@
+"""Everything the service remembers, one attribute per subject, in one SQL database."""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+from sqlalchemy import Connection
+
+from alerts.round import Round
+from checks.model import Verdict
+from monitor.store.accounts import Accounts
+from monitor.store.certificates import Certificates
+from monitor.store.database import Database
+from monitor.store.fences import Fences
+from monitor.store.holds import Holds
+from monitor.store.incidents import Incidents
+from monitor.store.marks import Marks
+from monitor.store.memory import Memory
+from monitor.store.outbox import StoredOutbox
+from monitor.store.silences import Silences
+from monitor.store.ticks import Ticks
+from monitor.store.verdicts import Verdicts
+from monitor.store.waivers import Waivers
+
+
+@dataclass(eq=False)
+class Store:
+    """Safe from several threads; each call is one short transaction unless inside ``write()``."""
+
+    database: Database
+    fences: Fences = field(init=False)
+    verdicts: Verdicts = field(init=False)
+    memory: Memory = field(init=False)
+    incidents: Incidents = field(init=False)
+    outbox: StoredOutbox = field(init=False)
+    certificates: Certificates = field(init=False)
+    ticks: Ticks = field(init=False)
+    waivers: Waivers = field(init=False)
+    accounts: Accounts = field(init=False)
+    marks: Marks = field(init=False)
+    holds: Holds = field(init=False)
+    silences: Silences = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Give each subject the one database."""
+        database = self.database
+        self.fences = Fences(database)
+        self.verdicts = Verdicts(database)
+        self.memory = Memory(database)
+        self.incidents = Incidents(database)
+        self.outbox = StoredOutbox(database)
+        self.certificates = Certificates(database)
+        self.ticks = Ticks(database)
+        self.waivers = Waivers(database)
+        self.accounts = Accounts(database)
+        self.marks = Marks(database)
+        self.holds = Holds(database)
+        self.silences = Silences(database)
+
+    @classmethod
+    def open(cls, path: Path | str, *, service: bool = False) -> "Store":
+        """Open or create the store; *service* makes this the one service that may use it.
+
+        Raises:
+            ConfigError: it cannot be opened, or another service has it.
+        """
+        return cls(Database.open(Path(path), service=service))
+
+    def write(self) -> AbstractContextManager[Connection]:
+        """Begin one transaction for all writes of this thread until its end."""
+        return self.database.write()
+
+    def record(self, settled: Round, verdicts: Sequence[Verdict], at: datetime) -> None:
+        """Keep one round: verdicts, what they changed, and the letters about it, all or nothing."""
+        with self.write():
+            self.verdicts.add(verdicts)
+            self.incidents.keep(settled.changed, settled.dropped)
+            self.outbox.put(settled.letters, at)
+
+    def prune(self, now: datetime) -> Mapping[str, int]:
+        """Forget what is old, one short transaction per subject; subject -> rows that went."""
+        prunes: Mapping[str, Callable[[datetime], int]] = {
+            "fences": self.fences.prune,
+            "verdicts": self.verdicts.prune,
+            "incidents": self.incidents.prune,
+            "outbox": self.outbox.prune,
+            "certificates": self.certificates.prune,
+            "ticks": self.ticks.prune,
+            "accounts": self.accounts.prune,
+            "marks": self.marks.prune,
+            "silences": self.silences.prune,
+        }
+        return {name: prune(now) for name, prune in prunes.items()}
+
+    def close(self) -> None:
+        """Close it; another service may open it then."""
+        self.database.close()

@@ -1,0 +1,74 @@
+"""Old rows, kept ever more thinly: the first of each minute, then of each quarter, then none.
+
+The first of a bucket is kept, so what is left still answers "the first at or after".  The newest
+row of all stays however old it is: "the newest" has an answer after a week of silence too.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Connection,
+    FromClause,
+    Table,
+    and_,
+    delete,
+    exists,
+    type_coerce,
+)
+
+HISTORY = timedelta(days=42)
+"""Cuts of the last 40 days stay answerable; two more for days of another time zone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Of rows older than *age*, one per *bucket* stays."""
+
+    age: timedelta
+    bucket: timedelta
+
+
+MINUTES_THEN_QUARTERS = (
+    Step(timedelta(days=1), timedelta(minutes=1)),
+    Step(timedelta(days=10), timedelta(minutes=15)),
+)
+
+
+def thin(
+    connection: Connection,
+    table: Table,
+    by: Sequence[str],
+    now: datetime,
+    steps: Sequence[Step] = MINUTES_THEN_QUARTERS,
+) -> int:
+    """Thin *table* by its ``at``, apart for each value of the columns *by*; return what went."""
+    newer = table.alias("newer")
+    later = exists().where(_same(table, newer, by), newer.c.at > table.c.at)
+    gone = connection.execute(delete(table).where(table.c.at < now - HISTORY, later)).rowcount
+    for step in steps:
+        older = table.alias("older")
+        start = _bucket(table.c.at, step.bucket)
+        first = exists().where(
+            _same(table, older, by), older.c.at < table.c.at, _micros(older.c.at) >= start
+        )
+        thick = delete(table).where(table.c.at < now - step.age, later, first)
+        gone += connection.execute(thick).rowcount
+    return gone
+
+
+def _same(one: FromClause, other: FromClause, by: Sequence[str]) -> ColumnElement[bool]:
+    return and_(*(one.c[name] == other.c[name] for name in by))
+
+
+def _micros(at: ColumnElement[datetime]) -> ColumnElement[int]:
+    return type_coerce(at, BigInteger)
+
+
+def _bucket(at: ColumnElement[datetime], size: timedelta) -> ColumnElement[int]:
+    """The instant, in microseconds, at which the bucket of *at* starts."""
+    width = size // timedelta(microseconds=1)
+    return (_micros(at) // width) * width

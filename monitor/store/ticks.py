@@ -1,0 +1,162 @@
+"""Which ticks ran, how they ended, and which did not run at all.
+
+Ticks that were missed one after another are one row: first, last, how many.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Connection, Row, delete, func, insert, select, update
+
+from monitor.store.database import Database
+from monitor.store.schema import tick_totals, ticks
+from monitor.store.thin import HISTORY
+
+RUNNING, FAILED, MISSED = "running", "failed", "missed"
+_DULL = ("done", "ok")
+_DULL_KEPT = timedelta(days=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """One tick, or ``many`` missed ones from ``planned`` until (included) ``until``."""
+
+    job: str
+    planned: datetime
+    until: datetime
+    many: int
+    started: datetime | None
+    finished: datetime | None
+    result: str
+    detail: str
+
+
+@dataclass(eq=False)
+class Ticks:
+    """Well-ended ticks of a day, all others of forty; totals for ever."""
+
+    database: Database
+
+    def start(self, job: str, planned: datetime, at: datetime) -> bool:
+        """Accept a tick; False if this one was accepted or missed before."""
+        row = _row(job, planned, result=RUNNING, started=at)
+        with self.database.write() as connection:
+            if self._known(job, planned):
+                return False
+            connection.execute(insert(ticks).values(row))
+        return True
+
+    def finish(
+        self, job: str, planned: datetime, at: datetime, result: str, detail: str = ""
+    ) -> None:
+        """Note how a started tick ended, once: a second end changes nothing.
+
+        A tick that failed before it was started is written down too.
+        """
+        mine = (ticks.c.job == job) & (ticks.c.planned == planned)
+        change = update(ticks).where(mine, ticks.c.result == RUNNING)
+        with self.database.write() as connection:
+            values = {"finished": at, "result": result, "detail": detail}
+            if connection.execute(change.values(values)).rowcount == 0:
+                if self._known(job, planned):
+                    return
+                row = _row(job, planned, result=result, finished=at, detail=detail)
+                connection.execute(insert(ticks).values(row))
+            _count(connection, job, result, 1)
+
+    def miss(self, job: str, planned: datetime, at: datetime) -> None:
+        """Record one tick that did not run."""
+        self.miss_many(job, (planned,), at)
+
+    def miss_many(self, job: str, planneds: Sequence[datetime], at: datetime) -> None:
+        """Record ticks in a row that did not run; noticed at *at*."""
+        if not planneds:
+            return
+        first, last = min(planneds), max(planneds)
+        row = _row(job, first, result=MISSED, finished=at)
+        with self.database.write() as connection:
+            if self._known(job, first):
+                return
+            connection.execute(insert(ticks).values({**row, "until": last, "many": len(planneds)}))
+            _count(connection, job, MISSED, len(planneds))
+
+    def last(self, job: str) -> datetime | None:
+        """The newest tick that is accounted for, run or missed; None before the first."""
+        with self.database.read() as connection:
+            newest: datetime | None = connection.scalar(
+                select(func.max(ticks.c.until)).where(ticks.c.job == job)
+            )
+        return newest
+
+    def lasts(self) -> Mapping[str, datetime]:
+        """Job -> the newest tick that is accounted for."""
+        query = select(ticks.c.job, func.max(ticks.c.until).label("newest")).group_by(ticks.c.job)
+        with self.database.read() as connection:
+            return {row.job: row.newest for row in connection.execute(query).all()}
+
+    def interrupted(self, at: datetime) -> tuple[Tick, ...]:
+        """Close, as failed, what an earlier life of the service left running; call at the start."""
+        left = select(ticks).where(ticks.c.result == RUNNING).order_by(ticks.c.planned)
+        with self.database.write() as connection:
+            found = tuple(_tick(row) for row in connection.execute(left).all())
+            for tick in found:
+                self.finish(tick.job, tick.planned, at, FAILED, "the service ended while it ran")
+        return found
+
+    def last_success(self) -> Mapping[str, datetime]:
+        """Job -> when it last ended well."""
+        query = select(ticks.c.job, func.max(ticks.c.finished).label("ended"))
+        query = query.where(ticks.c.result.in_(_DULL)).group_by(ticks.c.job)
+        with self.database.read() as connection:
+            return {row.job: row.ended for row in connection.execute(query).all()}
+
+    def totals(self) -> Mapping[tuple[str, str], int]:
+        """(Job, result) -> ticks since the store was made."""
+        with self.database.read() as connection:
+            rows = connection.execute(select(tick_totals)).all()
+        return {(row.job, row.result): row.ticks for row in rows}
+
+    def list(
+        self, job: str | None = None, result: str | None = None, limit: int = 100
+    ) -> tuple[Tick, ...]:
+        """At most *limit* rows that match, newest first."""
+        query = select(ticks).order_by(ticks.c.planned.desc()).limit(limit)
+        if job is not None:
+            query = query.where(ticks.c.job == job)
+        if result is not None:
+            query = query.where(ticks.c.result == result)
+        with self.database.read() as connection:
+            return tuple(_tick(row) for row in connection.execute(query).all())
+
+    def prune(self, now: datetime) -> int:
+        """Forget what is old, but never a job's newest tick; return how many went."""
+        newest = select(func.max(ticks.c.planned)).group_by(ticks.c.job)
+        dull = ticks.c.result.in_(_DULL) & (ticks.c.until < now - _DULL_KEPT)
+        old = dull | (ticks.c.until < now - HISTORY)
+        with self.database.write() as connection:
+            gone = delete(ticks).where(old, ticks.c.planned.not_in(newest))
+            return connection.execute(gone).rowcount
+
+    def _known(self, job: str, planned: datetime) -> bool:
+        same = (ticks.c.job == job) & (ticks.c.planned <= planned) & (ticks.c.until >= planned)
+        with self.database.read() as connection:
+            return connection.scalar(select(ticks.c.job).where(same).limit(1)) is not None
+
+
+def _row(job: str, planned: datetime, **rest: object) -> dict[str, object]:
+    return {"job": job, "planned": planned, "until": planned, "many": 1, "detail": "", **rest}
+
+
+def _count(connection: Connection, job: str, result: str, by: int) -> None:
+    same = (tick_totals.c.job == job) & (tick_totals.c.result == result)
+    change = update(tick_totals).where(same).values(ticks=tick_totals.c.ticks + by)
+    if connection.execute(change).rowcount == 0:
+        connection.execute(insert(tick_totals).values(job=job, result=result, ticks=by))
+
+
+def _tick(row: Row[Any]) -> Tick:
+    return Tick(
+        row.job, row.planned, row.until, row.many, row.started, row.finished, row.result, row.detail
+    )

@@ -1,0 +1,124 @@
+"""What each check ruled: the newest per table, and the numbers it can look back on."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Row, func, insert, select
+
+from checks.model import Outcome, Ruling, Verdict
+from monitor.store.codec import dumps, loads
+from monitor.store.database import Database
+from monitor.store.schema import verdicts
+from monitor.store.thin import Step, thin
+from pipeline.model import Fence
+
+_STEPS = (
+    Step(timedelta(days=1), timedelta(minutes=10)),
+    Step(timedelta(days=7), timedelta(hours=1)),
+)
+
+
+@dataclass(eq=False)
+class Verdicts:
+    """Every verdict of the last day, and of each outcome fewer of the forty before."""
+
+    database: Database
+
+    def add(self, many: Sequence[Verdict]) -> None:
+        """Keep *many*, in one transaction."""
+        if not many:
+            return
+        with self.database.write() as connection:
+            connection.execute(insert(verdicts), [_row(verdict) for verdict in many])
+
+    def latest(self) -> tuple[Verdict, ...]:
+        """The newest verdict of each table and check, whatever its outcome."""
+        newest = select(func.max(verdicts.c.id)).group_by(verdicts.c.table, verdicts.c.check)
+        return self._all(select(verdicts).where(verdicts.c.id.in_(newest)).order_by(verdicts.c.id))
+
+    def last(self, table: str, check: str, outcomes: Sequence[Outcome]) -> Verdict | None:
+        """The newest verdict of a check with one of *outcomes*; None if there is none kept."""
+        query = select(verdicts).where(
+            verdicts.c.table == table,
+            verdicts.c.check == check,
+            verdicts.c.outcome.in_([outcome.value for outcome in outcomes]),
+        )
+        found = self._all(query.order_by(verdicts.c.at.desc(), verdicts.c.id.desc()).limit(1))
+        return found[0] if found else None
+
+    def history(
+        self, table: str, check: str, limit: int = 1000, since: datetime | None = None
+    ) -> tuple[tuple[datetime, float], ...]:
+        """The newest *limit* values of a check, oldest first; verdicts without a value left out."""
+        query = (
+            select(verdicts.c.at, verdicts.c.value)
+            .where(verdicts.c.table == table, verdicts.c.check == check)
+            .where(verdicts.c.value.is_not(None))
+            .order_by(verdicts.c.at.desc(), verdicts.c.id.desc())
+            .limit(limit)
+        )
+        if since is not None:
+            query = query.where(verdicts.c.at >= since)
+        with self.database.read() as connection:
+            rows = connection.execute(query).all()
+        return tuple((row.at, row.value) for row in reversed(rows))
+
+    def list(
+        self,
+        table: str | None = None,
+        check: str | None = None,
+        since: datetime | None = None,
+        limit: int = 100,
+    ) -> tuple[Verdict, ...]:
+        """At most *limit* verdicts that match, newest first."""
+        query = select(verdicts).order_by(verdicts.c.at.desc(), verdicts.c.id.desc()).limit(limit)
+        if table is not None:
+            query = query.where(verdicts.c.table == table)
+        if check is not None:
+            query = query.where(verdicts.c.check == check)
+        if since is not None:
+            query = query.where(verdicts.c.at >= since)
+        return self._all(query)
+
+    def prune(self, now: datetime) -> int:
+        """Thin out what is old; return how many went."""
+        by = ["table", "check", "outcome"]
+        with self.database.write() as connection:
+            return thin(connection, verdicts, by, now, _STEPS)
+
+    def _all(self, query: Any) -> tuple[Verdict, ...]:
+        with self.database.read() as connection:
+            return tuple(_verdict(row) for row in connection.execute(query).all())
+
+
+def _row(verdict: Verdict) -> dict[str, object]:
+    ruling = verdict.ruling
+    return {
+        "table": verdict.table,
+        "check": verdict.check,
+        "at": verdict.at,
+        "outcome": ruling.outcome.value,
+        "reason": ruling.reason,
+        "code": ruling.code,
+        "guilty": list(ruling.keys),
+        "value": verdict.value,
+        "cause": verdict.cause,
+        "run": verdict.run,
+        "as_of": dumps(tuple[Fence, ...], verdict.as_of),
+    }
+
+
+def _verdict(row: Row[Any]) -> Verdict:
+    ruling = Ruling(Outcome(row.outcome), row.reason, row.code, tuple(row.guilty))
+    return Verdict(
+        table=row.table,
+        check=row.check,
+        ruling=ruling,
+        at=row.at,
+        as_of=loads(tuple[Fence, ...], row.as_of),
+        value=row.value,
+        cause=row.cause,
+        run=row.run,
+    )

@@ -1,0 +1,129 @@
+import sqlite3
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text, update
+
+from monitor.store.schema import version
+from monitor.store.store import Store
+from pipeline.errors import ConfigError
+from tests.monitor.store.kit import NOW, SECOND, fence
+
+
+def test_a_second_service_on_the_same_file_is_refused_by_name(store: Store) -> None:
+    with pytest.raises(ConfigError, match=r"in use by another service \(process \d+\)"):
+        Store.open(store.database.path, service=True)
+
+
+def test_a_command_may_use_the_store_beside_the_service(store: Store) -> None:
+    beside = Store.open(store.database.path)
+    beside.fences.add(fence(1, NOW))
+    beside.close()
+
+    assert store.fences.newest("shop") == fence(1, NOW)
+
+
+def test_a_closed_store_can_be_taken_by_the_next_service(store: Store) -> None:
+    store.fences.add(fence(1, NOW))
+    store.close()
+
+    again = Store.open(store.database.path, service=True)
+
+    assert again.fences.newest("shop") == fence(1, NOW)
+    again.close()
+
+
+def test_a_store_of_a_newer_version_is_refused(store: Store) -> None:
+    with store.write() as connection:
+        connection.execute(update(version).values(number=99))
+    store.close()
+
+    with pytest.raises(ConfigError, match="version 99"):
+        Store.open(store.database.path, service=True)
+
+
+def test_a_refused_store_is_not_left_locked(store: Store) -> None:
+    with store.write() as connection:
+        connection.execute(update(version).values(number=99))
+    store.close()
+    with pytest.raises(ConfigError):
+        Store.open(store.database.path, service=True)
+
+    with closing(sqlite3.connect(store.database.path)) as raw, raw:
+        raw.execute("UPDATE version SET number = 1")
+
+    Store.open(store.database.path, service=True).close()
+
+
+@pytest.mark.parametrize(
+    "place", [pytest.param("text", id="not a database"), pytest.param("folder", id="a folder")]
+)
+def test_what_is_no_database_is_a_clear_error(tmp_path: Path, place: str) -> None:
+    path = tmp_path / "state.db"
+    if place == "text":
+        path.write_text("this is not a database, but long enough to look like something" * 20)
+    else:
+        path.mkdir()
+
+    with pytest.raises(ConfigError, match=r"state\.db"):
+        Store.open(path, service=True)
+
+
+def test_what_fails_inside_a_write_leaves_nothing_of_it(store: Store) -> None:
+    def half() -> None:
+        with store.write():
+            store.fences.add(fence(1, NOW))
+            raise RuntimeError("on the way")
+
+    with pytest.raises(RuntimeError):
+        half()
+
+    assert store.fences.newest("shop") is None
+
+
+def test_a_read_inside_a_write_sees_it_and_others_do_not(store: Store) -> None:
+    with store.write():
+        store.fences.add(fence(1, NOW))
+        inside = store.fences.newest("shop")
+        with ThreadPoolExecutor(1) as other:
+            outside = other.submit(store.fences.newest, "shop").result()
+
+    assert inside == fence(1, NOW)
+    assert outside is None
+
+
+def test_many_threads_lose_no_write(store: Store) -> None:
+    start = threading.Barrier(8)
+
+    def write(thread: int) -> None:
+        start.wait(timeout=10)
+        for number in range(25):
+            store.fences.add(fence(number, NOW + number * SECOND, source=f"s{thread}"))
+            store.ticks.start(f"job{thread}", NOW + number * SECOND, NOW)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(write, range(8)))
+
+    for thread in range(8):
+        assert len(store.fences.since(f"s{thread}", NOW)) == 25
+        assert len(store.ticks.list(f"job{thread}")) == 25
+
+
+def test_a_commit_is_on_the_disk_and_links_are_enforced(store: Store) -> None:
+    with store.database.read() as connection:
+        settings = {
+            name: connection.scalar(text(f"PRAGMA {name}"))
+            for name in ("journal_mode", "synchronous", "foreign_keys")
+        }
+
+    assert settings == {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1}
+
+
+def test_a_naive_time_is_refused(store: Store) -> None:
+    naive = NOW.replace(tzinfo=None)
+
+    with pytest.raises(Exception, match="no time zone"):
+        store.fences.add(fence(1, naive))
