@@ -1,0 +1,47 @@
+"""What is a channel, and which are there?  One file each in ``alerts/channels``, found by name."""
+
+import importlib
+import pkgutil
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Protocol, cast
+
+import alerts.channels
+from alerts.model import Message
+from pipeline.errors import ConfigError
+
+
+class Channel(Protocol):
+    """A way to people.  Its settings are the fields of its class; ``repr=False`` marks secrets."""
+
+    @property
+    def per_minute(self) -> int:
+        """Sendings it takes in any 60 seconds; what is more goes into a digest."""
+        ...
+
+    def send(self, messages: Sequence[Message], now: datetime) -> None:
+        """Hand over *messages* in one sending: one as such, several as a digest.
+
+        Raises:
+            BusyError: the receiver asks for a pause.
+            UnreachableError: nobody answered; the same sending may succeed later.
+            RefusedError: it will never be taken.
+        """
+        ...
+
+
+def known() -> tuple[str, ...]:
+    """Names of the channels there are, sorted."""
+    return tuple(sorted(module.name for module in pkgutil.iter_modules(alerts.channels.__path__)))
+
+
+def find(name: str) -> type[Channel]:
+    """Load the channel class of that name.
+
+    Raises:
+        ConfigError: there is none; the message lists those there are.
+    """
+    if name not in known():
+        raise ConfigError(f"no channel {name!r} in alerts/channels; known: {', '.join(known())}")
+    module = importlib.import_module(f"alerts.channels.{name}")
+    return cast("type[Channel]", module.CHANNEL)

@@ -1,0 +1,68 @@
+"""Prometheus Alertmanager, API v2: it groups, silences and routes on its own.
+
+An alert is known by its labels, so only what stays the same for an episode is a label.  It ends
+by itself ``lasts`` after its last sending: longer than any ``repeat``, or it resolves too early.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from alerts.channel import Channel
+from alerts.model import Message
+from alerts.post import check_address, post
+
+
+@dataclass(frozen=True, slots=True)
+class Alertmanager:
+    """POST to ``<url>/api/v2/alerts``; ``page`` is the link back, such as the status page."""
+
+    url: str
+    page: str = ""
+    authorization: str = field(default="", repr=False)
+    lasts: timedelta = timedelta(days=2)
+    timeout: timedelta = timedelta(seconds=10)
+    per_minute: int = 60
+
+    def __post_init__(self) -> None:
+        """Refuse a wrong address at the start, not at the first alert."""
+        check_address(self.url, "channel alertmanager")
+
+    def send(self, messages: Sequence[Message], now: datetime) -> None:
+        """Send the newest message of each cause; older ones of a digest are outdated."""
+        newest = {message.cause: message for message in messages}
+        alerts = [self._alert(message, now) for message in newest.values()]
+        headers = {"Authorization": self.authorization} if self.authorization else {}
+        address = f"{self.url.rstrip('/')}/api/v2/alerts"
+        post(address, json.dumps(alerts).encode(), headers, self.timeout)
+
+    def _alert(self, message: Message, now: datetime) -> Mapping[str, Any]:
+        labels = {
+            "alertname": f"Sluice{message.kind.capitalize()}",
+            "severity": str(message.severity),
+            "kind": str(message.kind),
+            "check": message.check,
+            "table": message.about,
+            "owner": message.owner,
+        }
+        alert: dict[str, Any] = {
+            "labels": {name: value for name, value in labels.items() if value},
+            "annotations": {
+                "summary": message.subject,
+                "description": message.body,
+                "runbook_url": message.runbook,
+                "incident": message.incident,
+            },
+            "startsAt": _rfc3339(message.opened),
+            "endsAt": _rfc3339(message.ended or now + self.lasts),
+        }
+        return {**alert, "generatorURL": self.page} if self.page else alert
+
+
+def _rfc3339(instant: datetime) -> str:
+    return instant.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+CHANNEL: type[Channel] = Alertmanager

@@ -1,0 +1,38 @@
+"""Alerts as lines of the service's own log; needs no setting, so it is everyone's default."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import structlog
+
+from alerts.channel import Channel
+from alerts.model import Event, Message
+
+_log = structlog.get_logger("alerts")
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """One line per message, at WARNING; what is over at INFO."""
+
+    per_minute: int = 600
+
+    def send(self, messages: Sequence[Message], now: datetime) -> None:
+        """Write the lines; a digest is just more of them."""
+        for message in messages:
+            write = _log.info if message.event is Event.CLEARED else _log.warning
+            write(
+                message.subject,
+                alert=str(message.kind),
+                state=str(message.event),
+                severity=str(message.severity),
+                owner=message.owner,
+                incident=message.incident,
+                runbook=message.runbook,
+                since=message.opened.isoformat(),
+                sent=now.isoformat(),
+            )
+
+
+CHANNEL: type[Channel] = Log

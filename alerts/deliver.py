@@ -1,0 +1,133 @@
+"""Take what waits in the outbox to the channels, each in its own thread.
+
+A letter is taken off the queue after its channel has taken it: a service killed in between sends
+it again, and the receiver knows it by the message's id.
+"""
+
+import threading
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+import structlog
+
+from alerts.channel import Channel
+from alerts.outbox import (
+    BusyError,
+    Letter,
+    Outbox,
+    RefusedError,
+    Standing,
+    failed,
+    plan,
+    refused,
+    sent,
+)
+from pipeline.errors import UnreachableError
+
+_AT_ONCE = 500
+_THREADS = 16
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """What one step did: letters delivered and dead; channels in a pause, and still at work."""
+
+    delivered: int = 0
+    dead: int = 0
+    failing: tuple[str, ...] = ()
+    busy: tuple[str, ...] = ()
+
+
+@dataclass(eq=False)
+class Delivery:
+    """The postman: ``channels`` by the names that routes use.
+
+    ``patience`` is how long one step waits for slow channels; they go on without it.
+    """
+
+    channels: Mapping[str, Channel]
+    outbox: Outbox
+    patience: timedelta = timedelta(seconds=5)
+    _jobs: dict[str, Future[Tally]] = field(default_factory=dict, init=False)
+    _stopped: threading.Event = field(default_factory=threading.Event, init=False)
+
+    def __post_init__(self) -> None:
+        """Start no thread yet; at most one per channel is ever made."""
+        size = max(1, min(len(self.channels), _THREADS))
+        self._pool = ThreadPoolExecutor(size, thread_name_prefix="deliver")
+
+    def deliver_due(self, now: datetime) -> Tally:
+        """Start on every channel that letters wait for, and gather what is done in time."""
+        for name in self.outbox.channels():
+            if name not in self._jobs and not self._stopped.is_set():
+                self._jobs[name] = self._pool.submit(self._serve, name, now)
+        wait(self._jobs.values(), timeout=self.patience.total_seconds())
+        done = {name: job for name, job in self._jobs.items() if job.done()}
+        for name in done:
+            del self._jobs[name]
+        tallies = [self._gather(name, job, now) for name, job in done.items()]
+        return Tally(
+            delivered=sum(tally.delivered for tally in tallies),
+            dead=sum(tally.dead for tally in tallies),
+            failing=tuple(sorted(name for tally in tallies for name in tally.failing)),
+            busy=tuple(sorted(self._jobs)),
+        )
+
+    def close(self) -> None:
+        """Start nothing more; each thread ends after the sending it is at."""
+        self._stopped.set()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _gather(self, name: str, job: Future[Tally], now: datetime) -> Tally:
+        """A channel that raises what it must not raise is paused like one that is down."""
+        error = job.exception()
+        if error is None:
+            return job.result()
+        _log.error("channel failed", channel=name, exc_info=error)
+        standing = failed(self.outbox.standing(name), type(error).__name__, now)
+        self.outbox.fare(name, standing)
+        return Tally(failing=(name,))
+
+    def _serve(self, name: str, now: datetime) -> Tally:
+        """Send what *name* may take now, oldest first, until it fails."""
+        letters = self.outbox.waiting(name, _AT_ONCE)
+        channel = self.channels.get(name)
+        if channel is None:
+            self.outbox.bury(letters, f"no channel {name!r} is configured", now)
+            return Tally(dead=len(letters))
+        delivered = dead = 0
+        for group in plan(letters, self.outbox.standing(name), channel.per_minute, now):
+            if self._stopped.is_set():
+                break
+            try:
+                channel.send([letter.message for letter in group], now)
+            except UnreachableError as error:
+                return Tally(delivered, dead, failing=self._pause(name, error, now))
+            except RefusedError as error:
+                dead += self._refuse(name, group, error, now)
+            else:
+                self.outbox.delivered(group, sent(self.outbox.standing(name), now), now)
+                delivered += len(group)
+        return Tally(delivered, dead)
+
+    def _pause(self, name: str, error: UnreachableError, now: datetime) -> tuple[str]:
+        after = error.after if isinstance(error, BusyError) else None
+        standing = failed(self.outbox.standing(name), str(error), now, after)
+        self.outbox.fare(name, standing)
+        _log.warning("channel is down", channel=name, why=str(error), until=standing.not_before)
+        return (name,)
+
+    def _refuse(
+        self, name: str, group: Sequence[Letter], error: RefusedError, now: datetime
+    ) -> int:
+        """Bury a letter that is refused alone; try the letters of a digest one by one."""
+        standing: Standing = self.outbox.standing(name)
+        self.outbox.fare(name, refused(standing, now) if len(group) > 1 else sent(standing, now))
+        if len(group) > 1:
+            return 0
+        self.outbox.bury(group, str(error), now)
+        _log.error("letter refused", channel=name, why=str(error), id=group[0].message.id)
+        return 1

@@ -1,0 +1,75 @@
+"""An outbox in memory and a channel that obeys a script: fakes for delivery."""
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Protocol
+
+from alerts.model import Message
+from alerts.outbox import Letter, Outbox, Standing
+
+
+class FillableOutbox(Outbox, Protocol):
+    """What tests need beside the protocol."""
+
+    def put(self, letters: Iterable[tuple[str, Message]], at: datetime) -> int: ...
+
+
+@dataclass(eq=False)
+class MemoryOutbox:
+    """The protocol in twenty lines."""
+
+    queue: list[Letter] = field(default_factory=list)
+    buried: list[tuple[Letter, str]] = field(default_factory=list)
+    known: set[tuple[str, str]] = field(default_factory=set)
+    fares: dict[str, Standing] = field(default_factory=dict)
+
+    def put(self, letters: Iterable[tuple[str, Message]], at: datetime) -> int:
+        new = [(name, message) for name, message in letters if (name, message.id) not in self.known]
+        self.known |= {(name, message.id) for name, message in new}
+        start = len(self.known)
+        self.queue += [Letter(start + n, name, msg, at) for n, (name, msg) in enumerate(new)]
+        return len(new)
+
+    def channels(self) -> tuple[str, ...]:
+        return tuple(sorted({letter.channel for letter in self.queue}))
+
+    def waiting(self, channel: str, limit: int) -> tuple[Letter, ...]:
+        return tuple(letter for letter in self.queue if letter.channel == channel)[:limit]
+
+    def standing(self, channel: str) -> Standing:
+        return self.fares.get(channel, Standing())
+
+    def delivered(self, letters: Sequence[Letter], standing: Standing, at: datetime) -> None:
+        self._remove(letters)
+        for letter in letters:
+            self.fare(letter.channel, standing)
+
+    def bury(self, letters: Sequence[Letter], why: str, at: datetime) -> None:
+        self._remove(letters)
+        self.buried += [(letter, why) for letter in letters]
+
+    def fare(self, channel: str, standing: Standing) -> None:
+        self.fares[channel] = standing
+
+    def _remove(self, letters: Sequence[Letter]) -> None:
+        gone = {letter.number for letter in letters}
+        self.queue = [letter for letter in self.queue if letter.number not in gone]
+
+
+@dataclass(eq=False)
+class ScriptedChannel:
+    """Raises what *script* returns for each sending, else notes which messages it got."""
+
+    script: Callable[[Sequence[Message]], Exception | None] = lambda _: None
+    per_minute: int = 100
+    got: list[tuple[str, ...]] = field(default_factory=list)
+    gate: threading.Event | None = None
+
+    def send(self, messages: Sequence[Message], now: datetime) -> None:
+        if self.gate is not None:
+            assert self.gate.wait(timeout=30)
+        if error := self.script(messages):
+            raise error
+        self.got.append(tuple(message.about for message in messages))
