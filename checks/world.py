@@ -6,55 +6,24 @@ Id ranges are half open: ``(low, high)`` holds ``low`` and not ``high``.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
 
-from pipeline.model import Fence, Shard, Table, TopicPartition
+from pipeline.model import Fence, Shard, Table
+from pipeline.seen import LogKey, Touch, Transaction
+
+__all__ = [
+    "LogKey",
+    "LogSide",
+    "MirrorSide",
+    "Range",
+    "SourceSide",
+    "Touch",
+    "Transaction",
+    "World",
+]
 
 Range = tuple[int, int]
-
-
-@dataclass(frozen=True, slots=True)
-class LogKey:
-    """A row key seen in a topic: canonical JSON array of key values, and where it stood."""
-
-    shard: Shard
-    key: str
-    at: TopicPartition
-    offset: int
-
-
-@dataclass(frozen=True, slots=True)
-class Touch:
-    """The newest landed change of a key: its op and its batch.
-
-    ``op`` is ``truncate`` or ``settle`` when its whole shard was emptied later than that.
-    """
-
-    op: str
-    batch: int
-
-
-@dataclass(frozen=True, slots=True)
-class Transaction:
-    """What one END promised for a table, and what of it is landed.
-
-    ``promised`` is the number END itself states; ``landed`` counts distinct orders in the change
-    log.  ``end_batch`` is the batch that holds END.
-
-    A collector killed inside a transaction begins it again, and END then counts from there only.
-    Such a one (``begun`` > 1) is stated over all its tables: ``promised`` is END's total,
-    ``landed`` counts the whole transaction, and ``resumed`` holds, for each new run, the
-    ``total_order`` that the run before gave to the new run's first event.
-    """
-
-    id: str
-    promised: int
-    landed: int
-    end_batch: int
-    begun: int = 1
-    resumed: tuple[int, ...] = ()
 
 
 class SourceSide(Protocol):

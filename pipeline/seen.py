@@ -1,0 +1,49 @@
+"""What has been seen of keys and transactions on their way; values that readers hand to checks."""
+
+from dataclasses import dataclass
+
+from pipeline.model import Shard, TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class LogKey:
+    """A row key seen in a topic: canonical JSON array of key values, and where it stood."""
+
+    shard: Shard
+    key: str
+    at: TopicPartition
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Touch:
+    """The newest landed change of a key: its op and its batch.
+
+    ``op`` is ``truncate`` or ``settle`` when its whole shard was emptied later than that.
+    """
+
+    op: str
+    batch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """What one END promised for a table, and what of it is landed.
+
+    ``promised`` is the number END itself states; ``landed`` counts distinct changes in the change
+    log: one order may hold two, the delete and the create that a changed key is sent as.
+    ``end_batch`` is the batch that holds END.
+
+    A collector killed inside a transaction begins it again, and END then counts from there only.
+    Such a one (``begun`` > 1) is stated over all its tables: ``promised`` is END's total,
+    ``landed`` counts the whole transaction, and ``resumed`` holds, for each new run, the
+    ``total_order`` that the run before gave to the new run's first event; it is left empty where
+    that cannot be told.
+    """
+
+    id: str
+    promised: int
+    landed: int
+    end_batch: int
+    begun: int = 1
+    resumed: tuple[int, ...] = ()
