@@ -61,5 +61,5 @@ def prepare(ask: Ask, heartbeat: str, source: str) -> None:
         for statement in statements:
             ask(statement)
     except ConfigError as error:
-        msg = f"source {source}: {heartbeat} is not there; have these run: {'; '.join(statements)}"
+        msg = f"source:{source}: {heartbeat} is not there; have these run: {'; '.join(statements)}"
         raise ConfigError(msg) from error

@@ -56,7 +56,7 @@ class Session:
         """Run one statement; its rows as mappings with lower-case names.
 
         Raises:
-            UnreachableError: ``slow: ...`` past a time limit, else ``down: ...``.
+            UnreachableError: ``slow`` past a time limit, else ``down``.
             ConfigError: if the user may not do it.
             ProofError: if there is no such database, table or column.
         """
@@ -70,13 +70,12 @@ class Session:
         """Refuse a loaded server, and end a call of several statements that takes too long.
 
         Raises:
-            UnreachableError: ``loaded: ...``, before anything else was asked.
+            UnreachableError: ``loaded``, before anything else was asked.
         """
         with self._turn:
             running = int(self.ask("SHOW GLOBAL STATUS LIKE 'Threads_running'")[0]["value"])
             if running > self.limits.running:
-                where, most = self.settings.name, self.limits.running
-                msg = f"loaded: {running} threads run on source {where}, {most} are its limit"
+                msg = f"{self._where}: loaded: {running} threads run, {self.limits.running} may"
                 raise UnreachableError(msg)
             yield
 
@@ -103,9 +102,9 @@ class Session:
         return time.monotonic() + self.limits.call.total_seconds()
 
     def hurry(self, deadline: float) -> None:
-        """Raise UnreachableError, ``slow: ...``, once *deadline* has passed."""
+        """Raise UnreachableError, ``slow``, once *deadline* has passed."""
         if time.monotonic() > deadline:
-            msg = f"slow: source {self.settings.name} took more than {self.limits.call}"
+            msg = f"{self._where}: slow: took more than {self.limits.call}"
             raise UnreachableError(msg)
 
     @property
@@ -176,15 +175,18 @@ class Session:
 
     def _said(self, error: Exception) -> SluiceError:
         code, *words = error.args if len(error.args) > 1 else (0, *error.args)
-        where = f"source {self.settings.name}"
-        said = f"{where}: {' '.join(str(word) for word in words)} ({code})"
+        said = f"{' '.join(str(word) for word in words)} ({code})"
         if code in TOO_SLOW or "timed out" in said:
-            return UnreachableError(f"slow: {said}")
+            return UnreachableError(f"{self._where}: slow: {said}")
         if code in REFUSED:
-            return ConfigError(f"{said}; grant it, or name another user")
+            return ConfigError(f"{self._where}: {said}; grant it, or name another user")
         if code in ABSENT:
-            return ProofError(said)
-        return UnreachableError(f"down: {said}")
+            return ProofError(f"{self._where}: {said}")
+        return UnreachableError(f"{self._where}: down: {said}")
+
+    @property
+    def _where(self) -> str:
+        return f"source:{self.settings.name}"  # checks take it for the cause that tables share
 
 
 def quoted(name: str) -> str:

@@ -47,7 +47,7 @@ class MySqlSource:
             renamed = not self._session.mariadb and self._session.version >= (8, 4)
             found = ask(f"SHOW {'BINARY LOG' if renamed else 'MASTER'} STATUS")
             if not found:
-                msg = f"source {self.name} writes no binary log; start it with log_bin"
+                msg = f"source:{self.name}: it writes no binary log; start it with log_bin"
                 raise ConfigError(msg)
             identity = self._identity()
         log = int(found[0]["file"].rpartition(".")[2])
@@ -112,7 +112,7 @@ class MySqlSource:
             *(shard.database, shard.relation),
         )
         if not found:
-            msg = f"source {self.name} has no table {shard.name}"
+            msg = f"source:{self.name}: it has no table {shard.name}"
             raise ProofError(msg)
         return int(found[0]["n"] or 0)
 
