@@ -50,8 +50,8 @@ class PinnedTable:
             UnreachableError: if a file could not be read, for one because it was vacuumed.
         """
         with translated(self.path):
-            answer = QueryBuilder().register("t", self.table).execute(query).read_all()
-        rows: list[dict[str, Any]] = pa.table(answer).to_pylist()
+            answer = QueryBuilder().register("t", self.table).execute(query)
+            rows: list[dict[str, Any]] = _arrow(answer).to_pylist()
         return rows
 
     def bounds(self, column: str) -> tuple[tuple[Any, Any], ...]:
@@ -60,7 +60,7 @@ class PinnedTable:
         With a deletion vector they are bounds, not values.  Empty if one file has no statistics.
         """
         with translated(self.path):
-            files = pa.table(self.table.get_add_actions(flatten=True))
+            files = _arrow(self.table.get_add_actions(flatten=True))
         names = (f"min.{column}", f"max.{column}")
         if not set(names) <= set(files.column_names):
             return ()
@@ -95,6 +95,11 @@ def folders(path: str) -> list[str]:
         system, folder = _filesystem(path)
         found = system.get_file_info(fs.FileSelector(folder, allow_not_found=True))
     return [f"{path}/{info.base_name}" for info in found if info.type == fs.FileType.Directory]
+
+
+def _arrow(answer: Any) -> pa.Table:
+    # not pa.table(): that asks pandas first whether it knows the type, which costs two seconds
+    return pa.RecordBatchReader.from_stream(answer).read_all()
 
 
 def _commit(path: str, version: int) -> Commit:
