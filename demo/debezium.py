@@ -16,6 +16,7 @@ LOSSLESS: Mapping[str, str] = {
     "skipped.operations": "none",  # its default hides truncates
     "tombstones.on.delete": "true",
     "include.schema.changes": "true",
+    "connect.keep.alive.interval.ms": "2000",  # its default finds a dead source in 60 s
     "errors.max.retries": "-1",
     "retriable.restart.connector.wait.ms": "1000",
     "key.converter": "org.apache.kafka.connect.json.JsonConverter",

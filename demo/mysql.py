@@ -6,8 +6,6 @@ and each replica has its own.
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -17,7 +15,7 @@ from typing import Any
 import pymysql
 from pymysql.connections import Connection
 
-from demo import unpack
+from demo import mysql_data
 from demo.daemon import Daemon
 
 START = timedelta(seconds=60)
@@ -50,6 +48,7 @@ OPTIONS: Mapping[str, str] = {
     "innodb-buffer-pool-size": "64M",
     "innodb-flush-log-at-trx-commit": "2",  # survives kill -9, not a power cut
     "sync-binlog": "0",  # likewise
+    "innodb-fast-shutdown": "2",  # stop as after a crash, but with the log flushed
     "skip-slave-start": "ON",
 }
 
@@ -81,12 +80,11 @@ class MySQL:
         self.home.mkdir(parents=True, exist_ok=True)
         (self.home / "users.sql").write_text(USERS, encoding="utf-8")
         if not self.data.is_dir():
-            self._initialize()
+            mysql_data.make(self.data)
         (self.data / "mysql.sock.lock").unlink(
             missing_ok=True
         )  # left by kill -9; its id may be reused
-        command = (*self._command(), f"--init-file={self.home / 'users.sql'}")
-        self.daemon.start(command, self._answers, START)
+        self.daemon.start(self._command(), self._answers, START)
 
     def stop(self) -> None:
         """Shut down; the data stays."""
@@ -124,28 +122,14 @@ class MySQL:
             "START SLAVE",
         )
 
-    def _initialize(self) -> None:
-        """Make the data beside its place: a half-made folder is never taken for data."""
-        fresh = self.home / "data.new"
-        shutil.rmtree(fresh, ignore_errors=True)
-        Daemon("mysqld --initialize", self.home / "mysql.log").run(
-            (*self._command(), "--initialize-insecure", f"--datadir={fresh}", "--skip-log-bin"),
-            START,
-        )
-        fresh.rename(self.data)
-
     def _command(self) -> tuple[str, ...]:
-        base = unpack.mysql()
         options = {**OPTIONS, **self.options}
         return (
-            str(base / "bin" / "mysqld"),
-            "--no-defaults",
-            f"--basedir={base}",
-            f"--lc-messages-dir={base / 'share'}",
+            *mysql_data.program(),
             f"--datadir={self.data}",
+            f"--init-file={self.home / 'users.sql'}",
             f"--port={self.port}",
             f"--server-id={self.server_id}",
-            *(("--user=root",) if os.geteuid() == 0 else ()),
             *(f"--{name}={value}" for name, value in options.items()),
         )
 

@@ -38,6 +38,10 @@ EMPTY_WORDS = {
 FOREIGN_TO_PROBES = {"apscheduler", "deltalake", "httpx", "kafka", "pymysql", "pyspark"}
 
 
+def name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
 def test_a_product_file_stays_under_200_lines() -> None:
     assert {name(path): lines(path) for path in PRODUCT if lines(path) > 200} == {}
 
@@ -58,13 +62,13 @@ def test_a_function_stays_under_40_lines() -> None:
     assert long == {}
 
 
-@pytest.mark.parametrize("path", PURE, ids=lambda path: name(path))
+@pytest.mark.parametrize("path", PURE, ids=name)
 def test_a_pure_module_has_no_clock_and_no_way_out(path: Path) -> None:
     assert sorted(imported(path) & IMPURE_MODULES) == []
     assert sorted(called(path) & IMPURE_CALLS) == []
 
 
-@pytest.mark.parametrize("path", PROBES, ids=lambda path: name(path))
+@pytest.mark.parametrize("path", PROBES, ids=name)
 def test_a_probe_asks_its_world_and_nobody_else(path: Path) -> None:
     assert sorted(imported(path) & FOREIGN_TO_PROBES) == []
 
@@ -95,10 +99,6 @@ def test_only_tests_and_benchmarks_import_the_demo() -> None:
 
 def test_every_layer_is_there() -> None:
     assert [folder for folder in LAYERS if not (ROOT / folder / "__init__.py").is_file()] == []
-
-
-def name(path: Path) -> str:
-    return str(path.relative_to(ROOT))
 
 
 @cache
