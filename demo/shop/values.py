@@ -103,6 +103,7 @@ def payment(rng: random.Random, number: int) -> Row:
         "open_for": _maybe(rng, _span),
         "due": _maybe(rng, day),
         "vintage": _maybe(rng, lambda rng: rng.randint(1901, 2155)),
+        "attempts": rng.randint(0, 9),
         "score": _maybe(rng, _double),
         "ratio": _maybe(rng, lambda rng: rng.uniform(-1e6, 1e6)),
     }

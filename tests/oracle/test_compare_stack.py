@@ -51,6 +51,7 @@ TYPES = {
     "digest": pa.binary(),
     "open_for": pa.int64(),
     "vintage": pa.int32(),
+    "attempts": pa.int32(),
     "score": pa.float64(),
     "ratio": pa.float32(),
     "touched": pa.int64(),
@@ -144,6 +145,7 @@ CHANGES = {
     "open_for": "'-00:00:01'",
     "due": "'2001-01-01'",
     "vintage": "1999",
+    "attempts": "attempts + 1",
     "score": "0.1 + 0.2",
     "ratio": "0.125 + ratio / 2",
 }
