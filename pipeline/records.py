@@ -28,6 +28,8 @@ MAX_BYTES = 256 * 2**20  # of keys and values in one read; what is more is work 
 POLL = timedelta(milliseconds=20)  # a span that ends in a hole has no record to wake up for
 WIDEST_STEP = 65_536
 
+Spans = Mapping[tuple[str, int], tuple[int, int]]  # topic and partition: first, until
+
 
 class UnfitError(UnreachableError):
     """Not for one consumer: too many bytes for its process, or a codec it lacks; Spark can."""
@@ -110,8 +112,8 @@ def drain(
 
 
 def newest(
-    read: Callable[[Mapping[Any, tuple[int, int]]], Iterable[Record]],
-    spans: Mapping[Any, tuple[int, int]],
+    read: Callable[[Spans], Iterable[Record]],
+    spans: Spans,
 ) -> dict[tuple[str, int], LastRecord]:
     """Last record in each span by topic and partition, found in growing steps from the end.
 
