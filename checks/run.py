@@ -145,6 +145,9 @@ def _unknown(code: str, why: str) -> Ruling:
 
 
 def _cause(error: UnreachableError) -> str:
-    """The part that did not answer, if the message begins with one: ``source:shop: why``."""
+    """The part that did not answer, if the message begins with one: ``source:shop: why``.
+
+    One cause makes one incident, whatever number of tables it reaches.
+    """
     part, colon, _ = str(error).partition(": ")
-    return part if colon and " " not in part else ""
+    return part if colon and ":" in part and " " not in part else ""

@@ -1,0 +1,104 @@
+"""Has every event landed that the collector counted in its END messages?
+
+An END is judged only when the mirror has come past the moment at which it was seen landed: by
+then every event of its transaction is, however the topics were read.
+Cannot see: what the collector never sent; truncates and XA rows, which carry no transaction;
+transactions that began again where the log does not show from which event.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, ClassVar
+
+from checks.completeness import Tally, expected, tally
+from checks.fences import passed
+from checks.model import NotYet, Outcome, Ruling, Undecided
+from checks.run import Probe
+from checks.world import Transaction, World
+from pipeline.model import Fence, Table
+
+NAME = "completeness"
+MOST_KEYS = 20
+MOST_WRONG = 100  # batches with wrong transactions that are counted again, the oldest
+
+
+@dataclass(frozen=True, slots=True)
+class Promises:
+    """The tally of the transactions whose END landed in batches up to ``until`` (included)."""
+
+    as_of: tuple[Fence, ...]
+    until: int
+    tally: Tally
+
+    @property
+    def value(self) -> float:
+        """Events promised and not landed; negative if more landed than were promised."""
+        wrong = (*self.tally.short, *self.tally.over)
+        return float(sum((expected(each) or 0) - each.landed for each in wrong))
+
+
+@dataclass(frozen=True, slots=True)
+class Completeness:
+    """Fail when a transaction has fewer or more events in the change log than it promised."""
+
+    patience: timedelta = timedelta(minutes=10)
+    limit: timedelta = timedelta(seconds=20)
+    every: ClassVar[timedelta] = timedelta(seconds=30)
+    gating: ClassVar[bool] = True
+
+    def measure(self, table: Table, world: World) -> Promises | NotYet | Undecided:
+        """Judge what had landed when last looked; what was wrong before is counted again."""
+        memory = world.recall(table, NAME)
+        if memory is None:
+            newest = world.landed_batch()
+            _remember(table, world, after=newest - 1, until=newest, wrong=())
+            return NotYet("waiting for the first transactions to settle")
+        fences = passed(table, world, datetime.fromisoformat(memory["ended"]), self.patience)
+        if isinstance(fences, NotYet | Undecided):
+            return fences
+        found = tally(_transactions(table, world, memory))
+        wrong = sorted({each.end_batch for each in (*found.short, *found.over)})
+        until = memory["until"]
+        _remember(table, world, after=until, until=world.landed_batch(), wrong=wrong[:MOST_WRONG])
+        return Promises(fences, until, found)
+
+    def judge(self, reading: Promises, past: Sequence[float]) -> Ruling:
+        """Rule on the tally; history plays no part."""
+        found = reading.tally
+        wrong = (*found.short, *found.over)
+        if wrong:
+            code = "missing_events" if found.short else "extra_events"
+            keys = tuple(each.id for each in wrong[:MOST_KEYS])
+            told = f"{len(wrong)} transactions: {_told(wrong[0])}"
+            return Ruling(Outcome.FAIL, told, code, keys)
+        if found.undecided and not found.complete:
+            why = f"{found.undecided} transactions were begun again, nobody knows where"
+            return Ruling(Outcome.UNKNOWN, why, "begun_again")
+        told = f"{found.complete} transactions complete up to batch {reading.until}"
+        return Ruling(Outcome.PASS, told)
+
+
+def _transactions(table: Table, world: World, memory: Mapping[str, Any]) -> tuple[Transaction, ...]:
+    """Those since the last judgement, and those of the batches that were wrong before."""
+    log = world.log()
+    fresh = log.transactions(table, memory["after"], memory["until"])
+    old = [each for end in memory["wrong"] for each in log.transactions(table, end - 1, end)]
+    return (*old, *fresh)
+
+
+def _remember(table: Table, world: World, *, after: int, until: int, wrong: Sequence[int]) -> None:
+    memory = {
+        "after": after,
+        "until": until,
+        "wrong": list(wrong),
+        "ended": world.clock().isoformat(),
+    }
+    world.remember(table, NAME, memory)
+
+
+def _told(each: Transaction) -> str:
+    return f"{each.id} promised {expected(each)} events, {each.landed} landed"
+
+
+PROBE: type[Probe[Promises]] = Completeness

@@ -1,0 +1,130 @@
+"""Do the newest rows of a mirror look as people who know the table expect?
+
+The only file that uses Great Expectations; importing it takes seconds, so that waits for the
+first round.  Results hold counts and column names, never values.
+Cannot see: rows outside its sample; whether a plausible value is the source's value.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, ClassVar
+
+from checks.model import NotYet, Outcome, Ruling, Undecided
+from checks.run import Probe
+from checks.world import World
+from pipeline.model import Fence, Table
+
+COLUMNS = ("column", "column_A", "column_B", "column_list", "column_set")
+COUNTS_ONLY = {"result_format": "SUMMARY", "partial_unexpected_count": 0}
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """One expectation by its Great Expectations name, with its arguments."""
+
+    type: str
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Met:
+    """What became of one expectation; ``met`` is None when it could not be evaluated."""
+
+    told: str
+    met: bool | None
+    unexpected: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What became of the suite on one sample."""
+
+    rows: int
+    results: tuple[Met, ...]
+    as_of: tuple[Fence, ...] = ()
+
+    @property
+    def value(self) -> float:
+        """Expectations that are not met."""
+        return float(sum(each.met is False for each in self.results))
+
+
+@dataclass(frozen=True, slots=True)
+class Expectations:
+    """Fail when an expectation of *suite* is not met by the newest *rows* of the mirror."""
+
+    suite: tuple[Expected, ...] = ()
+    rows: int = 1000
+    limit: timedelta = timedelta(minutes=2)
+    every: ClassVar[timedelta] = timedelta(minutes=15)
+    gating: ClassVar[bool] = False
+
+    def measure(self, table: Table, world: World) -> Content | NotYet | Undecided:
+        """Evaluate the suite on a sample."""
+        if not self.suite:
+            return NotYet("no expectations are set for it")
+        sample = world.mirror(table).sample(self.rows)
+        if not sample:
+            return NotYet("the mirror is empty")
+        return Content(len(sample), tuple(_evaluated(self.suite, sample)))
+
+    def judge(self, reading: Content, past: Sequence[float]) -> Ruling:
+        """FAIL for any that is not met, UNKNOWN if one could not be evaluated."""
+        unmet = [each.told for each in reading.results if each.met is False]
+        broken = [each.told for each in reading.results if each.met is None]
+        if unmet:
+            more = f" and {len(unmet) - 1} more" if len(unmet) > 1 else ""
+            return Ruling(Outcome.FAIL, f"not met: {unmet[0]}{more}", "not_met")
+        if broken:
+            return Ruling(Outcome.UNKNOWN, f"could not be evaluated: {broken[0]}", "broken")
+        told = f"{len(reading.results)} expectations met by {reading.rows} rows"
+        return Ruling(Outcome.PASS, told)
+
+
+def _evaluated(suite: Sequence[Expected], sample: Sequence[Mapping[str, Any]]) -> Iterator[Met]:
+    """Evaluate each expectation by itself, so that one that is broken spoils no other."""
+    import great_expectations as gx  # noqa: PLC0415  - takes seconds, so only when it is used
+    import pandas as pd  # type: ignore[import-untyped]  # noqa: PLC0415  - comes with it
+    from great_expectations.data_context.types.base import ProgressBarsConfig  # noqa: PLC0415
+    from great_expectations.exceptions.exceptions import GreatExpectationsError  # noqa: PLC0415
+    from great_expectations.expectations.registry import get_expectation_impl  # noqa: PLC0415
+
+    context = gx.get_context(mode="ephemeral")
+    context.variables.progress_bars = ProgressBarsConfig(globally=False)
+    asset = context.data_sources.add_pandas("mirror").add_dataframe_asset("sample")
+    whole = asset.add_batch_definition_whole_dataframe("newest")
+    batch = whole.get_batch({"dataframe": pd.DataFrame(list(sample))})
+    for each in suite:
+        told = f"{each.type}({', '.join(_columns(each.kwargs))})"
+        try:
+            expectation = get_expectation_impl(each.type)(**each.kwargs)
+        except (GreatExpectationsError, ValueError, TypeError):
+            yield Met(f"{told}: no such expectation, or wrong arguments", None)
+            continue
+        yield _met(told, batch.validate(expectation, result_format=COUNTS_ONLY))
+
+
+def _met(told: str, result: Any) -> Met:
+    if _raised(result.exception_info):
+        return Met(f"{told}: it raised an error; do its columns exist?", None)
+    unexpected = int(result.result.get("unexpected_count") or 0)
+    count = f": {unexpected} of {result.result.get('element_count')} rows" if unexpected else ""
+    return Met(f"{told}{count}", bool(result.success), unexpected)
+
+
+def _raised(info: Mapping[str, Any] | None) -> bool:
+    """Whether anything was raised; the report is one mapping, or one per metric."""
+    known = info or {}
+    nested = [each for each in known.values() if isinstance(each, Mapping)]
+    return bool(known.get("raised_exception")) or any(map(_raised, nested))
+
+
+def _columns(kwargs: Mapping[str, Any]) -> Iterator[str]:
+    """Names of the columns an expectation is about; other arguments may hold values."""
+    for name in COLUMNS:
+        found = kwargs.get(name, ())
+        yield from [found] if isinstance(found, str) else map(str, found)
+
+
+PROBE: type[Probe[Content]] = Expectations

@@ -1,0 +1,137 @@
+"""Does the mirror reach as far as the source?
+
+Both sides are read as of one position, so lag alone never fails it; an id beyond the other
+side's is asked for again before it counts.
+Cannot see: a missing row below the maximum (range_counts does); a table without an integer key.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any, ClassVar
+
+from checks.fences import Fences, passed
+from checks.model import NotYet, Outcome, Ruling, Undecided
+from checks.run import Probe
+from checks.suspects import WRONG, Fate, Look, Suspect, fates, look, name
+from checks.world import World
+from pipeline.model import Fence, Table
+
+NAME = "max_id"
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """How far both sides go; ``short`` ids per shard, negative where the mirror is ahead.
+
+    ``found`` holds the maxima that were confirmed to be on one side only.
+    """
+
+    as_of: tuple[Fence, ...]
+    highest: int | None
+    short: tuple[tuple[Suspect, int], ...] = ()
+    moving: int = 0
+
+    @property
+    def value(self) -> float:
+        """Ids the mirror is short of, in the worst shard; negative if it is ahead."""
+        return float(max((gap for _, gap in self.short), key=abs, default=0))
+
+
+@dataclass(frozen=True, slots=True)
+class MaxId:
+    """Fail when the mirror is more than *tolerance* ids short, or ahead at all."""
+
+    tolerance: int = 0
+    tries: int = 3
+    patience: timedelta = timedelta(minutes=10)
+    limit: timedelta = timedelta(seconds=10)
+    every: ClassVar[timedelta] = timedelta(seconds=15)
+    gating: ClassVar[bool] = False
+
+    def measure(self, table: Table, world: World) -> Reach | NotYet | Undecided:
+        """Compare the maxima read before with a mirror that has come past them; read anew."""
+        if table.id_column is None or table.key not in {(), (table.id_column,)}:
+            return Undecided("unsupported", "the key is not one integer column")
+        memory = world.recall(table, NAME)
+        if memory is None:
+            _begin(table, world)
+            return NotYet("read for the first time")
+        seen = Look.loads(memory["look"], table) if memory["look"] else None
+        instant = seen.ended if seen else datetime.fromisoformat(memory["ended"])
+        fences = passed(table, world, instant, self.patience)
+        if isinstance(fences, NotYet | Undecided):
+            return fences
+        if seen is None:
+            return _compare(table, world, memory, fences)
+        return self._confirm(table, world, memory, seen, fences)
+
+    def judge(self, reading: Reach, past: Sequence[float]) -> Ruling:
+        """Compare the gaps with the tolerance; history plays no part."""
+        for (shard, id_), gap in reading.short:
+            key = f"{name(shard)}:{id_}"
+            if gap < 0:
+                why = f"the mirror's highest id {key} is not at the source, {-gap} ahead"
+                return Ruling(Outcome.FAIL, why, "mirror_ahead", (key,))
+            if gap > self.tolerance:
+                why = f"the source's highest id {key} is not in the mirror, {gap} short"
+                return Ruling(Outcome.FAIL, why, "mirror_short", (key,))
+        if reading.moving:
+            return Ruling(Outcome.UNKNOWN, "the highest id changed at each look", "in_motion")
+        return Ruling(Outcome.PASS, f"both sides reach id {reading.highest}")
+
+    def _confirm(
+        self, table: Table, world: World, memory: Mapping[str, Any], seen: Look, fences: Fences
+    ) -> Reach | NotYet:
+        became = dict(zip(seen.suspects, fates(table, world, seen), strict=True))
+        moving = [suspect for suspect, fate in became.items() if fate is Fate.MOVING]
+        if moving and seen.tries + 1 < self.tries:
+            again = look(table, world, [s for s in became if became[s] is not Fate.CLEARED])
+            kept = replace(again, tries=seen.tries + 1).dumps()
+            world.remember(table, NAME, {**memory, "look": kept})
+            return NotYet(f"{len(moving)} highest ids keep moving")
+        gaps = {(own, id_): gap for own, id_, gap in memory["gaps"]}
+        short = tuple(
+            (suspect, gaps[name(suspect[0]), suspect[1]])
+            for suspect, fate in became.items()
+            if fate in WRONG
+        )
+        _begin(table, world)
+        return Reach(fences, _highest(memory), short, len(moving))
+
+
+def _begin(table: Table, world: World) -> None:
+    """Read every shard's maximum at its source, and keep it for the next round."""
+    column = table.id_column or ""
+    maxima = [[name(s), world.source(s.source).max_id(s, column)] for s in table.shards]
+    memory = {"ended": world.clock().isoformat(), "maxima": maxima, "look": None, "gaps": []}
+    world.remember(table, NAME, memory)
+
+
+def _compare(
+    table: Table, world: World, memory: Mapping[str, Any], fences: Fences
+) -> Reach | NotYet:
+    """Suspect the higher of two different maxima; it may be newer than the reading, or gone."""
+    maxima = dict(memory["maxima"])
+    mirror = world.mirror(table)
+    gaps: dict[Suspect, int] = {}
+    for shard in table.shards:
+        source = maxima.get(name(shard))
+        there = mirror.max_id(shard, table.id_column or "")
+        if source != there:
+            highest = max(each for each in (source, there) if each is not None)
+            gaps[shard, highest] = (source or 0) - (there or 0)
+    if not gaps:
+        _begin(table, world)
+        return Reach(fences, _highest(memory))
+    spelled = [[name(shard), id_, gap] for (shard, id_), gap in gaps.items()]
+    seen = look(table, world, gaps)
+    world.remember(table, NAME, {**memory, "look": seen.dumps(), "gaps": spelled})
+    return NotYet(f"asking {len(gaps)} highest ids again")
+
+
+def _highest(memory: Mapping[str, Any]) -> int | None:
+    return max((each for _, each in memory["maxima"] if each is not None), default=None)
+
+
+PROBE: type[Probe[Reach]] = MaxId

@@ -1,0 +1,155 @@
+"""Is the row of each topic partition's last message in the mirror?
+
+The keys at the ends of all partitions are remembered; once the mirror has come past them each is
+looked up there.  An absent one may have been deleted since, so the change log is asked first; and
+it must be missed in two rounds before it counts.
+Cannot see: anything but the last change of a partition at each round; a changed value.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from itertools import islice
+from typing import Any, ClassVar
+
+from checks.fences import Fences, passed
+from checks.model import NotYet, Outcome, Ruling, Undecided
+from checks.run import Probe
+from checks.suspects import name
+from checks.world import LogKey, Touch, World
+from pipeline.model import Fence, Op, Table, TopicPartition
+
+NAME = "offset_keys"
+MOST_KEYS = 20
+MOST_DOUBTFUL = 1000  # bounds the memory; the rest comes up again when its partition moves
+_PRESENT = {Op.CREATE, Op.UPDATE, Op.READ}
+
+
+class KeyFate(StrEnum):
+    """What became of a remembered key."""
+
+    FINE = "fine"
+    MOVING = "moving"
+    MISSING = "missing"
+    EXTRA = "extra"
+
+
+@dataclass(frozen=True, slots=True)
+class EndKeys:
+    """What became of the keys at the partitions' ends."""
+
+    as_of: tuple[Fence, ...]
+    looked: int
+    missing: tuple[LogKey, ...] = ()
+    extra: tuple[LogKey, ...] = ()
+
+    @property
+    def value(self) -> float:
+        """Keys that are not as the change log says."""
+        return float(len(self.missing) + len(self.extra))
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetKeys:
+    """Fail when a key is absent without a delete, or there in spite of one, twice."""
+
+    patience: timedelta = timedelta(minutes=10)
+    limit: timedelta = timedelta(seconds=15)
+    every: ClassVar[timedelta] = timedelta(seconds=15)
+    gating: ClassVar[bool] = True
+
+    def measure(self, table: Table, world: World) -> EndKeys | NotYet | Undecided:
+        """Look the remembered keys up, then remember the present ends and the doubtful."""
+        memory = world.recall(table, NAME)
+        if memory is None:
+            _remember(table, world, {})
+            return NotYet("read for the first time")
+        fences = passed(table, world, datetime.fromisoformat(memory["ended"]), self.patience)
+        if isinstance(fences, NotYet | Undecided):
+            return fences
+        keys = _loads(memory["keys"], table)
+        became = dict(zip(keys, _fates(table, world, keys), strict=True))
+        doubtful = {key: fate for key, fate in became.items() if fate is not KeyFate.FINE}
+        _remember(table, world, dict(islice(doubtful.items(), MOST_DOUBTFUL)))
+        reading = _reading(fences, became, memory["doubtful"])
+        if not reading.value and {KeyFate.MISSING, KeyFate.EXTRA} & {*doubtful.values()}:
+            return NotYet("asking for doubtful keys again")
+        return reading
+
+    def judge(self, reading: EndKeys, past: Sequence[float]) -> Ruling:
+        """Rule on what was missed twice; history plays no part."""
+        if reading.missing or reading.extra:
+            code = "missing_rows" if reading.missing else "extra_rows"
+            guilty = (*reading.missing, *reading.extra)
+            keys = tuple(f"{key.at}:{key.offset} {key.key}" for key in guilty[:MOST_KEYS])
+            told = f"{len(reading.missing)} keys missing, {len(reading.extra)} deleted but there"
+            return Ruling(Outcome.FAIL, f"{told}: {keys[0]}", code, keys)
+        return Ruling(Outcome.PASS, f"{reading.looked} last keys are as the change log says")
+
+
+def _fates(table: Table, world: World, keys: Sequence[LogKey]) -> list[KeyFate]:
+    mirror = world.mirror(table)
+    there = mirror.has_keys(keys)
+    touches = world.log().last_touches(table, keys)
+    one_shard = not table.unique_across_shards
+    rows = zip(there, touches, strict=True)
+    return [key_fate(here, touch, mirror.batch, one_shard=one_shard) for here, touch in rows]
+
+
+def key_fate(there: bool, touch: Touch | None, applied: int, *, one_shard: bool) -> KeyFate:
+    """Compare a key's presence with its newest landed change.
+
+    *one_shard* says that the key's row can only be its own shard's: elsewhere a row that moved
+    to another shard may rightly be there after a delete.
+    """
+    if touch is None:
+        return KeyFate.FINE if there else KeyFate.MISSING
+    if touch.batch > applied:
+        return KeyFate.MOVING
+    if not there:
+        return KeyFate.MISSING if touch.op in _PRESENT else KeyFate.FINE
+    deleted = touch.op == Op.DELETE and one_shard
+    return KeyFate.EXTRA if deleted else KeyFate.FINE
+
+
+def _reading(
+    fences: Fences, became: Mapping[LogKey, KeyFate], before: Mapping[str, str]
+) -> EndKeys:
+    """Only what was doubtful in the same way in the round before is a finding."""
+    twice = {key: fate for key, fate in became.items() if before.get(_text(key)) == fate}
+    missing = tuple(key for key, fate in twice.items() if fate is KeyFate.MISSING)
+    extra = tuple(key for key, fate in twice.items() if fate is KeyFate.EXTRA)
+    moving = sum(fate is KeyFate.MOVING for fate in became.values())
+    return EndKeys(fences, len(became) - moving, missing, extra)
+
+
+def _remember(table: Table, world: World, doubtful: Mapping[LogKey, KeyFate]) -> None:
+    ends = {_text(key): key for key in (*doubtful, *world.log().end_keys(table))}
+    memory = {
+        "keys": [_dumps(key) for key in ends.values()],
+        "doubtful": {_text(key): str(fate) for key, fate in doubtful.items()},
+        "ended": world.clock().isoformat(),
+    }
+    world.remember(table, NAME, memory)
+
+
+def _text(key: LogKey) -> str:
+    """A key's name between rounds: one row, wherever its message stood."""
+    return f"{name(key.shard)} {key.key}"
+
+
+def _dumps(key: LogKey) -> list[Any]:
+    return [name(key.shard), key.key, key.at.topic, key.at.partition, key.offset]
+
+
+def _loads(raw: Sequence[Sequence[Any]], table: Table) -> tuple[LogKey, ...]:
+    shards = {name(shard): shard for shard in table.shards}
+    return tuple(
+        LogKey(shards[own], key, TopicPartition(topic, partition), offset)
+        for own, key, topic, partition, offset in raw
+        if own in shards
+    )
+
+
+PROBE: type[Probe[EndKeys]] = OffsetKeys

@@ -1,0 +1,127 @@
+"""Does the table change as much as it usually does at this hour?
+
+A table that was migrated away stops changing and still has equal counts; only this shows it.
+Intervals are cut only while the mirror is close behind the source, so a delay is not taken for
+quiet, nor catching up for a storm.
+Cannot see: what changes at its usual rate but wrongly; anything before it has enough history.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, ClassVar
+from zoneinfo import ZoneInfo
+
+from checks.baseline import Interval, awaited, band, comparable
+from checks.fences import Fences, passed
+from checks.model import NotYet, Outcome, Ruling, Undecided
+from checks.run import Probe
+from checks.world import World
+from pipeline.model import Fence, Table
+
+NAME = "volatility"
+CLOSE = 10  # the mirror must be within this part of an interval
+LONGEST = 2  # intervals; longer ones span hours that differ
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """Changes of one interval, and of the comparable ones before it, oldest first.
+
+    ``awaited`` is how many were to be expected since the last one; 0 unless it is quiet.
+    """
+
+    as_of: tuple[Fence, ...]
+    count: float
+    past: tuple[float, ...]
+    awaited: float
+
+    @property
+    def value(self) -> float:
+        """Changes per interval."""
+        return self.count
+
+
+@dataclass(frozen=True, slots=True)
+class Volatility:
+    """Fail when the number of changes leaves the band, either way, or they stop.
+
+    Intervals of the same hour of the day in *zone* are compared, of the same weekday too once
+    there are four weeks of history, which goes back *weeks*.  The band is *width* deviations, at
+    least *slack* (a share) of the median; *needed* comparable intervals make a history.
+    """
+
+    interval: timedelta = timedelta(hours=1)
+    width: float = 6.0
+    slack: float = 0.5
+    needed: int = 7
+    zone: str = "UTC"
+    weeks: int = 12
+    patience: timedelta = timedelta(minutes=30)
+    limit: timedelta = timedelta(seconds=10)
+    every: ClassVar[timedelta] = timedelta(minutes=1)
+    gating: ClassVar[bool] = False
+
+    def measure(self, table: Table, world: World) -> Changes | NotYet | Undecided:
+        """Close the interval when its time has come and the mirror is close; else nothing new."""
+        memory = world.recall(table, NAME)
+        due = datetime.fromisoformat(memory["since"]) + self.interval if memory else world.now
+        if world.now < due:
+            return NotYet(f"the interval ends at {due:%H:%M:%S %Z}")
+        near = passed(table, world, world.now - self.interval / CLOSE, self.patience)
+        if isinstance(near, NotYet | Undecided):
+            late = world.now - due > self.patience
+            return Undecided("not_reached", near.why) if late else NotYet(near.why)
+        batch = world.landed_batch()
+        if memory is None:
+            _remember(table, world, batch, ())
+            return NotYet("the first interval begins")
+        return self._close(table, world, memory, batch, near)
+
+    def judge(self, reading: Changes, past: Sequence[float]) -> Ruling:
+        """Compare with the band of the comparable intervals, which the reading brings along."""
+        if len(reading.past) < self.needed:
+            why = f"{len(reading.past)} of {self.needed} comparable intervals so far"
+            return Ruling(Outcome.UNKNOWN, why, "no_history")
+        usual = band(reading.past, width=self.width, slack=self.slack)
+        told = f"{reading.count:.0f} changes, usual {usual.low:.0f} to {usual.high:.0f}"
+        if reading.awaited >= self.width**2:
+            why = f"no change where about {reading.awaited:.0f} were to be expected"
+            return Ruling(Outcome.FAIL, why, "stopped")
+        if reading.count < usual.low:
+            return Ruling(Outcome.FAIL, told, "too_few")
+        if reading.count > usual.high:
+            return Ruling(Outcome.FAIL, told, "too_many")
+        return Ruling(Outcome.PASS, told)
+
+    def _close(
+        self, table: Table, world: World, memory: Mapping[str, Any], batch: int, near: Fences
+    ) -> Changes | NotYet:
+        zone = ZoneInfo(self.zone)
+        since = datetime.fromisoformat(memory["since"])
+        oldest = world.now - timedelta(weeks=self.weeks)
+        history = [each for each in _loads(memory, zone) if each.start >= oldest]
+        length = world.now - since
+        if length > LONGEST * self.interval:
+            _remember(table, world, batch, history)
+            return NotYet("nobody cut the interval in time; it is left out")
+        counted = world.log().change_counts(table, memory["batch"], batch)
+        own = Interval(since.astimezone(zone), counted * (self.interval / length))
+        history.append(own)
+        _remember(table, world, batch, history)
+        past = comparable(history, own.start)
+        return Changes(near, own.count, past, awaited(history, self.needed))
+
+
+def _remember(table: Table, world: World, batch: int, history: Sequence[Interval]) -> None:
+    counts = [[each.start.isoformat(), each.count] for each in history]
+    memory = {"since": world.now.isoformat(), "batch": batch, "counts": counts}
+    world.remember(table, NAME, memory)
+
+
+def _loads(memory: Mapping[str, Any], zone: ZoneInfo) -> Iterator[Interval]:
+    for start, count in memory["counts"]:
+        yield Interval(datetime.fromisoformat(start).astimezone(zone), count)
+
+
+PROBE: type[Probe[Changes]] = Volatility

@@ -1,0 +1,151 @@
+"""Is an id that only one side has really lost, or on its way?  Asked again before it is named.
+
+The source is read, the mirror comes past that reading, and then: a change of the key that landed
+after the reading, or a source that says something else by now, explains the difference.  What
+nothing explains is missing, extra or doubled; so a delay is never a loss.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from checks.world import LogKey, Touch, World
+from pipeline.key import canonical
+from pipeline.model import Shard, Table, TopicPartition
+
+Suspect = tuple[Shard, int]
+
+
+class Fate(StrEnum):
+    """What became of a suspect; the last three are findings."""
+
+    CLEARED = "cleared"
+    MOVING = "moving"
+    MISSING = "missing"
+    EXTRA = "extra"
+    DOUBLED = "doubled"
+
+
+WRONG = (Fate.MISSING, Fate.EXTRA, Fate.DOUBLED)
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One reading of the suspects at the source: how many rows each id had there.
+
+    ``landed`` is the newest batch known before the reading, ``ended`` the instant it ended.
+    """
+
+    suspects: tuple[Suspect, ...]
+    before: tuple[int, ...]
+    landed: int
+    ended: datetime
+    tries: int = 0
+
+    def dumps(self) -> dict[str, Any]:
+        """As JSON values, for a check's memory."""
+        return {
+            "suspects": dumps(self.suspects),
+            "before": list(self.before),
+            "landed": self.landed,
+            "ended": self.ended.isoformat(),
+            "tries": self.tries,
+        }
+
+    @classmethod
+    def loads(cls, raw: Mapping[str, Any], table: Table) -> "Look":
+        """Read back what :meth:`dumps` wrote; shards that are gone are left out."""
+        before = dict(zip(map(tuple, raw["suspects"]), raw["before"], strict=True))
+        kept = loads(raw["suspects"], table)
+        counts = tuple(before[name(shard), id_] for shard, id_ in kept)
+        ended = datetime.fromisoformat(raw["ended"])
+        return cls(kept, counts, raw["landed"], ended, raw["tries"])
+
+
+def dumps(suspects: Iterable[Suspect]) -> list[list[str | int]]:
+    """Suspects as JSON values."""
+    return [[name(shard), id_] for shard, id_ in suspects]
+
+
+def loads(raw: Iterable[Sequence[Any]], table: Table) -> tuple[Suspect, ...]:
+    """Read back what :func:`dumps` wrote; shards that are gone are left out."""
+    shards = {name(shard): shard for shard in table.shards}
+    return tuple((shards[own], id_) for own, id_ in raw if own in shards)
+
+
+def name(shard: Shard) -> str:
+    """The shard as people and marks spell it: ``source/database.table``."""
+    return f"{shard.source}/{shard.name}"
+
+
+def look(table: Table, world: World, suspects: Iterable[Suspect], tries: int = 0) -> Look:
+    """Read the suspects at their source."""
+    ordered = tuple(sorted(set(suspects)))
+    landed = world.landed_batch()
+    before = _at_source(table, world, ordered)
+    return Look(ordered, before, landed, world.clock(), tries)
+
+
+def fates(table: Table, world: World, seen: Look) -> tuple[Fate, ...]:
+    """What became of each suspect, in order; only for a mirror that has come past *seen*."""
+    mirror = _at_mirror(table, world, seen.suspects)
+    rows = zip(seen.suspects, seen.before, mirror, strict=True)
+    differ = [suspect for suspect, before, there in rows if before != there]
+    if not differ:
+        return (Fate.CLEARED,) * len(seen.suspects)
+    keys = [_key(table, suspect) for suspect in differ]
+    touches = dict(zip(differ, world.log().last_touches(table, keys), strict=True))
+    after = dict(zip(differ, _at_source(table, world, differ), strict=True))
+    return tuple(
+        fate(before, there, after.get(suspect, before), touches.get(suspect), seen.landed)
+        for suspect, before, there in zip(seen.suspects, seen.before, mirror, strict=True)
+    )
+
+
+def fate(before: int, there: int, after: int, touch: Touch | None, landed: int) -> Fate:
+    """Rule on one id: rows at the source, in a mirror that came past that, at the source since.
+
+    *touch* is its newest landed change, *landed* the newest batch before the first reading.
+    """
+    if there == before:
+        return Fate.CLEARED
+    if after != before or (touch is not None and touch.batch > landed):
+        return Fate.MOVING
+    if there < before:
+        return Fate.MISSING
+    return Fate.DOUBLED if before else Fate.EXTRA
+
+
+def _at_source(table: Table, world: World, suspects: Sequence[Suspect]) -> tuple[int, ...]:
+    column = table.id_column or ""
+    counts: dict[Suspect, int] = {}
+    for shard, ids in _by_shard(suspects).items():
+        found = world.source(shard.source).count_ids(shard, column, [(i, i + 1) for i in ids])
+        counts |= {(shard, id_): count for id_, count in zip(ids, found, strict=True)}
+    return tuple(counts[suspect] for suspect in suspects)
+
+
+def _at_mirror(table: Table, world: World, suspects: Sequence[Suspect]) -> tuple[int, ...]:
+    column = table.id_column or ""
+    mirror = world.mirror(table)
+    counts: dict[Suspect, int] = {}
+    for shard, ids in _by_shard(suspects).items():
+        found = mirror.count_ids(shard, column, [(id_, id_ + 1) for id_ in ids])
+        counts |= {(shard, id_): count for id_, count in zip(ids, found, strict=True)}
+    return tuple(counts[suspect] for suspect in suspects)
+
+
+def _by_shard(suspects: Iterable[Suspect]) -> dict[Shard, list[int]]:
+    grouped: dict[Shard, list[int]] = {}
+    for shard, id_ in suspects:
+        grouped.setdefault(shard, []).append(id_)
+    return grouped
+
+
+def _key(table: Table, suspect: Suspect) -> LogKey:
+    """The key as the change log spells it; where it stood in a topic plays no part here."""
+    shard, id_ = suspect
+    text = canonical([str(id_)], shard.source, shard.name, unique=table.unique_across_shards)
+    return LogKey(shard, text, TopicPartition("", -1), -1)

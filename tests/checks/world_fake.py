@@ -1,0 +1,264 @@
+"""A small world in memory: a source, its log, a mirror that follows late, and room for harm.
+
+Every committed change goes into one log; `land` makes batches of it, `apply` brings the mirror up
+to a batch.  Nothing is lost unless a test loses it.  While a probe reads, `meanwhile` may change
+the source between two of its queries, as other sessions do.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from checks.world import LogKey, Range, Touch, Transaction
+from pipeline.key import canonical
+from pipeline.model import Fence, Head, Op, Shard, Table, TopicPartition
+
+ONE = Shard("shop", "shop_00.orders")
+TWO = Shard("shop", "shop_01.orders")
+TABLE = Table("shop.orders", (ONE, TWO), ("id",), "id")
+START = datetime(2026, 3, 2, tzinfo=UTC)
+
+
+@dataclass
+class Event:
+    """One entry of the source's log; ``lost`` ones never land although they were promised."""
+
+    op: str
+    shard: Shard | None = None
+    id: int = 0
+    tx: str = ""
+    promised: int = 0
+    lost: bool = False
+
+
+@dataclass
+class FakeWorld:
+    """See the module; a fresh one is empty and in step."""
+
+    rows: dict[Shard, set[int]] = field(default_factory=lambda: {ONE: set(), TWO: set()})
+    log_: list[Event] = field(default_factory=list)
+    ends: list[int] = field(default_factory=list)
+    applied: int = -1
+    copy: dict[Shard, Counter[int]] = field(
+        default_factory=lambda: {ONE: Counter(), TWO: Counter()}
+    )
+    fences: list[tuple[Fence, int]] = field(default_factory=list)
+    time: datetime = START
+    memory: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    meanwhile: list[Callable[[], None]] = field(default_factory=list)
+    error: Exception | None = None
+
+    # what the world does
+
+    def commit(self, *changes: tuple[str, Shard, int]) -> None:
+        """One transaction of (op, shard, id) changes; those that change nothing are left out."""
+        self.tick()
+        done = [change for change in changes if self._change(*change)]
+        tx = f"tx{len(self.log_)}"
+        self.log_ += [Event(op, shard, id_, tx) for op, shard, id_ in done]
+        if done:
+            self.log_.append(Event(Op.END, tx=tx, promised=len(done)))
+
+    def truncate(self, shard: Shard) -> None:
+        self.tick()
+        self.rows[shard].clear()
+        self.log_.append(Event(Op.TRUNCATE, shard))
+
+    def beat(self) -> None:
+        self.tick()
+        number = len(self.fences)
+        self.log_.append(Event(Op.HEARTBEAT))
+        fence = Fence("shop", number, self.time, Head("A", 1, len(self.log_)))
+        self.fences.append((fence, len(self.log_)))
+
+    def land(self, most: int = 1_000_000) -> None:
+        begin = self.ends[-1] if self.ends else 0
+        self.ends.append(min(begin + most, len(self.log_)))
+
+    def apply(self, batches: int = 1_000_000) -> None:
+        until = min(self.applied + batches, len(self.ends) - 1)
+        begin = self.ends[self.applied] if self.applied >= 0 else 0
+        for event in self.log_[begin : self.ends[until] if until >= 0 else 0]:
+            self._merge(event)
+        self.applied = until
+
+    def catch_up(self) -> None:
+        self.beat()
+        self.land()
+        self.apply()
+
+    def tick(self, length: timedelta = timedelta(milliseconds=5)) -> None:
+        self.time += length
+
+    def _change(self, op: str, shard: Shard, id_: int) -> bool:
+        there = id_ in self.rows[shard]
+        if op == Op.CREATE and not there:
+            self.rows[shard].add(id_)
+        elif op == Op.DELETE and there:
+            self.rows[shard].remove(id_)
+        else:
+            return op == Op.UPDATE and there
+        return True
+
+    def _merge(self, event: Event) -> None:
+        if event.shard is None or event.lost:
+            return
+        if event.op == Op.TRUNCATE:
+            self.copy[event.shard].clear()
+        elif event.op == Op.DELETE:
+            self.copy[event.shard].pop(event.id, None)
+        else:
+            self.copy[event.shard][event.id] = max(self.copy[event.shard][event.id], 1)
+
+    # checks.world.World
+
+    @property
+    def now(self) -> datetime:
+        return self.time
+
+    def clock(self) -> datetime:
+        self.tick()
+        return self.time
+
+    def source(self, name: str) -> "FakeSource":
+        assert name == "shop"
+        return FakeSource(self)
+
+    def mirror(self, table: Table) -> "FakeMirror":
+        assert table.name == TABLE.name
+        return FakeMirror(self.copy, self.applied)
+
+    def log(self) -> "FakeLog":
+        return FakeLog(self)
+
+    def fence_after(self, source: str, instant: datetime) -> Fence | None:
+        assert source == "shop"
+        return next((fence for fence, _ in self.fences if fence.at >= instant), None)
+
+    def reached(self, table: Table, fences: Sequence[Fence]) -> bool:
+        done = self.ends[self.applied] if self.applied >= 0 else 0
+        return all(self.fences[fence.number][1] <= done for fence in fences)
+
+    def landed_batch(self) -> int:
+        return len(self.ends) - 1
+
+    def recall(self, table: Table, check: str) -> Mapping[str, Any] | None:
+        return self.memory.get(check)
+
+    def remember(self, table: Table, check: str, memory: Mapping[str, Any]) -> None:
+        self.memory[check] = memory
+
+
+@dataclass
+class FakeSource:
+    """checks.world.SourceSide; every query sees one state, and the next maybe another."""
+
+    world: FakeWorld
+
+    def _rows(self, shard: Shard) -> list[int]:
+        if self.world.error:
+            raise self.world.error
+        if self.world.meanwhile:
+            self.world.meanwhile.pop()()
+        return sorted(self.world.rows[shard])
+
+    def max_id(self, shard: Shard, column: str) -> int | None:
+        return max(self._rows(shard), default=None)
+
+    def min_id(self, shard: Shard, column: str) -> int | None:
+        return min(self._rows(shard), default=None)
+
+    def count_ids(self, shard: Shard, column: str, ranges: Sequence[Range]) -> tuple[int, ...]:
+        rows = self._rows(shard)
+        return tuple(sum(low <= id_ < high for id_ in rows) for low, high in ranges)
+
+    def ids(self, shard: Shard, column: str, span: Range, limit: int) -> tuple[int, ...]:
+        return tuple(i for i in self._rows(shard) if span[0] <= i < span[1])[:limit]
+
+
+@dataclass
+class FakeMirror:
+    """checks.world.MirrorSide."""
+
+    copy: dict[Shard, Counter[int]]
+    batch: int
+    version: int = 0
+
+    def _rows(self, shard: Shard) -> list[int]:
+        return sorted(self.copy[shard].elements())
+
+    def rows(self) -> int:
+        return sum(counts.total() for counts in self.copy.values())
+
+    def max_id(self, shard: Shard, column: str) -> int | None:
+        return max(self._rows(shard), default=None)
+
+    def count_ids(self, shard: Shard, column: str, ranges: Sequence[Range]) -> tuple[int, ...]:
+        rows = self._rows(shard)
+        return tuple(sum(low <= id_ < high for id_ in rows) for low, high in ranges)
+
+    def ids(self, shard: Shard, column: str, span: Range, limit: int) -> tuple[int, ...]:
+        return tuple(i for i in self._rows(shard) if span[0] <= i < span[1])[:limit]
+
+    def has_keys(self, keys: Sequence[LogKey]) -> tuple[bool, ...]:
+        return tuple(
+            any(text(shard, id_) == key.key for shard in self.copy for id_ in self._rows(shard))
+            for key in keys
+        )
+
+    def sample(self, limit: int) -> Sequence[Mapping[str, Any]]:
+        return [{"id": id_} for shard in self.copy for id_ in self._rows(shard)][:limit]
+
+
+@dataclass
+class FakeLog:
+    """checks.world.LogSide; one partition per shard."""
+
+    world: FakeWorld
+
+    def _landed(self, after: int = -1, until: int | None = None) -> list[tuple[int, Event]]:
+        events, begin = [], 0
+        for batch, end in enumerate(self.world.ends):
+            if after < batch and (until is None or batch <= until):
+                kept = self.world.log_[begin:end]
+                events += [(batch, event) for event in kept if not event.lost]
+            begin = end
+        return events
+
+    def last_touches(self, table: Table, keys: Sequence[LogKey]) -> tuple[Touch | None, ...]:
+        newest: dict[tuple[Shard, str], Touch] = {}
+        emptied: dict[Shard | None, Touch] = {}
+        for batch, event in self._landed():
+            if event.op == Op.TRUNCATE:
+                emptied[event.shard] = Touch(Op.TRUNCATE, batch)
+                newest = {key: touch for key, touch in newest.items() if key[0] != event.shard}
+            elif event.shard:
+                newest[event.shard, text(event.shard, event.id)] = Touch(event.op, batch)
+        return tuple(newest.get((k.shard, k.key), emptied.get(k.shard)) for k in keys)
+
+    def end_keys(self, table: Table) -> tuple[LogKey, ...]:
+        newest: dict[Shard, LogKey] = {}
+        for offset, event in enumerate(self.world.log_):
+            if event.shard and event.op != Op.TRUNCATE:
+                place = TopicPartition(event.shard.name, 0)
+                key = text(event.shard, event.id)
+                newest[event.shard] = LogKey(event.shard, key, place, offset)
+        return tuple(newest.values())
+
+    def transactions(self, table: Table, after: int, until: int) -> tuple[Transaction, ...]:
+        landed = Counter(event.tx for _, event in self._landed() if event.shard)
+        return tuple(
+            Transaction(event.tx, event.promised, landed[event.tx], batch)
+            for batch, event in self._landed(after, until)
+            if event.op == Op.END
+        )
+
+    def change_counts(self, table: Table, after: int, until: int) -> int:
+        return sum(event.shard is not None for _, event in self._landed(after, until))
+
+
+def text(shard: Shard, id_: int) -> str:
+    """The canonical key of a row."""
+    return canonical([str(id_)], shard.source, shard.name)
