@@ -17,7 +17,8 @@ class Commit:
     """One version of a table, as its log tells it.
 
     ``data_changing`` is false for compaction; ``shape_changing`` is true for a new schema or new
-    properties.  ``note`` is the user metadata, parsed if it is JSON; ``txns`` transaction ids.
+    properties.  ``note`` is the user metadata, parsed if it is JSON; ``txns`` transaction ids;
+    ``parameters`` those of the operation.
     """
 
     version: int
@@ -27,6 +28,12 @@ class Commit:
     shape_changing: bool = False
     note: Any = None
     txns: Mapping[str, int] = field(default_factory=dict)
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def user_metadata(self) -> str | None:
+        """The note as text, as :mod:`pipeline.foreign` reads it."""
+        return None if self.note is None else json.dumps(self.note)
 
     @property
     def after(self) -> int | None:
@@ -55,8 +62,9 @@ def commit(version: int, lines: Iterable[str]) -> Commit:
         if "txn" in action:
             txns[action["txn"]["appId"]] = int(action["txn"]["version"])
     at = datetime.fromtimestamp(int(info.get("timestamp", 0)) / 1_000, UTC)
+    parameters = info.get("operationParameters") or {}
     note = _note(info.get("userMetadata"))
-    return Commit(version, str(info.get("operation", "")), at, data, shape, note, txns)
+    return Commit(version, str(info.get("operation", "")), at, data, shape, note, txns, parameters)
 
 
 def _note(text: str | None) -> Any:
