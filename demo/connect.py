@@ -13,9 +13,9 @@ from typing import Any
 
 import httpx
 
-from demo import java, processes, unpack
+from demo import processes, unpack
 from demo.daemon import Daemon
-from pipeline import jars
+from demo.java import Program
 from pipeline.errors import UnreachableError
 
 START = timedelta(seconds=60)
@@ -47,22 +47,14 @@ class Connect:
         self.home.mkdir(parents=True, exist_ok=True)
         settings = self.home / "connect.properties"
         settings.write_text(self._settings(), encoding="utf-8")
-        self.daemon.start(
-            java.command(
-                "org.apache.kafka.connect.cli.ConnectStandalone",
-                str(settings),
-                class_path=jars.JARS / "kafka",
-                heap="768m",
-            ),
-            self._answers,
-            START,
-        )
+        self.daemon.start(self._program.command, self._answers, START)
         for name, config in self._registered().items():
             self._ask("PUT", f"/connectors/{name}/config", config)
 
     def stop(self) -> None:
         """Shut down; offsets and registrations stay."""
-        self.daemon.stop()
+        if self.daemon.stop():
+            self._program.keep_classes()
 
     def kill(self) -> None:
         """`kill -9`; what was not flushed is sent again after a restart."""
@@ -127,6 +119,12 @@ class Connect:
     def forget_offsets(self, name: str) -> None:
         """Let a halted connector begin as if it had never run."""
         self._ask("DELETE", f"/connectors/{name}/offsets")
+
+    @property
+    def _program(self) -> Program:
+        settings = str(self.home / "connect.properties")
+        main = "org.apache.kafka.connect.cli.ConnectStandalone"
+        return Program(main, (settings,), self.home, heap="768m")
 
     def _runs(self, name: str) -> bool:
         tasks = self.status(name)["tasks"]

@@ -53,10 +53,9 @@ class Daemon:
         finally:
             self.kill()
 
-    def stop(self) -> None:
-        """End it properly; nothing happens if it does not run."""
-        if self.process is not None:
-            self.process.stop()
+    def stop(self) -> bool:
+        """End it properly; whether it ran, and ended by itself."""
+        return self.running and self.process is not None and self.process.stop()
 
     def kill(self) -> None:
         """End it as a power cut would; nothing happens if it does not run."""

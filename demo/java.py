@@ -1,25 +1,63 @@
-"""The command that runs a class of a folder of jars, small and quiet enough for two cores."""
+"""The command that runs a class of a folder of jars, small and quick enough for two cores.
 
+A server spends most of its start on loading classes.  The first that ends by itself leaves an
+archive of them (class data sharing), from which every later one starts in a third of the time.
+"""
+
+import shutil
+from dataclasses import dataclass
 from pathlib import Path
 
+from demo import unpack
 from pipeline import jars
 
 
-def command(
-    main: str, *arguments: str, class_path: Path, heap: str, level: str = "info"
-) -> tuple[str, ...]:
-    """Run *main* with every jar of *class_path*; *level* is what slf4j-simple lets through."""
-    return (
-        jars.java(),
-        f"-Xmx{heap}",
-        "-XX:+UseSerialGC",
-        "-XX:+ExitOnOutOfMemoryError",  # a server that is dead should look dead
-        "-XX:-UsePerfData",
-        f"-Dorg.slf4j.simpleLogger.defaultLogLevel={level}",
-        "-Dorg.slf4j.simpleLogger.showDateTime=true",
-        "-Dorg.slf4j.simpleLogger.dateTimeFormat=yyyy-MM-dd'T'HH:mm:ss.SSSX",
-        "-Duser.timezone=UTC",
-        *("-cp", f"{class_path}/*"),
-        main,
-        *arguments,
-    )
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A class with its arguments, run in *home*; *level* is what slf4j-simple lets through."""
+
+    main: str
+    arguments: tuple[str, ...]
+    home: Path
+    heap: str
+    level: str = "info"
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        """The command line; its class path is the folder of Kafka's jars."""
+        return (
+            jars.java(),
+            f"-Xmx{self.heap}",
+            "-XX:+UseSerialGC",
+            "-XX:TieredStopAtLevel=1",  # the better compiler costs more than it gains in minutes
+            "-XX:+ExitOnOutOfMemoryError",  # a server that is dead should look dead
+            "-XX:-UsePerfData",
+            self._sharing(),
+            f"-Dorg.slf4j.simpleLogger.defaultLogLevel={self.level}",
+            "-Dorg.slf4j.simpleLogger.showDateTime=true",
+            "-Dorg.slf4j.simpleLogger.dateTimeFormat=yyyy-MM-dd'T'HH:mm:ss.SSSX",
+            "-Duser.timezone=UTC",
+            *("-cp", f"{jars.JARS / 'kafka'}/*"),
+            self.main,
+            *self.arguments,
+        )
+
+    def keep_classes(self) -> None:
+        """Keep the archive that it left; call it when the program has ended by itself."""
+        if self._left.exists() and not self._kept.exists():
+            whole = shutil.copyfile(self._left, self._kept.with_name(f"{self.home.name}.part"))
+            whole.replace(self._kept)
+        self._left.unlink(missing_ok=True)
+
+    def _sharing(self) -> str:
+        if self._kept.exists():
+            return f"-XX:SharedArchiveFile={self._kept}"
+        return f"-XX:ArchiveClassesAtExit={self._left}"
+
+    @property
+    def _left(self) -> Path:
+        return self.home / f"{self.main}.jsa"
+
+    @property
+    def _kept(self) -> Path:
+        return unpack.UNPACKED / f"{self.main}.jsa"

@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 
-from demo import java
 from demo.daemon import Daemon
+from demo.java import Program
 from demo.ports import listening
-from pipeline import jars
 
 START = timedelta(seconds=60)
 CLUSTER = "c2x1aWNlLWRlbW8ta2Fma2"  # any 22 characters of base64: the cluster's id
@@ -43,30 +42,13 @@ class Kafka:
         settings = self.home / "server.properties"
         settings.write_text(self._settings(), encoding="utf-8")
         if not (self.home / "data" / "meta.properties").exists():
-            Daemon("format of kafka's storage", self.home / "kafka.log").run(
-                java.command(
-                    "kafka.tools.StorageTool",
-                    *("format", "--standalone", "-t", CLUSTER, "-c", str(settings)),
-                    class_path=jars.JARS / "kafka",
-                    heap="128m",
-                ),
-                START,
-            )
-        self.daemon.start(
-            java.command(
-                "kafka.Kafka",
-                str(settings),
-                class_path=jars.JARS / "kafka",
-                heap="512m",
-                level="warn",
-            ),
-            lambda: listening(self.port),
-            START,
-        )
+            self._format(settings)
+        self.daemon.start(self._program.command, lambda: listening(self.port), START)
 
     def stop(self) -> None:
         """Shut down; the data stays."""
-        self.daemon.stop()
+        if self.daemon.stop():
+            self._program.keep_classes()
 
     def kill(self) -> None:
         """`kill -9`; the data stays."""
@@ -76,6 +58,19 @@ class Kafka:
         """Kill it, and start it again on the same ports and data."""
         self.kill()
         self.start()
+
+    @property
+    def _program(self) -> Program:
+        settings = str(self.home / "server.properties")
+        return Program("kafka.Kafka", (settings,), self.home, heap="512m", level="warn")
+
+    def _format(self, settings: Path) -> None:
+        arguments = ("format", "--standalone", "-t", CLUSTER, "-c", str(settings))
+        program = Program(
+            "kafka.tools.StorageTool", arguments, self.home, heap="128m", level="warn"
+        )
+        Daemon("format of kafka's storage", self.home / "kafka.log").run(program.command, START)
+        program.keep_classes()
 
     def _settings(self) -> str:
         settings = {

@@ -53,12 +53,13 @@ class Process:
         self.signal(signal.SIGKILL)
         wait_until(lambda: not self.alive, timedelta(seconds=20), f"end of process {self.pid}")
 
-    def stop(self, grace: timedelta = timedelta(seconds=20)) -> None:
-        """Ask it to end, and kill what has not ended after *grace*."""
+    def stop(self, grace: timedelta = timedelta(seconds=20)) -> bool:
+        """Ask it to end, and kill what has not ended after *grace*; whether it ended by itself."""
         self.signal(signal.SIGTERM)
         with suppress(UnreachableError):
-            wait_until(lambda: not self.alive, grace, f"end of process {self.pid}")
+            return wait_until(lambda: not self.alive, grace, f"end of process {self.pid}")
         self.kill()
+        return False
 
 
 def start(command: Sequence[str], *, log: Path, leashed: bool = True) -> Process:
