@@ -16,6 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from monitor.faults import fault_lines, join
 from monitor.secret import resolve, secret_fields
+from pipeline.errors import ConfigError
 
 COMMON = ("every", "enabled", "tables", "overrides")
 
@@ -24,7 +25,7 @@ COMMON = ("every", "enabled", "tables", "overrides")
 class Beside:
     """What every probe's section may say beside the probe's own fields."""
 
-    every: timedelta = timedelta(seconds=30)
+    every: timedelta | None = None
     enabled: bool = True
     tables: str = "*"
     overrides: tuple[Mapping[str, Any], ...] = ()
@@ -60,7 +61,8 @@ def plan(name: str, kind: type, raw: Mapping[str, Any], at: str) -> tuple[Plan |
         variant, wrong = _variant(kind, own, override, where)
         variants += variant
         rest += wrong
-    return Plan(name, beside.every, beside.tables, probe, tuple(variants)), rest
+    every = beside.every or kind.every  # type: ignore[attr-defined]  # a probe's own pace
+    return Plan(name, every, beside.tables, probe, tuple(variants)), rest
 
 
 def read(
@@ -71,6 +73,8 @@ def read(
     adapter: TypeAdapter[Any] = TypeAdapter(kind)
     try:
         value = adapter.validate_json(json.dumps(known), strict=True, extra="forbid")
+    except ConfigError as error:  # the class itself refuses what its types allow
+        return None, [*faults, f"{at}: {error}"]
     except ValidationError as error:
         lost = secret_fields(kind) & (raw.keys() - known.keys())
         return None, faults + [

@@ -6,6 +6,7 @@ when the next one starts: every tick in between is recorded as missed.
 """
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -17,6 +18,9 @@ import structlog
 from apscheduler.executors.pool import ThreadPoolExecutor
 from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.interval import IntervalTrigger
+from structlog.contextvars import bound_contextvars
+
+from monitor.logs import new_run
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 PULSE = timedelta(seconds=1)
@@ -27,8 +31,8 @@ log = structlog.get_logger(__name__)
 class TickBook(Protocol):
     """Where ticks are written down."""
 
-    def start(self, job: str, planned: datetime, at: datetime) -> None:
-        """A tick begins."""
+    def start(self, job: str, planned: datetime, at: datetime) -> bool:
+        """A tick begins; false if it was accepted before, by whomever."""
         ...
 
     def finish(
@@ -64,7 +68,8 @@ class Running:
 class Schedule:
     """Runs *jobs* and keeps *book*; ``clock`` is aware UTC.
 
-    ``last`` is, per job, the newest tick of an earlier life.
+    ``last`` is, per job, the newest tick of an earlier life; ``ailments`` says of each job whose
+    last tick failed, why.
     """
 
     jobs: Sequence[Job]
@@ -73,6 +78,7 @@ class Schedule:
     last: Mapping[str, datetime] = field(default_factory=dict)
     restarts: int = 0
     running: dict[str, Running] = field(default_factory=dict)
+    ailments: dict[str, str] = field(default_factory=dict)
     _seen: dict[str, datetime] = field(default_factory=dict)
     _pulse: datetime = EPOCH
     _timer: BackgroundScheduler | None = None
@@ -98,6 +104,13 @@ class Schedule:
         if self._timer is not None:
             self._timer.shutdown(wait=False)
             self._timer = None
+
+    def wait(self, patience: timedelta) -> bool:
+        """Wait for what runs to end; false if something still runs after *patience*."""
+        until = time.monotonic() + patience.total_seconds()
+        while self.running and time.monotonic() < until:
+            time.sleep(0.05)
+        return not self.running
 
     def watch(self) -> None:
         """Look at the timer from outside: start it again if it is silent, tell what is overdue."""
@@ -131,7 +144,8 @@ class Schedule:
             self._seen[job.name] = planned
             self.running[job.name] = Running(planned, self.clock())
         try:
-            self._run(job, planned, last)
+            with bound_contextvars(job=job.name, run=new_run()):
+                self._run(job, planned, last)
         finally:
             del self.running[job.name]
 
@@ -140,13 +154,16 @@ class Schedule:
         started = self.clock()
         try:
             self._note_missed(job, planned, last)
-            self.book.start(job.name, planned, started)
+            if not self.book.start(job.name, planned, started):
+                return
             job.run()
         except Exception as error:
-            log.exception("job failed", job=job.name)
+            log.exception("job failed")
             told = f"{type(error).__name__}: {error}"[:500]
+            self.ailments[job.name] = told
             self.book.finish(job.name, planned, self.clock(), "failed", told)
         else:
+            self.ailments.pop(job.name, None)
             late = self.clock() - started > job.deadline
             self.book.finish(job.name, planned, self.clock(), "late" if late else "done")
 

@@ -36,8 +36,9 @@ class Book:
     letters: dict[datetime, str] = field(default_factory=dict)
     details: list[str] = field(default_factory=list)
 
-    def start(self, job: str, planned: datetime, at: datetime) -> None:
+    def start(self, job: str, planned: datetime, at: datetime) -> bool:
         """Nothing yet."""
+        return planned not in self.letters
 
     def finish(
         self, job: str, planned: datetime, at: datetime, result: str, detail: str = ""
