@@ -41,7 +41,8 @@ SCHEMA = {
 }
 _PROPERTIES = {
     "delta.enableDeletionVectors": "false",  # nothing is ever deleted row by row
-    "delta.logRetentionDuration": "interval 1 days",  # the log says when, not what
+    "delta.logRetentionDuration": "interval 1 days",  # batches are numbered in the rows
+    "delta.deletedFileRetentionDuration": "interval 1 days",  # must not outlive the log
     "delta.checkpointInterval": "20",
     # no statistics on before, after and raw: they are long, and nothing is found by them
     "delta.dataSkippingStatsColumns": (

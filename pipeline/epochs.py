@@ -1,7 +1,7 @@
 """Which epoch does each row belong to, and is what stands too low explained by a new one?"""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
@@ -57,28 +57,42 @@ def look(mark: Mark, listing: Listing) -> Epochs:
         before = known.get(source)
         known[source] = observe(observe(before, first, beat), second, beat)
         if before is not None and known[source].number > before.number:
-            for partition, end in listing.ends.items():
-                if listing.source_of[partition.topic] == source:
-                    starts[f"{source}/{known[source].number}/{partition}"] = end.offset
+            starts |= _from_ends(source, known[source].number, listing)
     return Epochs(known, starts)
 
 
 def explain(
-    epochs: Epochs, listing: Listing, strange: Mapping[TopicPartition, int]
+    epochs: Epochs,
+    listing: Listing,
+    strange: Mapping[TopicPartition, int],
+    waived: frozenset[str],
 ) -> tuple[Epochs, dict[str, Hold]]:
     """Let new epochs begin at the strange rows; sources whose log did not change are held.
 
     *strange*: partition -> lowest offset of a row that stands too low and is no repetition.
+    A hold that a person has waived is taken for a new log.
     """
-    starts, held = dict(epochs.starts), {}
+    known, starts, held = dict(epochs.known), dict(epochs.starts), {}
     for partition, offset in strange.items():
         source = listing.source_of[partition.topic]
-        name = f"{source}/{epochs.number(source)}/{partition}"
+        hold = _hold(source, partition, offset, listing)
+        if hold.id in waived and source in known:
+            known[source] = replace(known[source], number=known[source].number + 1)
+            starts |= _from_ends(source, known[source].number, listing)
+        name = f"{source}/{Epochs(known, starts).number(source)}/{partition}"
         if offset < starts.get(name, 0):
             starts[name] = offset
         else:
-            held[source] = _hold(source, partition, offset, listing)
-    return Epochs(epochs.known, starts), held
+            held[source] = hold
+    return Epochs(known, starts), held
+
+
+def _from_ends(source: str, number: int, listing: Listing) -> dict[str, int]:
+    return {
+        f"{source}/{number}/{partition}": end.offset
+        for partition, end in listing.ends.items()
+        if listing.source_of[partition.topic] == source
+    }
 
 
 def _hold(source: str, partition: TopicPartition, offset: int, listing: Listing) -> Hold:

@@ -164,35 +164,34 @@ def _partition(ordered: pa.Table, encoded: pa.Array, group: Mapping[str, object]
 
 
 def _rise(part: np.ndarray, before: Order | None) -> tuple[Order | None, tuple[int, ...]]:
-    """Highest LIVE order (None: no LIVE row), and the offsets below the rows before them.
+    """Highest LIVE order (None: no LIVE row yet), and the offsets below a LIVE row before them.
 
-    Snapshot rows share one order, so for them equal is not low; a LIVE row must rise.
+    Equal is not low: a key's change is a delete and a create at one place, and rows of a snapshot
+    share theirs.  Two different changes of one *key* at one place are found by the fold.
     """
     live = part[:, 5] == int(Origin.LIVE)
-    if before is None and _rises(part, live):
-        lives = part[live]
-        return (_as_order(lives[-1]) if len(lives) else None), ()
-    if before is not None and _as_order(part[0]) > before and _rises(part, live):
+    if _rises(part) and (before is None or _as_order(part[0]) >= before):
         lives = part[live]
         return (_as_order(lives[-1]) if len(lives) else before), ()
     top, low = before, []
     for index in range(len(part)):
         order = _as_order(part[index])
-        if top is not None and (order < top or (order == top and live[index])):
+        if top is not None and order < top:
             low.append(int(part[index, 0]))
         elif live[index]:
             top = order
     return top, tuple(low)
 
 
-def _rises(part: np.ndarray, live: np.ndarray) -> bool:
+def _rises(part: np.ndarray) -> bool:
+    """Whether no row's order is below that of the row before it."""
     greater = np.zeros(len(part) - 1, dtype=bool)
     equal = np.ones(len(part) - 1, dtype=bool)
     for column in range(1, 5):
         a, b = part[:-1, column], part[1:, column]
         greater |= equal & (b > a)
         equal &= b == a
-    return bool(np.all(greater | (equal & ~live[1:])))
+    return bool(np.all(greater | equal))
 
 
 def _as_order(row: np.ndarray) -> Order:

@@ -6,7 +6,7 @@ makes the mirror foreign, until it is taken back to the version just before that
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 
@@ -41,7 +41,10 @@ class Commit(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Intrusion:
-    """The first foreign commit that still counts, and the last version that is all ours."""
+    """The first foreign commit that still counts, and the version to go back to.
+
+    ``good`` is -1 when there is none, because Sluice has written on top of the foreign commit.
+    """
 
     version: int
     operation: str
@@ -53,16 +56,21 @@ def note(after: int, batch: int, lane: str) -> str:
     return json.dumps({"sluice": {"after": after, "batch": batch, "lane": lane}}, sort_keys=True)
 
 
-def find(commits: Iterable[Commit], accepted: frozenset[int] = frozenset()) -> Intrusion | None:
+def find(
+    commits: Iterable[Commit], good: int = -1, accepted: frozenset[int] = frozenset()
+) -> Intrusion | None:
     """The intrusion that still counts after all *commits*, ascending; None when all is ours.
 
-    *accepted*: versions a person has waived.  The first of *commits* is taken to follow ours.
+    *good*: the version before the first of *commits*, known to be ours.
+    *accepted*: versions a person has waived.
     """
-    good, intrusion = -1, None
+    intrusion = None
     for commit in commits:
         after = _after(commit)
         if intrusion is not None:
-            if _restored(commit) == intrusion.good:
+            if after is not None:  # ours came on top: going back would undo it, not its number
+                intrusion = replace(intrusion, good=-1)
+            elif intrusion.good >= 0 and _restored(commit) == intrusion.good:
                 good, intrusion = commit.version, None
         elif not commit.data_changing or after is not None or commit.version in accepted:
             good = commit.version

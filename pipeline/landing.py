@@ -38,7 +38,7 @@ class Landing:
     """Land one lane; ``mark`` is what its newest commit proved.
 
     ``reader`` yields the shaped rows of a plan; ``read_back`` reads the newest mark from the lake,
-    with other code than the one that wrote it.
+    with other code than the one that wrote it.  ``facts`` are those of the newest batch.
     """
 
     session: SparkSession
@@ -48,6 +48,7 @@ class Landing:
     clock: Callable[[], datetime]
     read_back: Callable[[], Mark | None]
     mark: Mark
+    facts: Facts = field(default_factory=Facts)
     _waiting: dict[str, tuple[Acknowledged, dict[str, int]]] = field(default_factory=dict)
 
     def land(self, waived: frozenset[str]) -> Landed:
@@ -64,8 +65,8 @@ class Landing:
         if not chosen.spans and not chosen.gaps and not self._reopened(waived):
             return self._report(started, None, Facts(), chosen, held)
         with described(self.session, f"land batch {self.mark.batch + 1} of lane {self.mark.lane}"):
-            facts = self._commit(chosen, listing, held, waived)
-        return self._report(started, self.mark.batch, facts, chosen, held)
+            self.facts = self._commit(chosen, listing, held, waived)
+        return self._report(started, self.mark.batch, self.facts, chosen, held)
 
     def _reopened(self, waived: frozenset[str]) -> bool:
         """Whether a person has closed something that the mark still calls open."""
@@ -86,8 +87,8 @@ class Landing:
             strange = self._strange(files, facts)
             if not strange:
                 break
-            epochs, found = explain(epochs, listing, strange)
-            held.update({n: h for n, h in found.items() if h.id not in waived})
+            epochs, found = explain(epochs, listing, strange, waived)
+            held.update(found)
             chosen = _without(chosen, self.mark, listing, set(found))
         made, settled = next_mark(
             self.mark,

@@ -48,6 +48,7 @@ class Mark:
     ``epochs``        source -> its epoch now; ``starts``: ``source/epoch/topic:partition`` ->
                       first offset that belongs to it.
     ``high``          ``source/topic:partition`` -> highest LIVE order landed.
+    ``shards``        ``source/shard`` -> its table, of every shard ever seen; None if ignored.
     ``bases``         ``source/shard`` -> order its newest base is complete as of.
     ``snaps``         ``source/shard`` -> the snapshot that is not complete yet.
     ``grown``         topics that have gained partitions: their keys may have moved.
@@ -64,6 +65,7 @@ class Mark:
     epochs: Mapping[str, Epoch] = field(default_factory=dict)
     starts: Mapping[str, int] = field(default_factory=dict)
     high: Mapping[str, Order] = field(default_factory=dict)
+    shards: Mapping[str, str | None] = field(default_factory=dict)
     bases: Mapping[str, Order] = field(default_factory=dict)
     snaps: Mapping[str, Snap] = field(default_factory=dict)
     grown: tuple[str, ...] = ()
@@ -88,6 +90,7 @@ class Mark:
             epochs={k: Epoch(**v) for k, v in raw["epochs"].items()},
             starts=raw["starts"],
             high={k: Order(**v) for k, v in raw["high"].items()},
+            shards=raw["shards"],
             bases={k: Order(**v) for k, v in raw["bases"].items()},
             snaps={k: Snap(**{**v, "order": Order(**v["order"])}) for k, v in raw["snaps"].items()},
             grown=tuple(raw["grown"]),

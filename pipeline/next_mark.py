@@ -34,7 +34,8 @@ def next_mark(
     """
     batch = mark.batch + 1
     snaps, settled = advance(mark, facts, batch)
-    shards = {**_named(mark.bases), **{name: "" for name in facts.shards}}
+    seen = {*snaps, *(done.name for done in settled)}
+    shards = {**mark.shards, **{n: _table(n, router) for n in seen}, **facts.shards}
     opened = tuple(_with_shards(gap, batch, shards) for gap in plan.gaps)
     moved = {s for s, e in epochs.items() if s in mark.epochs and e.number != mark.epochs[s].number}
     known = {**mark.acknowledged, **acknowledged}
@@ -49,6 +50,7 @@ def next_mark(
         epochs=dict(epochs),
         starts={**mark.starts, **starts},
         high={**mark.high, **facts.high},
+        shards=shards,
         bases={**mark.bases, **{done.name: done.order for done in settled}},
         snaps=snaps,
         grown=_grown(mark, plan),
@@ -77,10 +79,6 @@ def _since(settled: Iterable[Settled], router: Router) -> dict[str, list[int]]:
     for done in settled:
         result.setdefault(_table(done.name, router) or "", []).append(done.since)
     return result
-
-
-def _named(names: Iterable[str]) -> dict[str, str]:
-    return dict.fromkeys(names, "")
 
 
 def _highest(old: Mapping[str, int], new: Mapping[str, int]) -> dict[str, int]:

@@ -1,0 +1,89 @@
+"""The mirror follows its source's columns by itself where nothing can go wrong, else it stands.
+
+A column added with a constant default gets it in rows that were there before: the source fills
+them without writing its log.
+"""
+
+from collections.abc import Callable, Mapping
+
+from delta.tables import DeltaTable
+from pyspark.sql import functions as F
+
+from pipeline.errors import HeldError
+from pipeline.mirror import Mirror
+from pipeline.model import Order
+from pipeline.schema import Compatible, Incompatible, TableSchema, compare, default_of
+from pipeline.typed import as_struct
+from pipeline.types import Column, lake_type
+
+
+Found = Mapping[str, TableSchema]
+Find = Callable[[str, Order], TableSchema | None]
+
+
+def evolve(mirror: Mirror, schema: TableSchema, newest: Found, schema_at: Find) -> dict[str, Order]:
+    """Create the mirror, or add and widen its columns; returns the orders columns were born at.
+
+    *newest*: ``source/shard`` -> its newest landed schema; *schema* is all of them in one.
+
+    Raises:
+        HeldError: a change cannot be followed; names it and the statement that solves it.
+    """
+    orders = {name: found.order for name, found in newest.items()}
+    if not mirror.exists():
+        mirror.create(schema, orders)
+        return {}
+    known = mirror.schemas()
+    moved = {n: o for n, o in orders.items() if known.get(n) != o}
+    if not moved:
+        return {}
+    steps = {name: _step(name, known, newest[name], schema_at) for name in moved}
+    _reshape(mirror, schema)
+    born: dict[str, Order] = {}
+    for name, step in steps.items():
+        for column in step.added if step is not None else ():
+            born[column.name] = max(orders[name], born.get(column.name, orders[name]))
+            _fill(mirror, name, column, orders[name])
+    mirror.note_schemas(moved)
+    return born
+
+
+def _step(
+    name: str, known: Mapping[str, Order], new: TableSchema, schema_at: Find
+) -> Compatible | None:
+    old = schema_at(name, known[name]) if name in known else None
+    if old is None:
+        return None  # a shard seen for the first time; it agrees with the others already
+    step = compare(old, new)
+    if isinstance(step, Incompatible):
+        raise HeldError("schema", f"{name}: {step.why}; {step.statement}")
+    return step
+
+
+def _reshape(mirror: Mirror, schema: TableSchema) -> None:
+    """Give the mirror every column of *schema*, in its type."""
+    fields = mirror.session.read.format("delta").load(mirror.path).schema.fields
+    have = {field.name: field.dataType.simpleString() for field in fields}
+    for column in schema.columns:
+        kind = lake_type(column).lower()
+        if column.name not in have:
+            _alter(mirror, f"ADD COLUMNS (`{column.name}` {kind})")
+        elif have[column.name].replace(" ", "") != kind.replace(" ", ""):
+            _alter(mirror, f"ALTER COLUMN `{column.name}` TYPE {kind}")
+
+
+def _alter(mirror: Mirror, what: str) -> None:
+    with mirror.noted(-1):
+        mirror.session.sql(f"ALTER TABLE delta.`{mirror.path}` {what}")
+
+
+def _fill(mirror: Mirror, name: str, column: Column, born: Order) -> None:
+    """Give rows of the shard that are older than the column the default the source gave them."""
+    if column.default is None:
+        return
+    source, _, shard = name.partition("/")
+    own = (F.col("_sluice.source") == source) & (F.col("_sluice.shard") == shard)
+    old = own & (F.col("_sluice.order") < as_struct(born)) & F.col(column.name).isNull()
+    with mirror.noted(-1):
+        target = DeltaTable.forPath(mirror.session, mirror.path)
+        target.update(old, {f"`{column.name}`": default_of(column)})

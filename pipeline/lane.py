@@ -1,0 +1,210 @@
+"""One lane: its landing loop, and the mirrors that follow it."""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from pyspark.sql import SparkSession
+
+from pipeline.apply import Applier, Turn, hold_of
+from pipeline.catalog import Catalog
+from pipeline.errors import HeldError
+from pipeline.foreign import Commit, find
+from pipeline.landing import Landing
+from pipeline.mark import Mark
+from pipeline.mirror import Mirror
+from pipeline.model import Account, Order, Table
+from pipeline.report import Applied, Hold, Landed
+from pipeline.settings import PipelineSettings
+from pipeline.slices import Share, Slice, last_batch
+
+_REMEMBERED = 1_000  # marks whose highest orders are kept in memory
+_ROTATED = 20  # mirrors with nothing to apply that are looked at in one pass
+
+
+@dataclass(eq=False)
+class Lane:
+    """Land, then apply, in turn; a table that fails is held and blocks no other.
+
+    ``commits`` lists the commits of a mirror above a version.  State kept here is a cache of what
+    the lake says: applied batches, versions known to be ours, highest orders; losing it costs time.
+    """
+
+    session: SparkSession
+    settings: PipelineSettings
+    landing: Landing
+    catalog: Catalog
+    commits: Callable[[str, int], Sequence[Commit]]
+    clock: Callable[[], datetime]
+    _appliers: tuple[Applier, ...] = ()
+    _applied: dict[str, int] = field(default_factory=dict)
+    _high: dict[str, Mapping[str, Order]] = field(default_factory=dict)
+    _marks: dict[int, Mapping[str, Order]] = field(default_factory=dict)
+    _good: dict[str, int] = field(default_factory=dict)
+    _held: set[str] = field(default_factory=set)
+    _asked: deque[str] = field(default_factory=deque)
+
+    def __post_init__(self) -> None:
+        """Give each merge worker a session of its own."""
+        self._appliers = tuple(
+            Applier(self.session.newSession(), self.settings.lane, self.settings.changes, self.clock)
+            for _ in range(self.settings.merge_workers)
+        )
+
+    @property
+    def mark(self) -> Mark:
+        """What the newest landed batch proves."""
+        return self.landing.mark
+
+    def land(self, waived: frozenset[str]) -> Landed:
+        """Land one batch and learn the schema changes in it."""
+        before = self.mark.batch
+        landed = self.landing.land(waived)
+        if self.mark.batch > before:
+            ddl = self.landing.facts.ddl
+            self.catalog.add((source, order, payload) for source, _, order, _, payload in ddl)
+            self._marks[self.mark.batch] = self.mark.high
+            self._marks.pop(self.mark.batch - _REMEMBERED, None)
+        return landed
+
+    def apply(self, waived: frozenset[str]) -> tuple[Applied, ...]:
+        """Bring every mirror with landed changes up to date; tier 0 first.
+
+        Returns a turn for each such mirror, and for each mirror looked at and found foreign.
+        """
+        tables = {name: self.catalog.table(name, self.mark.shards) for name in self.mark.tables}
+        due = [t for t in tables.values() if self._batch(t) < self.mark.tables[t.name]]
+        due.sort(key=lambda table: (table.tier, table.name))
+        checked = self._choose(due, tables)
+        standing = {t.name: h for t in checked if (h := self._stands(t, waived)) is not None}
+        ready = [table for table in due if table.name not in standing]
+        done = self._turns(ready) if ready else ()
+        left = (self._still(name, hold) for name, hold in sorted(standing.items()))
+        freed = self._freed(checked, standing, {turn.table for turn in done})
+        result = (*done, *left, *freed)
+        self._held = {turn.table for turn in result if turn.hold is not None}
+        return result
+
+    def _batch(self, table: Table) -> int:
+        if table.name not in self._applied:
+            mirror = self._mirror(table.name)
+            self._applied[table.name] = mirror.applied() if mirror.exists() else -1
+        return self._applied[table.name]
+
+    def _mirror(self, name: str) -> Mirror:
+        return Mirror(self.session, self.settings.mirror(name), self.settings.lane)
+
+    def _stands(self, table: Table, waived: frozenset[str]) -> Hold | None:
+        """Why the table may not be written to, before its changes are even looked at."""
+        prefix = f"foreign_write:{table.name}:"
+        accepted = frozenset(int(w[len(prefix) :]) for w in waived if w.startswith(prefix))
+        mirror, good = self._mirror(table.name), self._good.get(table.name, -1)
+        if not mirror.exists():
+            return None
+        commits = self.commits(table.name, good)
+        intrusion = find(commits, good, accepted)
+        if intrusion is None:
+            self._good[table.name] = max((c.version for c in commits), default=good)
+            return None
+        back = f"restore version {intrusion.good}" if intrusion.good >= 0 else "rebuild the mirror"
+        detail = (
+            f"version {intrusion.version} of mirror {table.name} ({intrusion.operation}) changed "
+            f"data and is not Sluice's; {back}, or waive {prefix}{intrusion.version}"
+        )
+        return Hold(f"{prefix}{intrusion.version}", table.name, "foreign_write", detail)
+
+    def _turns(self, ready: list[Table]) -> tuple[Applied, ...]:
+        after = min(self._batch(table) for table in ready)
+        until = last_batch(self.session, self.settings.changes, after, self.mark.batch)
+        names = tuple(table.name for table in ready)
+        with (
+            Slice(self.session, self.settings.changes, after, until, names) as slice_,
+            ThreadPoolExecutor(len(self._appliers), "merge") as pool,
+        ):
+            idle = list(self._appliers)
+
+            def turn(table: Table) -> Applied:
+                applier = idle.pop()
+                try:
+                    return self._turn(applier, table, slice_)
+                finally:
+                    idle.append(applier)
+
+            waiting = [t for t in ready if t.name in slice_.shares or self._last(t) <= until]
+            return tuple(pool.map(turn, waiting))
+
+    def _last(self, table: Table) -> int:
+        return self.mark.tables[table.name]
+
+    def _choose(self, due: Sequence[Table], tables: Mapping[str, Table]) -> list[Table]:
+        """Tables whose mirrors are searched for foreign commits: those due, and a few in rotation."""
+        if not self._asked:
+            self._asked.extend(sorted(tables))
+        turn = [self._asked.popleft() for _ in range(min(_ROTATED, len(self._asked)))]
+        names = {table.name for table in due} | self._held | set(turn)
+        return [table for name, table in tables.items() if name in names]
+
+    def _turn(self, applier: Applier, table: Table, slice_: Slice) -> Applied:
+        try:
+            turn = self._prepare(table)
+        except HeldError as error:
+            return self._still(table.name, hold_of(table.name, error))
+        applied = applier.apply(turn, slice_, self.settings.mirror(table.name))
+        self._applied[table.name] = applied.batch
+        if applied.hold is None:
+            self._note_high(slice_, table)
+        return applied
+
+    def _prepare(self, table: Table) -> Turn:
+        own = {f"{shard.source}/{shard.name}" for shard in table.shards}
+        gaps = [name for name, text in self.mark.gaps.items() if any(f'"{n}"' in text for n in own)]
+        if gaps:
+            raise HeldError("gap", f"changes were lost before landing ({gaps[0]}); take a new base")
+        newest = {
+            f"{shard.source}/{shard.name}": schema
+            for shard in table.shards
+            if (schema := self.catalog.newest(shard.source, shard.name)) is not None
+        }
+        topics = {name.rpartition(":")[0] for name in self._high.get(table.name, ())}
+        return Turn(
+            table=table,
+            schema=self.catalog.schema(table),
+            newest=newest,
+            schema_at=self.catalog.at,
+            after=self._batch(table),
+            high=self._high.get(table.name),
+            grown=bool(topics & set(self.mark.grown)),
+        )
+
+    def _note_high(self, slice_: Slice, table: Table) -> None:
+        """Keep the highest applied orders of the table's partitions, if its mark is remembered."""
+        if slice_.until not in self._marks:
+            return
+        known = self._high.get(table.name, {})
+        share = slice_.shares.get(table.name, Share())
+        topics = share.topics | {name.rpartition(":")[0] for name in known}
+        high = {n.partition("/")[2]: order for n, order in self._marks[slice_.until].items()}
+        self._high[table.name] = {n: o for n, o in high.items() if n.rpartition(":")[0] in topics}
+
+    def _still(self, name: str, hold: Hold) -> Applied:
+        mirror = self._mirror(name)
+        version = mirror.state().version if mirror.exists() else -1
+        now = self.clock()
+        return Applied(name, self._applied.get(name, -1), version, Account(), now, now - now, hold)
+
+    def _freed(
+        self, checked: Iterable[Table], standing: Mapping[str, Hold], done: set[str]
+    ) -> tuple[Applied, ...]:
+        """Tables that were held, are not any more, and had nothing to apply."""
+        now = self.clock()
+        free = [
+            t.name
+            for t in checked
+            if t.name in self._held and t.name not in standing and t.name not in done
+        ]
+        return tuple(
+            Applied(n, self._applied.get(n, -1), self._mirror(n).state().version, Account(), now, now - now)
+            for n in free
+        )
