@@ -3,7 +3,7 @@
 import importlib
 import pkgutil
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Protocol, cast
 
 import alerts.channels
@@ -17,6 +17,11 @@ class Channel(Protocol):
     @property
     def per_minute(self) -> int:
         """Sendings it takes in any 60 seconds; what is more goes into a digest."""
+        ...
+
+    @property
+    def refresh(self) -> timedelta | None:
+        """How often it must hear again of all that still fires; None if it never forgets."""
         ...
 
     def send(self, messages: Sequence[Message], now: datetime) -> None:

@@ -5,7 +5,7 @@ it again, and the receiver knows it by the message's id.
 """
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 import structlog
 
 from alerts.channel import Channel
+from alerts.model import Message
 from alerts.outbox import (
     BusyError,
     Letter,
@@ -30,6 +31,8 @@ _AT_ONCE = 500
 _THREADS = 16
 _log = structlog.get_logger(__name__)
 
+Reminders = Callable[[datetime], Sequence[tuple[str, Message]]]
+
 
 @dataclass(frozen=True, slots=True)
 class Tally:
@@ -46,11 +49,14 @@ class Delivery:
     """The postman: ``channels`` by the names that routes use.
 
     ``patience`` is how long one step waits for slow channels; they go on without it.
+    ``reminders`` tells, per channel, what still fires at a moment (:func:`alerts.round.reminders`).
     """
 
     channels: Mapping[str, Channel]
     outbox: Outbox
     patience: timedelta = timedelta(seconds=5)
+    reminders: Reminders = field(default=lambda _: ())
+    _refreshed: dict[str, datetime] = field(default_factory=dict, init=False)
     _jobs: dict[str, Future[Tally]] = field(default_factory=dict, init=False)
     _stopped: threading.Event = field(default_factory=threading.Event, init=False)
 
@@ -61,7 +67,7 @@ class Delivery:
 
     def deliver_due(self, now: datetime) -> Tally:
         """Start on every channel that letters wait for, and gather what is done in time."""
-        for name in self.outbox.channels():
+        for name in dict.fromkeys((*self.outbox.channels(), *self._forgetful(now))):
             if name not in self._jobs and not self._stopped.is_set():
                 self._jobs[name] = self._pool.submit(self._serve, name, now)
         wait(self._jobs.values(), timeout=self.patience.total_seconds())
@@ -111,7 +117,31 @@ class Delivery:
             else:
                 self.outbox.delivered(group, sent(self.outbox.standing(name), now), now)
                 delivered += len(group)
+        if name in self._forgetful(now) and not self.outbox.waiting(name, 1):
+            return Tally(delivered, dead, failing=self._refresh(name, channel, now))
         return Tally(delivered, dead)
+
+    def _forgetful(self, now: datetime) -> tuple[str, ...]:
+        """Channels that must hear again of what still fires."""
+        return tuple(
+            name
+            for name, channel in self.channels.items()
+            if channel.refresh is not None
+            and (name not in self._refreshed or now - self._refreshed[name] >= channel.refresh)
+        )
+
+    def _refresh(self, name: str, channel: Channel, now: datetime) -> tuple[str, ...]:
+        """Send what still fires, by the thread that sends the ends too: none is revived."""
+        self._refreshed[name] = now
+        messages = [message for receiver, message in self.reminders(now) if receiver == name]
+        if not messages:
+            return ()
+        try:
+            channel.send(messages, now)
+        except (UnreachableError, RefusedError) as error:
+            _log.warning("channel was not refreshed", channel=name, why=str(error))
+            return (name,)
+        return ()
 
     def _pause(self, name: str, error: UnreachableError, now: datetime) -> tuple[str]:
         after = error.after if isinstance(error, BusyError) else None

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from alerts.causes import findings
 from alerts.lifecycle import advance, end
-from alerts.model import Incident, Member, Message, Notice
+from alerts.model import Event, Incident, Member, Message, Notice, State
 from alerts.routing import Route, policy
 from alerts.silence import Silence
 from alerts.text import compose
@@ -74,6 +74,18 @@ def withdraw(
         changed += [after] if after else []
         notices += told
     return _round(desk, changed, [], notices)
+
+
+def reminders(
+    desk: Desk, incidents: Iterable[Incident], now: datetime
+) -> tuple[tuple[str, Message], ...]:
+    """All that people were told and that is not over, for channels that forget."""
+    return tuple(
+        (channel, compose(Notice(Event.REPEATED, incident, now), desk.runbooks))
+        for incident in incidents
+        if incident.notified is not None and incident.state is not State.RESOLVED
+        for channel in incident.channels
+    )
 
 
 def _round(

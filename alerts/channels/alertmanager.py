@@ -1,7 +1,8 @@
 """Prometheus Alertmanager, API v2: it groups, silences and routes on its own.
 
-An alert is known by its labels, so only what stays the same for an episode is a label.  It ends
-by itself ``lasts`` after its last sending: longer than any ``repeat``, or it resolves too early.
+An alert is known by its labels, so only what stays the same for an episode is a label.  It forgets
+its alerts when it starts again, so all that fires is sent every ``refresh``.  An alert ends by
+itself ``lasts`` after its last sending: long, as a Sluice that is down has mended nothing.
 """
 
 import json
@@ -25,6 +26,7 @@ class Alertmanager:
     lasts: timedelta = timedelta(days=2)
     timeout: timedelta = timedelta(seconds=10)
     per_minute: int = 60
+    refresh: timedelta | None = timedelta(minutes=1)
 
     def __post_init__(self) -> None:
         """Refuse a wrong address at the start, not at the first alert."""

@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import ClassVar
 
 import structlog
 
@@ -17,6 +18,7 @@ class Log:
     """One line per message, at WARNING; what is over at INFO."""
 
     per_minute: int = 600
+    refresh: ClassVar[timedelta | None] = None
 
     def send(self, messages: Sequence[Message], now: datetime) -> None:
         """Write the lines; a digest is just more of them."""

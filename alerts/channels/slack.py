@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, ClassVar
 
 from alerts.channel import Channel
 from alerts.model import Event, Message, Severity
@@ -29,6 +29,7 @@ class Slack:
     url: str = field(repr=False)
     timeout: timedelta = timedelta(seconds=10)
     per_minute: int = 20
+    refresh: ClassVar[timedelta | None] = None
 
     def __post_init__(self) -> None:
         """Refuse a wrong address at the start, not at the first alert."""

@@ -11,6 +11,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
+from typing import ClassVar
 
 from alerts.channel import Channel
 from alerts.model import Message
@@ -25,6 +26,7 @@ class Webhook:
     secret: str = field(default="", repr=False)
     timeout: timedelta = timedelta(seconds=10)
     per_minute: int = 60
+    refresh: ClassVar[timedelta | None] = None
 
     def __post_init__(self) -> None:
         """Refuse a wrong address at the start, not at the first alert."""

@@ -49,10 +49,12 @@ def verdict(
     table: str = "shop.orders",
     check: str = "range_counts",
     cause: str = "",
+    *,
     minute: float = 0,
+    run: str = "",
 ) -> Verdict:
     ruling = Ruling(OUTCOMES[letter], f"said {letter}")
-    return Verdict(table, check, ruling, at(minute), cause=cause)
+    return Verdict(table, check, ruling, at(minute), cause=cause, run=run)
 
 
 def play(letters: str, policy: Policy) -> tuple[str, list[Incident | None]]:

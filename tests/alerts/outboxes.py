@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Protocol
 
 from alerts.model import Message
@@ -64,6 +64,7 @@ class ScriptedChannel:
 
     script: Callable[[Sequence[Message]], Exception | None] = lambda _: None
     per_minute: int = 100
+    refresh: timedelta | None = None
     got: list[tuple[str, ...]] = field(default_factory=list)
     gate: threading.Event | None = None
 

@@ -1,7 +1,7 @@
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -129,13 +129,13 @@ def test_a_poisoned_digest_costs_only_the_letter_to_blame(
     outbox: FillableOutbox, deliver: Deliver
 ) -> None:
     channel = ScriptedChannel(
-        lambda messages: RefusedError("400") if about(4)(messages) else None, per_minute=3
+        lambda messages: RefusedError("400") if about(4)(messages) else None, per_minute=1
     )
     fill(outbox, "slack", 6)
     delivery = deliver(slack=channel)
 
-    for minute in range(5):
-        delivery.deliver_due(at(minute * 2))
+    for minute in range(8):
+        delivery.deliver_due(at(minute))
 
     arrived = [name for group in channel.got for name in group]
     assert arrived == ["shop.t0", "shop.t1", "shop.t2", "shop.t3", "shop.t5"]
@@ -224,3 +224,52 @@ def test_a_closed_delivery_starts_nothing(outbox: FillableOutbox, deliver: Deliv
 
     assert delivery.deliver_due(at(0)).delivered == 0
     assert channel.got == []
+
+
+def test_a_channel_that_forgets_hears_again_of_what_still_fires(
+    outbox: FillableOutbox, deliver: Deliver
+) -> None:
+    channel, other = ScriptedChannel(refresh=minutes(2)), ScriptedChannel()
+    delivery = deliver(alertmanager=channel, log=other)
+    delivery.reminders = lambda _: [("alertmanager", message(1)), ("log", message(1))]
+
+    for minute in range(5):
+        delivery.deliver_due(at(minute))
+
+    assert channel.got == [("shop.t1",)] * 3
+    assert other.got == []
+
+
+def test_nothing_is_refreshed_while_an_end_still_waits(
+    outbox: FillableOutbox, deliver: Deliver
+) -> None:
+    channel = ScriptedChannel(lambda _: UnreachableError("down"), refresh=minutes(1))
+    fill(outbox, "alertmanager", 1)
+    asked: list[datetime] = []
+
+    def reminders(now: datetime) -> Sequence[tuple[str, Message]]:
+        asked.append(now)
+        return ()
+
+    delivery = deliver(alertmanager=channel)
+    delivery.reminders = reminders
+
+    for minute in (0, 0.01, 0.02):
+        delivery.deliver_due(at(minute))
+
+    assert asked == []
+
+
+def test_a_refresh_that_fails_is_tried_at_the_next(
+    outbox: FillableOutbox, deliver: Deliver
+) -> None:
+    channel = ScriptedChannel(lambda _: BusyError("503"), refresh=minutes(1))
+    delivery = deliver(alertmanager=channel)
+    delivery.reminders = lambda _: [("alertmanager", message(1))]
+
+    tally = delivery.deliver_due(at(0))
+    channel.script = lambda _: None
+    delivery.deliver_due(at(1))
+
+    assert tally.failing == ("alertmanager",)
+    assert channel.got == [("shop.t1",)]

@@ -1,5 +1,5 @@
 from alerts.model import Kind, Member, State
-from alerts.round import Desk, settle, withdraw
+from alerts.round import Desk, reminders, settle, withdraw
 from alerts.routing import Route
 from alerts.silence import Silence
 from tests.alerts.kit import at, minutes, verdict
@@ -59,3 +59,17 @@ def test_an_incident_that_nothing_watches_any_more_is_closed_and_says_so() -> No
     assert incident.tables == ("shop.users",)
     assert incident.state is State.RESOLVED
     assert "no longer watched" in closed.letters[0][1].subject
+
+
+def test_a_reminder_names_what_was_told_and_is_not_over() -> None:
+    told = settle(DESK, (), [verdict("F")], (), at(0)).changed
+    window = Silence("s", at(0), at(10), "on call", "upgrade")
+    muted = settle(DESK, (), [verdict("F", "shop.users")], [window], at(0)).changed
+    over = settle(DESK, told, [verdict("P")], (), at(1)).changed
+
+    letters = reminders(DESK, [*told, *muted, *over], at(2))
+
+    assert [(channel, message.about) for channel, message in letters] == [
+        ("log", "shop.orders"),
+        ("slack", "shop.orders"),
+    ]
