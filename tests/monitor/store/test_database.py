@@ -9,6 +9,7 @@ from sqlalchemy import text, update
 
 from monitor.store.schema import version
 from monitor.store.store import Store
+from monitor.store.waivers import Waiver
 from pipeline.errors import ConfigError
 from tests.monitor.store.kit import NOW, SECOND, fence
 
@@ -110,6 +111,21 @@ def test_many_threads_lose_no_write(store: Store) -> None:
     for thread in range(8):
         assert len(store.fences.since(f"s{thread}", NOW)) == 25
         assert len(store.ticks.list(f"job{thread}")) == 25
+
+
+def test_two_processes_that_look_before_they_write_wait_for_each_other(store: Store) -> None:
+    beside = Store.open(store.database.path)  # has its own lock, as a command's process would
+    start = threading.Barrier(2)
+
+    def write(one: Store, who: str) -> int:
+        start.wait(timeout=10)
+        return sum(one.waivers.add(Waiver(f"gap-{n}", "why", who, NOW)) for n in range(100))
+
+    with ThreadPoolExecutor(2) as pool:
+        counts = list(pool.map(write, (store, beside), ("service", "command")))
+    beside.close()
+
+    assert sum(counts) == len(store.waivers.waived()) == 100
 
 
 def test_a_commit_is_on_the_disk_and_links_are_enforced(store: Store) -> None:
