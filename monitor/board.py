@@ -1,0 +1,97 @@
+"""What the service knew at the end of its last round: API, metrics and pages read only this.
+
+A board is immutable and swapped whole, so no reader ever sees half a round.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+from alerts.model import Incident
+from checks.model import Verdict
+from checks.readiness import Readiness, State
+from pipeline.lag import Lags
+from pipeline.model import Stage, Table
+
+NEVER = datetime(1970, 1, 1, tzinfo=UTC)
+STALE = timedelta(seconds=60)
+
+
+@dataclass(frozen=True, slots=True)
+class TableView:
+    """One table: how far it is behind, and whether it may be read.
+
+    ``day`` answers for the end of yesterday, ``recent`` for one lag budget ago.
+    """
+
+    table: Table
+    lags: Lags
+    day: Mapping[Stage, Readiness]
+    recent: Mapping[Stage, Readiness]
+    verdicts: tuple[Verdict, ...] = ()
+    residual: int = 0
+
+    @property
+    def worst(self) -> State:
+        """The graver of the two answers for the mirror: what a person must look at first."""
+        gravity = list(GRAVITY)
+        answers = (self.day[Stage.MIRROR].state, self.recent[Stage.MIRROR].state)
+        return min(answers, key=gravity.index)
+
+
+GRAVITY = (State.BLOCKED, State.REVOKED, State.UNKNOWN, State.NOT_READY, State.READY)
+
+
+@dataclass(frozen=True, slots=True)
+class PartView:
+    """A source, a collector, the Spark process: whether it works, and what ails it."""
+
+    name: str
+    works: bool
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class JobView:
+    """A scheduled job: its totals by result, when it last ended well, whether it is overdue."""
+
+    name: str
+    results: Mapping[str, int] = field(default_factory=dict)
+    succeeded: datetime | None = None
+    overdue: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Board:
+    """One round's whole picture; ``at`` is NEVER before the first round."""
+
+    at: datetime = NEVER
+    started: datetime = NEVER
+    cut: datetime = NEVER
+    tables: tuple[TableView, ...] = ()
+    incidents: tuple[Incident, ...] = ()
+    parts: tuple[PartView, ...] = ()
+    jobs: tuple[JobView, ...] = ()
+    changes: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    headroom: Mapping[tuple[str, str], timedelta] = field(default_factory=dict)
+    restarts: int = 0
+    runbooks: str = ""
+
+    def age(self, now: datetime) -> timedelta:
+        """How old what stands here is."""
+        return now - self.at
+
+    def stale(self, now: datetime) -> bool:
+        """Whether nothing here may be believed any more: the watching round stands still."""
+        return self.age(now) > STALE
+
+    def table(self, name: str) -> TableView | None:
+        """The view of table *name*; None if it is not known."""
+        return next((view for view in self.tables if view.table.name == name), None)
+
+
+@dataclass(eq=False)
+class Easel:
+    """Holds the newest board; one writer swaps it, any number of readers take it."""
+
+    board: Board = field(default_factory=Board)
