@@ -7,11 +7,10 @@ when the next one starts: every tick in between is recorded as missed.
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from itertools import islice
 from typing import Protocol
 
 import structlog
@@ -21,8 +20,8 @@ from apscheduler.triggers.interval import IntervalTrigger
 from structlog.contextvars import bound_contextvars
 
 from monitor.logs import new_run
+from monitor.ticks import EPOCH, batches, due, missed
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 PULSE = timedelta(seconds=1)
 SILENCE = timedelta(seconds=15)  # a timer that did not beat for so long is dead or stuck
 log = structlog.get_logger(__name__)
@@ -188,22 +187,3 @@ class Schedule:
 
     def _beat(self) -> None:
         self._pulse = self.clock()
-
-
-def due(now: datetime, every: timedelta) -> datetime:
-    """The newest tick at or before *now*."""
-    return now - (now - EPOCH) % every
-
-
-def missed(last: datetime, planned: datetime, every: timedelta) -> Iterator[datetime]:
-    """Ticks after *last* and before *planned*, oldest first."""
-    tick = due(last, every) + every
-    while tick < planned:
-        yield tick
-        tick += every
-
-
-def batches(ticks: Iterator[datetime], size: int = 5_000) -> Iterator[tuple[datetime, ...]]:
-    """Cut *ticks* so that a week of silence fits through one statement at a time."""
-    while batch := tuple(islice(ticks, size)):
-        yield batch

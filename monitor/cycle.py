@@ -1,0 +1,148 @@
+"""One watching round: look, rule, tell, and put the whole picture on the board."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Protocol
+from zoneinfo import ZoneInfo
+
+from alerts.model import Incident, Member
+from checks.blocks import Inputs, blocks
+from checks.model import Verdict
+from checks.readiness import Question, Readiness
+from monitor import own_verdicts as own
+from monitor.assessor import Assessor
+from monitor.board import Board, Easel, JobView, PartView, TableView
+from monitor.own_verdicts import Part
+from monitor.plans import Plan
+from monitor.roster import Roster
+from monitor.sampler import Look
+from monitor.teller import Teller
+from monitor.watcher import Watcher
+from pipeline.cut import day_end
+from pipeline.model import Stage, Table
+
+AT_ONCE = timedelta()
+
+
+class Facts(Protocol):
+    """What the board shows beside the tables."""
+
+    def parts(self, look: Look, now: datetime) -> Sequence[Part]:
+        """Every part of the way, the working ones too."""
+        ...
+
+    def jobs(self, now: datetime) -> tuple[JobView, ...]:
+        """Every scheduled job."""
+        ...
+
+    def incidents(self) -> tuple[Incident, ...]:
+        """Open ones."""
+        ...
+
+    def changes(self) -> Mapping[tuple[str, str], int]:
+        """(Table, term) -> changes so far."""
+        ...
+
+    def restarts(self) -> int:
+        """How often the Spark process was started again."""
+        ...
+
+
+@dataclass(eq=False)
+class Cycle:
+    """What the watching job does; ``budget`` is the lag that is not late, by tier."""
+
+    watcher: Watcher
+    roster: Roster
+    assessor: Assessor
+    teller: Teller
+    facts: Facts
+    easel: Easel
+    plans: tuple[Plan, ...]
+    budget: Callable[[int], timedelta]
+    zone: ZoneInfo
+    clock: Callable[[], datetime]
+    started: datetime
+    runbooks: str = ""
+
+    def watch(self) -> None:
+        """Do one round."""
+        look = self.watcher.look(AT_ONCE)
+        now = self.clock()
+        parts = self.facts.parts(look, now)
+        cut = yesterday(now, self.zone)
+        views = [self._view(table, look, cut, parts) for table in self.roster.tables()]
+        verdicts = [own.of_part(part, now) for part in parts]
+        verdicts += [verdict for _, found in views for verdict in found]
+        self.teller.tell(verdicts, kept=self.teller.changed(verdicts))
+        if self.roster.known:
+            self.teller.withdraw(self._watched(parts))
+        self.easel.board = self._board(now, cut, [view for view, _ in views], parts)
+
+    def _view(
+        self, table: Table, look: Look, cut: datetime, parts: Sequence[Part]
+    ) -> tuple[TableView, tuple[Verdict, ...]]:
+        """One table's view, with the verdicts on it of this round."""
+        with self.teller.deciding:
+            inputs = self.assessor.inputs(table, look)
+            recent = inputs.lags.at - self.budget(table.tier)
+            questions = {s: (Question(s, cut), Question(s, recent)) for s in Stage}
+            day = {s: self.assessor.answer(q, inputs) for s, (q, _) in questions.items()}
+            for answer in day.values():
+                self.assessor.certify(answer)
+        now_ish = {s: self.assessor.answer(q, inputs) for s, (_, q) in questions.items()}
+        self.assessor.settle(inputs, {questions[s][0]: day[s] for s in Stage})
+        verdicts = tuple(self._verdicts(inputs, [*day.values()], parts))
+        seen = {verdict.check: verdict for verdict in self.teller.rulings.of(table.name)[::-1]}
+        shown = {**seen, **{verdict.check: verdict for verdict in verdicts}}
+        view = TableView(
+            table, inputs.lags, day, now_ish, tuple(shown.values()), residual=inputs.residual
+        )
+        return view, verdicts
+
+    def _verdicts(
+        self, inputs: Inputs, answers: Sequence[Readiness], parts: Sequence[Part]
+    ) -> Iterator[Verdict]:
+        table, at = inputs.table, inputs.lags.at
+        down = [part for part in parts if part.ailment and _concerns(part, table)]
+        yield from own.of_table(table, inputs.lags, self.budget(table.tier), down, at)
+        yield from own.of_standstills(table.name, blocks(inputs, frozenset()), at)
+        yield own.of_disagreement(table.name, answers, at)
+
+    def _watched(self, parts: Sequence[Part]) -> Iterator[Member]:
+        for part in parts:
+            yield Member(part.name, part.check)
+        for table in self.roster.tables():
+            checks = [plan.name for plan in self.plans if plan.probe_for(table.name)]
+            for check in (*own.CHECKS, *checks):
+                yield Member(table.name, check)
+
+    def _board(
+        self, now: datetime, cut: datetime, views: Sequence[TableView], parts: Sequence[Part]
+    ) -> Board:
+        return Board(
+            at=now,
+            started=self.started,
+            cut=cut,
+            tables=tuple(views),
+            incidents=self.facts.incidents(),
+            parts=tuple(PartView(p.name, not p.ailment, p.ailment) for p in parts),
+            jobs=self.facts.jobs(now),
+            changes=self.facts.changes(),
+            restarts=self.facts.restarts(),
+            runbooks=self.runbooks,
+        )
+
+
+def yesterday(now: datetime, zone: ZoneInfo) -> datetime:
+    """The end of the business day before the one that *now* belongs to."""
+    return day_end(now.astimezone(zone).date() - timedelta(days=1), zone)
+
+
+def _concerns(part: Part, table: Table) -> bool:
+    """Whether the table's changes pass the part: its own sources and collectors, or Spark."""
+    kind, _, name = part.name.partition(":")
+    if kind in ("source", "collector"):
+        return name in table.sources
+    return kind == "worker"

@@ -1,0 +1,95 @@
+"""May a job go on?  Fresh samples, one answer per table, and a certificate before any yes.
+
+The answer to the whole question is the gravest one: one table that is not ready closes the gate.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from zoneinfo import ZoneInfo
+
+from checks.readiness import Question, Readiness, State
+from monitor.assessor import Assessor
+from monitor.board import GRAVITY
+from monitor.roster import Roster
+from monitor.teller import Teller
+from monitor.watcher import Watcher
+from pipeline.cut import cut as parse_cut
+from pipeline.errors import ConfigError
+from pipeline.model import Stage
+
+FRESH = timedelta(seconds=1)
+CLOSED = (State.BLOCKED, State.REVOKED)
+EXITS = {
+    State.READY: 0,
+    State.NOT_READY: 1,
+    State.UNKNOWN: 3,
+    State.BLOCKED: 4,
+    State.REVOKED: 4,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The answers in the order asked; empty while no table is known yet."""
+
+    answers: tuple[Readiness, ...]
+
+    @property
+    def state(self) -> State:
+        """The gravest of them; UNKNOWN if there is none."""
+        states = [answer.state for answer in self.answers]
+        return min(states, key=GRAVITY.index, default=State.UNKNOWN)
+
+    def status(self, *, patient: bool = False) -> int:
+        """HTTP: 200 ready, 404 not yet or unknown, 409 blocked or revoked (404 if *patient*)."""
+        if self.state is State.READY:
+            return 200
+        return 409 if self.state in CLOSED and not patient else 404
+
+
+@dataclass(eq=False)
+class Gate:
+    """Answers questions of any number of jobs at once."""
+
+    watcher: Watcher
+    roster: Roster
+    assessor: Assessor
+    teller: Teller
+    zone: ZoneInfo
+    clock: Callable[[], datetime]
+
+    def decide(self, tables: Sequence[str], cut: datetime, stage: Stage) -> Decision:
+        """Answer now, for all *tables*.
+
+        Raises:
+            ConfigError: one of them is not known; the message lists those that are.
+        """
+        look = self.watcher.look(FRESH)
+        known = [(name, self.roster.table(name)) for name in tables]
+        unknown = [name for name, table in known if table is None]
+        if unknown and self.roster.known:
+            names = ", ".join(table.name for table in self.roster.tables()) or "none yet"
+            raise ConfigError(f"no table {unknown[0]!r}; known: {names}")
+        if unknown:
+            return Decision(())
+        with self.teller.deciding:
+            answers = [
+                self.assessor.answer(Question(stage, cut), self.assessor.inputs(table, look))
+                for _, table in known
+                if table is not None
+            ]
+            for answer in answers:
+                self.assessor.certify(answer)
+        return Decision(tuple(answers))
+
+    def cut(self, text: str | None) -> datetime:
+        """The instant that *text* means; the end of yesterday if it says nothing.
+
+        Raises:
+            ConfigError: it is neither a date nor an instant.
+        """
+        now = self.clock()
+        if text is None:
+            text = (now.astimezone(self.zone).date() - timedelta(days=1)).isoformat()
+        return parse_cut(text, self.zone, now)

@@ -1,0 +1,43 @@
+"""What runs how often, and how long each may take."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from monitor.config import Config
+from monitor.pulse import Pulse
+from monitor.schedule import Job
+
+Work = Callable[[], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Works:
+    """What each job does."""
+
+    pulses: Sequence[Pulse]
+    round: Work
+    watch: Work
+    probe: Work
+    deliver: Work
+    upkeep: Work
+    prune: Work
+
+
+def jobs(config: Config, works: Works) -> tuple[Job, ...]:
+    """The timetable; each deadline is well above what the clients' own time limits add up to."""
+    paces = config.schedule
+    minute = timedelta(minutes=1)
+    beats = [
+        Job(f"heartbeat:{one.settings.name}", config.heartbeat, minute, one.beat)
+        for one in works.pulses
+    ]
+    return (
+        *beats,
+        Job("round", paces.round, paces.land_deadline + paces.apply_deadline, works.round),
+        Job("watch", paces.watch, minute, works.watch),
+        Job("probe", paces.probe, 30 * minute, works.probe),
+        Job("deliver", paces.deliver, minute, works.deliver),
+        Job("upkeep", paces.upkeep, paces.upkeep_deadline, works.upkeep),
+        Job("prune", paces.prune, 10 * minute, works.prune),
+    )

@@ -1,0 +1,126 @@
+"""Which tables are there now, with which shards and keys?
+
+Names and shards come from the change log's marker: what was ever seen is watched.  A shard that
+the source has, that folds into a watched table and was never seen, is listed too: it has no base,
+so its table cannot be called ready without it.
+"""
+
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any, Protocol
+
+import structlog
+
+from pipeline.errors import SluiceError
+from pipeline.mark import Mark
+from pipeline.model import Shard, Table
+from pipeline.route import Router
+from pipeline.settings import TableRule
+
+INTEGERS = ("tinyint", "smallint", "mediumint", "int", "bigint")
+log = structlog.get_logger(__name__)
+
+
+class Dictionary(Protocol):
+    """A source's own word on its tables."""
+
+    def shards(self, pattern: str) -> tuple[Shard, ...]:
+        """Tables whose whole name matches."""
+        ...
+
+    def key_columns(self, shard: Shard) -> tuple[str, ...]:
+        """Columns of its primary key, in order."""
+        ...
+
+    def columns(self, shard: Shard) -> Sequence[Mapping[str, Any]]:
+        """Rows of information_schema.columns."""
+        ...
+
+
+@dataclass(eq=False)
+class Roster:
+    """The tables of the newest marker; sources are asked every *every*, or when shards change."""
+
+    sources: Callable[[], Mapping[str, Dictionary]]
+    rules: tuple[TableRule, ...]
+    clock: Callable[[], datetime]
+    every: timedelta = timedelta(seconds=60)
+    _tables: tuple[Table, ...] = ()
+    _shards: Mapping[str, str | None] | None = None
+    _asked: datetime | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def known(self) -> bool:
+        """Whether a marker was ever seen: before, no name can be called unknown."""
+        return self._shards is not None
+
+    def tables(self) -> tuple[Table, ...]:
+        """All tables, sorted by name."""
+        return self._tables
+
+    def table(self, name: str) -> Table | None:
+        """The table of that name, if there is one."""
+        return next((table for table in self._tables if table.name == name), None)
+
+    def update(self, mark: Mark) -> None:
+        """Take over the shards of *mark*; ask the sources when it is time."""
+        now = self.clock()
+        with self._lock:
+            due = self._asked is None or now - self._asked >= self.every
+            if mark.shards == self._shards and not due:
+                return
+            self._shards, self._asked = mark.shards, now
+            self._tables = tuple(self._build(mark.shards))
+
+    def _build(self, shards: Mapping[str, str | None]) -> Iterable[Table]:
+        router = Router(self.rules)
+        seen = {Shard(*name.split("/", 1)): table for name, table in shards.items() if table}
+        names = set(seen.values())
+        unseen = {shard: table for shard, table in self._folding(router) if table in names}
+        every = {**unseen, **seen}
+        before = {table.name: table for table in self._tables}
+        for name in sorted(names):
+            own = tuple(sorted(shard for shard, table in every.items() if table == name))
+            yield self._table(name, own, router.rule(own[0].name), before.get(name))
+
+    def _folding(self, router: Router) -> Iterable[tuple[Shard, str | None]]:
+        """Shards that the sources have and a rule folds, captured or not."""
+        for name, source in self.sources().items():
+            for rule in self.rules:
+                try:
+                    found = source.shards(rule.shards)
+                except SluiceError as error:
+                    log.info("source was not asked for shards", source=name, why=str(error))
+                    break
+                yield from ((shard, router.table(shard.name)) for shard in found)
+
+    def _table(
+        self, name: str, shards: tuple[Shard, ...], rule: TableRule | None, before: Table | None
+    ) -> Table:
+        plain = Table(
+            name,
+            shards,
+            key=rule.key if rule else (),
+            unique_across_shards=bool(rule and rule.unique_across_shards),
+            tier=rule.tier if rule else 1,
+        )
+        try:
+            return self._keyed(plain)
+        except SluiceError as error:
+            log.info("keys of a table are not known", table=name, why=str(error))
+        if before is None:
+            return plain
+        return replace(plain, key=before.key, id_column=before.id_column)
+
+    def _keyed(self, table: Table) -> Table:
+        shard = table.shards[0]
+        source = self.sources()[shard.source]
+        key = table.key or source.key_columns(shard)
+        if len(key) != 1:
+            return replace(table, key=key)
+        types = {row["column_name"]: str(row["data_type"]) for row in source.columns(shard)}
+        whole = types.get(key[0], "").lower() in INTEGERS
+        return replace(table, key=key, id_column=key[0] if whole else None)

@@ -1,0 +1,105 @@
+"""Which tables and sources stand still, as the Spark process last said?
+
+A table's hold stands until a turn of that table comes back without one: a table that had nothing
+to do is not mentioned.  Kept in the store, so that a restart does not forget what blocks.
+"""
+
+import threading
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Protocol
+
+from pipeline.report import Applied, Gap, Hold, Landed
+
+
+class Kept(Protocol):
+    """One standstill as it was kept."""
+
+    @property
+    def id(self) -> str:
+        """Its name for waivers."""
+        ...
+
+    @property
+    def kind(self) -> str:
+        """Gap or hold."""
+        ...
+
+    @property
+    def subject(self) -> str:
+        """Table or source."""
+        ...
+
+    @property
+    def reason(self) -> str:
+        """Its code."""
+        ...
+
+    @property
+    def detail(self) -> str:
+        """For a person."""
+        ...
+
+
+class StandstillStore(Protocol):
+    """Where they outlive the service."""
+
+    def replace(self, gaps: Sequence[Gap], holds: Sequence[Hold], at: datetime) -> None:
+        """All there are now."""
+        ...
+
+    def list(self) -> Sequence[Kept]:
+        """All that were kept last."""
+        ...
+
+
+@dataclass(eq=False)
+class Standstills:
+    """Holds of the last landing, and of each table's last turn."""
+
+    store: StandstillStore
+    _sources: tuple[Hold, ...] = ()
+    _gaps: tuple[Gap, ...] = ()
+    _tables: dict[str, Hold] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def load(self) -> None:
+        """Remember what an earlier life kept."""
+        holds = [
+            Hold(one.id, one.subject, one.reason, one.detail)
+            for one in self.store.list()
+            if one.kind == "hold"
+        ]
+        self._sources = tuple(hold for hold in holds if hold.subject.startswith("source:"))
+        self._tables = {hold.subject: hold for hold in holds if hold not in self._sources}
+
+    def holds(self) -> tuple[Hold, ...]:
+        """All that stand now."""
+        return (*self._sources, *self._tables.values())
+
+    def landed(self, landed: Landed, at: datetime) -> None:
+        """Take over what one landing said."""
+        with self._lock:
+            self._sources, self._gaps = landed.holds, landed.gaps
+            self._keep(at)
+
+    def applied(self, turns: Iterable[Applied], at: datetime) -> None:
+        """Take over what the turns said of their tables."""
+        with self._lock:
+            for turn in turns:
+                self._tables.pop(turn.table, None)
+                if turn.hold is not None:
+                    self._tables[turn.table] = turn.hold
+            self._keep(at)
+
+    def lane_held(self, hold: Hold, sources: Iterable[str], at: datetime) -> None:
+        """Hold every source: the lane itself cannot go on."""
+        with self._lock:
+            self._sources = tuple(
+                Hold(hold.id, f"source:{source}", hold.reason, hold.detail) for source in sources
+            )
+            self._keep(at)
+
+    def _keep(self, at: datetime) -> None:
+        self.store.replace(self._gaps, self.holds(), at)
