@@ -13,7 +13,7 @@ from checks import run as probes
 from monitor.config import Config, mistakes
 from monitor.faults import fault_lines
 from monitor.plans import Beside, Plan, plan, read, with_keys
-from monitor.secret import resolve, secret_fields
+from monitor.secret import expand, resolve, secret_fields
 from pipeline.errors import ConfigError
 from pipeline.settings import SourceSettings
 
@@ -55,6 +55,9 @@ def parse(text: str, path: Path) -> Config:
     plans, faults = _probes(raw.get("probes") or {})
     sinks, more = _channels(raw.get("channels") or {"log": {}})
     plain, hidden = _with_secrets({k: v for k, v in raw.items() if k not in APART})
+    plain, unset = expand(plain, "")
+    if unset:
+        raise _refusal(path, unset + hidden)
     faults += more + hidden
     try:
         config = Config.model_validate_json(json.dumps(plain, default=str))

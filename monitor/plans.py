@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from monitor.faults import fault_lines, join
-from monitor.secret import resolve, secret_fields
+from monitor.secret import expand, resolve, secret_fields
 from pipeline.errors import ConfigError
 
 COMMON = ("every", "enabled", "tables", "overrides")
@@ -70,6 +70,9 @@ def read(
 ) -> tuple[Any | None, list[str]]:
     """Build dataclass *kind* from one section, strictly; *also* names keys read elsewhere."""
     known, faults = resolve(raw, kind, at)
+    known, unset = expand(known, at)
+    if unset:
+        return None, faults + unset
     adapter: TypeAdapter[Any] = TypeAdapter(kind)
     try:
         value = adapter.validate_json(json.dumps(known), strict=True, extra="forbid")

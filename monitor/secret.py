@@ -1,7 +1,8 @@
-"""Where does a secret come from?  An environment variable or a file; never from `sluice.yaml`.
+"""Where does a value come from that does not stand in `sluice.yaml`?
 
-A field is secret if its dataclass hides it from `repr` (``field(repr=False)``): the same mark that
-keeps it out of logs keeps it out of the config file.
+Any value may be ``{env: NAME}``: what differs between two places need not be two files.  A secret
+must be that, or ``{file: PATH}``; it is never written down.  A field is secret if its dataclass
+hides it from `repr` (``field(repr=False)``): what keeps it out of logs keeps it out of the file.
 """
 
 import os
@@ -9,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 WAYS = "{env: NAME} or {file: PATH}"
 
@@ -29,9 +32,33 @@ def resolve(raw: Mapping[str, Any], kind: type, where: str) -> tuple[dict[str, A
     return found, faults
 
 
+def expand(raw: Any, at: str) -> tuple[Any, list[str]]:
+    """Replace every ``{env: NAME}`` in *raw* by its value, read as YAML: a port is a number."""
+    if isinstance(raw, Mapping):
+        if set(raw) == {"env"} and isinstance(raw["env"], str):
+            return _expanded(raw["env"], at)
+        pairs = {
+            key: expand(value, f"{at}.{key}" if at else str(key)) for key, value in raw.items()
+        }
+        return {k: v for k, (v, _) in pairs.items()}, [f for _, fs in pairs.values() for f in fs]
+    if isinstance(raw, list):
+        items = [expand(value, f"{at}[{number}]") for number, value in enumerate(raw)]
+        return [value for value, _ in items], [fault for _, faults in items for fault in faults]
+    return raw, []
+
+
 def secret_fields(kind: type) -> frozenset[str]:
     """Names of the fields of dataclass *kind* that hold secrets."""
     return frozenset(field.name for field in fields(kind) if not field.repr)
+
+
+def _expanded(name: str, at: str) -> tuple[Any, list[str]]:
+    try:
+        return yaml.safe_load(_from_environment(name)), []
+    except ValueError as error:
+        return None, [f"{at}: {error}"]
+    except yaml.YAMLError:
+        return None, [f"{at}: environment variable {name} is no YAML value"]
 
 
 def _read(reference: object) -> str:

@@ -1,1 +1,1 @@
-"""One file a verb of the command line."""
+"""The verbs of `sluice`, one file each; a file's ``COMMAND`` is the verb."""

@@ -5,11 +5,12 @@ from dataclasses import MISSING, fields
 from datetime import timedelta
 from pathlib import Path
 
-import jsonschema
+import jsonschema  # type: ignore[import-untyped]  # it has none
 import pytest
 import yaml
 
 from alerts.channels.webhook import Webhook
+from checks.probes.max_id import MaxId
 from monitor.config import Config, Tuning
 from monitor.config_file import load, parse, schema
 from pipeline.errors import ConfigError
@@ -256,6 +257,20 @@ def test_secrets_come_from_the_environment_or_a_file(
     assert "environment" not in repr(config.sources)
 
 
+def test_any_value_may_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHOP_PORT", "3307")
+    monkeypatch.setenv("SHOP_TOLERANCE", "4")
+    text = MINIMAL.replace("port: 3306", "port: {env: SHOP_PORT}")
+
+    config = _parse("probes: {max_id: {tolerance: {env: SHOP_TOLERANCE}}}", text)
+
+    assert config.sources[0].port == 3307
+    assert {plan.name: plan for plan in config.plans}["max_id"].probe.tolerance == 4
+    assert _faults(MINIMAL + "store: {env: SLUICE_NO_SUCH}") == [
+        "store: environment variable SLUICE_NO_SUCH is not set"
+    ]
+
+
 def test_a_probe_has_its_own_settings_per_table() -> None:
     probes = """
 probes:
@@ -271,8 +286,8 @@ probes:
 
     assert "volatility" not in plans
     assert plans["max_id"].every == timedelta(seconds=7)
-    assert plans["max_id"].probe_for("shop.orders").tolerance == 9
-    assert plans["max_id"].probe_for("shop.users").tolerance == 1
+    assert plans["max_id"].probe_for("shop.orders") == MaxId(tolerance=9)
+    assert plans["max_id"].probe_for("shop.users") == MaxId(tolerance=1)
     assert plans["max_id"].probe_for("hr.people") is None
 
 

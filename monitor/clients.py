@@ -1,0 +1,128 @@
+"""Clients of everything outside: built here once, closed together."""
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Protocol
+
+from checks.world import LogKey, LogSide
+from monitor.config import Config
+from monitor.world import Log
+from pipeline import format as formats
+from pipeline.collectors.connect import ConnectCollector
+from pipeline.errors import ConfigError, SluiceError
+from pipeline.model import Table
+from pipeline.settings import SourceSettings
+from pipeline.sources.mysql import MySqlSource
+from pipeline.tables.delta import DeltaLake
+from pipeline.topics import Origin, end_keys
+from pipeline.transports.kafka import KafkaTransport
+
+SOURCES: Mapping[str, Callable[[SourceSettings], MySqlSource]] = {
+    "mysql": MySqlSource,
+    "mariadb": MySqlSource,
+}
+COLLECTORS = {"connect": ConnectCollector}
+
+
+@dataclass(eq=False)
+class Servers:
+    """One connection per source for the probes, to where its heartbeats go now."""
+
+    followed: Mapping[str, Callable[[], SourceSettings]]
+    _open: dict[str, tuple[SourceSettings, MySqlSource]] = field(default_factory=dict)
+
+    def all(self) -> dict[str, MySqlSource]:
+        """Every source, dialled anew where its address has changed."""
+        return {name: self._one(name) for name in self.followed}
+
+    def close(self) -> None:
+        """Hang up."""
+        for _, server in self._open.values():
+            server.close()
+
+    def _one(self, name: str) -> MySqlSource:
+        settings = self.followed[name]()
+        known = self._open.get(name)
+        if known is not None and known[0] == settings:
+            return known[1]
+        if known is not None:
+            known[1].close()
+        self._open[name] = settings, connect(settings)
+        return self._open[name][1]
+
+
+@dataclass(eq=False)
+class Lake:
+    """The lake and the topics, as probes read them."""
+
+    delta: DeltaLake
+    transport: KafkaTransport
+    origins: tuple[Origin, ...]
+
+    @classmethod
+    def of(cls, config: Config) -> "Lake":
+        """Clients for *config*; nothing is asked yet."""
+        origins = tuple(
+            Origin(one.name, one.topic_pattern, formats.find(one.format)) for one in config.sources
+        )
+        transport = KafkaTransport(config.kafka, timeout=timedelta(seconds=10))
+        return cls(DeltaLake(config.settings), transport, origins)
+
+    def log(self) -> LogSide:
+        """The change log, pinned now, and the topics."""
+        return Log(self.delta.changes(), self._keys)
+
+    def close(self) -> None:
+        """Hang up."""
+        with suppress(SluiceError):
+            self.transport.close()
+
+    def _keys(self, table: Table) -> tuple[LogKey, ...]:
+        return end_keys(table, self.origins, self.transport)
+
+
+class Closing(Protocol):
+    """Whatever holds a connection."""
+
+    def close(self) -> None:
+        """Hang up."""
+        ...
+
+
+def close_all(*clients: Closing) -> None:
+    """Hang up everywhere."""
+    for client in clients:
+        client.close()
+
+
+def connect(settings: SourceSettings) -> MySqlSource:
+    """A client of one source.
+
+    Raises:
+        ConfigError: its kind is not known.
+    """
+    if settings.kind not in SOURCES:
+        known = ", ".join(sorted(SOURCES))
+        raise ConfigError(f"source {settings.name}: no kind {settings.kind!r}; known: {known}")
+    return SOURCES[settings.kind](settings)
+
+
+def collector(settings: SourceSettings) -> ConnectCollector:
+    """A client of the source's collector.
+
+    Raises:
+        ConfigError: its kind is not known.
+    """
+    kind = settings.collector.kind
+    if kind not in COLLECTORS:
+        known = ", ".join(sorted(COLLECTORS))
+        raise ConfigError(f"source {settings.name}: no collector {kind!r}; known: {known}")
+    return COLLECTORS[kind](settings.collector.url, settings.collector.connector)
+
+
+def highest_landed(lake: DeltaLake, source: str) -> int:
+    """The highest heartbeat number ever landed, -1 for none: numbers must not go back."""
+    mark = lake.mark()
+    return mark.heartbeats.get(source, -1) if mark else -1

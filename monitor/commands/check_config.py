@@ -1,0 +1,37 @@
+"""`sluice check-config`: every mistake in the file, or the file as it is understood."""
+
+import json
+from pathlib import Path
+
+import click
+
+from monitor.config_file import load, schema
+
+
+@click.command("check-config")
+@click.option("--config", default="sluice.yaml", type=click.Path(path_type=Path), show_default=True)
+@click.option("--schema", "as_schema", is_flag=True, help="Print the JSON Schema for editors.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+def check_config(config: Path, as_schema: bool, as_json: bool) -> None:
+    """Read the config and say what is wrong with it; exit status 2 if anything is."""
+    if as_schema:
+        click.echo(json.dumps(schema(), indent=2))
+        return
+    found = load(config)
+    facts = {
+        "config": str(config),
+        "sources": [source.name for source in found.sources],
+        "lake": found.lake,
+        "store": found.store,
+        "probes": [plan.name for plan in found.plans],
+        "channels": sorted(found.channels),
+    }
+    if as_json:
+        click.echo(json.dumps(facts))
+        return
+    click.echo(f"{config} is fine")
+    for name, value in list(facts.items())[1:]:
+        click.echo(f"  {name}: {', '.join(value) if isinstance(value, list) else value}")
+
+
+COMMAND = check_config

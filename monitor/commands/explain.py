@@ -1,0 +1,58 @@
+"""`sluice explain TABLE`: why is it ready, or why not; hop by hop, check by check."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from monitor.client import address, ask
+from monitor.options import asks_service
+
+
+@click.command("explain")
+@click.argument("table")
+@click.option("--cut", help="A date, an instant with offset, or now; by default yesterday's end.")
+@asks_service
+def explain(table: str, cut: str | None, config: Path, server: str | None, as_json: bool) -> None:
+    """Show the answer for both stages with everything that it rests on."""
+    base = address(server, config)
+    params = {"cut": cut} if cut else {}
+    answers = [
+        ask(base, f"/v1/readiness/{table}", {**params, "stage": stage})[1]
+        for stage in ("landed", "mirror")
+    ]
+    verdicts = _newest(ask(base, "/v1/verdicts", {"table": table, "limit": 500})[1])
+    if as_json:
+        click.echo(json.dumps({"answers": answers, "verdicts": verdicts}))
+        return
+    for answer in answers:
+        for line in _answer(answer):
+            click.echo(line)
+    click.echo("checks:")
+    for one in verdicts:
+        click.echo(f"  {one['check']}: {one['outcome']}, {one['reason']} ({one['at']})")
+
+
+def _answer(answer: dict[str, Any]) -> list[str]:
+    if "hops" not in answer:
+        return [f"{answer['state']}: {answer.get('why', '')}"]
+    lines = [f"{answer['table']} {answer['stage']} up to {answer['cut']}: {answer['state']}"]
+    for reason in answer["reasons"]:
+        waive = f"  (sluice waive {reason['id']} --reason ...)" if reason["id"] else ""
+        lines.append(f"  {reason['code']}: {reason['text']}{waive}")
+    lines += [f"  expected ready at {answer['eta']}"] if answer["eta"] else []
+    for hop in answer["hops"]:
+        lag = hop["why"] if hop["lag_seconds"] is None else f"{hop['lag_seconds']:.1f} s"
+        lines.append(f"  hop {hop['hop']}: {lag}, complete up to {hop['watermark'] or 'unknown'}")
+    return lines
+
+
+def _newest(verdicts: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    newest: dict[str, dict[str, Any]] = {}
+    for one in verdicts:
+        newest.setdefault(one["check"], one)
+    return [newest[name] for name in sorted(newest)]
+
+
+COMMAND = explain

@@ -1,0 +1,75 @@
+"""`sluice gate`: may a job go on?  The exit status is the answer."""
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from checks.readiness import State
+from monitor.client import address, ask
+from monitor.gate import EXITS
+from monitor.options import asks_service
+from pipeline.errors import UnreachableError
+
+LONGEST = 60.0
+
+
+@click.command("gate")
+@click.argument("tables", nargs=-1, required=True)
+@click.option("--cut", help="A date, an instant with offset, or now; by default yesterday's end.")
+@click.option("--stage", type=click.Choice(["mirror", "landed"]), default="mirror")
+@click.option("--wait", type=click.FloatRange(min=0), default=0.0, help="Seconds to wait at most.")
+@click.option("--patient", is_flag=True, help="Go on waiting while blocked.")
+@asks_service
+def gate(
+    *,
+    tables: tuple[str, ...],
+    cut: str | None,
+    stage: str,
+    wait: float,
+    patient: bool,
+    config: Path,
+    server: str | None,
+    as_json: bool,
+) -> None:
+    """Exit 0 ready, 1 not ready, 2 wrong usage, 3 unknown, 4 blocked or revoked."""
+    question = {"table": list(tables), "stage": stage, **({"cut": cut} if cut else {})}
+    try:
+        answer = _wait(address(server, config), question, wait, patient=patient)
+    except UnreachableError as error:
+        click.echo(str(error), err=True)
+        sys.exit(EXITS[State.UNKNOWN])  # a gate nobody answers at is not open
+    click.echo(json.dumps(answer) if as_json else "\n".join(_lines(answer)))
+    sys.exit(EXITS[State(answer["state"])])
+
+
+def _wait(base: str, question: dict[str, Any], wait: float, *, patient: bool) -> dict[str, Any]:
+    """Ask in turns of a minute; a cut of `now` is fixed by the first answer."""
+    until = time.monotonic() + wait
+    while True:
+        left = max(until - time.monotonic(), 0.0)
+        turn = min(left, LONGEST)
+        _, answer = ask(base, "/v1/gate", {**question, "wait": turn, "patient": patient}, turn)
+        closed = State(answer["state"]) in (State.BLOCKED, State.REVOKED)
+        if answer["ready"] or (closed and not patient) or time.monotonic() >= until:
+            return dict(answer)
+        if answer["tables"]:
+            question = {**question, "cut": answer["tables"][0]["cut"]}
+
+
+def _lines(answer: dict[str, Any]) -> list[str]:
+    lines = [f"{answer['state'].upper()}" + (f": {answer['why']}" if "why" in answer else "")]
+    for one in answer["tables"]:
+        proof = f", certificate {one['certificate']}" if one["certificate"] else ""
+        version = f", version {one['version']}" if one["version"] is not None else ""
+        lines.append(f"  {one['table']} {one['stage']}: {one['state']}{proof}{version}")
+        if not one["ready"]:
+            lines += [f"    {reason['code']}: {reason['text']}" for reason in one["reasons"]]
+            lines += [f"    expected ready at {one['eta']}"] if one["eta"] else []
+    return lines
+
+
+COMMAND = gate

@@ -1,0 +1,26 @@
+"""`sluice run`: the service, until SIGTERM or Ctrl-C."""
+
+import sys
+from pathlib import Path
+
+import click
+
+from monitor.config_file import load
+from monitor.logs import configure
+
+
+@click.command("run")
+@click.option("--config", default="sluice.yaml", type=click.Path(path_type=Path), show_default=True)
+@click.option("--log-format", type=click.Choice(["json", "console"]), help="By default as stderr.")
+@click.option("--log-level", default="INFO", show_default=True)
+def run(config: Path, log_format: str | None, log_level: str) -> None:
+    """Land, merge, watch, gate, alert."""
+    found = load(config)
+    json = log_format == "json" or (log_format is None and not sys.stderr.isatty())
+    configure(json=json, level=log_level.upper())
+    from monitor import life  # noqa: PLC0415  - a second of imports that no other verb needs
+
+    sys.exit(life.run(found, lambda address: click.echo(f"status page: {address}/")))
+
+
+COMMAND = run

@@ -1,0 +1,46 @@
+"""`sluice status`: all tables and open incidents in one screen."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from monitor.client import address, ask
+from monitor.options import asks_service
+
+
+@click.command("status")
+@asks_service
+def status(config: Path, server: str | None, as_json: bool) -> None:
+    """Show what the service knows."""
+    base = address(server, config)
+    tables, incidents = ask(base, "/v1/tables")[1], ask(base, "/v1/incidents")[1]
+    _, turning = ask(base, "/v1/service")
+    if as_json:
+        click.echo(json.dumps({"service": turning, "tables": tables, "incidents": incidents}))
+        return
+    console = Console(highlight=False)
+    if not turning["turning"]:
+        console.print(f"[bold red]nothing below can be believed: {turning['why']}")
+    console.print(_tables(tables))
+    for one in incidents:
+        about = f"{one['about']} {one['check']}".strip()
+        console.print(f"{one['severity']} {one['kind']} {about}: {one['reason']}", markup=False)
+
+
+def _tables(rows: list[dict[str, Any]]) -> Table:
+    table = Table("table", "yesterday", "recent", "lag", "why")
+    for row in rows:
+        day, recent = row["day"]["mirror"], row["recent"]["mirror"]
+        lag = "unknown" if row["lag_seconds"] is None else f"{row['lag_seconds']:.1f} s"
+        shown = day if day["state"] != "ready" else recent
+        ready = shown["state"] == "ready" or not shown["reasons"]
+        why = "" if ready else shown["reasons"][0]["text"]
+        table.add_row(row["table"], day["state"], recent["state"], lag, why)
+    return table
+
+
+COMMAND = status

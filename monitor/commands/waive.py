@@ -1,0 +1,30 @@
+"""`sluice waive ID --reason`: a person closes by name what no machine may."""
+
+import getpass
+import json
+from pathlib import Path
+
+import click
+
+from monitor.client import address, send
+from monitor.options import asks_service
+
+
+@click.command("waive")
+@click.argument("id_", metavar="ID")
+@click.option("--reason", required=True, help="Why it is safe to go on; kept for ever.")
+@click.option("--who", default=getpass.getuser, help="By default the name you are logged in with.")
+@asks_service
+def waive(
+    *, id_: str, reason: str, who: str, config: Path, server: str | None, as_json: bool
+) -> None:
+    """Close a gap, hold, quarantined change or named key; `sluice explain` shows the ids."""
+    body = {"id": id_, "reason": reason, "who": who}
+    _, answer = send("POST", address(server, config) + "/v1/waivers", json=body)
+    if as_json:
+        click.echo(json.dumps(answer))
+        return
+    click.echo(f"{id_} waived" if answer["new"] else f"{id_} had been waived before")
+
+
+COMMAND = waive
