@@ -1,0 +1,115 @@
+"""What is one column of a MySQL table, whatever name its type goes by?  And what is a table?"""
+
+from dataclasses import dataclass
+
+from pipeline.model import Order
+
+DIALECT = {
+    **dict.fromkeys(("INT1", "BOOL", "BOOLEAN"), "TINYINT"),
+    "INT2": "SMALLINT",
+    **dict.fromkeys(("INT3", "MIDDLEINT"), "MEDIUMINT"),
+    **dict.fromkeys(("INT4", "INTEGER"), "INT"),
+    "INT8": "BIGINT",
+    **dict.fromkeys(("NUMERIC", "DEC", "FIXED"), "DECIMAL"),
+    "FLOAT4": "FLOAT",
+    **dict.fromkeys(("REAL", "FLOAT8", "DOUBLE PRECISION"), "DOUBLE"),
+    **dict.fromkeys(("CHARACTER", "NCHAR", "NATIONAL CHAR", "NATIONAL CHARACTER"), "CHAR"),
+    **{
+        f"{start}{end}": "VARCHAR"
+        for start in ("", "NATIONAL ", "N")
+        for end in ("VARCHAR", "VARCHARACTER", "CHARACTER VARYING", "CHAR VARYING", "CHAR VARCHAR")
+    },
+    **dict.fromkeys(("LONG", "LONG VARCHAR"), "MEDIUMTEXT"),
+    "LONG VARBINARY": "MEDIUMBLOB",
+    "CHAR BYTE": "BINARY",
+}
+LONGEST_FLOAT = 24  # FLOAT(25) and more are a DOUBLE
+DIGITS = 10  # of a DECIMAL that names none
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column as a schema change tells it.
+
+    ``type`` is MySQL's name in capitals (``BIGINT UNSIGNED``); ``length`` is the precision of a
+    DECIMAL, the fraction's digits of a DATETIME, TIMESTAMP or TIME, the display width of an
+    integer (which means nothing).  ``default`` is the text of the schema change, None for none;
+    ``has_default`` is true as well when the default is NULL.  ``generated`` columns, and those
+    with a computed default, held no constant when they were added.  ``values`` are ENUM's, SET's.
+    """
+
+    name: str
+    type: str
+    length: int | None = None
+    scale: int | None = None
+    nullable: bool = True
+    default: str | None = None
+    has_default: bool = False
+    generated: bool = False
+    position: int = 0
+    values: tuple[str, ...] = ()
+
+    @property
+    def kind(self) -> str:
+        """The type's one name, without sign: INT for INTEGER, TINYINT for BOOL."""
+        words = self.type.upper().split()
+        plain = " ".join(w for w in words if w not in ("UNSIGNED", "SIGNED", "ZEROFILL"))
+        kind = "BIGINT" if plain == "SERIAL" else DIALECT.get(plain, plain)
+        wide = kind == "FLOAT" and self.scale is None and (self.length or 0) > LONGEST_FLOAT
+        return "DOUBLE" if wide else kind
+
+    @property
+    def unsigned(self) -> bool:
+        """Whether only numbers from 0 on fit."""
+        return bool({"UNSIGNED", "ZEROFILL", "SERIAL"} & set(self.type.upper().split()))
+
+    @property
+    def digits(self) -> int:
+        """Precision of a DECIMAL."""
+        return self.length or DIGITS
+
+    @property
+    def fraction(self) -> int:
+        """Digits after the point: of a DECIMAL, or of a time's seconds."""
+        return (self.scale if self.kind == "DECIMAL" else self.length) or 0
+
+    @property
+    def width(self) -> int:
+        """Bits of a BIT, characters or bytes of CHAR, BINARY, VARCHAR, VARBINARY."""
+        return self.length or 1
+
+    @property
+    def shape(self) -> tuple[object, ...]:
+        """All of the type that decides which values fit, so that equal shapes hold the same."""
+        if self.kind in ("ENUM", "SET"):
+            return (self.kind, self.values)
+        if self.kind == "DECIMAL":
+            return (self.kind, self.unsigned, self.digits, self.fraction)
+        if self.kind in ("DATETIME", "TIMESTAMP", "TIME"):
+            return (self.kind, self.fraction)
+        if self.kind in ("BIT", "CHAR", "VARCHAR", "BINARY", "VARBINARY"):
+            return (self.kind, self.width)
+        return (self.kind, self.unsigned)
+
+    def __str__(self) -> str:
+        """Render the type as MySQL would: ``DECIMAL(10,2) UNSIGNED``."""
+        kind, *rest = self.shape
+        sign = " UNSIGNED" if self.unsigned else ""
+        if self.kind in ("ENUM", "SET"):
+            return f"{kind}({','.join(repr(v) for v in self.values)})"
+        numbers = ",".join(str(part) for part in rest if not isinstance(part, bool))
+        return f"{kind}{f'({numbers})' if numbers not in ('', '0') else ''}{sign}"
+
+
+@dataclass(frozen=True, slots=True)
+class TableSchema:
+    """The columns of one shard from *order* on, in their order, and the names of its key's."""
+
+    shard: str
+    order: Order
+    columns: tuple[Column, ...]
+    key: tuple[str, ...] = ()
+
+    def column(self, name: str) -> Column | None:
+        """The column of that name; None if there is none."""
+        return next((column for column in self.columns if column.name == name), None)
