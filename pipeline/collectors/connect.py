@@ -3,8 +3,8 @@
 The stored offset is what counts: Kafka has every record before it.  `pos` is where the newest
 transaction *begins*, so that one is unfinished until the next event of any kind has been read, and
 a proof needs one more heartbeat.  The offset trails by `offset.flush.interval.ms`.
-Measured: during the initial snapshot nothing is stored; from its end until the first streamed
-event the offset carries `snapshot`, though the connector may have nothing left to read.
+Measured: during the initial snapshot nothing is stored; from its end until the stream's first event
+(the log's own rotation may be it) the offset carries `snapshot`, though all rows are out.
 """
 
 from collections.abc import Mapping

@@ -1,0 +1,263 @@
+"""What Connect has stored is what is acknowledged; everything else is Missing or unreachable."""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from itertools import count
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from demo.debezium import mysql_connector
+from demo.processes import wait_until
+from demo.servers import Servers
+from pipeline.collectors.connect import CollectorState, ConnectCollector
+from pipeline.errors import UnreachableError
+from pipeline.gtid import contains
+from pipeline.model import Acknowledged, Missing
+
+SOON = timedelta(seconds=30)
+names = (f"p3_connect_{n}" for n in count())
+Answers = dict[str, tuple[int, str]]
+
+
+@contextmanager
+def connect(answers: Answers) -> Iterator[ConnectCollector]:
+    """A collector whose Connect gives these answers, by path below the connector."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            status, body = answers[self.path.removeprefix("/connectors/my%2Fshop")]
+            self.send_response(status)
+            self.end_headers()
+            self.wfile.write(body.encode())
+
+        def log_message(self, *_: Any) -> None:
+            """Stay silent."""
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}/"
+        with closing(ConnectCollector(url, "my/shop")) as collector:
+            yield collector
+        server.shutdown()
+
+
+def stored(*offsets: tuple[str, Any]) -> Answers:
+    listed = [{"partition": {"server": server}, "offset": offset} for server, offset in offsets]
+    return {
+        "/offsets": (200, json.dumps({"offsets": listed})),
+        "/config": (200, json.dumps({"topic.prefix": "shop"})),
+    }
+
+
+STREAMING = {"file": "binlog.000012", "pos": 400, "gtids": "u:1-9", "event": 3, "row": 1}
+PLAIN = {"file": "mysql-bin.000003", "pos": 4}
+
+
+@pytest.mark.parametrize(
+    ("answers", "acknowledged"),
+    [
+        pytest.param(
+            stored(("shop", STREAMING)), Acknowledged(12, 400, "u:1-9"), id="inside a transaction"
+        ),
+        pytest.param(stored(("shop", PLAIN)), Acknowledged(3, 4), id="without GTIDs"),
+        pytest.param(
+            stored(("shop", PLAIN | {"snapshot": "INITIAL"})),
+            Acknowledged(3, 4, "", snapshot=True),
+            id="snapshot, as Debezium 3 says it",
+        ),
+        pytest.param(
+            stored(("shop", PLAIN | {"snapshot": True})),
+            Acknowledged(3, 4, "", snapshot=True),
+            id="snapshot, as older ones say it",
+        ),
+        pytest.param(
+            stored(("shop", PLAIN | {"incremental_snapshot_primary_key": "x"})),
+            Acknowledged(3, 4),
+            id="an incremental snapshot goes on beside the stream",
+        ),
+        pytest.param(
+            stored(("old", STREAMING), ("shop", PLAIN)),
+            Acknowledged(3, 4),
+            id="the offset of an earlier prefix is left behind",
+        ),
+    ],
+)
+def test_the_stored_offset_is_what_is_acknowledged(
+    answers: Answers, acknowledged: Acknowledged
+) -> None:
+    with connect(answers) as collector:
+        assert collector.acknowledged() == acknowledged
+
+
+@pytest.mark.parametrize(
+    ("answers", "why"),
+    [
+        pytest.param(stored(), "not stored an offset yet", id="a new connector"),
+        pytest.param(stored(("shop", None)), "no MySQL position", id="an offset that was reset"),
+        pytest.param(stored(("shop", {"lsn": 5})), "no MySQL position", id="another database"),
+        pytest.param(stored(("a", PLAIN), ("b", PLAIN)), "not stored", id="only earlier prefixes"),
+    ],
+)
+def test_without_a_position_nothing_is_acknowledged(answers: Answers, why: str) -> None:
+    with connect(answers) as collector:
+        answer = collector.acknowledged()
+
+    assert isinstance(answer, Missing)
+    assert why in answer.why
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param((404, '{"message": "no such connector"}'), id="unknown connector"),
+        pytest.param((409, '{"message": "rebalance"}'), id="workers are rebalancing"),
+        pytest.param((500, "oops"), id="no JSON"),
+        pytest.param((200, "[]"), id="JSON of another shape"),
+    ],
+)
+def test_an_answer_that_says_nothing_is_unreachable_and_names_the_connector(
+    answer: tuple[int, str],
+) -> None:
+    with (
+        connect({"/offsets": answer}) as collector,
+        pytest.raises(UnreachableError, match="connector my/shop at 127"),
+    ):
+        collector.acknowledged()
+
+
+def task(state: str, trace: str = "") -> dict[str, str]:
+    return {"state": state, "trace": trace}
+
+
+TRACE = "ConnectException: it broke\n\tat a.b.c\nCaused by: first\nCaused by: Access denied\n\tat d"
+
+
+@pytest.mark.parametrize(
+    ("tasks", "state"),
+    [
+        pytest.param([task("RUNNING")], CollectorState("running"), id="running"),
+        pytest.param([task("PAUSED")], CollectorState("paused"), id="paused"),
+        pytest.param(
+            [task("RUNNING"), task("FAILED", TRACE)],
+            CollectorState("failed", "ConnectException: it broke | Caused by: Access denied"),
+            id="one task failed",
+        ),
+        pytest.param(
+            [], CollectorState("unassigned", "the connector has no task yet"), id="no task"
+        ),
+        pytest.param([task("NEW_WORD")], CollectorState("new_word"), id="a state we do not know"),
+    ],
+)
+def test_the_worst_part_decides_the_state(
+    tasks: list[dict[str, str]], state: CollectorState
+) -> None:
+    status = {"connector": {"state": "RUNNING"}, "tasks": tasks}
+
+    with connect({"/status": (200, json.dumps(status))}) as collector:
+        assert collector.state() == state
+        assert collector.state().running is (state.state == "running")
+
+
+def test_config_leaves_secrets_out_and_address_is_read_from_it() -> None:
+    config = {"database.hostname": "db", "database.password": "x", "sasl.jaas.config": "y"}
+
+    with connect({"/config": (200, json.dumps(config))}) as collector:
+        assert collector.address() == ("db", 3306)
+        assert collector.config() == {"database.hostname": "db"}
+
+
+def test_a_config_without_an_address_is_said_so() -> None:
+    with (
+        connect({"/config": (200, "{}")}) as collector,
+        pytest.raises(UnreachableError, match="names no database"),
+    ):
+        collector.address()
+
+
+@dataclass
+class Shop:
+    """A connector of its own on the shared servers."""
+
+    servers: Servers
+    name: str
+
+    def register(self, **settings: str) -> ConnectCollector:
+        config = mysql_connector(
+            self.servers.mysql,
+            self.servers.kafka.bootstrap,
+            prefix=self.name,
+            databases=[self.name],
+            settings={"database.server.id": "190101", **settings},
+        )
+        self.servers.connect.register(self.name, config)
+        return ConnectCollector(self.servers.connect.url, self.name)
+
+    def write(self) -> tuple[int, str]:
+        """One transaction; where the log ended after it."""
+        self.servers.mysql.execute(f"INSERT INTO {self.name}.t VALUES (NULL)")
+        status = self.servers.mysql.execute("SHOW MASTER STATUS")[0]
+        return int(status[1]), str(status[4])
+
+
+@pytest.fixture
+def shop(servers: Servers) -> Iterator[Shop]:
+    name = next(names)
+    servers.mysql.execute(
+        f"CREATE DATABASE {name}", f"CREATE TABLE {name}.t (id INT AUTO_INCREMENT PRIMARY KEY)"
+    )
+    yield Shop(servers, name)
+    servers.connect.deregister(name)
+
+
+def until(what: str, said: Callable[[], bool]) -> None:
+    wait_until(said, SOON, what)
+
+
+@pytest.mark.stack
+def test_a_transaction_is_acknowledged_once_a_later_one_has_been_read(shop: Shop) -> None:
+    shop.write()
+    with closing(shop.register()) as collector:
+        until("the snapshot's offset", lambda: isinstance(collector.acknowledged(), Acknowledged))
+        end, gtids = shop.write()
+
+        def proven() -> bool:
+            shop.write()
+            now = collector.acknowledged()
+            assert isinstance(now, Acknowledged)
+            return not now.snapshot and now.pos >= end and contains(now.executed, gtids)
+
+        until("the transaction in what is acknowledged", proven)
+        assert collector.state() == CollectorState("running")
+        assert collector.address() == (shop.servers.mysql.host, shop.servers.mysql.port)
+
+        shop.servers.connect.pause(shop.name)
+        until("the pause", lambda: collector.state() == CollectorState("paused"))
+
+
+@pytest.mark.stack
+def test_an_unfinished_transaction_is_never_acknowledged(shop: Shop) -> None:
+    with closing(shop.register()) as collector:
+        until("the snapshot's offset", lambda: isinstance(collector.acknowledged(), Acknowledged))
+        before, _ = shop.write()
+        end, gtids = shop.write()
+        until("the last one begun", lambda: getattr(collector.acknowledged(), "pos", 0) >= before)
+
+        now = collector.acknowledged()
+
+    assert isinstance(now, Acknowledged)
+    assert now.pos < end or contains(now.executed, gtids)
+
+
+@pytest.mark.stack
+def test_a_connect_that_is_down_is_unreachable() -> None:
+    with (
+        closing(ConnectCollector("http://127.0.0.1:1", "shop")) as collector,
+        pytest.raises(UnreachableError, match="ConnectError"),
+    ):
+        collector.state()
