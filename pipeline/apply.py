@@ -50,7 +50,7 @@ class Applier:
     clock: Callable[[], datetime]
 
     def apply(self, turn: Turn, slice_: Slice, path: str) -> Applied:
-        """Bring one mirror to the slice's last batch; a hold in the result means it stands still."""
+        """Bring one mirror to the slice's last batch, or say in ``hold`` why it stands still."""
         started = self.clock()
         mirror = Mirror(self.session, path, self.lane)
         account, hold, batch = Account(), None, turn.after

@@ -69,7 +69,9 @@ class Catalog:
         if isinstance(merged, Incompatible):
             raise HeldError("shards_differ", f"{merged.why}; {merged.statement}")
         if not table.key:
-            detail = f"{table.name} declares no key; name a unique, not-null set: 'key:' of its rule"
+            detail = (
+                f"{table.name} declares no key; name a unique, not-null set: 'key:' of its rule"
+            )
             raise HeldError("no_key", detail)
         return merged
 

@@ -1,6 +1,6 @@
 """The append-only lake table with every landed change; the landing loop's only memory."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -128,10 +128,10 @@ def settle_row(source: str, shard: str, table: str | None, order: Order) -> dict
 
 
 def made_rows(
-    session: SparkSession, mark: Mark, settled: Sequence[dict[str, object]], received: datetime
+    session: SparkSession, mark: Mark, settled: Sequence[Mapping[str, object]], received: datetime
 ) -> DataFrame:
     """The rows a batch adds of its own: its settle rows and its marker; columns of ``SCHEMA``."""
-    rows = [*settled, {"op": Op.MARK, "after": mark.dumps()}]
+    rows: list[Mapping[str, object]] = [*settled, {"op": Op.MARK, "after": mark.dumps()}]
     names = ("source", "shard", "table", "op", "after")
     columns = {n: pa.array([_text(row.get(n)) for row in rows], pa.string()) for n in names}
     orders = [row.get("order") for row in rows]

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import DataFrame, SparkSession
 
 from pipeline.errors import HeldError
@@ -29,7 +29,8 @@ class Snapshot:
 
 def exists(session: SparkSession, path: str) -> bool:
     """Whether a Delta table stands at *path*."""
-    return _log(session, path).update(False, _none(session), _none(session)).version() >= 0
+    state = _log(session, path).update(False, _none(session), _none(session))
+    return int(state.version()) >= 0
 
 
 def snapshot(session: SparkSession, path: str) -> Snapshot:

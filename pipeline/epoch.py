@@ -27,7 +27,5 @@ def observe(known: Epoch | None, head: Head, heartbeat: int) -> Epoch:
     if known is None:
         return Epoch(1, head.identity, head.log, head.pos, head.executed)
     if moved(known, head):
-        return Epoch(
-            known.number + 1, head.identity, head.log, head.pos, head.executed, heartbeat
-        )
+        return Epoch(known.number + 1, head.identity, head.log, head.pos, head.executed, heartbeat)
     return replace(known, log=head.log, pos=head.pos, executed=head.executed)

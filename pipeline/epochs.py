@@ -103,5 +103,3 @@ def _hold(source: str, partition: TopicPartition, offset: int, listing: Listing)
         f"snapshot, or waive this"
     )
     return Hold(f"disorder:{source}:{partition}:{offset}", f"source:{source}", "disorder", detail)
-
-

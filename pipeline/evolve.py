@@ -16,7 +16,6 @@ from pipeline.schema import Compatible, Incompatible, TableSchema, compare, defa
 from pipeline.typed import as_struct
 from pipeline.types import Column, lake_type
 
-
 Found = Mapping[str, TableSchema]
 Find = Callable[[str, Order], TableSchema | None]
 

@@ -10,7 +10,7 @@ import json
 from collections.abc import Sequence
 
 from pyspark.sql import Column
-from pyspark.sql import functions as F  # noqa: N812  - Spark's own convention
+from pyspark.sql import functions as F
 
 from pipeline.jsontext import quote
 

@@ -28,7 +28,6 @@ from pipeline.next_mark import next_mark, read_gap
 from pipeline.plan import Plan, plan
 from pipeline.reading import Reader
 from pipeline.report import Hold, Landed
-from pipeline.route import Router
 from pipeline.settings import PipelineSettings
 from pipeline.spark import described
 
@@ -126,7 +125,9 @@ class Landing:
         """What was acknowledged before a listing of ends that W has now passed, by source."""
         for source, acknowledged in listing.acknowledged.items():
             ends = {str(tp): end.offset for tp, end in listing.ends.items()}
-            own = {n: e for n, e in ends.items() if listing.source_of[n.rpartition(":")[0]] == source}
+            own = {
+                n: e for n, e in ends.items() if listing.source_of[n.rpartition(":")[0]] == source
+            }
             self._waiting.setdefault(source, (acknowledged, own))
         passed = {}
         for source, (acknowledged, ends) in list(self._waiting.items()):
@@ -150,7 +151,12 @@ class Landing:
         return changelog.settle_row(source, shard, self.reader.router.table(shard), done.order)
 
     def _report(
-        self, started: datetime, batch: int | None, facts: Facts, chosen: Plan, held: dict[str, Hold]
+        self,
+        started: datetime,
+        batch: int | None,
+        facts: Facts,
+        chosen: Plan,
+        held: dict[str, Hold],
     ) -> Landed:
         return Landed(
             lane=self.mark.lane,

@@ -1,7 +1,6 @@
 """One lane: its landing loop, and the mirrors that follow it."""
 
-from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -11,7 +10,6 @@ from pyspark.sql import SparkSession
 from pipeline.apply import Applier, Turn, hold_of
 from pipeline.catalog import Catalog
 from pipeline.errors import HeldError
-from pipeline.foreign import Commit, find
 from pipeline.landing import Landing
 from pipeline.mark import Mark
 from pipeline.mirror import Mirror
@@ -19,37 +17,36 @@ from pipeline.model import Account, Order, Table
 from pipeline.report import Applied, Hold, Landed
 from pipeline.settings import PipelineSettings
 from pipeline.slices import Share, Slice, last_batch
+from pipeline.standing import Standing
 
 _REMEMBERED = 1_000  # marks whose highest orders are kept in memory
-_ROTATED = 20  # mirrors with nothing to apply that are looked at in one pass
 
 
 @dataclass(eq=False)
 class Lane:
     """Land, then apply, in turn; a table that fails is held and blocks no other.
 
-    ``commits`` lists the commits of a mirror above a version.  State kept here is a cache of what
-    the lake says: applied batches, versions known to be ours, highest orders; losing it costs time.
+    State kept here is a cache of what the lake says: applied batches, highest orders, holds.
     """
 
     session: SparkSession
     settings: PipelineSettings
     landing: Landing
     catalog: Catalog
-    commits: Callable[[str, int], Sequence[Commit]]
+    standing: Standing
     clock: Callable[[], datetime]
     _appliers: tuple[Applier, ...] = ()
     _applied: dict[str, int] = field(default_factory=dict)
     _high: dict[str, Mapping[str, Order]] = field(default_factory=dict)
     _marks: dict[int, Mapping[str, Order]] = field(default_factory=dict)
-    _good: dict[str, int] = field(default_factory=dict)
     _held: set[str] = field(default_factory=set)
-    _asked: deque[str] = field(default_factory=deque)
 
     def __post_init__(self) -> None:
         """Give each merge worker a session of its own."""
         self._appliers = tuple(
-            Applier(self.session.newSession(), self.settings.lane, self.settings.changes, self.clock)
+            Applier(
+                self.session.newSession(), self.settings.lane, self.settings.changes, self.clock
+            )
             for _ in range(self.settings.merge_workers)
         )
 
@@ -77,8 +74,9 @@ class Lane:
         tables = {name: self.catalog.table(name, self.mark.shards) for name in self.mark.tables}
         due = [t for t in tables.values() if self._batch(t) < self.mark.tables[t.name]]
         due.sort(key=lambda table: (table.tier, table.name))
-        checked = self._choose(due, tables)
-        standing = {t.name: h for t in checked if (h := self._stands(t, waived)) is not None}
+        checked = self.standing.choose({t.name for t in due} | self._held, tables)
+        checked &= {name for name in checked if self._mirror(name).exists()}
+        standing = {n: h for n in checked if (h := self.standing.hold(n, waived)) is not None}
         ready = [table for table in due if table.name not in standing]
         done = self._turns(ready) if ready else ()
         left = (self._still(name, hold) for name, hold in sorted(standing.items()))
@@ -86,6 +84,10 @@ class Lane:
         result = (*done, *left, *freed)
         self._held = {turn.table for turn in result if turn.hold is not None}
         return result
+
+    def close(self) -> None:
+        """Stop Spark."""
+        self.session.stop()
 
     def _batch(self, table: Table) -> int:
         if table.name not in self._applied:
@@ -95,25 +97,6 @@ class Lane:
 
     def _mirror(self, name: str) -> Mirror:
         return Mirror(self.session, self.settings.mirror(name), self.settings.lane)
-
-    def _stands(self, table: Table, waived: frozenset[str]) -> Hold | None:
-        """Why the table may not be written to, before its changes are even looked at."""
-        prefix = f"foreign_write:{table.name}:"
-        accepted = frozenset(int(w[len(prefix) :]) for w in waived if w.startswith(prefix))
-        mirror, good = self._mirror(table.name), self._good.get(table.name, -1)
-        if not mirror.exists():
-            return None
-        commits = self.commits(table.name, good)
-        intrusion = find(commits, good, accepted)
-        if intrusion is None:
-            self._good[table.name] = max((c.version for c in commits), default=good)
-            return None
-        back = f"restore version {intrusion.good}" if intrusion.good >= 0 else "rebuild the mirror"
-        detail = (
-            f"version {intrusion.version} of mirror {table.name} ({intrusion.operation}) changed "
-            f"data and is not Sluice's; {back}, or waive {prefix}{intrusion.version}"
-        )
-        return Hold(f"{prefix}{intrusion.version}", table.name, "foreign_write", detail)
 
     def _turns(self, ready: list[Table]) -> tuple[Applied, ...]:
         after = min(self._batch(table) for table in ready)
@@ -137,14 +120,6 @@ class Lane:
 
     def _last(self, table: Table) -> int:
         return self.mark.tables[table.name]
-
-    def _choose(self, due: Sequence[Table], tables: Mapping[str, Table]) -> list[Table]:
-        """Tables whose mirrors are searched for foreign commits: those due, and a few in rotation."""
-        if not self._asked:
-            self._asked.extend(sorted(tables))
-        turn = [self._asked.popleft() for _ in range(min(_ROTATED, len(self._asked)))]
-        names = {table.name for table in due} | self._held | set(turn)
-        return [table for name, table in tables.items() if name in names]
 
     def _turn(self, applier: Applier, table: Table, slice_: Slice) -> Applied:
         try:
@@ -195,16 +170,19 @@ class Lane:
         return Applied(name, self._applied.get(name, -1), version, Account(), now, now - now, hold)
 
     def _freed(
-        self, checked: Iterable[Table], standing: Mapping[str, Hold], done: set[str]
+        self, checked: set[str], standing: Mapping[str, Hold], done: set[str]
     ) -> tuple[Applied, ...]:
         """Tables that were held, are not any more, and had nothing to apply."""
         now = self.clock()
-        free = [
-            t.name
-            for t in checked
-            if t.name in self._held and t.name not in standing and t.name not in done
-        ]
+        free = sorted((self._held & checked) - set(standing) - done)
         return tuple(
-            Applied(n, self._applied.get(n, -1), self._mirror(n).state().version, Account(), now, now - now)
+            Applied(
+                n,
+                self._applied.get(n, -1),
+                self._mirror(n).state().version,
+                Account(),
+                now,
+                now - now,
+            )
             for n in free
         )

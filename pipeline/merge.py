@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 from delta.tables import DeltaTable
 from pyspark.sql import Column, DataFrame
@@ -52,13 +53,14 @@ def merge(
 ) -> Merged:
     """Merge *rows* (columns of the mirror, and ``_sluice``), as applied batch *batch*.
 
-    ``_work`` is left behind.  *bounds*, the least and greatest of each key column in *rows*, let Delta skip files.
+    ``_work`` is left behind.  *bounds*, the least and greatest of each key column in *rows*, let
+    Delta skip files.
     """
-    columns = [name for name in rows.columns if name != "_work"]
+    names = [name for name in rows.columns if name != "_work"]
     condition = matches(table)
     for name, low, high in bounds:
         condition = condition & F.col(f"m.`{name}`").between(F.lit(low), F.lit(high))
-    values = {f"`{name}`": F.col(f"c.`{name}`") for name in columns}
+    values = {f"`{name}`": F.col(f"c.`{name}`") for name in names}
     deleted = F.col("c._sluice.op") == Op.DELETE
     own = F.lit(True)
     for part in _SHARD:
@@ -88,21 +90,21 @@ def delete_older(mirror: Mirror, floors: Mapping[str, Order], batch: int) -> int
             condition = condition | _older(name, floors[name])
         with mirror.noted(batch):
             target = DeltaTable.forPath(mirror.session, mirror.path)
-            done = target.delete(condition)
-        gone += 0 if done is None else int(done.collect()[0]["num_affected_rows"])
+            done = cast("DataFrame", target.delete(condition))  # typed as None, is not
+        gone += int(done.collect()[0]["num_affected_rows"])
     return gone
 
 
-def count_untouched(
-    mirror: Mirror, rows: DataFrame, table: Table, version: int
-) -> tuple[int, int]:
+def count_untouched(mirror: Mirror, rows: DataFrame, table: Table, version: int) -> tuple[int, int]:
     """Rows that the mirror at *version* made a MERGE ignore: (older or absent, equal).
 
     Counted by comparing, not from the MERGE.
     """
     before = mirror.session.read.format("delta").option("versionAsOf", version).load(mirror.path)
-    kept = [name for name in table.key] + ["_sluice"]
-    joined = rows.select(*kept).alias("c").join(before.select(*kept).alias("m"), matches(table), "left")
+    kept = [*table.key, "_sluice"]
+    joined = (
+        rows.select(*kept).alias("c").join(before.select(*kept).alias("m"), matches(table), "left")
+    )
     deleted = F.col("c._sluice.op") == Op.DELETE
     absent = F.col("m._sluice").isNull() & F.col(f"m.`{table.key[0]}`").isNull()
     same = ~absent & F.col("m._sluice.order").eqNullSafe(F.col("c._sluice.order"))
@@ -122,6 +124,8 @@ def _older(name: str, order: Order) -> Column:
     """Rows of one shard below *order*, by plain comparisons so that Delta can skip files."""
     source, _, shard = name.partition("/")
     own = (F.col("_sluice.source") == source) & (F.col("_sluice.shard") == shard)
-    return own & (F.col("_sluice.order") < as_struct(order)) & (
-        F.col("_sluice.order.epoch") <= order.epoch
+    return (
+        own
+        & (F.col("_sluice.order") < as_struct(order))
+        & (F.col("_sluice.order.epoch") <= order.epoch)
     )

@@ -39,7 +39,9 @@ def next_mark(
     opened = tuple(_with_shards(gap, batch, shards) for gap in plan.gaps)
     moved = {s for s, e in epochs.items() if s in mark.epochs and e.number != mark.epochs[s].number}
     known = {**mark.acknowledged, **acknowledged}
-    touched = set(facts.tables) | _reshaped(facts, router) | {_table(d.name, router) for d in settled}
+    touched = (
+        set(facts.tables) | _reshaped(facts, router) | {_table(d.name, router) for d in settled}
+    )
     made = replace(
         mark,
         batch=batch,
@@ -127,7 +129,9 @@ def _quarantined(
         if len(fresh) > _NAMED:
             fresh = [*fresh[:_NAMED], f"{subject}:and {len(fresh) - _NAMED} more@{batch}"]
         ids = (*mark.quarantined.get(subject, ()), *fresh)
-        opened = [name for name in ids if name not in waived and not _healed(name, bases.get(subject, ()))]
+        opened = [
+            name for name in ids if name not in waived and not _healed(name, bases.get(subject, ()))
+        ]
         if opened:
             result[subject] = tuple(opened)
     return result

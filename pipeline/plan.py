@@ -44,7 +44,9 @@ def plan(w: Mapping[str, PartitionEnd], beginnings: Ends, ends: Ends, cap: int) 
     gaps: list[Gap] = []
     spans: dict[TopicPartition, Span] = {}
     for partition in sorted(ends, key=str):
-        first, gap = _start(w.get(str(partition)), partition, beginnings[partition], ends[partition])
+        first, gap = _start(
+            w.get(str(partition)), partition, beginnings[partition], ends[partition]
+        )
         if gap is not None:
             gaps.append(gap)
         spans[partition] = Span(first, ends[partition])

@@ -40,9 +40,9 @@ class Router:
         for rule in reversed(self.rules):
             pattern = f"^(?:{rule.shards})$"
             name = F.regexp_replace(shard, pattern, re.sub(r"\\(\d)", r"$\1", rule.table))
-            chosen = F.when(
-                shard.rlike(pattern), F.lit(None) if rule.ignore else name
-            ).otherwise(chosen)
+            chosen = F.when(shard.rlike(pattern), F.lit(None) if rule.ignore else name).otherwise(
+                chosen
+            )
         return chosen
 
     def unique_column(self, shard: Column) -> Column:

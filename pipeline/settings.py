@@ -49,10 +49,10 @@ class SourceSettings:
 
 @dataclass(frozen=True, slots=True)
 class TableRule:
-    """Which shards fold into which table; the first rule that matches a shard decides.
+    r"""Which shards fold into which table; the first rule that matches a shard decides.
 
     ``shards`` is a regular expression on the whole ``database.table``; ``table`` may use its
-    groups (``\\1``).  A shard no rule matches is a table of its own name.  ``key`` names a unique,
+    groups (``\1``).  A shard no rule matches is a table of its own name.  ``key`` names a unique,
     not-null set of columns for tables that declare none.
     """
 

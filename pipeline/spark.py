@@ -1,12 +1,11 @@
 """The one Spark session, built here and nowhere else; each setting with its reason."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from pipeline.errors import ConfigError
 from pipeline.settings import PipelineSettings
 
 _SETTINGS = {
@@ -31,20 +30,13 @@ _SETTINGS = {
 }
 
 
-def open_session(settings: PipelineSettings, jars: Path) -> SparkSession:
-    """Build the session with every jar of the folder *jars* on its class path.
-
-    Raises:
-        ConfigError: the folder holds no jar; ``make setup`` fetches them.
-    """
-    names = sorted(str(jar) for jar in jars.glob("*.jar"))
-    if not names:
-        raise ConfigError(f"no Spark jars in {jars}; run 'make setup', or set spark_jars")
+def open_session(settings: PipelineSettings, jars: Sequence[Path]) -> SparkSession:
+    """Build the session with *jars* on its class path, or return the one that is there."""
     builder = SparkSession.builder.appName(f"sluice:{settings.lane}").master(settings.master)
     options = {
         **_SETTINGS,
         "spark.driver.memory": settings.driver_memory,
-        "spark.jars": ",".join(names),
+        "spark.jars": ",".join(str(jar) for jar in jars),
         **settings.spark,
     }
     for name, value in options.items():

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812  - Spark's own convention
+from pyspark.sql import functions as F
 
 from pipeline import debezium as dbz
 from pipeline import jsonshape
