@@ -59,4 +59,5 @@ def current_run() -> str:
 def _rendering(*, json: bool, colours: bool) -> list[structlog.typing.Processor]:
     if json:
         return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
-    return [structlog.dev.ConsoleRenderer(colors=colours)]
+    plain = structlog.dev.plain_traceback  # the default one prints local variables: rows, secrets
+    return [structlog.dev.ConsoleRenderer(colors=colours, exception_formatter=plain)]

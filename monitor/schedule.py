@@ -21,6 +21,7 @@ from structlog.contextvars import bound_contextvars
 
 from monitor.logs import new_run
 from monitor.ticks import EPOCH, batches, due, missed
+from pipeline.errors import SluiceError
 
 PULSE = timedelta(seconds=1)
 SILENCE = timedelta(seconds=15)  # a timer that did not beat for so long is dead or stuck
@@ -156,15 +157,21 @@ class Schedule:
             if not self.book.start(job.name, planned, started):
                 return
             job.run()
+        except SluiceError as error:
+            if self.ailments.get(job.name) != _told(error):  # once, not once a second
+                log.error("job failed", why=str(error))  # noqa: TRY400  - foreseen: no traceback
+            self._fail(job, planned, error)
         except Exception as error:
             log.exception("job failed")
-            told = f"{type(error).__name__}: {error}"[:500]
-            self.ailments[job.name] = told
-            self.book.finish(job.name, planned, self.clock(), "failed", told)
+            self._fail(job, planned, error)
         else:
             self.ailments.pop(job.name, None)
             late = self.clock() - started > job.deadline
             self.book.finish(job.name, planned, self.clock(), "late" if late else "done")
+
+    def _fail(self, job: Job, planned: datetime, error: Exception) -> None:
+        self.ailments[job.name] = _told(error)
+        self.book.finish(job.name, planned, self.clock(), "failed", _told(error))
 
     def _note_missed(self, job: Job, planned: datetime, last: datetime | None) -> None:
         if last is None:
@@ -187,3 +194,7 @@ class Schedule:
 
     def _beat(self) -> None:
         self._pulse = self.clock()
+
+
+def _told(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"[:500]

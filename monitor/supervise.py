@@ -104,9 +104,11 @@ class Supervisor:
             SluiceError: what the pipeline raised; the process goes on.
             UnreachableError: no process, or it died or was late; it is started again.
         """
-        if not self._turn.acquire(timeout=deadline.total_seconds()):
-            msg = f"the spark process was busy for {deadline}; {request.verb.value} was not asked"
-            raise UnreachableError(msg)
+        until = time.monotonic() + deadline.total_seconds()
+        while not self._turn.acquire(timeout=0.5):
+            if self._stopping.is_set() or time.monotonic() > until:
+                msg = f"the spark process was busy; {request.verb.value} was not asked"
+                raise UnreachableError(msg)
         try:
             return self._ask(request, deadline)
         finally:
