@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
 
 from delta.tables import DeltaTable
 from pyspark.sql import Column, DataFrame
@@ -80,19 +79,15 @@ def merge(
     )
 
 
-def delete_older(mirror: Mirror, floors: Mapping[str, Order], batch: int) -> int:
-    """Delete rows of each ``source/shard`` that are older than its order; returns how many."""
-    gone = 0
+def delete_older(mirror: Mirror, floors: Mapping[str, Order], batch: int) -> None:
+    """Delete rows of each ``source/shard`` that are older than its order."""
     names = sorted(floors)
     for first in range(0, len(names), _AT_ONCE):
         condition = F.lit(False)
         for name in names[first : first + _AT_ONCE]:
             condition = condition | _older(name, floors[name])
         with mirror.noted(batch):
-            target = DeltaTable.forPath(mirror.session, mirror.path)
-            done = cast("DataFrame", target.delete(condition))  # typed as None, is not
-        gone += int(done.collect()[0]["num_affected_rows"])
-    return gone
+            DeltaTable.forPath(mirror.session, mirror.path).delete(condition)
 
 
 def count_untouched(mirror: Mirror, rows: DataFrame, table: Table, version: int) -> tuple[int, int]:

@@ -135,8 +135,8 @@ def translated(path: str) -> Iterator[None]:
     except TableNotFoundError as error:
         msg = f"no table at {path}"
         raise ProofError(msg) from error
-    except (DeltaError, OSError) as error:
-        said = f"{path}: {str(error).splitlines()[0]}"
+    except (DeltaError, pa.ArrowException, OSError) as error:
+        said = f"{path}: {' '.join(str(error).split())[:500]}"
         if any(word in said for word in UNDECIDABLE):
             raise ProofError(said) from error
         raise UnreachableError(said) from error

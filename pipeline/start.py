@@ -1,5 +1,6 @@
 """Build one lane from its settings: the session, the clients, and the mark it goes on from."""
 
+import re
 from collections.abc import Callable
 from datetime import datetime
 
@@ -18,7 +19,7 @@ from pipeline.mark import Mark
 from pipeline.model import Op, Order
 from pipeline.reading import Reader
 from pipeline.route import Router
-from pipeline.settings import PipelineSettings, SourceSettings
+from pipeline.settings import PipelineSettings, SourceSettings, TableRule
 from pipeline.sources.mysql import MySqlSource
 from pipeline.spark import open_session
 from pipeline.standing import Standing
@@ -36,7 +37,9 @@ def open_lane(settings: PipelineSettings, clock: Callable[[], datetime]) -> Lane
     changelog.create(session, settings.changes)
     lake = DeltaLake(settings)
     mark = lake.mark() or _first(session, settings)
-    router = Router(settings.rules)
+    beats = {source.heartbeat for source in settings.sources}
+    own = tuple(TableRule(re.escape(name), name, ignore=True) for name in sorted(beats))
+    router = Router((*own, *settings.rules))
     feeds = tuple(_feed(source) for source in settings.sources)
     transport = KafkaTransport(settings.kafka)
     small = settings.small_batch_rows
