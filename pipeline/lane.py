@@ -18,6 +18,7 @@ from pipeline.report import Applied, Hold, Landed
 from pipeline.settings import PipelineSettings
 from pipeline.slices import Share, Slice, last_batch
 from pipeline.standing import Standing
+from pipeline.upkeep import Upkeep
 
 _REMEMBERED = 1_000  # marks whose highest orders are kept in memory
 
@@ -43,6 +44,7 @@ class Lane:
 
     def __post_init__(self) -> None:
         """Give each merge worker a session of its own."""
+        self._upkeep = Upkeep(self.session, self.settings, self.clock)
         self._appliers = tuple(
             Applier(
                 self.session.newSession(), self.settings.lane, self.settings.changes, self.clock
@@ -84,6 +86,10 @@ class Lane:
         result = (*done, *left, *freed)
         self._held = {turn.table for turn in result if turn.hold is not None}
         return result
+
+    def upkeep(self, readers: Mapping[str, int]) -> None:
+        """Compact and clean what is due; *readers*: table -> lowest version still needed."""
+        self._upkeep.run(self.mark, readers, self._applied)
 
     def close(self) -> None:
         """Stop Spark."""

@@ -1,0 +1,99 @@
+"""Compaction and VACUUM, each in the table's own turn, never taking what a reader still needs."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from delta.tables import DeltaTable
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from pipeline.mark import Mark
+from pipeline.mirror import Mirror
+from pipeline.model import Op
+from pipeline.settings import PipelineSettings
+from pipeline.spark import described
+
+_KEPT_OPS = (Op.DDL, Op.MARK, Op.ERROR)
+_LEAST = timedelta(hours=168)  # Delta's own guard; it is never turned off
+
+
+@dataclass(eq=False)
+class Upkeep:
+    """Compact and clean one lane's lake; ``due`` says how long ago each table was last done.
+
+    Runs in the process that merges, between merges: beside a MERGE of the same table, OPTIMIZE
+    makes one of the two fail.
+    """
+
+    session: SparkSession
+    settings: PipelineSettings
+    clock: Callable[[], datetime]
+    _compacted: dict[str, datetime] = field(default_factory=dict)
+    _vacuumed: dict[str, datetime] = field(default_factory=dict)
+
+    def run(self, mark: Mark, readers: Mapping[str, int], applied: Mapping[str, int]) -> None:
+        """Do what is due: one pass over the change log and all mirrors.
+
+        *readers*: table -> lowest version that a registered reader still needs.
+        *applied*: table -> applied batch; no day that holds a later one is dropped.
+        """
+        self._log(mark, applied)
+        for table in sorted(mark.tables):
+            mirror = Mirror(self.session, self.settings.mirror(table), self.settings.lane)
+            if not mirror.exists():
+                continue
+            with described(self.session, f"upkeep of {table}"):
+                self._compact(mirror, table)
+                if table not in readers:
+                    self._vacuum(mirror.path, table)
+
+    def _compact(self, mirror: Mirror, table: str) -> None:
+        if not self._due(self._compacted, table, self.settings.upkeep.compact_every):
+            return
+        with mirror.noted(-1):
+            DeltaTable.forPath(self.session, mirror.path).optimize().executeCompaction()
+
+    def _vacuum(self, path: str, name: str) -> None:
+        if not self._due(self._vacuumed, name, self.settings.upkeep.vacuum_every):
+            return
+        kept = max(self.settings.upkeep.keep_versions, _LEAST)
+        DeltaTable.forPath(self.session, path).vacuum(kept / timedelta(hours=1))
+
+    def _due(self, done: dict[str, datetime], name: str, every: timedelta) -> bool:
+        """Whether *every* has passed since the last time, or since this process began."""
+        now = self.clock()
+        last = done.setdefault(name, now)
+        if now - last < every:
+            return False
+        done[name] = now
+        return True
+
+    def _log(self, mark: Mark, applied: Mapping[str, int]) -> None:
+        """Compact the change log, and drop its oldest days that nobody needs any more."""
+        path = self.settings.changes
+        if not self._due(self._compacted, "", self.settings.upkeep.compact_every):
+            return
+        table = DeltaTable.forPath(self.session, path)
+        table.optimize().executeCompaction()
+        oldest = (self.clock() - self.settings.upkeep.keep_changes).date()
+        needed = self._first_needed(mark, applied)
+        days = (
+            self.session.read.format("delta")
+            .load(path)
+            .where(F.col("dt") < F.lit(oldest))
+            .groupBy("dt")
+            .agg(F.max("batch").alias("last"))
+            .collect()
+        )
+        free = [row["dt"] for row in days if row["last"] < needed]
+        if free and not mark.quarantined and not mark.gaps:
+            kept = F.col("op").isin([str(op) for op in _KEPT_OPS])
+            table.delete(F.col("dt").isin(free) & ~kept)
+
+    def _first_needed(self, mark: Mark, applied: Mapping[str, int]) -> int:
+        """The lowest batch that some mirror has not applied; the newest one is always needed."""
+        behind = [
+            applied.get(t, -1) + 1 for t, last in mark.tables.items() if applied.get(t, -1) < last
+        ]
+        return min([mark.batch, *behind])
