@@ -22,6 +22,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         driver_memory="1000m",
         spark={"spark.sql.warehouse.dir": str(lake / "warehouse")},
     )
-    session = open_session(settings, jars.JARS / "spark")
+    session = open_session(settings, jars.spark())
     yield session
     session.stop()

@@ -8,7 +8,7 @@ from pyspark.sql import Column as Spark
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from pipeline.types import Column, lake_type, misread, row, unverifiable
+from pipeline.types import Column, lake_type, misread, row, typed, unverifiable
 
 
 def column(kind: str, length: int | None = None, scale: int | None = None) -> Column:
@@ -186,10 +186,10 @@ def test_values_at_the_edges_of_their_types_arrive_exactly(spark: SparkSession) 
     columns, after = as_one_row((kind, wire) for kind, wire, _ in READ)
     frame = spark.createDataFrame([(after,)], "after string")
 
-    found = frame.select(*texts(F.col("after"), columns)).collect()[0]
+    out = typed(frame, F.col("after"), columns)
+    found = out.select("_misread", *texts(columns)).collect()[0]
 
-    assert list(found) == [expected for _, _, expected in READ]
-    assert frame.select(misread(F.col("after"), columns)).collect()[0][0] is False
+    assert list(found) == [False, *(expected for _, _, expected in READ)]
 
 
 @pytest.mark.spark
@@ -197,10 +197,12 @@ def test_nulls_stay_null_and_are_no_misreading(spark: SparkSession) -> None:
     columns, after = as_one_row((kind, "null") for kind, _, _ in READ)
     frame = spark.createDataFrame([(after,)], "after string")
 
-    found = frame.select(*texts(F.col("after"), columns)).collect()[0]
+    out = typed(frame, F.col("after"), columns)
 
-    assert list(found) == [None] * len(READ)
-    assert frame.select(misread(F.col("after"), columns)).collect()[0][0] is False
+    assert list(out.select("_misread", *texts(columns)).collect()[0]) == [
+        False,
+        *([None] * len(READ)),
+    ]
 
 
 @pytest.mark.spark
@@ -208,10 +210,13 @@ def test_a_value_that_does_not_fit_is_told(spark: SparkSession) -> None:
     columns, after = as_one_row(LOST)
     frame = spark.createDataFrame([(after,)], "after string")
 
-    found = frame.select(*texts(F.col("after"), columns)).collect()[0]
+    out = typed(frame, F.col("after"), columns)
     told = frame.select(*(misread(F.col("after"), [one]) for one in columns)).collect()[0]
 
-    assert list(found) == [None] * len(LOST)
+    assert list(out.select("_misread", *texts(columns)).collect()[0]) == [
+        True,
+        *([None] * len(LOST)),
+    ]
     assert list(told) == [True] * len(LOST)
 
 
@@ -233,9 +238,11 @@ def test_a_row_that_cannot_be_read_is_told(
     columns = [Column("a", "INT"), Column("b.c", "INT"), Column("Ü `x`", "INT")]
     frame = spark.createDataFrame([(after,)], "after string")
 
-    found = frame.select(misread(F.col("after"), columns)).collect()
+    found = typed(frame, F.col("after"), columns).select(
+        "_misread", misread(F.col("after"), columns)
+    )
 
-    assert found[0][0] is lost
+    assert list(found.collect()[0]) == [lost, lost]
 
 
 @pytest.mark.spark
@@ -244,7 +251,10 @@ def test_a_row_is_typed_in_its_columns_order_under_their_names(spark: SparkSessi
     frame = spark.createDataFrame([('{"a":"1.00","b.c":0,"Ü `x`":7}',)], "after string")
 
     out = frame.select(*row(F.col("after"), columns))
+    same = typed(frame, F.col("after"), columns)
 
+    assert same.columns == ["after", "_row", "_misread"]
+    assert same.select("_row.*").collect() == out.collect()
     assert out.dtypes == [("Ü `x`", "int"), ("b.c", "date"), ("a", "decimal(9,2)")]
     assert [str(value) for value in out.collect()[0]] == ["7", "1970-01-01", "1.00"]
 
@@ -256,11 +266,11 @@ def as_one_row(cases: Iterable[tuple[Column, str]]) -> tuple[list[Column], str]:
     return [kind for kind, _ in named], f"{{{fields}}}"
 
 
-def texts(after: Spark, columns: list[Column]) -> list[Spark]:
-    """Typed columns as text, bytes in hex."""
+def texts(columns: list[Column]) -> list[Spark]:
+    """Typed columns of ``_row`` as text, bytes in hex."""
     return [
-        F.concat(F.lit("0x"), F.hex(typed))
+        F.concat(F.lit("0x"), F.hex(F.col("_row")[column.name]))
         if lake_type(column) == "binary"
-        else typed.cast("string")
-        for column, typed in zip(columns, row(after, columns), strict=True)
+        else F.col("_row")[column.name].cast("string")
+        for column in columns
     ]
