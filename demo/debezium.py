@@ -17,6 +17,7 @@ LOSSLESS: Mapping[str, str] = {
     "tombstones.on.delete": "true",
     "include.schema.changes": "true",
     "connect.keep.alive.interval.ms": "2000",  # its default finds a dead source in 60 s
+    "enable.time.adjuster": "false",  # its default turns the year 0001 into 2001
     "errors.max.retries": "-1",
     "retriable.restart.connector.wait.ms": "1000",
     "key.converter": "org.apache.kafka.connect.json.JsonConverter",

@@ -63,17 +63,27 @@ def _reshape(mirror: Mirror, schema: TableSchema) -> None:
     """Give the mirror every column of *schema*, in its type."""
     fields = mirror.session.read.format("delta").load(mirror.path).schema.fields
     have = {field.name: field.dataType.simpleString() for field in fields}
-    for column in schema.columns:
-        kind = lake_type(column).lower()
-        if column.name not in have:
-            _alter(mirror, f"ADD COLUMNS (`{column.name}` {kind})")
-        elif have[column.name].replace(" ", "") != kind.replace(" ", ""):
-            _alter(mirror, f"ALTER COLUMN `{column.name}` TYPE {kind}")
+    kinds = {column.name: lake_type(column).lower() for column in schema.columns}
+    widened = {n: k for n, k in kinds.items() if n in have and have[n] != k.replace(" ", "")}
+    if widened:
+        _rewrite(mirror, widened)
+    for name in (name for name in kinds if name not in have):
+        with mirror.noted(-1):
+            mirror.session.sql(
+                f"ALTER TABLE delta.`{mirror.path}` ADD COLUMNS (`{name}` {kinds[name]})"
+            )
 
 
-def _alter(mirror: Mirror, what: str) -> None:
+def _rewrite(mirror: Mirror, kinds: Mapping[str, str]) -> None:
+    """Write the mirror anew with wider types.
+
+    Delta could widen in place, but readers without Spark refuse tables that have that feature.
+    """
+    rows = mirror.session.read.format("delta").load(mirror.path)
+    wider = rows.withColumns({name: F.col(name).cast(kind) for name, kind in kinds.items()})
     with mirror.noted(-1):
-        mirror.session.sql(f"ALTER TABLE delta.`{mirror.path}` {what}")
+        writer = wider.write.format("delta").mode("overwrite").option("overwriteSchema", "true")
+        writer.save(mirror.path)
 
 
 def _fill(mirror: Mirror, name: str, column: Column, born: Order) -> None:

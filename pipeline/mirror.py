@@ -22,7 +22,6 @@ _SCHEMAS = "sluice.schemas"
 _PROPERTIES = {
     "delta.enableDeletionVectors": "true",
     "delta.checkpointInterval": "20",
-    "delta.enableTypeWidening": "true",
 }
 
 

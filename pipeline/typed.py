@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 from pipeline.errors import HeldError
 from pipeline.model import Op, Order, Origin
 from pipeline.schema import TableSchema, default_of, unknown_fields
-from pipeline.types import misread, row
+from pipeline.types import typed as read
 
 _RANGED = ("bigint", "int", "smallint", "tinyint", "date", "string", "decimal")
 
@@ -25,19 +25,16 @@ def typed(folded: DataFrame, schema: TableSchema, born: Mapping[str, Order]) -> 
     """
     image = F.coalesce("after", "before")
     meta = F.struct("source", "shard", "order", "op", "origin", "at", "batch").alias("_sluice")
-    parsed = folded.select(
-        *row(image, schema.columns),
-        meta,
-        F.struct(
-            "key",
-            F.concat_ws(":", "topic", "partition").alias("at"),
-            unknown_fields(image, schema.columns).alias("unknown"),
-            misread(image, schema.columns).alias("misread"),
-            "total",
-            "distinct_total",
-            "conflicts",
-        ).alias("_work"),
+    work = F.struct(
+        "key",
+        F.concat_ws(":", "topic", "partition").alias("at"),
+        unknown_fields(image, schema.columns).alias("unknown"),
+        F.col("_misread").alias("misread"),
+        "total",
+        "distinct_total",
+        "conflicts",
     )
+    parsed = read(folded, image, schema.columns).select("_row.*", meta, work.alias("_work"))
     for name, order in born.items():
         column = schema.column(name)
         if column is not None and column.has_default:
