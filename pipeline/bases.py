@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from pipeline.facts import Facts
 from pipeline.mark import Mark, Snap
 from pipeline.model import Order
-from pipeline.schema import parse
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,13 +27,12 @@ def advance(mark: Mark, facts: Facts, batch: int) -> tuple[dict[str, Snap], tupl
     """Snapshots still open after this batch, and the shards that got a base in it, sorted."""
     snaps = dict(mark.snaps)
     born: dict[str, Settled] = {}
-    for source, _, order, snapshot, payload in facts.ddl:
-        for change in parse(payload, order):
-            name = f"{source}/{change.shard}"
-            if snapshot and change.kind == "create":
-                _begin(snaps, mark, name, Snap(order, batch))
-            elif change.kind == "create":
-                born[name] = Settled(name, order, batch)
+    for news in facts.news:
+        name, order = f"{news.source}/{news.change.shard}", news.change.order
+        if news.change.kind == "create" and news.snapshot:
+            _begin(snaps, mark, name, Snap(order, batch))
+        elif news.change.kind == "create":
+            born[name] = Settled(name, order, batch)
     for name, rows in facts.snapshots.items():
         _begin(snaps, mark, name, Snap(rows.order, batch))
         known = snaps.get(name)

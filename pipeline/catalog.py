@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from pipeline.errors import HeldError
+from pipeline.errors import FormatError, HeldError
 from pipeline.model import Order, Shard, Table
 from pipeline.route import Router
 from pipeline.schema import History, Incompatible, SchemaChange, TableSchema, merge, parse
@@ -20,9 +20,17 @@ class Catalog:
     _histories: dict[str, History] = field(default_factory=dict)
 
     def add(self, rows: Iterable[tuple[str, Order, str]]) -> None:
-        """Take (source, order, payload) of landed schema changes, in any order."""
+        """Take (source, order, payload) of landed schema changes; skip what is quarantined."""
         for source, order, payload in rows:
-            self._changes.setdefault(source, []).extend(parse(payload, order))
+            try:
+                self.learn((source, change) for change in parse(payload, order))
+            except FormatError:
+                continue
+
+    def learn(self, changes: Iterable[tuple[str, SchemaChange]]) -> None:
+        """Take (source, change), in any order."""
+        for source, change in changes:
+            self._changes.setdefault(source, []).append(change)
             self._histories.pop(source, None)
 
     def history(self, source: str) -> History:

@@ -3,12 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.changelog import MIRROR_OPS
-from pipeline.model import Op, Order, Origin, TopicPartition
+from pipeline.errors import FormatError
+from pipeline.model import Op, Order, TopicPartition
+from pipeline.rising import orders
+from pipeline.schema import SchemaChange, parse
 
 _ENDS = ("last", "last_in_data_collection")
 
@@ -23,6 +25,15 @@ class SnapshotRows:
 
 
 @dataclass(frozen=True, slots=True)
+class News:
+    """A schema change of a source; ``snapshot`` if it describes a table about to be read."""
+
+    source: str
+    change: SchemaChange
+    snapshot: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Facts:
     """Counts and maxima of one batch; keys as in :class:`pipeline.mark.Mark`.
 
@@ -31,7 +42,7 @@ class Facts:
     ``heartbeats``  source -> highest number.
     ``high``        ``source/topic:partition`` -> highest LIVE order.
     ``snapshots``   ``source/shard`` -> its newest snapshot's rows.
-    ``ddl``         (source, shard, order, snapshot?, payload), in log order.
+    ``news``        schema changes, in log order; one that cannot be read is an error.
     ``errors``      subject (table, or ``topic:NAME``) -> ids ``topic:partition:offset``.
     ``back``        partitions in which orders do not rise, with the rows that stand too low.
     """
@@ -42,7 +53,7 @@ class Facts:
     heartbeats: Mapping[str, int] = field(default_factory=dict)
     high: Mapping[str, Order] = field(default_factory=dict)
     snapshots: Mapping[str, SnapshotRows] = field(default_factory=dict)
-    ddl: tuple[tuple[str, str, Order, bool, str], ...] = ()
+    news: tuple[News, ...] = ()
     errors: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     back: Mapping[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
 
@@ -51,7 +62,8 @@ def gather(slim: pa.Table, high: Mapping[str, Order]) -> Facts:
     """Sum up a batch from ``changelog.slim``; *high* is the highest LIVE order landed before."""
     mirrored = slim.filter(pc.is_in(slim["op"], pa.array([str(op) for op in MIRROR_OPS])))
     mirrored = mirrored.filter(pc.is_valid(mirrored["table"]))
-    tops, back = _orders(slim, high)
+    tops, back = orders(slim, high)
+    news, unread = _news(slim)
     return Facts(
         rows=slim.num_rows,
         tables=_counts(mirrored, "table"),
@@ -59,8 +71,8 @@ def gather(slim: pa.Table, high: Mapping[str, Order]) -> Facts:
         heartbeats=_heartbeats(slim),
         high=tops,
         snapshots=_snapshots(slim),
-        ddl=_ddl(slim),
-        errors=_errors(slim),
+        news=news,
+        errors={**_errors(slim), **unread},
         back=back,
     )
 
@@ -105,94 +117,29 @@ def _snapshots(rows: pa.Table) -> dict[str, SnapshotRows]:
     return found
 
 
-def _ddl(rows: pa.Table) -> tuple[tuple[str, str, Order, bool, str], ...]:
+def _news(rows: pa.Table) -> tuple[tuple[News, ...], dict[str, tuple[str, ...]]]:
+    """Schema changes in log order, and by topic the ids of those that cannot be read."""
     changes = rows.filter(pc.equal(rows["op"], str(Op.DDL)))
-    changes = changes.sort_by([("topic", "ascending"), ("offset", "ascending")])
-    return tuple(
-        (row["source"], row["shard"] or "", _order(row), row["snapshot"] is not None, row["note"])
-        for row in changes.to_pylist()
-        if row["log"] is not None
-    )
+    changes = changes.filter(pc.is_valid(changes["log"]))
+    news: list[News] = []
+    unread: dict[str, list[str]] = {}
+    for row in changes.sort_by([("topic", "ascending"), ("offset", "ascending")]).to_pylist():
+        try:
+            parsed = parse(row["note"], _order(row))
+        except FormatError:
+            unread.setdefault(f"topic:{row['topic']}", []).append(_id(row))
+            continue
+        news += [News(row["source"], change, row["snapshot"] is not None) for change in parsed]
+    return tuple(news), {topic: tuple(ids) for topic, ids in unread.items()}
 
 
 def _errors(rows: pa.Table) -> dict[str, tuple[str, ...]]:
     found: dict[str, list[str]] = {}
     for row in rows.filter(pc.equal(rows["op"], str(Op.ERROR))).to_pylist():
         subject = row["table"] or f"topic:{row['topic']}"
-        found.setdefault(subject, []).append(f"{row['topic']}:{row['partition']}:{row['offset']}")
+        found.setdefault(subject, []).append(_id(row))
     return {subject: tuple(sorted(ids)) for subject, ids in found.items()}
 
 
-def _orders(
-    rows: pa.Table, high: Mapping[str, Order]
-) -> tuple[dict[str, Order], dict[TopicPartition, tuple[int, ...]]]:
-    """Highest LIVE order of each partition, and the offsets of rows that stand too low in it."""
-    ordered = rows.filter(
-        pc.and_(
-            pc.is_valid(rows["log"]),
-            pc.and_(
-                pc.not_equal(rows["op"], str(Op.DDL)),
-                pc.not_equal(pc.fill_null(rows["snapshot"], ""), "incremental"),
-            ),
-        )
-    )
-    tops: dict[str, Order] = {}
-    back: dict[TopicPartition, tuple[int, ...]] = {}
-    groups = ordered.group_by(["source", "topic", "partition"]).aggregate([]).to_pylist()
-    encoded = pc.dictionary_encode(ordered["topic"]).combine_chunks() if groups else None
-    for group in groups:
-        part = _partition(ordered, encoded, group)
-        name = f"{group['source']}/{group['topic']}:{group['partition']}"
-        top, low = _rise(part, high.get(name))
-        if top is not None:
-            tops[name] = top
-        if low:
-            back[TopicPartition(group["topic"], group["partition"])] = low
-    return tops, back
-
-
-def _partition(ordered: pa.Table, encoded: pa.Array, group: Mapping[str, object]) -> np.ndarray:
-    """The group's rows by offset: columns offset, epoch, log, pos, row, live."""
-    code = encoded.dictionary.index(group["topic"]).as_py()
-    mask = pc.and_(
-        pc.equal(encoded.indices, code), pc.equal(ordered["partition"], group["partition"])
-    )
-    part = ordered.filter(mask)
-    names = ("offset", "epoch", "log", "pos", "row", "origin")
-    table = np.column_stack([part[name].to_numpy().astype(np.int64) for name in names])
-    return table[np.argsort(table[:, 0], kind="stable")]
-
-
-def _rise(part: np.ndarray, before: Order | None) -> tuple[Order | None, tuple[int, ...]]:
-    """Highest LIVE order (None: no LIVE row yet), and the offsets below a LIVE row before them.
-
-    Equal is not low: a key's change is a delete and a create at one place, and rows of a snapshot
-    share theirs.  Two different changes of one *key* at one place are found by the fold.
-    """
-    live = part[:, 5] == int(Origin.LIVE)
-    if _rises(part) and (before is None or _as_order(part[0]) >= before):
-        lives = part[live]
-        return (_as_order(lives[-1]) if len(lives) else before), ()
-    top, low = before, []
-    for index in range(len(part)):
-        order = _as_order(part[index])
-        if top is not None and order < top:
-            low.append(int(part[index, 0]))
-        elif live[index]:
-            top = order
-    return top, tuple(low)
-
-
-def _rises(part: np.ndarray) -> bool:
-    """Whether no row's order is below that of the row before it."""
-    greater = np.zeros(len(part) - 1, dtype=bool)
-    equal = np.ones(len(part) - 1, dtype=bool)
-    for column in range(1, 5):
-        a, b = part[:-1, column], part[1:, column]
-        greater |= equal & (b > a)
-        equal &= b == a
-    return bool(np.all(greater | equal))
-
-
-def _as_order(row: np.ndarray) -> Order:
-    return Order(int(row[1]), int(row[2]), int(row[3]), int(row[4]))
+def _id(row: Mapping[str, object]) -> str:
+    return f"{row['topic']}:{row['partition']}:{row['offset']}"

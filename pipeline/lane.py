@@ -62,8 +62,7 @@ class Lane:
         before = self.mark.batch
         landed = self.landing.land(waived)
         if self.mark.batch > before:
-            ddl = self.landing.facts.ddl
-            self.catalog.add((source, order, payload) for source, _, order, _, payload in ddl)
+            self.catalog.learn((n.source, n.change) for n in self.landing.facts.news)
             self._marks[self.mark.batch] = self.mark.high
             self._marks.pop(self.mark.batch - _REMEMBERED, None)
         return landed

@@ -11,7 +11,6 @@ from pipeline.model import Acknowledged
 from pipeline.plan import Plan
 from pipeline.report import Gap
 from pipeline.route import Router
-from pipeline.schema import parse
 
 _NAMED = 100  # ids of quarantined changes kept by name, per subject; the rest is one id
 
@@ -68,11 +67,7 @@ def _table(name: str, router: Router) -> str | None:
 
 def _reshaped(facts: Facts, router: Router) -> set[str | None]:
     """Tables whose schema changed; their mirrors must follow even if no row did."""
-    return {
-        router.table(change.shard)
-        for _, _, order, _, payload in facts.ddl
-        for change in parse(payload, order)
-    }
+    return {router.table(news.change.shard) for news in facts.news}
 
 
 def _since(settled: Iterable[Settled], router: Router) -> dict[str, list[int]]:
