@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from demo.oracle.rows import RowId
 from demo.shop.ledger import Entry, Outcome, RowState
 from demo.shop.schema import MIRRORS
 from tests.oracle.landed import Landed
-from tests.oracle.rows import RowId
 
 History = Sequence[tuple[Entry, RowState]]
 

@@ -5,7 +5,7 @@ from decimal import Decimal
 
 import pytest
 
-from tests.oracle.canon import Column, fits, from_mirror, from_source
+from demo.oracle.canon import Column, fits, from_mirror, from_source
 
 
 def column(declared: str) -> Column:

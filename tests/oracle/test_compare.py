@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from tests.oracle.canon import Column
-from tests.oracle.compare import judge
-from tests.oracle.rows import Mirror, RowId, Source, read_mirror, read_touched
+from demo.oracle.canon import Column
+from demo.oracle.compare import judge
+from demo.oracle.rows import Mirror, RowId, Source, read_mirror, read_touched
 
 SHARDS = ("shop_00.orders_00", "shop_01.orders_00")
 COLUMNS = (

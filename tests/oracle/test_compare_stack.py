@@ -11,12 +11,12 @@ import pytest
 from deltalake import write_deltalake
 
 from demo.mysql import MySQL
+from demo.oracle.compare import Diff, compare, mirror_path
 from demo.ports import free_ports
 from demo.shop.ledger import Ledger
 from demo.shop.link import Address
 from demo.shop.schema import MIRRORS
 from demo.shop.workload import Shop, Workload
-from tests.oracle.compare import Diff, compare, mirror_path
 
 pytestmark = pytest.mark.stack
 

@@ -5,7 +5,7 @@ import sys
 
 PROBE = """
 import sys
-import tests.oracle.compare, tests.oracle.promise, demo.shop.workload
+import demo.oracle.compare, tests.oracle.promise, demo.shop.workload
 layers = {"pipeline", "checks", "alerts", "monitor"}
 print(*sorted(layers & {name.partition(".")[0] for name in sys.modules}))
 """

@@ -13,8 +13,8 @@ from deltalake import DeltaTable, QueryBuilder
 from deltalake.exceptions import TableNotFoundError
 from pymysql.converters import encoders
 
+from demo.oracle.canon import Column, from_mirror, from_source
 from demo.shop.link import Address
-from tests.oracle.canon import Column, from_mirror, from_source
 
 Key = tuple[Any, ...]
 RowId = tuple[str, Key]

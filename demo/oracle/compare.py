@@ -8,11 +8,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from demo.oracle.canon import fits
+from demo.oracle.rows import Mirror, Row, RowId, Source, read_mirror, read_sources
 from demo.shop.ledger import Entry, Outcome
 from demo.shop.link import Address
 from demo.shop.schema import MIRRORS
-from tests.oracle.canon import fits
-from tests.oracle.rows import Mirror, Row, RowId, Source, read_mirror, read_sources
 
 SHOWN = 3
 
