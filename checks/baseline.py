@@ -10,7 +10,8 @@ from datetime import datetime, timedelta
 from math import sqrt
 from statistics import median
 
-FOUR_WEEKS = timedelta(weeks=4)
+WEEKS = 4
+FOUR_WEEKS = timedelta(weeks=WEEKS)
 NORMAL = 1.4826  # MAD of a normal distribution times this is its standard deviation
 
 
@@ -42,26 +43,53 @@ class Interval:
     count: float
 
 
-def comparable(history: Sequence[Interval], start: datetime) -> tuple[float, ...]:
-    """Counts before *start* at its hour of the day; of its weekday, given four weeks of history.
+@dataclass(frozen=True, slots=True)
+class Past:
+    """Counts to compare with, oldest first; ``weekday`` says that all are of one weekday."""
 
-    *history* is ascending.  Weekdays need history: with less, every day is compared alike.
+    counts: tuple[float, ...]
+    weekday: bool = False
+
+
+def comparable(history: Sequence[Interval], start: datetime) -> Past:
+    """Counts before *start* at its hour; of its weekday once four weeks hold four of them.
+
+    *history* is ascending.
     """
     own = [each for each in history if each.start < start and each.start.hour == start.hour]
-    if own and start - own[0].start >= FOUR_WEEKS:
-        own = [each for each in own if each.start.weekday() == start.weekday()]
-    return tuple(each.count for each in own)
+    same = [each.count for each in own if each.start.weekday() == start.weekday()]
+    if own and start - own[0].start >= FOUR_WEEKS and len(same) >= WEEKS:
+        return Past(tuple(same), weekday=True)
+    return Past(tuple(each.count for each in own))
+
+
+def usual(past: Past, *, width: float, slack: float) -> Band:
+    """The band of *past*, which must not be empty.
+
+    While weekdays are mixed, whatever was seen before is ordinary: else each first Saturday would
+    be a fault.
+    """
+    found = band(past.counts, width=width, slack=slack)
+    if past.weekday:
+        return found
+    low, high = min(*past.counts, found.low), max(*past.counts, found.high)
+    return Band(low, found.middle, high)
 
 
 def awaited(history: Sequence[Interval], needed: int) -> float:
-    """Changes that were to be expected since the last one, by the median of each quiet interval.
+    """Changes that were to be expected since the last one: of each quiet interval the usual ones.
 
     A slow table may have an empty interval by chance; a long run of them adds up.
     """
     total = 0.0
     for each in reversed(history):
         past = comparable(history, each.start)
-        if each.count or len(past) < needed:
+        if each.count or not enough(past, needed):
             break
-        total += median(past)
+        total += median(past.counts) if past.weekday else min(past.counts)
     return total
+
+
+def enough(past: Past, needed: int) -> bool:
+    """Whether *past* is a history: *needed* counts, or four weeks of one weekday."""
+    return past.weekday or len(past.counts) >= needed

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any, ClassVar
 from zoneinfo import ZoneInfo
 
-from checks.baseline import Interval, awaited, band, comparable
+from checks.baseline import Interval, Past, awaited, comparable, enough, usual
 from checks.fences import Fences, passed
 from checks.model import NotYet, Outcome, Ruling, Undecided
 from checks.run import Probe
@@ -33,7 +33,7 @@ class Changes:
 
     as_of: tuple[Fence, ...]
     count: float
-    past: tuple[float, ...]
+    past: Past
     awaited: float
 
     @property
@@ -80,17 +80,17 @@ class Volatility:
 
     def judge(self, reading: Changes, past: Sequence[float]) -> Ruling:
         """Compare with the band of the comparable intervals, which the reading brings along."""
-        if len(reading.past) < self.needed:
-            why = f"{len(reading.past)} of {self.needed} comparable intervals so far"
+        if not enough(reading.past, self.needed):
+            why = f"{len(reading.past.counts)} of {self.needed} comparable intervals so far"
             return Ruling(Outcome.UNKNOWN, why, "no_history")
-        usual = band(reading.past, width=self.width, slack=self.slack)
-        told = f"{reading.count:.0f} changes, usual {usual.low:.0f} to {usual.high:.0f}"
+        band = usual(reading.past, width=self.width, slack=self.slack)
+        told = f"{reading.count:.0f} changes, usual {band.low:.0f} to {band.high:.0f}"
         if reading.awaited >= self.width**2:
             why = f"no change where about {reading.awaited:.0f} were to be expected"
             return Ruling(Outcome.FAIL, why, "stopped")
-        if reading.count < usual.low:
+        if reading.count < band.low:
             return Ruling(Outcome.FAIL, told, "too_few")
-        if reading.count > usual.high:
+        if reading.count > band.high:
             return Ruling(Outcome.FAIL, told, "too_many")
         return Ruling(Outcome.PASS, told)
 

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from checks.model import Ruling, Verdict
+from checks.run import Check, run_probe
 from checks.world import LogKey, Range, Touch, Transaction
 from pipeline.key import canonical
 from pipeline.model import Fence, Head, Op, Shard, Table, TopicPartition
@@ -262,3 +264,14 @@ class FakeLog:
 def text(shard: Shard, id_: int) -> str:
     """The canonical key of a row."""
     return canonical([str(id_)], shard.source, shard.name)
+
+
+def in_step(name: str, probe: Any, world: FakeWorld, rounds: int) -> list[Ruling]:
+    """Rulings of a probe on a world that catches up before each round."""
+    found = []
+    for _ in range(rounds):
+        world.catch_up()
+        answer = run_probe(Check(name, probe, TABLE), world)
+        if isinstance(answer, Verdict):
+            found.append(answer.ruling)
+    return found

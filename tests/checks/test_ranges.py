@@ -1,0 +1,140 @@
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from checks.ranges import (
+    CEILING,
+    FLOOR,
+    UNSIGNED_CEILING,
+    Mismatch,
+    choose,
+    differing,
+    mismatches,
+    narrowed,
+    spans,
+    width,
+)
+from checks.world import Range
+
+bounds = st.tuples(st.integers(-(2**40), 2**60), st.integers(0, 2**30))
+
+
+@given(bounds, st.integers(0, 40), st.integers(0, 2**60), st.integers(1, 4), st.integers(0, 5))
+def test_ranges_are_aligned_disjoint_and_reach_both_ends(
+    low_span: tuple[int, int], power: int, cursor: int, newest: int, rotating: int
+) -> None:
+    low, high = low_span[0], low_span[0] + low_span[1]
+    size = 1 << power
+
+    choice = choose(low, high, size, cursor=cursor, newest=newest, rotating=rotating)
+
+    assert choice.ranges[0][0] == FLOOR
+    assert choice.ranges[-1][1] == CEILING
+    assert all(a[1] <= b[0] for a, b in zip(choice.ranges, choice.ranges[1:], strict=False))
+    inner = choice.ranges[1:-1]
+    assert all(span[0] % size == 0 and span[1] - span[0] == size for span in inner)
+    assert any(span[0] <= high < span[1] for span in inner)
+
+
+@given(st.integers(0, 50), st.integers(0, 400), st.integers(1, 3), st.integers(1, 4))
+def test_every_old_block_has_its_turn(low: int, length: int, newest: int, rotating: int) -> None:
+    high, cursor, seen = low + length, 0, set()
+    for _ in range((high // 8 - low // 8 + 1) // rotating + 2):
+        choice = choose(low, high, 8, cursor=cursor, newest=newest, rotating=rotating)
+        cursor = choice.cursor
+        seen |= {id_ for span in choice.ranges[1:-1] for id_ in range(*span)}
+
+    assert seen >= set(range(low, high + 1))
+
+
+def test_unsigned_ids_at_the_end_of_the_type_are_in_range() -> None:
+    choice = choose(1, 2**64 - 1, 2**60, cursor=0, newest=1, rotating=1)
+
+    assert choice.ranges[-1][1] == UNSIGNED_CEILING
+
+
+@given(st.integers(0, 2**62), st.integers(0, 2**40), st.integers(0, 10**9), st.integers(1, 10**5))
+def test_a_width_is_a_power_of_two_and_holds_its_target_when_ids_are_dense(
+    low: int, length: int, rows: int, target: int
+) -> None:
+    size = width(low, low + length, rows, target)
+
+    assert size.bit_count() == 1
+    assert 2 * size > target
+    assert width(0, 2**30 - 1, 2**30, 4096) == 4096
+    assert width(0, 2**60 - 1, 2**30, 4096) == 4096 * 2**30
+
+
+@given(
+    st.lists(st.integers(0, 2000), max_size=60),
+    st.lists(st.integers(0, 2000), max_size=60),
+    st.integers(1, 10),
+)
+def test_halving_finds_exactly_the_ids_that_differ(
+    one: list[int], other: list[int], leaf: int
+) -> None:
+    source, mirror = sorted(set(one)), sorted(other)
+
+    def counts(ranges: Sequence[Range]) -> tuple[list[int], list[int]]:
+        return [
+            [sum(low <= id_ < high for id_ in ids) for low, high in ranges]
+            for ids in (source, mirror)
+        ]  # type: ignore[return-value]
+
+    whole = [(0, 2048)]
+    wide = mismatches(whole, *counts(whole))
+    leaves = narrowed(wide, counts, leaf=leaf, most=64)
+    found = [
+        id_
+        for low, high in leaves
+        for id_ in differing(
+            [i for i in source if low <= i < high], [i for i in mirror if low <= i < high], 10_000
+        )
+    ]
+
+    truth = differing(source, mirror, 10_000)
+    assert set(found) <= set(truth)
+    assert bool(found) == bool(wide) or len(source) == len(mirror)
+    assert list(leaves) == sorted(set(leaves))
+
+
+def test_halving_asks_no_more_than_it_may() -> None:
+    asked = []
+
+    def counts(ranges: Sequence[Range]) -> tuple[list[int], list[int]]:
+        asked.append(len(ranges))
+        return [high - low for low, high in ranges], [0] * len(ranges)
+
+    narrowed([Mismatch((0, 2**62), 2**62, 0)], counts, leaf=1, most=3)
+
+    assert asked == [2, 4, 8]
+
+
+@pytest.mark.parametrize(
+    ("source", "mirror", "limit", "found"),
+    [
+        pytest.param([1, 2, 3], [1, 3], 10, (2,), id="missing"),
+        pytest.param([1], [1, 2], 10, (2,), id="extra"),
+        pytest.param([1, 2], [1, 2, 2], 10, (2,), id="doubled"),
+        pytest.param([1, 2, 3], [1, 3, 4], 3, (2,), id="nothing past the end of a cut list"),
+        pytest.param([], [], 10, (), id="empty"),
+    ],
+)
+def test_ids_differ_by_number(
+    source: list[int], mirror: list[int], limit: int, found: tuple[int, ...]
+) -> None:
+    assert differing(source, mirror, limit) == found
+
+
+@pytest.mark.parametrize(
+    ("ids", "runs"),
+    [
+        pytest.param([], [], id="none"),
+        pytest.param([5], [(5, 5)], id="one"),
+        pytest.param([1, 2, 3, 7, 9, 10], [(1, 3), (7, 7), (9, 10)], id="runs"),
+    ],
+)
+def test_consecutive_ids_are_told_as_runs(ids: list[int], runs: list[Range]) -> None:
+    assert list(spans(ids)) == runs

@@ -1,0 +1,176 @@
+import ast
+import dataclasses
+import importlib
+import inspect
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from structlog.testing import capture_logs
+
+from checks import probes
+from checks.model import NotYet, Outcome, Ruling, Undecided, Verdict
+from checks.run import Check, Probe, find, known, run_probe
+from checks.world import World
+from pipeline.errors import ConfigError, ProofError, UnreachableError
+from pipeline.model import Fence, Table
+from tests.checks.world_fake import TABLE, FakeWorld
+
+IMPURE = {"datetime.now", "time.time", "random", "os.environ", "world", "open", "print"}
+
+
+def test_an_unknown_probe_stops_the_start_and_lists_the_known() -> None:
+    with pytest.raises(ConfigError, match="no probe 'max_ids' in checks/probes; known: compl"):
+        find("max_ids")
+
+
+def test_every_file_of_the_folder_is_a_probe() -> None:
+    folder = Path(inspect.getfile(probes)).parent
+    files = {file.stem for file in folder.glob("*.py")} - {"__init__"}
+
+    assert set(known()) == files
+    assert files >= {"max_id", "offset_keys", "range_counts", "volatility", "completeness"}
+
+
+@pytest.mark.parametrize("name", known())
+def test_a_probe_keeps_the_contract(name: str) -> None:
+    module = importlib.import_module(f"checks.probes.{name}")
+    probe = find(name)
+
+    assert "Cannot see: " in (module.__doc__ or "")
+    assert probe.__doc__
+    assert probe.__doc__.startswith("Fail when ")
+    made: Any = probe()
+    assert dataclasses.is_dataclass(made)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        made.limit = timedelta()
+    assert not {"every", "gating"} & {field.name for field in dataclasses.fields(made)}
+    assert made.every > timedelta()
+    assert made.limit > timedelta()
+    assert isinstance(made.gating, bool)
+    assert getattr(module, "NAME", name) == name
+
+
+@pytest.mark.parametrize("name", known())
+def test_judging_needs_nothing_but_the_reading(name: str) -> None:
+    tree = ast.parse(inspect.getsource(importlib.import_module(f"checks.probes.{name}")))
+    judges = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef) and node.name == "judge"
+    ]
+
+    assert len(judges) == 1
+    assert [arg.arg for arg in judges[0].args.args] == ["self", "reading", "past"]
+    assert not IMPURE & {ast.unparse(n) for n in ast.walk(judges[0]) if isinstance(n, ast.expr)}
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    value: float | None = 3.0
+    as_of: tuple[Fence, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Scripted:
+    """Fail when told to."""
+
+    answer: Number | NotYet | Undecided | Exception
+    takes: timedelta = timedelta()
+    limit: timedelta = timedelta(seconds=5)
+    every: ClassVar[timedelta] = timedelta(seconds=1)
+    gating: ClassVar[bool] = False
+
+    def measure(self, table: Table, world: World) -> Number | NotYet | Undecided:
+        assert isinstance(world, FakeWorld)
+        world.tick(self.takes)
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+    def judge(self, reading: Number, past: Sequence[float]) -> Ruling:
+        return Ruling(Outcome.FAIL, f"{reading.value} after {list(past)}", "told")
+
+
+def run(probe: Probe[Number], past: Sequence[float] = ()) -> Verdict | NotYet:
+    return run_probe(Check("scripted", probe, TABLE), FakeWorld(), past, run="r1")
+
+
+def test_a_reading_is_judged_with_its_past() -> None:
+    answer = run(Scripted(Number()), [1.0])
+
+    assert isinstance(answer, Verdict)
+    assert (answer.table, answer.check, answer.run) == (TABLE.name, "scripted", "r1")
+    assert (answer.ruling.outcome, answer.value) == (Outcome.FAIL, 3.0)
+    assert answer.ruling.reason == "3.0 after [1.0]"
+
+
+def test_nothing_new_is_no_verdict() -> None:
+    assert run(Scripted(NotYet("later"))) == NotYet("later")
+
+
+@pytest.mark.parametrize(
+    ("probe", "code", "cause"),
+    [
+        pytest.param(Scripted(Undecided("unsupported", "x")), "unsupported", "", id="undecided"),
+        pytest.param(
+            Scripted(UnreachableError("source:shop: slow: timed out")),
+            "unreachable",
+            "source:shop",
+            id="a part that does not answer is the cause",
+        ),
+        pytest.param(
+            Scripted(UnreachableError("slow: timed out")), "unreachable", "", id="a nameless part"
+        ),
+        pytest.param(Scripted(ProofError("no table")), "unprovable", "", id="not provable"),
+        pytest.param(Scripted(KeyError("secret")), "check_broken", "", id="broken probe"),
+        pytest.param(
+            Scripted(Number(), takes=timedelta(seconds=6)), "over_time", "", id="over its time"
+        ),
+    ],
+)
+def test_what_proved_nothing_is_unknown(probe: Scripted, code: str, cause: str) -> None:
+    answer = run(probe)
+
+    assert isinstance(answer, Verdict)
+    assert answer.ruling.outcome is Outcome.UNKNOWN
+    assert (answer.ruling.code, answer.cause) == (code, cause)
+    assert "secret" not in answer.ruling.reason
+
+
+def test_a_broken_probe_leaves_its_traceback_in_the_log() -> None:
+    with capture_logs() as logs:
+        run(Scripted(ValueError("x")))
+
+    assert [(line["event"], line["check"], line["exc_info"]) for line in logs] == [
+        ("check_broken", "scripted", True)
+    ]
+
+
+@pytest.mark.parametrize("name", ["max_id", "range_counts"])
+def test_a_source_that_does_not_answer_is_unknown_not_fail(name: str) -> None:
+    world = FakeWorld(error=UnreachableError("source:shop: down"))
+
+    answer = run_probe(Check(name, find(name)(), TABLE), world)
+
+    assert isinstance(answer, Verdict)
+    assert answer.ruling.outcome is Outcome.UNKNOWN
+    assert answer.cause == "source:shop"
+
+
+@pytest.mark.parametrize("name", ["max_id", "range_counts"])
+@pytest.mark.parametrize(
+    "table",
+    [
+        pytest.param(dataclasses.replace(TABLE, id_column=None), id="no integer key"),
+        pytest.param(dataclasses.replace(TABLE, key=("id", "line")), id="composite key"),
+    ],
+)
+def test_a_table_whose_keys_cannot_be_ranged_is_unsupported(name: str, table: Table) -> None:
+    answer = run_probe(Check(name, find(name)(), table), FakeWorld())
+
+    assert isinstance(answer, Verdict)
+    assert answer.ruling.code == "unsupported"

@@ -1,0 +1,87 @@
+from datetime import timedelta
+
+import pytest
+
+from checks.fences import passed, thinned
+from checks.model import NotYet, Undecided
+from checks.suspects import Fate, Look, fate, look
+from checks.world import Touch
+from pipeline.model import Op
+from tests.checks.samples import beats
+from tests.checks.world_fake import ONE, TABLE, TWO, FakeWorld
+
+
+@pytest.mark.parametrize(
+    ("before", "there", "after", "touch", "became"),
+    [
+        pytest.param(1, 1, 1, None, Fate.CLEARED, id="on both sides"),
+        pytest.param(0, 0, 1, None, Fate.CLEARED, id="alike as of the reading"),
+        pytest.param(1, 0, 1, None, Fate.MISSING, id="never landed"),
+        pytest.param(1, 0, 1, Touch(Op.CREATE, 5), Fate.MISSING, id="landed, never applied"),
+        pytest.param(1, 0, 1, Touch(Op.DELETE, 5), Fate.MISSING, id="an old delete explains none"),
+        pytest.param(1, 0, 1, Touch(Op.DELETE, 6), Fate.MOVING, id="deleted since"),
+        pytest.param(1, 0, 1, Touch(Op.TRUNCATE, 6), Fate.MOVING, id="truncated since"),
+        pytest.param(1, 0, 0, None, Fate.MOVING, id="gone at the source by now"),
+        pytest.param(0, 1, 0, None, Fate.EXTRA, id="a ghost"),
+        pytest.param(0, 1, 0, Touch(Op.CREATE, 5), Fate.EXTRA, id="its delete was lost"),
+        pytest.param(0, 1, 0, Touch(Op.CREATE, 6), Fate.MOVING, id="created since"),
+        pytest.param(0, 1, 1, None, Fate.MOVING, id="at the source by now"),
+        pytest.param(1, 2, 1, None, Fate.DOUBLED, id="twice in the mirror"),
+    ],
+)
+def test_a_suspect_is_named_only_when_nothing_explains_it(
+    before: int, there: int, after: int, touch: Touch | None, became: Fate
+) -> None:
+    assert fate(before, there, after, touch, 5) is became
+
+
+def test_a_look_survives_being_remembered_and_forgets_shards_that_are_gone() -> None:
+    world = FakeWorld()
+    world.commit((Op.CREATE, TWO, 4))
+    seen = look(TABLE, world, [(TWO, 4), (ONE, 4), (TWO, 4)], tries=2)
+
+    again = Look.loads(seen.dumps(), TABLE)
+
+    assert again == seen
+    assert (seen.suspects, seen.before) == (((ONE, 4), (TWO, 4)), (0, 1))
+    fewer = Look.loads(seen.dumps(), type(TABLE)(TABLE.name, (TWO,), ("id",), "id"))
+    assert (fewer.suspects, fewer.before) == (((TWO, 4),), (1,))
+
+
+def test_only_a_mirror_past_the_fence_after_the_reading_is_compared() -> None:
+    world = FakeWorld()
+    ended, patience = world.clock(), timedelta(minutes=1)
+
+    unwritten = passed(TABLE, world, ended, patience)
+    world.beat()
+    unreached = passed(TABLE, world, ended, patience)
+    world.catch_up()
+    reached = passed(TABLE, world, ended, patience)
+
+    assert isinstance(unwritten, NotYet)
+    assert "no heartbeat" in unwritten.why
+    assert isinstance(unreached, NotYet)
+    assert "not reached" in unreached.why
+    assert reached == (world.fences[0][0],)
+
+
+def test_waiting_too_long_is_unknown() -> None:
+    world = FakeWorld()
+    ended = world.clock()
+    world.tick(timedelta(minutes=2))
+
+    answer = passed(TABLE, world, ended, timedelta(minutes=1))
+
+    assert isinstance(answer, Undecided)
+    assert answer.code == "not_reached"
+
+
+def test_thinning_keeps_the_newest_and_the_oldest_fences() -> None:
+    fences = beats(count=100)
+
+    kept = thinned(fences, limit=40)
+
+    assert kept[0] == fences[0]
+    assert kept[-50:] == fences[-50:]
+    assert len(kept) == 75
+    assert thinned(fences, limit=100) == fences

@@ -1,0 +1,152 @@
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from checks.baseline import Interval, Past, awaited, band, comparable, usual
+from checks.model import NotYet, Outcome, Undecided
+from checks.probes.volatility import Changes, Volatility
+from pipeline.model import Op
+from tests.checks.world_fake import ONE, TABLE, FakeWorld
+
+HOUR = timedelta(hours=1)
+MONDAY = datetime(2026, 3, 2, 9, tzinfo=UTC)
+counts = st.lists(st.floats(0, 1e6), min_size=1, max_size=40)
+
+
+@given(counts, st.floats(1, 9), st.floats(0, 1))
+def test_the_median_is_always_ordinary(past: list[float], width: float, slack: float) -> None:
+    found = band(past, width=width, slack=slack)
+
+    assert 0 <= found.low <= found.middle <= found.high
+
+
+def test_one_outlier_does_not_widen_the_band() -> None:
+    calm = band([100.0] * 9, width=6, slack=0.1)
+    shaken = band([100.0] * 8 + [1e9], width=6, slack=0.1)
+
+    assert calm == shaken
+
+
+def history(days: int, count: float, *, hour: int = 9) -> list[Interval]:
+    start = MONDAY.replace(hour=hour)
+    return [Interval(start - timedelta(days=day), count) for day in range(days, 0, -1)]
+
+
+def test_only_the_same_hour_compares() -> None:
+    mixed = sorted([*history(3, 5.0), *history(3, 900.0, hour=3)], key=lambda each: each.start)
+
+    assert comparable(mixed, MONDAY) == Past((5.0, 5.0, 5.0))
+
+
+def test_with_four_weeks_only_the_same_weekday_compares() -> None:
+    short = [Interval(i.start, float(i.start.weekday())) for i in history(27, 0)]
+    long = [Interval(i.start, float(i.start.weekday())) for i in history(35, 0)]
+
+    assert len(set(comparable(short, MONDAY).counts)) == 7
+    assert comparable(long, MONDAY) == Past((0.0,) * 5, weekday=True)
+
+
+def test_the_first_weekend_is_no_fault_but_the_fifth_would_be() -> None:
+    mixed = Past((1000.0,) * 5 + (0.0,) * 2)
+
+    assert usual(mixed, width=6, slack=0.5).low == 0
+    assert usual(Past((1000.0,) * 5, weekday=True), width=6, slack=0.5).low == 500
+
+
+def test_a_slow_table_is_missed_only_when_its_silence_adds_up() -> None:
+    days = history(60, 4.0)
+    silence = [Interval(MONDAY + timedelta(days=n), 0.0) for n in range(12)]
+
+    assert awaited(days, 7) == 0
+    assert awaited([*days, silence[0]], 7) == 4.0
+    assert awaited([*days, *silence], 7) >= 36
+    assert awaited(silence, 7) == 0
+
+
+@pytest.mark.parametrize(
+    ("count", "past", "awaited_", "outcome", "code"),
+    [
+        pytest.param(100.0, [100.0] * 6, 0.0, Outcome.UNKNOWN, "no_history", id="short history"),
+        pytest.param(100.0, [95.0, 105.0] * 5, 0.0, Outcome.PASS, "", id="as usual"),
+        pytest.param(0.0, [1000.0] * 10, 1000.0, Outcome.FAIL, "stopped", id="stopped"),
+        pytest.param(0.0, [4.0] * 10, 4.0, Outcome.PASS, "", id="a slow table pauses"),
+        pytest.param(0.0, [4.0] * 10, 40.0, Outcome.FAIL, "stopped", id="a slow table stopped"),
+        pytest.param(300.0, [1000.0] * 10, 0.0, Outcome.FAIL, "too_few", id="too few"),
+        pytest.param(9000.0, [1000.0] * 10, 0.0, Outcome.FAIL, "too_many", id="too many"),
+        pytest.param(0.0, [0.0] * 10, 0.0, Outcome.PASS, "", id="always idle"),
+    ],
+)
+def test_an_interval_is_ruled_on_by_its_band(
+    count: float, past: Sequence[float], awaited_: float, outcome: Outcome, code: str
+) -> None:
+    ruling = Volatility().judge(
+        Changes((), count, Past(tuple(past), weekday=len(past) > 9), awaited_), []
+    )
+
+    assert (ruling.outcome, ruling.code) == (outcome, code)
+
+
+def work(world: FakeWorld, length: timedelta, changes: int) -> None:
+    """*length* of time with *changes* changes in it, then in step."""
+    for _ in range(changes):
+        world.commit((Op.UPDATE, ONE, 1))
+    world.tick(length)
+    world.catch_up()
+
+
+def begun(changes: int = 60, days: int = 9) -> tuple[Volatility, FakeWorld]:
+    probe, world = Volatility(interval=timedelta(days=1)), FakeWorld()
+    world.commit((Op.CREATE, ONE, 1))
+    world.catch_up()
+    assert isinstance(probe.measure(TABLE, world), NotYet)
+    for _ in range(days):
+        work(world, timedelta(days=1), changes)
+        probe.measure(TABLE, world)
+    return probe, world
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        pytest.param(60, "", id="as usual"),
+        pytest.param(0, "stopped", id="stopped"),
+        pytest.param(400, "too_many", id="a storm"),
+    ],
+)
+def test_a_day_is_compared_with_the_days_before(changes: int, code: str) -> None:
+    probe, world = begun()
+
+    work(world, timedelta(days=1), changes)
+    reading = probe.measure(TABLE, world)
+
+    assert isinstance(reading, Changes)
+    assert probe.judge(reading, []).code == code
+    assert reading.count == pytest.approx(changes, rel=0.1)
+
+
+def test_an_interval_is_not_cut_while_the_mirror_is_far_behind() -> None:
+    probe, world = begun()
+
+    world.tick(timedelta(days=1))
+    late = probe.measure(TABLE, world)
+    world.tick(timedelta(hours=1))
+    overdue = probe.measure(TABLE, world)
+
+    assert isinstance(late, NotYet)
+    assert isinstance(overdue, Undecided)
+    assert overdue.code == "not_reached"
+
+
+def test_an_interval_nobody_cut_in_time_is_left_out() -> None:
+    probe, world = begun()
+
+    work(world, timedelta(days=4), 10)
+
+    assert isinstance(probe.measure(TABLE, world), NotYet)
+    work(world, timedelta(days=1), 60)
+    reading = probe.measure(TABLE, world)
+    assert isinstance(reading, Changes)
+    assert probe.judge(reading, []).outcome is Outcome.PASS
