@@ -1,0 +1,1 @@
+"""What both benchmarks share: rounds that alternate, a session, and what results must equal."""
