@@ -4,7 +4,6 @@ Requests come in on stdin, replies leave on a pipe of their own; whatever librar
 stderr.  Nothing is remembered here: the lake's own commits say where to go on.
 """
 
-import logging
 import os
 import queue
 import signal
@@ -13,8 +12,12 @@ import threading
 from collections.abc import Callable, Mapping
 from ctypes import CDLL
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import IO, Protocol
 
+import structlog
+
+from monitor.logs import configure
 from monitor.wire import (
     CRASH,
     OPENING,
@@ -29,7 +32,7 @@ from pipeline.report import Applied, Landed
 from pipeline.settings import PipelineSettings
 
 PR_SET_PDEATHSIG = 1  # prctl(2)
-log = logging.getLogger("monitor.worker")
+log = structlog.get_logger(__name__)
 
 
 class Lane(Protocol):
@@ -68,7 +71,7 @@ class Server:
         try:
             reply = self._do(request)
         except Exception as error:  # the boundary of one job, in its own process
-            log.exception("request failed: %s", request.verb.value)
+            log.exception("request failed", verb=request.verb.value)
             reply = Reply(request.id, failure=as_failure(error))
         self.replies.write(dump_reply(reply))
         self.replies.flush()
@@ -124,12 +127,12 @@ def _end_group() -> None:
 
 
 def _open_lane(settings: PipelineSettings) -> Lane:
-    from pipeline.lane import Lane as SparkLane  # noqa: PLC0415  - seconds of Spark, only here
+    from pipeline.start import open_lane  # noqa: PLC0415  - seconds of Spark, only here
 
-    lane: Lane = SparkLane.open(settings)
+    lane: Lane = open_lane(settings, lambda: datetime.now(UTC))
     return lane
 
 
 if __name__ == "__main__":
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
+    configure(json=not sys.stderr.isatty())
     sys.exit(serve(_open_lane, int(sys.argv[1])))

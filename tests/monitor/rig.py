@@ -1,0 +1,307 @@
+"""The service's parts over a real store, with a source, a collector and a lake that obey.
+
+Time stands still but for :meth:`Rig.second`; nothing here starts a thread.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import httpx
+from fastapi import FastAPI
+
+from alerts.model import Incident
+from alerts.round import Desk as AlertDesk
+from alerts.routing import Route
+from checks.model import Outcome, Ruling, Verdict
+from checks.readiness import Policy
+from monitor import api
+from monitor.assessor import Assessor
+from monitor.board import Easel, JobView
+from monitor.cycle import Cycle
+from monitor.fence_book import FenceBook
+from monitor.gate import Gate
+from monitor.metrics import registry
+from monitor.own_verdicts import Part
+from monitor.roster import Roster
+from monitor.rulings import Rulings
+from monitor.sampler import Look, Sampler, Trouble
+from monitor.standstills import Standstills
+from monitor.store.store import Store
+from monitor.teller import Teller
+from monitor.watcher import Watcher
+from pipeline.commits import Commit
+from pipeline.errors import UnreachableError
+from pipeline.mark import Epoch, Mark
+from pipeline.model import Acknowledged, Fence, Head, Missing, Order, PartitionEnd, Shard
+from pipeline.settings import CollectorSettings, SourceSettings
+
+NOON = datetime(2026, 3, 29, 12, 0, tzinfo=UTC)
+USERS, ORDERS = "shop.users", "shop.orders"
+SHARDS = {"shop/shop.users": USERS, "shop/shop.orders": ORDERS}
+SOURCE = SourceSettings("shop", "h", 3306, "u", CollectorSettings("http://c", "shop"), "shop")
+GATING = frozenset({"range_counts"})
+
+
+@dataclass
+class FakeCollector:
+    """Says what it was told to say."""
+
+    position: Acknowledged | Missing = field(default_factory=lambda: Missing("no offset yet"))
+    trouble: Trouble = field(default_factory=lambda: Trouble("running", ""))
+    silent: bool = False
+
+    def acknowledged(self) -> Acknowledged | Missing:
+        """Its position."""
+        if self.silent:
+            raise UnreachableError("connector shop: connection refused")
+        return self.position
+
+    def state(self) -> Trouble:
+        """How it fares."""
+        if self.silent:
+            raise UnreachableError("connector shop: connection refused")
+        return self.trouble
+
+
+@dataclass
+class FakeLake:
+    """A mark, mirrors at versions, and their commits."""
+
+    newest: Mark | None = None
+    mirrors: dict[str, tuple[int, int]] = field(default_factory=dict)
+    commits: dict[str, list[Commit]] = field(default_factory=dict)
+    silent: bool = False
+
+    def mark(self) -> Mark | None:
+        """The newest one."""
+        if self.silent:
+            raise UnreachableError("lake: no route to host")
+        return self.newest
+
+    def applied(self, table: str) -> tuple[int, int] | None:
+        """Version and batch."""
+        return self.mirrors.get(table)
+
+    def history(self, table: str, since: int) -> Sequence[Commit]:
+        """Commits after *since*."""
+        return [one for one in self.commits.get(table, []) if one.version > since]
+
+
+class FakeDictionary:
+    """Every table has the key ``id``."""
+
+    def shards(self, pattern: str) -> tuple[Shard, ...]:
+        """Nothing beyond what is landed."""
+        return ()
+
+    def key_columns(self, shard: Shard) -> tuple[str, ...]:
+        """One column."""
+        return ("id",)
+
+    def columns(self, shard: Shard) -> Sequence[Mapping[str, Any]]:
+        """An integer."""
+        return [{"column_name": "id", "data_type": "bigint"}]
+
+
+@dataclass
+class FakeFacts:
+    """Parts that work, unless told otherwise."""
+
+    store: Store
+    broken: dict[str, str] = field(default_factory=dict)
+
+    def parts(self, look: Look, now: datetime) -> Sequence[Part]:
+        """A source, its collector, Spark."""
+        down = {f"collector:{name}": trouble.detail for name, trouble in look.troubles.items()}
+        names = (("source:shop", "service"), ("collector:shop", "service"), ("worker", "worker"))
+        return [Part(n, check, {**down, **self.broken}.get(n, "")) for n, check in names]
+
+    def jobs(self, now: datetime) -> tuple[JobView, ...]:
+        """One."""
+        return (JobView("watch", {"done": 1}, now),)
+
+    def incidents(self) -> tuple[Incident, ...]:
+        """As the store says."""
+        return self.store.incidents.open()
+
+    def changes(self) -> Mapping[tuple[str, str], int]:
+        """None."""
+        return {}
+
+    def restarts(self) -> int:
+        """Never."""
+        return 0
+
+
+class Client:
+    """Asks the application over HTTP, without a socket."""
+
+    def __init__(self, app: FastAPI) -> None:
+        self._app = app
+
+    def get(self, path: str, **rest: Any) -> httpx.Response:
+        """GET."""
+        return asyncio.run(self._send("GET", path, **rest))
+
+    def post(self, path: str, **rest: Any) -> httpx.Response:
+        """POST."""
+        return asyncio.run(self._send("POST", path, **rest))
+
+    async def _send(self, method: str, path: str, **rest: Any) -> httpx.Response:
+        transport = httpx.ASGITransport(self._app, raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="http://sluice") as client:
+            return await client.request(method, path, **rest)
+
+
+class Rig:
+    """A service without threads: beat, land, apply, watch, ask."""
+
+    def __init__(self, folder: Path, now: datetime = NOON) -> None:
+        self.now = now
+        self.store = Store.open(folder / "rig.db", service=True)
+        self.fences = FenceBook(self.store.fences)
+        self.collector, self.lake = FakeCollector(), FakeLake()
+        self.rulings, self.easel = Rulings(), Easel()
+        self.standstills = Standstills(self.store.holds)
+        self.facts = FakeFacts(self.store)
+        self._build()
+        self.client = Client(api.application(self._desk()))
+
+    def _build(self) -> None:
+        age, beat = timedelta(seconds=30), timedelta(seconds=10)
+        sampler = Sampler(
+            {"shop": self.collector},
+            self.lake,
+            self.fences,
+            self.clock,
+            age,
+            beat,
+            self.store.waivers.waived,
+        )
+        self.roster = Roster(lambda: {"shop": FakeDictionary()}, (), self.clock)
+        self.watcher = Watcher(sampler, self.roster, self.store.marks, self.clock)
+        desk = AlertDesk((Route(hold=timedelta(0), keep=timedelta(0)),))
+        self.teller = Teller(desk, self.store, self.rulings, GATING, self.clock)
+        self.assessor = Assessor(
+            Policy(gating=GATING),
+            (SOURCE,),
+            self.store.certificates,
+            self.rulings,
+            self.standstills,
+            self.store.waivers,
+            self.store.accounts.residuals,
+            self.clock,
+        )
+        zone = ZoneInfo("Europe/Berlin")
+        self.gate = Gate(self.watcher, self.roster, self.assessor, self.teller, zone, self.clock)
+        self.cycle = Cycle(
+            self.watcher,
+            self.roster,
+            self.assessor,
+            self.teller,
+            self.facts,
+            self.easel,
+            (),
+            lambda tier: timedelta(seconds=60),
+            zone,
+            self.clock,
+            self.now,
+        )
+
+    def _desk(self) -> api.Desk:
+        own = registry(lambda: self.easel.board, self.clock)
+        return api.Desk(self.gate, self.easel, self.store, own, self.clock, lambda: False)
+
+    def clock(self) -> datetime:
+        """The rig's own time."""
+        return self.now
+
+    def second(self, count: float = 1) -> None:
+        """Let time pass; nobody does anything."""
+        self.now += timedelta(seconds=count)
+
+    def beat(self) -> Fence:
+        """One second later, one heartbeat, and the collector has it."""
+        self.second()
+        number = len(self.fences.of("shop")) + 1
+        fence = Fence("shop", number, self.now, Head("A", 1, number * 100))
+        self.fences.add(fence)
+        self.collector.position = Acknowledged(1, number * 100 + 1)
+        return fence
+
+    def land(self, *, changes: bool = True) -> None:
+        """One batch that holds all heartbeats so far, and a change of every table."""
+        newest = self.fences.of("shop")[-1].number
+        batch = self.lake.newest.batch + 1 if self.lake.newest else 0
+        before = self.lake.newest.tables if self.lake.newest else {}
+        self.lake.newest = Mark(
+            lane="main",
+            batch=batch,
+            offsets={"shop.shop.users:0": PartitionEnd(batch * 10)},
+            acknowledged={"shop": Acknowledged(1, newest * 100)},
+            heartbeats={"shop": newest},
+            tables=dict.fromkeys(SHARDS.values(), batch) if changes else before,
+            epochs={"shop": Epoch(1, "A", 1, 0)},
+            shards=SHARDS,
+            bases={name: Order(1, 1, 0) for name in SHARDS},
+        )
+
+    def apply(self, *tables: str) -> None:
+        """Merge what is landed into *tables*, all by default."""
+        for table in tables or SHARDS.values():
+            version, _ = self.lake.mirrors.get(table, (-1, -1))
+            note = {"sluice": {"after": version}}
+            self._commit(table, version + 1, "MERGE", note)
+            batch = self.lake.newest.batch if self.lake.newest else -1
+            self.lake.mirrors[table] = (version + 1, batch)
+
+    def intrude(self, table: str) -> None:
+        """Somebody else deletes a row of the mirror."""
+        version, batch = self.lake.mirrors[table]
+        self._commit(table, version + 1, "DELETE", None)
+        self.lake.mirrors[table] = (version + 1, batch)
+
+    def restore(self, table: str, to: int) -> None:
+        """Take the mirror back to version *to*."""
+        version, batch = self.lake.mirrors[table]
+        self._commit(table, version + 1, "RESTORE", None, {"version": str(to)})
+        self.lake.mirrors[table] = (version + 1, batch)
+
+    def round(self) -> None:
+        """A second of a healthy pipeline, and a look at it."""
+        self.beat()
+        self.land()
+        self.apply()
+        self.second()
+        self.cycle.watch()
+
+    def rule(self, table: str, outcome: Outcome, check: str = "range_counts") -> None:
+        """A probe speaks, as of the newest heartbeat."""
+        fences = (self.fences.of("shop")[-1],)
+        ruling = Ruling(outcome, f"{check} says {outcome}", "", ("[1, 2)",))
+        self.teller.tell([Verdict(table, check, ruling, self.now, fences)])
+
+    def ask(self, *tables: str, **params: str) -> tuple[int, dict[str, Any]]:
+        """The gate over HTTP."""
+        answer = self.client.get("/v1/gate", params={"table": list(tables) or [USERS], **params})
+        return answer.status_code, answer.json()
+
+    def close(self) -> None:
+        """Release the store."""
+        self.store.close()
+
+    def _commit(
+        self,
+        table: str,
+        version: int,
+        operation: str,
+        note: object,
+        parameters: Mapping[str, Any] | None = None,
+    ) -> None:
+        made = Commit(version, operation, self.now, True, False, note, {}, parameters or {})
+        self.lake.commits.setdefault(table, []).append(made)

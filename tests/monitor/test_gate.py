@@ -1,0 +1,265 @@
+"""The gate opens when all is proven, and closes for everything that could make it wrong."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from checks.model import Outcome
+from monitor.store.waivers import Waiver
+from pipeline.model import Account, Missing
+from pipeline.report import Applied, Hold, Landed
+from tests.monitor.rig import NOON, ORDERS, USERS, Rig
+
+DAY = "2026-03-28"
+SOME = timedelta(seconds=1)
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Iterator[Rig]:
+    rig = Rig(tmp_path)
+    yield rig
+    rig.close()
+
+
+@pytest.fixture
+def healthy(rig: Rig) -> Rig:
+    """Two rounds of a pipeline that works."""
+    rig.round()
+    rig.round()
+    return rig
+
+
+def test_a_healthy_table_is_ready_with_a_certificate_that_is_stored(healthy: Rig) -> None:
+    status, answer = healthy.ask(cut=DAY)
+
+    table = answer["tables"][0]
+    kept = healthy.store.certificates.get(table["certificate"])
+    assert (status, answer["state"]) == (200, "ready")
+    assert kept is not None
+    assert kept.evidence.version == table["version"] == 1
+    assert table["hops"][0]["sample_age_seconds"] is not None
+
+
+def test_the_certificate_is_stored_before_anybody_is_told(
+    healthy: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: object) -> bool:
+        raise OSError("disk is full")
+
+    monkeypatch.setattr(healthy.store.certificates, "add", full)
+
+    answer = healthy.client.get("/v1/gate", params={"table": USERS, "cut": "now"})
+    healthy.beat()
+    healthy.land()
+    healthy.apply()
+    healthy.second(2)
+    later = healthy.client.get("/v1/gate", params={"table": USERS, "cut": "2026-03-29T12:00:04Z"})
+
+    assert answer.status_code == 404
+    assert later.status_code == 500
+
+
+def test_a_cut_once_ready_answers_the_same_certificate_when_samples_go_missing(
+    healthy: Rig,
+) -> None:
+    _, before = healthy.ask(cut=DAY)
+    healthy.collector.silent = healthy.lake.silent = True
+    healthy.second(3600)
+
+    status, after = healthy.ask(cut=DAY)
+
+    assert status == 200
+    assert after["tables"][0]["certificate"] == before["tables"][0]["certificate"]
+
+
+def _nothing(_: Rig) -> None:
+    """Leave it as it is."""
+
+
+def _silence(rig: Rig) -> None:
+    rig.second(20)
+
+
+def _quarantine(rig: Rig) -> None:
+    assert rig.lake.newest is not None
+    rig.lake.newest = replace(rig.lake.newest, quarantined={"topic:shop.shop.users": ("q1",)})
+
+
+def _hold(rig: Rig) -> None:
+    hold = Hold("h1", USERS, "schema", "a column changed its meaning")
+    turn = Applied(USERS, 1, 1, Account(), rig.now, SOME, hold)
+    rig.standstills.applied([turn], rig.now)
+
+
+def _hold_source(rig: Rig) -> None:
+    hold = Hold("h2", "source:shop", "server_changed", "another server answers")
+    rig.standstills.landed(Landed("main", None, 0, rig.now, SOME, holds=(hold,)), rig.now)
+
+
+def _unbalance(rig: Rig) -> None:
+    rig.store.accounts.add("main", USERS, 1, Account(read=5, applied=4), rig.now)
+
+
+@pytest.mark.parametrize(
+    ("harm", "status", "state", "code"),
+    [
+        pytest.param(_nothing, 200, "ready", None, id="nothing is wrong"),
+        pytest.param(_silence, 404, "unknown", "lag_unknown", id="heartbeats stand still"),
+        pytest.param(
+            lambda rig: setattr(rig.lake, "silent", True), 404, "unknown", "no_mark", id="no lake"
+        ),
+        pytest.param(
+            lambda rig: rig.intrude(USERS), 409, "blocked", "foreign_write", id="another writer"
+        ),
+        pytest.param(_quarantine, 409, "blocked", "quarantine", id="an undecoded change"),
+        pytest.param(_hold, 409, "blocked", "schema", id="a held table"),
+        pytest.param(_hold_source, 409, "blocked", "server_changed", id="a held source"),
+        pytest.param(_unbalance, 409, "blocked", "unbalanced", id="an account with a residual"),
+        pytest.param(
+            lambda rig: rig.rule(USERS, Outcome.FAIL), 409, "blocked", "check_failed", id="loss"
+        ),
+        pytest.param(
+            lambda rig: rig.rule(USERS, Outcome.UNKNOWN), 200, "ready", None, id="a blind probe"
+        ),
+        pytest.param(
+            lambda rig: rig.rule(USERS, Outcome.FAIL, "volatility"),
+            200,
+            "ready",
+            None,
+            id="suspect",
+        ),
+    ],
+)
+def test_a_cut_that_was_never_certified_gets_the_truth(
+    healthy: Rig, harm: Callable[[Rig], object], status: int, state: str, code: str | None
+) -> None:
+    cut = (NOON + timedelta(seconds=2)).isoformat()
+    harm(healthy)
+    healthy.second(2)
+
+    got, answer = healthy.ask(cut=cut)
+
+    codes = [reason["code"] for reason in answer["tables"][0]["reasons"]]
+    assert (got, answer["state"]) == (status, state)
+    assert code is None or code in codes
+
+
+def test_what_stands_still_for_one_table_closes_no_other(healthy: Rig) -> None:
+    _hold(healthy)
+
+    assert healthy.ask(USERS, cut="2026-03-29T12:00:02Z")[0] == 409
+    assert healthy.ask(ORDERS, cut="2026-03-29T12:00:02Z")[0] == 200
+    assert healthy.ask(USERS, ORDERS, cut="2026-03-29T12:00:02Z")[0] == 409
+
+
+def test_a_loss_revokes_and_a_pass_certifies_anew(healthy: Rig) -> None:
+    _, first = healthy.ask(cut=DAY)
+    healthy.rule(USERS, Outcome.FAIL)
+    healthy.second(2)
+    lost, told = healthy.ask(cut=DAY)
+    healthy.rule(USERS, Outcome.PASS)
+    healthy.beat()
+    healthy.land()
+    healthy.apply()
+    healthy.second(2)
+
+    again, second = healthy.ask(cut=DAY)
+
+    number = first["tables"][0]["certificate"]
+    revoked = healthy.client.get(f"/v1/certificates/{number}").json()
+    assert (lost, told["state"]) == (409, "revoked")
+    assert revoked["why"] == "range_counts: range_counts says fail"
+    assert again == 200
+    assert second["tables"][0]["certificate"] != number
+
+
+def test_a_foreign_write_ends_when_the_mirror_is_taken_back(healthy: Rig) -> None:
+    cut = "2026-03-29T12:00:02Z"
+    healthy.intrude(USERS)
+    healthy.second(2)
+    assert healthy.ask(cut=cut)[0] == 409
+    healthy.restore(USERS, to=1)
+    healthy.beat()
+    healthy.second(2)
+
+    assert healthy.ask(cut=cut)[0] == 200
+
+
+def test_a_waiver_opens_what_a_person_has_judged(healthy: Rig) -> None:
+    _hold(healthy)
+    cut = "2026-03-29T12:00:02Z"
+    assert healthy.ask(cut=cut)[0] == 409
+
+    body = {"id": "h1", "reason": "looked at it", "who": "on call"}
+    added = healthy.client.post("/v1/waivers", json=body)
+
+    assert added.status_code == 201
+    assert healthy.ask(cut=cut)[0] == 200
+    assert healthy.store.waivers.list() == (Waiver("h1", "looked at it", "on call", healthy.now),)
+
+
+@pytest.mark.parametrize(
+    ("params", "status"),
+    [
+        pytest.param({"cut": "now"}, 404, id="now is proven only by a later heartbeat"),
+        pytest.param({"cut": "2026-03-30"}, 404, id="a day that is not over"),
+        pytest.param({"cut": "yesterday"}, 400, id="no cut"),
+        pytest.param({"cut": "2026-02-30"}, 400, id="no such day"),
+        pytest.param({"cut": DAY, "stage": "both"}, 400, id="no stage"),
+        pytest.param({"cut": DAY, "stage": "landed"}, 200, id="landed"),
+        pytest.param({"cut": DAY, "wait": "-1"}, 400, id="a negative wait"),
+        pytest.param({"cut": DAY, "wait": "100000"}, 400, id="a wait without end"),
+        pytest.param({}, 200, id="the end of yesterday by default"),
+    ],
+)
+def test_cuts_and_stages(healthy: Rig, params: dict[str, str], status: int) -> None:
+    got, answer = healthy.ask(**params)
+
+    assert got == status
+    assert status != 400 or answer["error"]
+
+
+def test_an_unknown_table_is_the_callers_mistake(healthy: Rig) -> None:
+    status, answer = healthy.ask("shop.usres", cut=DAY)
+
+    assert status == 400
+    assert answer["error"] == "no table 'shop.usres'; known: shop.orders, shop.users"
+
+
+def test_before_anything_is_known_no_name_is_a_mistake(rig: Rig) -> None:
+    status, answer = rig.ask(cut=DAY)
+
+    assert (status, answer["state"], answer["tables"]) == (404, "unknown", [])
+
+
+def test_a_patient_sensor_waits_while_blocked(healthy: Rig) -> None:
+    _hold(healthy)
+
+    status, answer = healthy.ask(cut="2026-03-29T12:00:02Z", patient="1")
+
+    assert (status, answer["state"]) == (404, "blocked")
+
+
+def test_a_mirror_that_is_behind_is_not_ready_while_the_change_log_is(healthy: Rig) -> None:
+    healthy.second()
+    cut = healthy.now.isoformat()
+    healthy.beat()
+    healthy.land()
+    healthy.second(2)
+
+    assert healthy.ask(cut=cut, stage="landed")[0] == 200
+    assert healthy.ask(cut=cut, stage="mirror")[0] == 404
+
+
+def test_readiness_always_answers_200_and_says_when(healthy: Rig) -> None:
+    healthy.collector.position = Missing("no offset")
+    healthy.second(20)
+
+    answer = healthy.client.get(f"/v1/readiness/{USERS}", params={"cut": "now"})
+
+    assert answer.status_code == 200
+    assert answer.json()["state"] == "unknown"
+    assert answer.json()["hops"][0]["why"]
