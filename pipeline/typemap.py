@@ -47,6 +47,8 @@ def unverifiable(column: Column, *, zero_dates: bool = False) -> str | None:
     evident = (column.default or "").startswith("0000-00-00")
     if kind in DATED and (zero_dates or evident):
         return f"{column.name}: 0000-00-00 arrives as NULL or 1970-01-01, as if it were that"
+    if kind == "YEAR":
+        return f"{column.name}: the year 0000 arrives from a snapshot as 2000"
     if kind in ("ENUM", "SET") and any("?" in label for label in column.values):
         return f"{column.name}: a label the server writes as ? (outside utf8mb3) arrives as ?"
     return None

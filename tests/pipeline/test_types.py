@@ -75,6 +75,7 @@ def test_the_map_of_types_is_fixed(
         pytest.param(Column("c", "DATE", default="0000-00-00"), False, "0000", id="zero default"),
         pytest.param(column("DATETIME"), True, "0000-00-00", id="zero dates let in"),
         pytest.param(Column("c", "ENUM", values=("a", "é?")), False, "label", id="lost label"),
+        pytest.param(column("YEAR"), False, "0000", id="year zero"),
         pytest.param(column("DATETIME"), False, None, id="zero dates kept out"),
         pytest.param(column("BOOL"), False, None, id="an alias"),
         pytest.param(column("DECIMAL UNSIGNED", 65, 30), False, None, id="a long decimal"),
