@@ -1,0 +1,1 @@
+"""Dashboards, rules and provisioning for Grafana and Prometheus, generated from the metrics."""

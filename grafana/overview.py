@@ -1,0 +1,141 @@
+"""Can the tables be read, and if not, where does it stand?  What a screen on the wall shows."""
+
+from grafana.panel import Dashboard, Panel, Query
+from monitor import metric_names as m
+
+DETAIL = "sluice-table"
+_OWN = '{table=~"$tables"}'
+_MIRROR = '{stage="mirror", table=~"$tables"}'
+
+ANSWERS = (
+    Panel(
+        "Tables by answer",
+        "How many tables may be read up to the end of yesterday, and how many not, and why.",
+        "stat",
+        "short",
+        (Query(f"sum by (state) ({m.READINESS.name}{_MIRROR})", "{{state}}"),),
+        width=10,
+        height=5,
+    ),
+    Panel(
+        "Incidents that fire",
+        "Open incidents that somebody has been told about, by severity.",
+        "stat",
+        "short",
+        (Query(f'sum by (severity) ({m.INCIDENTS.name}{{state="firing"}})', "{{severity}}"),),
+        width=8,
+        height=5,
+    ),
+    Panel(
+        "Last watching round",
+        "Age of everything on this page. Above a minute nothing here can be believed any more.",
+        "stat",
+        "s",
+        (Query(f'time() - max({m.SUCCESS.name}{{job="watch"}})', "ago"),),
+        width=6,
+        height=5,
+        red=60,
+    ),
+    Panel(
+        "Answer of each table",
+        "The state for the end of yesterday. A click opens the table in detail.",
+        "table",
+        "short",
+        (Query(f"{m.READINESS.name}{_MIRROR} == 1", "{{table}} {{state}}"),),
+        link=f"/d/{DETAIL}?var-table=${{__data.fields.table}}&${{__url_time_range}}",
+    ),
+    Panel(
+        "Failing checks",
+        "Checks whose newest verdict is FAIL, by table; 0 is what everybody wants.",
+        "table",
+        "short",
+        (Query(f'sum by (table) ({m.OUTCOME.name}{{outcome="fail", table=~"$tables"}})', "fail"),),
+        red=1,
+        link=f"/d/{DETAIL}?var-table=${{__data.fields.table}}&${{__url_time_range}}",
+    ),
+)
+
+LAGS = (
+    Panel(
+        "How far the mirrors are behind",
+        "Now minus the mirror's watermark: a change committed earlier than that is in.",
+        "timeseries",
+        "s",
+        (Query(f"time() - {m.WATERMARK.name}{_MIRROR}", "{{table}}"),),
+    ),
+    Panel(
+        "Lag of each hop, worst table",
+        "Which leg of the way is slow. A break in a line is a lag that was unknown, not zero.",
+        "timeseries",
+        "s",
+        (Query(f"max by (hop) ({m.HOP_LAG.name}{_OWN})", "{{hop}}"),),
+        stacked=True,
+    ),
+    Panel(
+        "Age of the samples, oldest table",
+        "How old the facts are that a hop's lag rests on. Past its budget the lag is unknown.",
+        "timeseries",
+        "s",
+        (Query(f"max by (hop) ({m.HOP_AGE.name}{_OWN})", "{{hop}}"),),
+    ),
+    Panel(
+        "Checks by outcome",
+        "All checks of all tables. UNKNOWN is neither good nor bad: it is not known.",
+        "timeseries",
+        "short",
+        (Query(f"sum by (outcome) ({m.OUTCOME.name}{_OWN})", "{{outcome}}"),),
+        stacked=True,
+    ),
+)
+
+FLOW = (
+    Panel(
+        "Changes per second",
+        "Changes read for the mirrors, by what became of them.",
+        "timeseries",
+        "cps",
+        (Query(f"sum by (term) (rate({m.CHANGES.name}{_OWN}[$__rate_interval]))", "{{term}}"),),
+    ),
+    Panel(
+        "Changes that nothing explains",
+        "Read, but neither applied nor accounted for. Anything but 0 is wrong.",
+        "timeseries",
+        "short",
+        (Query(f"{m.RESIDUAL.name}{_OWN}", "{{table}}"),),
+        red=1,
+    ),
+    Panel(
+        "Time until unread changes are deleted",
+        "At 0 the keeper (a topic's retention) deletes what was not read yet: a loss for good.",
+        "timeseries",
+        "s",
+        (Query(f"min by (kind, name) ({m.HEADROOM.name})", "{{kind}} {{name}}"),),
+        red=21600,
+        below=True,
+    ),
+    Panel(
+        "Since each job last ended well",
+        "A line that climbs is a job that fails, hangs, or is not started any more.",
+        "timeseries",
+        "s",
+        (Query(f"time() - {m.SUCCESS.name}", "{{job}}"),),
+    ),
+    Panel(
+        "Ticks by how they ended",
+        "Scheduled moments of all jobs. Missed ones are counted, never left out.",
+        "timeseries",
+        "short",
+        (Query(f"sum by (result) (increase({m.TICKS.name}[$__rate_interval]))", "{{result}}"),),
+        stacked=True,
+    ),
+)
+
+OVERVIEW = Dashboard(
+    uid="sluice-overview",
+    title="Sluice: all tables",
+    description="Which tables are complete, which not, and at which hop the rest stands.",
+    panels=ANSWERS + LAGS + FLOW,
+    variable="tables",
+    label_of=m.READINESS.name,
+    several=True,
+)

@@ -1,0 +1,190 @@
+"""What should Prometheus wake somebody for, even when Sluice itself is silent?
+
+A second way beside Sluice's own channels, over the same checks: which alert a check belongs to is
+read from `alerts.causes`, so both ways say the same.  Each alert is a value and a test on it: the
+value must always be there, also on a good day, or the alert could never have fired.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from alerts.causes import KINDS
+from alerts.model import Kind, Severity
+from monitor import metric_names as m
+
+LAG = "sluice:lag_seconds"
+TABLES = "sluice:tables:count"
+CHANGES = "sluice:changes:rate5m"
+FAILED = "sluice:ticks_failed:ratio1h"
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """A series that is worked out once, for long ranges and for the alerts."""
+
+    name: str
+    expr: str
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """``value`` holds series on a good day, too; ``test`` leaves those that are alarming.
+
+    ``page`` is where in the runbooks to read on; it may use the alert's labels.
+    """
+
+    name: str
+    value: str
+    test: str
+    hold: str
+    severity: Severity
+    page: str
+    summary: str
+    description: str
+
+    @property
+    def expr(self) -> str:
+        """The whole expression; a test with a place for it (``%s``) goes around the value."""
+        return self.test % self.value if "%s" in self.test else f"{self.value} {self.test}"
+
+
+_BAD = f'sum by (job) (increase({m.TICKS.name}{{result=~"failed|late"}}[1h]))'
+_BEGUN = f'sum by (job) (increase({m.TICKS.name}{{result!="missed"}}[1h]))'
+
+RECORDINGS = (
+    Recording(LAG, f"time() - {m.WATERMARK.name}"),
+    Recording(TABLES, f"sum by (stage, state) ({m.READINESS.name})"),
+    Recording(CHANGES, f"sum by (table, term) (rate({m.CHANGES.name}[5m]))"),
+    Recording(FAILED, f"({_BAD} or 0 * {_BEGUN}) / {_BEGUN}"),  # missed: busy, not broken
+)
+
+SERVICE = (
+    Alert(
+        "SluiceSilent",
+        m.SUCCESS.name,
+        "absent(%s)",
+        "2m",
+        Severity.CRITICAL,
+        "service.md#silent",
+        "Sluice is not there",
+        "Nobody has been able to scrape it for 2 minutes. Its own alerts are silent, too.",
+    ),
+    Alert(
+        "SluiceRoundStalled",
+        f'time() - max({m.SUCCESS.name}{{job="watch"}})',
+        "> 60",
+        "1m",
+        Severity.CRITICAL,
+        "service.md#stalled",
+        "Sluice has not looked at anything for {{ $value | humanizeDuration }}",
+        "The process answers but its watching round stands still: the gate says UNKNOWN.",
+    ),
+    Alert(
+        "SluicePipelineStalled",
+        f'time() - max({m.SUCCESS.name}{{job="round"}})',
+        "> 900",
+        "1m",
+        Severity.CRITICAL,
+        "service.md#worker",
+        "Nothing was landed or merged for {{ $value | humanizeDuration }}",
+        "No round of the pipeline has ended well: Spark, Kafka or the lake does not work.",
+    ),
+    Alert(
+        "SluiceJobFails",
+        FAILED,
+        "> 0.5",
+        "10m",
+        Severity.WARNING,
+        "service.md#job",
+        "Job {{ $labels.job }} fails {{ $value | humanizePercentage }} of the time",
+        "Of the ticks begun in the last hour. The log and the status page say why.",
+    ),
+    Alert(
+        "SluiceHeadroomSmall",
+        f"min by (kind, name) ({m.HEADROOM.name})",
+        "< 21600",
+        "5m",
+        Severity.CRITICAL,
+        "service.md#headroom",
+        "{{ $labels.kind }} {{ $labels.name }}: {{ $value | humanizeDuration }} until loss",
+        "Less than 6 hours are left until changes that were not landed are gone for good.",
+    ),
+)
+
+TABLE_ALERTS = (
+    Alert(
+        "SluiceLate",
+        f'max by (table) ({LAG}{{stage="mirror"}})',
+        "> 1800",
+        "5m",
+        Severity.WARNING,
+        "late.md#lag",
+        "{{ $labels.table }} is {{ $value | humanizeDuration }} behind its source",
+        "Nothing is known to be missing. Tighter budgets, by tier, are in sluice.yaml.",
+    ),
+    Alert(
+        "SluiceYesterdayNotReady",
+        f'{m.READINESS.name}{{stage="mirror", state="ready"}}',
+        "== 0",
+        "1h",
+        Severity.WARNING,
+        "late.md#readiness",
+        "{{ $labels.table }} is not ready for yesterday",
+        "An hour after the cut its gate is still closed; every job that waits for it waits.",
+    ),
+    Alert(
+        "SluiceUnknown",
+        f'{m.READINESS.name}{{stage="mirror", state="unknown"}}',
+        "== 1",
+        "15m",
+        Severity.WARNING,
+        "unknown.md#readiness",
+        "Nobody can say whether {{ $labels.table }} is complete",
+        "A fact that the answer needs has been missing for 15 minutes; the gate stays closed.",
+    ),
+    Alert(
+        "SluiceAccountOpen",
+        m.RESIDUAL.name,
+        "!= 0",
+        "1m",
+        Severity.CRITICAL,
+        "blocked.md#account",
+        "{{ $value }} changes of {{ $labels.table }} are not accounted for",
+        "They were read, and neither applied nor explained. The table is held.",
+    ),
+)
+
+
+def _of_kind(kind: Kind, severity: Severity, hold: str, summary: str) -> Alert:
+    """One alert for all failing checks of a kind; what is not listed is LOST, as in Sluice."""
+    named = "|".join(sorted(name for name, one in KINDS.items() if one is kind))
+    others = "|".join(sorted(KINDS))
+    which = f'check!~"{others}"' if kind is Kind.LOST else f'check=~"{named}"'
+    return Alert(
+        f"Sluice{kind.capitalize()}Check",
+        f'{m.OUTCOME.name}{{outcome="fail", {which}}}',
+        "== 1",
+        hold,
+        severity,
+        f"{kind}.md#{{{{ $labels.check }}}}",
+        f"{{{{ $labels.table }}}} {{{{ $labels.check }}}}: {summary}",
+        "The keys, ranges or positions are in `sluice explain {{ $labels.table }}`.",
+    )
+
+
+CHECK_ALERTS = (
+    _of_kind(Kind.LOST, Severity.CRITICAL, "0m", "source and mirror differ"),
+    _of_kind(Kind.BLOCKED, Severity.CRITICAL, "1m", "the table stands still"),
+    _of_kind(Kind.SUSPECT, Severity.WARNING, "10m", "the table looks unlike itself"),
+)
+
+GROUPS: tuple[tuple[str, tuple[Recording | Alert, ...]], ...] = (
+    ("sluice-recordings", RECORDINGS),
+    ("sluice-service", SERVICE),
+    ("sluice-tables", TABLE_ALERTS + CHECK_ALERTS),
+)
+
+
+def alerts() -> Iterator[Alert]:
+    """All of them, in the file's order."""
+    yield from (*SERVICE, *TABLE_ALERTS, *CHECK_ALERTS)

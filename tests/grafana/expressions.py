@@ -1,0 +1,61 @@
+"""Every PromQL expression that is generated, with where it stands."""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from grafana.generate import outputs
+from grafana.panel import Json
+from grafana.rules import RECORDINGS, alerts
+
+LABEL = re.compile(r"\{[^}]*\}|\[[^]]*\]|\"[^\"]*\"|(?:by|on|without|ignoring) \([^)]*\)")
+NAME = re.compile(r"\b(?:sluice:[a-z0-9_:]+|[a-z][a-z0-9]*_[a-z0-9_]+)\b")
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """One query; ``place`` is told when it fails."""
+
+    place: str
+    promql: str
+
+    def filled(self, table: str) -> str:
+        """As Grafana sends it, for *table*."""
+        text = self.promql.replace("$tables", ".*").replace("$table", table)
+        return text.replace("$__rate_interval", "1m")
+
+
+def dashboards() -> dict[str, Json]:
+    """Both dashboards, by file."""
+    made = outputs()
+    return {name: json.loads(text) for name, text in made.items() if name.endswith(".json")}
+
+
+def of_panels() -> Iterator[Expression]:
+    """The queries of all panels."""
+    for name, board in dashboards().items():
+        for panel in board["panels"]:
+            for target in panel["targets"]:
+                place = f"{name}: {panel['title']} {target['refId']}"
+                yield Expression(place, target["expr"])
+
+
+def of_recordings() -> Iterator[Expression]:
+    """What is recorded."""
+    yield from (Expression(rule.name, rule.expr) for rule in RECORDINGS)
+
+
+def of_alerts() -> Iterator[Expression]:
+    """Whole alerts: empty on a good day."""
+    yield from (Expression(rule.name, rule.expr) for rule in alerts())
+
+
+def of_values() -> Iterator[Expression]:
+    """What alerts are tested on: there on any day."""
+    yield from (Expression(f"{rule.name}'s value", rule.value) for rule in alerts())
+
+
+def metrics_in(promql: str) -> set[str]:
+    """Names of metrics and recorded series that an expression uses."""
+    return set(NAME.findall(LABEL.sub(" ", promql)))

@@ -1,0 +1,132 @@
+"""Every query of every panel and rule on a real Prometheus: no error, and not empty.
+
+`check` takes the address of any exposition, so a running service can be held to the same.
+"""
+
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import chain
+
+import pytest
+
+from checks.model import Outcome, Ruling, Verdict
+from checks.readiness import State
+from monitor.board import Board, TableView
+from monitor.metrics import exposition, registry
+from tests.grafana.expressions import of_alerts, of_panels, of_recordings, of_values
+from tests.grafana.prometheus import Prometheus, scraping
+from tests.monitor import boards
+
+KINDS_OF_ITS_OWN = ("lag", "hold", "gap", "disagreement")
+
+
+def troubles(prometheus: Prometheus, table: str) -> dict[str, str]:
+    """What is wrong with a query, by its place; empty if nothing is."""
+    found = {}
+    for query in chain(of_panels(), of_recordings(), of_values()):
+        answer = prometheus.ask(query.filled(table))
+        if answer.error or not answer.samples:
+            found[query.place] = answer.error or f"empty: {query.filled(table)}"
+    for query in of_alerts():  # empty on a good day
+        if error := prometheus.ask(query.promql).error:
+            found[query.place] = error
+    return found
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _full() -> Board:
+    """A board with every state and outcome, and verdicts of the service's own."""
+    states = [
+        boards.view(f"shop.{state}", state, seconds=(1.0, 2.0, 3.0))
+        for state in State
+        if state is not State.UNKNOWN
+    ]
+    views = (*states, boards.UNKNOWN, boards.READY, boards.LOST)
+    return replace(
+        boards.board(*(_with_own(view) for view in views), incidents=(boards.incident(),)),
+        at=_now(),
+        changes={("shop.users", term): 7 for term in ("read", "applied", "noop", "ignored:purge")},
+        headroom={("topic", "shop.shop.users"): timedelta(hours=40)},
+    )
+
+
+def _with_own(view: TableView) -> TableView:
+    fine = Ruling(Outcome.PASS, "fine")
+    name = view.table.name
+    own = tuple(Verdict(name, check, fine, _now(), value=0.0) for check in KINDS_OF_ITS_OWN)
+    return replace(view, verdicts=(*view.verdicts, *own))
+
+
+class _Scraped(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        """Answer as the service does."""
+        text = exposition(registry(_full, _now))
+        self.send_response(200)
+        self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+        self.end_headers()
+        self.wfile.write(text)
+
+    def log_message(self, *_: object) -> None:
+        """Be silent."""
+
+
+@pytest.fixture(scope="module")
+def exposed() -> Iterator[str]:
+    """The address that is scraped."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Scraped)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+@pytest.fixture(scope="module")
+def prometheus(exposed: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
+    with scraping(exposed, tmp_path_factory.mktemp("prometheus")) as found:
+        yield found
+
+
+@pytest.mark.stack
+def test_no_query_errs_and_none_is_empty(prometheus: Prometheus) -> None:
+    assert troubles(prometheus, "shop.users") == {}
+
+
+@pytest.mark.stack
+def test_a_query_that_is_wrong_or_finds_nothing_is_told(prometheus: Prometheus) -> None:
+    assert prometheus.ask("sluice_readiness{").error
+    assert prometheus.ask("sluice_no_such_metric").samples == 0
+    assert "Lag by hop" in " ".join(troubles(prometheus, "shop.no_such_table"))
+
+
+@pytest.mark.stack
+def test_the_label_job_is_ours_and_not_the_scrapers(prometheus: Prometheus) -> None:
+    assert {"watch", "round"} <= prometheus.labels("job")
+    assert prometheus.labels("exported_job") == set()
+
+
+@pytest.mark.stack
+def test_every_rule_is_loaded_and_healthy(prometheus: Prometheus) -> None:
+    found = prometheus.rules()
+
+    expected = {query.place for query in chain(of_recordings(), of_alerts())}
+    assert {rule["name"] for rule in found} == expected
+    assert {rule["name"]: rule.get("lastError") for rule in found if rule["health"] == "err"} == {}
+
+
+@pytest.mark.stack
+def test_a_loss_on_the_board_is_an_alert_in_prometheus(prometheus: Prometheus) -> None:
+    (rule,) = (rule for rule in prometheus.rules() if rule["name"] == "SluiceLostCheck")
+
+    told = {alert["labels"]["table"] for alert in rule["alerts"]}
+    assert boards.LOST.table.name in told
+    assert boards.READY.table.name not in told
