@@ -11,7 +11,8 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from alerts.model import Incident
+from alerts.model import Incident, Kind, Severity
+from alerts.model import State as Life
 from checks.model import Outcome, Verdict
 from checks.readiness import Readiness, State
 from monitor.board import GRAVITY, Board, TableView
@@ -95,7 +96,8 @@ def status_page(board: Board, now: datetime) -> str:
     return template.render(
         lines=lines,
         counts=_counts(lines),
-        incidents=[_trouble(one, board, now) for one in board.incidents],
+        incidents=[_trouble(one, board, now) for one in _gravest_first(board) if _told(one)],
+        pending=[_trouble(one, board, now) for one in _gravest_first(board) if not _told(one)],
         parts=board.parts,
         jobs=board.jobs,
         late_jobs=[job.name for job in board.jobs if job.overdue],
@@ -159,6 +161,16 @@ def _check(verdict: Verdict) -> tuple[str, str, str]:
 def _worst_first(verdicts: Sequence[Verdict]) -> list[Verdict]:
     order = [Outcome.FAIL, Outcome.UNKNOWN, Outcome.PASS]
     return sorted(verdicts, key=lambda v: (order.index(v.ruling.outcome), v.check))
+
+
+def _gravest_first(board: Board) -> list[Incident]:
+    gravity = list(Severity)
+    return sorted(board.incidents, key=lambda one: (gravity.index(one.severity), one.opened))
+
+
+def _told(one: Incident) -> bool:
+    """Whether it is more than a suspicion: a pending one may pass before anybody is told."""
+    return one.state is not Life.PENDING or one.cause.kind is not Kind.UNKNOWN
 
 
 def _trouble(one: Incident, board: Board, now: datetime) -> Trouble:

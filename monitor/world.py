@@ -83,6 +83,13 @@ class Log:
         found: tuple[Touch | None, ...] = self.changes.last_touches(table, keys)
         return found
 
+    def touched(
+        self, table: Table, keys: Sequence[tuple[Shard, str]], after: int
+    ) -> tuple[bool, ...]:
+        """As the change log says."""
+        found: tuple[bool, ...] = self.changes.touched(table, keys, after)
+        return found
+
     def end_keys(self, table: Table) -> tuple[LogKey, ...]:
         """As the topics say."""
         return self.keys(table)

@@ -28,7 +28,8 @@ def status(config: Path, server: str | None, as_json: bool) -> None:
     console.print(_tables(tables))
     for one in incidents:
         about = f"{one['about']} {one['check']}".strip()
-        console.print(f"{one['severity']} {one['kind']} {about}: {one['reason']}", markup=False)
+        line = f"{one['severity']} {one['state']} {one['kind']} {about}: {one['reason']}"
+        console.print(line, markup=False, soft_wrap=True)
 
 
 def _tables(rows: list[dict[str, Any]]) -> Table:

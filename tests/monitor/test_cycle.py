@@ -1,0 +1,173 @@
+"""A watching round tells what is wrong once, by its cause, and shows it on the board."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from alerts.model import Kind, State
+from checks.model import Outcome, Ruling, Verdict
+from checks.readiness import State as Readiness
+from monitor.rulings import Rulings
+from monitor.sampler import Trouble
+from pipeline.model import Stage
+from tests.monitor.rig import ORDERS, USERS, Rig
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Iterator[Rig]:
+    rig = Rig(tmp_path)
+    yield rig
+    rig.close()
+
+
+def _open(rig: Rig) -> list[tuple[str, str, tuple[str, ...]]]:
+    """Kind, what it is about, tables; of those that fire."""
+    return [
+        (one.cause.kind.value, one.cause.subject, one.tables)
+        for one in rig.store.incidents.open()
+        if one.state is State.FIRING and one.cause.kind is not Kind.UNKNOWN
+    ]
+
+
+def test_a_healthy_round_opens_nothing_and_certifies_yesterday(rig: Rig) -> None:
+    rig.round()
+    rig.round()
+
+    view = rig.easel.board.table(USERS)
+    assert view is not None
+    assert view.day[Stage.MIRROR].state is Readiness.READY
+    assert rig.store.certificates.newest(USERS, Stage.MIRROR, rig.easel.board.cut) is not None
+    assert _open(rig) == []
+
+
+def _stop_collector(rig: Rig) -> None:
+    rig.collector.trouble = Trouble("failed", "cannot read the binlog")
+
+
+def _silence_collector(rig: Rig) -> None:
+    rig.collector.silent = True
+
+
+def _break_source(rig: Rig) -> None:
+    rig.facts.broken["source:shop"] = "down: connection refused"
+
+
+def _break_spark(rig: Rig) -> None:
+    rig.facts.broken["worker"] = "spark process missed its deadline"
+
+
+@pytest.mark.parametrize(
+    ("harm", "cause"),
+    [
+        pytest.param(_stop_collector, "collector:shop", id="a collector that failed"),
+        pytest.param(_silence_collector, "collector:shop", id="a collector that is gone"),
+        pytest.param(_break_source, "source:shop", id="a source that is down"),
+        pytest.param(_break_spark, "worker", id="Spark that cannot be kept up"),
+    ],
+)
+def test_what_stops_every_table_is_one_incident_and_ends_as_one(
+    rig: Rig, harm: Callable[[Rig], None], cause: str
+) -> None:
+    rig.round()
+    harm(rig)
+    for _ in range(3):
+        rig.second(100)
+        rig.cycle.watch()
+
+    down = _open(rig)
+    rig.collector.trouble, rig.collector.silent = Trouble("running", ""), False
+    rig.facts.broken.clear()
+    rig.round()
+    rig.round()
+
+    assert down == [("service", cause, (*sorted((cause, ORDERS, USERS), key=str),))]
+    assert _open(rig) == []
+
+
+def test_a_table_that_is_late_on_its_own_says_so(rig: Rig) -> None:
+    rig.round()
+    rig.second(10)
+    rig.beat()
+    rig.land()
+    rig.apply(ORDERS)
+    for _ in range(100):
+        rig.beat()
+        rig.land(changes=False)
+        rig.apply(ORDERS)
+    rig.second()
+    rig.cycle.watch()
+
+    assert _open(rig) == [("late", USERS, (USERS,))]
+
+
+def test_a_foreign_write_is_an_incident_until_it_is_taken_back(rig: Rig) -> None:
+    rig.round()
+    rig.round()
+    rig.intrude(USERS)
+    rig.second()
+    rig.cycle.watch()
+    during = _open(rig)
+    rig.restore(USERS, to=1)
+    rig.round()
+
+    assert during == [("blocked", USERS, (USERS,))]
+    assert _open(rig) == []
+
+
+def test_a_table_that_is_gone_takes_its_incidents_with_it(rig: Rig) -> None:
+    rig.round()
+    rig.round()
+    rig.intrude(USERS)
+    rig.second()
+    rig.cycle.watch()
+    assert rig.lake.newest is not None
+
+    rig.lake.newest = replace(
+        rig.lake.newest, batch=rig.lake.newest.batch + 1, shards={"shop/shop.orders": ORDERS}
+    )
+    rig.second()
+    rig.cycle.watch()
+    rig.second()
+    rig.cycle.watch()
+
+    assert [view.table.name for view in rig.easel.board.tables] == [ORDERS]
+    assert _open(rig) == []
+
+
+def test_a_quiet_round_fills_no_history(rig: Rig) -> None:
+    rig.round()
+    rig.round()
+    before = len(rig.store.verdicts.list(limit=1000))
+
+    rig.cycle.watch()
+
+    assert len(rig.store.verdicts.list(limit=1000)) == before
+
+
+def test_what_can_never_be_known_is_shown_and_alarms_nobody(rig: Rig) -> None:
+    rig.round()
+    ruling = Ruling(Outcome.UNKNOWN, "the key is not one integer column", "unsupported")
+
+    for _ in range(40):
+        rig.second(60)
+        rig.teller.tell([Verdict(USERS, "max_id", ruling, rig.now)])
+
+    assert [one.cause.check for one in rig.store.incidents.open()].count("max_id") == 0
+    assert rig.rulings.newest(USERS, "max_id") is not None
+
+
+def test_a_restart_knows_the_fail_behind_an_unknown(rig: Rig) -> None:
+    rig.round()
+    for outcome in (Outcome.PASS, Outcome.FAIL, Outcome.UNKNOWN):
+        rig.second()
+        rig.rule(USERS, outcome)
+
+    later = Rulings()
+    later.load(rig.store.verdicts)
+
+    outcomes = {one.ruling.outcome for one in later.of(USERS) if one.check == "range_counts"}
+    passed = later.last_pass(USERS, "range_counts")
+    assert outcomes == {Outcome.UNKNOWN, Outcome.FAIL}
+    assert passed is not None
