@@ -11,9 +11,9 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from checks.world import LogKey, Touch, World
+from checks.world import World
 from pipeline.key import canonical
-from pipeline.model import Shard, Table, TopicPartition
+from pipeline.model import Shard, Table
 
 Suspect = tuple[Shard, int]
 
@@ -95,23 +95,23 @@ def fates(table: Table, world: World, seen: Look) -> tuple[Fate, ...]:
     differ = [suspect for suspect, before, there in rows if before != there]
     if not differ:
         return (Fate.CLEARED,) * len(seen.suspects)
-    keys = [_key(table, suspect) for suspect in differ]
-    touches = dict(zip(differ, world.log().last_touches(table, keys), strict=True))
+    keys = [(suspect[0], _key(table, suspect)) for suspect in differ]
+    touched = dict(zip(differ, world.log().touched(table, keys, seen.landed), strict=True))
     after = dict(zip(differ, _at_source(table, world, differ), strict=True))
     return tuple(
-        fate(before, there, after.get(suspect, before), touches.get(suspect), seen.landed)
+        fate(before, there, after.get(suspect, before), touched=touched.get(suspect, False))
         for suspect, before, there in zip(seen.suspects, seen.before, mirror, strict=True)
     )
 
 
-def fate(before: int, there: int, after: int, touch: Touch | None, landed: int) -> Fate:
+def fate(before: int, there: int, after: int, *, touched: bool) -> Fate:
     """Rule on one id: rows at the source, in a mirror that came past that, at the source since.
 
-    *touch* is its newest landed change, *landed* the newest batch before the first reading.
+    *touched* says that a change of it has landed since the first reading.
     """
     if there == before:
         return Fate.CLEARED
-    if after != before or (touch is not None and touch.batch > landed):
+    if touched or after != before:
         return Fate.MOVING
     if there < before:
         return Fate.MISSING
@@ -144,8 +144,7 @@ def _by_shard(suspects: Iterable[Suspect]) -> dict[Shard, list[int]]:
     return grouped
 
 
-def _key(table: Table, suspect: Suspect) -> LogKey:
-    """The key as the change log spells it; where it stood in a topic plays no part here."""
+def _key(table: Table, suspect: Suspect) -> str:
+    """The key as the change log spells it."""
     shard, id_ = suspect
-    text = canonical([str(id_)], shard.source, shard.name, unique=table.unique_across_shards)
-    return LogKey(shard, text, TopicPartition("", -1), -1)
+    return canonical([str(id_)], shard.source, shard.name, unique=table.unique_across_shards)

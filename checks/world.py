@@ -91,6 +91,15 @@ class LogSide(Protocol):
         """Newest landed change of each key, in the order asked; None if none is kept."""
         ...
 
+    def touched(
+        self, table: Table, keys: Sequence[tuple[Shard, str]], after: int
+    ) -> tuple[bool, ...]:
+        """Whether a change of each key landed in a batch above *after*, in the order asked.
+
+        One that emptied the key's whole shard counts too.  Keys are canonical JSON texts.
+        """
+        ...
+
     def end_keys(self, table: Table) -> tuple[LogKey, ...]:
         """The row key of the last data message of each partition of the table's topics."""
         ...

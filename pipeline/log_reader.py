@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipeline.lake import Pinned, among, literal
-from pipeline.model import Op, Table
+from pipeline.model import Op, Shard, Table
 from pipeline.resumed import Sent, resumed
 from pipeline.seen import LogKey, Touch, Transaction
 
@@ -58,6 +58,18 @@ class LogReader:
             emptied = self._emptied(table, since) if rows else []
             touches += [_touch(key, rows.get(key.key), emptied) for key in some]
         return tuple(touches)
+
+    def touched(
+        self, table: Table, keys: Sequence[tuple[Shard, str]], after: int
+    ) -> tuple[bool, ...]:
+        """Whether a change of each key, or of all its shard, is in a batch above *after*."""
+        rows: set[str] = set()
+        for start in range(0, len(keys), KEYS_AT_ONCE):
+            some = [key for _, key in keys[start : start + KEYS_AT_ONCE]]
+            rows |= self._newest(table, some, after + 1).keys()
+        late = [row for row in self._emptied(table, after) if row["batch"] > after]
+        emptied = {(row["source"], row["shard"]) for row in late}
+        return tuple(key in rows or (of.source, of.name) in emptied for of, key in keys)
 
     def transactions(self, table: Table, after: int, until: int) -> tuple[Transaction, ...]:
         """Transactions of *table* whose END is in a batch in ``(after, until]``, by END's batch."""

@@ -5,34 +5,29 @@ import pytest
 from checks.fences import passed, thinned
 from checks.model import NotYet, Undecided
 from checks.suspects import Fate, Look, fate, look
-from checks.world import Touch
 from pipeline.model import Op
 from tests.checks.samples import beats
 from tests.checks.world_fake import ONE, TABLE, TWO, FakeWorld
 
 
 @pytest.mark.parametrize(
-    ("before", "there", "after", "touch", "became"),
+    ("before", "there", "after", "touched", "became"),
     [
-        pytest.param(1, 1, 1, None, Fate.CLEARED, id="on both sides"),
-        pytest.param(0, 0, 1, None, Fate.CLEARED, id="alike as of the reading"),
-        pytest.param(1, 0, 1, None, Fate.MISSING, id="never landed"),
-        pytest.param(1, 0, 1, Touch(Op.CREATE, 5), Fate.MISSING, id="landed, never applied"),
-        pytest.param(1, 0, 1, Touch(Op.DELETE, 5), Fate.MISSING, id="an old delete explains none"),
-        pytest.param(1, 0, 1, Touch(Op.DELETE, 6), Fate.MOVING, id="deleted since"),
-        pytest.param(1, 0, 1, Touch(Op.TRUNCATE, 6), Fate.MOVING, id="truncated since"),
-        pytest.param(1, 0, 0, None, Fate.MOVING, id="gone at the source by now"),
-        pytest.param(0, 1, 0, None, Fate.EXTRA, id="a ghost"),
-        pytest.param(0, 1, 0, Touch(Op.CREATE, 5), Fate.EXTRA, id="its delete was lost"),
-        pytest.param(0, 1, 0, Touch(Op.CREATE, 6), Fate.MOVING, id="created since"),
-        pytest.param(0, 1, 1, None, Fate.MOVING, id="at the source by now"),
-        pytest.param(1, 2, 1, None, Fate.DOUBLED, id="twice in the mirror"),
+        pytest.param(1, 1, 1, False, Fate.CLEARED, id="on both sides"),
+        pytest.param(0, 0, 1, False, Fate.CLEARED, id="alike as of the reading"),
+        pytest.param(1, 0, 1, False, Fate.MISSING, id="nothing explains it"),
+        pytest.param(1, 0, 1, True, Fate.MOVING, id="deleted and created since"),
+        pytest.param(1, 0, 0, False, Fate.MOVING, id="gone at the source by now"),
+        pytest.param(0, 1, 0, False, Fate.EXTRA, id="a ghost"),
+        pytest.param(0, 1, 0, True, Fate.MOVING, id="created and deleted since"),
+        pytest.param(0, 1, 1, False, Fate.MOVING, id="at the source by now"),
+        pytest.param(1, 2, 1, False, Fate.DOUBLED, id="twice in the mirror"),
     ],
 )
 def test_a_suspect_is_named_only_when_nothing_explains_it(
-    before: int, there: int, after: int, touch: Touch | None, became: Fate
+    before: int, there: int, after: int, touched: bool, became: Fate
 ) -> None:
-    assert fate(before, there, after, touch, 5) is became
+    assert fate(before, there, after, touched=touched) is became
 
 
 def test_a_look_survives_being_remembered_and_forgets_shards_that_are_gone() -> None:

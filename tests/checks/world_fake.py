@@ -240,6 +240,14 @@ class FakeLog:
                 newest[event.shard, text(event.shard, event.id)] = Touch(event.op, batch)
         return tuple(newest.get((k.shard, k.key), emptied.get(k.shard)) for k in keys)
 
+    def touched(
+        self, table: Table, keys: Sequence[tuple[Shard, str]], after: int
+    ) -> tuple[bool, ...]:
+        fresh = [event for _, event in self._landed(after) if event.shard]
+        emptied = {event.shard for event in fresh if event.op == Op.TRUNCATE}
+        rows = {text(event.shard, event.id) for event in fresh if event.shard}
+        return tuple(key in rows or shard in emptied for shard, key in keys)
+
     def end_keys(self, table: Table) -> tuple[LogKey, ...]:
         newest: dict[Shard, LogKey] = {}
         for offset, event in enumerate(self.world.log_):
