@@ -112,11 +112,13 @@ def slim(rows: DataFrame) -> DataFrame:
     """The columns a batch is judged by: no payload but that of heartbeats and schema changes.
 
     Out: source, topic, partition, offset, table, shard, op, origin, epoch, log, pos, row, snapshot,
-    and ``note``: the heartbeat's number, or the schema change's payload.
+    and ``note``: the heartbeat's number, or the schema change's payload.  Heartbeats of other
+    sources, which share the table when two collectors read one server, have no note.
     """
-    note = F.when(F.col("op") == Op.HEARTBEAT, F.get_json_object("after", "$.n")).when(
-        F.col("op") == Op.DDL, F.col("after")
-    )
+    own = F.get_json_object("after", "$.source") == F.col("source")
+    beat = (F.col("op") == Op.HEARTBEAT) & own
+    note = F.when(beat, F.get_json_object("after", "$.n"))
+    note = note.when(F.col("op") == Op.DDL, F.col("after"))
     order = [F.col(f"order.{part}").alias(part) for part in ("epoch", "log", "pos", "row")]
     plain = ("source", "topic", "partition", "offset", "table", "shard", "op", "origin")
     return rows.select(*plain, *order, "snapshot", note.alias("note"))
