@@ -88,8 +88,8 @@ class Applier:
         before = mirror.state().version
         merged = merge(mirror, kept, turn.table, seen.bounds, until)
         self._check_number(mirror, until)
-        noop = again = 0
-        if merged.applied != seen.kept:
+        noop, again = seen.vanished, 0
+        if merged.applied + noop != seen.kept:
             noop, again = count_untouched(mirror, kept, turn.table, before)
             noop += seen.kept - kept.count()
         return balance(_counted(share, seen), merged.applied, noop, again)

@@ -27,6 +27,7 @@ def fold(changes: DataFrame, *, unique: bool = False) -> DataFrame:
     Out: one row for each key: key, order, origin, ``_CARRIED``, and three counts of its changes:
     ``total``, ``distinct_total`` (repetitions of one change counted once) and ``conflicts``
     (orders under which LIVE changes differ; anything but 0 means the log contradicts itself).
+    ``born`` says that the key was created among them.
 
     With *unique*, keys span shards: a delete speaks for its own shard only, so the newest upsert
     of any shard wins over deletes of others.
@@ -41,10 +42,11 @@ def fold(changes: DataFrame, *, unique: bool = False) -> DataFrame:
         F.count(F.lit(1)).alias("total"),
         F.size(F.collect_set(said)).alias("distinct_total"),
         (F.size(F.collect_set(live_said)) - F.size(F.collect_set(live_order))).alias("conflicts"),
+        F.max(F.col("op") == Op.CREATE).alias("born"),
     )
     if unique:
         newest = _across(newest)
-    return newest.select("key", "newest.*", "total", "distinct_total", "conflicts")
+    return newest.select("key", "newest.*", "total", "distinct_total", "conflicts", "born")
 
 
 def _across(newest: DataFrame) -> DataFrame:
@@ -56,4 +58,5 @@ def _across(newest: DataFrame) -> DataFrame:
         F.sum("total").alias("total"),
         F.sum("distinct_total").alias("distinct_total"),
         F.sum("conflicts").alias("conflicts"),
+        F.max("born").alias("born"),
     )

@@ -27,19 +27,26 @@ _PROPERTIES = {
 
 @dataclass(eq=False)
 class Mirror:
-    """Write access to one mirror, in a Spark session of its own worker."""
+    """Write access to one mirror for one turn, in a Spark session of its own worker."""
 
     session: SparkSession
     path: str
     lane: str
+    _state: commit.Snapshot | None = None
 
     def exists(self) -> bool:
         """Whether it has been created."""
-        return commit.exists(self.session, self.path)
+        return self._state is not None or commit.exists(self.session, self.path)
 
     def state(self) -> commit.Snapshot:
-        """Its newest version, properties and transaction ids."""
-        return commit.snapshot(self.session, self.path)
+        """Its version, properties and transaction ids, as of the last commit made here.
+
+        A commit that somebody else makes meanwhile is not seen, so ours will not name it as the
+        one before: that is how it is found.
+        """
+        if self._state is None:
+            self._state = commit.snapshot(self.session, self.path)
+        return self._state
 
     def applied(self) -> int:
         """The batch it is applied through; -1 before the first."""
@@ -101,6 +108,7 @@ class Mirror:
         try:
             yield
         finally:
+            self._state = None
             for name in settings:
                 self.session.conf.unset(name)
 

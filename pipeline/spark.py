@@ -14,7 +14,7 @@ _SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "false",  # a value that does not fit is found by us, not a dead job
     "spark.scheduler.mode": "FAIR",  # one large MERGE must not starve small ones
-    "spark.sql.shuffle.partitions": "4",
+    "spark.sql.shuffle.partitions": "2",
     "spark.sql.adaptive.coalescePartitions.minPartitionSize": "4m",
     "spark.databricks.delta.snapshotPartitions": "2",  # the default of 50 costs seconds a commit
     "spark.databricks.delta.properties.defaults.enableDeletionVectors": "true",
@@ -25,6 +25,7 @@ _SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.databricks.delta.merge.materializeSource": "none",  # ours is cached, and deterministic
     "spark.databricks.delta.merge.repartitionBeforeWrite.enabled": "true",
     "spark.sql.codegen.cache.maxEntries": "1000",  # a thousand tables, a few plans each
 }

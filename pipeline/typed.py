@@ -33,6 +33,7 @@ def typed(folded: DataFrame, schema: TableSchema, born: Mapping[str, Order]) -> 
         "total",
         "distinct_total",
         "conflicts",
+        "born",
     )
     parsed = read(folded, image, schema.columns).select("_row.*", meta, work.alias("_work"))
     for name, order in born.items():
@@ -73,9 +74,14 @@ def suspect(high: Mapping[str, Order] | None, grown: bool) -> Column:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """One aggregate over the typed rows, before anything is written."""
+    """One aggregate over the typed rows, before anything is written.
+
+    ``vanished``: keys created and deleted in these changes; a mirror that never had them ignores
+    their deletes.
+    """
 
     kept: int
+    vanished: int
     total: int
     distinct: int
     suspects: int
@@ -97,6 +103,7 @@ def look(rows: DataFrame, key: Sequence[str], suspects: Column) -> Look:
         F.coalesce(F.sum("_work.distinct_total"), F.lit(0)).alias("distinct"),
         F.coalesce(F.sum("_work.conflicts"), F.lit(0)).alias("conflicts"),
         F.max_by("_work.key", "_work.conflicts").alias("conflict"),
+        F.count_if((F.col("_sluice.op") == Op.DELETE) & F.col("_work.born")).alias("vanished"),
         F.count_if(suspects).alias("suspects"),
         F.count_if(F.col("_work.misread")).alias("misread"),
         F.min(F.when(F.col("_work.misread"), F.col("_work.key"))).alias("misread_key"),
@@ -114,7 +121,14 @@ def look(rows: DataFrame, key: Sequence[str], suspects: Column) -> Look:
         detail = f"{found['misread']} rows hold a value their column's type cannot, first key "
         raise HeldError("misread", detail + str(found["misread_key"]))
     bounds = tuple((name, found[f"min_{name}"], found[f"max_{name}"]) for name in ranged)
-    return Look(found["kept"], found["total"], found["distinct"], found["suspects"], bounds)
+    return Look(
+        kept=found["kept"],
+        vanished=found["vanished"],
+        total=found["total"],
+        distinct=found["distinct"],
+        suspects=found["suspects"],
+        bounds=bounds,
+    )
 
 
 _EXTREMES = (("min", F.min), ("max", F.max))

@@ -38,22 +38,22 @@ def test_nothing_new_reads_nothing_and_keeps_w() -> None:
 
 
 @pytest.mark.parametrize(
-    ("w", "begin", "until", "first", "last", "word"),
+    ("w", "begin", "until", "lost", "word"),
     [
-        pytest.param(end(2), end(4), end(9), 2, 4, "deleted", id="retention overtook W"),
-        pytest.param(end(9), end(0), end(4), 4, 9, "ends at 4", id="the log is shorter than W"),
-        pytest.param(end(3, "old"), end(0), end(9), 3, 3, "anew", id="the topic was re-created"),
+        pytest.param(end(2), end(4), end(9), (2, 4), "deleted", id="retention overtook W"),
+        pytest.param(end(9), end(0), end(4), (4, 9), "ends at 4", id="the log is shorter than W"),
+        pytest.param(end(3, "old"), end(0), end(9), (3, 3), "anew", id="the topic was re-created"),
     ],
 )
 def test_offsets_that_cannot_be_read_are_a_gap_with_its_range(
-    w: PartitionEnd, begin: PartitionEnd, until: PartitionEnd, first: int, last: int, word: str
+    w: PartitionEnd, begin: PartitionEnd, until: PartitionEnd, lost: tuple[int, int], word: str
 ) -> None:
     chosen = plan({"shop.a:0": w}, {A: begin}, {A: until}, cap=100)
 
     (gap,) = chosen.gaps
-    assert (gap.first, gap.until) == (first, last)
+    assert (gap.first, gap.until) == lost
     assert word in gap.why
-    assert gap.id == f"shop.a:0:{first}"
+    assert gap.id == f"shop.a:0:{lost[0]}"
 
 
 def test_a_re_created_topic_that_has_grown_past_w_is_still_a_gap() -> None:

@@ -1,0 +1,128 @@
+"""A real pipe: its own database and connector on shared servers, and a lane in this process."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from demo.debezium import mysql_connector
+from demo.mysql import MySQL
+from demo.processes import wait_until
+from demo.servers import Servers
+from pipeline.heartbeat import Heart
+from pipeline.lane import Lane
+from pipeline.model import Fence
+from pipeline.report import Applied, Landed
+from pipeline.settings import CollectorSettings, PipelineSettings, SourceSettings, TableRule
+from pipeline.sources.mysql import MySqlSource
+from pipeline.start import open_lane
+
+PATIENCE = timedelta(seconds=120)
+
+
+def now() -> datetime:
+    return datetime.now(UTC)
+
+
+@dataclass(eq=False)
+class Pipe:
+    """Database *name* on *mysql*, read by connector *name*, landed and applied under *home*."""
+
+    servers: Servers
+    home: Path
+    name: str
+    mysql: MySQL = field(init=False)
+    rules: tuple[TableRule, ...] = ()
+    partitions: int = 1
+    connector: Mapping[str, str] = field(default_factory=dict)
+    batch_rows: int = 2_000_000
+    landed: list[Landed] = field(default_factory=list)
+    applied: list[Applied] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """Create the database; nothing runs yet."""
+        self.mysql = self.servers.mysql
+        self.mysql.execute(f"CREATE DATABASE IF NOT EXISTS {self.name}")
+
+    def source(self) -> SourceSettings:
+        return SourceSettings(
+            name=self.name,
+            host=self.mysql.host,
+            port=self.mysql.port,
+            user="sluice",
+            password="sluice",
+            collector=CollectorSettings(self.servers.connect.url, self.name),
+            prefix=self.name,
+        )
+
+    def start(self) -> None:
+        """Write a first heartbeat, register the connector, open the lane."""
+        server = MySqlSource(self.source())
+        server.prepare_heartbeat()
+        self.heart = Heart(server)
+        self.heart.beat(now())
+        self.register()
+        self.open()
+
+    def register(self) -> None:
+        config = mysql_connector(
+            self.mysql,
+            self.servers.kafka.bootstrap,
+            databases=[self.name, "sluice"],
+            prefix=self.name,
+            partitions=self.partitions,
+            settings=self.connector,
+        )
+        self.servers.connect.register(self.name, config)
+
+    def open(self) -> None:
+        settings = PipelineSettings(
+            lake=str(self.home),
+            kafka=self.servers.kafka.bootstrap,
+            sources=(self.source(),),
+            rules=self.rules,
+            merge_workers=1,
+            batch_rows=self.batch_rows,
+        )
+        self.lane: Lane = open_lane(settings, now)
+
+    def sql(self, *statements: str) -> list[tuple[Any, ...]]:
+        return self.mysql.execute(*[s.replace("DB.", f"{self.name}.") for s in statements])
+
+    def round(self, waived: frozenset[str] = frozenset()) -> Fence:
+        """One heartbeat, one batch, one pass over the mirrors."""
+        fence = self.heart.beat(now())
+        self.landed.append(self.lane.land(waived))
+        self.applied.extend(self.lane.apply(waived))
+        return fence
+
+    def catch_up(self, waived: frozenset[str] = frozenset()) -> None:
+        """Go on until all that is committed now is landed and all landed changes are applied."""
+        goal = self.heart.beat(now())
+
+        def caught_up() -> bool:
+            self.round(waived)
+            return self.lane.mark.covers(goal) and not self.behind()
+
+        wait_until(caught_up, PATIENCE, f"{self.name} caught up with heartbeat {goal.number}")
+
+    def behind(self) -> list[str]:
+        """Tables whose mirrors have not applied their last change, and are not held."""
+        held = {a.table for a in self.applied[-20:] if a.hold is not None}
+        tables = self.lane.mark.tables.items()
+        return [t for t, last in tables if self.lane._applied.get(t, -1) < last and t not in held]
+
+    def mirror(self, table: str, order_by: str = "id") -> list[dict[str, Any]]:
+        """Rows of the mirror of DB.*table* without ``_sluice``."""
+        path = self.lane.settings.mirror(f"{self.name}.{table}")
+        rows = self.lane.session.read.format("delta").load(path).drop("_sluice")
+        return [row.asDict() for row in rows.orderBy(order_by).collect()]
+
+    def pairs(self, table: str = "t") -> dict[int, Any]:
+        """id -> name of the mirror's rows."""
+        return {row["id"]: row["name"] for row in self.mirror(table)}
+
+    def source_pairs(self, table: str = "t") -> dict[int, Any]:
+        """id -> name of the source's rows."""
+        return dict(self.sql(f"SELECT id, name FROM DB.{table}"))

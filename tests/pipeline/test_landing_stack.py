@@ -1,0 +1,187 @@
+"""Landing and applying what real servers do: restarts, resets, gaps, garbage, half snapshots."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
+from pyspark.sql import SparkSession
+
+from demo.processes import wait_until
+from demo.servers import Servers
+from tests.pipeline.live import PATIENCE, Pipe
+
+pytestmark = [pytest.mark.stack, pytest.mark.spark]
+T = "CREATE TABLE DB.t (id INT PRIMARY KEY, name VARCHAR(80))"
+
+
+@pytest.fixture
+def pipe(servers: Servers, spark: SparkSession, tmp_path: Path) -> Iterator[Callable[[str], Pipe]]:
+    """A way to get a pipe of a database name; its connector ends with the test."""
+    del spark  # lanes take up the session that is there
+    made: list[Pipe] = []
+
+    def make(name: str) -> Pipe:
+        made.append(Pipe(servers, tmp_path / name, name))
+        return made[-1]
+
+    yield make
+    for one in made:
+        servers.connect.deregister(one.name)
+
+
+def test_a_collector_that_sends_again_after_a_crash_changes_nothing(
+    pipe: Callable[[str], Pipe], servers: Servers
+) -> None:
+    p = pipe("again")
+    p.sql(T, "INSERT INTO DB.t VALUES (1, 'a'), (2, 'b')")
+    p.start()
+    p.catch_up()
+    p.servers.connect.pause(p.name)
+    p.servers.connect.resume(p.name)
+    for number in range(3, 40):
+        p.sql(
+            f"INSERT INTO DB.t VALUES ({number}, 'n')", f"DELETE FROM DB.t WHERE id = {number - 1}"
+        )
+    servers.connect.kill()
+    servers.connect.start()
+    p.sql("UPDATE DB.t SET name = 'z' WHERE id = 1")
+
+    p.catch_up()
+
+    assert p.pairs() == p.source_pairs() == {1: "z", 39: "n"}
+    assert not [hold for one in p.landed for hold in one.holds]
+
+
+def test_an_empty_table_gets_an_empty_mirror_and_a_base(pipe: Callable[[str], Pipe]) -> None:
+    p = pipe("empty")
+    p.sql(T)
+    p.start()
+
+    p.catch_up()
+
+    assert p.mirror("t") == []
+    assert f"{p.name}/{p.name}.t" in p.lane.mark.bases
+
+
+def test_a_table_created_later_has_its_base_in_its_create(pipe: Callable[[str], Pipe]) -> None:
+    p = pipe("later")
+    p.sql(T)
+    p.start()
+    p.catch_up()
+    p.sql(T.replace("DB.t", "DB.u"), "INSERT INTO DB.u VALUES (7, 'u')")
+
+    p.catch_up()
+
+    assert p.pairs("u") == {7: "u"}
+    assert "later/later.u" in p.lane.mark.bases
+
+
+def test_a_truncate_empties_the_mirror(pipe: Callable[[str], Pipe]) -> None:
+    p = pipe("trunc")
+    p.sql(T, "INSERT INTO DB.t VALUES (1, 'a'), (2, 'b')")
+    p.start()
+    p.catch_up()
+    p.sql("TRUNCATE DB.t", "INSERT INTO DB.t VALUES (3, 'c')")
+
+    p.catch_up()
+
+    assert p.pairs() == {3: "c"}
+
+
+def test_an_added_column_is_followed_while_running(pipe: Callable[[str], Pipe]) -> None:
+    p = pipe("alter")
+    p.sql(T, "INSERT INTO DB.t VALUES (1, 'a')")
+    p.start()
+    p.catch_up()
+    p.sql("ALTER TABLE DB.t ADD COLUMN points INT NOT NULL DEFAULT 7")
+    p.sql("INSERT INTO DB.t VALUES (2, 'b', 9)")
+
+    p.catch_up()
+
+    assert [row["points"] for row in p.mirror("t")] == [7, 9]
+
+
+def test_an_alter_without_any_row_reaches_the_mirror(pipe: Callable[[str], Pipe]) -> None:
+    p = pipe("quiet")
+    p.sql(T, "INSERT INTO DB.t VALUES (1, 'a')")
+    p.start()
+    p.catch_up()
+    p.sql("ALTER TABLE DB.t ADD COLUMN points INT NOT NULL DEFAULT 7")
+
+    p.catch_up()
+    wait_until(lambda: _followed(p), PATIENCE, "the new column")
+
+    assert p.mirror("t") == [{"id": 1, "name": "a", "points": 7}]
+
+
+def _followed(p: Pipe) -> bool:
+    p.round()
+    return "points" in p.mirror("t")[0]
+
+
+def test_garbage_is_quarantined_and_blocks_until_it_is_waived(pipe: Callable[[str], Pipe]) -> None:
+    p = pipe("garbage")
+    p.sql(T, "INSERT INTO DB.t VALUES (1, 'a')")
+    p.start()
+    p.catch_up()
+    producer = KafkaProducer(bootstrap_servers=p.servers.kafka.bootstrap)
+    producer.send("garbage.garbage.t", key=b'{"id":5}', value=b"{not json")
+    producer.flush()
+    producer.close()
+    p.sql("INSERT INTO DB.t VALUES (2, 'b')")
+
+    p.catch_up()
+    ((subject, ids),) = p.lane.mark.quarantined.items()
+    p.round(frozenset(ids))
+
+    assert subject in ("garbage.t", "topic:garbage.garbage.t")
+    assert p.pairs() == {1: "a", 2: "b"}
+    assert not p.lane.mark.quarantined
+
+
+def test_offsets_deleted_before_they_were_landed_are_a_gap_until_a_new_base(
+    pipe: Callable[[str], Pipe],
+) -> None:
+    p = pipe("gap")
+    p.sql(T, "INSERT INTO DB.t VALUES (1, 'a')")
+    p.start()
+    p.catch_up()
+    p.sql("INSERT INTO DB.t VALUES (2, 'lost'), (3, 'kept')")
+    goal = p.lane.mark.offsets["gap.gap.t:0"].offset + 2
+    tp = TopicPartition("gap.gap.t", 0)
+    ends = p.lane.landing.reader.transport
+    wait_until(
+        lambda: any(e.offset >= goal for e in ends.ends(["gap.gap.t"]).values()), PATIENCE, "rows"
+    )
+    admin = KafkaAdminClient(bootstrap_servers=p.servers.kafka.bootstrap)
+    admin.delete_records({tp: goal - 1})
+    admin.close()
+    p.round()
+    (gap,) = p.landed[-1].gaps
+    held = [a for a in p.applied[-3:] if a.hold is not None]
+    p.servers.connect.halt(p.name)
+    p.servers.connect.forget_offsets(p.name)
+    p.servers.connect.revive(p.name)
+    p.sql("UPDATE DB.t SET name = 'new' WHERE id = 3")
+
+    p.catch_up()
+
+    assert (gap.first, gap.until) == (goal - 2, goal - 1)
+    assert [a.hold.reason for a in held if a.hold] == ["gap"]
+    assert p.pairs() == {1: "a", 2: "lost", 3: "new"}
+    assert not p.lane.mark.gaps
+
+
+def test_a_capped_batch_promises_nothing_it_has_not_passed(pipe: Callable[[str], Pipe]) -> None:
+    p = pipe("capped")
+    p.batch_rows = 40
+    p.sql(T, "INSERT INTO DB.t VALUES " + ", ".join(f"({n}, 'a')" for n in range(200)))
+    p.start()
+    p.catch_up()
+    p.sql("UPDATE DB.t SET name = 'b'")
+
+    p.catch_up()
+
+    assert any(one.capped for one in p.landed)
+    assert set(p.pairs().values()) == {"b"}
