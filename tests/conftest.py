@@ -1,4 +1,7 @@
-"""Real servers for the tests marked `stack`; they live under build/ and end with the tests."""
+"""Real servers for tests marked `stack`, one small Spark session for those marked `spark`.
+
+Servers live under build/ and end with the tests.
+"""
 
 import shutil
 import tempfile
@@ -7,12 +10,15 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from demo import machine
 from demo.mysql import MySQL
 from demo.ports import free_ports
 from demo.servers import Servers
 from pipeline import jars
+from pipeline.settings import PipelineSettings
+from pipeline.spark import open_session
 
 FOLDER = jars.ROOT / "build" / "tests"
 
@@ -60,3 +66,19 @@ def start_mysql(server_folder: Path) -> Iterator[Callable[[int], MySQL]]:
             return mysql
 
         yield start
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A session shared by all tests: leave its settings as they are."""
+    lake: Path = tmp_path_factory.mktemp("lake")
+    settings = PipelineSettings(
+        lake=str(lake),
+        kafka="",
+        sources=(),
+        driver_memory="1000m",
+        spark={"spark.sql.warehouse.dir": str(lake / "warehouse")},
+    )
+    session = open_session(settings, jars.spark())
+    yield session
+    session.stop()

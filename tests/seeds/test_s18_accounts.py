@@ -1,0 +1,33 @@
+"""S18: "a row is in the main table or in the error table" was promised, and never counted."""
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipeline.account import Counted, balance
+from pipeline.errors import HeldError
+from pipeline.model import Op
+from tests.pipeline.bench_lake import BenchLake, row
+
+
+def test_s18_a_row_in_neither_table_is_found() -> None:
+    arrived, in_main, in_error = 10, 8, 1
+
+    assert in_main + in_error < arrived, "the seed does not look"
+    with pytest.raises(HeldError, match="1 of 10"):
+        balance(Counted(10, 9, 9, 9, 0, 0, 1), applied=in_main, noop=0)
+
+
+@pytest.mark.spark
+def test_s18_main_and_error_rows_add_up_on_a_real_table(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    lake = BenchLake(spark, tmp_path)
+    broken = {**row(Op.ERROR, 0, 2), "order": None, "key": None}
+    lake.land(row(Op.CREATE, 10, 1, "a"), broken)
+
+    account = lake.apply().account
+
+    assert (account.read, account.applied, account.quarantined) == (2, 1, 1)
+    assert account.residual == 0
