@@ -48,12 +48,13 @@ def certify(
 
 
 def revocations(
-    fail: Verdict, certificates: Iterable[Certificate], last_pass: datetime | None
+    fail: Verdict, certificates: Iterable[Certificate], last_pass: Verdict | None
 ) -> tuple[Certificate, ...]:
     """Those that *fail*, of a gating check, takes back, marked so.
 
-    They are the valid ones of its table, at or below the position it holds as of, issued since
-    that check's last PASS; without a PASS ever, or without a position, all of them.
+    They are the valid ones of its table, at or below the position it holds as of, that the
+    check's last PASS did not cover: issued since, or not wholly below the position that it held
+    as of.  Without a PASS ever, or without a position, all of them.
     """
     if fail.ruling.outcome is not Outcome.FAIL:
         return ()
@@ -63,9 +64,23 @@ def revocations(
         for one in certificates
         if one.table == fail.table
         and one.revoked is None
-        and (last_pass is None or one.issued >= last_pass)
+        and not (last_pass and _covered(one, last_pass))
         and _at_or_below(one.evidence.fences, fail.as_of)
     )
+
+
+def _covered(one: Certificate, last_pass: Verdict) -> bool:
+    """Whether the PASS looked at all that *one* promised; what came meanwhile it did not see."""
+    if one.issued >= last_pass.at or not one.evidence.fences:
+        return False
+    highest = {fence.source: fence for fence in last_pass.as_of}
+    return all(_under(fence, highest.get(fence.source)) for fence in one.evidence.fences)
+
+
+def _under(fence: Fence, limit: Fence | None) -> bool:
+    if limit is None or limit.head.identity != fence.head.identity:
+        return False
+    return fence.number < limit.number
 
 
 def _at_or_below(fences: Iterable[Fence], limit: Iterable[Fence]) -> bool:

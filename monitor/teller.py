@@ -64,7 +64,7 @@ class Teller:
             return
         passed = self.rulings.last_pass(verdict.table, verdict.check)
         valid = self.records.certificates.holding(verdict.table)
-        gone = revocations(verdict, valid, passed.at if passed else None)
+        gone = revocations(verdict, valid, passed)
         if gone:
             count = self.records.certificates.revoke(gone)
             log.warning("certificates revoked", table=verdict.table, count=count)

@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Any, ClassVar
 
 from checks.counting import Counted, Pace, compared, count, suspects_in
-from checks.fences import Fences, passed
+from checks.fences import Fences, fences_after, passed
 from checks.findings import Differences, ruled
 from checks.model import NotYet, Ruling, Undecided
 from checks.run import Probe
@@ -102,6 +102,9 @@ class RangeCounts:
         found = tuple((suspect, fate) for suspect, fate in became if fate in WRONG)
         told = _told(Counted.loads(memory["counted"]))
         more = memory["more"] if found else 0
+        if not found:  # a PASS vouches for no more than what was counted
+            ended = Counted.loads(memory["counted"]).ended
+            fences = fences_after(table, world, ended) or fences
         reading = Differences(fences, told, found, len(moving), more)
         return self._finish(table, world, memory, reading)
 

@@ -272,19 +272,26 @@ def test_a_revoked_certificate_says_revoked_until_a_new_one_can_be_issued() -> N
     assert good.certificate.revoked is None
 
 
+def passed(number: int, *, at: datetime = NOW + SECOND, identity: str = "A") -> Verdict:
+    """A PASS ruled at *at*, as of heartbeat *number*."""
+    return verdict("pass", at=at, as_of=(fence(number, NOW, identity=identity),))
+
+
 @pytest.mark.parametrize(
     ("as_of", "last_pass", "revoked"),
     [
         pytest.param(fence(300, NOW), None, True, id="above it, never passed"),
         pytest.param(fence(2, NOW), None, False, id="below it"),
-        pytest.param(fence(300, NOW), NOW - SECOND, True, id="issued since the last pass"),
-        pytest.param(fence(300, NOW), NOW + SECOND, False, id="passed since"),
+        pytest.param(fence(300, NOW), passed(290, at=NOW - SECOND), True, id="issued since"),
+        pytest.param(fence(300, NOW), passed(290), False, id="passed since, past its cut"),
+        pytest.param(fence(300, NOW), passed(2), True, id="passed since, short of its cut"),
+        pytest.param(fence(300, NOW), passed(290, identity="B"), True, id="passed elsewhere"),
         pytest.param(fence(2, NOW, identity="B"), None, True, id="positions of two servers"),
         pytest.param(None, None, True, id="no position at all"),
     ],
 )
 def test_a_fail_revokes_what_it_can_have_made_wrong(
-    as_of: Any, last_pass: datetime | None, revoked: bool
+    as_of: Any, last_pass: Verdict | None, revoked: bool
 ) -> None:
     fail = verdict("fail", as_of=(as_of,) if as_of else ())
 
