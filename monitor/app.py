@@ -54,7 +54,7 @@ class App:
 
     def __post_init__(self) -> None:
         """Build the parts in the order in which they need each other."""
-        config, store, policy = self.config, self.store, self.config.readiness.policy()
+        config, store, policy = self.config, self.store, self.config.policy
         self.stopping = threading.Event()
         self.started = clock()
         self.easel = Easel()
@@ -129,7 +129,7 @@ class App:
 
     def _assessor(self) -> Assessor:
         return Assessor(
-            policy=self.config.readiness.policy(),
+            policy=self.config.policy,
             sources=self.config.sources,
             certificates=self.store.certificates,
             rulings=self.rulings,

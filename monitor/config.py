@@ -65,13 +65,6 @@ class ReadinessSettings:
         default_factory=lambda: {"0": timedelta(minutes=5), "1": timedelta(minutes=15)}
     )
 
-    def policy(self) -> Policy:
-        """These settings as the rules of readiness take them."""
-        gating = self.gating
-        if gating is None:
-            gating = tuple(name for name in probes.known() if probes.find(name).gating)
-        return Policy(self.rule, self.margin, frozenset(gating), self.disagreement)
-
     def budget(self, tier: int) -> timedelta:
         """The longest lag that is not late for a table of *tier*."""
         known = {int(name): lag for name, lag in self.lag_budget.items()}
@@ -128,6 +121,15 @@ class Config(BaseModel):
         return PipelineSettings(
             lake=self.lake, kafka=self.kafka, sources=self.sources, rules=self.tables, **tuning
         )
+
+    @property
+    def policy(self) -> Policy:
+        """What readiness goes by; a probe that is switched off holds no gate."""
+        own, running = self.readiness, {plan.name for plan in self.plans}
+        named = probes.known() if own.gating is None else own.gating
+        chosen = [n for n in named if own.gating is not None or probes.find(n).gating]
+        gating = frozenset(chosen) & running
+        return Policy(own.rule, own.margin, gating, own.disagreement)
 
     @property
     def plans(self) -> tuple[Plan, ...]:

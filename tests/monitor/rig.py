@@ -27,6 +27,7 @@ from monitor.fence_book import FenceBook
 from monitor.gate import Gate
 from monitor.metrics import registry
 from monitor.own_verdicts import Part
+from monitor.plans import Plan
 from monitor.roster import Roster
 from monitor.rulings import Rulings
 from monitor.sampler import Look, Sampler, Trouble
@@ -170,7 +171,7 @@ class Rig:
         self.standstills = Standstills(self.store.holds)
         self.facts = FakeFacts(self.store)
         self._build()
-        self.client = Client(api.application(self._desk()))
+        self.client = Client(api.application(self.desk()))
 
     def _build(self) -> None:
         age, beat = timedelta(seconds=30), timedelta(seconds=10)
@@ -206,14 +207,15 @@ class Rig:
             self.teller,
             self.facts,
             self.easel,
-            (),
+            (Plan("range_counts", timedelta(seconds=30), "*", object()),),
             lambda tier: timedelta(seconds=60),
             zone,
             self.clock,
             self.now,
         )
 
-    def _desk(self) -> api.Desk:
+    def desk(self) -> api.Desk:
+        """What the API answers from."""
         own = registry(lambda: self.easel.board, self.clock)
         return api.Desk(self.gate, self.easel, self.store, own, self.clock, lambda: False)
 

@@ -49,7 +49,7 @@ def test_a_lake_a_kafka_and_one_source_are_enough() -> None:
     assert config.heartbeat == timedelta(seconds=1)
     assert config.settings.sources[0].topic_pattern == r"shop\.[^.]+\.[^.]+"
     assert list(config.channels) == ["log"]
-    assert config.readiness.policy().gating
+    assert "range_counts" in config.policy.gating
 
 
 def test_a_lake_may_be_an_address() -> None:
@@ -289,6 +289,13 @@ probes:
     assert plans["max_id"].probe_for("shop.orders") == MaxId(tolerance=9)
     assert plans["max_id"].probe_for("shop.users") == MaxId(tolerance=1)
     assert plans["max_id"].probe_for("hr.people") is None
+
+
+def test_a_probe_that_is_switched_off_holds_no_gate() -> None:
+    config = _parse("probes: {range_counts: {enabled: false}}")
+
+    assert "range_counts" not in config.policy.gating
+    assert "offset_keys" in config.policy.gating
 
 
 def test_lag_budgets_go_by_tier() -> None:

@@ -1,0 +1,235 @@
+"""Each verb tells a person what is true, and a program by its exit status."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from checks.model import Outcome
+from monitor import api
+from monitor.commands import check_config, explain, gate, init, status, waive
+from monitor.server import HttpServer
+from pipeline.errors import ConfigError, UnreachableError
+from pipeline.model import Missing
+from tests.monitor.rig import ORDERS, USERS, Rig
+
+DAY = "2026-03-28"
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Iterator[Rig]:
+    rig = Rig(tmp_path)
+    rig.round()
+    rig.round()
+    yield rig
+    rig.close()
+
+
+@pytest.fixture
+def server(rig: Rig) -> Iterator[str]:
+    http = HttpServer("127.0.0.1", 0)
+    http.start(api.application(rig.desk()))
+    yield http.address
+    http.stop()
+
+
+@pytest.fixture
+def sluice(server: str) -> Callable[..., Result]:
+    def run(verb: click.Command, *words: str) -> Result:
+        return CliRunner().invoke(verb, [*words, "--server", server])
+
+    return run
+
+
+def _nothing(_: Rig) -> None:
+    """Leave it as it is."""
+
+
+def _silence(rig: Rig) -> None:
+    rig.lake.silent = True
+    rig.second(5)
+
+
+@pytest.mark.parametrize(
+    ("harm", "cut", "code", "said"),
+    [
+        pytest.param(
+            _nothing, DAY, 0, "READY\n  shop.users mirror: ready, certificate", id="ready"
+        ),
+        pytest.param(_nothing, "2026-03-30", 1, "cut_ahead", id="not ready"),
+        pytest.param(_silence, "2026-03-29T12:00:02Z", 3, "no_mark", id="unknown"),
+        pytest.param(
+            lambda rig: rig.rule(USERS, Outcome.FAIL), DAY, 4, "range_counts says fail", id="lost"
+        ),
+        pytest.param(
+            lambda rig: rig.intrude(USERS),
+            "2026-03-29T12:00:02Z",
+            4,
+            "foreign_write",
+            id="another writer",
+        ),
+    ],
+)
+def test_gate_answers_by_its_exit_status(
+    *,
+    rig: Rig,
+    sluice: Callable[..., Result],
+    harm: Callable[[Rig], None],
+    cut: str,
+    code: int,
+    said: str,
+) -> None:
+    harm(rig)
+    rig.second(2)
+
+    result = sluice(gate.COMMAND, USERS, ORDERS, "--cut", cut)
+
+    assert result.exit_code == code
+    assert said in result.output
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("--cut", "someday", USERS), ("shop.nobody",)],
+    ids=["no cut", "no table"],
+)
+def test_gate_tells_a_wrong_question(sluice: Callable[..., Result], words: tuple[str, ...]) -> None:
+    result = sluice(gate.COMMAND, *words)
+
+    assert isinstance(result.exception, ConfigError)
+
+
+def test_a_gate_nobody_answers_at_is_not_open() -> None:
+    result = CliRunner().invoke(gate.COMMAND, [USERS, "--server", "http://127.0.0.1:9"])
+
+    assert result.exit_code == 3
+    assert "no service answers at http://127.0.0.1:9" in result.output
+    assert "is `sluice run` up?" in result.output
+
+
+def test_gate_prints_json_for_programs(sluice: Callable[..., Result]) -> None:
+    result = sluice(gate.COMMAND, USERS, "--cut", DAY, "--json")
+
+    assert json.loads(result.output)["tables"][0]["state"] == "ready"
+
+
+def test_status_shows_tables_and_incidents(rig: Rig, sluice: Callable[..., Result]) -> None:
+    rig.rule(ORDERS, Outcome.FAIL)
+    rig.cycle.watch()
+
+    result = sluice(status.COMMAND)
+
+    assert result.exit_code == 0
+    assert "shop.orders" in result.output
+    assert "critical firing lost shop.orders range_counts" in result.output
+
+
+def test_explain_names_hops_reasons_and_what_to_waive(
+    rig: Rig, sluice: Callable[..., Result]
+) -> None:
+    rig.intrude(USERS)
+    rig.collector.position = Missing("no offset yet")
+    rig.second(2)
+
+    result = sluice(explain.COMMAND, USERS, "--cut", "now")
+
+    assert "hop collection: " in result.output
+    assert "sluice waive foreign_write:shop.users:2 --reason" in result.output
+
+
+def test_waive_is_recorded_with_who_and_why(rig: Rig, sluice: Callable[..., Result]) -> None:
+    words = ("h1", "--reason", "looked at it", "--who", "on call")
+
+    first, second = sluice(waive.COMMAND, *words), sluice(waive.COMMAND, *words)
+
+    kept = rig.store.waivers.list()
+    assert (first.output, second.output) == ("h1 waived\n", "h1 had been waived before\n")
+    assert [(one.id, one.who, one.reason) for one in kept] == [("h1", "on call", "looked at it")]
+
+
+def test_waive_without_a_reason_is_refused(sluice: Callable[..., Result]) -> None:
+    result = sluice(waive.COMMAND, "h1", "--reason", " ")
+
+    assert isinstance(result.exception, ConfigError)
+
+
+def test_what_answers_but_is_not_sluice_is_told(server: str) -> None:
+    result = CliRunner().invoke(status.COMMAND, ["--server", f"{server}/docs?"])
+
+    assert isinstance(result.exception, UnreachableError)
+
+
+def test_init_writes_a_file_that_check_config_likes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHOP_PASSWORD", "x")
+    path = str(tmp_path / "sluice.yaml")
+
+    written = CliRunner().invoke(init.COMMAND, ["--config", path])
+    again = CliRunner().invoke(init.COMMAND, ["--config", path])
+    checked = CliRunner().invoke(check_config.COMMAND, ["--config", path])
+
+    assert written.exit_code == 0
+    assert isinstance(again.exception, ConfigError)
+    assert "is fine" in checked.output
+
+
+def test_every_line_of_the_written_config_that_is_commented_out_is_good(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHOP_PASSWORD", "x")
+    monkeypatch.setenv("SLACK_URL", "https://hooks.example/x")
+    path = tmp_path / "sluice.yaml"
+    CliRunner().invoke(init.COMMAND, ["--config", str(path)])
+    lines = path.read_text(encoding="utf-8").splitlines()
+
+    shown = [_uncomment(line) for line in lines]
+    path.write_text("\n".join(shown), encoding="utf-8")
+
+    assert CliRunner().invoke(check_config.COMMAND, ["--config", str(path)]).exit_code == 0
+    assert shown != lines
+
+
+def _uncomment(line: str) -> str:
+    """Bring a commented setting to life; prose (it begins with a capital) stays a comment."""
+    text = line.lstrip()
+    if not text.startswith("# ") or text[2:3].isupper():
+        return line
+    return line.replace("# ", "", 1)
+
+
+def test_check_config_prints_the_schema() -> None:
+    result = CliRunner().invoke(check_config.COMMAND, ["--schema"])
+
+    assert "sources" in json.loads(result.output)["properties"]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        pytest.param(["--version"], 0, "sluice, version", id="version"),
+        pytest.param(["fly"], 2, "No such command", id="a verb that is not built"),
+        pytest.param(["gate"], 2, "Missing argument", id="no table"),
+        pytest.param(
+            ["check-config", "--config", "/no/such.yaml"],
+            2,
+            "cannot read /no/such.yaml: No such file or directory; `sluice init` writes one",
+            id="no config",
+        ),
+    ],
+)
+def test_the_program_ends_with_one_line_and_never_a_traceback(
+    words: list[str], code: int, said: str
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "monitor", *words], capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == code
+    assert said in done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
