@@ -25,7 +25,9 @@ _SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    "spark.databricks.delta.merge.materializeSource": "none",  # ours is cached, and deterministic
+    # The source of a MERGE is cached, and deterministic: Delta need neither copy nor refuse it.
+    "spark.databricks.delta.merge.materializeSource": "none",
+    "spark.databricks.delta.merge.failSourceCachedAfterMaterialization": "false",
     "spark.databricks.delta.merge.repartitionBeforeWrite.enabled": "true",
     "spark.sql.codegen.cache.maxEntries": "1000",  # a thousand tables, a few plans each
 }
