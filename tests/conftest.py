@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 from pyspark.sql import SparkSession
 
 from demo import machine
@@ -21,6 +22,9 @@ from pipeline.settings import PipelineSettings
 from pipeline.spark import open_session
 
 FOLDER = jars.ROOT / "build" / "tests"
+
+settings.register_profile("patient", deadline=None)  # a busy machine is slow, not wrong
+settings.load_profile("patient")
 
 
 @pytest.fixture(scope="session")
