@@ -85,6 +85,9 @@ class Applier:
         doubtful = F.lit(False) if turn.after < 0 else suspect(turn.high, turn.grown)
         seen = look(rows, turn.table.key, doubtful)
         kept = self._standing(turn, mirror, rows, doubtful if seen.suspects else None)
+        if seen.kept == 0:
+            mirror.number(until)
+            return balance(_counted(share, seen), 0, 0)
         before = mirror.state().version
         merged = merge(mirror, kept, turn.table, seen.bounds, until)
         self._check_number(mirror, until)

@@ -54,17 +54,27 @@ class Transaction:
         path: address of an existing Delta table.
         app: transaction id; *number* must be the one after the number it holds.
         number: the batch this commit is.
+        previous: the number that the table must hold now; by default the one before *number*.
 
     Raises:
-        HeldError: the table holds another number than ``number - 1``: another writer is at work.
+        HeldError: the table holds another number: another writer is at work.
     """
 
-    def __init__(self, session: SparkSession, path: str, app: str, number: int) -> None:
+    def __init__(
+        self,
+        session: SparkSession,
+        path: str,
+        app: str,
+        number: int,
+        *,
+        previous: int | None = None,
+    ) -> None:
         self._session, self._path, self._app, self._number = session, path, app, number
         self._txn = _log(session, path).startTransaction()
         last = int(self._txn.txnVersion(app))
-        if last != number - 1:
-            raise HeldError("lane_taken", f"{app} stands at {last}, not {number - 1}, in {path}")
+        wanted = number - 1 if previous is None else previous
+        if last != wanted:
+            raise HeldError("lane_taken", f"{app} stands at {last}, not {wanted}, in {path}")
         self._actions: list[Any] = []
 
     def stage(self, rows: DataFrame) -> tuple[str, ...]:

@@ -89,6 +89,15 @@ class Mirror:
                 f"ALTER TABLE delta.`{self.path}` SET TBLPROPERTIES ({_listed(properties)})"
             )
 
+    def number(self, batch: int) -> None:
+        """Record *batch* as applied when it changes no row: a MERGE of nothing commits nothing."""
+        state = self.state()
+        name = app(self.lane)
+        before = state.transactions.get(name, -1)
+        txn = commit.Transaction(self.session, self.path, name, batch, previous=before)
+        txn.commit(foreign.note(state.version, batch, self.lane))
+        self._state = None
+
     @contextmanager
     def noted(self, batch: int, *, number: bool = False) -> Iterator[None]:
         """Sign the one commit made inside; with *number* it also carries the applied batch.

@@ -33,21 +33,15 @@ def next_mark(
     """
     batch = mark.batch + 1
     snaps, settled = advance(mark, facts, batch)
-    seen = {*snaps, *(done.name for done in settled)}
-    shards = {**mark.shards, **{n: _table(n, router) for n in seen}, **facts.shards}
+    shards = _shards(mark, facts, (*snaps, *(done.name for done in settled)), router)
     opened = tuple(_with_shards(gap, batch, shards) for gap in plan.gaps)
-    moved = {s for s, e in epochs.items() if s in mark.epochs and e.number != mark.epochs[s].number}
-    known = {**mark.acknowledged, **acknowledged}
-    touched = (
-        set(facts.tables) | _reshaped(facts, router) | {_table(d.name, router) for d in settled}
-    )
     made = replace(
         mark,
         batch=batch,
         offsets=dict(plan.offsets),
-        acknowledged={name: ack for name, ack in known.items() if name not in moved},
+        acknowledged=_acknowledged(mark, acknowledged, epochs),
         heartbeats=_highest(mark.heartbeats, facts.heartbeats),
-        tables={**mark.tables, **{name: batch for name in touched if name is not None}},
+        tables={**mark.tables, **dict.fromkeys(_touched(facts, settled, router), batch)},
         epochs=dict(epochs),
         starts={**mark.starts, **starts},
         high={**mark.high, **facts.high},
@@ -61,13 +55,27 @@ def next_mark(
     return made, settled
 
 
+def _acknowledged(
+    mark: Mark, passed: Mapping[str, Acknowledged], epochs: Mapping[str, Epoch]
+) -> dict[str, Acknowledged]:
+    moved = {s for s, e in epochs.items() if s in mark.epochs and e.number != mark.epochs[s].number}
+    known = {**mark.acknowledged, **passed}
+    return {name: said for name, said in known.items() if name not in moved}
+
+
+def _shards(mark: Mark, facts: Facts, seen: Iterable[str], router: Router) -> dict[str, str | None]:
+    return {**mark.shards, **{name: _table(name, router) for name in seen}, **facts.shards}
+
+
+def _touched(facts: Facts, settled: Iterable[Settled], router: Router) -> set[str]:
+    """Tables whose mirrors have something to do: rows, a base, or a new schema without rows."""
+    reshaped = {router.table(news.change.shard) for news in facts.news}
+    based = {_table(done.name, router) for done in settled}
+    return {name for name in {*facts.tables, *reshaped, *based} if name is not None}
+
+
 def _table(name: str, router: Router) -> str | None:
     return router.table(name.partition("/")[2])
-
-
-def _reshaped(facts: Facts, router: Router) -> set[str | None]:
-    """Tables whose schema changed; their mirrors must follow even if no row did."""
-    return {router.table(news.change.shard) for news in facts.news}
 
 
 def _since(settled: Iterable[Settled], router: Router) -> dict[str, list[int]]:

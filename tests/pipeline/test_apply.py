@@ -214,3 +214,22 @@ def test_a_foreign_commit_blocks_the_mirror_until_it_is_taken_back(lake: BenchLa
     assert held.hold.id == f"foreign_write:db.t:{good + 1}"
     assert freed.hold is None
     assert lake.rows() == {1: "a", 2: "b", 3: "c"}
+
+
+def test_a_settle_without_rows_makes_an_empty_mirror_that_counts_as_applied(
+    lake: BenchLake,
+) -> None:
+    assert lake.play([row(S, 50, None)]) == {}
+
+    lake.reopen()
+
+    assert lake.lane.apply(frozenset()) == ()
+
+
+def test_a_batch_of_rows_that_change_nothing_counts_as_applied(lake: BenchLake) -> None:
+    lake.play([row(C, 10, 1, "a")])
+
+    assert lake.play([row(C, 10, 1, "a")]) == {1: "a"}
+
+    lake.reopen()
+    assert lake.lane.apply(frozenset()) == ()
