@@ -1,6 +1,6 @@
 """One server: a command that is started, is ready at some point, and can be ended in two ways."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -18,6 +18,7 @@ class Daemon:
     log: Path
     leashed: bool = True
     process: Process | None = field(default=None)
+    environment: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def running(self) -> bool:
@@ -30,7 +31,9 @@ class Daemon:
         Raises:
             UnreachableError: if it ends first, or is not ready in time; with the end of its log.
         """
-        self.process = processes.start(command, log=self.log, leashed=self.leashed)
+        self.process = processes.start(
+            command, log=self.log, leashed=self.leashed, environment=self.environment
+        )
         try:
             processes.wait_until(lambda: ready() or not self.running, within, f"ready {self.name}")
         except UnreachableError as error:

@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -62,9 +62,21 @@ class Process:
         return False
 
 
-def start(command: Sequence[str], *, log: Path, leashed: bool = True) -> Process:
-    """Start *command* (its first word a full path) in its own session, its output into *log*."""
-    return _starter.submit(_spawn, command, log, os.getpid() if leashed else 0).result()
+def start(
+    command: Sequence[str],
+    *,
+    log: Path,
+    leashed: bool = True,
+    environment: Mapping[str, str] | None = None,
+) -> Process:
+    """Start *command* (its first word a full path) in its own session, its output into *log*.
+
+    *environment* is added to this process's own.
+    """
+    parent = os.getpid() if leashed else 0
+    return _starter.submit(
+        _spawn, command, log, parent, {**os.environ, **(environment or {})}
+    ).result()
 
 
 def wait_until(condition: Callable[[], T], within: timedelta, what: str) -> T:
@@ -82,12 +94,14 @@ def wait_until(condition: Callable[[], T], within: timedelta, what: str) -> T:
     return answer
 
 
-def _spawn(command: Sequence[str], log: Path, parent: int) -> Process:
+def _spawn(
+    command: Sequence[str], log: Path, parent: int, environment: Mapping[str, str]
+) -> Process:
     log.parent.mkdir(parents=True, exist_ok=True)
     pid = os.posix_spawn(
         sys.executable,
         [sys.executable, "-I", "-S", str(LEASH), str(parent), *command],
-        os.environ,
+        environment,
         file_actions=[
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
             (os.POSIX_SPAWN_OPEN, 1, str(log), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644),
