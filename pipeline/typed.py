@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
 from pipeline.errors import HeldError
@@ -110,6 +110,19 @@ def look(rows: DataFrame, key: Sequence[str], suspects: Column) -> Look:
         F.array_distinct(F.flatten(F.collect_set("_work.unknown"))).alias("unknown"),
         *extremes,
     ).collect()[0]
+    _check(found)
+    bounds = tuple((name, found[f"min_{name}"], found[f"max_{name}"]) for name in ranged)
+    return Look(
+        kept=found["kept"],
+        vanished=found["vanished"],
+        total=found["total"],
+        distinct=found["distinct"],
+        suspects=found["suspects"],
+        bounds=bounds,
+    )
+
+
+def _check(found: Row) -> None:
     if found["conflicts"]:
         detail = f"key {found['conflict']} has two different changes at one place of its log"
         raise HeldError("conflict", detail)
@@ -120,15 +133,6 @@ def look(rows: DataFrame, key: Sequence[str], suspects: Column) -> Look:
     if found["misread"]:
         detail = f"{found['misread']} rows hold a value their column's type cannot, first key "
         raise HeldError("misread", detail + str(found["misread_key"]))
-    bounds = tuple((name, found[f"min_{name}"], found[f"max_{name}"]) for name in ranged)
-    return Look(
-        kept=found["kept"],
-        vanished=found["vanished"],
-        total=found["total"],
-        distinct=found["distinct"],
-        suspects=found["suspects"],
-        bounds=bounds,
-    )
 
 
 _EXTREMES = (("min", F.min), ("max", F.max))

@@ -1,5 +1,6 @@
 """A real pipe: its own database and connector on shared servers, and a lane in this process."""
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -10,6 +11,7 @@ from demo.debezium import mysql_connector
 from demo.mysql import MySQL
 from demo.processes import wait_until
 from demo.servers import Servers
+from pipeline.errors import UnreachableError
 from pipeline.heartbeat import Heart
 from pipeline.lane import Lane
 from pipeline.model import Fence
@@ -61,7 +63,7 @@ class Pipe:
         server = MySqlSource(self.source())
         server.prepare_heartbeat()
         self.heart = Heart(server)
-        self.heart.beat(now())
+        self.fence = self.heart.beat(now())
         self.register()
         self.open()
 
@@ -91,21 +93,24 @@ class Pipe:
         return self.mysql.execute(*[s.replace("DB.", f"{self.name}.") for s in statements])
 
     def round(self, waived: frozenset[str] = frozenset()) -> Fence:
-        """One heartbeat, one batch, one pass over the mirrors."""
-        fence = self.heart.beat(now())
+        """One heartbeat, one batch, one pass over the mirrors; a snapshot may lock heartbeats."""
+        with contextlib.suppress(UnreachableError):
+            self.fence = self.heart.beat(now())
         self.landed.append(self.lane.land(waived))
         self.applied.extend(self.lane.apply(waived))
-        return fence
+        return self.fence
 
     def catch_up(self, waived: frozenset[str] = frozenset()) -> None:
         """Go on until all that is committed now is landed and all landed changes are applied."""
-        goal = self.heart.beat(now())
+        begun, goals = now(), list[Fence]()
 
         def caught_up() -> bool:
-            self.round(waived)
-            return self.lane.mark.covers(goal) and not self.behind()
+            fence = self.round(waived)
+            if fence.at >= begun:
+                goals.append(fence)
+            return bool(goals) and self.lane.mark.covers(goals[0]) and not self.behind()
 
-        wait_until(caught_up, PATIENCE, f"{self.name} caught up with heartbeat {goal.number}")
+        wait_until(caught_up, PATIENCE, f"{self.name} caught up")
 
     def behind(self) -> list[str]:
         """Tables whose mirrors have not applied their last change, and are not held."""

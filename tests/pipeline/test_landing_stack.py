@@ -54,7 +54,7 @@ def test_a_collector_that_sends_again_after_a_crash_changes_nothing(
 
 
 def test_an_empty_table_gets_an_empty_mirror_and_a_base(pipe: Callable[[str], Pipe]) -> None:
-    p = pipe("empty")
+    p = pipe("hollow")
     p.sql(T)
     p.start()
 
@@ -90,7 +90,7 @@ def test_a_truncate_empties_the_mirror(pipe: Callable[[str], Pipe]) -> None:
 
 
 def test_an_added_column_is_followed_while_running(pipe: Callable[[str], Pipe]) -> None:
-    p = pipe("alter")
+    p = pipe("shape")
     p.sql(T, "INSERT INTO DB.t VALUES (1, 'a')")
     p.start()
     p.catch_up()
