@@ -10,14 +10,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from pipeline import changelog
 from pipeline.bases import Settled
 from pipeline.changelog import Stamp
 from pipeline.commit import Transaction
 from pipeline.disorder import unexplained
-from pipeline.epochs import explain, look
+from pipeline.epochs import Epochs, explain, look
 from pipeline.errors import HeldError
 from pipeline.facts import Facts, gather
 from pipeline.feed import Feed
@@ -28,6 +28,7 @@ from pipeline.next_mark import next_mark, read_gap
 from pipeline.plan import Plan, plan
 from pipeline.reading import Reader
 from pipeline.report import Hold, Landed
+from pipeline.resent import reordered, resending
 from pipeline.settings import PipelineSettings
 from pipeline.spark import described
 
@@ -81,6 +82,7 @@ class Landing:
             txn = self._begin()
             stamp = Stamp(self.mark.lane, self.mark.batch + 1, self.clock())
             rows = self.reader.rows(chosen, listing.source_of, stamp=stamp, epochs=epochs)
+            rows = self._recognised(rows, epochs)
             files = txn.stage(rows) if rows is not None else ()
             facts = self._gather(files)
             strange = self._strange(files, facts)
@@ -102,13 +104,22 @@ class Landing:
         self._finish(txn, made, settled)
         return facts
 
+    def _recognised(self, rows: DataFrame | None, epochs: Epochs) -> DataFrame | None:
+        """Rows with the order they were first landed with, if a new server sends them again."""
+        again = resending(self.mark, epochs)
+        if rows is None or not again:
+            return rows
+        return reordered(rows, self._log(), again)
+
+    def _log(self) -> DataFrame:
+        return self.session.read.format("delta").load(self.settings.changes)
+
     def _strange(self, files: tuple[str, ...], facts: Facts) -> dict[TopicPartition, int]:
         """Where the batch goes back and repeats nothing: partition -> first such offset."""
         if not facts.back:
             return {}
         written = self.session.read.parquet(*files)
-        log = self.session.read.format("delta").load(self.settings.changes)
-        return unexplained(self.session, written, log, facts.back)
+        return unexplained(self.session, written, self._log(), facts.back)
 
     def _begin(self) -> Transaction:
         app = changelog.app(self.mark.lane)
