@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from demo import machine
+from demo.run import run
 from demo.servers import Servers
 from pipeline.errors import SluiceError
 
@@ -38,6 +39,9 @@ def up(home: Path) -> None:
 def down(home: Path) -> None:
     """Stop the servers of a folder; their data stays."""
     Servers.load(home).stop()
+
+
+main.add_command(run)
 
 
 if __name__ == "__main__":

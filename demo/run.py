@@ -1,0 +1,101 @@
+"""`python -m demo run`: the main job, end to end, on real servers; status 0 only if all was seen.
+
+Ctrl-C at any moment stops everything: what was started is stopped in order, and what could not be
+is on the leash of this process.
+"""
+
+import fcntl
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from datetime import timedelta
+from pathlib import Path
+from types import FrameType
+
+import click
+
+from demo import machine
+from demo.story.play import play
+from demo.story.screen import Screen
+from demo.story.stage import Plot, Stage
+from pipeline import jars
+from pipeline.errors import ConfigError
+
+HOME = jars.ROOT / "build" / "demo"
+SUMMARY = "summary.json"
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+INTERRUPTED = 130  # what shells give for Ctrl-C
+
+
+@click.command()
+@click.option("--dir", "home", type=click.Path(path_type=Path), default=HOME, show_default=True)
+@click.option("--keep", is_flag=True, help="Stay up until Ctrl-C, writers at work.")
+@click.option("--rate", default=100.0, show_default=True, help="Row changes a second.")
+@click.option("--seconds", default=45.0, show_default=True, help="How long lag is measured.")
+def run(home: Path, keep: bool, rate: float, seconds: float) -> None:
+    """Show a pipeline run, a loss found and named, and the harm put right."""
+    machine.require(home)
+    home = home.resolve()
+    plot = Plot(rate, timedelta(seconds=seconds))
+    with _claimed(home):
+        sys.exit(_run(home, plot, Screen(), keep=keep))
+
+
+def _run(home: Path, plot: Plot, screen: Screen, *, keep: bool) -> int:
+    stage: Stage | None = None
+    try:
+        with ExitStack() as ends, screen:
+            for number in SIGNALS:
+                signal.signal(number, _interrupt)
+            ends.callback(screen.say, "stopped; nothing is left running")
+            stage = play(home, plot, screen, ends)
+            _tell(stage, home / SUMMARY)
+            if keep and stage.summary.seen:
+                _stay(stage)
+            screen.say("stopping")
+    except KeyboardInterrupt:
+        return INTERRUPTED if stage is None or not stage.summary.seen else 0
+    return 0 if stage.summary.seen else 1
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """Unwind once; a second Ctrl-C must not stop the stopping."""
+    for each in SIGNALS:
+        signal.signal(each, signal.SIG_IGN)
+    raise KeyboardInterrupt
+
+
+def _tell(stage: Stage, path: Path) -> None:
+    stage.summary.write(path)
+    stage.screen.console.print(stage.summary.drawn())
+    if stage.summary.lag is not None:
+        stage.screen.console.print(f"end-to-end lag under load: {stage.summary.lag}")
+    stage.screen.console.print(f"summary: {path}")
+
+
+def _stay(stage: Stage) -> None:
+    """Write on until interrupted."""
+    stage.workload.start()
+    stage.screen.say(f"staying up until Ctrl-C; status page: {stage.service.url}/", "bold green")
+    never = threading.Event()
+    while not never.wait(2):
+        stage.look()
+
+
+@contextmanager
+def _claimed(home: Path) -> Iterator[None]:
+    """Keep a second demo out of *home* while this one uses it.
+
+    Raises:
+        ConfigError: if there is one.
+    """
+    home.mkdir(parents=True, exist_ok=True)
+    with (home / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            msg = f"another demo runs in {home}; end it with Ctrl-C, or give this one a --dir"
+            raise ConfigError(msg) from None
+        yield

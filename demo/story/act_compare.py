@@ -1,0 +1,50 @@
+"""Catch up, then compare every mirror with its source, row by row and value by value."""
+
+from demo.oracle.compare import Diff, compare
+from demo.shop.schema import MIRRORS
+from demo.story.stage import Stage, UnseenError
+
+TITLE = "stop writing, catch up, compare row by row"
+WORRIES = ("lost", "blocked", "suspect")
+
+
+def play(stage: Stage) -> str:
+    """Wait for the gate of now, compare, and see that nothing was paged that is not true.
+
+    Raises:
+        UnseenError: naming the first rows that differ, or the false alarm.
+    """
+    stage.ask_gate("after the writers' end")
+    rows = compared(stage, "after catching up")
+    alarms = [
+        f"{each['check']} of {each['about']}: {each['reason']}"
+        for each in stage.service.incidents("firing", "recovering", "resolved")
+        if each["kind"] in WORRIES
+    ]
+    if alarms:
+        msg = f"false alarms: {'; '.join(alarms)}"
+        raise UnseenError(msg)
+    return f"{rows} rows of {len(MIRRORS)} mirrors equal their source; no false alarm"
+
+
+def compared(stage: Stage, when: str) -> int:
+    """Compare now and keep the result; how many rows are equal.
+
+    Raises:
+        UnseenError: if any row is not.
+    """
+    diffs = compare(stage.shop.address, str(stage.service.lake), ledger=stage.ledger.entries())
+    stage.summary.tables[when] = {
+        name: {"rows": diff.rows, **diff.counts} for name, diff in diffs.items()
+    }
+    for name, diff in diffs.items():
+        stage.screen.say(f"  {name}: {_told(diff)}")
+    wrong = [f"{name}: {diff}" for name, diff in diffs.items() if not diff.clean]
+    if wrong:
+        raise UnseenError("; ".join(wrong))
+    return sum(diff.rows for diff in diffs.values())
+
+
+def _told(diff: Diff) -> str:
+    counts = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in diff.counts.items())
+    return f"{diff.rows} rows; {counts}"

@@ -1,0 +1,52 @@
+"""Two kinds of harm behind the service's back, both named by it; the gate closes with 409."""
+
+from demo.story.harm import ForeignDelete, Harm, UnloggedRows
+from demo.story.progress import Progress
+from demo.story.service import Json
+from demo.story.stage import Stage
+
+TITLE = "do harm behind its back: rows without a log, a foreign hand in a mirror"
+SHARD, FOLDED, MIRROR = "shop_01.orders_00", "shop.orders", "shop.users"
+
+
+def play(stage: Stage) -> str:
+    """Do both, and wait for the incidents that name them and for the gate to close."""
+    stage.ask_gate("before the harm")
+    stage.harm = harm = _do(stage)
+    lost = _incident(stage, "range_counts", harm.rows.span, FOLDED)
+    foreign = _incident(stage, "foreign_write", f"version {harm.row.version} ", MIRROR)
+    harm.incidents = (lost["id"], foreign["id"])
+    stage.summary.incidents = stage.service.incidents("firing")
+    stage.ask_gate("after the harm", closed=(FOLDED, MIRROR))
+    return f"{lost['reason']}; {foreign['reason']}; gate from 200 to 409"
+
+
+def _do(stage: Stage) -> Harm:
+    path = stage.service.lake / "mirrors" / MIRROR.replace(".", "/")
+    harm = Harm(UnloggedRows(stage.servers.mysql, SHARD), ForeignDelete(str(path)))
+    harm.rows.do()
+    stage.screen.say(f"  inserted at the source, without a log: {harm.rows.span}")
+    harm.row.do()
+    stage.screen.say(
+        f"  deleted from the mirror of {MIRROR}: id {harm.row.id}, as version {harm.row.version}"
+    )
+    return harm
+
+
+def _incident(stage: Stage, check: str, naming: str, table: str) -> Json:
+    """Wait for a firing incident of *check* about *table* that names what was done."""
+    found: list[Json] = []
+
+    def fires(_: Progress) -> bool:
+        found[:] = [
+            each
+            for each in stage.service.incidents("firing")
+            if each["check"] == check
+            and table in each["tables"]
+            and naming in " ".join([each["reason"], *each["keys"]])
+        ]
+        return bool(found)
+
+    stage.wait(fires, f"incident of {check} that names {naming.strip()} of {table}")
+    stage.screen.say(f"  incident: {check} of {table}: {found[0]['reason']}", "red")
+    return found[0]

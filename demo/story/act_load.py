@@ -1,0 +1,36 @@
+"""Lag under load: every table is looked at for some time while writers write."""
+
+import time
+
+from demo.story.progress import Progress
+from demo.story.stage import Stage, UnseenError
+
+TITLE = "measure lag while writers write"
+
+
+def play(stage: Stage) -> str:
+    """Measure, then stop the writers.
+
+    Raises:
+        UnseenError: if a writer failed, or there was nothing to measure.
+    """
+    until = time.monotonic() + stage.plot.measure.total_seconds()
+    before, began = stage.workload.tally["changes"], time.monotonic()
+
+    def enough(progress: Progress) -> bool:
+        for table in progress:
+            if table.known is not None:
+                stage.lags.note(table.name, table.known)
+        if not stage.workload.running:
+            stage.workload.stop()  # raises what the writer could not bear
+        return time.monotonic() >= until
+
+    stage.wait(enough, "end of the measurement", within=3 * stage.plot.measure)
+    rate = (stage.workload.tally["changes"] - before) / (time.monotonic() - began)
+    stage.workload.stop()
+    stage.summary.changes = stage.workload.tally["changes"]
+    stage.summary.lag = stage.lags.summary()
+    if stage.summary.lag is None:
+        msg = "no table's lag was ever known"
+        raise UnseenError(msg)
+    return f"{stage.summary.lag}; {rate:.0f} changes a second"

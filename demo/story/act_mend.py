@@ -1,0 +1,33 @@
+"""Both put right: the incidents resolve, the gate opens, the mirrors equal their source again."""
+
+from demo.story.act_compare import compared
+from demo.story.progress import Progress
+from demo.story.stage import Stage, UnseenError
+
+TITLE = "put it right: touch the rows, take the mirror back"
+
+
+def play(stage: Stage) -> str:
+    """Undo both, and wait until nothing is left of them.
+
+    Raises:
+        UnseenError: if there was no harm, or a mirror still differs.
+    """
+    harm = stage.harm
+    if harm is None:
+        msg = "nothing was done that could be put right"
+        raise UnseenError(msg)
+    harm.rows.undo()
+    stage.screen.say(f"  touched at the source, with a log: {harm.rows.span}")
+    harm.row.undo()
+    stage.screen.say(f"  mirror taken back to version {harm.row.good}")
+
+    def resolved(_: Progress) -> bool:
+        over = {each["id"] for each in stage.service.incidents("resolved")}
+        return over.issuperset(harm.incidents) and not stage.service.incidents("firing")
+
+    stage.wait(resolved, "end of the incidents")
+    stage.screen.say("  incidents resolved", "green")
+    stage.ask_gate("after it was put right")
+    rows = compared(stage, "after it was put right")
+    return f"incidents resolved, gate open again; {rows} rows equal their source"

@@ -1,0 +1,13 @@
+"""MySQL, Kafka, and Connect with Debezium, each on a free loopback port."""
+
+from demo.story.stage import Stage
+
+TITLE = "start MySQL, Kafka and Connect"
+
+
+def play(stage: Stage) -> str:
+    """Start them; they end with the story."""
+    stage.ends.callback(stage.servers.stop)
+    stage.servers.start()
+    mysql, kafka, connect = stage.servers.mysql, stage.servers.kafka, stage.servers.connect
+    return f"MySQL at port {mysql.port}, Kafka at {kafka.bootstrap}, Connect at {connect.url}"

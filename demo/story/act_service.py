@@ -1,0 +1,14 @@
+"""The service: from its first word to the first READY for every table."""
+
+from demo.story.stage import Stage
+
+TITLE = "start the service: sluice run --config demo/sluice.yaml"
+
+
+def play(stage: Stage) -> str:
+    """Start it and wait until the gate opens for the moment when it began to answer."""
+    stage.ends.callback(stage.service.stop)
+    stage.service.start()
+    stage.screen.say(f"status page: {stage.service.url}/", "bold green")
+    stage.ask_gate("while writers write")
+    return f"status page at {stage.service.url}/; ready for its own beginning, writers at work"

@@ -1,0 +1,24 @@
+"""A shop of seven tables, its first rows, Debezium on them, and people who keep changing them."""
+
+from demo.debezium import mysql_connector
+from demo.shop.schema import DATABASES, SHELVES
+from demo.story.stage import Stage
+
+TITLE = "open a shop, and begin to write"
+HEARTBEAT = "sluice"
+
+
+def play(stage: Stage) -> str:
+    """Create, fill, collect, and start the writers."""
+    stage.shop.create()
+    stage.workload.fill(stage.plot.rows)
+    config = mysql_connector(
+        stage.servers.mysql,
+        stage.servers.kafka.bootstrap,
+        databases=[*DATABASES, HEARTBEAT],
+    )
+    stage.servers.connect.register("shop", config)
+    stage.ends.callback(stage.workload.stop)
+    stage.workload.start()
+    rate = f"{stage.workload.rate:.0f} changes a second"
+    return f"{len(SHELVES)} tables, {stage.workload.tally['changes']} rows to begin with, {rate}"

@@ -1,0 +1,53 @@
+"""How many changes of each table has the change log?  Counted once each, batch by batch."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable, QueryBuilder
+from deltalake.exceptions import TableNotFoundError
+
+# Schema changes name a table, too, but no merge reads them as changes.
+NEW = """
+    SELECT "table", batch, count(*) AS rows FROM t
+    WHERE batch > {0} AND op <> 'ddl' GROUP BY "table", batch
+"""
+
+
+@dataclass(eq=False)
+class LandedCount:
+    """Counts on from where it stopped last time."""
+
+    path: str
+    _log: DeltaTable | None = None
+    _batch: int = -1
+    _rows: Counter[str] = field(default_factory=Counter)
+
+    def by_table(self) -> Mapping[str, int]:
+        """Changes so far, by table; empty while there is no change log."""
+        log = self._open()
+        if log is None:
+            return {}
+        for row in self._new(log):
+            if row["table"] is not None:
+                self._rows[row["table"]] += row["rows"]
+            self._batch = max(self._batch, row["batch"])
+        return self._rows
+
+    def _open(self) -> DeltaTable | None:
+        try:
+            if self._log is None:
+                self._log = DeltaTable(self.path)
+            else:
+                self._log.update_incremental()
+        except TableNotFoundError:
+            return None
+        return self._log
+
+    def _new(self, log: DeltaTable) -> list[dict[str, Any]]:
+        query = NEW.format(self._batch)
+        found = QueryBuilder().register("t", log).execute(query).read_all()
+        rows: list[dict[str, Any]] = pa.table(found).to_pylist()
+        return rows

@@ -1,0 +1,85 @@
+"""What a person sees: a table that lives on a terminal, plain lines anywhere else."""
+
+import time
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from demo.story.progress import Progress, line
+
+PACE = 5.0  # seconds between two plain lines
+WIDTH = 160  # of tables that are not drawn on a terminal
+MIDDLE = ("rows at the source", "landed", "merged")
+
+
+def open_console() -> Console:
+    """The terminal as it is; a file or pipe gets lines as long as they are, and wide tables."""
+    console = Console(soft_wrap=True)
+    return console if console.is_terminal else Console(soft_wrap=True, width=WIDTH)
+
+
+@dataclass(eq=False)
+class Screen:
+    """Says what happens, with the seconds since the beginning."""
+
+    console: Console = field(default_factory=open_console)
+    began: float = field(default_factory=time.monotonic)
+    _live: Live | None = None
+    _shown: float = 0.0
+
+    def __enter__(self) -> Self:
+        """Take the terminal, if there is one."""
+        if self.console.is_terminal:
+            self._live = Live(console=self.console, refresh_per_second=2, transient=True)
+            self._live.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Give it back."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the beginning."""
+        return time.monotonic() - self.began
+
+    def say(self, text: str, style: str = "") -> None:
+        """One line that stays."""
+        stamp = f"{int(self.elapsed) // 60:2}:{int(self.elapsed) % 60:02}  "
+        self.console.print(stamp + text, style=style, markup=False, highlight=False)
+
+    def show(self, progress: Progress) -> None:
+        """The newest picture: redrawn on a terminal, else a line every few seconds."""
+        if self._live is not None:
+            self._live.update(_drawn(progress))
+        elif self.elapsed - self._shown >= PACE:
+            self._shown = self.elapsed
+            self.say(line(progress))
+
+
+def _drawn(progress: Progress) -> Table:
+    hops = list(dict.fromkeys(hop for table in progress for hop in table.hops))
+    drawn = Table("table", box=None, pad_edge=False)
+    for head in (*MIDDLE, *hops, "lag"):
+        drawn.add_column(head, justify="right")
+    drawn.add_column("readiness")
+    for table in progress:
+        lags = [_seconds(table.hops.get(hop)) for hop in hops]
+        counts = [str(n) for n in (table.rows, table.landed, table.merged)]
+        drawn.add_row(table.name, *counts, *lags, _seconds(table.lag), table.state)
+    return drawn
+
+
+def _seconds(lag: float | None) -> str:
+    return "?" if lag is None else f"{lag:.1f} s"

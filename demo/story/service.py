@@ -1,0 +1,135 @@
+"""The service as any user has it: a command, and an HTTP API."""
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+from prometheus_client.parser import text_string_to_metric_families
+
+from demo.daemon import Daemon
+from demo.servers import Servers
+from pipeline.errors import UnreachableError
+
+CONFIG = Path(__file__).resolve().parent.parent / "sluice.yaml"
+START = timedelta(minutes=2)
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class GateAnswer:
+    """What the gate said: an HTTP status, and why."""
+
+    status: int
+    reasons: tuple[str, ...]
+
+    @property
+    def open(self) -> bool:
+        """Whether a job may go on."""
+        return self.status == httpx.codes.OK
+
+
+@dataclass(eq=False)
+class Service:
+    """`sluice run` on the demo's config; what it says is read over HTTP only."""
+
+    home: Path
+    servers: Servers
+    port: int
+    daemon: Daemon = field(init=False)
+    http: httpx.Client = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Name the process; nothing is started."""
+        mysql, kafka, connect = self.servers.mysql, self.servers.kafka, self.servers.connect
+        environment = {
+            "DEMO_LAKE": str(self.lake),
+            "DEMO_STORE": str(self.home / "sluice.db"),
+            "DEMO_KAFKA": kafka.bootstrap,
+            "DEMO_CONNECT": connect.url,
+            "DEMO_MYSQL_PORT": str(mysql.port),
+            "DEMO_MYSQL_PASSWORD": "sluice",
+            "DEMO_HTTP_PORT": str(self.port),
+        }
+        self.daemon = Daemon("service", self.home / "service.log", environment=environment)
+        self.http = httpx.Client(base_url=self.url, timeout=30, trust_env=False)
+
+    @property
+    def url(self) -> str:
+        """Root of the API, and the status page."""
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def lake(self) -> Path:
+        """Where it keeps change log and mirrors."""
+        return self.home / "lake"
+
+    def start(self) -> None:
+        """Start it; returns when the API answers."""
+        command = (
+            *(sys.executable, "-m", "monitor", "run", "--config", str(CONFIG)),
+            *("--log-format", "console"),
+        )
+        self.daemon.start(command, self._answers, START)
+
+    def stop(self) -> None:
+        """End it as an operator would."""
+        self.daemon.stop()
+        self.http.close()
+
+    def tables(self) -> list[Json]:
+        """What `/v1/tables` says."""
+        found: list[Json] = self._get("/v1/tables").json()
+        return found
+
+    def incidents(self, *states: str) -> list[Json]:
+        """Incidents in any of *states*, newest first; open ones if none is named."""
+        found: list[Json] = self._get("/v1/incidents", {"state": states, "limit": 1000}).json()
+        return found
+
+    def gate(self, tables: Sequence[str], cut: str = "now") -> GateAnswer:
+        """Ask whether *tables* are complete up to *cut*."""
+        answer = self._get("/v1/gate", {"table": tables, "cut": cut})
+        return GateAnswer(answer.status_code, tuple(_reasons(answer.json())))
+
+    def merged(self) -> Mapping[str, int]:
+        """Changes that merges have read so far, by table."""
+        families = text_string_to_metric_families(self._get("/metrics").text)
+        samples = [s for family in families for s in family.samples]
+        return {
+            s.labels["table"]: int(s.value)
+            for s in samples
+            if s.name == "sluice_changes_total" and s.labels["term"] == "read"
+        }
+
+    def _answers(self) -> bool:
+        try:
+            return self.http.get("/livez", timeout=2).is_success
+        except httpx.HTTPError:
+            return False
+
+    def _get(self, path: str, params: Mapping[str, Any] | None = None) -> httpx.Response:
+        try:
+            answer = self.http.get(path, params=params)
+        except httpx.HTTPError as error:
+            msg = (
+                f"the service does not answer at {self.url}{path}: {error!r}; see {self.daemon.log}"
+            )
+            raise UnreachableError(msg) from error
+        if answer.status_code == httpx.codes.BAD_REQUEST or answer.is_server_error:
+            msg = f"{self.url}{path} answers {answer.status_code}: {answer.text[:500]}"
+            raise UnreachableError(msg)
+        return answer
+
+
+def _reasons(answer: Json) -> Iterator[str]:
+    """Why the gate is not open, table by table."""
+    if "why" in answer:
+        yield answer["why"]
+    for table in answer["tables"]:
+        for reason in table["reasons"]:
+            if not table["ready"]:
+                yield f"{table['table']} {table['state']}: {reason['text']}"

@@ -1,0 +1,147 @@
+"""What the acts play with: servers, shop, service, screen; nothing runs until an act starts it."""
+
+import shutil
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from http.client import CONFLICT, OK
+from pathlib import Path
+
+from demo.ports import free_ports
+from demo.servers import Servers
+from demo.shop.schema import MIRRORS
+from demo.shop.workload import Address, Ledger, Shop, Workload
+from demo.story import memory
+from demo.story.harm import Harm
+from demo.story.lags import LagBook
+from demo.story.landed import LandedCount
+from demo.story.progress import Progress, Watch
+from demo.story.screen import Screen
+from demo.story.service import GateAnswer, Service
+from demo.story.summary import Summary
+from pipeline.errors import SluiceError, UnreachableError
+
+OWN = ("mysql", "kafka", "connect", "lake")
+OWN_FILES = ("ports.json", "servers.json", "ledger.jsonl", "service.log", "sluice.db*")
+PAUSE = 1.0
+PATIENCE = timedelta(minutes=5)
+
+
+class UnseenError(SluiceError):
+    """What an act is about did not happen; the message says what was seen instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """How much is written, and how long lag is measured."""
+
+    rate: float = 100
+    measure: timedelta = timedelta(seconds=45)
+    rows: int = 400
+
+
+@dataclass(eq=False)
+class Stage:
+    """Everything of one run in *home*; ``ends`` stops what was started, last first."""
+
+    home: Path
+    plot: Plot
+    screen: Screen
+    summary: Summary
+    ends: ExitStack
+    servers: Servers = field(init=False)
+    shop: Shop = field(init=False)
+    ledger: Ledger = field(init=False)
+    workload: Workload = field(init=False)
+    service: Service = field(init=False)
+    watch: Watch = field(init=False)
+    lags: LagBook = field(default_factory=LagBook)
+    harm: Harm | None = None
+
+    def __post_init__(self) -> None:
+        """Name everything; what an earlier run left in *home* goes."""
+        _clear(self.home)
+        self.servers = Servers.create(self.home)
+        address = Address(self.servers.mysql.host, self.servers.mysql.port)
+        self.shop, self.ledger = Shop(address), Ledger(self.home / "ledger.jsonl")
+        self.workload = Workload(address, self.ledger, rate=self.plot.rate)
+        (port,) = free_ports(1)
+        self.service = Service(self.home, self.servers, port)
+        self.watch = Watch(
+            self.service, self.shop.counts, LandedCount(str(self.service.lake / "changes"))
+        )
+
+    def wait(
+        self,
+        seen: Callable[[Progress], bool],
+        what: str,
+        within: timedelta = PATIENCE,
+    ) -> None:
+        """Show progress until *seen* is true.
+
+        Raises:
+            UnreachableError: if it is not in time, naming *what*; or if a part of the way is gone.
+        """
+        until = time.monotonic() + within.total_seconds()
+        while not seen(self.look()):
+            self._check_running()
+            if time.monotonic() > until:
+                msg = f"no {what} after {within.total_seconds():.0f} s"
+                raise UnreachableError(msg)
+            time.sleep(PAUSE)
+
+    def ask_gate(self, when: str, closed: Sequence[str] = ()) -> None:
+        """Ask for one cut, the instant of the call, until the gate is open but for *closed*.
+
+        Raises:
+            UnreachableError: if it does not become so; with what it says instead.
+        """
+        cut, answers = datetime.now(UTC).isoformat(), dict[str, GateAnswer]()
+        expected = {table: CONFLICT if table in closed else OK for table in MIRRORS}
+
+        def seen(_: Progress) -> bool:
+            answers.update({table: self.service.gate([table], cut) for table in MIRRORS})
+            return {table: answer.status for table, answer in answers.items()} == expected
+
+        try:
+            self.wait(seen, f"such gate {when}: {_told(expected)}")
+        except UnreachableError as error:
+            reasons = "; ".join(reason for each in answers.values() for reason in each.reasons)
+            msg = f"{error}; it says: {reasons}"
+            raise UnreachableError(msg) from error
+        finally:
+            told = {table: answer.status for table, answer in answers.items()}
+            self.summary.gates[when] = told
+        self.screen.say(f"  gate for now, {when}: {_told(told)}")
+
+    def look(self) -> Progress:
+        """Take a picture, show it, and note what memory is in use."""
+        progress = self.watch.take()
+        self.screen.show(progress)
+        self.summary.peak_memory = max(self.summary.peak_memory, memory.in_use())
+        return progress
+
+    def _check_running(self) -> None:
+        daemons = (
+            *(self.servers.mysql.daemon, self.servers.kafka.daemon, self.servers.connect.daemon),
+            self.service.daemon,
+        )
+        for daemon in daemons:
+            if not daemon.running:
+                msg = f"{daemon.name} has ended; see {daemon.log}"
+                raise UnreachableError(msg)
+
+
+def _told(statuses: Mapping[str, int]) -> str:
+    return ", ".join(f"{table} {status:d}" for table, status in statuses.items())
+
+
+def _clear(home: Path) -> None:
+    """Remove what an earlier run left; nothing else that may lie there."""
+    for name in OWN:
+        shutil.rmtree(home / name, ignore_errors=True)
+    for pattern in OWN_FILES:
+        for file in home.glob(pattern):
+            file.unlink()
