@@ -8,6 +8,7 @@ delete to keep; both parse the same rows of the same change log.
 """
 
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +22,8 @@ from bench.kit.spark import require_equal, session, total
 from pipeline import changelog
 from pipeline.settings import PipelineSettings
 
-WANTED = {True: 5.0, False: 1.5}
+WANTED = {"recent": 5.0, "uniform": 1.5}
+WIDTHS = {"20": table.WIDE, "5": table.NARROW}
 
 
 @dataclass(eq=False)
@@ -95,15 +97,25 @@ class Race:
 @click.option("--rows", default=2_000_000, help="Rows of the table.")
 @click.option("--changed", default=0.01, help="Share of them that each round changes.")
 @click.option("--rounds", default=3, help="Rounds; both ways run once in each.")
+@click.option("--columns", "widths", type=click.Choice([*WIDTHS]), multiple=True, default=[*WIDTHS])
+@click.option("--keys", type=click.Choice([*WANTED]), multiple=True, default=[*WANTED])
 @click.option("--dir", "folder", default=Path("build/bench/apply"), type=Path)
-def main(rows: int, changed: float, rounds: int, folder: Path) -> None:
-    """Measure apply against the rewrite: two widths, recent and uniform keys."""
+def main(
+    *,
+    rows: int,
+    changed: float,
+    rounds: int,
+    widths: Sequence[str],
+    keys: Sequence[str],
+    folder: Path,
+) -> None:
+    """Measure apply against the rewrite, over table widths and kinds of keys."""
     folder = folder.resolve()
     spark = session(PipelineSettings(str(folder), "", (), driver_memory="3g"))
     try:
-        for fields in (table.WIDE, table.NARROW):
-            for recent in (True, False):
-                work = table.Workload(fields, rows, int(rows * changed), recent)
+        for width in widths:
+            for kind in keys:
+                work = table.Workload(WIDTHS[width], rows, int(rows * changed), kind == "recent")
                 _race(spark, folder, work, rounds)
     finally:
         spark.stop()
@@ -121,7 +133,7 @@ def _race(spark: SparkSession, folder: Path, work: table.Workload, rounds: int) 
     contenders = [Contender("rewrite", race.rewrite), Contender("sluice", race.merge)]
     times = compete(contenders, rounds + 1, race.check)
     counted = {name: spent[1:] for name, spent in times.items()}
-    report(title, counted, "rewrite", WANTED[work.recent])
+    report(title, counted, "rewrite", WANTED[keys])
 
 
 if __name__ == "__main__":
