@@ -8,7 +8,6 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from pipeline.account import Counted, balance
-from pipeline.changelog import app
 from pipeline.errors import HeldError
 from pipeline.evolve import evolve
 from pipeline.fold import ROW_OPS, fold
@@ -60,8 +59,8 @@ class Applier:
             batch = slice_.until
         except HeldError as error:
             hold = hold_of(turn.table.name, error)
-        version = mirror.state().version if mirror.exists() else -1
         took = self.clock() - started
+        version = mirror.state.version
         return Applied(turn.table.name, batch, version, account, started, took, hold)
 
     def _apply(self, turn: Turn, slice_: Slice, mirror: Mirror) -> Account:
@@ -88,7 +87,7 @@ class Applier:
         if seen.kept == 0:
             mirror.number(until)
             return balance(_counted(share, seen), 0, 0)
-        before = mirror.state().version
+        before = mirror.state.version
         merged = merge(mirror, kept, turn.table, seen.bounds, until)
         self._check_number(mirror, until)
         noop, again = seen.vanished, 0
@@ -122,7 +121,7 @@ class Applier:
         return standing.join(last, same & outlived, "left_anti")
 
     def _check_number(self, mirror: Mirror, until: int) -> None:
-        found = mirror.state().transactions.get(app(self.lane), -1)
+        found = mirror.state.batch
         if found != until:
             raise HeldError("not_ours", f"{mirror.path} says batch {found}, expected {until}")
 

@@ -1,6 +1,9 @@
 """What is one column of a MySQL table, whatever name its type goes by?  And what is a table?"""
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from pipeline.model import Order
 
@@ -113,3 +116,26 @@ class TableSchema:
     def column(self, name: str) -> Column | None:
         """The column of that name; None if there is none."""
         return next((column for column in self.columns if column.name == name), None)
+
+
+def described(row: Mapping[str, Any]) -> Column:
+    """The column that *row* of information_schema.columns tells; its keys in small letters.
+
+    Text that the server cannot say in utf8mb3 (labels, defaults) stands there with ``?`` in it.
+    """
+    kind = re.sub(r"\(.*\)", "", row["column_type"], flags=re.DOTALL).upper()
+    sizes = ("numeric_precision", "character_maximum_length", "datetime_precision")
+    length = next((int(row[size]) for size in sizes if row.get(size) is not None), None)
+    labels = (
+        re.findall(r"'((?:[^']|'')*)'", row["column_type"]) if "'" in row["column_type"] else ()
+    )
+    default = row.get("column_default")
+    return Column(
+        name=row["column_name"],
+        type=" ".join(kind.split()),
+        length=length,
+        scale=None if row.get("numeric_scale") is None else int(row["numeric_scale"]),
+        nullable=row["is_nullable"] == "YES",
+        default=None if default is None else str(default),
+        values=tuple(label.replace("''", "'") for label in labels),
+    )

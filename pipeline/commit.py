@@ -6,8 +6,6 @@ marker row says what the other rows hold), so this file drives Delta's own trans
 Files of a transaction that is never committed are not part of the table; VACUUM takes them.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
@@ -16,34 +14,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pipeline.errors import HeldError
 
 _DELTA = "org.apache.spark.sql.delta"
-
-
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """A Delta table as it stands: version, properties, and the transaction ids it has seen."""
-
-    version: int
-    properties: Mapping[str, str]
-    transactions: Mapping[str, int]
-
-
-def exists(session: SparkSession, path: str) -> bool:
-    """Whether a Delta table stands at *path*."""
-    state = _log(session, path).update(False, _none(session), _none(session))
-    return int(state.version()) >= 0
-
-
-def snapshot(session: SparkSession, path: str) -> Snapshot:
-    """Read the newest version's metadata; costs a listing, no Spark job after the first time."""
-    state = _log(session, path).update(False, _none(session), _none(session))
-    convert = session._jvm.scala.jdk.javaapi.CollectionConverters  # type: ignore[union-attr]
-    properties = convert.asJava(state.metadata().configuration())
-    seen = convert.asJava(state.transactions())
-    return Snapshot(
-        version=int(state.version()),
-        properties={str(k): str(v) for k, v in properties.items()},
-        transactions={str(k): int(v) for k, v in seen.items()},
-    )
 
 
 class Transaction:
@@ -109,11 +79,6 @@ class Transaction:
 def _log(session: SparkSession, path: str) -> Any:
     jvm: Any = session._jvm
     return jvm.org.apache.spark.sql.delta.DeltaLog.forTable(session._jsparkSession, path)
-
-
-def _none(session: SparkSession) -> Any:
-    jvm: Any = session._jvm
-    return jvm.scala.Option.empty()
 
 
 def _write_operation(session: SparkSession, note: str) -> Any:

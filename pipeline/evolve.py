@@ -29,7 +29,7 @@ def evolve(mirror: Mirror, schema: TableSchema, newest: Found, schema_at: Find) 
         HeldError: a change cannot be followed; names it and the statement that solves it.
     """
     orders = {name: found.order for name, found in newest.items()}
-    if not mirror.exists():
+    if mirror.state.version < 0:
         mirror.create(schema, orders)
         return {}
     known = mirror.schemas()

@@ -52,14 +52,20 @@ def prepare(ask: Ask, heartbeat: str, source: str) -> None:
         *(database, table),
     ):
         return
-    statements = (
-        f"CREATE DATABASE IF NOT EXISTS {quoted(database)}",
-        f"CREATE TABLE IF NOT EXISTS {quoted(database)}.{quoted(table)}"
-        " (source VARCHAR(64) NOT NULL PRIMARY KEY, n BIGINT NOT NULL, at DATETIME(6) NOT NULL)",
-    )
+    statements = creation(heartbeat)
     try:
         for statement in statements:
             ask(statement)
     except ConfigError as error:
         msg = f"source:{source}: {heartbeat} is not there; have these run: {'; '.join(statements)}"
         raise ConfigError(msg) from error
+
+
+def creation(heartbeat: str) -> tuple[str, str]:
+    """Statements that create the table *heartbeat*, ``database.table``, where it is not there."""
+    database, _, table = heartbeat.partition(".")
+    return (
+        f"CREATE DATABASE IF NOT EXISTS {quoted(database)}",
+        f"CREATE TABLE IF NOT EXISTS {quoted(database)}.{quoted(table)}"
+        " (source VARCHAR(64) NOT NULL PRIMARY KEY, n BIGINT NOT NULL, at DATETIME(6) NOT NULL)",
+    )

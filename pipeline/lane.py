@@ -76,7 +76,7 @@ class Lane:
         due = [t for t in tables.values() if self._batch(t) < self.mark.tables[t.name]]
         due.sort(key=lambda table: (table.tier, table.name))
         checked = self.standing.choose({t.name for t in due} | self._held, tables)
-        checked &= {name for name in checked if self._mirror(name).exists()}
+        checked &= {name for name in checked if self._mirror(name).state.version >= 0}
         standing = {n: h for n in checked if (h := self.standing.hold(n, waived)) is not None}
         ready = [table for table in due if table.name not in standing]
         done = self._turns(ready) if ready else ()
@@ -96,8 +96,7 @@ class Lane:
 
     def _batch(self, table: Table) -> int:
         if table.name not in self._applied:
-            mirror = self._mirror(table.name)
-            self._applied[table.name] = mirror.applied() if mirror.exists() else -1
+            self._applied[table.name] = self._mirror(table.name).state.batch
         return self._applied[table.name]
 
     def _mirror(self, name: str) -> Mirror:
@@ -169,8 +168,7 @@ class Lane:
         self._high[table.name] = {n: o for n, o in high.items() if n.rpartition(":")[0] in topics}
 
     def _still(self, name: str, hold: Hold) -> Applied:
-        mirror = self._mirror(name)
-        version = mirror.state().version if mirror.exists() else -1
+        version = self._mirror(name).state.version
         now = self.clock()
         return Applied(name, self._applied.get(name, -1), version, Account(), now, now - now, hold)
 
@@ -184,7 +182,7 @@ class Lane:
             Applied(
                 n,
                 self._applied.get(n, -1),
-                self._mirror(n).state().version,
+                self._mirror(n).state.version,
                 Account(),
                 now,
                 now - now,

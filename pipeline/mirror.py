@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
-from pipeline import commit, foreign
+from pipeline import foreign
 from pipeline.changelog import ORDER, app
+from pipeline.commit import Transaction
 from pipeline.model import Order
+from pipeline.pinned import open_table
 from pipeline.schema import TableSchema
 from pipeline.types import lake_type
 
@@ -25,6 +27,18 @@ _PROPERTIES = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class State:
+    """A mirror's newest version, the batch it is applied through, and its properties.
+
+    Both are -1 when there is no mirror; the batch also before the first.
+    """
+
+    version: int
+    batch: int
+    properties: Mapping[str, str]
+
+
 @dataclass(eq=False)
 class Mirror:
     """Write access to one mirror for one turn, in a Spark session of its own worker."""
@@ -32,25 +46,25 @@ class Mirror:
     session: SparkSession
     path: str
     lane: str
-    _state: commit.Snapshot | None = None
+    _state: State | None = None
 
-    def exists(self) -> bool:
-        """Whether it has been created."""
-        return self._state is not None or commit.exists(self.session, self.path)
-
-    def state(self) -> commit.Snapshot:
-        """Its version, properties and transaction ids, as of the last commit made here.
+    @property
+    def state(self) -> State:
+        """As of the last commit made here; read without Spark, whose own look costs jobs.
 
         A commit that somebody else makes meanwhile is not seen, so ours will not name it as the
         one before: that is how it is found.
         """
         if self._state is None:
-            self._state = commit.snapshot(self.session, self.path)
+            self._state = self._read()
         return self._state
 
-    def applied(self) -> int:
-        """The batch it is applied through; -1 before the first."""
-        return self.state().transactions.get(app(self.lane), -1)
+    def _read(self) -> State:
+        found = open_table(self.path)
+        if found is None:
+            return State(-1, -1, {})
+        batch = found.transaction(app(self.lane))
+        return State(found.version, -1 if batch is None else batch, found.properties())
 
     def create(self, schema: TableSchema, orders: Mapping[str, Order]) -> None:
         """Create it empty; *orders* says as of which schema change of each ``source/shard``."""
@@ -64,7 +78,7 @@ class Mirror:
 
     def schemas(self) -> dict[str, Order]:
         """``source/shard`` -> order of the schema change it was last evolved to."""
-        text = self.state().properties.get(_SCHEMAS, "{}")
+        text = self.state.properties.get(_SCHEMAS, "{}")
         return {name: Order(*parts) for name, parts in json.loads(text).items()}
 
     def note_schemas(self, orders: Mapping[str, Order]) -> None:
@@ -73,7 +87,7 @@ class Mirror:
 
     def floors(self) -> dict[str, Order]:
         """``source/shard`` -> order of its highest truncate or settle."""
-        text = self.state().properties.get(_FLOORS, "{}")
+        text = self.state.properties.get(_FLOORS, "{}")
         return {name: Order(*parts) for name, parts in json.loads(text).items()}
 
     def raise_floors(self, orders: Mapping[str, Order]) -> None:
@@ -91,10 +105,8 @@ class Mirror:
 
     def number(self, batch: int) -> None:
         """Record *batch* as applied when it changes no row: a MERGE of nothing commits nothing."""
-        state = self.state()
-        name = app(self.lane)
-        before = state.transactions.get(name, -1)
-        txn = commit.Transaction(self.session, self.path, name, batch, previous=before)
+        state, name = self.state, app(self.lane)
+        txn = Transaction(self.session, self.path, name, batch, previous=state.batch)
         txn.commit(foreign.note(state.version, batch, self.lane))
         self._state = None
 
@@ -105,10 +117,8 @@ class Mirror:
         Session settings, so the session must belong to one worker alone: two threads that share
         one mix up their numbers, and Delta then drops a MERGE as already done.
         """
-        after = self.state().version if self.exists() else -1
-        settings = {
-            "spark.databricks.delta.commitInfo.userMetadata": foreign.note(after, batch, self.lane)
-        }
+        note = foreign.note(self.state.version, batch, self.lane)
+        settings = {"spark.databricks.delta.commitInfo.userMetadata": note}
         if number:
             settings["spark.databricks.delta.write.txnAppId"] = app(self.lane)
             settings["spark.databricks.delta.write.txnVersion"] = str(batch)

@@ -15,7 +15,7 @@ from pyspark.sql import Column as Spark
 from pyspark.sql import functions as F
 
 from pipeline import ddl
-from pipeline.column import Column
+from pipeline.column import Column, described
 from pipeline.column import TableSchema as TableSchema  # noqa: PLC0414  - part of this module's face
 from pipeline.debezium import TABLE_ID
 from pipeline.defaults import default_of as default_of  # noqa: PLC0414
@@ -100,7 +100,7 @@ def differences(schema: TableSchema, server: Sequence[Mapping[str, Any]]) -> tup
 
     *server*: rows of ``information_schema.columns`` of the table, keys in small letters.
     """
-    there = {row["column_name"]: _described(row) for row in server}
+    there = {row["column_name"]: described(row) for row in server}
     missing = [
         f"{name}: the server has it, the log does not" for name in there if not schema.column(name)
     ]
@@ -160,23 +160,6 @@ def _column(raw: Mapping[str, Any], statement: str) -> Column:
 def _label(quoted: str) -> str:
     bare = quoted[1:-1] if quoted[:1] == quoted[-1:] == "'" else quoted
     return bare.replace("''", "'")
-
-
-def _described(row: Mapping[str, Any]) -> Column:
-    kind = re.sub(r"\(.*\)", "", row["column_type"], flags=re.DOTALL).upper()
-    sizes = ("numeric_precision", "character_maximum_length", "datetime_precision")
-    length = next((int(row[size]) for size in sizes if row.get(size) is not None), None)
-    labels = (
-        re.findall(r"'((?:[^']|'')*)'", row["column_type"]) if "'" in row["column_type"] else ()
-    )
-    return Column(
-        name=row["column_name"],
-        type=" ".join(kind.split()),
-        length=length,
-        scale=None if row.get("numeric_scale") is None else int(row["numeric_scale"]),
-        nullable=row["is_nullable"] == "YES",
-        values=tuple(label.replace("''", "'") for label in labels),
-    )
 
 
 def _difference(column: Column, there: Column | None) -> str | None:

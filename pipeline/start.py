@@ -7,7 +7,7 @@ from datetime import datetime
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from pipeline import changelog, commit, jars
+from pipeline import changelog, jars
 from pipeline.catalog import Catalog
 from pipeline.collectors.connect import ConnectCollector
 from pipeline.errors import ConfigError
@@ -57,10 +57,8 @@ def _feed(source: SourceSettings) -> Feed:
 
 def _first(session: SparkSession, settings: PipelineSettings) -> Mark:
     """The mark before the first batch, if the change log is empty."""
-    state = commit.snapshot(session, settings.changes)
     rows = session.read.format("delta").load(settings.changes)
-    own = rows.where(F.col("lane") == settings.lane)
-    if changelog.app(settings.lane) in state.transactions or not own.isEmpty():
+    if not rows.where(F.col("lane") == settings.lane).isEmpty():
         msg = f"{settings.changes} holds rows of lane {settings.lane} but no mark; restore it"
         raise ConfigError(msg)
     return Mark(settings.lane, -1)

@@ -41,7 +41,7 @@ class Upkeep:
         self._log(mark, applied)
         for table in sorted(mark.tables):
             mirror = Mirror(self.session, self.settings.mirror(table), self.settings.lane)
-            if not mirror.exists():
+            if mirror.state.version < 0:
                 continue
             with described(self.session, f"upkeep of {table}"):
                 self._compact(mirror, table)
