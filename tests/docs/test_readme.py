@@ -1,0 +1,138 @@
+"""What the README shows works as it stands there."""
+
+import sys
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from checks.model import Outcome, Verdict
+from checks.run import Check, find, run_probe
+from monitor.config_file import load, parse
+from monitor.plans import plan
+from pipeline.errors import UnreachableError
+from tests.checks.world_fake import ONE, TABLE, FakeWorld
+from tests.docs.markdown import ROOT, anchors, blocks
+
+README = ROOT / "README.md"
+PROBE = "few_rows"
+
+
+def test_the_config_is_read_without_a_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (text,) = blocks(README, "yaml")
+    monkeypatch.setenv("SHOP_PASSWORD", "x")
+    monkeypatch.setenv("SLACK_URL", "https://hooks.example.org/x")
+    file = tmp_path / "sluice.yaml"
+    file.write_text(text, encoding="utf-8")
+
+    config = load(file)
+
+    assert [source.name for source in config.sources] == ["shop"]
+    assert set(config.channels) == {"slack"}
+    assert config.time_zone.key == "Europe/Berlin"
+    assert config.lake == "/data/lake"
+
+
+def test_its_channels_and_routes_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    (text,) = blocks(README, "yaml")
+    monkeypatch.setenv("SHOP_PASSWORD", "x")
+    monkeypatch.setenv("SLACK_URL", "https://hooks.example.org/x")
+
+    config = parse(text, Path("sluice.yaml"))
+
+    used = {name for route in config.alerts.routes for name in route.channels or ()}
+    assert used <= set(config.channels)
+
+
+@pytest.fixture
+def few_rows() -> Iterator[type[Any]]:
+    """The probe of the README, as if its file lay in the folder."""
+    (code,) = blocks(README, "python")
+    name = f"checks.probes.{PROBE}"
+    module = ModuleType(name)
+    sys.modules[name] = module
+    try:
+        exec(compile(code, "README.md", "exec"), vars(module))  # noqa: S102  - that is the test
+        yield module.PROBE
+    finally:
+        del sys.modules[name]
+
+
+def test_its_probe_takes_no_more_than_ten_lines() -> None:
+    (code,) = blocks(README, "python")
+    body = code.partition("@dataclass")[2].partition("PROBE")[0]
+
+    assert len([line for line in body.splitlines()[1:] if line.strip()]) <= 10
+
+
+@pytest.mark.parametrize(
+    ("rows", "least", "outcome"),
+    [
+        pytest.param(3, 1, Outcome.PASS, id="enough"),
+        pytest.param(4, 4, Outcome.PASS, id="just enough"),
+        pytest.param(0, 1, Outcome.FAIL, id="empty"),
+        pytest.param(3, 4, Outcome.FAIL, id="fewer than its setting wants"),
+    ],
+)
+def test_its_probe_rules(few_rows: type[Any], rows: int, least: int, outcome: Outcome) -> None:
+    world = FakeWorld()
+    world.commit(*(("c", ONE, id_) for id_ in range(rows)))
+    world.catch_up()
+
+    verdict = run_probe(Check(PROBE, few_rows(least=least), TABLE), world)
+
+    assert isinstance(verdict, Verdict)
+    assert verdict.ruling.outcome is outcome
+    assert verdict.value == rows
+
+
+def test_its_probe_does_not_know_when_nobody_answers(few_rows: type[Any]) -> None:
+    world = FakeWorld()
+
+    def silent(_: object) -> None:
+        raise UnreachableError("lake:main: no answer")
+
+    world.mirror = silent  # type: ignore[method-assign,assignment]
+    verdict = run_probe(Check(PROBE, few_rows(), TABLE), world)
+
+    assert isinstance(verdict, Verdict)
+    assert verdict.ruling.outcome is Outcome.UNKNOWN
+
+
+def test_its_probe_takes_its_settings_from_the_config(few_rows: type[Any]) -> None:
+    made, faults = plan(PROBE, few_rows, {"least": 7, "every": "PT30S"}, f"probes.{PROBE}")
+
+    assert faults == []
+    assert made is not None
+    assert (made.every, made.probe.least) == (timedelta(seconds=30), 7)
+
+
+def test_its_probe_is_no_probe_of_ours() -> None:
+    with pytest.raises(Exception, match="no probe"):
+        find(PROBE)
+
+
+def test_the_first_reading_is_short() -> None:
+    text = README.read_text(encoding="utf-8")
+    files = [line.split("](")[1].split(")")[0] for line in text.splitlines() if line[:1].isdigit()]
+
+    assert len(files) >= 5
+    assert sum(len((ROOT / file).read_text("utf-8").splitlines()) for file in files) < 400
+
+
+def test_it_begins_with_what_it_is_in_five_lines() -> None:
+    first, *_ = README.read_text(encoding="utf-8").split("\n\n", 2)[1:]
+
+    assert len(first.splitlines()) <= 5
+
+
+def test_its_two_commands_are_targets() -> None:
+    make = (ROOT / "Makefile").read_text(encoding="utf-8")
+
+    assert all(f"\n{target}:" in make for target in ("demo", "test", "setup"))
+    assert "two-commands" in anchors(README)

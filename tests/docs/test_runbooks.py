@@ -1,0 +1,138 @@
+"""Whatever is told to a person leads to a section that says what it means and what to do."""
+
+import ast
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from alerts.causes import blame
+from alerts.model import Event, Incident, Kind, Notice, Severity, State
+from alerts.text import compose
+from checks import run as probes
+from checks.model import Outcome, Ruling, Verdict
+from grafana.generate import rules
+from monitor.own_verdicts import CHECKS
+from tests.docs.markdown import ROOT, anchors
+
+RUNBOOKS = ROOT / "docs" / "runbooks"
+NOW = datetime(2026, 11, 21, tzinfo=UTC)
+WAIVABLE = ("no_base:", "foreign_write:", "disorder:", "unbalanced:")
+
+
+def checks_of_parts() -> set[str]:
+    """Second arguments of every `Part(...)` in the service."""
+    return {
+        str(node.args[1].value)
+        for path in (ROOT / "monitor").glob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+        if node.func.id == "Part" and len(node.args) > 1
+        if isinstance(node.args[1], ast.Constant)
+    }
+
+
+CAN_FAIL = sorted({*probes.known(), *CHECKS, *checks_of_parts()})
+CAN_BE_UNKNOWN = sorted({*probes.known(), "lag"})
+
+
+def link(check: str, outcome: Outcome, cause: str = "") -> str:
+    """The link in the notice about a verdict."""
+    verdict = Verdict("shop.users", check, Ruling(outcome, "why"), NOW, cause=cause)
+    blamed = blame(verdict)
+    assert blamed is not None
+    told = Incident(
+        blamed, State.FIRING, NOW, NOW, NOW, verdict.ruling, (), (), Severity.WARNING, notices=1
+    )
+    return compose(Notice(Event.FIRED, told, NOW)).runbook
+
+
+def leads_somewhere(target: str) -> bool:
+    path, _, anchor = target.partition("#")
+    page = ROOT / path
+    return page.is_file() and (not anchor or anchor in anchors(page))
+
+
+@pytest.mark.parametrize("kind", list(Kind))
+def test_each_kind_has_its_page(kind: Kind) -> None:
+    text = (RUNBOOKS / f"{kind}.md").read_text(encoding="utf-8")
+
+    assert text.startswith(f"# {kind}: ")
+
+
+@pytest.mark.parametrize("check", CAN_FAIL)
+def test_a_check_that_fails_leads_to_its_section(check: str) -> None:
+    assert leads_somewhere(link(check, Outcome.FAIL)), link(check, Outcome.FAIL)
+
+
+@pytest.mark.parametrize("check", CAN_BE_UNKNOWN)
+def test_a_check_that_does_not_know_leads_to_its_section(check: str) -> None:
+    assert leads_somewhere(link(check, Outcome.UNKNOWN)), link(check, Outcome.UNKNOWN)
+
+
+@pytest.mark.parametrize("check", CAN_FAIL)
+def test_a_common_cause_leads_to_the_page(check: str) -> None:
+    assert leads_somewhere(link(check, Outcome.FAIL, "source:shop"))
+
+
+def test_the_checks_of_parts_are_found() -> None:
+    assert {"service", "worker", "job"} <= checks_of_parts()
+
+
+def test_every_alert_of_prometheus_leads_to_its_section() -> None:
+    for group in rules("docs/runbooks")["groups"]:
+        for rule in (rule for rule in group["rules"] if "alert" in rule):
+            target = rule["annotations"]["runbook_url"]
+            for check in _checks_of(rule["expr"]):
+                filled = target.replace("{{ $labels.check }}", check)
+                assert leads_somewhere(filled), (rule["alert"], filled)
+
+
+def _checks_of(expr: str) -> list[str]:
+    """The checks that a rule's expression lets through, of those that can fail."""
+    found = re.search(r'check(=~|!~)"([^"]*)"', expr)
+    if found is None:
+        return [""]
+    inside = [check for check in CAN_FAIL if re.fullmatch(found[2], check)]
+    return inside if found[1] == "=~" else [c for c in CAN_FAIL if c not in inside]
+
+
+def _sections() -> list[tuple[str, str]]:
+    found = []
+    for page in sorted(RUNBOOKS.glob("*.md")):
+        for section in re.split(r"^## ", page.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]:
+            heading = section.splitlines()[0]
+            found.append((f"{page.name}#{heading}", section))
+    return found
+
+
+@pytest.mark.parametrize(("place", "text"), _sections(), ids=[place for place, _ in _sections()])
+def test_a_section_says_what_it_means_what_to_look_at_and_what_to_do(place: str, text: str) -> None:
+    for part in ("**What it means.**", "**Put it right.**", "**Do not**"):
+        assert part in text, place
+    assert "**Look first.**" in text or "*the newest heartbeat" in text
+
+
+def test_what_can_be_waived_is_listed() -> None:
+    text = (Path(ROOT) / "docs" / "operations.md").read_text(encoding="utf-8")
+
+    assert [prefix for prefix in WAIVABLE if prefix not in text] == []
+
+
+@pytest.mark.parametrize(
+    "code",
+    sorted(
+        {
+            str(node.args[0].value)
+            for path in (ROOT / "pipeline").rglob("*.py")
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+            if node.func.id == "HeldError" and node.args and isinstance(node.args[0], ast.Constant)
+        }
+    ),
+)
+def test_every_reason_for_a_hold_is_explained(code: str) -> None:
+    text = (RUNBOOKS / "blocked.md").read_text(encoding="utf-8")
+
+    assert f"`{code}`" in text or f"## {code}\n" in text
