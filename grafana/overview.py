@@ -41,7 +41,11 @@ ANSWERS = (
         "The state for the end of yesterday. A click opens the table in detail.",
         "table",
         "short",
-        (Query(f"{m.READINESS.name}{_MIRROR} == 1", "{{table}} {{state}}"),),
+        (
+            Query(
+                f"sum by (table, state) ({m.READINESS.name}{_MIRROR} == 1)", "{{table}} {{state}}"
+            ),
+        ),
         link=f"/d/{DETAIL}?var-table=${{__data.fields.table}}&${{__url_time_range}}",
     ),
     Panel(
