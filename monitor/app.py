@@ -1,6 +1,7 @@
 """The only place that builds clients and wires the parts; nothing is started here."""
 
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -31,7 +32,7 @@ from monitor.sampler import Sampler
 from monitor.schedule import Schedule
 from monitor.standstills import Standstills
 from monitor.store.store import Store
-from monitor.supervise import Supervisor
+from monitor.supervise import COMMAND, Supervisor
 from monitor.teller import Teller
 from monitor.watcher import Watcher
 from monitor.world import RoundWorld
@@ -47,10 +48,11 @@ def clock() -> datetime:
 
 @dataclass(eq=False)
 class App:
-    """All parts of a service."""
+    """All parts of a service; ``spark`` is the command of its Spark process."""
 
     config: Config
     store: Store
+    spark: Sequence[str] = COMMAND
 
     def __post_init__(self) -> None:
         """Build the parts in the order in which they need each other."""
@@ -69,7 +71,7 @@ class App:
         self.watcher = Watcher(self._sampler(), self.roster, store.marks, clock)
         self.teller = Teller(config.alerts, store, self.rulings, policy.gating, clock)
         self.assessor = self._assessor()
-        self.supervisor = Supervisor(config.settings)
+        self.supervisor = Supervisor(config.settings, self.spark)
         self.drive = self._drive()
         self.delivery = Delivery(config.channels, store.outbox)
         self.cycle = self._cycle()

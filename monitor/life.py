@@ -3,7 +3,7 @@
 import os
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 
 import structlog
@@ -12,6 +12,7 @@ from monitor.app import App, clock
 from monitor.config import Config
 from monitor.server import HttpServer
 from monitor.store.store import Store
+from monitor.supervise import COMMAND
 
 REMEMBERED = timedelta(days=40)
 SPARK_PATIENCE = timedelta(seconds=8)
@@ -20,14 +21,14 @@ LAST_RESORT = 18.0  # seconds from the order to stop until the process ends, wha
 log = structlog.get_logger(__name__)
 
 
-def run(config: Config, ready: Callable[[str], None] = lambda _: None) -> int:
-    """Serve until SIGTERM or SIGINT; *ready* is told the address. Exit status 0 after a clean stop.
+def run(config: Config, ready: Callable[[str], object], spark: Sequence[str] = COMMAND) -> int:
+    """Serve until SIGTERM or SIGINT; *ready* is told the address; exit status 0 after the stop.
 
     Raises:
         ConfigError: the port or the store is taken; nothing was started.
     """
     http = HttpServer(config.http.host, config.http.port)
-    app = App(config, Store.open(config.store, service=True))
+    app = App(config, Store.open(config.store, service=True), spark)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: app.stopping.set())
     _start(app, http)

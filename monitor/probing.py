@@ -60,7 +60,9 @@ class Probing:
             self._tell(verdict)
 
     def _tell(self, verdict: Verdict) -> None:
-        self.teller.tell([verdict])
+        """Every number is kept; one more UNKNOWN like the last says nothing new."""
+        kept = [verdict] if verdict.value is not None else self.teller.changed([verdict])
+        self.teller.tell([verdict], kept=kept)
 
     def _due(self) -> Iterator[tuple[Plan, Any, Table]]:
         tables = sorted(self.roster.tables(), key=lambda table: (table.tier, table.name))

@@ -1,0 +1,162 @@
+"""What has the doctor to say about the servers that a config names?  Asks all, rules purely.
+
+Needs no running service.  What cannot be asked is told as such: silence is no clean bill.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+
+from checks.doctor.capture import captured, heartbeat_findings
+from checks.doctor.connector import connector_findings
+from checks.doctor.finding import REFUSE, WARN, Finding
+from checks.doctor.grants import grant_findings
+from checks.doctor.producer import producer_findings
+from checks.doctor.server import server_findings
+from checks.doctor.tables import Folded, table_findings
+from checks.doctor.topics import topic_findings
+from monitor import clients
+from monitor.config import Config
+from pipeline.collectors.connect import ConnectCollector
+from pipeline.errors import SluiceError, UnreachableError
+from pipeline.route import Router
+from pipeline.server_facts import ServerFacts, ShardFacts, existing, server_facts, shard_facts
+from pipeline.session import Session
+from pipeline.settings import SourceSettings
+from pipeline.topic_settings import TopicFacts, topic_facts
+
+HISTORY = "schema.history.internal.kafka.topic"
+Wanted = Callable[[str], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """A source: its settings, the captured tables, and whether the heartbeat's is there."""
+
+    server: ServerFacts
+    shards: tuple[ShardFacts, ...]
+    heartbeat: bool
+
+
+def describe(settings: SourceSettings, wanted: Wanted) -> Described:
+    """Ask one server for all that is ruled on."""
+    with closing(Session(settings)) as session:
+        return Described(
+            server_facts(session),
+            shard_facts(session, settings.name, wanted),
+            existing(session, settings.heartbeat),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Doors:
+    """Where facts come from."""
+
+    collector: Callable[[SourceSettings], ConnectCollector] = clients.collector
+    describe: Callable[[SourceSettings, Wanted], Described] = describe
+    topics: Callable[[str, str], tuple[TopicFacts, ...]] = topic_facts
+
+
+@dataclass(eq=False)
+class Examination:
+    """Findings so far, and what could not be asked, each with its reason.
+
+    ``worker`` are the settings of Connect's workers, None where nobody told them.
+    """
+
+    config: Config
+    worker: Mapping[str, str] | None
+    outage: timedelta
+    doors: Doors = field(default_factory=Doors)
+    findings: list[Finding] = field(default_factory=list)
+    unasked: list[tuple[str, str]] = field(default_factory=list)
+
+    def run(self) -> None:
+        """Examine each source, its collector and its topics."""
+        for source in self.config.sources:
+            connector, at = self._connector(source)
+            topics = self._topics(source, connector)
+            self._source(replace(source, host=at[0], port=at[1]), connector, topics)
+
+    @property
+    def refused(self) -> bool:
+        """Whether something must be put right before a mirror can be believed."""
+        return any(finding.severity is REFUSE for finding in self.findings)
+
+    def _connector(self, source: SourceSettings) -> tuple[Mapping[str, str], tuple[str, int]]:
+        """Its config, and the address of the server that the service would ask."""
+        where, named = f"collector:{source.name}", (source.host, source.port)
+        config: Mapping[str, str] = {}
+        with self._asking(where), closing(self.doors.collector(source)) as collector:
+            config, state = collector.config(), collector.state()
+            if not state.running:
+                what = f"connector {source.collector.connector} is {state.state}: {state.detail}"
+                fix = f"POST /connectors/{source.collector.connector}/restart?includeTasks=true"
+                self.findings.append(Finding(WARN, "state", where, what.rstrip(": "), fix))
+            self.findings += connector_findings(
+                config, where, prefix=source.prefix, worker=self.worker
+            )
+            self.findings += producer_findings(config, where, self.worker)
+            self.findings += heartbeat_findings(config, source.heartbeat, where)
+            named = collector.address() if source.follow_collector else named
+        return config, named
+
+    def _topics(self, source: SourceSettings, connector: Mapping[str, str]) -> set[str]:
+        """Rule on the topics; tables they are named for, ``database.table``."""
+        where, found = f"kafka:{source.name}", tuple[TopicFacts, ...]()
+        history, prefix = connector.get(HISTORY, ""), re.escape(source.prefix)
+        names = (source.topic_pattern, prefix, rf"{prefix}\.transaction", re.escape(history))
+        with self._asking(where):
+            found = self.doors.topics(self.config.kafka, "|".join(f"(?:{n})" for n in names if n))
+            self.findings += topic_findings(
+                found, where, prefix=source.prefix, history=history, outage=self.outage
+            )
+        own = (re.fullmatch(rf"{prefix}\.([^.]+\.[^.]+)", topic.name) for topic in found)
+        return {match[1] for match in own if match}
+
+    def _source(
+        self, source: SourceSettings, connector: Mapping[str, str], topics: set[str]
+    ) -> None:
+        where = f"source:{source.name}"
+        with self._asking(where):
+            found = self.doors.describe(source, captured(connector))
+            tables = {shard.shard.name for shard in found.shards}
+            databases = {name.partition(".")[0] for name in tables}
+            self.findings += server_findings(found.server, where, databases, self.outage)
+            self.findings += grant_findings(
+                found.server,
+                where,
+                source.heartbeat,
+                present=found.heartbeat,
+                tables=(tables | topics) - {source.heartbeat},
+            )
+            self.findings += table_findings(
+                found.shards,
+                found.server,
+                _folding(self.config, source.heartbeat),
+                topic_keys="message.key.columns" in connector,
+            )
+
+    @contextmanager
+    def _asking(self, where: str) -> Iterator[None]:
+        try:
+            yield
+        except UnreachableError as error:
+            self.unasked.append((where, str(error)))
+        except SluiceError as error:
+            fix = "as it says; then ask again"
+            self.findings.append(Finding(REFUSE, "not_allowed", where, str(error), fix))
+
+
+def _folding(config: Config, heartbeat: str) -> Callable[[str], Folded | None]:
+    router = Router(config.tables)
+
+    def fold(shard: str) -> Folded | None:
+        table, rule = router.table(shard), router.rule(shard)
+        if table is None or shard == heartbeat:
+            return None
+        return Folded(table, rule.key if rule else ())
+
+    return fold

@@ -1,0 +1,14 @@
+"""`sluice run` with a Spark process that needs no Spark."""
+
+import sys
+from pathlib import Path
+
+from monitor import life
+from monitor.config_file import load
+from monitor.logs import configure
+
+SPARK = (sys.executable, "-m", "tests.monitor.fake_worker")
+
+if __name__ == "__main__":
+    configure(json=True)
+    sys.exit(life.run(load(Path(sys.argv[1])), Path(sys.argv[2]).write_text, SPARK))
