@@ -22,6 +22,7 @@ LOSSLESS: Mapping[str, str] = {
     "retriable.restart.connector.wait.ms": "1000",
     "key.converter": "org.apache.kafka.connect.json.JsonConverter",
     "value.converter": "org.apache.kafka.connect.json.JsonConverter",
+    "value.converter.replace.null.with.default": "false",  # its default: NULL becomes the default
     "topic.creation.default.replication.factor": "1",
     "producer.override.acks": "all",
     "producer.override.enable.idempotence": "true",

@@ -36,7 +36,7 @@ class Process:
         """Whether it still runs; a zombie does not."""
         with suppress(ChildProcessError):
             os.waitpid(self.pid, os.WNOHANG)  # reap it if it is our child
-        return _started(self.pid) == self.started
+        return started(self.pid) == self.started
 
     def signal(self, number: signal.Signals) -> None:
         """Send *number* to its whole group; nothing happens if it is gone."""
@@ -94,6 +94,20 @@ def wait_until(condition: Callable[[], T], within: timedelta, what: str) -> T:
     return answer
 
 
+def started(pid: int) -> int | None:
+    """Start time in clock ticks; None if there is no such process, or only its zombie.
+
+    A zombie whose other threads are still ending holds its ports and files: it counts as running.
+    """
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
+    except OSError:
+        return None
+    state, *fields = stat.rpartition(")")[2].split()  # the name before it may hold anything
+    threads, started = int(fields[16]), int(fields[18])
+    return None if state in "ZX" and threads <= 1 else started
+
+
 def _spawn(
     command: Sequence[str], log: Path, parent: int, environment: Mapping[str, str]
 ) -> Process:
@@ -108,18 +122,4 @@ def _spawn(
             (os.POSIX_SPAWN_DUP2, 1, 2),
         ],
     )
-    return Process(pid, _started(pid) or 0)
-
-
-def _started(pid: int) -> int | None:
-    """Start time in clock ticks; None if there is no such process, or only its zombie.
-
-    A zombie whose other threads are still ending holds its ports and files: it counts as running.
-    """
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
-    except OSError:
-        return None
-    state, *fields = stat.rpartition(")")[2].split()  # the name before it may hold anything
-    threads, started = int(fields[16]), int(fields[18])
-    return None if state in "ZX" and threads <= 1 else started
+    return Process(pid, started(pid) or 0)

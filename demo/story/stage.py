@@ -25,7 +25,7 @@ from pipeline.errors import SluiceError, UnreachableError
 
 OWN = ("mysql", "kafka", "connect", "lake")
 OWN_FILES = ("ports.json", "servers.json", "ledger.jsonl", "service.log", "sluice.db*")
-PAUSE = 1.0
+PAUSE = 2.0  # seconds; the service's own picture is no younger
 PATIENCE = timedelta(minutes=5)
 
 
