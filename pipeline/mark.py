@@ -108,6 +108,8 @@ class Mark:
         epoch = self.epochs.get(fence.source)
         if known is None or known.snapshot or epoch is None:
             return False
+        if any(name.startswith(f"{fence.source}/") for name in self.snaps):
+            return False  # rows deleted before the snapshot are not yet known to be gone
         if epoch.identity != fence.head.identity:
             return False  # positions of two servers are never compared
         if self.heartbeats.get(fence.source, -1) < fence.number:

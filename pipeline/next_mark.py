@@ -32,7 +32,8 @@ def next_mark(
     it had acknowledged: positions of two logs prove nothing about each other.
     """
     batch = mark.batch + 1
-    snaps, settled = advance(mark, facts, batch)
+    open_, settled = advance(mark, facts, batch)
+    snaps = {name: snap for name, snap in open_.items() if f"snapshot:{name}" not in waived}
     shards = _shards(mark, facts, (*snaps, *(done.name for done in settled)), router)
     opened = tuple(_with_shards(gap, batch, shards) for gap in plan.gaps)
     made = replace(

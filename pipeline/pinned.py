@@ -18,7 +18,14 @@ from pyarrow import fs
 from pipeline.commits import Commit, commit
 from pipeline.errors import ProofError, UnreachableError
 
-UNDECIDABLE = ("Schema error", "SQL error", "Error during planning", "This feature is not impl")
+UNDECIDABLE = (
+    "Schema error",
+    "SQL error",
+    "Error during planning",
+    "This feature is not impl",
+    "Cannot access field",
+    "Unsupported table features",
+)
 
 
 @dataclass(eq=False)
@@ -87,11 +94,11 @@ def open_table(path: str, version: int | None = None) -> PinnedTable | None:
     Raises:
         UnreachableError: if the lake, or that version of the table, cannot be read.
     """
-    try:
-        with translated(path):
+    with translated(path):
+        try:
             return PinnedTable(path, DeltaTable(_uri(path), version=version))
-    except ProofError:
-        return None
+        except TableNotFoundError:
+            return None
 
 
 def folders(path: str) -> list[str]:
@@ -137,9 +144,6 @@ def translated(path: str) -> Iterator[None]:
     """Give the library's errors our names: what cannot be asked, what cannot be reached."""
     try:
         yield
-    except TableNotFoundError as error:
-        msg = f"no table at {path}"
-        raise ProofError(msg) from error
     except (DeltaError, pa.ArrowException, OSError) as error:
         said = f"{path}: {' '.join(str(error).split())[:500]}"
         if any(word in said for word in UNDECIDABLE):

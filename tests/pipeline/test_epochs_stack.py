@@ -34,14 +34,13 @@ def test_a_fail_over_begins_an_epoch_and_no_row_goes_back(
 ) -> None:
     del spark
     servers = start_servers()
-    pipe = Pipe(servers, tmp_path / "lake", "over")
+    pipe = Pipe(servers, tmp_path / "lake", "switched")
     heir = start_mysql(2)
     heir.replica_of(servers.mysql)
     begin(pipe)
     caught = "SELECT GTID_SUBSET(%r, @@gtid_executed)"
     done = servers.mysql.execute("SELECT @@gtid_executed")[0][0]
     wait_until(lambda: heir.execute(caught % done)[0][0] == 1, PATIENCE, "the replica")
-    servers.connect.halt(pipe.name)
     servers.mysql.kill()
     heir.execute("STOP SLAVE")
     pipe.mysql = heir
@@ -51,7 +50,7 @@ def test_a_fail_over_begins_an_epoch_and_no_row_goes_back(
 
     pipe.catch_up()
 
-    assert pipe.lane.mark.epochs["over"].number == 2
+    assert pipe.lane.mark.epochs["switched"].number == 2
     assert pipe.pairs() == pipe.source_pairs()
     assert pipe.pairs()[1] == "third"
     assert 5 not in pipe.pairs()
@@ -70,7 +69,7 @@ def test_a_log_begun_anew_on_the_same_server_begins_an_epoch(
     pipe.sql("RESET MASTER", "UPDATE DB.t SET name = 'third' WHERE id = 1")
     pipe.sql("DELETE FROM DB.t WHERE id = 6")
     servers.connect.forget_offsets(pipe.name)
-    servers.connect.revive(pipe.name)
+    servers.connect.resume(pipe.name)
 
     pipe.catch_up()
 

@@ -127,6 +127,15 @@ def test_a_gap_in_a_topic_of_no_single_shard_concerns_all_of_them() -> None:
     assert json.loads(opened.gaps[gap.id])["shards"] == ["s/db.t", "s/db.u"]
 
 
+def test_a_snapshot_that_will_never_end_can_be_waived_by_name() -> None:
+    begun = Facts(snapshots={"s/db.t": SnapshotRows(Order(1, 1, 700), 2, ended=False)})
+    opened = step(facts=begun)
+
+    assert list(opened.snaps) == ["s/db.t"]
+    assert list(step(opened).snaps) == ["s/db.t"]
+    assert step(opened, waived=frozenset({"snapshot:s/db.t"})).snaps == {}
+
+
 def test_quarantine_is_open_until_it_is_waived() -> None:
     opened = step(facts=Facts(errors={"db.t": ("s.db.t:0:7",)}))
 
@@ -177,6 +186,12 @@ def test_a_topic_that_gains_partitions_is_remembered() -> None:
         pytest.param({"epochs": {}}, False, id="the server was never reached"),
         pytest.param(
             {"epochs": {"s": replace(EPOCH, identity="other")}}, False, id="another server's log"
+        ),
+        pytest.param(
+            {"snaps": {"s/db.t": Snap(Order(1, 1, 70), 3)}}, False, id="a snapshot is not settled"
+        ),
+        pytest.param(
+            {"snaps": {"other/db.t": Snap(Order(1, 1, 70), 3)}}, True, id="another source's is not"
         ),
     ],
 )
