@@ -81,7 +81,11 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         kafka="",
         sources=(),
         driver_memory="1000m",
-        spark={"spark.sql.warehouse.dir": str(lake / "warehouse")},
+        spark={
+            "spark.sql.warehouse.dir": str(lake / "warehouse"),
+            # for minutes on few cores the better compiler costs more than it gains
+            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        },
     )
     session = open_session(settings, jars.spark())
     yield session
