@@ -13,7 +13,8 @@ from demo.story.progress import Progress, line
 
 PACE = 5.0  # seconds between two plain lines
 WIDTH = 160  # of tables that are not drawn on a terminal
-MIDDLE = ("rows at the source", "landed", "merged")
+CAPTION = "source: rows there; landed, merged: changes; lag in seconds, hop by hop"
+MIDDLE = ("source", "landed", "merged")
 
 
 def open_console() -> Console:
@@ -70,7 +71,7 @@ class Screen:
 
 def _drawn(progress: Progress) -> Table:
     hops = list(dict.fromkeys(hop for table in progress for hop in table.hops))
-    drawn = Table("table", box=None, pad_edge=False)
+    drawn = Table("table", box=None, pad_edge=False, padding=(0, 1, 0, 0), caption=CAPTION)
     for head in (*MIDDLE, *hops, "lag"):
         drawn.add_column(head, justify="right")
     drawn.add_column("readiness")
@@ -82,4 +83,4 @@ def _drawn(progress: Progress) -> Table:
 
 
 def _seconds(lag: float | None) -> str:
-    return "?" if lag is None else f"{lag:.1f} s"
+    return "?" if lag is None else f"{lag:.1f}"

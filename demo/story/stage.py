@@ -24,7 +24,10 @@ from demo.story.summary import Summary
 from pipeline.errors import SluiceError, UnreachableError
 
 OWN = ("mysql", "kafka", "connect", "lake")
-OWN_FILES = ("ports.json", "servers.json", "ledger.jsonl", "service.log", "sluice.db*")
+OWN_FILES = (
+    *("ports.json", "servers.json", "ledger.jsonl", "service.log", "sluice.db*"),
+    "summary.json",
+)
 PAUSE = 2.0  # seconds; the service's own picture is no younger
 PATIENCE = timedelta(minutes=5)
 
