@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -59,6 +61,8 @@ class Applier:
             batch = slice_.until
         except HeldError as error:
             hold = hold_of(turn.table.name, error)
+        except (PySparkException, Py4JJavaError) as error:
+            hold = hold_of(turn.table.name, _failed(error))
         took = self.clock() - started
         version = mirror.state.version
         return Applied(turn.table.name, batch, version, account, started, took, hold)
@@ -124,6 +128,12 @@ class Applier:
         found = mirror.state.batch
         if found != until:
             raise HeldError("not_ours", f"{mirror.path} says batch {found}, expected {until}")
+
+
+def _failed(error: Exception) -> HeldError:
+    """What Spark said, on one line; a dead JVM is another error, and not one table's."""
+    said = str(getattr(error, "java_exception", error)).splitlines()
+    return HeldError("failed", said[0][:500] if said else type(error).__name__)
 
 
 def hold_of(table: str, error: HeldError) -> Hold:

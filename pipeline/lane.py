@@ -18,7 +18,7 @@ from pipeline.report import Applied, Hold, Landed
 from pipeline.settings import PipelineSettings
 from pipeline.slices import Share, Slice, last_batch
 from pipeline.standing import Standing
-from pipeline.upkeep import Upkeep
+from pipeline.upkeep import Upkeep, require_history
 
 _REMEMBERED = 1_000  # marks whose highest orders are kept in memory
 
@@ -88,7 +88,12 @@ class Lane:
 
     def upkeep(self, readers: Mapping[str, int]) -> None:
         """Compact and clean what is due; *readers*: table -> lowest version still needed."""
-        self._upkeep.run(self.mark, readers, self._applied)
+        foreign = {name for name in self.mark.tables if self._is_foreign(name)}
+        self._upkeep.run(self.mark, readers, self._applied, self._held | foreign)
+
+    def _is_foreign(self, name: str) -> bool:
+        mirror = self._mirror(name)
+        return mirror.state.version >= 0 and self.standing.hold(name, frozenset()) is not None
 
     def close(self) -> None:
         """Stop Spark."""
@@ -141,6 +146,8 @@ class Lane:
         gaps = [name for name, text in self.mark.gaps.items() if any(f'"{n}"' in text for n in own)]
         if gaps:
             raise HeldError("gap", f"changes were lost before landing ({gaps[0]}); take a new base")
+        if self._batch(table) < 0:
+            require_history(self.settings.changes, self.mark.based, own)
         newest = {
             f"{shard.source}/{shard.name}": schema
             for shard in table.shards

@@ -50,6 +50,7 @@ class Mark:
     ``high``          ``source/topic:partition`` -> highest LIVE order landed.
     ``shards``        ``source/shard`` -> its table, of every shard ever seen; None if ignored.
     ``bases``         ``source/shard`` -> order its newest base is complete as of.
+    ``based``         ``source/shard`` -> batch in which the rows of that base began.
     ``snaps``         ``source/shard`` -> the snapshot that is not complete yet.
     ``grown``         topics that have gained partitions: their keys may have moved.
     ``gaps``          gap id -> JSON of the open :class:`pipeline.report.Gap`.
@@ -67,6 +68,7 @@ class Mark:
     high: Mapping[str, Order] = field(default_factory=dict)
     shards: Mapping[str, str | None] = field(default_factory=dict)
     bases: Mapping[str, Order] = field(default_factory=dict)
+    based: Mapping[str, int] = field(default_factory=dict)
     snaps: Mapping[str, Snap] = field(default_factory=dict)
     grown: tuple[str, ...] = ()
     gaps: Mapping[str, str] = field(default_factory=dict)
@@ -92,6 +94,7 @@ class Mark:
             high={k: Order(**v) for k, v in raw["high"].items()},
             shards=raw["shards"],
             bases={k: Order(**v) for k, v in raw["bases"].items()},
+            based=raw["based"],
             snaps={k: Snap(**{**v, "order": Order(**v["order"])}) for k, v in raw["snaps"].items()},
             grown=tuple(raw["grown"]),
             gaps=raw["gaps"],

@@ -48,6 +48,7 @@ def next_mark(
         high={**mark.high, **facts.high},
         shards=shards,
         bases={**mark.bases, **{done.name: done.order for done in settled}},
+        based={**mark.based, **{done.name: done.since for done in settled}},
         snaps=snaps,
         grown=_grown(mark, plan),
         gaps=_gaps(mark, opened, settled, waived),

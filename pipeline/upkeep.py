@@ -1,6 +1,6 @@
 """Compaction and VACUUM, each in the table's own turn, never taking what a reader still needs."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -8,14 +8,33 @@ from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from pipeline.errors import HeldError
 from pipeline.mark import Mark
 from pipeline.mirror import Mirror
 from pipeline.model import Op
+from pipeline.pinned import open_table
 from pipeline.settings import PipelineSettings
 from pipeline.spark import described
 
+DROPPED = "sluice.dropped"  # property of the change log: the last batch of a dropped day
 _KEPT_OPS = (Op.DDL, Op.MARK, Op.ERROR)
 _LEAST = timedelta(hours=168)  # Delta's own guard; it is never turned off
+
+
+def require_history(log: str, based: Mapping[str, int], shards: Collection[str]) -> None:
+    """Make sure that the change log at *log* still holds all changes since the shards' bases.
+
+    *based*: ``source/shard`` -> batch its base began in.
+
+    Raises:
+        HeldError: that day was dropped; a mirror begun now would lack rows.
+    """
+    found = open_table(log)
+    dropped = int(found.properties().get(DROPPED, "-1")) if found is not None else -1
+    lost = sorted(name for name in shards if based.get(name, dropped + 1) <= dropped)
+    if lost:
+        detail = f"changes of {lost[0]} since its base are no longer kept; take a new base"
+        raise HeldError("no_base", detail)
 
 
 @dataclass(eq=False)
@@ -32,14 +51,22 @@ class Upkeep:
     _compacted: dict[str, datetime] = field(default_factory=dict)
     _vacuumed: dict[str, datetime] = field(default_factory=dict)
 
-    def run(self, mark: Mark, readers: Mapping[str, int], applied: Mapping[str, int]) -> None:
+    def run(
+        self,
+        mark: Mark,
+        readers: Mapping[str, int],
+        applied: Mapping[str, int],
+        held: Collection[str],
+    ) -> None:
         """Do what is due: one pass over the change log and all mirrors.
 
         *readers*: table -> lowest version that a registered reader still needs.
         *applied*: table -> applied batch; no day that holds a later one is dropped.
+        *held*: mirrors to leave alone: a commit of ours on top of somebody else's would make it
+        impossible to take that one back.
         """
         self._log(mark, applied)
-        for table in sorted(mark.tables):
+        for table in sorted(set(mark.tables) - set(held)):
             mirror = Mirror(self.session, self.settings.mirror(table), self.settings.lane)
             if mirror.state.version < 0:
                 continue
@@ -89,6 +116,10 @@ class Upkeep:
         free = [row["dt"] for row in days if row["last"] < needed]
         if free and not mark.quarantined and not mark.gaps:
             kept = F.col("op").isin([str(op) for op in _KEPT_OPS])
+            last = max(row["last"] for row in days if row["dt"] in free)
+            self.session.sql(
+                f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('{DROPPED}' = '{last}')"
+            )
             table.delete(F.col("dt").isin(free) & ~kept)
 
     def _first_needed(self, mark: Mark, applied: Mapping[str, int]) -> int:

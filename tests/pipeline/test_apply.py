@@ -1,6 +1,8 @@
 """What an apply must never do, on real Delta tables."""
 
+import shutil
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,7 @@ from pyspark.sql import SparkSession
 from pipeline.model import Op, Order, Origin
 from pipeline.settings import TableRule
 from pipeline.types import Column
-from tests.pipeline.bench_lake import ID, NAME, BenchLake, row
+from tests.pipeline.bench_lake import ID, NAME, NOW, BenchLake, row
 
 pytestmark = pytest.mark.spark
 C, U, D, R = Op.CREATE, Op.UPDATE, Op.DELETE, Op.READ
@@ -233,3 +235,45 @@ def test_a_batch_of_rows_that_change_nothing_counts_as_applied(lake: BenchLake) 
 
     lake.reopen()
     assert lake.lane.apply(frozenset()) == ()
+
+
+def test_a_mirror_that_is_gone_is_not_begun_without_its_base(lake: BenchLake) -> None:
+    lake.play([row(R, 10, 1, "a"), row(S, 10, None)])
+    lake.mark = lake.lane.landing.mark = replace(lake.mark, based={"s/db.t": 0})
+    log, mirror = lake.settings.changes, Path(lake.settings.mirror("db.t"))
+    lake.session.sql(f"ALTER TABLE delta.`{log}` SET TBLPROPERTIES ('sluice.dropped' = '0')")
+    shutil.move(mirror, mirror.with_name("gone"))
+    lake.reopen()
+    lake.land(row(C, 20, 2, "b"))
+
+    turn = lake.apply()
+
+    assert turn.hold is not None
+    assert turn.hold.reason == "no_base"
+
+
+def test_upkeep_leaves_a_foreign_mirror_to_be_taken_back(lake: BenchLake) -> None:
+    lake.play([row(C, 10, 1, "a"), row(C, 11, 2, "b")])
+    path = lake.settings.mirror("db.t")
+    lake.session.sql(f"DELETE FROM delta.`{path}` WHERE id = 1")
+    version = DeltaTable(path).version()
+    lake.lane.upkeep({})
+    lake.lane._upkeep._compacted = dict.fromkeys(("db.t", ""), NOW - timedelta(days=1))
+
+    lake.lane.upkeep({})
+
+    assert DeltaTable(path).version() == version
+
+
+def test_what_spark_cannot_do_holds_one_table_and_says_why(lake: BenchLake) -> None:
+    lake.play([row(C, 10, 1, "a")])
+    lake.session.sql(
+        f"ALTER TABLE delta.`{lake.settings.mirror('db.t')}` ADD CONSTRAINT short CHECK (id < 5)"
+    )
+    lake.land(row(C, 20, 9, "b"))
+
+    turn = lake.apply()
+
+    assert turn.hold is not None
+    assert turn.hold.reason == "failed"
+    assert "short" in turn.hold.detail.lower()
