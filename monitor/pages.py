@@ -4,7 +4,7 @@ State is told by word, shape and colour.  When the board is old, every state on 
 page that shows what was true a while ago is worse than one that shows nothing.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -20,14 +20,8 @@ from monitor.picture import Segment, segments
 from monitor.spoken import moment, span
 from pipeline.model import Missing, Stage
 
-LABELS: Mapping[State, str] = {
-    State.READY: "READY",
-    State.NOT_READY: "NOT READY",
-    State.UNKNOWN: "UNKNOWN",
-    State.BLOCKED: "BLOCKED",
-    State.REVOKED: "REVOKED",
-}
 LOSS = "check_failed"
+WORST_FIRST = ("lost", *(state.value for state in GRAVITY))
 MOST_KEYS = 6
 _PAGES = Environment(
     loader=FileSystemLoader(Path(__file__).parent / "templates"),
@@ -69,6 +63,11 @@ class Line:
     checks: tuple[tuple[str, str, str], ...]
     checked: str
     gravity: int
+
+    @property
+    def worst(self) -> Badge:
+        """The graver of its two answers: what the head of the page counts."""
+        return min(self.day.badge, self.recent.badge, key=lambda one: WORST_FIRST.index(one.kind))
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,10 +147,14 @@ def _answer(answer: Readiness, now: datetime, *, stale: bool) -> Answer:
 
 def _badge(answer: Readiness, *, stale: bool) -> Badge:
     if stale:
-        return Badge(State.UNKNOWN.value, LABELS[State.UNKNOWN])
+        return _shown(State.UNKNOWN)
     if answer.state is State.BLOCKED and any(one.code == LOSS for one in answer.reasons):
         return Badge("lost", "LOST")
-    return Badge(answer.state.value, LABELS[answer.state])
+    return _shown(answer.state)
+
+
+def _shown(state: State) -> Badge:
+    return Badge(state.value, state.value.replace("_", " ").upper())
 
 
 def _check(verdict: Verdict) -> tuple[str, str, str]:
@@ -193,5 +196,5 @@ def _trouble(one: Incident, board: Board, now: datetime) -> Trouble:
 
 
 def _counts(lines: Sequence[Line]) -> list[tuple[Badge, int]]:
-    badges = [line.day.badge for line in lines]
+    badges = [line.worst for line in lines]
     return [(badge, badges.count(badge)) for badge in dict.fromkeys(badges)]

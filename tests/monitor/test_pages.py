@@ -103,6 +103,14 @@ def test_what_is_worst_comes_first() -> None:
     assert places == sorted(places)
 
 
+def test_the_head_counts_a_table_by_the_graver_of_its_answers() -> None:
+    lost_now = replace(READY, recent=LOST.recent)
+
+    text = _text(status_page(board(lost_now, READY), NOW))
+
+    assert "LOST 1 READY 1" in text
+
+
 def test_a_board_that_has_grown_old_shows_no_state_but_unknown() -> None:
     html = status_page(MIXED, NOW + timedelta(minutes=3))
 

@@ -1,0 +1,259 @@
+"""What the doctor asks is ruled, what it cannot ask is told, and the exit status says which."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import cast
+
+import pytest
+from click.testing import CliRunner, Result
+
+from checks.doctor.finding import REFUSE, WARN, Severity
+from demo.debezium import LOSSLESS
+from monitor import examination
+from monitor.commands.doctor import COMMAND
+from monitor.config import Config
+from monitor.config_file import load
+from monitor.examination import Described, Doors, Examination
+from pipeline.collectors.connect import CollectorState, ConnectCollector
+from pipeline.column import Column
+from pipeline.errors import ConfigError, SluiceError, UnreachableError
+from pipeline.model import Shard
+from pipeline.server_facts import Cascade, ServerFacts, ShardFacts
+from pipeline.settings import SourceSettings
+from pipeline.topic_settings import TopicFacts
+
+CONFIG = """\
+lake: lake
+kafka: 127.0.0.1:9
+sources:
+  - name: shop
+    host: 127.0.0.1
+    port: 3306
+    user: sluice
+    prefix: shop
+    collector: {url: "http://127.0.0.1:9", connector: shop}
+tables:
+  - {shards: 'tmp\\..*', table: tmp, ignore: true}
+"""
+ALL = "GRANT ALL PRIVILEGES ON *.* TO `sluice`@`%`"
+CONNECTOR = {**LOSSLESS, "topic.prefix": "shop", "database.hostname": "db"}
+WORKER = {"offset.flush.interval.ms": "1000"}
+STRICT = {"sql_mode": "STRICT_TRANS_TABLES,NO_ZERO_DATE"}
+
+
+@dataclass(eq=False)
+class Collector:
+    """A connector that answers, or says why not."""
+
+    settings: Mapping[str, str]
+    condition: CollectorState
+
+    def config(self) -> Mapping[str, str]:
+        return self.settings
+
+    def state(self) -> CollectorState:
+        return self.condition
+
+    def address(self) -> tuple[str, int]:
+        return "db", 3307
+
+    def close(self) -> None: ...
+
+
+@dataclass(eq=False)
+class Site:
+    """A whole site as the doctor meets it; ``dialled`` is the server that was asked."""
+
+    connector: Mapping[str, str]
+    condition: CollectorState
+    fault: Callable[[str], None]
+    shards: tuple[str, ...] = ("shop.users",)
+    dialled: tuple[str, int] = ("", 0)
+
+    def doors(self) -> Doors:
+        return Doors(self.collector, self.describe, self.topics)
+
+    def collector(self, _: SourceSettings) -> ConnectCollector:
+        self.fault("collector")
+        return cast(ConnectCollector, Collector(self.connector, self.condition))
+
+    def describe(self, settings: SourceSettings, wanted: Callable[[str], bool]) -> Described:
+        self.fault("source")
+        self.dialled = settings.host, settings.port
+        users = (
+            ShardFacts(
+                Shard("shop", name),
+                columns=(Column("id", "INT"),),
+                unique=(("id",),),
+                cascades=(Cascade("fk", "shop.teams", "ON DELETE CASCADE"),),
+            )
+            for name in self.shards
+            if wanted(name)
+        )
+        server = ServerFacts((8, 0), mariadb=False, variables=STRICT, grants=(ALL,))
+        return Described(server, tuple(users), heartbeat=True)
+
+    def topics(self, _: str, pattern: str) -> tuple[TopicFacts, ...]:
+        self.fault("kafka")
+        assert "shop" in pattern
+        return (TopicFacts("shop.shop.users", 3),)
+
+
+def quiet(_: str) -> None:
+    """All answer."""
+
+
+def silent(which: str, error: SluiceError) -> Callable[[str], None]:
+    def fault(asked: str) -> None:
+        if asked == which:
+            raise error
+
+    return fault
+
+
+def site(fault: Callable[[str], None] = quiet, **settings: str) -> Site:
+    changed = {name.replace("_", "."): value for name, value in settings.items()}
+    return Site({**CONNECTOR, **changed}, CollectorState("running"), fault)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "sluice.yaml"
+    path.write_text(CONFIG, encoding="utf-8")
+    return path
+
+
+def examined(path: Path, site: Site) -> Examination:
+    done = Examination(load(path), WORKER, timedelta(days=3), site.doors())
+    done.run()
+    return done
+
+
+def found(path: Path, site: Site) -> dict[str, Severity]:
+    return {finding.code: finding.severity for finding in examined(path, site).findings}
+
+
+def test_only_a_cascade_is_found_on_a_site_that_is_set_up_well(path: Path) -> None:
+    assert found(path, site()) == {"unproven": WARN}
+
+
+def test_the_server_that_the_connector_reads_is_asked(path: Path) -> None:
+    shop = site()
+
+    examined(path, shop)
+
+    assert shop.dialled == ("db", 3307)
+
+
+def test_tables_that_are_not_captured_or_ignored_are_not_ruled(path: Path) -> None:
+    shop = site(database_include_list="crm,tmp,sluice")
+    shop.shards = ("shop.users", "tmp.users", "sluice.heartbeat")
+
+    assert found(path, shop) == {}
+
+
+@pytest.mark.parametrize(
+    ("fault", "unasked", "others"),
+    [
+        ("collector", "collector:shop", {"unproven": WARN}),
+        ("source", "source:shop", {}),
+        ("kafka", "kafka:shop", {"unproven": WARN}),
+    ],
+)
+def test_what_does_not_answer_is_told_and_the_rest_is_ruled(
+    path: Path, fault: str, unasked: str, others: Mapping[str, Severity]
+) -> None:
+    done = examined(path, site(silent(fault, UnreachableError("down"))))
+
+    assert done.unasked == [(unasked, "down")]
+    assert {finding.code: finding.severity for finding in done.findings} == others
+    assert not done.refused
+
+
+def test_a_login_that_is_denied_is_refused(path: Path) -> None:
+    denied = ConfigError("Access denied for user 'sluice'")
+
+    assert found(path, site(silent("source", denied))) == {"not_allowed": REFUSE}
+
+
+def test_a_connector_that_failed_is_told_with_its_error(path: Path) -> None:
+    shop = site()
+    shop.condition = CollectorState("failed", "no such table")
+
+    told = examined(path, shop).findings[0]
+
+    assert (told.code, told.severity) == ("state", WARN)
+    assert told.what == "connector shop is failed: no such table"
+
+
+@pytest.fixture
+def doctor(path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+    (path.parent / "worker.properties").write_text(
+        "\n# for all\noffset.flush.interval.ms = 1000\n", encoding="utf-8"
+    )
+
+    def run(site: Site, *words: str) -> Result:
+        def at(config: Config, worker: Mapping[str, str] | None, outage: timedelta) -> Examination:
+            return Examination(config, worker, outage, site.doors())
+
+        monkeypatch.setattr(examination, "Examination", at)
+        worker = str(path.parent / "worker.properties")
+        return CliRunner().invoke(COMMAND, ["--config", str(path), "--worker", worker, *words])
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("shop", "status", "said"),
+    [
+        pytest.param(site(), 0, "nothing is refused", id="nothing refused"),
+        pytest.param(
+            site(skipped_operations="t"),
+            1,
+            "REFUSED: changes or values would get lost (1)",
+            id="no",
+        ),
+        pytest.param(
+            site(silent("kafka", UnreachableError("down"))), 3, "NOT ASKED (1)", id="not asked"
+        ),
+        pytest.param(
+            site(silent("kafka", UnreachableError("down")), skipped_operations="t"),
+            1,
+            "NOT ASKED (1)",
+            id="what is refused stays so",
+        ),
+    ],
+)
+def test_doctor_answers_by_its_exit_status(
+    *, doctor: Callable[..., Result], shop: Site, status: int, said: str
+) -> None:
+    result = doctor(shop)
+
+    assert result.exit_code == status, result.output
+    assert said in result.output
+
+
+def test_each_finding_is_shown_with_its_fix(doctor: Callable[..., Result]) -> None:
+    result = doctor(site(skipped_operations="t"))
+
+    assert "  collector:shop  skipped.operations=t: " in result.output
+    assert "      fix: skipped.operations=none in the connector's config\n" in result.output
+
+
+def test_doctor_prints_json_for_programs(doctor: Callable[..., Result]) -> None:
+    result = doctor(site(silent("kafka", UnreachableError("down"))), "--json")
+
+    told = json.loads(result.output)
+    assert told["unasked"] == [{"where": "kafka:shop", "why": "down"}]
+    assert [(f["severity"], f["code"], f["where"]) for f in told["findings"]] == [
+        ("warn", "unproven", "table shop.users")
+    ]
+
+
+def test_a_worker_file_that_is_not_there_is_told(path: Path) -> None:
+    result = CliRunner().invoke(COMMAND, ["--config", str(path), "--worker", "/no/such"])
+
+    assert isinstance(result.exception, ConfigError)
