@@ -112,7 +112,7 @@ class MirrorReader:
         columns = [name(column) for column in self.pinned.columns() if column != META]
         asked = f"SELECT {', '.join(columns)} FROM t"  # noqa: S608
         batches = [int(high) for _, high in self.pinned.bounds(f"{META}.batch")]
-        newest = f" WHERE t.{name(META)}['batch'] >= {max(batches)}" if batches else ""
+        newest = f" WHERE {name(META)}['batch'] >= {max(batches)}" if batches else ""
         bound = f" LIMIT {int(limit)}"
         return self.pinned.select(asked + newest + bound) or self.pinned.select(asked + bound)
 
@@ -124,7 +124,7 @@ class MirrorReader:
     def _of(self, shard: Shard) -> str:
         if len(self.table.shards) == 1:
             return "true"
-        source, relation = (f"t.{name(META)}['{part}']" for part in ("source", "shard"))
+        source, relation = (f"{name(META)}['{part}']" for part in ("source", "shard"))
         return f"{source} = {literal(shard.source)} AND {relation} = {literal(shard.name)}"
 
     def _values(self, key: Key) -> tuple[str, ...]:

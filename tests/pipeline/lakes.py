@@ -1,0 +1,105 @@
+"""Lakes for tests, written without Spark: mirrors and change logs of a few rows."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from deltalake import CommitProperties, Transaction, write_deltalake
+
+from pipeline.model import Op, Order
+
+APP = "sluice:main"
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+ORDER = pa.struct([(part, pa.int64()) for part in ("epoch", "log", "pos", "row")])
+TIME = pa.timestamp("us", tz="UTC")
+META = pa.struct(
+    [
+        *((name, pa.string()) for name in ("source", "shard")),
+        ("order", ORDER),
+        ("op", pa.string()),
+        ("origin", pa.int32()),
+        ("at", TIME),
+        ("batch", pa.int64()),
+    ]
+)
+CHANGES = pa.schema(
+    [
+        ("lane", pa.string()),
+        ("batch", pa.int64()),
+        *((name, pa.string()) for name in ("source", "shard", "table", "op", "key")),
+        *((name, pa.string()) for name in ("before", "after")),
+        ("changed", pa.list_(pa.string())),
+        ("at", TIME),
+        ("order", ORDER),
+        ("origin", pa.int32()),
+        ("tx", pa.struct([("id", pa.string()), ("total_order", pa.int64())])),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("received", TIME),
+        ("dt", pa.date32()),
+    ]
+)
+
+
+def commit_properties(batch: int | None, note: str = "") -> CommitProperties:
+    """A commit numbered *batch* for the lane's transaction id; None is somebody else's."""
+    txns = None if batch is None else [Transaction(app_id=APP, version=batch)]
+    metadata = {"userMetadata": note} if note else None
+    return CommitProperties(custom_metadata=metadata, app_transactions=txns)
+
+
+def meta(shard: str, batch: int, *, source: str = "shop", pos: int = 0) -> dict[str, Any]:
+    order = {"epoch": 0, "log": 1, "pos": pos, "row": 0}
+    place = {"source": source, "shard": shard, "order": order, "op": "c", "origin": 3}
+    return {**place, "at": NOON, "batch": batch}
+
+
+def write_mirror(
+    path: Path, rows: Sequence[Mapping[str, Any]], batch: int | None, types: Mapping[str, Any]
+) -> None:
+    """Append one file; each row has the columns of *types* and, unless adopted, ``_sluice``."""
+    fields = [*types.items(), *([("_sluice", META)] if "_sluice" in rows[0] else [])]
+    columns = [pa.array([row[name] for row in rows], kind) for name, kind in fields]
+    made = pa.Table.from_arrays(columns, schema=pa.schema(fields))
+    properties = commit_properties(batch)
+    write_deltalake(str(path), made, mode="append", commit_properties=properties)
+
+
+def change(op: Op, pos: int = 0, **fields: Any) -> dict[str, Any]:
+    """A row of the change log of ``shop.orders``; *fields* replace its defaults."""
+    made: dict[str, Any] = {
+        "lane": "main",
+        "source": "shop",
+        "shard": "s.orders_00",
+        "table": "shop.orders",
+        "op": str(op),
+        "order": place(Order(0, 1, pos)) if op in (*"cudr", "truncate", "settle") else None,
+        "origin": 3,
+        "at": NOON,
+        "topic": "shop.s.orders_00",
+        "partition": 0,
+        "received": NOON,
+        "dt": date(2026, 3, 1),
+    }
+    return made | fields
+
+
+def place(order: Order) -> dict[str, int]:
+    """An order as the change log's struct."""
+    return {"epoch": order.epoch, "log": order.log, "pos": order.pos, "row": order.row}
+
+
+def write_changes(path: Path, batch: int, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Append one batch in one commit."""
+    numbered = [{"batch": batch} | dict(row) for row in rows]
+    columns = [pa.array([row.get(f.name) for row in numbered], f.type) for f in CHANGES]
+    write_deltalake(
+        str(path),
+        pa.Table.from_arrays(columns, schema=CHANGES),
+        mode="append",
+        partition_by=["dt"],
+        commit_properties=commit_properties(batch),
+    )
