@@ -1,0 +1,123 @@
+"""Does the connector send every change of the captured tables, and every value whole?"""
+
+from collections.abc import Mapping
+
+from checks.doctor.demands import DEMANDS, FAMILIES, PRESENT
+from checks.doctor.finding import REFUSE, WARN, Demand, Finding, unmet
+
+REMEDY = "{name}={value} in the connector's config"
+REMOVE = "remove {name} from the connector's config"
+CLASSES = (
+    "io.debezium.connector.mysql.mysqlconnector",
+    "io.debezium.connector.mariadb.mariadbconnector",
+)
+JSON = "org.apache.kafka.connect.json.JsonConverter"
+NULLS = "value.converter.replace.null.with.default"
+
+# Transforms by the last part of their class: what they do to a change.
+HARMFUL = {
+    "ExtractNewRecordState": "takes the envelope off, and with it the order of changes",
+    "Filter": "drops changes",
+    "ReplaceField": "drops or renames columns",
+    "MaskField": "replaces values",
+    "Cast": "changes types",
+    "Flatten": "takes the envelope apart",
+    "ExtractField": "takes the envelope off",
+    "HoistField": "wraps the envelope",
+    "TimestampConverter": "changes how times are written",
+    "ValueToKey": "replaces the key",
+    "DropHeaders": "",
+    "InsertHeader": "",
+    "HeaderFrom": "",
+}
+
+
+def connector_findings(
+    config: Mapping[str, str], where: str, *, prefix: str, worker: Mapping[str, str] | None
+) -> list[Finding]:
+    """Rule on a connector's settings; *worker* are its worker's, None where they are not known."""
+    return [
+        *_identity(config, where, prefix),
+        *unmet(DEMANDS, config, where, remedy=REMEDY),
+        *unmet((d for d in PRESENT if config.get(d.name)), config, where, remedy=REMOVE),
+        *_families(config, where),
+        *_filtered(config, where),
+        *_transforms(config, where),
+        *_converters(config, where, worker),
+    ]
+
+
+def _identity(config: Mapping[str, str], where: str, prefix: str) -> list[Finding]:
+    demands = (
+        Demand(
+            "connector.class",
+            "Sluice reads what Debezium's connectors for MySQL and MariaDB send",
+            good=CLASSES,
+            fix="connector.class=io.debezium.connector.mysql.MySqlConnector",
+        ),
+        Demand(
+            "topic.prefix",
+            f"the config says prefix: {prefix}, so these topics would not be read",
+            good=(prefix.lower(),),
+            fix="name the connector's topic.prefix as prefix under sources",
+        ),
+    )
+    return unmet(demands, config, where, remedy=REMEDY)
+
+
+def _families(config: Mapping[str, str], where: str) -> list[Finding]:
+    """Only the family is named: a setting's own name may hold a salt, which is a secret."""
+    return [
+        Finding(WARN, family, where, f"{family}...: {why}", REMOVE.format(name=f"{family}..."))
+        for family, why in FAMILIES
+        if any(name.startswith(family) for name in config)
+    ]
+
+
+def _filtered(config: Mapping[str, str], where: str) -> list[Finding]:
+    """A filter of GTIDs filters rows too, unless it is told not to."""
+    kept = config.get("gtid.source.filter.dml.events", "true").lower() == "false"
+    names = [name for name in ("gtid.source.includes", "gtid.source.excludes") if config.get(name)]
+    if kept or not names:
+        return []
+    what = f"{names[0]}={config[names[0]]}: changes born on other servers are dropped"
+    fix = "gtid.source.filter.dml.events=false in the connector's config"
+    return [Finding(REFUSE, names[0], where, what, fix)]
+
+
+def _transforms(config: Mapping[str, str], where: str) -> list[Finding]:
+    found = []
+    for name in config.get("transforms", "").split(","):
+        alias = name.strip()
+        if not alias:
+            continue
+        kind = config.get(f"transforms.{alias}.type", "")
+        short = kind.rpartition(".")[2].partition("$")[0]
+        harm = HARMFUL.get(short, "is not known to leave changes as they are")
+        if not harm:
+            continue
+        severity = REFUSE if short in HARMFUL else WARN
+        fix = f"take {alias} out of transforms in the connector's config"
+        found.append(Finding(severity, "transforms", where, f"{alias} ({kind}) {harm}", fix))
+    return found
+
+
+def _converters(
+    config: Mapping[str, str], where: str, worker: Mapping[str, str] | None
+) -> list[Finding]:
+    known = {**(worker or {}), **config}
+    fix = f"key.converter and value.converter={JSON} in the connector's config"
+    found = [
+        Finding(REFUSE, name, where, f"{name}={known[name]}: Sluice reads plain JSON", fix)
+        for name in ("key.converter", "value.converter")
+        if known.get(name, JSON) != JSON
+    ]
+    own = config if "value.converter" in config else worker  # a converter and its settings go along
+    if own is None:
+        what = "the converter is the worker's, which Connect does not show; NULLs may get lost"
+        return [*found, Finding(WARN, NULLS, where, what, f"{fix}, and {NULLS}=false")]
+    if own.get("value.converter", JSON) != JSON or own.get(NULLS, "true").lower() == "false":
+        return found
+    what = f"{NULLS}=true: NULL in a column that has a default arrives as that default"
+    remedy = f"{NULLS}=false (and value.converter) in the connector's config"
+    return [*found, Finding(REFUSE, NULLS, where, what, remedy)]

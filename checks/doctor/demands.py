@@ -1,0 +1,136 @@
+"""Which settings of a Debezium connector for MySQL keep every change and every value?
+
+Defaults are those of Debezium 3.5, as its plugin tells them.
+"""
+
+from checks.doctor.finding import NOTE, WARN, Demand
+
+UNTYPED = "values would not arrive in the form that Sluice types"
+SKIPPED = "a change that cannot be handled is skipped, and nothing tells"
+BASELESS = "tables get no complete snapshot, so no mirror has a base"
+
+DEMANDS = (
+    Demand(
+        "bigint.unsigned.handling.mode",
+        "BIGINT UNSIGNED above 2^63 arrives as a negative number",
+        good=("precise",),
+        default="long",
+    ),
+    Demand(
+        "decimal.handling.mode",
+        "double rounds DECIMAL, precise sends bytes that only a schema explains",
+        good=("string",),
+        default="precise",
+    ),
+    Demand(
+        "time.precision.mode",
+        "other modes cut fractions of seconds, or count them in another unit",
+        good=("adaptive_time_microseconds",),
+        default="adaptive_time_microseconds",
+    ),
+    Demand(
+        "enable.time.adjuster",
+        "years before 100 become others: 0001-01-01 arrives as 2001-01-01",
+        good=("false",),
+        default="true",
+    ),
+    Demand(
+        "skipped.operations",
+        "operations it names (t: TRUNCATE) leave no trace",
+        good=("none",),
+        default="t",
+    ),
+    Demand("binary.handling.mode", UNTYPED, good=("bytes", "base64"), default="bytes"),
+    Demand("include.schema.changes", "rows cannot be typed", good=("true",), default="true"),
+    Demand("event.processing.failure.handling.mode", SKIPPED, good=("fail",), default="fail"),
+    Demand("event.deserialization.failure.handling.mode", SKIPPED, good=("fail",), default="fail"),
+    Demand("inconsistent.schema.handling.mode", SKIPPED, good=("fail",), default="fail"),
+    Demand("errors.tolerance", SKIPPED, good=("none",), default="none"),
+    Demand(
+        "schema.history.internal.skip.unparseable.ddl",
+        "a statement that changes a table's columns may be skipped",
+        good=("false",),
+        default="false",
+    ),
+    Demand("field.name.adjustment.mode", "columns are renamed", good=("none",), default="none"),
+    Demand("sanitize.field.names", "columns are renamed", good=("false",), default="false"),
+    Demand(
+        "snapshot.mode",
+        "it ends after the snapshot",
+        bad=("initial_only",),
+        fix="snapshot.mode=when_needed",
+    ),
+    Demand(
+        "snapshot.mode",
+        BASELESS,
+        bad=(
+            *("no_data", "never", "schema_only", "recovery", "schema_only_recovery"),
+            *("configuration_based", "custom"),
+        ),
+        severity=WARN,
+        fix="snapshot.mode=when_needed; for tables that it left out, a new snapshot of them",
+    ),
+    Demand(
+        "snapshot.mode",
+        "each start of the connector reads all tables again",
+        bad=("always",),
+        severity=NOTE,
+        fix="snapshot.mode=when_needed",
+    ),
+    Demand(
+        "snapshot.locking.mode",
+        "a change may fall between the snapshot and the log position noted for it",
+        bad=("none",),
+        severity=WARN,
+        fix="snapshot.locking.mode=minimal",
+    ),
+    Demand(
+        "snapshot.isolation.mode",
+        "the snapshot's rows do not stand at one position",
+        good=("repeatable_read", "serializable"),
+        default="repeatable_read",
+        severity=WARN,
+    ),
+    Demand(
+        "provide.transaction.metadata",
+        "completeness of transactions cannot be checked",
+        good=("true",),
+        default="false",
+        severity=WARN,
+    ),
+    Demand(
+        "tombstones.on.delete",
+        "a topic that is compacted would keep deleted keys for ever",
+        good=("true",),
+        default="true",
+        severity=NOTE,
+    ),
+)
+
+# Settings that harm by being there at all.
+PRESENT = (
+    Demand(
+        "snapshot.select.statement.overrides",
+        "the snapshot is filtered, and a mirror that grows from it lacks the other rows",
+    ),
+    Demand(
+        "snapshot.include.collection.list",
+        "tables that it does not name get no base",
+        severity=WARN,
+    ),
+    Demand("column.exclude.list", "mirrors lack these columns", severity=WARN),
+    Demand("column.include.list", "mirrors lack all other columns", severity=WARN),
+    Demand("converters", "custom converters may send values in other forms", severity=WARN),
+    Demand("post.processors", "they may change rows after they were read", severity=WARN),
+    Demand(
+        "message.key.columns",
+        "keys are not those that the tables declare; two rows may share one",
+        severity=WARN,
+    ),
+)
+
+# Families of settings whose names hold a number or a salt.
+FAMILIES = (
+    ("column.mask.", "values differ from the source's"),
+    ("column.truncate.to.", "values differ from the source's"),
+)

@@ -1,0 +1,74 @@
+"""What is a finding of the doctor?  And how is a list of demands on settings ruled?"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Severity(StrEnum):
+    """REFUSE: rows would be lost or wrong in silence; WARN: less is proven; NOTE: good to know."""
+
+    REFUSE = "refuse"
+    WARN = "warn"
+    NOTE = "note"
+
+
+REFUSE, WARN, NOTE = Severity.REFUSE, Severity.WARN, Severity.NOTE
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is not as it should be.
+
+    ``code`` is a short name that stays; ``fix`` is the statement or setting that solves it.
+    """
+
+    severity: Severity
+    code: str
+    where: str
+    what: str
+    fix: str
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """One setting must be one of *good*, or none of *bad*; letters' case does not matter.
+
+    Without either it must not be there at all.
+
+    ``default`` is what holds where the setting is absent; None: then there is nothing to say.
+    """
+
+    name: str
+    why: str
+    good: tuple[str, ...] = ()
+    bad: tuple[str, ...] = ()
+    default: str | None = None
+    severity: Severity = REFUSE
+    fix: str = ""
+
+    def met(self, value: str) -> bool:
+        """Whether *value* will do."""
+        small = value.strip().lower()
+        return small not in self.bad if self.bad else small in self.good
+
+
+def unmet(
+    demands: Iterable[Demand], settings: Mapping[str, str], where: str, *, remedy: str
+) -> list[Finding]:
+    """Findings for the demands that *settings* do not meet, in the demands' order.
+
+    *remedy* is the fix of demands without one of their own; ``{name}`` and ``{value}`` in it are
+    the setting and the first value that will do.
+    """
+    found = []
+    for demand in demands:
+        value = settings.get(demand.name, demand.default)
+        if value is None or demand.met(value):
+            continue
+        wanted = demand.good[0] if demand.good else "another value"
+        fix = demand.fix or remedy.format(name=demand.name, value=wanted)
+        implied = "" if demand.name in settings else " (by default)"
+        what = f"{demand.name}={value}{implied}: {demand.why}"
+        found.append(Finding(demand.severity, demand.name, where, what, fix))
+    return found

@@ -1,0 +1,68 @@
+"""Does Connect hand changes to Kafka so that none is skipped, and none overtakes another?
+
+Settings of the connector (``producer.override.*``) go before the worker's (``producer.*``), and
+those before Connect's own, which are not Kafka's: all acks, one request in flight, no idempotence.
+Connect does not show a worker's settings: they must be told, or stated in the connector.
+"""
+
+from collections.abc import Mapping
+
+from checks.doctor.finding import NOTE, REFUSE, WARN, Demand, Finding, unmet
+
+OVER = "producer.override."
+IN_FLIGHT = "max.in.flight.requests.per.connection"
+OWN = {
+    "acks": "all",
+    "retries": "2147483647",
+    "enable.idempotence": "false",
+    IN_FLIGHT: "1",
+}
+DEMANDS = (
+    Demand("acks", "a broker that fails takes acknowledged changes with it", good=("all", "-1")),
+    Demand("retries", "one transient error loses a change, or stops the connector", bad=("0",)),
+)
+FLUSH, LONGEST_FLUSH = "offset.flush.interval.ms", 5_000
+
+
+def producer_findings(
+    config: Mapping[str, str], where: str, worker: Mapping[str, str] | None
+) -> list[Finding]:
+    """Rule on how the connector with that *config* writes; *worker* None: not known."""
+    settings = dict(OWN)
+    for prefix, own in (("producer.", worker or {}), (OVER, config)):
+        settings |= {name: own[prefix + name] for name in OWN if prefix + name in own}
+    remedy = f"{OVER}{{name}}={{value}} in the connector's config"
+    fixed = {"retries": f"{OVER}retries=2147483647 in the connector's config"}
+    found = [
+        Finding(f.severity, f.code, f.where, f.what, fixed.get(f.code, f.fix))
+        for f in unmet(DEMANDS, settings, where, remedy=remedy)
+    ]
+    if settings["enable.idempotence"].lower() != "true" and int(settings[IN_FLIGHT]) > 1:
+        what = f"{IN_FLIGHT}={settings[IN_FLIGHT]} without idempotence: a retry reorders changes"
+        fix = f"{OVER}enable.idempotence=true in the connector's config"
+        found.append(Finding(REFUSE, IN_FLIGHT, where, what, fix))
+    return [*found, *_unseen(config, where, worker), *_flush(where, worker)]
+
+
+def _unseen(
+    config: Mapping[str, str], where: str, worker: Mapping[str, str] | None
+) -> list[Finding]:
+    open_ = [name for name in OWN if OVER + name not in config]
+    if worker is not None or not open_:
+        return []
+    what = f"{', '.join(open_)} of the producer may be set by the worker, which Connect hides"
+    fix = f"state them as {OVER}* in the connector's config, or show the worker's file: --worker"
+    return [Finding(NOTE, "producer_unseen", where, what, fix)]
+
+
+def _flush(where: str, worker: Mapping[str, str] | None) -> list[Finding]:
+    """Proofs wait for stored offsets: each is late by up to one interval."""
+    fix = f"{FLUSH}={LONGEST_FLUSH} in the worker's file, and a restart of Connect"
+    if worker is None:
+        what = f"{FLUSH} cannot be seen (60 s by default): readiness waits for it"
+        return [Finding(NOTE, "flush_unseen", where, what, f"check, with --worker: {fix}")]
+    value = int(worker.get(FLUSH, 60_000))
+    if value <= LONGEST_FLUSH:
+        return []
+    what = f"{FLUSH}={value}: each proof of readiness is late by up to that"
+    return [Finding(WARN, FLUSH, where, what, fix)]

@@ -1,0 +1,160 @@
+"""Which captured tables cannot be mirrored, proven or compared in full, as their schema shows?"""
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from checks.doctor.finding import NOTE, REFUSE, WARN, Finding, Severity
+from pipeline.server_facts import ServerFacts
+from pipeline.shard_facts import ShardFacts
+from pipeline.typemap import unverifiable
+
+TRANSACTIONAL = ("innodb", "rocksdb", "tokudb", "ndbcluster")
+LOGGED = (9, 6)  # from here on MySQL's SQL layer acts on foreign keys, and logs it
+
+SHARD = "<shard>"  # stands in a fix until all shards that need it are known
+
+Told = tuple[Severity, str, str, str]  # severity, code, what, fix
+
+
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """The table that a shard folds into, and the key that its rule names, if any."""
+
+    table: str
+    key: tuple[str, ...] = ()
+
+
+def table_findings(
+    shards: Sequence[ShardFacts],
+    server: ServerFacts,
+    fold: Callable[[str], Folded | None],
+    *,
+    topic_keys: bool = False,
+) -> list[Finding]:
+    """Findings of all shards; what shards of one table share is told once.
+
+    *fold* gives None for a shard that the rules ignore.  *topic_keys*: the connector names keys
+    of its own, so tables without one may have got one.
+    """
+    told: dict[tuple[str, Told], list[str]] = defaultdict(list)
+    for shard in shards:
+        into = fold(shard.shard.name)
+        for one in _shard(shard, server, into, topic_keys=topic_keys) if into else ():
+            told[into.table if into else "", one].append(shard.shard.name)
+    return [
+        Finding(
+            severity, code, f"table {table}", f"{_few(names, table)}{what}", _spelled(fix, names)
+        )
+        for (table, (severity, code, what, fix)), names in told.items()
+    ]
+
+
+def unproven(
+    shards: Sequence[ShardFacts], server: ServerFacts, fold: Callable[[str], Folded | None]
+) -> Mapping[str, str]:
+    """Table -> why no log shows all of its changes; only tables of which that is true."""
+    why: dict[str, str] = {}
+    for shard in shards:
+        into = fold(shard.shard.name)
+        if into is not None and shard.cascades and _cascades_unlogged(server):
+            why.setdefault(into.table, _cascading(shard))
+    return why
+
+
+def zero_dates(server: ServerFacts) -> bool:
+    """Whether ``0000-00-00`` may get in: NO_ZERO_DATE refuses it only together with strictness."""
+    modes = set(server.variables.get("sql_mode", "").upper().split(","))
+    if "TRADITIONAL" in modes:
+        return False
+    return "NO_ZERO_DATE" not in modes or not modes & {"STRICT_TRANS_TABLES", "STRICT_ALL_TABLES"}
+
+
+def _shard(shard: ShardFacts, server: ServerFacts, into: Folded, *, topic_keys: bool) -> list[Told]:
+    return [
+        *_key(shard, into, topic_keys=topic_keys),
+        *_cascades(shard, server, into.table),
+        *_engine(shard),
+        *_columns(shard, server),
+    ]
+
+
+def _key(shard: ShardFacts, into: Folded, *, topic_keys: bool) -> list[Told]:
+    if into.key:
+        return _named_key(shard, into.key)
+    if shard.unique or topic_keys:
+        return []
+    what = "no primary key and no unique, not-null index: landed, but its mirror is HELD(no_key)"
+    fix = (
+        f"ALTER TABLE {SHARD} ADD PRIMARY KEY (...), or name a unique, not-null set"
+        " of columns as key: under tables"
+    )
+    return [(WARN, "no_key", what, fix)]
+
+
+def _named_key(shard: ShardFacts, key: tuple[str, ...]) -> list[Told]:
+    nullable = {column.name: column.nullable for column in shard.columns}
+    wrong = [name for name in key if nullable.get(name, True)]
+    if wrong:
+        what = f"key: names {', '.join(wrong)}, which is no column of it or may be NULL"
+        return [(REFUSE, "key", what, "name columns that are NOT NULL as key: under tables")]
+    if any(set(one) <= set(key) for one in shard.unique):
+        return []
+    what = f"key: {', '.join(key)} is no unique index, so two rows may share it: one would be lost"
+    columns = ", ".join(key)
+    return [(WARN, "key", what, f"ALTER TABLE {SHARD} ADD UNIQUE ({columns})")]
+
+
+def _cascades(shard: ShardFacts, server: ServerFacts, table: str) -> list[Told]:
+    if not shard.cascades or not _cascades_unlogged(server):
+        return []
+    fix = (
+        "let the application change these rows, and drop the rule of the foreign key; or MySQL"
+        f" 9.6 with innodb_native_foreign_keys=OFF; or: sluice waive unproven:{table} --reason ..."
+    )
+    return [(WARN, "unproven", _cascading(shard), fix)]
+
+
+def _cascading(shard: ShardFacts) -> str:
+    """Say which; whether the parent is captured makes no odds to what the log leaves out."""
+    rules = sorted(f"{one.parent} {one.rule} ({one.name})" for one in shard.cascades)
+    return f"rows changed by foreign keys are in no log: {'; '.join(rules)}"
+
+
+def _cascades_unlogged(server: ServerFacts) -> bool:
+    native = server.variables.get("innodb_native_foreign_keys", "OFF").upper() == "ON"
+    return server.mariadb or server.version < LOGGED or native
+
+
+def _engine(shard: ShardFacts) -> list[Told]:
+    if shard.engine.lower() in TRANSACTIONAL:
+        return []
+    what = f"engine {shard.engine} knows no transactions: its snapshot stands at no position"
+    return [(WARN, "engine", what, f"ALTER TABLE {SHARD} ENGINE=InnoDB")]
+
+
+def _columns(shard: ShardFacts, server: ServerFacts) -> list[Told]:
+    zero = zero_dates(server)
+    whys = [why for c in shard.columns if (why := unverifiable(c, zero_dates=zero))]
+    if not whys:
+        return []
+    avoidable = zero and any("0000-00-00" in why for why in whys)
+    fix = (
+        "sql_mode with STRICT_TRANS_TABLES and NO_ZERO_DATE, once no row holds one"
+        if avoidable
+        else "none: these columns are mirrored, but not compared"
+    )
+    return [(NOTE, "unverifiable", f"not verifiable: {'; '.join(whys)}", fix)]
+
+
+def _spelled(fix: str, names: Sequence[str]) -> str:
+    more = f" (and the same for {len(names) - 1} more)" if len(names) > 1 and SHARD in fix else ""
+    return fix.replace(SHARD, names[0]) + more
+
+
+def _few(names: Sequence[str], table: str) -> str:
+    """Name the shards, unless the table is its only shard."""
+    if list(names) == [table]:
+        return ""
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return f"{', '.join(names[:3])}{more}: "

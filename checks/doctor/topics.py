@@ -1,0 +1,98 @@
+"""Do the topics keep changes long enough, and all of them?"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from checks.doctor.finding import NOTE, REFUSE, WARN, Finding, Severity
+from pipeline.topic_settings import TopicFacts
+
+SAFE_COPIES = 2
+FOR_EVER = 100 * 365 * 24 * 3600 * 1000  # milliseconds; Debezium asks for the largest number
+DELETE = "cleanup.policy=delete"
+UNCLEAN = "unclean.leader.election.enable"
+UNTYPED = "compaction drops schema changes, so rows could not be typed"
+UNSTARTABLE = "without its history the connector cannot start again"
+UNCOUNTED = "compaction drops changes before the newest, so nothing can be counted"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What none of *topics* may be, why, and the setting wanted; all guilty ones in one finding."""
+
+    severity: Severity
+    code: str
+    topics: Sequence[TopicFacts]
+    bad: Callable[[TopicFacts], bool]
+    why: str
+    want: str
+
+    def findings(self, where: str) -> list[Finding]:
+        """One finding, or none."""
+        names = [topic.name for topic in self.topics if self.bad(topic)]
+        if not names:
+            return []
+        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+        fix = self.want
+        if "=" in fix:
+            rest = ", and so on" if len(names) > 1 else ""
+            fix = f"kafka-configs --alter --topic {names[0]} --add-config {fix}{rest}"
+        what = f"{', '.join(names[:3])}{more}: {self.why}"
+        return [Finding(self.severity, self.code, where, what, fix)]
+
+
+def topic_findings(
+    topics: Sequence[TopicFacts], where: str, *, prefix: str, history: str, outage: timedelta
+) -> list[Finding]:
+    """Rule on one source's topics; a finding names all topics that it is about.
+
+    *history* is the connector's topic of schema history, which must be kept for ever; empty if it
+    is kept elsewhere.  *outage* is how long the pipeline may stand still without losing a change.
+    """
+    ways = [topic for topic in topics if topic.name != history]
+    kept = [topic for topic in topics if topic.name == history]
+    milliseconds = outage // timedelta(milliseconds=1)
+    typing = [topic for topic in topics if topic.name in (prefix, history)]
+    rows = [topic for topic in topics if topic.name not in (prefix, history)]
+    rules = (
+        Rule(REFUSE, "compacted", typing, _compacted, UNTYPED, DELETE),
+        Rule(WARN, "compacted", rows, _compacted, UNCOUNTED, DELETE),
+        Rule(
+            *(WARN, "retention", ways, lambda t: 0 <= _number(t, "retention.ms") < milliseconds),
+            *(f"an outage of {outage} would lose changes", f"retention.ms={milliseconds}"),
+        ),
+        Rule(REFUSE, "retention", kept, _mortal, UNSTARTABLE, "retention.ms=-1"),
+        Rule(
+            *(NOTE, "retention_bytes", ways, lambda t: _number(t, "retention.bytes") >= 0),
+            *("a burst can push out changes that nobody has read", "retention.bytes=-1"),
+        ),
+        Rule(
+            *(WARN, "unclean_election", topics, lambda t: t.settings.get(UNCLEAN) == "true"),
+            *("a broker that lags may take over and drop changes", f"{UNCLEAN}=false"),
+        ),
+        Rule(
+            *(WARN, "in_sync", topics, _alone),
+            *("acks=all means one broker's disk", "min.insync.replicas=2"),
+        ),
+        Rule(
+            *(NOTE, "copies", topics, lambda t: t.copies < SAFE_COPIES),
+            *("one broker's disk holds all there is", "three copies of each partition"),
+        ),
+    )
+    return [finding for rule in rules for finding in rule.findings(where)]
+
+
+def _compacted(topic: TopicFacts) -> bool:
+    return "compact" in topic.settings.get("cleanup.policy", "delete")
+
+
+def _mortal(topic: TopicFacts) -> bool:
+    return 0 <= _number(topic, "retention.ms") < FOR_EVER
+
+
+def _alone(topic: TopicFacts) -> bool:
+    return topic.copies >= SAFE_COPIES and _number(topic, "min.insync.replicas") == 1
+
+
+def _number(topic: TopicFacts, name: str) -> int:
+    return int(topic.settings.get(name, -1))

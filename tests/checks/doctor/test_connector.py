@@ -1,0 +1,154 @@
+"""Every setting that harms is found, and the demo's connector, which has none, is clean."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from checks.doctor.connector import connector_findings
+from checks.doctor.finding import NOTE, REFUSE, WARN, Severity
+from demo.debezium import LOSSLESS
+
+GOOD = {**LOSSLESS, "topic.prefix": "shop", "value.converter.schemas.enable": "false"}
+DEFAULTS = {"connector.class": LOSSLESS["connector.class"], "topic.prefix": "shop"}
+ROUTER = "io.debezium.transforms.ByLogicalTableRouter"
+
+
+def ruled(
+    config: Mapping[str, str], worker: Mapping[str, str] | None = None
+) -> dict[str, Severity]:
+    found = connector_findings(config, "collector:shop", prefix="shop", worker=worker)
+    return {finding.code: finding.severity for finding in found}
+
+
+def test_a_connector_that_loses_nothing_has_a_clean_bill() -> None:
+    assert ruled(GOOD) == {}
+
+
+def test_a_connector_with_its_defaults_loses_values_and_truncates() -> None:
+    assert ruled(DEFAULTS) == {
+        "bigint.unsigned.handling.mode": REFUSE,
+        "decimal.handling.mode": REFUSE,
+        "enable.time.adjuster": REFUSE,
+        "skipped.operations": REFUSE,
+        "provide.transaction.metadata": WARN,
+        "value.converter.replace.null.with.default": WARN,  # nobody knows the worker's converter
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "severity"),
+    [
+        ("bigint.unsigned.handling.mode", "long", REFUSE),
+        ("decimal.handling.mode", "double", REFUSE),
+        ("decimal.handling.mode", "precise", REFUSE),
+        ("time.precision.mode", "connect", REFUSE),
+        ("enable.time.adjuster", "true", REFUSE),
+        ("skipped.operations", "t", REFUSE),
+        ("skipped.operations", "u,d", REFUSE),
+        ("binary.handling.mode", "hex", REFUSE),
+        ("include.schema.changes", "false", REFUSE),
+        ("event.processing.failure.handling.mode", "skip", REFUSE),
+        ("event.processing.failure.handling.mode", "warn", REFUSE),
+        ("event.deserialization.failure.handling.mode", "ignore", REFUSE),
+        ("inconsistent.schema.handling.mode", "skip", REFUSE),
+        ("errors.tolerance", "all", REFUSE),
+        ("schema.history.internal.skip.unparseable.ddl", "true", REFUSE),
+        ("field.name.adjustment.mode", "avro", REFUSE),
+        ("sanitize.field.names", "true", REFUSE),
+        ("snapshot.mode", "initial_only", REFUSE),
+        ("snapshot.mode", "no_data", WARN),
+        ("snapshot.mode", "never", WARN),
+        ("snapshot.mode", "always", NOTE),
+        ("snapshot.locking.mode", "none", WARN),
+        ("snapshot.isolation.mode", "read_committed", WARN),
+        ("snapshot.select.statement.overrides", "shop.users", REFUSE),
+        ("snapshot.include.collection.list", "shop.users", WARN),
+        ("provide.transaction.metadata", "false", WARN),
+        ("tombstones.on.delete", "false", NOTE),
+        ("column.exclude.list", "shop.users.email", WARN),
+        ("column.include.list", "shop.users.id", WARN),
+        ("converters", "boolean", WARN),
+        ("post.processors", "reselector", WARN),
+        ("message.key.columns", "shop.users:email", WARN),
+        ("gtid.source.excludes", "f5aa6304-.*", REFUSE),
+        ("key.converter", "io.confluent.connect.avro.AvroConverter", REFUSE),
+        ("value.converter", "io.confluent.connect.avro.AvroConverter", REFUSE),
+        ("value.converter.replace.null.with.default", "true", REFUSE),
+        ("connector.class", "io.debezium.connector.postgresql.PostgresConnector", REFUSE),
+        ("topic.prefix", "other", REFUSE),
+    ],
+)
+def test_a_setting_that_harms_is_found_with_its_fix(
+    name: str, value: str, severity: Severity
+) -> None:
+    found = connector_findings({**GOOD, name: value}, "collector:shop", prefix="shop", worker=None)
+
+    assert [(f.code, f.severity, f.where) for f in found] == [(name, severity, "collector:shop")]
+    assert f"{name}={value}" in found[0].what
+    assert found[0].fix
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        pytest.param(
+            "io.debezium.transforms.ExtractNewRecordState", {"transforms": REFUSE}, id="unwrapped"
+        ),
+        pytest.param("io.debezium.transforms.Filter", {"transforms": REFUSE}, id="filtered"),
+        pytest.param(
+            "org.apache.kafka.connect.transforms.ReplaceField$Value",
+            {"transforms": REFUSE},
+            id="columns dropped",
+        ),
+        pytest.param(ROUTER, {"transforms": WARN}, id="not known to be harmless"),
+        pytest.param(
+            "org.apache.kafka.connect.transforms.InsertHeader", {}, id="headers harm nobody"
+        ),
+    ],
+)
+def test_transforms_are_judged_by_what_they_do(kind: str, expected: Mapping[str, Severity]) -> None:
+    assert ruled({**GOOD, "transforms": "one", "transforms.one.type": kind}) == expected
+
+
+def test_a_salt_in_a_settings_name_is_not_told() -> None:
+    masked = {**GOOD, "column.mask.hash.SHA-256.with.salt.Pepper": "shop.users.email"}
+
+    found = connector_findings(masked, "collector:shop", prefix="shop", worker=None)
+
+    assert [(f.code, f.severity) for f in found] == [("column.mask.", WARN)]
+    assert "Pepper" not in f"{found[0].what} {found[0].fix}"
+
+
+def test_rows_of_other_servers_stay_where_a_gtid_filter_spares_them() -> None:
+    spared = {"gtid.source.includes": "f5.*", "gtid.source.filter.dml.events": "false"}
+
+    assert ruled({**GOOD, **spared}) == {}
+
+
+@pytest.mark.parametrize(
+    ("worker", "severity"),
+    [
+        pytest.param(None, WARN, id="nobody knows"),
+        pytest.param({"value.converter": LOSSLESS["value.converter"]}, REFUSE, id="its default"),
+        pytest.param(
+            {"value.converter.replace.null.with.default": "false"}, None, id="the worker keeps NULL"
+        ),
+    ],
+)
+def test_null_is_kept_by_whoever_names_the_converter(
+    worker: Mapping[str, str] | None, severity: Severity | None
+) -> None:
+    own = {name: value for name, value in GOOD.items() if not name.startswith("value.converter")}
+
+    found = ruled(own, worker)
+
+    assert found.get("value.converter.replace.null.with.default") is severity
+
+
+def test_a_converter_goes_with_its_own_settings_not_the_workers() -> None:
+    own = {**GOOD}
+    del own["value.converter.replace.null.with.default"]
+
+    found = ruled(own, {"value.converter.replace.null.with.default": "false"})
+
+    assert found == {"value.converter.replace.null.with.default": REFUSE}

@@ -1,0 +1,146 @@
+"""What a schema shows of tables: no key, changes that no log has, columns that prove nothing."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from checks.doctor.finding import NOTE, REFUSE, WARN, Severity
+from checks.doctor.tables import Folded, table_findings, unproven, zero_dates
+from pipeline.column import Column
+from pipeline.model import Shard
+from pipeline.server_facts import ServerFacts
+from pipeline.shard_facts import Cascade, ShardFacts
+
+STRICT = "STRICT_TRANS_TABLES,NO_ZERO_DATE"
+SERVER = ServerFacts((8, 0), mariadb=False, variables={"sql_mode": STRICT})
+ID = Column("id", "BIGINT", nullable=False)
+USERS = ShardFacts(Shard("shop", "shop.users"), columns=(ID,), unique=(("id",),), primary=True)
+CASCADE = Cascade("fk", "shop.teams", "ON DELETE CASCADE")
+BORN = Column("born", "DATE")
+
+
+def fold(shard: str) -> Folded | None:
+    return None if shard.startswith("tmp.") else Folded(shard)
+
+
+def ruled(*shards: ShardFacts, server: ServerFacts = SERVER) -> dict[str, Severity]:
+    return {finding.code: finding.severity for finding in table_findings(shards, server, fold)}
+
+
+@pytest.mark.parametrize(
+    ("shard", "expected"),
+    [
+        pytest.param(USERS, {}, id="nothing to say"),
+        pytest.param(replace(USERS, unique=(), primary=False), {"no_key": WARN}, id="no key"),
+        pytest.param(replace(USERS, primary=False), {}, id="a unique index is a key, too"),
+        pytest.param(replace(USERS, cascades=(CASCADE,)), {"unproven": WARN}, id="cascade"),
+        pytest.param(replace(USERS, engine="MyISAM"), {"engine": WARN}, id="no transactions"),
+        pytest.param(
+            replace(USERS, columns=(ID, Column("at", "POINT"))),
+            {"unverifiable": NOTE},
+            id="geometry",
+        ),
+        pytest.param(
+            replace(USERS, columns=(ID, Column("size", "ENUM", values=("s", "?")))),
+            {"unverifiable": NOTE},
+            id="a label that the server cannot say",
+        ),
+        pytest.param(
+            replace(USERS, shard=Shard("shop", "tmp.users"), unique=()), {}, id="ignored by a rule"
+        ),
+    ],
+)
+def test_a_table_is_ruled_by_its_schema(
+    shard: ShardFacts, expected: Mapping[str, Severity]
+) -> None:
+    assert ruled(shard) == expected
+
+
+@pytest.mark.parametrize(
+    ("server", "found"),
+    [
+        pytest.param(SERVER, True, id="MySQL 8"),
+        pytest.param(replace(SERVER, version=(9, 5)), True, id="MySQL 9.5"),
+        pytest.param(replace(SERVER, version=(9, 7)), False, id="MySQL 9.6 and later log it"),
+        pytest.param(
+            replace(SERVER, version=(9, 7), variables={"innodb_native_foreign_keys": "ON"}),
+            True,
+            id="unless told to leave it to InnoDB",
+        ),
+        pytest.param(replace(SERVER, version=(11, 4), mariadb=True), True, id="MariaDB"),
+    ],
+)
+def test_cascades_are_unproven_where_the_engine_acts_on_them(
+    server: ServerFacts, found: bool
+) -> None:
+    cascading = replace(USERS, cascades=(CASCADE,))
+
+    assert ("unproven" in ruled(cascading, server=server)) is found
+    assert unproven([cascading], server, fold) == (
+        {
+            "shop.users": "rows changed by foreign keys are in no log:"
+            " shop.teams ON DELETE CASCADE (fk)"
+        }
+        if found
+        else {}
+    )
+
+
+@pytest.mark.parametrize(
+    ("modes", "possible"),
+    [
+        (STRICT, False),
+        ("NO_ZERO_DATE,STRICT_ALL_TABLES", False),
+        ("TRADITIONAL", False),
+        ("NO_ZERO_DATE", True),
+        ("STRICT_TRANS_TABLES", True),
+        ("", True),
+    ],
+)
+def test_zero_dates_are_kept_out_only_by_both_modes(modes: str, possible: bool) -> None:
+    server = replace(SERVER, variables={"sql_mode": modes})
+
+    found = table_findings([replace(USERS, columns=(ID, BORN))], server, fold)
+
+    assert zero_dates(server) is possible
+    assert [(f.code, "NO_ZERO_DATE" in f.fix) for f in found] == (
+        [("unverifiable", True)] if possible else []
+    )
+
+
+@pytest.mark.parametrize(
+    ("key", "expected"),
+    [
+        pytest.param(("id",), {}, id="unique"),
+        pytest.param(("id", "born"), {"key": REFUSE}, id="may be NULL"),
+        pytest.param(("nobody",), {"key": REFUSE}, id="no such column"),
+        pytest.param(("name",), {"key": WARN}, id="not shown to be unique"),
+    ],
+)
+def test_a_key_from_the_config_is_held_to_the_schema(
+    key: tuple[str, ...], expected: Mapping[str, Severity]
+) -> None:
+    users = replace(USERS, columns=(ID, BORN, Column("name", "TEXT", nullable=False)))
+
+    found = table_findings([users], SERVER, lambda shard: Folded(shard, key))
+
+    assert {finding.code: finding.severity for finding in found} == expected
+
+
+def test_keys_of_the_connector_stand_in_for_a_missing_key() -> None:
+    assert table_findings([replace(USERS, unique=())], SERVER, fold, topic_keys=True) == []
+
+
+def test_shards_of_a_table_share_one_finding() -> None:
+    shards = [
+        ShardFacts(Shard("shop", f"shop_{n}.orders"), columns=(ID,), unique=()) for n in range(5)
+    ]
+
+    found = table_findings(shards, SERVER, lambda _: Folded("shop.orders"))
+
+    assert [(f.where, f.what.partition(": ")[0]) for f in found] == [
+        ("table shop.orders", "shop_0.orders, shop_1.orders, shop_2.orders and 2 more")
+    ]
+    assert found[0].fix.startswith("ALTER TABLE shop_0.orders ADD PRIMARY KEY (...)")
+    assert found[0].fix.endswith("(and the same for 4 more)")
