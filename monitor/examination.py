@@ -22,9 +22,10 @@ from monitor.config import Config
 from pipeline.collectors.connect import ConnectCollector
 from pipeline.errors import SluiceError, UnreachableError
 from pipeline.route import Router
-from pipeline.server_facts import ServerFacts, ShardFacts, existing, server_facts, shard_facts
+from pipeline.server_facts import ServerFacts, existing, server_facts
 from pipeline.session import Session
 from pipeline.settings import SourceSettings
+from pipeline.shard_facts import ShardFacts, shard_facts
 from pipeline.topic_settings import TopicFacts, topic_facts
 
 HISTORY = "schema.history.internal.kafka.topic"

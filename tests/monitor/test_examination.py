@@ -21,8 +21,9 @@ from pipeline.collectors.connect import CollectorState, ConnectCollector
 from pipeline.column import Column
 from pipeline.errors import ConfigError, SluiceError, UnreachableError
 from pipeline.model import Shard
-from pipeline.server_facts import Cascade, ServerFacts, ShardFacts
+from pipeline.server_facts import ServerFacts
 from pipeline.settings import SourceSettings
+from pipeline.shard_facts import Cascade, ShardFacts
 from pipeline.topic_settings import TopicFacts
 
 CONFIG = """\

@@ -1,0 +1,90 @@
+"""`sluice doctor`: what must be put right at the servers, each with the statement that does it."""
+
+import json
+import sys
+from dataclasses import asdict
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from checks.doctor.finding import Severity
+from monitor.config_file import load
+from pipeline.errors import ConfigError
+
+if TYPE_CHECKING:
+    from monitor.examination import Examination
+
+REFUSED, UNASKED = 1, 3
+TITLES = {
+    Severity.REFUSE: "REFUSED: changes or values would get lost",
+    Severity.WARN: "WARNINGS: less can be proven",
+    Severity.NOTE: "NOTES",
+}
+
+
+@click.command("doctor")
+@click.option("--config", default="sluice.yaml", type=click.Path(path_type=Path), show_default=True)
+@click.option(
+    "--worker",
+    type=click.Path(path_type=Path),
+    help="Properties file of the Connect workers, which Connect itself does not show.",
+)
+@click.option(
+    "--outage-days",
+    type=click.FloatRange(min=0),
+    default=3.0,
+    show_default=True,
+    help="How long the pipeline may stand still without losing a change.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
+def doctor(config: Path, worker: Path | None, outage_days: float, as_json: bool) -> None:
+    """Examine sources, connectors and topics; nothing is changed, no service needs to run.
+
+    Exit status 0: nothing is refused; 1: something is; 2: wrong usage; 3: nothing is refused so
+    far, but something could not be asked.
+    """
+    found = load(config)
+    told = None if worker is None else _properties(worker)
+    from monitor.examination import Examination  # noqa: PLC0415  - seconds of imports
+
+    examination = Examination(found, told, timedelta(days=outage_days))
+    examination.run()
+    if as_json:
+        unasked = [{"where": where, "why": why} for where, why in examination.unasked]
+        findings = [asdict(finding) for finding in examination.findings]
+        click.echo(json.dumps({"findings": findings, "unasked": unasked}))
+    else:
+        click.echo("\n".join(_lines(examination)))
+    sys.exit(REFUSED if examination.refused else UNASKED if examination.unasked else 0)
+
+
+def _lines(examination: "Examination") -> list[str]:
+    lines = []
+    for severity, title in TITLES.items():
+        findings = [f for f in examination.findings if f.severity is severity]
+        if findings:
+            lines.append(f"{title} ({len(findings)})")
+        for one in findings:
+            lines += [f"  {one.where}  {one.what}", f"      fix: {one.fix}"]
+    if examination.unasked:
+        lines.append(f"NOT ASKED ({len(examination.unasked)})")
+        lines += [f"  {where}  {why}" for where, why in examination.unasked]
+    if not examination.refused:
+        so_far = " so far" if examination.unasked else ""
+        lines.append(f"nothing is refused{so_far}")
+    return lines
+
+
+def _properties(path: Path) -> dict[str, str]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        msg = f"cannot read {path}: {error.strerror}"
+        raise ConfigError(msg) from None
+    pairs = (line.partition("=") for line in text.splitlines() if line.strip()[:1] not in "#!")
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+COMMAND = doctor
