@@ -14,7 +14,7 @@ def play(stage: Stage) -> str:
     Raises:
         UnseenError: naming the first rows that differ, or the false alarm.
     """
-    stage.ask_gate("after the writers' end")
+    stage.ask_gate("before the harm")
     rows = compared(stage, "after catching up")
     alarms = [
         f"{each['check']} of {each['about']}: {each['reason']}"

@@ -11,13 +11,12 @@ SHARD, FOLDED, MIRROR = "shop_01.orders_00", "shop.orders", "shop.users"
 
 def play(stage: Stage) -> str:
     """Do both, and wait for the incidents that name them and for the gate to close."""
-    stage.ask_gate("before the harm")
     stage.harm = harm = _do(stage)
+    stage.ask_gate("after the harm", closed=(FOLDED, MIRROR))
     lost = _incident(stage, "range_counts", harm.rows.span, FOLDED)
     foreign = _incident(stage, "foreign_write", f"version {harm.row.version} ", MIRROR)
     harm.incidents = (lost["id"], foreign["id"])
     stage.summary.incidents = stage.service.incidents("firing")
-    stage.ask_gate("after the harm", closed=(FOLDED, MIRROR))
     return f"{lost['reason']}; {foreign['reason']}; gate from 200 to 409"
 
 

@@ -26,8 +26,8 @@ def play(stage: Stage) -> str:
         over = {each["id"] for each in stage.service.incidents("resolved")}
         return over.issuperset(harm.incidents) and not stage.service.incidents("firing")
 
+    stage.ask_gate("after it was put right")
     stage.wait(resolved, "end of the incidents")
     stage.screen.say("  incidents resolved", "green")
-    stage.ask_gate("after it was put right")
     rows = compared(stage, "after it was put right")
     return f"incidents resolved, gate open again; {rows} rows equal their source"
