@@ -143,13 +143,12 @@ def test_a_changed_key_is_two_events_at_one_place(tmp_path: Path) -> None:
 def test_what_another_server_sent_of_a_transaction_is_counted_in_its_newest_epoch(
     tmp_path: Path,
 ) -> None:
-    moved: dict[str, Any] = {"order": place(Order(1, 1, 900))}
+    moved: list[dict[str, Any]] = [{"order": place(Order(1, 1, pos))} for pos in (900, 901)]
+    again = [tx(Op.CREATE, n, 0, **order) for n, order in enumerate(moved, start=1)]
 
-    found = transactions(
-        tmp_path, [begin(), tx(Op.CREATE, 1, 10)], [tx(Op.CREATE, 1, 0, **moved), end(orders_00=1)]
-    )
+    found = transactions(tmp_path, [begin(), tx(Op.CREATE, 1, 10)], [*again, end(orders_00=2)])
 
-    assert found == (Transaction("u:1", 1, 1, 1),)
+    assert found == (Transaction("u:1", 2, 2, 1),)
 
 
 def test_a_transaction_begun_again_is_stated_over_all_its_tables(tmp_path: Path) -> None:

@@ -93,6 +93,13 @@ def test_the_newest_record_is_found_behind_any_hole(
     assert found == wanted
 
 
+@pytest.mark.parametrize("until", range(1, 90))
+def test_a_lone_first_record_is_the_newest_however_far_the_end_is(until: int) -> None:
+    consumer = FakeConsumer({ONE: {0}}, 100)
+
+    assert set(newest(lambda steps: drain(consumer, steps, SOON), {ONE: (0, until)})) == {ONE}
+
+
 def test_a_span_that_is_never_reached_ends_at_the_deadline() -> None:
     stuck = FakeConsumer({ONE: {0, 1}}, 2)
 
