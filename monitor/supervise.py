@@ -153,6 +153,7 @@ class Supervisor:
         except (queue.Empty, ValueError):  # ValueError: the time was over before the wait began
             child.kill()
             return Reply(number, failure=Failure(CRASH, f"spark process missed {deadline}; killed"))
+        child.replies.put(None)  # whoever asks before the next life begins must see the end, too
         return Reply(number, failure=Failure(CRASH, "the spark process died; it is started again"))
 
     def _keep(self) -> None:

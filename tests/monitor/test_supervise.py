@@ -137,6 +137,19 @@ def test_a_kill_between_two_calls_is_noticed_without_a_call(
     assert _land_when_back(supervisor) == 0
 
 
+def test_every_call_to_a_dead_process_fails_at_once(supervisor: Supervisor) -> None:
+    supervisor.first_pause = timedelta(seconds=30)
+    with pytest.raises(UnreachableError):
+        _land(supervisor, "die")
+    begun = time.monotonic()
+
+    for _ in range(5):
+        with pytest.raises(UnreachableError):
+            _land(supervisor)
+
+    assert time.monotonic() - begun < 5
+
+
 def test_a_lane_that_refuses_to_open_says_why_on_each_call(tmp_path: Path) -> None:
     (tmp_path / "lost-mark").touch()
     settings = PipelineSettings(str(tmp_path), "127.0.0.1:9", ())
