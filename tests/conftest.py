@@ -84,7 +84,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         spark={
             "spark.sql.warehouse.dir": str(lake / "warehouse"),
             # for minutes on few cores the better compiler costs more than it gains
-            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+            # (its code cache is small by default, and Spark stands still once that is full)
+            "spark.driver.extraJavaOptions": (
+                "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC"
+            ),
         },
     )
     session = open_session(settings, jars.spark())
