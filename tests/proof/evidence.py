@@ -1,0 +1,120 @@
+"""What a finished run left behind: everything that could be wrong with it, looked for and named."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import select
+
+from alerts.model import State
+from demo.oracle.compare import compare
+from demo.story.service import CONFIG
+from monitor.config_file import load
+from monitor.store.schema import accounts
+from monitor.store.store import Store
+from tests.proof.judging import Tribunal, forgotten
+from tests.proof.stand import Stand
+from tests.proof.timetable import unrecorded
+
+ALL = 1_000_000
+ALARMS = ("lost", "blocked", "suspect")
+SHOWN = 5
+
+
+@dataclass(eq=False)
+class Findings:
+    """What is wrong, by what was looked for; empty if all is well."""
+
+    wrong: dict[str, list[str]] = field(default_factory=dict)
+
+    def add(self, what: str, found: Iterable[str]) -> None:
+        """Note findings, if there are any."""
+        if listed := list(found):
+            self.wrong[what] = listed
+
+    def __str__(self) -> str:
+        """Count each kind, and show its first few."""
+        lines = [
+            line
+            for what, found in self.wrong.items()
+            for line in (f"{len(found)} {what}:", *(f"  {each}" for each in found[:SHOWN]))
+        ]
+        return "\n".join(lines)
+
+
+def examine(stand: Stand, findings: Findings) -> None:
+    """Look for everything; the servers still run, nothing else does."""
+    findings.add("wrong in mirrors", _unequal(stand))
+    store = Store.open(stand.home / "sluice.db")
+    try:
+        tribunal = Tribunal(
+            str(stand.service.lake),
+            stand.ledger.entries(),
+            {one.id: one for one in store.certificates.list(limit=ALL)},
+            stand.based,
+        )
+        findings.add("false READY", tribunal.false(stand.asker.decisions))
+        findings.add("judges asleep", tribunal.asleep(stand.asker.decisions))
+        findings.add("forgotten READY", forgotten(stand.asker.decisions))
+        findings.add("accounts off balance", _unbalanced(store))
+        findings.add("ticks unrecorded", _untimed(stand, store))
+        findings.add("false alarms", _alarms(store))
+    finally:
+        store.close()
+
+
+def _unequal(stand: Stand) -> Iterator[str]:
+    """Mirrors that are not their source, with the writers gone and all caught up."""
+    entries = stand.ledger.entries()
+    diffs = compare(stand.shop.address, str(stand.service.lake), ledger=entries)
+    yield from (f"{name}: {diff}" for name, diff in diffs.items() if not diff.clean)
+    yield from (f"{name}: no rows at all" for name, diff in diffs.items() if not diff.rows)
+
+
+def _unbalanced(store: Store) -> Iterator[str]:
+    """Accounts with a residual; each turn's, and their sums, added up here once more."""
+    with store.database.read() as connection:
+        rows = connection.execute(select(accounts).where(accounts.c.residual != 0)).all()
+    yield from (f"batch {row.batch} of {row.table}: {row.terms}" for row in rows)
+    totals = store.accounts.totals()
+    residuals = Counter[str]()
+    for (table, term), changes in totals.items():
+        residuals[table] += changes if term == "read" else -changes
+    yield from (f"{table}: sums leave {left}" for table, left in residuals.items() if left)
+    if not totals:
+        yield "none was kept"
+
+
+def _untimed(stand: Stand, store: Store) -> Iterator[str]:
+    paces = _paces(stand)
+    listed = store.ticks.list(limit=ALL)
+    ticks = {job: [tick for tick in listed if tick.job == job] for job in {t.job for t in listed}}
+    return unrecorded(ticks, paces)
+
+
+def _paces(stand: Stand) -> dict[str, timedelta]:
+    """How often each job is planned, by the config alone."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in stand.service.daemon.environment.items():
+            patch.setenv(name, value)
+        config = load(CONFIG)
+    schedule = config.schedule
+    return {
+        **{f"heartbeat:{source.name}": config.heartbeat for source in config.sources},
+        "round": schedule.round,
+        "watch": schedule.watch,
+        "probe": schedule.probe,
+        "deliver": schedule.deliver,
+        "upkeep": schedule.upkeep,
+        "prune": schedule.prune,
+    }
+
+
+def _alarms(store: Store) -> Iterator[str]:
+    """Incidents that somebody was told about, of kinds that no kill explains."""
+    told = (State.FIRING, State.RECOVERING, State.RESOLVED)
+    for one in store.incidents.list(told, limit=ALL):
+        if one.cause.kind in ALARMS:
+            yield f"{one.cause.check} of {one.cause.subject}: {one.ruling.reason}"

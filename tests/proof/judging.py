@@ -1,0 +1,99 @@
+"""Was any READY false, or forgotten?  By the ledger, and what the certificates name."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import cached_property
+
+from checks.certificate import Certificate
+from demo.oracle.compare import mirror_path
+from demo.oracle.rows import RowId, read_touched
+from demo.shop.ledger import Entry
+from demo.shop.schema import SHELVES
+from pipeline.model import Stage
+from tests.oracle.landed import Landed, read_landed
+from tests.oracle.promise import Judge, Violation
+from tests.proof.asking import Decision
+
+KEYS = {shelf.mirror: shelf.key for shelf in SHELVES}
+
+
+@dataclass(eq=False)
+class Tribunal:
+    """Judges decisions of one run; ``based`` is when every table's snapshot was complete."""
+
+    lake: str
+    ledger: Mapping[int, Entry]
+    certificates: Mapping[str, Certificate]
+    based: datetime
+    _rows: dict[tuple[str, int], Mapping[RowId, int]] = field(default_factory=dict)
+
+    def false(self, decisions: Sequence[Decision]) -> Iterator[str]:
+        """Each READY that was not true, and why; a certificate is judged once."""
+        given = {each.certificate: each for each in decisions if each.ready}
+        for number, decision in given.items():
+            certificate = self.certificates.get(number or "")
+            if certificate is None:
+                yield f"{decision}: its certificate is not in the store"
+            elif _signature(certificate) != _expected(decision):
+                yield f"{decision}: its certificate is of something else: {certificate}"
+            elif violations := self.violations(certificate):
+                rest = f"{len(violations)} rows, such as {violations[:3]}"
+                yield f"{decision} with {certificate.evidence}: {rest}"
+
+    def asleep(self, decisions: Sequence[Decision]) -> Iterator[str]:
+        """Tables and stages whose last cut the judge would let pass with the first evidence."""
+        ready = sorted((each for each in decisions if each.ready), key=lambda each: each.answered)
+        given = [
+            found for each in ready if (found := self.certificates.get(each.certificate or ""))
+        ]
+        for table in KEYS:
+            for stage in Stage:
+                mine = [one for one in given if (one.table, one.stage) == (table, stage)]
+                if not mine:
+                    yield f"{table} {stage}: never READY"
+                elif not self.violations(replace(mine[0], cut=mine[-1].cut)):
+                    yield f"{table} {stage}: {mine[0].evidence} passes for {mine[-1].cut}"
+
+    def violations(self, certificate: Certificate) -> list[Violation]:
+        """Rows that contradict *certificate*."""
+        table, cut, evidence = certificate.table, certificate.cut, certificate.evidence
+        if certificate.stage is Stage.LANDED:
+            return self._judge.landed(table, cut, self._landed, evidence.batch, self.based)
+        if evidence.version is None:
+            return [Violation(("", ()), 0, "names no version of the mirror")]
+        rows = self._version(table, evidence.version)
+        return self._judge.ready(table, cut, rows, certificate.issued)
+
+    @cached_property
+    def _judge(self) -> Judge:
+        return Judge(self.ledger)
+
+    @cached_property
+    def _landed(self) -> Landed:
+        return read_landed(self.lake)
+
+    def _version(self, table: str, version: int) -> Mapping[RowId, int]:
+        if (table, version) not in self._rows:
+            path = mirror_path(self.lake, table)
+            self._rows[table, version] = read_touched(path, KEYS[table], version)
+        return self._rows[table, version]
+
+
+def forgotten(decisions: Sequence[Decision]) -> Iterator[str]:
+    """Answers that came after a READY to the same question and do not repeat it."""
+    given: dict[object, Decision] = {}
+    for each in sorted(decisions, key=lambda decision: decision.answered):
+        first = given.get(each.question)
+        if each.ready and first is None:
+            given[each.question] = each
+        elif first and each.asked > first.answered and each.certificate != first.certificate:
+            yield f"{each}, but before it {first}"
+
+
+def _signature(one: Certificate) -> tuple[str, str, datetime, int | None]:
+    return one.table, one.stage.value, one.cut, one.evidence.version
+
+
+def _expected(one: Decision) -> tuple[str, str, datetime, int | None]:
+    return one.question.table, one.question.stage, one.question.cut, one.version

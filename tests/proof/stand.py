@@ -1,0 +1,165 @@
+"""The whole way under load, in a folder that stays if anything is wrong with it."""
+
+import os
+import signal
+import threading
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from random import Random
+
+from demo.connect import Connect
+from demo.debezium import mysql_connector
+from demo.kafka import Kafka
+from demo.ports import free_ports
+from demo.processes import Process, started, wait_until
+from demo.servers import Servers
+from demo.shop.schema import DATABASES
+from demo.shop.workload import Address, Ledger, Shop, Workload
+from demo.story.memory import family
+from demo.story.service import Service
+from tests.proof.asking import Asker, questions
+from tests.proof.plan import Round, Victim
+
+HEARTBEAT = "sluice"
+ROWS = 400
+PATIENCE = timedelta(minutes=6)
+ORPHANS = timedelta(seconds=30)
+
+
+@dataclass(eq=False)
+class Stand:
+    """Servers, shop, service and asker in *home*; ``log`` tells what was done when."""
+
+    home: Path
+    seed: int
+    rate: float = 100
+    log: list[str] = field(default_factory=list)
+    based: datetime = field(init=False)
+    _ends: ExitStack = field(default_factory=ExitStack)
+    _stop: threading.Event = field(default_factory=threading.Event)
+    _asking: Future[None] = field(default_factory=Future)
+    _began: float = field(default_factory=time.monotonic)
+
+    def __post_init__(self) -> None:
+        """Name everything; nothing is started."""
+        self.servers = Servers.create(self.home)
+        address = Address(self.servers.mysql.host, self.servers.mysql.port)
+        self.shop, self.ledger = Shop(address), Ledger(self.home / "ledger.jsonl")
+        self.workload = Workload(address, self.ledger, seed=self.seed, rate=self.rate)
+        self.service = Service(self.home, self.servers, free_ports(1)[0])
+        self.asker = Asker(self.service.url, Random(f"ask/{self.seed}"))
+
+    def open(self) -> None:
+        """Start everything; the first change after the snapshot is made when all is READY."""
+        self._ends.callback(self.servers.stop)
+        self.servers.start()
+        self.shop.create()
+        self.workload.fill(ROWS)
+        databases = [*DATABASES, HEARTBEAT]
+        config = mysql_connector(
+            self.servers.mysql, self.servers.kafka.bootstrap, databases=databases
+        )
+        self.servers.connect.register("shop", config)
+        self._ends.callback(self.service.stop)
+        self.service.start()
+        self.recover()
+        self.based = datetime.now(UTC)
+        self._ends.callback(self.workload.stop)
+        self.workload.start()
+        pool = ThreadPoolExecutor(1, thread_name_prefix="asker")
+        self._ends.callback(self._stop.set)
+        self._asking = pool.submit(self.asker.run, self._stop)
+        pool.shutdown(wait=False)
+        self._note("under load")
+
+    def play(self, round_: Round) -> None:
+        """Load, kill, start again, and recover unless in a rush."""
+        self._stop.wait(round_.delay)
+        self._note(f"kill {round_.victim}")
+        self._kill(round_)
+        self._note(f"{round_.victim} started again")
+        if not round_.rush:
+            self.recover()
+            self._note("recovered")
+
+    def recover(self) -> None:
+        """Wait until every table is READY, in both stages, for the moment of this call.
+
+        Raises:
+            UnreachableError: if it does not become so.
+        """
+        left = questions(datetime.now(UTC))
+        pause = threading.Event()
+
+        def recovered() -> bool:
+            left[:] = self.asker.ask(left)
+            return not left or pause.wait(1)
+
+        wait_until(recovered, PATIENCE, "recovery")
+
+    def close(self) -> None:
+        """Stop everything, those that write first; harmless when it is stopped."""
+        self._ends.close()
+
+    def finish(self) -> None:
+        """Stop the writers, catch up, and stop what asks and answers; servers go on.
+
+        Raises:
+            pymysql.err.Error: what a writer could not bear.
+        """
+        self.workload.stop()
+        self._note("writers stopped")
+        self.recover()
+        self._note("caught up")
+        self._stop.set()
+        self._asking.result()
+        self.service.stop()
+
+    def _kill(self, round_: Round) -> None:
+        match round_.victim:
+            case Victim.SERVICE:
+                self._kill_service()
+            case Victim.SPARK:
+                self._kill_spark()
+            case Victim.CONNECT:
+                self._restart(self.servers.connect, round_.down)
+            case Victim.KAFKA:
+                self._restart(self.servers.kafka, round_.down)
+
+    def _kill_service(self) -> None:
+        relatives = self._relatives()
+        self.service.daemon.kill()
+        self.service.start()
+        wait_until(lambda: not any(each.alive for each in relatives), ORPHANS, "end of orphans")
+
+    def _kill_spark(self) -> None:
+        (jvm, *_) = wait_until(lambda: [p for p in self._relatives() if _java(p)], PATIENCE, "JVM")
+        with suppress(ProcessLookupError):
+            os.kill(jvm.pid, signal.SIGKILL)
+        wait_until(lambda: not jvm.alive, ORPHANS, "end of the JVM")
+
+    def _restart(self, server: Connect | Kafka, down: float) -> None:
+        server.kill()
+        self._stop.wait(down)
+        server.start()
+
+    def _relatives(self) -> list[Process]:
+        """The service's Spark process, its JVM, and whatever else descends from the service."""
+        service = self.service.daemon.process
+        found = family(service.pid)[1:] if service else []
+        return [Process(pid, when) for pid in found if (when := started(pid)) is not None]
+
+    def _note(self, what: str) -> None:
+        changes = self.workload.tally["changes"]
+        self.log.append(f"{time.monotonic() - self._began:6.1f} s, {changes} changes: {what}")
+
+
+def _java(process: Process) -> bool:
+    try:
+        return Path(f"/proc/{process.pid}/exe").readlink().name == "java"
+    except OSError:  # it has ended meanwhile
+        return False
