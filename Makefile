@@ -10,7 +10,7 @@ CODE := $(wildcard pipeline checks alerts monitor demo tests bench grafana)
 PYTEST := $(BIN)/coverage run -m pytest -q
 # Stage budgets of `make test`: 45 minutes in all.
 FAST := timeout --foreground 300
-SPARK := timeout --foreground 900
+SPARK := timeout --foreground 1200
 STACK := timeout --foreground 1500
 
 .PHONY: help setup demo test test-fast test-spark test-stack test-long check fmt bench lock clean packages
