@@ -6,19 +6,18 @@ process can hold a deadline.  Killing is always safe, since the lake's commits a
 
 import os
 import queue
-import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import IO, cast
 
 import structlog
 
+from monitor.child import OPENING_WITHIN, Child
 from monitor.wire import (
     CRASH,
     OPENING,
@@ -27,7 +26,6 @@ from monitor.wire import (
     Request,
     Verb,
     as_error,
-    dump_request,
     load_reply,
 )
 from pipeline.errors import UnreachableError
@@ -37,38 +35,6 @@ COMMAND = (sys.executable, "-m", "monitor.worker")
 FIRST_PAUSE = timedelta(seconds=1)
 LONGEST_PAUSE = timedelta(seconds=60)
 log = structlog.get_logger(__name__)
-
-
-@dataclass(eq=False)
-class Child:
-    """One life of the Spark process; a process group of its own, so that its JVM goes with it."""
-
-    process: subprocess.Popen[bytes]
-    requests: IO[bytes]
-    replies: "queue.SimpleQueue[Reply | None]" = field(default_factory=queue.SimpleQueue)
-    writing: threading.Lock = field(default_factory=threading.Lock)
-
-    def send(self, request: Request) -> None:
-        """Hand over *request*; a dead process is found when its reply is awaited."""
-        try:
-            with self.writing:
-                self.requests.write(dump_request(request))
-                self.requests.flush()
-        except (OSError, ValueError):  # a closed pipe, at the other end or at ours
-            log.info("spark process takes no more requests", pid=self.process.pid)
-
-    def kill(self) -> None:
-        """End the whole group at once; harmless when it is gone already."""
-        with suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-
-    def bury(self) -> int:
-        """Wait for the end of the process and take its JVM with it; its exit status."""
-        status = self.process.wait()
-        self.kill()  # a JVM left behind would keep writing to the lake
-        with suppress(OSError):
-            self.requests.close()
-        return status
 
 
 @dataclass(eq=False)
@@ -147,12 +113,14 @@ class Supervisor:
         """The reply to *number*; an opening that failed answers for it."""
         until = time.monotonic() + deadline.total_seconds()
         try:
-            while (reply := child.replies.get(timeout=until - time.monotonic())) is not None:
+            while (reply := child.next_reply(until)) is not None:
                 if reply.id == number or reply.failure is not None:
                     return reply
-        except (queue.Empty, ValueError):  # ValueError: the time was over before the wait began
+        except queue.Empty:
+            child.explain()
             child.kill()
-            return Reply(number, failure=Failure(CRASH, f"spark process missed {deadline}; killed"))
+            missed = deadline if child.opened else OPENING_WITHIN
+            return Reply(number, failure=Failure(CRASH, f"spark process missed {missed}; killed"))
         child.replies.put(None)  # whoever asks before the next life begins must see the end, too
         return Reply(number, failure=Failure(CRASH, "the spark process died; it is started again"))
 

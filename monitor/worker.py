@@ -4,6 +4,7 @@ Requests come in on stdin, replies leave on a pipe of their own; whatever librar
 stderr.  Nothing is remembered here: the lake's own commits say where to go on.
 """
 
+import faulthandler
 import os
 import queue
 import signal
@@ -100,6 +101,7 @@ class Server:
 def serve(open_lane: OpenLane, reply_fd: int) -> int:
     """Answer until told to stop; exit status 0 then, 1 after a failure nobody foresaw."""
     signal.signal(signal.SIGTERM, lambda *_: _end_group())
+    faulthandler.register(signal.SIGUSR1)  # asked for before the process is killed as late
     CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)  # not SIGKILL: it would leave the JVM behind
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the service's to handle
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())

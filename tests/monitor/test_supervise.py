@@ -191,3 +191,22 @@ def test_no_process_outlives_a_killed_service(lake: Path, how: signal.Signals) -
         service.send_signal(how)
 
     _wait_for(lambda: _gone(jvm))
+
+
+def test_a_process_that_hangs_while_it_opens_is_replaced_long_before_the_job_is_late(
+    lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (lake / "hang").touch()
+    settings = PipelineSettings(str(lake), "127.0.0.1:9", ())
+    supervisor = Supervisor(settings, FAKE, first_pause=timedelta(milliseconds=20))
+    supervisor.start()
+    try:
+        _wait_for(lambda: not (lake / "hang").exists())
+        monkeypatch.setattr("monitor.child.OPENING_WITHIN", timedelta(milliseconds=10))
+        with pytest.raises(UnreachableError, match="missed"):
+            _land(supervisor)
+
+        monkeypatch.setattr("monitor.child.OPENING_WITHIN", timedelta(seconds=60))
+        assert _land_when_back(supervisor) == 0
+    finally:
+        supervisor.stop(timedelta(seconds=5))
