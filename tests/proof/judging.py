@@ -52,7 +52,7 @@ class Tribunal:
                 mine = [one for one in given if (one.table, one.stage) == (table, stage)]
                 if not mine:
                     yield f"{table} {stage}: never READY"
-                elif not self.violations(replace(mine[0], cut=mine[-1].cut)):
+                elif not self.violations(replace(mine[-1], evidence=mine[0].evidence)):
                     yield f"{table} {stage}: {mine[0].evidence} passes for {mine[-1].cut}"
 
     def violations(self, certificate: Certificate) -> list[Violation]:
