@@ -34,7 +34,10 @@ class Prometheus:
 
     def ask(self, promql: str) -> Answer:
         """Answer an instant query."""
-        reply = httpx.get(f"{self.url}/api/v1/query", params={"query": promql}, timeout=10).json()
+        answer = httpx.get(f"{self.url}/api/v1/query", params={"query": promql}, timeout=10)
+        if answer.status_code == httpx.codes.SERVICE_UNAVAILABLE:
+            return Answer(0, "still starting")
+        reply = answer.json()
         if reply["status"] != "success":
             return Answer(0, reply["error"])
         return Answer(len(reply["data"]["result"]))
