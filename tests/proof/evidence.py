@@ -5,11 +5,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
 
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable, QueryBuilder
 from sqlalchemy import select
 
 from alerts.model import State
 from demo.oracle.compare import compare
+from demo.shop.schema import MIRRORS
 from demo.story.service import CONFIG
 from monitor.config_file import load
 from monitor.store.schema import accounts
@@ -21,13 +24,22 @@ from tests.proof.timetable import unrecorded
 ALL = 1_000_000
 ALARMS = ("lost", "blocked", "suspect")
 SHOWN = 5
+LANDED = """
+    SELECT "table" AS name, count(*) AS n FROM log
+    WHERE op IN ('c', 'u', 'd', 'r', 'truncate', 'settle', 'tombstone', 'error')
+    AND "table" IS NOT NULL GROUP BY "table"
+"""
 
 
 @dataclass(eq=False)
 class Findings:
-    """What is wrong, by what was looked for; empty if all is well."""
+    """What is wrong, by what was looked for; empty if all is well.
+
+    ``unaccounted`` is only told: landed changes, by table, whose account a kill has taken.
+    """
 
     wrong: dict[str, list[str]] = field(default_factory=dict)
+    unaccounted: dict[str, int] = field(default_factory=dict)
 
     def add(self, what: str, found: Iterable[str]) -> None:
         """Note findings, if there are any."""
@@ -61,6 +73,7 @@ def examine(stand: Stand, findings: Findings) -> None:
         findings.add("accounts off balance", _unbalanced(store))
         findings.add("ticks unrecorded", _untimed(stand, store))
         findings.add("false alarms", _alarms(store))
+        findings.unaccounted = _unaccounted(stand, store)
     finally:
         store.close()
 
@@ -85,6 +98,15 @@ def _unbalanced(store: Store) -> Iterator[str]:
     yield from (f"{table}: sums leave {left}" for table, left in residuals.items() if left)
     if not totals:
         yield "none was kept"
+
+
+def _unaccounted(stand: Stand, store: Store) -> dict[str, int]:
+    """Landed changes of each table that no account has read; accounts of a killed turn are lost."""
+    log = DeltaTable(str(stand.service.lake / "changes"))
+    rows = pa.table(QueryBuilder().register("log", log).execute(LANDED).read_all()).to_pylist()
+    totals = store.accounts.totals()
+    landed = {row["name"]: row["n"] for row in rows if row["name"] in MIRRORS}
+    return {name: count - totals.get((name, "read"), 0) for name, count in landed.items()}
 
 
 def _untimed(stand: Stand, store: Store) -> Iterator[str]:
