@@ -139,6 +139,8 @@ class Lane:
         self._applied[table.name] = applied.batch
         if applied.hold is None:
             self._note_high(slice_, table)
+        elif applied.hold.reason == "account":  # the rows are in: the next turn would balance
+            self.standing.block(applied.hold)
         return applied
 
     def _prepare(self, table: Table) -> Turn:

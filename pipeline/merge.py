@@ -73,7 +73,10 @@ def merge(
             .whenNotMatchedInsert(~deleted, values=dict(values))
             .execute()
         )
-    counts = done.collect()[0].asDict()
+    told = done.collect()
+    if not told:
+        return Merged(0, 0, 0)  # Delta has this batch already, and leaves a repeated MERGE out
+    counts = told[0]
     return Merged(
         counts["num_inserted_rows"], counts["num_updated_rows"], counts["num_deleted_rows"]
     )

@@ -20,6 +20,7 @@ class Standing:
 
     commits: Callable[[str, int], Sequence[Commit]]
     _good: dict[str, int] = field(default_factory=dict)
+    _blocked: dict[str, Hold] = field(default_factory=dict)
     _asked: deque[str] = field(default_factory=deque)
 
     def choose(self, due: Iterable[str], tables: Iterable[str]) -> set[str]:
@@ -28,8 +29,16 @@ class Standing:
             self._asked.extend(sorted(tables))
         return set(due) | {self._asked.popleft() for _ in range(min(_ROTATED, len(self._asked)))}
 
+    def block(self, hold: Hold) -> None:
+        """Let a table stand still until a person waives *hold*: trying again would hide it."""
+        self._blocked[hold.subject] = hold
+
     def hold(self, table: str, waived: frozenset[str]) -> Hold | None:
         """Why *table* must stand still; None when all of its commits are ours or waived."""
+        blocked = self._blocked.get(table)
+        if blocked is not None and blocked.id not in waived:
+            return blocked
+        self._blocked.pop(table, None)
         prefix = f"{_PREFIX}{table}:"
         accepted = frozenset(int(w[len(prefix) :]) for w in waived if w.startswith(prefix))
         good = self._good.get(table, -1)

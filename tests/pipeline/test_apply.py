@@ -9,6 +9,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from pipeline.account import Counted
 from pipeline.model import Op, Order, Origin
 from pipeline.settings import TableRule
 from pipeline.types import Column
@@ -277,3 +278,22 @@ def test_what_spark_cannot_do_holds_one_table_and_says_why(lake: BenchLake) -> N
     assert turn.hold is not None
     assert turn.hold.reason == "failed"
     assert "short" in turn.hold.detail.lower()
+
+
+def test_an_account_that_does_not_balance_holds_the_table_until_a_person_says_so(
+    lake: BenchLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rows are in the mirror already, so a second try would find repetitions, and balance."""
+    lake.play([row(C, 10, 1, "a")])
+    lake.land(row(C, 20, 2, "b"))
+    with monkeypatch.context() as broken:
+        broken.setattr("pipeline.apply._counted", lambda *_: Counted(9, 1, 1, 1, 0, 0, 0))
+        first = lake.apply()
+
+    second, third = lake.apply(), lake.apply(waived=["account:db.t"])
+
+    assert first.hold is not None
+    assert first.hold.reason == "account"
+    assert second.hold == first.hold
+    assert third.hold is None
+    assert lake.rows() == {1: "a", 2: "b"}
