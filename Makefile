@@ -9,9 +9,9 @@ BIN := .venv/bin
 CODE := $(wildcard pipeline checks alerts monitor demo tests bench grafana)
 PYTEST := $(BIN)/coverage run -m pytest -q
 # Stage budgets of `make test`: 45 minutes in all.
-FAST := timeout --foreground 180
+FAST := timeout --foreground 300
 SPARK := timeout --foreground 720
-STACK := timeout --foreground 1800
+STACK := timeout --foreground 1680
 
 .PHONY: help setup demo test test-fast test-spark test-stack test-long check fmt bench lock clean packages
 
