@@ -14,10 +14,11 @@ from random import Random
 from demo.connect import Connect
 from demo.debezium import mysql_connector
 from demo.kafka import Kafka
+from demo.mysql import MySQL
 from demo.ports import free_ports
 from demo.processes import Process, started, wait_until
 from demo.servers import Servers
-from demo.shop.schema import DATABASES
+from demo.shop.schema import DATABASES, PAYMENTS_SHELF
 from demo.shop.workload import Address, Ledger, Shop, Workload
 from demo.story.memory import family
 from demo.story.service import Service
@@ -59,9 +60,11 @@ class Stand:
         self.servers.start()
         self.shop.create()
         self.workload.fill(ROWS)
-        databases = [*DATABASES, HEARTBEAT]
         config = mysql_connector(
-            self.servers.mysql, self.servers.kafka.bootstrap, databases=databases
+            self.servers.mysql,
+            self.servers.kafka.bootstrap,
+            databases=[*DATABASES, HEARTBEAT],
+            settings=exact_floats(self.servers.mysql),
         )
         self.servers.connect.register("shop", config)
         self._ends.callback(self.service.stop)
@@ -156,6 +159,18 @@ class Stand:
     def _note(self, what: str) -> None:
         changes = self.workload.tally["changes"]
         self.log.append(f"{time.monotonic() - self._began:6.1f} s, {changes} changes: {what}")
+
+
+def exact_floats(mysql: MySQL) -> dict[str, str]:
+    """Settings by which a snapshot of payments holds all of a FLOAT.
+
+    MySQL's text protocol prints six digits of one; a row that nobody touches later keeps them.
+    """
+    table = PAYMENTS_SHELF.name
+    columns = [name for name, *_ in mysql.execute(f"SHOW COLUMNS FROM {table}")]
+    chosen = ", ".join(f"{c} * 1e0 AS {c}" if c == "ratio" else c for c in columns)
+    setting = "snapshot.select.statement.overrides"
+    return {setting: table, f"{setting}.{table}": f"SELECT {chosen} FROM {table}"}
 
 
 def _java(process: Process) -> bool:
