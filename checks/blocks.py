@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from checks.model import Outcome, Reason, Verdict
-from pipeline.lag import Lags
+from pipeline.lags.lag import Lags
+from pipeline.lags.samples import Samples
 from pipeline.model import Missing, Table
 from pipeline.report import Gap, Hold
-from pipeline.samples import Samples
 
 MOST_KEYS = 20  # a ruling names no more, so a waiver of all it names could hide others
 

@@ -12,10 +12,10 @@ from datetime import datetime
 
 from checks.model import Reason
 from pipeline.cut import first_fence
+from pipeline.lags.samples import Samples, Standing, fresh, living
+from pipeline.lags.steps import Step
 from pipeline.mark import Mark
 from pipeline.model import Fence, Missing, Stage, Table
-from pipeline.samples import Samples, Standing, fresh, living
-from pipeline.steps import Step
 
 
 @dataclass(frozen=True, slots=True)

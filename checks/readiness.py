@@ -14,7 +14,7 @@ from checks.certificate import Certificate, certify
 from checks.model import Reason
 from checks.proof import Evidence, Proof, prove
 from checks.sums import Sum, add_up
-from pipeline.lag import Lags
+from pipeline.lags.lag import Lags
 from pipeline.model import Stage
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from checks.model import Reason
-from pipeline.lag import Lags
+from pipeline.lags.lag import Lags
 from pipeline.model import Missing, Stage
 
 

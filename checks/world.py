@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
+from pipeline.lake.seen import LogKey, Touch, Transaction
 from pipeline.model import Fence, Shard, Table
-from pipeline.seen import LogKey, Touch, Transaction
 
 __all__ = [
     "LogKey",

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from alerts.causes import KINDS
 from alerts.model import Kind, Severity
-from monitor import metric_names as m
+from monitor.faces import metric_names as m
 
 LAG = "sluice:lag_seconds"
 TABLES = "sluice:tables:count"

@@ -10,32 +10,32 @@ from fastapi import FastAPI
 
 from alerts.deliver import Delivery
 from checks.world import World
-from monitor.api import Desk, application
-from monitor.assessor import Assessor
 from monitor.board import Easel
 from monitor.clients import Lake, Servers, close_all, collector, connect, highest_landed
-from monitor.config import Config
+from monitor.config.model import Config
 from monitor.cycle import Cycle
-from monitor.drive import Deadlines, Drive
-from monitor.facts import Facts
-from monitor.fence_book import FenceBook
+from monitor.faces.api import Desk, application
+from monitor.faces.metrics import registry
 from monitor.gate import Gate
 from monitor.jobs import Works, jobs
 from monitor.logs import current_run
-from monitor.metrics import registry
-from monitor.probing import Probing
-from monitor.pulse import Pulse
-from monitor.readers import named_versions
-from monitor.roster import Roster
-from monitor.rulings import Rulings
-from monitor.sampler import Sampler
 from monitor.schedule import Schedule
-from monitor.standstills import Standstills
+from monitor.spark.drive import Deadlines, Drive
+from monitor.spark.standstills import Standstills
+from monitor.spark.supervise import COMMAND, Supervisor
 from monitor.store.store import Store
-from monitor.supervise import COMMAND, Supervisor
-from monitor.teller import Teller
-from monitor.watcher import Watcher
-from monitor.world import RoundWorld
+from monitor.watch.assessor import Assessor
+from monitor.watch.facts import Facts
+from monitor.watch.fence_book import FenceBook
+from monitor.watch.probing import Probing
+from monitor.watch.pulse import Pulse
+from monitor.watch.readers import named_versions
+from monitor.watch.roster import Roster
+from monitor.watch.rulings import Rulings
+from monitor.watch.sampler import Sampler
+from monitor.watch.teller import Teller
+from monitor.watch.watcher import Watcher
+from monitor.watch.world import RoundWorld
 from pipeline.settings import SourceSettings
 
 LOOK_AGE = timedelta(seconds=2)

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from alerts.model import Incident
 from checks.model import Verdict
 from checks.readiness import Readiness, State
-from pipeline.lag import Lags
+from pipeline.lags.lag import Lags
 from pipeline.model import Stage, Table
 
 NEVER = datetime(1970, 1, 1, tzinfo=UTC)

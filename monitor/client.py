@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx
 
-from monitor.config_file import load
+from monitor.config.file import load
 from pipeline.errors import ConfigError, UnreachableError
 
 PATIENCE = 30.0

@@ -7,16 +7,16 @@ from datetime import timedelta
 from typing import Protocol
 
 from checks.world import LogKey, LogSide
-from monitor.config import Config
-from monitor.world import Log
-from pipeline import format as formats
+from monitor.config.model import Config
+from monitor.watch.world import Log
 from pipeline.collectors.connect import ConnectCollector
 from pipeline.errors import ConfigError, SluiceError
+from pipeline.messages import format as formats
 from pipeline.model import Table
 from pipeline.settings import SourceSettings
 from pipeline.sources.mysql import MySqlSource
 from pipeline.tables.delta import DeltaLake
-from pipeline.topics import Origin, end_keys
+from pipeline.topics.last_keys import Origin, end_keys
 from pipeline.transports.kafka import KafkaTransport
 
 SOURCES: Mapping[str, Callable[[SourceSettings], MySqlSource]] = {

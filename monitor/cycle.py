@@ -10,15 +10,15 @@ from alerts.model import Incident, Member
 from checks.blocks import Inputs, blocks
 from checks.model import Verdict
 from checks.readiness import Question, Readiness
-from monitor import own_verdicts as own
-from monitor.assessor import Assessor
 from monitor.board import Board, Easel, JobView, PartView, TableView
-from monitor.own_verdicts import Part
-from monitor.plans import Plan
-from monitor.roster import Roster
-from monitor.sampler import Look
-from monitor.teller import Teller
-from monitor.watcher import Watcher
+from monitor.config.plans import Plan
+from monitor.watch import own_verdicts as own
+from monitor.watch.assessor import Assessor
+from monitor.watch.own_verdicts import Part
+from monitor.watch.roster import Roster
+from monitor.watch.sampler import Look
+from monitor.watch.teller import Teller
+from monitor.watch.watcher import Watcher
 from pipeline.cut import day_end
 from pipeline.model import Stage, Table
 

@@ -18,15 +18,15 @@ from checks.doctor.server import server_findings
 from checks.doctor.tables import Folded, table_findings
 from checks.doctor.topics import topic_findings
 from monitor import clients
-from monitor.config import Config
+from monitor.config.model import Config
 from pipeline.collectors.connect import ConnectCollector
 from pipeline.errors import SluiceError, UnreachableError
 from pipeline.route import Router
-from pipeline.server_facts import ServerFacts, existing, server_facts
-from pipeline.session import Session
+from pipeline.server.server_facts import ServerFacts, existing, server_facts
+from pipeline.server.session import Session
+from pipeline.server.shard_facts import ShardFacts, shard_facts
 from pipeline.settings import SourceSettings
-from pipeline.shard_facts import ShardFacts, shard_facts
-from pipeline.topic_settings import TopicFacts, topic_facts
+from pipeline.topics.settings import TopicFacts, topic_facts
 
 HISTORY = "schema.history.internal.kafka.topic"
 Wanted = Callable[[str], bool]

@@ -9,11 +9,11 @@ from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from checks.readiness import Question, Readiness, State
-from monitor.assessor import Assessor
 from monitor.board import GRAVITY
-from monitor.roster import Roster
-from monitor.teller import Teller
-from monitor.watcher import Watcher
+from monitor.watch.assessor import Assessor
+from monitor.watch.roster import Roster
+from monitor.watch.teller import Teller
+from monitor.watch.watcher import Watcher
 from pipeline.cut import cut as parse_cut
 from pipeline.errors import ConfigError
 from pipeline.model import Stage

@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from monitor.config import Config
-from monitor.pulse import Pulse
+from monitor.config.model import Config
 from monitor.schedule import Job
+from monitor.watch.pulse import Pulse
 
 Work = Callable[[], object]
 

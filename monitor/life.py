@@ -9,10 +9,10 @@ from datetime import timedelta
 import structlog
 
 from monitor.app import App, clock
-from monitor.config import Config
-from monitor.server import HttpServer
+from monitor.config.model import Config
+from monitor.faces.server import HttpServer
+from monitor.spark.supervise import COMMAND
 from monitor.store.store import Store
-from monitor.supervise import COMMAND
 
 REMEMBERED = timedelta(days=40)
 SPARK_PATIENCE = timedelta(seconds=8)

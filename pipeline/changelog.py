@@ -8,8 +8,8 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from pipeline import key
 from pipeline.mark import Mark
+from pipeline.messages import key
 from pipeline.model import Op, Order
 from pipeline.route import Router
 

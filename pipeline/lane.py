@@ -7,18 +7,18 @@ from datetime import datetime
 
 from pyspark.sql import SparkSession
 
-from pipeline.apply import Applier, Turn, hold_of
-from pipeline.catalog import Catalog
+from pipeline.apply.catalog import Catalog
+from pipeline.apply.mirror import Mirror
+from pipeline.apply.slices import Share, Slice, last_batch
+from pipeline.apply.standing import Standing
+from pipeline.apply.turn import Applier, Turn, hold_of
+from pipeline.apply.upkeep import Upkeep, require_history
 from pipeline.errors import HeldError
-from pipeline.landing import Landing
+from pipeline.landing.loop import Landing
 from pipeline.mark import Mark
-from pipeline.mirror import Mirror
 from pipeline.model import Account, Order, Table
 from pipeline.report import Applied, Hold, Landed
 from pipeline.settings import PipelineSettings
-from pipeline.slices import Share, Slice, last_batch
-from pipeline.standing import Standing
-from pipeline.upkeep import Upkeep, require_history
 
 _REMEMBERED = 1_000  # marks whose highest orders are kept in memory
 

@@ -8,21 +8,21 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from pipeline import changelog, jars
-from pipeline.catalog import Catalog
+from pipeline.apply.catalog import Catalog
+from pipeline.apply.standing import Standing
 from pipeline.collectors.connect import ConnectCollector
 from pipeline.errors import ConfigError
-from pipeline.feed import Feed
-from pipeline.format import find
-from pipeline.landing import Landing
+from pipeline.landing.feed import Feed
+from pipeline.landing.loop import Landing
+from pipeline.landing.reading import Reader
 from pipeline.lane import Lane
 from pipeline.mark import Mark
+from pipeline.messages.format import find
 from pipeline.model import Op, Order
-from pipeline.reading import Reader
 from pipeline.route import Router
 from pipeline.settings import PipelineSettings, SourceSettings, TableRule
 from pipeline.sources.mysql import MySqlSource
 from pipeline.spark import open_session
-from pipeline.standing import Standing
 from pipeline.tables.delta import DeltaLake
 from pipeline.transports.kafka import KafkaTransport
 

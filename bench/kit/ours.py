@@ -9,21 +9,22 @@ from pyspark.sql import functions as F
 
 from bench.kit import events, table
 from bench.kit.table import Field
-from pipeline import changelog, format  # noqa: A004  - the product's own word
-from pipeline.apply import Applier, Turn
-from pipeline.feed import Feed
-from pipeline.landing import Landing
+from pipeline import changelog
+from pipeline.apply.mirror import Mirror
+from pipeline.apply.slices import Slice
+from pipeline.apply.turn import Applier, Turn
+from pipeline.landing.feed import Feed
+from pipeline.landing.loop import Landing
+from pipeline.landing.reading import Reader
 from pipeline.mark import Mark
-from pipeline.mirror import Mirror
+from pipeline.messages import format  # noqa: A004  - the product's own word
 from pipeline.model import Acknowledged, Head, Order, Shard, Table
-from pipeline.reading import Reader
 from pipeline.route import Router
-from pipeline.schema import TableSchema
+from pipeline.schema.history import TableSchema
+from pipeline.schema.types import Column
 from pipeline.settings import CollectorSettings, PipelineSettings, SourceSettings
-from pipeline.slices import Slice
 from pipeline.tables.delta import DeltaLake
 from pipeline.transports.kafka import KafkaTransport
-from pipeline.types import Column
 
 NAME = f"{table.SOURCE}/{table.SHARD}"
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from checks.doctor.finding import NOTE, REFUSE, WARN, Finding, Severity
-from pipeline.topic_settings import TopicFacts
+from pipeline.topics.settings import TopicFacts
 
 SAFE_COPIES = 2
 FOR_EVER = 100 * 365 * 24 * 3600 * 1000  # milliseconds; Debezium asks for the largest number

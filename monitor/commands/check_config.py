@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from monitor.config_file import load, schema
+from monitor.config.file import load, schema
 
 
 @click.command("check-config")

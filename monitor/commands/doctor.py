@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from checks.doctor.finding import Severity
-from monitor.config_file import load
+from monitor.config.file import load
 from pipeline.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from monitor.config_file import load
+from monitor.config.file import load
 from monitor.logs import configure
 
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from pipeline import debezium as dbz
-from pipeline import jsonshape
-from pipeline.format import Decoded, Format
+from pipeline.messages import debezium as dbz
+from pipeline.messages import jsonshape
+from pipeline.messages.format import Decoded, Format
 from pipeline.model import Op, Origin
 
 STRICT = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false"}
@@ -22,7 +22,7 @@ BROKEN = "_broken"
 
 @dataclass(frozen=True, slots=True)
 class DebeziumJson:
-    """Both faces; see :class:`pipeline.format.Format`."""
+    """Both faces; see :class:`pipeline.messages.format.Format`."""
 
     def columns(self, raw: DataFrame) -> DataFrame:
         """Add the decoded columns; in and out as the protocol says."""

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from pipeline.errors import ConfigError, ProofError, UnreachableError
-from pipeline.heartbeat import prepare
 from pipeline.model import Head, Shard
-from pipeline.session import Limits, Row, Session, quoted
+from pipeline.server.heartbeat import prepare
+from pipeline.server.session import Limits, Row, Session, quoted
 from pipeline.settings import SourceSettings
 
 OWN = ("information_schema", "mysql", "performance_schema", "sys")

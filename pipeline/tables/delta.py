@@ -5,14 +5,14 @@ A reader is pinned to the version that was newest when it was asked for; ask aga
 
 from dataclasses import dataclass
 
-from pipeline.commits import Commit
 from pipeline.errors import HeldError, ProofError
-from pipeline.lake import literal
-from pipeline.log_reader import LogReader
+from pipeline.lake.commits import Commit
+from pipeline.lake.log_reader import LogReader
+from pipeline.lake.mirror_reader import MirrorReader
+from pipeline.lake.pinned import folders, open_table
+from pipeline.lake.query import literal
 from pipeline.mark import Mark
-from pipeline.mirror_reader import MirrorReader
 from pipeline.model import Op, Table
-from pipeline.pinned import folders, open_table
 from pipeline.settings import PipelineSettings
 
 

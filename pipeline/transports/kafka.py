@@ -25,7 +25,7 @@ from kafka.errors import KafkaError, UnknownTopicOrPartitionError, UnsupportedCo
 
 from pipeline.errors import UnreachableError
 from pipeline.model import PartitionEnd, TopicPartition
-from pipeline.records import LastRecord, UnfitError, drain, newest, table
+from pipeline.topics.records import LastRecord, UnfitError, drain, newest, table
 
 Spans = Mapping[TopicPartition, tuple[int, PartitionEnd]]
 

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from pipeline.lag import Lags, measure
+from pipeline.lags.lag import Lags, measure
+from pipeline.lags.samples import Sample, Samples, SourceSamples, Standing
+from pipeline.lags.steps import Step
 from pipeline.mark import Epoch, Mark
 from pipeline.model import Acknowledged, Fence, Head, Missing, Order, PartitionEnd, Shard, Table
-from pipeline.samples import Sample, Samples, SourceSamples, Standing
-from pipeline.steps import Step
 
 NOW = datetime(2026, 3, 2, 0, 10, tzinfo=UTC)
 CUT = NOW - timedelta(minutes=10)

@@ -11,11 +11,11 @@ from checks.blocks import Inputs
 from checks.certificate import Certificate, revocations
 from checks.model import Outcome, Ruling, Verdict
 from checks.readiness import Policy, Question, Readiness, Rule, State, assess
-from pipeline.lag import HopLag, Lags
+from pipeline.lags.lag import HopLag, Lags
+from pipeline.lags.samples import Standing
+from pipeline.lags.steps import extended, step
 from pipeline.model import Hop, Lag, Missing, Stage
 from pipeline.report import Hold
-from pipeline.samples import Standing
-from pipeline.steps import extended, step
 from tests.checks.samples import CUT, NOW, TABLE, beats, fence, lags, mark, samples
 
 SECOND = timedelta(seconds=1)

@@ -14,7 +14,7 @@ from typing import Any
 from checks.model import Ruling, Verdict
 from checks.run import Check, run_probe
 from checks.world import LogKey, Range, Touch, Transaction
-from pipeline.key import canonical
+from pipeline.messages.key import canonical
 from pipeline.model import Fence, Head, Op, Shard, Table, TopicPartition
 
 ONE = Shard("shop", "shop_00.orders")

@@ -10,9 +10,9 @@ from click import Group, Option
 
 from monitor import commands
 from monitor.__main__ import sluice
-from pipeline.column import Column
 from pipeline.jars import LOCK
-from pipeline.typemap import BYTES, FIXED, TEXTS, WHOLE, lake_type
+from pipeline.schema.column import Column
+from pipeline.schema.typemap import BYTES, FIXED, TEXTS, WHOLE, lake_type
 from tests.docs.markdown import PAGES, ROOT, anchors, first_cells, links, name
 
 DOCS = ROOT / "docs"

@@ -11,8 +11,8 @@ import pytest
 
 from checks.model import Outcome, Verdict
 from checks.run import Check, find, run_probe
-from monitor.config_file import load, parse
-from monitor.plans import plan
+from monitor.config.file import load, parse
+from monitor.config.plans import plan
 from pipeline.errors import UnreachableError
 from tests.checks.world_fake import ONE, TABLE, FakeWorld
 from tests.docs.markdown import ROOT, anchors, blocks

@@ -13,7 +13,7 @@ from alerts.text import compose
 from checks import run as probes
 from checks.model import Outcome, Ruling, Verdict
 from grafana.generate import rules
-from monitor.own_verdicts import CHECKS
+from monitor.watch.own_verdicts import CHECKS
 from tests.docs.markdown import ROOT, anchors
 
 RUNBOOKS = ROOT / "docs" / "runbooks"
@@ -25,7 +25,7 @@ def checks_of_parts() -> set[str]:
     """Second arguments of every `Part(...)` in the service."""
     return {
         str(node.args[1].value)
-        for path in (ROOT / "monitor").glob("*.py")
+        for path in (ROOT / "monitor").rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
         if node.func.id == "Part" and len(node.args) > 1

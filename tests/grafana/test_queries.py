@@ -15,7 +15,7 @@ import pytest
 from checks.model import Outcome, Ruling, Verdict
 from checks.readiness import State
 from monitor.board import Board, TableView
-from monitor.metrics import exposition, registry
+from monitor.faces.metrics import exposition, registry
 from tests.grafana.expressions import of_alerts, of_panels, of_recordings, of_values
 from tests.grafana.prometheus import Prometheus, scraping
 from tests.monitor import boards

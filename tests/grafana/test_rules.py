@@ -12,7 +12,7 @@ from alerts.causes import KINDS
 from alerts.model import Kind
 from grafana.generate import HERE, rules
 from grafana.rules import CHECK_ALERTS, RECORDINGS, Alert, alerts
-from monitor.metric_names import METRICS
+from monitor.faces.metric_names import METRICS
 from tests.grafana.expressions import Expression, metrics_in, of_alerts, of_recordings
 
 CASES = Path(__file__).with_name("rules.test.yaml")

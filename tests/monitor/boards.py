@@ -10,7 +10,7 @@ from checks.model import Outcome, Reason, Ruling, Verdict
 from checks.proof import Evidence
 from checks.readiness import Readiness, State
 from monitor.board import Board, JobView, PartView, TableView
-from pipeline.lag import HopLag, Lags
+from pipeline.lags.lag import HopLag, Lags
 from pipeline.model import Fence, Head, Hop, Lag, Missing, Shard, Stage, Table
 
 NOW = datetime(2026, 11, 21, 9, 30, 12, tzinfo=UTC)

@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 from monitor import life
-from monitor.config_file import load
+from monitor.config.file import load
 from monitor.logs import configure
 
 SPARK = (sys.executable, "-m", "tests.monitor.fake_worker")

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from monitor.worker import serve
+from monitor.spark.worker import serve
 from pipeline.errors import ConfigError, HeldError
 from pipeline.model import Account
 from pipeline.report import Applied, Hold, Landed

@@ -19,24 +19,24 @@ from alerts.round import Desk as AlertDesk
 from alerts.routing import Route
 from checks.model import Outcome, Ruling, Verdict
 from checks.readiness import Policy
-from monitor import api
-from monitor.assessor import Assessor
 from monitor.board import Easel, JobView
+from monitor.config.plans import Plan
 from monitor.cycle import Cycle
-from monitor.fence_book import FenceBook
+from monitor.faces import api
+from monitor.faces.metrics import registry
 from monitor.gate import Gate
-from monitor.metrics import registry
-from monitor.own_verdicts import Part
-from monitor.plans import Plan
-from monitor.roster import Roster
-from monitor.rulings import Rulings
-from monitor.sampler import Look, Sampler, Trouble
-from monitor.standstills import Standstills
+from monitor.spark.standstills import Standstills
 from monitor.store.store import Store
-from monitor.teller import Teller
-from monitor.watcher import Watcher
-from pipeline.commits import Commit
+from monitor.watch.assessor import Assessor
+from monitor.watch.fence_book import FenceBook
+from monitor.watch.own_verdicts import Part
+from monitor.watch.roster import Roster
+from monitor.watch.rulings import Rulings
+from monitor.watch.sampler import Look, Sampler, Trouble
+from monitor.watch.teller import Teller
+from monitor.watch.watcher import Watcher
 from pipeline.errors import UnreachableError
+from pipeline.lake.commits import Commit
 from pipeline.mark import Epoch, Mark
 from pipeline.model import Acknowledged, Fence, Head, Missing, Order, PartitionEnd, Shard
 from pipeline.settings import CollectorSettings, SourceSettings

@@ -11,9 +11,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from checks.model import Outcome
-from monitor import api
 from monitor.commands import check_config, explain, gate, init, status, waive
-from monitor.server import HttpServer
+from monitor.faces import api
+from monitor.faces.server import HttpServer
 from pipeline.errors import ConfigError, UnreachableError
 from pipeline.model import Missing
 from tests.monitor.rig import ORDERS, USERS, Rig

@@ -9,8 +9,8 @@ import pytest
 from alerts.model import Kind, State
 from checks.model import Outcome, Ruling, Verdict
 from checks.readiness import State as Readiness
-from monitor.rulings import Rulings
-from monitor.sampler import Trouble
+from monitor.watch.rulings import Rulings
+from monitor.watch.sampler import Trouble
 from pipeline.model import Stage
 from tests.monitor.rig import ORDERS, USERS, Rig
 

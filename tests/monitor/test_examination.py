@@ -14,17 +14,17 @@ from checks.doctor.finding import REFUSE, WARN, Severity
 from demo.debezium import LOSSLESS
 from monitor import examination
 from monitor.commands.doctor import COMMAND
-from monitor.config import Config
-from monitor.config_file import load
+from monitor.config.file import load
+from monitor.config.model import Config
 from monitor.examination import Described, Doors, Examination
 from pipeline.collectors.connect import CollectorState, ConnectCollector
-from pipeline.column import Column
 from pipeline.errors import ConfigError, SluiceError, UnreachableError
 from pipeline.model import Shard
-from pipeline.server_facts import ServerFacts
+from pipeline.schema.column import Column
+from pipeline.server.server_facts import ServerFacts
+from pipeline.server.shard_facts import Cascade, ShardFacts
 from pipeline.settings import SourceSettings
-from pipeline.shard_facts import Cascade, ShardFacts
-from pipeline.topic_settings import TopicFacts
+from pipeline.topics.settings import TopicFacts
 
 CONFIG = """\
 lake: lake

@@ -10,20 +10,20 @@ from typing import Any, cast
 from pyspark.sql import SparkSession
 
 from pipeline import changelog
-from pipeline.catalog import Catalog
+from pipeline.apply.catalog import Catalog
+from pipeline.apply.standing import Standing
 from pipeline.changelog import SCHEMA
 from pipeline.commit import Transaction
-from pipeline.landing import Landing
+from pipeline.landing.loop import Landing
 from pipeline.lane import Lane
 from pipeline.mark import Mark
 from pipeline.model import Op, Order, Origin
 from pipeline.report import Applied
 from pipeline.route import Router
-from pipeline.schema import SchemaChange, TableSchema
+from pipeline.schema.history import SchemaChange, TableSchema
+from pipeline.schema.types import Column
 from pipeline.settings import PipelineSettings, TableRule
-from pipeline.standing import Standing
 from pipeline.tables.delta import DeltaLake
-from pipeline.types import Column
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 ID, NAME = Column("id", "BIGINT"), Column("name", "VARCHAR", 80)

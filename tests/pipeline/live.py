@@ -12,10 +12,10 @@ from demo.mysql import MySQL
 from demo.processes import wait_until
 from demo.servers import Servers
 from pipeline.errors import UnreachableError
-from pipeline.heartbeat import Heart
 from pipeline.lane import Lane
 from pipeline.model import Fence
 from pipeline.report import Applied, Landed
+from pipeline.server.heartbeat import Heart
 from pipeline.settings import CollectorSettings, PipelineSettings, SourceSettings, TableRule
 from pipeline.sources.mysql import MySqlSource
 from pipeline.start import open_lane

@@ -17,7 +17,7 @@ from demo.processes import wait_until
 from demo.servers import Servers
 from pipeline.errors import UnreachableError
 from pipeline.model import PartitionEnd, TopicPartition
-from pipeline.records import RECORDS, LastRecord
+from pipeline.topics.records import RECORDS, LastRecord
 from pipeline.transports.kafka import KafkaTransport
 
 pytestmark = pytest.mark.stack

@@ -14,7 +14,7 @@ from alerts.model import State
 from demo.oracle.compare import compare
 from demo.shop.schema import MIRRORS
 from demo.story.service import CONFIG
-from monitor.config_file import load
+from monitor.config.file import load
 from monitor.store.schema import accounts
 from monitor.store.store import Store
 from tests.proof.judging import Tribunal, forgotten

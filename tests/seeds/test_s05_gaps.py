@@ -1,7 +1,7 @@
 """S5: `failOnDataLoss=false` and `earliest` make loss invisible; here it is a recorded gap."""
 
+from pipeline.landing.plan import plan
 from pipeline.model import PartitionEnd, TopicPartition
-from pipeline.plan import plan
 
 TP = TopicPartition("cdc", 0)
 

@@ -7,8 +7,8 @@ import pytest
 
 from checks.blocks import Inputs
 from checks.readiness import Policy, Question, State, assess
+from pipeline.lags.samples import Samples
 from pipeline.model import Acknowledged, Missing, Stage
-from pipeline.samples import Samples
 from tests.checks.samples import CUT, NOW, TABLE, beats, lags, mark, samples
 
 HOUR = timedelta(hours=1)

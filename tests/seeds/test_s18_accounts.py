@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.account import Counted, balance
+from pipeline.apply.account import Counted, balance
 from pipeline.errors import HeldError
 from pipeline.model import Op
 from tests.pipeline.bench_lake import BenchLake, row

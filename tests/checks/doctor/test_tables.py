@@ -7,10 +7,10 @@ import pytest
 
 from checks.doctor.finding import NOTE, REFUSE, WARN, Severity
 from checks.doctor.tables import Folded, table_findings, unproven, zero_dates
-from pipeline.column import Column
 from pipeline.model import Shard
-from pipeline.server_facts import ServerFacts
-from pipeline.shard_facts import Cascade, ShardFacts
+from pipeline.schema.column import Column
+from pipeline.server.server_facts import ServerFacts
+from pipeline.server.shard_facts import Cascade, ShardFacts
 
 STRICT = "STRICT_TRANS_TABLES,NO_ZERO_DATE"
 SERVER = ServerFacts((8, 0), mariadb=False, variables={"sql_mode": STRICT})

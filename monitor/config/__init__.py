@@ -1,0 +1,1 @@
+"""From `sluice.yaml` to values that are whole, or to all that is wrong with it."""

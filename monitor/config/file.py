@@ -1,0 +1,188 @@
+"""From the text of `sluice.yaml` to a `Config`, or to all that is wrong."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import TypeAdapter, ValidationError
+
+from alerts import channel as channels
+from checks import run as probes
+from monitor.config.faults import fault_lines
+from monitor.config.model import Config, mistakes
+from monitor.config.plans import Beside, Plan, plan, read, with_keys
+from monitor.config.secret import expand, resolve, secret_fields
+from pipeline.errors import ConfigError
+from pipeline.settings import SourceSettings
+
+APART = ("probes", "channels")  # sections whose keys are names of files
+SECRET_SCHEMA = {
+    "oneOf": [
+        {
+            "type": "object",
+            "properties": {way: {"type": "string"}},
+            "required": [way],
+            "additionalProperties": False,
+        }
+        for way in ("env", "file")
+    ]
+}
+
+
+def load(path: Path) -> Config:
+    """The config in *path*; relative places in it are taken from its folder.
+
+    Raises:
+        ConfigError: with one line per fault.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        msg = f"cannot read {path}: {error.strerror}; `sluice init` writes one to begin with"
+        raise ConfigError(msg) from None
+    return parse(text, path)
+
+
+def parse(text: str, path: Path) -> Config:
+    """The config that *text* says, as if it stood in *path*.
+
+    Raises:
+        ConfigError: with one line per fault.
+    """
+    raw = _mapping(text, path)
+    plans, faults = _probes(raw.get("probes") or {})
+    sinks, more = _channels(raw.get("channels") or {"log": {}})
+    plain, hidden = _with_secrets({k: v for k, v in raw.items() if k not in APART})
+    plain, unset = expand(plain, "")
+    if unset:
+        raise _refusal(path, unset + hidden)
+    faults += more + hidden
+    try:
+        config = Config.model_validate_json(json.dumps(plain, default=str))
+    except ValidationError as error:
+        schema = with_keys(Config.model_json_schema(), APART)
+        raise _refusal(path, fault_lines(error, schema) + faults) from None
+    faults += mistakes(config) + _strangers(config)
+    if faults:
+        raise _refusal(path, faults)
+    return config.model_copy(
+        update={
+            "probes": tuple(plans),
+            "channels": sinks,
+            "lake": _place(config.lake, path),
+            "store": _place(config.store, path),
+        }
+    )
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema of the whole file, for editors."""
+    whole = Config.model_json_schema()
+    for name in sorted(secret_fields(SourceSettings)):
+        whole["$defs"]["SourceSettings"]["properties"][name] = SECRET_SCHEMA
+    beside = TypeAdapter(Beside).json_schema()["properties"]
+    whole["properties"]["probes"] = _by_name(
+        {name: _section(probes.find(name), beside) for name in probes.known()}
+    )
+    kinds = {name: _section(channels.find(name), {"kind": {}}) for name in channels.known()}
+    whole["properties"]["channels"] = {**_by_name(kinds), "additionalProperties": True}
+    return whole
+
+
+def _mapping(text: str, path: Path) -> dict[str, Any]:
+    try:
+        raw = yaml.load(text, _Loader)  # noqa: S506  - a SafeLoader that refuses doubled keys
+    except yaml.YAMLError as error:
+        raise _refusal(path, [f"is not YAML: {' '.join(str(error).split())}"]) from None
+    if not isinstance(raw, dict):
+        raise _refusal(path, ["must be a mapping; `sluice init` writes one to begin with"])
+    return {str(key): value for key, value in raw.items()}
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML's own rule for a key that stands twice is that the last one wins, silently."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """Refuse a mapping that names one key twice."""
+        keys = [key.value for key, _ in node.value]
+        for key, _ in node.value:
+            if keys.count(key.value) > 1:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"key {key.value!r} stands twice", key.start_mark
+                )
+        return super().construct_mapping(node, deep)
+
+
+def _with_secrets(raw: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    sources, faults = raw.get("sources"), []
+    if not isinstance(sources, list):
+        return raw, []
+    known = list(sources)
+    for number, source in enumerate(sources):
+        if isinstance(source, Mapping):
+            known[number], wrong = resolve(source, SourceSettings, f"sources[{number}]")
+            faults += wrong
+    return {**raw, "sources": known}, faults
+
+
+def _probes(raw: Any) -> tuple[list[Plan], list[str]]:
+    if not isinstance(raw, Mapping):
+        return [], ["probes: must be a mapping of probe names"]
+    known = probes.known()
+    faults = [
+        f"probes.{n}: no such probe; known: {', '.join(known)}" for n in raw if n not in known
+    ]
+    plans = []
+    for name in known:
+        one, wrong = plan(name, probes.find(name), raw.get(name) or {}, f"probes.{name}")
+        plans += [one] if one else []
+        faults += wrong
+    return plans, faults
+
+
+def _channels(raw: Any) -> tuple[dict[str, Any], list[str]]:
+    if not isinstance(raw, Mapping):
+        return {}, ["channels: must be a mapping of channel names"]
+    built: dict[str, Any] = {}
+    faults: list[str] = []
+    for name, section in raw.items():
+        settings = dict(section or {})
+        kind = settings.pop("kind", name)
+        if kind not in channels.known():
+            known = ", ".join(channels.known())
+            faults.append(f"channels.{name}.kind: no channel {kind!r}; known: {known}")
+            continue
+        built[name], wrong = read(channels.find(kind), settings, f"channels.{name}", ("kind",))
+        faults += wrong
+    return built, faults
+
+
+def _strangers(config: Config) -> list[str]:
+    """Names that refer to nothing: a gate that waits for no probe would look closed and be open."""
+    known = probes.known()
+    return [
+        f"readiness.gating[{i}]: no probe {name!r}; known: {', '.join(known)}"
+        for i, name in enumerate(config.readiness.gating or ())
+        if name not in known
+    ]
+
+
+def _section(kind: type, beside: Mapping[str, Any]) -> dict[str, Any]:
+    own = TypeAdapter(kind).json_schema()
+    properties = {**own.get("properties", {}), **beside}
+    properties |= dict.fromkeys(sorted(secret_fields(kind)), SECRET_SCHEMA)
+    return {**own, "properties": properties, "additionalProperties": False}
+
+
+def _by_name(sections: Mapping[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "properties": dict(sections), "additionalProperties": False}
+
+
+def _place(text: str, path: Path) -> str:
+    return text if "://" in text else str((path.parent / text).resolve())
+
+
+def _refusal(path: Path, faults: list[str]) -> ConfigError:
+    return ConfigError("\n".join(f"{path}: {fault}" for fault in faults))

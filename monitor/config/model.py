@@ -1,0 +1,169 @@
+"""What does `sluice.yaml` say?  Read once, checked whole, and never changed while running.
+
+All faults are told at once.  Durations are ISO 8601, secrets are references, and an unknown key is
+a fault: a setting that is spelled wrong must not silently be a default.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from datetime import timedelta
+from typing import Annotated, Any
+from zoneinfo import ZoneInfo
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic.json_schema import SkipJsonSchema
+
+from alerts.round import Desk
+from checks import run as probes
+from checks.readiness import Policy, Rule
+from monitor.config.plans import Plan
+from pipeline.settings import PipelineSettings, SourceSettings, TableRule, UpkeepSettings
+
+
+def _positive(value: timedelta) -> timedelta:
+    if value <= timedelta():
+        msg = "must be longer than nothing"
+        raise ValueError(msg)
+    return value
+
+
+Every = Annotated[timedelta, AfterValidator(_positive)]
+Text = Annotated[str, Field(min_length=1)]
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """How the lane works; each default is that of :class:`PipelineSettings`."""
+
+    lane: str = "main"
+    batch_rows: int = 2_000_000
+    small_batch_rows: int = 20_000
+    merge_workers: int = 2
+    master: str = "local[2]"
+    driver_memory: str = "1500m"
+    spark: Mapping[str, str] = field(default_factory=dict)
+    upkeep: UpkeepSettings = field(default_factory=UpkeepSettings)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadinessSettings:
+    """When a table may be called ready, and how old what is known about it may be.
+
+    ``gating`` names the probes whose FAIL blocks a table, by default those that say so themselves.
+    ``sample_age`` is how old a sample may be that a READY rests on, ``heartbeat_age`` how old the
+    newest heartbeat.  ``lag_budget`` is per tier; a tier it does not name has that of the highest.
+    """
+
+    rule: Rule = Rule.BOTH
+    margin: timedelta = timedelta(seconds=5)
+    sample_age: Every = timedelta(seconds=60)
+    heartbeat_age: Every = timedelta(seconds=15)
+    disagreement: Every = timedelta(minutes=10)
+    gating: tuple[str, ...] | None = None
+    lag_budget: Mapping[str, Every] = field(
+        default_factory=lambda: {"0": timedelta(minutes=5), "1": timedelta(minutes=15)}
+    )
+
+    def budget(self, tier: int) -> timedelta:
+        """The longest lag that is not late for a table of *tier*."""
+        known = {int(name): lag for name, lag in self.lag_budget.items()}
+        return known.get(tier, known[max(known)])
+
+
+@dataclass(frozen=True, slots=True)
+class HttpSettings:
+    """Where the API and the status page are served."""
+
+    host: str = "127.0.0.1"
+    port: int = 8088
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleSettings:
+    """How often each job of the service runs, and how long the Spark process may take."""
+
+    round: Every = timedelta(seconds=5)
+    watch: Every = timedelta(seconds=5)
+    probe: Every = timedelta(seconds=5)
+    deliver: Every = timedelta(seconds=2)
+    upkeep: Every = timedelta(minutes=10)
+    prune: Every = timedelta(hours=1)
+    land_deadline: Every = timedelta(minutes=15)
+    apply_deadline: Every = timedelta(minutes=30)
+    upkeep_deadline: Every = timedelta(hours=2)
+
+
+class Config(BaseModel):
+    """The whole file; ``probes`` and ``channels`` hold what their sections were built into."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    time_zone: ZoneInfo = ZoneInfo("UTC")
+    lake: Text
+    kafka: Text
+    sources: Annotated[tuple[SourceSettings, ...], Field(min_length=1)]
+    tables: tuple[TableRule, ...] = ()
+    pipeline: Tuning = Tuning()
+    readiness: ReadinessSettings = ReadinessSettings()
+    heartbeat: Every = timedelta(seconds=1)
+    alerts: Desk = Desk()
+    store: Text = "sluice.db"
+    http: HttpSettings = HttpSettings()
+    schedule: ScheduleSettings = ScheduleSettings()
+    probes: SkipJsonSchema[tuple[Any, ...]] = ()
+    channels: SkipJsonSchema[Mapping[str, Any]] = {}
+
+    @property
+    def settings(self) -> PipelineSettings:
+        """What the pipeline needs to know of all this."""
+        tuning = {f.name: getattr(self.pipeline, f.name) for f in fields(Tuning)}
+        return PipelineSettings(
+            lake=self.lake, kafka=self.kafka, sources=self.sources, rules=self.tables, **tuning
+        )
+
+    @property
+    def policy(self) -> Policy:
+        """What readiness goes by; a probe that is switched off holds no gate."""
+        own, running = self.readiness, {plan.name for plan in self.plans}
+        named = probes.known() if own.gating is None else own.gating
+        chosen = [n for n in named if own.gating is not None or probes.find(n).gating]
+        gating = frozenset(chosen) & running
+        return Policy(own.rule, own.margin, gating, own.disagreement)
+
+    @property
+    def plans(self) -> tuple[Plan, ...]:
+        """The probes that run."""
+        return self.probes
+
+
+def mistakes(config: Config) -> list[str]:
+    """What the types cannot see: patterns that do not compile, names told twice."""
+    found = [
+        f"{at}: is no regular expression: {fault}"
+        for at, pattern in _patterns(config)
+        if (fault := _fault(pattern))
+    ]
+    names = [source.name for source in config.sources]
+    found += [
+        f"sources[{i}].name: {name!r} is already the name of another source"
+        for i, name in enumerate(names)
+        if name in names[:i]
+    ]
+    tiers = config.readiness.lag_budget
+    if not tiers or not all(tier.isdecimal() for tier in tiers):
+        found.append("readiness.lag_budget: needs durations by tier, such as {0: PT5M, 1: PT15M}")
+    return found
+
+
+def _patterns(config: Config) -> list[tuple[str, str]]:
+    rules = [(f"tables[{i}].shards", rule.shards) for i, rule in enumerate(config.tables)]
+    return rules + [(f"sources[{i}].topics", s.topics) for i, s in enumerate(config.sources)]
+
+
+def _fault(pattern: str) -> str:
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        return str(error)
+    return ""

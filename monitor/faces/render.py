@@ -1,0 +1,167 @@
+"""Values as the JSON that the API and `--json` give: instants in RFC 3339, durations in seconds."""
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Any
+
+from alerts.model import Incident
+from checks.certificate import Certificate
+from checks.model import Reason, Verdict
+from checks.readiness import Readiness
+from monitor.board import TableView
+from pipeline.lags.lag import HopLag, Lags
+from pipeline.model import Fence, Missing, Stage
+
+Json = dict[str, Any]
+
+
+def readiness(answer: Readiness) -> Json:
+    """One answer with its reasons, lags, sample ages, watermarks and certificate."""
+    return {
+        "table": answer.table,
+        "stage": answer.stage.value,
+        "cut": instant(answer.cut),
+        "state": answer.state.value,
+        "ready": answer.ready,
+        "at": instant(answer.at),
+        "reasons": [reason(one) for one in answer.reasons],
+        "eta": instant(answer.eta) if answer.eta else None,
+        "certificate": answer.certificate.id if answer.certificate else None,
+        "version": answer.certificate.evidence.version if answer.certificate else None,
+        "unknown_checks": list(answer.unknown),
+        **lags(answer.lags, answer.stage),
+    }
+
+
+def lags(found: Lags, stage: Stage) -> Json:
+    """Hops up to *stage*, their sum, and the watermark of each stage."""
+    return {
+        "lag_seconds": _number(found.total(stage)),
+        "hops": [_hop(one) for one in found.up_to(stage)],
+        "watermarks": {each.value: _mark(found.watermark(each)) for each in Stage},
+    }
+
+
+def reason(one: Reason) -> Json:
+    """Code, text, and what `sluice waive` takes, if a person may close it."""
+    return {"code": one.code, "text": one.text, "id": one.id or None}
+
+
+def table(view: TableView) -> Json:
+    """One line of the list of tables."""
+    return {
+        "table": view.table.name,
+        "tier": view.table.tier,
+        "shards": [f"{shard.source}/{shard.name}" for shard in view.table.shards],
+        "key": list(view.table.key),
+        "day": {stage.value: _brief(answer) for stage, answer in view.day.items()},
+        "recent": {stage.value: _brief(answer) for stage, answer in view.recent.items()},
+        **lags(view.lags, Stage.MIRROR),
+    }
+
+
+def certificate(one: Certificate) -> Json:
+    """A certificate with all its evidence."""
+    evidence = one.evidence
+    return {
+        "id": one.id,
+        "table": one.table,
+        "stage": one.stage.value,
+        "cut": instant(one.cut),
+        "issued": instant(one.issued),
+        "revoked": instant(one.revoked) if one.revoked else None,
+        "why": one.why,
+        "unknown_checks": list(one.unknown),
+        "batch": evidence.batch,
+        "version": evidence.version,
+        "applied": evidence.applied,
+        "offsets": dict(evidence.offsets),
+        "fences": fences(evidence.fences),
+    }
+
+
+def fences(many: Iterable[Fence]) -> list[Json]:
+    """Heartbeats as positions."""
+    return [
+        {
+            "source": one.source,
+            "number": one.number,
+            "at": instant(one.at),
+            "identity": one.head.identity,
+            "log": one.head.log,
+            "pos": one.head.pos,
+            "executed": one.head.executed,
+        }
+        for one in many
+    ]
+
+
+def verdict(one: Verdict) -> Json:
+    """A verdict; its keys are those of the guilty rows, never their values."""
+    return {
+        "table": one.table,
+        "check": one.check,
+        "outcome": one.ruling.outcome.value,
+        "reason": one.ruling.reason,
+        "code": one.ruling.code,
+        "keys": list(one.ruling.keys),
+        "value": one.value,
+        "at": instant(one.at),
+        "cause": one.cause,
+        "run": one.run,
+        "as_of": fences(one.as_of),
+    }
+
+
+def incident(one: Incident) -> Json:
+    """An incident as a person on call needs it."""
+    return {
+        "id": one.id,
+        "kind": one.cause.kind.value,
+        "check": one.cause.check,
+        "about": one.cause.subject,
+        "state": one.state.value,
+        "severity": one.severity.value,
+        "owner": one.owner,
+        "opened": instant(one.opened),
+        "turned": instant(one.turned),
+        "reason": one.ruling.reason,
+        "code": one.ruling.code,
+        "keys": list(one.ruling.keys),
+        "tables": list(one.tables),
+        "failing": [{"table": m.table, "check": m.check} for m in one.failing],
+        "acknowledged": one.acknowledged.who if one.acknowledged else None,
+    }
+
+
+def instant(at: datetime) -> str:
+    """RFC 3339."""
+    return at.isoformat()
+
+
+def _brief(answer: Readiness) -> Json:
+    return {
+        "state": answer.state.value,
+        "cut": instant(answer.cut),
+        "reasons": [reason(one) for one in answer.reasons],
+        "eta": instant(answer.eta) if answer.eta else None,
+        "certificate": answer.certificate.id if answer.certificate else None,
+    }
+
+
+def _hop(one: HopLag) -> Json:
+    return {
+        "hop": one.hop.value,
+        "lag_seconds": _number(one.lag),
+        "why": one.lag.why if isinstance(one.lag, Missing) else None,
+        "sample_age_seconds": None if one.age is None else one.age.total_seconds(),
+        "watermark": _mark(one.watermark),
+    }
+
+
+def _number(value: timedelta | Missing) -> float | None:
+    return None if isinstance(value, Missing) else value.total_seconds()
+
+
+def _mark(value: datetime | Missing) -> str | None:
+    return None if isinstance(value, Missing) else instant(value)

@@ -1,0 +1,1 @@
+"""The Spark process: what it does, and who keeps it alive."""

@@ -1,0 +1,165 @@
+"""Keeps the Spark process alive, asks it one thing at a time, and kills it when it is late.
+
+A dead JVM cannot be revived inside a Python process and a thread cannot be stopped: only another
+process can hold a deadline.  Killing is always safe, since the lake's commits are the only memory.
+"""
+
+import os
+import queue
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import IO, cast
+
+import structlog
+
+from monitor.spark.child import OPENING_WITHIN, Child
+from monitor.spark.wire import (
+    CRASH,
+    OPENING,
+    Failure,
+    Reply,
+    Request,
+    Verb,
+    as_error,
+    load_reply,
+)
+from pipeline.errors import UnreachableError
+from pipeline.settings import PipelineSettings
+
+COMMAND = (sys.executable, "-m", "monitor.spark.worker")
+FIRST_PAUSE = timedelta(seconds=1)
+LONGEST_PAUSE = timedelta(seconds=60)
+log = structlog.get_logger(__name__)
+
+
+@dataclass(eq=False)
+class Supervisor:
+    """Starts the Spark process again whenever it ends, after a growing pause."""
+
+    settings: PipelineSettings
+    command: Sequence[str] = COMMAND
+    first_pause: timedelta = FIRST_PAUSE
+    restarts: int = 0
+    trouble: Failure | None = None
+    _child: Child | None = None
+    _turn: threading.Lock = field(default_factory=threading.Lock)
+    _stopping: threading.Event = field(default_factory=threading.Event)
+    _keeper: threading.Thread | None = None
+    _number: int = OPENING
+    _failures: int = 0
+
+    @property
+    def pid(self) -> int | None:
+        """The process as it is now; None between two lives."""
+        return self._child.process.pid if self._child else None
+
+    def start(self) -> None:
+        """Begin to keep a process alive; returns at once."""
+        self._keeper = threading.Thread(target=self._keep, name="spark-keeper", daemon=True)
+        self._keeper.start()
+
+    def call(self, request: Request, deadline: timedelta) -> Reply:
+        """Ask *request* (its number is set here) and wait at most *deadline*.
+
+        Raises:
+            SluiceError: what the pipeline raised; the process goes on.
+            UnreachableError: no process, or it died or was late; it is started again.
+        """
+        until = time.monotonic() + deadline.total_seconds()
+        while not self._turn.acquire(timeout=0.5):
+            if self._stopping.is_set() or time.monotonic() > until:
+                msg = f"the spark process was busy; {request.verb.value} was not asked"
+                raise UnreachableError(msg)
+        try:
+            return self._ask(request, deadline)
+        finally:
+            self._turn.release()
+
+    def stop(self, patience: timedelta) -> None:
+        """Ask the process to close Spark, wait *patience*, then kill what is left of it."""
+        self._stopping.set()
+        child = self._child
+        if child is not None:
+            child.send(Request(-1, Verb.STOP))
+            try:
+                child.process.wait(patience.total_seconds())
+            except subprocess.TimeoutExpired:
+                log.warning("spark process did not stop in time", pid=child.process.pid)
+            child.kill()
+        if self._keeper is not None:
+            self._keeper.join(timeout=5)
+
+    def _ask(self, request: Request, deadline: timedelta) -> Reply:
+        child = self._child
+        if child is None:
+            told = f": {self.trouble.text}" if self.trouble else ""
+            msg = f"the spark process is starting again{told}"
+            raise UnreachableError(msg)
+        self._number += 1
+        child.send(Request(self._number, request.verb, request.waived, request.readers))
+        reply = self._await(child, self._number, deadline)
+        if reply.failure is not None:
+            self.trouble = reply.failure
+            raise as_error(reply.failure)
+        self.trouble, self._failures = None, 0
+        return reply
+
+    def _await(self, child: Child, number: int, deadline: timedelta) -> Reply:
+        """The reply to *number*; an opening that failed answers for it."""
+        until = time.monotonic() + deadline.total_seconds()
+        try:
+            while (reply := child.next_reply(until)) is not None:
+                if reply.id == number or reply.failure is not None:
+                    return reply
+        except queue.Empty:
+            child.explain()
+            child.kill()
+            missed = deadline if child.opened else OPENING_WITHIN
+            return Reply(number, failure=Failure(CRASH, f"spark process missed {missed}; killed"))
+        child.replies.put(None)  # whoever asks before the next life begins must see the end, too
+        return Reply(number, failure=Failure(CRASH, "the spark process died; it is started again"))
+
+    def _keep(self) -> None:
+        """Own the process from a thread that outlives it: its death signal follows this thread."""
+        while not self._stopping.is_set():
+            self._child = child = self._spawn()
+            status = child.bury()
+            self._child = None
+            if self._stopping.is_set():
+                return
+            self._failures += 1
+            pause = min(self.first_pause * 2 ** min(self._failures - 1, 10), LONGEST_PAUSE)
+            log.warning("spark process ended", status=status, pause=pause.total_seconds())
+            self._stopping.wait(pause.total_seconds())
+            self.restarts += 1
+
+    def _spawn(self) -> Child:
+        reading, writing = os.pipe()
+        process = subprocess.Popen(
+            [*self.command, str(writing)],
+            stdin=subprocess.PIPE,
+            pass_fds=(writing,),
+            start_new_session=True,
+        )
+        os.close(writing)
+        child = Child(process, cast("IO[bytes]", process.stdin))
+        stream = os.fdopen(reading, "rb")
+        threading.Thread(target=_read_replies, args=(stream, child.replies), daemon=True).start()
+        child.send(Request(OPENING, Verb.OPEN, settings=self.settings))
+        log.info("spark process started", pid=process.pid)
+        return child
+
+
+def _read_replies(stream: IO[bytes], replies: "queue.SimpleQueue[Reply | None]") -> None:
+    """Pass on replies in order; None at the end, so that whoever waits is not left waiting."""
+    try:
+        with stream:
+            for line in stream:
+                replies.put(load_reply(line))
+    finally:
+        replies.put(None)

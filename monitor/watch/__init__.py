@@ -1,0 +1,1 @@
+"""One round of looking: samples, worlds for probes, verdicts, assessments."""

@@ -1,0 +1,82 @@
+"""What the board shows beside the tables: parts of the way, jobs, incidents, counts."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from alerts.model import Incident
+from monitor.board import JobView
+from monitor.schedule import Schedule
+from monitor.spark.drive import Drive
+from monitor.spark.supervise import Supervisor
+from monitor.store.store import Store
+from monitor.watch.own_verdicts import Part
+from monitor.watch.pulse import Pulse
+from monitor.watch.sampler import Look
+
+BLAMED = ("heartbeat:", "round")  # their failures are told by the part that ails
+
+
+@dataclass(eq=False)
+class Facts:
+    """Reads the running parts; fits what :class:`monitor.cycle.Cycle` asks for."""
+
+    store: Store
+    pulses: Sequence[Pulse]
+    drive: Drive
+    supervisor: Supervisor
+    schedule: Callable[[], Schedule]
+
+    def parts(self, look: Look, now: datetime) -> tuple[Part, ...]:
+        """Sources, collectors, the Spark process, and each job that reports for itself."""
+        sources = [Part(f"source:{p.settings.name}", "service", p.ailment) for p in self.pulses]
+        collectors = [
+            Part(f"collector:{name}", "service", _ailment(look, name)) for name in look.sources
+        ]
+        jobs = [
+            Part(f"job:{job.name}", "job", self._job_ailment(job.name, now))
+            for job in self.schedule().jobs
+            if not job.name.startswith(BLAMED)
+        ]
+        return (*sources, *collectors, self._spark(now), *jobs)
+
+    def jobs(self, now: datetime) -> tuple[JobView, ...]:
+        """Every scheduled job with its totals."""
+        totals, ended = self.store.ticks.totals(), self.store.ticks.last_success()
+        overdue = self.schedule().overdue(now)
+        return tuple(
+            JobView(
+                job.name,
+                {result: n for (name, result), n in totals.items() if name == job.name},
+                ended.get(job.name),
+                job.name in overdue,
+            )
+            for job in self.schedule().jobs
+        )
+
+    def incidents(self) -> tuple[Incident, ...]:
+        """Open ones."""
+        return self.store.incidents.open()
+
+    def changes(self) -> Mapping[tuple[str, str], int]:
+        """(Table, term) -> changes so far."""
+        return self.store.accounts.totals()
+
+    def restarts(self) -> int:
+        """How often the Spark process was started again."""
+        return self.supervisor.restarts
+
+    def _spark(self, now: datetime) -> Part:
+        return Part("worker", "worker", self.drive.ailment or self._late("round", now))
+
+    def _job_ailment(self, name: str, now: datetime) -> str:
+        return self.schedule().ailments.get(name, "") or self._late(name, now)
+
+    def _late(self, name: str, now: datetime) -> str:
+        since = self.schedule().overdue(now).get(name)
+        return f"overdue, running since {since.isoformat()}" if since else ""
+
+
+def _ailment(look: Look, name: str) -> str:
+    trouble = look.troubles.get(name)
+    return f"{trouble.state}: {trouble.detail}" if trouble else ""

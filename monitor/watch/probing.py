@@ -1,0 +1,77 @@
+"""Which probes are due, and what do they say?  One world a table, one verdict a probe."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Protocol
+
+import structlog
+
+from checks.model import NotYet, Verdict
+from checks.run import Check, run_probe
+from checks.world import World
+from monitor.config.plans import Plan
+from monitor.watch.roster import Roster
+from monitor.watch.teller import Teller
+from pipeline.model import Table
+
+PAST = 1000
+log = structlog.get_logger(__name__)
+
+
+class History(Protocol):
+    """Earlier values of a check."""
+
+    def history(self, table: str, check: str, limit: int = ...) -> Sequence[tuple[datetime, float]]:
+        """Newest *limit* values, oldest first."""
+        ...
+
+
+@dataclass(eq=False)
+class Probing:
+    """Runs each probe on each of its tables by its own pace, tier 0 first.
+
+    A probe that had nothing new to rule on is asked again in the next round.
+    """
+
+    plans: tuple[Plan, ...]
+    roster: Roster
+    history: History
+    teller: Teller
+    open_world: Callable[[], World]
+    clock: Callable[[], datetime]
+    run: Callable[[], str] = str
+    _ran: dict[tuple[str, str], datetime] = field(default_factory=dict)
+
+    def round(self) -> None:
+        """Run what is due; each verdict is told at once, so a slow probe delays no other's."""
+        opened: tuple[Table, World] | None = None
+        for plan, probe, table in self._due():
+            if opened is None or opened[0] is not table:
+                opened = table, self.open_world()
+            world = opened[1]
+            started = self.clock()
+            past = [value for _, value in self.history.history(table.name, plan.name, PAST)]
+            verdict = run_probe(Check(plan.name, probe, table), world, past, self.run())
+            if isinstance(verdict, NotYet):
+                log.debug("nothing new", check=plan.name, table=table.name, why=verdict.why)
+                continue
+            self._ran[plan.name, table.name] = started
+            self._tell(verdict)
+
+    def _tell(self, verdict: Verdict) -> None:
+        """Every number is kept; one more UNKNOWN like the last says nothing new."""
+        kept = [verdict] if verdict.value is not None else self.teller.changed([verdict])
+        self.teller.tell([verdict], kept=kept)
+
+    def _due(self) -> Iterator[tuple[Plan, Any, Table]]:
+        tables = sorted(self.roster.tables(), key=lambda table: (table.tier, table.name))
+        for table in tables:
+            for plan in self.plans:
+                probe = plan.probe_for(table.name)
+                if probe is not None and self._old(plan, table):
+                    yield plan, probe, table
+
+    def _old(self, plan: Plan, table: Table) -> bool:
+        ran = self._ran.get((plan.name, table.name))
+        return ran is None or self.clock() - ran >= plan.every - timedelta(milliseconds=500)

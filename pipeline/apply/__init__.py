@@ -1,0 +1,1 @@
+"""From the change log into one mirror: the newest change of each key, merged and accounted for."""

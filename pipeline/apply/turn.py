@@ -1,0 +1,153 @@
+"""One turn of one mirror: the newest change of each key, guarded, merged, and accounted for."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from pipeline.apply.account import Counted, balance
+from pipeline.apply.evolve import evolve
+from pipeline.apply.fold import ROW_OPS, fold
+from pipeline.apply.merge import count_untouched, delete_older, merge
+from pipeline.apply.mirror import Mirror
+from pipeline.apply.slices import Share, Slice
+from pipeline.apply.typed import Look, as_struct, look, suspect, typed
+from pipeline.errors import HeldError
+from pipeline.model import Account, Op, Order, Table
+from pipeline.report import Applied, Hold
+from pipeline.schema.history import TableSchema
+from pipeline.spark import described
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What one mirror is to be brought to.
+
+    ``after`` is its applied batch, -1 before the first.  ``high`` is the highest LIVE order of each
+    partition it has applied, None if not known.  ``newest`` holds the newest landed schema of each
+    ``source/shard``, ``schema`` all of them in one; ``schema_at`` finds an earlier one.
+    """
+
+    table: Table
+    schema: TableSchema
+    newest: Mapping[str, TableSchema]
+    schema_at: Callable[[str, Order], TableSchema | None]
+    after: int
+    high: Mapping[str, Order] | None
+    grown: bool
+
+
+@dataclass(eq=False)
+class Applier:
+    """Apply turns in one worker's own Spark session."""
+
+    session: SparkSession
+    lane: str
+    log: str
+    clock: Callable[[], datetime]
+
+    def apply(self, turn: Turn, slice_: Slice, path: str) -> Applied:
+        """Bring one mirror to the slice's last batch, or say in ``hold`` why it stands still."""
+        started = self.clock()
+        mirror = Mirror(self.session, path, self.lane)
+        account, hold, batch = Account(), None, turn.after
+        try:
+            with described(self.session, f"apply {turn.table.name} up to batch {slice_.until}"):
+                account = self._apply(turn, slice_, mirror)
+            batch = slice_.until
+        except HeldError as error:
+            hold = hold_of(turn.table.name, error)
+        except (PySparkException, Py4JJavaError) as error:
+            hold = hold_of(turn.table.name, _failed(error))
+        took = self.clock() - started
+        version = mirror.state.version
+        return Applied(turn.table.name, batch, version, account, started, took, hold)
+
+    def _apply(self, turn: Turn, slice_: Slice, mirror: Mirror) -> Account:
+        share = slice_.shares.get(turn.table.name, Share())
+        born = evolve(mirror, turn.schema, turn.newest, turn.schema_at)
+        if share.floors:
+            mirror.raise_floors(share.floors)
+            delete_older(mirror, share.floors, slice_.until)
+        changes = slice_.of(self.session, turn.table.name, turn.after)
+        changes = changes.where(F.col("op").isin(list(ROW_OPS)))
+        folded = fold(changes, unique=turn.table.unique_across_shards)
+        rows = typed(folded, turn.schema, born).persist()
+        try:
+            return self._merge(turn, share, mirror, rows, slice_.until)
+        finally:
+            rows.unpersist()
+
+    def _merge(
+        self, turn: Turn, share: Share, mirror: Mirror, rows: DataFrame, until: int
+    ) -> Account:
+        doubtful = F.lit(False) if turn.after < 0 else suspect(turn.high, turn.grown)
+        seen = look(rows, turn.table.key, doubtful)
+        kept = self._standing(turn, mirror, rows, doubtful if seen.suspects else None)
+        if seen.kept == 0:
+            mirror.number(until)
+            return balance(_counted(share, seen), 0, 0)
+        before = mirror.state.version
+        merged = merge(mirror, kept, turn.table, seen.bounds, until)
+        self._check_number(mirror, until)
+        noop, again = seen.vanished, 0
+        if merged.applied + noop != seen.kept:
+            noop, again = count_untouched(mirror, kept, turn.table, before)
+            noop += seen.kept - kept.count()
+        return balance(_counted(share, seen), merged.applied, noop, again)
+
+    def _standing(
+        self, turn: Turn, mirror: Mirror, rows: DataFrame, doubtful: Column | None
+    ) -> DataFrame:
+        """Rows without upserts that a truncate, a settle or a landed delete has outlived."""
+        upsert = F.col("_sluice.op") != Op.DELETE
+        gone = F.lit(False)
+        for name, order in mirror.floors().items():
+            source, _, shard = name.partition("/")
+            own = (F.col("_sluice.source") == source) & (F.col("_sluice.shard") == shard)
+            gone = gone | (own & (F.col("_sluice.order") < as_struct(order)))
+        standing = rows.where(~(upsert & gone))
+        if doubtful is None:
+            return standing
+        log = self.session.read.format("delta").load(self.log)
+        deletes = log.where(
+            (F.col("table") == turn.table.name)
+            & (F.col("op") == Op.DELETE)
+            & (F.col("batch") <= turn.after)
+        )
+        last = deletes.groupBy("key").agg(F.max("order").alias("deleted")).alias("d")
+        outlived = doubtful & (F.col("d.deleted") >= F.col("_sluice.order"))
+        same = F.col("_work.key") == F.col("d.key")
+        return standing.join(last, same & outlived, "left_anti")
+
+    def _check_number(self, mirror: Mirror, until: int) -> None:
+        found = mirror.state.batch
+        if found != until:
+            raise HeldError("not_ours", f"{mirror.path} says batch {found}, expected {until}")
+
+
+def _failed(error: Exception) -> HeldError:
+    """What Spark said, on one line; a dead JVM is another error, and not one table's."""
+    said = str(getattr(error, "java_exception", error)).splitlines()
+    return HeldError("failed", said[0][:500] if said else type(error).__name__)
+
+
+def hold_of(table: str, error: HeldError) -> Hold:
+    """The hold of a table that stands still because of *error*; stable while the cause lasts."""
+    return Hold(f"{error.reason}:{table}", table, error.reason, error.detail)
+
+
+def _counted(share: Share, seen: Look) -> Counted:
+    return Counted(
+        read=share.read,
+        rows=share.count(*ROW_OPS),
+        kept=seen.kept,
+        distinct=seen.distinct,
+        ordered=share.count(Op.TRUNCATE, Op.SETTLE),
+        tombstones=share.count(Op.TOMBSTONE),
+        quarantined=share.count(Op.ERROR),
+    )

@@ -1,0 +1,130 @@
+"""Compaction and VACUUM, each in the table's own turn, never taking what a reader still needs."""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from delta.tables import DeltaTable
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from pipeline.apply.mirror import Mirror
+from pipeline.errors import HeldError
+from pipeline.lake.pinned import open_table
+from pipeline.mark import Mark
+from pipeline.model import Op
+from pipeline.settings import PipelineSettings
+from pipeline.spark import described
+
+DROPPED = "sluice.dropped"  # property of the change log: the last batch of a dropped day
+_KEPT_OPS = (Op.DDL, Op.MARK, Op.ERROR)
+_LEAST = timedelta(hours=168)  # Delta's own guard; it is never turned off
+
+
+def require_history(log: str, based: Mapping[str, int], shards: Collection[str]) -> None:
+    """Make sure that the change log at *log* still holds all changes since the shards' bases.
+
+    *based*: ``source/shard`` -> batch its base began in.
+
+    Raises:
+        HeldError: that day was dropped; a mirror begun now would lack rows.
+    """
+    found = open_table(log)
+    dropped = int(found.properties().get(DROPPED, "-1")) if found is not None else -1
+    lost = sorted(name for name in shards if based.get(name, dropped + 1) <= dropped)
+    if lost:
+        detail = f"changes of {lost[0]} since its base are no longer kept; take a new base"
+        raise HeldError("no_base", detail)
+
+
+@dataclass(eq=False)
+class Upkeep:
+    """Compact and clean one lane's lake; ``due`` says how long ago each table was last done.
+
+    Runs in the process that merges, between merges: beside a MERGE of the same table, OPTIMIZE
+    makes one of the two fail.
+    """
+
+    session: SparkSession
+    settings: PipelineSettings
+    clock: Callable[[], datetime]
+    _compacted: dict[str, datetime] = field(default_factory=dict)
+    _vacuumed: dict[str, datetime] = field(default_factory=dict)
+
+    def run(
+        self,
+        mark: Mark,
+        readers: Mapping[str, int],
+        applied: Mapping[str, int],
+        held: Collection[str],
+    ) -> None:
+        """Do what is due: one pass over the change log and all mirrors.
+
+        *readers*: table -> lowest version that a registered reader still needs.
+        *applied*: table -> applied batch; no day that holds a later one is dropped.
+        *held*: mirrors to leave alone: a commit of ours on top of somebody else's would make it
+        impossible to take that one back.
+        """
+        self._log(mark, applied)
+        for table in sorted(set(mark.tables) - set(held)):
+            mirror = Mirror(self.session, self.settings.mirror(table), self.settings.lane)
+            if mirror.state.version < 0:
+                continue
+            with described(self.session, f"upkeep of {table}"):
+                self._compact(mirror, table)
+                if table not in readers:
+                    self._vacuum(mirror.path, table)
+
+    def _compact(self, mirror: Mirror, table: str) -> None:
+        if not self._due(self._compacted, table, self.settings.upkeep.compact_every):
+            return
+        with mirror.noted(-1):
+            DeltaTable.forPath(self.session, mirror.path).optimize().executeCompaction()
+
+    def _vacuum(self, path: str, name: str) -> None:
+        if not self._due(self._vacuumed, name, self.settings.upkeep.vacuum_every):
+            return
+        kept = max(self.settings.upkeep.keep_versions, _LEAST)
+        DeltaTable.forPath(self.session, path).vacuum(kept / timedelta(hours=1))
+
+    def _due(self, done: dict[str, datetime], name: str, every: timedelta) -> bool:
+        """Whether *every* has passed since the last time, or since this process began."""
+        now = self.clock()
+        last = done.setdefault(name, now)
+        if now - last < every:
+            return False
+        done[name] = now
+        return True
+
+    def _log(self, mark: Mark, applied: Mapping[str, int]) -> None:
+        """Compact the change log, and drop its oldest days that nobody needs any more."""
+        path = self.settings.changes
+        if not self._due(self._compacted, "", self.settings.upkeep.compact_every):
+            return
+        table = DeltaTable.forPath(self.session, path)
+        table.optimize().executeCompaction()
+        oldest = (self.clock() - self.settings.upkeep.keep_changes).date()
+        needed = self._first_needed(mark, applied)
+        days = (
+            self.session.read.format("delta")
+            .load(path)
+            .where(F.col("dt") < F.lit(oldest))
+            .groupBy("dt")
+            .agg(F.max("batch").alias("last"))
+            .collect()
+        )
+        free = [row["dt"] for row in days if row["last"] < needed]
+        if free and not mark.quarantined and not mark.gaps:
+            kept = F.col("op").isin([str(op) for op in _KEPT_OPS])
+            last = max(row["last"] for row in days if row["dt"] in free)
+            self.session.sql(
+                f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('{DROPPED}' = '{last}')"
+            )
+            table.delete(F.col("dt").isin(free) & ~kept)
+
+    def _first_needed(self, mark: Mark, applied: Mapping[str, int]) -> int:
+        """The lowest batch that some mirror has not applied; the newest one is always needed."""
+        behind = [
+            applied.get(t, -1) + 1 for t, last in mark.tables.items() if applied.get(t, -1) < last
+        ]
+        return min([mark.batch, *behind])

@@ -1,0 +1,1 @@
+"""From samples of one round to lags and watermarks."""

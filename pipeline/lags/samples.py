@@ -1,0 +1,102 @@
+"""What was measured of one table's way in one round, when, and how old it may get."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Generic, TypeVar
+
+from pipeline.lags.steps import Step, extended, step
+from pipeline.mark import Mark
+from pipeline.model import Acknowledged, Fence, Missing, Table
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Sample(Generic[T]):
+    """A measurement, when it was taken, and the age up to which (included) it may be used."""
+
+    value: T
+    at: datetime
+    budget: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where a mirror stands: its version, and the batch of its lane it is applied through."""
+
+    version: int
+    batch: int
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSamples:
+    """One source in one round; its fences, all heartbeats still remembered, ascend by number.
+
+    ``synced`` is the number of the newest fence that mirrored topics have provably passed; None
+    when no sync hop is configured (then the hop does not exist, which is not the same as Missing).
+    """
+
+    fences: Sample[tuple[Fence, ...]] | Missing
+    acknowledged: Sample[Acknowledged] | Missing
+    synced: Sample[int] | Missing | None = None
+
+    def known(self) -> tuple[Fence, ...]:
+        """Fences written so far, however old the sample: what was written stays written."""
+        return () if isinstance(self.fences, Missing) else self.fences.value
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """Everything one table's lags and proof rest on, sampled upstream first.
+
+    ``steps`` are the batches seen so far, ascending (:func:`pipeline.lags.steps.extended`).
+    """
+
+    sources: Mapping[str, SourceSamples]
+    mark: Sample[Mark] | Missing
+    mirror: Sample[Standing] | Missing
+    steps: tuple[Step, ...] = ()
+
+    def source(self, name: str) -> SourceSamples:
+        """The samples of a source; all Missing when it was not sampled."""
+        nothing = Missing(f"source {name} was not sampled")
+        return self.sources.get(name, SourceSamples(nothing, nothing))
+
+    def walked(self, table: Table) -> tuple[Step, ...]:
+        """The steps with the present mark's, however old its sample, at their end."""
+        if isinstance(self.mark, Missing):
+            return self.steps
+        fences = {name: self.source(name).known() for name in table.sources}
+        return extended(self.steps, step(self.mark.value, fences))
+
+
+def fresh(sample: Sample[T] | Missing, now: datetime) -> T | Missing:
+    """The sample's value, if it is at most its budget old and not from the future."""
+    if isinstance(sample, Missing):
+        return sample
+    age = (now - sample.at).total_seconds()
+    if age < 0:
+        return Missing(f"sampled {-age:.0f} s ahead of the clock")
+    if now - sample.at > sample.budget:
+        return Missing(f"sample is {age:.0f} s old")
+    return sample.value
+
+
+def living(one: SourceSamples, now: datetime) -> tuple[Fence, ...] | Missing:
+    """The fences, unless the newest of them shows that heartbeats stand still."""
+    fences = fresh(one.fences, now)
+    if isinstance(fences, Missing) or isinstance(one.fences, Missing):
+        return fences
+    if not fences:
+        return Missing("no heartbeat was ever written")
+    quiet = now - fences[-1].at
+    if quiet > one.fences.budget:
+        return Missing(f"the newest heartbeat is {quiet.total_seconds():.0f} s old")
+    return fences
+
+
+def age(now: datetime, *samples: Sample[Any] | Missing) -> timedelta | None:
+    """How old the oldest of *samples* is; None if one was never taken."""
+    ages = [now - each.at for each in samples if not isinstance(each, Missing)]
+    return max(ages) if len(ages) == len(samples) else None

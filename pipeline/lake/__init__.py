@@ -1,0 +1,1 @@
+"""Reading the lake's tables at one version, without Spark."""

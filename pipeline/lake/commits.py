@@ -1,0 +1,74 @@
+"""What did each commit to a Delta table do, and did Sluice make it?
+
+Sluice's commits carry ``{"sluice": {"after": <version before>, ...}}`` as user metadata.  A commit
+without it is foreign; one that changes data makes the mirror a different table from the one that
+the applied batch speaks of, whatever its transaction ids say (RESTORE keeps them).
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """One version of a table, as its log tells it.
+
+    ``data_changing`` is false for compaction; ``shape_changing`` is true for a new schema or new
+    properties.  ``note`` is the user metadata, parsed if it is JSON; ``txns`` transaction ids;
+    ``parameters`` those of the operation.
+    """
+
+    version: int
+    operation: str
+    at: datetime
+    data_changing: bool = False
+    shape_changing: bool = False
+    note: Any = None
+    txns: Mapping[str, int] = field(default_factory=dict)
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def user_metadata(self) -> str | None:
+        """The note as text, as :mod:`pipeline.apply.foreign` reads it."""
+        return None if self.note is None else json.dumps(self.note)
+
+    @property
+    def after(self) -> int | None:
+        """The version Sluice saw before this commit of its own; None for a foreign commit."""
+        own = self.note.get("sluice") if isinstance(self.note, dict) else None
+        after = own.get("after") if isinstance(own, dict) else None
+        return after if isinstance(after, int) else None
+
+    @property
+    def foreign(self) -> bool:
+        """Whether somebody else changed data: not noted by Sluice, or not right after its own."""
+        return self.data_changing and self.after != self.version - 1
+
+
+def commit(version: int, lines: Iterable[str]) -> Commit:
+    """Read the actions of one file of the log, one JSON object in a line."""
+    info: Mapping[str, Any] = {}
+    data = shape = False
+    txns: dict[str, int] = {}
+    for line in lines:
+        action = json.loads(line) if line.strip() else {}
+        info = action.get("commitInfo", info)
+        files = (action.get(kind) or {} for kind in ("add", "remove", "cdc"))
+        data = data or any(file.get("dataChange", False) for file in files)
+        shape = shape or "metaData" in action
+        if "txn" in action:
+            txns[action["txn"]["appId"]] = int(action["txn"]["version"])
+    at = datetime.fromtimestamp(int(info.get("timestamp", 0)) / 1_000, UTC)
+    parameters = info.get("operationParameters") or {}
+    note = _note(info.get("userMetadata"))
+    return Commit(version, str(info.get("operation", "")), at, data, shape, note, txns, parameters)
+
+
+def _note(text: str | None) -> Any:
+    try:
+        return json.loads(text) if text else None
+    except ValueError:
+        return text

@@ -1,0 +1,198 @@
+"""What does the change log hold, as of one version?  Answers from files pruned by batch.
+
+Only batches of one lane are looked at.  A change that was landed twice is counted once: by its
+order and its op, since a changed key is a delete and a create from one place in the source's log.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pipeline.lake.query import Pinned, among, literal
+from pipeline.lake.resumed import Sent, resumed
+from pipeline.lake.seen import LogKey, Touch, Transaction
+from pipeline.model import Op, Shard, Table
+
+ROWS = (Op.CREATE, Op.UPDATE, Op.DELETE)
+KEYED = (*ROWS, Op.READ)
+EMPTYING = (Op.TRUNCATE, Op.SETTLE)
+LOOK_BACK = 50  # batches in which what belongs to a newer one is looked for at first
+KEYS_AT_ONCE = 100
+ENDS_AT_ONCE = 500
+PLACE = [f"t.\"order\"['{part}']" for part in ("epoch", "log", "pos", "row")]
+PLACES = ", ".join(f"{part} AS p{i}" for i, part in enumerate(PLACE))
+TX = "t.tx['id']"
+DISTINCT = 'count(DISTINCT struct(t."order", op))'
+
+TxKey = tuple[str, str]  # source and id
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """What END says: events in all and by ``database.table``, and the batch it is in."""
+
+    total: int
+    counts: Mapping[str, int]
+    batch: int
+
+
+@dataclass(eq=False)
+class LogReader:
+    """The change log at one version, as one lane filled it."""
+
+    pinned: Pinned
+    lane: str
+
+    def last_touches(self, table: Table, keys: Sequence[LogKey]) -> tuple[Touch | None, ...]:
+        """Newest landed change of each key, in the order asked; None if its record is not landed.
+
+        Looked for from the batch on that landed the record, or the one right before it, which a
+        tombstone's delete is.
+        """
+        touches: list[Touch | None] = []
+        for start in range(0, len(keys), KEYS_AT_ONCE):
+            some = keys[start : start + KEYS_AT_ONCE]
+            since = self._landed_since(some)
+            rows = {} if since is None else self._newest(table, [key.key for key in some], since)
+            emptied = self._emptied(table, since) if rows else []
+            touches += [_touch(key, rows.get(key.key), emptied) for key in some]
+        return tuple(touches)
+
+    def touched(
+        self, table: Table, keys: Sequence[tuple[Shard, str]], after: int
+    ) -> tuple[bool, ...]:
+        """Whether a change of each key, or of all its shard, is in a batch above *after*."""
+        rows: set[str] = set()
+        for start in range(0, len(keys), KEYS_AT_ONCE):
+            some = [key for _, key in keys[start : start + KEYS_AT_ONCE]]
+            rows |= self._newest(table, some, after + 1).keys()
+        late = [row for row in self._emptied(table, after) if row["batch"] > after]
+        emptied = {(row["source"], row["shard"]) for row in late}
+        return tuple(key in rows or (of.source, of.name) in emptied for of, key in keys)
+
+    def transactions(self, table: Table, after: int, until: int) -> tuple[Transaction, ...]:
+        """Transactions of *table* whose END is in a batch in ``(after, until]``, by END's batch."""
+        ends = list(self._ends(table, after, until).items())
+        found: list[Transaction] = []
+        for start in range(0, len(ends), ENDS_AT_ONCE):
+            found += self._stated(table, dict(ends[start : start + ENDS_AT_ONCE]), after)
+        return tuple(sorted(found, key=lambda tx: (tx.end_batch, tx.id)))
+
+    def change_counts(self, table: Table, after: int, until: int) -> int:
+        """Changes (c, u, d) of *table* landed in batches in ``(after, until]``."""
+        found = self.pinned.select(
+            f"SELECT count(*) AS n FROM t WHERE {self._batches(after, until)}"  # noqa: S608
+            f' AND t."table" = {literal(table.name)} AND {among("op", ROWS)}'
+        )
+        return int(found[0]["n"])
+
+    def _landed_since(self, keys: Sequence[LogKey]) -> int | None:
+        seen = " OR ".join(
+            f'(topic = {literal(key.at.topic)} AND t."partition" = {key.at.partition}'
+            f' AND t."offset" >= {key.offset - 1} AND t."offset" <= {key.offset})'
+            for key in keys
+        )
+        asked = f"SELECT min(batch) AS b FROM t WHERE lane = {literal(self.lane)} AND ({seen})"  # noqa: S608
+        found = self.pinned.select(asked)[0]["b"]
+        return None if found is None else int(found)
+
+    def _newest(self, table: Table, keys: Iterable[str], since: int) -> dict[str, dict[str, Any]]:
+        newest = ", ".join(f"{part} DESC" for part in (*PLACE, "origin", "batch"))
+        found = self.pinned.select(
+            f"SELECT * FROM (SELECT key, op, batch, {PLACES},"  # noqa: S608
+            f" row_number() OVER (PARTITION BY key ORDER BY {newest}) AS place FROM t"
+            f" WHERE lane = {literal(self.lane)} AND batch >= {since}"
+            f' AND t."table" = {literal(table.name)} AND {among("op", KEYED)}'
+            f" AND {among('key', keys)}) WHERE place = 1"
+        )
+        return {row["key"]: row for row in found}
+
+    def _emptied(self, table: Table, since: int | None) -> list[dict[str, Any]]:
+        """Truncates and settles, oldest first; there is about one per base and operator's wish."""
+        return self.pinned.select(
+            f"SELECT source, shard, op, batch, {PLACES} FROM t"  # noqa: S608
+            f" WHERE lane = {literal(self.lane)} AND batch >= {(since or 0) - LOOK_BACK}"
+            f' AND t."table" = {literal(table.name)} AND {among("op", EMPTYING)}'
+            " ORDER BY p0, p1, p2, p3"
+        )
+
+    def _ends(self, table: Table, after: int, until: int) -> dict[TxKey, _End]:
+        found = self.pinned.select(
+            f'SELECT source, {TX} AS id, "after" AS payload, batch FROM t WHERE'  # noqa: S608
+            f" {self._batches(after, until)} AND op = {literal(Op.END)}"
+            f' AND {among("source", table.sources)} ORDER BY batch, topic, t."offset"'
+        )
+        ends = {(row["source"], row["id"]): _end(row) for row in found}
+        own = {(shard.source, shard.name) for shard in table.shards}
+        return {
+            key: end for key, end in ends.items() if any((key[0], s) in own for s in end.counts)
+        }
+
+    def _stated(
+        self, table: Table, ends: Mapping[TxKey, _End], after: int
+    ) -> Iterator[Transaction]:
+        rows = f"lane = {literal(self.lane)} AND {among(TX, sorted({name for _, name in ends}))}"
+        near = f"{rows} AND batch > {after - LOOK_BACK}"
+        begun = self._count("count(*)", f"{near} AND op = {literal(Op.BEGIN)}")
+        if begun.keys() >= ends.keys():  # else one began so long ago that all must be looked at
+            rows = near
+        else:
+            begun = self._count("count(*)", f"{rows} AND op = {literal(Op.BEGIN)}")
+        own = f'{rows} AND {among("op", ROWS)} AND t."table" = {literal(table.name)}'
+        landed = self._count(DISTINCT, own)
+        for key, end in ends.items():
+            if begun.get(key, 1) > 1:
+                yield self._begun_again(rows, key, end, begun[key])
+                continue
+            names = {shard.name for shard in table.shards if shard.source == key[0]}
+            promised = sum(n for shard, n in end.counts.items() if shard in names)
+            yield Transaction(key[1], promised, landed.get(key, 0), end.batch)
+
+    def _begun_again(self, rows: str, key: TxKey, end: _End, begun: int) -> Transaction:
+        """State a transaction over all its tables."""
+        own = f"{rows} AND source = {literal(key[0])} AND {TX} = {literal(key[1])}"
+        sent = f"{own} AND {among('op', (*ROWS, Op.HEARTBEAT))}"
+        found = self.pinned.select(
+            f"SELECT {PLACES}, op, t.tx['total_order'] AS n FROM t"  # noqa: S608
+            f" WHERE {sent} AND t.tx['total_order'] IS NOT NULL"
+        )
+        places = [(*_place(row), int(row["op"] != Op.DELETE)) for row in found]
+        events = [Sent(place, int(row["n"])) for place, row in zip(places, found, strict=True)]
+        landed = self._count(DISTINCT, sent).get(key, 0)
+        again = resumed(events, begun, end.total)
+        return Transaction(key[1], end.total, landed, end.batch, begun, again)
+
+    def _count(self, what: str, rows: str) -> dict[TxKey, int]:
+        """Count per transaction, in the newest epoch that it was sent in: positions are its own."""
+        found = self.pinned.select(
+            f"SELECT source, {TX} AS id, {PLACE[0]} AS epoch, {what} AS n FROM t WHERE {rows}"  # noqa: S608
+            f" GROUP BY source, {TX}, {PLACE[0]} ORDER BY epoch NULLS FIRST"
+        )
+        return {(row["source"], row["id"]): int(row["n"]) for row in found}
+
+    def _batches(self, after: int, until: int) -> str:
+        return f"lane = {literal(self.lane)} AND batch > {after} AND batch <= {until}"
+
+
+def _place(row: Mapping[str, Any]) -> tuple[int, ...]:
+    return tuple(int(row[f"p{i}"] or 0) for i in range(len(PLACE)))
+
+
+def _touch(
+    key: LogKey, row: Mapping[str, Any] | None, emptied: Iterable[Mapping[str, Any]]
+) -> Touch | None:
+    if row is None:
+        return None
+    of_shard = (
+        e for e in emptied if (e["source"], e["shard"]) == (key.shard.source, key.shard.name)
+    )
+    newest = next(iter([e for e in of_shard if _place(e) > _place(row)][-1:]), row)
+    return Touch(str(newest["op"]), int(newest["batch"]))
+
+
+def _end(row: Mapping[str, Any]) -> _End:
+    told = json.loads(row["payload"] or "{}")
+    each = told.get("data_collections") or []
+    counts = {str(one["data_collection"]): int(one["event_count"]) for one in each}
+    return _End(int(told.get("event_count") or 0), counts, int(row["batch"]))

@@ -1,0 +1,169 @@
+"""What does a mirror hold, as of one version?  Answers from pruned files, without Spark.
+
+Rows are told apart by shard through ``_sluice``; a table of one shard is not, so that adopted
+mirrors, which have no such column, can be asked too, and so that strangers are counted.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from pipeline.errors import ProofError
+from pipeline.lake.query import Pinned, literal, name
+from pipeline.model import Shard, Table
+
+META = "_sluice"
+INTEGERS = ("byte", "short", "integer", "long")
+RANGES_AT_ONCE = 20
+KEYS_AT_ONCE = 100
+FILES_FIRST = 4  # files looked through for a maximum at first, then eight times as many
+
+Range = tuple[int, int]
+
+
+class Key(Protocol):
+    """What is asked of a key: its shard, and its canonical JSON text."""
+
+    @property
+    def shard(self) -> Shard:
+        """The shard it was seen in."""
+        ...
+
+    @property
+    def key(self) -> str:
+        """Canonical JSON array of texts."""
+        ...
+
+
+@dataclass(eq=False)
+class MirrorReader:
+    """One mirror at one version; ``app`` is the transaction id that numbers applied batches."""
+
+    pinned: Pinned
+    table: Table
+    app: str
+
+    @property
+    def version(self) -> int:
+        """The pinned version of the mirror."""
+        return self.pinned.version
+
+    @property
+    def batch(self) -> int:
+        """Applied through this batch of its lane; -1 before the first."""
+        batch = self.pinned.transaction(self.app)
+        return -1 if batch is None else batch
+
+    def rows(self) -> int:
+        """Rows, deletion vectors taken off."""
+        return int(self.pinned.select("SELECT count(*) AS n FROM t")[0]["n"])
+
+    def max_id(self, shard: Shard, column: str) -> int | None:
+        """Highest id of the shard's rows; None when it has none.
+
+        Files with the highest bounds are read first: what they hold is above all they leave out.
+        """
+        tops = sorted((int(high) for _, high in self.pinned.bounds(column)), reverse=True)
+        wanted = FILES_FIRST
+        while wanted < len(tops):
+            found = self._highest(shard, column, f" AND {name(column)} >= {literal(tops[wanted])}")
+            if found is not None:
+                return found
+            wanted *= 8
+        return self._highest(shard, column, "")
+
+    def count_ids(self, shard: Shard, column: str, ranges: Sequence[Range]) -> tuple[int, ...]:
+        """Rows of the shard in each half-open range."""
+        counts: list[int] = []
+        for start in range(0, len(ranges), RANGES_AT_ONCE):
+            some = [_inside(column, span) for span in ranges[start : start + RANGES_AT_ONCE]]
+            asked = ", ".join(f"count(*) FILTER (WHERE {s}) AS c{i}" for i, s in enumerate(some))
+            where = f"{self._of(shard)} AND ({' OR '.join(some)})"
+            row = self.pinned.select(f"SELECT {asked} FROM t WHERE {where}")[0]  # noqa: S608
+            counts += [int(row[f"c{i}"]) for i in range(len(some))]
+        return tuple(counts)
+
+    def ids(self, shard: Shard, column: str, span: Range, limit: int) -> tuple[int, ...]:
+        """Ids of the shard's rows in *span*, ascending, duplicates kept, at most *limit*."""
+        found = self.pinned.select(
+            f"SELECT {name(column)} AS id FROM t WHERE {self._of(shard)}"  # noqa: S608
+            f" AND {_inside(column, span)} ORDER BY id LIMIT {int(limit)}"
+        )
+        return tuple(int(row["id"]) for row in found)
+
+    def has_keys(self, keys: Sequence[Key]) -> tuple[bool, ...]:
+        """Whether each key's row is there, in the order asked.
+
+        Raises:
+            ProofError: if the table has no key, or one that two systems may write differently.
+        """
+        asked = [(key.shard, self._values(key)) for key in keys]
+        found: set[tuple[Shard, tuple[str, ...]]] = set()
+        for shard in sorted({shard for shard, _ in asked}):
+            own = [values for of, values in asked if of == shard]
+            for start in range(0, len(own), KEYS_AT_ONCE):
+                there = self._present(shard, own[start : start + KEYS_AT_ONCE])
+                found |= {(shard, values) for values in there}
+        return tuple(row in found for row in asked)
+
+    def sample(self, limit: int) -> Sequence[Mapping[str, Any]]:
+        """At most *limit* rows of the newest slice that has left rows, without ``_sluice``."""
+        columns = [name(column) for column in self.pinned.columns() if column != META]
+        asked = f"SELECT {', '.join(columns)} FROM t"  # noqa: S608
+        batches = [int(high) for _, high in self.pinned.bounds(f"{META}.batch")]
+        newest = f" WHERE {name(META)}['batch'] >= {max(batches)}" if batches else ""
+        bound = f" LIMIT {int(limit)}"
+        return self.pinned.select(asked + newest + bound) or self.pinned.select(asked + bound)
+
+    def _highest(self, shard: Shard, column: str, condition: str) -> int | None:
+        asked = f"SELECT max({name(column)}) AS id FROM t WHERE {self._of(shard)}"  # noqa: S608
+        found = self.pinned.select(asked + condition)[0]["id"]
+        return None if found is None else int(found)
+
+    def _of(self, shard: Shard) -> str:
+        if len(self.table.shards) == 1:
+            return "true"
+        source, relation = (f"{name(META)}['{part}']" for part in ("source", "shard"))
+        return f"{source} = {literal(shard.source)} AND {relation} = {literal(shard.name)}"
+
+    def _values(self, key: Key) -> tuple[str, ...]:
+        texts = json.loads(key.key)
+        values = tuple(texts if self.table.unique_across_shards else texts[2:])
+        if not values or len(values) != len(self.table.key) or None in values:
+            msg = f"{len(values)} key values do not fit {self.table.name} and its {self.table.key}"
+            raise ProofError(msg)
+        return values
+
+    def _present(self, shard: Shard, rows: Sequence[tuple[str, ...]]) -> set[tuple[str, ...]]:
+        """Those of *rows* that are there."""
+        types = self.pinned.columns()
+        columns = [(column, types.get(column, "nothing")) for column in self.table.key]
+        asked = ", ".join(f"{name(column)} AS k{i}" for i, (column, _) in enumerate(columns))
+        each = [
+            " AND ".join(
+                _equals(*column, value) for column, value in zip(columns, row, strict=True)
+            )
+            for row in rows
+        ]
+        found = self.pinned.select(
+            f"SELECT DISTINCT {asked} FROM t WHERE {self._of(shard)} AND ({' OR '.join(each)})"  # noqa: S608
+        )
+        return {tuple(str(row[f"k{i}"]) for i in range(len(columns))) for row in found}
+
+
+def _inside(column: str, span: Range) -> str:
+    low, high = span
+    return f"({name(column)} >= {literal(low)} AND {name(column)} < {literal(high)})"
+
+
+def _equals(column: str, kind: str, text: str) -> str:
+    """Condition on one key column; only of types whose text is the same in every system."""
+    if kind in INTEGERS:
+        return f"{name(column)} = {int(text)}"
+    if kind == "string":
+        return f"{name(column)} = {literal(text)}"
+    if kind.startswith("decimal(") and kind.endswith(",0)"):
+        return f"{name(column)} = CAST({literal(text)} AS {kind})"
+    msg = f"key column {column} is of type {kind}, which systems write differently"
+    raise ProofError(msg)

@@ -1,0 +1,151 @@
+"""What does one Delta table hold, at one version?  Read without Spark, and never written.
+
+All rows go through the query engine inside `deltalake`: it knows deletion vectors, which
+`DeltaTable.count()` ignores and `to_pyarrow_dataset()` refuses, and it prunes files by their
+statistics, of struct fields too.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable, QueryBuilder
+from deltalake.exceptions import DeltaError, TableNotFoundError
+from pyarrow import fs
+
+from pipeline.errors import ProofError, UnreachableError
+from pipeline.lake.commits import Commit, commit
+
+UNDECIDABLE = (
+    "Schema error",
+    "SQL error",
+    "Error during planning",
+    "This feature is not impl",
+    "Cannot access field",
+    "Unsupported table features",
+)
+
+
+@dataclass(eq=False)
+class PinnedTable:
+    """One Delta table at one version; rows are asked for in SQL, the table is called ``t``."""
+
+    path: str
+    table: DeltaTable
+
+    @property
+    def version(self) -> int:
+        """The pinned version."""
+        return self.table.version()
+
+    def transaction(self, app: str) -> int | None:
+        """Newest transaction version of *app*; None if it never committed here."""
+        with translated(self.path):
+            return self.table.transaction_version(app)
+
+    def properties(self) -> Mapping[str, str]:
+        """The table's own settings."""
+        with translated(self.path):
+            return dict(self.table.metadata().configuration)
+
+    def columns(self) -> Mapping[str, str]:
+        """Top-level columns in order, with their types in Delta's words (``long``, ``struct``)."""
+        return {field.name: str(field.type.type) for field in self.table.schema().fields}
+
+    def select(self, query: str) -> list[dict[str, Any]]:
+        """Rows of the answer; the query bounds how many.
+
+        Raises:
+            ProofError: if the table does not have what the query names.
+            UnreachableError: if a file could not be read, for one because it was vacuumed.
+        """
+        with translated(self.path):
+            answer = QueryBuilder().register("t", self.table).execute(query)
+            rows: list[dict[str, Any]] = _arrow(answer).to_pylist()
+        return rows
+
+    def bounds(self, column: str) -> tuple[tuple[Any, Any], ...]:
+        """Lowest and highest value of *column* (dotted in structs) in each file.
+
+        With a deletion vector they are bounds, not values.  Empty if one file has no statistics.
+        """
+        with translated(self.path):
+            files = _arrow(self.table.get_add_actions(flatten=True))
+        names = (f"min.{column}", f"max.{column}")
+        if not set(names) <= set(files.column_names):
+            return ()
+        low, high = (files[name].to_pylist() for name in names)
+        return () if None in low or None in high else tuple(zip(low, high, strict=True))
+
+    def commits(self, since: int) -> tuple[Commit, ...]:
+        """What was committed after version *since*, up to this one, oldest first.
+
+        Raises:
+            ProofError: if one of them is no longer in the log, so that nobody can tell.
+        """
+        return tuple(_commit(self.path, version) for version in range(since + 1, self.version + 1))
+
+
+def open_table(path: str, version: int | None = None) -> PinnedTable | None:
+    """The table at *path*, newest *version* by default; None if there is no table.
+
+    Raises:
+        UnreachableError: if the lake, or that version of the table, cannot be read.
+    """
+    with translated(path):
+        try:
+            return PinnedTable(path, DeltaTable(_uri(path), version=version))
+        except TableNotFoundError:
+            return None
+
+
+def folders(path: str) -> list[str]:
+    """Folders right below *path*; empty if it is not there."""
+    with translated(path):
+        system, folder = _filesystem(path)
+        found = system.get_file_info(fs.FileSelector(folder, allow_not_found=True))
+    return [f"{path}/{info.base_name}" for info in found if info.type == fs.FileType.Directory]
+
+
+def _arrow(answer: Any) -> pa.Table:
+    # not pa.table(): that asks pandas first whether it knows the type, which costs two seconds
+    return pa.RecordBatchReader.from_stream(answer).read_all()
+
+
+def _commit(path: str, version: int) -> Commit:
+    with translated(path):
+        system, folder = _filesystem(path)
+        name = f"{folder}/_delta_log/{version:020d}.json"
+        try:
+            with system.open_input_stream(name) as stream:
+                lines = stream.read().decode().splitlines()
+        except FileNotFoundError as error:
+            msg = f"version {version} of {path} is no longer in its log"
+            raise ProofError(msg) from error
+    return commit(version, lines)
+
+
+def _filesystem(path: str) -> tuple[Any, str]:
+    uri = _uri(path)
+    if "://" in uri:
+        system, folder = fs.FileSystem.from_uri(uri)
+        return system, folder
+    return fs.LocalFileSystem(), uri
+
+
+def _uri(path: str) -> str:
+    return path.replace("s3a://", "s3://", 1)  # Hadoop's word for it, which nobody else knows
+
+
+@contextmanager
+def translated(path: str) -> Iterator[None]:
+    """Give the library's errors our names: what cannot be asked, what cannot be reached."""
+    try:
+        yield
+    except (DeltaError, pa.ArrowException, OSError) as error:
+        said = f"{path}: {' '.join(str(error).split())[:500]}"
+        if any(word in said for word in UNDECIDABLE):
+            raise ProofError(said) from error
+        raise UnreachableError(said) from error

@@ -1,0 +1,105 @@
+"""Which epoch does each row belong to, and is what stands too low explained by a new one?"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from pipeline.landing.epoch import observe
+from pipeline.landing.listing import Listing
+from pipeline.landing.plan import Span
+from pipeline.mark import Epoch, Mark
+from pipeline.model import TopicPartition
+from pipeline.report import Hold
+
+
+@dataclass(frozen=True, slots=True)
+class Epochs:
+    """Sources' epochs, and from which offset of each partition they are valid.
+
+    Keys of ``starts``: ``source/epoch/topic:partition``; a partition without one belongs to the
+    source's newest epoch from its first offset on.
+    """
+
+    known: Mapping[str, Epoch]
+    starts: Mapping[str, int]
+
+    def number(self, source: str) -> int:
+        """The newest epoch; 1 before the server was ever reached."""
+        return self.known[source].number if source in self.known else 1
+
+    def column(self, source: str, spans: Mapping[TopicPartition, Span]) -> Column:
+        """Each row's epoch, from its topic, partition and offset; a literal when none is mixed."""
+        chosen = F.lit(self.number(source))
+        for number in range(self.number(source), 1, -1):
+            for partition, span in spans.items():
+                start = self.starts.get(f"{source}/{number}/{partition}", 0)
+                if span.first < start:
+                    chosen = F.when(_before(partition, start), number - 1).otherwise(chosen)
+        return chosen
+
+
+def _before(partition: TopicPartition, start: int) -> Column:
+    same = (F.col("topic") == partition.topic) & (F.col("partition") == partition.partition)
+    return same & (F.col("offset") < start)
+
+
+def look(mark: Mark, listing: Listing) -> Epochs:
+    """Epochs after seeing the servers' heads.
+
+    A new one is valid from the ends that were listed: a row of the new log that stands before
+    them is either above all of the old log's rows, and right where it is, or it is found too low.
+    """
+    known, starts = dict(mark.epochs), dict(mark.starts)
+    for source, (first, second) in listing.heads.items():
+        beat = mark.heartbeats.get(source, -1)
+        before = known.get(source)
+        known[source] = observe(observe(before, first, beat), second, beat)
+        if before is not None and known[source].number > before.number:
+            starts |= _from_ends(source, known[source].number, listing)
+    return Epochs(known, starts)
+
+
+def explain(
+    epochs: Epochs,
+    listing: Listing,
+    strange: Mapping[TopicPartition, int],
+    waived: frozenset[str],
+) -> tuple[Epochs, dict[str, Hold]]:
+    """Let new epochs begin at the strange rows; sources whose log did not change are held.
+
+    *strange*: partition -> lowest offset of a row that stands too low and is no repetition.
+    A hold that a person has waived is taken for a new log.
+    """
+    known, starts, held = dict(epochs.known), dict(epochs.starts), {}
+    for partition, offset in strange.items():
+        source = listing.source_of[partition.topic]
+        hold = _hold(source, partition, offset, listing)
+        if hold.id in waived and source in known:
+            known[source] = replace(known[source], number=known[source].number + 1)
+            starts |= _from_ends(source, known[source].number, listing)
+        name = f"{source}/{Epochs(known, starts).number(source)}/{partition}"
+        if offset < starts.get(name, 0):
+            starts[name] = offset
+        else:
+            held[source] = hold
+    return Epochs(known, starts), held
+
+
+def _from_ends(source: str, number: int, listing: Listing) -> dict[str, int]:
+    return {
+        f"{source}/{number}/{partition}": end.offset
+        for partition, end in listing.ends.items()
+        if listing.source_of[partition.topic] == source
+    }
+
+
+def _hold(source: str, partition: TopicPartition, offset: int, listing: Listing) -> Hold:
+    server = "is still the same" if source in listing.heads else "does not answer"
+    detail = (
+        f"{partition} offset {offset} stands below what was landed and repeats nothing, while the "
+        f"server {server}; find out which server the collector reads, then let it take a new "
+        f"snapshot, or waive this"
+    )
+    return Hold(f"disorder:{source}:{partition}:{offset}", f"source:{source}", "disorder", detail)

@@ -1,0 +1,73 @@
+"""One source as the landing loop sees it: its server, its collector, its topics, its format."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from pipeline.errors import UnreachableError
+from pipeline.messages.format import Format
+from pipeline.model import Acknowledged, Head, Missing
+from pipeline.settings import SourceSettings
+
+
+class Server(Protocol):
+    """The connected database server."""
+
+    def head(self) -> Head:
+        """Identity and position of its log now."""
+        ...
+
+
+class Collector(Protocol):
+    """What reads the server's log into topics."""
+
+    def acknowledged(self) -> Acknowledged | Missing:
+        """What it has durably handed over."""
+        ...
+
+    def address(self) -> tuple[str, int]:
+        """Host and port of the server it is connected to."""
+        ...
+
+
+@dataclass(eq=False)
+class Feed:
+    """Ask a source and its collector, turning silence into ``None`` or ``Missing``.
+
+    The server asked is the one the *collector* is connected to: after a fail-over by
+    reconfiguration the configured address may be the old server, whose log no longer matters.
+    """
+
+    settings: SourceSettings
+    collector: Collector
+    format: Format
+    connect: Callable[[SourceSettings], Server]
+    _servers: dict[tuple[str, int], Server] = field(default_factory=dict)
+
+    def acknowledged(self) -> Acknowledged | Missing:
+        """What the collector has handed over; ``Missing`` when it does not say."""
+        try:
+            return self.collector.acknowledged()
+        except UnreachableError as error:
+            return Missing(str(error))
+
+    def head(self) -> Head | None:
+        """Head of the connected server's log; None when it does not answer."""
+        try:
+            return self.server().head()
+        except UnreachableError:
+            return None
+
+    def server(self) -> Server:
+        """A client of the connected server, kept while its address stays."""
+        address = (self.settings.host, self.settings.port)
+        if self.settings.follow_collector:
+            try:
+                address = self.collector.address()
+            except UnreachableError:
+                address = next(iter(self._servers), address)
+        if address not in self._servers:
+            self._servers.clear()
+            host, port = address
+            self._servers[address] = self.connect(replace(self.settings, host=host, port=port))
+        return self._servers[address]

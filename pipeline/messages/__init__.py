@@ -1,0 +1,1 @@
+"""What one message says, in Spark and without it."""

@@ -1,0 +1,172 @@
+"""Which columns had a shard at a given order?  As its own log of schema changes tells.
+
+Measured: a snapshot writes DROP and CREATE of each table at one and the same order; a live
+statement over several tables arrives as one change each, at one order too.
+"""
+
+import json
+import re
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pyspark.sql import Column as Spark
+from pyspark.sql import functions as F
+
+from pipeline.errors import FormatError
+from pipeline.messages.debezium import TABLE_ID
+from pipeline.model import Order
+from pipeline.schema import ddl
+from pipeline.schema.column import Column, described
+from pipeline.schema.column import TableSchema as TableSchema  # noqa: PLC0414  - part of this module's face
+from pipeline.schema.defaults import default_of as default_of  # noqa: PLC0414
+from pipeline.schema.evolution import Compatible as Compatible  # noqa: PLC0414
+from pipeline.schema.evolution import Incompatible as Incompatible  # noqa: PLC0414
+from pipeline.schema.evolution import compare as compare  # noqa: PLC0414
+from pipeline.schema.evolution import merge as merge  # noqa: PLC0414
+
+KINDS = {"CREATE": "create", "ALTER": "alter", "DROP": "drop"}
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaChange:
+    """One table's part of a statement: ``create``, ``alter`` or ``drop``.
+
+    ``schema`` is None for a drop.  ``previous`` is the shard's name before, if it was renamed.
+    """
+
+    kind: str
+    shard: str
+    order: Order
+    schema: TableSchema | None
+    statement: str
+    previous: str | None = None
+
+
+def parse(after: str, order: Order) -> tuple[SchemaChange, ...]:
+    """Read a schema-change message of Debezium; empty if it is about no table.
+
+    Raises:
+        FormatError: if the message is not built as those of Debezium are.
+    """
+    try:
+        message = json.loads(after)
+        statement = message.get("ddl") or ""
+        changes = message.get("tableChanges") or ()
+        return tuple(_change(change, statement, order) for change in changes)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        msg = f"a schema change at {order} is not built as Debezium's are: {error!r}"
+        raise FormatError(msg) from error
+
+
+class History:
+    """All schemas of one source's shards, by order."""
+
+    def __init__(self, *changes: SchemaChange) -> None:
+        self._steps: dict[str, list[tuple[Order, TableSchema | None]]] = {}
+        ordered = sorted(changes, key=lambda c: (c.order, c.kind != "drop"))
+        for change in ordered:
+            steps = self._steps.setdefault(change.shard, [])
+            known = self.newest(change.previous or change.shard) if change.schema else None
+            steps.append((change.order, _remember(known, change.schema)))
+            if change.previous is not None:
+                self._steps.setdefault(change.previous, []).append((change.order, None))
+
+    def at(self, shard: str, order: Order) -> TableSchema | None:
+        """Schema in force for a change at *order*; None if none is known, or it is dropped."""
+        steps = self._steps.get(shard, [])
+        found = bisect_right(steps, order, key=lambda step: step[0])
+        return steps[found - 1][1] if found else None
+
+    def newest(self, shard: str) -> TableSchema | None:
+        """The last schema known; None if there is none, or the shard was dropped."""
+        steps = self._steps.get(shard)
+        return steps[-1][1] if steps else None
+
+
+def unknown_fields(after: Spark, columns: Sequence[Column]) -> Spark:
+    """Names of fields of the row that no column bears.
+
+    In: *after* string.  Out: array of strings, never NULL; empty if all is known.
+    """
+    names = F.array(*(F.lit(column.name) for column in columns)).cast("array<string>")
+    found = F.array_except(F.json_object_keys(after), names)
+    return F.coalesce(found, F.array().cast("array<string>"))
+
+
+def differences(schema: TableSchema, server: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """What the server's own description says otherwise; empty if they agree.
+
+    *server*: rows of ``information_schema.columns`` of the table, keys in small letters.
+    """
+    there = {row["column_name"]: described(row) for row in server}
+    missing = [
+        f"{name}: the server has it, the log does not" for name in there if not schema.column(name)
+    ]
+    found = [
+        f"{column.name}: {why}"
+        for column in schema.columns
+        if (why := _difference(column, there.get(column.name)))
+    ]
+    return (*found, *missing)
+
+
+def _remember(known: TableSchema | None, new: TableSchema | None) -> TableSchema | None:
+    """Keep what only an earlier statement told: which columns are computed."""
+    if known is None or new is None:
+        return new
+    computed = {(c.name, c.shape) for c in known.columns if c.generated}
+    columns = (
+        replace(c, generated=c.generated or (c.name, c.shape) in computed) for c in new.columns
+    )
+    return replace(new, columns=tuple(columns))
+
+
+def _change(change: Mapping[str, Any], statement: str, order: Order) -> SchemaChange:
+    named = re.search(TABLE_ID, change["id"])
+    if named is None:
+        msg = f"table id {change['id']!r}"
+        raise ValueError(msg)
+    shard = f"{named[1]}.{named[2]}"
+    kind, table = KINDS[change["type"]], change.get("table")
+    if kind == "drop" or table is None:
+        return SchemaChange("drop", shard, order, None, statement)
+    columns = tuple(_column(column, statement) for column in table["columns"])
+    key = tuple(table.get("primaryKeyColumnNames") or ())
+    schema = TableSchema(shard, order, columns, key)
+    old = ddl.renamed_from(statement, named[2])
+    previous = f"{named[1]}.{old}" if old is not None else None
+    return SchemaChange(kind, shard, order, schema, statement, previous)
+
+
+def _column(raw: Mapping[str, Any], statement: str) -> Column:
+    name, default = raw["name"], raw.get("defaultValueExpression")
+    computed = ddl.generated(statement, name) or ddl.computed_default(statement, name)
+    return Column(
+        name=name,
+        type=raw["typeName"],
+        length=raw.get("length"),
+        scale=raw.get("scale"),
+        nullable=bool(raw["optional"]),
+        default=default,
+        has_default=default is not None or bool(raw["optional"]),
+        generated=computed,
+        position=raw["position"],
+        values=tuple(_label(value) for value in raw.get("enumValues") or ()),
+    )
+
+
+def _label(quoted: str) -> str:
+    bare = quoted[1:-1] if quoted[:1] == quoted[-1:] == "'" else quoted
+    return bare.replace("''", "'")
+
+
+def _difference(column: Column, there: Column | None) -> str | None:
+    if there is None:
+        return "the log has it, the server does not"
+    if column.shape != there.shape:
+        return f"the log says {column}, the server {there}"
+    if column.nullable != there.nullable:
+        return f"the log says nullable is {column.nullable}, the server {there.nullable}"
+    return None

@@ -1,0 +1,1 @@
+"""Asking a database server, without harming it."""

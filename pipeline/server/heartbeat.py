@@ -1,0 +1,71 @@
+"""Which number marks this moment in a source's log?  One beat is one fence.
+
+A number never goes back: it is above every number known before, even if someone reset the row.
+It skips none either, unless the row was reset: a lost answer is followed by the next number.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from pipeline.errors import ConfigError
+from pipeline.model import Fence, Head
+from pipeline.server.session import Ask, quoted
+
+
+class Beating(Protocol):
+    """The part of a source that a heart needs."""
+
+    @property
+    def name(self) -> str:
+        """The source's name."""
+        ...
+
+    def beat(self, at_least: int, at: datetime) -> tuple[int, Head]:
+        """Commit the row's number plus one, *at_least* this one; that, and a head read after."""
+        ...
+
+
+@dataclass(eq=False)
+class Heart:
+    """The heartbeat of one source; ``known`` is the highest number seen of it, -1 for none."""
+
+    source: Beating
+    known: int = -1
+
+    def beat(self, now: datetime) -> Fence:
+        """Write the next heartbeat; *now* must have been read from the clock before this call."""
+        number, head = self.source.beat(self.known + 1, now)
+        self.known = number
+        return Fence(self.source.name, number, now, head)
+
+
+def prepare(ask: Ask, heartbeat: str, source: str) -> None:
+    """Create the table *heartbeat*, ``database.table``, unless it is there.
+
+    Raises:
+        ConfigError: if that is forbidden; it names the statements somebody else must run.
+    """
+    database, _, table = heartbeat.partition(".")
+    if ask(
+        "SELECT 1 FROM information_schema.tables WHERE table_schema = %s AND table_name = %s",
+        *(database, table),
+    ):
+        return
+    statements = creation(heartbeat)
+    try:
+        for statement in statements:
+            ask(statement)
+    except ConfigError as error:
+        msg = f"source:{source}: {heartbeat} is not there; have these run: {'; '.join(statements)}"
+        raise ConfigError(msg) from error
+
+
+def creation(heartbeat: str) -> tuple[str, str]:
+    """Statements that create the table *heartbeat*, ``database.table``, where it is not there."""
+    database, _, table = heartbeat.partition(".")
+    return (
+        f"CREATE DATABASE IF NOT EXISTS {quoted(database)}",
+        f"CREATE TABLE IF NOT EXISTS {quoted(database)}.{quoted(table)}"
+        " (source VARCHAR(64) NOT NULL PRIMARY KEY, n BIGINT NOT NULL, at DATETIME(6) NOT NULL)",
+    )

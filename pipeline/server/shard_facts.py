@@ -1,0 +1,126 @@
+"""What do a source's tables look like?  Facts only; `checks.doctor` rules.
+
+Asked of the dictionary alone: no row of a user's table is read.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from pipeline.model import Shard
+from pipeline.schema.column import Column, described
+from pipeline.server.session import Row, Session
+
+OWN = ("information_schema", "mysql", "performance_schema", "sys")
+HARMLESS = ("NO ACTION", "RESTRICT")
+
+
+@dataclass(frozen=True, slots=True)
+class Cascade:
+    """A foreign key by which a change of *parent* changes rows of the table that declares it."""
+
+    name: str
+    parent: str
+    rule: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShardFacts:
+    """A table as its server describes it.
+
+    ``unique`` are the sets of columns that name one row, the primary key first; ``primary`` says
+    whether there is one.
+    """
+
+    shard: Shard
+    engine: str = "InnoDB"
+    columns: tuple[Column, ...] = ()
+    unique: tuple[tuple[str, ...], ...] = ()
+    primary: bool = False
+    cascades: tuple[Cascade, ...] = ()
+
+
+def shard_facts(
+    session: Session, source: str, wanted: Callable[[str], bool]
+) -> tuple[ShardFacts, ...]:
+    """Describe every table whose ``database.table`` is *wanted*, sorted; a view is no table."""
+    tables = session.ask(
+        "SELECT table_schema AS d, table_name AS t, engine AS e FROM information_schema.tables"
+        " WHERE table_type = 'BASE TABLE' AND table_schema NOT IN (%s, %s, %s, %s)",
+        *OWN,
+    )
+    chosen = {
+        (row["d"], row["t"]): str(row["e"]) for row in tables if wanted(f"{row['d']}.{row['t']}")
+    }
+    found: list[ShardFacts] = []
+    for database in sorted({database for database, _ in chosen}):
+        columns, indexes, keys = _described(session, database)
+        found += [
+            ShardFacts(
+                Shard(source, f"{database}.{name}"),
+                engine,
+                tuple(described(row) for row in columns[name]),
+                tuple(_unique(indexes[name])),
+                any(row["index_name"] == "PRIMARY" for row in indexes[name]),
+                tuple(_cascade(row) for row in keys[name]),
+            )
+            for (own, name), engine in sorted(chosen.items())
+            if own == database
+        ]
+    return tuple(found)
+
+
+def _described(session: Session, database: str) -> tuple[Mapping[str, list[Row]], ...]:
+    """Columns, unique indexes and acting foreign keys of one database, each by table."""
+    return (
+        _by_table(
+            session.ask(
+                "SELECT * FROM information_schema.columns WHERE table_schema = %s"
+                " ORDER BY table_name, ordinal_position",
+                database,
+            )
+        ),
+        _by_table(
+            session.ask(
+                "SELECT table_name, index_name, column_name, nullable, sub_part"
+                " FROM information_schema.statistics WHERE table_schema = %s AND non_unique = 0"
+                " ORDER BY index_name <> 'PRIMARY', index_name, seq_in_index",
+                database,
+            )
+        ),
+        _by_table(
+            session.ask(
+                "SELECT table_name, constraint_name, unique_constraint_schema,"
+                " referenced_table_name, update_rule, delete_rule"
+                " FROM information_schema.referential_constraints WHERE constraint_schema = %s"
+                " AND (update_rule NOT IN (%s, %s) OR delete_rule NOT IN (%s, %s))",
+                *(database, *HARMLESS, *HARMLESS),
+            )
+        ),
+    )
+
+
+def _by_table(rows: Iterable[Row]) -> Mapping[str, list[Row]]:
+    tables: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        tables[row["table_name"]].append(row)
+    return tables
+
+
+def _unique(indexes: Iterable[Row]) -> list[tuple[str, ...]]:
+    """Column sets of indexes that tell any two rows apart: whole columns, none of them NULL."""
+    sets: dict[str, list[Row]] = defaultdict(list)
+    for row in indexes:
+        sets[row["index_name"]].append(row)
+    return [
+        tuple(str(row["column_name"]) for row in rows)
+        for rows in sets.values()
+        if not any(row["nullable"] == "YES" or row["sub_part"] for row in rows)
+    ]
+
+
+def _cascade(row: Row) -> Cascade:
+    rules = ((f"ON {on} ", row[f"{on.lower()}_rule"]) for on in ("DELETE", "UPDATE"))
+    rule = " ".join(f"{on}{rule}" for on, rule in rules if rule not in HARMLESS)
+    parent = f"{row['unique_constraint_schema']}.{row['referenced_table_name']}"
+    return Cascade(str(row["constraint_name"]), parent, rule)

@@ -1,0 +1,1 @@
+"""Reading topics between two offsets, and their settings."""

@@ -1,0 +1,75 @@
+"""Which row key stands last in each partition of a table's topics?
+
+Only what arrived in the topic is seen: it says nothing about what the collector never sent.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from pipeline.lake.seen import LogKey
+from pipeline.messages import key
+from pipeline.messages.format import Format
+from pipeline.model import PartitionEnd, Shard, Table, TopicPartition
+from pipeline.topics.records import LastRecord
+
+
+class Ends(Protocol):
+    """The part of a transport that is needed here."""
+
+    def topics(self, pattern: str) -> Mapping[str, str]:
+        """Topics whose whole name matches, with their ids."""
+        ...
+
+    def ends(self, topics: Iterable[str]) -> Mapping[TopicPartition, PartitionEnd]:
+        """Next offset of each partition."""
+        ...
+
+    def last_records(
+        self, partitions: Iterable[TopicPartition]
+    ) -> Mapping[TopicPartition, LastRecord]:
+        """Newest data record of each partition that holds one."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a source's rows arrive: its name, the pattern of their topics, and their format."""
+
+    source: str
+    pattern: str
+    format: Format
+
+
+def end_keys(table: Table, origins: Sequence[Origin], transport: Ends) -> tuple[LogKey, ...]:
+    """Key of the last message of each partition that holds one of *table*'s rows, by partition.
+
+    A topic may hold other tables' rows too, so a partition that ends in one of those is absent;
+    so is one whose last message cannot be decoded, which is landed as quarantined.
+    """
+    found: list[LogKey] = []
+    for origin in origins:
+        names = _own(table, origin, transport.topics(origin.pattern))
+        records = transport.last_records(transport.ends(names))
+        keys = (_key(table, origin, at, record) for at, record in records.items())
+        found += [one for one in keys if one is not None]
+    return tuple(sorted(found, key=lambda one: (one.at.topic, one.at.partition)))
+
+
+def _own(table: Table, origin: Origin, names: Iterable[str]) -> list[str]:
+    """Topics named for the table's shards; all of them, unless every shard has one of its own."""
+    shards = [shard.name for shard in table.shards if shard.source == origin.source]
+    own = {shard: [name for name in names if name.endswith(f".{shard}")] for shard in shards}
+    return [name for some in own.values() for name in some] if all(own.values()) else list(names)
+
+
+def _key(table: Table, origin: Origin, at: TopicPartition, record: LastRecord) -> LogKey | None:
+    message = origin.format.decode(record.key, record.value, at.topic)
+    if message.error is not None or message.shard is None or message.key_values is None:
+        return None
+    shard = Shard(origin.source, message.shard)
+    if shard not in table.shards:
+        return None
+    values = key.parse(message.key_values)
+    name = key.canonical(values, shard.source, shard.name, unique=table.unique_across_shards)
+    return LogKey(shard, name, at, record.offset)

@@ -1,0 +1,325 @@
+"""Each mistake in `sluice.yaml` is one line that says where it is and what to write instead."""
+
+import json
+from dataclasses import MISSING, fields
+from datetime import timedelta
+from pathlib import Path
+
+import jsonschema  # type: ignore[import-untyped]  # it has none
+import pytest
+import yaml
+
+from alerts.channels.webhook import Webhook
+from checks.probes.max_id import MaxId
+from monitor.config.file import load, parse, schema
+from monitor.config.model import Config, Tuning
+from pipeline.errors import ConfigError
+from pipeline.settings import PipelineSettings
+
+MINIMAL = """
+lake: lake
+kafka: 127.0.0.1:9092
+sources:
+  - name: shop
+    host: 127.0.0.1
+    port: 3306
+    user: sluice
+    prefix: shop
+    collector: {url: http://127.0.0.1:8083, connector: shop}
+"""
+PLACE = Path("/etc/sluice/sluice.yaml")
+
+
+def _parse(more: str = "", text: str = MINIMAL) -> Config:
+    return parse(text + more, PLACE)
+
+
+def _faults(text: str) -> list[str]:
+    with pytest.raises(ConfigError) as told:
+        parse(text, PLACE)
+    return [line.removeprefix(f"{PLACE}: ") for line in str(told.value).splitlines()]
+
+
+def test_a_lake_a_kafka_and_one_source_are_enough() -> None:
+    config = _parse()
+
+    assert config.lake == "/etc/sluice/lake"
+    assert config.store == "/etc/sluice/sluice.db"
+    assert (config.http.host, config.http.port) == ("127.0.0.1", 8088)
+    assert config.heartbeat == timedelta(seconds=1)
+    assert config.settings.sources[0].topic_pattern == r"shop\.[^.]+\.[^.]+"
+    assert list(config.channels) == ["log"]
+    assert "range_counts" in config.policy.gating
+
+
+def test_a_lake_may_be_an_address() -> None:
+    config = _parse(text=MINIMAL.replace("lake: lake", "lake: s3a://bucket/lake"))
+
+    assert config.lake == "s3a://bucket/lake"
+
+
+def test_tuning_is_what_the_pipeline_may_be_told_with_the_same_defaults() -> None:
+    apart = {"lake", "kafka", "sources", "rules"}
+    theirs = {f.name: f for f in fields(PipelineSettings) if f.name not in apart}
+    ours = {f.name: f for f in fields(Tuning)}
+
+    assert list(ours) == list(theirs)
+    assert all(
+        ours[name].default == theirs[name].default
+        for name in ours
+        if ours[name].default is not MISSING
+    )
+    assert Tuning().upkeep == PipelineSettings("l", "k", ()).upkeep
+
+
+@pytest.mark.parametrize(
+    ("more", "line"),
+    [
+        pytest.param("laek: x", "laek: unknown key; known: alerts, channels, heart", id="top key"),
+        pytest.param(
+            "pipeline: {upkeep: {compact: PT1H}}",
+            "pipeline.upkeep.compact: unknown key; known: compact_every, keep_changes",
+            id="a key two levels down",
+        ),
+        pytest.param(
+            "tables: [{shards: 'a(', table: b}]",
+            "tables[0].shards: is no regular expression: missing ), unterminated subpattern",
+            id="a bad pattern",
+        ),
+        pytest.param(
+            "time_zone: Mars/Base",
+            "time_zone: is no time zone; write a name such as Europe/Berlin or UTC",
+            id="an unknown time zone",
+        ),
+        pytest.param(
+            "heartbeat: 5",
+            "heartbeat: is not a duration; write ISO 8601, such as PT30S",
+            id="a duration without a unit",
+        ),
+        pytest.param(
+            "heartbeat: 15m", "heartbeat: is not a duration; write ISO 8601", id="no ISO duration"
+        ),
+        pytest.param("heartbeat: PT0S", "heartbeat: must be longer than nothing", id="no pause"),
+        pytest.param(
+            "probes: {max_ids: {}}",
+            "probes.max_ids: no such probe; known: ",
+            id="an unknown probe",
+        ),
+        pytest.param(
+            "probes: {max_id: {tolerence: 1}}",
+            "probes.max_id.tolerence: unknown key; known: ",
+            id="an unknown probe setting",
+        ),
+        pytest.param(
+            "probes: {max_id: {every: often}}",
+            "probes.max_id.every: is not a duration",
+            id="a wrong pace of a probe",
+        ),
+        pytest.param(
+            "probes: {max_id: {overrides: [{tolerance: 1}]}}",
+            "probes.max_id.overrides[0].tables: is required",
+            id="an override for no table",
+        ),
+        pytest.param(
+            "probes: {max_id: {overrides: [{tables: 'a.*', tolernce: 1}]}}",
+            "probes.max_id.overrides[0].tolernce: unknown key",
+            id="an unknown key in an override",
+        ),
+        pytest.param(
+            "readiness: {gating: [range_count]}",
+            "readiness.gating[0]: no probe 'range_count'; known: ",
+            id="a gate that waits for no probe",
+        ),
+        pytest.param(
+            "readiness: {rule: maybe}", "readiness.rule: input should be 'both'", id="a wrong word"
+        ),
+        pytest.param(
+            "readiness: {lag_budget: {gold: PT5M}}",
+            "readiness.lag_budget: needs durations by tier",
+            id="a tier that is no number",
+        ),
+        pytest.param(
+            "channels: {pager: {}}",
+            "channels.pager.kind: no channel 'pager'; known: alertmanager, log",
+            id="an unknown channel",
+        ),
+        pytest.param(
+            "channels: {webhook: {url: 'http://x'}}",
+            "channels.webhook.url: a secret is never written here; name where it is: {env:",
+            id="a secret of a channel written down",
+        ),
+        pytest.param(
+            "channels: {ops: {kind: log, colour: red}}",
+            "channels.ops.colour: unknown key; known: ",
+            id="an unknown channel setting",
+        ),
+        pytest.param(
+            "channels: {webhook: {url: {env: HOME}}}",
+            "channels.webhook: channel webhook: url must be an http",
+            id="a value that the channel itself refuses",
+        ),
+        pytest.param("kafka: again", "is not YAML: key 'kafka' stands twice", id="a key twice"),
+        pytest.param("a: [", "is not YAML: ", id="no YAML"),
+        pytest.param(
+            "alerts: {routes: [{table: 'x'}]}",
+            "alerts.routes[0].table: unknown key; known: channels, checks",
+            id="an unknown key of a route",
+        ),
+        pytest.param("http: {port: '80'}", "http.port: input should be a valid int", id="a text"),
+    ],
+)
+def test_a_mistake_is_told_with_its_place_and_the_way_out(more: str, line: str) -> None:
+    faults = _faults(MINIMAL + more)
+
+    assert len(faults) == 1
+    assert faults[0].startswith(line)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line"),
+    [
+        pytest.param("    port: 3306\n", "", "sources[0].port: is required", id="missing"),
+        pytest.param(
+            "collector:",
+            "colector:",
+            "sources[0].colector: unknown key; known: collector, ",
+            id="misspelt",
+        ),
+        pytest.param(
+            "user: sluice",
+            "user: sluice\n    password: hunter2",
+            "sources[0].password: a secret is never written here",
+            id="a password written down",
+        ),
+        pytest.param(
+            "user: sluice",
+            "user: sluice\n    password: {env: SLUICE_NO_SUCH}",
+            "sources[0].password: environment variable SLUICE_NO_SUCH is not set",
+            id="a reference to nothing",
+        ),
+        pytest.param(
+            "user: sluice",
+            "user: sluice\n    password: {file: /no/such/file}",
+            "sources[0].password: cannot read /no/such/file: No such file or directory",
+            id="a file that is not there",
+        ),
+        pytest.param(
+            "prefix: shop",
+            "prefix: shop\n    topics: '['",
+            "sources[0].topics: is no regular expression",
+            id="bad topics",
+        ),
+    ],
+)
+def test_a_mistake_in_a_source_names_the_source(old: str, new: str, line: str) -> None:
+    faults = _faults(MINIMAL.replace(old, new))
+
+    assert any(fault.startswith(line) for fault in faults)
+
+
+def test_a_secret_never_shows_in_a_message() -> None:
+    text = MINIMAL.replace("user: sluice", "user: sluice\n    password: hunter2\n    x: y")
+
+    assert not any("hunter2" in fault for fault in _faults(text))
+
+
+def test_all_mistakes_are_told_at_once() -> None:
+    faults = _faults(MINIMAL + "laek: 1\nprobes: {nope: {}}\nheartbeat: 1\nchannels: {log: {x: 1}}")
+
+    assert len(faults) == 4
+
+
+def test_two_sources_of_one_name_are_refused() -> None:
+    source = MINIMAL.partition("sources:\n")[2]
+
+    assert _faults(MINIMAL + source) == [
+        "sources[1].name: 'shop' is already the name of another source"
+    ]
+
+
+@pytest.mark.parametrize("text", ["", "[]", "just words"], ids=["empty", "a list", "text"])
+def test_a_file_that_is_no_mapping_is_refused(text: str) -> None:
+    assert _faults(text)[0].startswith("must be a mapping")
+
+
+def test_secrets_come_from_the_environment_or_a_file(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("SHOP_PASSWORD", "from the environment")
+    (tmp_path / "hook").write_text("https://hook.example/x\n", encoding="utf-8")
+    text = MINIMAL.replace("user: sluice", "user: sluice\n    password: {env: SHOP_PASSWORD}")
+    hook = f"{{url: {{file: {tmp_path / 'hook'}}}, secret: {{file: {tmp_path / 'hook'}}}}}"
+
+    config = _parse(f"channels: {{webhook: {hook}}}", text)
+
+    assert config.sources[0].password == "from the environment"
+    assert config.channels["webhook"] == Webhook("https://hook.example/x", "https://hook.example/x")
+    assert "environment" not in repr(config.sources)
+
+
+def test_any_value_may_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHOP_PORT", "3307")
+    monkeypatch.setenv("SHOP_TOLERANCE", "4")
+    text = MINIMAL.replace("port: 3306", "port: {env: SHOP_PORT}")
+
+    config = _parse("probes: {max_id: {tolerance: {env: SHOP_TOLERANCE}}}", text)
+
+    assert config.sources[0].port == 3307
+    assert {plan.name: plan for plan in config.plans}["max_id"].probe.tolerance == 4
+    assert _faults(MINIMAL + "store: {env: SLUICE_NO_SUCH}") == [
+        "store: environment variable SLUICE_NO_SUCH is not set"
+    ]
+
+
+def test_a_probe_has_its_own_settings_per_table() -> None:
+    probes = """
+probes:
+  volatility: {enabled: false}
+  max_id:
+    every: PT7S
+    tables: shop.*
+    tolerance: 1
+    overrides: [{tables: shop.orders, tolerance: 9}]
+"""
+
+    plans = {plan.name: plan for plan in _parse(probes).plans}
+
+    assert "volatility" not in plans
+    assert plans["max_id"].every == timedelta(seconds=7)
+    assert plans["max_id"].probe_for("shop.orders") == MaxId(tolerance=9)
+    assert plans["max_id"].probe_for("shop.users") == MaxId(tolerance=1)
+    assert plans["max_id"].probe_for("hr.people") is None
+
+
+def test_a_probe_that_is_switched_off_holds_no_gate() -> None:
+    config = _parse("probes: {range_counts: {enabled: false}}")
+
+    assert "range_counts" not in config.policy.gating
+    assert "offset_keys" in config.policy.gating
+
+
+def test_lag_budgets_go_by_tier() -> None:
+    readiness = _parse("readiness: {lag_budget: {0: PT1M, 2: PT1H}}").readiness
+
+    assert readiness.budget(0) == timedelta(minutes=1)
+    assert readiness.budget(1) == timedelta(hours=1)
+    assert readiness.budget(2) == timedelta(hours=1)
+
+
+def test_a_missing_file_is_told_with_the_verb_that_writes_one(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="No such file or directory; `sluice init` writes one"):
+        load(tmp_path / "sluice.yaml")
+
+
+def test_the_schema_for_editors_agrees_with_the_reader() -> None:
+    whole = json.loads(json.dumps(schema()))
+    good = {**yaml.safe_load(MINIMAL), "probes": {"max_id": {"every": "PT1M"}}}
+    good["sources"][0]["password"] = {"env": "X"}
+    bad = {**good, "probes": {"max_id": {"evry": "PT1M"}}}
+    literal = {**good, "sources": [{**good["sources"][0], "password": "hunter2"}]}
+
+    checker = jsonschema.Draft202012Validator(whole)
+
+    assert checker.is_valid(good)
+    assert not checker.is_valid(bad)
+    assert not checker.is_valid(literal)

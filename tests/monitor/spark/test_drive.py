@@ -1,0 +1,141 @@
+"""One round lands and merges; what stands still is remembered until it is seen to go on."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from monitor.spark.drive import Deadlines, Drive
+from monitor.spark.standstills import Standstills
+from monitor.spark.wire import Reply, Request, Verb
+from monitor.store.store import Store
+from pipeline.errors import HeldError, SluiceError, UnreachableError
+from pipeline.model import Account
+from pipeline.report import Applied, Hold, Landed
+
+NOW = datetime(2026, 3, 29, 12, 0, tzinfo=UTC)
+SECOND = timedelta(seconds=1)
+HOLD = Hold("foreign_write:shop.users:7", "shop.users", "foreign_write", "restore version 6")
+SOURCE_HOLD = Hold("server_changed:shop", "source:shop", "server_changed", "another server")
+
+
+def _turn(table: str, batch: int = 3, hold: Hold | None = None) -> Applied:
+    return Applied(table, batch, 9, Account(read=5, applied=5), NOW, SECOND, hold)
+
+
+@dataclass
+class FakeSpark:
+    """Answers or raises what it was given, verb by verb."""
+
+    land: Landed | SluiceError = field(
+        default_factory=lambda: Landed("main", 3, 5, NOW, SECOND, tables=(("shop.users", 5),))
+    )
+    apply: tuple[Applied, ...] | SluiceError = ()
+    asked: list[Request] = field(default_factory=list)
+
+    def call(self, request: Request, deadline: timedelta) -> Reply:
+        """As it was told."""
+        self.asked.append(request)
+        answer = {Verb.LAND: self.land, Verb.APPLY: self.apply}.get(request.verb, ())
+        if isinstance(answer, SluiceError):
+            raise answer
+        if isinstance(answer, Landed):
+            return Reply(1, landed=answer)
+        return Reply(1, applied=answer)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    store = Store.open(tmp_path / "s.db")
+    yield store
+    store.close()
+
+
+def _drive(store: Store, spark: FakeSpark) -> Drive:
+    deadlines = Deadlines(SECOND, SECOND, SECOND)
+    standstills = Standstills(store.holds)
+    standstills.load()
+    return Drive(
+        spark=spark,
+        lane="main",
+        sources=("shop",),
+        deadlines=deadlines,
+        memory=store.waivers,
+        standstills=standstills,
+        accounts=store.accounts,
+        clock=lambda: NOW,
+        readers=lambda: {"shop.users": 4},
+    )
+
+
+def test_a_round_lands_then_merges_and_keeps_each_account_once(store: Store) -> None:
+    spark = FakeSpark(apply=(_turn("shop.users"),))
+    drive = _drive(store, spark)
+
+    drive.round()
+    drive.round()
+
+    assert [one.verb for one in spark.asked] == [Verb.LAND, Verb.APPLY] * 2
+    assert store.accounts.totals()["shop.users", "applied"] == 5
+    assert drive.ailment == ""
+
+
+def test_what_is_landed_is_merged_though_kafka_is_down(store: Store) -> None:
+    spark = FakeSpark(UnreachableError("kafka: no broker"), (_turn("shop.users"),))
+    drive = _drive(store, spark)
+
+    with pytest.raises(UnreachableError, match="kafka: no broker"):
+        drive.round()
+
+    assert store.accounts.totals()["shop.users", "applied"] == 5
+    assert drive.ailment == "kafka: no broker"
+
+
+def test_a_hold_stands_until_that_table_goes_on_also_over_a_restart(store: Store) -> None:
+    spark = FakeSpark(apply=(_turn("shop.users", hold=HOLD), _turn("shop.orders")))
+    _drive(store, spark).round()
+    later = _drive(store, spark)
+
+    spark.apply = (_turn("shop.orders", 4),)
+    later.round()
+    silent = later.standstills.holds()
+    spark.apply = (_turn("shop.users", 5),)
+    later.round()
+
+    assert silent == (HOLD,)
+    assert later.standstills.holds() == ()
+
+
+def test_a_source_is_held_as_long_as_landing_says_so(store: Store) -> None:
+    spark = FakeSpark(Landed("main", None, 0, NOW, SECOND, holds=(SOURCE_HOLD,)))
+    drive = _drive(store, spark)
+    drive.round()
+    held = drive.standstills.holds()
+
+    spark.land = Landed("main", 4, 1, NOW, SECOND)
+    drive.round()
+
+    assert held == (SOURCE_HOLD,)
+    assert drive.standstills.holds() == ()
+
+
+def test_a_lane_that_cannot_go_on_holds_every_source(store: Store) -> None:
+    spark = FakeSpark(HeldError("lane_taken", "another writer has batch 4"))
+    drive = _drive(store, spark)
+
+    with pytest.raises(HeldError):
+        drive.round()
+
+    assert [(one.subject, one.reason) for one in drive.standstills.holds()] == [
+        ("source:shop", "lane_taken")
+    ]
+
+
+def test_upkeep_spares_what_is_being_read(store: Store) -> None:
+    spark = FakeSpark()
+
+    _drive(store, spark).upkeep()
+
+    assert spark.asked[0].readers == {"shop.users": 4}

@@ -1,0 +1,212 @@
+"""The Spark process dies, hangs, refuses; the service goes on.  Real processes, no Spark."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from monitor.spark.supervise import Supervisor
+from monitor.spark.wire import Request, Verb
+from pipeline.errors import HeldError, UnreachableError
+from pipeline.settings import PipelineSettings
+
+FAKE = (sys.executable, "-m", "tests.monitor.fake_worker")
+SOON = timedelta(seconds=30)
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Path:
+    return tmp_path
+
+
+@pytest.fixture
+def supervisor(lake: Path) -> Iterator[Supervisor]:
+    settings = PipelineSettings(str(lake), "127.0.0.1:9", ())
+    supervisor = Supervisor(settings, FAKE, first_pause=timedelta(milliseconds=20))
+    supervisor.start()
+    _wait_for(lambda: supervisor.pid is not None)
+    yield supervisor
+    supervisor.stop(timedelta(seconds=5))
+
+
+def _wait_for(condition: Callable[[], object], within: float = 20.0) -> None:
+    until = time.monotonic() + within
+    while not condition():
+        assert time.monotonic() < until, "the condition did not come true in time"
+        time.sleep(0.01)
+
+
+def _land(supervisor: Supervisor, *orders: str, deadline: timedelta = SOON) -> int | None:
+    reply = supervisor.call(Request(0, Verb.LAND, frozenset(orders)), deadline)
+    assert reply.landed is not None
+    return reply.landed.batch
+
+
+def _land_when_back(supervisor: Supervisor) -> int | None:
+    """Land as a scheduler does: a tick that finds no process is followed by another."""
+    until = time.monotonic() + 20
+    while True:
+        try:
+            return _land(supervisor)
+        except UnreachableError:
+            assert time.monotonic() < until, "the process did not come back"
+
+
+def _gone(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()[0]
+    except FileNotFoundError:
+        return True
+    return state == "Z"
+
+
+def _jvm(lake: Path) -> int:
+    _wait_for(lambda: (lake / "jvm").exists() and (lake / "jvm").read_text(encoding="utf-8"))
+    return int((lake / "jvm").read_text(encoding="utf-8"))
+
+
+def test_reports_come_back_whole_and_prints_of_libraries_do_not(supervisor: Supervisor) -> None:
+    landed = supervisor.call(Request(0, Verb.LAND), SOON).landed
+    applied = supervisor.call(Request(0, Verb.APPLY), SOON).applied
+
+    assert landed is not None
+    assert (landed.batch, landed.took, landed.tables) == (
+        0,
+        timedelta(milliseconds=1500),
+        (("t", 3),),
+    )
+    assert [one.table for one in applied] == ["shop.a", "shop.b"]
+    assert applied[0].account.residual == 0
+    assert applied[1].hold is not None
+
+
+def test_readers_reach_upkeep(supervisor: Supervisor, lake: Path) -> None:
+    supervisor.call(Request(0, Verb.UPKEEP, readers={"shop.a": 12}), SOON)
+
+    assert (lake / "readers").read_text(encoding="utf-8") == "{'shop.a': 12}"
+
+
+def test_a_held_source_is_told_and_the_process_goes_on(supervisor: Supervisor) -> None:
+    with pytest.raises(HeldError) as told:
+        _land(supervisor, "hold")
+
+    assert told.value.reason == "foreign_write"
+    assert _land(supervisor) == 0
+    assert supervisor.restarts == 0
+
+
+@pytest.mark.parametrize(
+    ("order", "deadline"),
+    [
+        pytest.param("die", SOON, id="killed by the kernel in the middle of a batch"),
+        pytest.param("fail", SOON, id="an error nobody foresaw, such as a dead JVM"),
+        pytest.param("sleep", timedelta(seconds=1), id="a missed deadline"),
+    ],
+)
+def test_a_process_that_dies_or_hangs_is_replaced_and_its_jvm_goes_with_it(
+    supervisor: Supervisor, lake: Path, order: str, deadline: timedelta
+) -> None:
+    assert _land(supervisor) == 0
+    jvm = _jvm(lake)
+
+    with pytest.raises(UnreachableError):
+        _land(supervisor, order, deadline=deadline)
+
+    _wait_for(lambda: _gone(jvm))
+    assert _land_when_back(supervisor) == 1
+    assert supervisor.restarts == 1
+
+
+def test_a_kill_between_two_calls_is_noticed_without_a_call(
+    supervisor: Supervisor, lake: Path
+) -> None:
+    first = supervisor.pid
+    assert first is not None
+    jvm = _jvm(lake)
+
+    os.kill(first, signal.SIGKILL)
+
+    _wait_for(lambda: supervisor.pid not in (None, first))
+    _wait_for(lambda: _gone(jvm))
+    assert _land_when_back(supervisor) == 0
+
+
+def test_every_call_to_a_dead_process_fails_at_once(supervisor: Supervisor) -> None:
+    supervisor.first_pause = timedelta(seconds=30)
+    with pytest.raises(UnreachableError):
+        _land(supervisor, "die")
+    begun = time.monotonic()
+
+    for _ in range(5):
+        with pytest.raises(UnreachableError):
+            _land(supervisor)
+
+    assert time.monotonic() - begun < 5
+
+
+def test_a_lane_that_refuses_to_open_says_why_on_each_call(tmp_path: Path) -> None:
+    (tmp_path / "lost-mark").touch()
+    settings = PipelineSettings(str(tmp_path), "127.0.0.1:9", ())
+    supervisor = Supervisor(settings, FAKE, first_pause=timedelta(milliseconds=20))
+    supervisor.start()
+    try:
+        _wait_for(lambda: supervisor.pid is not None)
+
+        with pytest.raises(Exception, match="no mark; restore it"):
+            _land(supervisor)
+    finally:
+        supervisor.stop(timedelta(seconds=5))
+
+
+def test_stop_closes_spark_before_the_process_ends(supervisor: Supervisor, lake: Path) -> None:
+    assert _land(supervisor) == 0
+    child, jvm = supervisor.pid, _jvm(lake)
+
+    supervisor.stop(timedelta(seconds=10))
+
+    assert (lake / "closed").exists()
+    assert child is not None
+    assert _gone(child)
+    _wait_for(lambda: _gone(jvm))
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM], ids=["kill -9", "terminate"])
+def test_no_process_outlives_a_killed_service(lake: Path, how: signal.Signals) -> None:
+    script = (
+        "import sys, time; from datetime import timedelta\n"
+        "from monitor.spark.supervise import Supervisor; from monitor.spark.wire import *\n"
+        "from pipeline.settings import PipelineSettings\n"
+        f"s = Supervisor(PipelineSettings({str(lake)!r}, 'k', ()), {FAKE!r}); s.start()\n"
+        "time.sleep(600)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", script]) as service:
+        jvm = _jvm(lake)
+
+        service.send_signal(how)
+
+    _wait_for(lambda: _gone(jvm))
+
+
+def test_a_process_that_hangs_while_it_opens_is_replaced_long_before_the_job_is_late(
+    lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (lake / "hang").touch()
+    settings = PipelineSettings(str(lake), "127.0.0.1:9", ())
+    supervisor = Supervisor(settings, FAKE, first_pause=timedelta(milliseconds=20))
+    supervisor.start()
+    try:
+        _wait_for(lambda: not (lake / "hang").exists())
+        monkeypatch.setattr("monitor.spark.child.OPENING_WITHIN", timedelta(milliseconds=10))
+        with pytest.raises(UnreachableError, match="missed"):
+            _land(supervisor)
+
+        monkeypatch.setattr("monitor.spark.child.OPENING_WITHIN", timedelta(seconds=60))
+        assert _land_when_back(supervisor) == 0
+    finally:
+        supervisor.stop(timedelta(seconds=5))

@@ -1,0 +1,56 @@
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from pipeline.apply.foreign import Intrusion, find, note
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One letter of a score sheet: a commit of a Delta log."""
+
+    version: int
+    operation: str
+    user_metadata: str | None
+    data_changing: bool
+    parameters: dict[str, Any] = field(default_factory=dict)
+
+
+def entry(version: int, word: str) -> Entry:
+    """`s` Sluice's, `o` optimize, `f` foreign, `rN` restored to version N."""
+    if word == "s":
+        return Entry(version, "MERGE", note(version - 1, version, "main"), True)
+    if word == "o":
+        return Entry(version, "OPTIMIZE", None, False)
+    if word == "f":
+        return Entry(version, "DELETE", None, True)
+    return Entry(version, "RESTORE", None, True, {"version": word[1:]})
+
+
+@pytest.mark.parametrize(
+    ("sheet", "expected"),
+    [
+        pytest.param("s s s", None, id="all ours"),
+        pytest.param("s o s", None, id="rearranging is nobody's business"),
+        pytest.param("s s f", Intrusion(2, "DELETE", 1), id="a foreign delete"),
+        pytest.param("s f f", Intrusion(1, "DELETE", 0), id="the first one counts"),
+        pytest.param("s s f r1", None, id="taken back to just before it"),
+        pytest.param("s s f r1 s", None, id="and gone on from there"),
+        pytest.param("s s f r0", Intrusion(2, "DELETE", 1), id="taken back too far"),
+        pytest.param("s s f o r1", None, id="optimized in between"),
+        pytest.param("s f s", Intrusion(1, "DELETE", -1), id="ours on top: nothing to go back to"),
+        pytest.param("s f s r0", Intrusion(1, "DELETE", -1), id="going back would undo ours"),
+        pytest.param("s r0", Intrusion(1, "RESTORE", 0), id="a restore out of the blue"),
+    ],
+)
+def test_who_else_has_written(sheet: str, expected: Intrusion | None) -> None:
+    commits = [entry(version, word) for version, word in enumerate(sheet.split())]
+
+    assert find(commits) == expected
+
+
+def test_a_waived_commit_is_taken_for_ours() -> None:
+    commits = [entry(version, word) for version, word in enumerate("sfs")]
+
+    assert find(commits, accepted=frozenset({1})) is None

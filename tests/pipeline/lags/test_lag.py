@@ -1,0 +1,220 @@
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.lags.lag import measure
+from pipeline.lags.samples import Sample, Samples, SourceSamples, Standing
+from pipeline.lags.steps import Step, extended, step
+from pipeline.mark import Epoch
+from pipeline.model import Acknowledged, Fence, Head, Hop, Missing, Shard, Stage, Table
+from tests.checks.samples import BUDGET, NOW, TABLE, beats, fence, lags, mark, samples
+
+SECOND = timedelta(seconds=1)
+MINUTE = timedelta(minutes=1)
+
+
+def test_each_hop_ends_at_the_newest_fence_proven_past_it() -> None:
+    found = lags(samples())
+
+    assert [(each.hop, each.lag) for each in found.hops] == [
+        (Hop.COLLECTION, 5 * SECOND),
+        (Hop.CONSUMER, 5 * SECOND),
+        (Hop.MERGE, timedelta()),
+    ]
+    assert found.watermark(Stage.MIRROR) == NOW - 10 * SECOND
+
+
+def test_an_idle_table_needs_no_merge_to_stay_current() -> None:
+    landed = mark(batch=90, tables={"shop.orders": 12})
+
+    found = lags(samples(landed=landed, standing=Standing(3, 12)))
+
+    assert found.watermark(Stage.MIRROR) == NOW - 10 * SECOND
+
+
+def test_a_mirror_behind_has_the_watermark_of_the_batch_it_holds() -> None:
+    fences = {"shop": beats()}
+    steps = extended((), step(mark(batch=40, through=600), fences))
+    steps = extended(steps, step(mark(batch=41, through=610), fences))
+
+    found = lags(samples(steps=steps, standing=Standing(7, 40)))
+
+    assert found.watermark(Stage.MIRROR) == NOW - 100 * SECOND
+    assert found.total(Stage.LANDED) == 10 * SECOND
+    assert found.total(Stage.MIRROR) == 100 * SECOND
+
+
+def test_the_sync_hop_exists_only_where_it_is_configured() -> None:
+    with_sync = lags(samples(synced=Sample(692, NOW, BUDGET)))
+    lost_sync = lags(samples(synced=Missing("the mirror maker does not answer")))
+
+    assert Hop.SYNC not in [each.hop for each in lags(samples()).hops]
+    assert [each.lag for each in with_sync.hops] == [5 * SECOND, 3 * SECOND, 2 * SECOND, 0 * SECOND]
+    assert isinstance(lost_sync.total(Stage.LANDED), Missing)
+
+
+@pytest.mark.parametrize(
+    ("bent", "stage"),
+    [
+        pytest.param({"fences": Missing("down")}, Stage.LANDED, id="no fences"),
+        pytest.param({"fences": ()}, Stage.LANDED, id="no heartbeat ever"),
+        pytest.param({"fences": beats(until=NOW - MINUTE)}, Stage.LANDED, id="frozen heartbeat"),
+        pytest.param({"fences": beats(until=NOW + MINUTE)}, Stage.LANDED, id="fences ahead of us"),
+        pytest.param({"acknowledged": Missing("down")}, Stage.LANDED, id="collector silent"),
+        pytest.param(
+            {"acknowledged": Acknowledged(1, 0, snapshot=True)}, Stage.LANDED, id="snapshotting"
+        ),
+        pytest.param({"acknowledged": Acknowledged(0, 1)}, Stage.LANDED, id="nothing acknowledged"),
+        pytest.param({"landed": Missing("no mark")}, Stage.LANDED, id="no mark"),
+        pytest.param({"landed": mark(heartbeats={})}, Stage.LANDED, id="no heartbeat landed"),
+        pytest.param({"standing": Missing("no mirror")}, Stage.MIRROR, id="no mirror"),
+        pytest.param({"standing": Standing(1, 1)}, Stage.MIRROR, id="mirror behind all memory"),
+        pytest.param({"ages": {"fences": MINUTE}}, Stage.LANDED, id="stale fences"),
+        pytest.param({"ages": {"acknowledged": MINUTE}}, Stage.LANDED, id="stale collector"),
+        pytest.param({"ages": {"mark": MINUTE}}, Stage.LANDED, id="stale mark"),
+        pytest.param({"ages": {"mirror": MINUTE}}, Stage.MIRROR, id="stale mirror"),
+        pytest.param({"ages": {"mark": -MINUTE}}, Stage.LANDED, id="sampled in the future"),
+    ],
+)
+def test_what_was_not_measured_is_missing_and_never_zero(
+    bent: dict[str, object], stage: Stage
+) -> None:
+    found = lags(samples(**bent))  # type: ignore[arg-type]
+
+    assert isinstance(found.total(stage), Missing)
+
+
+def test_positions_of_two_servers_are_never_compared() -> None:
+    other = tuple(Fence("shop", one.number, one.at, Head("B", 1, 1)) for one in beats())
+
+    found = lags(samples(fences=other))
+
+    assert isinstance(found.total(Stage.LANDED), Missing)
+
+
+def test_a_later_stage_lifts_an_earlier_one_that_was_sampled_before_it() -> None:
+    found = lags(samples(acknowledged=Acknowledged(1, 60_000)))
+
+    assert [each.lag for each in found.hops] == [10 * SECOND, timedelta(), timedelta()]
+
+
+def test_a_table_on_two_sources_is_as_late_as_the_later_one() -> None:
+    table = Table("t", (Shard("a", "x.t"), Shard("shop", "y.t")))
+    one = samples()
+    landed = mark()
+    both = replace(
+        landed,
+        acknowledged={**landed.acknowledged, "a": Acknowledged(1, 65_000)},
+        heartbeats={"shop": 690, "a": 650},
+        epochs={**landed.epochs, "a": Epoch(1, "A", 1, 0)},
+    )
+    other = SourceSamples(
+        Sample(beats(source="a"), NOW, BUDGET), Sample(Acknowledged(1, 65_000), NOW, BUDGET)
+    )
+    taken = Samples({**one.sources, "a": other}, Sample(both, NOW, BUDGET), one.mirror)
+
+    found = measure(table, taken, NOW)
+
+    assert found.watermark(Stage.LANDED) == NOW - 50 * SECOND
+    assert isinstance(measure(table, replace(taken, sources={}), NOW).hops[0].lag, Missing)
+
+
+def test_a_watermark_does_not_go_back_within_an_epoch() -> None:
+    first = lags(samples())
+
+    again = measure(TABLE, samples(landed=mark(batch=51, through=600)), NOW + SECOND, first)
+
+    assert again.watermark(Stage.LANDED) == first.watermark(Stage.LANDED)
+
+
+@pytest.mark.parametrize(
+    "landed",
+    [
+        pytest.param(mark(through=600, epochs={"shop": Epoch(2, "A", 1, 0)}), id="a new epoch"),
+        pytest.param(mark(batch=3, through=600), id="a lane begun anew"),
+    ],
+)
+def test_a_new_history_starts_its_own_watermark(landed: object) -> None:
+    first = lags(samples())
+
+    again = measure(TABLE, samples(landed=landed), NOW + SECOND, first)  # type: ignore[arg-type]
+
+    assert again.watermark(Stage.LANDED) == NOW - 100 * SECOND
+
+
+def test_a_mirror_taken_back_is_as_late_as_it_is() -> None:
+    steps = extended((), step(mark(batch=40, through=600), {"shop": beats()}))
+    first = lags(samples(steps=steps))
+
+    again = measure(TABLE, samples(steps=steps, standing=Standing(9, 40)), NOW + SECOND, first)
+
+    assert again.watermark(Stage.MIRROR) == NOW - 100 * SECOND
+
+
+def test_a_sample_missing_for_a_while_does_not_forget_the_watermark() -> None:
+    first = lags(samples())
+    gone = measure(TABLE, samples(landed=Missing("down")), NOW + SECOND, first)
+
+    again = measure(TABLE, samples(landed=mark(batch=51, through=600)), NOW + 2 * SECOND, gone)
+
+    assert again.watermark(Stage.LANDED) == first.watermark(Stage.LANDED)
+
+
+def test_the_age_shown_is_that_of_the_oldest_sample() -> None:
+    found = lags(samples(ages={"acknowledged": 3 * SECOND, "mirror": 2 * SECOND}))
+
+    assert [each.age for each in found.hops] == [3 * SECOND, timedelta(), 2 * SECOND]
+
+
+def test_thinned_steps_only_make_old_answers_cautious() -> None:
+    steps: tuple[Step, ...] = ()
+    for batch in range(1, 200):
+        steps = extended(steps, step(mark(batch=batch, through=batch), {"shop": beats()}), limit=32)
+
+    standing = Standing(1, 150)
+    found = lags(samples(steps=steps, landed=mark(batch=200, through=200), standing=standing))
+
+    assert len(steps) <= 33
+    assert found.watermark(Stage.MIRROR) <= fence(150, beats()[149].at).at  # type: ignore[operator]
+
+
+numbers = st.integers(0, 700)
+
+
+@given(numbers, numbers, numbers, st.integers(1, 50), st.integers(0, 20))
+def test_lags_sum_exactly_to_now_minus_watermark(
+    acknowledged: int, through: int, older: int, applied: int, age: int
+) -> None:
+    steps = extended((), step(mark(batch=applied, through=older), {"shop": beats()}))
+    taken = samples(
+        acknowledged=Acknowledged(1, acknowledged * 100),
+        landed=mark(through=through),
+        steps=steps,
+        standing=Standing(7, applied),
+        ages={"acknowledged": timedelta(seconds=age)},
+    )
+
+    found = lags(taken)
+
+    for stage in Stage:
+        total, watermark = found.total(stage), found.watermark(stage)
+        if not isinstance(total, Missing) and not isinstance(watermark, Missing):
+            assert total == NOW - watermark
+            assert all(each.lag >= timedelta() for each in found.up_to(stage))  # type: ignore[operator]
+
+
+@given(st.lists(st.tuples(numbers, st.integers(50, 60)), min_size=2, max_size=6))
+def test_watermarks_are_monotone_whatever_is_sampled(rounds: list[tuple[int, int]]) -> None:
+    earlier, seen, batch = None, [], 50
+    for number, ahead in rounds:
+        batch = max(batch, ahead)
+        landed = mark(batch=batch, through=number)
+        earlier = measure(TABLE, samples(landed=landed, standing=Standing(1, batch)), NOW, earlier)
+        seen.append(earlier.watermark(Stage.MIRROR))
+
+    known = [each for each in seen if not isinstance(each, Missing)]
+
+    assert known == sorted(known)

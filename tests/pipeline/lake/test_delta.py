@@ -1,0 +1,201 @@
+"""What stands in a lake is found cheaply, and what is not there is never made up."""
+
+from dataclasses import replace
+from pathlib import Path
+from shutil import copytree
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from pipeline.errors import HeldError, ProofError, UnreachableError
+from pipeline.lake.pinned import open_table
+from pipeline.lake.seen import LogKey
+from pipeline.mark import Mark
+from pipeline.model import Op, PartitionEnd, Shard, Table, TopicPartition
+from pipeline.settings import PipelineSettings
+from pipeline.tables.delta import DeltaLake
+from tests.pipeline.lakes import APP, change, commit_properties, meta, write_changes, write_mirror
+
+A = Shard("shop", "s.orders_00")
+TABLE = Table("shop.orders", (A,), ("id",), "id")
+TYPES = {"id": pa.int64()}
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> DeltaLake:
+    return DeltaLake(PipelineSettings(lake=str(tmp_path), kafka="", sources=()))
+
+
+def land(lake: DeltaLake, mark: Mark) -> None:
+    rows = [change(Op.MARK, lane=mark.lane, table=None, after=mark.dumps()), change(Op.CREATE, 5)]
+    write_changes(Path(lake.settings.changes), mark.batch, rows)
+
+
+def mirror(lake: DeltaLake, name: str = "shop.orders") -> Path:
+    return Path(lake.settings.mirror(name))
+
+
+def row(number: int, batch: int = 0) -> dict[str, object]:
+    return {"id": number, "_sluice": meta(A.name, batch)}
+
+
+def test_the_mark_is_that_of_the_newest_batch(lake: DeltaLake) -> None:
+    assert lake.mark() is None
+    first = Mark("main", 0, offsets={"t:0": PartitionEnd(7, "id", 3)}, tables={"shop.orders": 0})
+    land(lake, first)
+    assert lake.mark() == first
+    second = replace(first, batch=1, heartbeats={"shop": 9})
+    land(lake, second)
+
+    assert lake.mark() == second
+    assert DeltaLake(replace(lake.settings, lane="second")).mark() is None
+
+
+def test_a_numbered_batch_without_its_mark_is_refused(lake: DeltaLake) -> None:
+    land(lake, Mark("main", 0))
+    write_changes(Path(lake.settings.changes), 1, [change(Op.CREATE, 5)])
+
+    with pytest.raises(HeldError, match="mark_lost: batch 1 has 0 marks"):
+        lake.mark()
+
+
+def test_mirrors_are_listed_by_name_and_say_what_is_applied(lake: DeltaLake) -> None:
+    assert lake.tables() == ()
+    assert lake.applied("shop.orders") is None
+    write_mirror(mirror(lake), [row(1)], None, TYPES)
+    write_mirror(mirror(lake, "a.users"), [row(1)], 4, TYPES)
+    (mirror(lake, "a.half") / "_temporary").mkdir(parents=True)
+
+    assert lake.tables() == ("a.users", "shop.orders")
+    assert lake.applied("a.users") == (0, 4)
+    assert lake.applied("shop.orders") == (0, -1)
+
+
+def test_without_a_table_there_is_no_reader(lake: DeltaLake) -> None:
+    with pytest.raises(ProofError, match=r"shop\.orders has no mirror"):
+        lake.mirror(TABLE)
+    with pytest.raises(ProofError, match="no change log"):
+        lake.changes()
+
+
+def test_readers_are_pinned_to_what_was_newest(lake: DeltaLake) -> None:
+    write_mirror(mirror(lake), [row(1)], 2, TYPES)
+    land(lake, Mark("main", 0))
+
+    assert (lake.mirror(TABLE).version, lake.mirror(TABLE).batch) == (0, 2)
+    assert lake.changes().change_counts(TABLE, -1, 0) == 1
+
+
+def test_history_tells_foreign_commits_from_our_own(lake: DeltaLake) -> None:
+    assert lake.history("shop.orders", -1) == ()
+    write_mirror(mirror(lake), [row(1), row(2)], 0, TYPES)
+    own = commit_properties(1, '{"sluice": {"after": 0}}')
+    more = pa.Table.from_pylist([row(3)], open_schema(mirror(lake)))
+    write_deltalake(str(mirror(lake)), more, mode="append", commit_properties=own)
+    DeltaTable(str(mirror(lake))).delete("id = 1")
+    DeltaTable(str(mirror(lake))).optimize.compact()
+
+    told = lake.history("shop.orders", 0)
+
+    assert [commit.version for commit in told] == [1, 2, 3]
+    assert [commit.data_changing for commit in told] == [True, True, False]
+    assert [commit.foreign for commit in told] == [False, True, False]
+    assert told[0].txns == {APP: 1}
+
+
+def test_a_history_that_was_cleaned_up_is_undecided(lake: DeltaLake) -> None:
+    for batch in range(3):
+        write_mirror(mirror(lake), [row(batch)], batch, TYPES)
+    DeltaTable(str(mirror(lake))).create_checkpoint()
+    (mirror(lake) / "_delta_log" / f"{1:020d}.json").unlink()
+
+    with pytest.raises(ProofError, match=r"version 1 of .* no longer"):
+        lake.history("shop.orders", 0)
+    assert len(lake.history("shop.orders", 1)) == 1
+
+
+def test_a_version_that_is_not_there_is_unreachable(lake: DeltaLake) -> None:
+    write_mirror(mirror(lake), [row(1)], 0, TYPES)
+
+    with pytest.raises(UnreachableError):
+        open_table(str(mirror(lake)), version=7)
+
+
+def open_schema(path: Path) -> pa.Schema:
+    return pa.schema(DeltaTable(str(path)).schema().to_arrow())
+
+
+UNSIGNED = 2**64 - 1
+
+
+@pytest.fixture(scope="module")
+def written(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Ids 0..999 but every tenth, and the greatest unsigned one: the rest is deleted by vectors."""
+    path = tmp_path_factory.mktemp("written") / "mirror"
+    where = f"delta.`{path}`"
+    options = {"delta.enableDeletionVectors": "true"}
+    for batch, ids in ((0, range(500)), (1, range(500, 1_000)), (9, [UNSIGNED, 2_000])):
+        rows = spark.createDataFrame([(str(n),) for n in ids], "id string").select(
+            F.col("id").cast("decimal(20,0)"),
+            F.struct(
+                *(F.lit(v).alias(k) for k, v in (("source", "shop"), ("shard", A.name))),
+                F.lit(batch).cast("bigint").alias("batch"),
+            ).alias("_sluice"),
+        )
+        writer = rows.coalesce(1).write.format("delta").mode("append").options(**options)
+        writer.option("txnAppId", APP).option("txnVersion", batch).save(str(path))
+    spark.sql(f"DELETE FROM {where} WHERE id % 10 = 0 AND id < 1000")
+    spark.sql(f"DELETE FROM {where} WHERE id = 2000")
+    return path
+
+
+@pytest.fixture
+def vectors(lake: DeltaLake, written: Path) -> Path:
+    """The mirror of `written`, for one test alone."""
+    return Path(copytree(written, mirror(lake)))
+
+
+@pytest.mark.spark
+def test_rows_under_deletion_vectors_are_gone_and_unsigned_ids_whole(
+    lake: DeltaLake, vectors: Path
+) -> None:
+    found = lake.mirror(TABLE)
+    keys = [
+        LogKey(A, f'["shop","{A.name}","{n}"]', TopicPartition("t", 0), 0)
+        for n in (10, 11, 2_000, UNSIGNED)
+    ]
+
+    assert len(list(DeltaTable(str(vectors)).deletion_vectors())) > 0
+    assert (found.rows(), found.batch) == (901, 9)
+    assert found.count_ids(A, "id", [(0, 500), (10, 11), (11, 12)]) == (450, 0, 1)
+    assert found.count_ids(A, "id", [(UNSIGNED, UNSIGNED + 1), (UNSIGNED - 1, UNSIGNED)]) == (1, 0)
+    assert found.max_id(A, "id") == UNSIGNED
+    assert found.ids(A, "id", (990, 2**64), 10)[-2:] == (999, UNSIGNED)
+    assert found.has_keys(keys) == (False, True, False, True)
+
+
+@pytest.mark.spark
+def test_a_sample_falls_back_when_the_newest_slice_was_deleted(
+    lake: DeltaLake, spark: SparkSession, vectors: Path
+) -> None:
+    spark.sql(f"DELETE FROM delta.`{vectors}` WHERE id > 1000")
+
+    assert len(lake.mirror(TABLE).sample(5)) == 5
+
+
+@pytest.mark.spark
+def test_deltalake_takes_a_mirror_back_under_deletion_vectors_and_spark_agrees(
+    lake: DeltaLake, spark: SparkSession, vectors: Path
+) -> None:
+    before = lake.mirror(TABLE)
+    spark.sql(f"DELETE FROM delta.`{vectors}` WHERE id < 300")
+
+    DeltaTable(str(vectors)).restore(before.version)
+
+    after = lake.mirror(TABLE)
+    assert (after.rows(), after.version, after.batch) == (901, before.version + 2, 9)
+    assert spark.read.format("delta").load(str(vectors)).count() == 901
+    assert lake.history("shop.orders", before.version)[-1].foreign

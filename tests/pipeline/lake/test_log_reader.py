@@ -1,0 +1,185 @@
+"""The change log tells what was landed of keys and transactions, each change once."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.lake.log_reader import LOOK_BACK, LogReader
+from pipeline.lake.pinned import open_table
+from pipeline.lake.seen import LogKey, Touch, Transaction
+from pipeline.model import Op, Order, Shard, Table, TopicPartition
+from tests.pipeline.lakes import change, place, write_changes
+
+A, B = Shard("shop", "s.orders_00"), Shard("shop", "s.orders_01")
+TABLE = Table("shop.orders", (A, B), ("id",), "id")
+TOPIC = "shop.s.orders_00"
+
+
+def reader(path: Path) -> LogReader:
+    found = open_table(str(path))
+    assert found is not None
+    return LogReader(found, "main")
+
+
+def row(op: Op, pos: int, key: str, offset: int, **fields: Any) -> dict[str, Any]:
+    return change(op, pos, key=key, offset=offset, **fields)
+
+
+def asked(key: str, offset: int, shard: Shard = A) -> LogKey:
+    return LogKey(shard, key, TopicPartition(TOPIC, 0), offset)
+
+
+def test_the_newest_touch_of_a_key_is_the_one_of_the_highest_order(tmp_path: Path) -> None:
+    write_changes(tmp_path, 0, [row(Op.CREATE, 10, "k", 0), row(Op.CREATE, 11, "other", 1)])
+    write_changes(tmp_path, 1, [row(Op.DELETE, 30, "k", 2), row(Op.UPDATE, 20, "k", 3)])
+
+    touches = reader(tmp_path).last_touches(TABLE, [asked("other", 1), asked("k", 0)])
+
+    assert touches == (Touch("c", 0), Touch("d", 1))
+
+
+def test_a_key_whose_record_is_not_landed_has_no_touch(tmp_path: Path) -> None:
+    write_changes(tmp_path, 0, [row(Op.CREATE, 10, "k", 0)])
+
+    assert reader(tmp_path).last_touches(TABLE, [asked("k", 7)]) == (None,)
+    assert reader(tmp_path).last_touches(TABLE, []) == ()
+
+
+def test_a_tombstones_delete_counts_though_it_was_landed_a_batch_before(tmp_path: Path) -> None:
+    write_changes(tmp_path, 0, [row(Op.CREATE, 10, "k", 4), row(Op.DELETE, 20, "k", 5)])
+    write_changes(tmp_path, 3, [change(Op.TOMBSTONE, key="k", offset=6)])
+
+    assert reader(tmp_path).last_touches(TABLE, [asked("k", 6)]) == (Touch("d", 0),)
+
+
+@pytest.mark.parametrize(
+    ("op", "shard", "pos", "touch"),
+    [
+        pytest.param(Op.TRUNCATE, A, 20, Touch("truncate", 1), id="truncated since"),
+        pytest.param(Op.SETTLE, A, 20, Touch("settle", 1), id="settled since"),
+        pytest.param(Op.TRUNCATE, A, 5, Touch("c", 0), id="truncated before"),
+        pytest.param(Op.TRUNCATE, B, 20, Touch("c", 0), id="another shard truncated"),
+    ],
+)
+def test_an_emptied_shard_is_the_newest_touch_of_its_keys(
+    tmp_path: Path, op: Op, shard: Shard, pos: int, touch: Touch
+) -> None:
+    write_changes(tmp_path, 0, [row(Op.CREATE, 10, "k", 0)])
+    write_changes(tmp_path, 1, [change(op, pos, shard=shard.name)])
+
+    assert reader(tmp_path).last_touches(TABLE, [asked("k", 0)]) == (touch,)
+
+
+def test_changes_are_counted_by_batch_table_and_lane(tmp_path: Path) -> None:
+    some = [row(op, 10, "k", 0) for op in (Op.CREATE, Op.UPDATE, Op.DELETE, Op.READ)]
+    write_changes(tmp_path, 1, some)
+    write_changes(tmp_path, 2, [*some, row(Op.CREATE, 1, "k", 0, table="shop.users")])
+    write_changes(tmp_path, 3, [row(Op.CREATE, 1, "k", 0, lane="second")])
+
+    found = reader(tmp_path)
+
+    assert found.change_counts(TABLE, 0, 3) == 6
+    assert found.change_counts(TABLE, 1, 2) == 3
+    assert found.change_counts(TABLE, 2, 3) == 0
+
+
+def tx(op: Op, total: int, pos: int, tx_id: str = "u:1", **fields: Any) -> dict[str, Any]:
+    return change(op, pos, tx={"id": tx_id, "total_order": total}, **fields)
+
+
+def begin(tx_id: str = "u:1") -> dict[str, Any]:
+    return change(Op.BEGIN, table=None, shard=None, tx={"id": tx_id, "total_order": None})
+
+
+def end(tx_id: str = "u:1", **counts: int) -> dict[str, Any]:
+    collections = [{"data_collection": f"s.{n}", "event_count": c} for n, c in counts.items()]
+    payload = {"event_count": sum(counts.values()), "data_collections": collections}
+    about: dict[str, Any] = {"table": None, "shard": None, "tx": {"id": tx_id, "total_order": None}}
+    return change(Op.END, after=json.dumps(payload), **about)
+
+
+def transactions(path: Path, *batches: Sequence[dict[str, Any]]) -> tuple[Transaction, ...]:
+    for batch, rows in enumerate(batches):
+        write_changes(path, batch, rows)
+    return reader(path).transactions(TABLE, -1, len(batches) - 1)
+
+
+def test_a_transaction_is_compared_over_all_shards_and_batches(tmp_path: Path) -> None:
+    in_b = {"shard": B.name, "topic": "shop.s.orders_01"}
+    users = {"shard": "s.users", "table": "shop.users"}
+
+    found = transactions(
+        tmp_path,
+        [begin(), tx(Op.CREATE, 1, 10), tx(Op.CREATE, 2, 11, **in_b)],
+        [
+            tx(Op.UPDATE, 3, 12),
+            tx(Op.CREATE, 4, 13, **users),
+            end(orders_00=2, orders_01=1, users=1),
+        ],
+    )
+
+    assert found == (Transaction("u:1", promised=3, landed=3, end_batch=1),)
+
+
+def test_a_lost_event_is_short_and_one_landed_twice_counts_once(tmp_path: Path) -> None:
+    found = transactions(
+        tmp_path,
+        [begin(), tx(Op.CREATE, 1, 10), tx(Op.CREATE, 1, 10), end(orders_00=2)],
+        [begin("u:2"), tx(Op.CREATE, 1, 20, "u:2"), end("u:2", orders_00=1)],
+    )
+
+    assert found == (Transaction("u:1", 2, 1, 0), Transaction("u:2", 1, 1, 1))
+
+
+def test_a_changed_key_is_two_events_at_one_place(tmp_path: Path) -> None:
+    both = [tx(Op.DELETE, 1, 10, key="old"), tx(Op.CREATE, 2, 10, key="new")]
+
+    assert transactions(tmp_path, [begin(), *both, end(orders_00=2)])[0].landed == 2
+
+
+def test_what_another_server_sent_of_a_transaction_is_counted_in_its_newest_epoch(
+    tmp_path: Path,
+) -> None:
+    moved: list[dict[str, Any]] = [{"order": place(Order(1, 1, pos))} for pos in (900, 901)]
+    again = [tx(Op.CREATE, n, 0, **order) for n, order in enumerate(moved, start=1)]
+
+    found = transactions(tmp_path, [begin(), tx(Op.CREATE, 1, 10)], [*again, end(orders_00=2)])
+
+    assert found == (Transaction("u:1", 2, 2, 1),)
+
+
+def test_a_transaction_begun_again_is_stated_over_all_its_tables(tmp_path: Path) -> None:
+    users = {"shard": "s.users", "table": "shop.users"}
+    first = [begin(), tx(Op.CREATE, 1, 10, **users), *(tx(Op.CREATE, n, 9 + n) for n in (2, 3))]
+    second = [begin(), *(tx(Op.CREATE, n, 11 + n) for n in (1, 2)), end(orders_00=2)]
+
+    (found,) = transactions(tmp_path, first, second)
+
+    assert found == Transaction("u:1", 2, 4, 1, begun=2, resumed=(3,))
+    assert found.promised + found.resumed[0] - 1 == found.landed
+
+
+def test_transactions_of_other_tables_lanes_and_batches_are_left_out(tmp_path: Path) -> None:
+    found = transactions(
+        tmp_path,
+        [end("u:1", users=1)],
+        [begin("u:2"), tx(Op.CREATE, 1, 10, "u:2"), {**end("u:2", orders_00=1), "lane": "second"}],
+    )
+
+    assert found == ()
+
+
+def test_a_transaction_that_began_long_ago_is_looked_for_further_back(tmp_path: Path) -> None:
+    write_changes(tmp_path, 0, [begin(), tx(Op.CREATE, 1, 10)])
+    write_changes(tmp_path, LOOK_BACK + 5, [tx(Op.CREATE, 2, 11), end(orders_00=2)])
+
+    found = reader(tmp_path).transactions(TABLE, LOOK_BACK + 4, LOOK_BACK + 5)
+
+    assert found == (Transaction("u:1", 2, 2, LOOK_BACK + 5),)
+
+
+def test_an_end_without_counts_promises_nothing(tmp_path: Path) -> None:
+    assert transactions(tmp_path, [begin(), tx(Op.CREATE, 1, 10), end()]) == ()

@@ -1,0 +1,181 @@
+"""A mirror answers for one version, shard by shard, and only what it can decide."""
+
+from collections.abc import Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline.errors import ProofError, UnreachableError
+from pipeline.lake.mirror_reader import MirrorReader
+from pipeline.lake.pinned import open_table
+from pipeline.lake.seen import LogKey
+from pipeline.model import Shard, Table, TopicPartition
+from tests.pipeline.lakes import APP, meta, write_mirror
+
+A, B = Shard("shop", "s.orders_00"), Shard("shop", "s.orders_01")
+ELSEWHERE = Shard("other", "s.orders_00")
+TABLE = Table("shop.orders", (ELSEWHERE, A, B), ("id",), "id")
+ONE = Table("shop.orders", (A,), ("id",), "id")
+TYPES = {"id": pa.int64(), "t": pa.string()}
+SPOT = TopicPartition("t", 0)
+
+
+def rows(shard: Shard, batch: int, *ids: int) -> list[dict[str, Any]]:
+    about = meta(shard.name, batch, source=shard.source)
+    return [{"id": n, "t": f"t{n}", "_sluice": about} for n in ids]
+
+
+def reader(path: Path, table: Table = TABLE) -> MirrorReader:
+    found = open_table(str(path))
+    assert found is not None
+    return MirrorReader(found, table, APP)
+
+
+def key(shard: Shard, *values: str) -> LogKey:
+    texts = ",".join(f'"{text}"' for text in (shard.source, shard.name, *values))
+    return LogKey(shard, f"[{texts}]", SPOT, 0)
+
+
+@pytest.fixture
+def mirror(tmp_path: Path) -> Path:
+    write_mirror(tmp_path, rows(A, 0, 1, 2, 3, 3) + rows(B, 0, 2, 700), 0, TYPES)
+    write_mirror(tmp_path, rows(A, 4, 50), 4, TYPES)
+    write_mirror(tmp_path, rows(ELSEWHERE, 7, 900), 7, TYPES)
+    return tmp_path
+
+
+def test_each_shard_is_counted_for_itself(mirror: Path) -> None:
+    found = reader(mirror)
+
+    assert (found.version, found.batch, found.rows()) == (2, 7, 8)
+    assert found.count_ids(A, "id", [(1, 3), (3, 4), (4, 4), (0, 1_000)]) == (2, 2, 0, 5)
+    assert found.count_ids(ELSEWHERE, "id", [(0, 1_000)]) == (1,)
+    assert [found.max_id(shard, "id") for shard in (A, B, ELSEWHERE)] == [50, 700, 900]
+    assert found.max_id(Shard("shop", "s.orders_99"), "id") is None
+
+
+def test_ids_ascend_keep_duplicates_and_stop_at_the_limit(mirror: Path) -> None:
+    assert reader(mirror).ids(A, "id", (2, 60), 10) == (2, 3, 3, 50)
+    assert reader(mirror).ids(A, "id", (2, 60), 3) == (2, 3, 3)
+
+
+def test_a_pinned_version_does_not_see_later_commits(mirror: Path) -> None:
+    before = reader(mirror)
+    write_mirror(mirror, rows(A, 9, 60), 9, TYPES)
+
+    assert (before.batch, before.max_id(A, "id")) == (7, 50)
+    assert (reader(mirror).batch, reader(mirror).max_id(A, "id")) == (9, 60)
+
+
+def test_keys_are_found_in_their_own_shard_only(mirror: Path) -> None:
+    asked = [key(A, "50"), key(B, "50"), key(B, "2"), key(A, "4"), key(ELSEWHERE, "900")]
+
+    assert reader(mirror).has_keys(asked) == (True, False, True, False, True)
+    assert reader(mirror).has_keys([]) == ()
+
+
+def test_strangers_in_a_table_of_one_shard_are_counted(mirror: Path) -> None:
+    assert reader(mirror, ONE).count_ids(A, "id", [(0, 1_000)]) == (8,)
+    assert reader(mirror, ONE).max_id(A, "id") == 900
+
+
+def test_an_adopted_mirror_without_metadata_can_be_asked(tmp_path: Path) -> None:
+    write_mirror(tmp_path, [{"id": 5, "t": "x"}], None, TYPES)
+    found = reader(tmp_path, ONE)
+
+    assert (found.batch, found.rows(), found.max_id(A, "id")) == (-1, 1, 5)
+    assert found.has_keys([key(A, "5"), key(A, "6")]) == (True, False)
+    assert found.sample(9) == [{"id": 5, "t": "x"}]
+    with pytest.raises(ProofError, match="_sluice"):
+        reader(tmp_path).max_id(A, "id")
+
+
+def test_a_sample_is_of_the_newest_slice_and_shows_no_metadata(mirror: Path) -> None:
+    write_mirror(mirror, rows(A, 9, 61, 62, 63), 9, TYPES)
+
+    assert {row["id"] for row in reader(mirror).sample(9)} == {61, 62, 63}
+    assert [set(row) for row in reader(mirror).sample(2)] == [{"id", "t"}] * 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "kept", "there", "absent"),
+    [
+        pytest.param(pa.string(), "o'x", "o'x", "O'X", id="text, byte by byte"),
+        pytest.param(pa.int32(), 7, "7", "8", id="int"),
+        pytest.param(pa.decimal128(20), Decimal(12_345), "12345", "1", id="unsigned bigint"),
+    ],
+)
+def test_keys_of_every_comparable_type(
+    tmp_path: Path, kind: Any, kept: Any, there: str, absent: str
+) -> None:
+    write_mirror(tmp_path, [{"id": kept, "_sluice": meta(A.name, 0)}], 0, {"id": kind})
+
+    assert reader(tmp_path).has_keys([key(A, there), key(A, absent)]) == (True, False)
+
+
+def test_a_composite_key_is_compared_in_all_its_columns(tmp_path: Path) -> None:
+    table = Table("shop.items", (A, B), ("order", "Line no"))
+    types = {"order": pa.int64(), "Line no": pa.string()}
+    kept = [{"order": 1, "Line no": "a", "_sluice": meta(A.name, 0)}]
+    write_mirror(tmp_path, kept, 0, types)
+
+    found = reader(tmp_path, table).has_keys([key(A, "1", "a"), key(A, "1", "b"), key(A, "2", "a")])
+
+    assert found == (True, False, False)
+
+
+def test_keys_that_are_unique_across_shards_have_no_place_in_front(mirror: Path) -> None:
+    table = Table("shop.orders", (A, B), ("id",), "id", unique_across_shards=True)
+
+    assert reader(mirror, table).has_keys([LogKey(A, '["50"]', SPOT, 0)]) == (True,)
+
+
+@pytest.mark.parametrize(
+    ("table", "asked", "why"),
+    [
+        pytest.param(Table("t", (A, B)), key(A, "1"), "do not fit", id="no declared key"),
+        pytest.param(TABLE, key(A, "1", "2"), "do not fit", id="another number of columns"),
+        pytest.param(Table("t", (A, B), ("d",)), key(A, "1"), "write differently", id="a double"),
+        pytest.param(Table("t", (A, B), ("x",)), key(A, "1"), "type nothing", id="no such column"),
+    ],
+)
+def test_a_key_that_cannot_be_compared_is_undecided(
+    tmp_path: Path, table: Table, asked: LogKey, why: str
+) -> None:
+    kept = {"id": 1, "d": 1.0, "_sluice": meta(A.name, 0)}
+    write_mirror(tmp_path, [kept], 0, {"id": pa.int64(), "d": pa.float64()})
+
+    with pytest.raises(ProofError, match=why):
+        reader(tmp_path, table).has_keys([asked])
+
+
+def test_a_file_that_was_vacuumed_is_unreachable_not_absent(mirror: Path) -> None:
+    found = reader(mirror)
+    for file in mirror.glob("*.parquet"):
+        file.unlink()
+
+    with pytest.raises(UnreachableError, match=str(mirror)):
+        found.ids(A, "id", (0, 100), 10)
+
+
+files = st.lists(st.lists(st.integers(0, 300), min_size=1, max_size=6), min_size=1, max_size=14)
+
+
+@settings(max_examples=15, deadline=None)
+@given(files, st.data())
+def test_a_maximum_is_right_however_rows_lie_in_files(
+    tmp_path_factory: pytest.TempPathFactory, ids: Sequence[list[int]], data: st.DataObject
+) -> None:
+    path = tmp_path_factory.mktemp("mirror")
+    shards = [data.draw(st.sampled_from([A, B])) for _ in ids]
+    for shard, some in zip(shards, ids, strict=True):
+        write_mirror(path, rows(shard, 0, *some), 0, TYPES)
+
+    for shard in (A, B):
+        own = [n for of, some in zip(shards, ids, strict=True) if of == shard for n in some]
+        assert reader(path).max_id(shard, "id") == max(own, default=None)

@@ -1,0 +1,40 @@
+"""Where a transaction was begun again is told by an event with two numbers, or not at all."""
+
+import pytest
+
+from pipeline.lake.resumed import Sent, resumed
+
+
+def run(first: int, last: int, *, at: int) -> list[Sent]:
+    """Events numbered from *first* to *last*, the first of them at place *at*."""
+    return [Sent((0, 1, at + n - first, 0), n) for n in range(first, last + 1)]
+
+
+@pytest.mark.parametrize(
+    ("events", "begun", "promised", "answer"),
+    [
+        pytest.param(run(1, 9, at=100), 1, 9, (), id="never begun again"),
+        pytest.param(run(1, 9, at=100) + run(1, 5, at=106), 2, 5, (7,), id="from its 7th event"),
+        pytest.param(run(1, 9, at=100) * 2, 2, 9, (1,), id="from its first event"),
+        pytest.param(run(1, 9, at=100), 2, 9, (1,), id="the first run had sent nothing"),
+        pytest.param(run(1, 3, at=100) + run(1, 5, at=103), 2, 5, (), id="no event sent twice"),
+        pytest.param(run(1, 9, at=100), 2, 0, (), id="the second run sent nothing"),
+        pytest.param(
+            run(1, 9, at=100) + run(1, 5, at=103) + run(1, 4, at=105), 3, 4, (), id="three runs"
+        ),
+        pytest.param([], 2, 3, (), id="nothing landed"),
+    ],
+)
+def test_the_number_the_first_run_gave_to_the_second_ones_first_event(
+    events: list[Sent], begun: int, promised: int, answer: tuple[int, ...]
+) -> None:
+    assert resumed(events, begun, promised) == answer
+
+
+def test_measured_restart_adds_up_to_the_truth() -> None:
+    # seen: END said 52,997, and the first event sent again had been number 6,994
+    events = run(1, 6_998, at=0) + run(1, 52_997, at=6_993)
+
+    (first,) = resumed(events, 2, 52_997)
+
+    assert first - 1 + 52_997 == len({event.place for event in events}) == 59_990

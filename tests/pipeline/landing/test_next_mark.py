@@ -1,0 +1,204 @@
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from pipeline.landing.facts import Facts, News, SnapshotRows
+from pipeline.landing.next_mark import next_mark, read_gap
+from pipeline.landing.plan import Plan
+from pipeline.mark import Epoch, Mark, Snap
+from pipeline.model import Acknowledged, Fence, Head, Order, PartitionEnd
+from pipeline.report import Gap
+from pipeline.route import Router
+from pipeline.schema.history import SchemaChange
+from pipeline.settings import TableRule
+from tests.pipeline.lakes import NOON
+
+ROUTER = Router((TableRule(r"sluice\.heartbeat", "x", ignore=True),))
+EPOCH = Epoch(1, "uuid", 1, 100)
+ACK = Acknowledged(1, 90)
+OLD = Mark("main", 4, epochs={"s": EPOCH}, acknowledged={"s": Acknowledged(1, 50)})
+END = {"s.db.t:0": PartitionEnd(9)}
+GAP = Gap("s.db.t:0:5", "s.db.t", 0, 5, 8, "deleted")
+
+
+def step(
+    mark: Mark = OLD,
+    facts: Facts | None = None,
+    gaps: tuple[Gap, ...] = (),
+    **more: Any,
+) -> Mark:
+    given: dict[str, Any] = {
+        "acknowledged": {},
+        "epochs": mark.epochs,
+        "starts": {},
+        "waived": frozenset(),
+        "router": ROUTER,
+    }
+    made, _ = next_mark(mark, facts or Facts(), Plan({}, END, gaps, capped=False), **given | more)
+    return made
+
+
+def test_a_mark_survives_being_written_down() -> None:
+    order = Order(1, 2, 3, 4)
+    mark = replace(
+        OLD,
+        offsets=END,
+        high={"s/t:0": order},
+        bases={"s/db.t": order},
+        shards={"s/db.t": "db.t", "s/x": None},
+        snaps={"s/db.u": Snap(order, 3, 7, ended=True)},
+        gaps={"g": "{}"},
+        quarantined={"db.t": ("a@1",)},
+        grown=("topic",),
+        starts={"s/2/t:0": 5},
+    )
+
+    assert Mark.loads(mark.dumps()) == mark
+
+
+def test_the_tables_of_a_batch_carry_its_number() -> None:
+    mark = step(replace(OLD, tables={"db.a": 1, "db.t": 2}), Facts(tables={"db.t": 9}))
+
+    assert (mark.batch, mark.tables) == (5, {"db.a": 1, "db.t": 5})
+
+
+def test_a_schema_change_without_rows_gives_its_mirror_something_to_do() -> None:
+    change = SchemaChange("alter", "db.t", Order(1, 1, 5), None, "ALTER ...")
+
+    assert step(facts=Facts(news=(News("s", change, snapshot=False),))).tables == {"db.t": 5}
+
+
+def test_the_heartbeat_is_never_a_table() -> None:
+    snapshot = SnapshotRows(Order(1, 1, 5), 1, ended=True)
+    facts = Facts(snapshots={"s/sluice.heartbeat": snapshot}, high={"s/x:0": Order(1, 1, 9)})
+
+    assert step(facts=facts).tables == {}
+
+
+def test_what_was_acknowledged_is_kept_until_more_is() -> None:
+    assert step().acknowledged == OLD.acknowledged
+    assert step(acknowledged={"s": ACK}).acknowledged == {"s": ACK}
+
+
+def test_a_new_epoch_forgets_what_the_old_log_had_acknowledged() -> None:
+    """Positions of two logs prove nothing about each other: a READY could be false."""
+    moved = {"s": replace(EPOCH, number=2, identity="other")}
+
+    assert step(epochs=moved, acknowledged={"s": ACK}).acknowledged == {}
+
+
+def test_a_gap_is_open_until_each_of_its_shards_has_a_later_base() -> None:
+    opened = step(replace(OLD, shards={"s/db.t": "db.t", "s/db.u": "db.u"}), gaps=(GAP,))
+    order = Order(1, 1, 700)
+    begun = Facts(snapshots={"s/db.t": SnapshotRows(order, 2, ended=True)})
+
+    closed = step(step(opened, begun), Facts(high={"s/s.db.t:0": Order(1, 1, 900)}))
+
+    assert read_gap(opened.gaps[GAP.id]).shards == ("s/db.t",)
+    assert closed.gaps == {}
+
+
+def test_a_base_begun_before_the_gap_does_not_close_it() -> None:
+    order = Order(1, 1, 700)
+    begun = step(
+        replace(OLD, shards={"s/db.t": "db.t"}),
+        Facts(snapshots={"s/db.t": SnapshotRows(order, 2, ended=True)}),
+    )
+
+    gapped = step(begun, Facts(high={"s/s.db.t:0": Order(1, 1, 900)}), gaps=(GAP,))
+
+    assert list(gapped.gaps) == [GAP.id]
+
+
+def test_a_gap_can_be_waived_by_name_only() -> None:
+    opened = step(replace(OLD, shards={"s/db.t": "db.t"}), gaps=(GAP,))
+
+    assert step(opened, waived=frozenset({"other"})).gaps
+    assert not step(opened, waived=frozenset({GAP.id})).gaps
+
+
+def test_a_gap_in_a_topic_of_no_single_shard_concerns_all_of_them() -> None:
+    gap = replace(GAP, topic="s")
+    opened = step(replace(OLD, shards={"s/db.t": "db.t", "s/db.u": "db.u"}), gaps=(gap,))
+
+    assert json.loads(opened.gaps[gap.id])["shards"] == ["s/db.t", "s/db.u"]
+
+
+def test_a_snapshot_that_will_never_end_can_be_waived_by_name() -> None:
+    begun = Facts(snapshots={"s/db.t": SnapshotRows(Order(1, 1, 700), 2, ended=False)})
+    opened = step(facts=begun)
+
+    assert list(opened.snaps) == ["s/db.t"]
+    assert list(step(opened).snaps) == ["s/db.t"]
+    assert step(opened, waived=frozenset({"snapshot:s/db.t"})).snaps == {}
+
+
+def test_quarantine_is_open_until_it_is_waived() -> None:
+    opened = step(facts=Facts(errors={"db.t": ("s.db.t:0:7",)}))
+
+    assert opened.quarantined == {"db.t": ("s.db.t:0:7@5",)}
+    assert step(opened).quarantined == opened.quarantined
+    assert step(opened, waived=frozenset({"s.db.t:0:7@5"})).quarantined == {}
+
+
+def test_quarantine_by_the_thousand_is_named_in_part_and_none_is_forgotten() -> None:
+    ids = tuple(f"s.db.t:0:{n}" for n in range(250))
+
+    names = step(facts=Facts(errors={"db.t": ids})).quarantined["db.t"]
+
+    assert len(names) == 101
+    assert "150 more" in names[-1]
+
+
+def test_a_topic_that_gains_partitions_is_remembered() -> None:
+    before = replace(OLD, offsets={"s.db.t:0": PartitionEnd(9)})
+    offsets = {"s.db.t:0": PartitionEnd(9), "s.db.t:1": PartitionEnd(1)}
+    chosen = Plan({}, offsets, (), capped=False)
+
+    mark, _ = next_mark(
+        before,
+        Facts(),
+        chosen,
+        acknowledged={},
+        epochs={},
+        starts={},
+        waived=frozenset(),
+        router=ROUTER,
+    )
+
+    assert mark.grown == ("s.db.t",)
+
+
+@pytest.mark.parametrize(
+    ("changed", "covered"),
+    [
+        pytest.param({}, True, id="everything is there"),
+        pytest.param({"acknowledged": {}}, False, id="nothing is acknowledged"),
+        pytest.param({"acknowledged": {"s": Acknowledged(1, 79)}}, False, id="not far enough"),
+        pytest.param(
+            {"acknowledged": {"s": Acknowledged(1, 90, snapshot=True)}}, False, id="in a snapshot"
+        ),
+        pytest.param({"heartbeats": {"s": 6}}, False, id="the heartbeat is not landed"),
+        pytest.param({"heartbeats": {}}, False, id="no heartbeat ever"),
+        pytest.param({"epochs": {}}, False, id="the server was never reached"),
+        pytest.param(
+            {"epochs": {"s": replace(EPOCH, identity="other")}}, False, id="another server's log"
+        ),
+        pytest.param(
+            {"snaps": {"s/db.t": Snap(Order(1, 1, 70), 3)}}, False, id="a snapshot is not settled"
+        ),
+        pytest.param(
+            {"snaps": {"other/db.t": Snap(Order(1, 1, 70), 3)}}, True, id="another source's is not"
+        ),
+    ],
+)
+def test_a_fence_is_covered_only_if_every_input_says_so(
+    changed: Mapping[str, Any], covered: bool
+) -> None:
+    fence = Fence("s", 7, NOON, Head("uuid", 1, 80))
+    mark = replace(OLD, acknowledged={"s": ACK}, heartbeats={"s": 7})
+
+    assert replace(mark, **changed).covers(fence) is covered

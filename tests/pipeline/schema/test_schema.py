@@ -1,0 +1,374 @@
+"""Schemas by order, as real schema changes told them, and what a mirror may follow."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.errors import FormatError
+from pipeline.model import Order
+from pipeline.schema.column import Column
+from pipeline.schema.evolution import wider
+from pipeline.schema.history import (
+    Compatible,
+    History,
+    Incompatible,
+    SchemaChange,
+    TableSchema,
+    compare,
+    differences,
+    merge,
+    parse,
+)
+from tests.pipeline.corpus import messages
+
+
+def captured() -> tuple[SchemaChange, ...]:
+    """Schema changes of a real run, in the order they were sent."""
+    sent = [
+        json.loads(m.value or b"")
+        for m in messages("debezium_json")
+        if m.topic == "plain" and m.expect["op"] == "ddl" and m.id.startswith("captured")
+    ]
+    return tuple(
+        change
+        for payload in sent
+        for change in parse(
+            json.dumps(payload), Order(1, 1, payload["source"]["pos"], payload["source"]["row"])
+        )
+    )
+
+
+def schema(*columns: Column, key: tuple[str, ...] = ("id",), shard: str = "d.t") -> TableSchema:
+    placed = (replace(c, position=n) for n, c in enumerate((ID, *columns), 1))
+    return TableSchema(shard, Order(1, 1, 1), tuple(placed), key)
+
+
+ID = Column("id", "INT", nullable=False)
+A = Column("a", "VARCHAR", 10)
+END = Order(9, 0, 0)
+
+
+def test_a_table_is_known_from_its_snapshot_although_drop_and_create_stand_together() -> None:
+    every = History(*captured()).newest("typ.every")
+
+    assert every is not None
+    assert every.key == ("id",)
+    assert [str(every.column(name)) for name in ("c_ubig", "c_dec38", "c_dt6", "c_bit12")] == [
+        "BIGINT UNSIGNED",
+        "DECIMAL(38,30)",
+        "DATETIME(6)",
+        "BIT(12)",
+    ]
+    assert str(every.column("c_set")) == "SET('x','y z','é')"
+    assert all(c.generated == (c.name in ("c_stored", "c_virtual")) for c in every.columns)
+
+
+def test_changes_given_in_any_order_tell_the_same() -> None:
+    changes = captured()
+
+    backwards = History(*reversed(changes))
+
+    shards = {change.shard for change in changes}
+    assert {s: backwards.newest(s) for s in shards} == {
+        s: History(*changes).newest(s) for s in shards
+    }
+
+
+def test_the_schema_in_force_is_chosen_by_order() -> None:
+    altered = [c for c in captured() if c.shard == "typ.defs"]
+    history = History(*captured())
+
+    seen = [history.at("typ.defs", change.order) for change in altered]
+    before = replace(altered[0].order, pos=altered[0].order.pos - 1)
+
+    assert [
+        s and [c.name for c in s.columns if c.name in ("a", "b", "bb", "zz")] for s in seen
+    ] == [
+        ["a", "b"],
+        ["a", "b", "zz"],
+        ["a", "b", "zz"],
+        ["a", "bb", "zz"],
+        ["a", "zz"],
+        ["a", "zz"],
+    ]
+    assert history.at("typ.defs", before) is None
+    assert history.at("typ.nowhere", END) is None
+
+
+def test_a_renamed_table_ends_under_its_old_name() -> None:
+    history = History(*captured())
+
+    assert history.newest("typ.defs") is None
+    assert history.newest("typ.defs2") is None
+    assert history.newest("typ.defs3") is not None
+
+
+def test_a_dropped_table_has_no_schema_any_more() -> None:
+    assert History(*captured()).newest("typ.gone") is None
+
+
+def test_a_table_without_primary_key_goes_by_its_unique_set() -> None:
+    uk = next(c.schema for c in captured() if c.shard == "typ.uk")
+
+    assert uk is not None
+    assert uk.key == ("b", "a")
+
+
+def test_a_column_stays_computed_when_later_statements_do_not_say_so() -> None:
+    first, second = (
+        message("ALTER TABLE t ADD g INT AS (id * 2) STORED", ID, Column("g", "INT")),
+        message("ALTER TABLE t ADD h INT", ID, Column("g", "INT"), Column("h", "INT")),
+    )
+
+    history = History(*parse(first, Order(1, 1, 1)), *parse(second, Order(1, 1, 2)))
+
+    newest = history.newest("d.t")
+    assert newest is not None
+    assert [c.generated for c in newest.columns] == [False, True, False]
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        pytest.param("", id="empty"),
+        pytest.param("[]", id="no object"),
+        pytest.param('{"tableChanges":[{"type":"ODD","id":"\\"a\\".\\"b\\""}]}', id="odd type"),
+        pytest.param('{"tableChanges":[{"type":"DROP","id":"x"}]}', id="odd id"),
+        pytest.param('{"tableChanges":[{"type":"CREATE"}]}', id="no id"),
+    ],
+)
+def test_a_schema_change_that_is_none_is_refused(after: str) -> None:
+    with pytest.raises(FormatError, match="schema change"):
+        parse(after, END)
+
+
+def test_a_statement_about_no_table_changes_nothing() -> None:
+    assert parse('{"ddl":"CREATE DATABASE x","tableChanges":[]}', END) == ()
+
+
+FOLLOWED = [
+    pytest.param(Column("b", "INT"), id="nullable"),
+    pytest.param(Column("b", "INT", nullable=False, default="5"), id="constant default"),
+    pytest.param(Column("b", "JSON"), id="nullable json"),
+    pytest.param(Column("b", "VARCHAR", 5, nullable=False, default=""), id="empty text"),
+    pytest.param(Column("b", "BOOL", nullable=False, default="FALSE"), id="boolean"),
+    pytest.param(Column("b", "DATETIME", 3, default="2020-01-01 00:00:00"), id="moment"),
+]
+UNFILLED = [
+    pytest.param(Column("b", "INT", nullable=False), id="not null without default"),
+    pytest.param(Column("b", "INT", generated=True), id="generated"),
+    pytest.param(Column("b", "DATETIME", default="1970-01-01 00:00:00"), id="default now()"),
+    pytest.param(Column("b", "TIMESTAMP", default="2020-01-01 00:00:00"), id="timestamp default"),
+    pytest.param(Column("b", "DATE", nullable=False, default="0000-00-00"), id="zero date"),
+    pytest.param(Column("b", "BIT", 9, default="101"), id="bits without base"),
+    pytest.param(Column("b", "INT", default="(1 + 1)"), id="expression"),
+]
+
+
+@pytest.mark.parametrize("added", FOLLOWED)
+def test_an_added_column_whose_old_value_is_known_is_followed(added: Column) -> None:
+    found = compare(schema(A), schema(A, added))
+
+    assert isinstance(found, Compatible)
+    assert [column.name for column in found.added] == ["b"]
+    assert found.widened == ()
+
+
+@pytest.mark.parametrize("added", UNFILLED)
+def test_an_added_column_whose_old_value_is_not_known_holds(added: Column) -> None:
+    found = compare(schema(A), schema(A, added))
+
+    assert isinstance(found, Incompatible)
+    assert "column b was added" in found.why
+    assert "ALTER TABLE `d`.`t` DROP COLUMN `b`" in found.statement
+
+
+GROWTH = [
+    ("TINYINT", "SMALLINT", True),
+    ("TINYINT", "BIGINT", True),
+    ("INT", "BIGINT", True),
+    ("INT(11)", "INT", True),
+    ("TINYINT UNSIGNED", "SMALLINT", True),
+    ("INT UNSIGNED", "BIGINT UNSIGNED", True),
+    ("BIGINT", "INT", False),
+    ("INT", "INT UNSIGNED", False),
+    ("INT UNSIGNED", "INT", False),
+    ("INT", "BIGINT UNSIGNED", False),
+    ("BOOL", "TINYINT(1)", True),
+    ("VARCHAR(10)", "VARCHAR(20)", True),
+    ("VARCHAR(20)", "VARCHAR(10)", False),
+    ("VARBINARY(3)", "VARBINARY(9)", True),
+    ("BINARY(3)", "BINARY(9)", False),
+    ("TEXT", "LONGTEXT", True),
+    ("LONGBLOB", "BLOB", False),
+    ("VARCHAR(10)", "TEXT", False),
+    ("DECIMAL(10,2)", "DECIMAL(12,2)", True),
+    ("DECIMAL(10,2) UNSIGNED", "DECIMAL(10,2)", True),
+    ("DECIMAL(10,2)", "DECIMAL(10,2) UNSIGNED", False),
+    ("DECIMAL(10,2)", "DECIMAL(12,4)", False),
+    ("DECIMAL(38,2)", "DECIMAL(39,2)", False),
+    ("DECIMAL(39,2)", "DECIMAL(60,2)", True),
+    ("DATETIME(3)", "DATETIME(6)", False),
+    ("DATETIME", "DATETIME(1)", False),
+    ("TIMESTAMP", "DATETIME", False),
+    ("TIME(3)", "TIME(6)", False),
+    ("FLOAT", "DOUBLE", False),
+    ("BIT(1)", "BIT(2)", False),
+    ("YEAR(4)", "YEAR", True),
+    ("ENUM(a,b)", "ENUM(a,b,c)", True),
+    ("ENUM(a,b)", "ENUM(a,c,b)", False),
+    ("SET(a)", "SET(a,b)", True),
+    ("SET(a,b)", "SET(a)", False),
+    ("ENUM(a)", "SET(a)", False),
+    ("JSON", "LONGTEXT", False),
+    ("GEOMETRY", "GEOMETRY", True),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "followed"), GROWTH)
+def test_a_type_is_followed_only_where_every_value_keeps_its_meaning(
+    old: str, new: str, followed: bool
+) -> None:
+    found = compare(schema(typed(old)), schema(typed(new)))
+
+    assert isinstance(found, Compatible) == followed
+    if isinstance(found, Incompatible):
+        assert f"ALTER TABLE `d`.`t` MODIFY `c` {typed(old)}" in found.statement
+
+
+HELD = [
+    pytest.param(schema(), "column a is gone", id="dropped"),
+    pytest.param(schema(replace(A, name="b")), "column a is now b", id="renamed"),
+    pytest.param(schema(replace(A, nullable=False)), "a is NOT NULL", id="not null"),
+    pytest.param(schema(A, key=("id", "a")), "the key changed", id="key grown"),
+    pytest.param(schema(A, key=()), "the key changed", id="key gone"),
+]
+
+
+@pytest.mark.parametrize(("new", "why"), HELD)
+def test_what_cannot_be_followed_names_the_cause_and_the_way_out(
+    new: TableSchema, why: str
+) -> None:
+    found = compare(schema(A), new)
+
+    assert isinstance(found, Incompatible)
+    assert why in found.why
+    assert "new base of d.t" in found.statement
+
+
+def test_what_changes_no_row_is_no_change() -> None:
+    old = schema(replace(A, nullable=False), Column("b", "INT", 11, default="5"))
+    new = schema(Column("b", "INTEGER"), A)
+
+    assert compare(old, new) == Compatible()
+
+
+def test_shards_at_different_steps_share_one_wider_schema() -> None:
+    one = schema(A, Column("n", "INT"), shard="s0.t")
+    other = schema(Column("n", "BIGINT"), replace(A, length=20, nullable=False), shard="s1.t")
+    late = schema(A, Column("n", "INT"), Column("z", "DATE"), shard="s2.t")
+
+    merged = merge([one, other, late])
+
+    assert isinstance(merged, TableSchema)
+    assert [f"{c.name} {c}" for c in merged.columns] == [
+        "id INT",
+        "a VARCHAR(20)",
+        "n BIGINT",
+        "z DATE",
+    ]
+    assert merged.shard == "s0.t"
+    assert [c.nullable for c in merged.columns] == [False, True, True, True]
+
+
+@pytest.mark.parametrize(
+    ("other", "why"),
+    [
+        pytest.param(schema(Column("a", "INT"), shard="s.t"), "a is VARCHAR", id="types"),
+        pytest.param(schema(A, key=("a",), shard="s.t"), "key", id="keys"),
+        pytest.param(
+            schema(A, Column("b", "INT", nullable=False), shard="s.t"), "b was added", id="column"
+        ),
+    ],
+)
+def test_shards_that_cannot_share_a_mirror_are_named(other: TableSchema, why: str) -> None:
+    found = merge([schema(A), other])
+
+    assert isinstance(found, Incompatible)
+    assert why in found.why
+
+
+def test_the_server_that_agrees_with_the_log_differs_in_nothing() -> None:
+    table = schema(Column("n", "DECIMAL UNSIGNED", 10, 2), Column("e", "ENUM", values=("a", "b'c")))
+
+    assert differences(table, SERVER) == ()
+
+
+def test_where_server_and_log_differ_is_named() -> None:
+    table = schema(Column("n", "DECIMAL", 10, 2), Column("x", "INT"))
+
+    assert differences(table, SERVER) == (
+        "n: the log says DECIMAL(10,2), the server DECIMAL(10,2) UNSIGNED",
+        "x: the log has it, the server does not",
+        "e: the server has it, the log does not",
+    )
+
+
+def described(name: str, kind: str, nullable: str = "YES", **sizes: int) -> dict[str, Any]:
+    empty = dict.fromkeys(("numeric_precision", "numeric_scale", "datetime_precision"))
+    own = {"column_name": name, "column_type": kind, "is_nullable": nullable}
+    return {**empty, "character_maximum_length": None, **own, **sizes}
+
+
+SERVER = [
+    described("id", "int(11)", "NO", numeric_precision=10, numeric_scale=0),
+    described("n", "decimal(10,2) unsigned", numeric_precision=10, numeric_scale=2),
+    described("e", "enum('a','b''c')", character_maximum_length=3),
+]
+
+
+def typed(text: str) -> Column:
+    """Column c of a type written as in MySQL, labels without quotes."""
+    head, _, rest = text.partition("(")
+    inside, _, sign = rest.partition(")")
+    parts = [p for p in inside.split(",") if p]
+    if head in ("ENUM", "SET"):
+        return Column("c", head, values=tuple(parts))
+    length, scale = (*map(int, parts), None, None)[:2]
+    return Column("c", head + sign, length, scale)
+
+
+def message(statement: str, *columns: Column) -> str:
+    """A schema change of d.t as Debezium sends it."""
+    raw = [
+        {
+            **{"name": c.name, "typeName": c.type, "length": c.length, "scale": c.scale},
+            **{"position": n, "optional": c.nullable, "defaultValueExpression": c.default},
+        }
+        for n, c in enumerate(columns, 1)
+    ]
+    table = {"primaryKeyColumnNames": ["id"], "columns": raw}
+    change = {"type": "ALTER", "id": '"d"."t"', "table": table}
+    return json.dumps({"ddl": statement, "tableChanges": [change]})
+
+
+KINDS = st.sampled_from(sorted({kind for old, new, _ in GROWTH for kind in (old, new)})).map(typed)
+
+
+@given(kind=KINDS)
+def test_a_schema_compared_with_itself_has_no_change(kind: Column) -> None:
+    assert compare(schema(kind), schema(kind)) == Compatible()
+
+
+@given(one=KINDS, two=KINDS, three=KINDS)
+def test_widening_is_transitive(one: Column, two: Column, three: Column) -> None:
+    assert not (wider(one, two) and wider(two, three)) or wider(one, three)
+
+
+@given(one=KINDS, two=KINDS)
+def test_widening_both_ways_means_the_same_type(one: Column, two: Column) -> None:
+    assert not (wider(one, two) and wider(two, one)) or one.shape == two.shape

@@ -1,0 +1,182 @@
+"""Values of every MySQL type through a real collector equal what MySQL itself returns."""
+
+import json
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from kafka import KafkaConsumer, TopicPartition
+from pymysql.cursors import DictCursor
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from demo.debezium import mysql_connector
+from demo.processes import wait_until
+from demo.servers import Servers
+from pipeline.messages import format as formats
+from pipeline.messages.format import Decoded
+from pipeline.model import Op, Order
+from pipeline.schema.column import Column, TableSchema
+from pipeline.schema.history import History, differences, parse
+from pipeline.schema.types import typed, unverifiable
+from tests.pipeline import every_type
+
+PREFIX, SHARD = "types", "every_type.every"
+SENT_LATER = 10  # ids of rows that came through the log, above those of the snapshot
+UNVERIFIABLE = {"c_emoji", "c_year"}
+ARRIVES = {(1, "c_year"): 2000}  # the year 0000, as a snapshot sends it
+PATIENCE = timedelta(minutes=3)
+MICROSECOND = timedelta(microseconds=1)
+
+pytestmark = [pytest.mark.stack, pytest.mark.spark]
+
+
+def test_every_value_arrives_as_mysql_tells_it(servers: Servers, spark: SparkSession) -> None:
+    prepare(servers)
+
+    sent = changes(servers)
+    schema = schema_of(sent)
+    columns = [column for column in schema.columns if column.name != "c_emoji"]
+    images = {json.loads(c.key_values or "")[0]: c.after for c in sent if c.op in ROWS}
+    mirrored = mirror(spark, images, columns)
+
+    assert {c.name for c in schema.columns if unverifiable(c) is not None} == UNVERIFIABLE
+    assert differences(schema, described(servers)) == ()
+    for number in every_type.ROWS:
+        row = source_row(servers, number + SENT_LATER)
+        for id_ in (number, number + SENT_LATER):
+            for column in columns[1:]:
+                expected = ARRIVES.get((id_, column.name), canonical(column, row[column.name]))
+                assert mirrored[id_][column.name] == expected, (id_, column.name)
+
+
+ROWS = (Op.READ, Op.CREATE)
+
+
+def prepare(servers: Servers) -> None:
+    """Rows 1-4 in a snapshot; then the same rows under other ids through the log."""
+    servers.mysql.execute("CREATE DATABASE every_type CHARACTER SET utf8mb4")
+    servers.mysql.execute(every_type.CREATE.format(table=SHARD))
+    for number in every_type.ROWS:
+        servers.mysql.execute(every_type.insert(SHARD, number))
+    config = mysql_connector(
+        servers.mysql,
+        servers.kafka.bootstrap,
+        prefix=PREFIX,
+        databases=["every_type"],
+        settings={"enable.time.adjuster": "false"},
+    )
+    servers.connect.register(PREFIX, config)
+    wait_until(
+        lambda: sum(c.op is Op.READ for c in changes(servers)) == len(every_type.ROWS),
+        PATIENCE,
+        "snapshot",
+    )
+    servers.mysql.execute(f"UPDATE {SHARD} SET id = id + {SENT_LATER}")
+    wait_until(
+        lambda: sum(c.op is Op.CREATE for c in changes(servers)) == len(every_type.ROWS),
+        PATIENCE,
+        "rows from the log",
+    )
+
+
+def changes(servers: Servers) -> list[Decoded]:
+    """Everything sent so far about the table and its schema."""
+    topics = (PREFIX, f"{PREFIX}.{SHARD}")
+    return [change for topic in topics for change in messages(servers, topic)]
+
+
+def messages(servers: Servers, topic: str) -> Iterator[Decoded]:
+    debezium = formats.find("debezium_json")
+    settings = {"bootstrap_servers": servers.kafka.bootstrap, "enable_auto_commit": False}
+    with closing(KafkaConsumer(**settings, auto_offset_reset="earliest")) as consumer:
+        if topic not in consumer.topics():
+            return
+        partition = TopicPartition(topic, 0)
+        consumer.assign([partition])
+        end = consumer.end_offsets([partition])[partition]
+        while consumer.position(partition) < end:
+            for records in consumer.poll(timeout_ms=1000).values():
+                for record in records:
+                    yield debezium.decode(record.key, record.value, record.topic)
+
+
+def schema_of(sent: list[Decoded]) -> TableSchema:
+    told = [
+        change
+        for message in sent
+        if message.op is Op.DDL
+        for change in parse(message.after or "", order(message))
+    ]
+    schema = History(*told).newest(SHARD)
+    assert schema is not None
+    return schema
+
+
+def order(message: Decoded) -> Order:
+    return Order(1, message.log or 0, message.pos or 0, message.row or 0)
+
+
+def described(servers: Servers) -> list[dict[str, Any]]:
+    """What information_schema tells, its keys in small letters."""
+    with closing(servers.mysql.connect(cursorclass=DictCursor)) as connection:
+        cursor = connection.cursor()
+        cursor.execute(
+            "SELECT * FROM information_schema.columns"
+            " WHERE table_schema = 'every_type' AND table_name = 'every'"
+        )
+        return [{name.lower(): value for name, value in row.items()} for row in cursor]
+
+
+def source_row(servers: Servers, id_: int) -> dict[str, Any]:
+    """The row as MySQL returns it; a FLOAT as the double that equals it."""
+    with closing(servers.mysql.connect(cursorclass=DictCursor, charset="utf8mb4")) as connection:
+        cursor = connection.cursor()
+        cursor.execute("SET time_zone = '+00:00'")
+        cursor.execute(f"SELECT *, c_float + 0e0 AS exact FROM {SHARD} WHERE id = %s", (id_,))
+        row = cursor.fetchone()
+        assert row is not None
+        return {**row, "c_float": row["exact"]}
+
+
+def canonical(column: Column, value: Any) -> Any:
+    """What the source returned, in the terms of the lake's type."""
+    if value is None:
+        return None
+    if column.kind == "BIT" and column.width == 1:
+        return value == b"\x01"
+    if column.kind == "DECIMAL" and column.digits > 38:
+        return format(value, "f")
+    if column.kind == "TIME":
+        return value // MICROSECOND
+    if column.kind == "JSON":
+        return json.loads(value)
+    return value
+
+
+def mirror(
+    spark: SparkSession, images: dict[str, str | None], columns: list[Column]
+) -> dict[int, dict[str, Any]]:
+    """Typed rows by id; instants as UTC without a zone, JSON as what it means."""
+    frame = spark.createDataFrame(
+        [(int(id_), text) for id_, text in images.items()], "n int, t string"
+    )
+    rows = typed(frame, F.col("t"), columns)
+    assert rows.where("_misread").count() == 0
+    found = {}
+    instants = [column.name for column in columns if column.kind == "TIMESTAMP"]
+    plain = rows.select("n", "_row.*")
+    for name in instants:
+        plain = plain.withColumn(name, F.col(name).cast("timestamp_ntz"))
+    for row in plain.collect():
+        values = row.asDict()
+        for column in columns:
+            value = values[column.name]
+            if isinstance(value, bytearray):
+                values[column.name] = bytes(value)
+            elif column.kind == "JSON" and value is not None:
+                values[column.name] = json.loads(value)
+        found[values["n"]] = values
+    return found

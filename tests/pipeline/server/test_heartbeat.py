@@ -1,0 +1,81 @@
+"""Heartbeat numbers only grow, and the time stands before the statement."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.errors import ConfigError, UnreachableError
+from pipeline.model import Head
+from pipeline.server.heartbeat import Heart, prepare
+from pipeline.server.session import Row
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+@dataclass
+class FakeSource:
+    """A row that obeys the statement; ``lost`` drops the answer after the commit."""
+
+    row: int | None = None
+    pos: int = 0
+    lost: bool = False
+    name: str = "shop"
+
+    def beat(self, at_least: int, at: datetime) -> tuple[int, Head]:
+        assert at == NOON
+        self.row = at_least if self.row is None else max(self.row + 1, at_least)
+        self.pos += 100
+        if self.lost:
+            raise UnreachableError("gone after the commit")
+        return self.row, Head("server", 1, self.pos)
+
+
+def test_a_fence_carries_the_callers_time_and_a_head_from_after_the_commit() -> None:
+    fence = Heart(FakeSource()).beat(NOON)
+
+    assert (fence.source, fence.number, fence.at) == ("shop", 0, NOON)
+    assert fence.head == Head("server", 1, 100)
+
+
+@given(st.lists(st.sampled_from(["beat", "lost", "restart", "reset"]), max_size=30))
+def test_numbers_grow_by_one_unless_the_row_was_reset(events: list[str]) -> None:
+    source, numbers, told = FakeSource(), [], [-1]
+    heart, was_reset = Heart(source), False
+    for event in events:
+        if event == "restart":
+            heart = Heart(source, known=heart.known)
+        elif event == "reset" and source.row is not None:
+            source.row, was_reset = 0, True
+        elif event == "lost":
+            source.lost = True
+            with pytest.raises(UnreachableError):
+                heart.beat(NOON)
+            source.lost = False
+            numbers.append(source.row)
+        else:
+            told.append(heart.beat(NOON).number)
+            numbers.append(told[-1])
+
+    steps = {after - before for before, after in pairwise(n for n in numbers if n is not None)}
+    assert was_reset or steps <= {1}
+    assert all(before < after for before, after in pairwise(told))
+
+
+def test_a_reset_row_goes_on_above_the_highest_known_number() -> None:
+    source = FakeSource(row=3)
+
+    assert Heart(source, known=41).beat(NOON).number == 42
+
+
+def test_a_table_that_may_not_be_made_is_asked_for_by_statement() -> None:
+    def ask(statement: str, *_: object) -> list[Row]:
+        if statement.startswith("CREATE"):
+            raise ConfigError("denied")
+        return []
+
+    with pytest.raises(ConfigError, match=r"have these run: CREATE DATABASE .*; CREATE TABLE"):
+        prepare(ask, "sluice.heartbeat", "shop")

@@ -1,0 +1,263 @@
+"""A real MySQL is asked within limits, in one snapshot, and its log position is what it says."""
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from threading import Event
+
+import pytest
+
+from demo.mysql import MySQL
+from demo.processes import wait_until
+from demo.servers import Servers
+from pipeline.errors import ConfigError, ProofError, UnreachableError
+from pipeline.model import Shard
+from pipeline.server.gtid import contains
+from pipeline.server.heartbeat import Heart
+from pipeline.server.session import Limits
+from pipeline.settings import CollectorSettings, SourceSettings
+from pipeline.sources.mysql import MySqlSource
+
+pytestmark = pytest.mark.stack
+
+NOON = datetime(2026, 3, 1, 12, 0, 0, 123_456, tzinfo=UTC)
+SOON = timedelta(seconds=30)
+FEW = Shard("shop", "p3_mysql.few")
+ODD = Shard("shop", "p3_mysql.o`dd-name")
+
+
+def settings(mysql: MySQL) -> SourceSettings:
+    return SourceSettings(
+        name="shop",
+        host=mysql.host,
+        port=mysql.port,
+        user="sluice",
+        password="sluice",
+        prefix="shop",
+        heartbeat="sluice.p3_beats",
+        collector=CollectorSettings("http://127.0.0.1:1", "shop"),
+    )
+
+
+@contextmanager
+def source(mysql: MySQL, limits: Limits | None = None) -> Iterator[MySqlSource]:
+    with closing(MySqlSource(settings(mysql), limits or Limits())) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def mysql(servers: Servers) -> MySQL:
+    rows = ",".join(f"({n}, 'x')" for n in range(1, 1_001) if n % 10)
+    servers.mysql.execute(
+        "CREATE DATABASE p3_mysql",
+        "CREATE TABLE p3_mysql.few (id BIGINT PRIMARY KEY, t VARCHAR(20))",
+        f"INSERT INTO p3_mysql.few VALUES {rows}",
+        "CREATE TABLE p3_mysql.`o``dd-name` (`a b` BIGINT UNSIGNED, c INT, PRIMARY KEY (c, `a b`))",
+        "INSERT INTO p3_mysql.`o``dd-name` VALUES (18446744073709551615, 1)",
+        "CREATE VIEW p3_mysql.seen AS SELECT * FROM p3_mysql.few",
+    )
+    return servers.mysql
+
+
+def test_a_head_is_identity_log_position_and_what_was_executed(mysql: MySQL) -> None:
+    with source(mysql) as shop:
+        before = shop.head()
+        mysql.execute("INSERT INTO p3_mysql.few VALUES (5000, 'y')")
+        after = shop.head()
+
+    ((identity,),) = mysql.execute("SELECT @@server_uuid")
+    assert before.identity == after.identity == identity
+    assert (before.log, before.pos) < (after.log, after.pos)
+    assert contains(after.executed, before.executed)
+    assert not contains(before.executed, after.executed)
+
+
+def test_a_rotated_log_has_a_higher_number(mysql: MySQL) -> None:
+    with source(mysql) as shop:
+        before = shop.head()
+        mysql.execute("FLUSH BINARY LOGS")
+        assert shop.head().log == before.log + 1
+
+
+def test_a_fence_stands_at_or_above_its_heartbeat_and_tells_the_callers_time(mysql: MySQL) -> None:
+    with source(mysql) as shop:
+        shop.prepare_heartbeat()
+        shop.prepare_heartbeat()
+        first, second = (Heart(shop, known=41).beat(NOON) for _ in range(2))
+        head = shop.head()
+
+    assert (first.number, second.number, second.head) == (42, 43, head)
+    assert (first.head.log, first.head.pos) < (second.head.log, second.head.pos)
+    rows = mysql.execute("SELECT source, n, at FROM sluice.p3_beats")
+    assert rows == [("shop", 43, NOON.replace(tzinfo=None))]
+
+
+def test_a_heartbeat_that_may_not_be_made_is_asked_for_by_statement(mysql: MySQL) -> None:
+    elsewhere = replace(settings(mysql), heartbeat="forbidden.beats")
+
+    with closing(MySqlSource(elsewhere)) as shop, pytest.raises(ConfigError, match="CREATE TABLE"):
+        shop.prepare_heartbeat()
+
+
+def test_ids_are_counted_in_half_open_ranges(mysql: MySQL) -> None:
+    with source(mysql) as shop:
+        counts = shop.count_ids(FEW, "id", [(1, 11), (10, 11), (11, 12), (990, 2_000), (7, 7)])
+
+        assert counts == (9, 0, 1, 9, 0)
+        assert shop.ids(FEW, "id", (8, 13), limit=10) == (8, 9, 11, 12)
+        assert shop.ids(FEW, "id", (8, 13), limit=2) == (8, 9)
+        assert shop.min_id(FEW, "id") == 1
+
+
+def test_names_are_quoted_and_unsigned_ids_are_whole(mysql: MySQL) -> None:
+    with source(mysql) as shop:
+        assert shop.max_id(ODD, "a b") == 2**64 - 1
+        assert shop.count_ids(ODD, "a b", [(2**64 - 1, 2**64)]) == (1,)
+        assert shop.key_columns(ODD) == ("c", "a b")
+        with pytest.raises(ProofError, match="Unknown column"):
+            shop.max_id(ODD, "a b`) FROM x --")
+
+
+def test_an_empty_table_has_no_extremes(mysql: MySQL) -> None:
+    mysql.execute("CREATE TABLE p3_mysql.none (id INT PRIMARY KEY)")
+
+    with source(mysql) as shop:
+        none = Shard("shop", "p3_mysql.none")
+        assert (shop.max_id(none, "id"), shop.min_id(none, "id")) == (None, None)
+        assert shop.count_ids(none, "id", [(1, 9)]) == (0,)
+
+
+def test_the_catalog_lists_tables_columns_and_keys(mysql: MySQL) -> None:
+    with source(mysql) as shop:
+        assert shop.shards(r"p3_mysql\.(few|seen|o.*)") == (FEW, ODD)
+        assert shop.shards(r"mysql\..*") == ()
+        assert [row["column_name"] for row in shop.columns(FEW)] == ["id", "t"]
+        assert shop.key_columns(FEW) == ("id",)
+        assert shop.estimated_rows(FEW) >= 0
+        with pytest.raises(ProofError, match="no table"):
+            shop.estimated_rows(Shard("shop", "p3_mysql.gone"))
+
+
+def test_what_cannot_be_decided_is_no_answer(mysql: MySQL) -> None:
+    with source(mysql) as shop:
+        with pytest.raises(ProofError, match="no integer"):
+            shop.max_id(FEW, "t")
+        with pytest.raises(ProofError, match="doesn't exist"):
+            shop.max_id(Shard("shop", "p3_mysql.gone"), "id")
+
+
+def test_all_counts_of_a_call_see_one_state(mysql: MySQL) -> None:
+    mysql.execute("CREATE TABLE p3_mysql.busy (id INT AUTO_INCREMENT PRIMARY KEY)")
+    done = Event()
+
+    def write() -> None:
+        with mysql.connect() as connection, connection.cursor() as cursor:
+            while not done.is_set():
+                cursor.execute("INSERT INTO p3_mysql.busy VALUES (NULL)")
+
+    busy = Shard("shop", "p3_mysql.busy")
+    with ThreadPoolExecutor(1) as pool, source(mysql) as shop:
+        writing = pool.submit(write)
+        wait_until(lambda: bool(shop.max_id(busy, "id")), SOON, "a first row")
+        counts = shop.count_ids(busy, "id", [(1, 10**9)] * 60)
+        later = shop.count_ids(busy, "id", [(1, 10**9)])
+        done.set()
+        writing.result()
+
+    assert len(set(counts)) == 1
+    assert later[0] > counts[0]
+
+
+CROSS = (
+    "SELECT COUNT(*) FROM p3_mysql.few a, p3_mysql.few b, p3_mysql.few c WHERE a.t < b.id + c.id"
+)
+
+
+def test_a_slow_query_is_ended_by_the_server_and_the_next_one_is_answered(mysql: MySQL) -> None:
+    with source(mysql, Limits(statement=timedelta(milliseconds=300))) as shop:
+        with pytest.raises(UnreachableError, match=r"source:shop: slow: .*3024"):
+            shop._session.ask(CROSS)
+        assert shop.max_id(FEW, "id") is not None
+
+
+def test_a_call_of_many_statements_has_a_limit_of_its_own(mysql: MySQL) -> None:
+    with (
+        source(mysql, Limits(call=timedelta(0))) as shop,
+        pytest.raises(UnreachableError, match="source:shop: slow"),
+    ):
+        shop.count_ids(FEW, "id", [(1, 9), (9, 20)])
+
+
+def test_too_many_rows_are_not_counted(mysql: MySQL) -> None:
+    mysql.execute("ANALYZE TABLE p3_mysql.few")
+
+    with source(mysql, Limits(rows=100)) as shop:
+        assert shop.count_ids(FEW, "id", [(1, 11)]) == (9,)
+        with pytest.raises(UnreachableError, match="large: about"):
+            shop.count_ids(FEW, "id", [(1, 10**6)])
+
+
+def test_a_loaded_source_is_spared_but_still_beats(mysql: MySQL) -> None:
+    with source(mysql, Limits(running=3)) as shop, ThreadPoolExecutor(4) as pool:
+        shop.prepare_heartbeat()
+        sleeps = [pool.submit(mysql.execute, "SELECT SLEEP(3)") for _ in range(4)]
+
+        def refused() -> bool:
+            try:
+                shop.max_id(FEW, "id")
+            except UnreachableError as error:
+                return str(error).startswith("source:shop: loaded: ")
+            return False
+
+        wait_until(refused, SOON, "refusal")
+        assert shop.beat(0, NOON)[0] >= 0
+        assert [sleep.result() for sleep in sleeps] == [[(0,)]] * 4
+        assert shop.max_id(FEW, "id") is not None
+
+
+def test_a_wrong_password_is_the_operators_and_a_closed_port_is_not(mysql: MySQL) -> None:
+    known = settings(mysql)
+    with (
+        closing(MySqlSource(replace(known, password="no"))) as shop,
+        pytest.raises(ConfigError, match="Access denied"),
+    ):
+        shop.head()
+    with (
+        closing(MySqlSource(replace(known, port=1))) as shop,
+        pytest.raises(UnreachableError, match="source:shop: down: "),
+    ):
+        shop.head()
+
+
+def test_tls_is_verified_when_asked_for(mysql: MySQL) -> None:
+    with (
+        closing(MySqlSource(replace(settings(mysql), tls=True))) as shop,
+        pytest.raises(UnreachableError, match="CERTIFICATE_VERIFY_FAILED"),
+    ):
+        shop.head()
+
+
+def test_a_frozen_and_a_killed_server_are_unreachable_until_they_answer_again(
+    start_mysql: Callable[[int], MySQL],
+) -> None:
+    mysql = start_mysql(31)
+    process = mysql.daemon.process
+    assert process is not None
+    with source(mysql, Limits(statement=timedelta(milliseconds=500))) as shop:
+        shop.prepare_heartbeat()
+        first = Heart(shop).beat(NOON)
+        os.kill(process.pid, signal.SIGSTOP)
+        with pytest.raises(UnreachableError, match="source:shop: slow"):
+            shop.head()
+        os.kill(process.pid, signal.SIGCONT)
+        assert shop.head().identity == first.head.identity
+
+        mysql.kill()
+        with pytest.raises(UnreachableError, match="source:shop: down"):
+            shop.head()
+        mysql.start()
+        assert Heart(shop, known=first.number).beat(NOON).number == first.number + 1

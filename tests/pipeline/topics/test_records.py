@@ -1,0 +1,136 @@
+"""A span is read to its end whatever is missing inside it, and nothing beyond it is taken."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.errors import UnreachableError
+from pipeline.topics import records
+from pipeline.topics.records import RECORDS, LastRecord, UnfitError, drain, newest, table
+
+SOON = timedelta(seconds=5)
+ONE = ("t", 0)
+Place = tuple[str, int]
+
+
+@dataclass
+class Message:
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int = 1_700_000_000_123
+    key: bytes | None = b"k"
+    value: bytes | None = b"v"
+
+
+@dataclass
+class FakeConsumer:
+    """Partitions as sets of offsets up to an end; a poll gives a few records of each."""
+
+    kept: Mapping[Place, set[int]]
+    end: int
+    at: dict[Place, int] = field(default_factory=dict)
+    paused: set[Place] = field(default_factory=set)
+
+    def assign(self, partitions: Sequence[Place]) -> None:
+        self.at = dict.fromkeys(partitions, 0)
+        self.paused = set()
+
+    def seek(self, partition: Place, offset: int) -> None:
+        self.at[partition] = offset
+
+    def position(self, partition: Place) -> int:
+        return self.at[partition]
+
+    def pause(self, *partitions: Place) -> None:
+        self.paused |= set(partitions)
+
+    def poll(self, timeout_ms: int) -> Mapping[Place, Sequence[Message]]:
+        assert timeout_ms > 0
+        return {p: self._take(p) for p in self.at if p not in self.paused}
+
+    def _take(self, partition: Place) -> list[Message]:
+        start = self.at[partition]
+        self.at[partition] = min(start + 3, self.end)
+        span = range(start, self.at[partition])
+        return [Message(*partition, n) for n in span if n in self.kept[partition]]
+
+
+places = st.tuples(st.sampled_from(["a", "b"]), st.integers(0, 1))
+logs = st.dictionaries(places, st.sets(st.integers(0, 39)), min_size=1)
+edges = st.tuples(st.integers(0, 40), st.integers(0, 40)).map(lambda pair: (min(pair), max(pair)))
+
+
+@given(logs, st.data())
+def test_every_kept_record_of_a_span_comes_once_and_no_other(
+    log: dict[Place, set[int]], data: st.DataObject
+) -> None:
+    consumer = FakeConsumer(log, 40)
+    spans = {p: data.draw(edges) for p in log}
+
+    found = drain(consumer, spans, SOON)
+
+    wanted = [(*p, n) for p, (low, high) in spans.items() for n in log[p] if low <= n < high]
+    assert sorted((r.topic, r.partition, r.offset) for r in found) == sorted(wanted)
+    assert consumer.at == {}
+
+
+@given(logs, st.data())
+def test_the_newest_record_is_found_behind_any_hole(
+    log: dict[Place, set[int]], data: st.DataObject
+) -> None:
+    consumer = FakeConsumer(log, 40)
+    spans = {p: data.draw(edges) for p in log}
+
+    found = newest(lambda steps: drain(consumer, steps, SOON), spans)
+
+    inside = {p: [n for n in log[p] if low <= n < high] for p, (low, high) in spans.items()}
+    wanted = {p: LastRecord(b"k", b"v", max(some)) for p, some in inside.items() if some}
+    assert found == wanted
+
+
+@pytest.mark.parametrize("until", range(1, 90))
+def test_a_lone_first_record_is_the_newest_however_far_the_end_is(until: int) -> None:
+    consumer = FakeConsumer({ONE: {0}}, 100)
+
+    assert set(newest(lambda steps: drain(consumer, steps, SOON), {ONE: (0, until)})) == {ONE}
+
+
+def test_a_span_that_is_never_reached_ends_at_the_deadline() -> None:
+    stuck = FakeConsumer({ONE: {0, 1}}, 2)
+
+    with pytest.raises(UnreachableError, match="1 partitions not read"):
+        drain(stuck, {ONE: (0, 3)}, timedelta(milliseconds=50))
+
+
+def test_more_bytes_than_one_process_should_hold_are_left_to_spark(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(records, "MAX_BYTES", 10)
+    consumer = FakeConsumer({ONE: set(range(40))}, 40)
+
+    with pytest.raises(UnfitError, match="more than 10 bytes"):
+        drain(consumer, {ONE: (0, 40)}, SOON)
+
+
+def test_a_table_is_sorted_and_keeps_what_is_null() -> None:
+    late, gone = Message("b", 0, 7, timestamp=-1), Message("a", 1, 2, key=None, value=None)
+
+    made = table([late, gone, Message("a", 1, 1)])
+
+    assert made.schema == RECORDS
+    assert made.select(["topic", "partition", "offset"]).to_pylist() == [
+        {"topic": "a", "partition": 1, "offset": 1},
+        {"topic": "a", "partition": 1, "offset": 2},
+        {"topic": "b", "partition": 0, "offset": 7},
+    ]
+    assert made["value"].to_pylist() == [b"v", None, b"v"]
+    assert made["timestamp"].cast("int64").to_pylist() == [
+        1_700_000_000_123_000,
+        1_700_000_000_123_000,
+        None,
+    ]

@@ -1,0 +1,112 @@
+"""The last key of a partition is told as the change log would tell it, or not at all."""
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import pytest
+
+from pipeline.lake.seen import LogKey
+from pipeline.messages.format import find
+from pipeline.model import PartitionEnd, Shard, Table, TopicPartition
+from pipeline.topics.last_keys import Origin, end_keys
+from pipeline.topics.records import LastRecord
+
+A, B = Shard("shop", "s_00.orders"), Shard("shop", "s_01.orders")
+TABLE = Table("shop.orders", (A, B), ("id",), "id")
+PATTERN = r"shop\.[^.]+\.[^.]+"
+SHOP = Origin("shop", PATTERN, find("debezium_json"))
+
+
+@dataclass
+class FakeTransport:
+    """Topics with one last record in each partition that holds any."""
+
+    last: Mapping[TopicPartition, LastRecord | None]
+    asked: set[str] = field(default_factory=set)
+
+    def topics(self, pattern: str) -> Mapping[str, str]:
+        return {at.topic: "id" for at in self.last if re.fullmatch(pattern, at.topic)}
+
+    def ends(self, topics: Iterable[str]) -> Mapping[TopicPartition, PartitionEnd]:
+        self.asked = set(topics)
+        return {at: PartitionEnd(9) for at in self.last if at.topic in self.asked}
+
+    def last_records(
+        self, partitions: Iterable[TopicPartition]
+    ) -> Mapping[TopicPartition, LastRecord]:
+        found = {at: self.last[at] for at in partitions}
+        return {at: record for at, record in found.items() if record is not None}
+
+
+def record(shard: str, key: int, offset: int = 8) -> LastRecord:
+    database, _, table = shard.partition(".")
+    source = {"db": database, "table": table, "file": "binlog.000001", "pos": 4, "row": 0}
+    value = {"op": "c", "before": None, "after": {"id": key}, "source": source, "ts_ms": 1}
+    return LastRecord(json.dumps({"id": key}).encode(), json.dumps(value).encode(), offset)
+
+
+def at(topic: str, partition: int = 0) -> TopicPartition:
+    return TopicPartition(topic, partition)
+
+
+def test_each_partition_tells_the_key_it_ends_with() -> None:
+    transport = FakeTransport(
+        {
+            at("shop.s_01.orders"): record(B.name, 7, offset=3),
+            at("shop.s_00.orders", 1): record(A.name, 5),
+            at("shop.s_00.orders", 0): None,
+            at("shop.s_00.users"): record("s_00.users", 1),
+        }
+    )
+
+    assert end_keys(TABLE, [SHOP], transport) == (
+        LogKey(A, '["shop","s_00.orders","5"]', at("shop.s_00.orders", 1), 8),
+        LogKey(B, '["shop","s_01.orders","7"]', at("shop.s_01.orders"), 3),
+    )
+    assert transport.asked == {"shop.s_00.orders", "shop.s_01.orders"}
+
+
+def test_keys_that_are_unique_across_shards_stand_alone() -> None:
+    table = Table("shop.orders", (A,), ("id",), unique_across_shards=True)
+    transport = FakeTransport({at("shop.s_00.orders"): record(A.name, 5)})
+
+    assert [found.key for found in end_keys(table, [SHOP], transport)] == ['["5"]']
+
+
+def test_a_folded_topic_is_searched_and_other_tables_rows_in_it_are_none_of_ours() -> None:
+    transport = FakeTransport(
+        {at("shop.all.rows", 0): record(A.name, 5), at("shop.all.rows", 1): record("x.users", 1)}
+    )
+
+    found = end_keys(TABLE, [SHOP], transport)
+
+    assert [(key.shard, key.at.partition) for key in found] == [(A, 0)]
+
+
+def test_a_tombstone_still_tells_its_key() -> None:
+    deleted = LastRecord(b'{"id": 5}', None, 8)
+
+    found = end_keys(TABLE, [SHOP], FakeTransport({at("shop.s_00.orders"): deleted}))
+
+    assert [key.key for key in found] == ['["shop","s_00.orders","5"]']
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        pytest.param(LastRecord(b"{", b"{", 8), id="broken"),
+        pytest.param(LastRecord(None, b'{"op": "c"}', 8), id="no key"),
+    ],
+)
+def test_what_cannot_be_decoded_tells_nothing(last: LastRecord) -> None:
+    assert end_keys(TABLE, [SHOP], FakeTransport({at("shop.s_00.orders"): last})) == ()
+
+
+def test_a_source_that_holds_no_shard_of_the_table_is_not_asked() -> None:
+    other = Origin("other", PATTERN, SHOP.format)
+    transport = FakeTransport({at("shop.s_00.orders"): record(A.name, 5)})
+
+    assert end_keys(TABLE, [other], transport) == ()
+    assert transport.asked == set()
