@@ -73,7 +73,7 @@ class App:
         self.assessor = self._assessor()
         self.supervisor = Supervisor(config.settings, self.spark)
         self.drive = self._drive()
-        self.delivery = Delivery(config.channels, store.outbox)
+        self.delivery = Delivery(config.channels, store.outbox, reminders=self.teller.reminders)
         self.cycle = self._cycle()
         self.schedule = Schedule(
             jobs(config, self._works()), store.ticks, clock, store.ticks.lasts()

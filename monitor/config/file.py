@@ -53,7 +53,7 @@ def parse(text: str, path: Path) -> Config:
     """
     raw = _mapping(text, path)
     plans, faults = _probes(raw.get("probes") or {})
-    sinks, more = _channels(raw.get("channels") or {"log": {}})
+    sinks, more = _channels(raw.get("channels") or {})
     plain, hidden = _with_secrets({k: v for k, v in raw.items() if k not in APART})
     plain, unset = expand(plain, "")
     if unset:
@@ -64,7 +64,7 @@ def parse(text: str, path: Path) -> Config:
     except ValidationError as error:
         schema = with_keys(Config.model_json_schema(), APART)
         raise _refusal(path, fault_lines(error, schema) + faults) from None
-    faults += mistakes(config) + _strangers(config)
+    faults += mistakes(config) + _strangers(config, sinks)
     if faults:
         raise _refusal(path, faults)
     return config.model_copy(
@@ -147,7 +147,7 @@ def _channels(raw: Any) -> tuple[dict[str, Any], list[str]]:
         return {}, ["channels: must be a mapping of channel names"]
     built: dict[str, Any] = {}
     faults: list[str] = []
-    for name, section in raw.items():
+    for name, section in {"log": {}, **raw}.items():  # what no route is for goes to the log
         settings = dict(section or {})
         kind = settings.pop("kind", name)
         if kind not in channels.known():
@@ -159,13 +159,19 @@ def _channels(raw: Any) -> tuple[dict[str, Any], list[str]]:
     return built, faults
 
 
-def _strangers(config: Config) -> list[str]:
-    """Names that refer to nothing: a gate that waits for no probe would look closed and be open."""
+def _strangers(config: Config, sinks: Mapping[str, Any]) -> list[str]:
+    """Names that refer to nothing: a gate that looks closed and is open, a page nobody gets."""
     known = probes.known()
-    return [
+    gating = [
         f"readiness.gating[{i}]: no probe {name!r}; known: {', '.join(known)}"
         for i, name in enumerate(config.readiness.gating or ())
         if name not in known
+    ]
+    return gating + [
+        f"alerts.routes[{i}].channels: no channel {name!r}; known: {', '.join(sorted(sinks))}"
+        for i, route in enumerate(config.alerts.routes)
+        for name in route.channels or ()
+        if name not in sinks
     ]
 
 

@@ -11,8 +11,8 @@ from datetime import datetime
 
 import structlog
 
-from alerts.model import Member
-from alerts.round import Desk, Round, settle, withdraw
+from alerts.model import Member, Message
+from alerts.round import Desk, Round, reminders, settle, withdraw
 from checks.certificate import revocations
 from checks.model import Outcome, Verdict
 from monitor.store.store import Store
@@ -58,6 +58,10 @@ class Teller:
             settled = withdraw(self.desk, self.records.incidents.open(), watched, now)
             if settled != Round():
                 self.records.record(settled, (), now)
+
+    def reminders(self, now: datetime) -> tuple[tuple[str, Message], ...]:
+        """All that was told and is not over, per channel: for receivers that forget."""
+        return reminders(self.desk, self.records.incidents.open(), now)
 
     def _revoke(self, verdict: Verdict) -> None:
         if verdict.check not in self.gating or verdict.ruling.outcome is not Outcome.FAIL:

@@ -33,7 +33,7 @@ def test_the_config_is_read_without_a_fault(
     config = load(file)
 
     assert [source.name for source in config.sources] == ["shop"]
-    assert set(config.channels) == {"slack"}
+    assert set(config.channels) == {"log", "slack"}
     assert config.time_zone.key == "Europe/Berlin"
     assert config.lake == "/data/lake"
 

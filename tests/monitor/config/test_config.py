@@ -144,6 +144,11 @@ def test_tuning_is_what_the_pipeline_may_be_told_with_the_same_defaults() -> Non
             id="an unknown channel",
         ),
         pytest.param(
+            "alerts: {routes: [{channels: [log]}, {channels: [pager]}]}",
+            "alerts.routes[1].channels: no channel 'pager'; known: log",
+            id="a route to nobody",
+        ),
+        pytest.param(
             "channels: {webhook: {url: 'http://x'}}",
             "channels.webhook.url: a secret is never written here; name where it is: {env:",
             id="a secret of a channel written down",
@@ -255,6 +260,12 @@ def test_secrets_come_from_the_environment_or_a_file(
     assert config.sources[0].password == "from the environment"
     assert config.channels["webhook"] == Webhook("https://hook.example/x", "https://hook.example/x")
     assert "environment" not in repr(config.sources)
+
+
+def test_the_log_is_a_channel_also_beside_others() -> None:
+    config = _parse("channels: {ops: {kind: log}}")
+
+    assert sorted(config.channels) == ["log", "ops"]
 
 
 def test_any_value_may_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
