@@ -28,6 +28,7 @@ KINDS: Mapping[str, Kind] = {
     "job": Kind.SERVICE,
     "tick": Kind.SERVICE,
     "worker": Kind.SERVICE,
+    "channel": Kind.SERVICE,
     "disk": Kind.SERVICE,
     "headroom": Kind.SERVICE,
     "service": Kind.SERVICE,

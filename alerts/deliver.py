@@ -134,13 +134,16 @@ class Delivery:
         """Send what still fires, by the thread that sends the ends too: none is revived."""
         self._refreshed[name] = now
         messages = [message for receiver, message in self.reminders(now) if receiver == name]
-        if not messages:
-            return ()
+        standing = self.outbox.standing(name)
         try:
-            channel.send(messages, now)
+            if messages:
+                channel.send(messages, now)
         except (UnreachableError, RefusedError) as error:
             _log.warning("channel was not refreshed", channel=name, why=str(error))
+            self.outbox.fare(name, failed(standing, str(error), now))
             return (name,)
+        if standing.failures:  # nothing waits and nothing is left to say: it is not in arrears
+            self.outbox.fare(name, sent(standing, now))
         return ()
 
     def _pause(self, name: str, error: UnreachableError, now: datetime) -> tuple[str]:

@@ -10,6 +10,7 @@ from alerts.model import Finding, Kind, Member, Policy, Severity
 from alerts.silence import Silence
 
 T = TypeVar("T")
+CHANNEL = "channel:"  # what the service calls a way to people, before its name
 
 DEFAULTS: Mapping[Kind, Policy] = {
     Kind.LATE: Policy(
@@ -95,8 +96,18 @@ def _decide(routes: Sequence[Route], member: Member, kind: Kind) -> Policy:
         repeat=_first((route.repeat for route in fit), default.repeat),
         severity=_first((route.severity for route in fit), default.severity),
         owner=_first((route.owner for route in fit), ""),
-        channels=_first((route.channels for route in fit), ("log",)),
+        channels=_around(member, _first((route.channels for route in fit), ("log",)), routes),
     )
+
+
+def _around(member: Member, chosen: tuple[str, ...], routes: Iterable[Route]) -> tuple[str, ...]:
+    """Who is not reached cannot be told so: leave that channel out; if it is the only one, any."""
+    ailing = member.table.removeprefix(CHANNEL)
+    if ailing == member.table or ailing not in chosen:
+        return chosen
+    others = tuple(name for name in chosen if name != ailing)
+    every = dict.fromkeys(name for route in routes for name in route.channels or ())
+    return others or tuple(name for name in every if name != ailing) or ("log",)
 
 
 def _first(stated: Iterable[T | None], default: T) -> T:

@@ -125,6 +125,22 @@ FLOW = (
         (Query(f"time() - {m.SUCCESS.name}", "{{job}}"),),
     ),
     Panel(
+        "Alerts that did not arrive",
+        "Letters that wait, and those given up until they are waived. Somebody was not told.",
+        "timeseries",
+        "short",
+        (Query(m.LETTERS.name, "{{channel}} {{state}}"),),
+        red=1,
+    ),
+    Panel(
+        "Sendings that failed in a row",
+        "By channel. Any other number than 0 means that it takes no alerts now.",
+        "timeseries",
+        "short",
+        (Query(m.CHANNEL_FAILURES.name, "{{channel}}"),),
+        red=1,
+    ),
+    Panel(
         "Ticks by how they ended",
         "Scheduled moments of all jobs. Missed ones are counted, never left out.",
         "timeseries",

@@ -156,7 +156,8 @@ class App:
         )
 
     def _cycle(self) -> Cycle:
-        facts = Facts(self.store, self.pulses, self.drive, self.supervisor, lambda: self.schedule)
+        running = (self.pulses, self.drive, self.supervisor, lambda: self.schedule)
+        facts = Facts(self.store, *running, tuple(self.config.channels))
         return Cycle(
             watcher=self.watcher,
             roster=self.roster,

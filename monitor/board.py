@@ -62,6 +62,17 @@ class JobView:
 
 
 @dataclass(frozen=True, slots=True)
+class ChannelView:
+    """A way to people: letters that wait and that were given up, sendings that failed in a row."""
+
+    name: str
+    waiting: int = 0
+    dead: int = 0
+    failures: int = 0
+    ailment: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Board:
     """One round's whole picture; ``at`` is NEVER before the first round."""
 
@@ -72,6 +83,7 @@ class Board:
     incidents: tuple[Incident, ...] = ()
     parts: tuple[PartView, ...] = ()
     jobs: tuple[JobView, ...] = ()
+    channels: tuple[ChannelView, ...] = ()
     changes: Mapping[tuple[str, str], int] = field(default_factory=dict)
     headroom: Mapping[tuple[str, str], timedelta] = field(default_factory=dict)
     restarts: int = 0

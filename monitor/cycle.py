@@ -10,7 +10,7 @@ from alerts.model import Incident, Member
 from checks.blocks import Inputs, blocks
 from checks.model import Verdict
 from checks.readiness import Question, Readiness
-from monitor.board import Board, Easel, JobView, PartView, TableView
+from monitor.board import Board, ChannelView, Easel, JobView, PartView, TableView
 from monitor.config.plans import Plan
 from monitor.watch import own_verdicts as own
 from monitor.watch.assessor import Assessor
@@ -34,6 +34,10 @@ class Facts(Protocol):
 
     def jobs(self, now: datetime) -> tuple[JobView, ...]:
         """Every scheduled job."""
+        ...
+
+    def channels(self, now: datetime) -> tuple[ChannelView, ...]:
+        """Every way to people."""
         ...
 
     def incidents(self) -> tuple[Incident, ...]:
@@ -129,6 +133,7 @@ class Cycle:
             incidents=self.facts.incidents(),
             parts=tuple(PartView(p.name, not p.ailment, p.ailment) for p in parts),
             jobs=self.facts.jobs(now),
+            channels=self.facts.channels(now),
             changes=self.facts.changes(),
             restarts=self.facts.restarts(),
             runbooks=self.runbooks,

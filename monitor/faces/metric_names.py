@@ -62,6 +62,16 @@ HEADROOM = Metric(
 INCIDENTS = Metric(
     "sluice_incidents", ("severity", "state"), "Open incidents by severity and state."
 )
+LETTERS = Metric(
+    "sluice_channel_letters",
+    ("channel", "state"),
+    "Letters that wait for the channel, and dead ones that nobody has waived.",
+)
+CHANNEL_FAILURES = Metric(
+    "sluice_channel_failures",
+    ("channel",),
+    "Sendings that failed in a row; 0 after one that was taken.",
+)
 TICKS = Metric(
     "sluice_ticks_total",
     ("job", "result"),
@@ -85,6 +95,8 @@ METRICS = (
     RESIDUAL,
     HEADROOM,
     INCIDENTS,
+    LETTERS,
+    CHANNEL_FAILURES,
     TICKS,
     SUCCESS,
 )

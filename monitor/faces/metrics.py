@@ -107,6 +107,12 @@ def _incidents(board: Board, _: datetime) -> Iterator[Row]:
             yield (severity, state), float(len(same))
 
 
+def _letters(board: Board, _: datetime) -> Iterator[Row]:
+    for channel in board.channels:
+        yield (channel.name, "waiting"), float(channel.waiting)
+        yield (channel.name, "dead"), float(channel.dead)
+
+
 def _ticks(board: Board, _: datetime) -> Iterator[Row]:
     for job in board.jobs:
         for result, count in sorted(job.results.items()):
@@ -132,6 +138,10 @@ ROWS: dict[names.Metric, Callable[[Board, datetime], Iterator[Row]]] = {
         (key, left.total_seconds()) for key, left in sorted(board.headroom.items())
     ),
     names.INCIDENTS: _incidents,
+    names.LETTERS: _letters,
+    names.CHANNEL_FAILURES: lambda board, _: (
+        ((c.name,), float(c.failures)) for c in board.channels
+    ),
     names.TICKS: _ticks,
     names.SUCCESS: _successes,
 }

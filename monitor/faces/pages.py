@@ -11,18 +11,16 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from alerts.model import Incident, Kind, Severity
-from alerts.model import State as Life
 from checks.model import Outcome, Verdict
 from checks.readiness import Readiness, State
 from monitor.board import GRAVITY, Board, TableView
 from monitor.faces.picture import Segment, segments
 from monitor.faces.spoken import moment, span
+from monitor.faces.troubles import troubles
 from pipeline.model import Missing, Stage
 
 LOSS = "check_failed"
 WORST_FIRST = ("lost", *(state.value for state in GRAVITY))
-MOST_KEYS = 6
 _PAGES = Environment(
     loader=FileSystemLoader(Path(__file__).parent),
     autoescape=True,
@@ -70,34 +68,18 @@ class Line:
         return min(self.day.badge, self.recent.badge, key=lambda one: WORST_FIRST.index(one.kind))
 
 
-@dataclass(frozen=True, slots=True)
-class Trouble:
-    """One open incident on the page."""
-
-    severity: str
-    kind: str
-    state: str
-    title: str
-    since: str
-    reason: str
-    keys: tuple[str, ...]
-    more: int
-    tables: tuple[str, ...]
-    owner: str
-    runbook: str
-    id: str
-
-
 def status_page(board: Board, now: datetime) -> str:
     """The page as HTML; it refreshes itself every five seconds."""
     lines = sorted(_lines(board, now), key=lambda line: (line.gravity, line.tier, line.name))
+    incidents, pending = troubles(board, now)
     template = _PAGES.get_template("status.html")
     return template.render(
         lines=lines,
         counts=_counts(lines),
-        incidents=[_trouble(one, board, now) for one in _gravest_first(board) if _told(one)],
-        pending=[_trouble(one, board, now) for one in _gravest_first(board) if not _told(one)],
+        incidents=incidents,
+        pending=pending,
         parts=board.parts,
+        channels=board.channels,
         jobs=board.jobs,
         late_jobs=[job.name for job in board.jobs if job.overdue],
         restarts=board.restarts,
@@ -164,35 +146,6 @@ def _check(verdict: Verdict) -> tuple[str, str, str]:
 def _worst_first(verdicts: Sequence[Verdict]) -> list[Verdict]:
     order = [Outcome.FAIL, Outcome.UNKNOWN, Outcome.PASS]
     return sorted(verdicts, key=lambda v: (order.index(v.ruling.outcome), v.check))
-
-
-def _gravest_first(board: Board) -> list[Incident]:
-    gravity = list(Severity)
-    return sorted(board.incidents, key=lambda one: (gravity.index(one.severity), one.opened))
-
-
-def _told(one: Incident) -> bool:
-    """Whether it is more than a suspicion: a pending one may pass before anybody is told."""
-    return one.state is not Life.PENDING or one.cause.kind is not Kind.UNKNOWN
-
-
-def _trouble(one: Incident, board: Board, now: datetime) -> Trouble:
-    kind, check = one.cause.kind.value, one.cause.check
-    place = f"{kind}.md" + (f"#{check}" if check else "")
-    return Trouble(
-        severity=one.severity.value,
-        kind=kind,
-        state=one.state.value,
-        title=f"{one.cause.subject} {check}".strip(),
-        since=span(now - one.opened),
-        reason=one.ruling.reason,
-        keys=one.ruling.keys[:MOST_KEYS],
-        more=max(len(one.ruling.keys) - MOST_KEYS, 0),
-        tables=one.tables,
-        owner=one.owner,
-        runbook=f"{board.runbooks.rstrip('/')}/{place}",
-        id=one.id,
-    )
 
 
 def _counts(lines: Sequence[Line]) -> list[tuple[Badge, int]]:

@@ -30,6 +30,20 @@ class DeadLetter:
     at: datetime
 
 
+@dataclass(frozen=True, slots=True)
+class Pile:
+    """What lies at one channel: letters that wait, the oldest since when; those given up.
+
+    ``last`` is the number of the newest that was given up, ``why`` its reason.
+    """
+
+    waiting: int = 0
+    since: datetime | None = None
+    dead: int = 0
+    last: int = 0
+    why: str = ""
+
+
 @dataclass(eq=False)
 class StoredOutbox:
     """What :class:`alerts.outbox.Outbox` asks for; *room* is how many may wait per channel."""
@@ -93,6 +107,18 @@ class StoredOutbox:
         with self.database.read() as connection:
             rows = connection.execute(query.order_by(outbox.c.number.desc()).limit(limit)).all()
         return tuple(DeadLetter(_letter(row), row.why, row.done) for row in rows)
+
+    def pile(self, channel: str, seen: int = 0) -> Pile:
+        """What lies at *channel*; letters given up count if their number is above *seen*."""
+        mine = outbox.c.channel == channel
+        given_up = mine & (outbox.c.state == DEAD) & (outbox.c.number > seen)
+        waits = select(func.count(), func.min(outbox.c.put)).where(mine, outbox.c.state == WAITING)
+        dead = select(func.count(), func.max(outbox.c.number)).where(given_up)
+        with self.database.read() as connection:
+            waiting, since = connection.execute(waits).one()
+            count, last = connection.execute(dead).one()
+            why = connection.scalar(select(outbox.c.why).where(outbox.c.number == last))
+        return Pile(waiting, since, count, last or 0, why or "")
 
     def counts(self) -> Mapping[tuple[str, str], int]:
         """(Channel, waiting | delivered | dead) -> letters kept."""

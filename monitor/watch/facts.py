@@ -5,11 +5,13 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from alerts.model import Incident
-from monitor.board import JobView
+from alerts.routing import CHANNEL
+from monitor.board import ChannelView, JobView
 from monitor.schedule import Schedule
 from monitor.spark.drive import Drive
 from monitor.spark.supervise import Supervisor
 from monitor.store.store import Store
+from monitor.watch.channels import channel_views
 from monitor.watch.own_verdicts import Part
 from monitor.watch.pulse import Pulse
 from monitor.watch.sampler import Look
@@ -26,9 +28,10 @@ class Facts:
     drive: Drive
     supervisor: Supervisor
     schedule: Callable[[], Schedule]
+    ways: tuple[str, ...]
 
     def parts(self, look: Look, now: datetime) -> tuple[Part, ...]:
-        """Sources, collectors, the Spark process, and each job that reports for itself."""
+        """Sources, collectors, the Spark process, ways to people, jobs that report themselves."""
         sources = [Part(f"source:{p.settings.name}", "service", p.ailment) for p in self.pulses]
         collectors = [
             Part(f"collector:{name}", "service", _ailment(look, name)) for name in look.sources
@@ -38,7 +41,12 @@ class Facts:
             for job in self.schedule().jobs
             if not job.name.startswith(BLAMED)
         ]
-        return (*sources, *collectors, self._spark(now), *jobs)
+        ways = [Part(f"{CHANNEL}{c.name}", "channel", c.ailment) for c in self.channels(now)]
+        return (*sources, *collectors, self._spark(now), *ways, *jobs)
+
+    def channels(self, now: datetime) -> tuple[ChannelView, ...]:
+        """Every configured way to people, and any other that letters were meant for."""
+        return channel_views(self.store.outbox, self.ways, self.store.waivers.waived(), now)
 
     def jobs(self, now: datetime) -> tuple[JobView, ...]:
         """Every scheduled job with its totals."""

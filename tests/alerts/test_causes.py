@@ -23,6 +23,7 @@ def opened(*verdicts: Verdict) -> list[Incident]:
         pytest.param("somebody's own probe", Kind.LOST, id="an unlisted check compares both ends"),
         pytest.param("volatility", Kind.SUSPECT, id="an odd table is for a person to judge"),
         pytest.param("gap", Kind.BLOCKED, id="a gap blocks"),
+        pytest.param("channel", Kind.SERVICE, id="a channel that takes nothing is ours to mend"),
         pytest.param("job", Kind.SERVICE, id="a failing job is the service's own trouble"),
     ],
 )

@@ -273,3 +273,21 @@ def test_a_refresh_that_fails_is_tried_at_the_next(
 
     assert tally.failing == ("alertmanager",)
     assert channel.got == [("shop.t1",)]
+
+
+def test_a_refresh_that_fails_counts_as_a_failure_until_one_is_taken_or_none_is_due(
+    outbox: FillableOutbox, deliver: Deliver
+) -> None:
+    channel = ScriptedChannel(lambda _: UnreachableError("down"), refresh=minutes(1))
+    delivery = deliver(alertmanager=channel)
+    fires = [("alertmanager", message(1))]
+    delivery.reminders = lambda _: fires
+
+    failures = []
+    for minute in range(4):
+        if minute == 2:
+            fires.clear()
+        delivery.deliver_due(at(minute))
+        failures.append(outbox.standing("alertmanager").failures)
+
+    assert failures == [1, 2, 0, 0]

@@ -93,3 +93,25 @@ def test_a_common_cause_is_silent_only_if_every_table_is() -> None:
 
     assert policy((), folded("shop.a", "shop.b"), [window], at(1)).muted
     assert not policy((), folded("shop.a", "crm.b"), [window], at(1)).muted
+
+
+@pytest.mark.parametrize(
+    ("routes", "told"),
+    [
+        pytest.param((Route(channels=("slack", "log")),), ("log",), id="the others of the route"),
+        pytest.param(
+            (Route(tables="shop.*", channels=("hook",)), Route(channels=("slack",))),
+            ("hook",),
+            id="it alone, so any other",
+        ),
+        pytest.param((Route(channels=("slack",)),), ("log",), id="it alone and no other: the log"),
+        pytest.param((Route(channels=()),), (), id="nobody, as wanted"),
+        pytest.param((Route(channels=("hook",)),), ("hook",), id="not concerned"),
+    ],
+)
+def test_who_is_not_reached_is_told_another_way(
+    routes: tuple[Route, ...], told: tuple[str, ...]
+) -> None:
+    ailing = finding("F", Member("channel:slack", "channel"), Kind.SERVICE)
+
+    assert policy(routes, ailing).channels == told

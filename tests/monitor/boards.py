@@ -9,7 +9,7 @@ from checks.certificate import Certificate
 from checks.model import Outcome, Reason, Ruling, Verdict
 from checks.proof import Evidence
 from checks.readiness import Readiness, State
-from monitor.board import Board, JobView, PartView, TableView
+from monitor.board import Board, ChannelView, JobView, PartView, TableView
 from pipeline.lags.lag import HopLag, Lags
 from pipeline.model import Fence, Head, Hop, Lag, Missing, Shard, Stage, Table
 
@@ -129,6 +129,7 @@ def board(*views: TableView, incidents: tuple[Incident, ...] = ()) -> Board:
             JobView("watch", {"done": 1440, "missed": 2}, NOW),
             JobView("round", {"done": 700, "failed": 1}, NOW - timedelta(seconds=4)),
         ),
+        channels=(ChannelView("log"),),
         changes={("shop.users", "read"): 120, ("shop.users", "applied"): 118},
         headroom={("topic", "shop.users"): timedelta(hours=40)},
         runbooks="docs/runbooks",
@@ -137,6 +138,11 @@ def board(*views: TableView, incidents: tuple[Incident, ...] = ()) -> Board:
 
 ALL_WELL = board(READY)
 MIXED = board(READY, NOT_READY, LOST, UNKNOWN, incidents=(incident(),))
+MUTE = replace(
+    board(READY),
+    parts=(PartView("channel:slack", works=False, detail="sendings that failed in a row: 3"),),
+    channels=(ChannelView("slack", 4, 2, 3, "sendings that failed in a row: 3"),),
+)
 SOURCE_DOWN = replace(
     board(UNKNOWN),
     parts=(PartView("source:shop", works=False, detail="down: cannot connect to 127.0.0.1"),),

@@ -19,7 +19,7 @@ from alerts.round import Desk as AlertDesk
 from alerts.routing import Route
 from checks.model import Outcome, Ruling, Verdict
 from checks.readiness import Policy
-from monitor.board import Easel, JobView
+from monitor.board import ChannelView, Easel, JobView
 from monitor.config.plans import Plan
 from monitor.cycle import Cycle
 from monitor.faces import api
@@ -125,6 +125,10 @@ class FakeFacts:
     def jobs(self, now: datetime) -> tuple[JobView, ...]:
         """One."""
         return (JobView("watch", {"done": 1}, now),)
+
+    def channels(self, now: datetime) -> tuple[ChannelView, ...]:
+        """One that works."""
+        return (ChannelView("log"),)
 
     def incidents(self) -> tuple[Incident, ...]:
         """As the store says."""

@@ -7,14 +7,22 @@ from pathlib import Path
 import pytest
 
 from alerts.channel import Channel
+from alerts.model import State
+from alerts.outbox import RefusedError
 from checks.model import Outcome, Ruling, Verdict
 from monitor import app as wiring
 from monitor.app import App
 from monitor.config.file import parse
 from monitor.store.store import Store
+from monitor.store.waivers import Waiver
+from pipeline.errors import UnreachableError
 from tests.alerts.outboxes import ScriptedChannel
 from tests.monitor.rig import NOON, USERS
 
+ALERTS = """
+alerts: {routes: [{tables: 'collector:*', channels: []}, {channels: [slack]}]}
+channels: {slack: {kind: log}}
+"""
 TEXT = """
 lake: lake
 kafka: 127.0.0.1:9
@@ -52,7 +60,9 @@ def start(time: Clock, tmp_path: Path) -> Iterator[Start]:
     made: list[App] = []
 
     def build(**channels: Channel) -> App:
-        config = parse(TEXT, tmp_path / "sluice.yaml").model_copy(update={"channels": channels})
+        config = parse(TEXT + ALERTS, tmp_path / "sluice.yaml").model_copy(
+            update={"channels": channels}
+        )
         made.append(App(config, Store.open(tmp_path / "s.db", service=True)))
         return made[-1]
 
@@ -70,7 +80,7 @@ def lose(app: App, time: Clock) -> None:
 
 def test_a_loss_that_lasts_is_told_again_after_four_hours(start: Start, time: Clock) -> None:
     channel = ScriptedChannel()
-    app = start(log=channel)
+    app = start(slack=channel)
 
     for _ in range(9):
         lose(app, time)
@@ -81,7 +91,7 @@ def test_a_loss_that_lasts_is_told_again_after_four_hours(start: Start, time: Cl
 
 def test_a_receiver_that_forgets_is_reminded_of_what_still_fires(start: Start, time: Clock) -> None:
     channel = ScriptedChannel(refresh=timedelta(minutes=1))
-    app = start(log=channel)
+    app = start(slack=channel)
 
     lose(app, time)
     channel.got.clear()
@@ -89,3 +99,71 @@ def test_a_receiver_that_forgets_is_reminded_of_what_still_fires(start: Start, t
     app.delivery.deliver_due(time.now)
 
     assert channel.got == [(USERS,)]
+
+
+def watched(app: App, time: Clock, minutes: int) -> None:
+    """So many minutes of watching and delivering."""
+    for _ in range(minutes):
+        time.now += timedelta(minutes=1)
+        app.cycle.watch()
+        app.delivery.deliver_due(time.now)
+
+
+def firing(app: App) -> list[str]:
+    """What open incidents about ways to people say."""
+    return [
+        one.ruling.reason
+        for one in app.store.incidents.open()
+        if one.state is State.FIRING and one.cause.subject.startswith("channel:")
+    ]
+
+
+def test_a_channel_that_is_down_is_told_through_another_until_it_takes_alerts_again(
+    start: Start, time: Clock
+) -> None:
+    slack, log = ScriptedChannel(lambda _: UnreachableError("no route to host")), ScriptedChannel()
+    app = start(slack=slack, log=log)
+
+    lose(app, time)
+    watched(app, time, 5)
+    (during,), (view, *_) = firing(app), app.easel.board.channels[::-1]
+    slack.script = lambda _: None
+    watched(app, time, 15)
+
+    assert during.startswith("channel:slack: sendings that failed in a row: ")
+    assert during.endswith("the last: no route to host")
+    assert (view.name, view.waiting, view.dead) == ("slack", 1, 0)
+    assert log.got == [("channel:slack",)] * 2
+    assert slack.got == [(USERS,)]
+    assert firing(app) == []
+
+
+def test_letters_that_were_given_up_are_told_through_another_until_they_are_waived(
+    start: Start, time: Clock
+) -> None:
+    slack, log = ScriptedChannel(lambda _: RefusedError("slack: 403")), ScriptedChannel()
+    app = start(slack=slack, log=log)
+
+    lose(app, time)
+    watched(app, time, 60)
+    (during,) = firing(app)
+    app.store.waivers.add(Waiver(during.rpartition(" ")[2], "called the owner", "me", time.now))
+    watched(app, time, 5)
+
+    assert during == (
+        "channel:slack: letters given up: 1, the last: slack: 403; "
+        "once read, waive dead_letters:slack:1"
+    )
+    assert log.got == [("channel:slack",)] * 2
+    assert firing(app) == []
+
+
+def test_working_channels_are_on_the_board_and_alarm_nobody(start: Start, time: Clock) -> None:
+    app = start(slack=ScriptedChannel(), log=ScriptedChannel())
+
+    lose(app, time)
+    watched(app, time, 60)
+
+    parts = {part.name: part.works for part in app.easel.board.parts}
+    assert (parts["channel:slack"], parts["channel:log"]) == (True, True)
+    assert firing(app) == []

@@ -8,7 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from monitor.board import Board
 from monitor.faces.metric_names import METRICS
 from monitor.faces.metrics import exposition, registry
-from tests.monitor.boards import MIXED, NOW, incident
+from tests.monitor.boards import MIXED, MUTE, NOW, incident
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 LATER = NOW + timedelta(minutes=3)
@@ -97,3 +97,12 @@ def test_counters_are_those_of_the_store() -> None:
     assert _value(samples, "sluice_changes_total", table="shop.users", term="applied") == 118.0
     assert _value(samples, "sluice_ticks_total", job="watch", result="missed") == 2.0
     assert _value(samples, "sluice_last_success_timestamp_seconds", job="watch") == NOW.timestamp()
+
+
+def test_alerts_that_do_not_arrive_are_counted_by_channel() -> None:
+    _, samples = _scrape(MUTE)
+
+    letters = "sluice_channel_letters"
+    assert _value(samples, letters, channel="slack", state="waiting") == 4.0
+    assert _value(samples, letters, channel="slack", state="dead") == 2.0
+    assert _value(samples, "sluice_channel_failures", channel="slack") == 3.0

@@ -1,0 +1,61 @@
+"""What is wrong, as the page tells it: gravest first, suspicions apart."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from alerts.model import Incident, Kind, Severity
+from alerts.model import State as Life
+from monitor.board import Board
+from monitor.faces.spoken import span
+
+MOST_KEYS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """One open incident on the page."""
+
+    severity: str
+    kind: str
+    state: str
+    title: str
+    since: str
+    reason: str
+    keys: tuple[str, ...]
+    more: int
+    tables: tuple[str, ...]
+    owner: str
+    runbook: str
+    id: str
+
+
+def troubles(board: Board, now: datetime) -> tuple[list[Trouble], list[Trouble]]:
+    """Open incidents, and apart from them those that may pass before anybody is told."""
+    gravity = list(Severity)
+    every = sorted(board.incidents, key=lambda one: (gravity.index(one.severity), one.opened))
+    told = [_trouble(one, board, now) for one in every if _told(one)]
+    return told, [_trouble(one, board, now) for one in every if not _told(one)]
+
+
+def _told(one: Incident) -> bool:
+    """Whether it is more than a suspicion: a pending one may pass before anybody is told."""
+    return one.state is not Life.PENDING or one.cause.kind is not Kind.UNKNOWN
+
+
+def _trouble(one: Incident, board: Board, now: datetime) -> Trouble:
+    kind, check = one.cause.kind.value, one.cause.check
+    place = f"{kind}.md" + (f"#{check}" if check else "")
+    return Trouble(
+        severity=one.severity.value,
+        kind=kind,
+        state=one.state.value,
+        title=f"{one.cause.subject} {check}".strip(),
+        since=span(now - one.opened),
+        reason=one.ruling.reason,
+        keys=one.ruling.keys[:MOST_KEYS],
+        more=max(len(one.ruling.keys) - MOST_KEYS, 0),
+        tables=one.tables,
+        owner=one.owner,
+        runbook=f"{board.runbooks.rstrip('/')}/{place}",
+        id=one.id,
+    )
