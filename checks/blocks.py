@@ -23,7 +23,8 @@ class Inputs:
     ``topics`` are those its shards arrive in (empty: not known, then any topic's quarantine
     counts as its own).  ``holds`` may include other tables'.  ``residual`` is the sum of its
     accounts' residuals.  ``verdicts`` holds, per gating check, at least the newest and the newest
-    that is not UNKNOWN.  ``unproven`` says what no log shows of it (a cascade), or is empty.
+    that is not UNKNOWN.  ``unproven`` says what no log shows of it (a cascade); empty if there
+    is nothing, Missing if its sources have not told.
     """
 
     table: Table
@@ -34,7 +35,7 @@ class Inputs:
     waived: frozenset[str] = frozenset()
     residual: int = 0
     verdicts: tuple[Verdict, ...] = ()
-    unproven: str = ""
+    unproven: str | Missing = ""
 
 
 def blocks(inputs: Inputs, gating: frozenset[str]) -> tuple[Reason, ...]:

@@ -15,7 +15,7 @@ from checks.model import Reason
 from checks.proof import Evidence, Proof, prove
 from checks.sums import Sum, add_up
 from pipeline.lags.lag import Lags
-from pipeline.model import Stage
+from pipeline.model import Missing, Stage
 
 
 class State(StrEnum):
@@ -137,10 +137,18 @@ def _ruled(
         return State.UNKNOWN, reasons or proof.reasons
     if not all(one.holds for one in asked):
         return State.NOT_READY, reasons
-    unproven = f"unproven:{inputs.table.name}"
-    if inputs.unproven and unproven not in inputs.waived:
-        return State.UNKNOWN, (Reason("unproven", inputs.unproven, unproven),)
-    return State.READY, ()
+    unlogged = _unlogged(inputs)
+    return (State.UNKNOWN, unlogged) if unlogged else (State.READY, ())
+
+
+def _unlogged(inputs: Inputs) -> tuple[Reason, ...]:
+    """What lags and proof cannot see, since no log shows it, or whether there is such a thing."""
+    waiver, told = f"unproven:{inputs.table.name}", inputs.unproven
+    if not told or waiver in inputs.waived:
+        return ()
+    if isinstance(told, Missing):
+        return (Reason("not_described", told.why, waiver),)
+    return (Reason("unproven", told, waiver),)
 
 
 def _certificate(

@@ -11,7 +11,7 @@ from fastapi import FastAPI
 from alerts.deliver import Delivery
 from checks.world import World
 from monitor.board import Easel
-from monitor.clients import Lake, Servers, close_all, collector, connect, highest_landed
+from monitor.clients import Lake, Servers, close_all, collector, connect, describe, highest_landed
 from monitor.config.model import Config
 from monitor.cycle import Cycle
 from monitor.faces.api import Desk, application
@@ -25,6 +25,7 @@ from monitor.spark.standstills import Standstills
 from monitor.spark.supervise import COMMAND, Supervisor
 from monitor.store.store import Store
 from monitor.watch.assessor import Assessor
+from monitor.watch.census import Census
 from monitor.watch.facts import Facts
 from monitor.watch.fence_book import FenceBook
 from monitor.watch.probing import Probing
@@ -66,8 +67,10 @@ class App:
         self.standstills = Standstills(store.holds)
         self.collectors = {one.name: collector(one) for one in config.sources}
         self.pulses = tuple(self._pulse(one) for one in config.sources)
-        self.servers = Servers({p.settings.name: partial(_followed, p) for p in self.pulses})
+        followed = {pulse.settings.name: pulse.followed for pulse in self.pulses}
+        self.servers = Servers(followed)
         self.roster = Roster(self.servers.all, config.tables, clock)
+        self.census = Census(followed, self.roster.tables, describe, clock)
         self.watcher = Watcher(self._sampler(), self.roster, store.marks, clock)
         self.teller = Teller(config.alerts, store, self.rulings, policy.gating, clock)
         self.assessor = self._assessor()
@@ -138,6 +141,7 @@ class App:
             standstills=self.standstills,
             memory=self.store.waivers,
             residuals=self.store.accounts.residuals,
+            unproven=self.census.unproven,
             clock=clock,
         )
 
@@ -188,11 +192,8 @@ class App:
             round=self.drive.round,
             watch=self.cycle.watch,
             probe=probing.round,
+            census=self.census.ask,
             deliver=lambda: self.delivery.deliver_due(clock()),
             upkeep=self.drive.upkeep,
             prune=lambda: self.store.prune(clock()),
         )
-
-
-def _followed(pulse: Pulse) -> SourceSettings:
-    return pulse.followed

@@ -1,11 +1,12 @@
 """Clients of everything outside: built here once, closed together."""
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Protocol
 
+from checks.unproven import Described
 from checks.world import LogKey, LogSide
 from monitor.config.model import Config
 from monitor.watch.world import Log
@@ -13,6 +14,9 @@ from pipeline.collectors.connect import ConnectCollector
 from pipeline.errors import ConfigError, SluiceError
 from pipeline.messages import format as formats
 from pipeline.model import Table
+from pipeline.server.server_facts import server_facts
+from pipeline.server.session import Session
+from pipeline.server.shard_facts import shard_facts
 from pipeline.settings import SourceSettings
 from pipeline.sources.mysql import MySqlSource
 from pipeline.tables.delta import DeltaLake
@@ -107,6 +111,19 @@ def connect(settings: SourceSettings) -> MySqlSource:
         known = ", ".join(sorted(SOURCES))
         raise ConfigError(f"source {settings.name}: no kind {settings.kind!r}; known: {known}")
     return SOURCES[settings.kind](settings)
+
+
+def describe(settings: SourceSettings, wanted: Callable[[str], bool]) -> Described:
+    """A source's own words on itself and the *wanted* tables, unless it is loaded.
+
+    Raises:
+        UnreachableError: it did not answer all of it.
+        ConfigError: its user may not log in.
+    """
+    with closing(Session(settings)) as session, session.spared():
+        server = server_facts(session)
+        shards = shard_facts(session, settings.name, wanted)
+    return Described(server, {one.shard.name: one for one in shards})
 
 
 def collector(settings: SourceSettings) -> ConnectCollector:

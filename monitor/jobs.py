@@ -9,6 +9,7 @@ from monitor.schedule import Job
 from monitor.watch.pulse import Pulse
 
 Work = Callable[[], object]
+CENSUS = timedelta(seconds=5)  # how often it is looked who is to be asked, which is far rarer
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,7 @@ class Works:
     round: Work
     watch: Work
     probe: Work
+    census: Work
     deliver: Work
     upkeep: Work
     prune: Work
@@ -37,6 +39,7 @@ def jobs(config: Config, works: Works) -> tuple[Job, ...]:
         Job("round", paces.round, paces.land_deadline + paces.apply_deadline, works.round),
         Job("watch", paces.watch, minute, works.watch),
         Job("probe", paces.probe, 30 * minute, works.probe),
+        Job("census", CENSUS, 30 * minute, works.census),
         Job("deliver", paces.deliver, minute, works.deliver),
         Job("upkeep", paces.upkeep, paces.upkeep_deadline, works.upkeep),
         Job("prune", paces.prune, 10 * minute, works.prune),

@@ -17,7 +17,7 @@ from monitor.watch.rulings import Rulings
 from monitor.watch.sampler import Look, foreign_id
 from pipeline.lags.lag import Lags, measure
 from pipeline.memory import Memory
-from pipeline.model import Stage, Table
+from pipeline.model import Missing, Stage, Table
 from pipeline.report import Hold
 from pipeline.settings import SourceSettings
 
@@ -45,6 +45,7 @@ class Assessor:
     standstills: Standstills
     memory: Memory
     residuals: Callable[[], Mapping[str, int]]
+    unproven: Callable[[Table], str | Missing]
     clock: Callable[[], datetime]
     _earlier: dict[str, Lags] = field(default_factory=dict)
     _disagreeing: dict[tuple[str, Question], datetime | None] = field(default_factory=dict)
@@ -64,6 +65,7 @@ class Assessor:
             waived=waived,
             residual=residuals.get(table.name, 0),
             verdicts=self.rulings.of(table.name),
+            unproven=self.unproven(table),
         )
 
     def answer(self, question: Question, inputs: Inputs) -> Readiness:

@@ -70,7 +70,6 @@ class Pulse:
             raise
         self.ailment = ""
 
-    @property
     def followed(self) -> SourceSettings:
         """The settings with the address that heartbeats go to now."""
         if self._address is None:

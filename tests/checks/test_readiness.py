@@ -244,6 +244,15 @@ def test_an_unproven_table_needs_a_waiver() -> None:
     assert assess(MIRROR, waived, BOTH).ready
 
 
+def test_a_table_whose_schema_nobody_has_told_is_not_called_ready() -> None:
+    untold = inputs(unproven=Missing("source shop has not described its tables: down"))
+
+    answer = assess(MIRROR, untold, BOTH)
+
+    assert answer.state is State.UNKNOWN
+    assert [reason.code for reason in answer.reasons] == ["not_described"]
+
+
 def issued() -> Certificate:
     certificate = assess(MIRROR, inputs(), BOTH).certificate
     assert certificate

@@ -19,6 +19,7 @@ from alerts.round import Desk as AlertDesk
 from alerts.routing import Route
 from checks.model import Outcome, Ruling, Verdict
 from checks.readiness import Policy
+from checks.unproven import Described
 from monitor.board import ChannelView, Easel, JobView
 from monitor.config.plans import Plan
 from monitor.cycle import Cycle
@@ -28,6 +29,7 @@ from monitor.gate import Gate
 from monitor.spark.standstills import Standstills
 from monitor.store.store import Store
 from monitor.watch.assessor import Assessor
+from monitor.watch.census import Census, Wanted
 from monitor.watch.fence_book import FenceBook
 from monitor.watch.own_verdicts import Part
 from monitor.watch.roster import Roster
@@ -39,6 +41,8 @@ from pipeline.errors import UnreachableError
 from pipeline.lake.commits import Commit
 from pipeline.mark import Epoch, Mark
 from pipeline.model import Acknowledged, Fence, Head, Missing, Order, PartitionEnd, Shard
+from pipeline.server.server_facts import ServerFacts
+from pipeline.server.shard_facts import Cascade, ShardFacts
 from pipeline.settings import CollectorSettings, SourceSettings
 
 NOON = datetime(2026, 3, 29, 12, 0, tzinfo=UTC)
@@ -110,6 +114,31 @@ class FakeDictionary:
 
 
 @dataclass
+class FakeSchema:
+    """A MySQL 8 with the tables of the rig; ``cascades`` are those of a shard, by its name."""
+
+    cascades: dict[str, Cascade] = field(default_factory=dict)
+    hidden: set[str] = field(default_factory=set)
+    grants: tuple[str, ...] = ()
+    silent: bool = False
+    asked: int = 0
+
+    def describe(self, settings: SourceSettings, wanted: Wanted) -> Described:
+        """Those of its shards that are wanted and not hidden."""
+        self.asked += 1
+        if self.silent:
+            raise UnreachableError(f"source:{settings.name}: loaded: 65 threads run, 64 may")
+        names = [name.partition("/")[2] for name in SHARDS]
+        shown = [name for name in names if wanted(name) and name not in self.hidden]
+        server = ServerFacts((8, 0), mariadb=False, grants=self.grants)
+        return Described(server, {name: self._shard(settings.name, name) for name in shown})
+
+    def _shard(self, source: str, name: str) -> ShardFacts:
+        cascades = (self.cascades[name],) if name in self.cascades else ()
+        return ShardFacts(Shard(source, name), cascades=cascades)
+
+
+@dataclass
 class FakeFacts:
     """Parts that work, unless told otherwise."""
 
@@ -173,7 +202,7 @@ class Rig:
         self.collector, self.lake = FakeCollector(), FakeLake()
         self.rulings, self.easel = Rulings(), Easel()
         self.standstills = Standstills(self.store.holds)
-        self.facts = FakeFacts(self.store)
+        self.facts, self.schema = FakeFacts(self.store), FakeSchema()
         self._build()
         self.client = Client(api.application(self.desk()))
 
@@ -189,19 +218,13 @@ class Rig:
             self.store.waivers.waived,
         )
         self.roster = Roster(lambda: {"shop": FakeDictionary()}, (), self.clock)
+        self.census = Census(
+            {"shop": lambda: SOURCE}, self.roster.tables, self.schema.describe, self.clock
+        )
         self.watcher = Watcher(sampler, self.roster, self.store.marks, self.clock)
         desk = AlertDesk((Route(hold=timedelta(0), keep=timedelta(0)),))
         self.teller = Teller(desk, self.store, self.rulings, GATING, self.clock)
-        self.assessor = Assessor(
-            Policy(gating=GATING),
-            (SOURCE,),
-            self.store.certificates,
-            self.rulings,
-            self.standstills,
-            self.store.waivers,
-            self.store.accounts.residuals,
-            self.clock,
-        )
+        self.assessor = self._assessor()
         zone = ZoneInfo("Europe/Berlin")
         self.gate = Gate(self.watcher, self.roster, self.assessor, self.teller, zone, self.clock)
         self.cycle = Cycle(
@@ -216,6 +239,19 @@ class Rig:
             zone,
             self.clock,
             self.now,
+        )
+
+    def _assessor(self) -> Assessor:
+        return Assessor(
+            Policy(gating=GATING),
+            (SOURCE,),
+            self.store.certificates,
+            self.rulings,
+            self.standstills,
+            self.store.waivers,
+            self.store.accounts.residuals,
+            self.census.unproven,
+            self.clock,
         )
 
     def desk(self) -> api.Desk:
@@ -285,6 +321,7 @@ class Rig:
         self.apply()
         self.second()
         self.cycle.watch()
+        self.census.ask()
 
     def rule(self, table: str, outcome: Outcome, check: str = "range_counts") -> None:
         """A probe speaks, as of the newest heartbeat."""

@@ -117,7 +117,7 @@ def test_the_pulse_follows_the_collector_to_another_server(store: Store) -> None
 
     fences = pulse.fences.of("shop")
     assert [(one.number, one.head.identity) for one in fences] == [(0, "a"), (1, "b")]
-    assert pulse.followed.host == "b"
+    assert pulse.followed().host == "b"
     assert way.servers["a"].closed
 
 
