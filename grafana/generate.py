@@ -15,7 +15,8 @@ import yaml
 from grafana.detail import TABLE
 from grafana.overview import OVERVIEW
 from grafana.panel import Json
-from grafana.rules import GROUPS, Alert, Recording
+from grafana.rule import Alert, Recording
+from grafana.rules import GROUPS
 
 HERE = Path(__file__).parent
 RUNBOOKS = "docs/runbooks"

@@ -6,46 +6,16 @@ value must always be there, also on a good day, or the alert could never have fi
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from alerts.causes import KINDS
 from alerts.model import Kind, Severity
+from grafana.rule import Alert, Recording
 from monitor.faces import metric_names as m
 
 LAG = "sluice:lag_seconds"
 TABLES = "sluice:tables:count"
 CHANGES = "sluice:changes:rate5m"
 FAILED = "sluice:ticks_failed:ratio1h"
-
-
-@dataclass(frozen=True, slots=True)
-class Recording:
-    """A series that is worked out once, for long ranges and for the alerts."""
-
-    name: str
-    expr: str
-
-
-@dataclass(frozen=True, slots=True)
-class Alert:
-    """``value`` holds series on a good day, too; ``test`` leaves those that are alarming.
-
-    ``page`` is where in the runbooks to read on; it may use the alert's labels.
-    """
-
-    name: str
-    value: str
-    test: str
-    hold: str
-    severity: Severity
-    page: str
-    summary: str
-    description: str
-
-    @property
-    def expr(self) -> str:
-        """The whole expression; a test with a place for it (``%s``) goes around the value."""
-        return self.test % self.value if "%s" in self.test else f"{self.value} {self.test}"
 
 
 _BAD = f'sum by (job) (increase({m.TICKS.name}{{result=~"failed|late"}}[1h]))'

@@ -11,7 +11,8 @@ import yaml
 from alerts.causes import KINDS
 from alerts.model import Kind
 from grafana.generate import HERE, rules
-from grafana.rules import CHECK_ALERTS, RECORDINGS, Alert, alerts
+from grafana.rule import Alert
+from grafana.rules import CHECK_ALERTS, RECORDINGS, alerts
 from monitor.faces.metric_names import METRICS
 from tests.grafana.expressions import Expression, metrics_in, of_alerts, of_recordings
 
