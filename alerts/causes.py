@@ -2,7 +2,8 @@
 
 A member leaves a cause only by being seen good: a verdict that blames something else, or knows
 nothing, is no evidence that the first trouble is over.  UNKNOWN verdicts are findings too, of a
-kind of their own: for that kind any knowledge is good, and a FAIL ends it.
+kind of their own: for that kind any knowledge is good, and a FAIL ends it.  An UNKNOWN that nobody
+can help opens nothing, and ends what another kind of not knowing has opened.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,6 +36,9 @@ KINDS: Mapping[str, Kind] = {
 }
 """What a FAIL of a check means; a check that is not listed compares both ends: LOST."""
 
+BEYOND_HELP = frozenset({"unsupported", "no_history"})
+"""Codes of UNKNOWN that no person can change: not for this table, not before time has passed."""
+
 _NOTHING = Ruling(Outcome.UNKNOWN, "no verdict")
 
 
@@ -55,8 +59,8 @@ def findings(verdicts: Sequence[Verdict], incidents: Iterable[Incident]) -> tupl
 
 
 def blame(verdict: Verdict) -> Cause | None:
-    """Name what *verdict* holds against the world; None for a PASS."""
-    if verdict.ruling.outcome is Outcome.PASS:
+    """Name what *verdict* holds against the world; None for a PASS, or if nobody can help it."""
+    if verdict.ruling.outcome is Outcome.PASS or _beyond_help(verdict):
         return None
     unknown = verdict.ruling.outcome is Outcome.UNKNOWN
     kind = Kind.UNKNOWN if unknown else KINDS.get(verdict.check, Kind.LOST)
@@ -82,8 +86,12 @@ def _weigh(cause: Cause, spoken: Mapping[Member, Verdict], incident: Incident | 
 
 def _good(kind: Kind, verdict: Verdict) -> bool:
     if kind is Kind.UNKNOWN:
-        return verdict.ruling.outcome is not Outcome.UNKNOWN
+        return verdict.ruling.outcome is not Outcome.UNKNOWN or _beyond_help(verdict)
     return verdict.ruling.outcome is Outcome.PASS
+
+
+def _beyond_help(verdict: Verdict) -> bool:
+    return verdict.ruling.outcome is Outcome.UNKNOWN and verdict.ruling.code in BEYOND_HELP
 
 
 def _outcome(*, guilty: bool, failing: bool, good: bool) -> Outcome:

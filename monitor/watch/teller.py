@@ -18,7 +18,6 @@ from checks.model import Outcome, Verdict
 from monitor.store.store import Store
 from monitor.watch.rulings import Rulings
 
-NEVER_KNOWN = frozenset({"unsupported"})  # shown as UNKNOWN, but nobody can ever clear it
 log = structlog.get_logger(__name__)
 
 
@@ -38,8 +37,7 @@ class Teller:
         with self.deciding:
             now = self.clock()
             open_now, silences = self.records.incidents.open(), self.records.silences.list(now)
-            alarming = [one for one in verdicts if one.ruling.code not in NEVER_KNOWN]
-            settled = settle(self.desk, open_now, alarming, silences, now)
+            settled = settle(self.desk, open_now, verdicts, silences, now)
             with self.records.write():
                 self.records.record(settled, verdicts if kept is None else kept, now)
                 for verdict in verdicts:

@@ -1,9 +1,9 @@
 import pytest
 
-from alerts.causes import blame, findings
+from alerts.causes import BEYOND_HELP, blame, findings
 from alerts.lifecycle import advance
 from alerts.model import Cause, Incident, Kind, Member, Policy
-from checks.model import Outcome, Verdict
+from checks.model import Outcome, Ruling, Verdict
 from tests.alerts.kit import at, verdict
 
 DOWN = "source:shop unreachable"
@@ -96,6 +96,35 @@ def test_any_knowledge_ends_an_unknown(letter: str) -> None:
     found = {each.cause.kind: each.outcome for each in findings([verdict(letter)], standing)}
 
     assert found[Kind.UNKNOWN] is Outcome.PASS
+
+
+@pytest.mark.parametrize("code", sorted(BEYOND_HELP))
+def test_not_knowing_what_nobody_can_help_opens_nothing(code: str) -> None:
+    assert findings([unknown(code)], ()) == ()
+
+
+@pytest.mark.parametrize("code", sorted(BEYOND_HELP))
+def test_a_silence_is_over_when_the_answer_is_that_there_can_be_none(code: str) -> None:
+    standing = opened(unknown("unreachable", "source:shop"))
+
+    (found,) = findings([unknown(code)], standing)
+
+    assert (found.cause.kind, found.outcome, found.failing) == (Kind.UNKNOWN, Outcome.PASS, ())
+
+
+@pytest.mark.parametrize("code", sorted(BEYOND_HELP))
+def test_a_fail_is_not_over_because_nothing_can_be_known(code: str) -> None:
+    standing = opened(verdict("F"))
+
+    (found,) = findings([unknown(code)], standing)
+
+    assert (found.cause.kind, found.outcome) == (Kind.LOST, Outcome.UNKNOWN)
+
+
+def unknown(code: str, cause: str = "") -> Verdict:
+    """A verdict that knows nothing, for that reason."""
+    ruling = Ruling(Outcome.UNKNOWN, "why", code)
+    return Verdict("shop.orders", "range_counts", ruling, at(0), cause=cause)
 
 
 def test_verdicts_of_others_say_nothing_about_an_incident() -> None:

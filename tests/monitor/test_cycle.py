@@ -146,16 +146,27 @@ def test_a_quiet_round_fills_no_history(rig: Rig) -> None:
     assert len(rig.store.verdicts.list(limit=1000)) == before
 
 
-def test_what_can_never_be_known_is_shown_and_alarms_nobody(rig: Rig) -> None:
+@pytest.mark.parametrize(
+    ("check", "code"),
+    [
+        pytest.param("max_id", "unsupported", id="not for this table"),
+        pytest.param("volatility", "no_history", id="not before time has passed"),
+    ],
+)
+def test_what_nobody_can_help_knowing_is_shown_and_alarms_nobody(
+    rig: Rig, check: str, code: str
+) -> None:
     rig.round()
-    ruling = Ruling(Outcome.UNKNOWN, "the key is not one integer column", "unsupported")
 
     for _ in range(40):
         rig.second(60)
-        rig.teller.tell([Verdict(USERS, "max_id", ruling, rig.now)])
+        rig.teller.tell([Verdict(USERS, check, Ruling(Outcome.UNKNOWN, "why", code), rig.now)])
+    rig.round()
 
-    assert [one.cause.check for one in rig.store.incidents.open()].count("max_id") == 0
-    assert rig.rulings.newest(USERS, "max_id") is not None
+    view = rig.easel.board.table(USERS)
+    assert [one.cause.check for one in rig.store.incidents.open()].count(check) == 0
+    assert view is not None
+    assert [one.ruling.code for one in view.verdicts if one.check == check] == [code]
 
 
 def test_a_restart_knows_the_fail_behind_an_unknown(rig: Rig) -> None:
