@@ -4,7 +4,7 @@ Gathers for `checks.readiness.assess` what it takes as arguments, and keeps betw
 what it asks to be kept: last round's lags, and since when its two rules contradict each other.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
@@ -54,7 +54,7 @@ class Assessor:
         """Everything known of *table*; the clock is read last, so no sample is from the future."""
         samples = look.samples(table)
         waived, residuals = self.memory.waived(), self.residuals()
-        holds = (*self.standstills.holds(), *_intruded(table, look))
+        holds = _once((*self.standstills.holds(), *_intruded(table, look)))
         lags = measure(table, samples, self.clock(), self._earlier.get(table.name))
         return Inputs(
             table=table,
@@ -99,6 +99,14 @@ class Assessor:
         if any(settings[shard.source].topics for shard in table.shards):
             return frozenset()
         return frozenset(f"{settings[s.source].prefix}.{s.name}" for s in table.shards)
+
+
+def _once(holds: Iterable[Hold]) -> tuple[Hold, ...]:
+    """The Spark process and a look may both have found one thing; the first to tell is kept."""
+    known: dict[tuple[str, str], Hold] = {}
+    for hold in holds:
+        known.setdefault((hold.subject, hold.id), hold)
+    return tuple(known.values())
 
 
 def _intruded(table: Table, look: Look) -> Iterator[Hold]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,9 @@ from alerts.model import Kind, State
 from checks.model import Outcome, Ruling, Verdict
 from checks.readiness import State as Readiness
 from monitor.watch.rulings import Rulings
-from monitor.watch.sampler import Trouble
-from pipeline.model import Stage
+from monitor.watch.sampler import Trouble, foreign_id
+from pipeline.model import Account, Stage
+from pipeline.report import Applied, Hold
 from tests.monitor.rig import ORDERS, USERS, Rig
 
 
@@ -114,6 +116,23 @@ def test_a_foreign_write_is_an_incident_until_it_is_taken_back(rig: Rig) -> None
 
     assert during == [("blocked", USERS, (USERS,))]
     assert _open(rig) == []
+
+
+def test_a_foreign_write_that_the_spark_process_has_found_too_is_told_once(rig: Rig) -> None:
+    rig.round()
+    rig.round()
+    rig.intrude(USERS)
+    found = Hold(foreign_id(USERS, 2), USERS, "foreign_write", "version 2 is not Sluice's")
+    rig.standstills.applied([Applied(USERS, 1, 2, Account(), rig.now, timedelta(), found)], rig.now)
+    rig.second()
+    rig.cycle.watch()
+
+    (incident,) = (one for one in rig.store.incidents.open() if one.cause.check == "foreign_write")
+    assert incident.ruling.reason == "version 2 is not Sluice's"
+    assert incident.ruling.keys == (foreign_id(USERS, 2),)
+    status, answer = rig.ask(USERS, cut="now")
+    told = [each["id"] for each in answer["tables"][0]["reasons"]]
+    assert (status, told.count(foreign_id(USERS, 2))) == (409, 1)
 
 
 def test_a_table_that_is_gone_takes_its_incidents_with_it(rig: Rig) -> None:
