@@ -1,26 +1,27 @@
 """One lane: its landing loop, and the mirrors that follow it."""
 
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from pyspark.sql import SparkSession
 
+from pipeline.apply.account import unexplained
+from pipeline.apply.audit import Audit
 from pipeline.apply.catalog import Catalog
+from pipeline.apply.highs import Highs
 from pipeline.apply.mirror import Mirror
 from pipeline.apply.slices import Share, Slice, last_batch
 from pipeline.apply.standing import Standing
 from pipeline.apply.turn import Applier, Turn, hold_of
 from pipeline.apply.upkeep import Upkeep, require_history
+from pipeline.apply.workers import Workers
 from pipeline.errors import HeldError
 from pipeline.landing.loop import Landing
 from pipeline.mark import Mark
-from pipeline.model import Account, Order, Table
+from pipeline.model import Account, Table
 from pipeline.report import Applied, Hold, Landed
 from pipeline.settings import PipelineSettings
-
-_REMEMBERED = 1_000  # marks whose highest orders are kept in memory
 
 
 @dataclass(eq=False)
@@ -36,21 +37,15 @@ class Lane:
     catalog: Catalog
     standing: Standing
     clock: Callable[[], datetime]
-    _appliers: tuple[Applier, ...] = ()
     _applied: dict[str, int] = field(default_factory=dict)
-    _high: dict[str, Mapping[str, Order]] = field(default_factory=dict)
-    _marks: dict[int, Mapping[str, Order]] = field(default_factory=dict)
+    _highs: Highs = field(default_factory=Highs)
     _held: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        """Give each merge worker a session of its own."""
+        """Open the workers' sessions."""
         self._upkeep = Upkeep(self.session, self.settings, self.clock)
-        self._appliers = tuple(
-            Applier(
-                self.session.newSession(), self.settings.lane, self.settings.changes, self.clock
-            )
-            for _ in range(self.settings.merge_workers)
-        )
+        self._workers = Workers(self.session, self.settings, self.clock)
+        self._audit = Audit(self._workers.idle[0], self.standing.commits)
 
     @property
     def mark(self) -> Mark:
@@ -63,8 +58,7 @@ class Lane:
         landed = self.landing.land(waived)
         if self.mark.batch > before:
             self.catalog.learn((n.source, n.change) for n in self.landing.facts.news)
-            self._marks[self.mark.batch] = self.mark.high
-            self._marks.pop(self.mark.batch - _REMEMBERED, None)
+            self._highs.landed(self.mark.batch, self.mark.high)
         return landed
 
     def apply(self, waived: frozenset[str]) -> tuple[Applied, ...]:
@@ -75,6 +69,7 @@ class Lane:
         tables = {name: self.catalog.table(name, self.mark.shards) for name in self.mark.tables}
         due = [t for t in tables.values() if self._batch(t) < self.mark.tables[t.name]]
         due.sort(key=lambda table: (table.tier, table.name))
+        unheard = tuple(self._unheard(tables, waived))
         checked = self.standing.choose({t.name for t in due} | self._held, tables)
         checked &= {name for name in checked if self._mirror(name).state.version >= 0}
         standing = {n: h for n in checked if (h := self.standing.hold(n, waived)) is not None}
@@ -82,7 +77,7 @@ class Lane:
         done = self._turns(ready) if ready else ()
         left = (self._still(name, hold) for name, hold in sorted(standing.items()))
         freed = self._freed(checked, standing, {turn.table for turn in done})
-        result = (*done, *left, *freed)
+        result = (*unheard, *done, *left, *freed)
         self._held = {turn.table for turn in result if turn.hold is not None}
         return result
 
@@ -111,24 +106,33 @@ class Lane:
         after = min(self._batch(table) for table in ready)
         until = last_batch(self.session, self.settings.changes, after, self.mark.batch)
         names = tuple(table.name for table in ready)
-        with (
-            Slice(self.session, self.settings.changes, after, until, names) as slice_,
-            ThreadPoolExecutor(len(self._appliers), "merge") as pool,
-        ):
-            idle = list(self._appliers)
+        with Slice(self.session, self.settings.changes, after, until, names) as slice_:
+            last = self.mark.tables
+            waiting = [t for t in ready if t.name in slice_.shares or last[t.name] <= until]
+            return self._workers.each(lambda one, t: self._turn(one, t, slice_), waiting)
 
-            def turn(table: Table) -> Applied:
-                applier = idle.pop()
-                try:
-                    return self._turn(applier, table, slice_)
-                finally:
-                    idle.append(applier)
+    def _unheard(self, tables: Mapping[str, Table], waived: frozenset[str]) -> Iterator[Applied]:
+        """Last turns of the process before this one, whose accounts it may not have told."""
+        for name in self._audit.due({name: self._batch(table) for name, table in tables.items()}):
+            state, now = self._mirror(name).state, self.clock()
+            try:
+                turn = self._prepare(tables[name])
+            except HeldError:
+                continue  # it stands still anyway; asked again when it goes on
+            account = self._audit.account(turn, state, self.settings.mirror(name))
+            if account is not None:
+                hold = self._stopped(name, state.batch, account, waived)
+                yield Applied(name, state.batch, state.version, account, now, now - now, hold)
 
-            waiting = [t for t in ready if t.name in slice_.shares or self._last(t) <= until]
-            return tuple(pool.map(turn, waiting))
-
-    def _last(self, table: Table) -> int:
-        return self.mark.tables[table.name]
+    def _stopped(
+        self, name: str, batch: int, account: Account, waived: frozenset[str]
+    ) -> Hold | None:
+        """The hold that an account which does not balance leaves behind, unless it is waived."""
+        hold = unexplained(name, batch, account)
+        if hold is None or hold.id in waived:
+            return None
+        self.standing.block(hold)
+        return hold
 
     def _turn(self, applier: Applier, table: Table, slice_: Slice) -> Applied:
         try:
@@ -136,10 +140,12 @@ class Lane:
         except HeldError as error:
             return self._still(table.name, hold_of(table.name, error))
         applied = applier.apply(turn, slice_, self.settings.mirror(table.name))
+        self._audit.skip(table.name)
         self._applied[table.name] = applied.batch
         if applied.hold is None:
-            self._note_high(slice_, table)
-        elif applied.hold.reason == "account":  # the rows are in: the next turn would balance
+            topics = slice_.shares.get(table.name, Share()).topics
+            self._highs.applied(table.name, slice_.until, topics)
+        elif applied.account.residual:  # the rows are in: the next turn would balance
             self.standing.block(applied.hold)
         return applied
 
@@ -155,26 +161,15 @@ class Lane:
             for shard in table.shards
             if (schema := self.catalog.newest(shard.source, shard.name)) is not None
         }
-        topics = {name.rpartition(":")[0] for name in self._high.get(table.name, ())}
         return Turn(
             table=table,
             schema=self.catalog.schema(table),
             newest=newest,
             schema_at=self.catalog.at,
             after=self._batch(table),
-            high=self._high.get(table.name),
-            grown=bool(topics & set(self.mark.grown)),
+            high=self._highs.of(table.name),
+            grown=bool(self._highs.topics(table.name) & set(self.mark.grown)),
         )
-
-    def _note_high(self, slice_: Slice, table: Table) -> None:
-        """Keep the highest applied orders of the table's partitions, if its mark is remembered."""
-        if slice_.until not in self._marks:
-            return
-        known = self._high.get(table.name, {})
-        share = slice_.shares.get(table.name, Share())
-        topics = share.topics | {name.rpartition(":")[0] for name in known}
-        high = {n.partition("/")[2]: order for n, order in self._marks[slice_.until].items()}
-        self._high[table.name] = {n: o for n, o in high.items() if n.rpartition(":")[0] in topics}
 
     def _still(self, name: str, hold: Hold) -> Applied:
         version = self._mirror(name).state.version

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from pipeline.errors import HeldError
 from pipeline.model import Account
+from pipeline.report import Hold
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,7 +12,8 @@ class Counted:
 
     ``read`` all rows; ``rows`` those with a key that may change the mirror; ``kept`` the newest of
     each key; ``distinct`` the changes left when repetitions are dropped; ``ordered`` truncates
-    and settles, which act by themselves; ``tombstones`` and ``quarantined`` by their ops.
+    and settles, which act by themselves; ``tombstones`` and ``quarantined`` by their ops;
+    ``vanished`` keys that were created and deleted in the slice.
     """
 
     read: int
@@ -22,18 +23,16 @@ class Counted:
     ordered: int
     tombstones: int
     quarantined: int
+    vanished: int = 0
 
 
 def balance(counted: Counted, applied: int, noop: int, again: int = 0) -> Account:
-    """The account of one slice.
+    """The account of one slice; its residual is 0 when each change is explained exactly once.
 
     *applied* comes from the mirror's own commit; *noop* and *again* (rows that equal, by order,
     what the mirror already had) from comparing with the mirror before it.
-
-    Raises:
-        HeldError: a change is unexplained, or explained twice; the table must stand still.
     """
-    account = Account(
+    return Account(
         read=counted.read,
         applied=applied + counted.ordered,
         noop=noop,
@@ -42,10 +41,16 @@ def balance(counted: Counted, applied: int, noop: int, again: int = 0) -> Accoun
         quarantined=counted.quarantined,
         ignored={"tombstone": counted.tombstones},
     )
-    if account.residual:
-        raise HeldError(
-            "account",
-            f"{account.residual} of {account.read} changes are unexplained: {account}; "
-            f"nothing is lost, the change log still holds them: report this with the account",
-        )
-    return account
+
+
+def unexplained(table: str, batch: int, account: Account) -> Hold | None:
+    """The hold of a table whose *account* does not balance.  Trying again would hide it."""
+    if not account.residual:
+        return None
+    name = f"account:{table}:{batch}"
+    detail = (
+        f"{account.residual} of {account.read} changes up to batch {batch} are unexplained: "
+        f"{account}; the change log still holds them: report this and rebuild the mirror, "
+        f"or waive {name}"
+    )
+    return Hold(name, table, "account", detail)

@@ -38,6 +38,11 @@ class Commit(Protocol):
         """The operation's parameters."""
         ...
 
+    @property
+    def metrics(self) -> Mapping[str, Any]:
+        """What Delta says the operation did."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Intrusion:
@@ -51,9 +56,10 @@ class Intrusion:
     good: int
 
 
-def note(after: int, batch: int, lane: str) -> str:
-    """User metadata of a commit of Sluice that follows version *after*."""
-    return json.dumps({"sluice": {"after": after, "batch": batch, "lane": lane}}, sort_keys=True)
+def note(after: int, batch: int, lane: str, more: Mapping[str, Any] | None = None) -> str:
+    """User metadata of a commit of Sluice that follows version *after*; *more* it is to keep."""
+    own = {"after": after, "batch": batch, "lane": lane, **(more or {})}
+    return json.dumps({"sluice": own}, sort_keys=True)
 
 
 def find(
@@ -79,13 +85,19 @@ def find(
     return intrusion
 
 
+def noted(commit: Commit) -> Mapping[str, Any]:
+    """What Sluice noted in a commit of its own; empty for others'."""
+    try:
+        said = json.loads(commit.user_metadata or "")["sluice"]
+    except (ValueError, KeyError, TypeError):
+        return {}
+    return said if isinstance(said, dict) else {}
+
+
 def _after(commit: Commit) -> int | None:
     """The version that a commit of Sluice names as the one before it; None for others'."""
-    try:
-        said = json.loads(commit.user_metadata or "")
-        return int(said["sluice"]["after"])
-    except (ValueError, KeyError, TypeError):
-        return None
+    after = noted(commit).get("after")
+    return after if isinstance(after, int) else None
 
 
 def _restored(commit: Commit) -> int | None:

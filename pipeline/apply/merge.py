@@ -48,12 +48,14 @@ def merge(
     rows: DataFrame,
     table: Table,
     bounds: Sequence[tuple[str, object, object]],
+    *,
     batch: int,
+    told: Mapping[str, object],
 ) -> Merged:
     """Merge *rows* (columns of the mirror, and ``_sluice``), as applied batch *batch*.
 
     ``_work`` is left behind.  *bounds*, the least and greatest of each key column in *rows*, let
-    Delta skip files.
+    Delta skip files.  The commit notes what is *told* of the turn.
     """
     names = [name for name in rows.columns if name != "_work"]
     condition = matches(table)
@@ -64,7 +66,7 @@ def merge(
     own = F.lit(True)
     for part in _SHARD:
         own = own & F.col(f"m._sluice.{part}").eqNullSafe(F.col(f"c._sluice.{part}"))
-    with mirror.noted(batch, number=True):
+    with mirror.noted(batch, told):
         target = DeltaTable.forPath(mirror.session, mirror.path).alias("m")
         done = (
             target.merge(rows.drop("_work").alias("c"), condition)
@@ -73,10 +75,10 @@ def merge(
             .whenNotMatchedInsert(~deleted, values=dict(values))
             .execute()
         )
-    told = done.collect()
-    if not told:
+    found = done.collect()
+    if not found:
         return Merged(0, 0, 0)  # Delta has this batch already, and leaves a repeated MERGE out
-    counts = told[0]
+    counts = found[0]
     return Merged(
         counts["num_inserted_rows"], counts["num_updated_rows"], counts["num_deleted_rows"]
     )

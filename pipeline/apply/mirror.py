@@ -103,23 +103,23 @@ class Mirror:
                 f"ALTER TABLE delta.`{self.path}` SET TBLPROPERTIES ({_listed(properties)})"
             )
 
-    def number(self, batch: int) -> None:
+    def number(self, batch: int, told: Mapping[str, object]) -> None:
         """Record *batch* as applied when it changes no row: a MERGE of nothing commits nothing."""
         state, name = self.state, app(self.lane)
         txn = Transaction(self.session, self.path, name, batch, previous=state.batch)
-        txn.commit(foreign.note(state.version, batch, self.lane))
+        txn.commit(foreign.note(state.version, batch, self.lane, told))
         self._state = None
 
     @contextmanager
-    def noted(self, batch: int, *, number: bool = False) -> Iterator[None]:
-        """Sign the one commit made inside; with *number* it also carries the applied batch.
+    def noted(self, batch: int, told: Mapping[str, object] | None = None) -> Iterator[None]:
+        """Sign the one commit made inside; with what is *told* of a turn it carries its batch.
 
         Session settings, so the session must belong to one worker alone: two threads that share
         one mix up their numbers, and Delta then drops a MERGE as already done.
         """
-        note = foreign.note(self.state.version, batch, self.lane)
+        note = foreign.note(self.state.version, batch, self.lane, told)
         settings = {"spark.databricks.delta.commitInfo.userMetadata": note}
-        if number:
+        if told is not None:
             settings["spark.databricks.delta.write.txnAppId"] = app(self.lane)
             settings["spark.databricks.delta.write.txnVersion"] = str(batch)
         for name, value in settings.items():

@@ -1,6 +1,7 @@
 """One turn of one mirror: the newest change of each key, guarded, merged, and accounted for."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -9,9 +10,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from pipeline.apply.account import Counted, balance
+from pipeline.apply.account import Counted, balance, unexplained
 from pipeline.apply.evolve import evolve
 from pipeline.apply.fold import ROW_OPS, fold
+from pipeline.apply.last_turn import LastTurn, told
 from pipeline.apply.merge import count_untouched, delete_older, merge
 from pipeline.apply.mirror import Mirror
 from pipeline.apply.slices import Share, Slice
@@ -59,6 +61,7 @@ class Applier:
             with described(self.session, f"apply {turn.table.name} up to batch {slice_.until}"):
                 account = self._apply(turn, slice_, mirror)
             batch = slice_.until
+            hold = unexplained(turn.table.name, batch, account)
         except HeldError as error:
             hold = hold_of(turn.table.name, error)
         except (PySparkException, Py4JJavaError) as error:
@@ -67,38 +70,60 @@ class Applier:
         version = mirror.state.version
         return Applied(turn.table.name, batch, version, account, started, took, hold)
 
+    def recount(self, turn: Turn, slice_: Slice, path: str, last: LastTurn) -> Account:
+        """The account of *last*, a turn merged before, from its own changes in *slice_*."""
+        mirror = Mirror(self.session, path, self.lane)
+        with self._rows(turn, slice_, {}) as rows:
+            doubtful = _doubtful(turn)
+            seen = look(rows, turn.table.key, doubtful)
+            kept = self._standing(turn, mirror, rows, doubtful if seen.suspects else None)
+            return self._close(turn, mirror, kept, last)
+
     def _apply(self, turn: Turn, slice_: Slice, mirror: Mirror) -> Account:
         share = slice_.shares.get(turn.table.name, Share())
         born = evolve(mirror, turn.schema, turn.newest, turn.schema_at)
         if share.floors:
             mirror.raise_floors(share.floors)
             delete_older(mirror, share.floors, slice_.until)
+        with self._rows(turn, slice_, born) as rows:
+            return self._merge(turn, share, mirror, rows, slice_.until)
+
+    @contextmanager
+    def _rows(self, turn: Turn, slice_: Slice, born: Mapping[str, Order]) -> Iterator[DataFrame]:
+        """The turn's changes, folded, typed and cached."""
         changes = slice_.of(self.session, turn.table.name, turn.after)
         changes = changes.where(F.col("op").isin(list(ROW_OPS)))
         folded = fold(changes, unique=turn.table.unique_across_shards)
         rows = typed(folded, turn.schema, born).persist()
         try:
-            return self._merge(turn, share, mirror, rows, slice_.until)
+            yield rows
         finally:
             rows.unpersist()
 
     def _merge(
         self, turn: Turn, share: Share, mirror: Mirror, rows: DataFrame, until: int
     ) -> Account:
-        doubtful = F.lit(False) if turn.after < 0 else suspect(turn.high, turn.grown)
+        doubtful = _doubtful(turn)
         seen = look(rows, turn.table.key, doubtful)
         kept = self._standing(turn, mirror, rows, doubtful if seen.suspects else None)
+        counted = _counted(share, seen)
+        note = told(turn.after, counted)
         if seen.kept == 0:
-            mirror.number(until)
-            return balance(_counted(share, seen), 0, 0)
+            mirror.number(until, note)
+            return balance(counted, 0, 0)
         before = mirror.state.version
-        merged = merge(mirror, kept, turn.table, seen.bounds, until)
+        merged = merge(mirror, kept, turn.table, seen.bounds, batch=until, told=note)
         self._check_number(mirror, until)
-        noop, again = seen.vanished, 0
-        if merged.applied + noop != seen.kept:
-            noop, again = count_untouched(mirror, kept, turn.table, before)
-            noop += seen.kept - kept.count()
-        return balance(_counted(share, seen), merged.applied, noop, again)
+        done = LastTurn(until, turn.after, before, counted, merged.applied)
+        return self._close(turn, mirror, kept, done)
+
+    def _close(self, turn: Turn, mirror: Mirror, kept: DataFrame, done: LastTurn) -> Account:
+        """The account of what was *done*; compares with the mirror only where it must."""
+        counted = done.counted
+        if done.explained:
+            return balance(counted, done.applied, counted.vanished)
+        noop, again = count_untouched(mirror, kept, turn.table, done.before)
+        return balance(counted, done.applied, noop + counted.kept - kept.count(), again)
 
     def _standing(
         self, turn: Turn, mirror: Mirror, rows: DataFrame, doubtful: Column | None
@@ -130,6 +155,11 @@ class Applier:
             raise HeldError("not_ours", f"{mirror.path} says batch {found}, expected {until}")
 
 
+def _doubtful(turn: Turn) -> Column:
+    """Which upserts may be older than a delete; none in a mirror that was never applied."""
+    return F.lit(False) if turn.after < 0 else suspect(turn.high, turn.grown)
+
+
 def _failed(error: Exception) -> HeldError:
     """What Spark said, on one line; a dead JVM is another error, and not one table's."""
     said = str(getattr(error, "java_exception", error)).splitlines()
@@ -150,4 +180,5 @@ def _counted(share: Share, seen: Look) -> Counted:
         ordered=share.count(Op.TRUNCATE, Op.SETTLE),
         tombstones=share.count(Op.TOMBSTONE),
         quarantined=share.count(Op.ERROR),
+        vanished=seen.vanished,
     )

@@ -18,7 +18,7 @@ class Commit:
 
     ``data_changing`` is false for compaction; ``shape_changing`` is true for a new schema or new
     properties.  ``note`` is the user metadata, parsed if it is JSON; ``txns`` transaction ids;
-    ``parameters`` those of the operation.
+    ``parameters`` and ``metrics`` those of the operation, as its writer told them.
     """
 
     version: int
@@ -29,6 +29,7 @@ class Commit:
     note: Any = None
     txns: Mapping[str, int] = field(default_factory=dict)
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    metrics: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def user_metadata(self) -> str | None:
@@ -62,9 +63,17 @@ def commit(version: int, lines: Iterable[str]) -> Commit:
         if "txn" in action:
             txns[action["txn"]["appId"]] = int(action["txn"]["version"])
     at = datetime.fromtimestamp(int(info.get("timestamp", 0)) / 1_000, UTC)
-    parameters = info.get("operationParameters") or {}
-    note = _note(info.get("userMetadata"))
-    return Commit(version, str(info.get("operation", "")), at, data, shape, note, txns, parameters)
+    return Commit(
+        version=version,
+        operation=str(info.get("operation", "")),
+        at=at,
+        data_changing=data,
+        shape_changing=shape,
+        note=_note(info.get("userMetadata")),
+        txns=txns,
+        parameters=info.get("operationParameters") or {},
+        metrics=info.get("operationMetrics") or {},
+    )
 
 
 def _note(text: str | None) -> Any:

@@ -226,6 +226,7 @@ def test_a_settle_without_rows_makes_an_empty_mirror_that_counts_as_applied(
 
     lake.reopen()
 
+    assert [turn.batch for turn in lake.lane.apply(frozenset())] == [0], "told once more"
     assert lake.lane.apply(frozenset()) == ()
 
 
@@ -235,6 +236,7 @@ def test_a_batch_of_rows_that_change_nothing_counts_as_applied(lake: BenchLake) 
     assert lake.play([row(C, 10, 1, "a")]) == {1: "a"}
 
     lake.reopen()
+    assert [turn.batch for turn in lake.lane.apply(frozenset())] == [1], "told once more"
     assert lake.lane.apply(frozenset()) == ()
 
 
@@ -290,10 +292,11 @@ def test_an_account_that_does_not_balance_holds_the_table_until_a_person_says_so
         broken.setattr("pipeline.apply.turn._counted", lambda *_: Counted(9, 1, 1, 1, 0, 0, 0))
         first = lake.apply()
 
-    second, third = lake.apply(), lake.apply(waived=["account:db.t"])
+    second, third = lake.apply(), lake.apply(waived=["account:db.t:1"])
 
     assert first.hold is not None
     assert first.hold.reason == "account"
+    assert first.account.residual == 8
     assert second.hold == first.hold
     assert third.hold is None
     assert lake.rows() == {1: "a", 2: "b"}

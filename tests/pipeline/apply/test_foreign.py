@@ -15,6 +15,7 @@ class Entry:
     user_metadata: str | None
     data_changing: bool
     parameters: dict[str, Any] = field(default_factory=dict)
+    metrics: dict[str, Any] = field(default_factory=dict)
 
 
 def entry(version: int, word: str) -> Entry:

@@ -1,0 +1,41 @@
+"""How high has each mirror come in each partition?  A cache: what is not known is looked up.
+
+Marks hold the highest LIVE order of every partition; a mirror applied through a batch has come as
+high as that batch's mark, in the partitions of its own topics.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pipeline.model import Order
+
+_REMEMBERED = 1_000  # marks
+
+
+@dataclass(eq=False)
+class Highs:
+    """Kept for mirrors applied by this process, from marks landed by it."""
+
+    _tables: dict[str, Mapping[str, Order]] = field(default_factory=dict)
+    _marks: dict[int, Mapping[str, Order]] = field(default_factory=dict)
+
+    def landed(self, batch: int, high: Mapping[str, Order]) -> None:
+        """Keep the mark's ``source/topic:partition`` -> highest order."""
+        self._marks[batch] = high
+        self._marks.pop(batch - _REMEMBERED, None)
+
+    def applied(self, table: str, batch: int, topics: frozenset[str]) -> None:
+        """*table* is applied through *batch*, which had changes of it in *topics*."""
+        if batch not in self._marks:
+            return
+        mine = topics | self.topics(table)
+        high = {n.partition("/")[2]: order for n, order in self._marks[batch].items()}
+        self._tables[table] = {n: o for n, o in high.items() if n.rpartition(":")[0] in mine}
+
+    def of(self, table: str) -> Mapping[str, Order] | None:
+        """``topic:partition`` -> highest order applied; None when that is not known."""
+        return self._tables.get(table)
+
+    def topics(self, table: str) -> frozenset[str]:
+        """Topics that *table* is known to have changes in."""
+        return frozenset(name.rpartition(":")[0] for name in self._tables.get(table, ()))
