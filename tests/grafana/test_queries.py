@@ -1,6 +1,6 @@
 """Every query of every panel and rule on a real Prometheus: no error, and not empty.
 
-`check` takes the address of any exposition, so a running service can be held to the same.
+The board is made by hand and has every state; `tests/proof` asks the same of a running service.
 """
 
 import threading
@@ -16,24 +16,12 @@ from checks.model import Outcome, Ruling, Verdict
 from checks.readiness import State
 from monitor.board import Board, TableView
 from monitor.faces.metrics import exposition, registry
-from tests.grafana.expressions import of_alerts, of_panels, of_recordings, of_values
+from tests.grafana.answers import troubles
+from tests.grafana.expressions import of_alerts, of_recordings
 from tests.grafana.prometheus import Prometheus, scraping
 from tests.monitor import boards
 
 KINDS_OF_ITS_OWN = ("lag", "hold", "gap", "disagreement")
-
-
-def troubles(prometheus: Prometheus, table: str) -> dict[str, str]:
-    """What is wrong with a query, by its place; empty if nothing is."""
-    found = {}
-    for query in chain(of_panels(), of_recordings(), of_values()):
-        answer = prometheus.ask(query.filled(table))
-        if answer.error or not answer.samples:
-            found[query.place] = answer.error or f"empty: {query.filled(table)}"
-    for query in of_alerts():  # empty on a good day
-        if error := prometheus.ask(query.promql).error:
-            found[query.place] = error
-    return found
 
 
 def _now() -> datetime:

@@ -17,7 +17,9 @@ import click
 import pytest
 
 from demo import machine
+from demo.shop.schema import MIRRORS
 from pipeline import jars
+from tests.grafana.answers import lasting
 from tests.proof.evidence import Findings, examine
 from tests.proof.plan import plan
 from tests.proof.stand import Stand
@@ -25,6 +27,7 @@ from tests.proof.stand import Stand
 FOLDER = jars.ROOT / "build" / "proof"
 SEED = 1
 DECISIONS, EACH = 400, 100
+ANSWERED = timedelta(minutes=2)  # a rate needs two merges
 
 ROUNDS = [
     pytest.param(8, marks=pytest.mark.stack, id="8 rounds"),
@@ -40,6 +43,7 @@ def test_kills_under_load_lose_nothing_and_no_ready_is_false(
     began = time.monotonic()
     try:
         stand.open()
+        findings.add("queries without an answer", unanswered(stand))
         for round_ in plan(rounds, SEED):
             stand.play(round_)
         stand.finish()
@@ -58,6 +62,14 @@ def test_kills_under_load_lose_nothing_and_no_ready_is_false(
     assert told["decisions"] >= DECISIONS, line(told)
     assert min(told["ready"], told["not ready"]) >= EACH, line(told)
     shutil.rmtree(stand.home)
+
+
+def unanswered(stand: Stand) -> list[str]:
+    """What Grafana and Prometheus would not get from the service that runs here, under load."""
+    home = stand.home / "prometheus"
+    home.mkdir()
+    found = lasting(stand.service.url.removeprefix("http://"), home, MIRRORS, ANSWERED)
+    return [f"{place}: {why}" for place, why in found.items()]
 
 
 def new_folder(rounds: int) -> Path:
