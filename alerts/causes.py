@@ -36,7 +36,7 @@ KINDS: Mapping[str, Kind] = {
 }
 """What a FAIL of a check means; a check that is not listed compares both ends: LOST."""
 
-BEYOND_HELP = frozenset({"unsupported", "no_history"})
+BEYOND_HELP = frozenset({"unsupported", "no_history", "not_yet"})
 """Codes of UNKNOWN that no person can change: not for this table, not before time has passed."""
 
 _NOTHING = Ruling(Outcome.UNKNOWN, "no verdict")

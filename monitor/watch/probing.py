@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import structlog
 
-from checks.model import NotYet, Verdict
+from checks.model import NotYet, Outcome, Ruling, Verdict
 from checks.run import Check, run_probe
 from checks.world import World
 from monitor.config.plans import Plan
@@ -16,6 +16,7 @@ from monitor.watch.teller import Teller
 from pipeline.model import Table
 
 PAST = 1000
+UNABLE = ("unreachable", "unprovable")  # codes of an UNKNOWN for want of an answer
 log = structlog.get_logger(__name__)
 
 
@@ -31,7 +32,8 @@ class History(Protocol):
 class Probing:
     """Runs each probe on each of its tables by its own pace, tier 0 first.
 
-    A probe that had nothing new to rule on is asked again in the next round.
+    A probe that had nothing new to rule on is asked again in the next round; if it could not even
+    look before, that is over, and said: an old excuse must not stand until the next ruling.
     """
 
     plans: tuple[Plan, ...]
@@ -55,9 +57,16 @@ class Probing:
             verdict = run_probe(Check(plan.name, probe, table), world, past, self.run())
             if isinstance(verdict, NotYet):
                 log.debug("nothing new", check=plan.name, table=table.name, why=verdict.why)
+                self._able_again(plan.name, table.name, verdict.why)
                 continue
             self._ran[plan.name, table.name] = started
             self._tell(verdict)
+
+    def _able_again(self, check: str, table: str, why: str) -> None:
+        newest = self.teller.rulings.newest(table, check)
+        if newest is not None and newest.ruling.code in UNABLE:
+            ruling = Ruling(Outcome.UNKNOWN, why, "not_yet")
+            self._tell(Verdict(table, check, ruling, self.clock(), run=self.run()))
 
     def _tell(self, verdict: Verdict) -> None:
         """Every number is kept; one more UNKNOWN like the last says nothing new."""

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from alerts.round import Desk
-from checks.model import NotYet, Outcome, Ruling
+from checks.model import NotYet, Outcome, Ruling, Undecided
 from checks.world import World
 from monitor.config.plans import Plan
 from monitor.store.store import Store
@@ -17,7 +17,7 @@ from monitor.watch.probing import Probing
 from monitor.watch.roster import Roster
 from monitor.watch.rulings import Rulings
 from monitor.watch.teller import Teller
-from pipeline.errors import UnreachableError
+from pipeline.errors import ProofError, UnreachableError
 from pipeline.model import Fence, Shard, Table
 from tests.monitor.rig import NOON
 
@@ -171,6 +171,38 @@ def test_one_that_had_nothing_new_is_asked_again_at_once_and_tells_nothing(bench
 
     assert len(probe.looked) == 2
     assert bench.store.verdicts.list() == ()
+
+
+def test_one_that_can_look_again_says_so_before_it_can_rule(bench: Bench) -> None:
+    probe = FakeProbe(ProofError("shop.a has no mirror yet"))
+    probing = bench.probing(plan(probe, "volatility", "shop.a"))
+
+    probing.round()
+    before = bench.store.incidents.open()
+    bench.now += MINUTE
+    probe.answer = NotYet("the first interval begins")
+    for _ in range(3):
+        probing.round()
+
+    newest = bench.rulings.newest("shop.a", "volatility")
+    assert newest is not None
+    assert newest.ruling == Ruling(Outcome.UNKNOWN, "the first interval begins", "not_yet")
+    assert (len(before), bench.store.incidents.open()) == (1, ())
+    assert len(bench.store.verdicts.list()) == 2
+
+
+@pytest.mark.parametrize("outcome", ["pass", "moving"])
+def test_nothing_new_leaves_what_was_ruled_standing(bench: Bench, outcome: str) -> None:
+    probe = FakeProbe(Number() if outcome == "pass" else Undecided("in_motion", "it moves"))
+    probing = bench.probing(plan(probe, tables="shop.a"))
+
+    probing.round()
+    before = bench.rulings.newest("shop.a", "max_id")
+    bench.now += MINUTE
+    probe.answer = NotYet("counted for the first time")
+    probing.round()
+
+    assert bench.rulings.newest("shop.a", "max_id") is before
 
 
 def test_every_number_is_kept_and_handed_to_the_next_ruling(bench: Bench) -> None:
