@@ -51,7 +51,8 @@ def _told(reading: Differences, fate: Fate) -> str:
     own = [suspect for suspect, each in reading.found if each is fate]
     shown = ", ".join(list(_spelled(own))[:3])
     rest = ", ..." if len(list(_spelled(own))) > 3 else ""
-    return f"{len(own)} rows {_WORDS[fate]} in the mirror: {shown}{rest}"
+    rows = "1 row" if len(own) == 1 else f"{len(own)} rows"
+    return f"{rows} {_WORDS[fate]} in the mirror: {shown}{rest}"
 
 
 def _keys(reading: Differences) -> Iterator[str]:

@@ -3,9 +3,10 @@ from datetime import timedelta
 import pytest
 
 from checks.fences import passed, thinned
+from checks.findings import Differences, ruled
 from checks.model import NotYet, Undecided
 from checks.suspects import Fate, Look, fate, look
-from pipeline.model import Op
+from pipeline.model import Op, Shard
 from tests.checks.samples import beats
 from tests.checks.world_fake import ONE, TABLE, TWO, FakeWorld
 
@@ -80,3 +81,16 @@ def test_thinning_keeps_the_newest_and_the_oldest_fences() -> None:
     assert kept[-50:] == fences[-50:]
     assert len(kept) == 75
     assert thinned(fences, limit=100) == fences
+
+
+@pytest.mark.parametrize(
+    ("ids", "told"),
+    [
+        pytest.param([7], "1 row missing in the mirror: shop/shop.t:7", id="one"),
+        pytest.param([7, 8], "2 rows missing in the mirror: shop/shop.t:7-8", id="several"),
+    ],
+)
+def test_rows_are_told_in_words_that_fit_their_number(ids: list[int], told: str) -> None:
+    found = tuple(((Shard("shop", "shop.t"), id_), Fate.MISSING) for id_ in ids)
+
+    assert ruled(Differences((), "", found)).reason == told
