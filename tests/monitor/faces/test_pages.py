@@ -168,7 +168,7 @@ def browse(tmp_path: Path) -> Callable[[Board, int], str]:
 
 
 @pytest.mark.stack
-@pytest.mark.parametrize("width", [500, 1600], ids=["narrow", "wide"])
+@pytest.mark.parametrize("width", [500, 1150, 1600], ids=["narrow", "in between", "wide"])
 @pytest.mark.parametrize(
     ("shown", "kind"),
     [
