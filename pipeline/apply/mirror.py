@@ -1,9 +1,11 @@
 """One mirror as Spark writes it: created, evolved, and numbered by the batches applied to it."""
 
 import json
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 
 from pyspark.sql import SparkSession
 
@@ -21,6 +23,8 @@ META = (
 )
 _FLOORS = "sluice.floors"
 _SCHEMAS = "sluice.schemas"
+_KEPT = "delta.deletedFileRetentionDuration"
+_HISTORY = timedelta(days=30)  # Delta's own default for its log
 _PROPERTIES = {
     "delta.enableDeletionVectors": "true",
     "delta.checkpointInterval": "20",
@@ -96,6 +100,16 @@ class Mirror:
         raised = {n: max(order, known.get(n, order)) for n, order in orders.items()}
         if {**known, **raised} != known:
             self._set({_FLOORS: _dump({**known, **raised})})
+
+    def keep(self, versions: timedelta) -> None:
+        """Let Delta remember for so long which files it has removed; a VACUUM spares them."""
+        files, log = (
+            f"interval {math.ceil(time / timedelta(hours=1))} hours"
+            for time in (versions, max(versions, _HISTORY))
+        )
+        wanted = {_KEPT: files, "delta.logRetentionDuration": log}
+        if not wanted.items() <= self.state.properties.items():
+            self._set(wanted)
 
     def _set(self, properties: Mapping[str, str]) -> None:
         with self.noted(-1):

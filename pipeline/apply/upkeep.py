@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from pipeline.apply.mirror import Mirror
-from pipeline.errors import HeldError
+from pipeline.errors import HeldError, ProofError
 from pipeline.lake.pinned import open_table
 from pipeline.mark import Mark
 from pipeline.model import Op
@@ -18,6 +18,7 @@ from pipeline.spark import described
 
 DROPPED = "sluice.dropped"  # property of the change log: the last batch of a dropped day
 _KEPT_OPS = (Op.DDL, Op.MARK, Op.ERROR)
+_BEGINNING = timedelta(minutes=10)
 _LEAST = timedelta(hours=168)  # Delta's own guard; it is never turned off
 
 
@@ -72,8 +73,7 @@ class Upkeep:
                 continue
             with described(self.session, f"upkeep of {table}"):
                 self._compact(mirror, table)
-                if table not in readers:
-                    self._vacuum(mirror.path, table)
+                self._vacuum(mirror, table, readers.get(table))
 
     def _compact(self, mirror: Mirror, table: str) -> None:
         if not self._due(self._compacted, table, self.settings.upkeep.compact_every):
@@ -81,16 +81,41 @@ class Upkeep:
         with mirror.noted(-1):
             DeltaTable.forPath(self.session, mirror.path).optimize().executeCompaction()
 
-    def _vacuum(self, path: str, name: str) -> None:
+    def _vacuum(self, mirror: Mirror, name: str, read: int | None) -> None:
+        """Take what no kept version needs; nothing at all while somebody reads an older one.
+
+        A longer time would not save that one: Delta forgets what was removed, and when, as soon as
+        the mirror's own retention has passed.
+        """
         if not self._due(self._vacuumed, name, self.settings.upkeep.vacuum_every):
             return
         kept = max(self.settings.upkeep.keep_versions, _LEAST)
-        DeltaTable.forPath(self.session, path).vacuum(kept / timedelta(hours=1))
+        since = self._since(mirror.path, read)
+        if since is None or self.clock() - since > kept:
+            return
+        mirror.keep(kept)
+        DeltaTable.forPath(self.session, mirror.path).vacuum(kept / timedelta(hours=1))
+
+    def _since(self, path: str, read: int | None) -> datetime | None:
+        """When version *read* was committed, now if it is the newest; None if no log tells.
+
+        What it needs was removed later than that, by the stamps of the log.
+        """
+        found = open_table(path)
+        if found is None or read is None or read >= found.version:
+            return self.clock()
+        try:
+            return found.commit(read).at
+        except ProofError:
+            return None
 
     def _due(self, done: dict[str, datetime], name: str, every: timedelta) -> bool:
-        """Whether *every* has passed since the last time, or since this process began."""
+        """Whether *every* has passed since the last time.  A process that began waits a little.
+
+        Not for *every*, or one that is restarted more often would never clean up.
+        """
         now = self.clock()
-        last = done.setdefault(name, now)
+        last = done.setdefault(name, now - every + min(every, _BEGINNING))
         if now - last < every:
             return False
         done[name] = now
@@ -99,9 +124,11 @@ class Upkeep:
     def _log(self, mark: Mark, applied: Mapping[str, int]) -> None:
         """Compact the change log, and drop its oldest days that nobody needs any more."""
         path = self.settings.changes
+        table = DeltaTable.forPath(self.session, path)
+        if self._due(self._vacuumed, "", self.settings.upkeep.vacuum_every):
+            table.vacuum()  # what the log itself has forgotten: batches are never read by version
         if not self._due(self._compacted, "", self.settings.upkeep.compact_every):
             return
-        table = DeltaTable.forPath(self.session, path)
         table.optimize().executeCompaction()
         oldest = (self.clock() - self.settings.upkeep.keep_changes).date()
         needed = self._first_needed(mark, applied)

@@ -85,7 +85,15 @@ class PinnedTable:
         Raises:
             ProofError: if one of them is no longer in the log, so that nobody can tell.
         """
-        return tuple(_commit(self.path, version) for version in range(since + 1, self.version + 1))
+        return tuple(self.commit(version) for version in range(since + 1, self.version + 1))
+
+    def commit(self, version: int) -> Commit:
+        """What was committed as *version*.
+
+        Raises:
+            ProofError: if it is no longer in the log.
+        """
+        return _commit(self.path, version)
 
 
 def open_table(path: str, version: int | None = None) -> PinnedTable | None:
