@@ -60,25 +60,30 @@ class HandLanding:
 
 @dataclass(eq=False)
 class BenchLake:
-    """One table, ``db.t (id, name)``, its change log, and a lane that applies it."""
+    """A table ``db.t (id, name)``, others like it, their change log, and a lane that applies them.
+
+    ``shards`` are those of ``db.t``; each of ``others`` is a table of one shard, of its name.
+    """
 
     session: SparkSession
     home: Path
     rules: tuple[TableRule, ...] = ()
     columns: tuple[Column, ...] = (ID, NAME)
     shards: tuple[str, ...] = ("db.t",)
+    others: tuple[str, ...] = ()
+    workers: int = 1
     lane: Lane = field(init=False)
 
     def __post_init__(self) -> None:
         """Create the change log and open the lane."""
         self.settings = PipelineSettings(
-            lake=str(self.home), kafka="", sources=(), rules=self.rules, merge_workers=1
+            lake=str(self.home), kafka="", sources=(), rules=self.rules, merge_workers=self.workers
         )
         changelog.create(self.session, self.settings.changes)
-        names = {f"s/{shard}": "db.t" for shard in self.shards}
-        self.mark = Mark("main", -1, shards=names)
+        tables = dict.fromkeys(self.shards, "db.t") | {name: name for name in self.others}
+        self.mark = Mark("main", -1, shards={f"s/{n}": table for n, table in tables.items()})
         self.catalog = Catalog(Router(self.rules))
-        for shard in self.shards:
+        for shard in tables:
             self.alter(*self.columns, at=FIRST, shard=shard)
         self.reopen()
 
@@ -105,7 +110,8 @@ class BenchLake:
             if r["origin"] == Origin.LIVE and r["order"]:
                 high[name] = max(r["order"], high.get(name, r["order"]))
         assert live or rows
-        self.mark = replace(self.mark, batch=batch, tables={"db.t": batch}, high=high)
+        tables = {**self.mark.tables, **{r["table"]: batch for r in rows}}
+        self.mark = replace(self.mark, batch=batch, tables=tables, high=high)
         txn = Transaction(self.session, self.settings.changes, "sluice:main", batch)
         frame = self.session.createDataFrame([_values(r, batch) for r in rows], _ddl())
         txn.stage(frame)
