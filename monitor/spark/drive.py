@@ -97,6 +97,7 @@ class Drive:
             log.info("landed", batch=landed.batch, rows=landed.rows, seconds=took)
 
     def _apply(self, waived: frozenset[str]) -> None:
+        started = self.clock()
         turns = self.spark.call(Request(0, Verb.APPLY, waived), self.deadlines.apply).applied
         now = self.clock()
         for turn in turns:
@@ -106,4 +107,6 @@ class Drive:
         if turns:
             merged = [turn for turn in turns if turn.hold is None]
             changes = sum(turn.account.applied for turn in merged)
-            log.info("merged", tables=len(merged), held=len(turns) - len(merged), changes=changes)
+            took = round((now - started).total_seconds(), 3)
+            held = len(turns) - len(merged)
+            log.info("merged", tables=len(merged), held=held, changes=changes, seconds=took)
