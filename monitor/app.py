@@ -28,6 +28,7 @@ from monitor.watch.assessor import Assessor
 from monitor.watch.census import Census
 from monitor.watch.facts import Facts
 from monitor.watch.fence_book import FenceBook
+from monitor.watch.keepers import Keepers
 from monitor.watch.probing import Probing
 from monitor.watch.pulse import Pulse
 from monitor.watch.readers import named_versions
@@ -71,6 +72,7 @@ class App:
         self.servers = Servers(followed)
         self.roster = Roster(self.servers.all, config.tables, clock)
         self.census = Census(followed, self.roster.tables, describe, clock)
+        self.keepers = Keepers(config.sources, self.lake, self.census.answer, clock)
         self.watcher = Watcher(self._sampler(), self.roster, store.marks, clock)
         self.teller = Teller(config.alerts, store, self.rulings, policy.gating, clock)
         self.assessor = self._assessor()
@@ -170,6 +172,7 @@ class App:
             facts=facts,
             easel=self.easel,
             plans=self.config.plans,
+            keepers=self.keepers.keepers,
             budget=self.config.readiness.budget,
             zone=self.config.time_zone,
             clock=clock,
@@ -178,21 +181,15 @@ class App:
         )
 
     def _works(self) -> Works:
-        probing = Probing(
-            self.config.plans,
-            self.roster,
-            self.store.verdicts,
-            self.teller,
-            self.world,
-            clock,
-            current_run,
-        )
+        plans, history = self.config.plans, self.store.verdicts
+        probing = Probing(plans, self.roster, history, self.teller, self.world, clock, current_run)
         return Works(
             pulses=self.pulses,
             round=self.drive.round,
             watch=self.cycle.watch,
             probe=probing.round,
             census=self.census.ask,
+            keepers=self.keepers.ask,
             deliver=lambda: self.delivery.deliver_due(clock()),
             upkeep=self.drive.upkeep,
             prune=lambda: self.store.prune(clock()),

@@ -1,6 +1,6 @@
 """Clients of everything outside: built here once, closed together."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -13,7 +13,7 @@ from monitor.watch.world import Log
 from pipeline.collectors.connect import ConnectCollector
 from pipeline.errors import ConfigError, SluiceError
 from pipeline.messages import format as formats
-from pipeline.model import Table
+from pipeline.model import PartitionEnd, Table, TopicPartition
 from pipeline.server.server_facts import server_facts
 from pipeline.server.session import Session
 from pipeline.server.shard_facts import shard_facts
@@ -21,6 +21,7 @@ from pipeline.settings import SourceSettings
 from pipeline.sources.mysql import MySqlSource
 from pipeline.tables.delta import DeltaLake
 from pipeline.topics.last_keys import Origin, end_keys
+from pipeline.topics.settings import TopicFacts, topic_facts
 from pipeline.transports.kafka import KafkaTransport
 
 SOURCES: Mapping[str, Callable[[SourceSettings], MySqlSource]] = {
@@ -77,6 +78,14 @@ class Lake:
     def log(self) -> LogSide:
         """The change log, pinned now, and the topics."""
         return Log(self.delta.changes(), self._keys)
+
+    def settings(self, pattern: str) -> tuple[TopicFacts, ...]:
+        """Topics whose whole name matches *pattern*, with their settings."""
+        return topic_facts(self.transport.bootstrap, pattern)
+
+    def ends(self, topics: Iterable[str]) -> Mapping[TopicPartition, PartitionEnd]:
+        """Next offset of each partition of *topics*."""
+        return self.transport.ends(topics)
 
     def close(self) -> None:
         """Hang up."""

@@ -1,7 +1,7 @@
 """One watching round: look, rule, tell, and put the whole picture on the board."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Protocol
 from zoneinfo import ZoneInfo
@@ -20,6 +20,7 @@ from monitor.watch.sampler import Look
 from monitor.watch.teller import Teller
 from monitor.watch.watcher import Watcher
 from pipeline.cut import day_end
+from pipeline.lags.headroom import Keeper
 from pipeline.model import Stage, Table
 
 AT_ONCE = timedelta()
@@ -62,6 +63,7 @@ class Cycle:
     assessor: Assessor
     teller: Teller
     facts: Facts
+    keepers: Callable[[Look], Mapping[str, Sequence[Keeper]]]
     easel: Easel
     plans: tuple[Plan, ...]
     budget: Callable[[int], timedelta]
@@ -74,15 +76,17 @@ class Cycle:
         """Do one round."""
         look = self.watcher.look(AT_ONCE)
         now = self.clock()
-        parts = self.facts.parts(look, now)
+        parts, keepers = self.facts.parts(look, now), self.keepers(look)
         cut = yesterday(now, self.zone)
         views = [self._view(table, look, cut, parts) for table in self.roster.tables()]
         verdicts = [own.of_part(part, now) for part in parts]
+        verdicts += [own.of_keepers(source, held, now) for source, held in keepers.items()]
         verdicts += [verdict for _, found in views for verdict in found]
         self.teller.tell(verdicts, kept=self.teller.changed(verdicts))
         if self.roster.known:
-            self.teller.withdraw(self._watched(parts))
-        self.easel.board = self._board(now, cut, [view for view, _ in views], parts)
+            self.teller.withdraw(self._watched(parts, keepers))
+        board = self._board(now, cut, [view for view, _ in views], parts)
+        self.easel.board = replace(board, headroom=_left(keepers, now))
 
     def _view(
         self, table: Table, look: Look, cut: datetime, parts: Sequence[Part]
@@ -114,7 +118,8 @@ class Cycle:
         yield from own.of_standstills(table.name, blocks(inputs, frozenset()), at)
         yield own.of_disagreement(table.name, answers, at)
 
-    def _watched(self, parts: Sequence[Part]) -> Iterator[Member]:
+    def _watched(self, parts: Sequence[Part], keepers: Iterable[str]) -> Iterator[Member]:
+        yield from (Member(own.keeper(source), "headroom") for source in keepers)
         for part in parts:
             yield Member(part.name, part.check)
         for table in self.roster.tables():
@@ -143,6 +148,15 @@ class Cycle:
 def yesterday(now: datetime, zone: ZoneInfo) -> datetime:
     """The end of the business day before the one that *now* belongs to."""
     return day_end(now.astimezone(zone).date() - timedelta(days=1), zone)
+
+
+def _left(
+    keepers: Mapping[str, Sequence[Keeper]], now: datetime
+) -> dict[tuple[str, str], timedelta]:
+    """(Kind, name) -> time until something unread is lost, where it is known."""
+    every = [one for held in keepers.values() for one in held]
+    known = {(one.kind, one.name): one.left(now) for one in every}
+    return {key: left for key, left in known.items() if left is not None}
 
 
 def _concerns(part: Part, table: Table) -> bool:

@@ -21,6 +21,7 @@ class Works:
     watch: Work
     probe: Work
     census: Work
+    keepers: Work
     deliver: Work
     upkeep: Work
     prune: Work
@@ -40,6 +41,7 @@ def jobs(config: Config, works: Works) -> tuple[Job, ...]:
         Job("watch", paces.watch, minute, works.watch),
         Job("probe", paces.probe, 30 * minute, works.probe),
         Job("census", CENSUS, 30 * minute, works.census),
+        Job("keepers", 2 * minute, 10 * minute, works.keepers),
         Job("deliver", paces.deliver, minute, works.deliver),
         Job("upkeep", paces.upkeep, paces.upkeep_deadline, works.upkeep),
         Job("prune", paces.prune, 10 * minute, works.prune),

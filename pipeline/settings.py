@@ -46,6 +46,12 @@ class SourceSettings:
         """Regular expression for the whole name of each topic that this source's rows use."""
         return self.topics or re.escape(self.prefix) + r"\.[^.]+\.[^.]+"
 
+    @property
+    def every_topic(self) -> str:
+        """The same for all its topics: rows, schema changes, transactions, heartbeats."""
+        prefix, rows = re.escape(self.prefix), self.topic_pattern
+        return rf"(?:{rows}|{prefix}|{prefix}\.transaction|__debezium-heartbeat\.{prefix})"
+
 
 @dataclass(frozen=True, slots=True)
 class TableRule:

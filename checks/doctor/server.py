@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from datetime import timedelta
 
 from checks.doctor.finding import NOTE, REFUSE, WARN, Demand, Finding, unmet
+from pipeline.lags.headroom import log_kept
 from pipeline.server.server_facts import ServerFacts
 
 REMEDY = "SET GLOBAL {name} = '{value}', and {name}={value} in the server's option file"
@@ -121,11 +122,10 @@ RELAYING = ("log_replica_updates", "log_slave_updates")
 
 
 def _short(facts: ServerFacts, where: str, outage: timedelta) -> list[Finding]:
-    seconds = int(facts.variables.get("binlog_expire_logs_seconds", 0))
-    days = float(facts.variables.get("expire_logs_days", 0))
-    kept = timedelta(seconds=seconds) or timedelta(days=days)
-    if not kept or kept >= outage:
+    kept = log_kept(facts.variables)
+    if kept is None or kept >= outage:
         return []
+    seconds = int(facts.variables.get("binlog_expire_logs_seconds", 0))
     name = "binlog_expire_logs_seconds" if seconds else "expire_logs_days"
     wanted = int(outage.total_seconds()) if seconds else -(-outage // timedelta(days=1))
     what = f"{name}: the log is kept for {kept}, an outage of {outage} would lose changes"

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 
 from checks.model import Outcome, Reason, Ruling, Verdict
 from checks.readiness import Readiness
+from pipeline.lags.headroom import Keeper
 from pipeline.lags.lag import Lags
 from pipeline.model import Missing, Stage, Table
 
@@ -71,6 +72,35 @@ def of_disagreement(table: str, answers: Iterable[Readiness], at: datetime) -> V
                 ruling = Ruling(Outcome.FAIL, reason.text, reason.code)
                 return Verdict(table, "disagreement", ruling, at)
     return Verdict(table, "disagreement", Ruling(Outcome.PASS, "the two rules agree"), at)
+
+
+def keeper(source: str) -> str:
+    """What a verdict on a source's topics and binary log is about."""
+    return f"keepers:{source}"
+
+
+def of_keepers(source: str, keepers: Sequence[Keeper], at: datetime) -> Verdict:
+    """Whether something that was not read yet will soon be deleted by whoever keeps it."""
+    known = [(left, one) for one in keepers if (left := one.left(at)) is not None]
+    least = min((left for left, _ in known), default=None)
+    value = None if least is None else least.total_seconds()
+    return Verdict(keeper(source), "headroom", _headroom(keepers, known, at), at, value=value)
+
+
+def _headroom(
+    keepers: Sequence[Keeper], known: Sequence[tuple[timedelta, Keeper]], at: datetime
+) -> Ruling:
+    tight = sorted((left, one.kind, one.name) for left, one in known if one.tight(at))
+    if tight:
+        left, kind, name = tight[0]
+        more = f" (and {len(tight) - 1} more)" if len(tight) > 1 else ""
+        text = f"{kind} {name}: in {left.total_seconds() / 3600:.1f} h unread changes are deleted"
+        return Ruling(Outcome.FAIL, f"{text}{more}", "headroom")
+    for one in keepers:
+        if one.unknown:
+            why = one.kept.why if isinstance(one.kept, Missing) else "what is read is not known"
+            return Ruling(Outcome.UNKNOWN, f"{one.kind} {one.name}: {why}", "not_yet")
+    return Ruling(Outcome.PASS, "nothing unread is deleted soon")
 
 
 def _blaming(name: str, check: str, part: Part, at: datetime) -> Verdict:

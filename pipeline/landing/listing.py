@@ -1,6 +1,5 @@
 """What there is to land now: heads, acknowledgements and ends, asked in the order of the proof."""
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -52,7 +51,7 @@ def list_ends(feeds: Sequence[Feed], transport: Transport) -> Listing:
     said = {feed.settings.name: feed.acknowledged() for feed in feeds}
     source_of: dict[str, str] = {}
     for feed in feeds:
-        for topic in transport.topics(topics_of(feed)):
+        for topic in transport.topics(feed.settings.every_topic):
             other = source_of.setdefault(topic, feed.settings.name)
             if other != feed.settings.name:
                 raise ConfigError(f"topic {topic} is claimed by {other} and {feed.settings.name}")
@@ -66,10 +65,3 @@ def list_ends(feeds: Sequence[Feed], transport: Transport) -> Listing:
     acknowledged = {n: a for n, a in said.items() if isinstance(a, Acknowledged)}
     ends = {tp: end for tp, end in ends.items() if tp in beginnings}
     return Listing(heads, acknowledged, source_of, beginnings, ends)
-
-
-def topics_of(feed: Feed) -> str:
-    """Pattern of all topics of a source: rows, schema changes, transactions, heartbeats."""
-    prefix = re.escape(feed.settings.prefix)
-    rows = feed.settings.topic_pattern
-    return rf"(?:{rows}|{prefix}|{prefix}\.transaction|__debezium-heartbeat\.{prefix})"

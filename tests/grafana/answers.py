@@ -12,11 +12,6 @@ from tests.grafana.expressions import of_alerts, of_panels, of_recordings, of_va
 from tests.grafana.prometheus import Prometheus, scraping
 
 EMPTY = "empty: "
-UNFILLED = {
-    "dashboards/overview.json: Time until unread changes are deleted A": "no keeper is asked yet",
-    "SluiceHeadroomSmall's value": "the same",
-}
-"""Queries that a running service leaves empty, and why; all others have data on a good day."""
 
 
 def troubles(prometheus: Prometheus, table: str) -> dict[str, str]:
@@ -33,18 +28,13 @@ def troubles(prometheus: Prometheus, table: str) -> dict[str, str]:
 
 
 def lasting(address: str, home: Path, tables: Iterable[str], within: timedelta) -> dict[str, str]:
-    """Scrape *address* until every query about *tables* is answered; what never was, in the end.
-
-    Queries of UNFILLED may stay empty, but not err.
-    """
+    """Scrape *address* until every query about *tables* is answered; what never was, in the end."""
     names, left = tuple(tables), dict[str, str]()
 
     def answered() -> bool:
         left.clear()
         for name in names:
             left.update(troubles(prometheus, name))
-        for place in [place for place in UNFILLED if left.get(place, "").startswith(EMPTY)]:
-            del left[place]
         return not left
 
     with scraping(address, home) as prometheus, suppress(UnreachableError):

@@ -4,7 +4,7 @@ Time stands still but for :meth:`Rig.second`; nothing here starts a thread.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -31,6 +31,7 @@ from monitor.store.store import Store
 from monitor.watch.assessor import Assessor
 from monitor.watch.census import Census, Wanted
 from monitor.watch.fence_book import FenceBook
+from monitor.watch.keepers import Keepers
 from monitor.watch.own_verdicts import Part
 from monitor.watch.roster import Roster
 from monitor.watch.rulings import Rulings
@@ -40,10 +41,20 @@ from monitor.watch.watcher import Watcher
 from pipeline.errors import UnreachableError
 from pipeline.lake.commits import Commit
 from pipeline.mark import Epoch, Mark
-from pipeline.model import Acknowledged, Fence, Head, Missing, Order, PartitionEnd, Shard
+from pipeline.model import (
+    Acknowledged,
+    Fence,
+    Head,
+    Missing,
+    Order,
+    PartitionEnd,
+    Shard,
+    TopicPartition,
+)
 from pipeline.server.server_facts import ServerFacts
 from pipeline.server.shard_facts import Cascade, ShardFacts
 from pipeline.settings import CollectorSettings, SourceSettings
+from pipeline.topics.settings import TopicFacts
 
 NOON = datetime(2026, 3, 29, 12, 0, tzinfo=UTC)
 USERS, ORDERS = "shop.users", "shop.orders"
@@ -120,6 +131,7 @@ class FakeSchema:
     cascades: dict[str, Cascade] = field(default_factory=dict)
     hidden: set[str] = field(default_factory=set)
     grants: tuple[str, ...] = ()
+    variables: dict[str, str] = field(default_factory=dict)
     silent: bool = False
     asked: int = 0
 
@@ -130,12 +142,32 @@ class FakeSchema:
             raise UnreachableError(f"source:{settings.name}: loaded: 65 threads run, 64 may")
         names = [name.partition("/")[2] for name in SHARDS]
         shown = [name for name in names if wanted(name) and name not in self.hidden]
-        server = ServerFacts((8, 0), mariadb=False, grants=self.grants)
+        server = ServerFacts((8, 0), mariadb=False, grants=self.grants, variables=self.variables)
         return Described(server, {name: self._shard(settings.name, name) for name in shown})
 
     def _shard(self, source: str, name: str) -> ShardFacts:
         cascades = (self.cascades[name],) if name in self.cascades else ()
         return ShardFacts(Shard(source, name), cascades=cascades)
+
+
+@dataclass
+class FakeKafka:
+    """One topic with a retention, and its end."""
+
+    retention: timedelta = timedelta(days=7)
+    end: int = 0
+    silent: bool = False
+
+    def settings(self, pattern: str) -> Sequence[TopicFacts]:
+        """Its retention."""
+        if self.silent:
+            raise UnreachableError("Kafka at k: timed out")
+        kept = {"retention.ms": str(self.retention // timedelta(milliseconds=1))}
+        return (TopicFacts("shop.shop.users", settings=kept),)
+
+    def ends(self, topics: Iterable[str]) -> Mapping[TopicPartition, PartitionEnd]:
+        """Where it ends."""
+        return {TopicPartition(topic, 0): PartitionEnd(self.end) for topic in topics}
 
 
 @dataclass
@@ -201,7 +233,7 @@ class Rig:
         self.fences = FenceBook(self.store.fences)
         self.collector, self.lake = FakeCollector(), FakeLake()
         self.rulings, self.easel = Rulings(), Easel()
-        self.standstills = Standstills(self.store.holds)
+        self.standstills, self.kafka = Standstills(self.store.holds), FakeKafka()
         self.facts, self.schema = FakeFacts(self.store), FakeSchema()
         self._build()
         self.client = Client(api.application(self.desk()))
@@ -221,6 +253,7 @@ class Rig:
         self.census = Census(
             {"shop": lambda: SOURCE}, self.roster.tables, self.schema.describe, self.clock
         )
+        self.keepers = Keepers((SOURCE,), self.kafka, self.census.answer, self.clock)
         self.watcher = Watcher(sampler, self.roster, self.store.marks, self.clock)
         desk = AlertDesk((Route(hold=timedelta(0), keep=timedelta(0)),))
         self.teller = Teller(desk, self.store, self.rulings, GATING, self.clock)
@@ -233,6 +266,7 @@ class Rig:
             self.assessor,
             self.teller,
             self.facts,
+            self.keepers.keepers,
             self.easel,
             (Plan("range_counts", timedelta(seconds=30), "*", object()),),
             lambda tier: timedelta(seconds=60),
@@ -322,6 +356,7 @@ class Rig:
         self.second()
         self.cycle.watch()
         self.census.ask()
+        self.keepers.ask()
 
     def rule(self, table: str, outcome: Outcome, check: str = "range_counts") -> None:
         """A probe speaks, as of the newest heartbeat."""
