@@ -6,7 +6,7 @@ import click
 
 from pipeline.errors import ConfigError
 
-TEMPLATE = Path(__file__).parent.parent / "templates" / "sluice.yaml"
+TEMPLATE = Path(__file__).with_name("sluice.yaml")
 
 
 @click.command("init")
