@@ -10,6 +10,7 @@ from monitor.watch.pulse import Pulse
 
 Work = Callable[[], object]
 CENSUS = timedelta(seconds=5)  # how often it is looked who is to be asked, which is far rarer
+KEEPERS = timedelta(minutes=2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,7 @@ def jobs(config: Config, works: Works) -> tuple[Job, ...]:
         Job("watch", paces.watch, minute, works.watch),
         Job("probe", paces.probe, 30 * minute, works.probe),
         Job("census", CENSUS, 30 * minute, works.census),
-        Job("keepers", 2 * minute, 10 * minute, works.keepers),
+        Job("keepers", KEEPERS, 10 * minute, works.keepers),
         Job("deliver", paces.deliver, minute, works.deliver),
         Job("upkeep", paces.upkeep, paces.upkeep_deadline, works.upkeep),
         Job("prune", paces.prune, 10 * minute, works.prune),

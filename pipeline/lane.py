@@ -70,6 +70,8 @@ class Lane:
         due = [t for t in tables.values() if self._batch(t) < self.mark.tables[t.name]]
         due.sort(key=lambda table: (table.tier, table.name))
         unheard = tuple(self._unheard(tables, waived))
+        if unheard:
+            return unheard  # to be kept before the next turns, or a kill takes both accounts
         checked = self.standing.choose({t.name for t in due} | self._held, tables)
         checked &= {name for name in checked if self._mirror(name).state.version >= 0}
         standing = {n: h for n in checked if (h := self.standing.hold(n, waived)) is not None}
@@ -77,7 +79,7 @@ class Lane:
         done = self._turns(ready) if ready else ()
         left = (self._still(name, hold) for name, hold in sorted(standing.items()))
         freed = self._freed(checked, standing, {turn.table for turn in done})
-        result = (*unheard, *done, *left, *freed)
+        result = (*done, *left, *freed)
         self._held = {turn.table for turn in result if turn.hold is not None}
         return result
 
@@ -103,10 +105,10 @@ class Lane:
         return Mirror(self.session, self.settings.mirror(name), self.settings.lane)
 
     def _turns(self, ready: list[Table]) -> tuple[Applied, ...]:
-        after = min(self._batch(table) for table in ready)
-        until = last_batch(self.session, self.settings.changes, after, self.mark.batch)
-        names = tuple(table.name for table in ready)
-        with Slice(self.session, self.settings.changes, after, until, names) as slice_:
+        after = {table.name: self._batch(table) for table in ready}
+        first, log = min(after.values()), self.settings.changes
+        until = last_batch(self.session, log, first, self.mark.batch)
+        with Slice(self.session, log, after, until) as slice_:
             last = self.mark.tables
             waiting = [t for t in ready if t.name in slice_.shares or last[t.name] <= until]
             return self._workers.each(lambda one, t: self._turn(one, t, slice_), waiting)

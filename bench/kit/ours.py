@@ -105,7 +105,7 @@ def apply(session: SparkSession, log: str, path: str, fields: Sequence[Field], b
         high={f"{table.TOPIC}:0": Order(1, batch, 2**62)},
         grown=False,
     )
-    with Slice(session, log, batch - 1, batch, (table.SHARD,)) as slice_:
+    with Slice(session, log, {table.SHARD: batch - 1}, batch) as slice_:
         applier = Applier(session, "main", log, lambda: table.AT)
         applied = applier.apply(turn, slice_, path)
     if applied.hold is not None or applied.account.residual:

@@ -57,7 +57,7 @@ class Audit:
             return told
         session, log = self.applier.session, self.applier.log
         try:
-            with Slice(session, log, last.since, last.batch, (turn.table.name,)) as slice_:
+            with Slice(session, log, {turn.table.name: last.since}, last.batch) as slice_:
                 return self.applier.recount(turn, slice_, path, last)
         except (PySparkException, Py4JJavaError):
             return told  # what it was merged from is gone: unexplained it stays

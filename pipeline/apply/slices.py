@@ -35,16 +35,17 @@ class Share:
 
 @dataclass(eq=False)
 class Slice:
-    """Changes of several tables in batches ``(after, until]``, cached until closed.
+    """Changes of several tables up to batch ``until``, cached until closed.
 
-    A worker reads it in its own session through a global view: cached data is shared by all.
+    ``after`` is each table's own applied batch: what it has read before is not read again, and not
+    counted again.  A worker reads the slice in its own session through a global view: cached data
+    is shared by all.
     """
 
     session: SparkSession
     log: str
-    after: int
+    after: Mapping[str, int]
     until: int
-    tables: tuple[str, ...]
     shares: Mapping[str, Share] = field(default_factory=dict)
 
     def __enter__(self) -> Self:
@@ -62,18 +63,21 @@ class Slice:
 
     def _rows(self) -> DataFrame:
         batch, table, op = F.col("batch"), F.col("table"), F.col("op")
-        wanted = (batch > self.after) & (batch <= self.until)
+        wanted = (batch > min(self.after.values())) & (batch <= self.until)
+        unread = F.lit(False)
+        for after in sorted(set(self.after.values())):
+            names = [name for name, own in self.after.items() if own == after]
+            unread = unread | (table.isin(names) & (batch > after))
         log = self.session.read.format("delta").load(self.log)
-        rows = log.where(wanted & table.isin(list(self.tables)) & op.isin(list(_OPS)))
+        rows = log.where(wanted & unread & op.isin(list(_OPS)))
         return rows.select(
             "batch", "source", "shard", "table", "op", "key", "before", "after", "at",
             "order", "origin", "topic", "partition", "offset",
         )  # fmt: skip
 
-    def of(self, session: SparkSession, table: str, after: int) -> DataFrame:
-        """The rows of *table* above its own applied batch, in *session*."""
-        rows = session.table(f"global_temp.{_VIEW}")
-        return rows.where((F.col("table") == table) & (F.col("batch") > after))
+    def of(self, session: SparkSession, table: str) -> DataFrame:
+        """The rows of *table*, in *session*."""
+        return session.table(f"global_temp.{_VIEW}").where(F.col("table") == table)
 
 
 def last_batch(session: SparkSession, log: str, after: int, until: int) -> int:

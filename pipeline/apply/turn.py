@@ -91,7 +91,7 @@ class Applier:
     @contextmanager
     def _rows(self, turn: Turn, slice_: Slice, born: Mapping[str, Order]) -> Iterator[DataFrame]:
         """The turn's changes, folded, typed and cached."""
-        changes = slice_.of(self.session, turn.table.name, turn.after)
+        changes = slice_.of(self.session, turn.table.name)
         changes = changes.where(F.col("op").isin(list(ROW_OPS)))
         folded = fold(changes, unique=turn.table.unique_across_shards)
         rows = typed(folded, turn.schema, born).persist()

@@ -121,8 +121,10 @@ class BenchLake:
         self.lane._highs.landed(batch, high)
 
     def apply(self, waived: Sequence[str] = ()) -> Applied:
-        """One pass; the table's turn, after what was still to be told of the last one."""
+        """The table's turn; a pass in which an old one is told comes before it."""
         *_, turn = self.lane.apply(frozenset(waived))
+        if turn.hold is None and turn.batch < self.mark.batch:
+            *_, turn = self.lane.apply(frozenset(waived))
         return turn
 
     def rows(self) -> dict[int, str | None]:

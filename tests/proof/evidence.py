@@ -15,6 +15,7 @@ from demo.oracle.compare import compare
 from demo.shop.schema import MIRRORS
 from demo.story.service import CONFIG
 from monitor.config.file import load
+from monitor.jobs import CENSUS, KEEPERS
 from monitor.store.schema import accounts
 from monitor.store.store import Store
 from tests.proof.judging import Tribunal, forgotten
@@ -33,13 +34,9 @@ LANDED = """
 
 @dataclass(eq=False)
 class Findings:
-    """What is wrong, by what was looked for; empty if all is well.
-
-    ``unaccounted`` is only told: landed changes, by table, whose account a kill has taken.
-    """
+    """What is wrong, by what was looked for; empty if all is well."""
 
     wrong: dict[str, list[str]] = field(default_factory=dict)
-    unaccounted: dict[str, int] = field(default_factory=dict)
 
     def add(self, what: str, found: Iterable[str]) -> None:
         """Note findings, if there are any."""
@@ -73,7 +70,7 @@ def examine(stand: Stand, findings: Findings) -> None:
         findings.add("accounts off balance", _unbalanced(store))
         findings.add("ticks unrecorded", _untimed(stand, store))
         findings.add("false alarms", _alarms(store))
-        findings.unaccounted = _unaccounted(stand, store)
+        findings.add("landed and in no account, or in two", _unaccounted(stand, store))
     finally:
         store.close()
 
@@ -100,13 +97,14 @@ def _unbalanced(store: Store) -> Iterator[str]:
         yield "none was kept"
 
 
-def _unaccounted(stand: Stand, store: Store) -> dict[str, int]:
-    """Landed changes of each table that no account has read; accounts of a killed turn are lost."""
+def _unaccounted(stand: Stand, store: Store) -> Iterator[str]:
+    """Tables of which not as many changes were landed as all accounts together have read."""
     log = DeltaTable(str(stand.service.lake / "changes"))
     rows = pa.table(QueryBuilder().register("log", log).execute(LANDED).read_all()).to_pylist()
     totals = store.accounts.totals()
     landed = {row["name"]: row["n"] for row in rows if row["name"] in MIRRORS}
-    return {name: count - totals.get((name, "read"), 0) for name, count in landed.items()}
+    read = {name: totals.get((name, "read"), 0) for name in landed}
+    yield from (f"{n}: {landed[n]} landed, {read[n]} read" for n in landed if landed[n] != read[n])
 
 
 def _untimed(stand: Stand, store: Store) -> Iterator[str]:
@@ -131,6 +129,8 @@ def _paces(stand: Stand) -> dict[str, timedelta]:
         "deliver": schedule.deliver,
         "upkeep": schedule.upkeep,
         "prune": schedule.prune,
+        "census": CENSUS,
+        "keepers": KEEPERS,
     }
 
 

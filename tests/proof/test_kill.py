@@ -94,7 +94,6 @@ def summary(stand: Stand, findings: Findings, rounds: int, seconds: float) -> di
         "states": Counter(each.state for each in waiting),
         "reasons": Counter(code for each in waiting for code in each.reasons),
         "unanswered": stand.asker.unanswered,
-        "unaccounted": findings.unaccounted,
         "findings": findings.wrong,
         "log": stand.log,
     }
