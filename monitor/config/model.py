@@ -87,7 +87,7 @@ class ScheduleSettings:
     watch: Every = timedelta(seconds=5)
     probe: Every = timedelta(seconds=5)
     deliver: Every = timedelta(seconds=2)
-    upkeep: Every = timedelta(minutes=10)
+    upkeep: Every = timedelta(minutes=1)
     prune: Every = timedelta(hours=1)
     land_deadline: Every = timedelta(minutes=15)
     apply_deadline: Every = timedelta(minutes=30)

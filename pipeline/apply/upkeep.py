@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
@@ -18,6 +18,8 @@ from pipeline.spark import described
 
 DROPPED = "sluice.dropped"  # property of the change log: the last batch of a dropped day
 _KEPT_OPS = (Op.DDL, Op.MARK, Op.ERROR)
+_NEVER = datetime(1970, 1, 1, tzinfo=UTC)
+_AT_ONCE = timedelta(seconds=15)
 _BEGINNING = timedelta(minutes=10)
 _LEAST = timedelta(hours=168)  # Delta's own guard; it is never turned off
 
@@ -59,21 +61,27 @@ class Upkeep:
         applied: Mapping[str, int],
         held: Collection[str],
     ) -> None:
-        """Do what is due: one pass over the change log and all mirrors.
+        """Do what is due of the change log and all mirrors, for some seconds; the rest next time.
+
+        Landing and merging wait meanwhile.  Whose turn is longest ago comes first.
 
         *readers*: table -> lowest version that a registered reader still needs.
         *applied*: table -> applied batch; no day that holds a later one is dropped.
         *held*: mirrors to leave alone: a commit of ours on top of somebody else's would make it
         impossible to take that one back.
         """
+        began = self.clock()
         self._log(mark, applied)
-        for table in sorted(set(mark.tables) - set(held)):
+        ago = {name: self._compacted.get(name, _NEVER) for name in set(mark.tables) - set(held)}
+        for table in sorted(ago, key=lambda name: (ago[name], name)):
             mirror = Mirror(self.session, self.settings.mirror(table), self.settings.lane)
             if mirror.state.version < 0:
                 continue
             with described(self.session, f"upkeep of {table}"):
                 self._compact(mirror, table)
                 self._vacuum(mirror, table, readers.get(table))
+            if self.clock() - began > _AT_ONCE:
+                return
 
     def _compact(self, mirror: Mirror, table: str) -> None:
         if not self._due(self._compacted, table, self.settings.upkeep.compact_every):

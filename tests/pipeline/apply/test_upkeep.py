@@ -128,6 +128,33 @@ def test_the_change_log_gives_up_the_files_it_was_compacted_from(lake: BenchLake
     assert _batches(lake) == [0, 1, 2]
 
 
+def test_many_tables_are_done_in_turns_so_that_landing_need_not_wait(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Each look at the clock takes ten seconds here, so two tables are too many for one turn."""
+    names = ("db.t", "db.u")
+    lake = BenchLake(spark, tmp_path, others=names[1:])
+    for key in (1, 2):
+        rows = (row(C, key * 10, key, "a", table=n, shard=n, topic=f"s.{n}") for n in names)
+        lake.land(*rows)
+        lake.lane.apply(frozenset())
+    now = [NOW]
+
+    def clock() -> datetime:
+        now[0] += timedelta(seconds=10)
+        return now[0]
+
+    cleaner, done = Upkeep(lake.session, lake.settings, clock), []
+    for _ in range(6):
+        cleaner.run(lake.mark, {}, dict.fromkeys(names, 1), ())
+        done.append([len(DeltaTable(lake.settings.mirror(n)).file_uris()) for n in names])
+        now[0] += timedelta(minutes=10)
+
+    assert done[0] == [2, 2]
+    assert done[-1] == [1, 1]
+    assert [1, 2] in done
+
+
 @pytest.mark.parametrize(
     ("applied", "mark", "left"),
     [
