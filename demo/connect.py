@@ -24,12 +24,16 @@ RUNNING = timedelta(seconds=60)
 
 @dataclass(eq=False)
 class Connect:
-    """One worker; connectors and their offsets lie in its folder."""
+    """One worker; connectors and their offsets lie in its folder.
+
+    ``beside`` names folders of jars with connectors that are no plugins, as MirrorMaker's.
+    """
 
     home: Path
     port: int
     bootstrap: str
     leashed: bool = True
+    beside: tuple[str, ...] = ()
     daemon: Daemon = field(init=False)
 
     def __post_init__(self) -> None:
@@ -124,7 +128,7 @@ class Connect:
     def _program(self) -> Program:
         settings = str(self.home / "connect.properties")
         main = "org.apache.kafka.connect.cli.ConnectStandalone"
-        return Program(main, (settings,), self.home, heap="768m")
+        return Program(main, (settings,), self.home, heap="768m", beside=self.beside)
 
     def _runs(self, name: str) -> bool:
         tasks = self.status(name)["tasks"]

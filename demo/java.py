@@ -14,13 +14,17 @@ from pipeline import jars
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A class with its arguments, run in *home*; *level* is what slf4j-simple lets through."""
+    """A class with its arguments, run in *home*; *level* is what slf4j-simple lets through.
+
+    ``beside`` names more folders of jars for its class path.
+    """
 
     main: str
     arguments: tuple[str, ...]
     home: Path
     heap: str
     level: str = "info"
+    beside: tuple[str, ...] = ()
 
     @property
     def command(self) -> tuple[str, ...]:
@@ -37,7 +41,7 @@ class Program:
             "-Dorg.slf4j.simpleLogger.showDateTime=true",
             "-Dorg.slf4j.simpleLogger.dateTimeFormat=yyyy-MM-dd'T'HH:mm:ss.SSSX",
             "-Duser.timezone=UTC",
-            *("-cp", f"{jars.JARS / 'kafka'}/*"),
+            *("-cp", ":".join(f"{jars.JARS / name}/*" for name in ("kafka", *self.beside))),
             self.main,
             *self.arguments,
         )
@@ -52,6 +56,8 @@ class Program:
     def _sharing(self) -> str:
         if self._kept.exists():
             return f"-XX:SharedArchiveFile={self._kept}"
+        if self.beside:
+            return "-Xshare:auto"  # an archive of a longer class path would fit no other program
         return f"-XX:ArchiveClassesAtExit={self._left}"
 
     @property

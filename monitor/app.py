@@ -35,6 +35,7 @@ from monitor.watch.readers import named_versions
 from monitor.watch.roster import Roster
 from monitor.watch.rulings import Rulings
 from monitor.watch.sampler import Sampler
+from monitor.watch.synced import synced
 from monitor.watch.teller import Teller
 from monitor.watch.watcher import Watcher
 from monitor.watch.world import RoundWorld
@@ -132,6 +133,7 @@ class App:
             readiness.sample_age,
             readiness.heartbeat_age,
             self.store.waivers.waived,
+            synced(self.config.sources, self.collectors, self.fences),
         )
 
     def _assessor(self) -> Assessor:

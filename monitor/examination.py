@@ -97,7 +97,7 @@ class Examination:
                 fix = f"POST /connectors/{source.collector.connector}/restart?includeTasks=true"
                 self.findings.append(Finding(WARN, "state", where, what.rstrip(": "), fix))
             self.findings += connector_findings(
-                config, where, prefix=source.prefix, worker=self.worker
+                config, where, prefix=source.collected_prefix, worker=self.worker
             )
             self.findings += producer_findings(config, where, self.worker)
             self.findings += heartbeat_findings(config, source.heartbeat, where)

@@ -16,6 +16,20 @@ class CollectorSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class MirrorSettings:
+    """A MirrorMaker 2 between the cluster that the collector writes to, ``kafka``, and ours.
+
+    ``connector`` is its MirrorSourceConnector, which answers at ``url``.  ``alias`` is what its
+    replication policy puts before the names of topics, without the dot; empty if it keeps them.
+    """
+
+    kafka: str
+    url: str
+    connector: str
+    alias: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class SourceSettings:
     """One database server and the topics its changes arrive in.
 
@@ -25,6 +39,8 @@ class SourceSettings:
     ``follow_collector``: ask the server the collector is connected to, even if its address is not
     the one given here (a fail-over); turn it off when the two see different networks.
     ``heartbeat`` is the ``database.table`` Sluice writes to, its only write right.
+    ``mirrored``: the collector writes to another cluster, and a mirror brings its topics here;
+    ``prefix`` and ``topics`` are then the names that they have here.
     """
 
     name: str
@@ -40,11 +56,19 @@ class SourceSettings:
     heartbeat: str = "sluice.heartbeat"
     tls: bool = False
     follow_collector: bool = True
+    mirrored: MirrorSettings | None = None
 
     @property
     def topic_pattern(self) -> str:
         """Regular expression for the whole name of each topic that this source's rows use."""
         return self.topics or re.escape(self.prefix) + r"\.[^.]+\.[^.]+"
+
+    @property
+    def collected_prefix(self) -> str:
+        """The collector's own topic prefix: without what a mirror puts before it."""
+        if self.mirrored is None or not self.mirrored.alias:
+            return self.prefix
+        return self.prefix.removeprefix(f"{self.mirrored.alias}.")
 
     @property
     def every_topic(self) -> str:

@@ -24,6 +24,7 @@ from pipeline.settings import PipelineSettings, SourceSettings, TableRule
 from pipeline.sources.mysql import MySqlSource
 from pipeline.spark import open_session
 from pipeline.tables.delta import DeltaLake
+from pipeline.topics.mirrored import behind_mirror
 from pipeline.transports.kafka import KafkaTransport
 
 
@@ -52,7 +53,8 @@ def open_lane(settings: PipelineSettings, clock: Callable[[], datetime]) -> Lane
 
 def _feed(source: SourceSettings) -> Feed:
     collector = ConnectCollector(source.collector.url, source.collector.connector)
-    return Feed(source, collector, find(source.format), MySqlSource)
+    arrived = behind_mirror(source, collector)
+    return Feed(source, collector, find(source.format), MySqlSource, arrived)
 
 
 def _first(session: SparkSession, settings: PipelineSettings) -> Mark:

@@ -107,7 +107,8 @@ class Look:
 class Sampler:
     """Asks everyone once; ``budget`` is how long an answer may be used.
 
-    ``beat_budget`` is that of the fences, and so how old the newest heartbeat may be.
+    ``beat_budget`` is that of the fences, and so how old the newest heartbeat may be.  ``synced``
+    asks for those of sources with a SYNC hop: the number of the newest that has passed it.
     """
 
     collectors: Mapping[str, Collector]
@@ -117,11 +118,12 @@ class Sampler:
     budget: timedelta
     beat_budget: timedelta
     waived: Callable[[], frozenset[str]] = frozenset
+    synced: Mapping[str, Callable[[], int | Missing]] = field(default_factory=dict)
     _seen: dict[str, int] = field(default_factory=dict)
     _intruded: dict[str, Intrusion] = field(default_factory=dict)
 
     def look(self, tables: Iterable[Table]) -> Look:
-        """Sample what *tables* rest on: fences, acknowledged, mark, mirrors, in this order."""
+        """Sample what *tables* rest on: fences, acknowledged, synced, mark, mirrors, in order."""
         at = self.clock()
         fences = {
             name: Sample(self.fences.of(name), self.clock(), self.beat_budget)
@@ -130,11 +132,12 @@ class Sampler:
         acknowledged = {
             name: self._sample(one.acknowledged) for name, one in self.collectors.items()
         }
+        synced = {name: self._sample(ask) for name, ask in self.synced.items()}
         mark = self._sample(self._mark)
         mirrors = {table.name: self._sample(partial(self._mirror, table.name)) for table in tables}
         return Look(
             at=at,
-            sources={n: SourceSamples(fences[n], acknowledged[n]) for n in self.collectors},
+            sources={n: SourceSamples(fences[n], acknowledged[n], synced.get(n)) for n in fences},
             mark=mark,
             mirrors=mirrors,
             troubles=self._troubles(),

@@ -16,7 +16,7 @@ from urllib.parse import quote
 import httpx
 
 from pipeline.errors import UnreachableError
-from pipeline.model import Acknowledged, Missing
+from pipeline.model import Acknowledged, Missing, TopicPartition
 
 WORST_FIRST = ("failed", "unassigned", "restarting", "stopped", "paused", "running")
 SECRETS = ("password", "secret", "sasl.jaas", "token", "passphrase")
@@ -67,6 +67,16 @@ class ConnectCollector:
         if not stored:
             return Missing(f"connector {self.connector} has not stored an offset yet")
         return _acknowledged(stored[0].get("offset") or {})
+
+    def carried(self) -> Mapping[TopicPartition, int]:
+        """Of a MirrorMaker 2: last offset of each partition of the other cluster handed over."""
+        alias = self._get("/config").get("source.cluster.alias")
+        stored = [entry for entry in self._get("/offsets").get("offsets", []) if entry["offset"]]
+        return {
+            TopicPartition(at["topic"], int(at["partition"])): int(entry["offset"]["offset"])
+            for entry in stored
+            if (at := entry["partition"]).get("cluster") == alias
+        }
 
     def address(self) -> tuple[str, int]:
         """Host and port of the database that the connector is configured to read."""

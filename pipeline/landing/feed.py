@@ -30,24 +30,34 @@ class Collector(Protocol):
         ...
 
 
+class Arrived(Protocol):
+    """What knows how much of a collector's work has come through a mirror."""
+
+    def acknowledged(self) -> Acknowledged | Missing:
+        """What was handed over durably, and carried here."""
+        ...
+
+
 @dataclass(eq=False)
 class Feed:
     """Ask a source and its collector, turning silence into ``None`` or ``Missing``.
 
     The server asked is the one the *collector* is connected to: after a fail-over by
     reconfiguration the configured address may be the old server, whose log no longer matters.
+    ``arrived`` is there if a mirror stands between the collector's topics and ours.
     """
 
     settings: SourceSettings
     collector: Collector
     format: Format
     connect: Callable[[SourceSettings], Server]
+    arrived: Arrived | None = None
     _servers: dict[tuple[str, int], Server] = field(default_factory=dict)
 
     def acknowledged(self) -> Acknowledged | Missing:
-        """What the collector has handed over; ``Missing`` when it does not say."""
+        """What the collector has handed over and has come here; ``Missing`` if nobody says."""
         try:
-            return self.collector.acknowledged()
+            return (self.arrived or self.collector).acknowledged()
         except UnreachableError as error:
             return Missing(str(error))
 

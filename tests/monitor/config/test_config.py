@@ -14,7 +14,7 @@ from checks.probes.max_id import MaxId
 from monitor.config.file import load, parse, schema
 from monitor.config.model import Config, Tuning
 from pipeline.errors import ConfigError
-from pipeline.settings import PipelineSettings
+from pipeline.settings import MirrorSettings, PipelineSettings
 
 MINIMAL = """
 lake: lake
@@ -50,6 +50,17 @@ def test_a_lake_a_kafka_and_one_source_are_enough() -> None:
     assert config.settings.sources[0].topic_pattern == r"shop\.[^.]+\.[^.]+"
     assert list(config.channels) == ["log"]
     assert "range_counts" in config.policy.gating
+
+
+def test_a_mirror_between_two_clusters_may_put_a_word_before_the_names_of_topics() -> None:
+    here = MINIMAL.replace("prefix: shop", "prefix: there.shop")
+    mirror = "{kafka: 10.0.0.1:9092, url: http://m:8083, connector: m, alias: there}"
+
+    (source,) = _parse(f"    mirrored: {mirror}\n", text=here).sources
+
+    assert source.mirrored == MirrorSettings("10.0.0.1:9092", "http://m:8083", "m", "there")
+    assert (source.prefix, source.collected_prefix) == ("there.shop", "shop")
+    assert source.every_topic.startswith(r"(?:there\.shop\.")
 
 
 def test_a_lake_may_be_an_address() -> None:
