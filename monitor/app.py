@@ -26,6 +26,7 @@ from monitor.spark.supervise import COMMAND, Supervisor
 from monitor.store.store import Store
 from monitor.watch.assessor import Assessor
 from monitor.watch.census import Census
+from monitor.watch.doubts import Doubts
 from monitor.watch.facts import Facts
 from monitor.watch.fence_book import FenceBook
 from monitor.watch.keepers import Keepers
@@ -145,7 +146,7 @@ class App:
             standstills=self.standstills,
             memory=self.store.waivers,
             residuals=self.store.accounts.residuals,
-            unproven=self.census.unproven,
+            unproven=Doubts(self.census.unproven, self.store.memory, clock).unproven,
             clock=clock,
         )
 

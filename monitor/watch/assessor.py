@@ -17,7 +17,7 @@ from monitor.watch.rulings import Rulings
 from monitor.watch.sampler import Look, foreign_id
 from pipeline.lags.lag import Lags, measure
 from pipeline.memory import Memory
-from pipeline.model import Missing, Stage, Table
+from pipeline.model import Missing, Order, Stage, Table
 from pipeline.report import Hold
 from pipeline.settings import SourceSettings
 
@@ -45,7 +45,7 @@ class Assessor:
     standstills: Standstills
     memory: Memory
     residuals: Callable[[], Mapping[str, int]]
-    unproven: Callable[[Table], str | Missing]
+    unproven: Callable[[Table, Mapping[str, Order]], str | Missing]
     clock: Callable[[], datetime]
     _earlier: dict[str, Lags] = field(default_factory=dict)
     _disagreeing: dict[tuple[str, Question], datetime | None] = field(default_factory=dict)
@@ -65,7 +65,7 @@ class Assessor:
             waived=waived,
             residual=residuals.get(table.name, 0),
             verdicts=self.rulings.of(table.name),
-            unproven=self.unproven(table),
+            unproven=self.unproven(table, _bases(look)),
         )
 
     def answer(self, question: Question, inputs: Inputs) -> Readiness:
@@ -107,6 +107,10 @@ def _once(holds: Iterable[Hold]) -> tuple[Hold, ...]:
     for hold in holds:
         known.setdefault((hold.subject, hold.id), hold)
     return tuple(known.values())
+
+
+def _bases(look: Look) -> Mapping[str, Order]:
+    return {} if isinstance(look.mark, Missing) else look.mark.value.bases
 
 
 def _intruded(table: Table, look: Look) -> Iterator[Hold]:

@@ -30,6 +30,7 @@ from monitor.spark.standstills import Standstills
 from monitor.store.store import Store
 from monitor.watch.assessor import Assessor
 from monitor.watch.census import Census, Wanted
+from monitor.watch.doubts import Doubts
 from monitor.watch.fence_book import FenceBook
 from monitor.watch.keepers import Keepers
 from monitor.watch.own_verdicts import Part
@@ -284,7 +285,7 @@ class Rig:
             self.standstills,
             self.store.waivers,
             self.store.accounts.residuals,
-            self.census.unproven,
+            Doubts(self.census.unproven, self.store.memory, self.clock).unproven,
             self.clock,
         )
 
