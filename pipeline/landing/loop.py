@@ -24,10 +24,11 @@ from pipeline.landing.feed import Feed
 from pipeline.landing.listing import Listing, list_ends
 from pipeline.landing.next_mark import next_mark, read_gap
 from pipeline.landing.plan import Plan, plan
+from pipeline.landing.promises import Promises
 from pipeline.landing.reading import Reader
 from pipeline.landing.resent import reordered, resending
 from pipeline.mark import Mark
-from pipeline.model import Acknowledged, TopicPartition
+from pipeline.model import TopicPartition
 from pipeline.report import Hold, Landed
 from pipeline.settings import PipelineSettings
 from pipeline.spark import described
@@ -49,7 +50,7 @@ class Landing:
     read_back: Callable[[], Mark | None]
     mark: Mark
     facts: Facts = field(default_factory=Facts)
-    _waiting: dict[str, tuple[Acknowledged, dict[str, int]]] = field(default_factory=dict)
+    _promises: Promises = field(default_factory=Promises)
 
     def land(self, waived: frozenset[str]) -> Landed:
         """Land one batch; ``batch`` is None when there was nothing to land.
@@ -95,7 +96,7 @@ class Landing:
             self.mark,
             facts,
             chosen,
-            acknowledged=self._passed(listing, chosen),
+            acknowledged=self._promises.passed(listing, chosen, self.mark.epochs, epochs.known),
             epochs=epochs.known,
             starts=epochs.starts,
             waived=waived,
@@ -132,21 +133,6 @@ class Landing:
         written = self.session.read.parquet(*files)
         return gather(changelog.slim(written).toArrow(), self.mark.high)
 
-    def _passed(self, listing: Listing, chosen: Plan) -> dict[str, Acknowledged]:
-        """What was acknowledged before a listing of ends that W has now passed, by source."""
-        for source, acknowledged in listing.acknowledged.items():
-            ends = {str(tp): end.offset for tp, end in listing.ends.items()}
-            own = {
-                n: e for n, e in ends.items() if listing.source_of[n.rpartition(":")[0]] == source
-            }
-            self._waiting.setdefault(source, (acknowledged, own))
-        passed = {}
-        for source, (acknowledged, ends) in list(self._waiting.items()):
-            if all(_offset(chosen, name) >= end for name, end in ends.items()):
-                passed[source] = acknowledged
-                del self._waiting[source]
-        return passed
-
     def _finish(self, txn: Transaction, made: Mark, settled: tuple[Settled, ...]) -> None:
         rows = [self._settle_row(done) for done in settled]
         txn.stage(changelog.made_rows(self.session, made, rows, self.clock()))
@@ -180,10 +166,6 @@ class Landing:
             gaps=tuple(read_gap(text) for text in self.mark.gaps.values()),
             holds=tuple(held.values()),
         )
-
-
-def _offset(chosen: Plan, name: str) -> int:
-    return chosen.offsets[name].offset if name in chosen.offsets else -1
 
 
 def _without(chosen: Plan, mark: Mark, listing: Listing, sources: set[str]) -> Plan:

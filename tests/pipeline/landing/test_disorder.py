@@ -67,13 +67,15 @@ class Topics:
 
 @dataclass(eq=False)
 class Server:
-    """A server that is always the same, and its collector, which has sent everything."""
+    """A server at the end of binlog *log*, and its collector, which has sent everything."""
+
+    log: int = 7
 
     def head(self) -> Head:
-        return Head("server", 7, 10 * GIB4)
+        return Head("server", self.log, 10 * GIB4)
 
     def acknowledged(self) -> Acknowledged:
-        return Acknowledged(7, 10 * GIB4)
+        return Acknowledged(self.log, 10 * GIB4)
 
     def address(self) -> tuple[str, int]:
         return "127.0.0.1", 1
@@ -86,6 +88,8 @@ class Desk:
     session: SparkSession
     home: Path
     topics: Topics = field(default_factory=Topics)
+    server: Server = field(default_factory=Server)
+    most: int = 1_000
 
     def __post_init__(self) -> None:
         """Begin with an empty lake."""
@@ -93,9 +97,10 @@ class Desk:
         sources = tuple(
             SourceSettings(n, "127.0.0.1", 1, "", collector=collector, prefix=n) for n in "ab"
         )
-        settings = PipelineSettings(str(self.home), "", sources)
+        settings = PipelineSettings(str(self.home), "", sources, batch_rows=self.most)
         changelog.create(self.session, settings.changes)
-        feeds = tuple(Feed(s, Server(), find(s.format), lambda _: Server()) for s in sources)
+        server = self.server
+        feeds = tuple(Feed(s, server, find(s.format), lambda _: server) for s in sources)
         reader = Reader(self.session, self.topics, feeds, Router(), "", 20_000)
         read_back = DeltaLake(settings).mark
         self.changes = settings.changes
@@ -167,3 +172,22 @@ def test_a_person_may_say_that_it_is_a_new_log(desk: Desk) -> None:
 
     assert landed.holds == ()
     assert desk.rows("a") == [(1, GIB4 - 300, 0), (1, GIB4 - 200, 1), (2, 100, 2)]
+
+
+def test_what_was_acknowledged_of_a_log_that_was_reset_proves_nothing_of_the_new_one(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Its position is far above all of the new log, and the ends it waits for are passed later."""
+    desk = Desk(spark, tmp_path, most=2)
+    for pos in range(100, 800, 100):
+        desk.topics.put("a", pos, "x")
+    desk.land()
+
+    desk.server.log = 1
+    said = []
+    for _ in range(3):
+        desk.land()
+        said.append(desk.loop.mark.acknowledged.get("a"))
+
+    assert desk.loop.mark.epochs["a"].number == 2
+    assert [one and one.log for one in said] == [None, None, 1]
