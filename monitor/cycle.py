@@ -1,7 +1,7 @@
 """One watching round: look, rule, tell, and put the whole picture on the board."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
 from zoneinfo import ZoneInfo
@@ -29,7 +29,7 @@ AT_ONCE = timedelta()
 class Facts(Protocol):
     """What the board shows beside the tables."""
 
-    def parts(self, look: Look, now: datetime) -> Sequence[Part]:
+    def parts(self, look: Look, channels: Sequence[ChannelView], now: datetime) -> Sequence[Part]:
         """Every part of the way, the working ones too."""
         ...
 
@@ -76,7 +76,8 @@ class Cycle:
         """Do one round."""
         look = self.watcher.look(AT_ONCE)
         now = self.clock()
-        parts, keepers = self.facts.parts(look, now), self.keepers(look)
+        channels, keepers = self.facts.channels(now), self.keepers(look)
+        parts = self.facts.parts(look, channels, now)
         cut = yesterday(now, self.zone)
         views = [self._view(table, look, cut, parts) for table in self.roster.tables()]
         verdicts = [own.of_part(part, now) for part in parts]
@@ -85,8 +86,20 @@ class Cycle:
         self.teller.tell(verdicts, kept=self.teller.changed(verdicts))
         if self.roster.known:
             self.teller.withdraw(self._watched(parts, keepers))
-        board = self._board(now, cut, [view for view, _ in views], parts)
-        self.easel.board = replace(board, headroom=_left(keepers, now))
+        self.easel.board = Board(
+            at=now,
+            started=self.started,
+            cut=cut,
+            tables=tuple(view for view, _ in views),
+            incidents=self.facts.incidents(),
+            parts=tuple(PartView(p.name, not p.ailment, p.ailment) for p in parts),
+            jobs=self.facts.jobs(now),
+            channels=channels,
+            changes=self.facts.changes(),
+            restarts=self.facts.restarts(),
+            headroom=_left(keepers, now),
+            runbooks=self.runbooks,
+        )
 
     def _view(
         self, table: Table, look: Look, cut: datetime, parts: Sequence[Part]
@@ -126,23 +139,6 @@ class Cycle:
             checks = [plan.name for plan in self.plans if plan.probe_for(table.name)]
             for check in (*own.CHECKS, *checks):
                 yield Member(table.name, check)
-
-    def _board(
-        self, now: datetime, cut: datetime, views: Sequence[TableView], parts: Sequence[Part]
-    ) -> Board:
-        return Board(
-            at=now,
-            started=self.started,
-            cut=cut,
-            tables=tuple(views),
-            incidents=self.facts.incidents(),
-            parts=tuple(PartView(p.name, not p.ailment, p.ailment) for p in parts),
-            jobs=self.facts.jobs(now),
-            channels=self.facts.channels(now),
-            changes=self.facts.changes(),
-            restarts=self.facts.restarts(),
-            runbooks=self.runbooks,
-        )
 
 
 def yesterday(now: datetime, zone: ZoneInfo) -> datetime:

@@ -30,7 +30,7 @@ class Facts:
     schedule: Callable[[], Schedule]
     ways: tuple[str, ...]
 
-    def parts(self, look: Look, now: datetime) -> tuple[Part, ...]:
+    def parts(self, look: Look, channels: Sequence[ChannelView], now: datetime) -> tuple[Part, ...]:
         """Sources, collectors, the Spark process, ways to people, jobs that report themselves."""
         sources = [Part(f"source:{p.settings.name}", "service", p.ailment) for p in self.pulses]
         collectors = [
@@ -41,7 +41,7 @@ class Facts:
             for job in self.schedule().jobs
             if not job.name.startswith(BLAMED)
         ]
-        ways = [Part(f"{CHANNEL}{c.name}", "channel", c.ailment) for c in self.channels(now)]
+        ways = [Part(f"{CHANNEL}{c.name}", "channel", c.ailment) for c in channels]
         return (*sources, *collectors, self._spark(now), *ways, *jobs)
 
     def channels(self, now: datetime) -> tuple[ChannelView, ...]:

@@ -178,7 +178,7 @@ class FakeFacts:
     store: Store
     broken: dict[str, str] = field(default_factory=dict)
 
-    def parts(self, look: Look, now: datetime) -> Sequence[Part]:
+    def parts(self, look: Look, channels: Sequence[ChannelView], now: datetime) -> Sequence[Part]:
         """A source, its collector, Spark."""
         down = {f"collector:{name}": trouble.detail for name, trouble in look.troubles.items()}
         names = (("source:shop", "service"), ("collector:shop", "service"), ("worker", "worker"))
