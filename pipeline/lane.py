@@ -45,7 +45,7 @@ class Lane:
         """Open the workers' sessions."""
         self._upkeep = Upkeep(self.session, self.settings, self.clock)
         self._workers = Workers(self.session, self.settings, self.clock)
-        self._audit = Audit(self._workers.idle[0], self.standing.commits)
+        self._audit = Audit(self._workers.idle[0])
 
     @property
     def mark(self) -> Mark:
@@ -85,12 +85,11 @@ class Lane:
 
     def upkeep(self, readers: Mapping[str, int]) -> None:
         """Compact and clean what is due; *readers*: table -> lowest version still needed."""
-        foreign = {name for name in self.mark.tables if self._is_foreign(name)}
-        self._upkeep.run(self.mark, readers, self._applied, self._held | foreign)
+        self._upkeep.run(self.mark, readers, self._applied, self._stands_still)
 
-    def _is_foreign(self, name: str) -> bool:
-        mirror = self._mirror(name)
-        return mirror.state.version >= 0 and self.standing.hold(name, frozenset()) is not None
+    def _stands_still(self, name: str) -> bool:
+        there = self._mirror(name).state.version >= 0
+        return name in self._held or (there and self.standing.hold(name, frozenset()) is not None)
 
     def close(self) -> None:
         """Stop Spark."""
@@ -116,11 +115,11 @@ class Lane:
     def _unheard(self, tables: Mapping[str, Table], waived: frozenset[str]) -> Iterator[Applied]:
         """Last turns of the process before this one, whose accounts it may not have told."""
         for name in self._audit.due({name: self._batch(table) for name, table in tables.items()}):
-            state, now = self._mirror(name).state, self.clock()
             try:
                 turn = self._prepare(tables[name])
             except HeldError:
                 continue  # it stands still anyway; asked again when it goes on
+            state, now = self._mirror(name).state, self.clock()
             account = self._audit.account(turn, state, self.settings.mirror(name))
             if account is not None:
                 hold = self._stopped(name, state.batch, account, waived)

@@ -10,10 +10,11 @@ from functools import partial
 from typing import Protocol, TypeVar
 
 from monitor.watch.fence_book import FenceBook
-from pipeline.apply.foreign import Commit, Intrusion, find
+from pipeline.apply.foreign import Intrusion, find
 from pipeline.errors import ProofError, SluiceError
 from pipeline.lags.samples import Sample, Samples, SourceSamples, Standing
 from pipeline.lags.steps import Step
+from pipeline.lake.commits import Commit
 from pipeline.mark import Mark
 from pipeline.model import Acknowledged, Missing, Table
 
@@ -160,9 +161,8 @@ class Sampler:
         found = self.lake.applied(table)
         if found is None:
             return Missing("there is no mirror yet")
-        standing = Standing(*found)
-        self._inspect(table, standing.version)
-        return standing
+        self._inspect(table, found[0])
+        return Standing(*found)
 
     def _inspect(self, table: str, version: int) -> None:
         """Look through the commits since the last look for one that is not ours."""

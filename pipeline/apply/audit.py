@@ -4,19 +4,20 @@ A process may die after a MERGE and before its account: then nobody has heard of
 explains, and the next turn would balance.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 
 from pipeline.apply.account import balance
-from pipeline.apply.foreign import Commit
 from pipeline.apply.last_turn import LastTurn, last_turn
 from pipeline.apply.mirror import State
 from pipeline.apply.slices import Slice
 from pipeline.apply.turn import Applier, Turn
 from pipeline.errors import ProofError
+from pipeline.lake.commits import Commit
+from pipeline.lake.pinned import commit_at
 from pipeline.model import Account
 
 _BACK = 50  # versions; between a turn and the next come a few that only compact or note
@@ -24,10 +25,9 @@ _BACK = 50  # versions; between a turn and the next come a few that only compact
 
 @dataclass(eq=False)
 class Audit:
-    """Look at each mirror's last turn once; ``commits`` lists those above a version."""
+    """Look at each mirror's last turn once."""
 
     applier: Applier
-    commits: Callable[[str, int], Sequence[Commit]]
     _done: set[str] = field(default_factory=set)
 
     def due(self, tables: Mapping[str, int]) -> tuple[str, ...]:
@@ -40,15 +40,14 @@ class Audit:
 
     def account(self, turn: Turn, state: State, path: str) -> Account | None:
         """The account of the newest turn that *path*'s log tells; None if it tells of none."""
-        name = turn.table.name
         try:
-            last = last_turn(self.commits(name, max(state.version - _BACK, -1)))
+            last = last_turn(_commits(path, state.version))
         except ProofError:
             last = None  # too old: no log tells
         found = None
         if last is not None and last.batch == state.batch:
             found = self._closed(replace(turn, after=last.since, high=None), last, path)
-        self.skip(name)
+        self.skip(turn.table.name)
         return found
 
     def _closed(self, turn: Turn, last: LastTurn, path: str) -> Account:
@@ -61,3 +60,9 @@ class Audit:
                 return self.applier.recount(turn, slice_, path, last)
         except (PySparkException, Py4JJavaError):
             return told  # what it was merged from is gone: unexplained it stays
+
+
+def _commits(path: str, version: int) -> Iterator[Commit]:
+    """Those up to *version*, newest first, each read when it is asked for."""
+    for number in range(version, max(version - _BACK, -1), -1):
+        yield commit_at(path, number)

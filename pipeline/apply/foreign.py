@@ -7,41 +7,9 @@ makes the mirror foreign, until it is taken back to the version just before that
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
-
-class Commit(Protocol):
-    """One version of a Delta table."""
-
-    @property
-    def version(self) -> int:
-        """Its number."""
-        ...
-
-    @property
-    def operation(self) -> str:
-        """Delta's name for what was done."""
-        ...
-
-    @property
-    def user_metadata(self) -> str | None:
-        """What its writer noted."""
-        ...
-
-    @property
-    def data_changing(self) -> bool:
-        """Whether rows were added or removed, not only rearranged."""
-        ...
-
-    @property
-    def parameters(self) -> Mapping[str, Any]:
-        """The operation's parameters."""
-        ...
-
-    @property
-    def metrics(self) -> Mapping[str, Any]:
-        """What Delta says the operation did."""
-        ...
+from pipeline.lake.commits import Commit
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,32 +40,18 @@ def find(
     """
     intrusion = None
     for commit in commits:
-        after = _after(commit)
         if intrusion is not None:
-            if after is not None:  # ours came on top: going back would undo it, not its number
+            if (
+                commit.after is not None
+            ):  # ours came on top: going back would undo it, not its number
                 intrusion = replace(intrusion, good=-1)
             elif intrusion.good >= 0 and _restored(commit) == intrusion.good:
                 good, intrusion = commit.version, None
-        elif not commit.data_changing or after is not None or commit.version in accepted:
+        elif not commit.data_changing or commit.after is not None or commit.version in accepted:
             good = commit.version
         else:
             intrusion = Intrusion(commit.version, commit.operation, good)
     return intrusion
-
-
-def noted(commit: Commit) -> Mapping[str, Any]:
-    """What Sluice noted in a commit of its own; empty for others'."""
-    try:
-        said = json.loads(commit.user_metadata or "")["sluice"]
-    except (ValueError, KeyError, TypeError):
-        return {}
-    return said if isinstance(said, dict) else {}
-
-
-def _after(commit: Commit) -> int | None:
-    """The version that a commit of Sluice names as the one before it; None for others'."""
-    after = noted(commit).get("after")
-    return after if isinstance(after, int) else None
 
 
 def _restored(commit: Commit) -> int | None:

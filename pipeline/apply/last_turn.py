@@ -4,11 +4,11 @@ An account is closed after its MERGE has committed, so a process may die between
 counted before the MERGE stands in the commit's note, what the MERGE did in the commit's metrics.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 
 from pipeline.apply.account import Counted
-from pipeline.apply.foreign import Commit, noted
+from pipeline.lake.commits import Commit
 
 _APPLIED = ("numTargetRowsInserted", "numTargetRowsUpdated", "numTargetRowsDeleted")
 
@@ -34,10 +34,10 @@ def told(since: int, counted: Counted) -> Mapping[str, object]:
     return {"since": since, "counted": asdict(counted)}
 
 
-def last_turn(commits: Sequence[Commit]) -> LastTurn | None:
-    """The newest turn among *commits*, ascending; None if they hold none that tells."""
-    for commit in reversed(commits):
-        note = noted(commit)
+def last_turn(commits: Iterable[Commit]) -> LastTurn | None:
+    """The newest turn among *commits*, newest first; None if they hold none that tells."""
+    for commit in commits:
+        note = commit.own
         if "counted" in note:
             applied = sum(int(commit.metrics.get(name, 0)) for name in _APPLIED)
             counted = Counted(**note["counted"])

@@ -63,6 +63,7 @@ class Slice:
 
     def _rows(self) -> DataFrame:
         batch, table, op = F.col("batch"), F.col("table"), F.col("op")
+        # the lowest of all says again what *unread* says, in words that prune files
         wanted = (batch > min(self.after.values())) & (batch <= self.until)
         unread = F.lit(False)
         for after in sorted(set(self.after.values())):

@@ -4,7 +4,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from pipeline.apply.foreign import Commit, find
+from pipeline.apply.foreign import find
+from pipeline.lake.commits import Commit
 from pipeline.report import Hold
 
 _ROTATED = 20  # mirrors with nothing to apply that are looked at in one pass

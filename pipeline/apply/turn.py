@@ -74,9 +74,7 @@ class Applier:
         """The account of *last*, a turn merged before, from its own changes in *slice_*."""
         mirror = Mirror(self.session, path, self.lane)
         with self._rows(turn, slice_, {}) as rows:
-            doubtful = _doubtful(turn)
-            seen = look(rows, turn.table.key, doubtful)
-            kept = self._standing(turn, mirror, rows, doubtful if seen.suspects else None)
+            _, kept = self._kept(turn, mirror, rows)
             return self._close(turn, mirror, kept, last)
 
     def _apply(self, turn: Turn, slice_: Slice, mirror: Mirror) -> Account:
@@ -103,9 +101,7 @@ class Applier:
     def _merge(
         self, turn: Turn, share: Share, mirror: Mirror, rows: DataFrame, until: int
     ) -> Account:
-        doubtful = _doubtful(turn)
-        seen = look(rows, turn.table.key, doubtful)
-        kept = self._standing(turn, mirror, rows, doubtful if seen.suspects else None)
+        seen, kept = self._kept(turn, mirror, rows)
         counted = _counted(share, seen)
         note = told(turn.after, counted)
         if seen.kept == 0:
@@ -116,6 +112,12 @@ class Applier:
         self._check_number(mirror, until)
         done = LastTurn(until, turn.after, before, counted, merged.applied)
         return self._close(turn, mirror, kept, done)
+
+    def _kept(self, turn: Turn, mirror: Mirror, rows: DataFrame) -> tuple[Look, DataFrame]:
+        """What the turn's changes are, and those of them that may act."""
+        doubtful = _doubtful(turn)
+        seen = look(rows, turn.table.key, doubtful)
+        return seen, self._standing(turn, mirror, rows, doubtful if seen.suspects else None)
 
     def _close(self, turn: Turn, mirror: Mirror, kept: DataFrame, done: LastTurn) -> Account:
         """The account of what was *done*; compares with the mirror only where it must."""

@@ -59,7 +59,7 @@ class Upkeep:
         mark: Mark,
         readers: Mapping[str, int],
         applied: Mapping[str, int],
-        held: Collection[str],
+        held: Callable[[str], bool],
     ) -> None:
         """Do what is due of the change log and all mirrors, for some seconds; the rest next time.
 
@@ -67,25 +67,44 @@ class Upkeep:
 
         *readers*: table -> lowest version that a registered reader still needs.
         *applied*: table -> applied batch; no day that holds a later one is dropped.
-        *held*: mirrors to leave alone: a commit of ours on top of somebody else's would make it
-        impossible to take that one back.
+        *held*: whether to leave a mirror alone: a commit of ours on top of somebody else's would
+        make it impossible to take that one back.  Asked only of mirrors that are due.
         """
         began = self.clock()
         self._log(mark, applied)
-        ago = {name: self._compacted.get(name, _NEVER) for name in set(mark.tables) - set(held)}
-        for table in sorted(ago, key=lambda name: (ago[name], name)):
+        for table in sorted(
+            mark.tables, key=lambda name: (self._compacted.get(name, _NEVER), name)
+        ):
+            compact, vacuum = self._due(table)
+            if not (compact or vacuum) or held(table):
+                continue
             mirror = Mirror(self.session, self.settings.mirror(table), self.settings.lane)
             if mirror.state.version < 0:
                 continue
             with described(self.session, f"upkeep of {table}"):
-                self._compact(mirror, table)
-                self._vacuum(mirror, table, readers.get(table))
+                if compact:
+                    self._compact(mirror, table)
+                if vacuum:
+                    self._vacuum(mirror, table, readers.get(table))
             if self.clock() - began > _AT_ONCE:
                 return
 
-    def _compact(self, mirror: Mirror, table: str) -> None:
-        if not self._due(self._compacted, table, self.settings.upkeep.compact_every):
-            return
+    def _due(self, name: str) -> tuple[bool, bool]:
+        """Whether it is time to compact, and to vacuum.  A process that began waits a little.
+
+        Not for the whole time, or one that is restarted more often would never clean up.
+        """
+        every = self.settings.upkeep
+        times = ((self._compacted, every.compact_every), (self._vacuumed, every.vacuum_every))
+        now = self.clock()
+        compact, vacuum = (
+            now - done.setdefault(name, now - often + min(often, _BEGINNING)) >= often
+            for done, often in times
+        )
+        return compact, vacuum
+
+    def _compact(self, mirror: Mirror, name: str) -> None:
+        self._compacted[name] = self.clock()
         with mirror.noted(-1):
             DeltaTable.forPath(self.session, mirror.path).optimize().executeCompaction()
 
@@ -95,8 +114,7 @@ class Upkeep:
         A longer time would not save that one: Delta forgets what was removed, and when, as soon as
         the mirror's own retention has passed.
         """
-        if not self._due(self._vacuumed, name, self.settings.upkeep.vacuum_every):
-            return
+        self._vacuumed[name] = self.clock()
         kept = max(self.settings.upkeep.keep_versions, _LEAST)
         since = self._since(mirror.path, read)
         if since is None or self.clock() - since > kept:
@@ -117,27 +135,24 @@ class Upkeep:
         except ProofError:
             return None
 
-    def _due(self, done: dict[str, datetime], name: str, every: timedelta) -> bool:
-        """Whether *every* has passed since the last time.  A process that began waits a little.
-
-        Not for *every*, or one that is restarted more often would never clean up.
-        """
-        now = self.clock()
-        last = done.setdefault(name, now - every + min(every, _BEGINNING))
-        if now - last < every:
-            return False
-        done[name] = now
-        return True
-
     def _log(self, mark: Mark, applied: Mapping[str, int]) -> None:
         """Compact the change log, and drop its oldest days that nobody needs any more."""
         path = self.settings.changes
-        table = DeltaTable.forPath(self.session, path)
-        if self._due(self._vacuumed, "", self.settings.upkeep.vacuum_every):
-            table.vacuum()  # what the log itself has forgotten: batches are never read by version
-        if not self._due(self._compacted, "", self.settings.upkeep.compact_every):
+        compact, vacuum = self._due("")
+        if not (compact or vacuum):
             return
-        table.optimize().executeCompaction()
+        table = DeltaTable.forPath(self.session, path)
+        if vacuum:
+            self._vacuumed[""] = self.clock()
+            table.vacuum()  # what the log itself has forgotten: batches are never read by version
+        if compact:
+            self._compacted[""] = self.clock()
+            table.optimize().executeCompaction()
+            self._drop(table, mark, applied)
+
+    def _drop(self, table: DeltaTable, mark: Mark, applied: Mapping[str, int]) -> None:
+        """Drop whole days that are old, and that no mirror and no open question needs."""
+        path = self.settings.changes
         oldest = (self.clock() - self.settings.upkeep.keep_changes).date()
         needed = self._first_needed(mark, applied)
         days = (

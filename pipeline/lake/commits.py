@@ -32,21 +32,16 @@ class Commit:
     metrics: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def user_metadata(self) -> str | None:
-        """The note as text, as :mod:`pipeline.apply.foreign` reads it."""
-        return None if self.note is None else json.dumps(self.note)
+    def own(self) -> Mapping[str, Any]:
+        """What Sluice noted in a commit of its own; empty for others'."""
+        own = self.note.get("sluice") if isinstance(self.note, dict) else None
+        return own if isinstance(own, dict) else {}
 
     @property
     def after(self) -> int | None:
         """The version Sluice saw before this commit of its own; None for a foreign commit."""
-        own = self.note.get("sluice") if isinstance(self.note, dict) else None
-        after = own.get("after") if isinstance(own, dict) else None
+        after = self.own.get("after")
         return after if isinstance(after, int) else None
-
-    @property
-    def foreign(self) -> bool:
-        """Whether somebody else changed data: not noted by Sluice, or not right after its own."""
-        return self.data_changing and self.after != self.version - 1
 
 
 def commit(version: int, lines: Iterable[str]) -> Commit:

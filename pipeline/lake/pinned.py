@@ -93,7 +93,7 @@ class PinnedTable:
         Raises:
             ProofError: if it is no longer in the log.
         """
-        return _commit(self.path, version)
+        return commit_at(self.path, version)
 
 
 def open_table(path: str, version: int | None = None) -> PinnedTable | None:
@@ -122,7 +122,12 @@ def _arrow(answer: Any) -> pa.Table:
     return pa.RecordBatchReader.from_stream(answer).read_all()
 
 
-def _commit(path: str, version: int) -> Commit:
+def commit_at(path: str, version: int) -> Commit:
+    """What was committed to the table at *path* as *version*; the table itself is not opened.
+
+    Raises:
+        ProofError: if it is no longer in the log.
+    """
     with translated(path):
         system, folder = _filesystem(path)
         name = f"{folder}/_delta_log/{version:020d}.json"

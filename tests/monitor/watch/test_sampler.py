@@ -9,7 +9,6 @@ import pytest
 from monitor.store.store import Store
 from monitor.watch.fence_book import FenceBook
 from monitor.watch.sampler import Look, Sampler, Trouble, foreign_id
-from pipeline.apply.foreign import Commit as AnyCommit
 from pipeline.apply.foreign import Intrusion
 from pipeline.errors import ProofError, UnreachableError
 from pipeline.lags.samples import Sample, Standing
@@ -48,7 +47,7 @@ class SlowLake:
         self.bench.now += SECOND
         return self.standing
 
-    def history(self, table: str, since: int) -> Sequence[AnyCommit]:
+    def history(self, table: str, since: int) -> Sequence[Commit]:
         """What was committed after *since*."""
         self.since.append(since)
         if self.too_old:

@@ -1,32 +1,25 @@
-from dataclasses import dataclass, field
-from typing import Any
+import json
+from datetime import UTC, datetime
 
 import pytest
 
 from pipeline.apply.foreign import Intrusion, find, note
+from pipeline.lake.commits import Commit
+
+AT = datetime(2026, 1, 2, tzinfo=UTC)
 
 
-@dataclass(frozen=True)
-class Entry:
-    """One letter of a score sheet: a commit of a Delta log."""
-
-    version: int
-    operation: str
-    user_metadata: str | None
-    data_changing: bool
-    parameters: dict[str, Any] = field(default_factory=dict)
-    metrics: dict[str, Any] = field(default_factory=dict)
-
-
-def entry(version: int, word: str) -> Entry:
+def entry(version: int, word: str) -> Commit:
     """`s` Sluice's, `o` optimize, `f` foreign, `rN` restored to version N."""
     if word == "s":
-        return Entry(version, "MERGE", note(version - 1, version, "main"), True)
+        own = json.loads(note(version - 1, version, "main"))
+        return Commit(version, "MERGE", AT, data_changing=True, note=own)
     if word == "o":
-        return Entry(version, "OPTIMIZE", None, False)
+        return Commit(version, "OPTIMIZE", AT)
     if word == "f":
-        return Entry(version, "DELETE", None, True)
-    return Entry(version, "RESTORE", None, True, {"version": word[1:]})
+        return Commit(version, "DELETE", AT, data_changing=True)
+    back = {"version": word[1:]}
+    return Commit(version, "RESTORE", AT, data_changing=True, parameters=back)
 
 
 @pytest.mark.parametrize(

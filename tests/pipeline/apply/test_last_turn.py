@@ -32,7 +32,7 @@ TURN = commit(5, told(4, COUNTED), MERGED)
     [
         pytest.param([], None, id="a mirror that was never merged"),
         pytest.param([TURN], LastTurn(7, 4, 4, COUNTED, 2), id="what it counted and what it did"),
-        pytest.param([TURN, commit(6)], LastTurn(7, 4, 4, COUNTED, 2), id="a note came after it"),
+        pytest.param([commit(6), TURN], LastTurn(7, 4, 4, COUNTED, 2), id="a note came after it"),
         pytest.param([commit(6)], None, id="a note is no turn"),
         pytest.param([Commit(6, "DELETE", AT)], None, id="somebody else's"),
     ],

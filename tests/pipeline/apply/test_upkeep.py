@@ -38,7 +38,7 @@ def upkeep(
     made = replace(lake.mark, **mark)
     for at in (now[0] - timedelta(days=1), now[0]):
         now[0] = at
-        cleaner.run(made, readers or {}, {"db.t": applied}, ())
+        cleaner.run(made, readers or {}, {"db.t": applied}, lambda _: False)
 
 
 def aged(lake: BenchLake, path: str) -> None:
@@ -146,7 +146,7 @@ def test_many_tables_are_done_in_turns_so_that_landing_need_not_wait(
 
     cleaner, done = Upkeep(lake.session, lake.settings, clock), []
     for _ in range(6):
-        cleaner.run(lake.mark, {}, dict.fromkeys(names, 1), ())
+        cleaner.run(lake.mark, {}, dict.fromkeys(names, 1), lambda _: False)
         done.append([len(DeltaTable(lake.settings.mirror(n)).file_uris()) for n in names])
         now[0] += timedelta(minutes=10)
 

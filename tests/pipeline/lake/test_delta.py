@@ -102,7 +102,7 @@ def test_history_tells_foreign_commits_from_our_own(lake: DeltaLake) -> None:
 
     assert [commit.version for commit in told] == [1, 2, 3]
     assert [commit.data_changing for commit in told] == [True, True, False]
-    assert [commit.foreign for commit in told] == [False, True, False]
+    assert [commit.after for commit in told] == [0, None, None]
     assert told[0].txns == {APP: 1}
 
 
@@ -198,4 +198,4 @@ def test_deltalake_takes_a_mirror_back_under_deletion_vectors_and_spark_agrees(
     after = lake.mirror(TABLE)
     assert (after.rows(), after.version, after.batch) == (901, before.version + 2, 9)
     assert spark.read.format("delta").load(str(vectors)).count() == 901
-    assert lake.history("shop.orders", before.version)[-1].foreign
+    assert lake.history("shop.orders", before.version)[-1].after is None
