@@ -42,7 +42,7 @@ class Policy:
 
     rule: Rule = Rule.BOTH
     margin: timedelta = timedelta()
-    gating: frozenset[str] = frozenset({"range_counts", "offset_keys", "completeness"})
+    gating: frozenset[str] = frozenset({"range_counts", "offset_keys", "completeness", "schema"})
     disagreement: timedelta = timedelta(minutes=10)
 
 

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from pipeline.lake.seen import LogKey, Touch, Transaction
 from pipeline.model import Fence, Shard, Table
+from pipeline.schema.column import TableSchema
 
 __all__ = [
     "LogKey",
@@ -43,6 +44,10 @@ class SourceSide(Protocol):
 
     def ids(self, shard: Shard, column: str, span: Range, limit: int) -> tuple[int, ...]:
         """Ids in *span*, ascending, at most *limit*."""
+        ...
+
+    def columns(self, shard: Shard) -> Sequence[Mapping[str, Any]]:
+        """The shard's rows of information_schema.columns; empty if it is not there."""
         ...
 
 
@@ -106,6 +111,10 @@ class LogSide(Protocol):
 
     def transactions(self, table: Table, after: int, until: int) -> tuple[Transaction, ...]:
         """Transactions of *table* whose END is in a batch in ``(after, until]``."""
+        ...
+
+    def schema(self, shard: Shard) -> TableSchema | None:
+        """The shard's newest landed columns; None if none has landed, or a DROP has."""
         ...
 
     def change_counts(self, table: Table, after: int, until: int) -> int:

@@ -9,6 +9,7 @@ from typing import Protocol
 from checks.unproven import Described
 from checks.world import LogKey, LogSide
 from monitor.config.model import Config
+from monitor.watch.schemas import Schemas
 from monitor.watch.world import Log
 from pipeline.collectors.connect import ConnectCollector
 from pipeline.errors import ConfigError, SluiceError
@@ -65,6 +66,7 @@ class Lake:
     delta: DeltaLake
     transport: KafkaTransport
     origins: tuple[Origin, ...]
+    schemas: Schemas = field(default_factory=Schemas)
 
     @classmethod
     def of(cls, config: Config) -> "Lake":
@@ -77,7 +79,7 @@ class Lake:
 
     def log(self) -> LogSide:
         """The change log, pinned now, and the topics."""
-        return Log(self.delta.changes(), self._keys)
+        return Log(self.delta.changes(), self._keys, self.schemas)
 
     def settings(self, pattern: str) -> tuple[TopicFacts, ...]:
         """Topics whose whole name matches *pattern*, with their settings."""

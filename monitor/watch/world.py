@@ -9,9 +9,12 @@ from typing import Any, Protocol
 from checks.world import LogKey, LogSide, MirrorSide, Range, SourceSide, Touch, Transaction
 from monitor.watch.fence_book import FenceBook
 from monitor.watch.sampler import Look
+from monitor.watch.schemas import Schemas
 from pipeline.cut import first_fence
 from pipeline.errors import UnreachableError
+from pipeline.lake.log_reader import LogReader
 from pipeline.model import Fence, Missing, Shard, Table
+from pipeline.schema.column import TableSchema
 
 
 class Mirrors(Protocol):
@@ -61,6 +64,11 @@ class Source:
         with self._blamed():
             return self.side.ids(shard, column, span, limit)
 
+    def columns(self, shard: Shard) -> Sequence[Mapping[str, Any]]:
+        """As the source says."""
+        with self._blamed():
+            return self.side.columns(shard)
+
     @contextmanager
     def _blamed(self) -> Iterator[None]:
         try:
@@ -73,22 +81,21 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """The change log's reader, and the topics' newest keys."""
+    """The change log's reader, the topics' newest keys, and the landed schemas."""
 
-    changes: Any
+    changes: LogReader
     keys: Callable[[Table], tuple[LogKey, ...]]
+    schemas: Schemas
 
     def last_touches(self, table: Table, keys: Sequence[LogKey]) -> tuple[Touch | None, ...]:
         """As the change log says."""
-        found: tuple[Touch | None, ...] = self.changes.last_touches(table, keys)
-        return found
+        return self.changes.last_touches(table, keys)
 
     def touched(
         self, table: Table, keys: Sequence[tuple[Shard, str]], after: int
     ) -> tuple[bool, ...]:
         """As the change log says."""
-        found: tuple[bool, ...] = self.changes.touched(table, keys, after)
-        return found
+        return self.changes.touched(table, keys, after)
 
     def end_keys(self, table: Table) -> tuple[LogKey, ...]:
         """As the topics say."""
@@ -96,12 +103,15 @@ class Log:
 
     def transactions(self, table: Table, after: int, until: int) -> tuple[Transaction, ...]:
         """As the change log says."""
-        found: tuple[Transaction, ...] = self.changes.transactions(table, after, until)
-        return found
+        return self.changes.transactions(table, after, until)
 
     def change_counts(self, table: Table, after: int, until: int) -> int:
         """As the change log says."""
-        return int(self.changes.change_counts(table, after, until))
+        return self.changes.change_counts(table, after, until)
+
+    def schema(self, shard: Shard) -> TableSchema | None:
+        """As the change log says."""
+        return self.schemas.newest(shard, self.changes)
 
 
 @dataclass(eq=False)

@@ -25,6 +25,7 @@ DIALECT = {
     **dict.fromkeys(("LONG", "LONG VARCHAR"), "MEDIUMTEXT"),
     "LONG VARBINARY": "MEDIUMBLOB",
     "CHAR BYTE": "BINARY",
+    "GEOMETRYCOLLECTION": "GEOMCOLLECTION",
 }
 LONGEST_FLOAT = 24  # FLOAT(25) and more are a DOUBLE
 DIGITS = 10  # of a DECIMAL that names none

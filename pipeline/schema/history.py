@@ -26,6 +26,8 @@ from pipeline.schema.evolution import Incompatible as Incompatible  # noqa: PLC0
 from pipeline.schema.evolution import compare as compare  # noqa: PLC0414
 from pipeline.schema.evolution import merge as merge  # noqa: PLC0414
 
+TEXTS = ("TINYTEXT", "TEXT", "MEDIUMTEXT", "LONGTEXT", "JSON")
+_UNSAYABLE = re.compile(r"[\U00010000-\U0010ffff]")  # information_schema speaks utf8mb3
 KINDS = {"CREATE": "create", "ALTER": "alter", "DROP": "drop"}
 
 
@@ -98,16 +100,23 @@ def unknown_fields(after: Spark, columns: Sequence[Column]) -> Spark:
 def differences(schema: TableSchema, server: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     """What the server's own description says otherwise; empty if they agree.
 
+    What changes no value is no difference: the case of names, NOT NULL, which of the text types
+    it is (the server picks a larger one by itself, and MariaDB's JSON is one), what a label holds
+    that the server cannot say.
+
     *server*: rows of ``information_schema.columns`` of the table, keys in small letters.
     """
-    there = {row["column_name"]: described(row) for row in server}
+    there = {row["column_name"].casefold(): described(row) for row in server}
+    here = {column.name.casefold(): column for column in schema.columns}
     missing = [
-        f"{name}: the server has it, the log does not" for name in there if not schema.column(name)
+        f"{column.name}: the server has it, the log does not"
+        for name, column in there.items()
+        if name not in here
     ]
     found = [
         f"{column.name}: {why}"
-        for column in schema.columns
-        if (why := _difference(column, there.get(column.name)))
+        for name, column in here.items()
+        if (why := _difference(column, there.get(name)))
     ]
     return (*found, *missing)
 
@@ -165,8 +174,17 @@ def _label(quoted: str) -> str:
 def _difference(column: Column, there: Column | None) -> str | None:
     if there is None:
         return "the log has it, the server does not"
-    if column.shape != there.shape:
+    if _told(column) != _told(there):
         return f"the log says {column}, the server {there}"
-    if column.nullable != there.nullable:
-        return f"the log says nullable is {column.nullable}, the server {there.nullable}"
     return None
+
+
+def _told(column: Column) -> tuple[object, ...]:
+    """The column's shape as far as a server's own description can bear it out."""
+    if column.kind in TEXTS:
+        return ("TEXT",)
+    if column.kind.endswith("BLOB"):
+        return ("BLOB",)
+    if column.kind in ("ENUM", "SET"):
+        return (column.kind, tuple(_UNSAYABLE.sub("?", v).rstrip(" ") for v in column.values))
+    return column.shape

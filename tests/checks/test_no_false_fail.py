@@ -1,5 +1,6 @@
 """Whatever the workload and the delays, a faithful pipeline never fails a probe."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -12,6 +13,7 @@ from checks.probes.completeness import Completeness
 from checks.probes.max_id import MaxId
 from checks.probes.offset_keys import OffsetKeys
 from checks.probes.range_counts import RangeCounts
+from checks.probes.schema import Schema
 from checks.run import Check, run_probe
 from pipeline.model import Op, Shard
 from tests.checks.world_fake import ONE, TABLE, TWO, FakeWorld
@@ -21,6 +23,7 @@ PROBES: dict[str, Any] = {
     "offset_keys": OffsetKeys(),
     "range_counts": RangeCounts(block_rows=4, newest=1, rotating=2, leaf=2),
     "completeness": Completeness(),
+    "schema": Schema(),
 }
 
 Work = list[tuple[str, Shard, int]]
@@ -77,9 +80,20 @@ class Faithful(RuleBasedStateMachine):
     def truncate(self, shard: Shard) -> None:
         self.world.truncate(shard)
 
+    @rule(shard=shards, kind=st.sampled_from(["int", "bigint"]), between=st.booleans())
+    def alter(self, shard: Shard, kind: str, between: bool) -> None:
+        statement = partial(self.world.alter, shard, n=kind)
+        if between:
+            self.look(statement)
+        else:
+            statement()
+
     def probe(self, meanwhile: Work) -> None:
         """One round; each of *meanwhile* commits between two of its queries."""
-        self.world.meanwhile = [partial(self.world.commit, change) for change in meanwhile]
+        self.look(*(partial(self.world.commit, change) for change in meanwhile))
+
+    def look(self, *meanwhile: Callable[[], object]) -> None:
+        self.world.meanwhile = [*meanwhile]
         answer = run_probe(Check(self.name, PROBES[self.name], TABLE), self.world)
         self.world.meanwhile = []
         if isinstance(answer, Verdict):

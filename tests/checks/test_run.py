@@ -32,7 +32,14 @@ def test_every_file_of_the_folder_is_a_probe() -> None:
     files = {file.stem for file in folder.glob("*.py")} - {"__init__"}
 
     assert set(known()) == files
-    assert files >= {"max_id", "offset_keys", "range_counts", "volatility", "completeness"}
+    assert files >= {
+        "max_id",
+        "offset_keys",
+        "range_counts",
+        "volatility",
+        "completeness",
+        "schema",
+    }
 
 
 @pytest.mark.parametrize("name", known())

@@ -15,7 +15,8 @@ from checks.model import Ruling, Verdict
 from checks.run import Check, run_probe
 from checks.world import LogKey, Range, Touch, Transaction
 from pipeline.messages.key import canonical
-from pipeline.model import Fence, Head, Op, Shard, Table, TopicPartition
+from pipeline.model import Fence, Head, Op, Order, Shard, Table, TopicPartition
+from pipeline.schema.column import Column, TableSchema
 
 ONE = Shard("shop", "shop_00.orders")
 TWO = Shard("shop", "shop_01.orders")
@@ -23,9 +24,16 @@ TABLE = Table("shop.orders", (ONE, TWO), ("id",), "id")
 START = datetime(2026, 3, 2, tzinfo=UTC)
 
 
+Columns = Mapping[str, str]
+BORN: Columns = {"id": "bigint"}
+
+
 @dataclass
 class Event:
-    """One entry of the source's log; ``lost`` ones never land although they were promised."""
+    """One entry of the source's log; ``lost`` ones never land although they were promised.
+
+    ``columns`` is a shard with its columns (name -> type) after a statement that changed them.
+    """
 
     op: str
     shard: Shard | None = None
@@ -33,6 +41,7 @@ class Event:
     tx: str = ""
     promised: int = 0
     lost: bool = False
+    columns: tuple[Shard, Columns] | None = None
 
 
 @dataclass
@@ -40,6 +49,7 @@ class FakeWorld:
     """See the module; a fresh one is empty and in step."""
 
     rows: dict[Shard, set[int]] = field(default_factory=lambda: {ONE: set(), TWO: set()})
+    columns: dict[Shard, Columns] = field(default_factory=lambda: {ONE: BORN, TWO: BORN})
     log_: list[Event] = field(default_factory=list)
     ends: list[int] = field(default_factory=list)
     applied: int = -1
@@ -49,7 +59,7 @@ class FakeWorld:
     fences: list[tuple[Fence, int]] = field(default_factory=list)
     time: datetime = START
     memory: dict[str, Mapping[str, Any]] = field(default_factory=dict)
-    meanwhile: list[Callable[[], None]] = field(default_factory=list)
+    meanwhile: list[Callable[[], object]] = field(default_factory=list)
     error: Exception | None = None
 
     # what the world does
@@ -67,6 +77,13 @@ class FakeWorld:
         self.tick()
         self.rows[shard].clear()
         self.log_.append(Event(Op.TRUNCATE, shard))
+
+    def alter(self, shard: Shard, **columns: str) -> Event:
+        """Let the shard have an id and *columns*, by one statement."""
+        self.tick()
+        self.columns[shard] = {**BORN, **columns}
+        self.log_.append(Event(Op.DDL, columns=(shard, self.columns[shard])))
+        return self.log_[-1]
 
     def beat(self) -> None:
         self.tick()
@@ -166,6 +183,14 @@ class FakeSource:
             self.world.meanwhile.pop()()
         return sorted(self.world.rows[shard])
 
+    def columns(self, shard: Shard) -> Sequence[Mapping[str, Any]]:
+        self._rows(shard)
+        plain = dict.fromkeys(("numeric_precision", "character_maximum_length"))
+        return [
+            {**plain, "column_name": name, "column_type": kind, "is_nullable": "YES"}
+            for name, kind in self.world.columns[shard].items()
+        ]
+
     def max_id(self, shard: Shard, column: str) -> int | None:
         return max(self._rows(shard), default=None)
 
@@ -264,6 +289,14 @@ class FakeLog:
             for batch, event in self._landed(after, until)
             if event.op == Op.END
         )
+
+    def schema(self, shard: Shard) -> TableSchema | None:
+        known, place = BORN, 0
+        for n, (_, event) in enumerate(self._landed()):
+            if event.columns is not None and event.columns[0] == shard:
+                known, place = event.columns[1], n
+        columns = (Column(name, kind.upper()) for name, kind in known.items())
+        return TableSchema(shard.name, Order(1, 1, place), tuple(columns))
 
     def change_counts(self, table: Table, after: int, until: int) -> int:
         return sum(event.shard is not None for _, event in self._landed(after, until))

@@ -76,7 +76,7 @@ def change(op: Op, pos: int = 0, **fields: Any) -> dict[str, Any]:
         "shard": "s.orders_00",
         "table": "shop.orders",
         "op": str(op),
-        "order": place(Order(0, 1, pos)) if op in (*"cudr", "truncate", "settle") else None,
+        "order": place(Order(0, 1, pos)) if op in (*"cudr", "truncate", "settle", "ddl") else None,
         "origin": 3,
         "at": NOON,
         "topic": "shop.s.orders_00",

@@ -38,6 +38,7 @@ def test_every_value_arrives_as_mysql_tells_it(servers: Servers, spark: SparkSes
 
     sent = changes(servers)
     schema = schema_of(sent)
+    assert schema is not None
     columns = [column for column in schema.columns if column.name != "c_emoji"]
     images = {json.loads(c.key_values or "")[0]: c.after for c in sent if c.op in ROWS}
     mirrored = mirror(spark, images, columns)
@@ -50,6 +51,35 @@ def test_every_value_arrives_as_mysql_tells_it(servers: Servers, spark: SparkSes
             for column in columns[1:]:
                 expected = ARRIVES.get((id_, column.name), canonical(column, row[column.name]))
                 assert mirrored[id_][column.name] == expected, (id_, column.name)
+
+
+def test_a_type_told_by_another_name_is_what_the_server_makes_of_it(servers: Servers) -> None:
+    """Statements from the log, not from a snapshot: their words are the user's own."""
+    servers.mysql.execute("CREATE DATABASE aliases CHARACTER SET utf8mb4")
+    servers.mysql.execute("CREATE TABLE aliases.told (id INT PRIMARY KEY)")
+    config = mysql_connector(
+        servers.mysql, servers.kafka.bootstrap, prefix="aliases", databases=["aliases"]
+    )
+    servers.connect.register("aliases", config)
+    wait_until(lambda: told(servers) is not None, PATIENCE, "the snapshot's schema")
+
+    columns = ", ".join(f"ADD c{n} {kind}" for n, kind in enumerate(every_type.ALIASES))
+    servers.mysql.execute(f"ALTER TABLE aliases.told {columns}")
+    wait_until(lambda: len(known(servers)) > 1, PATIENCE, "the statement")
+
+    schema = told(servers)
+    assert schema is not None
+    assert len(schema.columns) == len(every_type.ALIASES) + 1
+    assert differences(schema, described(servers, "aliases", "told")) == ()
+
+
+def told(servers: Servers) -> TableSchema | None:
+    return schema_of([*messages(servers, "aliases")], "aliases.told")
+
+
+def known(servers: Servers) -> list[str]:
+    schema = told(servers)
+    return [column.name for column in schema.columns] if schema else []
 
 
 ROWS = (Op.READ, Op.CREATE)
@@ -103,29 +133,29 @@ def messages(servers: Servers, topic: str) -> Iterator[Decoded]:
                     yield debezium.decode(record.key, record.value, record.topic)
 
 
-def schema_of(sent: list[Decoded]) -> TableSchema:
-    told = [
+def schema_of(sent: list[Decoded], shard: str = SHARD) -> TableSchema | None:
+    changes = [
         change
         for message in sent
         if message.op is Op.DDL
         for change in parse(message.after or "", order(message))
     ]
-    schema = History(*told).newest(SHARD)
-    assert schema is not None
-    return schema
+    return History(*changes).newest(shard)
 
 
 def order(message: Decoded) -> Order:
     return Order(1, message.log or 0, message.pos or 0, message.row or 0)
 
 
-def described(servers: Servers) -> list[dict[str, Any]]:
+def described(
+    servers: Servers, database: str = "every_type", table: str = "every"
+) -> list[dict[str, Any]]:
     """What information_schema tells, its keys in small letters."""
     with closing(servers.mysql.connect(cursorclass=DictCursor)) as connection:
         cursor = connection.cursor()
         cursor.execute(
-            "SELECT * FROM information_schema.columns"
-            " WHERE table_schema = 'every_type' AND table_name = 'every'"
+            "SELECT * FROM information_schema.columns WHERE table_schema = %s AND table_name = %s",
+            (database, table),
         )
         return [{name.lower(): value for name, value in row.items()} for row in cursor]
 

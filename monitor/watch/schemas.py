@@ -1,0 +1,30 @@
+"""Which columns has each shard, as the landed log tells?  Each schema change is read once."""
+
+import threading
+from dataclasses import dataclass, field
+
+from pipeline.apply.catalog import Catalog
+from pipeline.changelog import app
+from pipeline.lake.log_reader import LogReader
+from pipeline.lake.schema_changes import schema_changes
+from pipeline.model import Shard
+from pipeline.route import Router
+from pipeline.schema.column import TableSchema
+
+
+@dataclass(eq=False)
+class Schemas:
+    """Grows with the log that it is shown; shared by all rounds of probes."""
+
+    _catalog: Catalog = field(default_factory=lambda: Catalog(Router()))
+    _until: int = -1
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def newest(self, shard: Shard, log: LogReader) -> TableSchema | None:
+        """The shard's columns, as of *log* or later; None if none has landed, or a DROP has."""
+        with self._lock:
+            last = log.pinned.transaction(app(log.lane))
+            if last is not None and last > self._until:
+                self._catalog.add(schema_changes(log.pinned, log.lane, self._until))
+                self._until = last
+            return self._catalog.newest(shard.source, shard.name)

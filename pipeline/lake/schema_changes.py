@@ -1,0 +1,19 @@
+"""Which schema changes has a lane landed?  Read by batch, without Spark."""
+
+from pipeline.lake.query import Pinned, literal
+from pipeline.model import Op, Order
+
+_PLACE = ("epoch", "log", "pos", "row")
+
+
+def schema_changes(log: Pinned, lane: str, after: int) -> tuple[tuple[str, Order, str], ...]:
+    """(Source, order, payload) of those in batches above *after*, in no order."""
+    place = ", ".join(f"t.\"order\"['{part}'] AS p{i}" for i, part in enumerate(_PLACE))
+    found = log.select(
+        f'SELECT source, "after" AS payload, {place} FROM t WHERE lane = {literal(lane)}'  # noqa: S608
+        f' AND batch > {after} AND op = {literal(Op.DDL)} AND t."order" IS NOT NULL'
+    )
+    return tuple(
+        (row["source"], Order(*(int(row[f"p{i}"]) for i in range(len(_PLACE)))), row["payload"])
+        for row in found
+    )
