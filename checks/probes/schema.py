@@ -6,8 +6,8 @@ the shard has landed meanwhile: one that is still on its way is no loss.
 Cannot see: what changes no type (a default, a label's case, NOT NULL); text types of other lengths.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import astuple, dataclass, field
 from datetime import datetime, timedelta
 from typing import ClassVar
 
@@ -24,10 +24,10 @@ MOST_KEYS = 20
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """``different`` lists what only one side says, as ``source/shard: column: why``."""
+    """``different``: what is different -> its key, ``source/shard:column@order``."""
 
     as_of: tuple[Fence, ...] = ()
-    different: tuple[str, ...] = ()
+    different: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def value(self) -> float:
@@ -49,8 +49,8 @@ class Schema:
         memory = world.recall(table, NAME) or {}
         found = dict(_different(table, world))
         now = world.clock().isoformat()
-        fresh = {text: {"landed": landed, "seen": now} for text, landed in found.items()}
-        known = {t: old for t, old in memory.items() if found.get(t) == old["landed"]}
+        fresh = {text: {"key": key, "seen": now} for text, key in found.items()}
+        known = {text: old for text, old in memory.items() if found.get(text) == old["key"]}
         world.remember(table, NAME, {**fresh, **known})
         if not found:
             return Columns()
@@ -58,19 +58,21 @@ class Schema:
             return NotYet(f"{next(iter(found))}; looking again")
         newest = max(datetime.fromisoformat(old["seen"]) for old in known.values())
         fences = passed(table, world, newest, self.patience)
-        return fences if isinstance(fences, NotYet | Undecided) else Columns(fences, tuple(known))
+        if isinstance(fences, NotYet | Undecided):
+            return fences
+        return Columns(fences, {text: found[text] for text in known})
 
     def judge(self, reading: Columns, past: Sequence[float]) -> Ruling:
         """Any difference is one too many; history plays no part."""
         if not reading.different:
             return Ruling(Outcome.PASS, "the log knows the source's columns")
-        more = f", and {len(reading.different) - 1} more" if len(reading.different) > 1 else ""
-        told = f"{reading.different[0]}{more}"
-        return Ruling(Outcome.FAIL, told, "columns_differ", reading.different[:MOST_KEYS])
+        texts, keys = zip(*sorted(reading.different.items()), strict=True)
+        more = f", and {len(texts) - 1} more" if len(texts) > 1 else ""
+        return Ruling(Outcome.FAIL, f"{texts[0]}{more}", "columns_differ", keys[:MOST_KEYS])
 
 
 def _different(table: Table, world: World) -> Iterator[tuple[str, str]]:
-    """Each difference, and the order of the schema change that the log knows last.
+    """Each difference, and its key with the order of the schema change that the log knows last.
 
     The log is asked first: what it says was true at the source before the source is asked.
     """
@@ -79,8 +81,10 @@ def _different(table: Table, world: World) -> Iterator[tuple[str, str]]:
     for shard, schema in landed.items():
         if schema is not None:  # without one the table stands still, and says why
             rows = world.source(shard.source).columns(shard)
+            own = f"{shard.source}/{shard.name}"
+            at = "-".join(str(part) for part in astuple(schema.order))
             for one in differences(schema, rows):
-                yield f"{shard.source}/{shard.name}: {one}", str(schema.order)
+                yield f"{own}: {one}", f"{own}:{one.partition(': ')[0]}@{at}"
 
 
 PROBE: type[Probe[Columns]] = Schema
