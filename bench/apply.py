@@ -1,6 +1,6 @@
 """What does a guarded MERGE save beside the rewrite that came before it?
 
-    python -m bench.apply --rows 2000000 --rounds 3
+    python -m bench.apply --rows 8000000 --rounds 2
 
 The rewrite: union the image with the newest changes, number the rows of each key by order, keep
 the first, drop the deleted, write everything anew as Parquet.  It has no guard, no account and no
@@ -94,9 +94,9 @@ class Race:
 
 
 @click.command()
-@click.option("--rows", default=2_000_000, help="Rows of the table.")
+@click.option("--rows", default=8_000_000, help="Rows of the table.")
 @click.option("--changed", default=0.01, help="Share of them that each round changes.")
-@click.option("--rounds", default=3, help="Rounds; both ways run once in each.")
+@click.option("--rounds", default=2, help="Rounds; both ways run once in each.")
 @click.option("--columns", "widths", type=click.Choice([*WIDTHS]), multiple=True, default=[*WIDTHS])
 @click.option("--keys", type=click.Choice([*WANTED]), multiple=True, default=[*WANTED])
 @click.option("--dir", "folder", default=Path("build/bench/apply"), type=Path)
