@@ -11,6 +11,7 @@ from pipeline import changelog, jars
 from pipeline.apply.catalog import Catalog
 from pipeline.apply.standing import Standing
 from pipeline.collectors.connect import ConnectCollector
+from pipeline.collectors.mirrored import behind_mirror
 from pipeline.errors import ConfigError
 from pipeline.landing.feed import Feed
 from pipeline.landing.loop import Landing
@@ -24,7 +25,6 @@ from pipeline.settings import PipelineSettings, SourceSettings, TableRule
 from pipeline.sources.mysql import MySqlSource
 from pipeline.spark import open_session
 from pipeline.tables.delta import DeltaLake
-from pipeline.topics.mirrored import behind_mirror
 from pipeline.transports.kafka import KafkaTransport
 
 

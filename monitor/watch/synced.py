@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 from monitor.watch.fence_book import FenceBook
+from pipeline.collectors.mirrored import Collector, behind_mirror
 from pipeline.model import Acknowledged, Fence, Missing
 from pipeline.settings import SourceSettings
-from pipeline.topics.mirrored import Collector, behind_mirror
 
 
 def synced(

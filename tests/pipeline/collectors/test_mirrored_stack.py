@@ -15,11 +15,11 @@ from demo.ports import free_ports
 from demo.processes import wait_until
 from demo.servers import Servers
 from pipeline.collectors.connect import ConnectCollector
+from pipeline.collectors.mirrored import Mirrored, behind_mirror
 from pipeline.model import Acknowledged, Fence, TopicPartition
 from pipeline.server.heartbeat import Heart
 from pipeline.settings import CollectorSettings, MirrorSettings, SourceSettings
 from pipeline.sources.mysql import MySqlSource
-from pipeline.topics.mirrored import Mirrored, behind_mirror
 from pipeline.transports.kafka import KafkaTransport
 
 pytestmark = pytest.mark.stack

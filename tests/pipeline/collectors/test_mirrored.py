@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipeline.collectors.mirrored import Mirrored, behind_mirror
 from pipeline.errors import UnreachableError
 from pipeline.landing.feed import Feed
 from pipeline.messages.format import find
 from pipeline.model import Acknowledged, Head, Missing, PartitionEnd, TopicPartition
 from pipeline.settings import CollectorSettings, MirrorSettings, SourceSettings
-from pipeline.topics.mirrored import Mirrored, behind_mirror
 
 SOURCE = SourceSettings("shop", "h", 1, "u", CollectorSettings("http://c", "shop"), "shop")
 USERS, BEATS = TopicPartition("shop.shop.users", 0), TopicPartition("shop.sluice.heartbeat", 0)
