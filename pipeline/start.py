@@ -67,7 +67,8 @@ def _first(session: SparkSession, settings: PipelineSettings) -> Mark:
 
 
 def _schema_changes(session: SparkSession, log: str) -> list[tuple[str, Order, str]]:
-    """All landed schema changes; few, for each is a statement somebody typed."""
+    """All landed schema changes, as they have landed; each is a statement somebody typed."""
     rows = session.read.format("delta").load(log).where(F.col("op") == Op.DDL)
-    found = rows.where("`order` IS NOT NULL").select("source", "order", "after").collect()
+    placed = rows.where("`order` IS NOT NULL").orderBy("batch", "topic", "offset")
+    found = placed.select("source", "order", "after").collect()
     return [(row["source"], Order(*row["order"]), row["after"]) for row in found]

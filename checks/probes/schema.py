@@ -2,29 +2,34 @@
 
 The newest landed description of each shard is held against the source's own.  A difference counts
 once the mirror has come past a heartbeat written after it was first seen, and no schema change of
-the shard has landed meanwhile: one that is still on its way is no loss.
-Cannot see: what changes no type (a default, a label's case, NOT NULL); text types of other lengths.
+the shard has landed meanwhile: one that is still on its way is no loss.  That both sides agree
+counts from such a heartbeat on, too.
+Cannot see: what changes no type (a default, a character set, NOT NULL); texts and blobs of other
+lengths; a shard that the source does not show.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, field
 from datetime import datetime, timedelta
 from typing import ClassVar
+from zlib import crc32
 
 from checks.fences import passed
 from checks.model import NotYet, Outcome, Ruling, Undecided
 from checks.run import Probe
 from checks.world import World
+from pipeline.errors import ProofError
 from pipeline.model import Fence, Table
-from pipeline.schema.history import differences
+from pipeline.schema.differences import differences
 
 NAME = "schema"
+ALIKE = ""  # stands for "no difference" among the differences that were seen
 MOST_KEYS = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """``different``: what is different -> its key, ``source/shard:column@order``."""
+    """``different``: what is different -> its key, ``source/shard:column@order#text``."""
 
     as_of: tuple[Fence, ...] = ()
     different: Mapping[str, str] = field(default_factory=dict)
@@ -45,22 +50,20 @@ class Schema:
     gating: ClassVar[bool] = True
 
     def measure(self, table: Table, world: World) -> Columns | NotYet | Undecided:
-        """Compare now; a difference is ruled on when it has outlived its heartbeat."""
+        """Compare once what was seen last has a heartbeat behind it; rule on what is still so."""
         memory = world.recall(table, NAME) or {}
-        found = dict(_different(table, world))
+        seen = [datetime.fromisoformat(old["seen"]) for old in memory.values()]
+        fences = passed(table, world, max(seen), self.patience) if seen else ()
+        if isinstance(fences, NotYet | Undecided):
+            return fences
+        found = dict(_different(table, world)) or {ALIKE: ""}
         now = world.clock().isoformat()
         fresh = {text: {"key": key, "seen": now} for text, key in found.items()}
         known = {text: old for text, old in memory.items() if found.get(text) == old["key"]}
-        world.remember(table, NAME, {**fresh, **known})
-        if not found:
-            return Columns()
+        world.remember(table, NAME, fresh if ALIKE in found else {**fresh, **known})
         if not known:
-            return NotYet(f"{next(iter(found))}; looking again")
-        newest = max(datetime.fromisoformat(old["seen"]) for old in known.values())
-        fences = passed(table, world, newest, self.patience)
-        if isinstance(fences, NotYet | Undecided):
-            return fences
-        return Columns(fences, {text: found[text] for text in known})
+            return NotYet(f"{next(iter(found)) or 'no difference'}; looking again")
+        return Columns(fences, {text: found[text] for text in known if text != ALIKE})
 
     def judge(self, reading: Columns, past: Sequence[float]) -> Ruling:
         """Any difference is one too many; history plays no part."""
@@ -75,16 +78,23 @@ def _different(table: Table, world: World) -> Iterator[tuple[str, str]]:
     """Each difference, and its key with the order of the schema change that the log knows last.
 
     The log is asked first: what it says was true at the source before the source is asked.
+
+    Raises:
+        ProofError: a shard that the source shows has no landed columns.
     """
     log = world.log()
     landed = {shard: log.schema(shard) for shard in table.shards}
     for shard, schema in landed.items():
-        if schema is not None:  # without one the table stands still, and says why
-            rows = world.source(shard.source).columns(shard)
-            own = f"{shard.source}/{shard.name}"
-            at = "-".join(str(part) for part in astuple(schema.order))
-            for one in differences(schema, rows):
-                yield f"{own}: {one}", f"{own}:{one.partition(': ')[0]}@{at}"
+        rows = world.source(shard.source).columns(shard)
+        if not rows:
+            continue  # dropped, renamed, or hidden from this user: nothing to compare with
+        own = f"{shard.source}/{shard.name}"
+        if schema is None:
+            raise ProofError(f"no schema change of {own} has landed")
+        at = "-".join(str(part) for part in astuple(schema.order))
+        for one in differences(schema, rows):
+            name, text = one.partition(": ")[0], f"{own}: {one}"
+            yield text, f"{own}:{name}@{at}#{crc32(text.encode()):08x}"
 
 
 PROBE: type[Probe[Columns]] = Schema

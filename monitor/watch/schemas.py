@@ -1,6 +1,5 @@
 """Which columns has each shard, as the landed log tells?  Each schema change is read once."""
 
-import threading
 from dataclasses import dataclass, field
 
 from pipeline.apply.catalog import Catalog
@@ -14,17 +13,18 @@ from pipeline.schema.column import TableSchema
 
 @dataclass(eq=False)
 class Schemas:
-    """Grows with the log that it is shown; shared by all rounds of probes."""
+    """Grows with the log that it is shown; for the one thread that runs the probes."""
 
     _catalog: Catalog = field(default_factory=lambda: Catalog(Router()))
     _until: int = -1
-    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def newest(self, shard: Shard, log: LogReader) -> TableSchema | None:
         """The shard's columns, as of *log* or later; None if none has landed, or a DROP has."""
-        with self._lock:
-            last = log.pinned.transaction(app(log.lane))
-            if last is not None and last > self._until:
-                self._catalog.add(schema_changes(log.pinned, log.lane, self._until))
-                self._until = last
-            return self._catalog.newest(shard.source, shard.name)
+        last = log.pinned.transaction(app(log.lane))
+        last = -1 if last is None else last
+        if last < self._until:  # another log, or an older one put back
+            self._catalog, self._until = Catalog(Router()), -1
+        if last > self._until:
+            self._catalog.add(schema_changes(log.pinned, log.lane, self._until))
+            self._until = last
+        return self._catalog.newest(shard.source, shard.name)

@@ -16,10 +16,12 @@ _PREFIX = "foreign_write:"
 class Standing:
     """Search mirrors' Delta logs for foreign commits; ``commits`` lists those above a version.
 
-    Versions once found to be ours are remembered, so that a look costs what is new.
+    Versions once found to be ours are remembered, so that a look costs what is new.  The first look
+    of a process (above None) need not go back far: a foreign commit stops the mirror, so that few
+    come after it, and a log does not keep all that ever was.
     """
 
-    commits: Callable[[str, int], Sequence[Commit]]
+    commits: Callable[[str, int | None], Sequence[Commit]]
     _good: dict[str, int] = field(default_factory=dict)
     _blocked: dict[str, Hold] = field(default_factory=dict)
     _asked: deque[str] = field(default_factory=deque)
@@ -42,8 +44,9 @@ class Standing:
         self._blocked.pop(table, None)
         prefix = f"{_PREFIX}{table}:"
         accepted = frozenset(int(w[len(prefix) :]) for w in waived if w.startswith(prefix))
-        good = self._good.get(table, -1)
-        commits = self.commits(table, good)
+        known = self._good.get(table)
+        commits = self.commits(table, known)
+        good = known if known is not None else min((c.version for c in commits), default=0) - 1
         intrusion = find(commits, good, accepted)
         if intrusion is None:
             self._good[table] = max((commit.version for commit in commits), default=good)

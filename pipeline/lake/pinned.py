@@ -87,6 +87,16 @@ class PinnedTable:
         """
         return tuple(self.commit(version) for version in range(since + 1, self.version + 1))
 
+    def recent(self, most: int) -> tuple[Commit, ...]:
+        """The newest commits, oldest first; fewer than *most* where the log tells no more."""
+        found: list[Commit] = []
+        for version in range(self.version, max(self.version - most, -1), -1):
+            try:
+                found.append(self.commit(version))
+            except ProofError:
+                break
+        return tuple(reversed(found))
+
     def commit(self, version: int) -> Commit:
         """What was committed as *version*.
 

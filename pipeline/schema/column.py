@@ -27,6 +27,7 @@ DIALECT = {
     "CHAR BYTE": "BINARY",
     "GEOMETRYCOLLECTION": "GEOMCOLLECTION",
 }
+ATTRIBUTES = ("UNSIGNED", "SIGNED", "ZEROFILL", "BINARY")  # of a number, of a text
 LONGEST_FLOAT = 24  # FLOAT(25) and more are a DOUBLE
 DIGITS = 10  # of a DECIMAL that names none
 
@@ -57,7 +58,7 @@ class Column:
     def kind(self) -> str:
         """The type's one name, without sign: INT for INTEGER, TINYINT for BOOL."""
         words = self.type.upper().split()
-        plain = " ".join(w for w in words if w not in ("UNSIGNED", "SIGNED", "ZEROFILL"))
+        plain = " ".join(words[:1] + [word for word in words[1:] if word not in ATTRIBUTES])
         kind = "BIGINT" if plain == "SERIAL" else DIALECT.get(plain, plain)
         wide = kind == "FLOAT" and self.scale is None and (self.length or 0) > LONGEST_FLOAT
         return "DOUBLE" if wide else kind
@@ -122,9 +123,10 @@ class TableSchema:
 def described(row: Mapping[str, Any]) -> Column:
     """The column that *row* of information_schema.columns tells; its keys in small letters.
 
-    Text that the server cannot say in utf8mb3 (labels, defaults) stands there with ``?`` in it.
+    A type may end in a comment (``datetime /* mariadb-5.3 */``).  Text that the server cannot say
+    in utf8mb3 (labels, defaults) stands there with ``?`` in it.
     """
-    kind = re.sub(r"\(.*\)", "", row["column_type"], flags=re.DOTALL).upper()
+    kind = re.sub(r"\(.*\)|/\*.*\*/", "", row["column_type"], flags=re.DOTALL).upper()
     sizes = ("numeric_precision", "character_maximum_length", "datetime_precision")
     length = next((int(row[size]) for size in sizes if row.get(size) is not None), None)
     labels = (

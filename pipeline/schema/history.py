@@ -18,7 +18,7 @@ from pipeline.errors import FormatError
 from pipeline.messages.debezium import TABLE_ID
 from pipeline.model import Order
 from pipeline.schema import ddl
-from pipeline.schema.column import Column, described
+from pipeline.schema.column import Column
 from pipeline.schema.column import TableSchema as TableSchema  # noqa: PLC0414  - part of this module's face
 from pipeline.schema.defaults import default_of as default_of  # noqa: PLC0414
 from pipeline.schema.evolution import Compatible as Compatible  # noqa: PLC0414
@@ -26,8 +26,6 @@ from pipeline.schema.evolution import Incompatible as Incompatible  # noqa: PLC0
 from pipeline.schema.evolution import compare as compare  # noqa: PLC0414
 from pipeline.schema.evolution import merge as merge  # noqa: PLC0414
 
-TEXTS = ("TINYTEXT", "TEXT", "MEDIUMTEXT", "LONGTEXT", "JSON")
-_UNSAYABLE = re.compile(r"[\U00010000-\U0010ffff]")  # information_schema speaks utf8mb3
 KINDS = {"CREATE": "create", "ALTER": "alter", "DROP": "drop"}
 
 
@@ -97,30 +95,6 @@ def unknown_fields(after: Spark, columns: Sequence[Column]) -> Spark:
     return F.coalesce(found, F.array().cast("array<string>"))
 
 
-def differences(schema: TableSchema, server: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    """What the server's own description says otherwise; empty if they agree.
-
-    What changes no value is no difference: the case of names, NOT NULL, which of the text types
-    it is (the server picks a larger one by itself, and MariaDB's JSON is one), what a label holds
-    that the server cannot say.
-
-    *server*: rows of ``information_schema.columns`` of the table, keys in small letters.
-    """
-    there = {row["column_name"].casefold(): described(row) for row in server}
-    here = {column.name.casefold(): column for column in schema.columns}
-    missing = [
-        f"{column.name}: the server has it, the log does not"
-        for name, column in there.items()
-        if name not in here
-    ]
-    found = [
-        f"{column.name}: {why}"
-        for name, column in here.items()
-        if (why := _difference(column, there.get(name)))
-    ]
-    return (*found, *missing)
-
-
 def _remember(known: TableSchema | None, new: TableSchema | None) -> TableSchema | None:
     """Keep what only an earlier statement told: which columns are computed."""
     if known is None or new is None:
@@ -167,24 +141,7 @@ def _column(raw: Mapping[str, Any], statement: str) -> Column:
 
 
 def _label(quoted: str) -> str:
-    bare = quoted[1:-1] if quoted[:1] == quoted[-1:] == "'" else quoted
-    return bare.replace("''", "'")
-
-
-def _difference(column: Column, there: Column | None) -> str | None:
-    if there is None:
-        return "the log has it, the server does not"
-    if _told(column) != _told(there):
-        return f"the log says {column}, the server {there}"
-    return None
-
-
-def _told(column: Column) -> tuple[object, ...]:
-    """The column's shape as far as a server's own description can bear it out."""
-    if column.kind in TEXTS:
-        return ("TEXT",)
-    if column.kind.endswith("BLOB"):
-        return ("BLOB",)
-    if column.kind in ("ENUM", "SET"):
-        return (column.kind, tuple(_UNSAYABLE.sub("?", v).rstrip(" ") for v in column.values))
-    return column.shape
+    quote = quoted[:1]
+    if quote not in ("'", '"') or quote != quoted[-1:]:
+        return quoted
+    return quoted[1:-1].replace(quote * 2, quote)

@@ -87,13 +87,13 @@ class MySqlSource:
 
     def columns(self, shard: Shard) -> tuple[Row, ...]:
         """The shard's rows of information_schema.columns, lower-case names, in column order."""
-        return tuple(
-            self._session.ask(
+        with self._session.spared():
+            found = self._session.ask(
                 "SELECT * FROM information_schema.columns WHERE table_schema = %s"
                 " AND table_name = %s ORDER BY ordinal_position",
                 *(shard.database, shard.relation),
             )
-        )
+        return tuple(found)
 
     def key_columns(self, shard: Shard) -> tuple[str, ...]:
         """Columns of the primary key, in its order; empty if there is none."""

@@ -15,6 +15,8 @@ from pipeline.mark import Mark
 from pipeline.model import Op, Table
 from pipeline.settings import PipelineSettings
 
+FIRST_LOOK = 100  # commits
+
 
 @dataclass(eq=False)
 class DeltaLake:
@@ -85,8 +87,10 @@ class DeltaLake:
             raise ProofError(msg)
         return LogReader(found, self.settings.lane)
 
-    def history(self, table: str, since: int) -> tuple[Commit, ...]:
+    def history(self, table: str, since: int | None) -> tuple[Commit, ...]:
         """Commits of a mirror after version *since*, oldest first; empty without a mirror.
+
+        None asks for the newest hundred, or as many of them as the log still tells.
 
         Raises:
             ProofError: if one of them is no longer in the log, so that nobody can tell.
@@ -94,4 +98,4 @@ class DeltaLake:
         found = open_table(self.settings.mirror(table))
         if found is None:
             return ()
-        return found.commits(since)
+        return found.recent(FIRST_LOOK) if since is None else found.commits(since)

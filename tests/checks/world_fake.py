@@ -295,6 +295,8 @@ class FakeLog:
         for n, (_, event) in enumerate(self._landed()):
             if event.columns is not None and event.columns[0] == shard:
                 known, place = event.columns[1], n
+        if not known:
+            return None
         columns = (Column(name, kind.upper()) for name, kind in known.items())
         return TableSchema(shard.name, Order(1, 1, place), tuple(columns))
 

@@ -21,7 +21,9 @@ def reader(path: Path) -> LogReader:
     return LogReader(found, "main")
 
 
-def told(pos: int, *names: str, shard: str = "s.orders", kind: str = "ALTER") -> dict[str, Any]:
+def told(
+    pos: int, *names: str, shard: str = "s.orders", kind: str = "ALTER", ddl: str = ""
+) -> dict[str, Any]:
     """A schema change as it stands in the log, of columns that are all numbers."""
     columns = [
         {"name": name, "typeName": "INT", "optional": True, "position": place + 1}
@@ -29,7 +31,7 @@ def told(pos: int, *names: str, shard: str = "s.orders", kind: str = "ALTER") ->
     ]
     one = {"type": kind, "id": '"{}"."{}"'.format(*shard.split("."))}
     table = None if kind == "DROP" else {"columns": columns, "primaryKeyColumnNames": []}
-    payload = json.dumps({"ddl": "", "tableChanges": [{**one, "table": table}]})
+    payload = json.dumps({"ddl": ddl, "tableChanges": [{**one, "table": table}]})
     return change(Op.DDL, pos, shard=shard, after=payload)
 
 
@@ -66,6 +68,28 @@ def test_a_batch_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.delattr(PinnedTable, "select")
 
     assert names(schemas, reader(tmp_path)) == ["a"]
+
+
+def test_a_swap_of_two_tables_is_read_as_it_has_landed(tmp_path: Path) -> None:
+    """`RENAME TABLE t TO old, new TO t`: two changes at one order; files are sorted by table."""
+    statement = "RENAME TABLE orders TO _orders_del, _orders_gho TO orders"
+    away = told(20, "a", shard="s._orders_del", ddl=statement)
+    here = told(20, "a", "b", ddl=statement)
+    write_changes(tmp_path, 0, [told(10, "a"), told(11, "a", "b", shard="s._orders_gho")])
+    write_changes(tmp_path, 1, [here | {"offset": 8}, away | {"offset": 7}])
+
+    assert names(Schemas(), reader(tmp_path)) == ["a", "b"]
+
+
+def test_a_log_that_was_put_back_is_read_anew(tmp_path: Path) -> None:
+    schemas = Schemas()
+    for batch, columns in enumerate(("a", "ab", "abc")):
+        write_changes(tmp_path / "one", batch, [told(batch, *columns)])
+    write_changes(tmp_path / "other", 0, [told(0, "z")])
+    first = names(schemas, reader(tmp_path / "one"))
+
+    assert first == ["a", "b", "c"]
+    assert names(schemas, reader(tmp_path / "other")) == ["z"]
 
 
 def test_another_lanes_changes_are_not_ours(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -19,7 +18,6 @@ from pipeline.schema.history import (
     SchemaChange,
     TableSchema,
     compare,
-    differences,
     merge,
     parse,
 )
@@ -300,35 +298,6 @@ def test_shards_that_cannot_share_a_mirror_are_named(other: TableSchema, why: st
 
     assert isinstance(found, Incompatible)
     assert why in found.why
-
-
-def test_the_server_that_agrees_with_the_log_differs_in_nothing() -> None:
-    table = schema(Column("n", "DECIMAL UNSIGNED", 10, 2), Column("e", "ENUM", values=("a", "b'c")))
-
-    assert differences(table, SERVER) == ()
-
-
-def test_where_server_and_log_differ_is_named() -> None:
-    table = schema(Column("n", "DECIMAL", 10, 2), Column("x", "INT"))
-
-    assert differences(table, SERVER) == (
-        "n: the log says DECIMAL(10,2), the server DECIMAL(10,2) UNSIGNED",
-        "x: the log has it, the server does not",
-        "e: the server has it, the log does not",
-    )
-
-
-def described(name: str, kind: str, nullable: str = "YES", **sizes: int) -> dict[str, Any]:
-    empty = dict.fromkeys(("numeric_precision", "numeric_scale", "datetime_precision"))
-    own = {"column_name": name, "column_type": kind, "is_nullable": nullable}
-    return {**empty, "character_maximum_length": None, **own, **sizes}
-
-
-SERVER = [
-    described("id", "int(11)", "NO", numeric_precision=10, numeric_scale=0),
-    described("n", "decimal(10,2) unsigned", numeric_precision=10, numeric_scale=2),
-    described("e", "enum('a','b''c')", character_maximum_length=3),
-]
 
 
 def typed(text: str) -> Column:

@@ -19,7 +19,8 @@ from pipeline.messages import format as formats
 from pipeline.messages.format import Decoded
 from pipeline.model import Op, Order
 from pipeline.schema.column import Column, TableSchema
-from pipeline.schema.history import History, differences, parse
+from pipeline.schema.differences import differences
+from pipeline.schema.history import History, parse
 from pipeline.schema.types import typed, unverifiable
 from tests.pipeline import every_type
 
@@ -65,11 +66,13 @@ def test_a_type_told_by_another_name_is_what_the_server_makes_of_it(servers: Ser
 
     columns = ", ".join(f"ADD c{n} {kind}" for n, kind in enumerate(every_type.ALIASES))
     servers.mysql.execute(f"ALTER TABLE aliases.told {columns}")
-    wait_until(lambda: len(known(servers)) > 1, PATIENCE, "the statement")
+    servers.mysql.execute("ALTER TABLE aliases.told ADD last INT AFTER c3, ADD early INT FIRST")
+    servers.mysql.execute("ALTER TABLE aliases.told MODIFY c7 INT AFTER id, CHANGE c9 nine BIGINT")
+    wait_until(lambda: "nine" in known(servers), PATIENCE, "the statements")
 
     schema = told(servers)
     assert schema is not None
-    assert len(schema.columns) == len(every_type.ALIASES) + 1
+    assert len(schema.columns) == len(every_type.ALIASES) + 3
     assert differences(schema, described(servers, "aliases", "told")) == ()
 
 
@@ -154,7 +157,8 @@ def described(
     with closing(servers.mysql.connect(cursorclass=DictCursor)) as connection:
         cursor = connection.cursor()
         cursor.execute(
-            "SELECT * FROM information_schema.columns WHERE table_schema = %s AND table_name = %s",
+            "SELECT * FROM information_schema.columns WHERE table_schema = %s AND table_name = %s"
+            " ORDER BY ordinal_position",
             (database, table),
         )
         return [{name.lower(): value for name, value in row.items()} for row in cursor]

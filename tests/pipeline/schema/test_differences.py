@@ -1,0 +1,98 @@
+"""What a server says of a table, held against what its log has told."""
+
+import json
+from typing import Any
+
+import pytest
+
+from pipeline.model import Order
+from pipeline.schema.column import Column, TableSchema
+from pipeline.schema.differences import differences
+from pipeline.schema.history import parse
+
+ID = Column("id", "INT", nullable=False)
+
+
+def told(*columns: Column) -> TableSchema:
+    return TableSchema("s.t", Order(1, 1, 0), columns)
+
+
+def test_the_server_that_agrees_with_the_log_differs_in_nothing() -> None:
+    table = told(
+        ID, Column("n", "DECIMAL UNSIGNED", 10, 2), Column("e", "ENUM", values=("a", "b'c"))
+    )
+
+    assert differences(table, SERVER) == ()
+
+
+@pytest.mark.parametrize(
+    ("column", "kind"),
+    [
+        pytest.param(Column("C", "INT"), "int", id="the case of a name"),
+        pytest.param(Column("c", "INT", nullable=False), "int", id="null, which loses nothing"),
+        pytest.param(Column("c", "TEXT", 100), "tinytext", id="a text type the server chose"),
+        pytest.param(Column("c", "JSON"), "longtext", id="MariaDB's JSON"),
+        pytest.param(Column("c", "VARCHAR", 20_000), "mediumtext", id="a text it had to become"),
+        pytest.param(Column("c", "TEXT BINARY"), "text", id="an attribute of a text"),
+        pytest.param(Column("c", "BLOB", 70_000), "mediumblob", id="a blob the server chose"),
+        pytest.param(Column("c", "DATETIME"), "datetime /* mariadb-5.3 */", id="a comment"),
+        pytest.param(
+            Column("c", "ENUM", values=("a ", "\U0001f600", "b\\c")),
+            "enum('a','?','b\\\\c')",
+            id="labels as the server can say them",
+        ),
+    ],
+)
+def test_what_changes_no_value_is_no_difference(column: Column, kind: str) -> None:
+    assert differences(told(column), [described("c", kind)]) == ()
+
+
+def test_labels_in_another_order_are_a_difference() -> None:
+    table = told(Column("c", "ENUM", values=("a", "b")))
+
+    assert differences(table, [described("c", "enum('b','a')")]) != ()
+
+
+def test_where_server_and_log_differ_is_named() -> None:
+    table = told(ID, Column("n", "DECIMAL", 10, 2), Column("x", "INT"))
+
+    assert differences(table, SERVER) == (
+        "n: the log says DECIMAL(10,2), the server DECIMAL(10,2) UNSIGNED",
+        "x: the log has it, the server does not",
+        "e: the server has it, the log does not",
+    )
+
+
+def test_columns_in_another_order_are_a_difference() -> None:
+    """Values stand in a row image by place: each would be read as another column's."""
+    table = told(Column("a", "INT"), Column("b", "INT"))
+
+    assert differences(table, [described("b", "int"), described("a", "int")]) == (
+        "a: column 1 of the log, where the server has b",
+        "b: column 2 of the log, where the server has a",
+    )
+
+
+@pytest.mark.parametrize("quoted", ["'it''s'", '"it\'s"'])
+def test_labels_are_read_in_whichever_quotes_they_were_written(quoted: str) -> None:
+    column = {"name": "c", "typeName": "ENUM", "optional": True, "position": 1}
+    table = {"columns": [{**column, "enumValues": [quoted]}]}
+    change = {"type": "ALTER", "id": '"s"."t"', "table": table}
+
+    (read,) = parse(json.dumps({"ddl": "", "tableChanges": [change]}), Order(1, 1, 0))
+
+    assert read.schema is not None
+    assert read.schema.columns[0].values == ("it's",)
+
+
+def described(name: str, kind: str, nullable: str = "YES", **sizes: int) -> dict[str, Any]:
+    empty = dict.fromkeys(("numeric_precision", "numeric_scale", "datetime_precision"))
+    own = {"column_name": name, "column_type": kind, "is_nullable": nullable}
+    return {**empty, "character_maximum_length": None, **own, **sizes}
+
+
+SERVER = [
+    described("id", "int(11)", "NO", numeric_precision=10, numeric_scale=0),
+    described("n", "decimal(10,2) unsigned", numeric_precision=10, numeric_scale=2),
+    described("e", "enum('a','b''c')", character_maximum_length=3),
+]
