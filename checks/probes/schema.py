@@ -17,6 +17,7 @@ from zlib import crc32
 from checks.fences import passed
 from checks.model import NotYet, Outcome, Ruling, Undecided
 from checks.run import Probe
+from checks.suspects import name
 from checks.world import World
 from pipeline.errors import ProofError
 from pipeline.model import Fence, Table
@@ -88,13 +89,12 @@ def _different(table: Table, world: World) -> Iterator[tuple[str, str]]:
         rows = world.source(shard.source).columns(shard)
         if not rows:
             continue  # dropped, renamed, or hidden from this user: nothing to compare with
-        own = f"{shard.source}/{shard.name}"
         if schema is None:
-            raise ProofError(f"no schema change of {own} has landed")
+            raise ProofError(f"no schema change of {name(shard)} has landed")
         at = "-".join(str(part) for part in astuple(schema.order))
         for one in differences(schema, rows):
-            name, text = one.partition(": ")[0], f"{own}: {one}"
-            yield text, f"{own}:{name}@{at}#{crc32(text.encode()):08x}"
+            column, text = one.partition(": ")[0], f"{name(shard)}: {one}"
+            yield text, f"{name(shard)}:{column}@{at}#{crc32(text.encode()):08x}"
 
 
 PROBE: type[Probe[Columns]] = Schema

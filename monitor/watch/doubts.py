@@ -4,10 +4,11 @@ Dropping the rule of a foreign key does not bring back what it has changed witho
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from datetime import datetime
 from typing import Any
 
+from checks.suspects import name
 from monitor.watch.world import Memory
 from pipeline.model import Missing, Order, Table
 
@@ -29,14 +30,15 @@ class Doubts:
         *bases*: ``source/shard`` -> order of its newest base, empty when that is not known.
         """
         told, kept = self.told(table), self._recall(table.name)
-        own = {n: list(_parts(bases[n])) for n in _names(table) if n in bases}
+        shards = [name(shard) for shard in table.shards]
+        own = {shard: list(astuple(bases[shard])) for shard in shards if shard in bases}
         if told and isinstance(told, str):
             known = own or kept.get("bases", {})
             self._keep(table.name, kept, {"why": told, "bases": known})
             return told
         if not kept or isinstance(told, Missing):
             return told
-        if own and all(own.get(name, old) != old for name, old in kept["bases"].items()):
+        if own and all(own.get(shard, old) != old for shard, old in kept["bases"].items()):
             self._keep(table.name, kept, {})
             return told
         return f"{kept['why']}; not any more, but what they changed before needs a new base"
@@ -50,11 +52,3 @@ class Doubts:
         if before != kept:
             self.memory.remember(table, CHECK, kept, self.clock())
             self._kept[table] = kept
-
-
-def _names(table: Table) -> tuple[str, ...]:
-    return tuple(f"{shard.source}/{shard.name}" for shard in table.shards)
-
-
-def _parts(order: Order) -> tuple[int, ...]:
-    return order.epoch, order.log, order.pos, order.row

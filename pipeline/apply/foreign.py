@@ -41,9 +41,8 @@ def find(
     intrusion = None
     for commit in commits:
         if intrusion is not None:
-            if (
-                commit.after is not None
-            ):  # ours came on top: going back would undo it, not its number
+            if commit.after is not None:
+                # ours came on top: going back would undo it, not its number
                 intrusion = replace(intrusion, good=-1)
             elif intrusion.good >= 0 and _restored(commit) == intrusion.good:
                 good, intrusion = commit.version, None
