@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from bench.kit import ours, table
 from bench.kit.rounds import Contender, compete, report
 from bench.kit.spark import require_equal, session, total
-from pipeline import changelog
+from pipeline.changelog import table as changelog
 from pipeline.settings import PipelineSettings
 
 WANTED = {"recent": 5.0, "uniform": 1.5}

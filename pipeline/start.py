@@ -7,9 +7,10 @@ from datetime import datetime
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from pipeline import changelog, jars
+from pipeline import jars
 from pipeline.apply.catalog import Catalog
 from pipeline.apply.standing import Standing
+from pipeline.changelog import table as changelog
 from pipeline.collectors.connect import ConnectCollector
 from pipeline.collectors.mirrored import behind_mirror
 from pipeline.errors import ConfigError

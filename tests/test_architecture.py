@@ -28,13 +28,24 @@ PROBES = sorted(path for path in (ROOT / "checks" / "probes").glob("*.py"))
 IMPURE_MODULES = {
     *("asyncio", "glob", "io", "os", "pathlib", "random", "secrets", "shutil", "socket"),
     *("subprocess", "sys", "tempfile", "threading", "time", "urllib", "uuid"),
-    *("apscheduler", "deltalake", "httpx", "kafka", "pymysql", "requests", "sqlalchemy"),
+    *(
+        "apscheduler",
+        "confluent_kafka",
+        "deltalake",
+        "httpx",
+        "kafka",
+        "obstore",
+        "pymysql",
+        "requests",
+        "sqlalchemy",
+    ),
     *("great_expectations", "prometheus_client", "structlog"),
 }
 IMPURE_CALLS = {"now", "today", "utcnow", "open", "input", "print"}
 EMPTY_WORDS = {
     *("base", "common", "core", "helper", "helpers", "impl", "info", "manager", "util", "utils"),
 }
+FAMILIES = {("pipeline", "sources"), ("pipeline", "formats"), ("pipeline", "collectors")}
 FOREIGN_TO_PROBES = {"apscheduler", "deltalake", "httpx", "kafka", "pymysql", "pyspark"}
 
 
@@ -42,12 +53,12 @@ def name(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-def test_a_product_file_stays_under_200_lines() -> None:
-    assert {name(path): lines(path) for path in PRODUCT if lines(path) > 200} == {}
+def test_a_product_file_stays_under_400_lines() -> None:
+    assert {name(path): lines(path) for path in PRODUCT if lines(path) > 400} == {}
 
 
-def test_a_test_file_stays_under_400_lines() -> None:
-    assert {name(path): lines(path) for path in TESTS if lines(path) > 400} == {}
+def test_a_test_file_stays_under_500_lines() -> None:
+    assert {name(path): lines(path) for path in TESTS if lines(path) > 500} == {}
 
 
 def test_a_function_stays_under_40_lines() -> None:
@@ -73,8 +84,10 @@ def test_a_probe_asks_its_world_and_nobody_else(path: Path) -> None:
     assert sorted(imported(path) & FOREIGN_TO_PROBES) == []
 
 
-def test_packages_are_at_most_two_levels_deep() -> None:
-    assert [name(path) for path in PRODUCT if len(path.relative_to(ROOT).parts) > 3] == []
+def test_packages_are_at_most_two_levels_deep_and_three_inside_a_family_of_plug_ins() -> None:
+    deep = [path.relative_to(ROOT).parts for path in PRODUCT]
+
+    assert [p for p in deep if len(p) > (4 if p[:2] in FAMILIES else 3)] == []
 
 
 def test_an_init_file_holds_one_docstring_and_nothing_else() -> None:

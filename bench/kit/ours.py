@@ -9,10 +9,10 @@ from pyspark.sql import functions as F
 
 from bench.kit import events, table
 from bench.kit.table import Field
-from pipeline import changelog
 from pipeline.apply.mirror import Mirror
 from pipeline.apply.slices import Slice
 from pipeline.apply.turn import Applier, Turn
+from pipeline.changelog import table as changelog
 from pipeline.landing.feed import Feed
 from pipeline.landing.loop import Landing
 from pipeline.landing.reading import Reader

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from pipeline import changelog
+from pipeline.changelog import table as changelog
 from pipeline.messages import key
 
 SOURCE, SHARD = "one", "shop.orders"

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from pipeline.apply.catalog import Catalog
-from pipeline.changelog import app
+from pipeline.changelog.table import app
 from pipeline.lake.log_reader import LogReader
 from pipeline.lake.schema_changes import schema_changes
 from pipeline.model import Shard

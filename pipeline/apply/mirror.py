@@ -10,7 +10,7 @@ from datetime import timedelta
 from pyspark.sql import SparkSession
 
 from pipeline.apply import foreign
-from pipeline.changelog import ORDER, app
+from pipeline.changelog.table import ORDER, app
 from pipeline.commit import Transaction
 from pipeline.lake.pinned import open_table
 from pipeline.model import Order

@@ -7,7 +7,7 @@ from typing import Self
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from pipeline.changelog import MIRROR_OPS
+from pipeline.changelog.table import MIRROR_OPS
 from pipeline.model import Op, Order
 
 _OPS = (*MIRROR_OPS, Op.TOMBSTONE, Op.ERROR)

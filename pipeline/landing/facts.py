@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.changelog import MIRROR_OPS
+from pipeline.changelog.table import MIRROR_OPS
 from pipeline.errors import FormatError
 from pipeline.landing.rising import orders
 from pipeline.model import Op, Order, TopicPartition

@@ -12,8 +12,8 @@ from datetime import datetime
 
 from pyspark.sql import DataFrame, SparkSession
 
-from pipeline import changelog
-from pipeline.changelog import Stamp
+from pipeline.changelog import table as changelog
+from pipeline.changelog.table import Stamp
 from pipeline.commit import Transaction
 from pipeline.errors import HeldError
 from pipeline.landing.bases import Settled

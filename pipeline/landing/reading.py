@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
-from pipeline.changelog import Stamp, shape
+from pipeline.changelog.table import Stamp, shape
 from pipeline.landing.epochs import Epochs
 from pipeline.landing.feed import Feed
 from pipeline.landing.listing import Transport

@@ -9,10 +9,10 @@ from typing import Any, cast
 
 from pyspark.sql import SparkSession
 
-from pipeline import changelog
 from pipeline.apply.catalog import Catalog
 from pipeline.apply.standing import Standing
-from pipeline.changelog import SCHEMA
+from pipeline.changelog import table as changelog
+from pipeline.changelog.table import SCHEMA
 from pipeline.commit import Transaction
 from pipeline.landing.loop import Landing
 from pipeline.lane import Lane

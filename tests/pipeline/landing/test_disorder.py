@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline import changelog
+from pipeline.changelog import table as changelog
 from pipeline.landing.feed import Feed
 from pipeline.landing.loop import Landing
 from pipeline.landing.reading import Reader

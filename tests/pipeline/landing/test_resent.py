@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from pipeline.changelog import SCHEMA
+from pipeline.changelog.table import SCHEMA
 from pipeline.landing.epochs import Epochs
 from pipeline.landing.resent import reordered, resending
 from pipeline.mark import Epoch, Mark

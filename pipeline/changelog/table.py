@@ -39,6 +39,35 @@ SCHEMA = {
     "raw": "binary",
     "snapshot": "string",
 }
+ORDER_TYPE = pa.struct([(part, pa.int64()) for part in ("epoch", "log", "pos", "row")])
+TIME = pa.timestamp("us", "UTC")
+CHANGES = pa.schema(  # the same columns over Arrow
+    [
+        ("lane", pa.string()),
+        ("batch", pa.int64()),
+        ("source", pa.string()),
+        ("shard", pa.string()),
+        ("table", pa.string()),
+        ("op", pa.string()),
+        ("key", pa.string()),
+        ("before", pa.string()),
+        ("after", pa.string()),
+        ("changed", pa.list_(pa.string())),
+        ("at", TIME),
+        ("order", ORDER_TYPE),
+        ("origin", pa.int32()),
+        ("tx", pa.struct([("id", pa.string()), ("total_order", pa.int64())])),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("received", TIME),
+        ("dt", pa.date32()),
+        ("schema_id", pa.int32()),
+        ("error", pa.string()),
+        ("raw", pa.binary()),
+        ("snapshot", pa.string()),
+    ]
+)
 _PROPERTIES = {
     "delta.enableDeletionVectors": "false",  # nothing is ever deleted row by row
     "delta.logRetentionDuration": "interval 1 days",  # batches are numbered in the rows
