@@ -1,5 +1,6 @@
 """The words of the pipeline as values; orders are integers, never clocks."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -60,6 +61,46 @@ class Order:
     log: int
     pos: int
     row: int = 0
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ShardId:
+    """A physical table by its two names, and the one text that stands for them everywhere.
+
+    ``database.table``; a part that holds a dot or a double quote, or is empty, stands in double
+    quotes, with those inside doubled, so that no two tables share a text.
+    """
+
+    database: str
+    relation: str
+
+    def __str__(self) -> str:
+        """Render the canonical text."""
+        return f"{_part(self.database)}.{_part(self.relation)}"
+
+    @classmethod
+    def parse(cls, text: str) -> "ShardId":
+        """Read back what ``str`` wrote.
+
+        Raises:
+            ValueError: the text is not canonical.
+        """
+        parts = [_bare(found[0]) for found in _PART.finditer(text)]
+        if len(parts) != 2 or str(cls(*parts)) != text:
+            msg = f"{text!r} names no table: database.table, odd names in double quotes"
+            raise ValueError(msg)
+        return cls(*parts)
+
+
+_PART = re.compile(r'"(?:[^"]|"")*"|[^."]+')
+
+
+def _part(name: str) -> str:
+    return name if name and not set(name) & {".", '"'} else '"' + name.replace('"', '""') + '"'
+
+
+def _bare(part: str) -> str:
+    return part[1:-1].replace('""', '"') if part.startswith('"') else part
 
 
 @dataclass(frozen=True, slots=True, order=True)
