@@ -1,5 +1,7 @@
 """The one Spark session, built here and nowhere else; each setting with its reason."""
 
+import os
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +27,8 @@ _SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # INT96, the default, is read wrongly outside 1677 to 2262 by everyone but Spark.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     # The source of a MERGE is cached, and deterministic: Delta need neither copy nor refuse it.
     "spark.databricks.delta.merge.materializeSource": "none",
     "spark.databricks.delta.merge.failSourceCachedAfterMaterialization": "false",
@@ -42,6 +46,9 @@ def open_session(settings: PipelineSettings, jars: Sequence[Path]) -> SparkSessi
         "spark.jars": ",".join(str(jar) for jar in jars),
         **settings.spark,
     }
+    # Workers run what the service runs, not whatever python3 comes first on the PATH: PySpark asks
+    # this variable, and the setting of that name only where spark-submit started the program.
+    os.environ["PYSPARK_PYTHON"] = options.get("spark.pyspark.python", sys.executable)
     for name, value in options.items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
