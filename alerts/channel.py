@@ -1,14 +1,12 @@
 """What is a channel, and which are there?  One file each in ``alerts/channels``, found by name."""
 
-import importlib
-import pkgutil
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Protocol, cast
 
-import alerts.channels
+from alerts import channels
 from alerts.model import Message
-from pipeline.errors import ConfigError
+from pipeline import plugins
 
 
 class Channel(Protocol):
@@ -37,16 +35,9 @@ class Channel(Protocol):
 
 def known() -> tuple[str, ...]:
     """Names of the channels there are, sorted."""
-    return tuple(sorted(module.name for module in pkgutil.iter_modules(alerts.channels.__path__)))
+    return plugins.known(channels, "CHANNEL")
 
 
 def find(name: str) -> type[Channel]:
-    """Load the channel class of that name.
-
-    Raises:
-        ConfigError: there is none; the message lists those there are.
-    """
-    if name not in known():
-        raise ConfigError(f"no channel {name!r} in alerts/channels; known: {', '.join(known())}")
-    module = importlib.import_module(f"alerts.channels.{name}")
-    return cast("type[Channel]", module.CHANNEL)
+    """The channel class of that name; ConfigError if there is none."""
+    return cast("type[Channel]", plugins.find(channels, "CHANNEL", name))

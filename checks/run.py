@@ -4,19 +4,18 @@ Limits on time and rows are enforced by the readers a probe is given; here its t
 too, and an answer that came too late counts as UNKNOWN, because its two sides may lie far apart.
 """
 
-import importlib
-import pkgutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar, cast
 
 import structlog
 
 from checks import probes
 from checks.model import NotYet, Outcome, Ruling, Undecided, Verdict
 from checks.world import World
-from pipeline.errors import ConfigError, ProofError, UnreachableError
+from pipeline import plugins
+from pipeline.errors import ProofError, UnreachableError
 from pipeline.model import Fence, Table
 
 log = structlog.get_logger(__name__)
@@ -79,20 +78,12 @@ class Check:
 
 def known() -> tuple[str, ...]:
     """Names of all probes, sorted: the files of checks/probes."""
-    return tuple(sorted(module.name for module in pkgutil.iter_modules(probes.__path__)))
+    return plugins.known(probes, "PROBE")
 
 
 def find(name: str) -> type[Probe[Any]]:
-    """The probe class of that name.
-
-    Raises:
-        ConfigError: there is no such file in checks/probes.
-    """
-    if name not in known():
-        message = f"no probe {name!r} in checks/probes; known: {', '.join(known())}"
-        raise ConfigError(message)
-    found: type[Probe[Any]] = importlib.import_module(f"checks.probes.{name}").PROBE
-    return found
+    """The probe class of that name; ConfigError if there is none."""
+    return cast("type[Probe[Any]]", plugins.find(probes, "PROBE", name))
 
 
 def run_probe(

@@ -1,5 +1,5 @@
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 import pytest
@@ -9,7 +9,7 @@ pytestmark = pytest.mark.spark
 
 
 def test_f56_workers_run_the_interpreter_of_the_service(spark: SparkSession) -> None:
-    def told(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def told(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pipeline.model  # noqa: PLC0415  - in the worker: this is what failed
 
         for batch in batches:

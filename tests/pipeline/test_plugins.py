@@ -1,0 +1,50 @@
+import sys
+from pathlib import Path
+
+import pytest
+
+from alerts import channels
+from checks import probes
+from checks.probes.max_id import MaxId
+from pipeline import plugins
+from pipeline.errors import ConfigError
+
+
+def test_an_implementation_is_found_by_the_name_of_its_file() -> None:
+    assert plugins.find(probes, "PROBE", "max_id") is MaxId
+
+
+def test_all_that_stand_in_the_folder_are_known() -> None:
+    assert {"log", "slack", "webhook"} <= set(plugins.known(channels, "CHANNEL"))
+
+
+def test_an_unknown_name_is_told_with_those_there_are() -> None:
+    with pytest.raises(ConfigError, match=r"no probe 'max_ids' in checks/probes; known: .*max_id"):
+        plugins.find(probes, "PROBE", "max_ids")
+
+
+def test_a_name_with_a_dot_is_a_module_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "our_own").mkdir()
+    (tmp_path / "our_own" / "rows.py").write_text("class Rows: ...\nPROBE = Rows\n")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    assert plugins.find(probes, "PROBE", "our_own.rows") is sys.modules["our_own.rows"].Rows
+
+
+def test_a_module_that_lacks_a_library_says_which(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "needs_more.py").write_text("import nowhere_to_be_had\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "needs.py").write_text("import nowhere_to_be_had\n")
+
+    with pytest.raises(ConfigError, match=r"own\.needs: No module named 'nowhere_to_be_had'"):
+        plugins.find(probes, "PROBE", "own.needs")
+
+
+def test_a_module_without_the_class_is_no_implementation() -> None:
+    with pytest.raises(ConfigError, match=r"no probe 'pipeline\.cut'"):
+        plugins.find(probes, "PROBE", "pipeline.cut")
