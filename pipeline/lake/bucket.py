@@ -1,0 +1,160 @@
+"""How does an object store hold a table?
+
+It has no folders, and makes a file exactly once by a conditional put.  Its library runs threads of
+its own, so this file is imported only where a bucket is opened.
+"""
+
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import obstore
+import pyarrow as pa
+from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
+from obstore.store import ObjectStore, from_url
+
+from pipeline.errors import ConfigError, UnreachableError
+from pipeline.lake.folder import Entry
+
+
+def open_bucket(uri: str) -> "Bucket":
+    """Open a table in a bucket; keys and endpoint come from the environment (``AWS_...``).
+
+    Raises:
+        ConfigError: the address or the environment makes no sense.
+    """
+    address = uri.rstrip("/")
+    scheme, _, rest = address.partition("://")
+    try:
+        return Bucket(address, from_url(f"s3://{rest}" if scheme == "s3a" else address))
+    except (BaseError, ValueError) as error:
+        raise ConfigError(f"{uri}: {error}") from error
+
+
+@dataclass(eq=False)
+class Bucket:
+    """A prefix in an object store; a ``Store`` (its methods are described there)."""
+
+    uri: str
+    objects: ObjectStore
+
+    def read(self, name: str, start: int = 0, length: int | None = None) -> bytes:
+        """*length* bytes from *start* on; the whole file by default."""
+        with _translated(self, name):
+            if length is None:
+                return bytes(obstore.get(self.objects, name).bytes())[start:]
+            return bytes(obstore.get_range(self.objects, name, start=start, length=length))
+
+    def after(self, folder: str, name: str) -> list[str]:
+        """Names without their folder, above *name*, ascending; those of folders below left out."""
+        prefix = f"{folder}/"
+        with _translated(self, folder):
+            offset = f"{prefix}{name}" if name else None
+            found = [
+                str(one["path"]).removeprefix(prefix)
+                for chunk in obstore.list(self.objects, prefix=folder, offset=offset)
+                for one in chunk
+            ]
+        return sorted(one for one in found if "/" not in one and one > name)
+
+    def names(self, folder: str) -> list[Entry]:
+        """The files of one folder, not of those below it."""
+        with _translated(self, folder):
+            found = obstore.list_with_delimiter(self.objects, prefix=folder or None)["objects"]
+        entries = [Entry(str(one["path"]), one["size"], one["last_modified"]) for one in found]
+        return sorted(entries, key=lambda one: one.name)
+
+    def put_new(self, name: str, data: bytes) -> None:
+        """Make a file whole, or raise FileExistsError.
+
+        Raises:
+            UnreachableError: whether the file was made is not known.
+        """
+        with _translated(self, name):
+            obstore.put(self.objects, name, data, mode="create", use_multipart=False)
+
+    def put(self, name: str, data: bytes) -> None:
+        """Write a file whose name nobody else uses."""
+        with _translated(self, name):
+            obstore.put(self.objects, name, data)
+
+    def exists(self, name: str) -> bool:
+        """Whether the file is there."""
+        try:
+            self.size(name)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def size(self, name: str) -> int:
+        """Size in bytes."""
+        with _translated(self, name):
+            return int(obstore.head(self.objects, name)["size"])
+
+    def remove(self, name: str) -> None:
+        """Remove a file; one that is gone is no error."""
+        try:
+            with _translated(self, name):
+                obstore.delete(self.objects, name)
+        except FileNotFoundError:
+            return
+
+    def source(self, name: str) -> Any:
+        """The open file, for ``pyarrow.parquet.ParquetFile``; read by ranges."""
+        return pa.PythonFile(_Ranges(self, name, self.size(name)), mode="r")
+
+    @contextmanager
+    def sink(self, name: str) -> Iterator[Any]:
+        """An output for pyarrow, held in memory: the file appears whole at the end, or never."""
+        output = pa.BufferOutputStream()
+        yield output
+        self.put(name, output.getvalue().to_pybytes())
+
+    def make_folder(self, folder: str) -> None:
+        """Nothing to do: a bucket has no folders."""
+
+
+class _Ranges(io.RawIOBase):
+    """A file in a bucket as Python's readable file: each read is one request."""
+
+    def __init__(self, bucket: Bucket, name: str, size: int) -> None:
+        super().__init__()
+        self._bucket, self._name, self._size, self._at = bucket, name, size, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        self._at = start + offset
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        view = memoryview(buffer).cast("B")
+        length = max(0, min(len(view), self._size - self._at))
+        if length:
+            view[:length] = self._bucket.read(self._name, self._at, length)
+            self._at += length
+        return length
+
+
+@contextmanager
+def _translated(bucket: Bucket, name: str) -> Iterator[None]:
+    """Say with Python's own errors what every store says; the rest may succeed later."""
+    try:
+        yield
+    except (AlreadyExistsError, PreconditionError) as error:
+        raise FileExistsError(f"{bucket.uri}/{name}: another writer made it") from error
+    except FileNotFoundError:
+        raise
+    except (BaseError, OSError) as error:
+        first = str(error).partition("\n")[0]
+        raise UnreachableError(f"{bucket.uri}/{name}: {first}") from error

@@ -1,0 +1,193 @@
+"""How does a table reach its next version, once, whoever else tries?
+
+Who read version v writes entry v + 1, if nobody has: nothing is rebased or tried again here.  The
+writer's id in the entry tells afterwards whose it is, also when the answer was lost.
+"""
+
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from pipeline.errors import HeldError, UnreachableError
+from pipeline.lake import checked, columns, entries, protocol
+from pipeline.lake.actions import milliseconds
+from pipeline.lake.entries import ENGINE, FOLDER, Action
+from pipeline.lake.log import Snapshot, advanced, begin
+from pipeline.lake.store import Store
+
+
+class LostRaceError(UnreachableError):
+    """Another commit has this version; read the log again, and start over from there."""
+
+
+def commit(
+    store: Store,
+    snapshot: Snapshot,
+    actions: Sequence[Action],
+    *,
+    operation: str,
+    clock: datetime,
+    note: Mapping[str, Any] | None = None,
+    txn: tuple[str, int] | None = None,
+    metrics: Mapping[str, int] | None = None,
+    parameters: Mapping[str, str] | None = None,
+) -> Snapshot:
+    """Write the version after *snapshot*: ``add``, ``remove``, ``metaData``, ``protocol`` in one.
+
+    *note* is kept as JSON in the commit's user metadata; *txn* is an application's id and number.
+
+    Raises:
+        LostRaceError: another commit has that version; ours is not in the log.
+        UnreachableError: whether ours is in the log is not known; reading the log again tells.
+        HeldError: ``protocol``, the table is none that we write; ``missing_file``, a file is not
+            as the action says; ``table_replaced``, the version read is not there any more.
+        ValueError: the actions contradict the snapshot or each other.
+    """
+    protocol.refuse(snapshot)
+    checked.agree(snapshot, actions)
+    info = _told(operation, clock, note, metrics or {}, parameters or {})
+    info |= {"readVersion": snapshot.version}
+    lines = [{"commitInfo": info}, *_transaction(txn, clock), *_ordered(actions)]
+    content = entries.content(lines)
+    following = advanced(snapshot, lines, entry=entries.digest(content))
+    protocol.refuse(following)
+    checked.vectors_heeded(following, actions)
+    checked.files_there(store, snapshot, actions)
+    _still_there(store, snapshot)
+    _put(store, following.version, content, own=info["txnId"])
+    return following
+
+
+def create(
+    store: Store,
+    schema: pa.Schema,
+    *,
+    clock: datetime,
+    partition_columns: Sequence[str] = (),
+    configuration: Mapping[str, str] | None = None,
+    note: Mapping[str, Any] | None = None,
+) -> Snapshot:
+    """Make the empty table, with deletion vectors unless *configuration* says otherwise.
+
+    Raises:
+        HeldError: ``table_exists``, or a schema that Delta cannot hold.
+        LostRaceError: another made a table there meanwhile.
+    """
+    if store.after(FOLDER, "0"):
+        raise _exists(store.uri)
+    asked = {protocol.VECTORS: "true", **(configuration or {})}
+    if columns.mapping_needed(schema):
+        asked[columns.MODE] = "name"
+    text, properties = columns.described(schema, asked)
+    described = {
+        "id": str(uuid.uuid4()),
+        "format": {"provider": "parquet", "options": {}},
+        "schemaString": text,
+        "partitionColumns": list(partition_columns),
+        "configuration": properties,
+        "createdTime": milliseconds(clock),
+    }
+    info = _told("CREATE TABLE", clock, note, {}, _listed(partition_columns, properties))
+    lines = [{"commitInfo": info}, protocol.ours(schema, properties), {"metaData": described}]
+    content = entries.content(lines)
+    made = advanced(begin(store.uri), lines, entry=entries.digest(content))
+    protocol.refuse(made)
+    store.make_folder(FOLDER)
+    _put(store, 0, content, own=info["txnId"])
+    return made
+
+
+def _exists(uri: str) -> HeldError:
+    return HeldError(
+        "table_exists",
+        f"{uri}: a table's log is there already; a rebuild is a commit in that log, since a late "
+        "writer of the old table would damage a new one",
+    )
+
+
+def _told(
+    operation: str,
+    clock: datetime,
+    note: Mapping[str, Any] | None,
+    metrics: Mapping[str, int],
+    parameters: Mapping[str, str],
+) -> dict[str, Any]:
+    """What every entry begins with; values are flat texts, or DESCRIBE HISTORY breaks."""
+    said = {} if note is None else {"userMetadata": msgspec.json.encode(note).decode()}
+    return {
+        "timestamp": milliseconds(clock),
+        "operation": operation,
+        "operationParameters": {name: str(value) for name, value in parameters.items()},
+        "isolationLevel": "Serializable",
+        "isBlindAppend": False,
+        "operationMetrics": {name: str(value) for name, value in metrics.items()},
+        **said,
+        "engineInfo": ENGINE,
+        "txnId": str(uuid.uuid4()),
+    }
+
+
+def _transaction(txn: tuple[str, int] | None, clock: datetime) -> list[Action]:
+    if txn is None:
+        return []
+    app, version = txn
+    return [{"txn": {"appId": app, "version": version, "lastUpdated": milliseconds(clock)}}]
+
+
+def _ordered(actions: Iterable[Action]) -> list[Action]:
+    kinds = ("protocol", "metaData", "remove", "add")
+    return sorted(actions, key=lambda action: kinds.index(next(iter(action))))
+
+
+def _listed(partition_columns: Sequence[str], properties: Mapping[str, str]) -> dict[str, str]:
+    parts = msgspec.json.encode(list(partition_columns)).decode()
+    return {"partitionBy": parts, "properties": msgspec.json.encode(properties).decode()}
+
+
+def _still_there(store: Store, snapshot: Snapshot) -> None:
+    """A commit after a version that is not there would make a log that nobody can read."""
+    name = entries.name(snapshot.version)
+    try:
+        found = entries.digest(store.read(name))
+    except FileNotFoundError:
+        found = ""
+    if not found or found != snapshot.entry:
+        raise HeldError(
+            "table_replaced",
+            f"{store.uri}: {name} is gone or another than the one read; was the folder replaced? "
+            "restore it, or point Sluice at another one",
+        )
+
+
+def _put(store: Store, version: int, content: bytes, *, own: str) -> None:
+    name = entries.name(version)
+    try:
+        store.put_new(name, content)
+    except FileExistsError as error:
+        if not _is_ours(store, name, own):
+            raise LostRaceError(f"{store.uri}: another commit is version {version}") from error
+    except (OSError, UnreachableError) as error:
+        found = _outcome(store, name, own)
+        if found is None:
+            raise UnreachableError(
+                f"{store.uri}: whether version {version} was written is not known ({error}); "
+                "read the log again"
+            ) from error
+        if not found:
+            raise LostRaceError(f"{store.uri}: another commit is version {version}") from error
+
+
+def _outcome(store: Store, name: str, own: str) -> bool | None:
+    """Whether the entry that is there is ours; None if there is none yet, or no answer."""
+    try:
+        return _is_ours(store, name, own)
+    except (OSError, UnreachableError):
+        return None
+
+
+def _is_ours(store: Store, name: str, own: str) -> bool:
+    return entries.commit_id(entries.parse(store.uri, name, store.read(name))) == own

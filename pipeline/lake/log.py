@@ -1,0 +1,273 @@
+"""Which files is a Delta table made of, and what else does its log say, as of one version?
+
+An ``add`` is kept letter by letter: what is added again must keep every field, and its path is
+decoded only to open the file.  A log with a hole is never read around: who reads on sees rows
+twice, or not at all.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from functools import cached_property
+from typing import Any
+from urllib.parse import unquote
+
+import msgspec
+
+from pipeline.errors import HeldError
+from pipeline.lake import checkpoint_reader, entries, vectors
+from pipeline.lake.checkpoint_reader import Checkpoint
+from pipeline.lake.entries import FOLDER, Action
+from pipeline.lake.store import Store
+
+_ENTRY = re.compile(r"(\d{20})\.json")
+_ABSOLUTE = re.compile(r"/|[a-zA-Z][a-zA-Z0-9+.-]*:/")
+_ATTEMPTS = 3  # a listing may miss what is made meanwhile, and name what is cleaned away
+_exact = msgspec.json.Decoder(float_hook=Decimal)
+
+
+@dataclass(frozen=True)  # without slots: statistics are parsed once, when they are first asked for
+class ActiveFile:
+    """One file of a table: its ``add`` as the log has it."""
+
+    action: Action
+
+    @cached_property
+    def path(self) -> str:
+        """Name for the store.
+
+        Raises:
+            HeldError: the file lies outside of the table's folder, as in a shallow clone.
+        """
+        written = str(self.action["path"])
+        if _ABSOLUTE.match(written):
+            raise HeldError(
+                "protocol", f"shallow clone: {written} lies in another folder; make a deep copy"
+            )
+        return unquote(written)
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return int(self.action["size"])
+
+    @cached_property
+    def stats(self) -> Mapping[str, Any] | None:
+        """Statistics with exact numbers; None if there are none, or none that can be read."""
+        text = self.action.get("stats")
+        try:
+            found = _exact.decode(text) if text else None
+        except (msgspec.DecodeError, ArithmeticError):  # such as another writer's NaN
+            return None
+        return found if isinstance(found, dict) else None
+
+    @property
+    def records(self) -> int | None:
+        """Rows in the file, deleted ones among them."""
+        found = (self.stats or {}).get("numRecords")
+        return found if isinstance(found, int) else None
+
+    @property
+    def vector(self) -> Mapping[str, Any] | None:
+        """Descriptor of the rows that went."""
+        return self.action.get("deletionVector")
+
+    @property
+    def partition(self) -> Mapping[str, str | None]:
+        """Partition values as text."""
+        return self.action.get("partitionValues") or {}
+
+
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    """A table's identity, columns and properties; *action* is all that the log says."""
+
+    action: Action
+    id: str
+    schema_string: str
+    partition_columns: tuple[str, ...]
+    configuration: Mapping[str, str]
+
+    @classmethod
+    def of(cls, action: Action) -> "Metadata":
+        """Read a ``metaData`` action."""
+        return cls(
+            action,
+            str(action["id"]),
+            str(action["schemaString"]),
+            tuple(action.get("partitionColumns") or ()),
+            dict(action.get("configuration") or {}),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A table at one version.
+
+    ``files`` is keyed by the paths as in the log; ``transactions`` has each application's newest
+    version; ``commit_id`` is our newest commit's, None if it lies before what was read; ``entry``
+    is a digest of the newest entry, "" if only a checkpoint holds it.
+    """
+
+    uri: str
+    version: int
+    protocol: Action
+    metadata: Metadata
+    files: Mapping[str, ActiveFile] = field(repr=False)
+    transactions: Mapping[str, int]
+    commit_id: str | None = None
+    entry: str = ""
+
+    @property
+    def vector_files(self) -> frozenset[str]:
+        """Names of the vector files in use beside the table."""
+        used = (file.vector for file in self.files.values())
+        names = (vectors.file_name(one) for one in used if one is not None)
+        return frozenset(name for name in names if name is not None)
+
+
+def load(store: Store, known: Snapshot | None = None) -> Snapshot | None:
+    """The newest version, read on from *known* where that still stands; None: there is no table.
+
+    Raises:
+        HeldError: ``log_damaged``, the log has a hole or cannot be read; ``table_replaced``, not
+            the known table stands in the folder.
+    """
+    newest = None if known is None else _read_on(store, known)
+    if newest is not None:
+        return newest
+    newest = _read_again(store)
+    if known is not None and (newest is None or newest.metadata.id != known.metadata.id):
+        raise HeldError(
+            "table_replaced",
+            f"{store.uri}: table {known.metadata.id} is gone, or another stands in its folder; "
+            "restore it, or point Sluice at another folder",
+        )
+    return newest
+
+
+def begin(uri: str) -> Snapshot:
+    """What is there before version 0."""
+    return Snapshot(uri, -1, {}, Metadata({}, "", "", (), {}), {}, {})
+
+
+def advanced(snapshot: Snapshot, actions: Sequence[Action], *, entry: str) -> Snapshot:
+    """The next version, which *actions* make; within one entry what goes leaves before what comes.
+
+    Raises:
+        HeldError: ``log_damaged``, a file is added beside itself; its rows would count twice.
+    """
+    files = dict(snapshot.files)
+    for action in actions:
+        if (gone := action.get("remove")) is not None:
+            _drop(files, gone)
+    for action in actions:
+        if (new := action.get("add")) is not None:
+            _take(files, new, snapshot.uri)
+    done = dict(snapshot.transactions)
+    for action in actions:
+        if (txn := action.get("txn")) is not None:
+            done[txn["appId"]] = int(txn["version"])
+    described = _last(actions, "metaData")
+    return replace(
+        snapshot,
+        version=snapshot.version + 1,
+        protocol=_last(actions, "protocol") or snapshot.protocol,
+        metadata=Metadata.of(described) if described else snapshot.metadata,
+        files=files,
+        transactions=done,
+        commit_id=entries.commit_id(actions) or snapshot.commit_id,
+        entry=entry,
+    )
+
+
+def _read_on(store: Store, known: Snapshot) -> Snapshot | None:
+    """Read the entries above the known one; None if all must be read anew."""
+    versions = _versions(store.after(FOLDER, f"{known.version:020d}"))
+    newest = max(versions, default=-1)
+    if newest < known.version or not known.entry:
+        return None
+    try:
+        if entries.digest(store.read(entries.name(known.version))) != known.entry:
+            return None
+        return _advance(store, known, newest)
+    except FileNotFoundError:  # cleaned away meanwhile, or a hole
+        return None
+
+
+def _read_again(store: Store) -> Snapshot | None:
+    missing = ""
+    for _ in range(_ATTEMPTS):
+        names = store.after(FOLDER, "")
+        versions = _versions(names)
+        checkpoints = checkpoint_reader.complete(names)
+        if not versions and not checkpoints:
+            return None
+        # the log is the truth: where a checkpoint is of no use, an older one and more entries do
+        for checkpoint in (*checkpoints, None):
+            try:
+                return _read(store, checkpoint, versions)
+            except (FileNotFoundError, HeldError) as error:
+                missing = missing or str(error)
+    raise entries.damaged(store.uri, f"its log cannot be read whole ({missing})")
+
+
+def _read(store: Store, checkpoint: Checkpoint | None, versions: Sequence[int]) -> Snapshot:
+    """Read a checkpoint and what follows it; FileNotFoundError is a hole."""
+    snapshot = begin(store.uri)
+    if checkpoint is not None:
+        version, held = checkpoint.version, checkpoint_reader.read(store, checkpoint)
+        entry = ""
+        if version in versions:  # what no checkpoint holds: who wrote the newest entry
+            name = entries.name(version)
+            content = store.read(name)
+            entry = entries.digest(content)
+            own = entries.parse(store.uri, name, content)
+            held += [action for action in own if "commitInfo" in action]
+        snapshot = advanced(replace(snapshot, version=version - 1), held, entry=entry)
+    snapshot = _advance(store, snapshot, max(versions, default=-1))
+    if not snapshot.protocol or not snapshot.metadata.action:
+        raise entries.damaged(store.uri, "its log names no protocol or no columns")
+    return snapshot
+
+
+def _advance(store: Store, snapshot: Snapshot, newest: int) -> Snapshot:
+    """Take in every entry up to version *newest*, without a gap."""
+    for version in range(snapshot.version + 1, newest + 1):
+        name = entries.name(version)
+        content = store.read(name)
+        actions = entries.parse(store.uri, name, content)
+        snapshot = advanced(snapshot, actions, entry=entries.digest(content))
+    return snapshot
+
+
+def _versions(names: Sequence[str]) -> list[int]:
+    return [int(match[1]) for match in map(_ENTRY.fullmatch, names) if match]
+
+
+def _drop(files: dict[str, ActiveFile], gone: Action) -> None:
+    path = gone["path"]
+    if path not in files:  # another writer may spell a path in another way
+        path = next((one for one in files if unquote(one) == unquote(path)), path)
+    active = files.get(path)
+    # a remove names a file together with its vector; with another one it speaks of an older state
+    if active is not None and _same(active.vector, gone.get("deletionVector")):
+        del files[path]
+
+
+def _take(files: dict[str, ActiveFile], new: Action, uri: str) -> None:
+    path = str(new["path"])
+    active = files.get(path)
+    if active is not None and not _same(active.vector, new.get("deletionVector")):
+        raise entries.damaged(uri, f"its log holds {path} twice, with two deletion vectors")
+    files[path] = ActiveFile(new)
+
+
+def _same(one: Action | None, other: Action | None) -> bool:
+    return vectors.identity(one) == vectors.identity(other)
+
+
+def _last(actions: Sequence[Action], kind: str) -> Action | None:
+    found = [action[kind] for action in actions if action.get(kind) is not None]
+    return found[-1] if found else None

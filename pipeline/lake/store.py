@@ -1,0 +1,86 @@
+"""Where do a table's files lie, and how is one made so that exactly one writer makes it?
+
+Names are relative to the table's folder, written with ``/``.  Two promises a reader may miss: a
+name given to ``put_new`` appears whole or not at all, and for one winner only; what ``put`` and
+``sink`` made outlives a power failure once they have returned.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
+from urllib.parse import unquote, urlsplit
+
+from pipeline.errors import ConfigError
+from pipeline.lake.folder import Entry, Folder
+
+_OBJECT_STORES = ("s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "adl")
+
+
+class Store(Protocol):
+    """One table's folder.  A file that is not there raises FileNotFoundError."""
+
+    @property
+    def uri(self) -> str:
+        """As it was opened, without a slash at its end."""
+
+    def read(self, name: str, start: int = 0, length: int | None = None) -> bytes:
+        """*length* bytes from *start* on (fewer at the end); the whole file by default."""
+
+    def after(self, folder: str, name: str) -> list[str]:
+        """Names without their folder, above *name*, ascending; none if there is no folder."""
+
+    def names(self, folder: str) -> list[Entry]:
+        """The files of one folder, not of those below it; none if it is not there."""
+
+    def put_new(self, name: str, data: bytes) -> None:
+        """Make a file whole, or raise FileExistsError; never makes a folder."""
+
+    def put(self, name: str, data: bytes) -> None:
+        """Write a file whose name nobody else uses; makes folders, but not the table's own."""
+
+    def exists(self, name: str) -> bool:
+        """Whether the file is there."""
+
+    def size(self, name: str) -> int:
+        """Size in bytes."""
+
+    def remove(self, name: str) -> None:
+        """Remove a file; one that is gone is no error."""
+
+    def source(self, name: str) -> Any:
+        """The open file, for ``pyarrow.parquet.ParquetFile``; read by ranges."""
+
+    @contextmanager
+    def sink(self, name: str) -> Iterator[Any]:
+        """An output for pyarrow; the file is durable at the end, and gone if the block fails."""
+
+    def make_folder(self, folder: str) -> None:
+        """Make *folder* and the table's own, where the store knows folders."""
+
+
+def open_store(uri: str) -> Store:
+    """Open a table's folder: a path, ``file://``, or a bucket of S3, GCS or Azure.
+
+    Raises:
+        ConfigError: no way is known to make a file there exactly once.
+    """
+    scheme = urlsplit(uri).scheme if ":/" in uri else ""  # Hadoop writes `file:/folder`
+    if not scheme:
+        return Folder(uri)
+    if scheme == "file":
+        return Folder(unquote(urlsplit(uri).path))
+    if scheme in _OBJECT_STORES:
+        return _bucket(uri)
+    if scheme in {"hdfs", "viewfs"}:
+        raise ConfigError(
+            f"{uri}: Sluice does not write tables on HDFS itself; put the lake on a local folder "
+            "or on S3, GCS or Azure"
+        )
+    known = ", ".join(f"{name}://" for name in ("file", *_OBJECT_STORES))
+    raise ConfigError(f"{uri}: no such kind of lake; known: a path, {known}")
+
+
+def _bucket(uri: str) -> Store:
+    from pipeline.lake.bucket import open_bucket  # noqa: PLC0415 - its threads survive no fork
+
+    return open_bucket(uri)

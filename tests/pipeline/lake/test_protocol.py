@@ -1,0 +1,303 @@
+"""pipeline/lake/protocol.py, alterations.py, partitions.py and footers.py."""
+
+import json
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline.errors import HeldError
+from pipeline.lake import alterations, footers, partitions, protocol
+from pipeline.lake.log import Metadata, Snapshot
+from tests.pipeline.lake.tables import PLAIN, Writer, numbers, queried
+
+VECTORS = {"readerFeatures": ["deletionVectors"], "writerFeatures": ["deletionVectors"]}
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Snapshot:
+    return Writer.make(tmp_path / "t").snapshot
+
+
+def listing(table: Snapshot, *, reader: list[str], writer: list[str]) -> Snapshot:
+    told = {"minReaderVersion": 3, "minWriterVersion": 7}
+    return replace(
+        table, protocol={**told, "readerFeatures": reader, "writerFeatures": [*reader, *writer]}
+    )
+
+
+def having(table: Snapshot, **action: Any) -> Snapshot:
+    return replace(table, metadata=Metadata.of({**table.metadata.action, **action}))
+
+
+def with_field(table: Snapshot, kind: object = "long", **metadata: object) -> Snapshot:
+    schema = json.loads(table.metadata.schema_string)
+    schema["fields"][1] |= {"type": kind, "metadata": metadata}
+    return having(table, schemaString=json.dumps(schema))
+
+
+def test_a_table_of_ours_is_ours(table: Snapshot) -> None:
+    protocol.refuse(table)
+    assert protocol.columns(table) == PLAIN
+    assert protocol.writes_vectors(table)
+
+
+@pytest.mark.parametrize(
+    "feature",
+    [
+        *("rowTracking", "inCommitTimestamp", "catalogManaged", "catalogOwned-preview"),
+        *("coordinatedCommits-preview", "icebergCompatV1", "icebergCompatV2", "icebergCompatV3"),
+        *("redirectReaderWriter-preview", "clustering", "domainMetadata", "typeWidening"),
+        *("typeWidening-preview", "variantType", "allowColumnDefaults", "collations", "a new one"),
+        *("icebergWriterCompatV1", "checkpointProtection", "materializePartitionColumns"),
+    ],
+)
+def test_rule_7_every_feature_that_is_not_known_is_refused_by_name(
+    table: Snapshot, feature: str
+) -> None:
+    for reader, writer in ([feature], []), ([], [feature]):
+        with pytest.raises(HeldError, match=f"table feature {feature}") as held:
+            protocol.refuse(listing(table, reader=["deletionVectors", *reader], writer=writer))
+        assert held.value.reason == "protocol"
+
+
+@pytest.mark.parametrize(
+    "feature",
+    ["appendOnly", "invariants", "checkConstraints", "changeDataFeed", "identityColumns"],
+)
+def test_rule_7_old_features_are_harmless_while_nobody_uses_them(
+    table: Snapshot, feature: str
+) -> None:
+    protocol.refuse(listing(table, reader=["deletionVectors"], writer=[feature]))
+
+
+@pytest.mark.parametrize("version", range(2, 7))
+def test_rule_7_tables_of_the_old_protocols_are_refused_by_use_only(
+    table: Snapshot, version: int
+) -> None:
+    old = replace(table, protocol={"minReaderVersion": 1, "minWriterVersion": version})
+
+    protocol.refuse(old)
+    with pytest.raises(HeldError, match=r"delta\.appendOnly"):
+        protocol.refuse(having(old, configuration={"delta.appendOnly": "true"}))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("delta.appendOnly", "true"),
+        ("delta.enableChangeDataFeed", "TRUE"),
+        ("delta.enableRowTracking", "true"),
+        ("delta.enableInCommitTimestamps", "true"),
+        ("delta.enableIcebergCompatV2", "true"),
+        ("delta.universalFormat.enabledFormats", "iceberg"),
+        ("delta.constraints.positive", "id > 0"),
+        ("delta.coordinatedCommits.commitCoordinator-preview", "dynamodb"),
+        ("delta.redirectReaderWriter-preview", "{}"),
+        ("delta.columnMapping.mode", "id"),
+        pytest.param("delta.setTransactionRetentionDuration", "interval 1 days", id="rule 8"),
+    ],
+)
+def test_rule_7_a_property_in_use_is_refused_by_name(
+    table: Snapshot, name: str, value: str
+) -> None:
+    with pytest.raises(HeldError, match=name):
+        protocol.refuse(having(table, configuration={name: value}))
+
+
+def test_a_switch_that_is_off_is_no_reason(table: Snapshot) -> None:
+    off = {"delta.appendOnly": "false", "delta.enableChangeDataFeed": "False"}
+
+    protocol.refuse(having(table, configuration=off))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("delta.invariants", "delta.generationExpression", "delta.identity.start"),
+        *("delta.typeChanges", "CURRENT_DEFAULT"),
+    ],
+)
+def test_rule_7_a_column_with_a_rule_of_its_own_is_refused_by_name(
+    table: Snapshot, name: str
+) -> None:
+    with pytest.raises(HeldError, match=rf"column v .*{name}"):
+        protocol.refuse(with_field(table, **{name: "x"}))
+    inner = {"name": "in", "nullable": True, "type": "long", "metadata": {name: "x"}}
+    nested = {"type": "struct", "fields": [inner]}
+    with pytest.raises(HeldError, match=rf"column in .*{name}"):
+        protocol.refuse(with_field(table, {"type": "array", "elementType": nested}))
+
+
+@pytest.mark.parametrize("kind", ["variant", "interval year", {"type": "udt"}])
+def test_a_type_that_is_not_known_is_refused(table: Snapshot, kind: object) -> None:
+    with pytest.raises(HeldError, match="a column has type"):
+        protocol.refuse(with_field(table, kind))
+
+
+def test_a_newer_protocol_and_partitions_of_other_types_are_refused(table: Snapshot) -> None:
+    with pytest.raises(HeldError, match=r"protocol is \(4, 8\)"):
+        protocol.refuse(replace(table, protocol={"minReaderVersion": 4, "minWriterVersion": 8}))
+    with pytest.raises(HeldError, match="partitioned by v, a double"):
+        protocol.refuse(having(with_field(table, "double"), partitionColumns=["v"]))
+
+
+def test_columns_mapped_without_a_name_in_files_are_refused(table: Snapshot) -> None:
+    with pytest.raises(HeldError, match="has no name in files"):
+        protocol.refuse(having(table, configuration={"delta.columnMapping.mode": "name"}))
+
+
+@pytest.mark.parametrize(
+    ("features", "property_", "heeded"),
+    [
+        pytest.param(VECTORS, "true", True, id="feature and property"),
+        pytest.param(VECTORS, "false", False, id="property off"),
+        pytest.param({**VECTORS, "readerFeatures": []}, "true", False, id="writers only"),
+        pytest.param({}, "true", False, id="no feature"),
+    ],
+)
+def test_rule_6_vectors_are_heeded_with_feature_and_property_only(
+    table: Snapshot, features: dict[str, Any], property_: str, heeded: bool
+) -> None:
+    told = having(table, configuration={"delta.enableDeletionVectors": property_})
+
+    assert protocol.writes_vectors(replace(told, protocol=features)) is heeded
+
+
+NTZ = pa.timestamp("us")
+
+
+@pytest.mark.parametrize(
+    ("schema", "configuration", "features"),
+    [
+        pytest.param(PLAIN, {}, ["deletionVectors"], id="plain"),
+        pytest.param(
+            pa.schema([("a", pa.struct([("b", pa.list_(NTZ))]))]),
+            {},
+            ["deletionVectors", "timestampNtz"],
+            id="a clock's time, deep inside",
+        ),
+        pytest.param(
+            pa.schema([("a b", pa.int64())]),
+            {},
+            ["columnMapping", "deletionVectors"],
+            id="odd name",
+        ),
+        pytest.param(PLAIN, {"delta.enableDeletionVectors": "false"}, None, id="no vectors"),
+    ],
+)
+def test_a_table_lists_what_its_columns_and_properties_need(
+    schema: pa.Schema, configuration: dict[str, str], features: list[str] | None, tmp_path: Path
+) -> None:
+    made = Writer.make(tmp_path / "t", schema, configuration=configuration).snapshot
+
+    assert made.protocol.get("readerFeatures") == features
+    assert set(features or ()) <= set(made.protocol.get("writerFeatures", ()))
+
+
+def test_columns_come_with_data_in_one_commit(tmp_path: Path) -> None:
+    writer = Writer.make(tmp_path / "t")
+    writer.append(numbers(0, 1))
+    new = pa.schema([("n", pa.int64()), ("a b", NTZ)])
+
+    writer.commit(alterations.with_columns(writer.snapshot, new))
+
+    assert protocol.columns(writer.snapshot).names == ["id", "v", "n", "a b"]
+    assert {"columnMapping", "timestampNtz"} <= set(writer.snapshot.protocol["readerFeatures"])
+    assert alterations.with_columns(writer.snapshot, new) == ()
+    ids = {
+        field["name"]: field["metadata"]["delta.columnMapping.id"]
+        for field in json.loads(writer.snapshot.metadata.schema_string)["fields"]
+    }
+    assert ids == {"id": 1, "v": 2, "n": 3, "a b": 4}
+    assert writer.snapshot.metadata.configuration["delta.columnMapping.maxColumnId"] == "4"
+    assert queried(tmp_path / "t", "select * from t") == [
+        {"id": 0, "v": "v0", "n": None, "a b": None}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("new", "says"),
+    [
+        pytest.param(pa.field("id", pa.string()), "column id is int64, not string", id="type"),
+        pytest.param(pa.field("n", pa.int64(), nullable=False), "lack n", id="not null"),
+        pytest.param(pa.field("ID", pa.int64()), "id and ID differ in case only", id="case"),
+    ],
+)
+def test_a_column_that_does_not_fit_the_rows_is_not_added(
+    table: Snapshot, new: pa.Field, says: str
+) -> None:
+    with pytest.raises(HeldError, match=says):
+        alterations.with_columns(table, pa.schema([new]))
+
+
+def test_a_property_is_set_once_and_an_old_protocol_keeps_what_it_stood_for(
+    table: Snapshot,
+) -> None:
+    old = replace(table, protocol={"minReaderVersion": 1, "minWriterVersion": 4})
+    old = having(old, configuration={"a": "b"})
+
+    actions = alterations.with_properties(old, {"delta.enableDeletionVectors": "true"})
+
+    (upgrade, described) = actions
+    assert upgrade["protocol"]["readerFeatures"] == ["deletionVectors"]
+    assert upgrade["protocol"]["writerFeatures"] == [
+        *("appendOnly", "changeDataFeed", "checkConstraints", "deletionVectors"),
+        *("generatedColumns", "invariants"),
+    ]
+    assert described["metaData"]["configuration"] == {
+        "a": "b",
+        "delta.enableDeletionVectors": "true",
+    }
+    assert alterations.with_properties(old, {"a": "b"}) == ()
+
+
+def test_rule_21_columns_that_spark_pads_are_told(table: Snapshot) -> None:
+    mark = "__CHAR_VARCHAR_TYPE_STRING"
+
+    assert protocol.padded(with_field(table, "string", **{mark: "char(9)"})) == {"v"}
+    assert protocol.padded(with_field(table, "string", **{mark: "varchar(9)"})) == frozenset()
+
+
+def test_rule_21_a_file_with_int96_or_the_legacy_calendar_is_refused(tmp_path: Path) -> None:
+    times = pa.table({"t": pa.array([0], pa.timestamp("ns")), "n": [1]})
+    pq.write_table(times, tmp_path / "int96", use_deprecated_int96_timestamps=True)
+    key = {"org.apache.spark.legacyDateTime": ""}
+    pq.write_table(times.replace_schema_metadata(key), tmp_path / "legacy")
+    pq.write_table(times, tmp_path / "good")
+
+    footers.footer_fits(pq.read_metadata(tmp_path / "good"), "good")
+    with pytest.raises(HeldError, match="int96: column t holds INT96 times"):
+        footers.footer_fits(pq.read_metadata(tmp_path / "int96"), "int96")
+    with pytest.raises(HeldError, match="legacy calendar"):
+        footers.footer_fits(pq.read_metadata(tmp_path / "legacy"), "legacy")
+
+
+@pytest.mark.parametrize(
+    ("value", "text", "kind"),
+    [
+        (date(2026, 11, 1), "2026-11-01", pa.date32()),
+        ("a/b é", "a/b é", pa.string()),
+        (-5, "-5", pa.int64()),
+        (None, None, pa.int32()),
+    ],
+)
+def test_rule_22_partition_values_are_written_as_spark_does(
+    value: partitions.Value, text: str | None, kind: pa.DataType
+) -> None:
+    assert partitions.text(value) == text
+    assert partitions.value(text, kind) == value
+
+
+def test_an_empty_partition_text_is_null() -> None:
+    assert partitions.text("") is None
+    assert partitions.value("", pa.string()) is None
+
+
+def test_a_partition_value_of_another_type_is_refused() -> None:
+    with pytest.raises(HeldError, match="type float"):
+        partitions.text(1.5)  # type: ignore[arg-type]
