@@ -1,0 +1,1 @@
+"""What Debezium writes: its envelope, and the forms it comes in."""

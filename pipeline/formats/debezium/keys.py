@@ -1,0 +1,155 @@
+"""Which texts does a message's key object hold?  One key exactly, or a whole column of them.
+
+The texts are the canonical ones of ``pipeline.formats.key``: two spellings of one key must meet.
+The column's way knows only keys that need no judgement (flat, no blanks, no escapes) and tells
+which rows it leaves to the exact way; on those it knows both say the same.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from pipeline.formats import json_text
+from pipeline.messages import jsontext
+from pipeline.messages.jsontext import Object
+
+Fields = tuple[tuple[str, str | None], ...]
+
+NAME = r'"[^"\\:\x00-\x1f]+"'
+NUMBER = r"(?:0|-?[1-9][0-9]*)"
+BARE = rf"(?:{NUMBER}|true|false)"
+VALUE = rf'(?:{BARE}|null|"[^"\\\x00-\x1f]*")'
+ONE_NUMBER = rf"\A\{{{NAME}:({NUMBER})\}}\z"
+FLAT = rf"\A\{{{NAME}:{VALUE}(?:,{NAME}:{VALUE})*\}}\z"
+LONGEST = jsontext.LONGEST_NUMBER  # bytes of a key that cannot hold a number too long
+NOTHING = pa.scalar(None, pa.string())
+PAYLOAD = b'"payload":{'
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """Key values of a column of keys; ``known`` says which rows need no exact look."""
+
+    values: pa.StringArray
+    known: NDArray[np.bool_]
+
+
+def read(key: bytes | None) -> Fields | None:
+    """Names and texts of the key's fields, out of its payload if wrapped; None if it is broken.
+
+    No key, and an empty one, are ``()``.
+    """
+    if key is None:
+        return ()
+    if json_text.read(key) is None:
+        return None
+    found = jsontext.read(key.decode("utf-8"))
+    try:
+        return None if found is None else _texts(_unwrapped(found))
+    except RecursionError:
+        return None
+
+
+def values(fields: Fields) -> str | None:
+    """JSON array of the texts; None without fields."""
+    texts = ("null" if text is None else jsontext.quote(text) for _, text in fields)
+    return f"[{','.join(texts)}]" if fields else None
+
+
+def column(keys: pa.BinaryArray) -> Keys:
+    """Read the key values of many keys; null where there is no key, or the row is not known."""
+    texts = _texts_or_null(keys)
+    found = _filled(_plain(texts), texts, _wrapped)
+    known = pc.or_(keys.is_null(), found.is_valid())
+    return Keys(found, known.to_numpy(zero_copy_only=False))
+
+
+def _unwrapped(key: Object) -> Object:
+    match key.fields:
+        case ("schema", _), ("payload", Object() as payload):
+            return payload
+    return key
+
+
+def _texts(key: Object) -> Fields:
+    return tuple((name, jsontext.write(value)) for name, value in key.fields)
+
+
+def _texts_or_null(keys: pa.BinaryArray) -> pa.StringArray:
+    """Return the keys as texts; null where one is not UTF-8."""
+    try:
+        return keys.cast(pa.string())
+    except pa.ArrowInvalid:
+        return pa.array([_text_or_none(key) for key in keys.to_pylist()], pa.string())
+
+
+def _text_or_none(key: bytes | None) -> str | None:
+    try:
+        return None if key is None else key.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+
+
+def _filled(
+    found: pa.StringArray, texts: pa.StringArray, step: Callable[[pa.StringArray], pa.StringArray]
+) -> pa.StringArray:
+    """Let *step* find what was not found."""
+    left = pc.and_(texts.is_valid(), found.is_null())
+    if not pc.any(left).as_py():
+        return found
+    return pc.replace_with_mask(found, left, step(texts.filter(left)))
+
+
+def _plain(texts: pa.StringArray) -> pa.StringArray:
+    """Values of keys without a schema around them; null for others."""
+    return _filled(_one_number(texts), texts, _flat)
+
+
+def _one_number(texts: pa.StringArray) -> pa.StringArray:
+    """Values of keys of one integer, by far the most; null for others."""
+    found = pc.replace_substring_regex(texts, ONE_NUMBER, r'["\1"]')
+    changed = pc.and_(pc.starts_with(texts, "{"), pc.starts_with(found, "["))
+    return pc.if_else(pc.and_(changed, _short(texts)), found, NOTHING)
+
+
+def _flat(texts: pa.StringArray) -> pa.StringArray:
+    """Values of keys of plain texts, integers and booleans; null for others.
+
+    In such a key quotes stand only around names and texts, and only a name has a colon behind
+    it, so a name with its colon is found nowhere else.
+    """
+    flat = pc.and_(pc.match_substring_regex(texts, FLAT), _short(texts))
+    quoted = pc.replace_substring_regex(texts.filter(flat), f"{NAME}:({BARE})", r'"\1"')
+    inner = pc.utf8_slice_codeunits(pc.replace_substring_regex(quoted, f"{NAME}:", ""), 1, -1)
+    nothing = pa.nulls(len(texts), pa.string())
+    listed = pc.binary_join_element_wise("[", inner, "]", "")
+    return pc.replace_with_mask(nothing, flat, listed)
+
+
+def _wrapped(texts: pa.StringArray) -> pa.StringArray:
+    """Values of keys with their schema around them; null for others.
+
+    A wrapping is what stands before the payload: one that is right with null for a payload is
+    right with any object, so it is judged once and the payloads are read as keys of their own.
+    """
+    judged = cache(_is_wrapping)
+    payloads = []
+    for key in texts.cast(pa.binary()).to_pylist():
+        start = 0 if key is None else key.rfind(PAYLOAD) + len(PAYLOAD) - 1
+        fits = key is not None and key.endswith(b"}}") and judged(key[:start])
+        payloads.append(key[start:-1] if fits else None)
+    return _plain(pa.array(payloads, pa.binary()).cast(pa.string()))
+
+
+def _is_wrapping(before: bytes) -> bool:
+    fields = json_text.read(before + b"null}")
+    return fields is not None and [name for name, _ in fields] == ["schema", "payload"]
+
+
+def _short(texts: pa.StringArray) -> pa.BooleanArray:
+    return pc.less_equal(pc.binary_length(texts), LONGEST)

@@ -1,0 +1,125 @@
+"""What does a batch of messages say?  One face for every format, over Arrow record batches.
+
+A format turns ``RAW`` rows into ``DECODED`` rows and nothing else: it asks no clock and no server,
+and no bytes can make it fail.  A message may hold no change, one, or several; ``message`` says
+which row of the batch each came from.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from datetime import datetime
+from operator import attrgetter
+from typing import Protocol
+
+import pyarrow as pa
+
+from pipeline.model import Op, Origin
+
+TIME = pa.timestamp("us", "UTC")
+RAW = pa.schema(
+    [
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+    ]
+)
+DECODED = pa.schema(
+    [
+        ("message", pa.int32()),
+        ("op", pa.string()),
+        ("shard", pa.string()),
+        ("key_values", pa.string()),
+        ("before", pa.string()),
+        ("after", pa.string()),
+        ("changed", pa.list_(pa.string())),
+        ("at", TIME),
+        ("log", pa.int64()),
+        ("pos", pa.int64()),
+        ("row", pa.int64()),
+        ("snapshot", pa.string()),
+        ("origin", pa.int32()),
+        ("tx", pa.struct([("id", pa.string()), ("total_order", pa.int64())])),
+        ("gtid", pa.string()),
+        ("schema_id", pa.int32()),
+        ("error", pa.string()),
+        ("raw", pa.binary()),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Tx:
+    """The source's transaction a change belongs to, and the change's place in it."""
+
+    id: str
+    total_order: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """One change, or one message that is none; None where the message does not say.
+
+    ``shard``       ``str(ShardId)``; ``key_values`` a JSON array of the key values' texts.
+    ``before``/``after``  the row (or, for begin, end and ddl, the whole payload): the JSON as it
+                    was sent, its blanks, escapes and numbers untouched.
+    ``at``          the source's clock, for display only.
+    ``log``         the number of the log's file, ``pos`` and ``row`` the place in it.
+    ``snapshot``    which snapshot row this is; None for a live change.
+    ``error``       why it could not be decoded; then ``raw`` holds the value's bytes, and only
+                    ``shard`` and ``key_values`` may be known besides.
+    """
+
+    op: Op
+    shard: str | None = None
+    key_values: str | None = None
+    before: str | None = None
+    after: str | None = None
+    changed: tuple[str, ...] | None = None
+    at: datetime | None = None
+    log: int | None = None
+    pos: int | None = None
+    row: int | None = None
+    snapshot: str | None = None
+    origin: Origin = Origin.LIVE
+    tx: Tx | None = None
+    gtid: str | None = None
+    schema_id: int | None = None
+    error: str | None = None
+    raw: bytes | None = None
+
+
+class Format(Protocol):
+    """A way changes are written into messages; its settings are the fields of its class."""
+
+    @property
+    def positioned(self) -> bool:
+        """Whether a message tells its change's place in the source's log.
+
+        If not, the order is the message's offset and the change's place in the message.
+        """
+        ...
+
+    def decode(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Decode every message of *batch*; one that makes no sense is ``Op.ERROR`` with its bytes.
+
+        In: ``RAW``.  Out: ``DECODED``, ``message`` rising.  One odd message spoils no other.
+
+        Raises:
+            ValueError: the batch holds more text than one Arrow column can; nothing else.
+        """
+        ...
+
+
+def rows(changes: Iterable[tuple[int, Decoded]]) -> pa.RecordBatch:
+    """Build ``DECODED`` rows of values, each with the number of its message, in their order."""
+    pairs = tuple(changes)
+    columns = {name: [read(one) for _, one in pairs] for name, read in _READERS.items()}
+    columns["message"] = [message for message, _ in pairs]
+    columns["tx"] = [tx and {"id": tx.id, "total_order": tx.total_order} for tx in columns["tx"]]
+    arrays = [pa.array(columns[field.name], field.type) for field in DECODED]
+    return pa.RecordBatch.from_arrays(arrays, schema=DECODED)
+
+
+_READERS = {field.name: attrgetter(field.name) for field in fields(Decoded)}

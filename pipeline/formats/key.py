@@ -1,0 +1,48 @@
+"""Under which key does a change stand in the change log?
+
+The key is the canonical JSON array of the key values' texts.  Shards that may hold the same key
+for different rows must not share one, so the source and the shard stand in front, unless the
+config says that keys are unique across shards.  The text is compared byte by byte: one key and a
+column of keys escape exactly alike.
+"""
+
+import json
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.messages.jsontext import quote
+
+
+def canonical(
+    values: Sequence[str | None], source: str, shard: str, *, unique: bool = False
+) -> str:
+    """Key of the row with these key values, in the order of the message's key object."""
+    parts = values if unique else (source, shard, *values)
+    return f"[{','.join('null' if part is None else quote(part) for part in parts)}]"
+
+
+def parse(key: str) -> tuple[str | None, ...]:
+    """Give back what stands in a canonical key, the source and the shard too if it has them."""
+    return tuple(json.loads(key))
+
+
+def column(
+    key_values: pa.Array, source: pa.Array, shard: pa.Array, *, unique: pa.Array
+) -> pa.Array:
+    """Build the key of each change from a format's ``key_values``; null stays null.
+
+    In: arrays of one length: *key_values* never an empty list, *source* and *shard* strings,
+    *unique* boolean.  Out: string.  A change without a shard has a key only where it is unique.
+    """
+    behind = pc.binary_replace_slice(key_values.cast(pa.binary()), 0, 1, b"").cast(pa.string())
+    placed = pc.binary_join_element_wise("[", _quoted(source), ",", _quoted(shard), ",", behind, "")
+    return pc.if_else(unique, key_values, placed)
+
+
+def _quoted(names: pa.Array) -> pa.Array:
+    """Quote names of which a batch has few, each once."""
+    few = names.dictionary_encode()
+    texts = pa.array([quote(name) for name in few.dictionary.to_pylist()], pa.string())
+    return texts.take(few.indices)

@@ -1,0 +1,312 @@
+"""What Debezium's messages become: the corpus, names of every kind, and whole batches."""
+
+import json
+import tracemalloc
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from pipeline.formats.debezium import batch as messages_of_a_batch
+from pipeline.formats.debezium import envelope, keys
+from pipeline.formats.debezium_json import FORMAT
+from pipeline.formats.format import DECODED, rows
+from pipeline.model import Op
+from tests.pipeline.corpus import Message, messages
+from tests.pipeline.formats.batches import Raw, at_once, batch, one_by_one, told
+
+CORPUS = messages("debezium_json")
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# What the corpus says of the messages as Spark read them, and what is true of them as they are.
+OTHERWISE: dict[str, dict[str, Any]] = {
+    "rows: text of numbers": {
+        "after": '{"i":123456789012345678901234567890,"d":1.10,"e":1e5,"s":0.0001,"h":1e400,'
+        '"m":-0,"n":-0.0,"q":12345678.9,"t":1e22,"u":0.001,"l":-1e-7,"x":9999999.0,"y":10000000.0}'
+    },
+    "garbage: a number of 1,200 digits": {"op": "error", "error": envelope.UNKNOWN_KIND},
+    "garbage: tableChanges as object": {"op": "c", "error": None},
+    "garbage: tableChanges of texts": {"op": "c", "error": None},
+}
+SOURCE = {"db": "d", "table": "t", "file": "binlog.000003", "pos": 157, "row": 0}
+
+
+def raw(message: Message) -> Raw:
+    return message.key, message.value, message.topic
+
+
+def change(**fields: Any) -> bytes:
+    return json.dumps({"op": "c", "after": {"id": 1}, "source": SOURCE, **fields}).encode()
+
+
+def one(value: bytes | None, key: bytes | None = b'{"id":1}', topic: str = "p.d.t") -> Any:
+    """The only change of one message; alone and in a batch it is the same."""
+    (found,) = at_once([(key, value, topic)])
+    assert [found] == one_by_one([(key, value, topic)])
+    return found
+
+
+@pytest.mark.parametrize("message", CORPUS, ids=lambda m: m.id)
+def test_a_message_becomes_what_the_corpus_says(message: Message) -> None:
+    expected = OTHERWISE.get(message.id, message.expect)
+
+    found = one(message.value, message.key, message.topic)
+
+    plain = {
+        **found,
+        "at": None if found["at"] is None else (found["at"] - EPOCH) // timedelta(microseconds=1),
+        "tx": None if found["tx"] is None else list(found["tx"].values()),
+    }
+    assert {field: plain[field] for field in expected} == {
+        field: message.value if field == "raw" else value for field, value in expected.items()
+    }
+    assert (found["error"] is not None) == (found["op"] == Op.ERROR)
+
+
+def test_the_whole_corpus_in_one_batch_keeps_its_order_and_spoils_nothing() -> None:
+    corpus = [raw(message) for message in CORPUS]
+
+    found = at_once(corpus)
+
+    assert found == one_by_one(corpus)
+    assert [row["message"] for row in found] == list(range(len(corpus)))
+
+
+def test_an_odd_message_spoils_no_other() -> None:
+    fine: Raw = (b'{"id":1}', change(), "p.d.t")
+    odd: Raw = (b'{"id":1}', b'{"op":"c","after":{"id":1', "p.d.t")
+
+    found = at_once([fine, odd, fine, (None, None, "p.d.t"), fine])
+
+    assert [row["op"] for row in found] == ["c", "error", "c", "tombstone", "c"]
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        pytest.param('{"n":1.10,"m":1e5,"z":-0}', id="figures of numbers"),
+        pytest.param('{ "a" : [ 1 , 2 ] }', id="blanks"),
+        pytest.param('{"a":"\\u00e9\\/\\ud83d\\ude00"}', id="escapes"),
+        pytest.param('{"a":"é😀\x7f"}', id="letters"),
+        pytest.param('{"a":1,"a":2}', id="doubled names"),
+        pytest.param('{"a":"b\\\\,c"}', id="a backslash before a comma, as it came"),
+        pytest.param('{"a":' + "9" * 5000 + "}", id="a number of 5,000 digits"),
+        pytest.param('{"a":' + "[" * 300 + "]" * 300 + "}", id="300 levels"),
+        pytest.param('{"a":"\\ud800"}', id="half a pair"),
+    ],
+)
+def test_a_row_stays_as_it_was_sent(row: str) -> None:
+    value = f'{{"op":"u","before":{row},"after":{row},"source":{json.dumps(SOURCE)}}}'
+
+    found = one(value.encode())
+
+    assert (found["op"], found["before"], found["after"]) == ("u", row, row)
+
+
+@pytest.mark.parametrize(("op", "kind"), [("c", "c"), ("m", "error")])
+def test_an_operation_is_looked_at_before_anything_else(op: str, kind: str) -> None:
+    both = change(op=op, status="END", id="g:1", ddl="DROP TABLE t")
+
+    found = at_once([(None, both, "p.d.t"), (None, b"", "p.d.t")])
+
+    assert [row["op"] for row in found] == [kind, "error"]
+    assert one(both)["op"] == kind
+
+
+@pytest.mark.parametrize(
+    ("its", "own", "micros"),
+    [
+        pytest.param({"ts_us": 5, "ts_ms": 7}, 9, 5, id="microseconds of the source"),
+        pytest.param({"ts_ms": 7}, 9, 7_000, id="its milliseconds"),
+        pytest.param({}, 9, 9_000, id="the envelope's milliseconds"),
+        pytest.param({}, None, None, id="none"),
+        pytest.param({"ts_ms": -7}, 9, None, id="before 1970"),
+        pytest.param({"ts_ms": 2**63 - 1}, 9, None, id="in no calendar"),
+        pytest.param({"ts_us": envelope.END_OF_TIME - 1}, 9, envelope.END_OF_TIME - 1, id="last"),
+        pytest.param({"ts_ms": envelope.END_OF_TIME // 1000}, 9, None, id="the year 10000"),
+    ],
+)
+def test_a_time_is_the_most_exact_there_is(
+    its: dict[str, int], own: int | None, micros: int | None
+) -> None:
+    found = one(change(source={**SOURCE, **its}, ts_ms=own))
+
+    assert found["at"] == (None if micros is None else EPOCH + timedelta(microseconds=micros))
+
+
+@pytest.mark.parametrize(
+    ("database", "table", "shard"),
+    [
+        pytest.param("d", "t", "d.t", id="plain"),
+        pytest.param("my.db", "t.x", '"my.db"."t.x"', id="dots"),
+        pytest.param("s", 'we"ird', 's."we""ird"', id="a quote"),
+    ],
+)
+def test_f05_a_row_of_an_oddly_named_table_has_the_canonical_shard(
+    database: str, table: str, shard: str
+) -> None:
+    found = one(change(source={**SOURCE, "db": database, "table": table}))
+
+    assert found["shard"] == shard
+
+
+@pytest.mark.parametrize(
+    ("table_id", "told", "shard"),
+    [
+        pytest.param('"s"."t"', {}, "s.t", id="plain"),
+        pytest.param('"my.db"."t.x"', {}, '"my.db"."t.x"', id="dots"),
+        pytest.param('"s"."we""ird/../<b>"', {}, 's."we""ird/../<b>"', id="a quote inside"),
+        pytest.param(
+            '"s".end"', {"db": "s", "table": 'end"'}, 's."end"""', id="a quote at the end, told"
+        ),
+        pytest.param(
+            '"s"."odd"', {"db": "s", "table": '"odd"'}, 's."""odd"""', id="quotes around, told"
+        ),
+        pytest.param('"s"."b"', {"db": "s", "table": "a,b"}, "s.b", id="one of several"),
+        pytest.param('"s".end"', {"db": "s", "table": 'a,end"'}, None, id="not to be told"),
+        pytest.param('"s"', {}, None, id="one name"),
+        pytest.param('"a"."b"."c"', {}, None, id="three names"),
+        pytest.param(5, {}, None, id="a number"),
+        pytest.param(None, {}, None, id="none"),
+    ],
+)
+def test_f05_a_schema_change_names_its_shard(
+    table_id: str | int | None, told: dict[str, str], shard: str | None
+) -> None:
+    source = {**SOURCE, "db": None, "table": None, **told}
+    value = {"ddl": "DROP TABLE t", "source": source, "tableChanges": [{"id": table_id}]}
+
+    found = one(json.dumps(value).encode())
+
+    assert (found["op"], found["shard"]) == ("ddl", shard)
+
+
+def test_a_schema_change_with_half_a_pair_in_its_name_is_still_text() -> None:
+    value = b'{"ddl":"x","source":%s,"tableChanges":[{"id":"\\"a\\".\\"\\ud800\\""}]}'
+
+    assert one(value % json.dumps(SOURCE).encode())["shard"] == "a.?"
+
+
+@pytest.mark.parametrize("changes", ["{}", "true", "5", '["x"]', '[null,"x"]', '"x"'])
+def test_table_changes_of_a_wrong_kind_are_an_error(changes: str) -> None:
+    value = f'{{"ddl":"x","source":{json.dumps(SOURCE)},"tableChanges":{changes}}}'
+
+    assert one(value.encode())["error"] == envelope.BAD_VALUE
+
+
+@pytest.mark.parametrize(
+    ("key", "values"),
+    [
+        pytest.param('{"id":17}', '["17"]', id="one integer"),
+        pytest.param('{"id":-17}', '["-17"]', id="below zero"),
+        pytest.param('{"id":-0}', '["0"]', id="no zero is below zero"),
+        pytest.param('{"id":18446744073709551616}', '["18446744073709551616"]', id="65 bits"),
+        pytest.param('{"a":1,"b":"x","c":true,"d":null}', '["1","x","true",null]', id="of four"),
+        pytest.param('{"a":"b:\\"c\\":1","d":"e"}', '["b:\\"c\\":1","e"]', id="quotes in a text"),
+        pytest.param('{"a":":5","b":6}', '[":5","6"]', id="a colon begins a text"),
+        pytest.param('{"a":"","b":1}', '["","1"]', id="an empty text"),
+        pytest.param('{"a:b":1}', '["1"]', id="a colon in a name"),
+        pytest.param('{"a":1,"a":2}', '["1","2"]', id="a doubled name"),
+        pytest.param('{ "a" : 1 }', '["1"]', id="blanks"),
+        pytest.param('{"a":1.50}', '["1.5"]', id="a fraction is canonical"),
+        pytest.param('{"a":{"b":"c"}}', '["{\\"b\\":\\"c\\"}"]', id="an object"),
+        pytest.param('{"é":"é😀"}', '["é😀"]', id="letters"),
+        pytest.param('{"schema":{},"payload":{"id":1}}', '["1"]', id="wrapped"),
+        pytest.param('{"schema":{},"payload":{"id":"{"}}', '["{"]', id="wrapped, a brace in it"),
+        pytest.param('{"payload":{"id":1},"schema":{}}', None, id="wrapped the other way"),
+        pytest.param('{"schema":"s","payload":"{\\"a\\":1}"}', None, id="columns so named"),
+        pytest.param('{"x":1,"payload":{"id":1}}', None, id="half wrapped"),
+        pytest.param("{}", None, id="empty"),
+        pytest.param('{"schema":{},"payload":{}}', None, id="wrapped, empty"),
+    ],
+)
+def test_key_values_are_texts(key: str, values: str | None) -> None:
+    found = one(change(), key.encode())["key_values"]
+
+    assert found == values or (values is None and keys.read(key.encode()))
+    assert found == keys.values(keys.read(key.encode()) or ())
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        pytest.param(b"[17]", id="a list"),
+        pytest.param(b'["17"]', id="a list of texts"),
+        pytest.param(b'{"id":1}x}', id="something behind"),
+        pytest.param(b'{"id":1}{"id":2}', id="an object behind"),
+        pytest.param(b'{"id":\xff}', id="no text"),
+        pytest.param(b'{"id":%s}' % (b"9" * 1001), id="a number of 1,001 digits"),
+        pytest.param(b'{"a":' * 600 + b"1" + b"}" * 600, id="600 levels"),
+        pytest.param(b'{"schema":{},"payload":{"id":1}', id="wrapped, cut off"),
+        pytest.param(b'{"schema":{},"payload":{"id":1}x', id="wrapped, a letter for a brace"),
+    ],
+)
+def test_a_broken_key_is_an_error_of_its_message(key: bytes) -> None:
+    found = one(change(), key)
+
+    assert (found["error"], found["raw"], found["key_values"]) == (envelope.BAD_KEY, change(), None)
+
+
+def test_messages_without_any_odd_one_never_ask_the_exact_decoder(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(*_: object) -> None:
+        msg = "asked for one message"
+        raise AssertionError(msg)
+
+    usual: list[Raw] = [
+        (b'{"id":1}', change(), "p.d.t"),
+        (b'{"a":1,"b":"x"}', change(op="r", source={**SOURCE, "snapshot": "last"}), "p.d.t"),
+        (b'{"id":1}', change(op="d", before={"id": 1}, after=None), "p.d.t"),
+        (b'{"id":1}', None, "p.d.t"),
+        (None, change(op="t", after=None), "p.d.t"),
+        (b'{"schema":{},"payload":{"id":1}}', b'{"schema":{},"payload":%s}' % change(), "p.d.t"),
+        (b'{"id":"g:1"}', b'{"status":"BEGIN","id":"g:1","ts_ms":1}', "p.transaction"),
+        (None, b'{"schema":{},"payload":{"status":"END","id":"g:1"}}', "p.transaction"),
+    ]
+    exact = one_by_one(usual)
+    monkeypatch.setattr(envelope, "decode", refuse)
+
+    assert at_once(usual) == exact
+
+
+def test_a_slice_of_a_batch_is_decoded_like_a_batch() -> None:
+    corpus = [raw(message) for message in CORPUS]
+
+    found = told(FORMAT().decode(batch(corpus).slice(70, 40)))
+
+    assert found == one_by_one(corpus[70:110])
+
+
+def test_an_empty_batch_is_empty() -> None:
+    assert FORMAT().decode(batch([])).equals(rows([]))
+    assert rows([]).schema == DECODED
+
+
+def test_debezium_tells_its_place_in_the_log() -> None:
+    assert FORMAT().positioned
+
+
+def test_a_message_of_20_mib_is_decoded_without_holding_it_many_times() -> None:
+    row = json.dumps({"id": 1, "text": "é" * (10 * 2**20)}, ensure_ascii=False)
+    value = f'{{"op":"c","after":{row},"source":{json.dumps(SOURCE)}}}'.encode()
+    given = batch([(b'{"id":1}', value, "p.d.t")] * 3)
+    before = pa.total_allocated_bytes()
+    tracemalloc.start()
+
+    decoded = FORMAT().decode(given)
+
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert decoded.column("after")[2].as_py() == row
+    assert most < 1.5 * given.nbytes  # Python's share; Arrow's while it runs is another of 1
+    assert pa.total_allocated_bytes() - before < 0.1 * given.nbytes
+
+
+def test_more_text_than_a_column_holds_is_refused_with_what_to_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(messages_of_a_batch, "MOST", 1000)
+
+    with pytest.raises(ValueError, match=r"20 messages hold \d+ bytes of values; split them below"):
+        FORMAT().decode(batch([(None, change(), "p.d.t")] * 20))
