@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from pipeline.schema.column import Column, TableSchema
-from pipeline.schema.defaults import constant
+from pipeline.schema.constants import constant
 from pipeline.schema.typemap import lake_type
 
 INTEGERS = ("TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT")

@@ -5,22 +5,16 @@ statement over several tables arrives as one change each, at one order too.
 """
 
 import json
-import re
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pyspark.sql import Column as Spark
-from pyspark.sql import functions as F
-
 from pipeline.errors import FormatError
-from pipeline.messages.debezium import TABLE_ID
-from pipeline.model import Order
-from pipeline.schema import ddl
+from pipeline.model import Order, ShardId
+from pipeline.schema import ddl, table_ids
 from pipeline.schema.column import Column
 from pipeline.schema.column import TableSchema as TableSchema  # noqa: PLC0414  - part of this module's face
-from pipeline.schema.defaults import default_of as default_of  # noqa: PLC0414
 from pipeline.schema.evolution import Compatible as Compatible  # noqa: PLC0414
 from pipeline.schema.evolution import Incompatible as Incompatible  # noqa: PLC0414
 from pipeline.schema.evolution import compare as compare  # noqa: PLC0414
@@ -85,16 +79,6 @@ class History:
         return steps[-1][1] if steps else None
 
 
-def unknown_fields(after: Spark, columns: Sequence[Column]) -> Spark:
-    """Names of fields of the row that no column bears.
-
-    In: *after* string.  Out: array of strings, never NULL; empty if all is known.
-    """
-    names = F.array(*(F.lit(column.name) for column in columns)).cast("array<string>")
-    found = F.array_except(F.json_object_keys(after), names)
-    return F.coalesce(found, F.array().cast("array<string>"))
-
-
 def _remember(known: TableSchema | None, new: TableSchema | None) -> TableSchema | None:
     """Keep what only an earlier statement told: which columns are computed."""
     if known is None or new is None:
@@ -107,19 +91,16 @@ def _remember(known: TableSchema | None, new: TableSchema | None) -> TableSchema
 
 
 def _change(change: Mapping[str, Any], statement: str, order: Order) -> SchemaChange:
-    named = re.search(TABLE_ID, change["id"])
-    if named is None:
-        msg = f"table id {change['id']!r}"
-        raise ValueError(msg)
-    shard = f"{named[1]}.{named[2]}"
+    named = table_ids.read(change["id"])
+    shard = str(named)
     kind, table = KINDS[change["type"]], change.get("table")
     if kind == "drop" or table is None:
         return SchemaChange("drop", shard, order, None, statement)
     columns = tuple(_column(column, statement) for column in table["columns"])
     key = tuple(table.get("primaryKeyColumnNames") or ())
     schema = TableSchema(shard, order, columns, key)
-    old = ddl.renamed_from(statement, named[2])
-    previous = f"{named[1]}.{old}" if old is not None else None
+    old = ddl.renamed_from(statement, named.relation)
+    previous = str(ShardId(named.database, old)) if old is not None else None
     return SchemaChange(kind, shard, order, schema, statement, previous)
 
 

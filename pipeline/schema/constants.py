@@ -7,16 +7,13 @@ certain, the column is not followed.
 import re
 from datetime import date, datetime
 
-from pyspark.sql import Column as Spark
-from pyspark.sql import functions as F
-
 from pipeline.schema.column import Column
-from pipeline.schema.typemap import BYTES, TEXTS, lake_type
+from pipeline.schema.literals import unquoted
+from pipeline.schema.typemap import BYTES, TEXTS
 
 Value = int | str | bytes | bool | date | datetime | None
 UNSURE = "1970-01-01 00:00:00"  # how Debezium writes a default that is the time of the change
 _TIME = re.compile(r"(-?)(\d{1,3}):(\d\d):(\d\d)(?:\.(\d{1,6}))?")
-_ESCAPES = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a"}
 _TWO_DIGITS, _TURN = 100, 70  # YEAR 0-69 is 2000-2069, 70-99 is 1970-1999
 
 
@@ -34,7 +31,8 @@ def constant(column: Column) -> Value:
             raise ValueError("it is NOT NULL without a default")
         return None
     if kind in ("ENUM", "SET", *TEXTS):
-        return _unescape(text)
+        word = unquoted(text)
+        return word if kind in TEXTS else word.rstrip(" ")  # a label has no blank at its end
     if kind in BYTES:
         return _bytes(column, text)
     if kind == "TIMESTAMP":
@@ -49,22 +47,16 @@ def constant(column: Column) -> Value:
     return word
 
 
-def default_of(column: Column) -> Spark:
-    """The constant default as a literal of the column's lake type; NULL where there is none.
-
-    Raises:
-        ValueError: as :func:`constant`.
-    """
-    return F.lit(constant(column)).cast(lake_type(column))
-
-
 def _moment(kind: str, text: str) -> Value:
     if text == UNSURE or text.startswith("0000"):
         raise ValueError("its default is the time of the change, or a zero date")
     if kind == "DATE":
         return date.fromisoformat(text[:10])
     if kind == "DATETIME":
-        return str(datetime.fromisoformat(text))
+        moment = datetime.fromisoformat(text)
+        if moment.tzinfo is not None:
+            raise ValueError("a default with a zone depends on the session's time zone")
+        return str(moment)
     if kind == "YEAR":
         year = int(text)
         short = 2000 if year < _TURN else 1900
@@ -93,13 +85,3 @@ def _bytes(column: Column, text: str) -> bytes:
         raise ValueError("a binary default is not told exactly")
     data = text.encode()
     return data.ljust(column.width, b"\0") if column.kind == "BINARY" else data
-
-
-def _unescape(text: str) -> str:
-    """What MySQL's own reader makes of the text between the quotes."""
-    return re.sub(
-        r"''|\\(.)",
-        lambda found: "'" if found[1] is None else _ESCAPES.get(found[1], found[1]),
-        text,
-        flags=re.DOTALL,
-    )

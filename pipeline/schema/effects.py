@@ -1,0 +1,192 @@
+"""What becomes of a mirror's rows when a statement runs at the source?  HELD, unless it is known.
+
+A statement's text says which rows go or change places, the tables described with it which columns
+there are; both must agree, or the shard is held.  Keep: the mirror evolves by itself.  Empty: it
+has no rows from then on.  Replace: its rows are from then on those that another shard's mirror had
+just before.  Drop: the table is gone.  Hold: until there is a base later than the statement.
+Effects of one order all start from what was before it: two tables can change places.
+
+Cannot be seen, and left to probes and reconcile to find:
+* statements under ``sql_log_bin=0``, and those that a collector could not read and did not send;
+* a table outside ``table.include.list``: its statements come all the same, its rows do not; so
+  *captured* is asked before its rows, none, are taken for another's;
+* a shard whose statements are left out (``store.only.captured.tables.ddl``): it looks never seen
+  when ``CREATE TABLE IF NOT EXISTS .. LIKE`` comes, which is logged though the table is there;
+* text changed where ``sql_mode`` is not strict: a column moved to another character set without
+  its being named, a number 0 in a column that becomes AUTO_INCREMENT;
+* generated columns whose inputs change their type.
+
+A TRUNCATE is no schema change: it comes among the table's own rows, at its order.  Only one of a
+table that the collector lost track of comes here.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+
+from pipeline.model import Order, ShardId
+from pipeline.schema.column import TableSchema
+from pipeline.schema.evolution import Incompatible, compare
+from pipeline.schema.moves import Moves, Rows
+from pipeline.schema.statement import Created, read
+from pipeline.schema.told import Told
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """Rows stay; *schema* differs from the one before only in what a mirror may follow."""
+
+    shard: ShardId
+    order: Order
+    schema: TableSchema | None
+
+
+@dataclass(frozen=True, slots=True)
+class Empty:
+    """No row older than *order* is left; *schema* is None if no column of it was ever told."""
+
+    shard: ShardId
+    order: Order
+    schema: TableSchema | None
+
+
+@dataclass(frozen=True, slots=True)
+class Replace:
+    """Rows older than *order* are those of *rows_of* as they were just before *order*."""
+
+    shard: ShardId
+    order: Order
+    rows_of: ShardId
+    schema: TableSchema | None
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """No table of that name is left."""
+
+    shard: ShardId
+    order: Order
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """A base later than *order* is needed; *detail* says why, and what to do."""
+
+    shard: ShardId
+    order: Order
+    reason: str
+    detail: str
+    schema: TableSchema | None = None
+
+
+Effect = Keep | Empty | Replace | Drop | Hold
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """The tables of one source that are there, as of some order.
+
+    ``based``: shards whose mirrors hold all their rows.  ``captured`` says of any shard whether
+    the collector sends its rows.
+    """
+
+    captured: Callable[[ShardId], bool]
+    schemas: Mapping[ShardId, TableSchema] = field(default_factory=dict)
+    based: AbstractSet[ShardId] = frozenset()
+
+
+def effects(told: Sequence[Told], known: Known) -> tuple[Effect, ...]:
+    """One effect per shard and order that a statement touches; none of what is no table.
+
+    *told* stands in log order, messages of one order as they came; all of an order belong
+    together, and none may have been given before.  *known* is what was before the first.
+    """
+    found: list[Effect] = []
+    schemas, based = dict(known.schemas), set(known.based)
+    now, moves = replace(known, schemas=schemas, based=based), Moves(schemas)
+    for order, group in groupby(told, key=lambda message: message.order):
+        for message in dict.fromkeys(group):  # a collector that starts again sends some twice
+            if message.snapshot:
+                _describe(message, schemas, moves)
+            else:
+                moves.play(message)
+        made = [e for shard in moves.touched if (e := _effect(shard, moves, now, order))]
+        _take(made, schemas, based, known.captured)
+        moves.settle(schemas)
+        found += made
+    return tuple(found)
+
+
+def learn(known: Known, made: Iterable[Effect]) -> Known:
+    """What is known after effects of one order; a base read later is added by who sees it."""
+    schemas, based = dict(known.schemas), set(known.based)
+    _take(made, schemas, based, known.captured)
+    return replace(known, schemas=schemas, based=frozenset(based))
+
+
+def is_birth(told: Told, shard: ShardId, known: Known) -> bool:
+    """Whether *told* makes *shard* anew, so that its mirror is whole without a snapshot.
+
+    A CREATE counts after a DROP, or for a shard never seen, and never where it is only described.
+    """
+    created = isinstance(read(told.text), Created)
+    made = effects((told,), known) if created and known.captured(shard) else ()
+    return any(isinstance(effect, Empty) and effect.shard == shard for effect in made)
+
+
+def _take(
+    made: Iterable[Effect],
+    schemas: dict[ShardId, TableSchema],
+    based: set[ShardId],
+    captured: Callable[[ShardId], bool],
+) -> None:
+    """Bring *schemas* and *based* behind the effects of one order."""
+    for effect in made:
+        shard = effect.shard
+        if isinstance(effect, Drop):
+            schemas.pop(shard, None)
+        elif effect.schema is not None:
+            schemas[shard] = effect.schema
+        if isinstance(effect, Drop | Hold) or not captured(shard):
+            based.discard(shard)
+        elif isinstance(effect, Empty | Replace):
+            based.add(shard)
+
+
+def _describe(message: Told, schemas: dict[ShardId, TableSchema], moves: Moves) -> None:
+    """Take what a snapshot tells is there; it drops each table before it creates it."""
+    for shard, schema in message.tables:
+        if schema is None:
+            schemas.pop(shard, None)
+        else:
+            schemas[shard] = schema
+        moves.restore(shard, schemas)
+
+
+def _effect(shard: ShardId, moves: Moves, known: Known, order: Order) -> Effect | None:
+    rows = moves.rows.get(shard)
+    if rows is None:
+        return Drop(shard, order) if shard in known.schemas else None
+    reason, why = rows.doubt or _unlike(shard, rows, known) or ("", "")
+    if why:
+        again = f"take a new base of {shard}: drop its mirror and snapshot it again"
+        return Hold(shard, order, reason, f"{why}; {again}", rows.schema)
+    if rows.of is None:
+        return Empty(shard, order, rows.schema)
+    if rows.of == shard:
+        return Keep(shard, order, rows.schema)
+    return Replace(shard, order, rows.of, rows.schema)
+
+
+def _unlike(shard: ShardId, rows: Rows, known: Known) -> tuple[str, str] | None:
+    """Why the mirror of *shard* cannot take over rows that another shard had; None if it can."""
+    if rows.of in (None, shard):
+        return None
+    if rows.of not in known.based or not known.captured(rows.of):
+        return "renamed", f"its rows are those of {rows.of}, which has no whole mirror"
+    own = known.schemas.get(shard)
+    step = compare(own, rows.schema) if own is not None and rows.schema is not None else None
+    if isinstance(step, Incompatible):
+        return "schema", f"its rows are those of {rows.of}, and {step.why}"
+    return None

@@ -1,0 +1,166 @@
+"""What does each column hold in rows of JSON text, as it was sent?
+
+No number passes through a double on its way.  Rows built as their columns let expect are read
+together; an odd one (a field without a column, a number where a text is due) is left out and
+read by :func:`exact`, which knows no expectations.  A field that is absent is null, no misreading.
+"""
+
+import enum
+import functools
+import operator
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import msgspec
+import pyarrow as pa
+
+BLOCK = 2_000  # rows read at once: their values stay in the processor's cache
+NULL = msgspec.Raw(b"null")
+TEXT = pa.string()
+LOWEST, HIGHEST = -(2**63), 2**63 - 1
+UNREADABLE = (msgspec.DecodeError, RecursionError)
+UNSAYABLE = {'"', "\\"}  # in a name, beside control characters: msgspec maps no such field
+
+_Whole = Annotated[int, msgspec.Meta(ge=LOWEST, le=HIGHEST)]
+_fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_word = msgspec.json.Decoder(str)
+
+
+class Sent(enum.Enum):
+    """How a column's values arrive: as texts, as whole numbers of 64 bits, or in many ways."""
+
+    WORD = enum.auto()
+    WHOLE = enum.auto()
+    ANY = enum.auto()
+
+
+EXPECTED: dict[Sent, tuple[Any, Any]] = {
+    Sent.WORD: (str | None, None),
+    Sent.WHOLE: (_Whole | None, None),
+    Sent.ANY: (msgspec.Raw, NULL),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A column's name in the text, and how its values are expected."""
+
+    name: str
+    sent: Sent
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """Values of all rows, a column each: int64 where numbers are expected, else text.
+
+    ``odd``: places, rising, of rows that are built otherwise; they are null here.
+    """
+
+    columns: tuple[pa.Array, ...]
+    odd: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Exact:
+    """Values of rows, a column of text each, whatever was sent.
+
+    ``broken``: whether a row is no JSON object; it is null then.  ``unknown``: names of fields
+    that are not asked for.
+    """
+
+    columns: tuple[pa.Array, ...]
+    broken: pa.BooleanArray
+    unknown: frozenset[str]
+
+
+def expected(texts: pa.StringArray, fields: tuple[Field, ...]) -> Expected:
+    """Read the rows that are built as *fields* say; a null text gives nulls and is not odd."""
+    decoder = _decoder(fields)
+    if decoder is None:
+        held = texts.is_valid().to_pylist()
+        odd = tuple(at for at, there in enumerate(held) if there)
+        return Expected(tuple(pa.nulls(len(texts), _type(field)) for field in fields), odd)
+    parts: list[list[pa.Array]] = [[pa.array([], _type(field))] for field in fields]
+    left_out: list[int] = []
+    for start in range(0, len(texts), BLOCK):
+        rows, odd_ones = _block(texts.slice(start, BLOCK), decoder)
+        left_out.extend(start + at for at in odd_ones)
+        for at, (field, part) in enumerate(zip(fields, parts, strict=True)):
+            part.append(_column(map(operator.attrgetter(f"c{at}"), rows), field))
+    return Expected(tuple(pa.concat_arrays(part) for part in parts), tuple(left_out))
+
+
+def exact(texts: pa.StringArray, names: Sequence[str]) -> Exact:
+    """Read any rows, none of them null; of a field that is there twice, the last one counts."""
+    parts: list[list[pa.Array]] = [[pa.array([], TEXT)] for _ in names]
+    broken: list[bool] = []
+    unknown: set[str] = set()
+    for start in range(0, len(texts), BLOCK):
+        block = texts.slice(start, BLOCK).cast(pa.binary()).to_pylist()
+        rows = [_row(text) for text in block]
+        broken.extend(row is None for row in rows)
+        told = [row or {} for row in rows]
+        unknown.update(*told)
+        for name, part in zip(names, parts, strict=True):
+            part.append(pa.array([_text(row.get(name, NULL)) for row in told], TEXT))
+    return Exact(
+        columns=tuple(pa.concat_arrays(part) for part in parts),
+        broken=pa.array(broken, pa.bool_()),
+        unknown=frozenset(unknown.difference(names)),
+    )
+
+
+def _type(field: Field) -> pa.DataType:
+    return pa.int64() if field.sent is Sent.WHOLE else TEXT
+
+
+@functools.lru_cache(maxsize=1024)
+def _decoder(fields: tuple[Field, ...]) -> msgspec.json.Decoder[Any] | None:
+    """Reads a row into a struct whose c0, c1, ... are the fields; None if a name forbids it."""
+    names = {f"c{at}": field.name for at, field in enumerate(fields)}
+    if any(mark in UNSAYABLE or mark < " " for name in names.values() for mark in name):
+        return None
+    row = msgspec.defstruct(
+        "Row",
+        [(place, *EXPECTED[field.sent]) for place, field in zip(names, fields, strict=True)],
+        rename=names,
+        forbid_unknown_fields=True,
+        gc=False,
+    )
+    return msgspec.json.Decoder(row)
+
+
+def _block(
+    texts: pa.StringArray, decoder: msgspec.json.Decoder[Any]
+) -> tuple[list[Any], list[int]]:
+    """Rows of the texts, and the places of those that are odd."""
+    read, empty = decoder.decode, decoder.decode(b"{}")
+    rows, odd = [], []
+    for at, text in enumerate(texts.cast(pa.binary()).to_pylist()):
+        try:
+            rows.append(empty if text is None else read(text))
+        except UNREADABLE:
+            rows.append(empty)
+            odd.append(at)
+    return rows, odd
+
+
+def _column(values: Iterable[Any], field: Field) -> pa.Array:
+    told = map(_text, values) if field.sent is Sent.ANY else values
+    return pa.array(list(told), _type(field))
+
+
+def _row(text: bytes) -> dict[str, msgspec.Raw] | None:
+    try:
+        return _fields.decode(text)
+    except UNREADABLE:
+        return None
+
+
+def _text(raw: msgspec.Raw) -> str | None:
+    """A string's text; anything else as it was written; None for null."""
+    sent = bytes(raw)
+    if sent == b"null":
+        return None
+    return _word.decode(sent) if sent.startswith(b'"') else sent.decode()

@@ -1,0 +1,122 @@
+"""A default that fills old rows is exactly what the source itself filled in.
+
+Covers what a schema change tells of a default (`constants`), too.
+"""
+
+import json
+from datetime import date, datetime
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+
+from pipeline.model import Order
+from pipeline.schema.column import Column, TableSchema
+from pipeline.schema.constants import constant
+from pipeline.schema.history import parse
+from pipeline.schema.typed import arrow_type, default_scalar, typed
+from tests.pipeline.corpus import messages
+
+UNSURE = {"c", "g", "u", "x"}  # the time of the change, bits without base, a zone, now()
+FILLED = [
+    pytest.param(Column("c", "INT"), None, id="none"),
+    pytest.param(Column("c", "INT", default="-5"), -5, id="number"),
+    pytest.param(Column("c", "INT", default="1.5"), 2, id="a fraction is rounded"),
+    pytest.param(Column("c", "INT", default="1e3"), 1000, id="an exponent"),
+    pytest.param(Column("c", "BOOL", default="TRUE"), 1, id="boolean word"),
+    pytest.param(
+        Column("c", "BIGINT UNSIGNED", default="18446744073709551615"),
+        Decimal(2**64 - 1),
+        id="the highest number",
+    ),
+    pytest.param(Column("c", "DECIMAL", 5, 2, default="-1.555"), Decimal("-1.56"), id="rounded"),
+    pytest.param(Column("c", "DECIMAL", 38, 30, default="5"), Decimal(5), id="long decimal"),
+    pytest.param(Column("c", "DECIMAL", 65, 30, default="5"), f"5.{'0' * 30}", id="as text"),
+    pytest.param(Column("c", "FLOAT", default="0.1"), 0.10000000149011612, id="float"),
+    pytest.param(Column("c", "DOUBLE", default="-0.1"), -0.1, id="double"),
+    pytest.param(Column("c", "VARCHAR", 9, default="x''y\\n\\\\"), "x'y\n\\", id="escapes"),
+    pytest.param(Column("c", "VARCHAR", 9, default=r"x\%y\k"), r"x\%yk", id="a kept escape"),
+    pytest.param(Column("c", "ENUM", 1, default="d,e", values=("d,e",)), "d,e", id="label"),
+    pytest.param(Column("c", "ENUM", 1, default=r"j\\k", values=(r"j\\k",)), r"j\k", id="escaped"),
+    pytest.param(Column("c", "ENUM", 1, default="l ", values=("l ",)), "l", id="blank at its end"),
+    pytest.param(Column("c", "TIME", default="-10:00:00.5"), -36_000_500_000, id="time"),
+    pytest.param(Column("c", "YEAR", default="69"), 2069, id="short year"),
+    pytest.param(Column("c", "YEAR", default="70"), 1970, id="short year of the last century"),
+    pytest.param(Column("c", "YEAR", default="0"), 0, id="year zero"),
+    pytest.param(Column("c", "DATE", default="2020-02-29"), date(2020, 2, 29), id="date"),
+    pytest.param(
+        Column("c", "DATETIME", 6, default="9999-12-31 23:59:59.999999"),
+        datetime.fromisoformat("9999-12-31 23:59:59.999999"),
+        id="datetime",
+    ),
+    pytest.param(Column("c", "BIT", 1, default="1"), True, id="bit"),
+    pytest.param(Column("c", "BIT", 9, default="1"), b"\0\1", id="bits"),
+    pytest.param(Column("c", "BINARY", 3, default="a"), b"a\0\0", id="padded"),
+]
+REFUSED = [
+    pytest.param(Column("c", "INT", nullable=False), "NOT NULL", id="not null"),
+    pytest.param(Column("c", "INT", default="5", generated=True), "computed", id="computed"),
+    pytest.param(Column("c", "INT", default="uuid()"), "no constant", id="expression"),
+    pytest.param(Column("c", "INT", default="2147483648"), "does not fit", id="too high"),
+    pytest.param(Column("c", "INT", default="15e-1"), "does not fit", id="a double's fraction"),
+    pytest.param(Column("c", "INT", default="1e999999999"), "does not fit", id="far too high"),
+    pytest.param(Column("c", "DECIMAL", 3, 1, default="100"), "does not fit", id="digits"),
+    pytest.param(Column("c", "DECIMAL", 65, 30, default=f"1{'0' * 35}"), "fit", id="text digits"),
+    pytest.param(Column("c", "FLOAT", default="1e40"), "does not fit", id="float too high"),
+    pytest.param(Column("c", "TIME", default="noon"), "no plain time", id="odd time"),
+    pytest.param(Column("c", "BIT", 8, default="101"), "base", id="bits"),
+    pytest.param(Column("c", "BLOB", default="0xFF"), "exactly", id="hexadecimal"),
+    pytest.param(Column("c", "VARBINARY", 9, default="é"), "exactly", id="letters of a charset"),
+    pytest.param(Column("c", "TIMESTAMP", default="2020-01-01 00:00:00"), "zone", id="zone"),
+    pytest.param(Column("c", "DATETIME", default="1970-01-01 00:00:00"), "time of", id="now()"),
+    pytest.param(Column("c", "DATETIME", default="2020-01-01 00:00:00+02:00"), "zone", id="offset"),
+    pytest.param(Column("c", "DATE", default="0000-00-00"), "zero date", id="zero date"),
+]
+
+
+@pytest.mark.parametrize(("column", "expected"), FILLED)
+def test_a_constant_default_is_a_value_of_the_columns_type(
+    column: Column, expected: object
+) -> None:
+    found = default_scalar(column)
+
+    assert found.type == arrow_type(column)
+    assert found.as_py() == expected
+
+
+@pytest.mark.parametrize(("column", "why"), REFUSED)
+def test_a_default_that_is_not_certain_is_refused(column: Column, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        default_scalar(column)
+
+
+def test_defaults_equal_what_a_real_server_filled_in() -> None:
+    schema, row = defaults_of_a_real_table()
+    sure = [c for c in schema.columns if c.name not in UNSURE and c.name != "id"]
+
+    read = typed(pa.array([row]), sure)
+    filled = {column.name: default_scalar(column).as_py() for column in sure}
+
+    assert read.misread.to_pylist() == [False]
+    assert read.rows.to_pylist() == [filled]
+
+
+def test_defaults_that_a_real_server_computed_are_refused() -> None:
+    schema, _ = defaults_of_a_real_table()
+
+    for name in UNSURE:
+        column = schema.column(name)
+        assert column is not None
+        with pytest.raises(ValueError, match=r"default|base|computed"):
+            constant(column)
+
+
+def defaults_of_a_real_table() -> tuple[TableSchema, str]:
+    """Its schema as told, and the row the server made of defaults alone."""
+    real = [m for m in messages("debezium_json") if m.id.startswith("captured") and m.value]
+    said = {m.id: json.loads(m.value or b"") for m in real}
+    created = next(p for p in said.values() if p.get("ddl", "").startswith("CREATE TABLE defs"))
+    row = next(p["after"] for i, p in said.items() if "plain.typ.defs/0" in i)
+    schema = parse(json.dumps(created), Order(1, 1, 1))[0].schema
+    assert schema is not None
+    return schema, json.dumps(row)

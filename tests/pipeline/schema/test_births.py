@@ -1,0 +1,62 @@
+from pipeline.model import Order, ShardId
+from pipeline.schema.births import Step, births
+from pipeline.schema.column import Column, TableSchema
+
+A, B, T_NEW = ShardId("s0", "t"), ShardId("s1", "t"), ShardId("s0", "t_new")
+
+
+def at(pos: int) -> Order:
+    return Order(1, 1, pos)
+
+
+def step(shard: ShardId, pos: int, columns: str | None, rows_of: ShardId | None = None) -> Step:
+    if columns is None:
+        return Step(shard, at(pos), None)
+    found = tuple(Column(name, "INT") for name in columns.split())
+    return Step(shard, at(pos), TableSchema(str(shard), at(pos), found), rows_of)
+
+
+def test_f13_each_shard_has_its_own_birth_of_a_column() -> None:
+    steps = [step(A, 1, "id"), step(B, 2, "id"), step(A, 5, "id v"), step(B, 9, "id v")]
+
+    assert births(steps) == {(A, "v"): at(5), (B, "v"): at(9)}
+
+
+def test_a_column_there_from_the_first_is_not_born() -> None:
+    assert births([step(A, 1, "id v"), step(A, 2, "id v")]) == {}
+
+
+def test_a_column_dropped_and_added_later_is_born_again() -> None:
+    steps = [step(A, 1, "id"), step(A, 2, "id v"), step(A, 3, "id"), step(A, 4, "id v")]
+
+    assert births(steps) == {(A, "v"): at(4)}
+
+
+def test_a_table_made_anew_has_no_rows_that_lack_a_column() -> None:
+    steps = [step(A, 1, "id"), step(A, 2, "id v"), step(A, 3, None), step(A, 4, "id v w")]
+
+    assert births(steps) == {}
+
+
+def test_a_snapshot_that_drops_and_creates_at_one_order_begins_anew() -> None:
+    steps = [step(A, 1, "id"), step(A, 2, "id v"), step(A, 3, None), step(A, 3, "id v w")]
+
+    assert births(steps) == {}
+
+
+def test_rows_take_their_births_along_when_their_table_is_renamed() -> None:
+    steps = [
+        *(step(A, 1, "id"), step(T_NEW, 2, "id"), step(T_NEW, 3, "id v"), step(A, 4, "id w")),
+        *(step(A, 5, None), step(A, 5, "id v", T_NEW), step(T_NEW, 5, None)),
+    ]
+
+    assert births(steps) == {(A, "v"): at(3)}
+
+
+def test_two_tables_that_change_places_change_their_births() -> None:
+    steps = [
+        *(step(A, 1, "id"), step(B, 2, "id"), step(A, 3, "id v"), step(B, 4, "id w")),
+        *(step(A, 5, None), step(A, 5, "id w", B), step(B, 5, None), step(B, 5, "id v", A)),
+    ]
+
+    assert births(steps) == {(A, "w"): at(4), (B, "v"): at(3)}

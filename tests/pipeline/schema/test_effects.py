@@ -1,0 +1,471 @@
+"""Every statement and what becomes of mirrors' rows; covers ``moves`` too.
+
+A case is written as a statement, the tables told with it, and the effects: ``d.t keep``.
+The tables before are always ``d.t`` and ``d.u`` with whole mirrors; see TABLES.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from pipeline.model import Order, ShardId
+from pipeline.schema.column import Column, TableSchema
+from pipeline.schema.effects import (
+    Drop,
+    Effect,
+    Empty,
+    Hold,
+    Keep,
+    Known,
+    Replace,
+    effects,
+    is_birth,
+    learn,
+)
+from pipeline.schema.told import Told
+
+HERE = Order(1, 1, 100)
+TABLE = "id INT!, v INT, s VARCHAR:10"
+
+
+def schema(shard: str, columns: str, key: str = "id") -> TableSchema:
+    """Columns as ``name TYPE:length=default``, ``!`` for NOT NULL, ``()`` for computed."""
+    made = []
+    for number, text in enumerate(columns.split(", "), 1):
+        name, _, kind = text.partition(" ")
+        kind, _, default = kind.partition("=")
+        kind, _, length = kind.strip("!()").partition(":")
+        made.append(
+            Column(
+                name,
+                kind,
+                int(length) if length else None,
+                nullable="!" not in text,
+                default=default or None,
+                generated="()" in text,
+                position=number,
+            )
+        )
+    return TableSchema(shard, HERE, tuple(made), tuple(key.split()))
+
+
+def told(
+    text: str, described: str = "", *, database: str | None = "d", order: Order = HERE
+) -> Told:
+    """*described*: ``d.t: columns`` each on a line; no columns for one dropped."""
+    tables = []
+    for line in filter(None, described.split("\n")):
+        shard, _, columns = line.strip().partition(":")
+        own = schema(shard, columns.strip()) if columns else None
+        tables.append((ShardId.parse(shard), own))
+    return Told(order, text, database, tuple(tables))
+
+
+def known(*shards: str, based: Sequence[str] | None = None, missed: str = "") -> Known:
+    tables = {ShardId.parse(shard): schema(shard, TABLE) for shard in shards}
+    whole = tables if based is None else [ShardId.parse(shard) for shard in based]
+    return Known(lambda shard: str(shard) != missed, tables, frozenset(whole))
+
+
+def written(found: Sequence[Effect]) -> list[str]:
+    return sorted(write(effect) for effect in found)
+
+
+def write(effect: Effect) -> str:
+    match effect:
+        case Keep():
+            return f"{effect.shard} keep"
+        case Empty():
+            return f"{effect.shard} empty"
+        case Drop():
+            return f"{effect.shard} drop"
+        case Replace():
+            return f"{effect.shard} of {effect.rows_of}"
+        case Hold():
+            return f"{effect.shard} hold {effect.reason}"
+
+
+BOTH = known("d.t", "d.u")
+SAME = f"d.t:{TABLE}"
+
+ALTERS = [
+    ("ADD n INT", f"{TABLE}, n INT", "keep"),
+    ("ADD n INT NOT NULL DEFAULT 7 AFTER id", "id INT!, n INT!=7, v INT, s VARCHAR:10", "keep"),
+    ("ADD n INT NOT NULL", f"{TABLE}, n INT!", "hold schema"),
+    ("ADD n INT NULL AUTO_INCREMENT UNIQUE", f"{TABLE}, n INT", "hold statement"),
+    ("ADD n TIMESTAMP", f"{TABLE}, n TIMESTAMP", "hold statement"),
+    ("ADD n TIMESTAMP NULL", f"{TABLE}, n TIMESTAMP", "keep"),
+    ("ADD n INT AS (id * 2)", f"{TABLE}, n INT()", "hold schema"),
+    ("MODIFY v BIGINT", "id INT!, v BIGINT, s VARCHAR:10", "keep"),
+    ("MODIFY v BIGINT FIRST", "v BIGINT, id INT!, s VARCHAR:10", "keep"),
+    ("MODIFY v SMALLINT", "id INT!, v SMALLINT, s VARCHAR:10", "hold schema"),
+    ("MODIFY v INT NOT NULL", "id INT!, v INT!, s VARCHAR:10", "hold schema"),
+    ("MODIFY s VARCHAR(50)", "id INT!, v INT, s VARCHAR:50", "keep"),
+    ("MODIFY s VARCHAR(5)", "id INT!, v INT, s VARCHAR:5", "hold schema"),
+    ("MODIFY s VARCHAR(10) CHARACTER SET latin1", TABLE, "hold statement"),
+    ("MODIFY v INT AS (id) STORED", TABLE, "hold statement"),
+    ("MODIFY v INT ON UPDATE CURRENT_TIMESTAMP", TABLE, "keep"),
+    ("CHANGE v v BIGINT", "id INT!, v BIGINT, s VARCHAR:10", "keep"),
+    ("CHANGE v w INT", "id INT!, w INT, s VARCHAR:10", "hold schema"),
+    ("CHANGE v V INT", "id INT!, V INT, s VARCHAR:10", "hold schema"),
+    ("RENAME COLUMN v TO w", "id INT!, w INT, s VARCHAR:10", "hold schema"),
+    ("DROP v", "id INT!, s VARCHAR:10", "hold schema"),
+    ("ALTER v SET DEFAULT 5", TABLE, "keep"),
+    ("ADD INDEX (v), ADD FOREIGN KEY (v) REFERENCES u (id), ADD CHECK (v > 0)", TABLE, "keep"),
+    ("DROP INDEX i, DROP FOREIGN KEY f, DROP CHECK c", TABLE, "keep"),
+    ("CONVERT TO CHARACTER SET utf8mb4", TABLE, "keep"),
+    ("CONVERT TO CHARACTER SET latin1", TABLE, "hold statement"),
+    ("ENGINE=InnoDB, COMMENT='DROP COLUMN v, RENAME TO u', AUTO_INCREMENT=9", TABLE, "keep"),
+    ("ENGINE=BLACKHOLE", TABLE, "hold statement"),
+    ("WOBBLE", TABLE, "hold statement"),
+    ("ADD PARTITION (PARTITION p VALUES LESS THAN (9))", TABLE, "keep"),
+    ("REORGANIZE PARTITION p INTO (PARTITION q VALUES LESS THAN (9))", TABLE, "keep"),
+    ("REBUILD PARTITION p, q", TABLE, "keep"),
+    ("COALESCE PARTITION 2", TABLE, "keep"),
+    ("REMOVE PARTITIONING", TABLE, "keep"),
+    ("TRUNCATE PARTITION ALL", TABLE, "empty"),
+    (
+        "ADD n INT, MODIFY s VARCHAR(60), ADD INDEX (n)",
+        "id INT!, v INT, s VARCHAR:60, n INT",
+        "keep",
+    ),
+    ("ADD n INT, DROP v", "id INT!, s VARCHAR:10, n INT", "hold schema"),
+]
+
+
+@pytest.mark.parametrize(
+    ("clauses", "columns", "effect"), [pytest.param(*case, id=case[0]) for case in ALTERS]
+)
+def test_an_alter_keeps_only_what_is_known_to_stay(clauses: str, columns: str, effect: str) -> None:
+    found = effects([told(f"ALTER TABLE t {clauses}", f"d.t:{columns}")], BOTH)
+
+    assert written(found) == [f"d.t {effect}"]
+
+
+@pytest.mark.parametrize(
+    "clauses",
+    ["DROP PARTITION p0", "TRUNCATE PARTITION p0, p1", "EXCHANGE PARTITION p WITH TABLE x"],
+)
+def test_f08_rows_of_a_partition_that_go_hold_the_table(clauses: str) -> None:
+    (found,) = (
+        e
+        for e in effects([told(f"ALTER TABLE t {clauses}", SAME)], BOTH)
+        if e.shard.relation == "t"
+    )
+
+    assert isinstance(found, Hold)
+    assert clauses in found.detail
+    assert "new base of d.t" in found.detail
+
+
+@pytest.mark.parametrize(
+    "clauses",
+    [
+        "DROP COLUMN v, ADD COLUMN v INT",
+        "DROP v, ADD v INT DEFAULT 3",
+        "CHANGE v w INT, CHANGE w v INT",
+        "RENAME COLUMN v TO id, RENAME COLUMN id TO v",
+        "DROP v, RENAME COLUMN s TO v, ADD s VARCHAR(10)",
+    ],
+)
+def test_f08_a_column_dropped_and_added_anew_holds_though_all_columns_look_alike(
+    clauses: str,
+) -> None:
+    (found,) = effects([told(f"ALTER TABLE t {clauses}", SAME)], BOTH)
+
+    assert isinstance(found, Hold)
+    assert "was dropped or renamed" in found.detail
+
+
+STATEMENTS = [
+    pytest.param("TRUNCATE t", "", ["d.t empty"], id="truncate"),
+    pytest.param("TRUNCATE TABLE e.t", "", ["e.t empty"], id="truncate elsewhere"),
+    pytest.param("DROP TABLE t, u", "d.t:\nd.u:", ["d.t drop", "d.u drop"], id="drop two"),
+    pytest.param("DROP TABLE IF EXISTS x", "d.x:", [], id="drop what was never there"),
+    pytest.param("DROP DATABASE d", "", ["d.t drop", "d.u drop"], id="drop database"),
+    pytest.param("DROP DATABASE D", "", ["d.t drop", "d.u drop"], id="in other letters"),
+    pytest.param("DROP DATABASE e", "", [], id="another database"),
+    pytest.param("CREATE TABLE x (id INT)", "d.x: id INT", ["d.x empty"], id="create"),
+    pytest.param("CREATE TABLE x LIKE t", f"d.x:{TABLE}", ["d.x empty"], id="create like"),
+    pytest.param(
+        "CREATE TABLE t (id INT)", "d.t: id INT", ["d.t hold created"], id="drop not told"
+    ),
+    pytest.param("CREATE TABLE t (id INT)", SAME, ["d.t hold created"], id="columns as before"),
+    pytest.param("CREATE OR REPLACE TABLE t (id INT)", "d.t: id INT", ["d.t empty"], id="replace"),
+    pytest.param("CREATE TABLE IF NOT EXISTS t (id INT)", "", [], id="if not exists, and it does"),
+    pytest.param(
+        "CREATE TABLE x AS SELECT * FROM t", "d.x: id INT", ["d.x hold statement"], id="select"
+    ),
+    pytest.param("CREATE TABLE x (id INT)", "", ["d.x hold statement"], id="create not read"),
+    pytest.param("CREATE INDEX i ON t (v)", "", [], id="index"),
+    pytest.param("CREATE INDEX i ON t (v)", SAME, ["d.t keep"], id="index, described"),
+    pytest.param("CREATE VIEW w AS SELECT * FROM t", "", [], id="view"),
+    pytest.param("RENAME TABLE w TO w2", "", [], id="rename a view"),
+    pytest.param("FLUSH TABLES", "", [], id="flush"),
+    pytest.param("GRANT SELECT ON t TO joe", "", [], id="grant"),
+    pytest.param(
+        "ALTER TABLE t ADD PARTITION PARTITIONS 2", "", ["d.t keep"], id="not read, harmless"
+    ),
+    pytest.param("ALTER TABLE t ADD n INT", "", ["d.t hold statement"], id="not read, columns"),
+    pytest.param("ALTER TABLE x ADD n INT", "d.x: id INT", ["d.x hold statement"], id="unknown"),
+    pytest.param("ALTER IGNORE TABLE t ADD UNIQUE (v)", SAME, ["d.t hold statement"], id="ignore"),
+    pytest.param(
+        "ALTER TABLE t EXCHANGE PARTITION p WITH TABLE u",
+        SAME,
+        ["d.t hold statement", "d.u hold statement"],
+        id="exchange holds both",
+    ),
+    pytest.param(
+        "ALTER TABLE d.t EXCHANGE PARTITION p WITH TABLE u",
+        SAME,
+        ["d.t hold statement", "d.u hold statement"],
+        id="exchange with a table of the session's database",
+    ),
+    pytest.param("INSERT INTO t VALUES (1)", "", ["d.t hold statement"], id="statement format"),
+    pytest.param("/*!50000 DROP TABLE t */", "", ["d.t hold statement"], id="by some versions"),
+    pytest.param("WOBBLE u", SAME, ["d.t hold statement", "d.u hold statement"], id="unread"),
+    pytest.param("CREATE EVENT e ON SCHEDULE EVERY 1 DAY DO TRUNCATE t", "", [], id="event"),
+    pytest.param(
+        "ALTER TABLE t ADD n INT",
+        f"d.u:{TABLE}, n INT",
+        ["d.t hold statement", "d.u hold statement"],
+        id="text and description disagree",
+    ),
+    pytest.param(
+        "ALTER TABLE t RENAME TO `x``y`",
+        f"d.x``y:{TABLE}",
+        ["d.t drop", "d.x``y hold statement", "d.x`y hold statement"],
+        id="a name that the collector misread",
+    ),
+    pytest.param(
+        "ALTER TABLE T ADD n INT", f"d.t:{TABLE}, n INT", ["d.t keep"], id="other letters"
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "described", "expected"), STATEMENTS)
+def test_a_statement_has_its_effects(text: str, described: str, expected: list[str]) -> None:
+    assert written(effects([told(text, described)], BOTH)) == expected
+
+
+def test_f07_create_table_if_not_exists_like_leaves_rows_as_they_are() -> None:
+    """MySQL logs it though the table is there, and Debezium sends a CREATE."""
+    like = told("CREATE TABLE IF NOT EXISTS t LIKE u", SAME)
+
+    assert effects([like], BOTH) == ()
+    assert not is_birth(like, ShardId("d", "t"), BOTH)
+
+
+def test_f07_a_collector_that_took_other_columns_for_the_tables_own_holds_it() -> None:
+    (found,) = effects([told("CREATE TABLE IF NOT EXISTS t LIKE u", "d.t: id INT!")], BOTH)
+
+    assert isinstance(found, Hold)
+    assert found.schema == schema("d.t", TABLE)
+    assert "recovery" in found.detail
+
+
+@pytest.mark.parametrize(
+    ("text", "born"),
+    [
+        pytest.param("CREATE TABLE x (id INT)", True, id="never seen"),
+        pytest.param("CREATE TABLE IF NOT EXISTS x (id INT)", True, id="if not exists"),
+        pytest.param("ALTER TABLE x ADD n INT", False, id="no create"),
+        pytest.param("TRUNCATE x", False, id="emptied, not made"),
+    ],
+)
+def test_f07_a_create_is_a_birth_for_a_shard_never_seen(text: str, born: bool) -> None:
+    x = ShardId("d", "x")
+    message = told(text, "d.x: id INT")
+
+    assert is_birth(message, x, BOTH) is born
+    assert is_birth(message, x, replace(BOTH, captured=lambda _: False)) is False
+    assert is_birth(replace(message, snapshot=True), x, BOTH) is False
+
+
+def test_f07_a_create_is_a_birth_after_a_drop() -> None:
+    t, create = ShardId("d", "t"), told("CREATE TABLE t (id INT)", "d.t: id INT")
+    dropped = learn(BOTH, effects([told("DROP TABLE t", "d.t:")], BOTH))
+
+    assert not is_birth(create, t, BOTH)
+    assert is_birth(create, t, dropped)
+
+
+def rename(pair: str, *, described: bool = True, database: str | None = "d") -> Told:
+    old, new = pair.split(">")
+    target = new if "." in new else f"d.{new}"
+    return told(
+        f"RENAME TABLE {old} TO {new}", f"{target}:{TABLE}" if described else "", database=database
+    )
+
+
+SWAPS = [
+    pytest.param(["t>x"], ["d.t drop", "d.x of d.t"], id="moved away"),
+    pytest.param(["t>old", "u>t"], ["d.old of d.t", "d.t of d.u", "d.u drop"], id="gh-ost"),
+    pytest.param(["t>a", "u>t", "a>u"], ["d.t of d.u", "d.u of d.t"], id="change places"),
+    pytest.param(["t>a", "a>b", "b>c"], ["d.c of d.t", "d.t drop"], id="passed through"),
+    pytest.param(["t>a", "a>t"], ["d.t keep"], id="and back"),
+    pytest.param(["t>e.x"], ["d.t hold renamed", "e.x hold renamed"], id="database not told"),
+    pytest.param(["d.t>e.x"], ["d.t drop", "e.x of d.t"], id="to another database"),
+    pytest.param(["d.t>x"], ["d.t drop", "d.x of d.t"], id="from a named database"),
+    pytest.param(["y>x"], ["d.x hold renamed"], id="from what was never seen"),
+    pytest.param(["y>t"], ["d.t hold renamed"], id="unknown over what is there"),
+    pytest.param(["u>t"], ["d.t hold renamed", "d.u drop"], id="over what is there"),
+]
+
+
+@pytest.mark.parametrize(("pairs", "expected"), SWAPS)
+def test_f08_renames_of_one_order_say_whose_rows_are_whose(
+    pairs: list[str], expected: list[str]
+) -> None:
+    apart = [rename(pair, described=pair != "t>a") for pair in pairs]
+
+    assert written(effects(apart, BOTH)) == expected
+
+
+def test_renames_in_one_text_mean_the_same_as_one_message_each() -> None:
+    text = "RENAME TABLE t TO a, u TO t, a TO u"
+
+    together = effects([told(text, f"d.t:{TABLE}\nd.u:{TABLE}")], BOTH)
+
+    assert written(together) == ["d.t of d.u", "d.u of d.t"]
+
+
+def test_messages_sent_twice_count_once() -> None:
+    pairs = [rename("t>old"), rename("u>t")]
+
+    assert effects([*pairs, *pairs], BOTH) == effects(pairs, BOTH)
+
+
+@given(moves=st.lists(st.integers(0, 3), max_size=4))
+def test_a_chain_of_renames_undone_in_the_same_statement_changes_nothing(moves: list[int]) -> None:
+    """Each move takes the table of one of four places to the free one."""
+    places, free = ["t", "u", "v", "w"], "x"
+    chain: list[tuple[str, str]] = []
+    for place in moves:
+        chain.append((places[place], free))
+        places[place], free = free, places[place]
+    undone = [(new, old) for old, new in reversed(chain)]
+    assume(len({*chain, *undone}) == 2 * len(chain))  # the same twice is taken for sent twice
+    four = known("d.t", "d.u", "d.v", "d.w")
+
+    found = effects([rename(f"{old}>{new}") for old, new in (*chain, *undone)], four)
+
+    assert {type(effect) for effect in found} <= {Keep}
+
+
+UNFIT = [
+    pytest.param({"based": ["d.t"]}, TABLE, "hold renamed", id="no base"),
+    pytest.param({"missed": "d.u"}, TABLE, "hold renamed", id="a table the collector leaves out"),
+    pytest.param({}, "id INT!, s VARCHAR:10", "hold schema", id="a column less"),
+    pytest.param({}, f"{TABLE}, n INT", "of d.u", id="a column more"),
+]
+
+
+@pytest.mark.parametrize(("facts", "columns", "effect"), UNFIT)
+def test_rows_are_taken_over_only_from_a_whole_mirror_that_fits(
+    facts: dict[str, str], columns: str, effect: str
+) -> None:
+    before = known("d.t", "d.u", **facts)
+    new = schema("d.u", columns)
+    before = replace(before, schemas={**before.schemas, ShardId("d", "u"): new})
+    swap = [rename("t>old"), told("RENAME TABLE u TO t", f"d.t:{columns}")]
+
+    assert f"d.t {effect}" in written(effects(swap, before))
+
+
+def test_a_ghost_table_grows_from_its_create_to_the_swap() -> None:
+    at = [Order(1, 1, pos) for pos in range(5)]
+    grown = f"{TABLE}, n INT"
+    story = [
+        told("CREATE TABLE _t LIKE t", f"d._t:{TABLE}", order=at[0]),
+        told("ALTER TABLE _t ADD n INT", f"d._t:{grown}", order=at[1]),
+        told("RENAME TABLE t TO _o", f"d._o:{TABLE}", order=at[2]),
+        told("RENAME TABLE _t TO t", f"d.t:{grown}", order=at[2]),
+        told("DROP TABLE _o", "d._o:", order=at[3]),
+        told("CREATE TABLE _t (id INT)", "d._t: id INT", order=at[4]),
+    ]
+
+    found = effects(story, BOTH)
+
+    assert [(e.order.pos, write(e)) for e in found] == [
+        (0, "d._t empty"),
+        (1, "d._t keep"),
+        (2, "d.t of d._t"),
+        (2, "d._o of d.t"),
+        (2, "d._t drop"),
+        (3, "d._o drop"),
+        (4, "d._t empty"),
+    ]
+
+
+def test_two_alters_that_look_like_none_are_held_at_the_first() -> None:
+    """Between two turns a column goes and another comes under its name."""
+    without = told("ALTER TABLE t DROP v", "d.t: id INT!, s VARCHAR:10", order=Order(1, 1, 1))
+    again = told("ALTER TABLE t ADD v INT AFTER id", SAME, order=Order(1, 1, 2))
+
+    assert [write(e) for e in effects([without, again], BOTH)] == ["d.t hold schema", "d.t keep"]
+
+
+def test_a_table_held_is_no_table_to_take_rows_from() -> None:
+    story = [
+        told("ALTER TABLE u DROP PARTITION p", f"d.u:{TABLE}", order=Order(1, 1, 1)),
+        told("RENAME TABLE t TO x", f"d.x:{TABLE}", order=Order(1, 1, 2)),
+        told("RENAME TABLE u TO t", SAME, order=Order(1, 1, 2)),
+    ]
+
+    assert "d.t hold renamed" in written(effects(story, BOTH))
+
+
+def test_a_held_table_that_is_emptied_is_whole_again() -> None:
+    story = [
+        told("ALTER TABLE t DROP PARTITION p", SAME, order=Order(1, 1, 1)),
+        told("TRUNCATE t", order=Order(1, 1, 2)),
+    ]
+
+    after = learn(BOTH, effects(story, BOTH))
+
+    assert ShardId("d", "t") in after.based
+
+
+def test_a_table_made_where_the_collector_leaves_it_out_has_no_whole_mirror() -> None:
+    x = ShardId("d", "x")
+    made = effects([told("CREATE TABLE x (id INT)", "d.x: id INT")], BOTH)
+
+    assert x in learn(BOTH, made).based
+    assert x not in learn(replace(BOTH, captured=lambda _: False), made).based
+
+
+def test_a_snapshot_describes_and_has_no_effect() -> None:
+    """It drops and creates each table of the server, captured or not."""
+    texts = [
+        ("DROP TABLE IF EXISTS t", "d.t:"),
+        ("DROP DATABASE IF EXISTS d", ""),
+        ("CREATE TABLE t (id INT)", f"d.t:{TABLE}, n INT"),
+    ]
+    snapshot = [replace(told(*text), snapshot=True) for text in texts]
+    later = told("ALTER TABLE t DROP n", SAME, order=Order(1, 1, 101))
+
+    found = effects([*snapshot, later], BOTH)
+
+    assert [write(effect) for effect in found] == ["d.t hold schema"]
+
+
+def test_a_table_that_a_snapshot_only_drops_is_not_there() -> None:
+    gone = replace(told("DROP TABLE IF EXISTS t", "d.t:"), snapshot=True)
+    made = told("CREATE TABLE t (id INT)", "d.t: id INT", order=Order(1, 1, 101))
+
+    assert written(effects([gone, made], BOTH)) == ["d.t empty"]
+
+
+def test_odd_names_are_told_apart() -> None:
+    odd = ShardId("d.e", 't"`.x')
+    before = known(str(odd), "d.t")
+
+    found = effects(
+        [Told(HERE, 'RENAME TABLE `d.e`.`t"``.x` TO `d`.`RENAME TABLE t TO u`', "d", ())], before
+    )
+
+    assert written(found) == sorted([f"{odd} drop", f"d.RENAME TABLE t TO u of {odd}"])

@@ -1,0 +1,99 @@
+"""An ENUM or SET holds the label, whichever way the collector spells it.
+
+Covers the texts between quotes (`literals`), too.
+"""
+
+import pyarrow as pa
+import pytest
+
+from pipeline.schema.column import Column
+from pipeline.schema.labels import labels
+from pipeline.schema.literals import unescaped, unquoted
+from pipeline.schema.typed import typed
+
+ODD = ("a", "d,e", "f'g", r"h\'i", r"j\\k", "l ", r"m\\,n", r"q\nr", "é", r"x\\\\y", r"\\", r"s\,t")
+"""Labels as a schema change tells them; a real collector sent those below for their values."""
+SPELLED = [
+    pytest.param("a", "a", "a", id="a plain one"),
+    pytest.param("d,e", r"d\,e", "d,e", id="a comma"),
+    pytest.param("f'g", "f'g", "f'g", id="a quote, doubled"),
+    pytest.param("h'i", "h'i", "h'i", id="a quote, escaped"),
+    pytest.param(r"j\k", r"j\\k", r"j\k", id="a backslash"),
+    pytest.param("l", "l ", "l", id="a blank at its end"),
+    pytest.param(r"m\,n", r"m\\\,n", r"m\,n", id="a backslash and a comma"),
+    pytest.param("q\nr", r"q\nr", "q\nr", id="a line end"),
+    pytest.param("é", "é", "é", id="a letter beyond ASCII"),
+    pytest.param(r"x\\y", r"x\\\\y", r"x\\y", id="two backslashes"),
+    pytest.param("\\", r"\\", "\\", id="nothing but a backslash"),
+    pytest.param("s,t", r"s\\,t", "s,t", id="a comma that was escaped for nothing"),
+]
+
+
+@pytest.mark.parametrize(("snapshot", "log", "label"), SPELLED)
+def test_f14_a_label_is_the_same_from_the_log_and_from_a_snapshot(
+    snapshot: str, log: str, label: str
+) -> None:
+    column = Column("c", "ENUM", 1, values=ODD)
+
+    assert read(column, snapshot, log) == [label, label]
+
+
+def test_f14_a_label_with_a_comma_is_typed_as_declared() -> None:
+    column = Column("c", "ENUM", 1, values=("a", "b,c"))
+
+    found = typed(pa.array([r'{"c":"b\\,c"}', '{"c":"b,c"}', '{"c":null}']), [column])
+
+    assert found.rows["c"].to_pylist() == ["b,c", "b,c", None]
+    assert found.misread.to_pylist() == [False] * 3
+
+
+@pytest.mark.parametrize(
+    ("sent", "labels_"),
+    [
+        pytest.param(r"a,f'g,j\\k,l ,x\\\\y", r"a,f'g,j\k,l,x\\y", id="from the log"),
+        pytest.param(r"a,f'g,j\k,l,x\\y", r"a,f'g,j\k,l,x\\y", id="from a snapshot"),
+        pytest.param("", "", id="none"),
+        pytest.param("a,new", "a,new", id="one that is not declared"),
+    ],
+)
+def test_f14_every_label_of_a_set_is_told_by_itself(sent: str, labels_: str) -> None:
+    column = Column("c", "SET", 1, values=("a", "f'g", r"j\\k", "l ", r"x\\\\y"))
+
+    assert read(column, sent) == [labels_]
+
+
+@pytest.mark.parametrize(
+    ("values", "sent", "expected"),
+    [
+        pytest.param(("a",), "", "", id="a value that was none stays empty"),
+        pytest.param(("?",), "😀", "😀", id="a label the server cannot write"),
+        pytest.param((), r"b\,c", r"b\,c", id="labels that were not told"),
+        pytest.param(("a",), r"b\,c", None, id="an escape of no known label is lost"),
+        pytest.param(("b,c", r"b\\,c"), r"b\,c", None, id="either of two labels is lost"),
+    ],
+)
+def test_a_text_that_is_no_label_stays_unless_it_may_mean_another(
+    values: tuple[str, ...], sent: str, expected: str | None
+) -> None:
+    assert read(Column("c", "ENUM", 1, values=values), sent) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        pytest.param("x''y", "x'y", id="a doubled quote"),
+        pytest.param(r"x\'y", "x'y", id="an escaped quote"),
+        pytest.param(r"\n\t\0\Z", "\n\t\0\x1a", id="control characters"),
+        pytest.param(r"\k\\", "k\\", id="a backslash before any letter"),
+        pytest.param(r"x\%y\_z", r"x\%y\_z", id="a backslash that stays"),
+        pytest.param("\\\n", "\n", id="an escaped line end"),
+    ],
+)
+def test_a_literal_is_read_as_the_server_reads_it(text: str, meant: str) -> None:
+    assert unquoted(text) == meant
+    assert unescaped(text.replace("''", "'")) == meant
+
+
+def read(column: Column, *sent: str) -> list[str | None]:
+    found: list[str | None] = labels(column, pa.array(sent, pa.string())).to_pylist()
+    return found

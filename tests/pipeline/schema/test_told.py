@@ -1,0 +1,78 @@
+"""What a schema-change message tells, as a real collector wrote them."""
+
+import json
+
+import pytest
+
+from pipeline.errors import FormatError
+from pipeline.model import Order, ShardId
+from pipeline.schema.told import read
+from tests.pipeline.corpus import messages
+
+END = Order(9, 0, 0)
+
+
+def test_captured_messages_tell_statement_database_and_tables() -> None:
+    sent = [
+        m.value.decode()
+        for m in messages("debezium_json")
+        if m.topic == "plain"
+        and m.expect["op"] == "ddl"
+        and m.id.startswith("captured")
+        and m.value
+    ]
+
+    told = [read(payload, END) for payload in sent]
+
+    assert {t.snapshot for t in told} == {True, False}
+    assert all(t.text for t in told)
+    every = [schema for t in told for shard, schema in t.tables if shard == ShardId("typ", "every")]
+    assert every[-1] is not None
+    assert every[-1].shard == "typ.every"
+    assert every[-1].key == ("id",)
+    generated = {column.name for column in every[-1].columns if column.generated}
+    assert generated == {"c_stored", "c_virtual"}
+
+
+def test_f05_a_table_with_a_quote_in_its_name_is_told_of() -> None:
+    change = {"type": "DROP", "id": '"fx"."we""ird.x`y"', "table": None}
+
+    told = read(json.dumps({"ddl": "DROP TABLE x", "tableChanges": [change]}), END)
+
+    assert told.tables == ((ShardId("fx", 'we"ird.x`y'), None),)
+
+
+@pytest.mark.parametrize("quoted", ["'it''s, it'", '"it\'s, it"'])
+def test_labels_are_read_in_whichever_quotes_they_were_written(quoted: str) -> None:
+    column = {"name": "c", "typeName": "ENUM", "optional": True, "position": 1}
+    table = {"columns": [{**column, "enumValues": [quoted]}]}
+    change = {"type": "ALTER", "id": '"s"."t"', "table": table}
+
+    ((_, schema),) = read(json.dumps({"ddl": "", "tableChanges": [change]}), END).tables
+
+    assert schema is not None
+    assert schema.columns[0].values == ("it's, it",)
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "expected"), [(None, False), ("false", False), ("true", True), ("last", True)]
+)
+def test_a_snapshot_only_describes(snapshot: str | None, expected: bool) -> None:
+    message = {"ddl": "CREATE TABLE t (id INT)", "source": {"snapshot": snapshot}}
+
+    assert read(json.dumps(message), END).snapshot is expected
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        pytest.param("", id="empty"),
+        pytest.param("[]", id="no object"),
+        pytest.param('{"tableChanges":[{"type":"ODD","id":"\\"a\\".\\"b\\""}]}', id="odd type"),
+        pytest.param('{"tableChanges":[{"type":"DROP","id":"x"}]}', id="odd id"),
+        pytest.param('{"tableChanges":[{"type":"CREATE"}]}', id="no id"),
+    ],
+)
+def test_a_schema_change_that_is_none_is_refused(after: str) -> None:
+    with pytest.raises(FormatError, match="schema change"):
+        read(after, END)

@@ -1,0 +1,416 @@
+"""Every MySQL type becomes its lake type exactly, and what does not fit is told, never lost.
+
+Covers what `typed` is made of, too: the columns' Arrow types, the wire, the values.
+"""
+
+import math
+from datetime import UTC, date, datetime
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+
+from pipeline.schema.column import Column
+from pipeline.schema.typed import arrow_type, typed
+
+
+def column(kind: str, length: int | None = None, scale: int | None = None) -> Column:
+    return Column("c", kind, length, scale)
+
+
+NTZ, INSTANT = pa.timestamp("us"), pa.timestamp("us", "UTC")
+NINES = "9" * 38
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        pytest.param(column("TINYINT"), pa.int8(), id="tinyint"),
+        pytest.param(column("BOOL"), pa.int8(), id="bool stays a number"),
+        pytest.param(column("TINYINT UNSIGNED"), pa.int16(), id="tinyint unsigned"),
+        pytest.param(column("SMALLINT UNSIGNED"), pa.int32(), id="smallint unsigned"),
+        pytest.param(column("MEDIUMINT UNSIGNED ZEROFILL"), pa.int32(), id="mediumint"),
+        pytest.param(column("INT ZEROFILL"), pa.int64(), id="zerofill has no sign"),
+        pytest.param(column("BIGINT", 20), pa.int64(), id="bigint"),
+        pytest.param(column("BIGINT UNSIGNED"), pa.decimal128(20, 0), id="bigint unsigned"),
+        pytest.param(column("SERIAL"), pa.decimal128(20, 0), id="serial"),
+        pytest.param(column("DECIMAL"), pa.decimal128(10, 0), id="decimal without digits"),
+        pytest.param(column("DECIMAL", 38, 30), pa.decimal128(38, 30), id="the longest decimal"),
+        pytest.param(column("DECIMAL", 39, 0), pa.string(), id="a decimal too long"),
+        pytest.param(column("FLOAT"), pa.float32(), id="float"),
+        pytest.param(column("FLOAT", 53), pa.float64(), id="a float that is a double"),
+        pytest.param(column("BIT", 1), pa.bool_(), id="one bit"),
+        pytest.param(column("BIT", 2), pa.binary(), id="bits"),
+        pytest.param(column("DATE"), pa.date32(), id="date"),
+        pytest.param(column("DATETIME", 6), NTZ, id="datetime"),
+        pytest.param(column("TIMESTAMP"), INSTANT, id="timestamp"),
+        pytest.param(column("TIME", 3), pa.int64(), id="time"),
+        pytest.param(column("YEAR"), pa.int32(), id="year"),
+        pytest.param(column("NATIONAL CHARACTER VARYING", 9), pa.string(), id="text"),
+        pytest.param(column("LONGBLOB"), pa.binary(), id="blob"),
+        pytest.param(column("VECTOR"), pa.string(), id="a type nobody knows"),
+    ],
+)
+def test_the_map_of_types_is_fixed(kind: Column, expected: pa.DataType) -> None:
+    assert arrow_type(kind) == expected
+
+
+READ = [
+    pytest.param(column("TINYINT"), "-128", -128, id="tinyint, lowest"),
+    pytest.param(column("TINYINT", 1), "true", 1, id="bool of the log, true"),
+    pytest.param(column("BOOL"), "false", 0, id="bool of the log, false"),
+    pytest.param(column("BOOL"), "1", 1, id="bool of a snapshot"),
+    pytest.param(column("TINYINT UNSIGNED"), "255", 255, id="tinyint unsigned, highest"),
+    pytest.param(column("SMALLINT UNSIGNED"), "65535", 65535, id="smallint unsigned, highest"),
+    pytest.param(column("MEDIUMINT UNSIGNED"), "16777215", 16777215, id="mediumint, highest"),
+    pytest.param(column("INT"), "-2147483648", -(2**31), id="int, lowest"),
+    pytest.param(column("INT"), '"7"', 7, id="int in quotes"),
+    pytest.param(column("INT UNSIGNED"), "4294967295", 2**32 - 1, id="int unsigned, highest"),
+    pytest.param(column("BIGINT"), "-9223372036854775808", -(2**63), id="bigint, lowest"),
+    pytest.param(column("BIGINT"), "9223372036854775807", 2**63 - 1, id="bigint, highest"),
+    pytest.param(column("BIGINT"), '"9223372036854775807"', 2**63 - 1, id="bigint in quotes"),
+    pytest.param(column("BIGINT"), "9007199254740993", 2**53 + 1, id="bigint beyond a double"),
+    pytest.param(
+        column("BIGINT UNSIGNED"), '"AP//////////"', Decimal(2**64 - 1), id="unsigned, highest"
+    ),
+    pytest.param(column("BIGINT UNSIGNED"), '"AIAAAAAAAAAA"', Decimal(2**63), id="top bit"),
+    pytest.param(column("BIGINT UNSIGNED"), '"AA=="', Decimal(0), id="unsigned zero"),
+    pytest.param(column("BIGINT UNSIGNED"), '"AQ=="', Decimal(1), id="unsigned one"),
+    pytest.param(column("BIGINT UNSIGNED"), '"f/////////8="', Decimal(2**63 - 1), id="eight bytes"),
+    pytest.param(
+        column("BIGINT UNSIGNED"), "18446744073709551615", Decimal(2**64 - 1), id="digits"
+    ),
+    pytest.param(
+        column("BIGINT UNSIGNED"), '"18446744073709551615"', Decimal(2**64 - 1), id="quoted digits"
+    ),
+    pytest.param(
+        column("DECIMAL", 10, 2), '"-99999999.99"', Decimal("-99999999.99"), id="decimal, lowest"
+    ),
+    pytest.param(column("DECIMAL", 38, 0), f'"{NINES}"', Decimal(NINES), id="38 digits"),
+    pytest.param(
+        column("DECIMAL", 38, 30),
+        f'"-{NINES[:8]}.{NINES[:30]}"',
+        Decimal(f"-{NINES[:8]}.{NINES[:30]}"),
+        id="38 digits, 30 of them behind the point",
+    ),
+    pytest.param(column("DECIMAL", 3, 3), '"-0.999"', Decimal("-0.999"), id="no whole digits"),
+    pytest.param(
+        column("DECIMAL", 65, 30),
+        f'"-{NINES[:35]}.{NINES[:30]}"',
+        f"-{NINES[:35]}.{NINES[:30]}",
+        id="65 digits are text",
+    ),
+    pytest.param(column("DECIMAL", 12, 4), '"0.0000"', Decimal("0.0000"), id="decimal zero"),
+    pytest.param(column("DECIMAL", 5, 0), "12345", Decimal(12345), id="a decimal as a number"),
+    pytest.param(column("DECIMAL", 5, 2), '"007.5"', Decimal("7.50"), id="zeros in front"),
+    pytest.param(column("FLOAT"), "3.40282e38", 3.402820018375656e38, id="float, highest"),
+    pytest.param(column("FLOAT"), "0.1", 0.10000000149011612, id="float"),
+    pytest.param(column("FLOAT"), "16777217", 16777216.0, id="float, nearest"),
+    pytest.param(column("DOUBLE"), "-1.7976931348623157E308", -1.7976931348623157e308, id="lowest"),
+    pytest.param(column("DOUBLE"), "4.9E-324", 5e-324, id="double, smallest"),
+    pytest.param(column("DOUBLE"), '"-Infinity"', -math.inf, id="a word for no number"),
+    pytest.param(column("BIT", 1), "true", True, id="one bit, set"),
+    pytest.param(column("BIT", 1), "0", False, id="one bit as a number"),
+    pytest.param(column("BIT", 12), '"AQg="', b"\x08\x01", id="bits are turned"),
+    pytest.param(column("BIT", 64), '"//////////8="', b"\xff" * 8, id="64 bits"),
+    pytest.param(column("BIT", 64), '"AQAAAAAAAAA="', b"\0\0\0\0\0\0\0\1", id="lowest bit"),
+    pytest.param(column("DATE"), "-719162", date(1, 1, 1), id="date, lowest"),
+    pytest.param(column("DATE"), "2932896", date(9999, 12, 31), id="date, highest"),
+    pytest.param(
+        column("DATETIME"),
+        "-62135596800000",
+        datetime.fromisoformat("0001-01-01"),
+        id="datetime, lowest",
+    ),
+    pytest.param(
+        column("DATETIME", 3),
+        "253402300799999",
+        datetime.fromisoformat("9999-12-31 23:59:59.999"),
+        id="milliseconds, highest",
+    ),
+    pytest.param(
+        column("DATETIME", 4),
+        "-30610223999999900",
+        datetime.fromisoformat("1000-01-01 00:00:00.000100"),
+        id="four digits are microseconds",
+    ),
+    pytest.param(
+        column("DATETIME", 6),
+        "253402300799999999",
+        datetime.fromisoformat("9999-12-31 23:59:59.999999"),
+        id="microseconds, highest",
+    ),
+    pytest.param(
+        column("DATETIME", 6),
+        "-1",
+        datetime.fromisoformat("1969-12-31 23:59:59.999999"),
+        id="before 1970",
+    ),
+    pytest.param(
+        column("TIMESTAMP"),
+        '"1970-01-01T00:00:01Z"',
+        datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC),
+        id="timestamp, lowest",
+    ),
+    pytest.param(
+        column("TIMESTAMP", 6),
+        '"9999-12-31T23:59:59.999999Z"',
+        datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC),
+        id="timestamp, highest",
+    ),
+    pytest.param(
+        column("TIMESTAMP", 6),
+        '"0001-01-01T00:00:00Z"',
+        datetime(1, 1, 1, tzinfo=UTC),
+        id="timestamp of the first year",
+    ),
+    pytest.param(
+        column("TIMESTAMP", 3),
+        '"2024-03-31T02:30:00.120+05:30"',
+        datetime(2024, 3, 30, 21, 0, 0, 120000, tzinfo=UTC),
+        id="timestamp of a zone",
+    ),
+    pytest.param(
+        column("TIMESTAMP"),
+        '"2024-03-31T02:30Z"',
+        datetime(2024, 3, 31, 2, 30, tzinfo=UTC),
+        id="timestamp without seconds",
+    ),
+    pytest.param(column("TIME"), "-3020399000000", -3020399000000, id="time, lowest"),
+    pytest.param(column("TIME", 6), "-1", -1, id="time below zero"),
+    pytest.param(column("YEAR"), "1900", 0, id="year zero"),
+    pytest.param(column("YEAR"), "1901", 1901, id="year, lowest"),
+    pytest.param(column("YEAR"), "2155", 2155, id="year, highest"),
+    pytest.param(column("VARCHAR", 9), '""', "", id="the empty text"),
+    pytest.param(
+        column("VARCHAR", 9), r'"\"q\\ \n\u0000 é\uD83D\uDE00"', '"q\\ \n\0 é😀', id="escapes"
+    ),
+    pytest.param(column("TEXT"), '"null"', "null", id="the word null"),
+    pytest.param(column("VARCHAR", 9), "1.50", "1.50", id="a number for a text, as sent"),
+    pytest.param(column("JSON"), r'"{\"a\": 1e3}"', '{"a": 1e3}', id="json"),
+    pytest.param(column("VARBINARY", 9), '""', b"", id="no bytes"),
+    pytest.param(column("BINARY", 4), '"AP8BAA=="', b"\0\xff\1\0", id="bytes"),
+    pytest.param(column("BLOB"), '"8J+YgA=="', "😀".encode(), id="blob"),
+    pytest.param(
+        column("POINT"), '{"wkb":"AQ==","srid":null}', '{"wkb":"AQ==","srid":null}', id="geometry"
+    ),
+    pytest.param(column("VECTOR"), "[1, 2.50]", "[1, 2.50]", id="a type nobody knows, as sent"),
+]
+LOST = [
+    pytest.param(column("TINYINT"), "128", id="tinyint too high"),
+    pytest.param(column("SMALLINT"), "-32769", id="smallint too low"),
+    pytest.param(column("INT"), "2147483648", id="int too high"),
+    pytest.param(column("INT"), "1.5", id="int with a fraction"),
+    pytest.param(column("INT"), "1e3", id="int with an exponent"),
+    pytest.param(column("INT"), "true", id="a boolean for an int"),
+    pytest.param(column("INT"), '"x"', id="a word for an int"),
+    pytest.param(column("INT"), '"0x10"', id="hexadecimal for an int"),
+    pytest.param(column("INT"), '"+7"', id="a plus for an int"),
+    pytest.param(column("INT"), '""', id="the empty text for an int"),
+    pytest.param(column("INT"), "{}", id="an object for an int"),
+    pytest.param(column("BIGINT"), "9223372036854775808", id="bigint too high"),
+    pytest.param(column("BIGINT"), "9" * 5000, id="endless digits"),
+    pytest.param(column("BIGINT UNSIGNED"), "-1", id="unsigned below zero"),
+    pytest.param(column("BIGINT UNSIGNED"), '"-1"', id="unsigned text below zero"),
+    pytest.param(column("BIGINT UNSIGNED"), '"/w=="', id="unsigned bytes below zero"),
+    pytest.param(column("BIGINT UNSIGNED"), '"AQAAAAAAAAAA"', id="unsigned bytes too high"),
+    pytest.param(column("BIGINT UNSIGNED"), '"!"', id="no base64 for an unsigned"),
+    pytest.param(column("BIGINT UNSIGNED"), '""', id="nothing for an unsigned"),
+    pytest.param(column("DECIMAL", 10, 2), '"1.234"', id="a digit too many behind the point"),
+    pytest.param(column("DECIMAL", 10, 2), '"123456789.00"', id="a digit too many before it"),
+    pytest.param(column("DECIMAL", 38, 0), f'"{NINES}9"', id="39 digits"),
+    pytest.param(column("DECIMAL", 39, 0), f'"{NINES}99"', id="40 digits of 39"),
+    pytest.param(column("DECIMAL", 3, 3), '"1.000"', id="no room before the point"),
+    pytest.param(column("DECIMAL", 10, 2), '"BQA="', id="base64 for a decimal"),
+    pytest.param(column("DECIMAL", 10, 2), '"1E+3"', id="an exponent in a decimal"),
+    pytest.param(column("DECIMAL", 10, 2), '".5"', id="nothing before the point"),
+    pytest.param(column("DECIMAL", 65, 30), '"BQA="', id="base64 for a long decimal"),
+    pytest.param(column("DECIMAL", 65, 30), "1.5E40", id="an exponent in a long decimal"),
+    pytest.param(column("DOUBLE"), '"x"', id="a word for a double"),
+    pytest.param(column("DOUBLE"), "1e400", id="a double too high"),
+    pytest.param(column("FLOAT"), "-1e40", id="a float too low"),
+    pytest.param(column("BIT", 1), '"AQ=="', id="bytes for one bit"),
+    pytest.param(column("BIT", 12), "true", id="a boolean for bits"),
+    pytest.param(column("BIT", 12), '"AQ=="', id="a byte too few for bits"),
+    pytest.param(column("DATE"), '"2020-01-01"', id="text for a date"),
+    pytest.param(column("DATE"), "2932897", id="a date after all dates"),
+    pytest.param(column("DATETIME", 6), '"2020-01-01T00:00:00Z"', id="text for a datetime"),
+    pytest.param(column("DATETIME", 6), "253402300800000000", id="the year 10000"),
+    pytest.param(column("DATETIME"), "1700000000000000", id="microseconds for milliseconds"),
+    pytest.param(column("DATETIME"), "9223372036854775807", id="a datetime beyond 64 bits"),
+    pytest.param(column("TIMESTAMP"), '"noon"', id="a word for a timestamp"),
+    pytest.param(column("TIMESTAMP"), '"2020-01-01T00:00:00"', id="a timestamp without zone"),
+    pytest.param(column("TIMESTAMP"), '"2023-02-30T00:00:00Z"', id="no such day"),
+    pytest.param(column("TIMESTAMP", 6), '"2023-01-01T00:00:00.1234567Z"', id="nanoseconds"),
+    pytest.param(column("TIMESTAMP"), '"9999-12-31T23:59:59-01:00"', id="an instant after all"),
+    pytest.param(column("TIME"), '"10:00:00"', id="text for a time"),
+    pytest.param(column("YEAR"), '"now"', id="a word for a year"),
+    pytest.param(column("BLOB"), '"no base64!"', id="no base64"),
+    pytest.param(column("BLOB"), '"AQ"', id="base64 cut short"),
+    pytest.param(column("BLOB"), '"é"', id="letters that are no base64"),
+]
+
+
+@pytest.mark.parametrize(("kind", "wire", "expected"), READ)
+def test_a_value_at_the_edge_of_its_type_arrives_exactly(
+    kind: Column, wire: str, expected: object
+) -> None:
+    found = typed(pa.array([f'{{"c":{wire}}}']), [kind])
+
+    assert found.rows["c"].to_pylist() == [expected]
+    assert found.misread.to_pylist() == [False]
+
+
+@pytest.mark.parametrize(("kind", "wire"), LOST)
+def test_a_value_that_does_not_fit_is_told(kind: Column, wire: str) -> None:
+    found = typed(pa.array([f'{{"c":{wire}}}']), [kind])
+
+    assert found.rows["c"].to_pylist() == [None]
+    assert found.misread.to_pylist() == [True]
+
+
+@pytest.mark.parametrize("kind", [pytest.param(case.values[0], id=str(case.id)) for case in READ])
+def test_null_and_absent_are_null_and_no_misreading(kind: Column) -> None:
+    found = typed(pa.array(['{"c":null}', "{}", None]), [kind])
+
+    assert found.rows["c"].to_pylist() == [None] * 3
+    assert found.misread.to_pylist() == [False] * 3
+
+
+def test_a_double_keeps_its_negative_zero_and_what_is_no_number() -> None:
+    found = typed(pa.array(['{"c":-0.0}', '{"c":"NaN"}']), [column("DOUBLE")])
+
+    zero, none = found.rows["c"].to_pylist()
+    assert math.copysign(1, zero) == -1
+    assert math.isnan(none)
+    assert found.misread.to_pylist() == [False, False]
+
+
+@pytest.mark.parametrize(
+    ("text", "lost"),
+    [
+        pytest.param(None, False, id="no row at all"),
+        pytest.param('{"a":1,"b.c":null}', False, id="a row"),
+        pytest.param(' {"a":1}\n', False, id="blanks around it"),
+        pytest.param("{}", False, id="columns the row does not know yet"),
+        pytest.param('{"a":1,', True, id="broken"),
+        pytest.param("", True, id="empty"),
+        pytest.param("null", True, id="a null in words"),
+        pytest.param("[]", True, id="no object"),
+        pytest.param('{"a":1}{"a":2}', True, id="two objects"),
+        pytest.param('{"a":NaN}', True, id="no JSON number"),
+        pytest.param('{"a":1,"z":"\\x"}', True, id="no JSON escape"),
+        pytest.param('{"a":1,"z":"\\ud83d"}', True, id="half an emoji"),
+        pytest.param('{"a":1,"z":"\n"}', True, id="a bare line end in a text"),
+        pytest.param('{"a":' + "[" * 100_000, True, id="endless depth"),
+    ],
+)
+def test_a_row_that_cannot_be_read_is_told(text: str | None, lost: bool) -> None:
+    columns = [Column("a", "INT"), Column("b.c", "INT"), Column("Ü `x`", "INT")]
+
+    found = typed(pa.array([text], pa.string()), columns)
+
+    assert found.misread.to_pylist() == [lost]
+    assert not lost or found.rows.to_pylist() == [{"a": None, "b.c": None, "Ü `x`": None}]
+
+
+def test_bytes_that_are_no_utf8_are_a_misreading_of_their_row_alone() -> None:
+    data = pa.py_buffer(b'{"c":"\xff"}{"c":"x"}')
+    offsets = pa.array([0, 9, 18], pa.int32()).buffers()[1]
+    texts = pa.StringArray.from_buffers(2, offsets, data)
+
+    found = typed(texts, [column("TEXT")])
+
+    assert found.rows["c"].to_pylist() == [None, "x"]
+    assert found.misread.to_pylist() == [True, False]
+
+
+def test_one_odd_row_does_not_spoil_another() -> None:
+    texts = [f'{{"c":{n},"d":"{n}"}}' for n in range(5000)]
+    texts[7], texts[8], texts[4999] = '{"c":"70","d":7.50}', "{broken", '{"c":1,"new":1}'
+
+    found = typed(pa.array(texts), [column("INT"), Column("d", "TEXT")])
+
+    numbers, words = ([str(n) for n in range(5000)] for _ in range(2))
+    assert found.rows["c"].to_pylist() == [*range(7), 70, None, *range(9, 4999), 1]
+    assert found.rows["d"].to_pylist() == [*words[:7], "7.50", None, *numbers[9:4999], None]
+    assert [n for n, lost in enumerate(found.misread.to_pylist()) if lost] == [8]
+    assert found.unknown == ("new",)
+
+
+def test_of_a_field_that_is_there_twice_the_last_one_counts() -> None:
+    texts = pa.array(['{"c":1,"c":2}', '{"c":1,"c":null}', '{"c":"x","c":2,"new":0}'])
+
+    found = typed(texts, [column("INT")])
+
+    assert found.rows["c"].to_pylist() == [2, None, 2]
+    assert found.misread.to_pylist() == [False] * 3
+
+
+def test_fields_without_a_column_are_named_in_order() -> None:
+    texts = ['{"c":1,"b.c":{"d":1},"new":null}', '{"c":1}', '{"C":1}', "{broken", None]
+
+    found = typed(pa.array(texts), [column("INT")])
+
+    assert found.unknown == ("C", "b.c", "new")
+
+
+NAMES = [
+    pytest.param("b.c", '"b.c"', id="a dot"),
+    pytest.param("Ü `x`", '"Ü `x`"', id="back-ticks and blanks"),
+    pytest.param("😀", r'"\ud83d\ude00"', id="an emoji, escaped"),
+    pytest.param('q"q', r'"q\"q"', id="a quote"),
+    pytest.param("b\\s", r'"b\\s"', id="a backslash"),
+    pytest.param("a\tb", r'"a\tb"', id="a tab"),
+    pytest.param("c0", '"c0"', id="a name of our own"),
+    pytest.param("", '""', id="no name"),
+]
+
+
+@pytest.mark.parametrize(("name", "wire"), NAMES)
+def test_a_column_may_have_any_name(name: str, wire: str) -> None:
+    columns = [Column("id", "INT"), Column(name, "INT"), Column("ID", "INT")]
+
+    found = typed(pa.array([f'{{"id":1,{wire}:2,"ID":3}}', None]), columns)
+
+    assert found.rows.column_names == ["id", name, "ID"]
+    assert [column.to_pylist() for column in found.rows.columns] == [
+        [1, None],
+        [2, None],
+        [3, None],
+    ]
+    assert (found.misread.to_pylist(), found.unknown) == ([False, False], ())
+
+
+def test_rows_come_in_the_columns_order_with_their_types() -> None:
+    columns = [Column("b", "INT"), Column("d", "DATE"), Column("a", "DECIMAL", 9, 2)]
+
+    found = typed(pa.array(['{"a":"1.00","d":0,"b":7}']), columns)
+
+    expected = [("b", pa.int32()), ("d", pa.date32()), ("a", pa.decimal128(9, 2))]
+    assert found.rows.schema == pa.schema(expected)
+    assert found.rows.to_pylist() == [{"b": 7, "d": date(1970, 1, 1), "a": Decimal("1.00")}]
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        pytest.param(pa.chunked_array([['{"c":1}'], [], ['{"c":2,"x":0}']]), id="chunks"),
+        pytest.param(pa.array(["", '{"c":1}', '{"c":2,"x":0}'])[1:], id="a slice"),
+        pytest.param(pa.array(['{"c":1}', '{"c":2,"x":0}'], pa.string_view()), id="views"),
+    ],
+)
+def test_texts_may_lie_in_memory_as_they_like(texts: pa.StringArray | pa.ChunkedArray) -> None:
+    found = typed(texts, [column("INT")])
+
+    assert found.rows["c"].to_pylist() == [1, 2]
+    assert found.misread == pa.array([False, False])
+    assert found.unknown == ("x",)
+
+
+def test_no_rows_are_no_rows_of_the_same_columns() -> None:
+    for texts in (pa.array([], pa.string()), pa.chunked_array([], pa.string())):
+        found = typed(texts, [column("INT")])
+
+        assert found.rows.schema == pa.schema([("c", pa.int32())])
+        assert (found.rows.num_rows, len(found.misread), found.unknown) == (0, 0, ())
