@@ -1,4 +1,4 @@
-"""What does a guarded MERGE save beside the rewrite that came before it?
+"""What does a turn over Arrow save beside the rewrite by Spark that came before it?
 
     python -m bench.apply --rows 8000000 --rounds 2
 
@@ -9,21 +9,25 @@ delete to keep; both parse the same rows of the same change log.
 
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import click
+import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from bench.kit import ours, table
+from bench.kit import table
+from bench.kit.lake import AT_ONCE, Lake, here
 from bench.kit.rounds import Contender, compete, report
 from bench.kit.spark import require_equal, session, total
-from pipeline.changelog import table as changelog
 from pipeline.settings import PipelineSettings
 
-WANTED = {"recent": 5.0, "uniform": 1.5}
+KEYS = ("recent", "uniform", "text")
 WIDTHS = {"20": table.WIDE, "5": table.NARROW}
+WANTED = {"20": 20.0, "5": 6.0}
+RECENT = 0.05
+"""Share of the table that recent keys are drawn from."""
 
 
 @dataclass(eq=False)
@@ -33,33 +37,22 @@ class Race:
     session: SparkSession
     folder: Path
     work: table.Workload
+    lake: Lake = field(init=False)
 
-    def prepare(self, rounds: int) -> None:
-        """Write the change log of all rounds, and the table as it is before them."""
-        changelog.create(self.session, self.log)
-        for number in range(1, rounds + 1):
-            changes = self.work.changes(self.session, number)
-            changes.write.format("delta").mode("append").save(self.log)
-        image = self.work.image(self.session)
-        image.write.parquet(str(self._image(0)))
-        ours.prepare(self.session, self.mirror, self.work.fields, image)
-
-    @property
-    def log(self) -> str:
-        """The change log's address."""
-        return str(self.folder / "changes")
-
-    @property
-    def mirror(self) -> str:
-        """The mirror's address."""
-        return str(self.folder / "mirror")
+    def prepare(self) -> None:
+        """Write the table as it is before all rounds, twice, and the changes of the first."""
+        self.lake = Lake(self.folder, (self.work,), here)
+        self.lake.fill()
+        self._image(0).mkdir(parents=True)
+        for number, rows in enumerate(self.work.image(AT_ONCE)):
+            pq.write_table(rows, self._image(0) / f"part-{number:03}.parquet")
+        self._land(0)
 
     def rewrite(self, number: int) -> None:
         """Write the image of round *number* from the one before and the round's changes."""
         image = self.session.read.parquet(str(self._image(number)))
-        changes = (
-            self.session.read.format("delta").load(self.log).where(F.col("batch") == number + 1)
-        )
+        log = self.session.read.format("delta").load(self.lake.settings.changes)
+        changes = log.where((F.col("batch") == number + 1) & F.col("op").isin("c", "u", "d"))
         newest = Window.partitionBy("id").orderBy(F.col("order").desc())
         rows = (
             image.withColumn("op", F.lit("r"))
@@ -69,13 +62,13 @@ class Race:
         )
         rows.drop("place", "op").write.parquet(str(self._image(number + 1)))
 
-    def merge(self, number: int) -> None:
+    def turn(self, _: int) -> None:
         """Apply the round's changes as the product does."""
-        ours.apply(self.session, self.log, self.mirror, self.work.fields, number + 1)
+        self.lake.apply()
 
     def check(self, number: int) -> None:
-        """Hold mirror against image; the older image goes."""
-        mirror = self.session.read.format("delta").load(self.mirror)
+        """Hold mirror against image; the older image goes, and the next round's changes land."""
+        mirror = self.session.read.format("delta").load(self.lake.mirror(self.work))
         image = self.session.read.parquet(str(self._image(number + 1)))
         require_equal(
             {
@@ -84,10 +77,14 @@ class Race:
             }
         )
         shutil.rmtree(self._image(number))
+        self._land(number + 1)
+
+    def _land(self, number: int) -> None:
+        self.lake.land(self.work.changes(number + 1))
 
     def _parsed(self, changes: DataFrame) -> DataFrame:
         image = F.coalesce("after", "before")
-        return changes.select(*table.parsed(self.work.fields, image), "order", "op")
+        return changes.select(*table.parsed(self.work.columns, image), "order", "op")
 
     def _image(self, number: int) -> Path:
         return self.folder / f"image-{number}"
@@ -98,7 +95,7 @@ class Race:
 @click.option("--changed", default=0.01, help="Share of them that each round changes.")
 @click.option("--rounds", default=2, help="Rounds; both ways run once in each.")
 @click.option("--columns", "widths", type=click.Choice([*WIDTHS]), multiple=True, default=[*WIDTHS])
-@click.option("--keys", type=click.Choice([*WANTED]), multiple=True, default=[*WANTED])
+@click.option("--keys", type=click.Choice(KEYS), multiple=True, default=KEYS)
 @click.option("--dir", "folder", default=Path("build/bench/apply"), type=Path)
 def main(
     *,
@@ -115,25 +112,24 @@ def main(
     try:
         for width in widths:
             for kind in keys:
-                work = table.Workload(WIDTHS[width], rows, int(rows * changed), kind == "recent")
-                _race(spark, folder, work, rounds)
+                window = int(rows * RECENT) if kind == "recent" else rows
+                work = table.Workload(
+                    WIDTHS[width], rows, int(rows * changed), window, text_keys=kind == "text"
+                )
+                title = f"{width} columns, {kind} keys, {work.changed} of {rows} rows changed"
+                report(title, _race(Race(spark, folder, work), rounds), "rewrite", WANTED[width])
     finally:
         spark.stop()
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _race(spark: SparkSession, folder: Path, work: table.Workload, rounds: int) -> None:
+def _race(race: Race, rounds: int) -> dict[str, list[float]]:
     """Run one scenario; a first round warms both up and does not count."""
-    shutil.rmtree(folder, ignore_errors=True)
-    keys = "recent" if work.recent else "uniform"
-    title = f"{len(work.fields)} columns, {keys} keys, {work.changed} of {work.rows} rows changed"
-    click.echo(title)
-    race = Race(spark, folder, work)
-    race.prepare(rounds + 1)
-    contenders = [Contender("rewrite", race.rewrite), Contender("sluice", race.merge)]
+    shutil.rmtree(race.folder, ignore_errors=True)
+    race.prepare()
+    contenders = [Contender("rewrite", race.rewrite), Contender("sluice", race.turn)]
     times = compete(contenders, rounds + 1, race.check)
-    counted = {name: spent[1:] for name, spent in times.items()}
-    report(title, counted, "rewrite", WANTED[keys])
+    return {name: spent[1:] for name, spent in times.items()}
 
 
 if __name__ == "__main__":

@@ -1,40 +1,46 @@
 """What does landing cost beside a bare copy of the same bytes?
 
-    python -m bench.landing --events 1000000 --rounds 3
+    python -m bench.landing --events 1000000 --rounds 3 --partitions 4 --partitions 64
 
 Contenders: Kafka -> Parquet and Kafka -> Delta as plain Spark copies of key, value and place, and
-Sluice's landing, which decodes each message, folds shards, orders, and commits W with its mark.
+Sluice's landing, which decodes each message, folds shards, orders, judges, and commits W with its
+mark.  Then small batches by themselves: what a change waits for on a quiet day.
 """
 
 import shutil
-from collections.abc import Mapping
+import statistics
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 
 import click
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from bench.kit import events, ours
-from bench.kit.rounds import Contender, compete, report
+from bench.kit import ours
+from bench.kit.events import Stream
+from bench.kit.rounds import Contender, compete, report, under_load
 from bench.kit.spark import fresh, require_equal, session, total
 from demo.kafka import Kafka
 from demo.ports import free_ports
 from pipeline.settings import PipelineSettings
+from pipeline.transports.kafka import KafkaTransport
 
-WANTED = 0.6
+WANTED = 0.9
+SMALL, SMALL_ROUNDS, SMALL_WANTED = 100, 20, 0.5
 RAW = ("key", "value", "topic", "partition", "offset", "timestamp")
 
 
 @dataclass(eq=False)
 class Race:
-    """One broker full of events, and where each contender put them last."""
+    """One topic full of events, and where each contender put them last."""
 
     session: SparkSession
-    kafka: str
+    stream: Stream
     folder: Path
     events: int
+    transport: KafkaTransport
     done: dict[str, str] = field(default_factory=dict)
 
     def parquet(self, _: int) -> None:
@@ -48,7 +54,7 @@ class Race:
     def sluice(self, _: int) -> None:
         """Land the topic as the product does."""
         self.done["sluice"] = fresh(self.folder, "sluice")
-        ours.land(self.session, self.kafka, self.done["sluice"], lambda: datetime.now(UTC))
+        ours.land(ours.opened(self.session, self.stream, self.done["sluice"], self.transport))
 
     def check(self, _: int) -> None:
         """Hold what each contender wrote against the others, then drop it."""
@@ -64,9 +70,26 @@ class Race:
         for path in self.done.values():
             shutil.rmtree(path)
 
+    def small(self, rounds: int) -> list[float]:
+        """Seconds of each small batch, after all there was has landed and one has warmed up."""
+        landing = ours.opened(
+            self.session, self.stream, fresh(self.folder, "small"), self.transport
+        )
+        ours.land(landing)
+        spent = []
+        for number in range(rounds + 1):
+            first = self.events + number * SMALL
+            self.stream.fill(self.session, first=first, events=SMALL)
+            started = time.monotonic()
+            landed = landing.land(frozenset())
+            spent.append(time.monotonic() - started)
+            if landed.rows != SMALL:
+                raise AssertionError(f"{landed.rows} of {SMALL} events were landed")
+        return spent[1:]
+
     def _copied(self, name: str) -> DataFrame:
         self.done[name] = fresh(self.folder, name)
-        return events.scan(self.session, self.kafka).select(*RAW)
+        return self.stream.scan(self.session).select(*RAW)
 
 
 def _told(raw: DataFrame) -> DataFrame:
@@ -77,6 +100,7 @@ def _told(raw: DataFrame) -> DataFrame:
         "partition",
         "offset",
         F.get_json_object(text, "$.op"),
+        F.concat(F.lit("shop."), F.get_json_object(text, "$.source.table")),
         F.get_json_object(text, "$.source.pos").cast("bigint"),
         F.get_json_object(text, "$.before"),
         F.get_json_object(text, "$.after"),
@@ -86,47 +110,56 @@ def _told(raw: DataFrame) -> DataFrame:
 def _landed(session: SparkSession, lake: str) -> DataFrame:
     """The same of the change log."""
     log = session.read.format("delta").load(f"{lake}/changes").where("op IN ('c', 'u', 'd')")
-    return log.select("topic", "partition", "offset", "op", "order.pos", "before", "after")
+    places = ("topic", "partition", "offset")
+    return log.select(*places, "op", "table", "order.pos", "before", "after")
 
 
 @click.command()
-@click.option("--events", "count", default=1_000_000, help="Messages in the topic.")
+@click.option("--events", default=1_000_000, help="Messages in the topic.")
 @click.option("--rounds", default=3, help="Rounds; every contender runs once in each.")
-@click.option("--partitions", default=4, help="Partitions of the topic.")
+@click.option("--partitions", multiple=True, type=int, default=[4], help="Of the topic.")
+@click.option("--tables", multiple=True, type=int, default=[1, 1000], help="Tables in the topic.")
 @click.option("--dir", "folder", default=Path("build/bench/landing"), type=Path)
-def main(count: int, rounds: int, partitions: int, folder: Path) -> None:
+def main(
+    *, events: int, rounds: int, partitions: Sequence[int], tables: Sequence[int], folder: Path
+) -> None:
     """Measure landing against bare copies."""
     shutil.rmtree(folder, ignore_errors=True)
     folder = folder.resolve()
     port, controller_port = free_ports(2)
     kafka = Kafka(folder / "kafka", port, controller_port)
     kafka.start()
+    spark = session(PipelineSettings(str(folder), kafka.bootstrap, (), driver_memory="2g"))
     try:
-        times = _run(kafka.bootstrap, folder, {"events": count, "partitions": partitions}, rounds)
+        for count in partitions:
+            for number in tables:
+                stream = Stream(kafka.bootstrap, number, count)
+                with KafkaTransport(kafka.bootstrap) as transport:
+                    _race(Race(spark, stream, folder, events, transport), rounds)
     finally:
+        spark.stop()
         kafka.stop()
         shutil.rmtree(folder, ignore_errors=True)
-    report(f"landing {count} events", times, "delta", WANTED)
 
 
-def _run(kafka: str, folder: Path, size: Mapping[str, int], rounds: int) -> dict[str, list[float]]:
+def _race(race: Race, rounds: int) -> None:
     """Fill the topic, warm every contender up with a first round, and time the others."""
-    spark = session(PipelineSettings(str(folder), kafka, (), driver_memory="2g"))
-    bytes_each = events.fill(spark, kafka, **size)
-    click.echo(
-        f"{size['events']} events of {bytes_each:.0f} bytes in {size['partitions']} partitions"
-    )
-    race = Race(spark, kafka, folder, size["events"])
+    stream = race.stream
+    stream.create()
+    size = stream.fill(race.session, first=0, events=race.events)
+    title = f"{race.events} events of {size:.0f} bytes, {stream.tables} tables"
+    title += f", {stream.partitions} partitions"
+    click.echo(title)
     contenders = [
         Contender("parquet", race.parquet),
         Contender("delta", race.delta),
         Contender("sluice", race.sluice),
     ]
-    try:
-        times = compete(contenders, rounds + 1, race.check)
-    finally:
-        spark.stop()
-    return {name: spent[1:] for name, spent in times.items()}
+    times = compete(contenders, rounds + 1, race.check)
+    report(title, {name: spent[1:] for name, spent in times.items()}, "delta", WANTED)
+    small = race.small(SMALL_ROUNDS)
+    told = f"{statistics.median(small):.3f} s ({min(small):.3f} to {max(small):.3f})"
+    click.echo(f"  {SMALL} events alone: {told}; wanted: {SMALL_WANTED} s; {under_load()}")
 
 
 if __name__ == "__main__":

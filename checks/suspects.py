@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Any
 
 from checks.world import World
-from pipeline.messages.key import canonical
+from pipeline.formats.key import canonical
 from pipeline.model import Shard, Table
 
 Suspect = tuple[Shard, int]

@@ -51,13 +51,13 @@ SERVICE = (
     ),
     Alert(
         "SluicePipelineStalled",
-        f'time() - max({m.SUCCESS.name}{{job="round"}})',
+        f'time() - max by (job) ({m.SUCCESS.name}{{job=~"land|merge"}})',
         "> 900",
         "1m",
         Severity.CRITICAL,
         "service.md#worker",
-        "Nothing was landed or merged for {{ $value | humanizeDuration }}",
-        "No round of the pipeline has ended well: Spark, Kafka or the lake does not work.",
+        "Job {{ $labels.job }} has not ended well for {{ $value | humanizeDuration }}",
+        "Nothing is landed, or nothing is merged: Spark, Kafka or the lake does not work.",
     ),
     Alert(
         "SluiceJobFails",

@@ -11,7 +11,7 @@ from fastapi import FastAPI
 from alerts.deliver import Delivery
 from checks.world import World
 from monitor.board import Easel
-from monitor.clients import Lake, Servers, close_all, collector, connect, describe, highest_landed
+from monitor.clients import Lake, Servers, close_all, describe, highest_landed
 from monitor.config.model import Config
 from monitor.cycle import Cycle
 from monitor.faces.api import Desk, application
@@ -40,6 +40,7 @@ from monitor.watch.synced import synced
 from monitor.watch.teller import Teller
 from monitor.watch.watcher import Watcher
 from monitor.watch.world import RoundWorld
+from pipeline.build import open_collector, open_source
 from pipeline.settings import SourceSettings
 
 LOOK_AGE = timedelta(seconds=2)
@@ -68,7 +69,7 @@ class App:
         self.fences = FenceBook(store.fences)
         self.rulings = Rulings()
         self.standstills = Standstills(store.holds)
-        self.collectors = {one.name: collector(one) for one in config.sources}
+        self.collectors = {one.name: open_collector(one) for one in config.sources}
         self.pulses = tuple(self._pulse(one) for one in config.sources)
         followed = {pulse.settings.name: pulse.followed for pulse in self.pulses}
         self.servers = Servers(followed)
@@ -118,7 +119,7 @@ class App:
         return Pulse(
             source,
             self.collectors[source.name],
-            connect,
+            open_source,
             self.fences,
             partial(highest_landed, self.lake.delta, source.name),
             clock,
@@ -156,7 +157,7 @@ class App:
             spark=self.supervisor,
             lane=self.config.pipeline.lane,
             sources=tuple(self.collectors),
-            deadlines=Deadlines(paces.land_deadline, paces.apply_deadline, paces.upkeep_deadline),
+            deadlines=Deadlines(paces.land_deadline, paces.merge_deadline, paces.upkeep_deadline),
             memory=self.store.waivers,
             standstills=self.standstills,
             accounts=self.store.accounts,
@@ -188,7 +189,8 @@ class App:
         probing = Probing(plans, self.roster, history, self.teller, self.world, clock, current_run)
         return Works(
             pulses=self.pulses,
-            round=self.drive.round,
+            land=self.drive.land,
+            merge=self.drive.apply,
             watch=self.cycle.watch,
             probe=probing.round,
             census=self.census.ask,

@@ -11,9 +11,8 @@ from checks.world import LogKey, LogSide
 from monitor.config.model import Config
 from monitor.watch.schemas import Schemas
 from monitor.watch.world import Log
-from pipeline.collectors.connect import ConnectCollector
-from pipeline.errors import ConfigError, SluiceError
-from pipeline.messages import format as formats
+from pipeline.build import open_format, open_source
+from pipeline.errors import SluiceError
 from pipeline.model import PartitionEnd, Table, TopicPartition
 from pipeline.server.server_facts import server_facts
 from pipeline.server.session import Session
@@ -24,12 +23,6 @@ from pipeline.tables.delta import DeltaLake
 from pipeline.topics.last_keys import Origin, end_keys
 from pipeline.topics.settings import TopicFacts, topic_facts
 from pipeline.transports.kafka import KafkaTransport
-
-SOURCES: Mapping[str, Callable[[SourceSettings], MySqlSource]] = {
-    "mysql": MySqlSource,
-    "mariadb": MySqlSource,
-}
-COLLECTORS = {"connect": ConnectCollector}
 
 
 @dataclass(eq=False)
@@ -55,7 +48,7 @@ class Servers:
             return known[1]
         if known is not None:
             known[1].close()
-        self._open[name] = settings, connect(settings)
+        self._open[name] = settings, open_source(settings)
         return self._open[name][1]
 
 
@@ -72,7 +65,7 @@ class Lake:
     def of(cls, config: Config) -> "Lake":
         """Clients for *config*; nothing is asked yet."""
         origins = tuple(
-            Origin(one.name, one.topic_pattern, formats.find(one.format)) for one in config.sources
+            Origin(one.name, one.topic_pattern, open_format(one)) for one in config.sources
         )
         transport = KafkaTransport(config.kafka, timeout=timedelta(seconds=10))
         return cls(DeltaLake(config.settings), transport, origins)
@@ -112,18 +105,6 @@ def close_all(*clients: Closing) -> None:
         client.close()
 
 
-def connect(settings: SourceSettings) -> MySqlSource:
-    """A client of one source.
-
-    Raises:
-        ConfigError: its kind is not known.
-    """
-    if settings.kind not in SOURCES:
-        known = ", ".join(sorted(SOURCES))
-        raise ConfigError(f"source {settings.name}: no kind {settings.kind!r}; known: {known}")
-    return SOURCES[settings.kind](settings)
-
-
 def describe(settings: SourceSettings, wanted: Callable[[str], bool]) -> Described:
     """A source's own words on itself and the *wanted* tables, unless it is loaded.
 
@@ -135,19 +116,6 @@ def describe(settings: SourceSettings, wanted: Callable[[str], bool]) -> Describ
         server = server_facts(session)
         shards = shard_facts(session, settings.name, wanted)
     return Described(server, {one.shard.name: one for one in shards})
-
-
-def collector(settings: SourceSettings) -> ConnectCollector:
-    """A client of the source's collector.
-
-    Raises:
-        ConfigError: its kind is not known.
-    """
-    kind = settings.collector.kind
-    if kind not in COLLECTORS:
-        known = ", ".join(sorted(COLLECTORS))
-        raise ConfigError(f"source {settings.name}: no collector {kind!r}; known: {known}")
-    return COLLECTORS[kind](settings.collector.url, settings.collector.connector)
 
 
 def highest_landed(lake: DeltaLake, source: str) -> int:

@@ -17,8 +17,8 @@ from checks.doctor.producer import producer_findings
 from checks.doctor.server import server_findings
 from checks.doctor.tables import Folded, table_findings
 from checks.doctor.topics import topic_findings
-from monitor import clients
 from monitor.config.model import Config
+from pipeline.build import open_collector
 from pipeline.collectors.connect import ConnectCollector
 from pipeline.errors import SluiceError, UnreachableError
 from pipeline.route import Router
@@ -55,7 +55,7 @@ def describe(settings: SourceSettings, wanted: Wanted) -> Described:
 class Doors:
     """Where facts come from."""
 
-    collector: Callable[[SourceSettings], ConnectCollector] = clients.collector
+    collector: Callable[[SourceSettings], ConnectCollector] = open_collector
     describe: Callable[[SourceSettings, Wanted], Described] = describe
     topics: Callable[[str, str], tuple[TopicFacts, ...]] = topic_facts
 

@@ -18,7 +18,8 @@ class Works:
     """What each job does."""
 
     pulses: Sequence[Pulse]
-    round: Work
+    land: Work
+    merge: Work
     watch: Work
     probe: Work
     census: Work
@@ -29,7 +30,10 @@ class Works:
 
 
 def jobs(config: Config, works: Works) -> tuple[Job, ...]:
-    """The timetable; each deadline is well above what the clients' own time limits add up to."""
+    """The timetable; each deadline is well above what the clients' own time limits add up to.
+
+    Continuous are those that work off what has piled up.  The others must keep their pace.
+    """
     paces = config.schedule
     minute = timedelta(minutes=1)
     beats = [
@@ -38,12 +42,13 @@ def jobs(config: Config, works: Works) -> tuple[Job, ...]:
     ]
     return (
         *beats,
-        Job("round", paces.round, paces.land_deadline + paces.apply_deadline, works.round),
+        Job("land", paces.land, paces.land_deadline, works.land, continuous=True),
+        Job("merge", paces.merge, paces.merge_deadline, works.merge, continuous=True),
         Job("watch", paces.watch, minute, works.watch),
-        Job("probe", paces.probe, 30 * minute, works.probe),
-        Job("census", CENSUS, 30 * minute, works.census),
+        Job("probe", paces.probe, 30 * minute, works.probe, continuous=True),
+        Job("census", CENSUS, 30 * minute, works.census, continuous=True),
         Job("keepers", KEEPERS, 10 * minute, works.keepers),
-        Job("deliver", paces.deliver, minute, works.deliver),
-        Job("upkeep", paces.upkeep, paces.upkeep_deadline, works.upkeep),
+        Job("deliver", paces.deliver, minute, works.deliver, continuous=True),
+        Job("upkeep", paces.upkeep, paces.upkeep_deadline, works.upkeep, continuous=True),
         Job("prune", paces.prune, 10 * minute, works.prune),
     )

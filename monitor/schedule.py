@@ -2,7 +2,8 @@
 
 Ticks stand on a grid of wall-clock time, the same in every life of the service.  Whatever keeps a
 tick from running - a job that takes too long, a stopped scheduler, a service that is down - shows
-when the next one starts: every tick in between is recorded as missed.
+when the next one starts: every tick in between is recorded as missed.  Not so for a continuous
+job: ticks that come while one runs are covered by it, and only silence is missed.
 """
 
 import threading
@@ -36,9 +37,16 @@ class TickBook(Protocol):
         ...
 
     def finish(
-        self, job: str, planned: datetime, at: datetime, result: str, detail: str = ""
+        self,
+        job: str,
+        planned: datetime,
+        at: datetime,
+        result: str,
+        detail: str = "",
+        *,
+        through: Sequence[datetime] = (),
     ) -> None:
-        """It has ended, well or not."""
+        """It has ended, well or not; it stands for the ticks *through* which it ran, too."""
         ...
 
     def miss_many(self, job: str, planneds: Sequence[datetime], at: datetime) -> None:
@@ -48,12 +56,17 @@ class TickBook(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Something to do every so often, in a thread of its own, never twice at a time."""
+    """Something to do every so often, in a thread of its own, never twice at a time.
+
+    A ``continuous`` one works off whatever there is to do, however long that takes: what a tick
+    would have done that comes while it runs, it does itself or does next.
+    """
 
     name: str
     every: timedelta
     deadline: timedelta
     run: Callable[[], object]
+    continuous: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,11 +180,19 @@ class Schedule:
         else:
             self.ailments.pop(job.name, None)
             late = self.clock() - started > job.deadline
-            self.book.finish(job.name, planned, self.clock(), "late" if late else "done")
+            self._finish(job, planned, "late" if late else "done")
 
     def _fail(self, job: Job, planned: datetime, error: Exception) -> None:
         self.ailments[job.name] = _told(error)
-        self.book.finish(job.name, planned, self.clock(), "failed", _told(error))
+        self._finish(job, planned, "failed", _told(error))
+
+    def _finish(self, job: Job, planned: datetime, result: str, detail: str = "") -> None:
+        now = self.clock()
+        after = due(now, job.every) + job.every
+        through = tuple(missed(planned, after, job.every)) if job.continuous else ()
+        self.book.finish(job.name, planned, now, result, detail, through=through)
+        if through:  # only now: what could not be written down will be told as missed
+            self._seen[job.name] = through[-1]
 
     def _note_missed(self, job: Job, planned: datetime, last: datetime | None) -> None:
         if last is None:

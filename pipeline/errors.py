@@ -30,6 +30,10 @@ class HeldError(SluiceError):
         self.reason = reason
         self.detail = detail
 
+    def __reduce__(self) -> tuple[type["HeldError"], tuple[str, str]]:
+        """Travel between processes as what it was made of."""
+        return (type(self), (self.reason, self.detail))
+
 
 class ProofError(SluiceError):
     """Neither right nor wrong can be shown; counts as UNKNOWN, never as loss."""

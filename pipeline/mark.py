@@ -1,10 +1,22 @@
-"""W and the landing loop's whole memory: one marker row in each commit of the change log."""
+"""W and the landing loop's whole memory: one marker row in each commit of the change log.
 
-import json
+A marker tells what its batch changed of the mark, so its size follows the batch; now and then one
+tells everything.  Reading begins at the newest of those, which every text names.
+"""
+
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields, replace
+from functools import lru_cache
+from typing import Any, cast
 
-from pipeline.model import Acknowledged, Fence, Order, PartitionEnd
+import msgspec
+
+from pipeline.errors import FormatError, HeldError
+from pipeline.model import Acknowledged, Fence, Head, Order, PartitionEnd
+from pipeline.server import gtid
+
+FULL_EVERY = 50  # batches: nobody replays more texts than this
+_PLAIN = ("lane", "batch", "full")  # fields that are no entries
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,6 +25,8 @@ class Epoch:
 
     ``heartbeat`` is the highest number landed when the epoch began: until a higher one has
     landed, the collector may still be sending again what it sent under the epoch before.
+    ``before`` is what the log before it had executed (empty without GTIDs), ``passed`` what was
+    acknowledged of that log: a collector that goes on where it stopped sends nothing older.
     """
 
     number: int
@@ -21,6 +35,8 @@ class Epoch:
     pos: int
     executed: str = ""
     heartbeat: int = -1
+    before: str = ""
+    passed: Acknowledged | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,29 +53,64 @@ class Snap:
 
 
 @dataclass(frozen=True, slots=True)
+class Existence:
+    """Whether a shard is there, as the newest schema change that concerns it tells."""
+
+    order: Order
+    there: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Quarantine:
+    """Open changes of one shard, or of one topic's unknown shards, that nobody could read.
+
+    ``batch`` is the newest that landed one.  ``ids`` are the first of them, by name, each ending
+    in ``@`` and its batch; ``count`` includes those without a name.  A base of each of ``shards``
+    that begins after ``batch`` closes it; without any only a person does.
+    """
+
+    table: str | None
+    batch: int
+    count: int
+    ids: tuple[str, ...]
+    shards: tuple[str, ...] = ()
+
+    def names(self, subject: str) -> tuple[str, ...]:
+        """What a person may waive: each named change, and all the others as one."""
+        more = self.count - len(self.ids)
+        rest = (f"{subject}:and {more} more@{self.batch}",) if more else ()
+        return (*self.ids, *rest)
+
+
+@dataclass(frozen=True, slots=True)
 class Mark:
     """What a batch proves about itself and all batches before it, of one lane.
 
-    ``offsets``       W: ``topic:partition`` -> the next offset to read.
+    ``offsets``       W: ``topic:partition`` -> the next offset to read, and the leader epoch of
+                      the last record read.
+    ``gone``          partitions that are no longer there -> where W stood.
     ``acknowledged``  source -> what was acknowledged *before* the end offsets were listed that
                       W has passed: every such transaction is landed.  Dropped when the epoch moves.
     ``heartbeats``    source -> highest heartbeat number landed.
     ``tables``        table -> the last batch that holds a change of it.
     ``epochs``        source -> its epoch now; ``starts``: ``source/epoch/topic:partition`` ->
-                      first offset that belongs to it.
+                      first offset that belongs to it, while W is below it.
     ``high``          ``source/topic:partition`` -> highest LIVE order landed.
     ``shards``        ``source/shard`` -> its table, of every shard ever seen; None if ignored.
+    ``existing``      ``source/shard`` -> whether it is there, of every one a schema change told of.
     ``bases``         ``source/shard`` -> order its newest base is complete as of.
     ``based``         ``source/shard`` -> batch in which the rows of that base began.
     ``snaps``         ``source/shard`` -> the snapshot that is not complete yet.
     ``grown``         topics that have gained partitions: their keys may have moved.
     ``gaps``          gap id -> JSON of the open :class:`pipeline.report.Gap`.
-    ``quarantined``   table (or ``topic:NAME`` if unknown) -> ids of its open quarantined changes.
+    ``quarantine``    ``source/shard`` (or ``topic:NAME`` if unknown) -> what is open of it.
+    ``full``          the newest batch at or before this whose text tells everything; -1: none yet.
     """
 
     lane: str
     batch: int
     offsets: Mapping[str, PartitionEnd] = field(default_factory=dict)
+    gone: Mapping[str, PartitionEnd] = field(default_factory=dict)
     acknowledged: Mapping[str, Acknowledged] = field(default_factory=dict)
     heartbeats: Mapping[str, int] = field(default_factory=dict)
     tables: Mapping[str, int] = field(default_factory=dict)
@@ -67,39 +118,66 @@ class Mark:
     starts: Mapping[str, int] = field(default_factory=dict)
     high: Mapping[str, Order] = field(default_factory=dict)
     shards: Mapping[str, str | None] = field(default_factory=dict)
+    existing: Mapping[str, Existence] = field(default_factory=dict)
     bases: Mapping[str, Order] = field(default_factory=dict)
     based: Mapping[str, int] = field(default_factory=dict)
     snaps: Mapping[str, Snap] = field(default_factory=dict)
     grown: tuple[str, ...] = ()
     gaps: Mapping[str, str] = field(default_factory=dict)
-    quarantined: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    quarantine: Mapping[str, Quarantine] = field(default_factory=dict)
+    full: int = field(default=-1, compare=False)
 
     def dumps(self) -> str:
-        """Canonical JSON, the text kept in the marker row's ``after``."""
-        return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
+        """Canonical JSON that tells everything: a full text, read back by :meth:`loads`."""
+        return _text(MarkDelta(replace(self, full=self.batch)))
 
     @classmethod
     def loads(cls, text: str) -> "Mark":
-        """Read back what :meth:`dumps` wrote."""
-        raw = json.loads(text)
-        return cls(
-            lane=raw["lane"],
-            batch=raw["batch"],
-            offsets={k: PartitionEnd(**v) for k, v in raw["offsets"].items()},
-            acknowledged={k: Acknowledged(**v) for k, v in raw["acknowledged"].items()},
-            heartbeats=raw["heartbeats"],
-            tables=raw["tables"],
-            epochs={k: Epoch(**v) for k, v in raw["epochs"].items()},
-            starts=raw["starts"],
-            high={k: Order(**v) for k, v in raw["high"].items()},
-            shards=raw["shards"],
-            bases={k: Order(**v) for k, v in raw["bases"].items()},
-            based=raw["based"],
-            snaps={k: Snap(**{**v, "order": Order(**v["order"])}) for k, v in raw["snaps"].items()},
-            grown=tuple(raw["grown"]),
-            gaps=raw["gaps"],
-            quarantined={k: tuple(v) for k, v in raw["quarantined"].items()},
-        )
+        """Read back what :meth:`dumps` wrote.
+
+        Raises:
+            HeldError: ``mark_lost`` if the text tells only what its batch changed.
+        """
+        delta = MarkDelta.loads(text)
+        if not delta.full:
+            detail = f"batch {delta.changed.batch} tells only what it changed"
+            raise HeldError("mark_lost", f"{detail}; read from batch {delta.changed.full} on")
+        return delta.changed
+
+    def changes_since(self, previous: "Mark") -> str:
+        """The text to commit after *previous*: what changed, or everything where that is due.
+
+        Everything is told every ``FULL_EVERY`` batches, and when no less has changed.
+        """
+        due = previous.full < 0 or self.batch - previous.full >= FULL_EVERY
+        if due:
+            return self.dumps()
+        delta = _difference(self, previous)
+        whole = sum(len(_entries(self, name)) for name in _NAMES)
+        return self.dumps() if delta.size >= whole else _text(delta)
+
+    def advanced(self, text: str) -> "Mark":
+        """The mark after the batch that told *text*.
+
+        Raises:
+            HeldError: ``mark_lost`` if it is another lane's, or not the next batch's.
+        """
+        delta = MarkDelta.loads(text)
+        changed = delta.changed
+        if (changed.lane, changed.batch) != (self.lane, self.batch + 1):
+            after = f"batch {self.batch} of lane {self.lane}"
+            found = f"batch {changed.batch} of lane {changed.lane}"
+            raise HeldError("mark_lost", f"{found} cannot follow {after}; restore what is between")
+        return changed if delta.full else _applied(self, delta)
+
+    @property
+    def quarantined(self) -> Mapping[str, tuple[str, ...]]:
+        """Table (or ``topic:NAME`` if unknown) -> ids of its open quarantined changes."""
+        found: dict[str, tuple[str, ...]] = {}
+        for name, one in sorted(self.quarantine.items()):
+            subject = one.table or name
+            found[subject] = (*found.get(subject, ()), *one.names(name))
+        return found
 
     def covers(self, fence: Fence) -> bool:
         """Whether everything at or below *fence* is landed in this batch or before.
@@ -117,4 +195,106 @@ class Mark:
             return False  # positions of two servers are never compared
         if self.heartbeats.get(fence.source, -1) < fence.number:
             return False
-        return (known.log, known.pos) >= (fence.head.log, fence.head.pos)
+        return reaches(known, fence.head)
+
+
+def reaches(known: Acknowledged, head: Head) -> bool:
+    """Whether a collector that has acknowledged *known* has finished everything below *head*.
+
+    By position, and by GTIDs where both have them: after a fail-over a collector's last word may
+    still be of the old server, whose larger position says nothing of the new one.
+    """
+    return (known.log, known.pos) >= (head.log, head.pos) and _holds(known.executed, head.executed)
+
+
+_NAMES = tuple(each.name for each in fields(Mark) if each.name not in _PLAIN)
+
+
+@dataclass(frozen=True, slots=True)
+class MarkDelta:
+    """What one batch changed of the mark; that of a full text is everything there is.
+
+    ``changed`` holds the entries that were set; ``gone`` names, by field, those that went.
+    """
+
+    changed: Mark
+    gone: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def full(self) -> bool:
+        """Whether it needs no mark before it."""
+        return self.changed.full == self.changed.batch
+
+    @property
+    def size(self) -> int:
+        """Entries it tells of."""
+        told = sum(len(_entries(self.changed, name)) for name in _NAMES)
+        return told + sum(len(names) for names in self.gone.values())
+
+    @classmethod
+    def loads(cls, text: str) -> "MarkDelta":
+        """Read back a marker's text.
+
+        Raises:
+            HeldError: ``mark_lost`` if it is none.
+        """
+        try:
+            return msgspec.json.decode(text, type=cls)
+        except msgspec.DecodeError as error:
+            raise HeldError("mark_lost", f"a marker cannot be read: {error}") from error
+
+
+def _text(delta: MarkDelta) -> str:
+    return msgspec.json.encode(delta, order="sorted").decode()
+
+
+def _entries(mark: Mark, name: str) -> Mapping[str, Any]:
+    """One field's entries; a tuple's are its members."""
+    value = getattr(mark, name)
+    return dict.fromkeys(value) if isinstance(value, tuple) else cast("Mapping[str, Any]", value)
+
+
+def _with(mark: Mark, entries: Mapping[str, Mapping[str, Any]]) -> Mark:
+    names = {name for name in entries if isinstance(getattr(mark, name), tuple)}
+    fresh: dict[str, Any] = {**entries, **{name: tuple(sorted(entries[name])) for name in names}}
+    return replace(mark, **fresh)
+
+
+def _difference(mark: Mark, previous: Mark) -> MarkDelta:
+    changed, gone = {}, {}
+    for name in _NAMES:
+        now, before = _entries(mark, name), _entries(previous, name)
+        changed[name] = {k: v for k, v in now.items() if k not in before or _other(before[k], v)}
+        if left := before.keys() - now.keys():
+            gone[name] = tuple(sorted(left))
+    told = Mark(mark.lane, mark.batch, full=previous.full)
+    return MarkDelta(_with(told, changed), gone)
+
+
+def _other(before: object, now: object) -> bool:
+    return before is not now and before != now  # most entries are the very same object
+
+
+def _applied(mark: Mark, delta: MarkDelta) -> Mark:
+    entries = {}
+    for name in _NAMES:
+        told, left = _entries(delta.changed, name), delta.gone.get(name, ())
+        if not told and not left:
+            continue
+        kept = {**_entries(mark, name), **told}
+        for key in left:
+            kept.pop(key, None)
+        entries[name] = kept
+    made = _with(mark, entries)
+    return replace(made, batch=delta.changed.batch, full=delta.changed.full)
+
+
+@lru_cache(maxsize=4096)  # the same fences are asked about for every table
+def _holds(executed: str, needed: str) -> bool:
+    """Whether a GTID set holds another; where either is unknown, it has no say."""
+    if not executed or not needed:
+        return True
+    try:
+        return gtid.contains(executed, needed)
+    except FormatError:
+        return True

@@ -3,9 +3,6 @@
 import re
 from dataclasses import dataclass
 
-from pyspark.sql import Column
-from pyspark.sql import functions as F
-
 from pipeline.settings import TableRule
 
 
@@ -33,22 +30,3 @@ class Router:
         """Whether keys of the shard's table are unique across all of its shards."""
         rule = self.rule(shard)
         return rule is not None and rule.unique_across_shards
-
-    def table_column(self, shard: Column) -> Column:
-        """Same as :meth:`table`, for a string column."""
-        chosen = shard
-        for rule in reversed(self.rules):
-            pattern = f"^(?:{rule.shards})$"
-            name = F.regexp_replace(shard, pattern, re.sub(r"\\(\d)", r"$\1", rule.table))
-            chosen = F.when(shard.rlike(pattern), F.lit(None) if rule.ignore else name).otherwise(
-                chosen
-            )
-        return chosen
-
-    def unique_column(self, shard: Column) -> Column:
-        """Same as :meth:`unique`, for a string column."""
-        chosen = F.lit(False)
-        for rule in reversed(self.rules):
-            matches = shard.rlike(f"^(?:{rule.shards})$")
-            chosen = F.when(matches, F.lit(rule.unique_across_shards)).otherwise(chosen)
-        return chosen

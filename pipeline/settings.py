@@ -60,8 +60,12 @@ class SourceSettings:
 
     @property
     def topic_pattern(self) -> str:
-        """Regular expression for the whole name of each topic that this source's rows use."""
-        return self.topics or re.escape(self.prefix) + r"\.[^.]+\.[^.]+"
+        """Regular expression for the whole name of each topic that this source's rows use.
+
+        By default all below the prefix: names of tables may hold dots, and odd letters become
+        some.
+        """
+        return self.topics or re.escape(self.prefix) + r"\..+"
 
     @property
     def collected_prefix(self) -> str:
@@ -110,7 +114,8 @@ class PipelineSettings:
 
     ``lake`` is a folder or a URI (``hdfs://``, ``s3a://``) without a slash at its end.
     ``batch_rows`` caps one landing batch; ``small_batch_rows`` is the size up to which a batch is
-    read through one persistent consumer instead of a Kafka scan by Spark.
+    read and written in the driver, without a Spark job; ``landing_tasks`` is how many tasks a
+    larger one is divided into at most.
     """
 
     lake: str
@@ -120,11 +125,17 @@ class PipelineSettings:
     lane: str = "main"
     batch_rows: int = 2_000_000
     small_batch_rows: int = 20_000
+    landing_tasks: int = 4
     merge_workers: int = 2
     master: str = "local[2]"
     driver_memory: str = "1500m"
     spark: Mapping[str, str] = field(default_factory=dict)
     upkeep: UpkeepSettings = UpkeepSettings()
+
+    @property
+    def client(self) -> Mapping[str, str]:
+        """What a client that reads topics needs to know, in librdkafka's words."""
+        return {"bootstrap.servers": self.kafka}
 
     @property
     def changes(self) -> str:

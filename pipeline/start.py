@@ -1,31 +1,32 @@
 """Build one lane from its settings: the session, the clients, and the mark it goes on from."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 
 from pipeline import jars
 from pipeline.apply.catalog import Catalog
-from pipeline.apply.standing import Standing
-from pipeline.changelog import table as changelog
-from pipeline.collectors.connect import ConnectCollector
+from pipeline.apply.errand import run as run_group
+from pipeline.apply.passes import Passes
+from pipeline.apply.upkeep import Upkeep
+from pipeline.build import open_collector, open_format, open_source
+from pipeline.changelog.change_log import ChangeLog, require_rows_with_a_mark
 from pipeline.collectors.mirrored import behind_mirror
-from pipeline.errors import ConfigError
+from pipeline.lake.store import open_store
 from pipeline.landing.feed import Feed
 from pipeline.landing.loop import Landing
-from pipeline.landing.reading import Reader
+from pipeline.landing.task import Done, Task
+from pipeline.landing.task import run as run_task
 from pipeline.lane import Lane
 from pipeline.mark import Mark
-from pipeline.messages.format import find
-from pipeline.model import Op, Order
 from pipeline.route import Router
 from pipeline.settings import PipelineSettings, SourceSettings, TableRule
-from pipeline.sources.mysql import MySqlSource
-from pipeline.spark import open_session
-from pipeline.tables.delta import DeltaLake
+from pipeline.spark import described, open_session
+from pipeline.spread import spread
 from pipeline.transports.kafka import KafkaTransport
 
 
@@ -33,43 +34,58 @@ def open_lane(settings: PipelineSettings, clock: Callable[[], datetime]) -> Lane
     """Start Spark and take the lane up where its newest mark left it.
 
     Raises:
-        ConfigError: the change log is there, but not one of its rows says how far it is.
+        ConfigError: the lake is of a kind that cannot be written.
+        HeldError: the change log is there, but not one of its rows says how far it is.
     """
+    store = open_store(settings.changes)
+    logs = [ChangeLog(store, settings.lane) for _ in range(3)]  # one for each thread
+    logs[0].opened(clock())
+    require_rows_with_a_mark(logs[0])
+    mark = logs[0].mark() or Mark(settings.lane, -1)
+    router = routed(settings)
+    catalog = Catalog(router)
+    catalog.add(logs[0].schema_changes(-1))
     session = open_session(settings, jars.spark())
-    changelog.create(session, settings.changes)
-    lake = DeltaLake(settings)
-    mark = lake.mark() or _first(session, settings)
+    landing = Landing(
+        settings=settings,
+        feeds=tuple(_feed(source) for source in settings.sources),
+        router=router,
+        transport=KafkaTransport(settings.kafka),
+        log=logs[0],
+        work=Workers(session, settings.small_batch_rows),
+        clock=clock,
+        mark=mark,
+    )
+    passes = Passes(settings, logs[1], partial(spread, session, run_group), clock)
+    upkeep = Upkeep(settings, logs[2], passes.mirrors, clock)
+    return Lane(landing, passes, upkeep, catalog, session)
+
+
+def routed(settings: PipelineSettings) -> Router:
+    """The rules, before which Sluice's own heartbeat tables are nobody's."""
     beats = {source.heartbeat for source in settings.sources}
     own = tuple(TableRule(re.escape(name), name, ignore=True) for name in sorted(beats))
-    router = Router((*own, *settings.rules))
-    feeds = tuple(_feed(source) for source in settings.sources)
-    transport = KafkaTransport(settings.kafka)
-    small = settings.small_batch_rows
-    reader = Reader(session, transport, feeds, router, settings.kafka, small)
-    catalog = Catalog(router)
-    catalog.add(_schema_changes(session, settings.changes))
-    landing = Landing(session, settings, feeds, reader, clock, lake.mark, mark)
-    return Lane(session, settings, landing, catalog, Standing(lake.history), clock)
+    return Router((*own, *settings.rules))
+
+
+@dataclass(frozen=True, slots=True)
+class Workers:
+    """Runs landing tasks: a small one here, which spares the Spark job; others side by side."""
+
+    session: SparkSession
+    small: int
+
+    def __call__(self, tasks: Sequence[Task]) -> Sequence[Done]:
+        """What each task tells, in their order."""
+        ranges = [one for task in tasks for intake in task.intakes for one in intake.ranges]
+        if sum(one.until - one.first for one in ranges) <= self.small:
+            return [run_task(task) for task in tasks]
+        stamp = tasks[0].stamp
+        with described(self.session, f"land batch {stamp.batch} of lane {stamp.lane}"):
+            return spread(self.session, run_task, tasks)
 
 
 def _feed(source: SourceSettings) -> Feed:
-    collector = ConnectCollector(source.collector.url, source.collector.connector)
+    collector = open_collector(source)
     arrived = behind_mirror(source, collector)
-    return Feed(source, collector, find(source.format), MySqlSource, arrived)
-
-
-def _first(session: SparkSession, settings: PipelineSettings) -> Mark:
-    """The mark before the first batch, if the change log is empty."""
-    rows = session.read.format("delta").load(settings.changes)
-    if not rows.where(F.col("lane") == settings.lane).isEmpty():
-        msg = f"{settings.changes} holds rows of lane {settings.lane} but no mark; restore it"
-        raise ConfigError(msg)
-    return Mark(settings.lane, -1)
-
-
-def _schema_changes(session: SparkSession, log: str) -> list[tuple[str, Order, str]]:
-    """All landed schema changes, as they have landed; each is a statement somebody typed."""
-    rows = session.read.format("delta").load(log).where(F.col("op") == Op.DDL)
-    placed = rows.where("`order` IS NOT NULL").orderBy("batch", "topic", "offset")
-    found = placed.select("source", "order", "after").collect()
-    return [(row["source"], Order(*row["order"]), row["after"]) for row in found]
+    return Feed(source, collector, open_format(source), open_source, arrived)

@@ -16,13 +16,8 @@ TESTS = sorted(
     for path in (ROOT / folder).rglob("*.py")
     if "corpus" not in path.parts
 )
-PURE = [
-    ROOT / name
-    for name in tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["coverage"]["report"][
-        "include"
-    ]
-    if (ROOT / name).is_file()
-]
+SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PURE = [ROOT / name for name in SETTINGS["tool"]["coverage"]["report"]["include"]]
 PROBES = sorted(path for path in (ROOT / "checks" / "probes").glob("*.py"))
 
 IMPURE_MODULES = {
@@ -71,6 +66,11 @@ def test_a_function_stays_under_40_lines() -> None:
     }
 
     assert long == {}
+
+
+def test_a_pure_module_is_listed_once_and_is_there() -> None:
+    assert [name(path) for path in PURE if not path.is_file()] == []
+    assert len(PURE) == len(set(PURE))
 
 
 @pytest.mark.parametrize("path", PURE, ids=name)

@@ -4,6 +4,7 @@ The machine's mood changes over minutes, so contenders take turns within a round
 rotation; a ratio is made within each round.  No time counts before the results were seen equal.
 """
 
+import os
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -51,7 +52,7 @@ def speed(times: Times, name: str, against: str) -> float:
 
 def report(title: str, times: Times, against: str, wanted: float | None = None) -> None:
     """Print median seconds, the ratio to *against* and its spread, as lines of one table."""
-    click.echo(f"{title}")
+    click.echo(f"{title}; {under_load()}")
     for name, spent in times.items():
         ratios = sorted(t / s for s, t in zip(spent, times[against], strict=True))
         line = (
@@ -60,3 +61,8 @@ def report(title: str, times: Times, against: str, wanted: float | None = None) 
         click.echo(f"{line}   ({ratios[0]:.2f} to {ratios[-1]:.2f})")
     if wanted is not None:
         click.echo(f"  wanted: {wanted} x {against}")
+
+
+def under_load() -> str:
+    """How busy the machine is; a figure in seconds says little without it."""
+    return f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"

@@ -1,52 +1,49 @@
-"""A table to merge into, and slices of changes for it, made by Spark from key and version alone."""
+"""A table's rows and its changes, made over Arrow from a row's number and version alone."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cached_property
 
-from pyspark.sql import Column, DataFrame, SparkSession
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as F
 
-from pipeline.changelog import table as changelog
-from pipeline.messages import key
+from pipeline.changelog.table import CHANGES, ORDER_TYPE, TIME
+from pipeline.formats import key
+from pipeline.model import Op, Order, Origin
+from pipeline.schema.arrow_types import arrow_type
+from pipeline.schema.column import Column, TableSchema
+from pipeline.schema.typemap import lake_type
 
-SOURCE, SHARD = "one", "shop.orders"
-TOPIC = "bench.shop.orders"
+SOURCE = "one"
 AT = datetime(2026, 1, 1, tzinfo=UTC)
-RECENT = 0.05
-"""Share of the table that recent keys are drawn from."""
+BORN = Order(1, 1, 0)
+_WIRES = {"DECIMAL": "string", "DATE": "int", "VARCHAR": "string"}
+_SCRAMBLE, _BITS = 0x9E3779B97F4A7C15, 62
+Numbers = npt.NDArray[np.int64]
+
+BIG = Column("", "BIGINT")
+MONEY = Column("", "DECIMAL", 12, 2)
+MOMENT = Column("", "DATETIME", 6)
+DAY = Column("", "DATE")
+TEXT = Column("", "VARCHAR", 64)
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
-    """One column: what MySQL declares, what the wire carries, what the lake holds."""
-
-    name: str
-    kind: str
-    wire: str
-    lake: str
-    length: int | None = None
-    scale: int | None = None
+def _named(column: Column, *names: str) -> list[Column]:
+    return [replace(column, name=name) for name in names]
 
 
-BIG = Field("", "BIGINT", "bigint", "bigint")
-MONEY = Field("", "DECIMAL", "string", "decimal(12,2)", 12, 2)
-MOMENT = Field("", "DATETIME", "bigint", "timestamp_ntz", 6)
-DAY = Field("", "DATE", "int", "date")
-TEXT = Field("", "VARCHAR", "string", "string", 64)
-
-
-def _named(field: Field, *names: str) -> list[Field]:
-    return [replace(field, name=name) for name in names]
-
-
-NARROW: tuple[Field, ...] = (
+NARROW: tuple[Column, ...] = (
     *_named(BIG, "id", "user_id"),
     *_named(MONEY, "total"),
     *_named(MOMENT, "placed"),
     *_named(TEXT, "state"),
 )
-WIDE: tuple[Field, ...] = (
+WIDE: tuple[Column, ...] = (
     *NARROW,
     *_named(BIG, "shop_id", "clerk_id", "points", "weight"),
     *_named(MONEY, "tax", "discount", "freight"),
@@ -56,130 +53,182 @@ WIDE: tuple[Field, ...] = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots: the columns are asked for again and again
 class Workload:
-    """*rows* rows of *fields*, of which each round changes *changed*; ``recent`` keys or any."""
+    """A table of *rows* rows, of which each round changes *changed* among the newest *window*.
 
-    fields: tuple[Field, ...]
+    ``width`` are its columns; with ``text_keys`` the key is a text that has nothing to do with a
+    row's age, as a UUID has not.
+    """
+
+    width: tuple[Column, ...]
     rows: int
     changed: int
-    recent: bool
+    window: int
+    text_keys: bool = False
+    shard: str = "shop.orders"
+
+    @cached_property
+    def columns(self) -> tuple[Column, ...]:
+        """The columns, by whose numbers values differ."""
+        first = replace(TEXT if self.text_keys else BIG, name="id")
+        placed = enumerate((first, *self.width[1:]), start=1)
+        return tuple(replace(column, position=place) for place, column in placed)
 
     @property
     def names(self) -> tuple[str, ...]:
         """The columns' names."""
-        return tuple(field.name for field in self.fields)
+        return tuple(column.name for column in self.columns)
 
-    def image(self, session: SparkSession) -> DataFrame:
-        """The table before the first round, by key; columns of the lake, and ``order``."""
-        ids = session.range(0, self.rows, 1, max(4, self.rows // 250_000))
-        return ids.select(*self.values(F.lit(0)), _order(F.lit(1), F.col("id")).alias("order"))
+    @property
+    def schema(self) -> TableSchema:
+        """As a schema change tells it."""
+        return TableSchema(self.shard, BORN, self.columns, ("id",))
 
-    def changes(self, session: SparkSession, round_: int) -> DataFrame:
-        """The slice of one round, as rows of the change log; batch and log number name it.
+    @property
+    def topic(self) -> str:
+        """Where its changes come from; of one partition."""
+        return f"bench.{self.shard}"
+
+    def image(self, at_once: int) -> Iterator[pa.Table]:
+        """The table before the first round, by key: its columns, and ``order``."""
+        numbers = np.arange(self.rows, dtype=np.int64)
+        if self.text_keys:
+            numbers = numbers[np.argsort(_scrambled(numbers))]
+        for first in range(0, self.rows, at_once):
+            part = numbers[first : first + at_once]
+            rows = self._values(part, np.zeros(len(part), np.int64))
+            yield pa.table({**rows, "order": _order(1, part)})
+
+    def changes(self, round_: int) -> pa.RecordBatch:
+        """Rows of ``CHANGES`` of one round, which numbers the batch; in no order of their keys.
 
         Of ten changed keys one is new, one is deleted, and one was changed twice.
         """
-        window = int(self.rows * RECENT) if self.recent else self.rows
-        step = F.col("i") * max(1, window // self.changed) + round_
-        place = F.col("i")
-        known = F.lit(self.rows - window) + step % window
-        fresh = F.lit(self.rows + round_ * self.changed) + place
-        drawn = session.range(0, self.changed, 1, 2).withColumnRenamed("id", "i")
-        kinds = drawn.select(
-            F.when(place % 10 == 0, fresh).otherwise(known).alias("id"),
-            F.when(place % 10 == 0, "c").when(place % 10 == 1, "d").otherwise("u").alias("op"),
-            F.explode(
-                F.when(place % 10 == 2, F.array(F.lit(0), F.lit(1))).otherwise(F.array(F.lit(1)))
-            ),
-        )
-        return self._logged(kinds, round_)
+        place = np.random.default_rng(round_).permutation(self.changed)
+        known = self.rows - self.window + self._drawn(place, round_)
+        number = np.where(place % 10 == 0, self.rows + round_ * self.changed + place, known)
+        op = np.where(place % 10 == 0, Op.CREATE, np.where(place % 10 == 1, Op.DELETE, Op.UPDATE))
+        times = np.where(place % 10 == 2, 2, 1)
+        last = np.append(np.repeat(number, times)[1:] != np.repeat(number, times)[:-1], True)
+        keys, ops = np.repeat(number, times), np.repeat(op, times)
+        return self._logged(keys, round_ * 2 + last, ops, round_)
 
-    def values(self, version: Column) -> list[Column]:
-        """A row's values as the lake holds them, from ``id`` and *version*."""
-        return [_value(field, place, version) for place, field in enumerate(self.fields)]
+    def _drawn(self, place: Numbers, round_: int) -> Numbers:
+        """Places of the changed keys in the window, each once."""
+        return (place * (self.window // self.changed) + round_) % self.window
 
-    def _logged(self, kinds: DataFrame, round_: int) -> DataFrame:
-        """Rows (id, op, col: 1 for the last change of a key) as rows of the change log."""
-        row = F.to_json(F.struct(*(_wired(f, c) for f, c in self._versioned(round_))))
-        gone = F.col("op") == "d"
-        made = {
-            "lane": F.lit("main"),
-            "batch": F.lit(round_),
-            "source": F.lit(SOURCE),
-            "shard": F.lit(SHARD),
-            "table": F.lit(SHARD),
-            "op": F.col("op"),
-            "key": key.column(
-                F.to_json(F.array(F.col("id").cast("string"))),
-                F.lit(SOURCE),
-                F.lit(SHARD),
-                unique=F.lit(False),
-            ),
-            "before": F.when(gone, row),
-            "after": F.when(~gone, row),
-            "at": F.lit(AT),
-            "order": _order(F.lit(round_ + 1), F.col("id") * 2 + F.col("col")),
-            "origin": F.lit(3),
-            "topic": F.lit(TOPIC),
-            "partition": F.lit(0),
-            "offset": F.col("id"),
-            "received": F.lit(AT),
-            "dt": F.lit(AT.date()),
+    def _logged(
+        self, number: Numbers, version: Numbers, op: npt.NDArray[np.str_], round_: int
+    ) -> pa.RecordBatch:
+        count = len(number)
+        ops = pa.array(op.astype(object), pa.string())
+        created, deleted = pc.equal(ops, Op.CREATE), pc.equal(ops, Op.DELETE)
+        nothing = pa.scalar(None, pa.string())
+        place = np.arange(count, dtype=np.int64)
+        made: Mapping[str, pa.Array] = {
+            "lane": pa.repeat("main", count),
+            "batch": pa.repeat(round_, count),
+            "source": pa.repeat(SOURCE, count),
+            "shard": pa.repeat(self.shard, count),
+            "table": pa.repeat(self.shard, count),
+            "op": ops,
+            "key": self._keys(number),
+            "before": pc.if_else(created, nothing, self._json(number, version - 1)),
+            "after": pc.if_else(deleted, nothing, self._json(number, version)),
+            "at": pa.repeat(pa.scalar(AT, TIME), count),
+            "order": _order(round_ + 1, place),
+            "origin": pa.repeat(pa.scalar(int(Origin.LIVE), pa.int32()), count),
+            "topic": pa.repeat(self.topic, count),
+            "partition": pa.repeat(pa.scalar(0, pa.int32()), count),
+            "offset": pa.array(place + round_ * 2 * count),
+            "received": pa.repeat(pa.scalar(AT, TIME), count),
+            "dt": pa.repeat(pa.scalar(AT.date(), pa.date32()), count),
         }
-        return kinds.select(
-            *(
-                made.get(name, F.lit(None)).cast(kind).alias(name)
-                for name, kind in changelog.SCHEMA.items()
-            )
-        )
+        arrays = [made.get(field.name, pa.nulls(count, field.type)) for field in CHANGES]
+        return pa.RecordBatch.from_arrays(arrays, schema=CHANGES)
 
-    def _versioned(self, round_: int) -> Sequence[tuple[Field, Column]]:
-        version = F.lit(round_ * 2) + F.col("col")
-        return list(zip(self.fields, self.values(version), strict=True))
+    def _values(self, number: Numbers, version: Numbers) -> dict[str, pa.Array]:
+        """A row's values as the lake holds them."""
+        return {
+            column.name: _value(column, _varied(place, number, version)).cast(arrow_type(column))
+            for place, column in enumerate(self.columns)
+        }
+
+    def _json(self, number: Numbers, version: Numbers) -> pa.Array:
+        """Rows as Debezium writes them."""
+        parts: list[pa.Array | str] = []
+        for place, column in enumerate(self.columns):
+            sign = "," if place else "{"
+            parts += [f'{sign}"{column.name}":', _wired(column, _varied(place, number, version))]
+        return pc.binary_join_element_wise(*parts, "}", "")
+
+    def _keys(self, number: Numbers) -> pa.Array:
+        texts = _value(self.columns[0], number).cast(pa.string())
+        values = pc.binary_join_element_wise('["', texts, '"]', "")
+        source, shard = pa.repeat(SOURCE, len(number)), pa.repeat(self.shard, len(number))
+        return key.column(values, source, shard, unique=pa.repeat(False, len(number)))
 
 
-def parsed(fields: Sequence[Field], image: Column) -> list[Column]:
+def parsed(columns: Sequence[Column], image: SparkColumn) -> list[SparkColumn]:
     """Values of a row out of its JSON, by nothing but Spark."""
-    shape = ", ".join(f"{field.name} {field.wire}" for field in fields)
+    shape = ", ".join(f"{one.name} {_WIRES.get(one.kind, 'bigint')}" for one in columns)
     row = F.from_json(image, shape)
-    return [_unwired(field, row[field.name]).alias(field.name) for field in fields]
+    return [_unwired(column, row[column.name]).alias(column.name) for column in columns]
 
 
-def _order(log: Column, position: Column) -> Column:
-    parts = {"epoch": F.lit(1), "log": log, "pos": position, "row": F.lit(0)}
-    return F.struct(*(part.cast("bigint").alias(name) for name, part in parts.items()))
+def _varied(place: int, number: Numbers, version: Numbers) -> Numbers:
+    """What the value of column *place* is made of: different for each row, version and column."""
+    return number * (place + 3) + version if place else number
 
 
-def _value(field: Field, place: int, version: Column) -> Column:
-    """One value of the lake's type, different for each key, version and column."""
-    number = F.col("id") if field.name == "id" else F.col("id") * (place + 3) + version
-    if field.kind == "DECIMAL":
-        value = (number % 1_000_000).cast("decimal(12,2)") + F.lit("0.25").cast("decimal(12,2)")
-    elif field.kind == "DATETIME":
-        value = F.timestamp_micros(number + 1_700_000_000_000_000)
-    elif field.kind == "DATE":
-        value = F.date_from_unix_date((number % 20_000).cast("int"))
-    elif field.kind == "VARCHAR":
-        value = F.md5(number.cast("string"))
-    else:
-        value = number
-    return value.cast(field.lake).alias(field.name)
+def _value(column: Column, number: Numbers) -> pa.Array:
+    if column.kind == "DECIMAL":
+        halves = np.zeros((len(number), 2), np.int64)
+        halves[:, 0] = number % 1_000_000 * 100 + 25
+        return pa.Array.from_buffers(
+            pa.decimal128(column.digits, column.fraction),
+            len(number),
+            [None, pa.py_buffer(halves)],
+        )
+    if column.kind == "DATETIME":
+        return pa.array(number + 1_700_000_000_000_000).view(pa.timestamp("us"))
+    if column.kind == "DATE":
+        return pa.array((number % 20_000).astype(np.int32)).view(pa.date32())
+    if column.kind == "VARCHAR":
+        return pc.utf8_lpad(pa.array(_scrambled(number)).cast(pa.string()), 19, "0")
+    return pa.array(number)
 
 
-def _wired(field: Field, value: Column) -> Column:
+def _wired(column: Column, number: Numbers) -> pa.Array:
     """A value as Debezium writes it into JSON."""
-    if field.kind == "DATETIME":
-        value = F.unix_micros(value.cast("timestamp"))
-    elif field.kind == "DATE":
-        value = F.unix_date(value)
-    return value.cast(field.wire).alias(field.name)
+    value = _value(column, number)
+    if column.kind == "DATETIME":
+        return value.view(pa.int64()).cast(pa.string())
+    if column.kind == "DATE":
+        return value.view(pa.int32()).cast(pa.string())
+    text = value.cast(pa.string())
+    quoted = column.kind in {"DECIMAL", "VARCHAR"}
+    return pc.binary_join_element_wise('"', text, '"', "") if quoted else text
 
 
-def _unwired(field: Field, value: Column) -> Column:
+def _unwired(column: Column, value: SparkColumn) -> SparkColumn:
     """The way back."""
-    if field.kind == "DATETIME":
-        return F.timestamp_micros(value).cast(field.lake)
-    if field.kind == "DATE":
+    lake = lake_type(column)
+    if column.kind == "DATETIME":
+        return F.timestamp_micros(value).cast(lake)
+    if column.kind == "DATE":
         return F.date_from_unix_date(value)
-    return value.cast(field.lake)
+    return value.cast(lake)
+
+
+def _scrambled(number: Numbers) -> Numbers:
+    """A number for each number, once, in no order."""
+    mixed = number.astype(np.uint64) * np.uint64(_SCRAMBLE) & np.uint64((1 << _BITS) - 1)
+    return mixed.astype(np.int64)
+
+
+def _order(log: int, pos: Numbers) -> pa.Array:
+    one, none = (pa.repeat(n, len(pos)) for n in (1, 0))
+    logs = pa.repeat(log, len(pos))
+    return pa.StructArray.from_arrays([one, logs, pa.array(pos), none], fields=list(ORDER_TYPE))

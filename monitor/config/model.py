@@ -39,6 +39,7 @@ class Tuning:
     lane: str = "main"
     batch_rows: int = 2_000_000
     small_batch_rows: int = 20_000
+    landing_tasks: int = 4
     merge_workers: int = 2
     master: str = "local[2]"
     driver_memory: str = "1500m"
@@ -81,16 +82,22 @@ class HttpSettings:
 
 @dataclass(frozen=True, slots=True)
 class ScheduleSettings:
-    """How often each job of the service runs, and how long the Spark process may take."""
+    """How often each job of the service runs, and how long the Spark process may take.
 
-    round: Every = timedelta(seconds=5)
+    A job that takes longer than its pace goes on at the next tick after its end.  ``land`` commits
+    to the change log each time: more often than every two seconds, and more than some 4,000 files
+    lie there between two compactions.
+    """
+
+    land: Every = timedelta(seconds=2)
+    merge: Every = timedelta(seconds=5)
     watch: Every = timedelta(seconds=5)
     probe: Every = timedelta(seconds=5)
     deliver: Every = timedelta(seconds=2)
     upkeep: Every = timedelta(minutes=1)
     prune: Every = timedelta(hours=1)
     land_deadline: Every = timedelta(minutes=15)
-    apply_deadline: Every = timedelta(minutes=30)
+    merge_deadline: Every = timedelta(minutes=30)
     upkeep_deadline: Every = timedelta(hours=2)
 
 

@@ -1,10 +1,12 @@
-"""One round of the pipeline: land, then apply, in the Spark process; keep what came back.
+"""What the Spark process is asked to do for one lane; what came back is kept.
 
-Applying goes on when landing cannot: an unreachable Kafka holds back no landed change.
+Landing, applying and upkeep are asked for by jobs of their own, and none waits for another here:
+an unreachable Kafka holds back no landed change, and a long merge holds back no landing.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Protocol
 
@@ -15,7 +17,7 @@ from monitor.spark.wire import Reply, Request, Verb
 from pipeline.errors import HeldError, SluiceError
 from pipeline.memory import Memory
 from pipeline.model import Account
-from pipeline.report import Hold
+from pipeline.report import Hold, Landed
 
 log = structlog.get_logger(__name__)
 
@@ -47,7 +49,7 @@ class Deadlines:
 
 @dataclass(eq=False)
 class Drive:
-    """Drives one lane; ``ailment`` says why the last round failed, empty if it did not."""
+    """Drives one lane; ``ailments`` says of landing and applying why the last one failed."""
 
     spark: Caller
     lane: str
@@ -58,47 +60,39 @@ class Drive:
     accounts: Accounts
     clock: Callable[[], datetime]
     readers: Callable[[], Mapping[str, int]] = dict
-    ailment: str = ""
+    ailments: dict[Verb, str] = field(default_factory=dict)
 
-    def round(self) -> None:
-        """Land one batch, then merge what is landed.
+    @property
+    def ailment(self) -> str:
+        """Why landing or applying failed when it was last tried; empty if neither did."""
+        told = (self.ailments.get(verb, "") for verb in (Verb.LAND, Verb.APPLY))
+        return "; ".join(dict.fromkeys(filter(None, told)))
+
+    def land(self) -> None:
+        """Land one batch.
 
         Raises:
-            SluiceError: why one of the two failed, after both were tried.
+            SluiceError: why nothing was landed.
         """
-        waived = self.memory.waived()
-        trouble: SluiceError | None = None
-        for step in (self._land, self._apply):
+        with self._ailing(Verb.LAND):
             try:
-                step(waived)
-            except SluiceError as error:
-                trouble = trouble or error
-        self.ailment = str(trouble) if trouble else ""
-        if trouble is not None:
-            raise trouble
+                landed = self._ask(Verb.LAND, self.deadlines.land).landed
+            except HeldError as error:
+                hold = Hold(f"{error.reason}:{self.lane}", "", error.reason, error.detail)
+                self.standstills.lane_held(hold, self.sources, self.clock())
+                raise
+        if landed is not None:
+            self._landed(landed)
 
-    def upkeep(self) -> None:
-        """Compact and clean, keeping the versions that certificates still name."""
-        request = Request(0, Verb.UPKEEP, readers=self.readers())
-        self.spark.call(request, self.deadlines.upkeep)
+    def apply(self) -> None:
+        """Merge what is landed into the mirrors.
 
-    def _land(self, waived: frozenset[str]) -> None:
-        try:
-            landed = self.spark.call(Request(0, Verb.LAND, waived), self.deadlines.land).landed
-        except HeldError as error:
-            hold = Hold(f"{error.reason}:{self.lane}", "", error.reason, error.detail)
-            self.standstills.lane_held(hold, self.sources, self.clock())
-            raise
-        if landed is None:
-            return
-        self.standstills.landed(landed, self.clock())
-        if landed.batch is not None:
-            took = round(landed.took.total_seconds(), 3)
-            log.info("landed", batch=landed.batch, rows=landed.rows, seconds=took)
-
-    def _apply(self, waived: frozenset[str]) -> None:
+        Raises:
+            SluiceError: why nothing was merged; a table that is held is told, not raised.
+        """
         started = self.clock()
-        turns = self.spark.call(Request(0, Verb.APPLY, waived), self.deadlines.apply).applied
+        with self._ailing(Verb.APPLY):
+            turns = self._ask(Verb.APPLY, self.deadlines.apply).applied
         now = self.clock()
         for turn in turns:
             if turn.account.read or turn.account.residual:
@@ -110,3 +104,27 @@ class Drive:
             took = round((now - started).total_seconds(), 3)
             held = len(turns) - len(merged)
             log.info("merged", tables=len(merged), held=held, changes=changes, seconds=took)
+
+    def upkeep(self) -> None:
+        """Compact and clean, keeping the versions that certificates still name."""
+        request = Request(0, Verb.UPKEEP, readers=self.readers())
+        self.spark.call(request, self.deadlines.upkeep)
+
+    def _ask(self, verb: Verb, deadline: timedelta) -> Reply:
+        return self.spark.call(Request(0, verb, self.memory.waived()), deadline)
+
+    @contextmanager
+    def _ailing(self, verb: Verb) -> Iterator[None]:
+        """Remember what is raised inside as what ails *verb*, until it goes well again."""
+        try:
+            yield
+        except SluiceError as error:
+            self.ailments[verb] = str(error)
+            raise
+        self.ailments[verb] = ""
+
+    def _landed(self, landed: Landed) -> None:
+        self.standstills.landed(landed, self.clock())
+        if landed.batch is not None:
+            took = round(landed.took.total_seconds(), 3)
+            log.info("landed", batch=landed.batch, rows=landed.rows, seconds=took)

@@ -5,7 +5,7 @@ to do is not mentioned.  Kept in the store, so that a restart does not forget wh
 """
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
@@ -56,12 +56,15 @@ class StandstillStore(Protocol):
 
 @dataclass(eq=False)
 class Standstills:
-    """Holds of the last landing, and of each table's last turn."""
+    """Holds of the last landing, and of each table's last turn; told from two threads.
+
+    What is held is replaced, never changed, so that whoever reads it meanwhile sees all of it.
+    """
 
     store: StandstillStore
     _sources: tuple[Hold, ...] = ()
     _gaps: tuple[Gap, ...] = ()
-    _tables: dict[str, Hold] = field(default_factory=dict)
+    _tables: Mapping[str, Hold] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def load(self) -> None:
@@ -87,10 +90,9 @@ class Standstills:
     def applied(self, turns: Iterable[Applied], at: datetime) -> None:
         """Take over what the turns said of their tables."""
         with self._lock:
-            for turn in turns:
-                self._tables.pop(turn.table, None)
-                if turn.hold is not None:
-                    self._tables[turn.table] = turn.hold
+            told = {turn.table: turn.hold for turn in turns}
+            tables = {**self._tables, **told}
+            self._tables = {name: hold for name, hold in tables.items() if hold is not None}
             self._keep(at)
 
     def lane_held(self, hold: Hold, sources: Iterable[str], at: datetime) -> None:

@@ -1,11 +1,11 @@
-"""Keeps the Spark process alive, asks it one thing at a time, and kills it when it is late.
+"""Keeps the Spark process alive, asks it one thing at a time and line, kills it when it is late.
 
-A dead JVM cannot be revived inside a Python process and a thread cannot be stopped: only another
-process can hold a deadline.  Killing is always safe, since the lake's commits are the only memory.
+Landing has a line of its own, so that it never waits for a merge.  A dead JVM cannot be revived
+inside a Python process and a thread cannot be stopped: only another process can hold a deadline.
+Killing is always safe, since the lake's commits are the only memory.
 """
 
 import os
-import queue
 import subprocess
 import sys
 import threading
@@ -17,17 +17,8 @@ from typing import IO, cast
 
 import structlog
 
-from monitor.spark.child import OPENING_WITHIN, Child
-from monitor.spark.wire import (
-    CRASH,
-    OPENING,
-    Failure,
-    Reply,
-    Request,
-    Verb,
-    as_error,
-    load_reply,
-)
+from monitor.spark.child import Child
+from monitor.spark.wire import OPENING, Failure, Reply, Request, Verb, as_error
 from pipeline.errors import UnreachableError
 from pipeline.settings import PipelineSettings
 
@@ -47,11 +38,21 @@ class Supervisor:
     restarts: int = 0
     trouble: Failure | None = None
     _child: Child | None = None
-    _turn: threading.Lock = field(default_factory=threading.Lock)
     _stopping: threading.Event = field(default_factory=threading.Event)
     _keeper: threading.Thread | None = None
-    _number: int = OPENING
     _failures: int = 0
+
+    def __post_init__(self) -> None:
+        """Say whose turns are one: applying and upkeep wait for each other in the lane, too.
+
+        Here they do so before their deadlines begin.
+        """
+        mirrors = threading.Lock()
+        self._turns = {
+            Verb.LAND: threading.Lock(),
+            Verb.APPLY: mirrors,
+            Verb.UPKEEP: mirrors,
+        }
 
     @property
     def pid(self) -> int | None:
@@ -64,21 +65,23 @@ class Supervisor:
         self._keeper.start()
 
     def call(self, request: Request, deadline: timedelta) -> Reply:
-        """Ask *request* (its number is set here) and wait at most *deadline*.
+        """Ask *request* (its number is set on the way) and wait at most *deadline*.
+
+        Each line takes one request at a time; waiting for one's turn costs nothing of a deadline.
 
         Raises:
             SluiceError: what the pipeline raised; the process goes on.
             UnreachableError: no process, or it died or was late; it is started again.
         """
-        until = time.monotonic() + deadline.total_seconds()
-        while not self._turn.acquire(timeout=0.5):
+        turn, until = self._turns[request.verb], time.monotonic() + deadline.total_seconds()
+        while not turn.acquire(timeout=0.5):
             if self._stopping.is_set() or time.monotonic() > until:
                 msg = f"the spark process was busy; {request.verb.value} was not asked"
                 raise UnreachableError(msg)
         try:
             return self._ask(request, deadline)
         finally:
-            self._turn.release()
+            turn.release()
 
     def stop(self, patience: timedelta) -> None:
         """Ask the process to close Spark, wait *patience*, then kill what is left of it."""
@@ -100,34 +103,19 @@ class Supervisor:
             told = f": {self.trouble.text}" if self.trouble else ""
             msg = f"the spark process is starting again{told}"
             raise UnreachableError(msg)
-        self._number += 1
-        child.send(Request(self._number, request.verb, request.waived, request.readers))
-        reply = self._await(child, self._number, deadline)
+        reply = child.wait(child.ask(request), deadline)
         if reply.failure is not None:
             self.trouble = reply.failure
             raise as_error(reply.failure)
         self.trouble, self._failures = None, 0
         return reply
 
-    def _await(self, child: Child, number: int, deadline: timedelta) -> Reply:
-        """The reply to *number*; an opening that failed answers for it."""
-        until = time.monotonic() + deadline.total_seconds()
-        try:
-            while (reply := child.next_reply(until)) is not None:
-                if reply.id == number or reply.failure is not None:
-                    return reply
-        except queue.Empty:
-            child.explain()
-            child.kill()
-            missed = deadline if child.opened else OPENING_WITHIN
-            return Reply(number, failure=Failure(CRASH, f"spark process missed {missed}; killed"))
-        child.replies.put(None)  # whoever asks before the next life begins must see the end, too
-        return Reply(number, failure=Failure(CRASH, "the spark process died; it is started again"))
-
     def _keep(self) -> None:
         """Own the process from a thread that outlives it: its death signal follows this thread."""
         while not self._stopping.is_set():
             self._child = child = self._spawn()
+            if self._stopping.is_set():  # by somebody who did not see this one
+                child.kill()
             status = child.bury()
             self._child = None
             if self._stopping.is_set():
@@ -147,19 +135,7 @@ class Supervisor:
             start_new_session=True,
         )
         os.close(writing)
-        child = Child(process, cast("IO[bytes]", process.stdin))
-        stream = os.fdopen(reading, "rb")
-        threading.Thread(target=_read_replies, args=(stream, child.replies), daemon=True).start()
+        child = Child(process, cast("IO[bytes]", process.stdin), os.fdopen(reading, "rb"))
         child.send(Request(OPENING, Verb.OPEN, settings=self.settings))
         log.info("spark process started", pid=process.pid)
         return child
-
-
-def _read_replies(stream: IO[bytes], replies: "queue.SimpleQueue[Reply | None]") -> None:
-    """Pass on replies in order; None at the end, so that whoever waits is not left waiting."""
-    try:
-        with stream:
-            for line in stream:
-                replies.put(load_reply(line))
-    finally:
-        replies.put(None)

@@ -1,7 +1,8 @@
-"""The Spark process: does what it is asked, one request after the other, and dies with its parent.
+"""The Spark process: does what it is asked, and dies with its parent.
 
 Requests come in on stdin, replies leave on a pipe of their own; whatever libraries print goes to
-stderr.  Nothing is remembered here: the lake's own commits say where to go on.
+stderr.  Landing, applying and upkeep are answered side by side, each in a line: one thread, one
+request after the other.  Nothing is remembered here: the lake's commits say where to go on.
 """
 
 import faulthandler
@@ -10,10 +11,11 @@ import queue
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Mapping
 from ctypes import CDLL
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import IO, Protocol
 
 import structlog
@@ -33,11 +35,13 @@ from pipeline.report import Applied, Landed
 from pipeline.settings import PipelineSettings
 
 PR_SET_PDEATHSIG = 1  # prctl(2)
+LINES = (Verb.LAND, Verb.APPLY, Verb.UPKEEP)
+DRAINED_WITHIN = timedelta(seconds=5)  # of the patience that the service has with a stop
 log = structlog.get_logger(__name__)
 
 
 class Lane(Protocol):
-    """What this process asks of the pipeline."""
+    """What this process asks of the pipeline; its three works may be asked for at the same time."""
 
     def land(self, waived: frozenset[str]) -> Landed:
         """Land one batch."""
@@ -60,24 +64,100 @@ OpenLane = Callable[[PipelineSettings], Lane]
 
 
 @dataclass(eq=False)
+class Line:
+    """Requests that are answered one after the other, in a thread named *name*."""
+
+    name: str
+    answer: Callable[[Request], object]
+    _requests: "queue.SimpleQueue[Request | None]" = field(default_factory=queue.SimpleQueue)
+
+    def __post_init__(self) -> None:
+        """Begin to answer."""
+        self._thread = threading.Thread(target=self._work, name=self.name, daemon=True)
+        self._thread.start()
+
+    def put(self, request: Request | None) -> None:
+        """Have *request* answered after those that wait; None ends the line after them."""
+        self._requests.put(request)
+
+    def ended(self, within: float) -> bool:
+        """Whether it has come to its end, *within* seconds."""
+        self._thread.join(max(within, 0))
+        return not self._thread.is_alive()
+
+    def _work(self) -> None:
+        while (request := self._requests.get()) is not None:
+            self.answer(request)
+
+
+@dataclass(eq=False)
 class Server:
-    """Answers requests with one lane, opened by the first of them."""
+    """Answers requests with one lane, opened by the first of them.
+
+    ``crashed`` is called, from any thread, after the reply that tells of an error nobody foresaw.
+    """
 
     open_lane: OpenLane
     replies: IO[bytes]
+    crashed: Callable[[], object]
     lane: Lane | None = None
+    _lines: dict[Verb, Line] = field(default_factory=dict)
+    _draining: threading.Event = field(default_factory=threading.Event)
+    _silent: bool = False
+    _writing: threading.Lock = field(default_factory=threading.Lock)
 
-    def answer(self, request: Request) -> bool:
-        """Do what *request* asks and reply; false when this process should end."""
+    def take(self, request: Request) -> bool:
+        """Do what *request* asks or put it in its line; false when this process should end."""
+        if self.lane is not None and request.verb in LINES:
+            if request.verb not in self._lines:
+                self._lines[request.verb] = Line(request.verb.value, self._in_line)
+            self._lines[request.verb].put(request)
+            return True
+        if request.verb is Verb.STOP:
+            self.drain(DRAINED_WITHIN)
+        self._answer(request)
+        return self.lane is not None and request.verb is not Verb.STOP
+
+    def drain(self, within: timedelta) -> None:
+        """Begin nothing new, and wait for what runs; what is not done *within* is not told.
+
+        For it ends with Spark: to its caller it is not a failure of the table it was about.
+        """
+        self._draining.set()
+        until = time.monotonic() + within.total_seconds()
+        for line in self._lines.values():
+            line.put(None)
+        if not all(line.ended(until - time.monotonic()) for line in self._lines.values()):
+            self.hush()
+
+    def hush(self) -> None:
+        """Let no line reply any more; returns when none is at it."""
+        with self._writing:
+            self._silent = True
+
+    @property
+    def drained(self) -> bool:
+        """Whether every line has come to its end."""
+        return all(line.ended(0) for line in self._lines.values())
+
+    def _in_line(self, request: Request) -> None:
+        if not self._draining.is_set():
+            self._answer(request)
+
+    def _answer(self, request: Request) -> None:
         try:
             reply = self._do(request)
         except Exception as error:  # the boundary of one job, in its own process
-            log.exception("request failed", verb=request.verb.value)
+            if not self._silent:
+                log.exception("request failed", verb=request.verb.value)
             reply = Reply(request.id, failure=as_failure(error))
-        self.replies.write(dump_reply(reply))
-        self.replies.flush()
-        crashed = reply.failure is not None and reply.failure.kind == CRASH
-        return self.lane is not None and request.verb is not Verb.STOP and not crashed
+        with self._writing:
+            if self._silent and request.verb in LINES:
+                return
+            self.replies.write(dump_reply(reply))
+            self.replies.flush()
+        if reply.failure is not None and reply.failure.kind == CRASH:
+            self.crashed()
 
     def _do(self, request: Request) -> Reply:
         if request.verb is Verb.OPEN and request.settings is not None:
@@ -105,17 +185,27 @@ def serve(open_lane: OpenLane, reply_fd: int) -> int:
     CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)  # not SIGKILL: it would leave the JVM behind
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the service's to handle
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+    lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
     threading.Thread(target=_read_requests, args=(lines,), daemon=True).start()
     with os.fdopen(reply_fd, "wb") as replies:
-        server = Server(open_lane, replies)
-        while True:
-            request = load_request(lines.get())
-            if not server.answer(request):
-                return 0 if request.verb is Verb.STOP else 1
+        server = Server(open_lane, replies, crashed=lambda: lines.put(None))
+        status = _answer_all(server, lines)
+        server.hush()
+    if not server.drained:  # the interpreter would wait for threads that are in the JVM's hands
+        sys.stderr.flush()
+        os._exit(status)
+    return status
 
 
-def _read_requests(lines: "queue.SimpleQueue[bytes]") -> None:
+def _answer_all(server: Server, lines: "queue.SimpleQueue[bytes | None]") -> int:
+    while (line := lines.get()) is not None:
+        request = load_request(line)
+        if not server.take(request):
+            return 0 if request.verb is Verb.STOP else 1
+    return 1
+
+
+def _read_requests(lines: "queue.SimpleQueue[bytes | None]") -> None:
     """Pass on stdin; its end means the parent is gone."""
     with os.fdopen(os.dup(sys.stdin.fileno()), "rb", buffering=0) as requests:
         for line in requests:  # unbuffered: a buffer's lock would be held at the end of main

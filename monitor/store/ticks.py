@@ -1,6 +1,7 @@
 """Which ticks ran, how they ended, and which did not run at all.
 
-Ticks that were missed one after another are one row: first, last, how many.
+Ticks that were missed one after another are one row: first, last, how many.  So are a tick that
+ran and those it ran through.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +22,7 @@ _DULL_KEPT = timedelta(days=1)
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """One tick, or ``many`` missed ones from ``planned`` until (included) ``until``."""
+    """One tick, or ``many`` from ``planned`` until (included) ``until``, of one result."""
 
     job: str
     planned: datetime
@@ -49,21 +50,34 @@ class Ticks:
         return True
 
     def finish(
-        self, job: str, planned: datetime, at: datetime, result: str, detail: str = ""
+        self,
+        job: str,
+        planned: datetime,
+        at: datetime,
+        result: str,
+        detail: str = "",
+        *,
+        through: Sequence[datetime] = (),
     ) -> None:
         """Note how a started tick ended, once: a second end changes nothing.
 
-        A tick that failed before it was started is written down too.
+        A tick that failed before it was started is written down too.  It is counted as one, though
+        it stands for the later ticks *through* which it ran.
         """
         mine = (ticks.c.job == job) & (ticks.c.planned == planned)
         change = update(ticks).where(mine, ticks.c.result == RUNNING)
         with self.database.write() as connection:
-            values = {"finished": at, "result": result, "detail": detail}
+            values = {
+                "finished": at,
+                "result": result,
+                "detail": detail,
+                "until": max((planned, *through)),
+                "many": 1 + len(through),
+            }
             if connection.execute(change.values(values)).rowcount == 0:
                 if self._known(job, planned):
                     return
-                row = _row(job, planned, result=result, finished=at, detail=detail)
-                connection.execute(insert(ticks).values(row))
+                connection.execute(insert(ticks).values(_row(job, planned, **values)))
             _count(connection, job, result, 1)
 
     def miss(self, job: str, planned: datetime, at: datetime) -> None:

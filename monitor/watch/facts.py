@@ -16,7 +16,8 @@ from monitor.watch.own_verdicts import Part
 from monitor.watch.pulse import Pulse
 from monitor.watch.sampler import Look
 
-BLAMED = ("heartbeat:", "round")  # their failures are told by the part that ails
+DRIVEN = ("land", "merge")  # by the Spark process
+BLAMED = ("heartbeat:", *DRIVEN)  # their failures are told by the part that ails
 
 
 @dataclass(eq=False)
@@ -75,7 +76,8 @@ class Facts:
         return self.supervisor.restarts
 
     def _spark(self, now: datetime) -> Part:
-        return Part("worker", "worker", self.drive.ailment or self._late("round", now))
+        late = next(filter(None, (self._late(name, now) for name in DRIVEN)), "")
+        return Part("worker", "worker", self.drive.ailment or late)
 
     def _job_ailment(self, name: str, now: datetime) -> str:
         return self.schedule().ailments.get(name, "") or self._late(name, now)

@@ -1,42 +1,91 @@
 """Which tables are there, of which shards, and with which columns?  From landed schema changes."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from pipeline.apply.fills import Fill
 from pipeline.errors import FormatError, HeldError
-from pipeline.model import Order, Shard, Table
+from pipeline.model import Order, Shard, ShardId, Table
 from pipeline.route import Router
+from pipeline.schema import told
+from pipeline.schema.arrow_defaults import default_scalar
+from pipeline.schema.births import Births, Step, births
+from pipeline.schema.effects import Drop, Empty, Hold, Known, Replace, effects
 from pipeline.schema.history import History, Incompatible, SchemaChange, TableSchema, merge, parse
+from pipeline.schema.told import Told
 
 _INTEGERS = ("TINYINT", "SMALLINT", "MEDIUMINT", "INT", "INTEGER", "BIGINT")
 
 
 @dataclass(eq=False)
 class Catalog:
-    """Schema changes by source, in log order; later rows may be added at any time."""
+    """Schema changes by source, in log order.
+
+    Later ones may be added at any time, but not while somebody else reads: see :meth:`reading`.
+    """
 
     router: Router
     _changes: dict[str, list[SchemaChange]] = field(default_factory=dict)
+    _told: dict[str, list[Told]] = field(default_factory=dict)
+    _standing: dict[str, Mapping[str, Hold]] = field(default_factory=dict)
     _histories: dict[str, History] = field(default_factory=dict)
+    _births: dict[str, Births] = field(default_factory=dict)
 
     def add(self, rows: Iterable[tuple[str, Order, str]]) -> None:
         """Take (source, order, payload) of landed schema changes; skip what is quarantined."""
         for source, order, payload in rows:
             try:
-                self.learn((source, change) for change in parse(payload, order))
+                statement = told.read(payload, order)
+                changes = parse(payload, order)
             except FormatError:
                 continue
+            self._told.setdefault(source, []).append(statement)
+            self._standing.pop(source, None)
+            self.learn((source, change) for change in changes)
 
     def learn(self, changes: Iterable[tuple[str, SchemaChange]]) -> None:
-        """Take (source, change), in any order."""
+        """Take (source, change), in any order, without what the statement does to rows."""
         for source, change in changes:
             self._changes.setdefault(source, []).append(change)
             self._histories.pop(source, None)
+            self._births.pop(source, None)
+
+    def reading(self, rows: Sequence[tuple[str, Order, str]]) -> "Catalog":
+        """A catalog that has learnt *rows*, too; this one stays for whoever reads it."""
+        if not rows:
+            return self
+        made = Catalog(
+            self.router,
+            {name: [*own] for name, own in self._changes.items()},
+            {name: [*own] for name, own in self._told.items()},
+        )
+        made.add(rows)
+        return made
+
+    def require_rows(self, table: Table, bases: Mapping[str, Order]) -> None:
+        """Return only if no statement has changed rows of *table* in a way that no log shows.
+
+        *bases*: ``source/shard`` -> order its newest base is complete as of.
+
+        Raises:
+            HeldError: such a statement is newer than the base; names it and the way out.
+        """
+        for shard in table.shards:
+            hold = self._holds(shard.source).get(shard.name)
+            base = bases.get(f"{shard.source}/{shard.name}")
+            if hold is not None and (base is None or base < hold.order):
+                raise HeldError(hold.reason, f"{shard.source}: {hold.detail}")
+
+    def _holds(self, source: str) -> Mapping[str, Hold]:
+        """The newest hold of each shard that nothing later has closed."""
+        if source not in self._standing:
+            self._standing[source] = _standing(self._told.get(source, ()))
+        return self._standing[source]
 
     def history(self, source: str) -> History:
         """All schemas of a source's shards, by order."""
         if source not in self._histories:
-            self._histories[source] = History(*self._changes.get(source, ()))
+            self._histories[source] = History(*_believed(self._changes.get(source, ())))
         return self._histories[source]
 
     def newest(self, source: str, shard: str) -> TableSchema | None:
@@ -47,6 +96,38 @@ class Catalog:
         """Schema of ``source/shard`` in force at *order*."""
         source, _, shard = name.partition("/")
         return self.history(source).at(shard, order)
+
+    def newest_of(self, table: Table) -> dict[str, TableSchema]:
+        """``source/shard`` -> its newest landed schema, of those shards that have one."""
+        found = {f"{s.source}/{s.name}": self.newest(s.source, s.name) for s in table.shards}
+        return {name: schema for name, schema in found.items() if schema is not None}
+
+    def fills(self, name: str) -> tuple[Fill, ...]:
+        """Defaults that older rows of ``source/shard`` have in columns that were added to it."""
+        source, _, shard = name.partition("/")
+        found = []
+        for (own, column), order in self._born(source).items():
+            schema = self.at(name, order) if str(own) == shard else None
+            born = schema.column(column) if schema is not None else None
+            if born is not None and not born.generated and born.default is not None:
+                found.append(Fill(column, Shard(source, shard), order, default_scalar(born)))
+        return tuple(found)
+
+    def _born(self, source: str) -> Births:
+        if source not in self._births:
+            changes = sorted(
+                self._changes.get(source, ()), key=lambda c: (c.order, c.kind != "drop")
+            )
+            self._births[source] = births(
+                Step(
+                    ShardId.parse(change.shard),
+                    change.order,
+                    change.schema,
+                    ShardId.parse(change.previous) if change.previous else None,
+                )
+                for change in changes
+            )
+        return self._births[source]
 
     def table(self, name: str, shards: Mapping[str, str | None]) -> Table:
         """The table *name* with its shards among *shards* (``source/shard`` -> table)."""
@@ -82,6 +163,43 @@ class Catalog:
             )
             raise HeldError("no_key", detail)
         return merged
+
+
+def _believed(changes: Iterable[SchemaChange]) -> list[SchemaChange]:
+    """The changes in log order, without those that made nothing.
+
+    Measured: ``CREATE TABLE IF NOT EXISTS t LIKE u`` is logged though t is there, and described
+    with u's columns.
+    """
+    there: set[str] = set()
+    found = []
+    for change in sorted(changes, key=lambda one: (one.order, one.kind != "drop")):
+        if change.kind == "create" and change.previous is None and change.shard in there:
+            continue
+        found.append(change)
+        there.discard(change.previous or "")
+        (there.discard if change.kind == "drop" else there.add)(change.shard)
+    return found
+
+
+def _standing(statements: Sequence[Told]) -> dict[str, Hold]:
+    """Holds by shard, as of the end; rows that come from another shard are not followed yet."""
+    ordered = sorted(statements, key=lambda one: one.order)
+    found: dict[str, Hold] = {}
+    for effect in effects(ordered, Known(captured=lambda _: True)):
+        name = str(effect.shard)
+        if isinstance(effect, Hold):
+            found[name] = effect
+        elif isinstance(effect, Replace):
+            found[name] = Hold(effect.shard, effect.order, "renamed", _moved(effect))
+        elif isinstance(effect, Empty | Drop):
+            found.pop(name, None)
+    return found
+
+
+def _moved(effect: Replace) -> str:
+    again = f"take a new base of {effect.shard}: drop its mirror and snapshot it again"
+    return f"{effect.shard} has had the rows of {effect.rows_of} since {effect.order}; {again}"
 
 
 def _id_column(schema: TableSchema | None, key: tuple[str, ...]) -> str | None:

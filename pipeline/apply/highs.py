@@ -14,7 +14,10 @@ _REMEMBERED = 1_000  # marks
 
 @dataclass(eq=False)
 class Highs:
-    """Kept for mirrors applied by this process, from marks landed by it."""
+    """Kept for mirrors applied by this process, from marks landed by it.
+
+    Marks come from one thread; each table is asked and told of by one other at a time.
+    """
 
     _tables: dict[str, Mapping[str, Order]] = field(default_factory=dict)
     _marks: dict[int, Mapping[str, Order]] = field(default_factory=dict)
@@ -26,10 +29,11 @@ class Highs:
 
     def applied(self, table: str, batch: int, topics: frozenset[str]) -> None:
         """*table* is applied through *batch*, which had changes of it in *topics*."""
-        if batch not in self._marks:
+        mark = self._marks.get(batch)
+        if mark is None:
             return
         mine = topics | self.topics(table)
-        high = {n.partition("/")[2]: order for n, order in self._marks[batch].items()}
+        high = {n.partition("/")[2]: order for n, order in mark.items()}
         self._tables[table] = {n: o for n, o in high.items() if n.rpartition(":")[0] in mine}
 
     def of(self, table: str) -> Mapping[str, Order] | None:

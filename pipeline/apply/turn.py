@@ -1,186 +1,270 @@
-"""One turn of one mirror: the newest change of each key, guarded, merged, and accounted for."""
+"""One turn of one mirror: its changes folded, typed, found, decided and written; not committed.
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+A turn leaves files that nobody knows of until its actions are committed on the version it was made
+from, so it may run anywhere, twice, or in vain.  What goes in and comes out can be pickled.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 
-from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
-from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyroaring import BitMap64
 
-from pipeline.apply.account import Counted, balance, unexplained
-from pipeline.apply.evolve import evolve
-from pipeline.apply.fold import ROW_OPS, fold
-from pipeline.apply.last_turn import LastTurn, told
-from pipeline.apply.merge import count_untouched, delete_older, merge
-from pipeline.apply.mirror import Mirror
-from pipeline.apply.slices import Share, Slice
-from pipeline.apply.typed import Look, as_struct, look, suspect, typed
+from pipeline.apply.account import Counted, balance
+from pipeline.apply.data_file import Footers
+from pipeline.apply.decide import Known, Verdict, Verdicts, decide, doubtful, outlived, withdrawn
+from pipeline.apply.fills import Fill, filled
+from pipeline.apply.find import Found, find
+from pipeline.apply.floors import Floors, gone_below, highest
+from pipeline.apply.fold import ROW_OPS, Folded, fold
+from pipeline.apply.layout import Layout
+from pipeline.apply.mirror_files import Adoption, MirrorFiles
+from pipeline.apply.positions import bitmap
+from pipeline.apply.provenance import META, SLUICE, owned, plain
+from pipeline.apply.write import Target, without, write
 from pipeline.errors import HeldError
-from pipeline.model import Account, Op, Order, Table
-from pipeline.report import Applied, Hold
-from pipeline.schema.history import TableSchema
-from pipeline.spark import described
+from pipeline.lake.entries import Action
+from pipeline.lake.log import Metadata, Snapshot, advanced
+from pipeline.lake.protocol import padded, refuse
+from pipeline.lake.store import open_store
+from pipeline.lake.vectors import VectorFile
+from pipeline.model import Account, Op, Order, Shard, Table
+from pipeline.schema.column import Column
+from pipeline.schema.typed import typed
+
+Deletes = Callable[[pa.StringArray], pa.Table]
+"""Keys -> key, source, shard, order, origin of their deletes in batches that are applied."""
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
-    """What one mirror is to be brought to.
+class Task:
+    """What one mirror is to be brought to, and from what.
 
-    ``after`` is its applied batch, -1 before the first.  ``high`` is the highest LIVE order of each
-    partition it has applied, None if not known.  ``newest`` holds the newest landed schema of each
-    ``source/shard``, ``schema`` all of them in one; ``schema_at`` finds an earlier one.
+    ``changes`` are the table's rows of the slice, of all ops.  ``metadata`` is the table's as the
+    same commit makes it, if that adds columns.  ``floors`` are those the mirror remembers.
+    ``known`` is None if nothing was ever applied: then no upsert can be older than a forgotten
+    delete, and ``deletes`` is not asked.
     """
 
     table: Table
-    schema: TableSchema
-    newest: Mapping[str, TableSchema]
-    schema_at: Callable[[str, Order], TableSchema | None]
-    after: int
-    high: Mapping[str, Order] | None
-    grown: bool
+    snapshot: Snapshot
+    columns: tuple[Column, ...]
+    changes: pa.Table
+    at: datetime
+    deletes: Deletes
+    known: Known | None = None
+    metadata: Metadata | None = None
+    floors: Floors | None = None
+    fills: tuple[Fill, ...] = ()
+    adopted: Order | None = None
 
 
-@dataclass(eq=False)
-class Applier:
-    """Apply turns in one worker's own Spark session."""
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Rows that a turn changed in its mirror; ``floored`` went by a truncate or a settle."""
 
-    session: SparkSession
-    lane: str
-    log: str
-    clock: Callable[[], datetime]
-
-    def apply(self, turn: Turn, slice_: Slice, path: str) -> Applied:
-        """Bring one mirror to the slice's last batch, or say in ``hold`` why it stands still."""
-        started = self.clock()
-        mirror = Mirror(self.session, path, self.lane)
-        account, hold, batch = Account(), None, turn.after
-        try:
-            with described(self.session, f"apply {turn.table.name} up to batch {slice_.until}"):
-                account = self._apply(turn, slice_, mirror)
-            batch = slice_.until
-            hold = unexplained(turn.table.name, batch, account)
-        except HeldError as error:
-            hold = hold_of(turn.table.name, error)
-        except (PySparkException, Py4JJavaError) as error:
-            hold = hold_of(turn.table.name, _failed(error))
-        took = self.clock() - started
-        version = mirror.state.version
-        return Applied(turn.table.name, batch, version, account, started, took, hold)
-
-    def recount(self, turn: Turn, slice_: Slice, path: str, last: LastTurn) -> Account:
-        """The account of *last*, a turn merged before, from its own changes in *slice_*."""
-        mirror = Mirror(self.session, path, self.lane)
-        with self._rows(turn, slice_, {}) as rows:
-            _, kept = self._kept(turn, mirror, rows)
-            return self._close(turn, mirror, kept, last)
-
-    def _apply(self, turn: Turn, slice_: Slice, mirror: Mirror) -> Account:
-        share = slice_.shares.get(turn.table.name, Share())
-        born = evolve(mirror, turn.schema, turn.newest, turn.schema_at)
-        if share.floors:
-            mirror.raise_floors(share.floors)
-            delete_older(mirror, share.floors, slice_.until)
-        with self._rows(turn, slice_, born) as rows:
-            return self._merge(turn, share, mirror, rows, slice_.until)
-
-    @contextmanager
-    def _rows(self, turn: Turn, slice_: Slice, born: Mapping[str, Order]) -> Iterator[DataFrame]:
-        """The turn's changes, folded, typed and cached."""
-        changes = slice_.of(self.session, turn.table.name)
-        changes = changes.where(F.col("op").isin(list(ROW_OPS)))
-        folded = fold(changes, unique=turn.table.unique_across_shards)
-        rows = typed(folded, turn.schema, born).persist()
-        try:
-            yield rows
-        finally:
-            rows.unpersist()
-
-    def _merge(
-        self, turn: Turn, share: Share, mirror: Mirror, rows: DataFrame, until: int
-    ) -> Account:
-        seen, kept = self._kept(turn, mirror, rows)
-        counted = _counted(share, seen)
-        note = told(turn.after, counted)
-        if seen.kept == 0:
-            mirror.number(until, note)
-            return balance(counted, 0, 0)
-        before = mirror.state.version
-        merged = merge(mirror, kept, turn.table, seen.bounds, batch=until, told=note)
-        self._check_number(mirror, until)
-        done = LastTurn(until, turn.after, before, counted, merged.applied)
-        return self._close(turn, mirror, kept, done)
-
-    def _kept(self, turn: Turn, mirror: Mirror, rows: DataFrame) -> tuple[Look, DataFrame]:
-        """What the turn's changes are, and those of them that may act."""
-        doubtful = _doubtful(turn)
-        seen = look(rows, turn.table.key, doubtful)
-        return seen, self._standing(turn, mirror, rows, doubtful if seen.suspects else None)
-
-    def _close(self, turn: Turn, mirror: Mirror, kept: DataFrame, done: LastTurn) -> Account:
-        """The account of what was *done*; compares with the mirror only where it must."""
-        counted = done.counted
-        if done.explained:
-            return balance(counted, done.applied, counted.vanished)
-        noop, again = count_untouched(mirror, kept, turn.table, done.before)
-        return balance(counted, done.applied, noop + counted.kept - kept.count(), again)
-
-    def _standing(
-        self, turn: Turn, mirror: Mirror, rows: DataFrame, doubtful: Column | None
-    ) -> DataFrame:
-        """Rows without upserts that a truncate, a settle or a landed delete has outlived."""
-        upsert = F.col("_sluice.op") != Op.DELETE
-        gone = F.lit(False)
-        for name, order in mirror.floors().items():
-            source, _, shard = name.partition("/")
-            own = (F.col("_sluice.source") == source) & (F.col("_sluice.shard") == shard)
-            gone = gone | (own & (F.col("_sluice.order") < as_struct(order)))
-        standing = rows.where(~(upsert & gone))
-        if doubtful is None:
-            return standing
-        log = self.session.read.format("delta").load(self.log)
-        deletes = log.where(
-            (F.col("table") == turn.table.name)
-            & (F.col("op") == Op.DELETE)
-            & (F.col("batch") <= turn.after)
-        )
-        last = deletes.groupBy("key").agg(F.max("order").alias("deleted")).alias("d")
-        outlived = doubtful & (F.col("d.deleted") >= F.col("_sluice.order"))
-        same = F.col("_work.key") == F.col("d.key")
-        return standing.join(last, same & outlived, "left_anti")
-
-    def _check_number(self, mirror: Mirror, until: int) -> None:
-        found = mirror.state.batch
-        if found != until:
-            raise HeldError("not_ours", f"{mirror.path} says batch {found}, expected {until}")
+    inserted: int
+    updated: int
+    deleted: int
+    floored: int
+    rows: int
 
 
-def _doubtful(turn: Turn) -> Column:
-    """Which upserts may be older than a delete; none in a mirror that was never applied."""
-    return F.lit(False) if turn.after < 0 else suspect(turn.high, turn.grown)
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a turn comes to, once ``actions`` are committed on ``version``.
+
+    There may be none: the applied batch is committed all the same.  ``floors`` are to
+    be remembered.
+    """
+
+    version: int
+    actions: tuple[Action, ...]
+    counts: Counts
+    account: Account
+    floors: Mapping[Shard, Order]
 
 
-def _failed(error: Exception) -> HeldError:
-    """What Spark said, on one line; a dead JVM is another error, and not one table's."""
-    said = str(getattr(error, "java_exception", error)).splitlines()
-    return HeldError("failed", said[0][:500] if said else type(error).__name__)
+def turn(task: Task, *, footers: Footers | None = None) -> Written:
+    """Work out and write one turn; *footers* may be kept from turn to turn.
+
+    Raises:
+        HeldError: the table must stand still; the reason says why.
+    """
+    mirror = _mirror(task, footers or Footers())
+    raised = _raised(task.changes)
+    floors = highest(task.floors or {}, raised)
+    folded = fold(_rows_of(task.changes, *ROW_OPS), unique=task.table.unique_across_shards)
+    _refuse_doubts(folded, floors)
+    rows = _typed(task, folded)
+    found = _found(task, mirror, folded, rows)
+    verdicts = decide(folded, found, floors, raised)
+    verdicts = _withdrawn(task, folded, verdicts)
+    gone = gone_below(mirror, raised)
+    floored = sum(len(positions) for positions in gone.values())
+    _add_replaced(gone, verdicts, found)
+    actions = _write(task, mirror, _standing(rows, verdicts), gone)
+    counts = _counted_by_log(task, mirror, verdicts, actions, floored=floored)
+    account = _account(task, folded, verdicts, counts)
+    return Written(task.snapshot.version, actions, counts, account, floors)
 
 
-def hold_of(table: str, error: HeldError) -> Hold:
-    """The hold of a table that stands still because of *error*; stable while the cause lasts."""
-    return Hold(f"{error.reason}:{table}", table, error.reason, error.detail)
-
-
-def _counted(share: Share, seen: Look) -> Counted:
-    return Counted(
-        read=share.read,
-        rows=share.count(*ROW_OPS),
-        kept=seen.kept,
-        distinct=seen.distinct,
-        ordered=share.count(Op.TRUNCATE, Op.SETTLE),
-        tombstones=share.count(Op.TOMBSTONE),
-        quarantined=share.count(Op.ERROR),
-        vanished=seen.vanished,
+def _mirror(task: Task, footers: Footers) -> MirrorFiles:
+    refuse(task.snapshot)
+    if task.snapshot.metadata.partition_columns:
+        detail = f"{task.snapshot.uri} is partitioned, which Sluice does not write; rebuild it"
+        raise HeldError("protocol", detail)
+    if odd := sorted(padded(task.snapshot) & set(task.table.key)):
+        detail = f"key column {odd[0]} is CHAR(n), which Spark pads when it reads"
+        raise HeldError("key_kind", f"{detail}; make it STRING")
+    shards = task.table.shards
+    adoption = Adoption(task.adopted, shards[0] if len(shards) == 1 else None)
+    return MirrorFiles(
+        store=open_store(task.snapshot.uri),
+        files=tuple(task.snapshot.files.values()),
+        layout=Layout.of(task.snapshot.metadata),
+        adoption=adoption,
+        footers=footers,
     )
+
+
+def _rows_of(changes: pa.Table, *ops: Op) -> pa.Table:
+    names = pa.array([str(op) for op in ops], pa.string())
+    return changes.filter(pc.is_in(plain(changes["op"]), value_set=names))
+
+
+def _raised(changes: pa.Table) -> dict[Shard, Order]:
+    """The floors that truncates and settles of the slice set; a few rows."""
+    marks = _rows_of(changes, Op.TRUNCATE, Op.SETTLE).select(["source", "shard", "order"])
+    return highest(
+        *({Shard(row["source"], row["shard"]): Order(**row["order"])} for row in marks.to_pylist())
+    )
+
+
+def _refuse_doubts(folded: Folded, floors: Floors) -> None:
+    if folded.crossed is not None:
+        detail = f"key {folded.crossed} has rows in two sources, whose orders cannot be compared"
+        advice = "take `unique_across_shards` away, and rebuild the mirror"
+        raise HeldError("crosses_sources", f"{detail}; {advice}")
+    for row in folded.conflicts.to_pylist():
+        shard = Shard(row["source"], row["shard"])
+        order = Order(**row["order"])
+        if shard not in floors or order >= floors[shard]:
+            detail = f"key {row['key']} has two different changes at {order}, one place of its log"
+            raise HeldError("conflict", detail)
+
+
+def _typed(task: Task, folded: Folded) -> pa.Table:
+    """The folded rows in the mirror's columns and ``_sluice``."""
+    texts = pc.coalesce(plain(folded.rows["after"]), plain(folded.rows["before"]))
+    read = typed(texts, task.columns)
+    if read.unknown:
+        names = ", ".join(read.unknown[:5])
+        detail = f"fields {names} are in no schema that has landed; it may still be on its way"
+        raise HeldError("unknown_field", detail)
+    if misread := int(pc.sum(read.misread).as_py() or 0):
+        first = folded.rows["key"][pc.index(read.misread, True).as_py()]
+        detail = f"{misread} rows hold a value their column's type cannot, first key {first}"
+        raise HeldError("misread", detail)
+    parts = [folded.rows[field.name].combine_chunks().cast(field.type) for field in META]
+    meta = pa.StructArray.from_arrays(parts, fields=list(META))
+    rows = read.rows.append_column(SLUICE, meta)
+    return filled(rows, owned(folded.rows), task.fills) if len(rows) else rows
+
+
+def _found(task: Task, mirror: MirrorFiles, folded: Folded, rows: pa.Table) -> Found:
+    """Where the folded rows' keys stand: those of their own shard, unless keys span shards."""
+    kinds = pa.schema([(name, mirror.layout.schema.field(name).type) for name in task.table.key])
+    keys = rows.select(list(task.table.key)).cast(kinds)
+    return find(
+        keys,
+        mirror,
+        owners=None if task.table.unique_across_shards else owned(folded.rows),
+    )
+
+
+def _withdrawn(task: Task, folded: Folded, verdicts: Verdicts) -> Verdicts:
+    """Without inserts that a delete has outlived which the mirror no longer remembers."""
+    if task.known is None:
+        return verdicts
+    doubts = doubtful(folded, verdicts, task.known)
+    if not doubts.any():
+        return verdicts
+    keys = plain(folded.rows["key"]).filter(pa.array(doubts)).combine_chunks()
+    return withdrawn(verdicts, doubts & outlived(folded, task.deletes(keys)))
+
+
+def _add_replaced(gone: dict[int, BitMap64], verdicts: Verdicts, found: Found) -> None:
+    """Add the positions of rows that were updated or deleted to those that are *gone*."""
+    leave = np.isin(verdicts, (Verdict.UPDATE, Verdict.MOVE, Verdict.DELETE))
+    file, position = found.file[leave], found.position[leave]
+    for number in np.unique(file).tolist():
+        positions = bitmap(position[file == number])
+        gone[number] = gone.get(number, BitMap64()) | positions
+
+
+def _standing(rows: pa.Table, verdicts: Verdicts) -> pa.Table:
+    stand = np.isin(verdicts, (Verdict.INSERT, Verdict.UPDATE, Verdict.MOVE))
+    return rows.filter(pa.array(stand))
+
+
+def _write(
+    task: Task, mirror: MirrorFiles, rows: pa.Table, gone: Mapping[int, BitMap64]
+) -> tuple[Action, ...]:
+    vector_file = VectorFile()
+    target = Target(mirror.store, task.metadata or task.snapshot.metadata, task.table.key, task.at)
+    actions = list(without(mirror, gone, vector_file, task.at))
+    if len(rows):
+        actions.append(write(rows, target))
+    vector_file.save(mirror.store)
+    return tuple(actions)
+
+
+def _counted_by_log(
+    task: Task,
+    mirror: MirrorFiles,
+    verdicts: Verdicts,
+    actions: Sequence[Action],
+    *,
+    floored: int,
+) -> Counts:
+    """What the turn did, if the log's own counts before and after it agree.
+
+    Raises:
+        HeldError: ``account``, rows were lost or doubled.
+    """
+    number = np.bincount(verdicts, minlength=len(Verdict)).tolist()
+    inserted, deleted = number[Verdict.INSERT], number[Verdict.DELETE]
+    updated = number[Verdict.UPDATE] + number[Verdict.MOVE]
+    following = advanced(task.snapshot, actions, entry="")
+    new = [file for path, file in following.files.items() if path not in task.snapshot.files]
+    made = sum(mirror.records(file) for file in new)
+    before = mirror.count()
+    after = replace(mirror, files=tuple(following.files.values())).count()
+    if made != inserted + updated or before + inserted - deleted - floored != after:
+        detail = (
+            f"{inserted} inserted, {updated} updated, {deleted} and {floored} deleted, but the "
+            f"mirror would go from {before} to {after} rows, {made} of them new; report this"
+        )
+        raise HeldError("account", detail)
+    return Counts(inserted, updated, deleted, floored, after)
+
+
+def _account(task: Task, folded: Folded, verdicts: Verdicts, counts: Counts) -> Account:
+    changes = task.changes
+    number = np.bincount(verdicts, minlength=len(Verdict)).tolist()
+    counted = Counted(
+        read=len(changes),
+        rows=folded.total,
+        kept=len(folded.rows),
+        distinct=folded.distinct,
+        ordered=len(_rows_of(changes, Op.TRUNCATE, Op.SETTLE)),
+        tombstones=len(_rows_of(changes, Op.TOMBSTONE)),
+        quarantined=len(_rows_of(changes, Op.ERROR)),
+        vanished=folded.vanished,
+    )
+    noop, again = number[Verdict.NOOP], number[Verdict.AGAIN]
+    return balance(counted, counts.inserted + counts.updated + counts.deleted, noop, again)

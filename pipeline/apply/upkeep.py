@@ -1,58 +1,86 @@
-"""Compaction and VACUUM, each in the table's own turn, never taking what a reader still needs."""
+"""Few files, short logs: each in the table's own turn, taking nothing that a reader still needs."""
 
-from collections.abc import Callable, Collection, Mapping
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 
-from delta.tables import DeltaTable
-from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
+import structlog
 
-from pipeline.apply.mirror import Mirror
-from pipeline.errors import HeldError, ProofError
-from pipeline.lake.pinned import open_table
+from pipeline.apply.layout import Layout
+from pipeline.apply.mirror_files import MirrorFiles
+from pipeline.apply.mirrors import Mirrors, note
+from pipeline.apply.rewrite import rewrite
+from pipeline.apply.write import Target
+from pipeline.changelog import compaction
+from pipeline.changelog.change_log import ChangeLog
+from pipeline.changelog.sorted_file import PARTITION
+from pipeline.changelog.table import DROPPED
+from pipeline.errors import HeldError, UnreachableError
+from pipeline.lake import checkpoints, vacuum
+from pipeline.lake.alterations import with_properties
+from pipeline.lake.commit import LostRaceError, commit
+from pipeline.lake.log import ActiveFile, Snapshot
+from pipeline.lake.protocol import refuse
+from pipeline.lake.store import Store
 from pipeline.mark import Mark
 from pipeline.model import Op
 from pipeline.settings import PipelineSettings
-from pipeline.spark import described
 
-DROPPED = "sluice.dropped"  # property of the change log: the last batch of a dropped day
-_KEPT_OPS = (Op.DDL, Op.MARK, Op.ERROR)
+TOGETHER = 10  # files of about one size that are worth joining
+KEPT = (Op.DDL, Op.MARK, Op.ERROR)  # they tell what no other row does
+SIZES = (10_000, 100_000, 1_000_000)  # rows: a file of more stays as it is
+GONE = 0.3  # share of a file's rows that are deleted, from which on it is written anew
+AT_ONCE = 2_000_000  # rows that are written anew in one turn
+COMPACTS = "OPTIMIZE"
+_KEPT = "delta.deletedFileRetentionDuration"
 _NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 _AT_ONCE = timedelta(seconds=15)
 _BEGINNING = timedelta(minutes=10)
-_LEAST = timedelta(hours=168)  # Delta's own guard; it is never turned off
+_LEAST = timedelta(hours=168)  # nothing younger is ever taken
+_HISTORY = timedelta(days=30)  # Delta's own default for its log
+log = structlog.get_logger(__name__)
 
 
-def require_history(log: str, based: Mapping[str, int], shards: Collection[str]) -> None:
-    """Make sure that the change log at *log* still holds all changes since the shards' bases.
-
-    *based*: ``source/shard`` -> batch its base began in.
-
-    Raises:
-        HeldError: that day was dropped; a mirror begun now would lack rows.
-    """
-    found = open_table(log)
-    dropped = int(found.properties().get(DROPPED, "-1")) if found is not None else -1
-    lost = sorted(name for name in shards if based.get(name, dropped + 1) <= dropped)
-    if lost:
-        detail = f"changes of {lost[0]} since its base are no longer kept; take a new base"
-        raise HeldError("no_base", detail)
+def worn(files: Mapping[str, ActiveFile]) -> tuple[ActiveFile, ...]:
+    """Files of a mirror that are to be written anew together; none if it reads well enough."""
+    rooms: dict[int, list[ActiveFile]] = {}
+    found: list[ActiveFile] = []
+    for file in files.values():
+        rows = file.records or 0
+        gone = int(file.vector["cardinality"]) if file.vector else 0
+        if gone > GONE * rows:
+            found.append(file)
+            continue
+        size = next((n for n, limit in enumerate(SIZES) if rows - gone < limit), None)
+        if size is not None:
+            rooms.setdefault(size, []).append(file)
+    for same in rooms.values():
+        if len(same) >= TOGETHER:
+            found += same
+    kept: list[ActiveFile] = []
+    for file in sorted(found, key=lambda one: one.records or 0):
+        if kept and sum(one.records or 0 for one in kept) + (file.records or 0) > AT_ONCE:
+            break
+        kept.append(file)
+    return tuple(kept)
 
 
 @dataclass(eq=False)
 class Upkeep:
-    """Compact and clean one lane's lake; ``due`` says how long ago each table was last done.
+    """Compact and clean one lane's lake.
 
-    Runs in the process that merges, between merges: beside a MERGE of the same table, OPTIMIZE
-    makes one of the two fail.
+    Runs in the process that merges, between merges: two commits on one version of a mirror are one
+    too many.  The change log is compacted beside landing, which wins where both want a version.
     """
 
-    session: SparkSession
     settings: PipelineSettings
+    changes: ChangeLog
+    mirrors: Mirrors
     clock: Callable[[], datetime]
-    _compacted: dict[str, datetime] = field(default_factory=dict)
     _vacuumed: dict[str, datetime] = field(default_factory=dict)
+    _done: dict[str, datetime] = field(default_factory=dict)
+    _checkpointed: dict[str, int] = field(default_factory=dict)
 
     def run(
         self,
@@ -60,121 +88,206 @@ class Upkeep:
         readers: Mapping[str, int],
         applied: Mapping[str, int],
         held: Callable[[str], bool],
+        key: Callable[[str], tuple[str, ...]] = lambda _: (),
     ) -> None:
         """Do what is due of the change log and all mirrors, for some seconds; the rest next time.
 
-        Landing and merging wait meanwhile.  Whose turn is longest ago comes first.
+        Whose turn is longest ago comes first.
 
         *readers*: table -> lowest version that a registered reader still needs.
         *applied*: table -> applied batch; no day that holds a later one is dropped.
         *held*: whether to leave a mirror alone: a commit of ours on top of somebody else's would
         make it impossible to take that one back.  Asked only of mirrors that are due.
+        *key*: table -> its key's columns, by which rows are sorted; none where it is not known.
         """
         began = self.clock()
         self._log(mark, applied)
-        for table in sorted(
-            mark.tables, key=lambda name: (self._compacted.get(name, _NEVER), name)
-        ):
-            compact, vacuum = self._due(table)
-            if not (compact or vacuum) or held(table):
-                continue
-            mirror = Mirror(self.session, self.settings.mirror(table), self.settings.lane)
-            if mirror.state.version < 0:
-                continue
-            with described(self.session, f"upkeep of {table}"):
-                if compact:
-                    self._compact(mirror, table)
-                if vacuum:
-                    self._vacuum(mirror, table, readers.get(table))
+        order = sorted(mark.tables, key=lambda name: (self._done.get(name, _NEVER), name))
+        for table in order:
+            self._done[table] = self.clock()
+            try:
+                self._mirror(table, readers.get(table), held, key)
+            except LostRaceError:
+                continue  # somebody came between; next time
+            except (HeldError, UnreachableError) as error:
+                log.warning("upkeep left a mirror alone", table=table, why=str(error))
             if self.clock() - began > _AT_ONCE:
                 return
 
-    def _due(self, name: str) -> tuple[bool, bool]:
-        """Whether it is time to compact, and to vacuum.  A process that began waits a little.
+    def _mirror(
+        self,
+        table: str,
+        read: int | None,
+        held: Callable[[str], bool],
+        key: Callable[[str], tuple[str, ...]],
+    ) -> None:
+        snapshot = self.mirrors.look(table)
+        if snapshot is None:
+            return
+        files, clean = worn(snapshot.files), self._due(table)
+        if not (files or clean or self._entries(table, snapshot)) or held(table):
+            return
+        refuse(snapshot)
+        store = self.mirrors.store(table)
+        if files:
+            snapshot = self._compact(table, snapshot, files, key(table))
+        if self._entries(table, snapshot):
+            checkpoints.checkpoint(store)
+            self._checkpointed[table] = snapshot.version
+        if clean:
+            self._clean(table, store, read)
+
+    def _entries(self, name: str, snapshot: Snapshot) -> bool:
+        """Whether so many versions have come that reading the log by them costs."""
+        known = self._checkpointed.setdefault(name, -1)
+        return snapshot.version - known >= checkpoints.EVERY
+
+    def _due(self, name: str) -> bool:
+        """Whether it is time to vacuum.  A process that began waits a little.
 
         Not for the whole time, or one that is restarted more often would never clean up.
         """
-        every = self.settings.upkeep
-        times = ((self._compacted, every.compact_every), (self._vacuumed, every.vacuum_every))
-        now = self.clock()
-        compact, vacuum = (
-            now - done.setdefault(name, now - often + min(often, _BEGINNING)) >= often
-            for done, often in times
+        now, often = self.clock(), self.settings.upkeep.vacuum_every
+        first = now - often + min(often, _BEGINNING)
+        return now - self._vacuumed.setdefault(name, first) >= often
+
+    def _compact(
+        self,
+        table: str,
+        snapshot: Snapshot,
+        files: tuple[ActiveFile, ...],
+        key: tuple[str, ...],
+    ) -> Snapshot:
+        store = self.mirrors.store(table)
+        layout = Layout.of(snapshot.metadata)
+        mirror = MirrorFiles(store=store, files=files, layout=layout)
+        target = Target(store, snapshot.metadata, key, self.clock(), compression="zstd")
+        made = rewrite(mirror, target, data_change=False)
+        following = commit(
+            store,
+            snapshot,
+            made.actions,
+            operation=COMPACTS,
+            clock=self.clock(),
+            note=note(snapshot.version, -1, self.settings.lane),
         )
-        return compact, vacuum
+        self.mirrors.know(table, following)
+        return following
 
-    def _compact(self, mirror: Mirror, name: str) -> None:
-        self._compacted[name] = self.clock()
-        with mirror.noted(-1):
-            DeltaTable.forPath(self.session, mirror.path).optimize().executeCompaction()
-
-    def _vacuum(self, mirror: Mirror, name: str, read: int | None) -> None:
-        """Take what no kept version needs; nothing at all while somebody reads an older one.
-
-        A longer time would not save that one: Delta forgets what was removed, and when, as soon as
-        the mirror's own retention has passed.
-        """
-        self._vacuumed[name] = self.clock()
+    def _clean(self, table: str, store: Store, read: int | None) -> None:
+        """Take what no kept version needs; nothing at all while somebody reads an older one."""
+        self._vacuumed[table] = self.clock()
         kept = max(self.settings.upkeep.keep_versions, _LEAST)
-        since = self._since(mirror.path, read)
+        since = self._since(table, read)
         if since is None or self.clock() - since > kept:
             return
-        mirror.keep(kept)
-        DeltaTable.forPath(self.session, mirror.path).vacuum(kept / timedelta(hours=1))
+        snapshot = self._keeping(table, store, kept)
+        vacuum.vacuum(store, kept)
+        vacuum.sweep_vectors(store, snapshot, self.clock() - kept)
+        checkpoints.sweep(store, self.clock() - kept)
+        checkpoints.clean(store)
 
-    def _since(self, path: str, read: int | None) -> datetime | None:
+    def _keeping(self, table: str, store: Store, kept: timedelta) -> Snapshot:
+        """Let the log remember for so long which files have left; a checkpoint forgets the rest."""
+        snapshot = self.mirrors.look(table)
+        if snapshot is None:
+            raise HeldError("table_replaced", f"{store.uri} is gone; restore it")
+        files, entries = (
+            f"interval {math.ceil(time / timedelta(hours=1))} hours"
+            for time in (kept, max(kept, _HISTORY))
+        )
+        wanted = {_KEPT: files, "delta.logRetentionDuration": entries}
+        actions = with_properties(snapshot, wanted)
+        if not actions:
+            return snapshot
+        told = note(snapshot.version, -1, self.settings.lane)
+        made = commit(
+            store, snapshot, actions, operation="SET TBLPROPERTIES", clock=self.clock(), note=told
+        )
+        self.mirrors.know(table, made)
+        return made
+
+    def _since(self, table: str, read: int | None) -> datetime | None:
         """When version *read* was committed, now if it is the newest; None if no log tells.
 
         What it needs was removed later than that, by the stamps of the log.
         """
-        found = open_table(path)
-        if found is None or read is None or read >= found.version:
+        snapshot = self.mirrors.look(table)
+        if snapshot is None or read is None or read >= snapshot.version:
             return self.clock()
-        try:
-            return found.commit(read).at
-        except ProofError:
-            return None
+        return next((one.at for one in self.mirrors.commits(table, read)), None)
 
     def _log(self, mark: Mark, applied: Mapping[str, int]) -> None:
         """Compact the change log, and drop its oldest days that nobody needs any more."""
-        path = self.settings.changes
-        compact, vacuum = self._due("")
-        if not (compact or vacuum):
+        if self.changes.look() is None:
             return
-        table = DeltaTable.forPath(self.session, path)
-        if vacuum:
+        store = self.changes.store
+        while files := compaction.joinable(self.changes.snapshot):
+            made = compaction.join(store, self.changes.snapshot, files, self.clock())
+            if not self._committed(made.actions, COMPACTS):
+                break
+        if self._entries("", self.changes.snapshot):
+            checkpoints.checkpoint(store)
+            self._checkpointed[""] = self.changes.snapshot.version
+        if self._due(""):
             self._vacuumed[""] = self.clock()
-            table.vacuum()  # what the log itself has forgotten: batches are never read by version
-        if compact:
-            self._compacted[""] = self.clock()
-            table.optimize().executeCompaction()
-            self._drop(table, mark, applied)
+            self._drop(mark, applied)
+            vacuum.vacuum(store, timedelta(days=1))  # batches are never read by version
+            checkpoints.sweep(store, self.clock() - timedelta(days=1))
+            checkpoints.clean(store)
 
-    def _drop(self, table: DeltaTable, mark: Mark, applied: Mapping[str, int]) -> None:
+    def _committed(self, actions: tuple[Mapping[str, object], ...], operation: str) -> bool:
+        """Commit on whatever is newest, as long as the files that go are there."""
+        told = {"sluice": {"lane": self.settings.lane}}
+        while compaction.needed(actions, self.changes.snapshot):
+            try:
+                made = commit(
+                    self.changes.store,
+                    self.changes.snapshot,
+                    actions,
+                    operation=operation,
+                    clock=self.clock(),
+                    note=told,
+                )
+            except LostRaceError:
+                self.changes.look()
+            else:
+                self.changes.know(made)
+                return True
+        return False
+
+    def _drop(self, mark: Mark, applied: Mapping[str, int]) -> None:
         """Drop whole days that are old, and that no mirror and no open question needs."""
-        path = self.settings.changes
+        if mark.quarantine or mark.gaps:
+            return
         oldest = (self.clock() - self.settings.upkeep.keep_changes).date()
-        needed = self._first_needed(mark, applied)
-        days = (
-            self.session.read.format("delta")
-            .load(path)
-            .where(F.col("dt") < F.lit(oldest))
-            .groupBy("dt")
-            .agg(F.max("batch").alias("last"))
-            .collect()
-        )
-        free = [row["dt"] for row in days if row["last"] < needed]
-        if free and not mark.quarantined and not mark.gaps:
-            kept = F.col("op").isin([str(op) for op in _KEPT_OPS])
-            last = max(row["last"] for row in days if row["dt"] in free)
-            self.session.sql(
-                f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('{DROPPED}' = '{last}')"
-            )
-            table.delete(F.col("dt").isin(free) & ~kept)
+        needed = _first_needed(mark, applied)
+        known = int(self.changes.snapshot.metadata.configuration.get(DROPPED, "-1"))
+        days: dict[str, list[ActiveFile]] = {}
+        for file in self.changes.snapshot.files.values():
+            days.setdefault(str(file.partition[PARTITION]), []).append(file)
+        free = {
+            day: files
+            for day, files in days.items()
+            if date.fromisoformat(day) < oldest and known < _last(files) < needed
+        }
+        for day in sorted(free):
+            files, snapshot = free[day], self.changes.snapshot
+            actions = compaction.left(self.changes.store, snapshot, files, KEPT, self.clock())
+            known = max(known, _last(files))
+            dropped = {DROPPED: str(known)}
+            self._committed((*with_properties(snapshot, dropped), *actions), "DELETE")
 
-    def _first_needed(self, mark: Mark, applied: Mapping[str, int]) -> int:
-        """The lowest batch that some mirror has not applied; the newest one is always needed."""
-        behind = [
-            applied.get(t, -1) + 1 for t, last in mark.tables.items() if applied.get(t, -1) < last
-        ]
-        return min([mark.batch, *behind])
+
+def _first_needed(mark: Mark, applied: Mapping[str, int]) -> int:
+    """The lowest batch that some mirror has not applied; the newest one is always needed."""
+    behind = [
+        applied.get(t, -1) + 1 for t, last in mark.tables.items() if applied.get(t, -1) < last
+    ]
+    return min([mark.batch, *behind])
+
+
+def _last(files: list[ActiveFile]) -> int:
+    """The highest batch in *files*; beyond all where one does not tell."""
+    highs = [((file.stats or {}).get("maxValues") or {}).get("batch") for file in files]
+    return max((2**62 if high is None else int(high)) for high in highs)

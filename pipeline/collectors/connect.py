@@ -153,3 +153,6 @@ def _brief(trace: str) -> str:
     lines = [line.strip() for line in trace.splitlines() if line.strip()]
     causes = [line for line in lines if line.startswith("Caused by:")]
     return " | ".join(dict.fromkeys([*lines[:1], *causes[-1:]]))[:500]
+
+
+COLLECTOR = ConnectCollector

@@ -1,16 +1,21 @@
-"""When is a shard's snapshot complete?  When its end was seen and the log goes on after it.
+"""When does a shard have a base?  When its snapshot is complete, or it was born before our eyes.
 
 A collector streams only after its snapshot, so a LIVE change above the snapshot's order proves
 that the snapshot has ended; the shard's own last-row marker proves that all its rows were sent.
 A snapshot that was begun again has a new order and replaces the unfinished one.
 (Debezium sets no end marker on a single row of the first table, nor on an empty table.)
+
+A CREATE is a birth only of a shard that was not there: after its DROP, or if nothing was ever
+seen of it.  Measured: MySQL logs CREATE TABLE IF NOT EXISTS t LIKE u though t exists, and Debezium
+sends it as a CREATE; taken for a birth, it would empty the mirror.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import groupby
 
-from pipeline.landing.facts import Facts
-from pipeline.mark import Mark, Snap
+from pipeline.landing.facts import Facts, News
+from pipeline.mark import Existence, Mark, Snap
 from pipeline.model import Order
 
 
@@ -26,13 +31,10 @@ class Settled:
 def advance(mark: Mark, facts: Facts, batch: int) -> tuple[dict[str, Snap], tuple[Settled, ...]]:
     """Snapshots still open after this batch, and the shards that got a base in it, sorted."""
     snaps = dict(mark.snaps)
-    born: dict[str, Settled] = {}
     for news in facts.news:
-        name, order = f"{news.source}/{news.change.shard}", news.change.order
         if news.change.kind == "create" and news.snapshot:
-            _begin(snaps, mark, name, Snap(order, batch))
-        elif news.change.kind == "create":
-            born[name] = Settled(name, order, batch)
+            _begin(snaps, mark, _name(news), Snap(news.change.order, batch))
+    born = {n: Settled(n, order, batch) for n, order in births(mark, facts)[1].items()}
     for name, rows in facts.snapshots.items():
         _begin(snaps, mark, name, Snap(rows.order, batch))
         known = snaps.get(name)
@@ -44,6 +46,49 @@ def advance(mark: Mark, facts: Facts, batch: int) -> tuple[dict[str, Snap], tupl
     settled = born | {name: Settled(name, s.order, s.batch) for name, s in done.items()}
     left = {name: snap for name, snap in snaps.items() if name not in done}
     return left, tuple(settled[name] for name in sorted(settled))
+
+
+def births(mark: Mark, facts: Facts) -> tuple[Mapping[str, Existence], Mapping[str, Order]]:
+    """Which shards are there after the batch, and the order of the CREATE of each born in it."""
+    found, born = dict(mark.existing), {}
+    for (source, order), grouped in groupby(facts.news, key=lambda n: (n.source, n.change.order)):
+        together = tuple(grouped)
+        for shard in _went(together):
+            _tell(found, f"{source}/{shard}", Existence(order, there=False))
+        for news in (one for one in together if one.change.kind != "drop"):
+            name = _name(news)
+            seen = name in mark.shards or facts.firsts.get(name, order) < order
+            if _is_birth(news, found.get(name), seen=seen):
+                born[name] = order
+            _tell(found, name, Existence(order, there=True))
+    return found, {n: o for n, o in born.items() if n not in mark.bases or mark.bases[n] < o}
+
+
+def _is_birth(news: News, known: Existence | None, *, seen: bool) -> bool:
+    if news.snapshot or news.change.kind != "create":
+        return False
+    if known is None:
+        return not seen
+    return not known.there and known.order < news.change.order  # else it was sent again
+
+
+def _went(together: tuple[News, ...]) -> Iterator[str]:
+    """Shards that are gone after a statement; a snapshot's DROP is none."""
+    for one in together:
+        if one.change.previous is not None:
+            yield one.change.previous
+        if one.change.kind == "drop" and not one.snapshot:
+            yield one.change.shard
+
+
+def _tell(found: dict[str, Existence], name: str, now: Existence) -> None:
+    known = found.get(name)
+    if known is None or known.order <= now.order:
+        found[name] = now
+
+
+def _name(news: News) -> str:
+    return f"{news.source}/{news.change.shard}"
 
 
 def _begin(snaps: dict[str, Snap], mark: Mark, name: str, snap: Snap) -> None:

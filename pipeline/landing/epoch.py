@@ -27,5 +27,6 @@ def observe(known: Epoch | None, head: Head, heartbeat: int) -> Epoch:
     if known is None:
         return Epoch(1, head.identity, head.log, head.pos, head.executed)
     if moved(known, head):
-        return Epoch(known.number + 1, head.identity, head.log, head.pos, head.executed, heartbeat)
+        number, before = known.number + 1, known.executed
+        return Epoch(number, head.identity, head.log, head.pos, head.executed, heartbeat, before)
     return replace(known, log=head.log, pos=head.pos, executed=head.executed)

@@ -3,12 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from pyspark.sql import Column
-from pyspark.sql import functions as F
-
 from pipeline.landing.epoch import observe
 from pipeline.landing.listing import Listing
-from pipeline.landing.plan import Span
 from pipeline.mark import Epoch, Mark
 from pipeline.model import TopicPartition
 from pipeline.report import Hold
@@ -28,21 +24,6 @@ class Epochs:
     def number(self, source: str) -> int:
         """The newest epoch; 1 before the server was ever reached."""
         return self.known[source].number if source in self.known else 1
-
-    def column(self, source: str, spans: Mapping[TopicPartition, Span]) -> Column:
-        """Each row's epoch, from its topic, partition and offset; a literal when none is mixed."""
-        chosen = F.lit(self.number(source))
-        for number in range(self.number(source), 1, -1):
-            for partition, span in spans.items():
-                start = self.starts.get(f"{source}/{number}/{partition}", 0)
-                if span.first < start:
-                    chosen = F.when(_before(partition, start), number - 1).otherwise(chosen)
-        return chosen
-
-
-def _before(partition: TopicPartition, start: int) -> Column:
-    same = (F.col("topic") == partition.topic) & (F.col("partition") == partition.partition)
-    return same & (F.col("offset") < start)
 
 
 def look(mark: Mark, listing: Listing) -> Epochs:

@@ -1,7 +1,8 @@
 """What a written batch says of itself, read from its slim columns before it is committed."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,6 +13,8 @@ from pipeline.landing.rising import orders
 from pipeline.model import Op, Order, TopicPartition
 from pipeline.schema.history import SchemaChange, parse
 
+NAMED = 20  # quarantined changes of a subject that are kept by name; a person reads no more
+_ORDER = ["epoch", "log", "pos", "row"]
 _ENDS = ("last", "last_in_data_collection")
 
 
@@ -34,6 +37,19 @@ class News:
 
 
 @dataclass(frozen=True, slots=True)
+class Unread:
+    """Changes of one shard, or topic, that could not be read: how many, and the first by name.
+
+    ``table`` is None where the shard is not known; an id is ``topic:partition:offset``.
+    """
+
+    source: str
+    table: str | None
+    count: int
+    ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Facts:
     """Counts and maxima of one batch; keys as in :class:`pipeline.mark.Mark`.
 
@@ -43,7 +59,9 @@ class Facts:
     ``high``        ``source/topic:partition`` -> highest LIVE order.
     ``snapshots``   ``source/shard`` -> its newest snapshot's rows.
     ``news``        schema changes, in log order; one that cannot be read is an error.
-    ``errors``      subject (table, or ``topic:NAME``) -> ids ``topic:partition:offset``.
+    ``statements``  schema changes of any kind, those about no table among them.
+    ``firsts``      ``source/shard`` -> lowest order of a row, of those created in it.
+    ``errors``      ``source/shard`` (or ``topic:NAME`` where it is not known) -> what is unread.
     ``back``        partitions in which orders do not rise, with the rows that stand too low.
     """
 
@@ -54,7 +72,9 @@ class Facts:
     high: Mapping[str, Order] = field(default_factory=dict)
     snapshots: Mapping[str, SnapshotRows] = field(default_factory=dict)
     news: tuple[News, ...] = ()
-    errors: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    statements: int = 0
+    firsts: Mapping[str, Order] = field(default_factory=dict)
+    errors: Mapping[str, Unread] = field(default_factory=dict)
     back: Mapping[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
 
 
@@ -72,7 +92,9 @@ def gather(slim: pa.Table, high: Mapping[str, Order]) -> Facts:
         high=tops,
         snapshots=_snapshots(slim),
         news=news,
-        errors={**_errors(slim), **unread},
+        statements=pc.sum(pc.equal(slim["op"], str(Op.DDL))).as_py() or 0,
+        firsts=_firsts(mirrored, news),
+        errors=_errors(slim, unread),
         back=back,
     )
 
@@ -117,28 +139,56 @@ def _snapshots(rows: pa.Table) -> dict[str, SnapshotRows]:
     return found
 
 
-def _news(rows: pa.Table) -> tuple[tuple[News, ...], dict[str, tuple[str, ...]]]:
-    """Schema changes in log order, and by topic the ids of those that cannot be read."""
+def _news(rows: pa.Table) -> tuple[tuple[News, ...], list[Mapping[str, Any]]]:
+    """Schema changes in log order, and the rows of those that cannot be read."""
     changes = rows.filter(pc.equal(rows["op"], str(Op.DDL)))
     changes = changes.filter(pc.is_valid(changes["log"]))
     news: list[News] = []
-    unread: dict[str, list[str]] = {}
+    unread: list[Mapping[str, Any]] = []
     for row in changes.sort_by([("topic", "ascending"), ("offset", "ascending")]).to_pylist():
         try:
             parsed = parse(row["note"], _order(row))
         except FormatError:
-            unread.setdefault(f"topic:{row['topic']}", []).append(_id(row))
+            unread.append({**row, "table": None})
             continue
         news += [News(row["source"], change, row["snapshot"] is not None) for change in parsed]
-    return tuple(news), {topic: tuple(ids) for topic, ids in unread.items()}
+    return tuple(news), unread
 
 
-def _errors(rows: pa.Table) -> dict[str, tuple[str, ...]]:
-    found: dict[str, list[str]] = {}
-    for row in rows.filter(pc.equal(rows["op"], str(Op.ERROR))).to_pylist():
-        subject = row["table"] or f"topic:{row['topic']}"
-        found.setdefault(subject, []).append(_id(row))
-    return {subject: tuple(sorted(ids)) for subject, ids in found.items()}
+def _firsts(rows: pa.Table, news: Sequence[News]) -> dict[str, Order]:
+    """Lowest order of the rows of each shard that was created: was it there before?"""
+    created = {one.change.shard for one in news if one.change.kind == "create" and not one.snapshot}
+    own = rows.filter(pc.is_in(rows["shard"], pa.array(sorted(created), pa.string())))
+    own = own.filter(pc.is_valid(own["log"])).select(["source", "shard", *_ORDER])
+    own = own.sort_by([(name, "ascending") for name in own.column_names])
+    grouped = own.group_by(["source", "shard"], use_threads=False)
+    firsts = grouped.aggregate([(name, "first") for name in _ORDER])
+    firsts = firsts.rename_columns([name.removesuffix("_first") for name in firsts.column_names])
+    return {f"{row['source']}/{row['shard']}": _order(row) for row in firsts.to_pylist()}
+
+
+def _errors(rows: pa.Table, unread: Sequence[Mapping[str, Any]]) -> dict[str, Unread]:
+    """What could not be read, by shard where it and its table are known, else by topic."""
+    names = ["source", "topic", "shard", "table", "partition", "offset"]
+    errors = rows.filter(pc.equal(rows["op"], str(Op.ERROR))).select(names)
+    if unread:
+        more = pa.Table.from_pylist([{n: row[n] for n in names} for row in unread], errors.schema)
+        errors = pa.concat_tables([errors, more])
+    known = pc.and_(pc.is_valid(errors["table"]), pc.is_valid(errors["shard"]))
+    shard = pc.binary_join_element_wise(errors["source"], errors["shard"], "/")
+    topic = pc.binary_join_element_wise("topic", errors["topic"], ":")
+    errors = errors.append_column("subject", pc.if_else(known, shard, topic))
+    places = [(name, "ascending") for name in ("subject", "topic", "partition", "offset")]
+    errors = errors.sort_by(places)
+    counts = errors.group_by("subject", use_threads=False).aggregate([([], "count_all")])
+    found: dict[str, Unread] = {}
+    start = 0
+    for subject, count in zip(*(column.to_pylist() for column in counts.columns), strict=True):
+        first = errors.slice(start, min(count, NAMED)).to_pylist()
+        table = None if subject == f"topic:{first[0]['topic']}" else first[0]["table"]
+        found[subject] = Unread(first[0]["source"], table, count, tuple(_id(row) for row in first))
+        start += count
+    return found
 
 
 def _id(row: Mapping[str, object]) -> str:

@@ -1,11 +1,12 @@
 """One source as the landing loop sees it: its server, its collector, its topics, its format."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from pipeline.errors import UnreachableError
-from pipeline.messages.format import Format
+from pipeline.formats.format import Format
 from pipeline.model import Acknowledged, Head, Missing
 from pipeline.settings import SourceSettings
 
@@ -53,6 +54,10 @@ class Feed:
     connect: Callable[[SourceSettings], Server]
     arrived: Arrived | None = None
     _servers: dict[tuple[str, int], Server] = field(default_factory=dict)
+
+    def claims(self, topic: str) -> bool:
+        """Whether *topic* is one that this source's changes arrive in."""
+        return re.fullmatch(self.settings.every_topic, topic) is not None
 
     def acknowledged(self) -> Acknowledged | Missing:
         """What the collector has handed over and has come here; ``Missing`` if nobody says."""

@@ -1,7 +1,7 @@
 """What there is to land now: heads, acknowledgements and ends, asked in the order of the proof."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from pipeline.errors import ConfigError
@@ -24,6 +24,14 @@ class Transport(Protocol):
         """First offset of each partition that still exists."""
         ...
 
+    def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+        """Where each of these leader epochs ends in the log there is now."""
+        ...
+
+    def require_ids(self, expected: Mapping[str, str]) -> None:
+        """Return if each topic still has its id; UnreachableError if one was created anew."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Listing:
@@ -31,6 +39,7 @@ class Listing:
 
     ``heads`` holds (before, after) listing the ends, only of servers that answered both times.
     ``acknowledged`` was read before the ends were listed; sources that did not say are absent.
+    ``epoch_ends`` holds where the leader epoch of W ends, of partitions with another leader now.
     """
 
     heads: Mapping[str, tuple[Head, Head]]
@@ -38,10 +47,13 @@ class Listing:
     source_of: Mapping[str, str]
     beginnings: Mapping[TopicPartition, PartitionEnd]
     ends: Mapping[TopicPartition, PartitionEnd]
+    epoch_ends: Mapping[TopicPartition, int] = field(default_factory=dict)
 
 
-def list_ends(feeds: Sequence[Feed], transport: Transport) -> Listing:
-    """Ask heads, acknowledgements, ends, heads, in this order.
+def list_ends(
+    feeds: Sequence[Feed], transport: Transport, w: Mapping[str, PartitionEnd]
+) -> Listing:
+    """Ask heads, acknowledgements, ends, heads, in this order; *w* is how far landing has come.
 
     Raises:
         UnreachableError: Kafka did not answer.
@@ -49,12 +61,9 @@ def list_ends(feeds: Sequence[Feed], transport: Transport) -> Listing:
     """
     before = {feed.settings.name: feed.head() for feed in feeds}
     said = {feed.settings.name: feed.acknowledged() for feed in feeds}
-    source_of: dict[str, str] = {}
-    for feed in feeds:
-        for topic in transport.topics(feed.settings.every_topic):
-            other = source_of.setdefault(topic, feed.settings.name)
-            if other != feed.settings.name:
-                raise ConfigError(f"topic {topic} is claimed by {other} and {feed.settings.name}")
+    every = "|".join(f"(?:{feed.settings.every_topic})" for feed in feeds)
+    claims = {topic: owner(topic, feeds) for topic in transport.topics(every)}
+    source_of = {topic: feed.settings.name for topic, feed in claims.items() if feed is not None}
     ends = transport.ends(sorted(source_of))
     beginnings = transport.beginnings(sorted(source_of))
     heads: dict[str, tuple[Head, Head]] = {}
@@ -64,4 +73,25 @@ def list_ends(feeds: Sequence[Feed], transport: Transport) -> Listing:
             heads[feed.settings.name] = (first, second)
     acknowledged = {n: a for n, a in said.items() if isinstance(a, Acknowledged)}
     ends = {tp: end for tp, end in ends.items() if tp in beginnings}
-    return Listing(heads, acknowledged, source_of, beginnings, ends)
+    changed = {
+        at: known.leader_epoch
+        for at, end in ends.items()
+        if (known := w.get(str(at))) is not None and 0 <= known.leader_epoch != end.leader_epoch
+    }
+    epoch_ends = transport.epoch_ends(changed)
+    return Listing(heads, acknowledged, source_of, beginnings, ends, epoch_ends)
+
+
+def owner(topic: str, feeds: Sequence[Feed]) -> Feed | None:
+    """Whose *topic* is: of several sources whose names it fits, the one with the longest prefix.
+
+    Raises:
+        ConfigError: two sources claim it with the same prefix.
+    """
+    fitting = [feed for feed in feeds if feed.claims(topic)]
+    longest = max((len(feed.settings.prefix) for feed in fitting), default=0)
+    found = [feed for feed in fitting if len(feed.settings.prefix) == longest]
+    if len(found) > 1:
+        names = " and ".join(feed.settings.name for feed in found)
+        raise ConfigError(f"topic {topic} is claimed by {names}; give them prefixes of their own")
+    return found[0] if found else None

@@ -5,147 +5,243 @@ collectors have acknowledged, the ends of the topics, the heads again.  A batch 
 judged by what was written, and committed only if its order can be explained.
 """
 
-import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from pyspark.sql import DataFrame, SparkSession
+import pyarrow as pa
 
-from pipeline.changelog import table as changelog
-from pipeline.changelog.table import Stamp
-from pipeline.commit import Transaction
+from pipeline.changelog.change_log import ChangeLog
+from pipeline.changelog.own_rows import Settle, mark_row, settle_rows
+from pipeline.changelog.table import Stamp, app
 from pipeline.errors import HeldError
+from pipeline.lake.commit import LostRaceError, commit
+from pipeline.lake.entries import Action
+from pipeline.landing.acknowledgements import Acknowledgements
 from pipeline.landing.bases import Settled
-from pipeline.landing.disorder import unexplained
+from pipeline.landing.division import divided, epochs_read
+from pipeline.landing.epoch_bounds import EpochBounds, bounds
 from pipeline.landing.epochs import Epochs, explain, look
 from pipeline.landing.facts import Facts, gather
 from pipeline.landing.feed import Feed
-from pipeline.landing.listing import Listing, list_ends
+from pipeline.landing.listing import Listing, Transport, list_ends, owner
 from pipeline.landing.next_mark import next_mark, read_gap
-from pipeline.landing.plan import Plan, plan
-from pipeline.landing.promises import Promises
-from pipeline.landing.reading import Reader
-from pipeline.landing.resent import reordered, resending
+from pipeline.landing.plan import Known, Plan, plan
+from pipeline.landing.recognition import recognised
+from pipeline.landing.redelivery import resending, unexplained
+from pipeline.landing.shape import SLIM, Provenance
+from pipeline.landing.staging import Staged, near, staged_rows, write_rows
+from pipeline.landing.task import Done, Intake, Task, judged
 from pipeline.mark import Mark
-from pipeline.model import TopicPartition
+from pipeline.model import PartitionEnd, TopicPartition
 from pipeline.report import Hold, Landed
+from pipeline.route import Router
 from pipeline.settings import PipelineSettings
-from pipeline.spark import described
+from pipeline.transports.offset_ranges import OffsetRange
+
+RESENT_AT_ONCE = 200_000  # records of a batch that is compared with what was landed before
 
 
 @dataclass(eq=False)
 class Landing:
     """Land one lane; ``mark`` is what its newest commit proved.
 
-    ``reader`` yields the shaped rows of a plan; ``read_back`` reads the newest mark from the lake,
-    with other code than the one that wrote it.  ``facts`` are those of the newest batch.
+    ``work`` runs tasks, in this process or spread by Spark.  ``facts`` are those of the newest
+    batch.  Nothing that fails here needs a restart: each round begins at what the lake says.
     """
 
-    session: SparkSession
     settings: PipelineSettings
     feeds: tuple[Feed, ...]
-    reader: Reader
+    router: Router
+    transport: Transport
+    log: ChangeLog
+    work: Callable[[Sequence[Task]], Sequence[Done]]
     clock: Callable[[], datetime]
-    read_back: Callable[[], Mark | None]
     mark: Mark
     facts: Facts = field(default_factory=Facts)
-    _promises: Promises = field(default_factory=Promises)
+    _acknowledgements: Acknowledgements = field(default_factory=Acknowledgements)
+    _ends: dict[TopicPartition, PartitionEnd] = field(default_factory=dict)
+    _unsure: bool = False
 
     def land(self, waived: frozenset[str]) -> Landed:
         """Land one batch; ``batch`` is None when there was nothing to land.
 
         Raises:
-            UnreachableError: Kafka did not answer; nothing was committed.
+            UnreachableError: Kafka or the lake did not answer; the next round goes on from there.
             HeldError: another writer commits to this lane, or W read back is not ours.
         """
         started = self.clock()
-        listing = list_ends(self.feeds, self.reader.transport)
-        chosen = plan(self.mark.offsets, listing.beginnings, listing.ends, self.settings.batch_rows)
+        self._resume()
+        listing = list_ends(self.feeds, self.transport, self.mark.offsets)
+        chosen = self._plan(listing)
         held: dict[str, Hold] = {}
         if not chosen.spans and not chosen.gaps and not self._reopened(waived):
             return self._report(started, None, Facts(), chosen, held)
-        with described(self.session, f"land batch {self.mark.batch + 1} of lane {self.mark.lane}"):
-            self.facts = self._commit(chosen, listing, held, waived)
+        self.facts = self._land(chosen, listing, held, waived)
         return self._report(started, self.mark.batch, self.facts, chosen, held)
+
+    def _resume(self) -> None:
+        """After a commit whose outcome is not known, go on from what the lake says."""
+        if self._unsure:
+            self.mark = self.log.mark() or Mark(self.mark.lane, -1)
+            self._unsure = False
+
+    def _plan(self, listing: Listing) -> Plan:
+        known = Known(
+            self.mark.gone,
+            self._ends,
+            epoch_ends=listing.epoch_ends,
+            claimed=lambda topic: owner(topic, self.feeds) is not None,
+        )
+        again = resending(self.mark, look(self.mark, listing).known)
+        most = min(self.settings.batch_rows, RESENT_AT_ONCE) if again else self.settings.batch_rows
+        chosen = plan(self.mark.offsets, listing.beginnings, listing.ends, most, known=known)
+        self._ends.update(listing.ends)  # of those that are gone, too: where they last ended
+        return chosen
 
     def _reopened(self, waived: frozenset[str]) -> bool:
         """Whether a person has closed something that the mark still calls open."""
         quarantined = {name for names in self.mark.quarantined.values() for name in names}
         return bool(waived & (set(self.mark.gaps) | quarantined))
 
-    def _commit(
+    def _land(
         self, chosen: Plan, listing: Listing, held: dict[str, Hold], waived: frozenset[str]
     ) -> Facts:
         """Write, judge, and commit; a source in disorder is left out and the rest tried again."""
         epochs = look(self.mark, listing)
+        stamp = Stamp(self.mark.lane, self.mark.batch + 1, self.clock())
+        self.log.opened(stamp.received)
         while True:
-            txn = self._begin()
-            stamp = Stamp(self.mark.lane, self.mark.batch + 1, self.clock())
-            rows = self.reader.rows(chosen, listing.source_of, stamp=stamp, epochs=epochs)
-            rows = self._recognised(rows, epochs)
-            files = txn.stage(rows) if rows is not None else ()
-            facts = self._gather(files)
-            strange = self._strange(files, facts)
+            staged = self._staged(chosen, listing, epochs, stamp)
+            facts = gather(staged.slim, self.mark.high) if staged.files else Facts()
+            strange = self._strange(staged, facts)
             if not strange:
                 break
             epochs, found = explain(epochs, listing, strange, waived)
             held.update(found)
             chosen = _without(chosen, self.mark, listing, set(found))
+        chosen = chosen.landed(staged.epochs)
         made, settled = next_mark(
             self.mark,
             facts,
             chosen,
-            acknowledged=self._promises.passed(listing, chosen, self.mark.epochs, epochs.known),
+            acknowledged=self._acknowledgements.passed(listing, chosen, self.mark, epochs.known),
             epochs=epochs.known,
             starts=epochs.starts,
             waived=waived,
-            router=self.reader.router,
+            router=self.router,
         )
-        self._finish(txn, made, settled)
+        self._same_topics(chosen, listing)
+        self._commit(made, settled, staged, stamp)
         return facts
 
-    def _recognised(self, rows: DataFrame | None, epochs: Epochs) -> DataFrame | None:
-        """Rows with the order they were first landed with, if a new server sends them again."""
-        again = resending(self.mark, epochs)
-        if rows is None or not again:
-            return rows
-        return reordered(rows, self._log(), again)
+    def _staged(self, chosen: Plan, listing: Listing, epochs: Epochs, stamp: Stamp) -> Staged:
+        """Write the batch's rows as files that nobody names yet."""
+        tasks = self._tasks(chosen, listing, epochs, stamp)
+        done = self.work(tasks) if tasks else ()
+        read = epochs_read(told for one in done for told in one.ranges)
+        slims = [judged(one) for one in done]
+        slim = pa.concat_tables(slims) if slims else SLIM.empty_table()
+        staged = Staged(tuple(one.file for one in done if one.file is not None), slim, read)
+        return recognised(staged, self.mark, epochs, self.log, stamp)
 
-    def _log(self) -> DataFrame:
-        return self.session.read.format("delta").load(self.settings.changes)
+    def _tasks(
+        self, chosen: Plan, listing: Listing, epochs: Epochs, stamp: Stamp
+    ) -> tuple[Task, ...]:
+        parts = divided(chosen.spans, self.settings.landing_tasks)
+        known, starts, anew = epochs.known, epochs.starts, chosen.anew
+        bounded = {
+            name: bounds(name, _of(chosen, listing, name), known, starts, anew=anew)
+            for name in {listing.source_of[at.topic] for at in chosen.spans}
+        }
+        return tuple(
+            Task(
+                changes=self.log.store.uri,
+                metadata=self.log.snapshot.metadata,
+                stamp=stamp,
+                router=self.router,
+                intakes=tuple(self._intakes(ranges, listing, epochs, bounded)),
+                kafka=self.settings.client,
+            )
+            for ranges in parts
+        )
 
-    def _strange(self, files: tuple[str, ...], facts: Facts) -> dict[TopicPartition, int]:
+    def _intakes(
+        self,
+        ranges: Sequence[OffsetRange],
+        listing: Listing,
+        epochs: Epochs,
+        bounded: Mapping[str, Mapping[TopicPartition, EpochBounds]],
+    ) -> list[Intake]:
+        found = []
+        for feed in self.feeds:
+            name = feed.settings.name
+            own = tuple(one for one in ranges if listing.source_of[one.topic] == name)
+            if own:
+                came = Provenance(
+                    name,
+                    feed.settings.heartbeat,
+                    epochs.number(name),
+                    bounded[name],
+                    feed.format.positioned,
+                )
+                found.append(Intake(came, feed.format, own))
+        return found
+
+    def _strange(self, staged: Staged, facts: Facts) -> dict[TopicPartition, int]:
         """Where the batch goes back and repeats nothing: partition -> first such offset."""
         if not facts.back:
             return {}
-        written = self.session.read.parquet(*files)
-        return unexplained(self.session, written, self._log(), facts.back)
+        topics = tuple(sorted({at.topic for at in facts.back}))
+        self.log.look()
+        rows = staged_rows(self.log.store, staged.files, topics)
+        return unexplained(rows, facts.back, lambda asked: near(self.log, asked))
 
-    def _begin(self) -> Transaction:
-        app = changelog.app(self.mark.lane)
-        return Transaction(self.session, self.settings.changes, app, self.mark.batch + 1)
+    def _same_topics(self, chosen: Plan, listing: Listing) -> None:
+        """A topic deleted and created anew while it was read would mix two topics unseen."""
+        asked = {at.topic: listing.ends[at].topic_id for at in chosen.spans}
+        self.transport.require_ids(asked)
 
-    def _gather(self, files: tuple[str, ...]) -> Facts:
-        """Sum up the staged files; bounded by ``batch_rows`` rows of slim columns."""
-        if not files:
-            return Facts()
-        written = self.session.read.parquet(*files)
-        return gather(changelog.slim(written).toArrow(), self.mark.high)
-
-    def _finish(self, txn: Transaction, made: Mark, settled: tuple[Settled, ...]) -> None:
-        rows = [self._settle_row(done) for done in settled]
-        txn.stage(changelog.made_rows(self.session, made, rows, self.clock()))
-        txn.commit(json.dumps({"sluice": {"lane": made.lane, "batch": made.batch}}))
-        found = self.read_back()
+    def _commit(self, made: Mark, settled: Sequence[Settled], staged: Staged, stamp: Stamp) -> None:
+        settles = [self._settle(done) for done in settled]
+        own = [settle_rows(settles, stamp)] if settles else []
+        own.append(mark_row(made.changes_since(self.mark), stamp))
+        files = [*staged.files, *(write_rows(self.log, rows, stamp) for rows in own)]
+        self._unsure = True  # until the mark was read back
+        self._put([file.added(stamp.received) for file in files], made, stamp)
+        found = self.log.mark()
         if found != made:
             at = "nothing" if found is None else f"batch {found.batch}"
             raise HeldError("mark_lost", f"wrote batch {made.batch}, read back {at}")
-        self.mark = made
+        self.mark, self._unsure = found, False
 
-    def _settle_row(self, done: Settled) -> dict[str, object]:
+    def _put(self, actions: Sequence[Action], made: Mark, stamp: Stamp) -> None:
+        """Commit once; upkeep may come first, another batch may not."""
+        while True:
+            snapshot = self.log.snapshot
+            if self.log.batch() != made.batch - 1:
+                detail = f"lane {made.lane} stands at {self.log.batch()}, not {made.batch - 1}"
+                raise HeldError("lane_taken", f"{detail}; another service lands it")
+            try:
+                following = commit(
+                    self.log.store,
+                    snapshot,
+                    actions,
+                    operation="WRITE",
+                    clock=stamp.received,
+                    note={"sluice": {"lane": made.lane, "batch": made.batch}},
+                    txn=(app(made.lane), made.batch),
+                    parameters={"mode": "Append"},
+                )
+            except LostRaceError:
+                self.log.look()
+            else:
+                self.log.know(following)
+                return
+
+    def _settle(self, done: Settled) -> Settle:
         source, _, shard = done.name.partition("/")
-        return changelog.settle_row(source, shard, self.reader.router.table(shard), done.order)
+        return Settle(source, shard, self.router.table(shard), done.order)
 
     def _report(
         self,
@@ -166,6 +262,10 @@ class Landing:
             gaps=tuple(read_gap(text) for text in self.mark.gaps.values()),
             holds=tuple(held.values()),
         )
+
+
+def _of(chosen: Plan, listing: Listing, source: str) -> list[TopicPartition]:
+    return [at for at in chosen.spans if listing.source_of[at.topic] == source]
 
 
 def _without(chosen: Plan, mark: Mark, listing: Listing, sources: set[str]) -> Plan:

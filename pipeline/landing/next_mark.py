@@ -4,15 +4,15 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, replace
 
-from pipeline.landing.bases import Settled, advance
-from pipeline.landing.facts import Facts
+from pipeline.landing.bases import Settled, advance, births
+from pipeline.landing.epoch_bounds import living
+from pipeline.landing.facts import NAMED, Facts, Unread
 from pipeline.landing.plan import Plan
-from pipeline.mark import Epoch, Mark
+from pipeline.landing.redelivery import resending
+from pipeline.mark import Epoch, Mark, Quarantine
 from pipeline.model import Acknowledged
 from pipeline.report import Gap
 from pipeline.route import Router
-
-_NAMED = 100  # ids of quarantined changes kept by name, per subject; the rest is one id
 
 
 def next_mark(
@@ -35,34 +35,52 @@ def next_mark(
     open_, settled = advance(mark, facts, batch)
     snaps = {name: snap for name, snap in open_.items() if f"snapshot:{name}" not in waived}
     shards = _shards(mark, facts, (*snaps, *(done.name for done in settled)), router)
-    opened = tuple(_with_shards(gap, batch, shards) for gap in plan.gaps)
     made = replace(
         mark,
         batch=batch,
         offsets=dict(plan.offsets),
+        gone=dict(plan.gone),
         acknowledged=_acknowledged(mark, acknowledged, epochs),
         heartbeats=_highest(mark.heartbeats, facts.heartbeats),
         tables={**mark.tables, **dict.fromkeys(_touched(facts, settled, router), batch)},
-        epochs=dict(epochs),
-        starts={**mark.starts, **starts},
+        epochs=_epochs(mark, epochs),
         high={**mark.high, **facts.high},
         shards=shards,
+        existing=births(mark, facts)[0],
         bases={**mark.bases, **{done.name: done.order for done in settled}},
         based={**mark.based, **{done.name: done.since for done in settled}},
         snaps=snaps,
         grown=_grown(mark, plan),
-        gaps=_gaps(mark, opened, settled, waived),
-        quarantined=_quarantined(mark, facts, _since(settled, router), waived),
+        gaps=_gaps(mark, _opened(plan, batch, mark, shards), settled, waived),
+        quarantine=_quarantine(replace(mark, shards=shards), facts, settled, waived),
     )
-    return made, settled
+    return replace(made, starts=_starts(made, {**mark.starts, **starts}, plan)), settled
+
+
+def _moved(mark: Mark, epochs: Mapping[str, Epoch]) -> set[str]:
+    before = mark.epochs
+    return {
+        name for name, e in epochs.items() if name in before and e.number != before[name].number
+    }
 
 
 def _acknowledged(
     mark: Mark, passed: Mapping[str, Acknowledged], epochs: Mapping[str, Epoch]
 ) -> dict[str, Acknowledged]:
-    moved = {s for s, e in epochs.items() if s in mark.epochs and e.number != mark.epochs[s].number}
-    known = {**mark.acknowledged, **passed}
+    known, moved = {**mark.acknowledged, **passed}, _moved(mark, epochs)
     return {name: said for name, said in known.items() if name not in moved}
+
+
+def _epochs(mark: Mark, epochs: Mapping[str, Epoch]) -> dict[str, Epoch]:
+    """The epochs now; a new one remembers what was acknowledged of the log before."""
+    said = {name: mark.acknowledged.get(name) for name in _moved(mark, epochs)}
+    return {**epochs, **{name: replace(epochs[name], passed=one) for name, one in said.items()}}
+
+
+def _starts(made: Mark, starts: Mapping[str, int], plan: Plan) -> dict[str, int]:
+    """Starts that say something of rows to come, or of rows that may have been sent again."""
+    again = {(name, made.epochs[name].number) for name in resending(made, made.epochs)}
+    return living(starts, made.offsets, anew=plan.anew, kept=again)
 
 
 def _shards(mark: Mark, facts: Facts, seen: Iterable[str], router: Router) -> dict[str, str | None]:
@@ -80,28 +98,40 @@ def _table(name: str, router: Router) -> str | None:
     return router.table(name.partition("/")[2])
 
 
-def _since(settled: Iterable[Settled], router: Router) -> dict[str, list[int]]:
-    """Table -> batches in which the snapshots of its newly settled shards began."""
-    result: dict[str, list[int]] = {}
-    for done in settled:
-        result.setdefault(_table(done.name, router) or "", []).append(done.since)
-    return result
-
-
 def _highest(old: Mapping[str, int], new: Mapping[str, int]) -> dict[str, int]:
     return {**old, **{name: max(number, old.get(name, number)) for name, number in new.items()}}
 
 
 def _grown(mark: Mark, plan: Plan) -> tuple[str, ...]:
+    added = {name.rpartition(":")[0] for name in plan.offsets.keys() - mark.offsets.keys()}
+    if not added:
+        return mark.grown
     topics = {name.rpartition(":")[0] for name in mark.offsets}
-    added = {name.rpartition(":")[0] for name in plan.offsets if name not in mark.offsets}
-    return tuple(sorted(set(mark.grown) | (added & topics)))
+    return tuple(sorted({*mark.grown, *(added & topics)}))
 
 
-def _with_shards(gap: Gap, batch: int, shards: Iterable[str]) -> Gap:
-    """Name the shards that a gap concerns: the topic's own, or every known one."""
-    own = [name for name in shards if gap.topic.endswith("." + name.partition("/")[2])]
-    return replace(gap, batch=batch, shards=tuple(sorted(own or shards)))
+def _opened(plan: Plan, batch: int, mark: Mark, shards: Iterable[str]) -> tuple[Gap, ...]:
+    """The plan's gaps, each with the shards it concerns."""
+    return tuple(
+        replace(gap, batch=batch, shards=_concerned(gap.topic, mark, shards)) for gap in plan.gaps
+    )
+
+
+def _concerned(topic: str, mark: Mark, shards: Iterable[str]) -> tuple[str, ...]:
+    """The shards of a topic: its own one, or every known one of its source, sorted."""
+    sources = {_at(name) for name in mark.high if _topic(name) == topic}
+    known = [name for name in shards if not sources or _at(name) in sources]
+    own = [name for name in known if topic.endswith("." + name.partition("/")[2])]
+    return tuple(sorted(own or known))
+
+
+def _at(name: str) -> str:
+    return name.partition("/")[0]
+
+
+def _topic(name: str) -> str:
+    """The topic of a name ``source/topic:partition``."""
+    return name.partition("/")[2].rpartition(":")[0]
 
 
 def _gaps(
@@ -109,7 +139,7 @@ def _gaps(
 ) -> dict[str, str]:
     result: dict[str, str] = {}
     for gap in (*(read_gap(text) for text in mark.gaps.values()), *opened):
-        healed = {done.name for done in settled if done.since >= gap.batch}
+        healed = _healed(settled, gap.batch)
         left = tuple(name for name in gap.shards if name not in healed)
         if gap.id in waived or (gap.shards and not left):
             continue
@@ -123,24 +153,48 @@ def read_gap(text: str) -> Gap:
     return Gap(**{**raw, "tables": tuple(raw["tables"]), "shards": tuple(raw["shards"])})
 
 
-def _quarantined(
-    mark: Mark, facts: Facts, bases: Mapping[str, list[int]], waived: frozenset[str]
-) -> dict[str, tuple[str, ...]]:
-    """Open ids by subject; an id ends in ``@batch``, and a base read after that batch closes it."""
-    batch = mark.batch + 1
-    result: dict[str, tuple[str, ...]] = {}
-    for subject in {*mark.quarantined, *facts.errors}:
-        fresh = [f"{name}@{batch}" for name in facts.errors.get(subject, ())]
-        if len(fresh) > _NAMED:
-            fresh = [*fresh[:_NAMED], f"{subject}:and {len(fresh) - _NAMED} more@{batch}"]
-        ids = (*mark.quarantined.get(subject, ()), *fresh)
-        opened = [
-            name for name in ids if name not in waived and not _healed(name, bases.get(subject, ()))
-        ]
-        if opened:
-            result[subject] = tuple(opened)
+def _quarantine(
+    mark: Mark, facts: Facts, settled: Iterable[Settled], waived: frozenset[str]
+) -> dict[str, Quarantine]:
+    """What is open after this batch; *mark* is the one before it, with the shards after it."""
+    result: dict[str, Quarantine] = {}
+    for subject in sorted({*mark.quarantine, *facts.errors}):
+        one, fresh = mark.quarantine.get(subject), facts.errors.get(subject)
+        one = _waived(subject, one, waived) if one else None
+        if fresh is not None:
+            one = _more(one, fresh, mark.batch + 1, _closing(subject, mark))
+        one = _closed(one, settled) if one else None
+        if one is not None:
+            result[subject] = one
     return result
 
 
-def _healed(name: str, since: Iterable[int]) -> bool:
-    return any(int(name.rpartition("@")[2]) < batch for batch in since)
+def _closing(subject: str, mark: Mark) -> tuple[str, ...]:
+    topic = subject.removeprefix("topic:")
+    return (subject,) if topic == subject else _concerned(topic, mark, mark.shards)
+
+
+def _more(
+    known: Quarantine | None, fresh: Unread, batch: int, shards: tuple[str, ...]
+) -> Quarantine:
+    """Add what was quarantined in *batch*; from then on each shard needs a base after that."""
+    ids = (*(known.ids if known else ()), *(f"{name}@{batch}" for name in fresh.ids))[:NAMED]
+    return Quarantine(fresh.table, batch, (known.count if known else 0) + fresh.count, ids, shards)
+
+
+def _waived(subject: str, one: Quarantine, waived: frozenset[str]) -> Quarantine | None:
+    named = [name for name in one.names(subject) if name not in waived]
+    ids = tuple(name for name in one.ids if name in named)
+    rest = one.count - len(one.ids) if len(named) > len(ids) else 0
+    return replace(one, ids=ids, count=len(ids) + rest) if named else None
+
+
+def _closed(one: Quarantine, settled: Iterable[Settled]) -> Quarantine | None:
+    healed = _healed(settled, one.batch)
+    left = tuple(name for name in one.shards if name not in healed)
+    return None if one.shards and not left else replace(one, shards=left)
+
+
+def _healed(settled: Iterable[Settled], batch: int) -> set[str]:
+    """Shards whose new base holds all that was lost up to *batch*: it began after that."""
+    return {done.name for done in settled if done.since > batch}

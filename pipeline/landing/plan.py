@@ -1,7 +1,11 @@
-"""Which offsets does the next batch take?  Exactly from W on; what cannot be read is a gap."""
+"""Which offsets does the next batch take?  Exactly from W on; what cannot be read is a gap.
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+A hole inside a partition is none: retention and compaction leave them, and a record that was
+deleted before it was landed shows as W below the partition's first offset.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 from pipeline.model import PartitionEnd, TopicPartition
 from pipeline.report import Gap
@@ -11,10 +15,14 @@ Ends = Mapping[TopicPartition, PartitionEnd]
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Offsets ``[first, end.offset)`` of one partition."""
+    """Offsets ``[first, end.offset)`` of one partition.
+
+    ``epoch`` is the leader epoch of the record before ``first``, to seek with; -1: not known.
+    """
 
     first: int
     end: PartitionEnd
+    epoch: int = -1
 
     @property
     def size(self) -> int:
@@ -27,54 +35,173 @@ class Plan:
     """What one batch reads, what W is after it, and what is lost for good.
 
     ``spans`` holds no empty span.  ``capped`` is true when ends were lowered to the cap.
+    ``gone`` are all partitions that are no longer there, with where W stood; ``notes`` say of
+    those that went now, and held nothing more, that they did.  ``anew`` are the partitions that
+    begin again: no offset noted of them before means anything.
     """
 
     spans: Mapping[TopicPartition, Span]
     offsets: Mapping[str, PartitionEnd]
     gaps: tuple[Gap, ...]
     capped: bool
+    gone: Mapping[str, PartitionEnd] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    anew: frozenset[TopicPartition] = frozenset()
+
+    def landed(self, epochs: Mapping[TopicPartition, int]) -> "Plan":
+        """The plan once it was read: *epochs* are the leader epochs of the last records read.
+
+        W keeps its epoch where nothing was read; that of the listing may be of no record at all,
+        and a truncation just below W would not be seen by it.
+        """
+        read = {str(tp): replace(self.offsets[str(tp)], leader_epoch=e) for tp, e in epochs.items()}
+        return replace(self, offsets={**self.offsets, **read})
 
 
-def plan(w: Mapping[str, PartitionEnd], beginnings: Ends, ends: Ends, cap: int) -> Plan:
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What else is known when a batch is planned.
+
+    ``gone``        partitions that went away before -> where W stood.
+    ``last``        the end each partition had when it was last listed before; empty after a start.
+    ``epoch_ends``  where the leader epoch of W ends in the log there is now, as Kafka tells it
+                    (OffsetsForLeaderEpoch); absent where it is not told.
+    ``claimed``     whether a topic of that name would be listed if it were there: what nobody
+                    reads any more is not gone.
+    """
+
+    gone: Mapping[str, PartitionEnd] = field(default_factory=dict)
+    last: Ends = field(default_factory=dict)
+    epoch_ends: Mapping[TopicPartition, int] = field(default_factory=dict)
+    claimed: Callable[[str], bool] = lambda _: True
+
+
+@dataclass(frozen=True, slots=True)
+class _Start:
+    """Where a partition is read from, and why that is not where W stands."""
+
+    first: int
+    gap: Gap | None = None
+    epoch: int = -1
+    anew: bool = False
+
+
+def plan(
+    w: Mapping[str, PartitionEnd],
+    beginnings: Ends,
+    ends: Ends,
+    cap: int,
+    *,
+    known: Known | None = None,
+) -> Plan:
     """Take every partition from W to its end, shared fairly when that is over *cap* records.
 
     A partition that W does not know starts at its beginning.  W below the beginning, above the
-    end, or under another topic id is a gap, and reading goes on at the first offset there is.
+    end, under another topic id, across a truncation, or of a partition that is gone with records
+    nobody landed, is a gap, and reading goes on at the first offset that was never landed.
     """
-    gaps: list[Gap] = []
-    spans: dict[TopicPartition, Span] = {}
-    for partition in sorted(ends, key=str):
-        first, gap = _start(
-            w.get(str(partition)), partition, beginnings[partition], ends[partition]
-        )
-        if gap is not None:
-            gaps.append(gap)
-        spans[partition] = Span(first, ends[partition])
+    known = known or Known()
+    named = {str(tp): tp for tp in ends}
+    returned = _returned(named, ends, known)
+    before = {**returned, **w}
+    starts = {
+        tp: _start(before.get(name), tp, beginnings[tp], ends[tp], known)
+        for name, tp in sorted(named.items())
+    }
+    spans = {tp: Span(start.first, ends[tp], start.epoch) for tp, start in starts.items()}
     taken, capped = _cap(spans, cap)
-    offsets = dict(w) | {str(tp): span.end for tp, span in taken.items()}
-    return Plan({tp: s for tp, s in taken.items() if s.size}, offsets, tuple(gaps), capped)
+    gone, lost, notes = _gone(w.keys() - named.keys(), w, known)
+    offsets = {name: end for name, end in before.items() if name not in gone}
+    for name, tp in named.items():
+        offsets[name] = _after(taken[tp], before.get(name))
+    return Plan(
+        spans={tp: span for tp, span in taken.items() if span.size},
+        offsets=offsets,
+        gaps=(*(start.gap for start in starts.values() if start.gap), *lost),
+        capped=capped,
+        gone={name: end for name, end in known.gone.items() if name not in offsets} | gone,
+        notes=notes,
+        anew=frozenset(tp for tp, start in starts.items() if start.anew),
+    )
+
+
+def _returned(
+    named: Mapping[str, TopicPartition], ends: Ends, known: Known
+) -> dict[str, PartitionEnd]:
+    """Partitions that are there again, the same as they were."""
+    there = {name: end for name, end in known.gone.items() if name in named}
+    return {name: end for name, end in there.items() if not _renewed(end, ends[named[name]])}
+
+
+def _renewed(known: PartitionEnd, end: PartitionEnd) -> bool:
+    return bool(known.topic_id and end.topic_id) and known.topic_id != end.topic_id
 
 
 def _start(
-    known: PartitionEnd | None, partition: TopicPartition, begin: PartitionEnd, end: PartitionEnd
-) -> tuple[int, Gap | None]:
-    if known is None:
-        return begin.offset, None
-    if known.topic_id and end.topic_id and known.topic_id != end.topic_id:
-        why = f"topic {partition.topic} was created anew (id {known.topic_id} -> {end.topic_id})"
-        return begin.offset, _gap(partition, known.offset, known.offset, why)
-    if known.offset < begin.offset:
-        why = f"offsets {known.offset} to {begin.offset - 1} were deleted before they were landed"
-        return begin.offset, _gap(partition, known.offset, begin.offset, why)
-    if known.offset > end.offset:
-        why = f"the log ends at {end.offset}, but was landed up to {known.offset}"
-        return begin.offset, _gap(partition, end.offset, known.offset, why)
-    return known.offset, None
+    w: PartitionEnd | None,
+    partition: TopicPartition,
+    begin: PartitionEnd,
+    end: PartitionEnd,
+    known: Known,
+) -> _Start:
+    if w is None:
+        return _Start(begin.offset, anew=str(partition) in known.gone)
+    if _renewed(w, end):
+        why = f"topic {partition.topic} was created anew (id {w.topic_id} -> {end.topic_id})"
+        until = _last_end(w, partition, known) or w.offset
+        return _Start(begin.offset, _gap(partition, w.offset, until, why), anew=True)
+    told = known.epoch_ends.get(partition, -1)
+    if 0 <= told < w.offset and w.leader_epoch >= 0:
+        why = f"a new leader cut the log off at {told}, but it was landed up to {w.offset}"
+        until = max(w.offset, begin.offset)
+        return _Start(max(told, begin.offset), _gap(partition, told, until, why))
+    if w.offset < begin.offset:
+        why = f"offsets {w.offset} to {begin.offset - 1} were deleted before they were landed"
+        return _Start(begin.offset, _gap(partition, w.offset, begin.offset, why))
+    if w.offset > end.offset:
+        why = f"the log ends at {end.offset}, but was landed up to {w.offset}"
+        return _Start(begin.offset, _gap(partition, end.offset, w.offset, why))
+    return _Start(w.offset, epoch=w.leader_epoch)
+
+
+def _gone(
+    absent: Iterable[str], w: Mapping[str, PartitionEnd], known: Known
+) -> tuple[dict[str, PartitionEnd], tuple[Gap, ...], tuple[str, ...]]:
+    """Partitions that went now; a gap of each that held more than was landed, a note of others."""
+    gone: dict[str, PartitionEnd] = {}
+    gaps: list[Gap] = []
+    notes: list[str] = []
+    for name in sorted(absent):
+        topic, _, number = name.rpartition(":")
+        if not known.claimed(topic):
+            continue
+        gone[name] = w[name]
+        partition = TopicPartition(topic, int(number))
+        until = _last_end(w[name], partition, known)
+        if until == w[name].offset:
+            notes.append(f"{name} is gone; it had been landed to its end at {until}")
+            continue
+        held = "nobody knows what it held beyond" if until is None else f"it went on to {until}"
+        why = f"{name} is gone, landed up to {w[name].offset}; {held}"
+        gaps.append(_gap(partition, w[name].offset, until or w[name].offset, why))
+    return gone, tuple(gaps), tuple(notes)
+
+
+def _last_end(w: PartitionEnd, partition: TopicPartition, known: Known) -> int | None:
+    """Where the partition that W stands in last ended; None if that is not known."""
+    last = known.last.get(partition)
+    return None if last is None or _renewed(w, last) else max(w.offset, last.offset)
 
 
 def _gap(partition: TopicPartition, first: int, until: int, why: str) -> Gap:
     name = f"{partition.topic}:{partition.partition}:{first}"
     return Gap(name, partition.topic, partition.partition, first, until, why)
+
+
+def _after(span: Span, before: PartitionEnd | None) -> PartitionEnd:
+    """W after a span: its leader epoch is set by what is read (:meth:`Plan.landed`)."""
+    after = PartitionEnd(span.end.offset, span.end.topic_id, span.epoch)
+    return before if before == after else after
 
 
 def _cap(spans: Mapping[TopicPartition, Span], cap: int) -> tuple[dict[TopicPartition, Span], bool]:
@@ -85,8 +212,8 @@ def _cap(spans: Mapping[TopicPartition, Span], cap: int) -> tuple[dict[TopicPart
         share = max(1, left // (len(waiting) - index))
         if span.size > share:
             capped = True
-            end = PartitionEnd(span.first + share, span.end.topic_id, span.end.leader_epoch)
-            span = Span(span.first, end)  # noqa: PLW2901  - the span, cut to its share
+            end = replace(span.end, offset=span.first + share)
+            span = replace(span, end=end)  # noqa: PLW2901  - the span, cut to its share
         result[partition] = span
         left -= span.size
     return result, capped

@@ -185,3 +185,6 @@ class MySqlSource:
 
 def _table(shard: Shard) -> str:
     return f"{quoted(shard.database)}.{quoted(shard.relation)}"
+
+
+SOURCE = MySqlSource

@@ -3,16 +3,20 @@
 A reader is pinned to the version that was newest when it was asked for; ask again to see more.
 """
 
-from dataclasses import dataclass
+import threading
+from dataclasses import dataclass, field
+from itertools import takewhile
 
-from pipeline.errors import HeldError, ProofError
+from pipeline.apply.mirrors import Mirrors, batch_of
+from pipeline.changelog.change_log import ChangeLog
+from pipeline.errors import ProofError
 from pipeline.lake.commits import Commit
 from pipeline.lake.log_reader import LogReader
 from pipeline.lake.mirror_reader import MirrorReader
 from pipeline.lake.pinned import folders, open_table
-from pipeline.lake.query import literal
+from pipeline.lake.store import open_store
 from pipeline.mark import Mark
-from pipeline.model import Op, Table
+from pipeline.model import Table
 from pipeline.settings import PipelineSettings
 
 FIRST_LOOK = 100  # commits
@@ -23,6 +27,12 @@ class DeltaLake:
     """The change log and the mirrors of one lane, in the lake of its settings."""
 
     settings: PipelineSettings
+    _turn: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    def __post_init__(self) -> None:
+        """Read nothing yet."""
+        self._log = ChangeLog(open_store(self.settings.changes), self.settings.lane)
+        self._mirrors = Mirrors(self.settings)
 
     @property
     def app(self) -> str:
@@ -35,26 +45,14 @@ class DeltaLake:
         Raises:
             HeldError: ``mark_lost`` if a batch is numbered but its mark is not there.
         """
-        changes = open_table(self.settings.changes)
-        batch = changes.transaction(self.app) if changes else None
-        if changes is None or batch is None:
-            return None
-        found = changes.select(
-            f'SELECT "after" FROM t WHERE batch = {batch} AND op = {literal(Op.MARK)}'  # noqa: S608
-            f" AND lane = {literal(self.settings.lane)}"
-        )
-        if len(found) != 1:
-            detail = f"batch {batch} has {len(found)} marks in {changes.path}"
-            raise HeldError("mark_lost", f"{detail}; restore it, or begin with an empty lake")
-        return Mark.loads(found[0]["after"])
+        with self._turn:
+            return self._log.mark()
 
     def applied(self, table: str) -> tuple[int, int] | None:
         """Version of a mirror and the batch applied in it, -1 for none; None if it is not there."""
-        found = open_table(self.settings.mirror(table))
-        if found is None:
-            return None
-        batch = found.transaction(self.app)
-        return found.version, -1 if batch is None else batch
+        with self._turn:
+            found = self._mirrors.look(table)
+        return None if found is None else (found.version, batch_of(found, self.settings.lane))
 
     def tables(self) -> tuple[str, ...]:
         """Names of the mirrors that are there, sorted."""
@@ -95,7 +93,17 @@ class DeltaLake:
         Raises:
             ProofError: if one of them is no longer in the log, so that nobody can tell.
         """
-        found = open_table(self.settings.mirror(table))
-        if found is None:
+        with self._turn:
+            newest = self._mirrors.look(table)
+        if newest is None:
             return ()
-        return found.recent(FIRST_LOOK) if since is None else found.commits(since)
+        first = newest.version - FIRST_LOOK if since is None else since
+        told = takewhile(
+            lambda one: one.version > first, self._mirrors.commits(table, newest.version)
+        )
+        found = tuple(told)[::-1]
+        if since is not None and len(found) < newest.version - since:
+            gone = newest.version - len(found)
+            msg = f"version {gone} of mirror {table} is no longer in its log"
+            raise ProofError(msg)
+        return found

@@ -7,9 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import pyarrow as pa
+
+from pipeline.formats import key
+from pipeline.formats.format import RAW, Format
 from pipeline.lake.seen import LogKey
-from pipeline.messages import key
-from pipeline.messages.format import Format
 from pipeline.model import PartitionEnd, Shard, Table, TopicPartition
 from pipeline.topics.records import LastRecord
 
@@ -64,12 +66,16 @@ def _own(table: Table, origin: Origin, names: Iterable[str]) -> list[str]:
 
 
 def _key(table: Table, origin: Origin, at: TopicPartition, record: LastRecord) -> LogKey | None:
-    message = origin.format.decode(record.key, record.value, at.topic)
-    if message.error is not None or message.shard is None or message.key_values is None:
+    """Key of the last change in a message; None if it holds none of *table*."""
+    values = ([record.key], [record.value], [at.topic], [at.partition], [record.offset])
+    arrays = [pa.array(v, field.type) for v, field in zip(values, RAW, strict=True)]
+    decoded = origin.format.decode(pa.RecordBatch.from_arrays(arrays, schema=RAW)).to_pylist()
+    message = decoded[-1] if decoded else {"error": "nothing"}
+    if message["error"] is not None or None in (message["shard"], message["key_values"]):
         return None
-    shard = Shard(origin.source, message.shard)
+    shard = Shard(origin.source, message["shard"])
     if shard not in table.shards:
         return None
-    values = key.parse(message.key_values)
-    name = key.canonical(values, shard.source, shard.name, unique=table.unique_across_shards)
+    own = key.parse(message["key_values"])
+    name = key.canonical(own, shard.source, shard.name, unique=table.unique_across_shards)
     return LogKey(shard, name, at, record.offset)

@@ -1,4 +1,4 @@
-"""Which records lie in these spans of a log?  Read by one consumer, as one bounded table.
+"""Which records lie in these spans of a log?  Read by one consumer, and few.
 
 Spans are half open, ``(first, until)``.  Offsets may be missing inside one (compaction, markers of
 transactions), even at its end: a span is read once the consumer's position has reached ``until``.
@@ -10,29 +10,13 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Protocol
 
-import pyarrow as pa
-
 from pipeline.errors import UnreachableError
 
-RECORDS = pa.schema(
-    [
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("timestamp", pa.timestamp("us", tz="UTC")),
-    ]
-)
-MAX_BYTES = 256 * 2**20  # of keys and values in one read; what is more is work for Spark
+MOST = 256 * 2**20  # bytes of keys and values in one read
 POLL = timedelta(milliseconds=20)  # a span that ends in a hole has no record to wake up for
 WIDEST_STEP = 65_536
 
 Spans = Mapping[tuple[str, int], tuple[int, int]]  # topic and partition: first, until
-
-
-class UnfitError(UnreachableError):
-    """Not for one consumer: too many bytes for its process, or a codec it lacks; Spark can."""
 
 
 class Record(Protocol):
@@ -85,8 +69,7 @@ def drain(
     """Every record in *spans*, ascending within a partition; empty spans cost nothing.
 
     Raises:
-        UnfitError: if they hold more than `MAX_BYTES`.
-        UnreachableError: if they were not read to their ends *within* that time.
+        UnreachableError: if they were not read to their ends *within* that time, or hold too much.
     """
     deadline = time.monotonic() + within.total_seconds()
     left = {at: span for at, span in spans.items() if span[0] < span[1]}
@@ -101,9 +84,9 @@ def drain(
             taken = [r for r in records if at in left and r.offset < left[at][1]]
             size += sum(len(r.key or b"") + len(r.value or b"") for r in taken)
             kept += taken
-        if size > MAX_BYTES:
-            msg = f"more than {MAX_BYTES} bytes in {len(spans)} partitions"
-            raise UnfitError(msg)
+        if size > MOST:
+            msg = f"more than {MOST} bytes in {len(spans)} partitions"
+            raise UnreachableError(msg)
         done = [at for at, (_, until) in left.items() if consumer.position(at) >= until]
         consumer.pause(*done)
         left = {at: span for at, span in left.items() if at not in done}
@@ -134,20 +117,6 @@ def newest(
         }
         step = min(step * 8, WIDEST_STEP)
     return found
-
-
-def table(records: Iterable[Record]) -> pa.Table:
-    """The records as `RECORDS`, by topic, partition and offset; a missing time is null."""
-    rows = sorted(records, key=lambda r: (r.topic, r.partition, r.offset))
-    columns: list[Any] = [
-        [r.key for r in rows],
-        [r.value for r in rows],
-        [r.topic for r in rows],
-        [r.partition for r in rows],
-        [r.offset for r in rows],
-        [r.timestamp * 1_000 if r.timestamp >= 0 else None for r in rows],
-    ]
-    return pa.table(columns, schema=RECORDS)
 
 
 def _aim(consumer: Consumer, spans: Mapping[Any, tuple[int, int]]) -> None:

@@ -17,17 +17,15 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Self
 
-import pyarrow as pa
 from kafka import KafkaAdminClient, KafkaConsumer
 from kafka import TopicPartition as Partition
 from kafka.admin import OffsetSpec
-from kafka.errors import KafkaError, UnknownTopicOrPartitionError, UnsupportedCodecError, for_code
+from kafka.errors import KafkaError, UnknownTopicOrPartitionError, for_code
 
 from pipeline.errors import UnreachableError
 from pipeline.model import PartitionEnd, TopicPartition
-from pipeline.topics.records import LastRecord, UnfitError, drain, newest, table
-
-Spans = Mapping[TopicPartition, tuple[int, PartitionEnd]]
+from pipeline.topics.records import LastRecord, drain, newest
+from pipeline.transports.leader_epochs import ends_of_epochs
 
 
 @dataclass(eq=False)
@@ -58,20 +56,14 @@ class KafkaTransport:
         """First offset still kept of each partition; equal to its end when it holds nothing."""
         return self._list(topics, OffsetSpec.EARLIEST)
 
-    def read(self, spans: Spans, *, within: timedelta) -> pa.Table:
-        """Every record from each first offset up to (not at) its end, as `records.RECORDS`.
-
-        Raises:
-            UnfitError: if Spark should read these spans instead.
-            UnreachableError: if not all was read in time, the first offset is gone, or a topic
-                was created again since its end was listed.
-        """
-        wanted = {Partition(at.topic, at.partition): span for at, span in spans.items()}
-        offsets = {at: (first, end.offset) for at, (first, end) in wanted.items()}
+    def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+        """Where each leader epoch ends in the log there is now; -1 where no leader knows it."""
+        if not epochs:
+            return {}
+        asked = {Partition(at.topic, at.partition): epoch for at, epoch in epochs.items()}
         with self._session():
-            records = drain(self._reader(), offsets, within)
-            self._check_ids({at.topic: end.topic_id for at, (_, end) in wanted.items()})
-        return table(records)
+            found = ends_of_epochs(self._lister(), asked)
+        return {TopicPartition(*at): end for at, end in found.items()}
 
     def last_records(
         self, partitions: Iterable[TopicPartition]
@@ -86,6 +78,15 @@ class KafkaTransport:
             reader = self._reader()
             found = newest(lambda steps: drain(reader, steps, self.timeout), spans)
         return {TopicPartition(*at): record for at, record in found.items()}
+
+    def require_ids(self, expected: Mapping[str, str]) -> None:
+        """Return if each topic still has its id.
+
+        Raises:
+            UnreachableError: one was deleted or created again.
+        """
+        with self._session():
+            self._check_ids(expected)
 
     def close(self) -> None:
         """Drop both connections; the next call would build them anew."""
@@ -160,8 +161,6 @@ class KafkaTransport:
                 self.close()
                 if isinstance(error, UnreachableError):
                     raise
-                if isinstance(error, UnsupportedCodecError):
-                    raise UnfitError(str(error)) from error
                 msg = f"Kafka at {self.bootstrap}: {type(error).__name__}: {error}"
                 raise UnreachableError(msg) from error
 

@@ -14,6 +14,7 @@ from checks.readiness import Policy, Question, Readiness, Rule, State, assess
 from pipeline.lags.lag import HopLag, Lags
 from pipeline.lags.samples import Standing
 from pipeline.lags.steps import extended, step
+from pipeline.mark import Quarantine
 from pipeline.model import Hop, Lag, Missing, Stage
 from pipeline.report import Hold
 from tests.checks.samples import CUT, NOW, TABLE, beats, fence, lags, mark, samples
@@ -110,13 +111,13 @@ def test_a_mirror_that_holds_an_older_covering_batch_is_ready_under_steady_load(
             {"landed": mark(gaps={"g1": GAP % "shop_01.orders"})}, State.BLOCKED, "gap", id="gap"
         ),
         pytest.param(
-            {"landed": mark(quarantined={TABLE.name: ("t:0:5@3",)})},
+            {"landed": mark(quarantine={"s/t": Quarantine(TABLE.name, 3, 1, ("t:0:5@3",))})},
             State.BLOCKED,
             "quarantine",
             id="quarantined change",
         ),
         pytest.param(
-            {"landed": mark(quarantined={"topic:x": ("x:0:5@3",)})},
+            {"landed": mark(quarantine={"topic:x": Quarantine(None, 3, 1, ("x:0:5@3",))})},
             State.BLOCKED,
             "quarantine",
             id="quarantined change of a topic, own topics unknown",
@@ -155,7 +156,9 @@ def test_a_cut_ahead_says_so() -> None:
     [
         pytest.param({"landed": mark(gaps={"g1": GAP % "other.t"})}, True, id="another's gap"),
         pytest.param(
-            {"landed": mark(quarantined={"shop.users": ("t:0:5@3",)})}, True, id="another's change"
+            {"landed": mark(quarantine={"s/u": Quarantine("shop.users", 3, 1, ("t:0:5@3",))})},
+            True,
+            id="another's change",
         ),
     ],
 )
@@ -164,7 +167,7 @@ def test_what_concerns_other_tables_does_not_block(others: Mapping[str, Any], re
 
 
 def test_a_topic_s_quarantine_blocks_only_the_tables_of_that_topic() -> None:
-    taken = {"landed": mark(quarantined={"topic:x": ("x:0:5@3",)})}
+    taken = {"landed": mark(quarantine={"topic:x": Quarantine(None, 3, 1, ("x:0:5@3",))})}
 
     mine = assess(MIRROR, inputs(taken=taken, topics=frozenset({"x"})), BOTH)
     other = assess(MIRROR, inputs(taken=taken, topics=frozenset({"y"})), BOTH)

@@ -14,7 +14,7 @@ from typing import Any
 from checks.model import Ruling, Verdict
 from checks.run import Check, run_probe
 from checks.world import LogKey, Range, Touch, Transaction
-from pipeline.messages.key import canonical
+from pipeline.formats.key import canonical
 from pipeline.model import Fence, Head, Op, Order, Shard, Table, TopicPartition
 from pipeline.schema.column import Column, TableSchema
 

@@ -98,7 +98,7 @@ def test_a_query_that_is_wrong_or_finds_nothing_is_told(prometheus: Prometheus) 
 
 @pytest.mark.stack
 def test_the_label_job_is_ours_and_not_the_scrapers(prometheus: Prometheus) -> None:
-    assert {"watch", "round"} <= prometheus.labels("job")
+    assert {"watch", "land", "merge"} <= prometheus.labels("job")
     assert prometheus.labels("exported_job") == set()
 
 

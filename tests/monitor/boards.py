@@ -127,7 +127,8 @@ def board(*views: TableView, incidents: tuple[Incident, ...] = ()) -> Board:
         ),
         jobs=(
             JobView("watch", {"done": 1440, "missed": 2}, NOW),
-            JobView("round", {"done": 700, "failed": 1}, NOW - timedelta(seconds=4)),
+            JobView("land", {"done": 700, "failed": 1}, NOW - timedelta(seconds=4)),
+            JobView("merge", {"done": 300}, NOW - timedelta(seconds=9)),
         ),
         channels=(ChannelView("log"),),
         changes={("shop.users", "read"): 120, ("shop.users", "applied"): 118},

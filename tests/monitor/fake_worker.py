@@ -23,7 +23,7 @@ START = datetime(2026, 3, 29, 1, 2, 3, 456789, tzinfo=UTC)
 
 
 class FakeLane:
-    """Counts batches in a file; ``sleep``, ``die``, ``fail`` and ``hold`` misbehave."""
+    """Counts batches in a file; ``sleep``, ``die``, ``fail``, ``hold`` and ``wait`` misbehave."""
 
     def __init__(self, lake: Path) -> None:
         self.lake = lake
@@ -36,21 +36,14 @@ class FakeLane:
     def land(self, waived: frozenset[str]) -> Landed:
         """Commit one batch, unless *waived* says otherwise."""
         print("a library prints to stdout")  # noqa: T201  - must not reach the replies
-        if "sleep" in waived:
-            time.sleep(600)
-        if "die" in waived:
-            os.kill(os.getpid(), signal.SIGKILL)
-        if "fail" in waived:
-            msg = "java gateway is gone"
-            raise RuntimeError(msg)
-        if "hold" in waived:
-            raise HeldError("foreign_write", "shop.users: somebody else wrote version 7")
+        self._obey("land", waived)
         batch = len(list(self.lake.glob("batch-*")))
         (self.lake / f"batch-{batch}").touch()
         return Landed("main", batch, 3, START, timedelta(milliseconds=1500), tables=(("t", 3),))
 
     def apply(self, waived: frozenset[str]) -> tuple[Applied, ...]:
         """One table that went on and one that is held."""
+        self._obey("apply", waived)
         hold = Hold("h1", "shop.b", "foreign_write", "restore it")
         took = timedelta(seconds=1)
         return (
@@ -65,6 +58,20 @@ class FakeLane:
     def close(self) -> None:
         """Leave word that the end was orderly."""
         (self.lake / "closed").touch()
+
+    def _obey(self, verb: str, waived: frozenset[str]) -> None:
+        (self.lake / f"{verb}-begun").touch()
+        if "sleep" in waived:
+            time.sleep(600)
+        if "die" in waived:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if "fail" in waived:
+            msg = "java gateway is gone"
+            raise RuntimeError(msg)
+        if "hold" in waived:
+            raise HeldError("foreign_write", "shop.users: somebody else wrote version 7")
+        while "wait" in waived and not (self.lake / "go").exists():
+            time.sleep(0.01)
 
 
 def open_lane(settings: PipelineSettings) -> FakeLane:

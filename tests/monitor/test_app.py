@@ -13,6 +13,7 @@ from checks.model import Outcome, Ruling, Verdict
 from monitor import app as wiring
 from monitor.app import App
 from monitor.config.file import parse
+from monitor.schedule import Running
 from monitor.store.store import Store
 from monitor.store.waivers import Waiver
 from pipeline.errors import UnreachableError
@@ -156,6 +157,36 @@ def test_letters_that_were_given_up_are_told_through_another_until_they_are_waiv
     )
     assert log.got == [("channel:slack",)] * 2
     assert firing(app) == []
+
+
+def parts(app: App, time: Clock) -> dict[str, str]:
+    """What ails each part, after one look."""
+    watched(app, time, 1)
+    return {part.name: part.detail for part in app.easel.board.parts}
+
+
+def test_landing_or_merging_that_fails_is_told_of_the_spark_process_and_not_as_jobs(
+    start: Start, time: Clock
+) -> None:
+    app = start()
+
+    for job in app.schedule.jobs:
+        if job.name in ("land", "merge"):
+            app.schedule.tick(job)
+
+    told = parts(app, time)
+    assert app.schedule.ailments.keys() == {"land", "merge"}
+    assert told["worker"] == "the spark process is starting again"
+    assert not {"job:land", "job:merge"} & told.keys()
+
+
+def test_the_spark_process_ails_when_a_merge_alone_is_overdue(start: Start, time: Clock) -> None:
+    app = start()
+    app.schedule.running["merge"] = Running(time.now, time.now)
+
+    time.now += timedelta(minutes=31)
+
+    assert parts(app, time)["worker"].startswith("overdue, running since 2026-03-29T12:00")
 
 
 def test_working_channels_are_on_the_board_and_alarm_nobody(start: Start, time: Clock) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from checks.model import Outcome
 from monitor.store.waivers import Waiver
+from pipeline.mark import Quarantine
 from pipeline.model import Account, Missing
 from pipeline.report import Applied, Hold, Landed
 from tests.monitor.rig import NOON, ORDERS, USERS, Rig
@@ -85,7 +86,9 @@ def _silence(rig: Rig) -> None:
 
 def _quarantine(rig: Rig) -> None:
     assert rig.lake.newest is not None
-    rig.lake.newest = replace(rig.lake.newest, quarantined={"topic:shop.shop.users": ("q1",)})
+    rig.lake.newest = replace(
+        rig.lake.newest, quarantine={"topic:shop.shop.users": Quarantine(None, 1, 1, ("q1",))}
+    )
 
 
 def _hold(rig: Rig) -> None:

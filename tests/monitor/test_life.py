@@ -28,7 +28,7 @@ sources:
     prefix: shop
     collector: {{url: "http://127.0.0.1:9", connector: shop}}
 http: {{port: 0}}
-schedule: {{round: PT1S, watch: PT1S}}
+schedule: {{land: PT1S, merge: PT1S, watch: PT1S}}
 """
 
 
@@ -139,7 +139,7 @@ def test_after_kill_9_it_goes_on_and_no_tick_is_unaccounted_for(
     assert second.end(signal.SIGTERM) == 0
 
     store = Store.open(folder / "s.db")
-    ticks = store.ticks.list(job="round", limit=10_000)
+    ticks = store.ticks.list(job="land", limit=10_000)
     store.close()
     seconds = sorted(int(tick.planned.timestamp()) + n for tick in ticks for n in range(tick.many))
     assert seconds == list(range(seconds[0], seconds[-1] + 1))
@@ -168,5 +168,5 @@ def test_its_log_is_json_with_the_run_on_every_line_of_a_job(
     text = service.log.read_text().splitlines()
     lines = [json.loads(line) for line in text if line.startswith("{")]
     landed = next(line for line in lines if line["event"] == "landed")
-    assert landed["job"] == "round"
+    assert landed["job"] == "land"
     assert len(landed["run"]) == 8

@@ -32,7 +32,7 @@ class Clock:
 
 @dataclass
 class Book:
-    """Ticks as one letter each, oldest first: `d`one, `f`ailed, `l`ate, `m`issed."""
+    """Ticks as one letter each, oldest first: `d`one, `f`ailed, `l`ate, `m`issed, `-` covered."""
 
     letters: dict[datetime, str] = field(default_factory=dict)
     details: list[str] = field(default_factory=list)
@@ -42,10 +42,19 @@ class Book:
         return planned not in self.letters
 
     def finish(
-        self, job: str, planned: datetime, at: datetime, result: str, detail: str = ""
+        self,
+        job: str,
+        planned: datetime,
+        at: datetime,
+        result: str,
+        detail: str = "",
+        *,
+        through: Sequence[datetime] = (),
     ) -> None:
-        """One letter."""
-        assert planned not in self.letters
+        """One letter, and a dash for each tick that it ran through."""
+        for tick in (planned, *through):
+            assert tick not in self.letters
+            self.letters[tick] = "-"
         self.letters[planned] = result[0]
         self.details.append(detail)
 
@@ -60,7 +69,7 @@ class Book:
 
 
 def _job(run: Callable[[], object], deadline: timedelta = FIVE) -> Job:
-    return Job("round", FIVE, deadline, run)
+    return Job("watch", FIVE, deadline, run)
 
 
 @pytest.mark.parametrize(
@@ -100,7 +109,7 @@ def test_ticks_missed_while_the_service_was_down_are_recorded(down: float, sheet
     last = due(clock(), FIVE)
     clock.advance(down)
 
-    Schedule([job], book, clock, last={"round": last}).tick(job)
+    Schedule([job], book, clock, last={"watch": last}).tick(job)
 
     assert str(book) == sheet
 
@@ -115,6 +124,50 @@ def test_a_long_tick_is_late_and_the_ticks_it_covers_are_missed() -> None:
     schedule.tick(job)
 
     assert str(book) == "lmml"
+
+
+@pytest.mark.parametrize(
+    ("takes", "pauses", "sheet"),
+    [
+        pytest.param([1, 1, 1], [4, 4], "ddd", id="fast enough"),
+        pytest.param([12, 7, 1], [3, 3], "d--d-d", id="back to back misses nothing"),
+        pytest.param([12, 1], [18], "d--mmmd", id="the silence after one is missed"),
+        pytest.param([1, 1], [24], "dmmmmd", id="a machine that slept between two"),
+        pytest.param([5, 1], [5], "d-d", id="a tick on the stroke of the end is covered"),
+    ],
+)
+def test_a_continuous_job_covers_the_ticks_that_it_runs_through(
+    takes: list[float], pauses: list[float], sheet: str
+) -> None:
+    book, clock, left = Book(), Clock(due(START, FIVE)), iter(takes)
+    job = Job(
+        "land", FIVE, timedelta(minutes=1), lambda: clock.advance(next(left)), continuous=True
+    )
+    schedule = Schedule([job], book, clock)
+
+    schedule.tick(job)
+    for pause in pauses:
+        clock.advance(pause)
+        schedule.tick(job)
+
+    assert str(book) == sheet
+
+
+def test_a_continuous_job_that_fails_covers_its_ticks_and_one_cut_off_by_a_crash_none() -> None:
+    book, clock = Book(), Clock(due(START, FIVE))
+
+    def fail_late() -> None:
+        clock.advance(12)
+        raise ValueError("no such table")
+
+    job = Job("land", FIVE, timedelta(minutes=1), fail_late, continuous=True)
+    Schedule([job], book, clock).tick(job)
+    began = due(clock(), FIVE) + FIVE
+    clock.advance(18)  # killed at once: the store knows of its begin alone
+
+    Schedule([job], book, clock, last={"land": began}).tick(job)
+
+    assert str(book) == "f--mmf--"
 
 
 def test_a_tick_that_fails_is_recorded_and_the_next_one_runs() -> None:
@@ -152,7 +205,7 @@ def test_a_tick_in_progress_is_overdue_after_its_deadline() -> None:
 
     schedule.tick(job)
 
-    assert seen == [{}, {"round": START}]
+    assert seen == [{}, {"watch": START}]
     assert schedule.overdue(clock()) == {}
 
 
@@ -160,7 +213,7 @@ def test_a_tick_in_progress_is_overdue_after_its_deadline() -> None:
 def test_a_silent_timer_is_started_again(jump: float) -> None:
     clock = Clock(datetime.now(UTC))  # APScheduler has no other clock than the real one
     ran = threading.Event()
-    job = Job("round", timedelta(seconds=1), FIVE, ran.set)
+    job = Job("watch", timedelta(seconds=1), FIVE, ran.set)
     schedule = Schedule([job], Book(), clock)
     schedule.start()
     try:

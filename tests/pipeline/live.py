@@ -88,6 +88,8 @@ class Pipe:
             batch_rows=self.batch_rows,
         )
         self.lane: Lane = open_lane(settings, now)
+        assert self.lane.session is not None
+        self.session = self.lane.session
 
     def sql(self, *statements: str) -> list[tuple[Any, ...]]:
         return self.mysql.execute(*[s.replace("DB.", f"{self.name}.") for s in statements])
@@ -116,12 +118,14 @@ class Pipe:
         """Tables whose mirrors have not applied their last change, and are not held."""
         held = {a.table for a in self.applied[-20:] if a.hold is not None}
         tables = self.lane.mark.tables.items()
-        return [t for t, last in tables if self.lane._applied.get(t, -1) < last and t not in held]
+        return [
+            t for t, last in tables if self.lane.passes.mirrors.applied(t) < last and t not in held
+        ]
 
     def mirror(self, table: str, order_by: str = "id") -> list[dict[str, Any]]:
         """Rows of the mirror of DB.*table* without ``_sluice``."""
-        path = self.lane.settings.mirror(f"{self.name}.{table}")
-        rows = self.lane.session.read.format("delta").load(path).drop("_sluice")
+        path = self.lane.passes.settings.mirror(f"{self.name}.{table}")
+        rows = self.session.read.format("delta").load(path).drop("_sluice")
         return [row.asDict() for row in rows.orderBy(order_by).collect()]
 
     def pairs(self, table: str = "t") -> dict[int, Any]:

@@ -1,9 +1,8 @@
 """What a real Kafka holds is read as it is; what it lost or began anew is never passed off."""
 
-import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from itertools import count
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from demo.processes import wait_until
 from demo.servers import Servers
 from pipeline.errors import UnreachableError
 from pipeline.model import PartitionEnd, TopicPartition
-from pipeline.topics.records import RECORDS, LastRecord
+from pipeline.topics.records import LastRecord
 from pipeline.transports.kafka import KafkaTransport
 
 pytestmark = pytest.mark.stack
@@ -103,31 +102,13 @@ def test_a_pattern_fits_whole_names_and_no_internal_topic(
     assert "__consumer_offsets" not in transport.topics(".*")
 
 
-def test_a_span_is_half_open_and_keeps_nulls_and_times(
-    transport: KafkaTransport, topic: str, servers: Servers
-) -> None:
-    send(servers.kafka.bootstrap, topic, [*some(0, 3), (b"k3", None), (None, b"v4"), *some(5, 9)])
-    at, end = next(iter(transport.ends([topic]).items()))
-
-    found = transport.read({at: (2, PartitionEnd(5, end.topic_id))}, within=SOON)
-
-    assert found.schema == RECORDS
-    assert found["offset"].to_pylist() == [2, 3, 4]
-    assert found["key"].to_pylist() == [b"k2", b"k3", None]
-    assert found["value"].to_pylist() == [b"v2", None, b"v4"]
-    assert found["timestamp"].to_pylist()[0] == datetime(2023, 11, 14, 22, 13, 20, 123_000, UTC)
-
-
 def test_markers_of_transactions_are_holes_even_at_the_end(
     transport: KafkaTransport, topic: str, servers: Servers
 ) -> None:
     leave_holes(servers.kafka.bootstrap, topic)
     at = TopicPartition(topic, 0)
     wait_until(lambda: transport.ends([topic])[at].offset == 5, SOON, "both markers")
-    end = transport.ends([topic])[at]
 
-    assert transport.read({at: (0, end)}, within=SOON)["offset"].to_pylist() == [0, 1, 3]
-    assert transport.read({at: (4, end)}, within=SOON).num_rows == 0
     assert transport.last_records([at]) == {at: LastRecord(b"k2", b"v2", 3)}
 
 
@@ -140,22 +121,6 @@ def test_a_last_record_may_be_a_tombstone_and_an_empty_partition_has_none(
     found = transport.last_records(transport.ends([name]))
 
     assert found == {TopicPartition(name, 1): LastRecord(b"k1", None, 2)}
-
-
-def test_small_batches_come_in_far_less_than_200_ms(
-    transport: KafkaTransport, topic: str, servers: Servers
-) -> None:
-    at = TopicPartition(topic, 0)
-    took = []
-    for round_ in range(6):
-        rows = [(b"k", b"x" * 1_000)] * 100
-        send(servers.kafka.bootstrap, topic, rows)
-        end = transport.ends([topic])[at]
-        began = time.monotonic()
-        assert transport.read({at: (round_ * 100, end)}, within=SOON).num_rows == 100
-        took.append(time.monotonic() - began)
-
-    assert min(took[1:]) < 0.1
 
 
 def test_a_topic_created_again_is_another_topic(
@@ -171,36 +136,56 @@ def test_a_topic_created_again_is_another_topic(
 
     after = transport.ends([topic])[at]
     assert (after.offset, after.topic_id == before.topic_id) == (3, False)
-    with pytest.raises(UnreachableError, match="deleted or created again"):
-        transport.read({at: (0, before)}, within=SOON)
-    assert transport.read({at: (0, after)}, within=SOON)["key"].to_pylist()[0] == b"k10"
+    with pytest.raises(UnreachableError, match=f"topic {topic} was deleted or created again"):
+        transport.require_ids({topic: before.topic_id})
+    transport.require_ids({topic: after.topic_id})
+    assert transport.last_records([at])[at].key == b"k12"
 
 
-def test_reading_a_deleted_topic_fails_and_does_not_bring_it_back(
-    transport: KafkaTransport, topic: str, admin: KafkaAdminClient, servers: Servers
+def test_one_topic_that_is_gone_is_enough_and_asking_does_not_bring_it_back(
+    transport: KafkaTransport, topic: str, admin: KafkaAdminClient
 ) -> None:
-    send(servers.kafka.bootstrap, topic, some(0, 3))
-    spans = {at: (0, end) for at, end in transport.ends([topic]).items()}
+    other = make(admin, next(names))
+    ids = transport.topics(rf"{topic}|{other}")
+    transport.require_ids(ids)
     admin.delete_topics([topic])
     wait_until(lambda: not transport.ends([topic]), SOON, "the topic's end")
 
-    with pytest.raises(UnreachableError):
-        transport.read(spans, within=timedelta(seconds=2))
+    with pytest.raises(UnreachableError, match=f"topic {topic} was deleted"):
+        transport.require_ids(ids)
 
+    transport.require_ids({other: ids[other]})
+    transport.require_ids({})
     assert transport.topics(topic) == {}
 
 
-def test_an_offset_that_retention_took_is_an_error_and_never_a_jump(
+def test_a_leader_epoch_ends_where_the_next_one_begins(
+    transport: KafkaTransport, admin: KafkaAdminClient, servers: Servers
+) -> None:
+    name = make(admin, next(names), partitions=2)
+    send(servers.kafka.bootstrap, name, some(0, 5), partition=1)
+    empty, full = TopicPartition(name, 0), TopicPartition(name, 1)
+
+    assert transport.epoch_ends({empty: 0, full: 0}) == {empty: 0, full: 5}
+    assert transport.epoch_ends({full: 7}) == {full: -1}, "no leader has had this epoch"
+    assert transport.epoch_ends({}) == {}
+
+
+def test_a_topic_that_is_gone_has_no_epochs(transport: KafkaTransport) -> None:
+    with pytest.raises(UnreachableError, match="UnknownTopicOrPartition"):
+        transport.epoch_ends({TopicPartition("p3.not.there", 0): 0})
+
+
+def test_the_beginning_is_where_retention_stopped_not_where_the_log_began(
     transport: KafkaTransport, topic: str, admin: KafkaAdminClient, servers: Servers
 ) -> None:
     send(servers.kafka.bootstrap, topic, some(0, 9))
     admin.delete_records({Partition(topic, 0): 4})
     at, end = next(iter(transport.ends([topic]).items()))
 
-    assert transport.beginnings([topic])[at].offset == 4
-    with pytest.raises(UnreachableError, match="OffsetOutOfRange"):
-        transport.read({at: (2, end)}, within=SOON)
-    assert transport.read({at: (4, end)}, within=SOON).num_rows == 5
+    assert (transport.beginnings([topic])[at].offset, end.offset) == (4, 9)
+    admin.delete_records({Partition(topic, 0): 9})
+    assert transport.last_records([at]) == {}
 
 
 def test_threads_may_share_one_transport(
@@ -210,12 +195,12 @@ def test_threads_may_share_one_transport(
     for name in topics:
         send(servers.kafka.bootstrap, name, [(name.encode(), b"v")] * 50)
 
-    def read(name: str) -> set[bytes]:
-        spans = {at: (0, end) for at, end in transport.ends([name]).items()}
-        return set(transport.read(spans, within=SOON)["key"].to_pylist())
+    def read(name: str) -> set[tuple[bytes | None, int]]:
+        found = transport.last_records(transport.ends([name])).values()
+        return {(record.key, record.offset) for record in found}
 
     with ThreadPoolExecutor(4) as pool:
-        assert list(pool.map(read, topics)) == [{name.encode()} for name in topics]
+        assert list(pool.map(read, topics)) == [{(name.encode(), 49)} for name in topics]
 
 
 def test_a_broker_that_was_killed_costs_a_round_and_no_more(tmp_path: Path) -> None:
@@ -227,15 +212,22 @@ def test_a_broker_that_was_killed_costs_a_round_and_no_more(tmp_path: Path) -> N
         name = make(admin, "killed")
         admin.close()
         send(kafka.bootstrap, name, some(0, 3))
+        at, last = TopicPartition(name, 0), LastRecord(b"k2", b"v2", 2)
         with KafkaTransport(kafka.bootstrap, timedelta(seconds=5)) as transport:
-            spans = {at: (0, end) for at, end in transport.ends([name]).items()}
-            assert transport.read(spans, within=SOON).num_rows == 3
+            before = transport.ends([name])[at]
+            assert transport.last_records([at]) == {at: last}
             kafka.kill()
-            with pytest.raises(UnreachableError):
-                transport.read(spans, within=timedelta(seconds=2))
             with pytest.raises(UnreachableError, match="Kafka at 127"):
                 transport.ends([name])
+            with pytest.raises(UnreachableError):
+                transport.require_ids({name: before.topic_id})
             kafka.start()
-            assert transport.read(spans, within=SOON).num_rows == 3
+            send(kafka.bootstrap, name, some(3, 5))
+            assert transport.last_records([at]) == {at: LastRecord(b"k4", b"v4", 4)}
+            after = transport.ends([name])[at]
+            assert before.leader_epoch < after.leader_epoch
+            assert transport.epoch_ends({at: before.leader_epoch}) == {at: 3}
+            assert transport.epoch_ends({at: after.leader_epoch}) == {at: 5}
+            transport.require_ids({name: before.topic_id})
     finally:
         kafka.stop()

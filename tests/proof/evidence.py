@@ -123,7 +123,8 @@ def _paces(stand: Stand) -> dict[str, timedelta]:
     schedule = config.schedule
     return {
         **{f"heartbeat:{source.name}": config.heartbeat for source in config.sources},
-        "round": schedule.round,
+        "land": schedule.land,
+        "merge": schedule.merge,
         "watch": schedule.watch,
         "probe": schedule.probe,
         "deliver": schedule.deliver,

@@ -5,20 +5,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
 from pipeline.model import Op
-from tests.pipeline.bench_lake import BenchLake, row
+from tests.pipeline.hand_lake import HandLake, row
 
-pytestmark = pytest.mark.spark
 C, U, D = Op.CREATE, Op.UPDATE, Op.DELETE
 Change = Mapping[str, Any]
 Seen = dict[int, tuple[str, str | None]]  # id -> (op, name), deletes kept as rows
 
 
 @pytest.fixture
-def lake(spark: SparkSession, tmp_path: Path) -> BenchLake:
-    return BenchLake(spark, tmp_path)
+def lake(tmp_path: Path) -> HandLake:
+    return HandLake(tmp_path)
 
 
 def merge_as_the_seed(batches: Sequence[Sequence[Change]], newest: Callable[[Change], Any]) -> Seen:
@@ -48,21 +46,21 @@ def by_offset(one: Change) -> int:
     return int(one["offset"])
 
 
-def test_s01_a_row_inserted_again_after_its_delete_is_not_lost(lake: BenchLake) -> None:
+def test_s01_a_row_inserted_again_after_its_delete_is_not_lost(lake: HandLake) -> None:
     batches = [[change(C, 10, "old")], [change(D, 20, "old")], [change(C, 30, "new")]]
 
     assert alive(merge_as_the_seed(batches, by_offset)) == {}
     assert lake.play(*batches) == {1: "new"}
 
 
-def test_s02_a_batch_played_again_does_not_take_a_row_back(lake: BenchLake) -> None:
+def test_s02_a_batch_played_again_does_not_take_a_row_back(lake: HandLake) -> None:
     first, second = [change(C, 10, "a"), change(U, 20, "old")], [change(U, 30, "new")]
 
     assert alive(merge_as_the_seed([first, second, first], by_offset)) == {1: "old"}
     assert lake.play(first, second, first) == {1: "new"}
 
 
-def test_s03_two_changes_of_one_millisecond_are_not_picked_at_random(lake: BenchLake) -> None:
+def test_s03_two_changes_of_one_millisecond_are_not_picked_at_random(lake: HandLake) -> None:
     early, late = change(C, 10, "early", ts_ms=5), change(U, 11, "late", ts_ms=5)
 
     seeds = [
@@ -74,7 +72,7 @@ def test_s03_two_changes_of_one_millisecond_are_not_picked_at_random(lake: Bench
     assert ours == [{1: "late"}, {1: "late"}]
 
 
-def test_s04_a_key_that_changed_partition_is_not_judged_by_offsets(lake: BenchLake) -> None:
+def test_s04_a_key_that_changed_partition_is_not_judged_by_offsets(lake: HandLake) -> None:
     before = change(C, 10, "before", partition=0, offset=9_000)
     after = change(U, 20, "after", partition=1, offset=3)
 

@@ -2,12 +2,9 @@
 
 from pathlib import Path
 
-import pytest
-from pyspark.sql import SparkSession
-
 from pipeline.apply.account import Counted, balance, unexplained
 from pipeline.model import Op
-from tests.pipeline.bench_lake import BenchLake, row
+from tests.pipeline.hand_lake import HandLake, row
 
 
 def test_s18_a_row_in_neither_table_is_found() -> None:
@@ -20,11 +17,8 @@ def test_s18_a_row_in_neither_table_is_found() -> None:
     assert "1 of 10" in hold.detail
 
 
-@pytest.mark.spark
-def test_s18_main_and_error_rows_add_up_on_a_real_table(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    lake = BenchLake(spark, tmp_path)
+def test_s18_main_and_error_rows_add_up_on_a_real_table(tmp_path: Path) -> None:
+    lake = HandLake(tmp_path)
     broken = {**row(Op.ERROR, 0, 2), "order": None, "key": None}
     lake.land(row(Op.CREATE, 10, 1, "a"), broken)
 

@@ -1,6 +1,7 @@
-"""One round lands and merges; what stands still is remembered until it is seen to go on."""
+"""Landing and merging fail apart; what stands still is remembered until it is seen to go on."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -70,14 +71,17 @@ def _drive(store: Store, spark: FakeSpark) -> Drive:
     )
 
 
-def test_a_round_lands_then_merges_and_keeps_each_account_once(store: Store) -> None:
+def test_landing_and_merging_are_asked_for_apart_and_each_account_is_kept_once(
+    store: Store,
+) -> None:
     spark = FakeSpark(apply=(_turn("shop.users"),))
     drive = _drive(store, spark)
 
-    drive.round()
-    drive.round()
+    drive.land()
+    drive.apply()
+    drive.apply()
 
-    assert [one.verb for one in spark.asked] == [Verb.LAND, Verb.APPLY] * 2
+    assert [one.verb for one in spark.asked] == [Verb.LAND, Verb.APPLY, Verb.APPLY]
     assert store.accounts.totals()["shop.users", "applied"] == 5
     assert drive.ailment == ""
 
@@ -87,22 +91,53 @@ def test_what_is_landed_is_merged_though_kafka_is_down(store: Store) -> None:
     drive = _drive(store, spark)
 
     with pytest.raises(UnreachableError, match="kafka: no broker"):
-        drive.round()
+        drive.land()
+    drive.apply()
 
     assert store.accounts.totals()["shop.users", "applied"] == 5
     assert drive.ailment == "kafka: no broker"
 
 
+@pytest.mark.parametrize(
+    ("land", "apply", "ailment"),
+    [
+        pytest.param("", "", "", id="nothing"),
+        pytest.param("no broker", "", "no broker", id="landing"),
+        pytest.param("", "no disk", "no disk", id="merging"),
+        pytest.param("no broker", "no disk", "no broker; no disk", id="both, each its own way"),
+        pytest.param("died", "died", "died", id="both, by the same cause"),
+    ],
+)
+def test_each_of_the_two_ails_until_it_goes_well_itself(
+    store: Store, land: str, apply: str, ailment: str
+) -> None:
+    spark = FakeSpark()
+    drive, well = _drive(store, spark), (spark.land, spark.apply)
+    spark.land = UnreachableError(land) if land else well[0]
+    spark.apply = UnreachableError(apply) if apply else well[1]
+    for ask in (drive.land, drive.apply):
+        with suppress(UnreachableError):
+            ask()
+    told = drive.ailment
+
+    spark.land, spark.apply = well
+    drive.land()
+    half = drive.ailment
+    drive.apply()
+
+    assert (told, half, drive.ailment) == (ailment, apply, "")
+
+
 def test_a_hold_stands_until_that_table_goes_on_also_over_a_restart(store: Store) -> None:
     spark = FakeSpark(apply=(_turn("shop.users", hold=HOLD), _turn("shop.orders")))
-    _drive(store, spark).round()
+    _drive(store, spark).apply()
     later = _drive(store, spark)
 
     spark.apply = (_turn("shop.orders", 4),)
-    later.round()
+    later.apply()
     silent = later.standstills.holds()
     spark.apply = (_turn("shop.users", 5),)
-    later.round()
+    later.apply()
 
     assert silent == (HOLD,)
     assert later.standstills.holds() == ()
@@ -111,11 +146,11 @@ def test_a_hold_stands_until_that_table_goes_on_also_over_a_restart(store: Store
 def test_a_source_is_held_as_long_as_landing_says_so(store: Store) -> None:
     spark = FakeSpark(Landed("main", None, 0, NOW, SECOND, holds=(SOURCE_HOLD,)))
     drive = _drive(store, spark)
-    drive.round()
+    drive.land()
     held = drive.standstills.holds()
 
     spark.land = Landed("main", 4, 1, NOW, SECOND)
-    drive.round()
+    drive.land()
 
     assert held == (SOURCE_HOLD,)
     assert drive.standstills.holds() == ()
@@ -126,7 +161,7 @@ def test_a_lane_that_cannot_go_on_holds_every_source(store: Store) -> None:
     drive = _drive(store, spark)
 
     with pytest.raises(HeldError):
-        drive.round()
+        drive.land()
 
     assert [(one.subject, one.reason) for one in drive.standstills.holds()] == [
         ("source:shop", "lane_taken")

@@ -4,15 +4,20 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from monitor.spark.supervise import Supervisor
-from monitor.spark.wire import Request, Verb
+from monitor.spark.wire import Reply, Request, Verb
 from pipeline.errors import HeldError, UnreachableError
 from pipeline.settings import PipelineSettings
 
@@ -35,6 +40,12 @@ def supervisor(lake: Path) -> Iterator[Supervisor]:
     supervisor.stop(timedelta(seconds=5))
 
 
+@pytest.fixture
+def callers() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor() as pool:
+        yield pool
+
+
 def _wait_for(condition: Callable[[], object], within: float = 20.0) -> None:
     until = time.monotonic() + within
     while not condition():
@@ -46,6 +57,26 @@ def _land(supervisor: Supervisor, *orders: str, deadline: timedelta = SOON) -> i
     reply = supervisor.call(Request(0, Verb.LAND, frozenset(orders)), deadline)
     assert reply.landed is not None
     return reply.landed.batch
+
+
+Ask = Callable[[Verb, str], Future[Reply]]
+
+
+@pytest.fixture
+def ask(supervisor: Supervisor, callers: ThreadPoolExecutor, lake: Path) -> Ask:
+    """Ask in a thread of its own; returns when the process is at it."""
+
+    def begin(verb: Verb, order: str) -> Future[Reply]:
+        (lake / f"{verb}-begun").unlink(missing_ok=True)
+        asked = callers.submit(supervisor.call, Request(0, verb, frozenset({order})), SOON)
+        _wait_for((lake / f"{verb}-begun").exists)
+        return asked
+
+    return begin
+
+
+def _restarted(supervisor: Supervisor, times: int) -> bool:
+    return supervisor.restarts >= times
 
 
 def _land_when_back(supervisor: Supervisor) -> int | None:
@@ -137,6 +168,93 @@ def test_a_kill_between_two_calls_is_noticed_without_a_call(
     assert _land_when_back(supervisor) == 0
 
 
+def test_landing_goes_on_while_mirrors_are_merged(
+    supervisor: Supervisor, ask: Ask, lake: Path
+) -> None:
+    merging = ask(Verb.APPLY, "wait")
+
+    assert [_land(supervisor) for _ in range(3)] == [0, 1, 2]
+    assert not merging.done()
+
+    (lake / "go").touch()
+    assert len(merging.result(20).applied) == 2
+
+
+def test_upkeep_waits_for_the_merge_and_is_not_late_meanwhile(
+    supervisor: Supervisor, ask: Ask, lake: Path
+) -> None:
+    merging = ask(Verb.APPLY, "wait")
+
+    with pytest.raises(UnreachableError, match="busy; upkeep was not asked"):
+        supervisor.call(Request(0, Verb.UPKEEP), timedelta(milliseconds=600))
+
+    (lake / "go").touch()
+    assert merging.result(20).applied
+    assert supervisor.restarts == 0
+
+
+def test_a_kill_wakes_everybody_who_waits(supervisor: Supervisor, ask: Ask) -> None:
+    waiting = [ask(Verb.LAND, "sleep"), ask(Verb.APPLY, "sleep")]
+    assert supervisor.pid is not None
+
+    os.kill(supervisor.pid, signal.SIGKILL)
+
+    for one in waiting:
+        with pytest.raises(UnreachableError, match="died; it is started again"):
+            one.result(20)
+    assert _land_when_back(supervisor) == 0
+
+
+@pytest.mark.parametrize(
+    ("order", "deadline", "why"),
+    [
+        pytest.param("sleep", timedelta(seconds=1), "missed 0:00:01; killed", id="is late"),
+        pytest.param("fail", SOON, "java gateway is gone", id="crashes"),
+    ],
+)
+def test_a_line_that_ends_the_process_tells_the_other_line_why(
+    supervisor: Supervisor, ask: Ask, order: str, deadline: timedelta, why: str
+) -> None:
+    merging = ask(Verb.APPLY, "sleep")
+
+    with pytest.raises(UnreachableError, match=why):
+        _land(supervisor, order, deadline=deadline)
+
+    with pytest.raises(UnreachableError, match=why):
+        merging.result(20)
+    assert _land_when_back(supervisor) == 0
+    assert supervisor.restarts == 1
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_nobody_is_left_waiting_whenever_the_process_is_killed(
+    supervisor: Supervisor, callers: ThreadPoolExecutor, seed: int
+) -> None:
+    chance, ended = Random(seed), threading.Event()
+
+    def ask_on(verb: Verb) -> int:
+        answers = 0
+        while not ended.is_set():
+            with suppress(UnreachableError):
+                supervisor.call(Request(0, verb), timedelta(minutes=2))
+                answers += 1
+            ended.wait(0.001)
+        return answers
+
+    asking = [callers.submit(ask_on, verb) for verb in (Verb.LAND, Verb.APPLY)]
+    for kills in range(1, 6):
+        _wait_for(lambda: supervisor.pid is not None)
+        time.sleep(chance.uniform(0, 0.6))  # a moment, not a wait: opening, asking, replying
+        with suppress(ProcessLookupError, TypeError):
+            os.kill(supervisor.pid, signal.SIGKILL)  # type: ignore[arg-type]
+        _wait_for(partial(_restarted, supervisor, kills))
+        supervisor._failures = 0  # short pauses
+    ended.set()
+
+    for one in asking:
+        assert one.result(20) >= 0
+
+
 def test_every_call_to_a_dead_process_fails_at_once(supervisor: Supervisor) -> None:
     supervisor.first_pause = timedelta(seconds=30)
     with pytest.raises(UnreachableError):
@@ -174,6 +292,35 @@ def test_stop_closes_spark_before_the_process_ends(supervisor: Supervisor, lake:
     assert child is not None
     assert _gone(child)
     _wait_for(lambda: _gone(jvm))
+
+
+def test_stop_lets_what_runs_end_and_begins_nothing_new(
+    supervisor: Supervisor, ask: Ask, callers: ThreadPoolExecutor, lake: Path
+) -> None:
+    landing = ask(Verb.LAND, "wait")
+    stopping = callers.submit(supervisor.stop, timedelta(seconds=20))
+
+    (lake / "go").touch()
+
+    assert landing.result(20).landed is not None
+    stopping.result(20)
+    assert (lake / "closed").exists()
+
+
+def test_stop_waits_for_a_long_merge_a_little_and_tells_no_failure_of_it(
+    supervisor: Supervisor, ask: Ask, lake: Path
+) -> None:
+    child, merging = supervisor.pid, ask(Verb.APPLY, "sleep")
+    begun = time.monotonic()
+
+    supervisor.stop(timedelta(seconds=20))
+
+    assert time.monotonic() - begun < 15
+    assert (lake / "closed").exists()
+    assert child is not None
+    assert _gone(child)
+    with pytest.raises(UnreachableError, match="died"):
+        merging.result(20)
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM], ids=["kill -9", "terminate"])

@@ -113,6 +113,19 @@ def test_missed_ticks_in_a_row_are_one_row_and_counted_each(store: Store) -> Non
     assert not store.ticks.start("cycle", planneds[2], NOW + DAY)
 
 
+def test_a_tick_stands_for_those_it_ran_through_and_counts_as_one(store: Store) -> None:
+    through = [NOW + n * SECOND for n in (1, 2)]
+    store.ticks.start("land", NOW, NOW)
+
+    store.ticks.finish("land", NOW, NOW + 2 * SECOND, "done", through=through)
+
+    (tick,) = store.ticks.list("land")
+    assert (tick.planned, tick.until, tick.many) == (NOW, through[-1], 3)
+    assert store.ticks.totals() == {("land", "done"): 1}
+    assert store.ticks.lasts() == {"land": through[-1]}
+    assert not store.ticks.start("land", through[0], NOW + DAY)
+
+
 def test_what_a_dead_service_left_running_is_closed_as_failed(store: Store) -> None:
     store.ticks.start("cycle", NOW, NOW)
     store.ticks.start("land", NOW, NOW)

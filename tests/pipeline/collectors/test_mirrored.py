@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from pipeline.collectors.mirrored import Mirrored, behind_mirror
 from pipeline.errors import UnreachableError
+from pipeline.formats.debezium_json import DebeziumJson
 from pipeline.landing.feed import Feed
-from pipeline.messages.format import find
 from pipeline.model import Acknowledged, Head, Missing, PartitionEnd, TopicPartition
 from pipeline.settings import CollectorSettings, MirrorSettings, SourceSettings
 
@@ -205,7 +205,7 @@ def test_a_position_waits_for_as_long_as_the_mirror_stands_still(
 
 
 def test_landing_believes_the_mirror_not_the_collector(world: World, mirrored: Mirrored) -> None:
-    feed = Feed(SOURCE, world, find(SOURCE.format), lambda _: world, mirrored)
+    feed = Feed(SOURCE, world, DebeziumJson(), lambda _: world, mirrored)
 
     assert isinstance(feed.acknowledged(), Missing)
     world.carry()

@@ -58,7 +58,7 @@ def test_a_numbered_batch_without_its_mark_is_refused(lake: DeltaLake) -> None:
     land(lake, Mark("main", 0))
     write_changes(Path(lake.settings.changes), 1, [change(Op.CREATE, 5)])
 
-    with pytest.raises(HeldError, match="mark_lost: batch 1 has 0 marks"):
+    with pytest.raises(HeldError, match="mark_lost: batch 1 has 0 markers"):
         lake.mark()
 
 

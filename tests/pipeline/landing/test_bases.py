@@ -1,7 +1,10 @@
-from pipeline.landing.bases import advance
-from pipeline.landing.facts import Facts, SnapshotRows
-from pipeline.mark import Mark, Snap
+import pytest
+
+from pipeline.landing.bases import advance, births
+from pipeline.landing.facts import Facts, News, SnapshotRows
+from pipeline.mark import Existence, Mark, Snap
 from pipeline.model import Order
+from pipeline.schema.history import SchemaChange
 
 S1, S2 = Order(1, 1, 100), Order(1, 1, 500)
 LIVE = {"shop/shop.t:0": Order(1, 1, 900)}
@@ -78,3 +81,98 @@ def test_a_snapshot_remembers_the_batch_it_began_in() -> None:
     snaps, _ = advance(Mark("main", 6), rows(S1, 2, ended=False), 7)
 
     assert snaps == {"shop/db.t": Snap(S1, 7, rows=2)}
+
+
+def told(kind: str, pos: int, *, shard: str = "t", snapshot: bool = False) -> News:
+    name, _, previous = shard.partition("<")
+    order = Order(1, 1, pos)
+    old = f"db.{previous}" if previous else None
+    return News("shop", SchemaChange(kind, f"db.{name}", order, None, kind, old), snapshot=snapshot)
+
+
+CREATE = told("create", 50)
+SEEN = Mark("main", 4, shards={"shop/db.t": "db.t"})
+
+
+def there(pos: int, *, there: bool) -> Mark:
+    mark = Mark("main", 4, shards={"shop/db.t": "db.t"})
+    known = {"shop/db.t": Existence(Order(1, 1, pos), there=there)}
+    return Mark("main", mark.batch, shards=mark.shards, existing=known)
+
+
+@pytest.mark.parametrize(
+    ("mark", "news", "born"),
+    [
+        pytest.param(Mark("main", 4), (CREATE,), 50, id="a shard never seen"),
+        pytest.param(SEEN, (CREATE,), None, id="IF NOT EXISTS, of one whose rows were seen"),
+        pytest.param(there(9, there=True), (CREATE,), None, id="IF NOT EXISTS, of one there"),
+        pytest.param(there(9, there=False), (CREATE,), 50, id="after its DROP, batches ago"),
+        pytest.param(SEEN, (told("drop", 40), CREATE), 50, id="after its DROP in this batch"),
+        pytest.param(SEEN, (told("drop", 40, shard="u"), CREATE), None, id="another was dropped"),
+        pytest.param(SEEN, (CREATE, told("drop", 60)), None, id="dropped after it"),
+        pytest.param(SEEN, (told("alter", 40, shard="t_old<t"), CREATE), 50, id="renamed away"),
+        pytest.param(
+            SEEN,
+            (told("alter", 40, shard="t<t_new"), told("alter", 40, shard="t_old<t"), CREATE),
+            None,
+            id="swapped by a rename, whichever is told first",
+        ),
+        pytest.param(
+            Mark("main", 4), (told("alter", 40), CREATE), None, id="a shard only altered so far"
+        ),
+        pytest.param(
+            SEEN, (told("drop", 40, snapshot=True), CREATE), None, id="a snapshot's DROP is none"
+        ),
+        pytest.param(
+            Mark("main", 4), (told("create", 50, snapshot=True),), None, id="read by a snapshot"
+        ),
+        pytest.param(
+            there(60, there=True), (told("drop", 40), CREATE), None, id="both sent again, later"
+        ),
+        pytest.param(there(60, there=False), (CREATE,), None, id="sent again, dropped meanwhile"),
+        pytest.param(there(50, there=True), (CREATE,), None, id="sent again at once"),
+        pytest.param(there(50, there=False), (CREATE,), None, id="as low as the DROP"),
+    ],
+)
+def test_f07_a_create_is_a_birth_only_of_a_shard_that_was_not_there(
+    mark: Mark, news: tuple[News, ...], born: int | None
+) -> None:
+    _, settled = advance(mark, Facts(news=news), 5)
+
+    assert [one.order.pos for one in settled if one.name == "shop/db.t"] == ([born] if born else [])
+
+
+@pytest.mark.parametrize(
+    ("first", "born"),
+    [
+        pytest.param(49, False, id="it had rows below its CREATE"),
+        pytest.param(51, True, id="its rows come after its CREATE"),
+    ],
+)
+def test_f07_rows_of_the_same_batch_tell_whether_a_shard_was_there(first: int, born: bool) -> None:
+    facts = Facts(news=(CREATE,), firsts={"shop/db.t": Order(1, 1, first)})
+
+    assert bool(advance(Mark("main", 4), facts, 5)[1]) is born
+
+
+def test_f07_dropped_and_created_beside_its_old_rows_it_is_born() -> None:
+    facts = Facts(news=(told("drop", 40), CREATE), firsts={"shop/db.t": Order(1, 1, 10)})
+
+    assert [one.order.pos for one in advance(Mark("main", 4), facts, 5)[1]] == [50]
+
+
+def test_a_birth_below_a_base_is_one_that_was_sent_again() -> None:
+    mark = Mark("main", 4, bases={"shop/db.t": Order(1, 1, 50)})
+
+    assert advance(mark, Facts(news=(CREATE,)), 5)[1] == ()
+
+
+def test_what_exists_is_what_the_newest_news_says() -> None:
+    news = (told("create", 10), told("create", 20, shard="u"), told("drop", 30), told("drop", 5))
+
+    existing, _ = births(there(1, there=True), Facts(news=news))
+
+    assert existing == {
+        "shop/db.t": Existence(Order(1, 1, 30), there=False),
+        "shop/db.u": Existence(Order(1, 1, 20), there=True),
+    }

@@ -30,10 +30,10 @@ def test_only_the_connected_server_moves_the_epoch(head: Head, word: str | None)
     assert word is None or word in str(why)
 
 
-def test_a_new_epoch_remembers_the_heartbeat_it_began_at() -> None:
+def test_a_new_epoch_remembers_the_heartbeat_and_the_transactions_it_began_at() -> None:
     epoch = observe(KNOWN, Head(OTHER, 1, 4), heartbeat=42)
 
-    assert epoch == Epoch(4, OTHER, 1, 4, "", heartbeat=42)
+    assert epoch == Epoch(4, OTHER, 1, 4, "", heartbeat=42, before=KNOWN.executed)
 
 
 def test_the_same_log_keeps_its_epoch_and_raises_its_head() -> None:

@@ -1,9 +1,10 @@
+import json
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from pipeline.landing.facts import Facts, gather
+from pipeline.landing.facts import NAMED, Facts, Unread, gather
 from pipeline.model import Order, Origin, TopicPartition
 
 SLIM = pa.schema(
@@ -102,10 +103,63 @@ def test_only_rows_that_change_a_mirror_are_counted_for_its_table() -> None:
     assert found.rows == 4
 
 
-def test_a_broken_message_blocks_its_table_or_its_whole_topic() -> None:
-    found = facts(row(0, None, op="error"), row(1, None, op="error", table=None))
+def test_f09_a_broken_message_concerns_its_shard_or_where_that_is_not_known_its_topic() -> None:
+    found = facts(
+        row(0, None, op="error"),
+        row(1, None, op="error", table=None),
+        row(2, None, op="error", shard=None, table=None),
+        row(3, None, op="error", shard="db_2.t"),
+    )
 
-    assert found.errors == {"db.t": ("shop.db.t:0:0",), "topic:shop.db.t": ("shop.db.t:0:1",)}
+    assert found.errors == {
+        "shop/db.t": Unread("shop", "db.t", 1, ("shop.db.t:0:0",)),
+        "shop/db_2.t": Unread("shop", "db.t", 1, ("shop.db.t:0:3",)),
+        "topic:shop.db.t": Unread("shop", None, 2, ("shop.db.t:0:1", "shop.db.t:0:2")),
+    }
+
+
+def test_a_schema_change_that_cannot_be_read_concerns_its_topic() -> None:
+    found = facts(row(4, 10, topic="shop", op="ddl", table=None, shard=None, note="{"))
+
+    assert found.errors == {"topic:shop": Unread("shop", None, 1, ("shop:0:4",))}
+
+
+def test_f38_broken_messages_by_the_thousand_are_counted_and_the_first_named() -> None:
+    many = (row(n, None, op="error", shard=f"db_{n % 2}.t") for n in reversed(range(5_000)))
+
+    errors = facts(*many).errors
+
+    assert {name: one.count for name, one in errors.items()} == {
+        "shop/db_0.t": 2_500,
+        "shop/db_1.t": 2_500,
+    }
+    assert errors["shop/db_1.t"].ids == tuple(f"shop.db.t:0:{2 * n + 1}" for n in range(NAMED))
+
+
+CREATED = {
+    "id": '"db"."t"',
+    "type": "CREATE",
+    "table": {"columns": [], "primaryKeyColumnNames": []},
+}
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "firsts"),
+    [
+        pytest.param(None, {"shop/db.t": Order(1, 1, 20)}, id="born before our eyes"),
+        pytest.param("true", {}, id="described before it is read"),
+    ],
+)
+def test_the_first_row_of_a_created_shard_is_told(
+    snapshot: str | None, firsts: dict[str, Order]
+) -> None:
+    note = json.dumps({"ddl": "CREATE TABLE t ...", "tableChanges": [CREATED]})
+    ddl = row(0, 50, topic="shop", op="ddl", table=None, shard=None, snapshot=snapshot, note=note)
+
+    found = facts(ddl, row(1, 30), row(0, 20), row(2, 5, shard="db.u"))
+
+    assert [news.change.shard for news in found.news] == ["db.t"]
+    assert found.firsts == firsts
 
 
 def test_the_highest_heartbeat_number_is_kept() -> None:

@@ -150,7 +150,7 @@ def test_offsets_deleted_before_they_were_landed_are_a_gap_until_a_new_base(
     p.sql("INSERT INTO DB.t VALUES (2, 'lost'), (3, 'kept')")
     goal = p.lane.mark.offsets["gap.gap.t:0"].offset + 2
     tp = TopicPartition("gap.gap.t", 0)
-    ends = p.lane.landing.reader.transport
+    ends = p.lane.landing.transport
     wait_until(
         lambda: any(e.offset >= goal for e in ends.ends(["gap.gap.t"]).values()), PATIENCE, "rows"
     )

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.landing.facts import Facts, News, SnapshotRows
+from pipeline.landing.facts import NAMED, Facts, News, SnapshotRows, Unread
 from pipeline.landing.next_mark import next_mark, read_gap
 from pipeline.landing.plan import Plan
 from pipeline.mark import Epoch, Mark, Snap
@@ -39,24 +39,6 @@ def step(
     }
     made, _ = next_mark(mark, facts or Facts(), Plan({}, END, gaps, capped=False), **given | more)
     return made
-
-
-def test_a_mark_survives_being_written_down() -> None:
-    order = Order(1, 2, 3, 4)
-    mark = replace(
-        OLD,
-        offsets=END,
-        high={"s/t:0": order},
-        bases={"s/db.t": order},
-        shards={"s/db.t": "db.t", "s/x": None},
-        snaps={"s/db.u": Snap(order, 3, 7, ended=True)},
-        gaps={"g": "{}"},
-        quarantined={"db.t": ("a@1",)},
-        grown=("topic",),
-        starts={"s/2/t:0": 5},
-    )
-
-    assert Mark.loads(mark.dumps()) == mark
 
 
 def test_the_tables_of_a_batch_carry_its_number() -> None:
@@ -136,21 +118,129 @@ def test_a_snapshot_that_will_never_end_can_be_waived_by_name() -> None:
     assert step(opened, waived=frozenset({"snapshot:s/db.t"})).snaps == {}
 
 
-def test_quarantine_is_open_until_it_is_waived() -> None:
-    opened = step(facts=Facts(errors={"db.t": ("s.db.t:0:7",)}))
+def unread(*offsets: int, table: str | None = "t", count: int = 0) -> Unread:
+    ids = tuple(f"s.db.t:0:{offset}" for offset in offsets)
+    return Unread("s", table, count or len(ids), ids)
 
-    assert opened.quarantined == {"db.t": ("s.db.t:0:7@5",)}
+
+def test_quarantine_is_open_until_it_is_waived() -> None:
+    opened = step(facts=Facts(errors={"s/db.t": unread(7)}))
+
+    assert opened.quarantined == {"t": ("s.db.t:0:7@5",)}
     assert step(opened).quarantined == opened.quarantined
     assert step(opened, waived=frozenset({"s.db.t:0:7@5"})).quarantined == {}
 
 
-def test_quarantine_by_the_thousand_is_named_in_part_and_none_is_forgotten() -> None:
-    ids = tuple(f"s.db.t:0:{n}" for n in range(250))
+def test_f38_quarantine_by_the_thousand_is_named_in_part_and_none_is_forgotten() -> None:
+    many = Facts(errors={"s/db.t": unread(*range(NAMED), count=250)})
+    first = step(facts=many)
 
-    names = step(facts=Facts(errors={"db.t": ids})).quarantined["db.t"]
+    second = step(first, many)
 
-    assert len(names) == 101
-    assert "150 more" in names[-1]
+    (one,) = second.quarantine.values()
+    assert (len(one.ids), one.count, one.batch) == (NAMED, 500, 6)
+    *names, rest = second.quarantined["t"]
+    assert rest == f"s/db.t:and {500 - NAMED} more@6"
+    left = step(second, waived=frozenset({rest, names[0]}))
+    assert left.quarantined == {"t": tuple(names[1:])}
+    assert step(second, waived=frozenset({rest, *names})).quarantined == {}
+    assert step(second, waived=frozenset(names)).quarantined == {"t": (rest,)}
+    stale = step(second, many, waived=frozenset({rest}))
+    assert stale.quarantine["s/db.t"].count == NAMED + 250, "what came since is not waived"
+
+
+def settled(mark: Mark, *names: str) -> Mark:
+    """The mark two batches on: these shards' snapshots began in the first, and ended."""
+    order = Order(1, 1, 700)
+    begun = step(mark, Facts(snapshots={n: SnapshotRows(order, 2, ended=True) for n in names}))
+    return step(begun, Facts(high={"s/other:0": Order(1, 1, 900)}))
+
+
+TWO = replace(OLD, shards={"s/db_0.t": "t", "s/db_1.t": "t", "s/db.u": "u", "b/db.x": "x"})
+
+
+def test_f09_a_base_of_another_shard_of_the_table_closes_no_quarantine() -> None:
+    opened = step(TWO, Facts(errors={"s/db_0.t": unread(7), "s/db_1.t": unread(8)}))
+
+    assert settled(opened, "s/db_1.t").quarantined == {"t": ("s.db.t:0:7@5",)}
+    assert settled(opened, "s/db_0.t", "s/db_1.t").quarantined == {}
+
+
+def test_f09_a_topic_of_unknown_shards_is_closed_by_bases_of_all_it_may_concern() -> None:
+    mark = replace(TWO, high={"s/s:0": Order(1, 1, 9)})
+    opened = step(mark, Facts(errors={"topic:s": unread(7, table=None)}))
+
+    assert opened.quarantine["topic:s"].shards == ("s/db.u", "s/db_0.t", "s/db_1.t")
+    partly = settled(opened, "s/db.u", "s/db_0.t")
+    assert partly.quarantined == opened.quarantined
+    assert settled(partly, "s/db_1.t").quarantined == {}
+
+
+def test_a_topic_that_concerns_no_known_shard_is_closed_by_a_person_only() -> None:
+    opened = step(facts=Facts(errors={"topic:s.db.new": unread(7, table=None)}))
+
+    assert opened.quarantined == {"topic:s.db.new": ("s.db.t:0:7@5",)}
+    assert settled(opened, "s/db.t").quarantined == opened.quarantined
+
+
+def test_a_base_begun_in_the_batch_of_the_last_quarantined_change_does_not_close_it() -> None:
+    errors = Facts(errors={"s/db.t": unread(7)})
+    begun = Facts(
+        snapshots={"s/db.t": SnapshotRows(Order(1, 1, 700), 2, ended=True)}, errors=errors.errors
+    )
+
+    first = step(step(facts=errors), begun)
+
+    assert step(first, Facts(high={"s/other:0": Order(1, 1, 900)})).quarantine["s/db.t"].count == 2
+
+
+def test_a_snapshot_begun_in_the_batch_of_a_gap_does_not_close_it() -> None:
+    """Its first rows may be what was lost."""
+    order = Order(1, 1, 700)
+    opened = step(
+        replace(OLD, shards={"s/db.t": "db.t"}),
+        Facts(snapshots={"s/db.t": SnapshotRows(order, 2, ended=True)}),
+        gaps=(GAP,),
+    )
+
+    assert step(opened, Facts(high={"s/s.db.t:0": Order(1, 1, 900)})).gaps
+
+
+def test_a_gap_concerns_shards_of_its_own_source_only() -> None:
+    mark = replace(TWO, high={"s/s:3": Order(1, 1, 1)})
+
+    opened = step(mark, gaps=(replace(GAP, topic="s"),))
+
+    assert read_gap(opened.gaps[GAP.id]).shards == ("s/db.u", "s/db_0.t", "s/db_1.t")
+
+
+def test_f38_starts_are_dropped_once_w_and_the_new_log_s_heartbeat_are_past_them() -> None:
+    epoch = replace(EPOCH, number=2, identity="other", heartbeat=40)
+    begun = step(epochs={"s": epoch}, starts={"s/2/s.db.t:0": 9, "s/2/s.db.u:0": 9})
+    still = step(begun, Facts(heartbeats={"s": 40}))
+    later = step(still, Facts(heartbeats={"s": 41}))
+
+    assert begun.starts == still.starts == {"s/2/s.db.t:0": 9, "s/2/s.db.u:0": 9}
+    assert later.starts == {"s/2/s.db.u:0": 9}, "nothing of that one is landed"
+
+
+def test_a_new_epoch_remembers_what_was_acknowledged_of_the_log_before() -> None:
+    moved = {"s": replace(EPOCH, number=2, identity="other")}
+
+    assert step(epochs=moved, acknowledged={"s": ACK}).epochs["s"].passed == Acknowledged(1, 50)
+    assert step(step(epochs=moved)).epochs["s"].passed == Acknowledged(1, 50)
+    assert step().epochs["s"].passed is None
+
+
+def test_what_is_gone_is_remembered() -> None:
+    chosen = Plan({}, {}, (), capped=False, gone=END)
+
+    mark, _ = next_mark(
+        replace(OLD, offsets=END), Facts(), chosen,
+        acknowledged={}, epochs={}, starts={}, waived=frozenset(), router=ROUTER,
+    )  # fmt: skip
+
+    assert (mark.offsets, mark.gone) == ({}, END)
 
 
 def test_a_topic_that_gains_partitions_is_remembered() -> None:

@@ -1,67 +1,190 @@
-from datetime import UTC, datetime
+from dataclasses import replace
 
 import pytest
 
-from pipeline.landing.plan import plan
+from pipeline.landing.plan import Known, Plan, plan
 from pipeline.model import PartitionEnd, TopicPartition
 
-NOW = datetime(2026, 1, 2, tzinfo=UTC)
 A, B = TopicPartition("shop.a", 0), TopicPartition("shop.a", 1)
 
 
-def end(offset: int, topic_id: str = "id") -> PartitionEnd:
-    return PartitionEnd(offset, topic_id)
+def end(offset: int, topic_id: str = "id", epoch: int = -1) -> PartitionEnd:
+    return PartitionEnd(offset, topic_id, epoch)
+
+
+BEGIN, END = end(0), end(9)
+
+
+def planned(
+    w: PartitionEnd | None,
+    begin: PartitionEnd = BEGIN,
+    until: PartitionEnd | None = END,
+    known: Known | None = None,
+) -> Plan:
+    """A plan of one partition; *until* is None where it is not there."""
+    there = {} if until is None else {A: until}
+    stood = {} if w is None else {str(A): w}
+    return plan(stood, {A: begin}, there, cap=1_000, known=known)
 
 
 def test_a_batch_starts_exactly_where_the_last_ended() -> None:
-    chosen = plan({"shop.a:0": end(5)}, {A: end(0)}, {A: end(9)}, cap=100)
+    chosen = planned(end(5, epoch=2), until=end(9, epoch=7))
 
-    assert chosen.spans[A].first == 5
-    assert chosen.spans[A].end.offset == 9
-    assert chosen.offsets["shop.a:0"].offset == 9
+    span = chosen.spans[A]
+    assert (span.first, span.end.offset, span.size, span.epoch) == (5, 9, 4, 2)
+    assert chosen.offsets == {"shop.a:0": end(9, epoch=2)}
     assert not chosen.gaps
     assert not chosen.capped
 
 
 def test_a_partition_seen_for_the_first_time_starts_at_its_beginning() -> None:
-    chosen = plan({}, {A: end(3)}, {A: end(9)}, cap=100)
+    chosen = planned(None, begin=end(3))
 
     assert chosen.spans[A].first == 3
     assert not chosen.gaps
+    assert not chosen.anew
 
 
 def test_nothing_new_reads_nothing_and_keeps_w() -> None:
-    chosen = plan({"shop.a:0": end(9)}, {A: end(0)}, {A: end(9)}, cap=100)
+    w = end(9, epoch=4)
+    chosen = planned(w, until=end(9, epoch=7))
 
     assert not chosen.spans
-    assert chosen.offsets["shop.a:0"].offset == 9
+    assert chosen.offsets["shop.a:0"] is w
+
+
+LAST = Known(last={A: end(12, "old")})
+
+
+def cut(told: int) -> Known:
+    return Known(epoch_ends={A: told})
 
 
 @pytest.mark.parametrize(
-    ("w", "begin", "until", "lost", "word"),
+    ("w", "begin", "known", "first", "lost", "word"),
     [
-        pytest.param(end(2), end(4), end(9), (2, 4), "deleted", id="retention overtook W"),
-        pytest.param(end(9), end(0), end(4), (4, 9), "ends at 4", id="the log is shorter than W"),
-        pytest.param(end(3, "old"), end(0), end(9), (3, 3), "anew", id="the topic was re-created"),
+        pytest.param(end(4), end(4), None, 4, None, "", id="W just at the beginning"),
+        pytest.param(end(3), end(4), None, 4, (3, 4), "deleted", id="one record deleted"),
+        pytest.param(end(0), end(4), None, 4, (0, 4), "deleted", id="nothing was landed yet"),
+        pytest.param(end(9), end(0), None, 9, None, "", id="W just at the end"),
+        pytest.param(end(10), end(0), None, 0, (9, 10), "ends at 9", id="one beyond the end"),
+        pytest.param(end(3, ""), end(0), None, 3, None, "", id="the id was not known then"),
+        pytest.param(end(3, "old"), end(0), None, 0, (3, 3), "anew", id="a topic created anew"),
+        pytest.param(end(3, "old"), end(0), LAST, 0, (3, 12), "anew", id="and it held more"),
+        pytest.param(end(8, epoch=5), end(0), cut(8), 8, None, "", id="the epoch ends at W"),
+        pytest.param(end(8, epoch=5), end(0), cut(20), 8, None, "", id="the epoch goes on"),
+        pytest.param(end(8, epoch=5), end(0), cut(7), 7, (7, 8), "cut", id="cut just below W"),
+        pytest.param(end(8, epoch=5), end(0), cut(0), 0, (0, 8), "cut", id="cut to nothing"),
+        pytest.param(end(8, epoch=5), end(7), cut(6), 7, (6, 8), "cut", id="cut, begins above"),
+        pytest.param(end(5, epoch=5), end(7), cut(4), 7, (4, 7), "cut", id="cut, and deleted"),
+        pytest.param(end(8, epoch=5), end(0), cut(-1), 8, None, "", id="Kafka cannot tell"),
+        pytest.param(end(8), end(0), cut(7), 8, None, "", id="W has no leader epoch"),
+        pytest.param(end(30, epoch=5), end(0), cut(9), 9, (9, 30), "cut", id="cut at the end now"),
     ],
-)
-def test_offsets_that_cannot_be_read_are_a_gap_with_its_range(
-    w: PartitionEnd, begin: PartitionEnd, until: PartitionEnd, lost: tuple[int, int], word: str
+)  # fmt: skip
+def test_f10_offsets_that_cannot_be_read_are_a_gap_with_its_range(
+    *,
+    w: PartitionEnd,
+    begin: PartitionEnd,
+    known: Known | None,
+    first: int,
+    lost: tuple[int, int] | None,
+    word: str,
 ) -> None:
-    chosen = plan({"shop.a:0": w}, {A: begin}, {A: until}, cap=100)
+    chosen = planned(w, begin, known=known)
 
-    (gap,) = chosen.gaps
-    assert (gap.first, gap.until) == lost
-    assert word in gap.why
-    assert gap.id == f"shop.a:0:{lost[0]}"
+    span = chosen.spans.get(A)
+    assert (9 if span is None else span.first) == first
+    assert [(gap.first, gap.until) for gap in chosen.gaps] == ([lost] if lost else [])
+    assert all(word in gap.why and gap.id == f"shop.a:0:{gap.first}" for gap in chosen.gaps)
+    assert bool(chosen.anew) == (w.topic_id == "old")
 
 
 def test_a_re_created_topic_that_has_grown_past_w_is_still_a_gap() -> None:
     """Offsets alone look fine here; only the topic's id tells."""
-    chosen = plan({"shop.a:0": end(3, "old")}, {A: end(0)}, {A: end(99)}, cap=1000)
+    chosen = planned(end(3, "old"), until=end(99))
 
     assert len(chosen.gaps) == 1
     assert chosen.spans[A].first == 0
+
+
+def test_after_a_cut_nothing_is_said_of_the_old_leader_epoch_any_more() -> None:
+    chosen = planned(end(8, epoch=5), until=end(7), known=Known(epoch_ends={A: 7}))
+
+    again = planned(chosen.offsets["shop.a:0"], until=end(7), known=Known(epoch_ends={A: 7}))
+
+    assert chosen.offsets["shop.a:0"] == end(7)
+    assert not again.gaps
+
+
+@pytest.mark.parametrize(
+    ("known", "lost", "word"),
+    [
+        pytest.param(Known(last={A: end(5)}), None, "landed to its end at 5", id="landed whole"),
+        pytest.param(Known(last={A: end(6)}), (5, 6), "went on to 6", id="one was not landed"),
+        pytest.param(Known(), (5, 5), "nobody knows", id="never listed since the start"),
+        pytest.param(
+            Known(last={A: end(5, "older")}), (5, 5), "nobody knows", id="listed as another topic"
+        ),
+    ],
+)  # fmt: skip
+def test_f10_a_topic_that_is_gone_is_a_gap_unless_it_had_been_landed_to_its_end(
+    known: Known, lost: tuple[int, int] | None, word: str
+) -> None:
+    chosen = planned(end(5), until=None, known=known)
+
+    assert [(gap.first, gap.until) for gap in chosen.gaps] == ([lost] if lost else [])
+    assert all(word in text for text in (*chosen.notes, *(gap.why for gap in chosen.gaps)))
+    assert len(chosen.notes) == (lost is None)
+    assert chosen.gone == {"shop.a:0": end(5)}
+    assert not chosen.offsets
+
+
+def test_what_is_gone_is_told_once() -> None:
+    chosen = plan({}, {}, {}, cap=100, known=Known(gone={"shop.a:0": end(5)}))
+
+    assert (chosen.gaps, chosen.notes) == ((), ())
+    assert chosen.gone == {"shop.a:0": end(5)}
+
+
+def test_a_topic_that_nobody_reads_any_more_is_not_gone() -> None:
+    chosen = planned(end(5), until=None, known=Known(claimed=lambda name: name != "shop.a"))
+
+    assert not chosen.gaps
+    assert chosen.offsets == {"shop.a:0": end(5)}
+
+
+@pytest.mark.parametrize(
+    ("topic_id", "first", "anew"),
+    [
+        pytest.param("id", 5, False, id="the same topic goes on at W"),
+        pytest.param("new", 0, True, id="another one begins at its beginning"),
+    ],
+)
+def test_a_topic_that_comes_back(topic_id: str, first: int, anew: bool) -> None:
+    known = Known(gone={"shop.a:0": end(5)})
+
+    chosen = planned(None, until=end(9, topic_id), known=known)
+
+    assert chosen.spans[A].first == first
+    assert bool(chosen.anew) is anew
+    assert not chosen.gaps
+    assert not chosen.gone
+
+
+def test_deleted_while_it_was_gone_is_a_gap() -> None:
+    chosen = planned(None, begin=end(6), known=Known(gone={"shop.a:0": end(5)}))
+
+    assert [(gap.first, gap.until) for gap in chosen.gaps] == [(5, 6)]
+
+
+def test_w_takes_the_leader_epoch_of_the_last_record_read_and_keeps_it_where_none_was() -> None:
+    w = {str(A): end(5, epoch=2), str(B): end(5, epoch=3)}
+    ends = {A: end(9, epoch=8), B: end(9, epoch=8)}
+
+    landed = plan(w, dict.fromkeys(ends, end(0)), ends, cap=100).landed({A: 7})
+
+    assert landed.offsets == {str(A): end(9, epoch=7), str(B): end(9, epoch=3)}
 
 
 def test_a_cap_is_shared_and_what_small_partitions_leave_goes_to_large_ones() -> None:
@@ -71,3 +194,10 @@ def test_a_cap_is_shared_and_what_small_partitions_leave_goes_to_large_ones() ->
     assert chosen.spans[A].size == 10
     assert chosen.spans[B].size == 90
     assert chosen.offsets["shop.a:1"].offset == 90
+
+
+def test_a_cap_that_is_just_enough_cuts_nothing() -> None:
+    chosen = plan({}, {A: end(0), B: end(0)}, {A: end(10), B: end(90)}, cap=100)
+
+    assert not chosen.capped
+    assert replace(chosen.spans[B].end) == end(90)

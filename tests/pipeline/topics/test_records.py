@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pipeline.errors import UnreachableError
 from pipeline.topics import records
-from pipeline.topics.records import RECORDS, LastRecord, UnfitError, drain, newest, table
+from pipeline.topics.records import LastRecord, drain, newest
 
 SOON = timedelta(seconds=5)
 ONE = ("t", 0)
@@ -107,30 +107,11 @@ def test_a_span_that_is_never_reached_ends_at_the_deadline() -> None:
         drain(stuck, {ONE: (0, 3)}, timedelta(milliseconds=50))
 
 
-def test_more_bytes_than_one_process_should_hold_are_left_to_spark(
+def test_more_bytes_than_one_process_should_hold_are_not_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(records, "MAX_BYTES", 10)
+    monkeypatch.setattr(records, "MOST", 10)
     consumer = FakeConsumer({ONE: set(range(40))}, 40)
 
-    with pytest.raises(UnfitError, match="more than 10 bytes"):
+    with pytest.raises(UnreachableError, match="more than 10 bytes"):
         drain(consumer, {ONE: (0, 40)}, SOON)
-
-
-def test_a_table_is_sorted_and_keeps_what_is_null() -> None:
-    late, gone = Message("b", 0, 7, timestamp=-1), Message("a", 1, 2, key=None, value=None)
-
-    made = table([late, gone, Message("a", 1, 1)])
-
-    assert made.schema == RECORDS
-    assert made.select(["topic", "partition", "offset"]).to_pylist() == [
-        {"topic": "a", "partition": 1, "offset": 1},
-        {"topic": "a", "partition": 1, "offset": 2},
-        {"topic": "b", "partition": 0, "offset": 7},
-    ]
-    assert made["value"].to_pylist() == [b"v", None, b"v"]
-    assert made["timestamp"].cast("int64").to_pylist() == [
-        1_700_000_000_123_000,
-        1_700_000_000_123_000,
-        None,
-    ]

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from pipeline.formats.debezium_json import DebeziumJson
 from pipeline.lake.seen import LogKey
-from pipeline.messages.format import find
 from pipeline.model import PartitionEnd, Shard, Table, TopicPartition
 from pipeline.topics.last_keys import Origin, end_keys
 from pipeline.topics.records import LastRecord
@@ -16,7 +16,7 @@ from pipeline.topics.records import LastRecord
 A, B = Shard("shop", "s_00.orders"), Shard("shop", "s_01.orders")
 TABLE = Table("shop.orders", (A, B), ("id",), "id")
 PATTERN = r"shop\.[^.]+\.[^.]+"
-SHOP = Origin("shop", PATTERN, find("debezium_json"))
+SHOP = Origin("shop", PATTERN, DebeziumJson())
 
 
 @dataclass

@@ -1,0 +1,178 @@
+"""A lake of mirrors and their change log, written and brought up to date by Sluice's own code.
+
+Only Kafka is left out: changes are put into the change log as landing would have left them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+
+from bench.kit.table import AT, BORN, SOURCE, Workload
+from pipeline.apply.catalog import Catalog
+from pipeline.apply.errand import Group, Outcome, run
+from pipeline.apply.mirrors import note
+from pipeline.apply.passes import Landed, Passes, Run
+from pipeline.apply.provenance import META, SLUICE
+from pipeline.apply.reshape import Shape, begun
+from pipeline.apply.upkeep import Upkeep
+from pipeline.apply.write import Target, write
+from pipeline.changelog.change_log import ChangeLog
+from pipeline.changelog.own_rows import mark_row
+from pipeline.changelog.sorted_file import SortedFile, WrittenFile
+from pipeline.changelog.table import Stamp, app
+from pipeline.lake.commit import commit
+from pipeline.lake.store import open_store
+from pipeline.mark import Mark
+from pipeline.model import Op, Order, Origin
+from pipeline.report import Applied
+from pipeline.route import Router
+from pipeline.schema.history import SchemaChange
+from pipeline.settings import PipelineSettings
+
+LANE = "main"
+AT_ONCE = 1_000_000  # rows of a file of a mirror
+RUN_ROWS = 50_000  # rows that landing would sort at once
+
+
+def here(groups: Sequence[Group]) -> list[dict[str, Outcome]]:
+    """Run groups in this process."""
+    return [run(group) for group in groups]
+
+
+@dataclass(eq=False)
+class Lake:
+    """Mirrors of *works* in *home*; ``spread`` runs what a pass does not run itself.
+
+    With a ``mark`` the lake is there already; else it is new.
+    """
+
+    home: Path
+    works: Sequence[Workload]
+    spread: Run
+    mark: Mark = field(default_factory=lambda: Mark(LANE, -1))
+    settings: PipelineSettings = field(init=False)
+    passes: Passes = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Open the change log."""
+        self.settings = PipelineSettings(str(self.home), "", (), lane=LANE)
+        shards = {f"{SOURCE}/{work.shard}": work.shard for work in self.works}
+        self.mark = replace(self.mark, shards=shards)
+        self.catalog = Catalog(Router())
+        self.catalog.learn(
+            (SOURCE, SchemaChange("create", work.shard, BORN, work.schema, ""))
+            for work in self.works
+        )
+        self.log, reader, third = (
+            ChangeLog(open_store(self.settings.changes), LANE) for _ in range(3)
+        )
+        self.log.opened(AT)
+        self.passes = Passes(self.settings, reader, self.spread, _now)
+        self.upkeeping = Upkeep(self.settings, third, self.passes.mirrors, _now)
+
+    def fill(self) -> None:
+        """Make every mirror as a base would have left it, applied through batch 0."""
+        self.land()
+        for work in self.works:
+            self._fill(work)
+
+    def land(self, *changes: pa.RecordBatch) -> None:
+        """Commit rows of ``CHANGES`` of the next batch, each group of one table, and their mark."""
+        batch, high, tables = self.mark.batch + 1, dict(self.mark.high), dict(self.mark.tables)
+        for rows in changes:
+            first = rows.slice(0, 1).to_pylist()[0]
+            last = rows.slice(len(rows) - 1).to_pylist()[0]
+            high[f"{SOURCE}/{first['topic']}:0"] = Order(**last["order"])
+            tables[first["table"]] = batch
+        if batch == 0:
+            tables = {work.shard: 0 for work in self.works}
+        before, self.mark = self.mark, replace(self.mark, batch=batch, high=high, tables=tables)
+        stamp = Stamp(LANE, batch, AT)
+        written = [self._written([mark_row(self.mark.changes_since(before), stamp)])]
+        if changes:
+            written.append(self._written(changes))
+        snapshot = self.log.look() or self.log.snapshot
+        actions, txn = [file.added(AT) for file in written], (app(LANE), batch)
+        made = commit(self.log.store, snapshot, actions, operation="WRITE", clock=_now(), txn=txn)
+        self.log.know(made)
+        self.passes.highs.landed(batch, high)
+
+    def apply(self) -> tuple[Applied, ...]:
+        """Bring all mirrors up to the newest batch; the turns, which balance."""
+        found: list[Applied] = []
+        while True:
+            turns = self.passes.run(Landed(self.mark, self.catalog), frozenset())
+            odd = [turn for turn in turns if turn.hold is not None or turn.account.residual]
+            if odd:
+                raise AssertionError(f"not applied: {odd[0]}")
+            if not turns:
+                return tuple(found)
+            found += turns
+
+    def upkeep(self) -> None:
+        """Compact what is due, as the service does between passes."""
+        applied = {name: self.passes.mirrors.applied(name) for name in self.mark.tables}
+        self.upkeeping.run(self.mark, {}, applied, self.passes.stands_still)
+
+    def mirror(self, work: Workload) -> str:
+        """The address of a table's mirror."""
+        return self.settings.mirror(work.shard)
+
+    def _fill(self, work: Workload) -> None:
+        store = open_store(self.mirror(work))
+        name = f"{SOURCE}/{work.shard}"
+        table = self.catalog.table(work.shard, {name: work.shard})
+        shape = Shape(table, work.schema, {name: work.schema}, self.catalog.at)
+        made = begun(store, shape, AT, LANE)
+        target = Target(store, made.metadata, table.key, AT)
+        adds = [write(_provided(rows, work), target) for rows in work.image(AT_ONCE)]
+        commit(
+            store,
+            made,
+            adds,
+            operation="MERGE",
+            clock=AT,
+            note=note(made.version, 0, LANE),
+            txn=(app(LANE), 0),
+        )
+        self.passes.highs.applied(work.shard, 0, frozenset({work.topic}))
+
+    def _written(self, groups: Sequence[pa.RecordBatch]) -> WrittenFile:
+        """Rows as one file of the change log, run by run, as one landing task leaves them."""
+        name = f"part-{self.mark.batch:06}-{groups[0]['op'][0]}.parquet"
+        with SortedFile(self.log.store, self.log.snapshot.metadata, name, AT) as file:
+            run_: list[pa.RecordBatch] = []
+            for rows in groups:
+                for first in range(0, len(rows), RUN_ROWS):
+                    run_.append(rows.slice(first, RUN_ROWS))
+                    if sum(map(len, run_)) >= RUN_ROWS:
+                        file.add(run_)
+                        run_ = []
+            if run_:
+                file.add(run_)
+        if file.written is None:
+            raise AssertionError("a batch without rows")
+        return file.written
+
+
+def _provided(rows: pa.Table, work: Workload) -> pa.Table:
+    """Rows of a base, with where they come from."""
+    count = len(rows)
+    parts = {
+        "source": pa.repeat(SOURCE, count),
+        "shard": pa.repeat(work.shard, count),
+        "order": rows["order"].combine_chunks(),
+        "op": pa.repeat(str(Op.READ), count),
+        "origin": pa.repeat(pa.scalar(int(Origin.SNAPSHOT), pa.int32()), count),
+        "at": pa.repeat(pa.scalar(AT, pa.timestamp("us", "UTC")), count),
+        "batch": pa.repeat(0, count),
+    }
+    meta = pa.StructArray.from_arrays([parts[f.name] for f in META], fields=list(META))
+    return rows.select(work.names).append_column(SLUICE, meta)
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)

@@ -1,0 +1,193 @@
+"""How long is a pass over many mirrors, and does a turn grow with its mirror or its history?
+
+    python -m bench.passes --what even --what skewed
+
+``even`` and ``skewed`` are passes over a thousand mirrors, the first of a process and the next;
+``size`` and ``commits`` are turns of one mirror; ``memory`` is one of a mirror of 64,000,000 rows,
+in a process of its own, and takes many minutes to prepare.
+"""
+
+import multiprocessing
+import shutil
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import click
+
+from bench.kit import table
+from bench.kit.lake import Lake, here
+from bench.kit.rounds import under_load
+from bench.kit.spark import session
+from pipeline.apply.errand import run as run_group
+from pipeline.mark import Mark
+from pipeline.settings import PipelineSettings
+from pipeline.spread import spread
+
+PASS_WANTED = 120  # seconds
+FLAT_WANTED = 1.2  # times the first
+MEMORY_WANTED = 1536  # MiB
+ROUNDS = 5
+SHARE = 0.9  # of the changes, that one mirror has
+KEPT_UP = 20  # small turns between two times of upkeep
+FEW = 20  # changes of a small turn
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How much of everything.
+
+    ``mirrors`` of ``rows`` each have ``changed`` changes in a pass; ``large`` rows has the one
+    that has most of them.  ``grown`` is the largest mirror of one that grows, ``huge`` that whose
+    memory is measured; ``turned`` keys change in a turn of these.
+    """
+
+    mirrors: int
+    rows: int
+    changed: int
+    large: int
+    grown: int
+    huge: int
+    turned: int
+    commits: int
+
+
+def even(folder: Path, size: Size) -> None:
+    """Passes over mirrors that all change alike."""
+    works = [_work(number, size.rows, size.changed) for number in range(size.mirrors)]
+    _passes(folder, works, "changes spread evenly")
+
+
+def skewed(folder: Path, size: Size) -> None:
+    """Passes of as many changes, most of which are one mirror's."""
+    most = int(size.mirrors * size.changed * SHARE)
+    least = max(1, (size.mirrors * size.changed - most) // max(1, size.mirrors - 1))
+    works = [_work(0, size.large, most)]
+    works += [_work(number, size.rows, least) for number in range(1, size.mirrors)]
+    _passes(folder, works, f"{most} of the changes in one mirror of {size.large} rows")
+
+
+def grown(folder: Path, size: Size) -> None:
+    """Turns of as many recent keys in larger and larger mirrors."""
+    found = []
+    for rows in (size.grown // 16, size.grown // 4, size.grown):
+        work = table.Workload(table.NARROW, rows, size.turned, window=10 * size.turned)
+        lake = _fresh(folder, [work])
+        turns = [_turn(lake, [work]) for _ in range(ROUNDS + 1)]
+        found.append(statistics.median(turns[1:]))
+        told = f"{found[-1]:.3f} s ({min(turns[1:]):.3f} to {max(turns[1:]):.3f})"
+        click.echo(f"  {size.turned} recent keys in {rows} rows: {told}; {under_load()}")
+    click.echo(f"  {found[-1] / found[0]:.2f} x the first; wanted: {FLAT_WANTED} x")
+
+
+def commits(folder: Path, size: Size) -> None:
+    """Small turns, one after the other, with upkeep between them."""
+    work = table.Workload(table.NARROW, size.grown // 16, FEW, window=500 * FEW)
+    lake = _fresh(folder, [work])
+    stretch = max(1, size.commits // 10)
+    turns: list[float] = []
+    found, kept = [], 0.0
+    for number in range(1, size.commits + 1):
+        turns.append(_turn(lake, [work]))
+        if number % KEPT_UP == 0:
+            started = time.monotonic()
+            lake.upkeep()
+            kept += time.monotonic() - started
+        if number % stretch == 0:
+            found.append(statistics.median(turns))
+            told = f"median {found[-1]:.4f} s, upkeep {kept:.1f} s; {under_load()}"
+            click.echo(f"  {len(turns)} small turns up to the {number}th: {told}")
+            turns, kept = [], 0.0
+    click.echo(f"  {found[-1] / found[0]:.2f} x the first; wanted: {FLAT_WANTED} x")
+
+
+def memory(folder: Path, size: Size) -> None:
+    """The most memory that a process needs for turns of a huge mirror."""
+    work = table.Workload(table.NARROW, size.huge, size.turned, window=size.huge)
+    lake = _fresh(folder, [work])
+    lake.land(work.changes(1))
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        seconds, most = pool.apply(_alone, (folder, work, lake.mark))
+    told = f"{most} MiB, {seconds:.1f} s; wanted: {MEMORY_WANTED} MiB; {under_load()}"
+    click.echo(f"  {size.turned} uniform keys in {size.huge} rows: {told}")
+
+
+WHAT: dict[str, Callable[[Path, Size], None]] = {
+    one.__name__: one for one in (even, skewed, grown, commits, memory)
+}
+
+
+@click.command()
+@click.option("--what", type=click.Choice([*WHAT]), multiple=True, default=[*WHAT][:-1])
+@click.option("--mirrors", default=1_000, help="Mirrors of a pass.")
+@click.option("--rows", default=5_000, help="Rows of each of them.")
+@click.option("--changed", default=300, help="Changed keys of each, on average.")
+@click.option("--large", default=1_000_000, help="Rows of the one that changes most.")
+@click.option("--grown", default=16_000_000, help="Rows of the largest mirror that turns grow to.")
+@click.option("--huge", default=64_000_000, help="Rows of the mirror whose memory is measured.")
+@click.option("--turned", default=10_000, help="Changed keys of a turn of these.")
+@click.option("--commits", default=10_000, help="Small turns.")
+@click.option("--dir", "folder", default=Path("build/bench/passes"), type=Path)
+def main(*, what: Sequence[str], folder: Path, **size: int) -> None:
+    """Measure passes over many mirrors, and turns of growing ones."""
+    folder = folder.resolve()
+    try:
+        for name in what:
+            click.echo(f"{name}: {(WHAT[name].__doc__ or '').partition('.')[0]}")
+            WHAT[name](folder, Size(**size))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _work(number: int, rows: int, changed: int) -> table.Workload:
+    return table.Workload(table.WIDE, rows, changed, window=rows, shard=f"shop.orders_{number:04}")
+
+
+def _passes(folder: Path, works: Sequence[table.Workload], title: str) -> None:
+    """Time the first pass of a process, in which nothing is known, and some after it."""
+    spark = session(PipelineSettings(str(folder), "", ()))
+    try:
+        lake = _fresh(folder, works)
+        lake.passes.spread = partial(spread, spark, run_group)
+        spent = [_turn(lake, works) for _ in range(ROUNDS)]
+    finally:
+        spark.stop()
+    next_ = f"then {statistics.median(spent[1:]):.1f} s"
+    span = f"({min(spent[1:]):.1f} to {max(spent[1:]):.1f})"
+    click.echo(f"  {len(works)} mirrors, {title}; {under_load()}")
+    click.echo(f"  the first pass {spent[0]:.1f} s, {next_} {span}; wanted: {PASS_WANTED} s")
+
+
+def _fresh(folder: Path, works: Sequence[table.Workload]) -> Lake:
+    shutil.rmtree(folder, ignore_errors=True)
+    lake = Lake(folder, works, here)
+    lake.fill()
+    return lake
+
+
+def _turn(lake: Lake, works: Sequence[table.Workload]) -> float:
+    """Land the next changes of every table; seconds that it takes to apply them."""
+    batch = lake.mark.batch + 1
+    lake.land(*(work.changes(batch) for work in works))
+    started = time.monotonic()
+    lake.apply()
+    return time.monotonic() - started
+
+
+def _alone(folder: Path, work: table.Workload, mark: Mark) -> tuple[float, int]:
+    """Seconds of a turn, and the most MiB that this process has ever held."""
+    lake = Lake(folder, [work], here, mark)
+    started = time.monotonic()
+    lake.apply()
+    seconds = time.monotonic() - started
+    # not `getrusage`: what a process held before it became this one is counted there, too
+    status = Path("/proc/self/status").read_text(encoding="utf-8")
+    peak = next(line for line in status.splitlines() if line.startswith("VmHWM:"))
+    return seconds, int(peak.split()[1]) // 1024
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,152 @@
+"""What becomes of each folded change, given the row that stands under its key?  Pure.
+
+A change acts only if its rank is above the row's.  One at the row's own order says nothing new: it
+was sent again.  A delete speaks for rows of its own shard only, and does so even if another change
+stands for the key.  An upsert never crosses sources by itself, for orders of two logs cannot be
+compared: the key must have left the other source first.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.apply.find import Found
+from pipeline.apply.floors import Floors, below
+from pipeline.apply.fold import Folded
+from pipeline.apply.provenance import Integers, Mask, Owned, above, owned, plain, ranked, same
+from pipeline.errors import HeldError
+from pipeline.model import Op, Order, Origin
+
+Verdicts = npt.NDArray[np.int8]
+
+
+class Verdict(IntEnum):
+    """What one change does to the mirror.
+
+    MOVE is an insert that takes the place of a row of another shard, which has deleted it.
+    """
+
+    INSERT = 0
+    UPDATE = 1
+    DELETE = 2
+    NOOP = 3
+    AGAIN = 4
+    MOVE = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What a mirror has applied before, so that an old upsert is told from a new one.
+
+    ``high``: ``topic:partition`` -> its highest LIVE order applied; None when that is not known.
+    ``grown``: a topic has gained partitions, so a key may have moved to another.
+    """
+
+    high: Mapping[str, Order] | None
+    grown: bool = False
+
+
+def decide(folded: Folded, found: Found, floors: Floors, raised: Floors) -> Verdicts:
+    """The verdict on each row of *folded*; *found* tells of their keys in the same order.
+
+    Nothing below *floors* is inserted.  Rows of the mirror below those that are *raised* by the
+    same turn count as gone, for it deletes them.
+
+    Raises:
+        HeldError: ``crosses_sources``.
+    """
+    changes = owned(folded.rows)
+    deletes: Mask = pc.equal(plain(folded.rows["op"]), Op.DELETE).to_numpy()
+    there = found.there
+    there[there] = ~below(_only(found.owned, there), raised)
+    left = there & _has_left(folded.left, found.owned, len(deletes))
+    foreign = there & ~found.owned.adopted & ~same(changes.source, found.owned.source)
+    _refuse_crossing(folded.rows, foreign & ~deletes & ~left)
+    newer = there & ~foreign & above(changes.rank, found.owned.rank)
+    equal = there & ~foreign & (changes.rank[:-1] == found.owned.rank[:-1]).all(axis=0)
+    own = found.owned.adopted | (
+        same(changes.source, found.owned.source) & same(changes.shard, found.owned.shard)
+    )
+    verdicts = np.full(len(deletes), Verdict.NOOP, np.int8)
+    verdicts[equal & (~newer | (deletes & ~own))] = Verdict.AGAIN
+    verdicts[~there & ~deletes] = Verdict.INSERT
+    verdicts[newer & ~deletes] = Verdict.UPDATE
+    verdicts[left & ~deletes] = Verdict.MOVE
+    verdicts[deletes & ((newer & own) | left)] = Verdict.DELETE
+    return withdrawn(verdicts, ~deletes & below(changes, floors))
+
+
+def withdrawn(verdicts: Verdicts, mask: Mask) -> Verdicts:
+    """The verdicts if upserts under *mask* do not act, for they were outlived."""
+    verdicts = verdicts.copy()
+    verdicts[mask] = np.where(verdicts[mask] == Verdict.MOVE, Verdict.DELETE, Verdict.NOOP)
+    return verdicts
+
+
+def doubtful(folded: Folded, verdicts: Verdicts, known: Known) -> Mask:
+    """Which inserts may be older than a delete that the mirror no longer remembers."""
+    changes = folded.rows
+    live: Mask = pc.equal(changes["origin"], int(Origin.LIVE)).to_numpy()
+    inserts: Mask = (verdicts == Verdict.INSERT) | (verdicts == Verdict.MOVE)
+    if known.high is None:
+        return inserts
+    if not inserts.any() or not known.high:
+        return inserts & ~live
+    rank = owned(changes).rank[:-1]
+    if known.grown:
+        highest = ranked(max(known.high.values()), Origin.LIVE)[:-1]
+        return inserts & (~live | ~above(rank, highest))
+    behind = np.zeros(len(inserts), np.bool_)
+    number = changes["partition"].cast(pa.string())
+    names = pc.binary_join_element_wise(plain(changes["topic"]), number, ":").combine_chunks()
+    for name in pc.unique(names).to_pylist():
+        if (order := known.high.get(name)) is not None:
+            behind |= same(names, pa.scalar(name)) & ~above(rank, ranked(order, Origin.LIVE)[:-1])
+    return inserts & (~live | behind)
+
+
+def outlived(folded: Folded, deletes: pa.Table) -> Mask:
+    """Which rows of *folded* are not above a delete of their key, by their own shard.
+
+    In: *deletes* key, source, shard, order, origin; any number of a key, in any order.
+    """
+    gone = np.zeros(len(folded.rows), np.bool_)
+    if not len(deletes):
+        return gone
+    keys = plain(folded.rows["key"]).combine_chunks()
+    at = pc.index_in(plain(deletes["key"]), value_set=keys)
+    deletes = deletes.filter(at.is_valid())
+    rows = at.drop_null().to_numpy().astype(np.int64)
+    theirs, ours = owned(deletes), owned(folded.rows).take(rows)
+    own = same(theirs.source, ours.source) & same(theirs.shard, ours.shard)
+    gone[rows[own & ~above(ours.rank, theirs.rank)]] = True
+    return gone
+
+
+def _only(rows: Owned, mask: Mask) -> Owned:
+    return rows.take(np.flatnonzero(mask))
+
+
+def _has_left(left: pa.Table, rows: Owned, number: int) -> Mask:
+    """Which *rows* of the mirror were deleted by their own shard in the same changes."""
+    gone = np.zeros(number, np.bool_)
+    if len(left):
+        of: Integers = left["of"].to_numpy()
+        theirs, ours = owned(left), rows.take(of)
+        own = ours.adopted | (same(theirs.source, ours.source) & same(theirs.shard, ours.shard))
+        gone[of[own & above(theirs.rank, ours.rank)]] = True
+    return gone
+
+
+def _refuse_crossing(changes: pa.Table, crossing: Mask) -> None:
+    if crossing.any():
+        at = int(np.flatnonzero(crossing)[0])
+        key, source = changes["key"][at], changes["source"][at]
+        detail = f"key {key} changed in source {source}, and the mirror has it from another one"
+        advice = "keys are not unique across its shards: take `unique_across_shards` away"
+        raise HeldError("crosses_sources", f"{detail}; {advice}, and rebuild the mirror")

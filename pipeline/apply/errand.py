@@ -1,0 +1,152 @@
+"""What a pass sends to where turns run: some mirrors, and which files of the change log to read.
+
+Mirrors are sent in groups, so that a file of the change log is opened once for all of them.  One
+that fails is told of and spoils no other.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import structlog
+
+from pipeline.apply.data_file import Footers
+from pipeline.apply.decide import Known
+from pipeline.apply.fills import Fill
+from pipeline.apply.floors import Floors
+from pipeline.apply.turn import Task, Written, turn
+from pipeline.changelog.scan import Part, scan
+from pipeline.changelog.slices import APPLIED_COLUMNS, Wanted, read
+from pipeline.changelog.table import CHANGES
+from pipeline.errors import HeldError, SluiceError
+from pipeline.lake.log import Metadata, Snapshot
+from pipeline.lake.store import open_store
+from pipeline.model import Op, Order, Table
+from pipeline.schema.column import Column
+
+DELETE_COLUMNS = ("key", "source", "shard", "order", "origin")
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class LandedDeletes:
+    """Asks the change log for deletes of keys, in the batches that a mirror has applied."""
+
+    changes: str
+    files: tuple[Part, ...]
+    table: str
+    until: int
+
+    def __call__(self, keys: pa.StringArray) -> pa.Table:
+        """Key, source, shard, order and origin of the landed deletes of *keys*."""
+        columns = ("table", "batch", *DELETE_COLUMNS)
+        near = [part for part in self.files if part.low <= self.until]
+        found = scan(
+            open_store(self.changes),
+            near,
+            among=("table", (self.table,)),
+            ops=(Op.DELETE,),
+            columns=columns,
+        )
+        own = pc.and_(pc.is_in(found["key"], keys), pc.less_equal(found["batch"], self.until))
+        return found.filter(own).select(list(DELETE_COLUMNS))
+
+
+@dataclass(frozen=True, slots=True)
+class Errand:
+    """One mirror's turn, but for its changes; see :class:`pipeline.apply.turn.Task`.
+
+    ``deletes`` are the files of the change log that may hold deletes.
+    """
+
+    table: Table
+    snapshot: Snapshot
+    columns: tuple[Column, ...]
+    wanted: Wanted
+    at: datetime
+    deletes: tuple[Part, ...]
+    known: Known | None = None
+    metadata: Metadata | None = None
+    floors: Floors | None = None
+    fills: tuple[Fill, ...] = ()
+    adopted: Order | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Errands that run one after the other; ``files`` are those of the change log to read."""
+
+    changes: str
+    files: tuple[Part, ...]
+    errands: tuple[Errand, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a mirror was left alone."""
+
+    reason: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one errand came to; ``topics`` its changes arrived in."""
+
+    result: Written | Refusal
+    topics: frozenset[str] = field(default_factory=frozenset)
+
+
+_footers = Footers()  # of this process: a mirror's files stay, and are looked at in each turn
+
+
+def run(group: Group) -> dict[str, Outcome]:
+    """Do each errand, by table; what fails is a refusal, never an exception of its own."""
+    store = open_store(group.changes)
+    wanted = {one.table.name: one.wanted for one in group.errands}
+    rows = read(store, group.files, wanted)
+    return {one.table.name: _done(one, group.changes, rows) for one in group.errands}
+
+
+def _done(errand: Errand, changes: str, rows: Mapping[str, pa.Table]) -> Outcome:
+    name = errand.table.name
+    own = rows.get(name)
+    if own is None:
+        own = pa.schema([CHANGES.field(column) for column in APPLIED_COLUMNS]).empty_table()
+    topics = frozenset(pc.unique(own["topic"]).drop_null().to_pylist())
+    try:
+        return Outcome(turn(_task(errand, changes, own), footers=_footers), topics)
+    except HeldError as error:
+        return Outcome(Refusal(error.reason, error.detail), topics)
+    except SluiceError as error:
+        return Outcome(Refusal("unreachable", str(error)), topics)
+    except Exception as error:  # the boundary of one mirror's turn: it blocks no other
+        log.exception("turn_broken", table=name)
+        return Outcome(Refusal("failed", f"{type(error).__name__}: {error}"[:500]), topics)
+
+
+def _task(errand: Errand, changes: str, rows: pa.Table) -> Task:
+    name = errand.table.name
+    return Task(
+        table=errand.table,
+        snapshot=errand.snapshot,
+        columns=errand.columns,
+        changes=rows,
+        at=errand.at,
+        deletes=LandedDeletes(changes, errand.deletes, name, errand.wanted.after),
+        known=errand.known,
+        metadata=errand.metadata,
+        floors=errand.floors,
+        fills=errand.fills,
+        adopted=errand.adopted,
+    )
+
+
+def grouped(group: Group, count: int) -> tuple[Group, ...]:
+    """Cut a group into at most *count*, of tables that lie next to each other in sorted files."""
+    errands = sorted(group.errands, key=lambda one: one.table.name)
+    size = -(-len(errands) // max(1, count))
+    parts: list[Sequence[Errand]] = [errands[i : i + size] for i in range(0, len(errands), size)]
+    return tuple(replace(group, errands=tuple(part)) for part in parts)

@@ -1,0 +1,111 @@
+"""The lane's mirrors as their own logs tell them: version, applied batch, and what they remember.
+
+Each look reads on from the one before, which costs next to nothing where nothing was committed.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from pipeline.apply.floors import Floors
+from pipeline.changelog.table import app
+from pipeline.errors import HeldError
+from pipeline.lake import entries
+from pipeline.lake.commits import Commit, commit
+from pipeline.lake.log import Snapshot, load
+from pipeline.lake.store import Store, open_store
+from pipeline.model import Order, Shard
+from pipeline.settings import PipelineSettings
+
+FLOORS, SCHEMAS = "sluice.floors", "sluice.schemas"  # properties of a mirror
+PROPERTIES = {"delta.enableDeletionVectors": "true", "delta.checkpointInterval": "20"}
+
+
+@dataclass(eq=False)
+class Mirrors:
+    """Snapshots by table, kept from look to look."""
+
+    settings: PipelineSettings
+    _stores: dict[str, Store] = field(default_factory=dict)
+    _known: dict[str, Snapshot] = field(default_factory=dict)
+
+    def store(self, table: str) -> Store:
+        """The mirror's folder."""
+        if table not in self._stores:
+            self._stores[table] = open_store(self.settings.mirror(table))
+        return self._stores[table]
+
+    def look(self, table: str) -> Snapshot | None:
+        """The newest version; None if there is no mirror yet.
+
+        Raises:
+            HeldError: the mirror's log cannot be read.
+        """
+        try:
+            found = load(self.store(table), self._known.get(table))
+        except HeldError:
+            self._known.pop(table, None)
+            raise
+        if found is not None:
+            self._known[table] = found
+        return found
+
+    def know(self, table: str, snapshot: Snapshot) -> None:
+        """Go on from *snapshot*, which was committed here."""
+        self._known[table] = snapshot
+
+    def seen(self, table: str) -> Snapshot | None:
+        """The version looked at last; None if nobody has looked, or there is none."""
+        return self._known.get(table)
+
+    def applied(self, table: str) -> int:
+        """The batch it was applied through when it was looked at last; -1 before the first."""
+        known = self._known.get(table) or self.look(table)
+        return -1 if known is None else batch_of(known, self.settings.lane)
+
+    def commits(self, table: str, until: int) -> Iterator[Commit]:
+        """What was committed up to version *until*, newest first, as far as the log still tells."""
+        store = self.store(table)
+        for version in range(until, -1, -1):
+            try:
+                content = store.read(entries.name(version))
+            except FileNotFoundError:
+                return
+            yield commit(version, content.decode().splitlines())
+
+
+def batch_of(snapshot: Snapshot, lane: str) -> int:
+    """The batch a mirror is applied through; -1 before the first."""
+    return snapshot.transactions.get(app(lane), -1)
+
+
+def floors_of(snapshot: Snapshot) -> dict[Shard, Order]:
+    """The highest truncate or settle of each shard that the mirror remembers."""
+    text = snapshot.metadata.configuration.get(FLOORS, "{}")
+    return {Shard(*name.split("/", 1)): Order(*parts) for name, parts in json.loads(text).items()}
+
+
+def schemas_of(snapshot: Snapshot) -> dict[str, Order]:
+    """``source/shard`` -> order of the schema change that the mirror follows."""
+    text = snapshot.metadata.configuration.get(SCHEMAS, "{}")
+    return {name: Order(*parts) for name, parts in json.loads(text).items()}
+
+
+def told_floors(floors: Floors) -> dict[str, str]:
+    """The property that remembers *floors*."""
+    return {FLOORS: _told({f"{s.source}/{s.name}": order for s, order in floors.items()})}
+
+
+def told_schemas(orders: Mapping[str, Order]) -> dict[str, str]:
+    """The property that remembers which schema changes are followed."""
+    return {SCHEMAS: _told(orders)}
+
+
+def note(after: int, batch: int, lane: str, **more: object) -> dict[str, object]:
+    """What a commit of ours says of itself: it follows version *after*."""
+    return {"sluice": {"after": after, "batch": batch, "lane": lane, **more}}
+
+
+def _told(orders: Mapping[str, Order]) -> str:
+    parts = {name: [o.epoch, o.log, o.pos, o.row] for name, o in orders.items()}
+    return json.dumps(parts, sort_keys=True)

@@ -1,0 +1,343 @@
+"""A pass over the mirrors: which have something to apply, their turns, and one commit for each.
+
+Turns run here, or spread over Spark's workers where they are many; they leave files.  Commits are
+made here, one mirror after the other, each on the version its turn was made from: whoever came
+between makes it start over in the next pass.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+
+import structlog
+
+from pipeline.apply.account import unexplained
+from pipeline.apply.catalog import Catalog
+from pipeline.apply.decide import Known
+from pipeline.apply.errand import Errand, Group, Outcome, Refusal, grouped, run
+from pipeline.apply.fills import Fill
+from pipeline.apply.floors import highest
+from pipeline.apply.foreign_writes import Watch
+from pipeline.apply.highs import Highs
+from pipeline.apply.mirrors import Mirrors, batch_of, floors_of, note, told_floors
+from pipeline.apply.reshape import Shape, begun, followed
+from pipeline.apply.retries import Retries
+from pipeline.apply.turn import Written
+from pipeline.changelog.change_log import ChangeLog
+from pipeline.changelog.scan import Part, parts
+from pipeline.changelog.slices import Wanted, bounded
+from pipeline.changelog.table import DROPPED, app
+from pipeline.errors import HeldError, UnreachableError
+from pipeline.lake.alterations import with_properties
+from pipeline.lake.commit import LostRaceError, commit
+from pipeline.lake.log import Snapshot
+from pipeline.mark import Mark
+from pipeline.model import Account, Op, Table
+from pipeline.report import Applied, Hold
+from pipeline.settings import PipelineSettings
+
+MOST_ROWS = 2_000_000  # of one mirror in one turn; older batches first when more is waiting
+MOST_MIRRORS = 1_000  # in one pass, so that the first of them are not committed late
+HERE = 100_000  # rows that are read in this process; more are worth a Spark job
+HERE_MIRRORS = 24
+GROUPS = 8  # for each worker, so that one large mirror does not leave the others idle
+log = structlog.get_logger(__name__)
+
+Run = Callable[[Sequence[Group]], Sequence[Mapping[str, Outcome]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Landed:
+    """What a pass goes by: the mark of a landed batch, and the schemas up to it."""
+
+    mark: Mark
+    catalog: Catalog
+
+
+@dataclass(eq=False)
+class Passes:
+    """Bring mirrors up to date; one pass at a time.
+
+    ``spread`` runs groups side by side.  What is kept here is a cache of what the lake says.
+    """
+
+    settings: PipelineSettings
+    changes: ChangeLog
+    spread: Run
+    clock: Callable[[], datetime]
+    highs: Highs = field(default_factory=Highs)
+    mirrors: Mirrors = field(init=False)
+    watch: Watch = field(init=False)
+    _retries: Retries = field(default_factory=Retries)
+    _heard: set[str] = field(default_factory=set)
+    _held: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        """Read nothing yet."""
+        self.mirrors = Mirrors(self.settings)
+        self.watch = Watch(self.mirrors)
+
+    def run(self, landed: Landed, waived: frozenset[str]) -> tuple[Applied, ...]:
+        """Turns of every mirror with landed changes, tier 0 first.
+
+        Returns a turn for each such mirror, and for each one that was looked at and stands still.
+        """
+        mark = landed.mark
+        behind = [n for n, last in mark.tables.items() if self.mirrors.applied(n) < last]
+        unheard = tuple(self._unheard(sorted(mark.tables), waived))
+        if unheard:
+            return unheard  # to be kept before the next turns, or a kill takes both accounts
+        tables = [landed.catalog.table(name, mark.shards) for name in behind]
+        due = sorted(tables, key=lambda table: (table.tier, table.name))
+        standing = self._standing({table.name for table in due}, mark, waived)
+        ready = [t for t in due if t.name not in standing and self._due(t, landed, waived)]
+        done = self._turns(ready[:MOST_MIRRORS], landed, waived)
+        left = [self._still(name, hold) for name, hold in sorted(standing.items())]
+        freed = self._freed(mark, standing, {turn.table for turn in done}, behind)
+        result = (*done, *left, *freed)
+        self._held |= {turn.table for turn in result if turn.hold is not None}
+        self._held -= {turn.table for turn in result if turn.hold is None}
+        return result
+
+    def stands_still(self, table: str) -> bool:
+        """Whether *table* is held, or somebody else has written to its mirror."""
+        return table in self._held or self.watch.hold(table, frozenset()) is not None
+
+    def _standing(self, due: set[str], mark: Mark, waived: frozenset[str]) -> dict[str, Hold]:
+        """Mirrors to leave alone, because somebody else has written to them."""
+        found = {}
+        for name in sorted(self.watch.choose(due | self._held, mark.tables)):
+            hold = self.watch.hold(name, waived)
+            if hold is not None:
+                found[name] = hold
+        return found
+
+    def _due(self, table: Table, landed: Landed, waived: frozenset[str]) -> bool:
+        circumstances = self._circumstances(table, landed, waived)
+        return self._retries.due(table.name, circumstances, self.clock())
+
+    def _circumstances(
+        self, table: Table, landed: Landed, waived: frozenset[str]
+    ) -> tuple[object, ...]:
+        """All that could let a table go on that failed."""
+        mark, seen = landed.mark, self.mirrors.seen(table.name)
+        names = [f"{shard.source}/{shard.name}" for shard in table.shards]
+        bases = tuple(mark.bases.get(name) for name in names)
+        schemas = tuple(one.order for one in landed.catalog.newest_of(table).values())
+        gaps = tuple(gap for gap, text in mark.gaps.items() if any(f'"{n}"' in text for n in names))
+        version = None if seen is None else seen.version
+        return (mark.tables.get(table.name), bases, schemas, gaps, table.key, waived, version)
+
+    def _unheard(self, names: Sequence[str], waived: frozenset[str]) -> Iterator[Applied]:
+        """Last turns of the process before this one, whose accounts it may not have told."""
+        for name in names:
+            if name in self._heard:
+                continue
+            self._heard.add(name)
+            snapshot = self.mirrors.seen(name)
+            last = self.watch.last_turn(name)
+            if snapshot is not None and last is not None:
+                batch, account = last
+                now = self.clock()
+                yield Applied(name, batch, snapshot.version, account, now, now - now)
+
+    def _turns(
+        self, ready: Sequence[Table], landed: Landed, waived: frozenset[str]
+    ) -> tuple[Applied, ...]:
+        started = self.clock()
+        errands: list[Errand] = []
+        failed: list[Applied] = []
+        files = self._files(ready, landed)
+        for table in ready:
+            try:
+                errands += self._errand(table, landed, files)
+            except HeldError as error:
+                failed.append(self._failed(table, hold_of(table.name, error), landed, waived))
+            except LostRaceError:
+                continue  # somebody came between: next time, from what is there then
+            except UnreachableError as error:
+                hold = hold_of(table.name, HeldError("unreachable", str(error)))
+                failed.append(self._failed(table, hold, landed, waived))
+        outcomes = self._outcomes(errands, files)
+        done = (
+            self._finished(errand, outcomes[errand.table.name], started, landed, waived)
+            for errand in errands
+        )
+        return (*failed, *(turn for turn in done if turn is not None))
+
+    def _files(self, ready: Sequence[Table], landed: Landed) -> tuple[Part, ...]:
+        """Files of the change log that hold what some of these mirrors have not applied."""
+        if not ready:
+            return ()
+        self.changes.look()
+        first = min(self.mirrors.applied(table.name) for table in ready)
+        return parts(self.changes.snapshot, first, landed.mark.batch)
+
+    def _errand(self, table: Table, landed: Landed, files: Sequence[Part]) -> Iterator[Errand]:
+        """What a turn of *table* needs; nothing where this pass has only changed its columns."""
+        mark, catalog, name = landed.mark, landed.catalog, table.name
+        self._require_whole(table, mark)
+        catalog.require_rows(table, mark.bases)
+        shape = Shape(table, catalog.schema(table), catalog.newest_of(table), catalog.at)
+        snapshot = self._shaped(name, shape)
+        after = batch_of(snapshot, self.settings.lane)
+        wanted = Wanted(after, mark.tables[name])
+        near = [part for part in files if part.high > after and part.low <= wanted.until]
+        if sum(part.rows for part in near) > MOST_ROWS:
+            wanted = bounded(self.changes.store, near, name, wanted, MOST_ROWS)
+        grown = bool(self.highs.topics(name) & set(mark.grown))
+        yield Errand(
+            table=table,
+            snapshot=snapshot,
+            columns=shape.schema.columns,
+            wanted=wanted,
+            at=self.clock(),
+            deletes=self._deletes(after),
+            known=None if after < 0 else Known(self.highs.of(name), grown),
+            floors=floors_of(snapshot),
+            fills=tuple(_fills(catalog, table, shape)),
+        )
+
+    def _require_whole(self, table: Table, mark: Mark) -> None:
+        """Refuse a table of which changes were lost, or are no longer kept.
+
+        Raises:
+            HeldError: ``gap`` or ``no_base``; only a new base helps.
+        """
+        own = {f"{shard.source}/{shard.name}" for shard in table.shards}
+        gaps = [name for name, text in mark.gaps.items() if any(f'"{n}"' in text for n in own)]
+        if gaps:
+            raise HeldError("gap", f"changes were lost before landing ({gaps[0]}); take a new base")
+        if self.mirrors.applied(table.name) >= 0:
+            return
+        dropped = int(self.changes.snapshot.metadata.configuration.get(DROPPED, "-1"))
+        lost = sorted(name for name in own if mark.based.get(name, dropped + 1) <= dropped)
+        if lost:
+            detail = f"changes of {lost[0]} since its base are no longer kept; take a new base"
+            raise HeldError("no_base", detail)
+
+    def _shaped(self, name: str, shape: Shape) -> Snapshot:
+        """The mirror with the columns of today, made if it was not there."""
+        store, lane, now = self.mirrors.store(name), self.settings.lane, self.clock()
+        snapshot = self.mirrors.look(name)
+        if snapshot is None:
+            made = begun(store, shape, now, lane)
+        else:
+            made = followed(store, snapshot, shape, now, lane)
+        self.mirrors.know(name, made)
+        return made
+
+    def _deletes(self, until: int) -> tuple[Part, ...]:
+        return parts(self.changes.snapshot, -1, until, (Op.DELETE,)) if until >= 0 else ()
+
+    def _outcomes(self, errands: Sequence[Errand], files: tuple[Part, ...]) -> dict[str, Outcome]:
+        if not errands:
+            return {}
+        group = Group(self.changes.store.uri, files, tuple(errands))
+        rows = sum(part.rows for part in files)
+        if rows <= HERE and len(errands) <= HERE_MIRRORS:
+            return run(group)
+        count = GROUPS * self.settings.merge_workers
+        found: dict[str, Outcome] = {}
+        for part in self.spread(grouped(group, count)):
+            found |= part
+        return found
+
+    def _finished(
+        self,
+        errand: Errand,
+        outcome: Outcome,
+        started: datetime,
+        landed: Landed,
+        waived: frozenset[str],
+    ) -> Applied | None:
+        """Commit one turn; None if somebody else came between, so that it starts over."""
+        table, result = errand.table, outcome.result
+        if isinstance(result, Refusal):
+            hold = hold_of(table.name, HeldError(result.reason, result.detail))
+            return self._failed(table, hold, landed, waived)
+        until = errand.wanted.until
+        doubt = unexplained(table.name, until, result.account)
+        if doubt is not None and doubt.id not in waived:
+            return self._failed(table, doubt, landed, waived)
+        try:
+            version = self._commit(errand, result)
+        except LostRaceError:
+            self.mirrors.look(table.name)
+            return None
+        except HeldError as error:
+            return self._failed(table, hold_of(table.name, error), landed, waived)
+        except UnreachableError as error:
+            hold = hold_of(table.name, HeldError("unreachable", str(error)))
+            return self._failed(table, hold, landed, waived)
+        self._heard.add(table.name)
+        self._retries.succeeded(table.name)
+        self.highs.applied(table.name, until, outcome.topics)
+        took = self.clock() - started
+        return Applied(table.name, until, version, result.account, started, took)
+
+    def _commit(self, errand: Errand, written: Written) -> int:
+        table, snapshot, until = errand.table.name, errand.snapshot, errand.wanted.until
+        remembered = highest(written.floors)
+        more = with_properties(snapshot, told_floors(remembered)) if remembered else ()
+        counts = written.counts
+        made = commit(
+            self.mirrors.store(table),
+            snapshot,
+            (*more, *written.actions),
+            operation="MERGE",
+            clock=self.clock(),
+            note=note(
+                snapshot.version,
+                until,
+                self.settings.lane,
+                since=errand.wanted.after,
+                account=asdict(written.account),
+            ),
+            txn=(app(self.settings.lane), until),
+            metrics={
+                "numTargetRowsInserted": counts.inserted,
+                "numTargetRowsUpdated": counts.updated,
+                "numTargetRowsDeleted": counts.deleted + counts.floored,
+            },
+        )
+        self.mirrors.know(table, made)
+        self.watch.ours(table, made.version)
+        return made.version
+
+    def _failed(self, table: Table, hold: Hold, landed: Landed, waived: frozenset[str]) -> Applied:
+        now = self.clock()
+        circumstances = self._circumstances(table, landed, waived)
+        self._retries.failed(table.name, circumstances, now)
+        return self._still(table.name, hold)
+
+    def _still(self, name: str, hold: Hold) -> Applied:
+        seen, now = self.mirrors.seen(name), self.clock()
+        version = -1 if seen is None else seen.version
+        batch = -1 if seen is None else batch_of(seen, self.settings.lane)
+        return Applied(name, batch, version, Account(), now, now - now, hold)
+
+    def _freed(
+        self, mark: Mark, standing: Mapping[str, Hold], done: set[str], behind: Sequence[str]
+    ) -> list[Applied]:
+        """Tables that were held, are not any more, and have nothing to apply."""
+        now, free = self.clock(), sorted(self._held - set(standing) - done - set(behind))
+        found = []
+        for name in free:
+            seen = self.mirrors.seen(name)
+            version = -1 if seen is None else seen.version
+            batch = self.mirrors.applied(name)
+            found.append(Applied(name, batch, version, Account(), now, now - now))
+        return found
+
+
+def hold_of(table: str, error: HeldError) -> Hold:
+    """The hold of a table that stands still because of *error*; stable while the cause lasts."""
+    detail = error.detail or f"{error.reason}, without a word why; see the log"
+    return Hold(f"{error.reason}:{table}", table, error.reason, detail)
+
+
+def _fills(catalog: Catalog, table: Table, shape: Shape) -> Iterator[Fill]:
+    """Defaults of columns that were added to shards whose older changes may still be applied."""
+    for name in shape.newest:
+        yield from catalog.fills(name)

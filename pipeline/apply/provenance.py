@@ -1,0 +1,121 @@
+"""Whose is a row, and as of which place of its source's log?  The column ``_sluice``; pure.
+
+Two changes of one key are decided by their *rank*, (order, origin), compared left to right.
+Orders of different sources are never compared: whoever calls ``above`` has seen to that.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.errors import HeldError
+from pipeline.model import Order, Origin
+
+SLUICE = "_sluice"
+PARTS = ("epoch", "log", "pos", "row")
+ORDER = pa.struct([(part, pa.int64()) for part in PARTS])
+META = pa.struct(
+    [
+        ("source", pa.string()),
+        ("shard", pa.string()),
+        ("order", ORDER),
+        ("op", pa.string()),
+        ("origin", pa.int32()),
+        ("at", pa.timestamp("us", "UTC")),
+        ("batch", pa.int64()),
+    ]
+)
+Mask = npt.NDArray[np.bool_]
+Integers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Owned:
+    """Rows with what decides over them, in their order.
+
+    ``source`` and ``shard`` are plain strings; ``rank`` has a line for each of epoch, log, pos,
+    row and origin.  ``adopted`` rows have no provenance: source and shard are null, the rank is
+    the least there is, or that of the table's adoption.
+    """
+
+    source: pa.Array
+    shard: pa.Array
+    rank: Integers
+    adopted: Mask
+
+    def take(self, rows: Integers) -> "Owned":
+        """Those at *rows*."""
+        at = pa.array(rows)
+        parts = self.source.take(at), self.shard.take(at)
+        return Owned(*parts, self.rank[:, rows], self.adopted[rows])
+
+
+NOBODY = Owned(
+    pa.array([], pa.string()),
+    pa.array([], pa.string()),
+    np.zeros((len(PARTS) + 1, 0), np.int64),
+    np.zeros(0, np.bool_),
+)
+
+
+def owned(rows: pa.Table) -> Owned:
+    """Provenance of changes, none of them adopted.
+
+    In: source, shard, order (struct) and origin.
+
+    Raises:
+        HeldError: a change has no order, so nothing can be decided by it.
+    """
+    return Owned(
+        plain(rows["source"]).combine_chunks(),
+        plain(rows["shard"]).combine_chunks(),
+        rank(rows),
+        np.zeros(len(rows), np.bool_),
+    )
+
+
+def rank(rows: pa.Table) -> Integers:
+    """Line by line epoch, log, pos, row, origin of *rows* (order, origin).
+
+    Raises:
+        HeldError: a change has no order.
+    """
+    columns = [pc.struct_field(rows["order"], part) for part in PARTS]
+    columns.append(rows["origin"].cast(pa.int64()))
+    if any(column.null_count for column in columns):
+        detail = "a change has no order, so newer and older cannot be told; report this"
+        raise HeldError("no_order", detail)
+    return np.stack([column.to_numpy() for column in columns])
+
+
+def ranked(order: Order, origin: Origin) -> Integers:
+    """The rank of one place, as a column that compares with many."""
+    return np.array([[order.epoch], [order.log], [order.pos], [order.row], [origin]], np.int64)
+
+
+def above(left: Integers, right: Integers) -> Mask:
+    """Where the rank *left* is above *right*; as many lines on both sides."""
+    higher = np.zeros(np.broadcast_shapes(left[0].shape, right[0].shape), np.bool_)
+    equal = ~higher
+    for ours, theirs in zip(left, right, strict=True):
+        higher |= equal & (ours > theirs)
+        equal &= ours == theirs
+    return higher
+
+
+def same(left: pa.Array, right: pa.Array | pa.Scalar) -> Mask:
+    """Where two texts are equal; two nulls are."""
+    both = pc.and_(pc.is_null(left), pc.is_null(right))
+    equal = pc.or_(pc.fill_null(pc.equal(left, right), False), both)
+    found: Mask = equal.to_numpy(zero_copy_only=False)
+    return found
+
+
+def plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """A text or binary column without views, which lack half of the kernels."""
+    if pa.types.is_string_view(column.type):
+        return column.cast(pa.string())
+    return column.cast(pa.binary()) if pa.types.is_binary_view(column.type) else column

@@ -1,0 +1,145 @@
+"""The mirror follows its source's columns by itself where nothing can go wrong, else it stands.
+
+One commit makes the new columns and, where old rows must change, the files that have them: wider
+types, and defaults, which the source gave to rows that were there without writing its log.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import pyarrow as pa
+
+from pipeline.apply.fills import Fill
+from pipeline.apply.layout import Layout
+from pipeline.apply.mirror_files import Adoption, MirrorFiles
+from pipeline.apply.mirrors import PROPERTIES, note, schemas_of, told_schemas
+from pipeline.apply.provenance import META, SLUICE
+from pipeline.apply.rewrite import rewrite
+from pipeline.apply.write import Target
+from pipeline.errors import HeldError
+from pipeline.lake.alterations import altered
+from pipeline.lake.commit import commit, create
+from pipeline.lake.delta_types import to_arrow
+from pipeline.lake.log import Metadata, Snapshot
+from pipeline.lake.store import Store
+from pipeline.model import Order, Shard, Table
+from pipeline.schema.arrow_defaults import default_scalar
+from pipeline.schema.arrow_types import arrow_type
+from pipeline.schema.column import Column, TableSchema
+from pipeline.schema.evolution import Compatible, Incompatible, compare
+
+Find = Callable[[str, Order], TableSchema | None]
+REWRITES = "sluice: columns"
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What a mirror is to look like.
+
+    *newest* has the newest landed schema of each of its shards, ``source/shard``; *schema* is all
+    of them in one; *at* finds an earlier one.
+    """
+
+    table: Table
+    schema: TableSchema
+    newest: Mapping[str, TableSchema]
+    at: Find
+
+    @property
+    def orders(self) -> dict[str, Order]:
+        """The schema change that each shard is followed to."""
+        return {name: found.order for name, found in self.newest.items()}
+
+
+def begun(store: Store, shape: Shape, clock: datetime, lane: str) -> Snapshot:
+    """Create the mirror, empty."""
+    return create(
+        store,
+        lake_schema(shape.schema.columns),
+        clock=clock,
+        configuration={**PROPERTIES, **told_schemas(shape.orders)},
+        note=note(-1, -1, lane),
+    )
+
+
+def followed(
+    store: Store, snapshot: Snapshot, shape: Shape, clock: datetime, lane: str
+) -> Snapshot:
+    """The mirror with the columns of today; the same snapshot where they are.
+
+    Raises:
+        HeldError: a change cannot be followed; names it and the statement that solves it.
+        LostRaceError: somebody else committed meanwhile.
+    """
+    known = schemas_of(snapshot)
+    moved = {name for name, order in shape.orders.items() if known.get(name) != order}
+    if not moved:
+        return snapshot
+    fills = [fill for name in sorted(moved) for fill in _fills(name, known, shape)]
+    wanted = lake_schema(shape.schema.columns)
+    actions = altered(snapshot, wanted, told_schemas({**known, **shape.orders}))
+    if not actions:
+        return snapshot
+    more: Sequence[Mapping[str, object]] = ()
+    if fills or _widened(snapshot, wanted):
+        more = _rewritten(store, snapshot, shape.table, actions, fills=fills, clock=clock)
+    return commit(
+        store,
+        snapshot,
+        (*actions, *more),
+        operation=REWRITES,
+        clock=clock,
+        note=note(snapshot.version, -1, lane),
+    )
+
+
+def lake_schema(columns: Sequence[Column]) -> pa.Schema:
+    """A mirror's columns and ``_sluice``."""
+    return pa.schema([*((one.name, arrow_type(one)) for one in columns), (SLUICE, META)])
+
+
+def _fills(name: str, known: Mapping[str, Order], shape: Shape) -> list[Fill]:
+    """Defaults of columns that a shard got since the schema that the mirror follows."""
+    step = _step(name, known, shape)
+    source, _, shard = name.partition("/")
+    found = [(column.name, default_scalar(column)) for column in (step.added if step else ())]
+    born = shape.orders[name]
+    return [Fill(n, Shard(source, shard), born, value) for n, value in found if value.is_valid]
+
+
+def _step(name: str, known: Mapping[str, Order], shape: Shape) -> Compatible | None:
+    old = shape.at(name, known[name]) if name in known else None
+    if old is None:
+        return None  # a shard seen for the first time; it agrees with the others already
+    step = compare(old, shape.newest[name])
+    if isinstance(step, Incompatible):
+        raise HeldError("schema", f"{name}: {step.why}; {step.statement}")
+    return step
+
+
+def _widened(snapshot: Snapshot, wanted: pa.Schema) -> bool:
+    there = to_arrow(snapshot.metadata.schema_string)
+    return any(there.field(f.name).type != f.type for f in wanted if f.name in there.names)
+
+
+def _rewritten(
+    store: Store,
+    snapshot: Snapshot,
+    table: Table,
+    actions: Sequence[Mapping[str, object]],
+    *,
+    fills: Sequence[Fill],
+    clock: datetime,
+) -> tuple[Mapping[str, object], ...]:
+    described = next(action["metaData"] for action in actions if "metaData" in action)
+    shards = table.shards
+    mirror = MirrorFiles(
+        store=store,
+        files=tuple(snapshot.files.values()),
+        layout=Layout.of(snapshot.metadata),
+        adoption=Adoption(None, shards[0] if len(shards) == 1 else None),
+    )
+    metadata = Metadata.of(described)  # type: ignore[arg-type]
+    target = Target(store, metadata, table.key, clock)
+    return rewrite(mirror, target, fills=fills).actions

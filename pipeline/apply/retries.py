@@ -1,0 +1,41 @@
+"""When is a mirror that was left alone tried again?  At once if its cause may have changed.
+
+A table that stands still for days must not cost every pass, nor wait long once it can go on.
+"""
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+FIRST = timedelta(seconds=2)
+LONGEST = timedelta(minutes=1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Wait:
+    until: datetime
+    pause: timedelta
+    circumstances: Hashable
+
+
+@dataclass(eq=False)
+class Retries:
+    """Tables that failed, and until when each is left alone."""
+
+    _waits: dict[str, _Wait] = field(default_factory=dict)
+
+    def due(self, table: str, circumstances: Hashable, now: datetime) -> bool:
+        """Whether to try *table*; *circumstances* are all that could let it go on."""
+        wait = self._waits.get(table)
+        return wait is None or now >= wait.until or circumstances != wait.circumstances
+
+    def failed(self, table: str, circumstances: Hashable, now: datetime) -> None:
+        """Leave *table* alone for a while, longer each time under the same circumstances."""
+        wait = self._waits.get(table)
+        again = wait is not None and wait.circumstances == circumstances
+        pause = min(wait.pause * 2, LONGEST) if wait is not None and again else FIRST
+        self._waits[table] = _Wait(now + pause, pause, circumstances)
+
+    def succeeded(self, table: str) -> None:
+        """Forget its failures."""
+        self._waits.pop(table, None)

@@ -1,0 +1,164 @@
+"""One lane's change log as it stands: its newest batch, its mark, and the rows somebody asks for.
+
+Read and written without Spark, from the table's own log; each look reads on from the one before.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.changelog.marks import MarkReader
+from pipeline.changelog.scan import Part, parts, scan
+from pipeline.changelog.sorted_file import PARTITION
+from pipeline.changelog.table import CHANGES, PROPERTIES, app
+from pipeline.errors import HeldError, ProofError
+from pipeline.lake.commit import create
+from pipeline.lake.log import ActiveFile, Snapshot, load
+from pipeline.lake.store import Store
+from pipeline.mark import Mark
+from pipeline.model import Op, Order
+
+EVERY_OP = tuple(Op)
+
+
+@dataclass(eq=False)
+class ChangeLog:
+    """Read access for one thread; ``lane`` numbers the batches."""
+
+    store: Store
+    lane: str
+    _known: Snapshot | None = None
+    _marks: MarkReader = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Read nothing yet."""
+        self._marks = MarkReader(self._texts)
+
+    def look(self) -> Snapshot | None:
+        """The newest version; None before the table is there."""
+        self._known = load(self.store, self._known)
+        return self._known
+
+    def know(self, snapshot: Snapshot) -> None:
+        """Go on from *snapshot*, which was committed here."""
+        self._known = snapshot
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The version looked at last.
+
+        Raises:
+            ProofError: nobody has looked, or there is none.
+        """
+        if self._known is None:
+            msg = f"there is no change log at {self.store.uri} yet"
+            raise ProofError(msg)
+        return self._known
+
+    def opened(self, clock: datetime) -> Snapshot:
+        """The newest version, of a new table if there was none."""
+        return self.look() or self._made(clock)
+
+    def batch(self) -> int:
+        """Number of the newest batch in the version looked at last; -1 before the first."""
+        return self.snapshot.transactions.get(app(self.lane), -1)
+
+    def mark(self) -> Mark | None:
+        """The newest batch's mark; None before the first batch.
+
+        Raises:
+            HeldError: ``mark_lost`` if a batch is numbered but what its mark rests on is not there.
+        """
+        if self.look() is None or self.batch() < 0:
+            return None
+        return self._marks.at(self.batch())
+
+    def schema_changes(self, after: int) -> list[tuple[str, Order, str]]:
+        """Source, order and payload of schema changes in later batches, as they landed."""
+        columns = ("source", "order", "after", "batch", "topic", "offset")
+        found = self._of_ops((Op.DDL,), after, columns)
+        placed = found.filter(pc.is_valid(found["order"]))
+        ordered = placed.sort_by([(name, "ascending") for name in ("batch", "topic", "offset")])
+        return [(row["source"], Order(**row["order"]), row["after"]) for row in ordered.to_pylist()]
+
+    def near(
+        self, source: str, topics: Sequence[str], logs: Collection[int], columns: Sequence[str]
+    ) -> pa.Table:
+        """Landed rows of these topics of a source whose order lies in one of its *logs*."""
+        files = self._files(lambda file: _meets(file, "log", min(logs), max(logs)))
+        found = scan(self.store, files, among=("topic", topics), ops=EVERY_OP, columns=columns)
+        log = pc.struct_field(found["order"], "log")
+        own = pc.and_(
+            pc.equal(found["source"], source), pc.is_in(log, pa.array(sorted(logs), pa.int64()))
+        )
+        return found.filter(pc.fill_null(own, False))
+
+    def sent(
+        self, source: str, ids: Sequence[str], since: Order | None, columns: Sequence[str]
+    ) -> pa.Table:
+        """Landed rows of these transactions of a source; none but those at or above *since*."""
+        files = self._files(lambda file: since is None or _meets(file, "epoch", since.epoch, None))
+        found = scan(self.store, files, among=("source", (source,)), ops=EVERY_OP, columns=columns)
+        return found.filter(
+            pc.is_in(pc.struct_field(found["tx"], "id"), pa.array(ids, pa.string()))
+        )
+
+    def _made(self, clock: datetime) -> Snapshot:
+        made = create(
+            self.store,
+            CHANGES,
+            clock=clock,
+            partition_columns=[PARTITION],
+            configuration=PROPERTIES,
+            note={"sluice": {"lane": self.lane}},
+        )
+        self._known = made
+        return made
+
+    def _texts(self, since: int) -> Iterator[tuple[int, str]]:
+        rows = self._of_ops((Op.MARK,), since, ("lane", "batch", "after"))
+        for row in rows.to_pylist():
+            if row["lane"] == self.lane:
+                yield row["batch"], row["after"]
+
+    def _of_ops(self, ops: Collection[Op], after: int, columns: Sequence[str]) -> pa.Table:
+        files = parts(self.snapshot, after, self.batch(), ops)
+        wanted = tuple(dict.fromkeys([*columns, "lane", "batch"]))
+        rows = scan(self.store, files, among=("lane", (self.lane,)), ops=ops, columns=wanted)
+        return rows.filter(pc.greater(rows["batch"], after)).select(list(columns))
+
+    def _files(self, wanted: Callable[[ActiveFile], bool]) -> list[Part]:
+        return [Part(f.path, 0, 0) for f in self.snapshot.files.values() if wanted(f)]
+
+
+def require_rows_with_a_mark(log: ChangeLog) -> None:
+    """Refuse a log that holds batches of the lane, and nothing that numbers them.
+
+    Raises:
+        HeldError: ``mark_lost``.
+    """
+    batch = log.batch()
+    files = parts(log.snapshot, -1, 2**62)
+    if batch < 0 and files:
+        found = scan(
+            log.store, files, among=("lane", (log.lane,)), ops=EVERY_OP, columns=("batch",)
+        )
+        if len(found):
+            msg = f"{log.store.uri} holds rows of lane {log.lane} but no mark; restore it"
+            raise HeldError("mark_lost", msg)
+
+
+def _meets(file: ActiveFile, part: str, low: int, high: int | None) -> bool:
+    """Whether the file may hold orders with *part* between the two, both included."""
+    stats = file.stats or {}
+    least, most = (_order(stats.get(name)).get(part) for name in ("minValues", "maxValues"))
+    return (most is None or most >= low) and (high is None or least is None or least <= high)
+
+
+def _order(values: Any) -> dict[str, Any]:
+    found = (values or {}).get("order")
+    return found if isinstance(found, dict) else {}

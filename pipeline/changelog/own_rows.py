@@ -1,0 +1,53 @@
+"""The rows that a batch adds of its own: that a shard's base is complete, and its marker; pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from pipeline.changelog.table import CHANGES, Stamp
+from pipeline.model import Op, Order, Origin
+
+
+@dataclass(frozen=True, slots=True)
+class Settle:
+    """A shard's base is complete as of ``order``: rows of it that are older are gone."""
+
+    source: str
+    shard: str
+    table: str | None
+    order: Order
+
+
+def settle_rows(settles: Sequence[Settle], stamp: Stamp) -> pa.RecordBatch:
+    """One row of ``CHANGES`` for each."""
+    rows = [
+        {
+            "source": one.source,
+            "shard": one.shard,
+            "table": one.table,
+            "op": str(Op.SETTLE),
+            "order": {part: getattr(one.order, part) for part in ("epoch", "log", "pos", "row")},
+        }
+        for one in settles
+    ]
+    return _rows(rows, stamp)
+
+
+def mark_row(text: str, stamp: Stamp) -> pa.RecordBatch:
+    """The marker of a batch, as a row of ``CHANGES``."""
+    return _rows([{"op": str(Op.MARK), "after": text}], stamp)
+
+
+def _rows(rows: Sequence[Mapping[str, Any]], stamp: Stamp) -> pa.RecordBatch:
+    shared = {
+        "lane": stamp.lane,
+        "batch": stamp.batch,
+        "origin": int(Origin.SNAPSHOT),
+        "received": stamp.received,
+        "dt": stamp.received.date(),
+    }
+    full = [{**shared, **row} for row in rows]
+    arrays = [pa.array([row.get(field.name) for row in full], field.type) for field in CHANGES]
+    return pa.RecordBatch.from_arrays(arrays, schema=CHANGES)

@@ -1,0 +1,108 @@
+"""Rows of the change log by kind and batch, from the files and row groups that may hold them.
+
+A file is sorted by kind, table and order, and markers have files of their own: what is asked for
+by op is found by the statistics of files first, then by those of row groups.
+"""
+
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from pipeline.changelog.table import CHANGES
+from pipeline.lake.log import ActiveFile, Snapshot
+from pipeline.lake.store import Store
+from pipeline.model import Op
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A file of the change log, its rows, and the lowest and highest batch that may be in it."""
+
+    path: str
+    low: int
+    high: int
+    rows: int = 0
+
+
+def parts(snapshot: Snapshot, after: int, until: int, ops: Collection[Op] = ()) -> tuple[Part, ...]:
+    """Files that may hold rows of batches in ``(after, until]``, of one of *ops* if any is given.
+
+    Ascending by their lowest batch.  A file without statistics may hold anything.
+    """
+    names = sorted(str(op) for op in ops)
+    found = (
+        _part(file, until)
+        for file in snapshot.files.values()
+        if not names or _crosses(names, *_bounds(file, "op"))
+    )
+    kept = (part for part in found if part.high > after and part.low <= until)
+    return tuple(sorted(kept, key=lambda part: (part.low, part.path)))
+
+
+def scan(
+    store: Store,
+    files: Iterable[Part],
+    *,
+    among: tuple[str, Sequence[str]],
+    ops: Collection[Op],
+    columns: Sequence[str],
+) -> pa.Table:
+    """Rows of *files* whose column (of text) is *among* its values and whose op is one of *ops*.
+
+    Out: *columns*, with ``CHANGES``'s types, in no particular order; bounded by what matches.
+    """
+    schema = pa.schema([CHANGES.field(name) for name in columns])
+    column, values = among[0], sorted(among[1])
+    words = pa.array(sorted(str(op) for op in ops), pa.string())
+    wanted = list(dict.fromkeys([column, "op", *columns]))
+    found = []
+    for part in files:
+        with pq.ParquetFile(store.source(part.path)) as file:
+            groups = crossing(file.metadata, column, values)
+            rows = file.read_row_groups(groups, columns=wanted)
+        kept = pc.and_(
+            pc.is_in(rows[column], pa.array(values, pa.string())), pc.is_in(rows["op"], words)
+        )
+        found.append(rows.filter(kept).select(list(columns)).cast(schema))
+    return pa.concat_tables(found) if found else schema.empty_table()
+
+
+def crossing(metadata: Any, column: str, values: Sequence[str]) -> list[int]:
+    """Row groups whose bounds let one of *values*, ascending, in."""
+    at = next(i for i in range(metadata.num_columns) if metadata.schema.column(i).path == column)
+    return [
+        number
+        for number in range(metadata.num_row_groups)
+        if _may_hold(metadata.row_group(number), at, values)
+    ]
+
+
+def _may_hold(group: Any, column: int, values: Sequence[str]) -> bool:
+    told = group.column(column).statistics
+    if told is None:
+        return True
+    if not told.has_min_max:  # nothing but nulls, or nobody knows
+        return bool(told.null_count != group.num_rows)
+    return _crosses(values, told.min, told.max)
+
+
+def _crosses(values: Sequence[str], low: str | None, high: str | None) -> bool:
+    at = 0 if low is None else bisect_left(values, low)
+    return at < len(values) and (high is None or values[at] <= high)
+
+
+def _part(file: ActiveFile, until: int) -> Part:
+    low, high = _bounds(file, "batch")
+    first, last = -1 if low is None else int(low), until if high is None else int(high)
+    return Part(file.path, first, last, file.records or 0)
+
+
+def _bounds(file: ActiveFile, name: str) -> tuple[Any, Any]:
+    stats = file.stats or {}
+    low, high = (stats.get(bound) or {} for bound in ("minValues", "maxValues"))
+    return low.get(name), high.get(name)

@@ -1,0 +1,91 @@
+"""Which rows of the change log does each mirror still have to apply?  Read at the cost of those.
+
+A table that is idle or held costs nothing, and makes nobody else read more: each has batches of
+its own to read.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from pipeline.changelog.scan import Part, crossing, scan
+from pipeline.changelog.table import MIRROR_OPS
+from pipeline.lake.store import Store
+from pipeline.model import Op
+
+APPLIED_OPS = (*MIRROR_OPS, Op.TOMBSTONE, Op.ERROR)
+APPLIED_COLUMNS = (
+    "batch", "source", "shard", "table", "op", "key", "before", "after", "at", "order", "origin",
+    "topic", "partition",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Batches ``(after, until]`` of one table."""
+
+    after: int
+    until: int
+
+
+def read(
+    store: Store,
+    files: Sequence[Part],
+    wanted: Mapping[str, Wanted],
+    *,
+    ops: Collection[Op] = APPLIED_OPS,
+    columns: Sequence[str] = APPLIED_COLUMNS,
+) -> dict[str, pa.Table]:
+    """Rows of each wanted table, in no particular order; a table without any is absent.
+
+    *columns* hold table and batch.  Bounded by what is wanted: see ``bounded``.
+    """
+    if not wanted:
+        return {}
+    first, last = min(w.after for w in wanted.values()), max(w.until for w in wanted.values())
+    near = [part for part in files if part.high > first and part.low <= last]
+    rows = scan(store, near, among=("table", tuple(wanted)), ops=ops, columns=columns)
+    found = {}
+    for name, own in _split(rows):
+        batch, want = own["batch"], wanted[name]
+        kept = own.filter(pc.and_(pc.greater(batch, want.after), pc.less_equal(batch, want.until)))
+        if len(kept):
+            found[name] = kept
+    return found
+
+
+def bounded(store: Store, files: Sequence[Part], table: str, wanted: Wanted, most: int) -> Wanted:
+    """Stop at a batch so that about *most* rows are read; at least one file is.
+
+    Counted by row groups that may hold the table: never fewer than there are.
+    """
+    total, stop = 0, wanted.after
+    for part in files:
+        if part.high <= wanted.after or part.low > wanted.until:
+            continue
+        with pq.ParquetFile(store.source(part.path)) as file:
+            groups = crossing(file.metadata, "table", [table])
+            total += sum(file.metadata.row_group(group).num_rows for group in groups)
+        if total > most and stop > wanted.after:
+            return Wanted(wanted.after, stop)
+        stop = max(stop, min(part.high, wanted.until))
+    return wanted
+
+
+def _split(rows: pa.Table) -> Iterator[tuple[str, pa.Table]]:
+    """The rows of each table by itself."""
+    if not len(rows):
+        return
+    coded = rows["table"].combine_chunks().dictionary_encode()
+    codes = coded.indices.to_numpy()
+    placed = np.argsort(codes, kind="stable")
+    ordered = rows.take(pa.array(placed))
+    starts = np.flatnonzero(np.diff(codes[placed], prepend=-1))
+    ends = [*starts[1:].tolist(), len(rows)]
+    for start, end in zip(starts.tolist(), ends, strict=True):
+        name = coded.dictionary[int(codes[placed[start]])].as_py()
+        yield name, ordered.slice(start, end - start)

@@ -1,0 +1,248 @@
+"""How does a file of the change log lie on disk, so that few of its bytes are read for one table?
+
+Rows are sorted by kind (rows, deletes, schema changes, the rest), table and order, in small row
+groups with a page index.  What is more than memory holds is added as several runs, each sorted in
+itself: a reader goes by the bounds of row groups, and needs no order beyond them.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from pipeline.changelog.table import CHANGES
+from pipeline.lake import statistics
+from pipeline.lake.actions import added
+from pipeline.lake.entries import Action
+from pipeline.lake.log import Metadata
+from pipeline.lake.store import Store
+from pipeline.model import Op
+
+PARTITION = "dt"
+GROUP = 4096  # rows of a row group
+LARGEST = 16 * 2**20  # bytes of one, as long as it has more than one row
+STORED = pa.schema([column for column in CHANGES if column.name != PARTITION])
+_KINDS = {Op.CREATE: 0, Op.UPDATE: 0, Op.READ: 0, Op.DELETE: 1, Op.DDL: 2}
+_REST = 3
+_ORDER = ("epoch", "log", "pos", "row")
+_FEW = [  # columns of few values; a dictionary of any other costs more than it gains
+    *("lane", "batch", "source", "shard", "table", "op", "origin", "topic", "partition"),
+    *("received", "snapshot", "schema_id", "error", "order.epoch", "order.log"),
+]
+_BOUNDED = [  # columns that are searched by; before, after and raw are long, and never are
+    *("lane", "batch", "source", "shard", "table", "op", "key", "origin"),
+    *("topic", "partition", "offset"),
+    *(f"order.{part}" for part in _ORDER),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFile:
+    """A file that no commit names yet: all that its ``add`` says of it.
+
+    ``path`` is relative to the table's folder; ``stats`` is JSON text.
+    """
+
+    path: str
+    partition: Mapping[str, str]
+    size: int
+    modified: datetime
+    stats: str
+    records: int
+
+    def added(self, at: datetime, *, data_change: bool = True) -> Action:
+        """The action that takes it into the table."""
+        return added(
+            self.path,
+            size=self.size,
+            at=at,
+            stats=json.loads(self.stats),
+            partition=self.partition,
+            data_change=data_change,
+        )
+
+
+@dataclass(eq=False)
+class SortedFile:
+    """Write one file; nothing is there before the first run, nor if the block fails.
+
+    ``received`` is the batch's instant: its day is the file's partition.
+    """
+
+    store: Store
+    metadata: Metadata
+    name: str
+    received: datetime
+    written: WrittenFile | None = None
+    _open: ExitStack = field(default_factory=ExitStack, repr=False)
+    _output: Any = field(default=None, repr=False)
+    _writer: Any = field(default=None, repr=False)
+    _stats: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(self, *failure: Any) -> None:
+        """Finish the file, durably, and fill in ``written``; it stays None without a run."""
+        try:
+            if failure[0] is None:
+                self._finish()
+        finally:
+            if self._writer is not None:
+                with suppress(OSError, pa.ArrowException):
+                    self._writer.close()
+            self._open.__exit__(*failure)
+
+    def add(self, batches: list[pa.RecordBatch]) -> None:
+        """Append a run: all of these rows of ``CHANGES``, at least one.
+
+        The batches are taken over: *batches* is empty afterwards, and their memory is free.
+        """
+        rows = _joined(batches)
+        stats = statistics.of(pa.Table.from_batches([rows]), self.metadata)
+        self._stats = merged(self._stats, stats) if self._stats else stats
+        if self._writer is None:
+            self._begin()
+        places = pa.array(ordered(rows))
+        group = max(1, min(GROUP, LARGEST * len(rows) // rows.nbytes))
+        for first in range(0, len(rows), group):
+            part = rows.take(places.slice(first, group))
+            self._writer.write_table(pa.Table.from_batches([part]), row_group_size=group)
+
+    @property
+    def _path(self) -> str:
+        return f"{PARTITION}={self.received.date().isoformat()}/{self.name}"
+
+    def _begin(self) -> None:
+        self._output = self._open.enter_context(self.store.sink(self._path))
+        self._writer = pq.ParquetWriter(
+            self._output,
+            STORED,
+            compression="zstd",
+            compression_level=1,
+            use_dictionary=_FEW,
+            write_statistics=_BOUNDED,
+            write_page_index=True,
+            data_page_size=64 * 2**10,
+            store_schema=False,
+        )
+
+    def _finish(self) -> None:
+        if self._writer is None:
+            return
+        self._writer.close()
+        self.written = WrittenFile(
+            self._path,
+            {PARTITION: self.received.date().isoformat()},
+            self._output.tell(),
+            self.received,
+            statistics.text(self._stats),
+            self._stats["numRecords"],
+        )
+
+
+def ordered(rows: pa.RecordBatch) -> npt.NDArray[np.int64]:
+    """Indices of *rows* by kind, table and order, then as they came; no table and no order last."""
+    groups = _groups(rows)
+    parts = [pc.struct_field(rows["order"], [part]) for part in _ORDER]
+    order = [pc.fill_null(part, np.iinfo(np.int64).max).to_numpy() for part in parts]
+    if _rising(order):
+        return np.argsort(groups, kind="stable")
+    return np.lexsort((*reversed(order), groups))
+
+
+def merged(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """Statistics of two runs as those of one file; a column that one run cannot bound has no bound.
+
+    A run in which a column is null throughout bounds nothing, and leaves the other's bounds.
+    """
+    counts = (one["numRecords"], other["numRecords"])
+    nulls = (one["nullCount"], other["nullCount"])
+    low = _bounds((one["minValues"], other["minValues"]), nulls, counts)
+    high = _bounds((one["maxValues"], other["maxValues"]), nulls, counts)
+    return {
+        **one,
+        "numRecords": sum(counts),
+        "minValues": _nested({path: min(values) for path, values in low.items()}),
+        "maxValues": _nested({path: max(values) for path, values in high.items()}),
+        "nullCount": _nested(
+            {path: count + _flat(nulls[1])[path] for path, count in _flat(nulls[0]).items()}
+        ),
+    }
+
+
+Path = tuple[str, ...]
+
+
+def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    """One batch of all, column by column, so that at no time all is there twice."""
+    if len(batches) == 1:
+        return batches.pop().select(STORED.names)
+    columns = {name: [batch[name] for batch in batches] for name in STORED.names}
+    batches.clear()
+    arrays = [pa.concat_arrays(columns.pop(name)) for name in STORED.names]
+    return pa.RecordBatch.from_arrays(arrays, schema=STORED)
+
+
+def _groups(rows: pa.RecordBatch) -> npt.NDArray[np.integer[Any]]:
+    """One number for kind and table; of 16 bits where they suffice, which are sorted by radix."""
+    ops, tables = rows["op"].dictionary_encode(), rows["table"].dictionary_encode()
+    kinds = np.array([_KINDS.get(op, _REST) for op in ops.dictionary.to_pylist()], np.int64)
+    names = tables.dictionary.to_pylist()
+    ranks = {name: rank for rank, name in enumerate(sorted(names))}
+    places = np.array([*(ranks[name] for name in names), len(names)], np.int64)
+    table = places[pc.fill_null(tables.indices, len(names)).to_numpy()]
+    groups: npt.NDArray[np.int64] = kinds[ops.indices.to_numpy()] * (len(names) + 1) + table
+    return groups.astype(np.uint16) if len(names) < 2**14 - 1 else groups
+
+
+def _rising(columns: Sequence[npt.NDArray[np.int64]]) -> bool:
+    """Whether no row stands below the one before it, compared column by column."""
+    settled = np.zeros(max(len(columns[0]) - 1, 0), dtype=bool)
+    for column in columns:
+        if (~settled & (column[1:] < column[:-1])).any():
+            return False
+        settled |= column[1:] > column[:-1]
+    return True
+
+
+def _bounds(
+    values: tuple[Mapping[str, Any], Mapping[str, Any]],
+    nulls: tuple[Mapping[str, Any], Mapping[str, Any]],
+    counts: tuple[int, int],
+) -> dict[Path, list[Any]]:
+    """Values of each column, from every run that holds any; without columns that lack one."""
+    found: dict[Path, list[Any]] = {}
+    flat, missing = [_flat(side) for side in values], [_flat(side) for side in nulls]
+    for path in missing[0]:
+        sides = [n for n in (0, 1) if missing[n][path] < counts[n]]
+        if sides and all(path in flat[n] for n in sides):
+            found[path] = [flat[n][path] for n in sides]
+    return found
+
+
+def _flat(nested: Mapping[str, Any], above: Path = ()) -> dict[Path, Any]:
+    flat: dict[Path, Any] = {}
+    for name, value in nested.items():
+        inner = _flat(value, (*above, name)) if isinstance(value, Mapping) else None
+        flat |= {(*above, name): value} if inner is None else inner
+    return flat
+
+
+def _nested(flat: Mapping[Path, Any]) -> dict[str, Any]:
+    nested: dict[str, Any] = {}
+    for path, value in flat.items():
+        room = nested
+        for name in path[:-1]:
+            room = room.setdefault(name, {})
+        room[path[-1]] = value
+    return nested

@@ -1,0 +1,189 @@
+"""How do a format's changes become rows of the change log?  One row out for each row in.
+
+A row is placed by what is known outside its message: whose topic it came from, the epoch that holds
+at its offset, the table its shard folds into.  Rows of the source's heartbeat table belong to no
+table.  A shard that the rules ignore is landed all the same, without a table.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.changelog.table import CHANGES, ORDER_TYPE, TIME, Stamp
+from pipeline.formats import key
+from pipeline.landing.epoch_bounds import EpochBounds
+from pipeline.model import Op, TopicPartition
+from pipeline.route import Router
+
+_ROWS = pa.array([Op.CREATE, Op.UPDATE, Op.DELETE, Op.READ], pa.string())
+_ORDER = ("epoch", "log", "pos", "row")
+SLIM = pa.schema(
+    [
+        *(CHANGES.field(name) for name in ("source", "topic", "partition", "offset")),
+        *(CHANGES.field(name) for name in ("table", "shard", "op", "origin")),
+        *((part, pa.int64()) for part in _ORDER),
+        CHANGES.field("snapshot"),
+        ("note", pa.string()),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """Whose messages these are.
+
+    ``heartbeat`` is the shard that Sluice writes to.  ``epoch`` is the source's newest, and holds
+    in every partition that ``bounds`` does not name.  ``positioned`` as the format says.
+    """
+
+    source: str
+    heartbeat: str
+    epoch: int = 1
+    bounds: Mapping[TopicPartition, EpochBounds] = field(default_factory=dict)
+    positioned: bool = True
+
+
+@dataclass(eq=False)
+class Routes:
+    """Tables of shards, each asked of the rules once: there are few of them, and many rows."""
+
+    router: Router
+    _known: dict[str, tuple[str | None, bool]] = field(default_factory=dict)
+
+    def of(self, shards: pa.Array) -> tuple[pa.Array, pa.Array]:
+        """Table (null: ignored, or no shard) and whether its keys are unique, of each shard."""
+        few = shards.dictionary_encode()
+        told = [self._of(shard) for shard in few.dictionary.to_pylist()]
+        tables = pa.array([table for table, _ in told], pa.string()).take(few.indices)
+        unique = pa.array([unique for _, unique in told], pa.bool_()).take(few.indices)
+        return tables, pc.fill_null(unique, False)
+
+    def _of(self, shard: str) -> tuple[str | None, bool]:
+        if shard not in self._known:
+            self._known[shard] = (self.router.table(shard), self.router.unique(shard))
+        return self._known[shard]
+
+
+def shape(
+    decoded: pa.RecordBatch,
+    raw: pa.RecordBatch,
+    came: Provenance,
+    *,
+    routes: Routes,
+    stamp: Stamp,
+) -> pa.RecordBatch:
+    """Rows of ``CHANGES``, in the order of *decoded* (``DECODED``), which was made of *raw*."""
+    count = len(decoded)
+    placed = _placed(decoded, raw)
+    table, unique = routes.of(decoded["shard"])
+    row = pc.is_in(decoded["op"], _ROWS)
+    beat = pc.fill_null(pc.and_(row, pc.equal(decoded["shard"], came.heartbeat)), False)
+    op = decoded["op"]
+    if beat.true_count:
+        table, op = pc.if_else(beat, None, table), pc.if_else(beat, str(Op.HEARTBEAT), op)
+    source = pa.repeat(came.source, count)
+    columns: Mapping[str, pa.Array] = {
+        "lane": pa.repeat(stamp.lane, count),
+        "batch": pa.repeat(pa.scalar(stamp.batch, pa.int64()), count),
+        "source": source,
+        "table": table,
+        "op": op,
+        "key": key.column(decoded["key_values"], source, decoded["shard"], unique=unique),
+        "order": _order(decoded, placed, came),
+        "tx": _transactions(decoded),
+        "received": pa.repeat(pa.scalar(stamp.received, TIME), count),
+        "dt": pa.repeat(pa.scalar(stamp.received.date(), pa.date32()), count),
+        **{name: placed[name] for name in ("topic", "partition", "offset")},
+    }
+    arrays = [columns[name] if name in columns else decoded[name] for name in CHANGES.names]
+    return pa.RecordBatch.from_arrays(arrays, schema=CHANGES)
+
+
+def slim(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """The columns a batch is judged by: no payload but that of heartbeats and schema changes.
+
+    In: ``CHANGES``.  Out: `SLIM`; ``note`` is the heartbeat's number, or the schema change's
+    payload.  Heartbeats of other sources, which share the table when two collectors read one
+    server, have no note.
+    """
+    order = rows["order"]
+    parts = {part: pc.struct_field(order, [part]) for part in _ORDER}
+    made = {**parts, "note": _notes(rows)}
+    arrays = [made[name] if name in made else rows[name] for name in SLIM.names]
+    return pa.RecordBatch.from_arrays(arrays, schema=SLIM)
+
+
+def _transactions(decoded: pa.RecordBatch) -> pa.Array:
+    """Transactions; a schema change has none, and goes by its GTID when it is sent again."""
+    tx, gtid = decoded["tx"], decoded["gtid"]
+    alone = pc.and_(pc.and_(pc.is_null(tx), pc.is_valid(gtid)), pc.equal(decoded["op"], Op.DDL))
+    if not alone.true_count:
+        return tx
+    named = pa.StructArray.from_arrays(
+        [gtid, pa.nulls(len(gtid), pa.int64())], fields=list(tx.type)
+    )
+    return pc.if_else(alone, named, tx)
+
+
+def _placed(decoded: pa.RecordBatch, raw: pa.RecordBatch) -> pa.RecordBatch:
+    """Topic, partition and offset of each change."""
+    places = raw.select(["topic", "partition", "offset"])
+    message = decoded["message"].to_numpy()
+    if np.array_equal(message, np.arange(len(raw))):
+        return places
+    return places.take(decoded["message"])
+
+
+def _order(decoded: pa.RecordBatch, placed: pa.RecordBatch, came: Provenance) -> pa.Array:
+    epoch = pa.array(_epochs(placed, came))
+    if came.positioned:
+        row = pc.fill_null(decoded["row"], 0)
+        parts, unknown = [epoch, decoded["log"], decoded["pos"], row], decoded["log"].is_null()
+        return pa.StructArray.from_arrays(parts, fields=list(ORDER_TYPE), mask=unknown)
+    log, row = pa.repeat(pa.scalar(0, pa.int64()), len(decoded)), pa.array(_ranks(decoded))
+    return pa.StructArray.from_arrays([epoch, log, placed["offset"], row], fields=list(ORDER_TYPE))
+
+
+def _epochs(placed: pa.RecordBatch, came: Provenance) -> npt.NDArray[np.int64]:
+    """Each row's epoch; partitions that are in one epoch throughout cost nothing."""
+    epochs = np.full(len(placed), came.epoch, np.int64)
+    offsets = placed["offset"].to_numpy()
+    for at, bounds in came.bounds.items():
+        if bounds.steps != ((0, came.epoch),):
+            here = pc.and_(
+                pc.equal(placed["topic"], at.topic), pc.equal(placed["partition"], at.partition)
+            ).to_numpy(zero_copy_only=False)
+            epochs[here] = bounds.epochs(offsets[here])
+    return epochs
+
+
+def _ranks(decoded: pa.RecordBatch) -> npt.NDArray[np.int64]:
+    """Place of each change in its message, from 0 on."""
+    message = decoded["message"].to_numpy()
+    first = np.searchsorted(message, message, side="left")
+    ranks: npt.NDArray[np.int64] = np.arange(len(message), dtype=np.int64) - first
+    return ranks
+
+
+def _notes(rows: pa.RecordBatch) -> pa.Array:
+    few = pc.indices_nonzero(pc.is_in(rows["op"], pa.array([Op.HEARTBEAT, Op.DDL], pa.string())))
+    notes = np.full(len(rows), None, object)
+    told = rows.select(["op", "source", "after"]).take(few).to_pylist()
+    for index, one in zip(few.to_pylist(), told, strict=True):
+        notes[index] = one["after"] if one["op"] == Op.DDL else _number(one["after"], one["source"])
+    return pa.array(notes, pa.string())
+
+
+def _number(after: str | None, source: str) -> str | None:
+    """The number of a heartbeat of *source*; None if the row is not its own, or says nothing."""
+    try:
+        row = json.loads(after or "null")
+    except ValueError:
+        return None
+    own = isinstance(row, dict) and row.get("source") == source
+    return str(row["n"]) if own and row.get("n") is not None else None

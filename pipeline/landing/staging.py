@@ -1,0 +1,63 @@
+"""A batch's files before anybody names them: written, read again, and found in the change log."""
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from pipeline.changelog.change_log import ChangeLog
+from pipeline.changelog.sorted_file import SortedFile, WrittenFile
+from pipeline.changelog.table import CHANGES, Stamp
+from pipeline.errors import SluiceError
+from pipeline.lake.store import Store
+from pipeline.landing.redelivery import COLUMNS, Near
+from pipeline.landing.shape import SLIM
+from pipeline.model import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """Files of a batch, what to judge them by, and the leader epochs of the last records read."""
+
+    files: tuple[WrittenFile, ...]
+    slim: pa.Table = field(repr=False)
+    epochs: Mapping[TopicPartition, int]
+
+
+NOTHING = Staged((), SLIM.empty_table(), {})
+
+
+def write_rows(log: ChangeLog, rows: pa.RecordBatch, stamp: Stamp) -> WrittenFile:
+    """Write *rows* of ``CHANGES``, at least one, as a file of their own."""
+    name = f"part-{uuid.uuid4()}.parquet"
+    with SortedFile(log.store, log.snapshot.metadata, name, stamp.received) as file:
+        file.add([rows])
+    if file.written is None:
+        raise SluiceError("a file of no rows was asked for")
+    return file.written
+
+
+def staged_rows(store: Store, files: Sequence[WrittenFile], topics: Sequence[str]) -> pa.Table:
+    """Rows of these topics in files that are not committed; ``COLUMNS``."""
+    return pa.concat_tables(
+        [
+            rows.filter(pc.is_in(rows["topic"], pa.array(topics, pa.string())))
+            for rows in (whole(store, file, COLUMNS) for file in files)
+        ]
+    )
+
+
+def whole(store: Store, file: WrittenFile, columns: Sequence[str]) -> pa.Table:
+    """All rows of one file, in its order; *columns* of ``CHANGES`` but the partition's."""
+    schema = pa.schema([CHANGES.field(name) for name in columns])
+    with pq.ParquetFile(store.source(file.path)) as parquet:
+        return parquet.read(columns=list(columns)).select(list(columns)).cast(schema)
+
+
+def near(log: ChangeLog, asked: Near) -> pa.Table:
+    """What the change log holds near rows that stand low."""
+    logs = {stretch.log for stretch in asked.stretches}
+    return log.near(asked.source, asked.topics, logs, COLUMNS)

@@ -1,0 +1,137 @@
+"""One task of a landing batch: read these offsets, make rows of them, leave one file, tell of it.
+
+It runs in a Spark worker or in the driver, twice or never to its end: it commits nothing, and what
+it leaves is a file that nobody names.  The driver judges by what is told here, and by nothing else.
+"""
+
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.changelog.sorted_file import SortedFile, WrittenFile
+from pipeline.changelog.table import Stamp
+from pipeline.formats.format import RAW, Format
+from pipeline.lake.log import Metadata
+from pipeline.lake.store import open_store
+from pipeline.landing.shape import SLIM, Provenance, Routes, shape, slim
+from pipeline.route import Router
+from pipeline.transports.consume import consume
+from pipeline.transports.offset_ranges import OffsetRange, RangeRead, ReadBounds
+
+RUN = 64 * 2**20  # bytes of rows sorted at once; with what is read meanwhile, some 256 MiB
+
+
+@dataclass(frozen=True, slots=True)
+class Intake:
+    """What is read of one source; ``columns`` its format asks for beside key and value."""
+
+    came: Provenance
+    format: Format
+    ranges: tuple[OffsetRange, ...]
+    columns: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """All that a task needs, to be sent to where it runs.
+
+    ``changes`` is the change log's folder, ``metadata`` its columns and properties, ``kafka`` the
+    settings of the client.  A topic belongs to one intake.
+    """
+
+    changes: str
+    metadata: Metadata
+    stamp: Stamp
+    router: Router
+    intakes: tuple[Intake, ...]
+    kafka: Mapping[str, str] = field(repr=False)
+    bounds: ReadBounds = field(default_factory=ReadBounds)
+    run: int = RUN
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What a task tells: its file (None if the ranges held no row) and each range's offsets.
+
+    ``slim`` holds the columns that judging needs, of every row in the order it came, as an Arrow
+    stream; `judged` reads it.
+    """
+
+    file: WrittenFile | None
+    ranges: tuple[RangeRead, ...]
+    slim: bytes = field(repr=False)
+
+
+def run(task: Task) -> Done:
+    """Read, decode, shape, sort, write.
+
+    Raises:
+        UnreachableError: not all of a range could be read; no file is left.
+        ConfigError: a setting of Kafka's or the lake's that cannot be.
+    """
+    wanted = {name for intake in task.intakes for name in intake.columns}
+    ranges = [one for intake in task.intakes for one in intake.ranges]
+    reading = consume(task.kafka, ranges, bounds=task.bounds, columns=sorted(wanted))
+    with closing(iter(reading)) as batches:
+        file, told = write(batches, task)
+    return Done(file, reading.read, told)
+
+
+def write(batches: Iterable[pa.RecordBatch], task: Task) -> tuple[WrittenFile | None, bytes]:
+    """Make one file of these messages (``RAW``), and `Done.slim`; no file without a row."""
+    name = f"part-{uuid.uuid4()}.parquet"
+    told = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(compression="lz4")
+    store = open_store(task.changes)
+    with (
+        SortedFile(store, task.metadata, name, task.stamp.received) as file,
+        pa.ipc.new_stream(told, SLIM, options=options) as slims,
+    ):
+        for rows in _runs(_shaped(batches, task), task.run):
+            for batch in map(slim, rows):
+                slims.write_batch(batch)
+            file.add(rows)
+    return file.written, told.getvalue().to_pybytes()
+
+
+def judged(done: Done) -> pa.Table:
+    """The columns to judge by, as `SLIM`; empty without a row."""
+    return pa.ipc.open_stream(done.slim).read_all()
+
+
+def _shaped(batches: Iterable[pa.RecordBatch], task: Task) -> Iterator[pa.RecordBatch]:
+    """Rows of ``CHANGES``, intake by intake of each batch; none of what says nothing."""
+    routes = Routes(task.router)
+    for batch in batches:
+        for intake in task.intakes:
+            raw = _share(batch, intake, alone=len(task.intakes) == 1)
+            decoded = intake.format.decode(raw)
+            if len(decoded):
+                yield shape(decoded, raw, intake.came, routes=routes, stamp=task.stamp)
+
+
+def _share(batch: pa.RecordBatch, intake: Intake, *, alone: bool) -> pa.RecordBatch:
+    """The messages that are this intake's."""
+    mine = batch.select([*RAW.names, *intake.columns])
+    if alone:
+        return mine
+    topics = pa.array(sorted({one.topic for one in intake.ranges}), pa.string())
+    return mine.filter(pc.is_in(mine["topic"], topics))
+
+
+def _runs(batches: Iterator[pa.RecordBatch], size: int) -> Iterator[list[pa.RecordBatch]]:
+    """Gather batches up to *size* bytes; one that is larger comes alone."""
+    kept: list[pa.RecordBatch] = []
+    held = 0
+    for batch in batches:
+        if kept and held + batch.nbytes > size:
+            yield kept
+            kept, held = [], 0
+        kept.append(batch)
+        held += batch.nbytes
+    if kept:
+        yield kept

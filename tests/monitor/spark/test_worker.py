@@ -1,0 +1,192 @@
+"""Requests of one verb are answered in order, those of different verbs side by side."""
+
+import io
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from monitor.spark.wire import Reply, Request, Verb, load_reply
+from monitor.spark.worker import Server
+from pipeline.errors import HeldError
+from pipeline.report import Applied, Landed
+from pipeline.settings import PipelineSettings
+
+AT = datetime(2026, 3, 29, tzinfo=UTC)
+SOON = timedelta(seconds=20)
+OPEN = Request(0, Verb.OPEN, settings=PipelineSettings("lake", "k", ()))
+
+
+@dataclass
+class GatedLane:
+    """Lands, merges and keeps when its gate is open; a closed lane does what Spark does then."""
+
+    gates: dict[str, threading.Event] = field(default_factory=dict)
+    begun: dict[str, threading.Event] = field(default_factory=dict)
+    done: list[str] = field(default_factory=list)
+    error: Exception | None = None
+
+    def __post_init__(self) -> None:
+        for verb in ("land", "apply", "upkeep"):
+            self.gates[verb], self.begun[verb] = threading.Event(), threading.Event()
+
+    def land(self, waived: frozenset[str]) -> Landed:
+        """Through the gate."""
+        self._pass("land", *waived)
+        return Landed("main", len(self.done), 1, AT, SOON)
+
+    def apply(self, waived: frozenset[str]) -> tuple[Applied, ...]:
+        """Through the gate."""
+        self._pass("apply", *waived)
+        return ()
+
+    def upkeep(self, readers: Mapping[str, int]) -> None:
+        """Through the gate."""
+        self._pass("upkeep")
+
+    def close(self) -> None:
+        """Whatever still runs fails."""
+        self.done.append("close")
+        self.error = RuntimeError("Spark is closed")
+        for gate in self.gates.values():
+            gate.set()
+
+    def _pass(self, verb: str, *waived: str) -> None:
+        self.begun[verb].set()
+        assert self.gates[verb].wait(20)
+        if self.error is not None:
+            raise self.error
+        self.done.append("-".join((verb, *waived)))
+
+
+class Replies(io.BytesIO):
+    """What was replied, also after the end."""
+
+    def close(self) -> None:
+        """Stay readable."""
+
+    def all(self) -> list[Reply]:
+        """In the order they were written."""
+        return [load_reply(line) for line in self.getvalue().splitlines()]
+
+
+@dataclass
+class Bench:
+    """A server with its lane open, what it replied, and whether it crashed."""
+
+    lane: GatedLane = field(default_factory=GatedLane)
+    replies: Replies = field(default_factory=Replies)
+    crashed: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        self.server = Server(lambda _: self.lane, self.replies, self.crashed.set)
+        assert self.server.take(OPEN)
+
+    def take(self, *requests: Request) -> None:
+        for request in requests:
+            assert self.server.take(request)
+
+    def ids(self) -> list[int]:
+        return [reply.id for reply in self.replies.all()[1:]]
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    made = Bench()
+    yield made
+    made.lane.close()
+    made.server.drain(SOON)
+
+
+def _wait_for(condition: Callable[[], object]) -> None:
+    until = threading.Event()
+    for _ in range(2000):
+        if condition():
+            return
+        until.wait(0.01)
+    pytest.fail("the condition did not come true in time")
+
+
+def _land(number: int, *waived: str) -> Request:
+    return Request(number, Verb.LAND, frozenset(waived))
+
+
+def test_each_line_keeps_its_order_and_waits_for_no_other(bench: Bench) -> None:
+    bench.take(Request(1, Verb.APPLY), Request(2, Verb.UPKEEP))
+    bench.take(*(_land(number, str(number)) for number in range(3, 9)))
+
+    bench.lane.gates["land"].set()
+    _wait_for(lambda: len(bench.ids()) == 6)
+    bench.lane.gates["upkeep"].set()
+    _wait_for(lambda: len(bench.ids()) == 7)
+    bench.lane.gates["apply"].set()
+    _wait_for(lambda: len(bench.ids()) == 8)
+
+    assert bench.ids() == [3, 4, 5, 6, 7, 8, 2, 1]
+    assert bench.lane.done[:6] == [f"land-{number}" for number in range(3, 9)]
+
+
+def test_a_crash_is_told_before_the_process_ends(bench: Bench) -> None:
+    bench.lane.error = RuntimeError("java gateway is gone")
+    bench.lane.gates["apply"].set()
+    told: list[int] = []
+    bench.server.crashed = lambda: told.append(len(bench.ids()))
+
+    bench.take(Request(7, Verb.APPLY))
+    _wait_for(lambda: told)
+
+    assert told == [1]
+    (reply,) = bench.replies.all()[1:]
+    assert reply.failure is not None
+    assert (reply.id, reply.failure.text) == (7, "RuntimeError: java gateway is gone")
+
+
+def test_a_failure_that_was_foreseen_ends_nothing(bench: Bench) -> None:
+    bench.lane.error = HeldError("lane_taken", "another writer")
+    bench.lane.gates["land"].set()
+
+    bench.take(_land(1), _land(2))
+    _wait_for(lambda: len(bench.ids()) == 2)
+
+    assert not bench.crashed.is_set()
+
+
+def test_a_stop_ends_what_runs_and_begins_nothing_that_waits(bench: Bench) -> None:
+    bench.take(_land(1, "running"), _land(2, "waiting"))
+    assert bench.lane.begun["land"].wait(20)
+    stop = threading.Thread(target=bench.server.take, args=(Request(-1, Verb.STOP),))
+
+    stop.start()
+    _wait_for(bench.server._draining.is_set)
+    bench.lane.gates["land"].set()
+    stop.join(20)
+
+    assert bench.ids() == [1, -1]
+    assert bench.lane.done == ["land-running", "close"]
+    assert bench.server.drained
+
+
+def test_what_a_stop_cuts_off_is_not_told_as_a_failure(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("monitor.spark.worker.DRAINED_WITHIN", timedelta(milliseconds=10))
+    bench.take(Request(1, Verb.APPLY))
+    assert bench.lane.begun["apply"].wait(20)
+
+    assert not bench.server.take(Request(-1, Verb.STOP))
+    _wait_for(lambda: bench.server.drained)
+
+    assert bench.ids() == [-1]
+    assert not bench.crashed.is_set()
+
+
+def test_nothing_is_done_before_a_lane_is_open() -> None:
+    replies = Replies()
+    server = Server(lambda _: GatedLane(), replies, lambda: None)
+
+    assert not server.take(_land(1))
+    (reply,) = replies.all()
+    assert reply.failure is not None
+    assert "must open a lane" in reply.failure.text

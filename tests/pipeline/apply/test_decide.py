@@ -1,0 +1,198 @@
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from pipeline.apply.decide import Known, Verdict, decide, doubtful, outlived, withdrawn
+from pipeline.apply.find import Found
+from pipeline.apply.floors import highest
+from pipeline.apply.fold import fold
+from pipeline.apply.provenance import Owned, ranked
+from pipeline.errors import HeldError
+from pipeline.model import Op, Order, Origin, Shard
+from tests.pipeline.apply.turns import CHANGES, FAR, A, B, change, order, table, unique
+
+C, U, D, R = Op.CREATE, Op.UPDATE, Op.DELETE, Op.READ
+INSERT, UPDATE, DELETE, NOOP, AGAIN, MOVE = Verdict
+Row = dict[str, Any]
+
+
+def stands(pos: int | None, of: Shard = A, origin: Origin = Origin.LIVE) -> Found:
+    """One row of the mirror at *pos*; an adopted one without."""
+    adopted = pos is None
+    place = Order(-(2**63), 0, 0) if pos is None else order(pos)
+    source, shard = (
+        pa.array([None if adopted else name], pa.string()) for name in (of.source, of.name)
+    )
+    owner = Owned(source, shard, ranked(place, origin), np.array([adopted]))
+    return Found(np.zeros(1, np.int32), np.zeros(1, np.int64), owner)
+
+
+def nothing() -> Found:
+    found = stands(1)
+    found.file[:] = -1
+    return found
+
+
+def verdict(
+    *rows: Row,
+    found: Found,
+    floors: Mapping[Shard, Order] | None = None,
+    raised: Mapping[Shard, Order] | None = None,
+) -> Verdict:
+    folded = fold(table(*map(unique, rows)), unique=True)
+    floors = highest(floors or {}, raised or {})
+    (one,) = decide(folded, found, floors, raised or {}).tolist()
+    return Verdict(one)
+
+
+@pytest.mark.parametrize(
+    ("row", "found", "expected"),
+    [
+        pytest.param(change(C, 5, 1), nothing(), INSERT, id="an upsert of nothing inserts"),
+        pytest.param(change(D, 5, 1), nothing(), NOOP, id="a delete of nothing"),
+        pytest.param(change(U, 5, 1), stands(4), UPDATE, id="newer"),
+        pytest.param(change(D, 5, 1), stands(4), DELETE, id="newer delete"),
+        pytest.param(change(U, 5, 1), stands(6), NOOP, id="older"),
+        pytest.param(change(D, 5, 1), stands(6), NOOP, id="older delete"),
+        pytest.param(
+            change(U, 9, 1, order={"epoch": 1, "log": 0, "pos": 9, "row": 9}),
+            stands(4),
+            NOOP,
+            id="of an older log file, further on",
+        ),
+        pytest.param(change(U, 5, 1), stands(5), AGAIN, id="the same again"),
+        pytest.param(change(D, 5, 1), stands(5), AGAIN, id="a delete at the row's own place"),
+        pytest.param(
+            change(U, 5, 1), stands(5, origin=Origin.SNAPSHOT), UPDATE, id="live beats a snapshot"
+        ),
+        pytest.param(
+            change(R, 5, 1, origin=Origin.REPAIR), stands(5), AGAIN, id="repair does not beat live"
+        ),
+        pytest.param(change(U, 1, 1), stands(None), UPDATE, id="an adopted row is older than any"),
+        pytest.param(change(D, 1, 1), stands(None), DELETE, id="and anybody's to delete"),
+        pytest.param(change(D, 9, 1), stands(4, B), NOOP, id="a delete of another shard's row"),
+        pytest.param(change(U, 9, 1), stands(4, B), UPDATE, id="an upsert over another shard's"),
+        pytest.param(change(D, 9, 1), stands(4, FAR), NOOP, id="a delete from another source"),
+    ],
+)
+def test_a_change_acts_only_if_it_is_newer(row: Row, found: Found, expected: Verdict) -> None:
+    assert verdict(row, found=found) is expected
+
+
+@pytest.mark.parametrize(
+    ("rows", "found", "expected"),
+    [
+        pytest.param([change(C, 9, 1), change(D, 8, 1, of=B)], stands(4, B), MOVE, id="moved"),
+        pytest.param(
+            [change(C, 3, 1), change(D, 8, 1, of=B)], stands(4, B), MOVE, id="from before"
+        ),
+        pytest.param([change(C, 9, 1), change(D, 3, 1, of=B)], stands(4, B), UPDATE, id="old news"),
+        pytest.param(
+            [change(D, 9, 1), change(D, 8, 1, of=B)], stands(4, B), DELETE, id="both gone"
+        ),
+        pytest.param(
+            [change(C, 1, 1), change(D, 8, 1, of=FAR)], stands(4, FAR), MOVE, id="across sources"
+        ),
+    ],
+)
+def test_a_shards_delete_is_heard_beside_another_shards_change(
+    rows: list[Row], found: Found, expected: Verdict
+) -> None:
+    assert verdict(*rows, found=found) is expected
+
+
+def test_f12_an_upsert_over_another_sources_row_holds_the_table() -> None:
+    with pytest.raises(HeldError, match="crosses_sources"):
+        verdict(change(U, 9, 1), found=stands(4, FAR))
+
+
+@pytest.mark.parametrize(
+    ("rows", "found", "floors", "raised", "expected"),
+    [
+        pytest.param([change(C, 5, 1)], nothing(), {A: order(6)}, {}, NOOP, id="below the floor"),
+        pytest.param([change(C, 6, 1)], nothing(), {A: order(6)}, {}, INSERT, id="at the floor"),
+        pytest.param([change(C, 5, 1)], nothing(), {B: order(6)}, {}, INSERT, id="another's floor"),
+        pytest.param(
+            [change(U, 9, 1)], stands(4), {}, {A: order(6)}, INSERT, id="the row goes by the floor"
+        ),
+        pytest.param(
+            [change(D, 9, 1)], stands(4), {}, {A: order(6)}, NOOP, id="nothing left to delete"
+        ),
+        pytest.param(
+            [change(C, 5, 1), change(D, 9, 1, of=B)],
+            stands(4, B),
+            {A: order(6)},
+            {},
+            DELETE,
+            id="below the floor, in a place that was left",
+        ),
+    ],
+)
+def test_nothing_is_inserted_below_a_floor(
+    rows: list[Row],
+    found: Found,
+    floors: dict[Shard, Order],
+    raised: dict[Shard, Order],
+    expected: Verdict,
+) -> None:
+    assert verdict(*rows, found=found, floors=floors, raised=raised) is expected
+
+
+HIGH = {"s.db.a:0": order(10), "s.db.a:1": order(20)}
+
+
+@pytest.mark.parametrize(
+    ("row", "known", "expected"),
+    [
+        pytest.param(change(C, 11, 1), Known(HIGH), False, id="above its partition's high"),
+        pytest.param(change(C, 10, 1), Known(HIGH), True, id="not above it"),
+        pytest.param(change(C, 11, 1, partition=1), Known(HIGH), True, id="another partition"),
+        pytest.param(change(C, 1, 1, partition=9), Known(HIGH), False, id="a new partition"),
+        pytest.param(change(R, 99, 1), Known(HIGH), True, id="not live"),
+        pytest.param(change(C, 15, 1), Known(HIGH, grown=True), True, id="partitions were added"),
+        pytest.param(change(C, 21, 1), Known(HIGH, grown=True), False, id="but above them all"),
+        pytest.param(change(C, 99, 1), Known(None), True, id="nothing is known"),
+        pytest.param(change(R, 99, 1), Known({}), True, id="not live, and no live applied"),
+        pytest.param(change(C, 1, 1), Known({}), False, id="no live applied"),
+    ],
+)
+def test_an_insert_is_doubted_if_a_forgotten_delete_may_be_newer(
+    row: Row, known: Known, expected: bool
+) -> None:
+    folded = fold(table(row), unique=False)
+
+    assert doubtful(folded, np.array([INSERT], np.int8), known).tolist() == [expected]
+    assert doubtful(folded, np.array([MOVE], np.int8), known).tolist() == [expected]
+    assert doubtful(folded, np.array([UPDATE], np.int8), known).tolist() == [False]
+
+
+@pytest.mark.parametrize(
+    ("deletes", "expected"),
+    [
+        pytest.param([], False, id="none"),
+        pytest.param([change(D, 4, 1), change(D, 2, 1)], False, id="older"),
+        pytest.param([change(D, 4, 1), change(D, 6, 1)], True, id="newer"),
+        pytest.param([change(D, 5, 1)], True, id="at its own place"),
+        pytest.param([change(D, 5, 1, origin=0)], False, id="at its place, and not live"),
+        pytest.param([change(D, 6, 2)], False, id="of another key"),
+        pytest.param([change(D, 6, 1, of=B)], False, id="of another shard"),
+    ],
+)
+def test_a_delete_outlives_what_is_not_above_it(deletes: list[Row], expected: bool) -> None:
+    folded = fold(table(unique(change(C, 5, 1))), unique=True)
+
+    gone = outlived(folded, pa.Table.from_pylist([unique(row) for row in deletes], CHANGES))
+
+    assert gone.tolist() == [expected]
+
+
+def test_a_move_that_is_withdrawn_still_deletes() -> None:
+    verdicts = np.array([INSERT, MOVE, MOVE, UPDATE], np.int8)
+
+    taken_back = withdrawn(verdicts, np.array([True, True, False, False]))
+
+    assert taken_back.tolist() == [NOOP, DELETE, MOVE, UPDATE]
+    assert verdicts.tolist() == [INSERT, MOVE, MOVE, UPDATE]

@@ -1,0 +1,408 @@
+"""What an apply must never do, on real Delta tables."""
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pipeline.apply.account import Counted
+from pipeline.apply.passes import Landed
+from pipeline.lake import entries
+from pipeline.lake.actions import removed
+from pipeline.lake.alterations import with_properties
+from pipeline.lake.commit import commit
+from pipeline.lake.log import Snapshot, load
+from pipeline.lake.store import open_store
+from pipeline.model import Account, Op, Order, Origin
+from pipeline.schema.column import Column
+from pipeline.settings import TableRule
+from tests.pipeline.hand_lake import ID, NAME, NOW, HandLake, row
+
+C, U, D, R = Op.CREATE, Op.UPDATE, Op.DELETE, Op.READ
+T, S, TOMB = Op.TRUNCATE, Op.SETTLE, Op.TOMBSTONE
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> HandLake:
+    return HandLake(tmp_path)
+
+
+def tomb(key: int) -> dict[str, object]:
+    return {**row(TOMB, 0, key), "order": None, "before": None}
+
+
+@pytest.mark.parametrize(
+    ("batches", "expected"),
+    [
+        pytest.param([[row(C, 10, 1, "a")]], {1: "a"}, id="a row appears"),
+        pytest.param([[row(C, 10, 1, "a"), row(U, 20, 1, "b")]], {1: "b"}, id="the newest wins"),
+        pytest.param([[row(U, 20, 1, "b"), row(C, 10, 1, "a")]], {1: "b"}, id="whatever the place"),
+        pytest.param([[row(C, 10, 1, "a")], [row(D, 20, 1, "a"), tomb(1)]], {}, id="a delete"),
+        pytest.param(
+            [[row(C, 10, 1, "a"), row(D, 20, 1, "a"), tomb(1)]], {}, id="born and gone in one batch"
+        ),
+        pytest.param(
+            [[row(C, 10, 1, "a")], [row(D, 20, 1), tomb(1)], [row(C, 30, 1, "z")]],
+            {1: "z"},
+            id="inserted again after a delete",
+        ),
+        pytest.param(
+            [[row(C, 10, 1, "a")], [row(D, 20, 1, "a"), row(C, 20, 2, "a")]],
+            {2: "a"},
+            id="a key update is a delete and a create at one place",
+        ),
+        pytest.param(
+            [[row(C, 10, 1, "a"), row(C, 11, 2, "b")], [row(T, 20, None)], [row(C, 30, 3, "c")]],
+            {3: "c"},
+            id="a truncate empties the shard at its order",
+        ),
+        pytest.param(
+            [[row(C, 10, 1, "a")], [row(T, 20, None), row(C, 30, 1, "n")]],
+            {1: "n"},
+            id="a truncate and rows after it in one batch",
+        ),
+        pytest.param(
+            [[row(R, 10, 1, "a"), row(R, 10, 2, "b")], [row(R, 50, 2, "b"), row(S, 50, None)]],
+            {2: "b"},
+            id="a second snapshot settles what was deleted between the two",
+        ),
+        pytest.param(
+            [[row(C, 60, 1, "new")], [row(R, 50, 1, "old"), row(S, 50, None)]],
+            {1: "new"},
+            id="a snapshot row does not undo a later change",
+        ),
+    ],
+)
+def test_mirror_follows(
+    lake: HandLake, batches: list[list[dict[str, object]]], expected: dict[int, str]
+) -> None:
+    assert lake.play(*batches) == expected
+
+
+def test_replaying_any_suffix_changes_nothing(lake: HandLake) -> None:
+    history = [row(C, 10, 1, "a"), row(U, 20, 1, "b"), row(D, 30, 1, "b"), row(C, 40, 2, "x")]
+    lake.play(history)
+
+    for start in range(len(history)):
+        assert lake.play(history[start:]) == {2: "x"}, f"suffix from {start}"
+
+
+def test_a_deleted_row_stays_deleted_when_its_insert_is_sent_again_after_a_restart(
+    lake: HandLake,
+) -> None:
+    lake.play([row(C, 10, 1, "a")], [row(D, 20, 1, "a"), tomb(1)])
+    lake.reopen()
+
+    lake.land(row(C, 10, 1, "a"))
+    turn = lake.apply()
+
+    assert lake.rows() == {}
+    assert turn.account.noop == 1
+
+
+def test_a_row_older_than_a_truncate_is_never_inserted(lake: HandLake) -> None:
+    lake.play([row(T, 50, None)])
+
+    assert lake.play([row(R, 40, 7, "late"), row(C, 60, 8, "new")]) == {8: "new"}
+
+
+def test_a_key_that_moved_to_a_new_partition_does_not_come_back(lake: HandLake) -> None:
+    """Its delete came through the new partition before an old change through the old one."""
+    lake.play([row(C, 5, 9, "z")], [row(C, 10, 1, "a")], [row(D, 50, 1, "a", partition=1)])
+    lake.mark = replace(lake.mark, grown=("s.db.t",))
+
+    assert lake.play([row(U, 20, 1, "b")]) == {9: "z"}
+
+
+def test_live_wins_over_a_repair_at_equal_order(lake: HandLake) -> None:
+    repair = row(R, 10, 1, "repair", origin=int(Origin.REPAIR))
+
+    assert lake.play([row(C, 10, 1, "live"), repair]) == {1: "live"}
+    assert lake.play([repair]) == {1: "live"}
+
+
+def test_two_different_live_changes_at_one_place_hold_the_table(lake: HandLake) -> None:
+    lake.land(row(C, 10, 1, "a"), row(C, 10, 1, "b"))
+
+    turn = lake.apply()
+
+    assert turn.hold is not None
+    assert turn.hold.reason == "conflict"
+    assert turn.batch == -1
+
+
+def test_a_change_sent_twice_is_counted_as_redelivered(lake: HandLake) -> None:
+    lake.land(row(C, 10, 1, "a"), row(C, 10, 1, "a"), row(U, 20, 1, "b"))
+
+    account = lake.apply().account
+
+    assert (account.read, account.applied, account.superseded, account.redelivered) == (3, 1, 1, 1)
+
+
+def test_a_delete_speaks_for_its_own_shard_only(tmp_path: Path) -> None:
+    rules = (TableRule(r"db\.t_\d", "db.t"),)
+    lake = HandLake(tmp_path, rules, shards=("db.t_0", "db.t_1"))
+    lake.land(row(C, 10, 1, "zero", shard="db.t_0"), row(C, 11, 1, "one", shard="db.t_1"))
+    lake.apply()
+    lake.land(row(D, 20, 1, "zero", shard="db.t_0"))
+    lake.apply()
+
+    names = [r["name"] for r in lake.mirror()]
+    assert names == ["one"]
+
+
+def test_an_unknown_field_holds_the_table_until_its_schema_lands(lake: HandLake) -> None:
+    lake.play([row(C, 10, 1, "a")])
+    more = '{"id":2,"name":"b","extra":5}'
+    lake.land({**row(C, 20, 2, "b"), "after": more})
+    held = lake.apply()
+    lake.alter(ID, NAME, Column("extra", "INT"), at=Order(1, 1, 15))
+
+    freed = lake.apply()
+
+    assert held.hold is not None
+    assert held.hold.reason == "unknown_field"
+    assert freed.hold is None
+    assert {r["id"]: r["extra"] for r in lake.mirror()} == {1: None, 2: 5}
+
+
+def test_an_added_column_gives_old_rows_its_default(lake: HandLake) -> None:
+    lake.play([row(C, 10, 1, "a")])
+    extra = Column("extra", "INT", default="7", has_default=True)
+    lake.alter(ID, NAME, extra, at=Order(1, 1, 15))
+
+    lake.play([{**row(C, 20, 2, "b"), "after": '{"id":2,"name":"b","extra":null}'}])
+
+    assert {r["id"]: r["extra"] for r in lake.mirror()} == {1: 7, 2: None}
+
+
+def test_a_dropped_column_holds_the_table_and_names_the_way_out(lake: HandLake) -> None:
+    lake.play([row(C, 10, 1, "a")])
+    lake.alter(ID, at=Order(1, 1, 15))
+    lake.land({**row(C, 20, 2, "b"), "after": '{"id":2}'})
+
+    turn = lake.apply()
+
+    assert turn.hold is not None
+    assert turn.hold.reason == "schema"
+    assert "name" in turn.hold.detail
+
+
+def test_a_wider_decimal_keeps_every_row(tmp_path: Path) -> None:
+    narrow, wide = Column("amount", "DECIMAL", 5, 2), Column("amount", "DECIMAL", 9, 2)
+    lake = HandLake(tmp_path, columns=(ID, narrow))
+    lake.land({**row(C, 10, 1), "after": '{"id":1,"amount":"123.45"}'})
+    lake.apply()
+    lake.alter(ID, wide, at=Order(1, 1, 15))
+    lake.land({**row(C, 20, 2), "after": '{"id":2,"amount":"1234567.89"}'})
+
+    turn = lake.apply()
+
+    assert turn.hold is None, turn.hold
+    found = {r["id"]: str(r["amount"]) for r in lake.mirror()}
+    assert found == {1: "123.45", 2: "1234567.89"}
+    assert turn.version == lake.passes.mirrors.seen("db.t").version  # type: ignore[union-attr]
+
+
+def test_a_foreign_commit_blocks_the_mirror_until_it_is_taken_back(lake: HandLake) -> None:
+    lake.play([row(C, 10, 1, "a"), row(C, 11, 2, "b")])
+    good = stranger(lake)
+    lake.land(row(C, 20, 3, "c"))
+    held = lake.apply()
+    again = lake.apply()
+    restored(lake, good)
+
+    freed = lake.apply()
+
+    assert held.hold is not None
+    assert held.hold.id == f"foreign_write:db.t:{good.version + 1}"
+    assert again.hold == held.hold
+    assert freed.hold is None
+    assert lake.rows() == {1: "a", 2: "b", 3: "c"}
+
+
+def test_a_foreign_commit_is_found_by_the_next_process_too(lake: HandLake) -> None:
+    lake.play([row(C, 10, 1, "a")], [row(C, 11, 2, "b")])
+    good = stranger(lake)
+    lake.reopen()
+    lake.land(row(C, 20, 3, "c"))
+
+    held = lake.apply()
+    freed = lake.apply(waived=[f"foreign_write:db.t:{good.version + 1}"])
+
+    assert held.hold is not None
+    assert held.hold.reason == "foreign_write"
+    assert freed.hold is None
+    assert lake.rows() == {3: "c"}
+
+
+def stranger(lake: HandLake) -> Snapshot:
+    """Somebody removes all rows; the version before."""
+    store = open_store(lake.settings.mirror("db.t"))
+    snapshot = load(store)
+    assert snapshot is not None
+    gone = [removed(file, at=NOW) for file in snapshot.files.values()]
+    commit(store, snapshot, gone, operation="DELETE", clock=NOW)
+    return snapshot
+
+
+def restored(lake: HandLake, good: Snapshot) -> None:
+    """Somebody takes the mirror back to an earlier version."""
+    store = open_store(lake.settings.mirror("db.t"))
+    now = load(store)
+    assert now is not None
+    back = [{"add": dict(file.action)} for file in good.files.values()]
+    gone = [removed(file, at=NOW) for file in now.files.values()]
+    told = {"version": str(good.version)}
+    commit(store, now, (*gone, *back), operation="RESTORE", clock=NOW, parameters=told)
+
+
+def test_a_settle_without_rows_makes_an_empty_mirror_that_counts_as_applied(
+    lake: HandLake,
+) -> None:
+    assert lake.play([row(S, 50, None)]) == {}
+
+    lake.reopen()
+
+    assert [turn.batch for turn in lake.run()] == [0], "told once more"
+    assert lake.run() == ()
+
+
+def test_a_batch_of_rows_that_change_nothing_counts_as_applied(lake: HandLake) -> None:
+    lake.play([row(C, 10, 1, "a")])
+
+    assert lake.play([row(C, 10, 1, "a")]) == {1: "a"}
+
+    lake.reopen()
+    assert [turn.batch for turn in lake.run()] == [1], "told once more"
+    assert lake.run() == ()
+
+
+def test_a_mirror_that_is_gone_is_not_begun_without_its_base(lake: HandLake) -> None:
+    lake.play([row(R, 10, 1, "a"), row(S, 10, None)])
+    lake.mark = replace(lake.mark, based={"s/db.t": 0})
+    mirror = Path(lake.settings.mirror("db.t"))
+    lake.log.look()
+    dropped = with_properties(lake.log.snapshot, {"sluice.dropped": "0"})
+    commit(lake.log.store, lake.log.snapshot, dropped, operation="SET TBLPROPERTIES", clock=NOW)
+    shutil.move(mirror, mirror.with_name("gone"))
+    lake.reopen()
+    lake.land(row(C, 20, 2, "b"))
+
+    turn = lake.apply()
+
+    assert turn.hold is not None
+    assert turn.hold.reason == "no_base"
+
+
+def test_a_mirror_whose_protocol_is_not_ours_is_held_and_says_why(lake: HandLake) -> None:
+    lake.play([row(C, 10, 1, "a")])
+    store = open_store(lake.settings.mirror("db.t"))
+    snapshot = load(store)
+    assert snapshot is not None
+    odd = dict(snapshot.metadata.action)
+    odd["configuration"] = {**odd["configuration"], "delta.appendOnly": "true"}
+    actions = [{"metaData": odd}]
+    entry = [{"commitInfo": {"timestamp": 1, "operation": "SET TBLPROPERTIES"}}, *actions]
+    store.put_new(entries.name(snapshot.version + 1), entries.content(entry))
+    lake.land(row(C, 20, 9, "b"))
+
+    turn = lake.apply()
+
+    assert turn.hold is not None
+    assert turn.hold.reason == "protocol"
+    assert "appendOnly" in turn.hold.detail
+
+
+def test_an_account_that_does_not_balance_holds_the_table_until_a_person_says_so(
+    lake: HandLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake.play([row(C, 10, 1, "a")])
+    lake.land(row(C, 20, 2, "b"))
+    counted = Counted(9, 1, 1, 1, 0, 0, 0)
+    monkeypatch.setattr("pipeline.apply.turn.Counted", lambda **_: counted)
+
+    first, second = lake.apply(), lake.apply()
+    kept = lake.rows()
+    third = lake.apply(waived=["account:db.t:1"])
+
+    assert first.hold is not None
+    assert first.hold.reason == "account"
+    assert "8 of 9" in first.hold.detail
+    assert second.hold == first.hold
+    assert kept == {1: "a"}, "nothing is committed that is not explained"
+    assert third.hold is None
+    assert lake.rows() == {1: "a", 2: "b"}
+
+
+def test_tables_keep_their_own_numbers_and_one_that_is_held_stops_no_other(tmp_path: Path) -> None:
+    others = ("db.u", "db.v", "db.w")
+    lake = HandLake(tmp_path, others=others)
+
+    def land(pos: int, key: int, name: str) -> None:
+        tables = ("db.t", *others)
+        lake.land(*(row(C, pos, key, name, table=t, shard=t, topic=f"s.{t}") for t in tables))
+
+    land(10, 1, "a")
+    lake.run()
+    odd = {"after": '{"id":9,"nobody":1}', "table": "db.u", "shard": "db.u", "topic": "s.db.u"}
+    lake.land(row(C, 20, 9, "b"), {**row(C, 20, 9, "b"), **odd})
+    held = {turn.table for turn in lake.run() if turn.hold is not None}
+    land(30, 3, "c")
+    later = {turn.table: turn.account.read for turn in lake.run()}
+    lake.alter(ID, NAME, Column("nobody", "INT"), at=Order(1, 1, 15), shard="db.u")
+    (freed,) = lake.run()
+
+    assert held == {"db.u"}
+    assert later == {"db.t": 1, "db.u": 0, "db.v": 1, "db.w": 1}, "nothing is read twice"
+    assert (freed.table, freed.hold, freed.batch, freed.account.read) == ("db.u", None, 2, 2)
+    assert {name: lake.rows(name) for name in ("db.t", *others)} == {
+        "db.t": {1: "a", 3: "c", 9: "b"},
+        "db.u": {1: "a", 3: "c", 9: None},
+        "db.v": {1: "a", 3: "c"},
+        "db.w": {1: "a", 3: "c"},
+    }
+
+
+def test_a_turn_whose_account_was_never_told_is_told_by_the_next_process(lake: HandLake) -> None:
+    lake.play([row(C, 10, 1, "a")])
+    lake.land(row(C, 10, 1, "a"), row(C, 20, 2, "b"), row(D, 30, 9))
+    turn = lake.apply()
+    lake.reopen()
+
+    (told,) = lake.run()
+
+    assert told.hold is None
+    assert (told.table, told.batch, told.account) == ("db.t", 1, turn.account)
+    assert turn.account == Account(
+        read=3, applied=1, noop=1, redelivered=1, ignored={"tombstone": 0}
+    )
+    assert lake.run() == ()
+
+
+def test_f16_an_idle_table_does_not_make_the_others_read_less_or_more(tmp_path: Path) -> None:
+    """Slices follow each table's own batches, however far apart these are."""
+    lake = HandLake(tmp_path, others=("db.u",))
+    idle = {"table": "db.u", "shard": "db.u", "topic": "s.db.u"}
+    lake.land({**row(C, 5, 1, "idle"), **idle})
+    lake.run()
+    for batch in range(5):
+        lake.land(row(C, 10 + batch, batch, "x"))
+    lake.mark = replace(lake.mark, tables={**lake.mark.tables, "db.u": 0})
+
+    turns = {turn.table: turn for turn in lake.run()}
+
+    assert turns.keys() == {"db.t"}
+    assert (turns["db.t"].batch, turns["db.t"].account.read) == (5, 5)
+
+
+def test_f17_a_held_table_is_not_tried_in_every_pass(lake: HandLake) -> None:
+    lake.play([row(C, 10, 1, "a")])
+    lake.land({**row(C, 20, 2, "b"), "after": '{"id":2,"nobody":5}'})
+    lake.apply()
+    landed = Landed(lake.mark, lake.catalog)
+
+    asked = [lake.passes.run(landed, frozenset()) for _ in range(3)]
+
+    assert all(turns == () for turns in asked), "the clock stood"

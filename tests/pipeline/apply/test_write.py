@@ -1,0 +1,232 @@
+"""New files, vectors beside old ones, and files written anew, as other readers see them."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyroaring import BitMap64
+
+from pipeline.apply import write as writing
+from pipeline.apply.data_file import Footers
+from pipeline.apply.fills import Fill
+from pipeline.apply.layout import Layout
+from pipeline.apply.mirror_files import Adoption, MirrorFiles
+from pipeline.apply.provenance import META, SLUICE
+from pipeline.apply.rewrite import rewrite
+from pipeline.apply.write import Target, without, write
+from pipeline.errors import HeldError
+from pipeline.lake import alterations, commit
+from pipeline.lake.columns import described
+from pipeline.lake.log import ActiveFile, Metadata, Snapshot
+from pipeline.lake.vectors import VectorFile, read
+from pipeline.model import Op, Shard
+from tests.pipeline.apply.turns import NOW, A, B, TurnBench, change, mirror_schema, order
+
+C, U, D = Op.CREATE, Op.UPDATE, Op.DELETE
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> TurnBench:
+    return TurnBench(tmp_path / "mirror", shards=(A, B))
+
+
+def target(bench: TurnBench, **more: Any) -> Target:
+    return replace(Target(bench.store, bench.snapshot.metadata, ("id",), NOW), **more)
+
+
+def files(bench: TurnBench, **more: Any) -> MirrorFiles:
+    layout = Layout.of(bench.snapshot.metadata)
+    return MirrorFiles(bench.store, bench.files, layout, **more)
+
+
+def rows(*ids: int, name: str = "n") -> pa.Table:
+    meta = pa.nulls(len(ids), META)
+    return pa.table({"id": pa.array(ids, pa.int64()), "name": [name] * len(ids), SLUICE: meta})
+
+
+def test_a_new_file_is_sorted_by_key_and_has_exactly_the_tables_columns(bench: TurnBench) -> None:
+    add = write(rows(3, 1, 2).select(["name", SLUICE, "id"]), target(bench))["add"]
+
+    footer = pq.read_metadata(bench.folder / add["path"])
+    file = pq.ParquetFile(bench.folder / add["path"])
+    assert file.schema_arrow.equals(mirror_schema(bench.columns))
+    assert file.read()["id"].to_pylist() == [1, 2, 3]
+    assert b"ARROW:schema" not in (footer.metadata or {})
+    assert add["size"] == (bench.folder / add["path"]).stat().st_size
+    assert ActiveFile(add).records == 3
+    assert {footer.schema.column(n).physical_type for n in range(len(footer.schema))} == {
+        *("INT64", "INT32", "BYTE_ARRAY")
+    }
+
+
+def test_row_groups_are_of_one_size_whatever_the_rows(
+    bench: TurnBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writing, "GROUP_ROWS", 4)
+    monkeypatch.setattr(writing, "_LARGE", 100)  # as if they were a gigabyte
+
+    add = write(rows(*range(9, -1, -1), name="x" * 50), target(bench))["add"]
+
+    footer = pq.read_metadata(bench.folder / add["path"])
+    assert [footer.row_group(n).num_rows for n in range(3)] == [4, 4, 2]
+    assert pq.read_table(bench.folder / add["path"])["id"].to_pylist() == list(range(10))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        pytest.param(rows(1).drop_columns(["name"]), id="a column is missing"),
+        pytest.param(rows(1).append_column("more", pa.array([1])), id="one is too many"),
+        pytest.param(rows(1).set_column(1, "name", pa.array([b"\xff"])), id="no text"),
+    ],
+)
+def test_rows_of_another_shape_are_refused_and_leave_no_file(
+    bench: TurnBench, wrong: pa.Table
+) -> None:
+    with pytest.raises(HeldError, match="schema"):
+        write(wrong, target(bench))
+
+    assert list(bench.folder.glob("*.parquet")) == []
+
+
+def test_a_file_that_loses_rows_again_and_again_keeps_all_its_fields(bench: TurnBench) -> None:
+    bench.play(*(change(C, n, n, "a") for n in range(1, 6)))
+    first = bench.files[0]
+
+    bench.play(change(D, 10, 1))
+    bench.play(change(D, 11, 5), change(D, 12, 2))
+
+    (file,) = bench.files
+    assert list(read(bench.store, file.vector or {})) == [0, 1, 4]
+    assert (file.records, (file.stats or {})["tightBounds"]) == (5, False)
+    changed = {"stats", "deletionVector"}
+    assert {n: v for n, v in file.action.items() if n not in changed} == {
+        n: v for n, v in first.action.items() if n not in changed
+    }
+    assert sorted(row["id"] for row in bench.elsewhere()) == [3, 4]
+
+
+def test_a_file_that_loses_its_last_row_goes(bench: TurnBench) -> None:
+    bench.play(change(C, 1, 1, "a"), change(C, 2, 2, "b"))
+    bench.play(change(D, 10, 1))
+    old = bench.files[0].vector
+
+    written = bench.play(change(D, 11, 2))
+
+    (gone,) = (action["remove"] for action in written.actions)
+    assert gone["deletionVector"] == old
+    assert bench.files == ()
+
+
+def test_without_numbers_in_the_log_a_files_own_footer_counts(bench: TurnBench) -> None:
+    bench.play(change(C, 1, 1, "a"), change(C, 2, 2, "b"))
+    bare = ActiveFile({n: v for n, v in bench.files[0].action.items() if n != "stats"})
+    mirror = replace(files(bench), files=(bare,))
+
+    _, marked = without(mirror, {0: BitMap64([1])}, VectorFile(), NOW)
+
+    assert mirror.count() == 2
+    assert ActiveFile(marked["add"]).records == 2
+
+
+# --- files written anew
+
+
+def settled(bench: TurnBench, made: tuple[Any, ...], first: tuple[Any, ...] = ()) -> Snapshot:
+    return commit.commit(bench.store, bench.snapshot, (*first, *made), operation="W", clock=NOW)
+
+
+def test_small_files_and_vectors_become_one_sorted_file_of_the_same_rows(bench: TurnBench) -> None:
+    bench.play(*(change(C, n, n, f"a{n}") for n in (5, 3, 9)))
+    bench.play(change(U, 20, 3, "b3"), change(C, 21, 1, "b1", of=B))
+    bench.play(change(D, 30, 9))
+    before = sorted(bench.elsewhere(), key=str)
+
+    done = rewrite(files(bench), target(bench, compression="zstd"), data_change=False)
+    bench.snapshot = settled(bench, done.actions)
+
+    assert done.rows == 3
+    assert all(action[kind]["dataChange"] is False for action in done.actions for kind in action)
+    (file,) = bench.files
+    assert file.vector is None
+    assert pq.read_table(bench.folder / file.path)["id"].to_pylist() == [1, 3, 5]
+    assert sorted(bench.elsewhere(), key=str) == before
+    bench.play(change(U, 40, 3, "c3"))
+    assert bench.rows() == {1: "b1", 3: "c3", 5: "a5"}
+
+
+def test_more_rows_than_fit_into_memory_become_several_files(bench: TurnBench) -> None:
+    for n in range(4):
+        bench.play(change(C, n + 1, n, "x" * 100))
+    before = bench.rows()
+
+    done = rewrite(files(bench), target(bench), window=300)
+    bench.snapshot = settled(bench, done.actions)
+
+    assert 1 < len(bench.files) < 4
+    assert bench.rows() == before
+
+
+def test_f13_a_column_that_was_added_gets_each_shards_own_default(bench: TurnBench) -> None:
+    bench.play(change(C, 10, 1, "a"), change(C, 30, 2, "a"), change(C, 10, 3, "b", of=B))
+    adding = alterations.with_columns(bench.snapshot, pa.schema([("more", pa.int16())]))
+    fills = (fill(A, 20, 7), fill(B, 5, 8), fill(B, 11, 9))
+
+    done = rewrite(files(bench), target(bench, metadata=described_by(adding)), fills=fills)
+    bench.snapshot = settled(bench, done.actions, adding)
+
+    assert {row["id"]: row["more"] for row in bench.elsewhere()} == {1: 7, 2: None, 3: 9}
+
+    again = rewrite(files(bench), target(bench), fills=(fill(A, 25, 1), fill(A, 31, 2)))
+    bench.snapshot = settled(bench, again.actions)
+    assert {row["id"]: row["more"] for row in bench.elsewhere()} == {1: 7, 2: 2, 3: 9}
+
+
+def described_by(actions: tuple[Any, ...]) -> Metadata:
+    return Metadata.of(next(action["metaData"] for action in actions if "metaData" in action))
+
+
+def fill(shard: Shard, born: int, default: int) -> Fill:
+    return Fill("more", shard, order(born), pa.scalar(default))
+
+
+def test_an_adopted_row_has_the_default_of_the_only_shard(bench: TurnBench) -> None:
+    bench.snapshot = settled(bench, (write(rows(1), target(bench)),))
+    adding = alterations.with_columns(bench.snapshot, pa.schema([("more", pa.int16())]))
+    mirror, aim = files(bench), target(bench, metadata=described_by(adding))
+
+    with pytest.raises(HeldError, match="no_shard"):
+        rewrite(mirror, aim, fills=[fill(A, 20, 7)])
+
+    mirror.adoption = Adoption(None, A)
+    done = rewrite(mirror, aim, fills=[fill(A, 20, 7)])
+    bench.snapshot = settled(bench, done.actions, adding)
+    assert [row["more"] for row in bench.elsewhere()] == [7]
+
+
+def test_a_widened_column_keeps_its_values_and_a_narrowed_one_is_refused(bench: TurnBench) -> None:
+    bench.play(change(C, 1, 1, "12"))
+    wide = pa.schema([("id", pa.decimal128(20, 0)), ("name", pa.string()), (SLUICE, META)])
+    text, told = described(wide, bench.snapshot.metadata.configuration)
+    metadata = replace(bench.snapshot.metadata, schema_string=text)
+    action = {**metadata.action, "schemaString": text, "configuration": told}
+
+    done = rewrite(files(bench), target(bench, metadata=metadata))
+    bench.snapshot = settled(bench, done.actions, ({"metaData": action},))
+
+    assert [int(row["id"]) for row in bench.elsewhere()] == [1]
+    narrow = described(wide.set(1, pa.field("name", pa.date32())), told)[0]
+    with pytest.raises(HeldError, match="schema"):
+        rewrite(files(bench), target(bench, metadata=replace(metadata, schema_string=narrow)))
+
+
+def test_rows_that_the_log_counts_otherwise_are_not_written_anew(bench: TurnBench) -> None:
+    bench.play(change(C, 1, 1, "a"))
+    stats = (bench.files[0].action["stats"]).replace('"numRecords":1', '"numRecords":2')
+    lying = ActiveFile({**bench.files[0].action, "stats": stats})
+
+    with pytest.raises(HeldError, match="account"):
+        rewrite(replace(files(bench), files=(lying,), footers=Footers()), target(bench))

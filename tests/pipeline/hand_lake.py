@@ -1,0 +1,165 @@
+"""A lake without Kafka and Spark: changes are put into a real change log, then really applied."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from pipeline.apply.catalog import Catalog
+from pipeline.apply.errand import run
+from pipeline.apply.passes import Landed, Passes
+from pipeline.changelog.change_log import ChangeLog
+from pipeline.changelog.own_rows import mark_row
+from pipeline.changelog.table import CHANGES, Stamp, app
+from pipeline.lake.commit import commit
+from pipeline.lake.pinned import open_table
+from pipeline.lake.store import open_store
+from pipeline.landing.staging import write_rows
+from pipeline.mark import Mark
+from pipeline.model import Op, Order, Origin
+from pipeline.report import Applied
+from pipeline.route import Router
+from pipeline.schema.column import Column
+from pipeline.schema.history import SchemaChange, TableSchema
+from pipeline.settings import PipelineSettings, TableRule
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+ID, NAME = Column("id", "BIGINT"), Column("name", "VARCHAR", 80)
+FIRST = Order(1, 1, 1)
+
+
+def row(op: Op, pos: int, key: int | None, name: str | None = None, **more: Any) -> dict[str, Any]:
+    """One change of table ``db.t``; *more* replaces columns of the change log."""
+    image = None if key is None else json.dumps({"id": key, "name": name})
+    shard = more.get("shard", "db.t")
+    made: dict[str, Any] = {
+        "source": "s",
+        "shard": shard,
+        "table": "db.t",
+        "op": str(op),
+        "key": None if key is None else f'["s","{shard}","{key}"]',
+        "before": image if op is Op.DELETE else None,
+        "after": image if op in (Op.CREATE, Op.UPDATE, Op.READ) else None,
+        "order": Order(1, 1, pos),
+        "origin": int(Origin.SNAPSHOT if op in (Op.READ, Op.SETTLE) else Origin.LIVE),
+        "topic": "s.db.t",
+        "partition": 0,
+        "offset": pos,
+    }
+    return made | more
+
+
+@dataclass(eq=False)
+class HandLake:
+    """A table ``db.t (id, name)``, others like it, their change log, and passes over their mirrors.
+
+    ``shards`` are those of ``db.t``; each of ``others`` is a table of one shard, of its name.
+    The clock goes on by ten minutes with each pass, so that nothing waits to be tried again; a
+    batch is received, and lies in the change log, on the day of ``received``.
+    """
+
+    home: Path
+    rules: tuple[TableRule, ...] = ()
+    columns: tuple[Column, ...] = (ID, NAME)
+    shards: tuple[str, ...] = ("db.t",)
+    others: tuple[str, ...] = ()
+    now: datetime = NOW
+    received: datetime = NOW
+    passes: Passes = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Create the change log."""
+        self.settings = PipelineSettings(
+            lake=str(self.home), kafka="", sources=(), rules=self.rules
+        )
+        tables = dict.fromkeys(self.shards, "db.t") | {name: name for name in self.others}
+        self.mark = Mark("main", -1, shards={f"s/{n}": table for n, table in tables.items()})
+        self.catalog = Catalog(Router(self.rules))
+        for shard in tables:
+            self.alter(*self.columns, at=FIRST, shard=shard)
+        self.log = ChangeLog(open_store(self.settings.changes), "main")
+        self.log.opened(NOW)
+        self.reopen()
+
+    def reopen(self) -> None:
+        """Begin with an empty memory, as after a restart."""
+        changes = ChangeLog(open_store(self.settings.changes), "main")
+        self.passes = Passes(
+            self.settings, changes, lambda groups: [run(g) for g in groups], lambda: self.now
+        )
+
+    def alter(self, *columns: Column, at: Order, shard: str = "db.t") -> None:
+        """Let the source's table have *columns* from *at* on."""
+        kind = "create" if self.catalog.newest("s", shard) is None else "alter"
+        schema = TableSchema(shard, at, columns, ("id",))
+        self.catalog.learn([("s", SchemaChange(kind, shard, at, schema, ""))])
+
+    def land(self, *rows: Mapping[str, Any]) -> None:
+        """Append one batch."""
+        batch = self.mark.batch + 1
+        high = {**self.mark.high}
+        for r in rows:
+            name = f"s/{r['topic']}:{r['partition']}"
+            if r["origin"] == Origin.LIVE and r["order"]:
+                high[name] = max(r["order"], high.get(name, r["order"]))
+        tables = {**self.mark.tables, **{r["table"]: batch for r in rows}}
+        before, self.mark = self.mark, replace(self.mark, batch=batch, tables=tables, high=high)
+        stamp = Stamp("main", batch, self.received)
+        parts = [_rows(rows, stamp)] if rows else []
+        parts.append(mark_row(self.mark.changes_since(before), stamp))
+        files = [write_rows(self.log, part, stamp) for part in parts]
+        self.log.look()
+        actions = [file.added(NOW) for file in files]
+        txn = (app("main"), batch)
+        commit(self.log.store, self.log.snapshot, actions, operation="WRITE", clock=NOW, txn=txn)
+        self.log.look()
+        self.passes.highs.landed(batch, high)
+
+    def run(self, *waived: str) -> tuple[Applied, ...]:
+        """One pass."""
+        self.now += timedelta(minutes=10)
+        return self.passes.run(Landed(self.mark, self.catalog), frozenset(waived))
+
+    def apply(self, waived: Sequence[str] = ()) -> Applied:
+        """The turn of ``db.t``; a pass in which an old one is told comes before it."""
+        for _ in range(3):
+            turns = [turn for turn in self.run(*waived) if turn.table == "db.t"]
+            if turns and (turns[-1].hold is not None or turns[-1].batch >= self.mark.batch):
+                break
+        return turns[-1]
+
+    def rows(self, table: str = "db.t") -> dict[int, Any]:
+        """Mirror rows, id -> name; fails on a duplicate."""
+        found = self.mirror(table)
+        assert len({r["id"] for r in found}) == len(found), "duplicates"
+        return {r["id"]: r.get("name") for r in found}
+
+    def mirror(self, table: str = "db.t") -> list[dict[str, Any]]:
+        """The mirror's rows, read by code that is not ours."""
+        found = open_table(self.settings.mirror(table))
+        assert found is not None
+        return found.select("SELECT * FROM t ORDER BY id")
+
+    def play(self, *batches: Sequence[Mapping[str, Any]]) -> dict[int, Any]:
+        """Land and apply each batch; every account must balance.  Returns the mirror's rows."""
+        for batch in batches:
+            self.land(*batch)
+            turn = self.apply()
+            assert turn.hold is None, turn.hold
+            assert turn.account.residual == 0
+        return self.rows()
+
+
+def _rows(rows: Sequence[Mapping[str, Any]], stamp: Stamp) -> pa.RecordBatch:
+    at = stamp.received
+    shared = {"lane": stamp.lane, "batch": stamp.batch, "received": at, "dt": at.date(), "at": NOW}
+    made = [
+        {**shared, **r, "order": asdict(r["order"]) if r["order"] is not None else None}
+        for r in rows
+    ]
+    arrays = [pa.array([r.get(f.name) for r in made], f.type) for f in CHANGES]
+    return pa.RecordBatch.from_arrays(arrays, schema=CHANGES)

@@ -1,0 +1,206 @@
+"""A landing loop over topics kept in memory: its batches are really written and committed."""
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from pipeline.changelog.change_log import ChangeLog
+from pipeline.changelog.scan import parts, scan
+from pipeline.errors import UnreachableError
+from pipeline.formats.debezium_json import DebeziumJson
+from pipeline.formats.format import RAW
+from pipeline.lake.store import open_store
+from pipeline.landing.feed import Feed
+from pipeline.landing.loop import Landing
+from pipeline.landing.task import Done, Task, write
+from pipeline.mark import Mark
+from pipeline.model import Acknowledged, Head, Op, PartitionEnd, TopicPartition
+from pipeline.report import Landed
+from pipeline.route import Router
+from pipeline.settings import CollectorSettings, PipelineSettings, SourceSettings
+from pipeline.transports.offset_ranges import OffsetRange, RangeRead
+
+NOW = datetime(2026, 1, 2, tzinfo=UTC)
+GIB4 = 2**32
+
+
+@dataclass(eq=False)
+class Topics:
+    """A broker in memory: one partition a topic, whole records, one leader epoch."""
+
+    held: dict[str, list[tuple[bytes, bytes]]] = field(default_factory=dict)
+    ids: dict[str, str] = field(default_factory=dict)
+
+    def put(
+        self,
+        source: str,
+        pos: int,
+        name: str,
+        *,
+        log: int = 7,
+        tx: str | None = None,
+        key: int | None = None,
+    ) -> None:
+        """One insert as Debezium writes it, at *pos* of the binlog; of row ``pos % 100``."""
+        row = {"id": pos % 100 if key is None else key, "name": name}
+        self._insert(source, ("db", "t"), row, (log, pos), tx)
+
+    def beat(self, source: str, number: int, *, pos: int, log: int = 7) -> None:
+        """A heartbeat of Sluice's."""
+        row = {"id": source, "source": source, "n": number}
+        self._insert(source, ("sluice", "heartbeat"), row, (log, pos), None)
+
+    def _insert(
+        self,
+        source: str,
+        shard: tuple[str, str],
+        row: Mapping[str, Any],
+        at: tuple[int, int],
+        tx: str | None,
+    ) -> None:
+        (database, table), (log, pos) = shard, at
+        place = {"db": database, "table": table, "file": f"binlog.{log:06d}", "pos": pos, "row": 0}
+        value: dict[str, Any] = {"before": None, "after": row, "source": place, "op": "c"}
+        if tx is not None:
+            value["transaction"] = {"id": tx, "total_order": 1, "data_collection_order": 1}
+        record = (json.dumps({"id": row["id"]}).encode(), json.dumps(value).encode())
+        self.held.setdefault(f"{source}.{database}.{table}", []).append(record)
+
+    def create_anew(self, topic: str) -> None:
+        """Delete *topic*, and create it again, empty."""
+        self.ids[topic] = self.ids.get(topic, topic) + "'"
+        self.held[topic] = []
+
+    def topics(self, pattern: str) -> Mapping[str, str]:
+        return {topic: self.ids.get(topic, topic) for topic in self.held}
+
+    def ends(self, topics: Iterable[str]) -> Mapping[TopicPartition, PartitionEnd]:
+        return {
+            TopicPartition(t, 0): PartitionEnd(len(self.held[t]), self.ids.get(t, t), 0)
+            for t in topics
+        }
+
+    def beginnings(self, topics: Iterable[str]) -> Mapping[TopicPartition, PartitionEnd]:
+        return {TopicPartition(t, 0): PartitionEnd(0, self.ids.get(t, t), 0) for t in topics}
+
+    def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+        return {at: len(self.held[at.topic]) for at in epochs}
+
+    def require_ids(self, expected: Mapping[str, str]) -> None:
+        for topic, id_ in expected.items():
+            if self.ids.get(topic, topic) != id_:
+                raise UnreachableError(f"topic {topic} was deleted or created again")
+
+    def read(self, one: OffsetRange) -> pa.RecordBatch:
+        rows = [
+            (*self.held[one.topic][offset], one.topic, one.partition, offset)
+            for offset in range(one.first, one.until)
+        ]
+        return pa.RecordBatch.from_pylist(
+            [dict(zip(RAW.names, row, strict=True)) for row in rows], RAW
+        )
+
+
+@dataclass(eq=False)
+class Server:
+    """A server at the end of binlog ``log``, and its collector, which has sent everything."""
+
+    log: int = 7
+    identity: str = "server"
+    executed: str = ""
+
+    def head(self) -> Head:
+        return Head(self.identity, self.log, 10 * GIB4, self.executed)
+
+    def acknowledged(self) -> Acknowledged:
+        return Acknowledged(self.log, 10 * GIB4, self.executed)
+
+    def address(self) -> tuple[str, int]:
+        return "127.0.0.1", 1
+
+
+def nothing() -> None:
+    """Happens while most batches are read."""
+
+
+@dataclass(eq=False)
+class Desk:
+    """A landing loop over two sources, ``a`` and ``b``.
+
+    ``meanwhile`` happens once, after the next batch's records are read and before its commit.
+    """
+
+    home: Path
+    topics: Topics = field(default_factory=Topics)
+    server: Server = field(default_factory=Server)
+    most: int = 1_000
+    meanwhile: Callable[[], object] = nothing
+    tasks: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """Go on from what the lake says."""
+        collector = CollectorSettings("", "")
+        sources = tuple(
+            SourceSettings(n, "127.0.0.1", 1, "", collector=collector, prefix=n) for n in "ab"
+        )
+        self.settings = PipelineSettings(str(self.home), "", sources, batch_rows=self.most)
+        log = self.log()
+        self.loop = Landing(
+            settings=self.settings,
+            feeds=tuple(
+                Feed(one, self.server, DebeziumJson(), lambda _: self.server) for one in sources
+            ),
+            router=Router(),
+            transport=self.topics,
+            log=log,
+            work=self.work,
+            clock=lambda: NOW,
+            mark=log.mark() or Mark("main", -1),
+        )
+
+    def log(self) -> ChangeLog:
+        """Another look at the change log."""
+        return ChangeLog(open_store(self.settings.changes), "main")
+
+    def land(self, *waived: str) -> Landed:
+        return self.loop.land(frozenset(waived))
+
+    def work(self, tasks: Sequence[Task]) -> list[Done]:
+        """As a task does it, with these topics in Kafka's place."""
+        self.tasks.append(len(tasks))
+        done = [self._done(task) for task in tasks]
+        meanwhile, self.meanwhile = self.meanwhile, nothing
+        meanwhile()
+        return done
+
+    def _done(self, task: Task) -> Done:
+        ranges = [one for intake in task.intakes for one in intake.ranges]
+        file, told = write((self.topics.read(one) for one in ranges), task)
+        read = (RangeRead(r, r.first, r.until - 1, r.until - r.first, (0,)) for r in ranges)
+        return Done(file, tuple(read), told)
+
+    def landed(self, *ops: Op) -> list[dict[str, Any]]:
+        """All rows of the change log of these ops (creates, if none is named), by offset."""
+        log = self.log()
+        if log.look() is None:
+            return []
+        columns = ("batch", "source", "offset", "order", "tx", "after")
+        files = parts(log.snapshot, -1, 2**62)
+        words = ops or (Op.CREATE,)
+        rows = scan(log.store, files, among=("lane", ("main",)), ops=words, columns=columns)
+        found: list[dict[str, Any]] = rows.to_pylist()
+        return sorted(found, key=lambda row: (row["source"] or "", row["offset"] or 0))
+
+    def rows(self, source: str) -> list[tuple[int, int, int]]:
+        """Epoch, position and offset of each landed change of *source*, by offset."""
+        own = [row for row in self.landed() if row["source"] == source]
+        return [(row["order"]["epoch"], row["order"]["pos"], row["offset"]) for row in own]
+
+    def batches(self) -> list[int]:
+        """Batches that have a mark."""
+        return sorted(row["batch"] for row in self.landed(Op.MARK))

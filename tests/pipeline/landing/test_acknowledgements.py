@@ -1,0 +1,180 @@
+"""What a collector has acknowledged counts only of the log that is read, and once W has passed."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from pipeline.landing.acknowledgements import Acknowledgements, refusal
+from pipeline.landing.listing import Listing
+from pipeline.landing.plan import Plan
+from pipeline.mark import Epoch, Mark
+from pipeline.model import Acknowledged, Head, PartitionEnd, TopicPartition
+
+OLD, NEW = "11111111-1111-1111-1111-111111111111", "22222222-2222-2222-2222-222222222222"
+TP = TopicPartition("s.t", 0)
+HEAD = Head(NEW, 5, 500)
+SAID = Acknowledged(5, 400)
+FIRST = Epoch(1, NEW, 5, 500)
+
+
+@pytest.mark.parametrize(
+    ("said", "head", "word"),
+    [
+        pytest.param(Acknowledged(5, 500), HEAD, None, id="just the head"),
+        pytest.param(Acknowledged(5, 501), HEAD, "above the head", id="a byte above it"),
+        pytest.param(Acknowledged(6, 4), HEAD, "above the head", id="a file above it"),
+        pytest.param(
+            Acknowledged(5, 400, f"{NEW}:1-9"),
+            Head(NEW, 5, 500, f"{NEW}:1-9"),
+            None,
+            id="all of it was executed",
+        ),
+        pytest.param(
+            Acknowledged(5, 400, f"{NEW}:1-10"),
+            Head(NEW, 5, 500, f"{NEW}:1-9"),
+            "not executed",
+            id="one was not executed",
+        ),
+        pytest.param(
+            Acknowledged(5, 400, f"{OLD}:1-3"),
+            Head(NEW, 5, 500, f"{NEW}:1-9"),
+            "not executed",
+            id="another server's",
+        ),
+        pytest.param(
+            Acknowledged(5, 400, "0-1-99"), Head(NEW, 5, 500, "0-1-5"), None, id="MariaDB's"
+        ),
+    ],
+)
+def test_f04_what_the_server_cannot_have_written_is_refused(
+    said: Acknowledged, head: Head, word: str | None
+) -> None:
+    found = refusal(said, head)
+
+    assert (found is None) == (word is None)
+    assert word is None or word in str(found)
+
+
+@dataclass(eq=False)
+class Desk:
+    """Rounds of one source with one partition; W goes where it is told."""
+
+    epoch: Epoch = FIRST
+    mark: Mark = field(default_factory=lambda: Mark("main", 3, epochs={"s": FIRST}))
+    counts: Acknowledgements = field(default_factory=Acknowledgements)
+
+    def round(
+        self,
+        said: Acknowledged | None,
+        end: PartitionEnd | None,
+        w: int,
+        *,
+        head: Head | None = HEAD,
+    ) -> Acknowledged | None:
+        """What counts after a round."""
+        ends = {} if end is None else {TP: end}
+        listing = Listing(
+            heads={} if head is None else {"s": (head, head)},
+            acknowledged={} if said is None else {"s": said},
+            source_of={"s.t": "s"},
+            beginnings={},
+            ends=ends,
+        )
+        offsets: Mapping[str, PartitionEnd] = {
+            str(tp): replace(e, offset=w) for tp, e in ends.items()
+        }
+        chosen = Plan({}, offsets, (), capped=False)
+        return self.counts.passed(listing, chosen, self.mark, {"s": self.epoch}).get("s")
+
+
+def end(offset: int, topic_id: str = "id") -> PartitionEnd:
+    return PartitionEnd(offset, topic_id)
+
+
+def test_what_was_said_before_a_listing_counts_once_w_has_passed_its_ends() -> None:
+    desk = Desk()
+
+    assert desk.round(SAID, end(10), 9) is None
+    assert desk.round(Acknowledged(5, 450), end(20), 10) == SAID
+    assert desk.round(Acknowledged(5, 450), end(20), 20) == Acknowledged(5, 450)
+
+
+def test_a_source_that_moved_forgets_what_was_said_of_the_log_before() -> None:
+    desk = Desk()
+    desk.round(SAID, end(10), 9)
+    desk.epoch = replace(desk.epoch, number=2)
+
+    assert desk.round(SAID, end(10), 10) is None
+
+
+def test_f04_an_acknowledgement_above_the_head_is_refused() -> None:
+    assert Desk().round(Acknowledged(5, 501), end(10), 10) is None
+
+
+def test_f04_without_an_answer_of_the_server_its_highest_head_known_decides() -> None:
+    desk = Desk()
+
+    assert desk.round(Acknowledged(5, 501), end(10), 10, head=None) is None
+    assert desk.round(SAID, end(10), 10, head=None) == SAID
+
+
+def test_f04_without_gtids_only_the_second_word_in_a_new_log_counts() -> None:
+    """The first may still be the old server's, with a position that is likely here too."""
+    desk = Desk(epoch=Epoch(2, NEW, 5, 500, heartbeat=40))
+    desk.mark = Mark("main", 3, epochs={"s": desk.epoch}, heartbeats={"s": 40})
+
+    early = desk.round(SAID, end(10), 10)
+    final = desk.round(Acknowledged(5, 410), end(10), 10)
+    desk.mark = replace(desk.mark, heartbeats={"s": 41})
+    first = desk.round(Acknowledged(5, 410), end(10), 10)
+    same = desk.round(Acknowledged(5, 410), end(10), 10)
+    other = desk.round(Acknowledged(5, 420), end(10), 10)
+    desk.mark = replace(desk.mark, acknowledged={"s": Acknowledged(5, 420)})
+    again = desk.round(Acknowledged(5, 410), end(10), 10)
+
+    assert [early, final, first, same] == [None, None, None, None]
+    assert other == Acknowledged(5, 420)
+    assert again == Acknowledged(5, 410), "what is known once needs no second word"
+
+
+def test_f04_with_gtids_the_first_word_counts_for_what_it_names() -> None:
+    executed = f"{OLD}:1-9,{NEW}:1-3"
+    desk = Desk(epoch=Epoch(2, NEW, 5, 500, executed, heartbeat=40))
+    desk.mark = Mark("main", 3, epochs={"s": desk.epoch})
+
+    said = Acknowledged(5, 400, f"{OLD}:1-9")
+
+    assert desk.round(said, end(10), 10, head=Head(NEW, 5, 500, executed)) == said
+
+
+@pytest.mark.parametrize(
+    "now",
+    [
+        pytest.param(end(2, "new"), id="created anew"),
+        pytest.param(end(30, "new"), id="created anew, and grown past it"),
+        pytest.param(end(8), id="cut off below it"),
+        pytest.param(None, id="gone"),
+    ],
+)
+def test_f24_a_promise_that_cannot_be_kept_is_made_anew(now: PartitionEnd | None) -> None:
+    desk = Desk()
+    desk.round(SAID, end(10), 5)
+    later = Acknowledged(5, 450)
+
+    assert desk.round(later, now, 0 if now is None else now.offset) == later
+
+
+def test_f24_made_anew_it_waits_for_the_ends_there_are_then() -> None:
+    desk = Desk()
+    desk.round(SAID, end(10), 5)
+
+    assert desk.round(SAID, end(12, "new"), 11) is None
+    assert desk.round(SAID, end(12, "new"), 12) == SAID
+
+
+def test_a_promise_waits_while_nothing_more_is_said() -> None:
+    desk = Desk()
+    desk.round(SAID, end(10), 9)
+
+    assert desk.round(None, end(11), 10) == SAID

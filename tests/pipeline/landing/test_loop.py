@@ -1,0 +1,398 @@
+"""The landing loop over topics in memory and a real change log: each record lands once, in order.
+
+Rows that go back were sent again, or are out of order; a commit may be lost, doubted or contested.
+"""
+
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.changelog import compaction
+from pipeline.changelog.table import DROPPED
+from pipeline.errors import HeldError, UnreachableError
+from pipeline.lake import checkpoints
+from pipeline.lake.alterations import with_properties
+from pipeline.lake.commit import commit
+from pipeline.model import Op
+from tests.pipeline.landing.desk import GIB4, NOW, Desk, Server, Topics
+
+LATER = NOW + timedelta(minutes=1)
+OLD = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
+NEW = "ffffffff-71ca-11e1-9e33-c80aa9429562"
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    """Two changes of each source have landed."""
+    made = Desk(tmp_path)
+    for source in "ab":
+        made.topics.put(source, GIB4 - 300, "first")
+        made.topics.put(source, GIB4 - 200, "second")
+    made.land()
+    return made
+
+
+# rounds
+
+
+def test_a_round_lands_what_came_since_the_last_one_and_nothing_else(desk: Desk) -> None:
+    desk.topics.put("a", GIB4 - 100, "third")
+
+    landed, idle = desk.land(), desk.land()
+
+    assert (landed.batch, landed.rows, landed.tables) == (1, 1, (("db.t", 1),))
+    assert (idle.batch, idle.rows) == (None, 0)
+    assert desk.rows("a") == [(1, GIB4 - 300, 0), (1, GIB4 - 200, 1), (1, GIB4 - 100, 2)]
+    assert desk.rows("b") == [(1, GIB4 - 300, 0), (1, GIB4 - 200, 1)]
+    assert desk.batches() == [0, 1]
+    assert desk.log().mark() == desk.loop.mark
+
+
+def test_there_is_a_change_log_before_there_is_a_change(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+
+    assert desk.land().batch is None
+    assert desk.loop.mark.batch == -1
+
+
+def test_a_restart_goes_on_from_what_the_lake_says(desk: Desk) -> None:
+    desk.topics.put("b", GIB4 - 100, "third")
+
+    again = Desk(desk.home, desk.topics, desk.server)
+    landed = again.land()
+
+    assert (landed.batch, landed.rows) == (1, 1)
+    assert [offset for _, _, offset in again.rows("b")] == [0, 1, 2]
+
+
+def test_a_batch_takes_its_share_of_each_partition_and_says_that_there_is_more(
+    tmp_path: Path,
+) -> None:
+    desk = Desk(tmp_path, most=4)
+    for pos in range(100, 700, 100):
+        desk.topics.put("a", pos, "x")
+        desk.topics.put("b", pos, "x")
+
+    rounds = [desk.land() for _ in range(4)]
+
+    assert [(one.batch, one.rows, one.capped) for one in rounds] == [
+        (0, 4, True),
+        (1, 4, True),
+        (2, 4, False),
+        (None, 0, False),
+    ]
+    assert [offset for _, _, offset in desk.rows("a")] == [*range(6)]
+    assert [offset for _, _, offset in desk.rows("b")] == [*range(6)]
+    assert {row["batch"] for row in desk.landed() if row["offset"] < 2} == {0}
+
+
+def test_what_cannot_be_read_is_read_in_the_next_round(desk: Desk) -> None:
+    desk.topics.put("a", GIB4 - 100, "third")
+
+    def silent() -> None:
+        raise UnreachableError("Kafka does not answer")
+
+    desk.meanwhile = silent
+    before = desk.loop.mark
+    with pytest.raises(UnreachableError):
+        desk.land()
+
+    assert desk.loop.mark == before
+    assert desk.batches() == [0]
+    assert desk.land().rows == 1
+    assert [offset for _, _, offset in desk.rows("a")] == [0, 1, 2]
+
+
+# commits
+
+
+def compact(desk: Desk) -> None:
+    log = desk.log()
+    log.look()
+    made = compaction.join(log.store, log.snapshot, [*log.snapshot.files.values()], LATER)
+    commit(log.store, log.snapshot, made.actions, operation="OPTIMIZE", clock=LATER)
+
+
+def set_property(desk: Desk) -> None:
+    log = desk.log()
+    log.look()
+    actions = with_properties(log.snapshot, {DROPPED: "0"})
+    commit(log.store, log.snapshot, actions, operation="SET TBLPROPERTIES", clock=LATER)
+
+
+def drop(desk: Desk) -> None:
+    log = desk.log()
+    log.look()
+    files = [*log.snapshot.files.values()]
+    actions = compaction.left(log.store, log.snapshot, files, (Op.MARK,), LATER)
+    commit(log.store, log.snapshot, actions, operation="DELETE", clock=LATER)
+
+
+def checkpoint(desk: Desk) -> None:
+    compact(desk)
+    set_property(desk)
+    checkpoints.checkpoint(desk.log().store)
+
+
+@pytest.mark.parametrize(
+    ("work", "left"),
+    [
+        pytest.param(compact, [0, 1, 2], id="files were joined"),
+        pytest.param(set_property, [0, 1, 2], id="a property was set"),
+        pytest.param(drop, [2], id="an old day was dropped"),
+        pytest.param(checkpoint, [0, 1, 2], id="two commits, and a checkpoint"),
+    ],
+)
+def test_a_commit_of_upkeep_in_between_is_followed_and_nothing_is_doubled(
+    desk: Desk, work: Callable[[Desk], None], left: list[int]
+) -> None:
+    desk.topics.put("a", GIB4 - 100, "third")
+    desk.meanwhile = lambda: work(desk)
+
+    landed = desk.land()
+
+    assert (landed.batch, desk.tasks) == (1, [1, 1]), "nothing is read twice"
+    assert [offset for _, _, offset in desk.rows("a")] == left
+    assert desk.batches() == [0, 1]
+    assert desk.log().mark() == desk.loop.mark
+    desk.topics.put("a", GIB4 - 50, "fourth")
+    assert desk.land().batch == 2
+
+
+def test_another_services_batch_is_never_landed_over(desk: Desk) -> None:
+    desk.topics.put("a", GIB4 - 100, "third")
+    other = Desk(desk.home, desk.topics, desk.server)
+    desk.meanwhile = other.land
+
+    with pytest.raises(HeldError, match="lane_taken: lane main stands at 1, not 0"):
+        desk.land()
+
+    assert [offset for _, _, offset in desk.rows("a")] == [0, 1, 2]
+    assert desk.batches() == [0, 1]
+    assert desk.land().batch is None, "there is nothing that the other has not landed"
+
+
+def test_the_order_of_two_batches_is_never_turned_round(desk: Desk) -> None:
+    """The other one has landed several batches before this one comes to its commit."""
+    other = Desk(desk.home, desk.topics, desk.server)
+    desk.topics.put("a", GIB4 - 100, "third")
+
+    def land_more() -> None:
+        other.land()
+        other.topics.put("a", GIB4 - 50, "fourth")
+        other.land()
+
+    desk.meanwhile = land_more
+    with pytest.raises(HeldError, match="lane_taken"):
+        desk.land()
+
+    assert [offset for _, _, offset in desk.rows("a")] == [0, 1, 2, 3]
+    assert desk.batches() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_f18_a_commit_of_which_nobody_knows_the_outcome_is_looked_up_in_the_next_round(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, there: bool
+) -> None:
+    desk.topics.put("a", GIB4 - 100, "third")
+
+    def doubtful(*arguments: Any, **more: Any) -> Any:
+        monkeypatch.undo()
+        if there:
+            commit(*arguments, **more)
+        raise UnreachableError("the lake does not answer")
+
+    monkeypatch.setattr("pipeline.landing.loop.commit", doubtful)
+    with pytest.raises(UnreachableError):
+        desk.land()
+    desk.topics.put("a", GIB4 - 50, "fourth")
+    landed = desk.land()
+
+    assert (landed.batch, landed.rows) == ((2, 1) if there else (1, 2))
+    assert [offset for _, _, offset in desk.rows("a")] == [0, 1, 2, 3]
+    assert desk.log().mark() == desk.loop.mark
+
+
+def test_a_mark_that_cannot_be_read_back_is_told_and_looked_up_again(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk.topics.put("a", GIB4 - 100, "third")
+    with monkeypatch.context() as patched:
+        patched.setattr(desk.loop.log, "mark", lambda: None)
+        with pytest.raises(HeldError, match="mark_lost: wrote batch 1, read back nothing"):
+            desk.land()
+
+    assert desk.land().batch is None
+    assert desk.loop.mark.batch == 1
+    assert [offset for _, _, offset in desk.rows("a")] == [0, 1, 2]
+
+
+# topics
+
+
+def test_a_topic_created_anew_while_it_was_read_throws_the_round_away(desk: Desk) -> None:
+    desk.topics.put("a", GIB4 - 100, "of the old topic")
+    before = desk.loop.mark
+    desk.meanwhile = lambda: desk.topics.create_anew("a.db.t")
+
+    with pytest.raises(UnreachableError, match=r"a\.db\.t was deleted or created again"):
+        desk.land()
+
+    assert desk.loop.mark == before
+    assert desk.batches() == [0]
+    desk.topics.put("a", GIB4 - 50, "of the new one")
+    (gap,) = desk.land().gaps
+    assert gap.topic == "a.db.t"
+    assert [offset for _, _, offset in desk.rows("a")] == [0, 0, 1]
+
+
+# rows that go back
+
+
+def test_what_is_sent_again_is_landed_again_and_moves_nothing(desk: Desk) -> None:
+    for pos, name in ((GIB4 - 300, "first"), (GIB4 - 200, "second"), (GIB4 - 100, "third")):
+        desk.topics.put("a", pos, name)
+
+    landed = desk.land()
+
+    assert landed.holds == ()
+    positions = [pos for _, pos, _ in desk.rows("a")]
+    assert positions == [GIB4 - d for d in (300, 200, 300, 200, 100)]
+    assert desk.loop.mark.epochs["a"].number == 1
+
+
+@pytest.mark.parametrize(
+    ("pos", "name"),
+    [
+        pytest.param(GIB4 - 250, "new", id="a change between two that are landed"),
+        pytest.param(GIB4 - 300, "other", id="another change at a place that is landed"),
+        pytest.param(100, "new", id="a transaction of over 4 GiB, whose positions begin anew"),
+    ],
+)
+def test_what_goes_back_and_repeats_nothing_holds_its_source_and_no_other(
+    desk: Desk, pos: int, name: str
+) -> None:
+    desk.topics.put("a", pos, name)
+    desk.topics.put("b", GIB4 - 100, "third")
+
+    first, again = desk.land(), desk.land()
+
+    (hold,) = first.holds
+    assert (hold.id, hold.subject, hold.reason) == ("disorder:a:a.db.t:0:2", "source:a", "disorder")
+    assert again.holds == first.holds
+    assert [offset for _, _, offset in desk.rows("a")] == [0, 1]
+    assert [offset for _, _, offset in desk.rows("b")] == [0, 1, 2]
+    assert desk.loop.mark.offsets["a.db.t:0"].offset == 2, "W stays"
+
+
+def test_a_row_out_of_order_is_found_within_its_own_batch_too(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    for pos in (300, 100):
+        desk.topics.put("a", pos, "x")
+
+    (hold,) = desk.land().holds
+
+    assert hold.id == "disorder:a:a.db.t:0:1"
+    assert desk.rows("a") == []
+
+
+def test_a_person_may_say_that_it_is_a_new_log(desk: Desk) -> None:
+    desk.topics.put("a", 100, "new")
+    (hold,) = desk.land().holds
+
+    landed = desk.land(hold.id)
+
+    assert landed.holds == ()
+    assert desk.rows("a") == [(1, GIB4 - 300, 0), (1, GIB4 - 200, 1), (2, 100, 2)]
+
+
+@pytest.mark.parametrize(
+    ("executed", "after", "expected"),
+    [
+        pytest.param(f"{OLD}:1-9", f"{NEW}:1-2", [None, None, 1], id="told apart by GTIDs"),
+        pytest.param("", "", [None, None, None], id="not told apart: heartbeats must show it"),
+    ],
+)
+def test_what_was_acknowledged_of_a_log_that_was_reset_proves_nothing_of_the_new_one(
+    tmp_path: Path, executed: str, after: str, expected: list[int | None]
+) -> None:
+    """Its position is far above all of the new log, and the ends it waits for are passed later."""
+    desk = Desk(tmp_path, server=Server(executed=executed), most=2)
+    for pos in range(100, 800, 100):
+        desk.topics.put("a", pos, "x")
+    desk.land()
+
+    desk.server.log, desk.server.executed = 1, after
+    said = []
+    for _ in range(3):
+        desk.land()
+        said.append(desk.loop.mark.acknowledged.get("a"))
+
+    assert desk.loop.mark.epochs["a"].number == 2
+    assert [one and one.log for one in said] == expected
+
+
+# a fail-over
+
+
+@pytest.fixture
+def failed_over(tmp_path: Path) -> Desk:
+    """Three transactions have landed; a server that has them at other places takes over."""
+    topics, server = Topics(), Server(executed=f"{OLD}:1-3")
+    desk = Desk(tmp_path, topics, server)
+    for number in (1, 2, 3):
+        topics.put("a", 1_000 * number, f"name {number}", tx=f"{OLD}:{number}", key=number)
+    desk.land()
+    server.identity, server.log, server.executed = "other", 2, f"{OLD}:1-4"
+    return desk
+
+
+def test_what_a_new_server_sends_again_keeps_the_order_it_has_landed_with(
+    failed_over: Desk,
+) -> None:
+    for number in (2, 3, 4):
+        tx, name = f"{OLD}:{number}", f"name {number}"
+        failed_over.topics.put("a", 40 + number, name, log=2, tx=tx, key=number)
+
+    landed = failed_over.land()
+
+    assert landed.holds == ()
+    rows = [(one["order"]["epoch"], one["order"]["log"]) for one in failed_over.landed()]
+    assert rows == [(1, 7), (1, 7), (1, 7), (1, 7), (1, 7), (2, 2)]
+    assert [pos for _, pos, _ in failed_over.rows("a")] == [1_000, 2_000, 3_000, 2_000, 3_000, 44]
+    assert failed_over.loop.mark.high["a/a.db.t:0"].epoch == 2
+
+
+def test_a_new_change_of_the_new_server_is_newer_than_all_before(failed_over: Desk) -> None:
+    failed_over.topics.put("a", 4, "new", log=2, tx=f"{OLD}:4")
+
+    landed = failed_over.land()
+
+    assert landed.holds == ()
+    assert failed_over.rows("a")[-1] == (2, 4, 3)
+
+
+def test_what_equals_nothing_that_has_landed_is_no_repetition(failed_over: Desk) -> None:
+    """The same transaction's id, but another row: it is new, and the old row stays below it."""
+    failed_over.topics.put("a", 4, "another", log=2, tx=f"{OLD}:3", key=3)
+
+    failed_over.land()
+
+    assert failed_over.rows("a")[-1] == (2, 4, 3)
+
+
+def test_nothing_is_compared_once_the_new_server_is_known_to_have_caught_up(
+    failed_over: Desk,
+) -> None:
+    """Its own heartbeat has landed: what comes now is new, whatever it says."""
+    failed_over.topics.beat("a", 1, pos=50, log=2)
+    failed_over.land()
+    failed_over.topics.put("a", 60, "name 3", log=2, tx=f"{OLD}:3", key=3)
+
+    failed_over.land()
+
+    assert failed_over.loop.mark.heartbeats == {"a": 1}
+    assert failed_over.rows("a")[-1] == (2, 60, 3)

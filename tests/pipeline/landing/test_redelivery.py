@@ -1,0 +1,253 @@
+"""What was sent again, told from what is new: over Arrow, at the cost of the rows in question."""
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from pipeline.changelog.table import CHANGES
+from pipeline.landing.redelivery import (
+    Near,
+    Stretch,
+    Transactions,
+    reordered,
+    resending,
+    sent_again,
+    unexplained,
+)
+from pipeline.mark import Epoch, Mark
+from pipeline.model import Acknowledged, Order, TopicPartition
+
+OLD, NEW = "11111111-1111-1111-1111-111111111111", "22222222-2222-2222-2222-222222222222"
+EPOCH = Epoch(2, "new", 1, 1, heartbeat=40, before=f"{OLD}:1-99")
+TP = TopicPartition("s.t", 0)
+FAR = 5 * 2**20
+
+
+def row(offset: int, pos: int | None, **changed: Any) -> dict[str, Any]:
+    order = None if pos is None else {"epoch": 1, "log": 7, "pos": pos, "row": 0}
+    plain = {
+        "source": "s", "topic": "s.t", "partition": 0, "offset": offset, "order": order,
+        "op": "u", "key": "[1]", "before": None, "after": f"at {pos}", "tx": None,
+    }  # fmt: skip
+    return plain | changed
+
+
+def rows(*given: dict[str, Any]) -> pa.Table:
+    return pa.Table.from_pylist(list(given), CHANGES)
+
+
+@dataclass(eq=False)
+class Log:
+    """What is landed, and what was asked of it."""
+
+    landed: pa.Table
+    asked: list[Near] = field(default_factory=list)
+
+    def __call__(self, near: Near) -> pa.Table:
+        self.asked.append(near)
+        return self.landed
+
+
+LANDED = (row(0, 10), row(1, 20, before="x"), row(2, 30, key=None, after=None, op="d"))
+
+
+@pytest.mark.parametrize(
+    ("sent", "found"),
+    [
+        pytest.param(row(7, 10), None, id="the same"),
+        pytest.param(row(7, 20, before="x"), None, id="the same, with a row before"),
+        pytest.param(row(7, 30, key=None, after=None, op="d"), None, id="the same, without a key"),
+        pytest.param(row(7, 10, tx={"id": "g", "total_order": 3}), None, id="in another sending"),
+        pytest.param(
+            row(7, 10, order={"epoch": 2, "log": 7, "pos": 10, "row": 0}), None, id="a later epoch"
+        ),
+        pytest.param(row(7, 11), 7, id="between two that are landed"),
+        pytest.param(row(7, 10, after="other"), 7, id="it says something else"),
+        pytest.param(row(7, 10, after=None), 7, id="it says nothing"),
+        pytest.param(row(7, 30, key=None, after="", op="d"), 7, id="an empty text is not nothing"),
+        pytest.param(row(7, 30, key="", after=None, op="d"), 7, id="an empty key is not none"),
+        pytest.param(row(7, 20), 7, id="without the row before"),
+        pytest.param(row(7, 10, before=""), 7, id="with an empty row before"),
+        pytest.param(row(7, 10, op="c"), 7, id="another op"),
+        pytest.param(row(7, 10, key="[2]"), 7, id="another key"),
+        pytest.param(row(7, 10, topic="s.u"), 7, id="in another topic"),
+        pytest.param(row(7, 10, source="b"), 7, id="of another source"),
+        pytest.param(
+            row(7, 10, order={"epoch": 1, "log": 7, "pos": 10, "row": 1}), 7, id="another row of it"
+        ),
+        pytest.param(
+            row(7, 10, order={"epoch": 1, "log": 6, "pos": 10, "row": 0}), 7, id="another log"
+        ),
+    ],
+)
+def test_a_row_is_sent_again_only_if_it_equals_a_landed_one(
+    sent: dict[str, Any], found: int | None
+) -> None:
+    log = Log(rows(*LANDED))
+    at = TopicPartition(sent["topic"], 0)
+    if sent["source"] == "b":
+        log.landed = rows()
+
+    assert unexplained(rows(sent), {at: (7,)}, log) == ({} if found is None else {at: found})
+
+
+def test_a_row_may_repeat_one_that_stands_higher_in_its_batch_but_not_itself() -> None:
+    batch = rows(row(5, 60), row(6, 70), row(7, 60), row(8, 65))
+
+    assert unexplained(batch, {TP: (7, 8)}, Log(rows())) == {TP: 8}
+    assert unexplained(batch, {TP: (5, 7, 8)}, Log(rows())) == {TP: 5}
+
+
+def test_the_lowest_offset_of_each_partition_is_told() -> None:
+    batch = rows(row(9, 11), row(7, 12), row(8, 10), row(3, 13, partition=1), row(4, None))
+    other = TopicPartition("s.t", 1)
+
+    assert unexplained(batch, {TP: (7, 8, 9), other: (3,)}, Log(rows(*LANDED))) == {TP: 7, other: 3}
+
+
+def test_f27_the_log_is_asked_for_the_places_in_question_and_once_a_source() -> None:
+    low = rows(
+        row(1, 10), row(2, FAR + 10), row(3, FAR + 99), row(4, 5, source="b", topic="b.t"),
+        row(5, 7, topic="s.u"), row(6, 8, order={"epoch": 1, "log": 6, "pos": 9, "row": 0}),
+    )  # fmt: skip
+    log = Log(rows())
+
+    back = {TP: (1, 2, 3, 6), TopicPartition("b.t", 0): (4,), TopicPartition("s.u", 0): (5,)}
+    unexplained(low, back, log)
+
+    assert sorted(log.asked, key=lambda near: near.source) == [
+        Near("b", ("b.t",), (Stretch(7, 5, 5),)),
+        Near(
+            "s",
+            ("s.t", "s.u"),
+            (Stretch(6, 9, 9), Stretch(7, 7, 10), Stretch(7, FAR + 10, FAR + 99)),
+        ),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("epoch", "landed", "expected"),
+    [
+        pytest.param(EPOCH, 40, {"s"}, id="nothing newer has landed since the fail-over"),
+        pytest.param(EPOCH, 41, set(), id="a heartbeat of its own has landed"),
+        pytest.param(replace(EPOCH, number=1, heartbeat=-1), -1, set(), id="the first epoch"),
+    ],
+)
+def test_how_long_old_transactions_may_still_come(
+    epoch: Epoch, landed: int, expected: set[str]
+) -> None:
+    mark = Mark("main", 3, heartbeats={"s": landed})
+
+    assert resending(mark, {"s": epoch}) == expected
+
+
+def said(number: int, **changed: Any) -> dict[str, Any]:
+    return row(number, 5, tx={"id": f"{OLD}:{number}", "total_order": 1}) | changed
+
+
+ACKNOWLEDGED = Acknowledged(4, 90, f"{OLD}:1-50")
+
+
+@pytest.mark.parametrize(
+    ("passed", "sent", "ids", "since"),
+    [
+        pytest.param(ACKNOWLEDGED, (51, 99), (51, 99), Order(1, 4, 90), id="what was not finished"),
+        pytest.param(ACKNOWLEDGED, (50, 51), (50, 51), None, id="the collector was set back"),
+        pytest.param(ACKNOWLEDGED, (100,), (), None, id="the old server never had it"),
+        pytest.param(None, (51,), (51,), None, id="nothing was ever acknowledged"),
+        pytest.param(Acknowledged(4, 90), (51,), (51,), None, id="acknowledged by position only"),
+    ],
+)
+def test_f27_only_transactions_of_the_log_before_are_looked_for(
+    passed: Acknowledged | None, sent: tuple[int, ...], ids: tuple[int, ...], since: Order | None
+) -> None:
+    batch = rows(*(said(number) for number in sent), row(4, 5), said(51, source="b"))
+    asked = (Transactions("s", tuple(f"{OLD}:{n}" for n in ids), since),) if ids else ()
+    moving = Mark(
+        "main", 3, epochs={"s": replace(EPOCH, number=1)}, heartbeats={"s": 40},
+        acknowledged={} if passed is None else {"s": passed},
+    )  # fmt: skip
+    later = replace(moving, epochs={"s": EPOCH}, acknowledged={})
+
+    assert sent_again(batch, moving, {"s": EPOCH}) == asked
+    assert sent_again(batch, later, {"s": replace(EPOCH, passed=passed)}) == asked
+
+
+def test_once_a_heartbeat_of_the_new_log_has_landed_nothing_is_asked() -> None:
+    assert sent_again(rows(said(51)), Mark("m", 3, heartbeats={"s": 41}), {"s": EPOCH}) == ()
+
+
+Said = tuple[str | None, str, int, int, int | None]  # tx, says, epoch, pos, its number in the tx
+
+
+def told(*given: Said, first: int = 0) -> pa.Table:
+    made = []
+    for offset, (tx, after, epoch, pos, number) in enumerate(given, first):
+        order = {"epoch": epoch, "log": 1, "pos": pos, "row": 0}
+        named = None if tx is None else {"id": tx, "total_order": number}
+        made.append(row(offset, 0, order=order, after=after, tx=named))
+    return rows(*made)
+
+
+@pytest.mark.parametrize(
+    ("landed", "sent", "orders"),
+    [
+        pytest.param([("g", "a", 1, 90, 1)], [("g", "a", 2, 5, 1)], [(1, 90)], id="sent again"),
+        pytest.param([("g", "a", 1, 90, 1)], [("h", "a", 2, 5, 1)], [(2, 5)], id="said anew later"),
+        pytest.param([("g", "a", 1, 90, 1)], [("g", "b", 2, 5, 1)], [(2, 5)], id="another change"),
+        pytest.param([("g", "a", 1, 90, 1)], [(None, "a", 2, 5, 1)], [(2, 5)], id="no transaction"),
+        pytest.param([], [("g", "a", 2, 5, 1)], [(2, 5)], id="nothing is landed"),
+        pytest.param(
+            [("g", "a", 1, 90, 1)],
+            [("g", "a", 2, 5, 1), ("g", "b", 2, 6, 2), ("g", "a", 2, 7, 3)],
+            [(1, 90), (2, 6), (2, 7)],
+            id="said twice in one transaction, landed once",
+        ),
+        pytest.param(
+            [("g", "a", 1, 90, None), ("g", "a", 1, 90, None), ("g", "a", 1, 95, None)],
+            [("g", "a", 2, 7, None), ("g", "a", 2, 5, None)],
+            [(1, 95), (1, 90)],
+            id="landed twice at one place, which is one time",
+        ),
+        pytest.param(
+            [("g", "a", 1, 90, 1), ("g", "a", 1, 95, 3)],
+            [("g", "a", 2, 5, 1), ("g", "a", 2, 7, 3), ("g", "a", 2, 5, 1), ("g", "a", 2, 7, 3)],
+            [(1, 90), (1, 95), (1, 90), (1, 95)],
+            id="sent again twice",
+        ),
+    ],
+)
+def test_a_change_sent_again_by_a_new_server_keeps_its_place(
+    landed: list[Said], sent: list[Said], orders: list[tuple[int, int]]
+) -> None:
+    batch = told(*sent, first=50)
+
+    found = reordered(batch, told(*landed), {TP: 50})
+
+    assert [(one["epoch"], one["pos"]) for one in found["order"].to_pylist()] == orders
+    assert found.schema == batch.schema
+    assert found.drop_columns("order") == batch.drop_columns("order")
+
+
+def test_a_transaction_cut_by_a_batch_goes_on_counting_what_it_says_twice() -> None:
+    """Landed once by the old server; its second time comes in the batch after the first."""
+    landed = pa.concat_tables(
+        [told(("g", "a", 1, 90, 1)), told(("g", "a", 1, 90, 1), first=50)]
+    )  # by the old server, and from the new one with its place
+
+    later = reordered(told(("g", "a", 2, 7, 3), first=51), landed, {TP: 50})
+    again = reordered(told(("g", "a", 2, 5, 1), first=51), landed, {TP: 50})
+
+    assert later["order"].to_pylist()[0]["epoch"] == 2, "it was never landed: no repetition"
+    assert again["order"].to_pylist()[0]["pos"] == 90
+
+
+def test_rows_without_an_order_are_left_as_they_are() -> None:
+    batch = pa.concat_tables([rows(row(8, None, tx={"id": "g", "total_order": 1})),
+                              told(("g", "a", 2, 5, 1), first=9)])  # fmt: skip
+
+    found = reordered(batch, told(("g", "a", 1, 90, 1)), {})
+
+    assert [one and one["pos"] for one in found["order"].to_pylist()] == [None, 90]

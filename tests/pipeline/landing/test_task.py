@@ -1,0 +1,167 @@
+import pickle
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline.changelog.table import CHANGES, PROPERTIES, Stamp
+from pipeline.errors import HeldError
+from pipeline.formats.format import RAW, Decoded, rows
+from pipeline.lake.columns import described
+from pipeline.lake.log import Metadata
+from pipeline.landing.shape import Provenance
+from pipeline.landing.task import Done, Intake, Task, judged, run, write
+from pipeline.model import Op
+from pipeline.route import Router
+from pipeline.transports.offset_ranges import OffsetRange
+
+RECEIVED = datetime(2026, 11, 21, 12, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """A toy format: ``shard word word`` is a row of the shard for each word."""
+
+    positioned: bool = False
+
+    def decode(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        told: list[tuple[int, Decoded]] = []
+        for index, value in enumerate(batch["value"].to_pylist()):
+            shard, *words = value.decode().split()
+            if shard == "held":
+                raise HeldError("words", "this shard is held")
+            told += [
+                (index, Decoded(Op.UPDATE, shard, key_values=f'["{word}"]', after=word))
+                for word in words
+            ]
+        return rows(told)
+
+
+def task(lake: Path, *intakes: Intake, size: int = 2**20) -> Task:
+    text, properties = described(CHANGES, PROPERTIES)
+    return Task(
+        str(lake),
+        Metadata({}, "changes", text, ("dt",), properties),
+        Stamp("main", 7, RECEIVED),
+        Router(),
+        intakes or (intake("shop", "t"),),
+        {"bootstrap.servers": "localhost:1"},
+        run=size,
+    )
+
+
+def intake(source: str, topic: str) -> Intake:
+    return Intake(
+        Provenance(source, "h.b", positioned=False), Words(), (OffsetRange(topic, 0, 0, 9),)
+    )
+
+
+def messages(values: Sequence[str], topic: str = "t", first: int = 0) -> pa.RecordBatch:
+    made = [
+        {"value": value.encode(), "topic": topic, "partition": 0, "offset": first + n}
+        for n, value in enumerate(values)
+    ]
+    return pa.RecordBatch.from_pylist(made, schema=RAW)
+
+
+def landed(lake: Path) -> list[tuple[str, str, str, int]]:
+    """Source, table, word and offset of every row in every file, file by file."""
+    return [
+        (row["source"], row["table"], row["after"], row["offset"])
+        for path in sorted(lake.rglob("*.parquet"))
+        for row in pq.read_table(path, partitioning=None).to_pylist()
+    ]
+
+
+def test_messages_become_one_file_sorted_by_table_and_slim_rows_as_they_came(
+    tmp_path: Path,
+) -> None:
+    batches = [messages(["b x y", "a z", "b"]), messages(["a w"], first=3)]
+
+    file, slim = write(batches, task(tmp_path))
+
+    assert landed(tmp_path) == [
+        ("shop", "a", "z", 1),
+        ("shop", "a", "w", 3),
+        ("shop", "b", "x", 0),
+        ("shop", "b", "y", 0),
+    ]
+    assert file is not None
+    assert (tmp_path / file.path).stat().st_size == file.size
+    assert file.records == 4
+    found = judged(Done(file, (), slim))
+    assert found.select(["table", "offset", "pos", "row"]).to_pylist() == [
+        {"table": "b", "offset": 0, "pos": 0, "row": 0},
+        {"table": "b", "offset": 0, "pos": 0, "row": 1},
+        {"table": "a", "offset": 1, "pos": 1, "row": 0},
+        {"table": "a", "offset": 3, "pos": 3, "row": 0},
+    ]
+
+
+def test_each_message_is_decoded_as_its_own_sources(tmp_path: Path) -> None:
+    mixed = pa.concat_batches([messages(["a 1", "a 2"], "t"), messages(["a 3"], "u")])
+
+    write([mixed, messages(["a 4"], "u")], task(tmp_path, intake("shop", "t"), intake("bank", "u")))
+
+    assert sorted((source, word) for source, _, word, _ in landed(tmp_path)) == [
+        *[("bank", "3"), ("bank", "4")],
+        *[("shop", "1"), ("shop", "2")],
+    ]
+
+
+def test_more_rows_than_memory_holds_are_runs_of_one_file(tmp_path: Path) -> None:
+    batches = [messages(["b 1", "a 2"]), messages(["b 3", "a 4"], first=2)]
+
+    file, slim = write(batches, task(tmp_path, size=1))
+
+    assert [word for _, _, word, _ in landed(tmp_path)] == ["2", "1", "4", "3"]
+    assert file is not None
+    assert file.records == judged(Done(file, (), slim)).num_rows == 4
+
+
+def test_messages_that_say_nothing_leave_no_file(tmp_path: Path) -> None:
+    file, slim = write([messages(["a", "b"])], task(tmp_path))
+
+    assert file is None
+    assert judged(Done(file, (), slim)).num_rows == 0
+    assert list(tmp_path.rglob("*")) == []
+
+
+def test_a_task_that_runs_twice_leaves_two_files_and_no_other_trace(tmp_path: Path) -> None:
+    twice = [write([messages(["a 1"])], task(tmp_path)) for _ in range(2)]
+
+    paths = {file.path for file, _ in twice if file is not None}
+    assert len(paths) == 2
+    found = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
+    assert found == paths
+
+
+def test_a_task_that_fails_leaves_no_file(tmp_path: Path) -> None:
+    with pytest.raises(HeldError):
+        write([messages(["a 1"]), messages(["held"])], task(tmp_path, size=1))
+
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_a_task_and_what_it_tells_can_be_sent(tmp_path: Path) -> None:
+    sent = task(tmp_path)
+    file, slim = write([messages(["a 1"])], sent)
+
+    assert pickle.loads(pickle.dumps(sent)) == sent  # noqa: S301
+    assert pickle.loads(pickle.dumps(Done(file, (), slim))) == Done(file, (), slim)  # noqa: S301
+
+
+def test_no_secret_of_the_settings_shows_in_a_task(tmp_path: Path) -> None:
+    assert "localhost" not in repr(task(tmp_path))
+
+
+def test_ranges_that_hold_nothing_need_no_broker(tmp_path: Path) -> None:
+    nothing = Intake(Provenance("shop", "h.b"), Words(), (OffsetRange("t", 0, 5, 5),))
+
+    told = run(task(tmp_path, nothing))
+
+    assert (told.file, told.ranges[0].count, judged(told).num_rows) == (None, 0, 0)

@@ -1,0 +1,226 @@
+"""The mark and its texts: what a batch changed, and everything now and then."""
+
+import json
+from dataclasses import fields, replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline.errors import HeldError
+from pipeline.mark import (
+    FULL_EVERY,
+    Epoch,
+    Existence,
+    Mark,
+    MarkDelta,
+    Quarantine,
+    Snap,
+    reaches,
+)
+from pipeline.model import Acknowledged, Fence, Head, Order, PartitionEnd
+from tests.pipeline.lakes import NOON
+
+OLD, NEW = "11111111-1111-1111-1111-111111111111", "22222222-2222-2222-2222-222222222222"
+PASSED = Acknowledged(1, 2)
+ORDER = Order(1, 2, 3, 4)
+NAMES = st.sampled_from(["s/a", "s/b:0", "topic:ü", 's/"d.b".t'])
+NUMBERS = st.integers(-1, 3)
+VALUES = {
+    "offsets": st.builds(PartitionEnd, NUMBERS, st.sampled_from(["", "id"]), NUMBERS),
+    "gone": st.builds(PartitionEnd, NUMBERS),
+    "acknowledged": st.builds(Acknowledged, NUMBERS, NUMBERS, st.just(""), st.booleans()),
+    "heartbeats": NUMBERS,
+    "tables": NUMBERS,
+    "epochs": st.builds(
+        Epoch, NUMBERS, st.just("uuid"), NUMBERS, NUMBERS, passed=st.sampled_from([None, PASSED])
+    ),
+    "starts": NUMBERS,
+    "high": st.builds(Order, NUMBERS, NUMBERS, NUMBERS, NUMBERS),
+    "shards": st.none() | st.just("db.t"),
+    "existing": st.builds(Existence, st.just(ORDER), st.booleans()),
+    "bases": st.builds(Order, NUMBERS, NUMBERS, NUMBERS),
+    "based": NUMBERS,
+    "snaps": st.builds(Snap, st.just(ORDER), NUMBERS, NUMBERS, st.booleans()),
+    "gaps": st.just('{"id": "g"}'),
+    "quarantine": st.builds(Quarantine, st.just("t"), NUMBERS, NUMBERS, st.just(("i",))),
+}  # fmt: skip
+
+
+def marks(batch: int) -> st.SearchStrategy[Mark]:
+    entries = {name: st.dictionaries(NAMES, one, max_size=3) for name, one in VALUES.items()}
+    grown = st.frozensets(NAMES).map(lambda names: tuple(sorted(names)))
+    return st.builds(Mark, st.just("main"), st.just(batch), grown=grown, **entries)
+
+
+def test_every_field_of_a_mark_is_tried() -> None:
+    assert {*VALUES, "lane", "batch", "grown", "full"} == {one.name for one in fields(Mark)}
+
+
+@settings(max_examples=40)
+@given(marks(7))
+def test_a_mark_survives_being_written_down(mark: Mark) -> None:
+    again = Mark.loads(mark.dumps())
+
+    assert again == mark
+    assert again.full == 7
+
+
+@settings(max_examples=40)
+@given(marks(6), st.tuples(marks(7), marks(8), marks(9)))
+def test_what_changed_applied_in_order_is_the_whole_mark(
+    first: Mark, later: tuple[Mark, ...]
+) -> None:
+    mark = Mark.loads(first.dumps())
+    for made in later:
+        text = replace(made, full=mark.full).changes_since(mark)
+        mark = mark.advanced(text)
+
+        assert mark == made
+        assert MarkDelta.loads(text).full == (mark.full == mark.batch)
+
+
+@settings(max_examples=40)
+@given(marks(6), marks(7))
+def test_a_change_tells_only_what_changed(first: Mark, made: Mark) -> None:
+    delta = MarkDelta.loads(made.changes_since(Mark.loads(first.dumps())))
+    if delta.full:
+        return
+
+    for name in VALUES:
+        told, before = getattr(delta.changed, name), getattr(first, name)
+        assert not [key for key, value in told.items() if before.get(key, ...) == value]
+
+
+def test_a_text_is_canonical_json() -> None:
+    text = Mark("main", 1, tables={"b": 1, "a": 2}).dumps()
+
+    assert json.dumps(json.loads(text), sort_keys=True, separators=(",", ":")) == text
+
+
+def test_everything_is_told_every_so_many_batches_and_when_no_less_has_changed() -> None:
+    mark = Mark("main", 0, tables={f"t{n}": 0 for n in range(10)})
+    mark = Mark("main", -1).advanced(mark.changes_since(Mark("main", -1)))
+    full = []
+    for batch in range(1, 2 * FULL_EVERY + 1):
+        changed = dict.fromkeys(mark.tables, batch) if batch == 7 else {"t0": batch}
+        made = replace(mark, batch=batch, tables={**mark.tables, **changed})
+        mark = mark.advanced(made.changes_since(mark))
+        full += [batch] if mark.full == batch else []
+
+    assert full == [7, 7 + FULL_EVERY]
+
+
+def large(tables: int, partitions: int) -> Mark:
+    at = {f"topic{n % tables}:{n // tables}": n for n in range(partitions)}
+    shards = {f"shop/db{n % 50}.table{n}": f"db.table{n}" for n in range(tables)}
+    return Mark(
+        "main",
+        0,
+        offsets={name: PartitionEnd(n, "S2Fma2FfaXNfbm90X2tub3du", 3) for name, n in at.items()},
+        high={f"shop/{name}": Order(1, 12, n, 0) for name, n in at.items()},
+        tables=dict.fromkeys(shards.values(), 0),
+        shards=shards,
+        bases=dict.fromkeys(shards, ORDER),
+        based=dict.fromkeys(shards, 0),
+    )
+
+
+def test_f38_a_text_follows_the_batch_not_the_number_of_tables_and_partitions() -> None:
+    mark = Mark.loads(large(5_000, 10_000).dumps())
+    touched = [f"topic{n}:0" for n in range(10)]
+
+    made = replace(
+        mark,
+        batch=1,
+        offsets={**mark.offsets, **{name: PartitionEnd(9**9, "x" * 22, 3) for name in touched}},
+        high={**mark.high, **{f"shop/{name}": Order(1, 13, 9**9, 5) for name in touched}},
+        tables={**mark.tables, **{f"db.table{n}": 1 for n in range(10)}},
+        heartbeats={"shop": 99},
+    )
+    text = made.changes_since(mark)
+
+    assert len(text) < 5_000
+    assert mark.advanced(text) == made
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        pytest.param(Mark("main", 9).dumps(), "batch 9 of lane main cannot follow", id="a hole"),
+        pytest.param(Mark("main", 7).dumps(), "batch 7 of lane main", id="the same batch again"),
+        pytest.param(Mark("other", 8).dumps(), "lane other", id="another lane's"),
+        pytest.param('{"changed": {"lane": 5}}', "cannot be read", id="no marker"),
+        pytest.param("", "cannot be read", id="nothing"),
+    ],
+)
+def test_only_the_next_batch_of_the_lane_follows(text: str, words: str) -> None:
+    with pytest.raises(HeldError, match=words) as found:
+        Mark("main", 7).advanced(text)
+
+    assert found.value.reason == "mark_lost"
+
+
+def test_what_changed_is_no_whole_mark() -> None:
+    first = Mark.loads(Mark("main", 4, tables={"a": 1, "b": 2, "c": 3}).dumps())
+    text = replace(first, batch=5, tables={**first.tables, "a": 5}).changes_since(first)
+
+    with pytest.raises(HeldError, match="read from batch 4 on"):
+        Mark.loads(text)
+
+
+def test_quarantine_is_shown_by_table_or_by_topic() -> None:
+    mark = Mark(
+        "main",
+        9,
+        quarantine={
+            "a/db.t": Quarantine("t", 5, 1, ("x:0:1@5",)),
+            "b/db.t": Quarantine("t", 7, 4, ("y:0:1@6", "y:0:2@7")),
+            "topic:z": Quarantine(None, 7, 1, ("z:0:1@7",)),
+        },
+    )
+
+    assert mark.quarantined == {
+        "t": ("x:0:1@5", "y:0:1@6", "y:0:2@7", "b/db.t:and 2 more@7"),
+        "topic:z": ("z:0:1@7",),
+    }
+
+
+@pytest.mark.parametrize(
+    ("said", "head", "reached"),
+    [
+        pytest.param(Acknowledged(3, 90), Head(NEW, 3, 90), True, id="just there"),
+        pytest.param(Acknowledged(3, 89), Head(NEW, 3, 90), False, id="one byte short"),
+        pytest.param(Acknowledged(4, 1), Head(NEW, 3, 90), True, id="a file further"),
+        pytest.param(
+            Acknowledged(3, 90, f"{NEW}:1-9"), Head(NEW, 3, 90, f"{NEW}:1-9"), True, id="every one"
+        ),
+        pytest.param(
+            Acknowledged(3, 90, f"{NEW}:1-8"), Head(NEW, 3, 90, f"{NEW}:1-9"), False, id="one short"
+        ),
+        pytest.param(
+            Acknowledged(3, 89, f"{NEW}:1-9"), Head(NEW, 3, 90, f"{NEW}:1-9"), False, id="by place"
+        ),
+        pytest.param(
+            Acknowledged(50, 900, f"{OLD}:1-80"),
+            Head(NEW, 3, 90, f"{OLD}:1-80,{NEW}:1"),
+            False,
+            id="the old server's larger position",
+        ),
+        pytest.param(
+            Acknowledged(3, 90, "0-1-5"), Head(NEW, 3, 90, "0-1-9"), True, id="MariaDB: by position"
+        ),
+        pytest.param(
+            Acknowledged(3, 90), Head(NEW, 3, 90, f"{NEW}:1-9"), True, id="only one has GTIDs"
+        ),
+    ],
+)
+def test_f04_what_is_acknowledged_reaches_a_head_by_position_and_by_transactions(
+    said: Acknowledged, head: Head, reached: bool
+) -> None:
+    mark = Mark(
+        "main", 5, epochs={"s": Epoch(2, NEW, 9, 9)}, acknowledged={"s": said}, heartbeats={"s": 7}
+    )
+
+    assert reaches(said, head) is reached
+    assert mark.covers(Fence("s", 7, NOON, head)) is reached

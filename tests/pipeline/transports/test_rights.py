@@ -1,0 +1,102 @@
+"""What a task is told by a broker that asks who it is, and whether it may."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kafka import KafkaAdminClient
+from kafka.admin import ACL, ACLOperation, ACLPermissionType, ResourcePattern, ResourceType
+
+from pipeline.errors import UnreachableError
+from pipeline.transports.consume import consume
+from pipeline.transports.offset_ranges import OffsetRange, ReadBounds
+from tests.pipeline.transports.brokers import PASSWORDS, Node, asking
+from tests.pipeline.transports.topics import read, send, some
+
+pytestmark = pytest.mark.stack
+
+SOON = ReadBounds(patience=timedelta(seconds=3))
+ALLOWED, FORBIDDEN = "allowed", "forbidden"
+
+
+@pytest.fixture(scope="module")
+def node(server_folder: Path) -> Iterator[Node]:
+    made = asking(server_folder / "asking")
+    made.start()
+    admin = administrator(made)
+    names = (ALLOWED, FORBIDDEN)
+    wanted = {"num_partitions": 1, "replication_factor": 1, "configs": {"retention.ms": "-1"}}
+    admin.create_topics(dict.fromkeys(names, wanted))
+    admin.wait_for_topics(list(names))
+    admin.close()
+    allow(made, ResourceType.TOPIC, ALLOWED)
+    how: dict[str, Any] = {n.replace(".", "_"): v for n, v in settings(made, "admin").items()}
+    for name in names:
+        send(made.bootstrap, name, some(0, 5), **how)
+    yield made
+    made.kill()
+
+
+def settings(node: Node, user: str, password: str | None = None) -> dict[str, str]:
+    return {
+        "bootstrap.servers": node.bootstrap,
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": user,
+        "sasl.password": password or PASSWORDS[user],
+    }
+
+
+def administrator(node: Node) -> KafkaAdminClient:
+    return KafkaAdminClient(
+        bootstrap_servers=node.bootstrap,
+        security_protocol="SASL_PLAINTEXT",
+        sasl_mechanism="PLAIN",
+        sasl_plain_username="admin",
+        sasl_plain_password=PASSWORDS["admin"],
+    )
+
+
+def allow(node: Node, kind: ResourceType, name: str) -> None:
+    """Let the reader read and describe it."""
+    admin = administrator(node)
+    rights = (ACLOperation.READ, ACLOperation.DESCRIBE)
+    where, yes = ResourcePattern(kind, name), ACLPermissionType.ALLOW
+    admin.create_acls([ACL("User:reader", "*", right, yes, where) for right in rights])
+    admin.close()
+
+
+def offsets(asked: Mapping[str, str], topic: str) -> list[int]:
+    found: list[int] = read(consume(asked, [OffsetRange(topic, 0, 0, 5)], bounds=SOON))[
+        "offset"
+    ].to_pylist()
+    return found
+
+
+def test_rule_3_a_wrong_password_is_an_error_with_its_reason(node: Node) -> None:
+    with pytest.raises(UnreachableError, match=r"not read.*[Aa]uthentication fail"):
+        offsets(settings(node, "reader", "wrong"), ALLOWED)
+
+
+def test_rule_12_a_missing_right_on_a_topic_names_it(node: Node) -> None:
+    with pytest.raises(UnreachableError, match=r"forbidden.*[Aa]uthorization failed"):
+        offsets(settings(node, "reader"), FORBIDDEN)
+
+
+def test_rules_12_and_13_a_missing_right_on_the_group_is_told_and_spoils_no_good_record(
+    node: Node,
+) -> None:
+    one_too_many = [OffsetRange(ALLOWED, 0, 0, 6)]
+    bounds = replace(SOON, rows=1)
+    reading = iter(consume(settings(node, "reader"), one_too_many, bounds=bounds))
+
+    assert next(reading)["offset"].to_pylist() == list(range(5))
+    with pytest.raises(UnreachableError, match=r"log ends at 5; .*Group authorization failed"):
+        next(reading)
+
+    allow(node, ResourceType.GROUP, "sluice")
+    with pytest.raises(UnreachableError, match=r"log ends at 5; the brokers said nothing"):
+        list(consume(settings(node, "reader"), one_too_many, bounds=bounds))
