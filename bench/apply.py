@@ -117,13 +117,13 @@ def main(
                     WIDTHS[width], rows, int(rows * changed), window, text_keys=kind == "text"
                 )
                 title = f"{width} columns, {kind} keys, {work.changed} of {rows} rows changed"
-                report(title, _race(Race(spark, folder, work), rounds), "rewrite", WANTED[width])
+                report(title, measured(Race(spark, folder, work), rounds), "rewrite", WANTED[width])
     finally:
         spark.stop()
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _race(race: Race, rounds: int) -> dict[str, list[float]]:
+def measured(race: Race, rounds: int) -> dict[str, list[float]]:
     """Run one scenario; a first round warms both up and does not count."""
     shutil.rmtree(race.folder, ignore_errors=True)
     race.prepare()

@@ -135,14 +135,14 @@ def main(
             for number in tables:
                 stream = Stream(kafka.bootstrap, number, count)
                 with KafkaTransport(kafka.bootstrap) as transport:
-                    _race(Race(spark, stream, folder, events, transport), rounds)
+                    measure(Race(spark, stream, folder, events, transport), rounds)
     finally:
         spark.stop()
         kafka.stop()
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _race(race: Race, rounds: int) -> None:
+def measure(race: Race, rounds: int) -> None:
     """Fill the topic, warm every contender up with a first round, and time the others."""
     stream = race.stream
     stream.create()

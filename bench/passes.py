@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 
 import click
+from pyspark.sql import SparkSession
 
 from bench.kit import table
 from bench.kit.lake import Lake, here
@@ -55,6 +56,9 @@ class Size:
     commits: int
 
 
+Scenario = Callable[[Path, Size], None]
+
+
 def even(folder: Path, size: Size) -> None:
     """Passes over mirrors that all change alike."""
     works = [_work(number, size.rows, size.changed) for number in range(size.mirrors)]
@@ -85,7 +89,9 @@ def grown(folder: Path, size: Size) -> None:
 
 def commits(folder: Path, size: Size) -> None:
     """Small turns, one after the other, with upkeep between them."""
-    work = table.Workload(table.NARROW, size.grown // 16, FEW, window=500 * FEW)
+    work = table.Workload(
+        table.NARROW, size.grown // 16, FEW, window=min(500 * FEW, size.grown // 16)
+    )
     lake = _fresh(folder, [work])
     stretch = max(1, size.commits // 10)
     turns: list[float] = []
@@ -115,9 +121,7 @@ def memory(folder: Path, size: Size) -> None:
     click.echo(f"  {size.turned} uniform keys in {size.huge} rows: {told}")
 
 
-WHAT: dict[str, Callable[[Path, Size], None]] = {
-    one.__name__: one for one in (even, skewed, grown, commits, memory)
-}
+WHAT: dict[str, Scenario] = {one.__name__: one for one in (even, skewed, grown, commits, memory)}
 
 
 @click.command()
@@ -139,6 +143,8 @@ def main(*, what: Sequence[str], folder: Path, **size: int) -> None:
             click.echo(f"{name}: {(WHAT[name].__doc__ or '').partition('.')[0]}")
             WHAT[name](folder, Size(**size))
     finally:
+        if (spark := SparkSession.getActiveSession()) is not None:
+            spark.stop()
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -149,12 +155,9 @@ def _work(number: int, rows: int, changed: int) -> table.Workload:
 def _passes(folder: Path, works: Sequence[table.Workload], title: str) -> None:
     """Time the first pass of a process, in which nothing is known, and some after it."""
     spark = session(PipelineSettings(str(folder), "", ()))
-    try:
-        lake = _fresh(folder, works)
-        lake.passes.spread = partial(spread, spark, run_group)
-        spent = [_turn(lake, works) for _ in range(ROUNDS)]
-    finally:
-        spark.stop()
+    lake = _fresh(folder, works)
+    lake.passes.spread = partial(spread, spark, run_group)
+    spent = [_turn(lake, works) for _ in range(ROUNDS)]
     next_ = f"then {statistics.median(spent[1:]):.1f} s"
     span = f"({min(spent[1:]):.1f} to {max(spent[1:]):.1f})"
     click.echo(f"  {len(works)} mirrors, {title}; {under_load()}")

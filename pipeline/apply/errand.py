@@ -4,7 +4,7 @@ Mirrors are sent in groups, so that a file of the change log is opened once for 
 that fails is told of and spoils no other.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -18,15 +18,16 @@ from pipeline.apply.fills import Fill
 from pipeline.apply.floors import Floors
 from pipeline.apply.turn import Task, Written, turn
 from pipeline.changelog.scan import Part, scan
-from pipeline.changelog.slices import APPLIED_COLUMNS, Wanted, read
+from pipeline.changelog.slices import APPLIED_COLUMNS, TableRows, Wanted, read
 from pipeline.changelog.table import CHANGES
 from pipeline.errors import HeldError, SluiceError
 from pipeline.lake.log import Metadata, Snapshot
-from pipeline.lake.store import open_store
+from pipeline.lake.store import Store, open_store
 from pipeline.model import Op, Order, Table
 from pipeline.schema.column import Column
 
 DELETE_COLUMNS = ("key", "source", "shard", "order", "origin")
+TOGETHER = 1_000_000  # rows of the change log that are held at once for several mirrors
 log = structlog.get_logger(__name__)
 
 
@@ -105,9 +106,52 @@ _footers = Footers()  # of this process: a mirror's files stay, and are looked a
 def run(group: Group) -> dict[str, Outcome]:
     """Do each errand, by table; what fails is a refusal, never an exception of its own."""
     store = open_store(group.changes)
+    try:
+        portions = tuple(_portions(group, store))
+    except SluiceError:
+        portions = tuple((one,) for one in group.errands)
+    found: dict[str, Outcome] = {}
+    for portion in portions:
+        found |= _together(replace(group, errands=portion), store)
+    return found
+
+
+def _portions(group: Group, store: Store) -> Iterator[tuple[Errand, ...]]:
+    """Errands whose rows are read at once: all, unless that may be more than memory holds."""
+    if sum(part.rows for part in group.files) <= TOGETHER:
+        yield group.errands
+        return
+    rows, held = TableRows(store), 0
+    portion: list[Errand] = []
+    for one in group.errands:
+        near = [part for part in group.files if part.high > one.wanted.after]
+        most = sum(rows.of(part, one.table.name) for part in near if part.low <= one.wanted.until)
+        if portion and held + most > TOGETHER:
+            yield tuple(portion)
+            portion, held = [], 0
+        portion.append(one)
+        held += most
+    yield tuple(portion)
+
+
+def _together(group: Group, store: Store) -> dict[str, Outcome]:
     wanted = {one.table.name: one.wanted for one in group.errands}
-    rows = read(store, group.files, wanted)
+    try:
+        rows = read(store, group.files, wanted)
+    except SluiceError:
+        return {one.table.name: _alone(one, group, store) for one in group.errands}
     return {one.table.name: _done(one, group.changes, rows) for one in group.errands}
+
+
+def _alone(errand: Errand, group: Group, store: Store) -> Outcome:
+    """Do one errand by itself: it may not need the file that could not be read."""
+    try:
+        rows = read(store, group.files, {errand.table.name: errand.wanted})
+    except HeldError as error:
+        return Outcome(Refusal(error.reason, error.detail))
+    except SluiceError as error:
+        return Outcome(Refusal("unreachable", str(error)))
+    return _done(errand, group.changes, rows)
 
 
 def _done(errand: Errand, changes: str, rows: Mapping[str, pa.Table]) -> Outcome:
@@ -147,6 +191,6 @@ def _task(errand: Errand, changes: str, rows: pa.Table) -> Task:
 def grouped(group: Group, count: int) -> tuple[Group, ...]:
     """Cut a group into at most *count*, of tables that lie next to each other in sorted files."""
     errands = sorted(group.errands, key=lambda one: one.table.name)
-    size = -(-len(errands) // max(1, count))
+    size = max(1, -(-len(errands) // max(1, count)))
     parts: list[Sequence[Errand]] = [errands[i : i + size] for i in range(0, len(errands), size)]
     return tuple(replace(group, errands=tuple(part)) for part in parts)

@@ -25,7 +25,7 @@ from pipeline.apply.retries import Retries
 from pipeline.apply.turn import Written
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.scan import Part, parts
-from pipeline.changelog.slices import Wanted, bounded
+from pipeline.changelog.slices import TableRows, Wanted, bounded
 from pipeline.changelog.table import DROPPED, app
 from pipeline.errors import HeldError, UnreachableError
 from pipeline.lake.alterations import with_properties
@@ -52,6 +52,18 @@ class Landed:
 
     mark: Mark
     catalog: Catalog
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Files of the change log that a pass reads, and those that may hold deletes of any batch.
+
+    Found once: as many mirrors as there are would each go through all files.
+    """
+
+    files: tuple[Part, ...]
+    deletes: tuple[Part, ...]
+    rows: TableRows
 
 
 @dataclass(eq=False)
@@ -147,10 +159,10 @@ class Passes:
         started = self.clock()
         errands: list[Errand] = []
         failed: list[Applied] = []
-        files = self._files(ready, landed)
+        waiting = self._waiting(ready, landed)
         for table in ready:
             try:
-                errands += self._errand(table, landed, files)
+                errands += self._errand(table, landed, waiting)
             except HeldError as error:
                 failed.append(self._failed(table, hold_of(table.name, error), landed, waived))
             except LostRaceError:
@@ -158,22 +170,26 @@ class Passes:
             except UnreachableError as error:
                 hold = hold_of(table.name, HeldError("unreachable", str(error)))
                 failed.append(self._failed(table, hold, landed, waived))
-        outcomes = self._outcomes(errands, files)
+        outcomes = self._outcomes(errands, waiting.files)
         done = (
             self._finished(errand, outcomes[errand.table.name], started, landed, waived)
             for errand in errands
         )
         return (*failed, *(turn for turn in done if turn is not None))
 
-    def _files(self, ready: Sequence[Table], landed: Landed) -> tuple[Part, ...]:
-        """Files of the change log that hold what some of these mirrors have not applied."""
+    def _waiting(self, ready: Sequence[Table], landed: Landed) -> Waiting:
+        """What some of these mirrors have not applied."""
         if not ready:
-            return ()
+            return Waiting((), (), TableRows(self.changes.store))
         self.changes.look()
-        first = min(self.mirrors.applied(table.name) for table in ready)
-        return parts(self.changes.snapshot, first, landed.mark.batch)
+        first, until = min(self.mirrors.applied(one.name) for one in ready), landed.mark.batch
+        return Waiting(
+            files=parts(self.changes.snapshot, first, until),
+            deletes=parts(self.changes.snapshot, -1, until, (Op.DELETE,)),
+            rows=TableRows(self.changes.store),
+        )
 
-    def _errand(self, table: Table, landed: Landed, files: Sequence[Part]) -> Iterator[Errand]:
+    def _errand(self, table: Table, landed: Landed, waiting: Waiting) -> Iterator[Errand]:
         """What a turn of *table* needs; nothing where this pass has only changed its columns."""
         mark, catalog, name = landed.mark, landed.catalog, table.name
         self._require_whole(table, mark)
@@ -182,9 +198,9 @@ class Passes:
         snapshot = self._shaped(name, shape)
         after = batch_of(snapshot, self.settings.lane)
         wanted = Wanted(after, mark.tables[name])
-        near = [part for part in files if part.high > after and part.low <= wanted.until]
+        near = [part for part in waiting.files if part.high > after and part.low <= wanted.until]
         if sum(part.rows for part in near) > MOST_ROWS:
-            wanted = bounded(self.changes.store, near, name, wanted, MOST_ROWS)
+            wanted = bounded(waiting.rows, near, name, wanted, MOST_ROWS)
         grown = bool(self.highs.topics(name) & set(mark.grown))
         yield Errand(
             table=table,
@@ -192,7 +208,7 @@ class Passes:
             columns=shape.schema.columns,
             wanted=wanted,
             at=self.clock(),
-            deletes=self._deletes(after),
+            deletes=waiting.deletes if after >= 0 else (),
             known=None if after < 0 else Known(self.highs.of(name), grown),
             floors=floors_of(snapshot),
             fills=tuple(_fills(catalog, table, shape)),
@@ -226,9 +242,6 @@ class Passes:
             made = followed(store, snapshot, shape, now, lane)
         self.mirrors.know(name, made)
         return made
-
-    def _deletes(self, until: int) -> tuple[Part, ...]:
-        return parts(self.changes.snapshot, -1, until, (Op.DELETE,)) if until >= 0 else ()
 
     def _outcomes(self, errands: Sequence[Errand], files: tuple[Part, ...]) -> dict[str, Outcome]:
         if not errands:

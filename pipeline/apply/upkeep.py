@@ -101,7 +101,10 @@ class Upkeep:
         *key*: table -> its key's columns, by which rows are sorted; none where it is not known.
         """
         began = self.clock()
-        self._log(mark, applied)
+        try:
+            self._log(mark, applied)
+        except (HeldError, UnreachableError) as error:
+            log.warning("upkeep left the change log alone", why=str(error))
         order = sorted(mark.tables, key=lambda name: (self._done.get(name, _NEVER), name))
         for table in order:
             self._done[table] = self.clock()

@@ -12,8 +12,8 @@ from datetime import datetime
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
+from pipeline.changelog.scan import opened
 from pipeline.changelog.sorted_file import PARTITION, STORED, SortedFile, WrittenFile
 from pipeline.lake.actions import removed
 from pipeline.lake.entries import Action
@@ -83,7 +83,7 @@ def join(store: Store, snapshot: Snapshot, files: Sequence[ActiveFile], at: date
 
 
 def _whole(store: Store, file: ActiveFile) -> pa.Table:
-    with pq.ParquetFile(store.source(file.path)) as parquet:
+    with opened(store, file.path) as parquet:
         return parquet.read().select(STORED.names).cast(STORED)
 
 

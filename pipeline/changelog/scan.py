@@ -5,7 +5,8 @@ by op is found by the statistics of files first, then by those of row groups.
 """
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pipeline.changelog.table import CHANGES
+from pipeline.errors import HeldError
 from pipeline.lake.log import ActiveFile, Snapshot
 from pipeline.lake.store import Store
 from pipeline.model import Op
@@ -55,6 +57,9 @@ def scan(
     """Rows of *files* whose column (of text) is *among* its values and whose op is one of *ops*.
 
     Out: *columns*, with ``CHANGES``'s types, in no particular order; bounded by what matches.
+
+    Raises:
+        HeldError: ``file_damaged``.
     """
     schema = pa.schema([CHANGES.field(name) for name in columns])
     column, values = among[0], sorted(among[1])
@@ -62,7 +67,7 @@ def scan(
     wanted = list(dict.fromkeys([column, "op", *columns]))
     found = []
     for part in files:
-        with pq.ParquetFile(store.source(part.path)) as file:
+        with opened(store, part.path) as file:
             groups = crossing(file.metadata, column, values)
             rows = file.read_row_groups(groups, columns=wanted)
         kept = pc.and_(
@@ -72,23 +77,52 @@ def scan(
     return pa.concat_tables(found) if found else schema.empty_table()
 
 
+@contextmanager
+def opened(store: Store, path: str) -> Iterator[Any]:
+    """Open a file of the change log as pyarrow's ``ParquetFile``.
+
+    Raises:
+        HeldError: ``file_damaged``, it is not there, or cannot be read to its end.
+    """
+    try:
+        with pq.ParquetFile(store.source(path)) as file:
+            yield file
+    except (OSError, pa.ArrowException) as error:
+        detail = f"{store.uri}/{path}: {error}; restore it, or begin with an empty lake"
+        raise HeldError("file_damaged", detail) from error
+
+
+@dataclass(frozen=True, slots=True)
+class RowGroup:
+    """What the footer tells of one column of a row group; a bound that it does not tell is None."""
+
+    low: str | None
+    high: str | None
+    rows: int
+    nulls: bool = False
+
+    def holds(self, values: Sequence[str]) -> bool:
+        """Whether one of *values*, ascending, may be in it."""
+        return not self.nulls and _crosses(values, self.low, self.high)
+
+
+def row_groups(metadata: Any, column: str) -> Iterator[RowGroup]:
+    """Each row group of a file, as far as *column* of text goes."""
+    at = next(i for i in range(metadata.num_columns) if metadata.schema.column(i).path == column)
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        told = group.column(at).statistics
+        if told is not None and told.has_min_max:
+            yield RowGroup(told.min, told.max, group.num_rows)
+        else:
+            nulls = told is not None and told.null_count == group.num_rows
+            yield RowGroup(None, None, group.num_rows, nulls)
+
+
 def crossing(metadata: Any, column: str, values: Sequence[str]) -> list[int]:
     """Row groups whose bounds let one of *values*, ascending, in."""
-    at = next(i for i in range(metadata.num_columns) if metadata.schema.column(i).path == column)
-    return [
-        number
-        for number in range(metadata.num_row_groups)
-        if _may_hold(metadata.row_group(number), at, values)
-    ]
-
-
-def _may_hold(group: Any, column: int, values: Sequence[str]) -> bool:
-    told = group.column(column).statistics
-    if told is None:
-        return True
-    if not told.has_min_max:  # nothing but nulls, or nobody knows
-        return bool(told.null_count != group.num_rows)
-    return _crosses(values, told.min, told.max)
+    found = enumerate(row_groups(metadata, column))
+    return [number for number, group in found if group.holds(values)]
 
 
 def _crosses(values: Sequence[str], low: str | None, high: str | None) -> bool:

@@ -5,14 +5,13 @@ its own to read.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from pipeline.changelog.scan import Part, crossing, scan
+from pipeline.changelog.scan import Part, RowGroup, opened, row_groups, scan
 from pipeline.changelog.table import MIRROR_OPS
 from pipeline.lake.store import Store
 from pipeline.model import Op
@@ -58,18 +57,30 @@ def read(
     return found
 
 
-def bounded(store: Store, files: Sequence[Part], table: str, wanted: Wanted, most: int) -> Wanted:
-    """Stop at a batch so that about *most* rows are read; at least one file is.
+@dataclass(eq=False)
+class TableRows:
+    """How many rows of a table may a file hold?  Each footer is read once, for all tables."""
 
-    Counted by row groups that may hold the table: never fewer than there are.
-    """
+    store: Store
+    _groups: dict[str, tuple[RowGroup, ...]] = field(default_factory=dict)
+
+    def of(self, part: Part, table: str) -> int:
+        """Rows of the row groups that may hold the table: never fewer than there are."""
+        if part.path not in self._groups:
+            with opened(self.store, part.path) as file:
+                self._groups[part.path] = tuple(row_groups(file.metadata, "table"))
+        return sum(group.rows for group in self._groups[part.path] if group.holds((table,)))
+
+
+def bounded(
+    rows: TableRows, files: Sequence[Part], table: str, wanted: Wanted, most: int
+) -> Wanted:
+    """Stop at a batch so that about *most* rows are read; at least one file is."""
     total, stop = 0, wanted.after
     for part in files:
         if part.high <= wanted.after or part.low > wanted.until:
             continue
-        with pq.ParquetFile(store.source(part.path)) as file:
-            groups = crossing(file.metadata, "table", [table])
-            total += sum(file.metadata.row_group(group).num_rows for group in groups)
+        total += rows.of(part, table)
         if total > most and stop > wanted.after:
             return Wanted(wanted.after, stop)
         stop = max(stop, min(part.high, wanted.until))

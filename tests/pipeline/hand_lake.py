@@ -106,10 +106,10 @@ class HandLake:
             name = f"s/{r['topic']}:{r['partition']}"
             if r["origin"] == Origin.LIVE and r["order"]:
                 high[name] = max(r["order"], high.get(name, r["order"]))
-        tables = {**self.mark.tables, **{r["table"]: batch for r in rows}}
+        tables = {**self.mark.tables, **{r["table"]: batch for r in rows if r["table"]}}
         before, self.mark = self.mark, replace(self.mark, batch=batch, tables=tables, high=high)
         stamp = Stamp("main", batch, self.received)
-        parts = [_rows(rows, stamp)] if rows else []
+        parts = [stamped(rows, stamp)] if rows else []
         parts.append(mark_row(self.mark.changes_since(before), stamp))
         files = [write_rows(self.log, part, stamp) for part in parts]
         self.log.look()
@@ -154,7 +154,8 @@ class HandLake:
         return self.rows()
 
 
-def _rows(rows: Sequence[Mapping[str, Any]], stamp: Stamp) -> pa.RecordBatch:
+def stamped(rows: Sequence[Mapping[str, Any]], stamp: Stamp) -> pa.RecordBatch:
+    """Rows of ``CHANGES``."""
     at = stamp.received
     shared = {"lane": stamp.lane, "batch": stamp.batch, "received": at, "dt": at.date(), "at": NOW}
     made = [

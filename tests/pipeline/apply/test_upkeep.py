@@ -1,6 +1,10 @@
+"""What upkeep may take, and what it must leave; real mirrors and a real change log, no Spark.
+
+deltalake vacuums by the wall clock, so upkeep runs at it here, and what was done is made older.
+"""
+
 import json
-import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -8,197 +12,477 @@ from typing import Any
 
 import pytest
 from deltalake import DeltaTable
-from pyspark.sql import SparkSession
 
-from pipeline.apply.upkeep import Upkeep, require_history
-from pipeline.errors import HeldError
-from pipeline.lake.pinned import open_table
+from pipeline.apply.mirrors import Mirrors
+from pipeline.apply.upkeep import AT_ONCE, TOGETHER, Upkeep, worn
+from pipeline.changelog.change_log import ChangeLog
+from pipeline.lake.commit import LostRaceError, commit
+from pipeline.lake.log import load
+from pipeline.lake.store import open_store
 from pipeline.model import Op
+from pipeline.report import Applied
 from pipeline.settings import UpkeepSettings
-from tests.pipeline.bench_lake import NOW, BenchLake, row
-
-C, U = Op.CREATE, Op.UPDATE
-AGED = timedelta(days=30)
-pytestmark = pytest.mark.spark
+from tests.pipeline.apply.keeping import (
+    AGED,
+    DAY,
+    ROWS,
+    C,
+    D,
+    Keeping,
+    U,
+    aged,
+    batches,
+    file,
+    filled,
+    kept,
+    mirror,
+    named,
+    on_disk,
+    read,
+)
+from tests.pipeline.hand_lake import NOW, HandLake, row
 
 
 @pytest.fixture
-def lake(spark: SparkSession, tmp_path: Path) -> BenchLake:
-    made = BenchLake(spark, tmp_path)
-    made.play([row(C, 10, 1, "a")], [row(C, 20, 2, "b")], [row(U, 30, 1, "c")])
-    return made
+def lake(tmp_path: Path) -> HandLake:
+    """Twelve rows in twelve files; then the first one was updated."""
+    made = HandLake(tmp_path, now=datetime.now(UTC) - timedelta(hours=6))
+    return filled(made)
 
 
-def upkeep(
-    lake: BenchLake, *, applied: int = 2, readers: Mapping[str, int] | None = None, **mark: Any
+# which files are to be written anew
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        pytest.param([(10, 0)] * (TOGETHER - 1), 0, id="few small files are well"),
+        pytest.param([(10, 0)] * TOGETHER, TOGETHER, id="as many as are worth joining"),
+        pytest.param([(10, 0)] * 9 + [(500_000, 0)] * 9, 0, id="sizes are counted apart"),
+        pytest.param([(5_000_000, 0)] * 40, 0, id="large files stay however many there are"),
+        pytest.param([(100, 30)], 0, id="some deleted rows are borne"),
+        pytest.param([(100, 31), (100, 0)], 1, id="a file with many deleted rows goes by itself"),
+        pytest.param([(5_000_000, 2_000_000)], 1, id="even one of more rows than a turn writes"),
+        pytest.param([(900_000, 0)] * 12, 2, id="no more rows than a turn writes"),
+    ],
+)
+def test_worn_files_are_small_and_many_or_full_of_deleted_rows(
+    files: list[tuple[int, int]], expected: int
 ) -> None:
-    """Do all that is due a day after the process began, at the wall clock's time."""
-    now = [datetime.now(UTC)]
-    cleaner = Upkeep(lake.session, lake.settings, lambda: now[0])
-    made = replace(lake.mark, **mark)
-    for at in (now[0] - timedelta(days=1), now[0]):
-        now[0] = at
-        cleaner.run(made, readers or {}, {"db.t": applied}, lambda _: False)
+    found = worn({str(n): file(str(n), *one) for n, one in enumerate(files)})
+
+    assert len(found) == expected
+    assert len(found) < 2 or sum(one.records or 0 for one in found) <= AT_ONCE
 
 
-def aged(lake: BenchLake, path: str) -> None:
-    """Let everything that was ever done to a table have been done a month earlier."""
-    jvm: Any = lake.session._jvm
-    jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
-    for log in Path(path, "_delta_log").glob("*.json"):
-        lines = [json.loads(line) for line in log.read_text().splitlines()]
-        for line in lines:
-            for action, stamp in (("remove", "deletionTimestamp"), ("commitInfo", "timestamp")):
-                if action in line:
-                    line[action][stamp] -= int(AGED / timedelta(milliseconds=1))
-        log.write_text("\n".join(json.dumps(line) for line in lines) + "\n")
-        log.with_name(f".{log.name}.crc").unlink(missing_ok=True)
-    for file in Path(path).rglob("*"):
-        then = file.stat().st_mtime - AGED.total_seconds()
-        os.utime(file, (then, then))
+def test_writing_worn_files_anew_comes_to_an_end() -> None:
+    """Each round makes one file of those it takes, as a compaction does."""
+    files = {str(n): file(str(n), 1 + 37 * n, gone=n) for n in range(300)}
+    rounds = 0
+    while taken := worn(files):
+        rounds += 1
+        rows = sum(
+            (one.records or 0) - int((one.vector or {}).get("cardinality", 0)) for one in taken
+        )
+        files = {n: one for n, one in files.items() if one not in taken}
+        files[f"made {rounds}"] = file(f"made {rounds}", rows)
+        assert rounds < 50
+
+    assert len(files) < TOGETHER * 4
 
 
-def files(path: str) -> int:
-    return len(list(Path(path).glob("**/part-*.parquet")))
+# mirrors
 
 
-def test_compaction_leaves_the_rows_and_what_is_applied_as_they_were(lake: BenchLake) -> None:
-    path = lake.settings.mirror("db.t")
-    before = len(DeltaTable(path).file_uris())
+def test_compaction_leaves_the_rows_and_what_is_applied_as_they_were(lake: HandLake) -> None:
+    before = named(mirror(lake))
 
-    upkeep(lake)
+    kept(lake)
     lake.reopen()
 
-    assert len(DeltaTable(path).file_uris()) == 1 < before
-    assert lake.rows() == {1: "c", 2: "b"}
-    assert lake.play([row(C, 40, 3, "d")]) == {1: "c", 2: "b", 3: "d"}
+    assert named(mirror(lake)) == 1 < before
+    assert lake.rows() == ROWS
+    assert lake.play([row(C, 95, 12, "n")]) == ROWS | {12: "n"}
 
 
-def test_vacuum_takes_what_is_old_and_no_kept_version_needs(lake: BenchLake) -> None:
-    path = lake.settings.mirror("db.t")
-    first = files(path)
-    upkeep(lake)
-    young = files(path)
-    aged(lake, path)
+def test_compaction_is_no_change_of_data_and_is_known_to_be_ours(lake: HandLake) -> None:
+    kept(lake)
+    lake.reopen()
+    store = open_store(mirror(lake))
+    snapshot = load(store)
+    assert snapshot is not None
 
-    upkeep(lake)
+    for version in range(snapshot.version, -1, -1):
+        lines = store.read(f"_delta_log/{version:020d}.json").splitlines()
+        actions = [json.loads(line) for line in lines]
+        if actions[0]["commitInfo"]["operation"] == "OPTIMIZE":
+            break
+
+    files = [action[k] for action in actions for k in ("add", "remove") if k in action]
+    assert {one["dataChange"] for one in files} == {False}
+    assert lake.passes.watch.hold("db.t", frozenset()) is None
+
+
+def test_vacuum_takes_what_is_old_and_no_kept_version_needs(lake: HandLake) -> None:
+    path = mirror(lake)
+    first = on_disk(path)
+    kept(lake)
+    young = on_disk(path)
+    aged(path)
+
+    kept(lake)
 
     assert young > first, "compaction wrote one, and nothing was taken yet"
-    assert files(path) < first
-    assert lake.rows() == {1: "c", 2: "b"}
+    assert len(on_disk(path)) == 1
+    lake.reopen()
+    assert lake.rows() == ROWS
 
 
-def test_vacuum_leaves_the_version_that_somebody_reads(lake: BenchLake) -> None:
-    path = lake.settings.mirror("db.t")
-    read = DeltaTable(path).version()
-    upkeep(lake)
-    aged(lake, path)
+def test_vacuum_leaves_the_version_that_somebody_reads(lake: HandLake) -> None:
+    path = mirror(lake)
+    version = DeltaTable(path).version()
+    kept(lake)
+    aged(path)
 
-    upkeep(lake, readers={"db.t": read})
+    kept(lake, reader=version)
 
-    assert _read(path, read) == [{"id": 1, "name": "c"}, {"id": 2, "name": "b"}]
+    assert read(path, version) == ROWS
+    kept(lake)
+    assert len(on_disk(path)) == 1, "nobody reads it any more"
 
 
-def test_versions_are_kept_for_as_long_as_the_settings_say(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    lake = BenchLake(spark, tmp_path)
-    longer = UpkeepSettings(keep_versions=AGED + timedelta(days=1))
+def test_a_reader_of_the_newest_version_does_not_keep_the_others(lake: HandLake) -> None:
+    path = mirror(lake)
+    kept(lake)
+    aged(path)
+
+    kept(lake, reader=DeltaTable(path).version())
+
+    assert len(on_disk(path)) == 1
+
+
+def test_a_reader_of_a_version_that_no_log_tells_of_keeps_everything(lake: HandLake) -> None:
+    path = mirror(lake)
+    kept(lake)
+    aged(path)
+    DeltaTable(path).create_checkpoint()
+    for version in range(4):
+        Path(path, "_delta_log", f"{version:020d}.json").unlink()
+    before = on_disk(path)
+
+    kept(lake, reader=3)
+
+    assert on_disk(path) == before
+
+
+def test_versions_are_kept_for_as_long_as_the_settings_say(tmp_path: Path) -> None:
+    lake = HandLake(tmp_path, now=datetime.now(UTC) - timedelta(hours=6))
+    longer = UpkeepSettings(keep_versions=AGED + DAY)
     lake.settings = replace(lake.settings, upkeep=longer)
-    lake.play([row(C, 10, 1, "a")], [row(U, 20, 1, "b")])
-    path = lake.settings.mirror("db.t")
+    filled(lake)
+    path = mirror(lake)
     old = DeltaTable(path).version()
-    upkeep(lake)
-    aged(lake, path)
+    kept(lake)
+    aged(path)
 
-    upkeep(lake)
+    kept(lake)
 
-    assert _read(path, old) == [{"id": 1, "name": "b"}]
-
-
-def test_the_change_log_gives_up_the_files_it_was_compacted_from(lake: BenchLake) -> None:
-    log = lake.settings.changes
-    upkeep(lake)
-    aged(lake, log)
-    before = files(log)
-
-    upkeep(lake)
-
-    assert files(log) < before
-    assert _batches(lake) == [0, 1, 2]
+    assert read(path, old) == ROWS
+    properties = DeltaTable(path).metadata().configuration
+    assert properties["delta.deletedFileRetentionDuration"] == "interval 744 hours"
 
 
-def test_many_tables_are_done_in_turns_so_that_landing_need_not_wait(
-    spark: SparkSession, tmp_path: Path
+def test_nothing_younger_than_a_week_is_ever_taken(tmp_path: Path) -> None:
+    lake = HandLake(tmp_path, now=datetime.now(UTC) - timedelta(hours=6))
+    shorter = UpkeepSettings(keep_versions=timedelta(minutes=1))
+    lake.settings = replace(lake.settings, upkeep=shorter)
+    filled(lake)
+    path = mirror(lake)
+    old = DeltaTable(path).version()
+    kept(lake)
+    aged(path, by=6 * DAY)
+
+    kept(lake)
+
+    assert read(path, old) == ROWS
+
+
+def test_vectors_are_swept_once_no_kept_version_names_them(lake: HandLake) -> None:
+    lake.play([row(C, 200 + key, key, "b") for key in range(100, 120)], [row(D, 900, 105)])
+    path = mirror(lake)
+    stale = on_disk(path, "deletion_vector_*.bin")
+    lake.play([row(D, 901, 106)])
+    fresh = on_disk(path, "deletion_vector_*.bin") - stale
+    aged(path)
+    unnamed = Path(path, "_v", "deletion_vector_00000000-0000-0000-0000-000000000000.bin")
+    unnamed.write_bytes(b"of a commit that is still to come")
+
+    kept(lake)
+
+    assert len(stale) == len(fresh) == 1
+    assert on_disk(path, "deletion_vector_*.bin") == {*fresh, unnamed}
+    lake.reopen()
+    assert lake.rows().keys() == {*range(12), *range(100, 105), *range(107, 120)}
+
+
+def test_a_vector_that_left_lately_is_spared_for_the_versions_that_have_it(lake: HandLake) -> None:
+    lake.play([row(C, 200 + key, key, "b") for key in range(100, 120)], [row(D, 900, 105)])
+    path = mirror(lake)
+    aged(path)
+    version = DeltaTable(path).version()
+    vectors = on_disk(path, "deletion_vector_*.bin")
+    lake.reopen()
+    lake.play([row(D, 901, 106)])
+
+    kept(lake)
+
+    assert vectors <= on_disk(path, "deletion_vector_*.bin")
+    assert 106 in read(path, version)
+
+
+def test_a_mirror_that_is_held_or_not_ours_is_left_alone(lake: HandLake) -> None:
+    """A commit of ours on top of somebody else's would make it impossible to take that one back."""
+    keeping = Keeping(lake, left=["db.t"])
+    before = DeltaTable(mirror(lake)).version()
+
+    keeping.run()
+    held = DeltaTable(mirror(lake)).version()
+    keeping.left.clear()
+    keeping.run()
+
+    assert (held, keeping.asked[0]) == (before, "db.t")
+    assert DeltaTable(mirror(lake)).version() > before
+    assert named(mirror(lake)) == 1
+
+
+def test_a_mirror_that_needs_nothing_is_not_asked_about(tmp_path: Path) -> None:
+    lake = HandLake(tmp_path)
+    lake.play([row(C, 10, 1, "a")])
+
+    assert Keeping(lake).asked == []
+
+
+def test_a_mirror_that_cannot_be_written_stops_no_other(tmp_path: Path) -> None:
+    lake = HandLake(tmp_path, others=("db.u",))
+    many(lake, ("db.t", "db.u"))
+    log = Path(mirror(lake), "_delta_log")
+    last = max(log.glob("*.json"))
+    odd = [json.loads(line) for line in (log / f"{0:020d}.json").read_text().splitlines()]
+    metadata = next(action["metaData"] for action in odd if "metaData" in action)
+    metadata["configuration"] |= {"delta.appendOnly": "true"}
+    entry = [{"commitInfo": {"timestamp": 1, "operation": "SET"}}, {"metaData": metadata}]
+    following = log / f"{int(last.stem) + 1:020d}.json"
+    following.write_text("".join(json.dumps(action) + "\n" for action in entry))
+
+    Keeping(lake).run()
+
+    assert named(mirror(lake)) > 1
+    assert named(mirror(lake, "db.u")) == 1
+
+
+def test_somebody_who_comes_between_is_left_his_version(
+    lake: HandLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The next time upkeep begins from what is there then."""
+    keeping = Keeping.__new__(Keeping)
+    raced: list[str] = []
+
+    def late(store: Any, snapshot: Any, actions: Any, **more: Any) -> Any:
+        if more["operation"] == "OPTIMIZE" and store.uri.endswith("/t") and not raced:
+            raced.append(store.uri)
+            raise LostRaceError("somebody came between")
+        return commit(store, snapshot, actions, **more)
+
+    monkeypatch.setattr("pipeline.apply.upkeep.commit", late)
+    keeping.__init__(lake)  # type: ignore[misc]
+    after_race = named(mirror(lake))
+    keeping.run()
+
+    assert raced
+    assert after_race > 1
+    assert named(mirror(lake)) == 1
+    assert lake.rows() == ROWS
+
+
+def test_a_log_of_many_versions_gets_a_checkpoint(lake: HandLake) -> None:
+    lake.play(*([row(U, 200 + n, 0, "z")] for n in range(4)))
+
+    Keeping(lake)
+
+    assert on_disk(mirror(lake), "*.checkpoint.parquet")
+    lake.reopen()
+    assert lake.play([row(C, 300, 99, "n")]) == ROWS | {99: "n"}
+
+
+def test_a_process_that_began_waits_a_little_before_it_cleans_not_a_whole_day(
+    lake: HandLake,
+) -> None:
+    """One that is restarted every hour would never clean up."""
+    path = mirror(lake)
+    kept(lake)
+    aged(path)
+    full = len(on_disk(path))
+    keeping = Keeping(lake, now=datetime.now(UTC) - timedelta(minutes=9))
+    at_once = len(on_disk(path))
+    keeping.now = datetime.now(UTC) + timedelta(minutes=2)
+
+    keeping.run()
+
+    assert at_once == full
+    assert len(on_disk(path)) == 1
+
+
+def many(lake: HandLake, names: tuple[str, ...]) -> None:
+    for key in range(TOGETHER):
+        lake.land(*(row(C, 10 + key, key, "a", table=n, shard=n, topic=f"s.{n}") for n in names))
+        lake.run()
+
+
+def test_many_tables_are_done_in_turns_so_that_merging_need_not_wait(tmp_path: Path) -> None:
     """Each look at the clock takes ten seconds here, so two tables are too many for one turn."""
     names = ("db.t", "db.u")
-    lake = BenchLake(spark, tmp_path, others=names[1:])
-    for key in (1, 2):
-        rows = (row(C, key * 10, key, "a", table=n, shard=n, topic=f"s.{n}") for n in names)
-        lake.land(*rows)
-        lake.lane.apply(frozenset())
+    lake = HandLake(tmp_path, others=names[1:])
+    many(lake, names)
     now = [NOW]
 
     def clock() -> datetime:
         now[0] += timedelta(seconds=10)
         return now[0]
 
-    cleaner, done = Upkeep(lake.session, lake.settings, clock), []
-    for _ in range(6):
-        cleaner.run(lake.mark, {}, dict.fromkeys(names, 1), lambda _: False)
-        done.append([len(DeltaTable(lake.settings.mirror(n)).file_uris()) for n in names])
-        now[0] += timedelta(minutes=10)
+    changes = ChangeLog(open_store(lake.settings.changes), "main")
+    upkeep, done = Upkeep(lake.settings, changes, Mirrors(lake.settings), clock), []
+    for _ in range(2):
+        upkeep.run(lake.mark, {}, dict.fromkeys(names, TOGETHER - 1), lambda _: False)
+        done.append([named(mirror(lake, name)) for name in names])
 
-    assert done[0] == [2, 2]
-    assert done[-1] == [1, 1]
-    assert [1, 2] in done
+    assert done == [[1, TOGETHER], [1, 1]]
+
+
+# the change log
+
+
+def test_the_change_log_gives_up_the_files_it_was_compacted_from(lake: HandLake) -> None:
+    log = lake.settings.changes
+    kept(lake)
+    young = len(on_disk(log))
+    aged(log)
+
+    kept(lake)
+
+    assert named(log) <= 4
+    assert len(on_disk(log)) == named(log) < young
+    assert batches(lake) == [*range(12), 12, 12]
+    lake.log.look()
+    assert lake.log.mark() == lake.mark
+
+
+def test_a_batch_that_lands_meanwhile_is_kept_and_compaction_goes_on_top_of_it(
+    lake: HandLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    landed: list[int] = []
+
+    def late(store: Any, snapshot: Any, actions: Any, **more: Any) -> Any:
+        if store.uri == lake.settings.changes and not landed:
+            landed.append(lake.mark.batch + 1)
+            lake.land(row(C, 400, 50, "late"))
+        return commit(store, snapshot, actions, **more)
+
+    monkeypatch.setattr("pipeline.apply.upkeep.commit", late)
+    Keeping(lake)
+
+    assert landed == [13]
+    assert batches(lake) == [*range(12), 12, 12, 13]
+    assert named(lake.settings.changes) < 8
+    lake.reopen()
+    assert lake.play([row(C, 401, 51, "n")]) == ROWS | {50: "late", 51: "n"}
+
+
+@pytest.fixture
+def days(tmp_path: Path) -> HandLake:
+    """Three batches, each received on a day of its own, long ago."""
+    return on_days(HandLake(tmp_path))
+
+
+def on_days(lake: HandLake) -> HandLake:
+    for batch in range(3):
+        lake.received = NOW + batch * DAY
+        lake.land(row(C, 10 + batch, batch, "a"), row(Op.ERROR, batch, None) | {"order": None})
+    return lake
+
+
+Apply = Callable[[HandLake], Applied | None]
+
+
+def all_of_it(lake: HandLake) -> Applied:
+    return lake.apply()
+
+
+def first_batch(lake: HandLake) -> Applied:
+    newest, lake.mark = lake.mark, replace(lake.mark, batch=0, tables={"db.t": 0})
+    turn = lake.apply()
+    lake.mark = newest
+    return turn
 
 
 @pytest.mark.parametrize(
-    ("applied", "mark", "left"),
+    ("apply", "mark", "left"),
     [
-        pytest.param(2, {}, [2], id="all but the newest batch, when every mirror has it"),
-        pytest.param(0, {}, [1, 2], id="not what a mirror has not applied"),
-        pytest.param(2, {"gaps": {"g": "{}"}}, [0, 1, 2], id="nothing while a gap is open"),
+        pytest.param(all_of_it, {}, [2], id="all but the newest batch, when every mirror has it"),
+        pytest.param(first_batch, {}, [1, 2], id="not what a mirror has not applied"),
+        pytest.param(lambda _: None, {}, [0, 1, 2], id="nothing before a mirror is begun"),
+        pytest.param(all_of_it, {"gaps": {"g": "{}"}}, [0, 1, 2], id="nothing while a gap is open"),
+        pytest.param(
+            all_of_it, {"quarantine": {"s/db.t": ()}}, [0, 1, 2], id="nor while one is unread"
+        ),
     ],
 )
 def test_a_day_is_dropped_when_it_is_old_and_nobody_needs_it(
-    spark: SparkSession, tmp_path: Path, applied: int, mark: Mapping[str, Any], left: list[int]
+    days: HandLake, apply: Apply, mark: Mapping[str, Any], left: list[int]
 ) -> None:
-    lake = BenchLake(spark, tmp_path)
-    for batch in range(3):
-        lake.land(row(C, 10 + batch, batch, "a"))
-    _on_days(lake)
+    apply(days)
 
-    upkeep(lake, applied=applied, **mark)
+    Keeping(days).run(**mark)
 
-    assert _batches(lake) == left
-    marks = lake.session.read.format("delta").load(lake.settings.changes).where("op = 'mark'")
-    assert marks.count() == 3, "the marks of all batches stay"
-
-
-def test_a_mirror_is_not_begun_from_changes_that_were_dropped(lake: BenchLake) -> None:
-    _on_days(lake)
-    upkeep(lake)
-
-    with pytest.raises(HeldError, match="no longer kept"):
-        require_history(lake.settings.changes, {"s/db.t": 0}, ["s/db.t"])
-    require_history(lake.settings.changes, {"s/db.t": 2}, ["s/db.t"])
+    assert batches(days) == left
+    assert batches(days, "mark") == [0, 1, 2], "the marks of all batches stay"
+    assert batches(days, "error") == [0, 1, 2], "and what nobody could read"
+    days.log.look()
+    assert days.log.mark() == days.mark
 
 
-def _on_days(lake: BenchLake) -> None:
-    """Let every batch have been received on a day of its own."""
-    path = lake.settings.changes
-    lake.session.sql(f"UPDATE delta.`{path}` SET dt = date_add(DATE'{NOW.date()}', int(batch))")
+def test_a_day_that_is_young_is_not_dropped(tmp_path: Path) -> None:
+    lake = HandLake(tmp_path)
+    lake.settings = replace(lake.settings, upkeep=UpkeepSettings(keep_changes=timedelta(days=9999)))
+    on_days(lake).apply()
+
+    Keeping(lake).run()
+
+    assert batches(lake) == [0, 1, 2]
 
 
-def _batches(lake: BenchLake) -> list[int]:
-    rows = lake.session.read.format("delta").load(lake.settings.changes)
-    return sorted(r["batch"] for r in rows.where("op IN ('c', 'u')").select("batch").collect())
+def test_a_day_is_dropped_once(days: HandLake) -> None:
+    days.apply()
+    keeping = Keeping(days)
+    keeping.run()
+    version = DeltaTable(days.settings.changes).version()
+
+    keeping.run()
+
+    assert DeltaTable(days.settings.changes).version() == version
 
 
-def _read(path: str, version: int) -> list[dict[str, Any]]:
-    found = open_table(path, version)
-    assert found is not None
-    return found.select("SELECT id, name FROM t ORDER BY id")
+def test_a_mirror_is_not_begun_from_changes_that_were_dropped(days: HandLake) -> None:
+    days.apply()
+    Keeping(days).run()
+    Path(mirror(days)).rename(days.home / "gone")
+    days.reopen()
+
+    days.mark = replace(days.mark, based={"s/db.t": 1})
+    held = days.apply()
+    days.mark = replace(days.mark, based={"s/db.t": 2})
+    begun = days.apply()
+
+    assert held.hold is not None
+    assert held.hold.reason == "no_base"
+    assert "no longer kept" in held.hold.detail
+    assert begun.hold is None

@@ -300,7 +300,7 @@ def test_files_of_legacy_spark_are_refused(spark: SparkSession, tmp_path: Path) 
         spark.conf.set("spark.sql.parquet.outputTimestampType", kind)
         frame.write.parquet(str(tmp_path / kind))
         spark.conf.unset("spark.sql.parquet.datetimeRebaseModeInWrite")
-        spark.conf.unset("spark.sql.parquet.outputTimestampType")
+        spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
         (file,) = (tmp_path / kind).glob("*.parquet")
 
         with pytest.raises(HeldError, match=r"legacy calendar|column t holds INT96"):

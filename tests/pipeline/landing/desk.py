@@ -55,6 +55,21 @@ class Topics:
         row = {"id": source, "source": source, "n": number}
         self._insert(source, ("sluice", "heartbeat"), row, (log, pos), None)
 
+    def alter(self, source: str, pos: int, *columns: str, kind: str = "ALTER") -> None:
+        """A statement after which ``db.t`` has the texts *columns* beside its id."""
+        raw: list[dict[str, Any]] = [
+            {"name": "id", "typeName": "BIGINT", "optional": False, "position": 1}
+        ]
+        for position, name in enumerate(columns, 2):
+            told = {"typeName": "VARCHAR", "length": 80, "optional": True, "position": position}
+            raw.append({"name": name, **told})
+        table = {"primaryKeyColumnNames": ["id"], "columns": raw}
+        change = {"type": kind, "id": '"db"."t"', "table": table}
+        place = {"db": "db", "table": "t", "file": "binlog.000007", "pos": pos, "row": 0}
+        words = f"{kind} TABLE t"
+        value = {"source": place, "databaseName": "db", "ddl": words, "tableChanges": [change]}
+        self.held.setdefault(source, []).append((b"{}", json.dumps(value).encode()))
+
     def _insert(
         self,
         source: str,

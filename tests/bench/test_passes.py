@@ -1,0 +1,50 @@
+"""Every scenario of passes and turns runs through, as small as can be."""
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from bench import passes
+
+TINY = passes.Size(
+    mirrors=25, rows=40, changed=10, large=300, grown=16_000, huge=500, turned=20, commits=40
+)
+
+
+@pytest.mark.parametrize(
+    ("what", "told"),
+    [
+        pytest.param(passes.commits, "4 small turns up to the 40th", id="many commits"),
+        pytest.param(passes.memory, "20 uniform keys in 500 rows", id="a process of its own"),
+    ],
+)
+def test_turns_of_one_mirror_are_told_of(
+    what: passes.Scenario, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    what(tmp_path / "lake", TINY)
+
+    assert told in capsys.readouterr().out
+
+
+def test_a_mirror_grows_by_fours(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    passes.grown(tmp_path / "lake", TINY)
+
+    told = capsys.readouterr().out
+    assert [n for n in (1_000, 4_000, 16_000) if f"keys in {n} rows" in told] == [
+        1_000,
+        4_000,
+        16_000,
+    ]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("what", [passes.even, passes.skewed])
+def test_a_pass_brings_every_mirror_up(
+    what: passes.Scenario, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    del spark  # the scenario takes up the session that is there
+
+    what(tmp_path / "lake", TINY)
+
+    assert "25 mirrors" in capsys.readouterr().out

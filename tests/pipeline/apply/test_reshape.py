@@ -1,0 +1,414 @@
+"""A mirror takes on its source's new columns, and every row has what the source has in them."""
+
+import json
+import re
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.apply.mirrors import schemas_of
+from pipeline.apply.reshape import REWRITES
+from pipeline.lake.commit import LostRaceError, commit
+from pipeline.lake.commits import Commit
+from pipeline.lake.log import Snapshot
+from pipeline.model import Op, Order
+from pipeline.schema.column import Column
+from pipeline.settings import TableRule
+from tests.pipeline.hand_lake import ID, NAME, HandLake, row
+
+C, U, D = Op.CREATE, Op.UPDATE, Op.DELETE
+BORN, LATER = Order(1, 1, 15), Order(1, 1, 35)
+EXTRA = Column("extra", "INT")
+SEVEN = Column("extra", "INT", default="7", has_default=True)
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> HandLake:
+    """One row, in a mirror of ``id`` and ``name``."""
+    made = HandLake(tmp_path)
+    made.play([row(C, 10, 1, "a")])
+    return made
+
+
+def image(op: Op, pos: int, key: int, at: str = "db.t", /, **columns: Any) -> dict[str, Any]:
+    """A change of shard *at* with these columns beside the id."""
+    text = json.dumps({"id": key, **columns})
+    made = row(op, pos, key, shard=at, topic=f"s.{at}")
+    return {**made, "before" if op is D else "after": text}
+
+
+def snapshot(lake: HandLake) -> Snapshot:
+    found = lake.passes.mirrors.look("db.t")
+    assert found is not None
+    return found
+
+
+def commits(lake: HandLake) -> list[Commit]:
+    return list(lake.passes.mirrors.commits("db.t", snapshot(lake).version))[::-1]
+
+
+def values(lake: HandLake, name: str) -> dict[int, Any]:
+    return {r["id"]: r[name] for r in lake.mirror()}
+
+
+def reshapings(lake: HandLake) -> int:
+    return [one.operation for one in commits(lake)].count(REWRITES)
+
+
+# columns that are added
+
+
+def test_an_added_column_is_null_in_rows_that_were_there(lake: HandLake) -> None:
+    lake.alter(ID, NAME, EXTRA, at=BORN)
+
+    lake.play([image(C, 20, 2, name="b", extra=5)])
+
+    assert values(lake, "extra") == {1: None, 2: 5}
+    changing = [one.data_changing for one in commits(lake) if one.operation == REWRITES]
+    assert changing == [False], "no file was written anew for it"
+
+
+def test_a_default_is_in_rows_that_were_there_and_null_stays_null_in_later_ones(
+    lake: HandLake,
+) -> None:
+    lake.alter(ID, NAME, SEVEN, at=BORN)
+
+    lake.play([image(C, 20, 2, name="b", extra=None), image(C, 21, 3, name="c", extra=9)])
+
+    assert values(lake, "extra") == {1: 7, 2: None, 3: 9}
+
+
+def test_a_change_of_before_the_column_that_comes_after_it_has_the_default(lake: HandLake) -> None:
+    """One batch holds rows on both sides of the statement."""
+    lake.alter(ID, NAME, SEVEN, at=BORN)
+
+    lake.play([row(C, 12, 2, "before"), image(C, 20, 3, name="after", extra=None)])
+
+    assert values(lake, "extra") == {1: 7, 2: 7, 3: None}
+
+
+def test_a_deleted_row_does_not_come_back_with_the_columns(lake: HandLake) -> None:
+    lake.play([row(C, 11, 2, "b"), row(C, 12, 3, "c")], [row(D, 13, 2)])
+    assert any(file.vector for file in snapshot(lake).files.values())
+    lake.alter(ID, NAME, SEVEN, at=BORN)
+
+    lake.play([image(U, 20, 3, name="c", extra=8)])
+
+    assert values(lake, "extra") == {1: 7, 3: 8}
+
+
+def test_columns_of_several_statements_come_in_one_commit(lake: HandLake) -> None:
+    lake.alter(ID, NAME, SEVEN, at=BORN)
+    lake.alter(ID, NAME, SEVEN, Column("more", "VARCHAR", 9), at=LATER)
+
+    lake.play([image(C, 40, 2, name="b", extra=1, more="x")])
+
+    assert reshapings(lake) == 1
+    assert values(lake, "extra") == {1: 7, 2: 1}
+    assert values(lake, "more") == {1: None, 2: "x"}
+
+
+def test_a_column_in_the_middle_goes_to_the_end_and_holds_its_own_values(lake: HandLake) -> None:
+    lake.alter(ID, Column("title", "VARCHAR", 9), NAME, at=BORN)
+
+    lake.play([image(C, 20, 2, title="Dr", name="b")], [image(U, 30, 1, title="Mr", name="z")])
+
+    assert [(r["id"], r["name"], r["title"]) for r in lake.mirror()] == [
+        (1, "z", "Mr"),
+        (2, "b", "Dr"),
+    ]
+
+
+def test_a_schema_that_only_says_the_same_again_writes_nothing_but_where_it_stands(
+    lake: HandLake,
+) -> None:
+    files = snapshot(lake).files
+    lake.alter(ID, NAME, at=BORN)
+
+    lake.play([row(C, 10, 1, "a")])
+    version = snapshot(lake).version
+    lake.play([row(C, 10, 1, "a")])
+
+    assert snapshot(lake).files == files
+    assert schemas_of(snapshot(lake)) == {"s/db.t": BORN}
+    assert snapshot(lake).version == version + 1, "and once"
+
+
+# F13: shards that add a column at orders, and with defaults, of their own
+
+
+@pytest.fixture
+def shards(tmp_path: Path) -> HandLake:
+    """A row of each of two shards."""
+    lake = HandLake(tmp_path, (TableRule(r"db\.t_\d", "db.t"),), shards=("db.t_0", "db.t_1"))
+    lake.play([image(C, 10, 1, "db.t_0", name="a"), image(C, 10, 2, "db.t_1", name="b")])
+    return lake
+
+
+def test_f13_a_shards_rows_get_its_own_default_when_it_adds_the_column(shards: HandLake) -> None:
+    eight = Column("extra", "INT", default="8", has_default=True)
+    shards.alter(ID, NAME, SEVEN, at=BORN, shard="db.t_0")
+    shards.play([image(C, 20, 3, "db.t_0", name="c", extra=None)])
+    first = values(shards, "extra")
+    shards.alter(ID, NAME, eight, at=LATER, shard="db.t_1")
+    shards.play([image(C, 40, 4, "db.t_1", name="d", extra=None)])
+
+    assert first == {1: 7, 2: None, 3: None}
+    assert values(shards, "extra") == {1: 7, 2: 8, 3: None, 4: None}
+
+
+def test_f13_rows_between_the_two_statements_are_old_in_one_shard_and_new_in_the_other(
+    shards: HandLake,
+) -> None:
+    shards.alter(ID, NAME, SEVEN, at=BORN, shard="db.t_0")
+    shards.alter(ID, NAME, SEVEN, at=LATER, shard="db.t_1")
+
+    shards.play(
+        [
+            image(C, 20, 3, "db.t_0", name="c", extra=None),
+            image(C, 20, 4, "db.t_1", name="d"),
+        ]
+    )
+
+    assert values(shards, "extra") == {1: 7, 2: 7, 3: None, 4: 7}
+
+
+def test_a_new_shard_is_followed_without_touching_the_rows_of_the_others(tmp_path: Path) -> None:
+    lake = HandLake(tmp_path, (TableRule(r"db\.t_\d", "db.t"),), shards=("db.t_0",))
+    lake.play([image(C, 10, 1, "db.t_0", name="a")])
+    files = set(snapshot(lake).files)
+    lake.mark = replace(lake.mark, shards={**lake.mark.shards, "s/db.t_1": "db.t"})
+    lake.alter(ID, NAME, SEVEN, at=BORN, shard="db.t_1")
+
+    lake.play([image(C, 20, 2, "db.t_1", name="b", extra=1)])
+
+    assert files < set(snapshot(lake).files)
+    assert values(lake, "extra") == {1: None, 2: 1}
+    assert schemas_of(snapshot(lake)).keys() == {"s/db.t_0", "s/db.t_1"}
+
+
+# types that grow
+
+
+@pytest.mark.parametrize(
+    ("narrow", "wide", "old", "new"),
+    [
+        pytest.param(
+            Column("v", "DECIMAL", 5, 2),
+            Column("v", "DECIMAL", 9, 2),
+            ("123.45", Decimal("123.45")),
+            ("1234567.89", Decimal("1234567.89")),
+            id="more digits",
+        ),
+        pytest.param(
+            Column("v", "SMALLINT"), Column("v", "BIGINT"), (-5, -5), (2**40, 2**40), id="integers"
+        ),
+        pytest.param(
+            Column("v", "INT UNSIGNED"),
+            Column("v", "BIGINT UNSIGNED"),
+            (2**32 - 1, 2**32 - 1),
+            (2**64 - 1, Decimal(2**64 - 1)),
+            id="integers without sign",
+        ),
+        pytest.param(
+            Column("v", "VARCHAR", 2), Column("v", "VARCHAR", 9), ("ab", "ab"), ("abc", "abc"),
+            id="longer text",
+        ),
+        pytest.param(
+            Column("v", "ENUM", values=("a",)),
+            Column("v", "ENUM", values=("a", "b")),
+            ("a", "a"),
+            ("b", "b"),
+            id="another label",
+        ),
+    ],
+)  # fmt: skip
+def test_a_wider_type_keeps_every_row(
+    tmp_path: Path, narrow: Column, wide: Column, old: tuple[Any, Any], new: tuple[Any, Any]
+) -> None:
+    lake = HandLake(tmp_path, columns=(ID, narrow))
+    lake.land(image(C, 10, 1, v=old[0]), image(C, 11, 2, v=old[0]), image(C, 12, 3, v=None))
+    lake.apply()
+    lake.land(image(D, 13, 2, v=old[0]))
+    lake.apply()
+    lake.alter(ID, wide, at=BORN)
+    lake.land(image(C, 20, 4, v=new[0]))
+
+    turn = lake.apply()
+
+    assert turn.hold is None, turn.hold
+    assert values(lake, "v") == {1: old[1], 3: None, 4: new[1]}
+
+
+def test_a_wider_type_and_a_default_come_in_one_commit(tmp_path: Path) -> None:
+    lake = HandLake(tmp_path, columns=(ID, Column("v", "DECIMAL", 5, 2)))
+    lake.land(image(C, 10, 1, v="1.50"))
+    lake.apply()
+    lake.alter(ID, Column("v", "DECIMAL", 9, 2), SEVEN, at=BORN)
+    lake.land(image(C, 20, 2, v="1234567.89", extra=1))
+
+    turn = lake.apply()
+
+    assert turn.hold is None, turn.hold
+    found = [(r["id"], str(r["v"]), r["extra"]) for r in lake.mirror()]
+    assert found == [(1, "1.50", 7), (2, "1234567.89", 1)]
+    assert reshapings(lake) == 1
+
+
+# what cannot be followed
+
+
+@pytest.mark.parametrize(
+    ("columns", "detail"),
+    [
+        pytest.param((ID,), "column name is gone", id="a column is gone"),
+        pytest.param(
+            (ID, Column("name", "VARCHAR", 20)),
+            r"VARCHAR\(80\) to VARCHAR\(20\); undo it: ALTER TABLE `db`.`t` MODIFY",
+            id="a type is narrower",
+        ),
+        pytest.param(
+            (ID, Column("name", "INT")), "name changed from VARCHAR", id="a type is another"
+        ),
+        pytest.param(
+            (ID, NAME, Column("at", "TIMESTAMP", default="CURRENT_TIMESTAMP", generated=True)),
+            "column at was added and old rows cannot be filled",
+            id="nobody knows what old rows hold",
+        ),
+        pytest.param(
+            (ID, NAME, Column("NAME", "INT")), "NAME", id="a name that differs in case only"
+        ),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_followed_holds_the_table_and_names_the_way_out(
+    lake: HandLake, columns: tuple[Column, ...], detail: str
+) -> None:
+    before = snapshot(lake)
+    lake.alter(*columns, at=BORN)
+    lake.land(image(C, 20, 2, name="b"))
+
+    turn = lake.apply()
+
+    assert turn.hold is not None
+    assert turn.hold.reason == "schema"
+    assert turn.hold.id == "schema:db.t"
+    assert re.search(detail, turn.hold.detail), turn.hold.detail
+    assert snapshot(lake) == before, "nothing was committed"
+    assert lake.rows() == {1: "a"}
+
+
+def test_a_table_goes_on_once_the_statement_is_undone(lake: HandLake) -> None:
+    lake.alter(ID, at=BORN)
+    lake.land(row(C, 20, 2, "b"))
+    held = lake.apply()
+    lake.alter(ID, NAME, at=LATER)
+
+    freed = lake.apply()
+
+    assert held.hold is not None
+    assert freed.hold is None, freed.hold
+    assert lake.rows() == {1: "a", 2: "b"}
+
+
+def test_a_column_with_the_name_of_sluices_own_is_held(lake: HandLake) -> None:
+    lake.alter(ID, NAME, Column("_sluice", "INT"), at=BORN)
+    lake.land(image(C, 20, 2, name="b", _sluice=1))
+
+    turn = lake.apply()
+
+    assert turn.hold is not None
+    assert turn.hold.detail
+    assert lake.rows() == {1: "a"}
+
+
+# names that are odd
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "two words",
+        "a.b",
+        "back`tick",
+        'a "quoted" one',
+        "größe",
+        "a,b;{c}=(d)",
+        "order",
+        "x'y",
+        "_",
+    ],
+)
+def test_a_column_may_have_any_name(tmp_path: Path, name: str) -> None:
+    odd = Column(name, "INT", default="3", has_default=True)
+    lake = HandLake(tmp_path, columns=(ID, odd))
+    lake.land(image(C, 10, 1, **{name: 5}))
+    lake.apply()
+    lake.land(image(U, 20, 1, **{name: 6}), image(C, 21, 2, **{name: None}))
+
+    turn = lake.apply()
+
+    assert turn.hold is None, turn.hold
+    assert values(lake, name) == {1: 6, 2: None}
+
+
+@pytest.mark.parametrize("name", ["two words", "a.b", "back`tick", "a,b;{c}=(d)"])
+def test_a_column_of_any_name_may_be_added(lake: HandLake, name: str) -> None:
+    """Files that are there keep their columns' names; a table without odd names needs no others."""
+    lake.alter(ID, NAME, Column(name, "INT", default="3", has_default=True), at=BORN)
+
+    lake.play([image(C, 20, 2, name="b", **{name: 4})], [image(U, 30, 1, name="z", **{name: 5})])
+
+    assert values(lake, name) == {1: 5, 2: 4}
+    assert lake.rows() == {1: "z", 2: "b"}
+
+
+# somebody else
+
+
+def test_somebody_who_comes_between_makes_it_start_over(
+    lake: HandLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raced: list[int] = []
+
+    def late(*arguments: Any, **more: Any) -> Any:
+        if not raced:
+            raced.append(1)
+            raise LostRaceError("somebody came between")
+        return commit(*arguments, **more)
+
+    monkeypatch.setattr("pipeline.apply.reshape.commit", late)
+    lake.alter(ID, NAME, SEVEN, at=BORN)
+    lake.land(image(C, 20, 2, name="b", extra=1))
+
+    turns = [lake.run(), lake.run()]
+
+    assert turns[0] == (), "no hold: the next pass begins with what is there then"
+    assert [(turn.table, turn.hold) for turn in turns[1]] == [("db.t", None)]
+    assert values(lake, "extra") == {1: 7, 2: 1}
+
+
+def test_a_process_that_ends_between_the_columns_and_the_rows_loses_neither(
+    lake: HandLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake.alter(ID, NAME, SEVEN, at=BORN)
+    lake.land(image(C, 20, 2, name="b", extra=None))
+    with monkeypatch.context() as patched:
+        patched.setattr("pipeline.apply.passes.commit", _killed)
+        with pytest.raises(KeyboardInterrupt):
+            lake.apply()
+    between = values(lake, "extra")
+    lake.reopen()
+
+    turn = lake.apply()
+
+    assert between == {1: 7}
+    assert turn.hold is None
+    assert values(lake, "extra") == {1: 7, 2: None}
+    assert reshapings(lake) == 1
+
+
+def _killed(*_: Any, **__: Any) -> Any:
+    raise KeyboardInterrupt

@@ -1,0 +1,185 @@
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.changelog.change_log import ChangeLog, require_rows_with_a_mark
+from pipeline.changelog.table import CHANGES, PROPERTIES, Stamp, app
+from pipeline.errors import HeldError, ProofError
+from pipeline.lake.commit import commit
+from pipeline.lake.pinned import open_table
+from pipeline.lake.store import open_store
+from pipeline.landing.staging import write_rows
+from pipeline.model import Op, Order
+from tests.pipeline.hand_lake import NOW, HandLake, row, stamped
+
+C, D, DDL = Op.CREATE, Op.DELETE, Op.DDL
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> HandLake:
+    return HandLake(tmp_path)
+
+
+def log_of(lake: HandLake, lane: str = "main") -> ChangeLog:
+    return ChangeLog(open_store(lake.settings.changes), lane)
+
+
+def statement(pos: int, text: str, **more: Any) -> dict[str, Any]:
+    return {**row(DDL, pos, None), "after": text, "table": None, "topic": "s", **more}
+
+
+def test_there_is_no_change_log_before_it_is_made(tmp_path: Path) -> None:
+    log = ChangeLog(open_store(str(tmp_path / "changes")), "main")
+
+    assert log.look() is None
+    assert log.mark() is None
+    with pytest.raises(ProofError, match=r"no change log at .*changes yet"):
+        _ = log.snapshot
+    assert not (tmp_path / "changes").exists(), "looking makes nothing"
+
+
+def test_it_is_made_once_and_stands_as_others_read_it(tmp_path: Path) -> None:
+    log = ChangeLog(open_store(str(tmp_path / "changes")), "main")
+
+    first = log.opened(NOW)
+    again = ChangeLog(log.store, "main").opened(NOW)
+    found = open_table(log.store.uri)
+
+    assert (first.version, again.version) == (0, 0)
+    assert found is not None
+    assert found.properties().items() >= PROPERTIES.items()
+    assert list(found.columns()) == CHANGES.names
+    assert log.batch() == -1
+
+
+def test_the_newest_batch_and_its_mark_are_what_was_committed(lake: HandLake) -> None:
+    log = log_of(lake)
+    assert log.mark() is None
+    for batch in range(3):
+        lake.land(row(C, 10 + batch, batch, "a"))
+        assert log.mark() == lake.mark
+        assert log.batch() == batch
+
+
+def test_each_lane_has_batches_and_marks_of_its_own(lake: HandLake) -> None:
+    lake.land(row(C, 10, 1, "a"))
+    second = log_of(lake, "second")
+
+    assert second.mark() is None
+    assert (second.batch(), second.schema_changes(-1)) == (-1, [])
+
+
+def test_a_batch_whose_mark_is_not_there_is_told_and_never_taken_for_an_empty_lake(
+    lake: HandLake,
+) -> None:
+    lake.land(row(C, 10, 1, "a"))
+    log = log_of(lake)
+    log.look()
+    commit(log.store, log.snapshot, (), operation="WRITE", clock=NOW, txn=(app("main"), 1))
+
+    with pytest.raises(HeldError, match="mark_lost"):
+        log.mark()
+
+
+def test_rows_without_a_mark_are_refused_before_anything_lands_on_top(lake: HandLake) -> None:
+    log = log_of(lake)
+    log.look()
+    require_rows_with_a_mark(log)
+    lake.land(row(C, 10, 1, "a"))
+    log.look()
+    require_rows_with_a_mark(log)
+    _unnumbered(lake)
+    fresh = log_of(lake, "second")
+    fresh.look()
+
+    with pytest.raises(HeldError, match="holds rows of lane second but no mark"):
+        require_rows_with_a_mark(fresh)
+
+
+def _unnumbered(lake: HandLake) -> None:
+    """A row of another lane, in a commit that numbers no batch."""
+    stamp = Stamp("second", 0, NOW)
+    log = log_of(lake)
+    log.look()
+    file = write_rows(log, stamped([row(C, 10, 1, "a")], stamp), stamp)
+    commit(log.store, log.snapshot, [file.added(NOW)], operation="WRITE", clock=NOW)
+
+
+def test_schema_changes_come_as_they_landed_and_only_those_that_are_newer(lake: HandLake) -> None:
+    lake.land(statement(12, "second", offset=1), statement(10, "first", offset=0))
+    lake.land(row(C, 20, 1, "a"))
+    lake.land(statement(30, "third"), statement(31, "no place") | {"order": None})
+    log = log_of(lake)
+    log.look()
+
+    assert log.schema_changes(-1) == [
+        ("s", Order(1, 1, 10), "first"),
+        ("s", Order(1, 1, 12), "second"),
+        ("s", Order(1, 1, 30), "third"),
+    ]
+    assert [text for _, _, text in log.schema_changes(0)] == ["third"]
+    assert log.schema_changes(2) == []
+
+
+def far(row_: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {**row_, "order": replace(row_["order"], **more)}
+
+
+def test_what_landed_near_is_found_by_source_topic_and_log(lake: HandLake) -> None:
+    lake.land(row(C, 10, 1, "a"), far(row(C, 11, 2, "b"), log=5))
+    lake.land(far(row(C, 12, 3, "c"), log=2, epoch=7), row(C, 13, 4, "d", topic="s.db.x"))
+    lake.land({**row(C, 14, 5, "e"), "source": "other"})
+    log = log_of(lake)
+    log.look()
+
+    found = log.near("s", ("s.db.t",), {1, 2}, ("offset", "order", "source"))
+
+    assert sorted(found["offset"].to_pylist()) == [10, 12], "of any epoch"
+    assert found.column_names == ["offset", "order", "source"]
+
+
+def test_files_that_end_before_a_log_begins_are_not_opened(lake: HandLake) -> None:
+    lake.land(row(C, 10, 1, "a"))
+    lake.land(far(row(C, 11, 2, "b"), log=5))
+    log = log_of(lake)
+    log.look()
+    early = next(
+        f for f in log.snapshot.files.values() if (f.stats or {})["minValues"]["op"] == "c"
+    )
+    Path(lake.settings.changes, early.path).unlink()
+
+    found = log.near("s", ("s.db.t",), {5}, ("offset", "source", "order"))
+
+    assert found["offset"].to_pylist() == [11]
+
+
+def test_what_was_sent_is_found_by_transaction_of_one_source(lake: HandLake) -> None:
+    def sent(pos: int, tx: str | None, **more: Any) -> dict[str, Any]:
+        told = None if tx is None else {"id": tx, "total_order": 1}
+        return row(C, pos, pos, "a", tx=told, **more)
+
+    lake.land(sent(10, "g:1"), sent(11, "g:2"), sent(12, None))
+    lake.land(sent(13, "g:1", source="other"), far(sent(14, "g:1"), epoch=2))
+    log = log_of(lake)
+    log.look()
+    columns = ("offset", "source", "tx", "order")
+
+    every = log.sent("s", ("g:1", "g:9"), None, columns)
+    late = log.sent("s", ("g:1",), Order(2, 0, 0), columns)
+
+    assert sorted(every["offset"].to_pylist()) == [10, 14]
+    assert late["offset"].to_pylist() == [14]
+    assert len(log.sent("s", (), None, columns)) == 0
+
+
+def test_a_look_reads_on_from_the_one_before_and_sees_what_others_did(lake: HandLake) -> None:
+    log = log_of(lake)
+    log.look()
+    first = log.snapshot.version
+    lake.land(row(C, 10, 1, "a"))
+
+    assert log.snapshot.version == first, "nothing is seen without a look"
+    log.look()
+    assert log.snapshot.version == first + 1

@@ -1,0 +1,157 @@
+"""Each table's slice holds exactly its own batches, whatever the others have still to apply."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.changelog import slices
+from pipeline.changelog.scan import opened, parts
+from pipeline.changelog.slices import APPLIED_COLUMNS, TableRows, Wanted, bounded, read
+from pipeline.lake.store import Store
+from pipeline.model import Op
+from tests.pipeline.hand_lake import HandLake, row
+
+C = Op.CREATE
+NAMES = ("db.t", "db.u")
+BATCHES = 6
+
+
+def land(lake: HandLake, batch: int, *tables: str) -> None:
+    lake.land(*(row(C, 10 + batch, batch, "a", table=t, shard=t, topic=f"s.{t}") for t in tables))
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> HandLake:
+    """Six batches; the other table has a change in every second one."""
+    made = HandLake(tmp_path_factory.mktemp("lake"), others=NAMES[1:])
+    for batch in range(BATCHES):
+        land(made, batch, *(NAMES if batch % 2 else NAMES[:1]))
+    made.log.look()
+    return made
+
+
+def batches(lake: HandLake, **wanted: Wanted) -> dict[str, list[int]]:
+    asked = {f"db.{name}": one for name, one in wanted.items()}
+    files = parts(lake.log.snapshot, -1, BATCHES)
+    found = read(lake.log.store, files, asked)
+    return {name: sorted(rows["batch"].to_pylist()) for name, rows in found.items()}
+
+
+wanteds = st.tuples(st.integers(-1, BATCHES), st.integers(-1, BATCHES)).map(
+    lambda pair: Wanted(min(pair), max(pair))
+)
+
+
+@given(wanteds, wanteds)
+def test_a_slice_holds_its_own_batches_and_no_other(
+    lake: HandLake, mine: Wanted, other: Wanted
+) -> None:
+    found = batches(lake, t=mine, u=other)
+
+    expected = {
+        "db.t": [n for n in range(BATCHES) if mine.after < n <= mine.until],
+        "db.u": [n for n in range(1, BATCHES, 2) if other.after < n <= other.until],
+    }
+    assert found == {name: numbers for name, numbers in expected.items() if numbers}
+
+
+def test_a_table_that_is_not_wanted_or_not_there_is_absent(lake: HandLake) -> None:
+    assert batches(lake, u=Wanted(-1, 5)).keys() == {"db.u"}
+    assert batches(lake, x=Wanted(-1, 5)) == {}
+    assert batches(lake) == {}
+
+
+def test_what_is_read_is_what_a_turn_needs_and_no_marker(lake: HandLake) -> None:
+    files = parts(lake.log.snapshot, -1, BATCHES)
+
+    found = read(lake.log.store, files, {"db.t": Wanted(0, 1)})
+
+    assert tuple(found["db.t"].column_names) == APPLIED_COLUMNS
+    assert found["db.t"]["op"].to_pylist() == ["c"]
+
+
+def test_only_files_that_may_hold_a_wanted_batch_are_opened(tmp_path: Path) -> None:
+    lake = HandLake(tmp_path)
+    for batch in range(4):
+        land(lake, batch, "db.t")
+    lake.log.look()
+    files = parts(lake.log.snapshot, -1, 4)
+    for part in files:
+        if part.low != 2:
+            Path(lake.settings.changes, part.path).unlink()
+
+    found = read(lake.log.store, files, {"db.t": Wanted(1, 2)})
+
+    assert found["db.t"]["batch"].to_pylist() == [2]
+
+
+@pytest.mark.parametrize(
+    ("after", "until", "most", "stop"),
+    [
+        pytest.param(-1, 5, 100, 5, id="all of it fits"),
+        pytest.param(-1, 5, 2, 1, id="older batches first"),
+        pytest.param(1, 5, 2, 3, id="from where the mirror stands"),
+        pytest.param(-1, 5, 0, 0, id="at least one file, or it would stand for ever"),
+        pytest.param(-1, 2, 2, 1, id="never beyond what was wanted"),
+    ],
+)
+def test_f16_a_slice_stops_after_so_many_rows_of_its_own_table(
+    tmp_path: Path, after: int, until: int, most: int, stop: int
+) -> None:
+    lake = HandLake(tmp_path)
+    for batch in range(BATCHES):
+        land(lake, batch, "db.t")
+    lake.log.look()
+    files = parts(lake.log.snapshot, after, until, (C,))
+
+    found = bounded(TableRows(lake.log.store), files, "db.t", Wanted(after, until), most)
+
+    assert found == Wanted(after, stop)
+
+
+def test_f16_rows_of_others_count_for_nobody_else(tmp_path: Path) -> None:
+    """A table with little to apply comes to the newest batch, however much the others have."""
+    lake = HandLake(tmp_path, others=NAMES[1:])
+    land(lake, 0, "db.t")
+    for batch in range(1, 5):
+        land(lake, batch, *["db.u"] * 50)
+    land(lake, 5, "db.t")
+    lake.log.look()
+    files = parts(lake.log.snapshot, -1, 5, (C,))
+
+    assert bounded(TableRows(lake.log.store), files, "db.t", Wanted(-1, 5), 60) == Wanted(-1, 5)
+    assert bounded(TableRows(lake.log.store), files, "db.u", Wanted(-1, 5), 60) == Wanted(-1, 1)
+
+
+def test_bounded_slices_one_after_the_other_read_everything_once(lake: HandLake) -> None:
+    after, seen = -1, []
+    while after < BATCHES - 1:
+        files = parts(lake.log.snapshot, after, BATCHES - 1)
+        wanted = bounded(TableRows(lake.log.store), files, "db.t", Wanted(after, BATCHES - 1), 2)
+        assert wanted.until > after
+        seen += batches(lake, t=wanted).get("db.t", [])
+        after = wanted.until
+
+    assert seen == [*range(BATCHES)]
+
+
+def test_a_footer_is_read_once_for_all_tables(
+    lake: HandLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = parts(lake.log.snapshot, -1, BATCHES, (C,))
+    read_: list[str] = []
+
+    def told(store: Store, path: str) -> Any:
+        read_.append(path)
+        return opened(store, path)
+
+    monkeypatch.setattr(slices, "opened", told)
+    rows = TableRows(lake.log.store)
+
+    for name in NAMES:
+        bounded(rows, files, name, Wanted(-1, BATCHES), 100)
+
+    assert sorted(read_) == sorted(part.path for part in files)

@@ -1,0 +1,182 @@
+"""Landing, applying and upkeep of one lane side by side, on real tables, each in its thread."""
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from pipeline.apply.catalog import Catalog
+from pipeline.apply.errand import run
+from pipeline.apply.passes import Passes
+from pipeline.apply.upkeep import Upkeep
+from pipeline.changelog import compaction
+from pipeline.lake.pinned import open_table
+from pipeline.lane import Lane
+from pipeline.model import Op
+from pipeline.report import Applied
+from pipeline.route import Router
+from tests.pipeline.landing.desk import NOW, Desk
+
+SOON = 60
+
+
+@dataclass(eq=False)
+class Beside:
+    """A lane over the desk's topics; its clock goes on by a minute with each look."""
+
+    desk: Desk
+    looks: int = 0
+    turns: list[Applied] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        settings, log = self.desk.settings, self.desk.log
+        passes = Passes(settings, log(), lambda groups: [run(g) for g in groups], self.clock)
+        upkeep = Upkeep(settings, log(), passes.mirrors, self.clock)
+        self.lane = Lane(self.desk.loop, passes, upkeep, Catalog(Router()))
+
+    def clock(self) -> datetime:
+        self.looks += 1
+        return NOW + timedelta(minutes=self.looks)
+
+    def land(self, first: int, until: int) -> None:
+        """One batch for each row."""
+        for number in range(first, until):
+            self.desk.topics.put("a", 100 + number, "a", key=number)
+            self.lane.land(frozenset())
+
+    def apply(self) -> None:
+        self.turns += self.lane.apply(frozenset())
+
+    def changes(self) -> int:
+        """Rows that have landed, and that the base of a new table is complete."""
+        return len(self.desk.landed(Op.CREATE, Op.SETTLE))
+
+    def rows(self) -> dict[int, str]:
+        found = open_table(self.desk.settings.mirror("db.t"))
+        assert found is not None
+        rows = found.select("SELECT id, name FROM t")
+        assert len({row["id"] for row in rows}) == len(rows), "duplicates"
+        return {row["id"]: row["name"] for row in rows}
+
+
+@pytest.fixture
+def beside(tmp_path: Path) -> Beside:
+    """The table was created, and two rows have landed."""
+    made = Beside(Desk(tmp_path))
+    made.desk.topics.alter("a", 10, "name", kind="CREATE")
+    made.land(0, 2)
+    return made
+
+
+@contextmanager
+def going(work: Future[None]) -> Iterator[None]:
+    """What is done meanwhile; the work's own error comes out in the end."""
+    yield
+    work.result(SOON)
+
+
+def test_landing_waits_for_no_merge_and_merges_and_upkeep_wait_for_each_other(
+    beside: Beside,
+) -> None:
+    lane = beside.lane
+    with ThreadPoolExecutor(3) as pool:
+        with lane._mirrors:
+            waiting = pool.submit(lane.apply, frozenset()), pool.submit(lane.upkeep, {})
+            pool.submit(beside.land, 2, 3).result(SOON)
+            assert not any(one.done() for one in waiting)
+        for one in waiting:
+            one.result(SOON)
+    beside.apply()
+
+    assert beside.rows() == {0: "a", 1: "a", 2: "a"}
+
+
+def test_a_pass_knows_a_batch_and_its_schemas_or_neither(beside: Beside) -> None:
+    old = beside.lane._known
+    beside.desk.topics.alter("a", 500, "name", "note")
+
+    beside.lane.land(frozenset())
+    new = beside.lane._known
+
+    found = [known.catalog.newest("a", "db.t") for known in (old, new)]
+    assert [schema and len(schema.columns) for schema in found] == [2, 3]
+    assert (old.mark.batch, new.mark.batch) == (1, 2)
+
+
+def test_schemas_of_batches_that_another_process_landed_are_read_back(beside: Beside) -> None:
+    """As after a commit whose outcome was not known: the batch is there, and nobody has seen it."""
+    other = Desk(beside.desk.home, beside.desk.topics, beside.desk.server)
+    beside.desk.topics.alter("a", 500, "name", "note")
+    other.land()
+    beside.desk.loop._unsure = True
+
+    beside.land(50, 51)
+
+    schema = beside.lane._known.catalog.newest("a", "db.t")
+    assert schema is not None
+    assert [column.name for column in schema.columns] == ["id", "name", "note"]
+    assert beside.lane.mark.batch == 3
+
+
+def test_a_batch_without_a_statement_costs_no_look_at_the_schemas(
+    beside: Beside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(beside.desk.loop.log, "schema_changes", asked.append)
+    known = beside.lane._known.catalog
+
+    beside.land(2, 4)
+
+    assert asked == []
+    assert beside.lane._known.catalog is known
+
+
+def test_merging_while_landing_goes_on_reads_every_change_once(beside: Beside) -> None:
+    beside.apply()
+    with ThreadPoolExecutor(1) as pool:
+        work = pool.submit(beside.land, 2, 30)
+        with going(work):
+            while not work.done():
+                beside.apply()
+    beside.apply()
+
+    assert [turn.hold for turn in beside.turns if turn.hold] == []
+    assert sum(turn.account.read for turn in beside.turns) == beside.changes() == 31
+    assert beside.rows() == dict.fromkeys(range(30), "a")
+
+
+def test_no_row_is_lost_or_doubled_when_upkeep_and_merging_go_on_under_a_landing(
+    beside: Beside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compaction, "TOGETHER", 8)
+    monkeypatch.setattr("pipeline.apply.upkeep.TOGETHER", 3)
+    ended = threading.Event()
+
+    def keep() -> None:
+        while not ended.is_set():
+            beside.lane.upkeep({})
+
+    with ThreadPoolExecutor(2) as pool:
+        landing, keeping = pool.submit(beside.land, 2, 30), pool.submit(keep)
+        try:
+            with going(landing):
+                while not landing.done():
+                    beside.apply()
+        finally:
+            ended.set()
+        keeping.result(SOON)
+    beside.apply()
+
+    log = beside.desk.log()
+    log.look()
+    assert [turn.hold for turn in beside.turns if turn.hold] == []
+    assert beside.desk.batches() == list(range(30))
+    assert [offset for _, _, offset in beside.desk.rows("a")] == list(range(30))
+    assert sum(turn.account.read for turn in beside.turns) == beside.changes() == 31
+    assert beside.rows() == dict.fromkeys(range(30), "a")
+    assert len(log.snapshot.files) < 30, "it was compacted meanwhile"
