@@ -67,7 +67,7 @@ class Lane:
         """Compact and clean what is due; *readers*: table -> lowest version still needed."""
         with self._mirrors:
             mark = self.mark
-            applied = {name: self.passes.mirrors.applied(name) for name in mark.tables}
+            applied = {name: self.passes.applied(name) for name in mark.tables}
             self.upkeeping.run(mark, readers, applied, self.passes.stands_still, self._key)
 
     def close(self) -> None:

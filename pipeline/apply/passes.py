@@ -95,13 +95,13 @@ class Passes:
         Returns a turn for each such mirror, and for each one that was looked at and stands still.
         """
         mark = landed.mark
-        behind = [n for n, last in mark.tables.items() if self.mirrors.applied(n) < last]
+        behind, broken = self._behind(mark)
         unheard = tuple(self._unheard(sorted(mark.tables), waived))
         if unheard:
             return unheard  # to be kept before the next turns, or a kill takes both accounts
         tables = [landed.catalog.table(name, mark.shards) for name in behind]
         due = sorted(tables, key=lambda table: (table.tier, table.name))
-        standing = self._standing({table.name for table in due}, mark, waived)
+        standing = broken | self._standing({table.name for table in due}, mark, waived)
         ready = [t for t in due if t.name not in standing and self._due(t, landed, waived)]
         done = self._turns(ready[:MOST_MIRRORS], landed, waived)
         left = [self._still(name, hold) for name, hold in sorted(standing.items())]
@@ -111,9 +111,37 @@ class Passes:
         self._held -= {turn.table for turn in result if turn.hold is None}
         return result
 
+    def applied(self, table: str) -> int:
+        """The batch a mirror is applied through; -1 before the first, and where nobody can tell."""
+        try:
+            return self.mirrors.applied(table)
+        except HeldError:
+            return -1
+
     def stands_still(self, table: str) -> bool:
         """Whether *table* is held, or somebody else has written to its mirror."""
         return table in self._held or self.watch.hold(table, frozenset()) is not None
+
+    def _behind(self, mark: Mark) -> tuple[list[str], dict[str, Hold]]:
+        """Tables with something to apply, and those whose mirror does not fit the change log."""
+        behind: list[str] = []
+        broken: dict[str, Hold] = {}
+        for name, last in mark.tables.items():
+            try:
+                applied = self.mirrors.applied(name)
+            except HeldError as error:
+                broken[name] = hold_of(name, error)
+                continue
+            if applied > mark.batch:
+                detail = (
+                    f"its mirror is applied through batch {applied}, but the change log ends at "
+                    f"{mark.batch}: its newest entries are lost; restore it, or take a new base "
+                    "and rebuild the mirror"
+                )
+                broken[name] = hold_of(name, HeldError("log_lost", detail))
+            elif applied < last:
+                behind.append(name)
+        return behind, broken
 
     def _standing(self, due: set[str], mark: Mark, waived: frozenset[str]) -> dict[str, Hold]:
         """Mirrors to leave alone, because somebody else has written to them."""
@@ -339,7 +367,7 @@ class Passes:
         for name in free:
             seen = self.mirrors.seen(name)
             version = -1 if seen is None else seen.version
-            batch = self.mirrors.applied(name)
+            batch = self.applied(name)
             found.append(Applied(name, batch, version, Account(), now, now - now))
         return found
 

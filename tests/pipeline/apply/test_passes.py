@@ -406,3 +406,33 @@ def test_f17_a_held_table_is_not_tried_in_every_pass(lake: HandLake) -> None:
     asked = [lake.passes.run(landed, frozenset()) for _ in range(3)]
 
     assert all(turns == () for turns in asked), "the clock stood"
+
+
+def test_a_mirror_ahead_of_a_log_that_lost_its_newest_entries_is_held(lake: HandLake) -> None:
+    before = lake.mark
+    lake.play([row(C, 10, 1, "a")], [row(C, 20, 2, "b")])
+    lake.mark = replace(before, batch=0, tables={"db.t": 0})
+    lake.reopen()
+
+    held = [turn for turn in (*lake.run(), *lake.run()) if turn.hold is not None]
+
+    assert [turn.hold.reason for turn in held if turn.hold] == ["log_lost"]
+    assert lake.rows() == {1: "a", 2: "b"}
+
+
+def test_a_mirror_whose_log_is_damaged_stops_no_other(tmp_path: Path) -> None:
+    lake = HandLake(tmp_path, others=("db.u",))
+    other = {"table": "db.u", "shard": "db.u", "topic": "s.db.u"}
+    lake.land(row(C, 10, 1, "a"), row(C, 10, 1, "a") | other)
+    lake.run()
+    for entry in Path(lake.settings.mirror("db.u"), "_delta_log").glob("*.json"):
+        entry.write_text("{")
+    lake.reopen()
+    lake.land(row(C, 20, 2, "b"), row(C, 20, 2, "b") | other)
+
+    turns = {turn.table: turn for turn in (*lake.run(), *lake.run())}
+
+    assert turns["db.t"].hold is None
+    assert turns["db.u"].hold is not None
+    assert turns["db.u"].hold.reason == "log_damaged"
+    assert lake.rows() == {1: "a", 2: "b"}

@@ -7,6 +7,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from pipeline.apply.mirrors import schemas_of
@@ -15,6 +16,7 @@ from pipeline.lake.commit import LostRaceError, commit
 from pipeline.lake.commits import Commit
 from pipeline.lake.log import Snapshot
 from pipeline.model import Op, Order
+from pipeline.schema.arrow_types import arrow_type
 from pipeline.schema.column import Column
 from pipeline.settings import TableRule
 from tests.pipeline.hand_lake import ID, NAME, HandLake, row
@@ -241,6 +243,8 @@ def test_a_wider_type_keeps_every_row(
 
     assert turn.hold is None, turn.hold
     assert values(lake, "v") == {1: old[1], 3: None, 4: new[1]}
+    paths = [Path(lake.settings.mirror("db.t"), one.path) for one in snapshot(lake).files.values()]
+    assert {pq.read_schema(path).field("v").type for path in paths} == {arrow_type(wide)}
 
 
 def test_a_wider_type_and_a_default_come_in_one_commit(tmp_path: Path) -> None:

@@ -361,6 +361,15 @@ def test_many_tables_are_done_in_turns_so_that_merging_need_not_wait(tmp_path: P
 # the change log
 
 
+def test_a_change_log_that_cannot_be_read_keeps_no_mirror_from_being_done(lake: HandLake) -> None:
+    for path in on_disk(lake.settings.changes):
+        path.write_bytes(path.read_bytes()[:-9])
+
+    Keeping(lake).run()
+
+    assert named(mirror(lake)) == 1
+
+
 def test_the_change_log_gives_up_the_files_it_was_compacted_from(lake: HandLake) -> None:
     log = lake.settings.changes
     kept(lake)
