@@ -100,9 +100,8 @@ class TableRule:
 
 @dataclass(frozen=True, slots=True)
 class UpkeepSettings:
-    """How long old versions and old changes are kept, and how often files are compacted."""
+    """How long old versions and old changes are kept, and how often what is older is removed."""
 
-    compact_every: timedelta = timedelta(hours=1)
     vacuum_every: timedelta = timedelta(hours=24)
     keep_versions: timedelta = timedelta(days=7)
     keep_changes: timedelta = timedelta(days=30)

@@ -89,7 +89,7 @@ def test_tuning_is_what_the_pipeline_may_be_told_with_the_same_defaults() -> Non
         pytest.param("laek: x", "laek: unknown key; known: alerts, channels, heart", id="top key"),
         pytest.param(
             "pipeline: {upkeep: {compact: PT1H}}",
-            "pipeline.upkeep.compact: unknown key; known: compact_every, keep_changes",
+            "pipeline.upkeep.compact: unknown key; known: keep_changes, keep_versions",
             id="a key two levels down",
         ),
         pytest.param(
