@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.messages.jsontext import quote
+from pipeline.formats.canonical import quote
 
 
 def canonical(

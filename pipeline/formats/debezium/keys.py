@@ -14,9 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from pipeline.formats import json_text
-from pipeline.messages import jsontext
-from pipeline.messages.jsontext import Object
+from pipeline.formats import canonical, json_text
+from pipeline.formats.canonical import Object
 
 Fields = tuple[tuple[str, str | None], ...]
 
@@ -26,7 +25,7 @@ BARE = rf"(?:{NUMBER}|true|false)"
 VALUE = rf'(?:{BARE}|null|"[^"\\\x00-\x1f]*")'
 ONE_NUMBER = rf"\A\{{{NAME}:({NUMBER})\}}\z"
 FLAT = rf"\A\{{{NAME}:{VALUE}(?:,{NAME}:{VALUE})*\}}\z"
-LONGEST = jsontext.LONGEST_NUMBER  # bytes of a key that cannot hold a number too long
+LONGEST = canonical.LONGEST_NUMBER  # bytes of a key that cannot hold a number too long
 NOTHING = pa.scalar(None, pa.string())
 PAYLOAD = b'"payload":{'
 
@@ -48,7 +47,7 @@ def read(key: bytes | None) -> Fields | None:
         return ()
     if json_text.read(key) is None:
         return None
-    found = jsontext.read(key.decode("utf-8"))
+    found = canonical.read(key.decode("utf-8"))
     try:
         return None if found is None else _texts(_unwrapped(found))
     except RecursionError:
@@ -57,7 +56,7 @@ def read(key: bytes | None) -> Fields | None:
 
 def values(fields: Fields) -> str | None:
     """JSON array of the texts; None without fields."""
-    texts = ("null" if text is None else jsontext.quote(text) for _, text in fields)
+    texts = ("null" if text is None else canonical.quote(text) for _, text in fields)
     return f"[{','.join(texts)}]" if fields else None
 
 
@@ -77,7 +76,7 @@ def _unwrapped(key: Object) -> Object:
 
 
 def _texts(key: Object) -> Fields:
-    return tuple((name, jsontext.write(value)) for name, value in key.fields)
+    return tuple((name, canonical.write(value)) for name, value in key.fields)
 
 
 def _texts_or_null(keys: pa.BinaryArray) -> pa.StringArray:

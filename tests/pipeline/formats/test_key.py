@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.formats import key
-from pipeline.messages.jsontext import quote
+from pipeline.formats.canonical import quote
 
 TEXTS = st.text(st.characters(codec="utf-8"))
 VALUES = st.lists(st.none() | TEXTS, min_size=1)

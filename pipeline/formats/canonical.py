@@ -1,9 +1,9 @@
-r"""Which text does a JSON value have once Spark has read and rewritten it?
+r"""Which text does the value of a key have, however its JSON was written?
 
-Spark's ``from_json`` into a string column rewrites a nested value with Jackson: blanks go,
-escapes become canonical, ``1.10`` becomes ``1.1``; integers of any size stay exact, and numbers
-with a fraction stay the same *double* (Connect has only doubles and floats to write, so nothing
-is lost).  Whoever reads one message without Spark must end with the same text.
+A key is compared byte by byte, so one value must have one text: blanks go, escapes become
+canonical, ``1.10`` becomes ``1.1``; integers of any size stay exact, and numbers with a fraction
+stay the same *double* (Connect has only doubles and floats to write, so nothing is lost).  The
+rules are those of Jackson, which Connect writes with.
 """
 
 import json

@@ -1,1 +1,0 @@
-"""What one message says, in Spark and without it."""
