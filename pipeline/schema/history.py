@@ -12,8 +12,7 @@ from typing import Any
 
 from pipeline.errors import FormatError
 from pipeline.model import Order, ShardId
-from pipeline.schema import ddl, table_ids
-from pipeline.schema.column import Column
+from pipeline.schema import ddl, table_ids, told
 from pipeline.schema.column import TableSchema as TableSchema  # noqa: PLC0414  - part of this module's face
 from pipeline.schema.evolution import Compatible as Compatible  # noqa: PLC0414
 from pipeline.schema.evolution import Incompatible as Incompatible  # noqa: PLC0414
@@ -96,33 +95,7 @@ def _change(change: Mapping[str, Any], statement: str, order: Order) -> SchemaCh
     kind, table = KINDS[change["type"]], change.get("table")
     if kind == "drop" or table is None:
         return SchemaChange("drop", shard, order, None, statement)
-    columns = tuple(_column(column, statement) for column in table["columns"])
-    key = tuple(table.get("primaryKeyColumnNames") or ())
-    schema = TableSchema(shard, order, columns, key)
+    schema = told.described(named, table, statement, order)
     old = ddl.renamed_from(statement, named.relation)
     previous = str(ShardId(named.database, old)) if old is not None else None
     return SchemaChange(kind, shard, order, schema, statement, previous)
-
-
-def _column(raw: Mapping[str, Any], statement: str) -> Column:
-    name, default = raw["name"], raw.get("defaultValueExpression")
-    computed = ddl.generated(statement, name) or ddl.computed_default(statement, name)
-    return Column(
-        name=name,
-        type=raw["typeName"],
-        length=raw.get("length"),
-        scale=raw.get("scale"),
-        nullable=bool(raw["optional"]),
-        default=default,
-        has_default=default is not None or bool(raw["optional"]),
-        generated=computed,
-        position=raw["position"],
-        values=tuple(_label(value) for value in raw.get("enumValues") or ()),
-    )
-
-
-def _label(quoted: str) -> str:
-    quote = quoted[:1]
-    if quote not in ("'", '"') or quote != quoted[-1:]:
-        return quoted
-    return quoted[1:-1].replace(quote * 2, quote)

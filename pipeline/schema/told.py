@@ -62,10 +62,14 @@ def _table(
         raise ValueError(msg)
     if change["type"] == "DROP" or table is None:
         return shard, None
+    return shard, described(shard, table, text, order)
+
+
+def described(shard: ShardId, table: Mapping[str, Any], text: str, order: Order) -> TableSchema:
+    """The columns and key of *shard*, as *table* of a message tells them beside its statement."""
     columns = tuple(_column(column, text) for column in table["columns"])
-    return shard, TableSchema(
-        str(shard), order, columns, tuple(table.get("primaryKeyColumnNames") or ())
-    )
+    key = tuple(table.get("primaryKeyColumnNames") or ())
+    return TableSchema(str(shard), order, columns, key)
 
 
 def _column(raw: Mapping[str, Any], text: str) -> Column:
