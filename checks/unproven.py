@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from checks.doctor.grants import may, parse
 from checks.doctor.tables import Folded, unproven
 from pipeline.model import Missing, Table
-from pipeline.server.server_facts import ServerFacts
-from pipeline.server.shard_facts import ShardFacts
+from pipeline.sources.mysql.server_facts import ServerFacts
+from pipeline.sources.mysql.shard_facts import ShardFacts
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,11 +14,11 @@ from monitor.watch.world import Log
 from pipeline.build import open_format, open_source
 from pipeline.errors import SluiceError
 from pipeline.model import PartitionEnd, Table, TopicPartition
-from pipeline.server.server_facts import server_facts
-from pipeline.server.session import Session
-from pipeline.server.shard_facts import shard_facts
 from pipeline.settings import SourceSettings
-from pipeline.sources.mysql import MySqlSource
+from pipeline.sources.mysql.server_facts import server_facts
+from pipeline.sources.mysql.session import Session
+from pipeline.sources.mysql.shard_facts import shard_facts
+from pipeline.sources.mysql.source import MySqlSource
 from pipeline.tables.delta import DeltaLake
 from pipeline.topics.last_keys import Origin, end_keys
 from pipeline.topics.settings import TopicFacts, topic_facts

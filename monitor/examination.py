@@ -22,10 +22,10 @@ from pipeline.build import open_collector
 from pipeline.collectors.connect import ConnectCollector
 from pipeline.errors import SluiceError, UnreachableError
 from pipeline.route import Router
-from pipeline.server.server_facts import ServerFacts, existing, server_facts
-from pipeline.server.session import Session
-from pipeline.server.shard_facts import ShardFacts, shard_facts
 from pipeline.settings import SourceSettings
+from pipeline.sources.mysql.server_facts import ServerFacts, existing, server_facts
+from pipeline.sources.mysql.session import Session
+from pipeline.sources.mysql.shard_facts import ShardFacts, shard_facts
 from pipeline.topics.settings import TopicFacts, topic_facts
 
 HISTORY = "schema.history.internal.kafka.topic"

@@ -8,7 +8,7 @@ from pipeline.collectors.connect import ConnectCollector
 from pipeline.errors import ConfigError
 from pipeline.formats.format import Format
 from pipeline.settings import SourceSettings
-from pipeline.sources.mysql import MySqlSource
+from pipeline.sources.mysql.source import MySqlSource
 
 
 def open_source(settings: SourceSettings) -> MySqlSource:

@@ -13,7 +13,7 @@ import msgspec
 
 from pipeline.errors import FormatError, HeldError
 from pipeline.model import Acknowledged, Fence, Head, Order, PartitionEnd
-from pipeline.server import gtid
+from pipeline.sources.mysql import gtid
 
 FULL_EVERY = 50  # batches: nobody replays more texts than this
 _PLAIN = ("lane", "batch", "full")  # fields that are no entries

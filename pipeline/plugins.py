@@ -1,8 +1,9 @@
 """Which implementations stand at a seam?  The files of its folder, by name; or a module of yours.
 
 Each seam (sources, collectors, formats, probes, channels) is a folder; a file or folder in it is
-one implementation, its name is the key in the config, and one name in it is the class.  A key with
-a dot in it is the full name of a module elsewhere, which needs no entry anywhere here.
+one implementation, its name is the key in the config, and one name in it is the class; in a folder
+it stands in the file named for the seam (``SOURCE`` of ``mysql`` in ``mysql/source.py``).  A key
+with a dot in it is the full name of a module elsewhere, which needs no entry anywhere here.
 """
 
 from importlib import import_module
@@ -16,7 +17,7 @@ from pipeline.errors import ConfigError
 def known(seam: ModuleType, name: str) -> tuple[str, ...]:
     """Keys of all implementations in the folder of *seam*, sorted; *name* as for ``find``."""
     found = (module.name for module in iter_modules(seam.__path__))
-    return tuple(sorted(key for key in found if hasattr(_load(f"{seam.__name__}.{key}"), name)))
+    return tuple(sorted(key for key in found if _bears(f"{seam.__name__}.{key}", name)))
 
 
 def find(seam: ModuleType, name: str, key: str) -> Any:
@@ -27,9 +28,9 @@ def find(seam: ModuleType, name: str, key: str) -> Any:
     """
     where = key if "." in key else f"{seam.__name__}.{key}"
     try:
-        module = _load(where)
+        module = _load(where, name)
     except ModuleNotFoundError as error:
-        if not where.startswith(error.name or ""):  # the module is there, and lacks something
+        if not f"{where}.{name.lower()}".startswith(error.name or ""):  # it lacks more
             raise ConfigError(f"{where}: {error}; install it first") from error
         module = None
     if module is not None and hasattr(module, name):
@@ -38,5 +39,15 @@ def find(seam: ModuleType, name: str, key: str) -> Any:
     raise ConfigError(f"no {word} {key!r} in {folder}; known: {', '.join(known(seam, name))}")
 
 
-def _load(name: str) -> ModuleType:
-    return import_module(name)
+def _bears(where: str, name: str) -> bool:
+    try:
+        return hasattr(_load(where, name), name)
+    except ModuleNotFoundError as error:
+        if error.name != f"{where}.{name.lower()}":
+            raise
+        return False  # a folder of something else
+
+
+def _load(where: str, name: str) -> ModuleType:
+    module = import_module(where)
+    return import_module(f"{where}.{name.lower()}") if hasattr(module, "__path__") else module

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from checks.doctor.finding import REFUSE, Finding
-from pipeline.server.heartbeat import creation
-from pipeline.server.server_facts import ServerFacts
+from pipeline.sources.mysql.heartbeat import creation
+from pipeline.sources.mysql.server_facts import ServerFacts
 
 LINE = re.compile(r"(GRANT|REVOKE) (.+?) ON (?:TABLE )?(.+) (?:TO|FROM) (.+?)(?: WITH .*)?", re.I)
 NAME = r"`((?:[^`]|``)*)`"

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from checks.doctor.finding import NOTE, REFUSE, WARN, Demand, Finding, unmet
 from pipeline.lags.headroom import log_kept
-from pipeline.server.server_facts import ServerFacts
+from pipeline.sources.mysql.server_facts import ServerFacts
 
 REMEDY = "SET GLOBAL {name} = '{value}', and {name}={value} in the server's option file"
 STEPS = (

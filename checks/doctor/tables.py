@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from checks.doctor.finding import NOTE, REFUSE, WARN, Finding, Severity
 from pipeline.schema.typemap import unverifiable
-from pipeline.server.server_facts import ServerFacts
-from pipeline.server.shard_facts import ShardFacts
+from pipeline.sources.mysql.server_facts import ServerFacts
+from pipeline.sources.mysql.shard_facts import ShardFacts
 
 TRANSACTIONAL = ("innodb", "rocksdb", "tokudb", "ndbcluster")
 LOGGED = (9, 6)  # from here on MySQL's SQL layer acts on foreign keys, and logs it

@@ -13,8 +13,8 @@ import structlog
 
 from monitor.watch.fence_book import FenceBook
 from pipeline.errors import SluiceError
-from pipeline.server.heartbeat import Beating, Heart
 from pipeline.settings import SourceSettings
+from pipeline.sources.heartbeat import Beating, Heart
 
 FOLLOW = timedelta(seconds=10)
 log = structlog.get_logger(__name__)

@@ -15,7 +15,7 @@ from pipeline.landing.listing import Listing
 from pipeline.landing.plan import Ends, Plan
 from pipeline.mark import Epoch, Mark
 from pipeline.model import Acknowledged, Head
-from pipeline.server import gtid
+from pipeline.sources.mysql import gtid
 
 
 def refusal(said: Acknowledged, head: Head) -> str | None:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from pipeline.mark import Epoch
 from pipeline.model import Head
-from pipeline.server import gtid
+from pipeline.sources.mysql import gtid
 
 
 def moved(known: Epoch, head: Head) -> str | None:

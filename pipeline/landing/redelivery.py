@@ -24,7 +24,7 @@ from pipeline.changelog.table import ORDER_TYPE
 from pipeline.errors import FormatError
 from pipeline.mark import Epoch, Mark
 from pipeline.model import Order, TopicPartition
-from pipeline.server import gtid
+from pipeline.sources.mysql import gtid
 
 COLUMNS = ("source", "topic", "partition", "offset", "order", "op", "key", "before", "after", "tx")
 _SAID = ("op", "key", "before", "after")

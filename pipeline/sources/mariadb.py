@@ -1,5 +1,5 @@
 """A MariaDB server: asked as a MySQL is, which finds out by itself what it speaks to."""
 
-from pipeline.sources.mysql import MySqlSource
+from pipeline.sources.mysql.source import MySqlSource
 
 SOURCE = MySqlSource

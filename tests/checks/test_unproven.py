@@ -7,8 +7,8 @@ import pytest
 
 from checks.unproven import Described, why_unproven
 from pipeline.model import Missing, Shard, Table
-from pipeline.server.server_facts import ServerFacts
-from pipeline.server.shard_facts import Cascade, ShardFacts
+from pipeline.sources.mysql.server_facts import ServerFacts
+from pipeline.sources.mysql.shard_facts import Cascade, ShardFacts
 
 SEES_ALL = "GRANT SELECT ON *.* TO `sluice`@`%`"
 SERVER = ServerFacts((8, 0), mariadb=False, grants=(SEES_ALL,))

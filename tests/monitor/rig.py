@@ -52,9 +52,9 @@ from pipeline.model import (
     Shard,
     TopicPartition,
 )
-from pipeline.server.server_facts import ServerFacts
-from pipeline.server.shard_facts import Cascade, ShardFacts
 from pipeline.settings import CollectorSettings, SourceSettings
+from pipeline.sources.mysql.server_facts import ServerFacts
+from pipeline.sources.mysql.shard_facts import Cascade, ShardFacts
 from pipeline.topics.settings import TopicFacts
 
 NOON = datetime(2026, 3, 29, 12, 0, tzinfo=UTC)

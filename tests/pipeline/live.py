@@ -15,9 +15,9 @@ from pipeline.errors import UnreachableError
 from pipeline.lane import Lane
 from pipeline.model import Fence
 from pipeline.report import Applied, Landed
-from pipeline.server.heartbeat import Heart
 from pipeline.settings import CollectorSettings, PipelineSettings, SourceSettings, TableRule
-from pipeline.sources.mysql import MySqlSource
+from pipeline.sources.heartbeat import Heart
+from pipeline.sources.mysql.source import MySqlSource
 from pipeline.start import open_lane
 
 PATIENCE = timedelta(seconds=120)

@@ -6,7 +6,7 @@ import pytest
 from alerts import channels
 from checks import probes
 from checks.probes.max_id import MaxId
-from pipeline import plugins
+from pipeline import formats, plugins, sources
 from pipeline.errors import ConfigError
 
 
@@ -48,3 +48,26 @@ def test_a_module_that_lacks_a_library_says_which(
 def test_a_module_without_the_class_is_no_implementation() -> None:
     with pytest.raises(ConfigError, match=r"no probe 'pipeline\.cut'"):
         plugins.find(probes, "PROBE", "pipeline.cut")
+
+
+def test_in_a_folder_the_class_stands_in_the_file_named_for_the_seam(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "whole").mkdir()
+    (tmp_path / "whole" / "__init__.py").write_text("")
+    (tmp_path / "whole" / "probe.py").write_text("class Rows: ...\nPROBE = Rows\n")
+    (tmp_path / "around").mkdir()
+    monkeypatch.syspath_prepend(tmp_path)
+
+    assert plugins.find(sources, "SOURCE", "mysql").__module__ == "pipeline.sources.mysql.source"
+    with pytest.raises(ConfigError, match="no probe 'whole'"):
+        plugins.find(probes, "PROBE", "whole")
+    monkeypatch.setattr(probes, "__path__", [*probes.__path__, str(tmp_path)])
+    assert plugins.find(probes, "PROBE", "whole").__name__ == "Rows"
+
+
+def test_a_folder_without_the_file_of_the_seam_is_no_implementation() -> None:
+    assert plugins.known(sources, "SOURCE") == ("mariadb", "mysql")
+    assert plugins.known(formats, "FORMAT") == ("debezium_json",)
+    with pytest.raises(ConfigError, match="no format 'debezium' in pipeline/formats"):
+        plugins.find(formats, "FORMAT", "debezium")

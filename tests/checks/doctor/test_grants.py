@@ -6,7 +6,7 @@ import pytest
 
 from checks.doctor.finding import REFUSE
 from checks.doctor.grants import grant_findings, may, parse
-from pipeline.server.server_facts import ServerFacts
+from pipeline.sources.mysql.server_facts import ServerFacts
 
 WATCH = "GRANT SELECT, SHOW DATABASES, REPLICATION CLIENT ON *.* TO `sluice`@`%`"
 BEAT = "GRANT ALL PRIVILEGES ON `sluice`.* TO `sluice`@`%`"

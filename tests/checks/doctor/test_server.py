@@ -9,7 +9,7 @@ import pytest
 
 from checks.doctor.finding import NOTE, REFUSE, WARN, Severity
 from checks.doctor.server import server_findings
-from pipeline.server.server_facts import ServerFacts
+from pipeline.sources.mysql.server_facts import ServerFacts
 
 GOOD = {
     "log_bin": "ON",

@@ -9,8 +9,8 @@ from checks.doctor.finding import NOTE, REFUSE, WARN, Severity
 from checks.doctor.tables import Folded, table_findings, unproven, zero_dates
 from pipeline.model import Shard
 from pipeline.schema.column import Column
-from pipeline.server.server_facts import ServerFacts
-from pipeline.server.shard_facts import Cascade, ShardFacts
+from pipeline.sources.mysql.server_facts import ServerFacts
+from pipeline.sources.mysql.shard_facts import Cascade, ShardFacts
 
 STRICT = "STRICT_TRANS_TABLES,NO_ZERO_DATE"
 SERVER = ServerFacts((8, 0), mariadb=False, variables={"sql_mode": STRICT})

@@ -10,7 +10,7 @@ import pytest
 from monitor.store.waivers import Waiver
 from monitor.watch.census import Census
 from pipeline.model import Missing, Shard, Table
-from pipeline.server.shard_facts import Cascade
+from pipeline.sources.mysql.shard_facts import Cascade
 from tests.monitor.rig import NOON, ORDERS, SOURCE, USERS, FakeSchema, Rig
 
 DAY = "2026-03-28"

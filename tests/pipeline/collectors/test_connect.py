@@ -18,7 +18,7 @@ from demo.servers import Servers
 from pipeline.collectors.connect import CollectorState, ConnectCollector
 from pipeline.errors import UnreachableError
 from pipeline.model import Acknowledged, Missing
-from pipeline.server.gtid import contains
+from pipeline.sources.mysql.gtid import contains
 
 SOON = timedelta(seconds=30)
 names = (f"p3_connect_{n}" for n in count())

@@ -17,9 +17,9 @@ from demo.servers import Servers
 from pipeline.collectors.connect import ConnectCollector
 from pipeline.collectors.mirrored import Mirrored, behind_mirror
 from pipeline.model import Acknowledged, Fence, TopicPartition
-from pipeline.server.heartbeat import Heart
 from pipeline.settings import CollectorSettings, MirrorSettings, SourceSettings
-from pipeline.sources.mysql import MySqlSource
+from pipeline.sources.heartbeat import Heart
+from pipeline.sources.mysql.source import MySqlSource
 from pipeline.transports.kafka import KafkaTransport
 
 pytestmark = pytest.mark.stack

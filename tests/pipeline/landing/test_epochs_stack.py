@@ -9,8 +9,8 @@ from pyspark.sql import SparkSession
 from demo.mysql import MySQL
 from demo.processes import wait_until
 from demo.servers import Servers
-from pipeline.server.heartbeat import Heart
-from pipeline.sources.mysql import MySqlSource
+from pipeline.sources.heartbeat import Heart
+from pipeline.sources.mysql.source import MySqlSource
 from tests.pipeline.live import PATIENCE, Pipe
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark]

@@ -16,11 +16,11 @@ from demo.processes import wait_until
 from demo.servers import Servers
 from pipeline.errors import ConfigError, ProofError, UnreachableError
 from pipeline.model import Shard
-from pipeline.server.gtid import contains
-from pipeline.server.heartbeat import Heart
-from pipeline.server.session import Limits
 from pipeline.settings import CollectorSettings, SourceSettings
-from pipeline.sources.mysql import MySqlSource
+from pipeline.sources.heartbeat import Heart
+from pipeline.sources.mysql.gtid import contains
+from pipeline.sources.mysql.session import Limits
+from pipeline.sources.mysql.source import MySqlSource
 
 pytestmark = pytest.mark.stack
 

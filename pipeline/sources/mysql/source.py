@@ -12,9 +12,9 @@ from datetime import UTC, datetime
 
 from pipeline.errors import ConfigError, ProofError, UnreachableError
 from pipeline.model import Head, Shard
-from pipeline.server.heartbeat import prepare
-from pipeline.server.session import Limits, Row, Session, quoted
 from pipeline.settings import SourceSettings
+from pipeline.sources.mysql.heartbeat import prepare
+from pipeline.sources.mysql.session import Limits, Row, Session, quoted
 
 OWN = ("information_schema", "mysql", "performance_schema", "sys")
 Range = tuple[int, int]

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pipeline.errors import ConfigError
-from pipeline.server.session import Row, Session
+from pipeline.sources.mysql.session import Row, Session
 
 
 @dataclass(frozen=True, slots=True)

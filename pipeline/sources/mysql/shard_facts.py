@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from pipeline.model import Shard
 from pipeline.schema.column import Column, described
-from pipeline.server.session import Row, Session
+from pipeline.sources.mysql.session import Row, Session
 
 OWN = ("information_schema", "mysql", "performance_schema", "sys")
 HARMLESS = ("NO ACTION", "RESTRICT")

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from pipeline.errors import ConfigError, UnreachableError
 from pipeline.model import Head
-from pipeline.server.heartbeat import Heart, prepare
-from pipeline.server.session import Row
+from pipeline.sources.heartbeat import Heart
+from pipeline.sources.mysql.heartbeat import prepare
+from pipeline.sources.mysql.session import Row
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 

@@ -1,1 +1,0 @@
-"""Asking a database server, without harming it."""
