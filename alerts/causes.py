@@ -8,31 +8,31 @@ can help opens nothing, and ends what another kind of not knowing has opened.
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from alerts.model import Cause, Finding, Incident, Kind, Member
+from alerts.model import AlertKind, Cause, CauseFinding, Incident, Member
 from checks.model import Outcome, Ruling, Verdict
 
-KINDS: Mapping[str, Kind] = {
-    "lag": Kind.LATE,
-    "freshness": Kind.LATE,
-    "heartbeat": Kind.LATE,
-    "readiness": Kind.LATE,
-    "volatility": Kind.SUSPECT,
-    "expectations": Kind.SUSPECT,
-    "disagreement": Kind.SUSPECT,
-    "snapshot": Kind.SUSPECT,
-    "gap": Kind.BLOCKED,
-    "hold": Kind.BLOCKED,
-    "blocked": Kind.BLOCKED,
-    "quarantine": Kind.BLOCKED,
-    "foreign_write": Kind.BLOCKED,
-    "account": Kind.BLOCKED,
-    "job": Kind.SERVICE,
-    "tick": Kind.SERVICE,
-    "worker": Kind.SERVICE,
-    "channel": Kind.SERVICE,
-    "disk": Kind.SERVICE,
-    "headroom": Kind.SERVICE,
-    "service": Kind.SERVICE,
+KINDS: Mapping[str, AlertKind] = {
+    "lag": AlertKind.LATE,
+    "freshness": AlertKind.LATE,
+    "heartbeat": AlertKind.LATE,
+    "readiness": AlertKind.LATE,
+    "volatility": AlertKind.SUSPECT,
+    "expectations": AlertKind.SUSPECT,
+    "disagreement": AlertKind.SUSPECT,
+    "snapshot": AlertKind.SUSPECT,
+    "gap": AlertKind.BLOCKED,
+    "hold": AlertKind.BLOCKED,
+    "blocked": AlertKind.BLOCKED,
+    "quarantine": AlertKind.BLOCKED,
+    "foreign_write": AlertKind.BLOCKED,
+    "account": AlertKind.BLOCKED,
+    "job": AlertKind.SERVICE,
+    "tick": AlertKind.SERVICE,
+    "worker": AlertKind.SERVICE,
+    "channel": AlertKind.SERVICE,
+    "disk": AlertKind.SERVICE,
+    "headroom": AlertKind.SERVICE,
+    "service": AlertKind.SERVICE,
 }
 """What a FAIL of a check means; a check that is not listed compares both ends: LOST."""
 
@@ -42,7 +42,9 @@ BEYOND_HELP = frozenset({"unsupported", "no_history", "not_yet"})
 _NOTHING = Ruling(Outcome.UNKNOWN, "no verdict")
 
 
-def findings(verdicts: Sequence[Verdict], incidents: Iterable[Incident]) -> tuple[Finding, ...]:
+def findings(
+    verdicts: Sequence[Verdict], incidents: Iterable[Incident]
+) -> tuple[CauseFinding, ...]:
     """Fold one round's *verdicts* by cause, given the *incidents* that are open.
 
     One finding per cause that is blamed now, or of whose members at least one has spoken.  Of
@@ -63,19 +65,21 @@ def blame(verdict: Verdict) -> Cause | None:
     if verdict.ruling.outcome is Outcome.PASS or _beyond_help(verdict):
         return None
     unknown = verdict.ruling.outcome is Outcome.UNKNOWN
-    kind = Kind.UNKNOWN if unknown else KINDS.get(verdict.check, Kind.LOST)
+    kind = AlertKind.UNKNOWN if unknown else KINDS.get(verdict.check, AlertKind.LOST)
     if verdict.cause:
         return Cause(kind, "", verdict.cause)
     return Cause(kind, verdict.check, verdict.table)
 
 
-def _weigh(cause: Cause, spoken: Mapping[Member, Verdict], incident: Incident | None) -> Finding:
+def _weigh(
+    cause: Cause, spoken: Mapping[Member, Verdict], incident: Incident | None
+) -> CauseFinding:
     guilty = sorted(member for member, verdict in spoken.items() if blame(verdict) == cause)
     known = set(incident.members) if incident else set()
     good = {member for member in known & spoken.keys() if _good(cause.kind, spoken[member])}
     failing = ({*incident.failing} if incident else set()) - good | set(guilty)
     witness = next(iter(guilty), next(iter(sorted(known & spoken.keys())), None))
-    return Finding(
+    return CauseFinding(
         cause=cause,
         outcome=_outcome(guilty=bool(guilty), failing=bool(failing), good=bool(good)),
         ruling=spoken[witness].ruling if witness else _NOTHING,
@@ -84,8 +88,8 @@ def _weigh(cause: Cause, spoken: Mapping[Member, Verdict], incident: Incident | 
     )
 
 
-def _good(kind: Kind, verdict: Verdict) -> bool:
-    if kind is Kind.UNKNOWN:
+def _good(kind: AlertKind, verdict: Verdict) -> bool:
+    if kind is AlertKind.UNKNOWN:
         return verdict.ruling.outcome is not Outcome.UNKNOWN or _beyond_help(verdict)
     return verdict.ruling.outcome is Outcome.PASS
 

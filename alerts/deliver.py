@@ -16,10 +16,10 @@ from alerts.channel import Channel
 from alerts.model import Message
 from alerts.outbox import (
     BusyError,
+    ChannelHealth,
     Letter,
     Outbox,
     RefusedError,
-    Standing,
     failed,
     plan,
     refused,
@@ -35,7 +35,7 @@ Reminders = Callable[[datetime], Sequence[tuple[str, Message]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class DeliveryTally:
     """What one step did: letters delivered and dead; channels in a pause, and still at work."""
 
     delivered: int = 0
@@ -57,7 +57,7 @@ class Delivery:
     patience: timedelta = timedelta(seconds=5)
     reminders: Reminders = field(default=lambda _: ())
     _refreshed: dict[str, datetime] = field(default_factory=dict, init=False)
-    _jobs: dict[str, Future[Tally]] = field(default_factory=dict, init=False)
+    _jobs: dict[str, Future[DeliveryTally]] = field(default_factory=dict, init=False)
     _stopped: threading.Event = field(default_factory=threading.Event, init=False)
 
     def __post_init__(self) -> None:
@@ -65,7 +65,7 @@ class Delivery:
         size = max(1, min(len(self.channels), _THREADS))
         self._pool = ThreadPoolExecutor(size, thread_name_prefix="deliver")
 
-    def deliver_due(self, now: datetime) -> Tally:
+    def deliver_due(self, now: datetime) -> DeliveryTally:
         """Start on every channel that letters wait for, and gather what is done in time."""
         for name in dict.fromkeys((*self.outbox.channels(), *self._forgetful(now))):
             if name not in self._jobs and not self._stopped.is_set():
@@ -75,7 +75,7 @@ class Delivery:
         for name in done:
             del self._jobs[name]
         tallies = [self._gather(name, job, now) for name, job in done.items()]
-        return Tally(
+        return DeliveryTally(
             delivered=sum(tally.delivered for tally in tallies),
             dead=sum(tally.dead for tally in tallies),
             failing=tuple(sorted(name for tally in tallies for name in tally.failing)),
@@ -87,7 +87,7 @@ class Delivery:
         self._stopped.set()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def _gather(self, name: str, job: Future[Tally], now: datetime) -> Tally:
+    def _gather(self, name: str, job: Future[DeliveryTally], now: datetime) -> DeliveryTally:
         """A channel that raises what it must not raise is paused like one that is down."""
         error = job.exception()
         if error is None:
@@ -95,15 +95,15 @@ class Delivery:
         _log.error("channel failed", channel=name, exc_info=error)
         standing = failed(self.outbox.standing(name), type(error).__name__, now)
         self.outbox.fare(name, standing)
-        return Tally(failing=(name,))
+        return DeliveryTally(failing=(name,))
 
-    def _serve(self, name: str, now: datetime) -> Tally:
+    def _serve(self, name: str, now: datetime) -> DeliveryTally:
         """Send what *name* may take now, oldest first, until it fails."""
         letters = self.outbox.waiting(name, _AT_ONCE)
         channel = self.channels.get(name)
         if channel is None:
             self.outbox.bury(letters, f"no channel {name!r} is configured", now)
-            return Tally(dead=len(letters))
+            return DeliveryTally(dead=len(letters))
         delivered = dead = 0
         for group in plan(letters, self.outbox.standing(name), channel.per_minute, now):
             if self._stopped.is_set():
@@ -111,15 +111,15 @@ class Delivery:
             try:
                 channel.send([letter.message for letter in group], now)
             except UnreachableError as error:
-                return Tally(delivered, dead, failing=self._pause(name, error, now))
+                return DeliveryTally(delivered, dead, failing=self._pause(name, error, now))
             except RefusedError as error:
                 dead += self._refuse(name, group, error, now)
             else:
                 self.outbox.delivered(group, sent(self.outbox.standing(name), now), now)
                 delivered += len(group)
         if name in self._forgetful(now) and not self.outbox.waiting(name, 1):
-            return Tally(delivered, dead, failing=self._refresh(name, channel, now))
-        return Tally(delivered, dead)
+            return DeliveryTally(delivered, dead, failing=self._refresh(name, channel, now))
+        return DeliveryTally(delivered, dead)
 
     def _forgetful(self, now: datetime) -> tuple[str, ...]:
         """Channels that must hear again of what still fires."""
@@ -157,7 +157,7 @@ class Delivery:
         self, name: str, group: Sequence[Letter], error: RefusedError, now: datetime
     ) -> int:
         """Bury a letter that is refused alone; try the letters of a digest one by one."""
-        standing: Standing = self.outbox.standing(name)
+        standing: ChannelHealth = self.outbox.standing(name)
         self.outbox.fare(name, refused(standing, now) if len(group) > 1 else sent(standing, now))
         if len(group) > 1:
             return 0

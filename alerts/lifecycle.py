@@ -7,18 +7,20 @@ first FAIL (or PASS) that nothing has contradicted since, whatever was unknown i
 from dataclasses import replace
 from datetime import datetime
 
-from alerts.model import Event, Finding, Incident, Notice, Policy, State
+from alerts.model import AlertPolicy, CauseFinding, Event, Incident, IncidentState, Notice
 from checks.model import Outcome
 
 Step = tuple[Incident | None, tuple[Notice, ...]]
 
 
-def advance(incident: Incident | None, finding: Finding, policy: Policy, now: datetime) -> Step:
+def advance(
+    incident: Incident | None, finding: CauseFinding, policy: AlertPolicy, now: datetime
+) -> Step:
     """Move one incident on by one finding; None in and out means that nothing is wrong.
 
     A resolved incident comes out once, to be stored; the next FAIL begins a new episode.
     """
-    if incident is not None and incident.state is State.RESOLVED:
+    if incident is not None and incident.state is IncidentState.RESOLVED:
         incident = None
     match finding.outcome:
         case Outcome.FAIL:
@@ -29,13 +31,15 @@ def advance(incident: Incident | None, finding: Finding, policy: Policy, now: da
             return incident and replace(incident, failing=finding.failing), ()
 
 
-def _worsen(incident: Incident | None, finding: Finding, policy: Policy, now: datetime) -> Incident:
+def _worsen(
+    incident: Incident | None, finding: CauseFinding, policy: AlertPolicy, now: datetime
+) -> Incident:
     """Take in a FAIL: open, fire once *hold* is over, or fall back from recovering."""
     if incident is None:
         incident = _open(finding, policy, now)
     due = now - incident.opened >= policy.hold
-    pending = incident.state is State.PENDING and not due
-    state = State.PENDING if pending else State.FIRING
+    pending = incident.state is IncidentState.PENDING and not due
+    state = IncidentState.PENDING if pending else IncidentState.FIRING
     return replace(
         incident,
         state=state,
@@ -51,10 +55,10 @@ def _worsen(incident: Incident | None, finding: Finding, policy: Policy, now: da
     )
 
 
-def _open(finding: Finding, policy: Policy, now: datetime) -> Incident:
+def _open(finding: CauseFinding, policy: AlertPolicy, now: datetime) -> Incident:
     return Incident(
         cause=finding.cause,
-        state=State.PENDING,
+        state=IncidentState.PENDING,
         opened=now,
         turned=now,
         seen=now,
@@ -65,12 +69,14 @@ def _open(finding: Finding, policy: Policy, now: datetime) -> Incident:
     )
 
 
-def _ease(incident: Incident | None, finding: Finding, policy: Policy, now: datetime) -> Step:
+def _ease(
+    incident: Incident | None, finding: CauseFinding, policy: AlertPolicy, now: datetime
+) -> Step:
     """Take in a PASS: forget a blip, start to recover, or end the episode."""
-    if incident is None or incident.state is State.PENDING:
+    if incident is None or incident.state is IncidentState.PENDING:
         return None, ()
-    if incident.state is State.FIRING:
-        incident = replace(incident, state=State.RECOVERING, turned=now)
+    if incident.state is IncidentState.FIRING:
+        incident = replace(incident, state=IncidentState.RECOVERING, turned=now)
     incident = replace(incident, seen=now, failing=(), run=finding.run)
     if now - incident.turned < policy.keep:
         return incident, ()
@@ -79,15 +85,15 @@ def _ease(incident: Incident | None, finding: Finding, policy: Policy, now: date
 
 def end(incident: Incident, now: datetime) -> Step:
     """Close an episode; only who was told that it began is told that it is over."""
-    resolved = replace(incident, state=State.RESOLVED, turned=now, failing=())
+    resolved = replace(incident, state=IncidentState.RESOLVED, turned=now, failing=())
     if resolved.notified is None:
         return resolved, ()
     return _notice(resolved, Event.CLEARED, now)
 
 
-def _tell(incident: Incident, policy: Policy, now: datetime) -> Step:
+def _tell(incident: Incident, policy: AlertPolicy, now: datetime) -> Step:
     """Send the first notice of a firing incident, or the next one when *repeat* is over."""
-    if incident.state is not State.FIRING or policy.muted:
+    if incident.state is not IncidentState.FIRING or policy.muted:
         return incident, ()
     if incident.notified is None:
         return _notice(incident, Event.FIRED, now)

@@ -8,7 +8,7 @@ from enum import StrEnum
 from checks.model import Outcome, Ruling
 
 
-class Kind(StrEnum):
+class AlertKind(StrEnum):
     """The alert's name, and its page under ``docs/runbooks``; late and lost are never mixed."""
 
     LATE = "late"
@@ -27,7 +27,7 @@ class Severity(StrEnum):
     INFO = "info"
 
 
-class State(StrEnum):
+class IncidentState(StrEnum):
     """The life of an incident; only the last is over."""
 
     PENDING = "pending"
@@ -45,7 +45,7 @@ class Event(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class AlertPolicy:
     """What the operator decided for one finding.
 
     ``hold``: how long it must fail before anyone is told; ``keep``: how long it must pass before
@@ -77,7 +77,7 @@ class Cause:
     ``check`` is empty for a common cause; ``subject`` then is its text, else the table.
     """
 
-    kind: Kind
+    kind: AlertKind
     check: str
     subject: str
 
@@ -88,7 +88,7 @@ class Cause:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CauseFinding:
     """What one round says about one cause; ``failing`` are its members not yet seen to pass."""
 
     cause: Cause
@@ -116,7 +116,7 @@ class Incident:
     """
 
     cause: Cause
-    state: State
+    state: IncidentState
     opened: datetime
     turned: datetime
     seen: datetime
@@ -168,7 +168,7 @@ class Message:
     incident: str
     cause: str
     event: Event
-    kind: Kind
+    kind: AlertKind
     severity: Severity
     check: str
     about: str

@@ -43,7 +43,7 @@ class Letter:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ChannelHealth:
     """How a channel fares: failures in a row, the pause it is in and why, its last sendings.
 
     Until ``careful`` nothing is bundled: a bundle was refused, and one of it may be to blame.
@@ -67,11 +67,11 @@ class Outbox(Protocol):
         """The oldest *limit* letters that wait for *channel*, oldest first."""
         ...
 
-    def standing(self, channel: str) -> Standing:
+    def standing(self, channel: str) -> ChannelHealth:
         """How *channel* fares; an empty standing at first."""
         ...
 
-    def delivered(self, letters: Sequence[Letter], standing: Standing, at: datetime) -> None:
+    def delivered(self, letters: Sequence[Letter], standing: ChannelHealth, at: datetime) -> None:
         """Take *letters* of one channel off the queue, and keep its *standing*."""
         ...
 
@@ -79,13 +79,13 @@ class Outbox(Protocol):
         """Keep *letters* as dead ones that a person can list."""
         ...
 
-    def fare(self, channel: str, standing: Standing) -> None:
+    def fare(self, channel: str, standing: ChannelHealth) -> None:
         """Keep the *standing* of *channel*."""
         ...
 
 
 def plan(
-    letters: Sequence[Letter], standing: Standing, per_minute: int, now: datetime
+    letters: Sequence[Letter], standing: ChannelHealth, per_minute: int, now: datetime
 ) -> tuple[tuple[Letter, ...], ...]:
     """Part *letters* into sendings, in order; empty while the channel must be left alone.
 
@@ -100,15 +100,17 @@ def plan(
     return (*alone[: free - 1], tuple(letters[free - 1 :]))
 
 
-def sent(standing: Standing, now: datetime) -> Standing:
-    """Standing after a sending was taken."""
+def sent(standing: ChannelHealth, now: datetime) -> ChannelHealth:
+    """Its health after a sending was taken."""
     return replace(
         standing, failures=0, not_before=None, why="", sent=(*_recent(standing, now), now)
     )
 
 
-def failed(standing: Standing, why: str, now: datetime, after: timedelta | None = None) -> Standing:
-    """Standing after nobody took it: pauses double up to ten minutes, *after* may ask for more."""
+def failed(
+    standing: ChannelHealth, why: str, now: datetime, after: timedelta | None = None
+) -> ChannelHealth:
+    """Its health after nobody took it: pauses double to ten minutes, *after* may ask for more."""
     doubled = FIRST_PAUSE * 2 ** min(standing.failures, 10)
     asked = min(after or timedelta(), LONGEST_ASKED_PAUSE)
     pause = max(min(doubled, LONGEST_PAUSE), asked)
@@ -118,14 +120,14 @@ def failed(standing: Standing, why: str, now: datetime, after: timedelta | None 
     )
 
 
-def refused(standing: Standing, now: datetime) -> Standing:
-    """Standing after a digest was refused: its letters are tried one by one."""
+def refused(standing: ChannelHealth, now: datetime) -> ChannelHealth:
+    """Its health after a digest was refused: its letters are tried one by one."""
     return replace(sent(standing, now), careful=now + LONGEST_PAUSE)
 
 
-def _recent(standing: Standing, now: datetime) -> tuple[datetime, ...]:
+def _recent(standing: ChannelHealth, now: datetime) -> tuple[datetime, ...]:
     return tuple(at for at in standing.sent if now - MINUTE < at <= now)
 
 
-def _careful(standing: Standing, now: datetime) -> bool:
+def _careful(standing: ChannelHealth, now: datetime) -> bool:
     return standing.careful is not None and now < standing.careful

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from alerts.causes import findings
 from alerts.lifecycle import advance, end
-from alerts.model import Event, Incident, Member, Message, Notice, State
+from alerts.model import Event, Incident, IncidentState, Member, Message, Notice
 from alerts.routing import Route, policy
 from alerts.silence import Silence
 from alerts.text import compose
@@ -30,7 +30,7 @@ class Round:
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
+class AlertSettings:
     """What the operator has settled about alerts; ``runbooks`` may be a full address."""
 
     routes: tuple[Route, ...] = ()
@@ -38,7 +38,7 @@ class Desk:
 
 
 def settle(
-    desk: Desk,
+    settings: AlertSettings,
     incidents: Sequence[Incident],
     verdicts: Sequence[Verdict],
     silences: Iterable[Silence],
@@ -52,17 +52,17 @@ def settle(
     notices: list[Notice] = []
     for finding in findings(verdicts, incidents):
         before = standing.get(finding.cause)
-        after, told = advance(before, finding, policy(desk.routes, finding, silences, now), now)
+        after, told = advance(before, finding, policy(settings.routes, finding, silences, now), now)
         notices += told
         if after is None:
             dropped += [before] if before else []
         elif after != before:
             changed.append(after)
-    return _round(desk, changed, dropped, notices)
+    return _round(settings, changed, dropped, notices)
 
 
 def withdraw(
-    desk: Desk, incidents: Iterable[Incident], watched: Iterable[Member], now: datetime
+    settings: AlertSettings, incidents: Iterable[Incident], watched: Iterable[Member], now: datetime
 ) -> Round:
     """Close incidents none of whose members is watched any more: no verdict will ever do it."""
     kept = frozenset(watched)
@@ -73,26 +73,26 @@ def withdraw(
         after, told = end(replace(incident, ruling=_UNWATCHED), now)
         changed += [after] if after else []
         notices += told
-    return _round(desk, changed, [], notices)
+    return _round(settings, changed, [], notices)
 
 
 def reminders(
-    desk: Desk, incidents: Iterable[Incident], now: datetime
+    settings: AlertSettings, incidents: Iterable[Incident], now: datetime
 ) -> tuple[tuple[str, Message], ...]:
     """All that people were told and that is not over, for channels that forget."""
     return tuple(
-        (channel, compose(Notice(Event.REPEATED, incident, now), desk.runbooks))
+        (channel, compose(Notice(Event.REPEATED, incident, now), settings.runbooks))
         for incident in incidents
-        if incident.notified is not None and incident.state is not State.RESOLVED
+        if incident.notified is not None and incident.state is not IncidentState.RESOLVED
         for channel in incident.channels
     )
 
 
 def _round(
-    desk: Desk, changed: list[Incident], dropped: list[Incident], notices: list[Notice]
+    settings: AlertSettings, changed: list[Incident], dropped: list[Incident], notices: list[Notice]
 ) -> Round:
     letters = [
-        (channel, compose(notice, desk.runbooks))
+        (channel, compose(notice, settings.runbooks))
         for notice in notices
         for channel in notice.incident.channels
     ]

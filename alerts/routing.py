@@ -6,27 +6,27 @@ from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 from typing import TypeVar
 
-from alerts.model import Finding, Kind, Member, Policy, Severity
+from alerts.model import AlertKind, AlertPolicy, CauseFinding, Member, Severity
 from alerts.silence import Silence
 
 T = TypeVar("T")
 CHANNEL = "channel:"  # what the service calls a way to people, before its name
 
-DEFAULTS: Mapping[Kind, Policy] = {
-    Kind.LATE: Policy(
+DEFAULTS: Mapping[AlertKind, AlertPolicy] = {
+    AlertKind.LATE: AlertPolicy(
         hold=timedelta(minutes=5), keep=timedelta(minutes=2), repeat=timedelta(hours=4)
     ),
-    Kind.LOST: Policy(repeat=timedelta(hours=4), severity=Severity.CRITICAL),
-    Kind.SUSPECT: Policy(
+    AlertKind.LOST: AlertPolicy(repeat=timedelta(hours=4), severity=Severity.CRITICAL),
+    AlertKind.SUSPECT: AlertPolicy(
         hold=timedelta(minutes=10), keep=timedelta(minutes=5), repeat=timedelta(hours=24)
     ),
-    Kind.BLOCKED: Policy(
+    AlertKind.BLOCKED: AlertPolicy(
         hold=timedelta(minutes=1), repeat=timedelta(hours=4), severity=Severity.CRITICAL
     ),
-    Kind.UNKNOWN: Policy(
+    AlertKind.UNKNOWN: AlertPolicy(
         hold=timedelta(minutes=15), repeat=timedelta(hours=24), severity=Severity.INFO
     ),
-    Kind.SERVICE: Policy(
+    AlertKind.SERVICE: AlertPolicy(
         hold=timedelta(minutes=2),
         keep=timedelta(minutes=1),
         repeat=timedelta(hours=4),
@@ -45,7 +45,7 @@ class Route:
 
     tables: str = "*"
     checks: tuple[str, ...] = ()
-    kinds: tuple[Kind, ...] = ()
+    kinds: tuple[AlertKind, ...] = ()
     owner: str | None = None
     severity: Severity | None = None
     channels: tuple[str, ...] | None = None
@@ -53,7 +53,7 @@ class Route:
     keep: timedelta | None = None
     repeat: timedelta | None = None
 
-    def matches(self, member: Member, kind: Kind) -> bool:
+    def matches(self, member: Member, kind: AlertKind) -> bool:
         """Whether the rule speaks about *member* failing in this *kind* of way."""
         if self.kinds and kind not in self.kinds:
             return False
@@ -64,10 +64,10 @@ class Route:
 
 def policy(
     routes: Sequence[Route],
-    finding: Finding,
+    finding: CauseFinding,
     silences: Iterable[Silence] = (),
     now: datetime | None = None,
-) -> Policy:
+) -> AlertPolicy:
     """Combine what the routes state about each failing member.
 
     Each field is decided by the first matching route that states it, else by the kind's default.
@@ -76,7 +76,7 @@ def policy(
     """
     members = finding.failing or (Member(finding.cause.subject, finding.cause.check),)
     each = [_decide(routes, member, finding.cause.kind) for member in members]
-    return Policy(
+    return AlertPolicy(
         hold=min(one.hold for one in each),
         keep=max(one.keep for one in each),
         repeat=min((one.repeat for one in each if one.repeat is not None), default=None),
@@ -87,10 +87,10 @@ def policy(
     )
 
 
-def _decide(routes: Sequence[Route], member: Member, kind: Kind) -> Policy:
+def _decide(routes: Sequence[Route], member: Member, kind: AlertKind) -> AlertPolicy:
     fit = [route for route in routes if route.matches(member, kind)]
     default = DEFAULTS[kind]
-    return Policy(
+    return AlertPolicy(
         hold=_first((route.hold for route in fit), default.hold),
         keep=_first((route.keep for route in fit), default.keep),
         repeat=_first((route.repeat for route in fit), default.repeat),

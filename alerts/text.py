@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from alerts.model import Event, Incident, Kind, Message, Notice
+from alerts.model import AlertKind, Event, Incident, Message, Notice
 
 _SUBJECT_CHARACTERS = 200
 _TABLES_IN_SUBJECT = 3
@@ -87,10 +87,10 @@ def _moment(instant: datetime) -> str:
 
 
 _MEANING = {
-    Kind.LATE: "changes are still on their way; nothing is known to be missing",
-    Kind.LOST: "both ends differ as of one position; waiting will not mend it",
-    Kind.SUSPECT: "the table looks unlike itself; a person should judge",
-    Kind.BLOCKED: "the table stands still, and stays so until its cause is gone or waived",
-    Kind.UNKNOWN: "no answer for too long; neither right nor wrong can be shown",
-    Kind.SERVICE: "the service itself is impaired; its other verdicts may be stale",
+    AlertKind.LATE: "changes are still on their way; nothing is known to be missing",
+    AlertKind.LOST: "both ends differ as of one position; waiting will not mend it",
+    AlertKind.SUSPECT: "the table looks unlike itself; a person should judge",
+    AlertKind.BLOCKED: "the table stands still, and stays so until its cause is gone or waived",
+    AlertKind.UNKNOWN: "no answer for too long; neither right nor wrong can be shown",
+    AlertKind.SERVICE: "the service itself is impaired; its other verdicts may be stale",
 }

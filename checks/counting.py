@@ -35,7 +35,7 @@ class Pace:
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class CountedRanges:
     """Rows per range at the source, by shard name; all of one shard in one snapshot."""
 
     ended: datetime
@@ -53,7 +53,7 @@ class Counted:
         }
 
     @classmethod
-    def loads(cls, raw: Mapping[str, Any]) -> "Counted":
+    def loads(cls, raw: Mapping[str, Any]) -> "CountedRanges":
         """Read back what :meth:`dumps` wrote."""
         return cls(
             datetime.fromisoformat(raw["ended"]),
@@ -70,7 +70,7 @@ def count(
     *,
     cursors: Mapping[str, int],
     again: Mapping[str, Sequence[Range]],
-) -> Counted:
+) -> CountedRanges:
     """Count this cycle's ranges of every shard, and those of *again* (by shard name) too."""
     rows = world.mirror(table).rows() // len(table.shards)
     ranges: dict[str, tuple[Range, ...]] = {}
@@ -82,10 +82,12 @@ def count(
         ranges[own] = tuple(sorted({*choice.ranges, *again.get(own, ())}))
         counts[own] = world.source(shard.source).count_ids(shard, _column(table), ranges[own])
         moved[own] = choice.cursor
-    return Counted(world.clock(), ranges, counts, moved)
+    return CountedRanges(world.clock(), ranges, counts, moved)
 
 
-def compared(table: Table, world: World, counted: Counted) -> dict[Shard, tuple[Mismatch, ...]]:
+def compared(
+    table: Table, world: World, counted: CountedRanges
+) -> dict[Shard, tuple[Mismatch, ...]]:
     """Ranges whose counts differ, of each shard that has one and is still there."""
     mirror = world.mirror(table)
     wide: dict[Shard, tuple[Mismatch, ...]] = {}

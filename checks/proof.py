@@ -12,8 +12,8 @@ from datetime import datetime
 
 from checks.model import Reason
 from pipeline.cut import first_fence
-from pipeline.lags.samples import Samples, Standing, fresh, living
-from pipeline.lags.steps import Step
+from pipeline.lags.samples import MirrorPosition, Samples, fresh, living
+from pipeline.lags.steps import LandedBatch
 from pipeline.mark import Mark
 from pipeline.model import Fence, Missing, Stage, Table
 
@@ -45,7 +45,7 @@ class Proof:
 def prove(table: Table, stage: Stage, cut: datetime, samples: Samples, now: datetime) -> Proof:
     """Whether *stage* of *table* holds everything committed before *cut*."""
     mark = fresh(samples.mark, now)
-    standing: Standing | Missing | None = None
+    standing: MirrorPosition | Missing | None = None
     if stage is Stage.MIRROR:
         standing = fresh(samples.mirror, now)
     fences = {source: _fence(source, cut, samples, now) for source in table.sources}
@@ -73,7 +73,7 @@ def _fence(source: str, cut: datetime, samples: Samples, now: datetime) -> Fence
 
 def _missing(
     mark: Mark | Missing,
-    standing: Standing | Missing | None,
+    standing: MirrorPosition | Missing | None,
     fences: Mapping[str, Fence | Missing | None],
 ) -> Iterator[Reason]:
     if isinstance(mark, Missing):
@@ -99,8 +99,8 @@ def _behind(
     table: Table,
     fences: Mapping[str, Fence],
     cut: datetime,
-    steps: Sequence[Step],
-    standing: Standing | None,
+    steps: Sequence[LandedBatch],
+    standing: MirrorPosition | None,
 ) -> Iterator[Reason]:
     landed = [step for step in steps if _covers(step, fences, cut)]
     if not landed:
@@ -110,7 +110,7 @@ def _behind(
         yield Reason("not_applied", text)
 
 
-def _covers(step: Step, fences: Mapping[str, Fence], cut: datetime) -> bool:
+def _covers(step: LandedBatch, fences: Mapping[str, Fence], cut: datetime) -> bool:
     return all(_past(step.passed.get(source), fence, cut) for source, fence in fences.items())
 
 
@@ -122,7 +122,7 @@ def _past(passed: Fence | None, fence: Fence, cut: datetime) -> bool:
     return passed.at >= cut or (same and passed.number >= fence.number)
 
 
-def _evidence(fences: Mapping[str, Fence], mark: Mark, standing: Standing | None) -> Evidence:
+def _evidence(fences: Mapping[str, Fence], mark: Mark, standing: MirrorPosition | None) -> Evidence:
     ordered = tuple(fences[source] for source in sorted(fences))
     offsets = {name: end.offset for name, end in mark.offsets.items()}
     if standing is None:

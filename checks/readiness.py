@@ -13,12 +13,12 @@ from checks.blocks import Inputs, blocks, undecided
 from checks.certificate import Certificate, certify
 from checks.model import Reason
 from checks.proof import Evidence, Proof, prove
-from checks.sums import Sum, add_up
+from checks.sum_rule import Sum, add_up
 from pipeline.lags.lag import Lags
 from pipeline.model import Missing, Stage
 
 
-class State(StrEnum):
+class ReadinessState(StrEnum):
     """The five answers; only READY says yes."""
 
     READY = "ready"
@@ -37,7 +37,7 @@ class Rule(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class ReadinessPolicy:
     """What an operator decides about readiness; ``gating`` names the checks whose FAIL blocks."""
 
     rule: Rule = Rule.BOTH
@@ -67,7 +67,7 @@ class Readiness:
     stage: Stage
     cut: datetime
     at: datetime
-    state: State
+    state: ReadinessState
     reasons: tuple[Reason, ...]
     lags: Lags
     eta: datetime | None = None
@@ -78,13 +78,13 @@ class Readiness:
     @property
     def ready(self) -> bool:
         """Whether the answer is yes."""
-        return self.state is State.READY
+        return self.state is ReadinessState.READY
 
 
 def assess(
     question: Question,
     inputs: Inputs,
-    policy: Policy,
+    policy: ReadinessPolicy,
     *,
     certificate: Certificate | None = None,
     disagreeing: datetime | None = None,
@@ -100,11 +100,11 @@ def assess(
     state, reasons = _ruled(inputs, policy, summed, proof)
     unknown = undecided(inputs, policy.gating)
     if certificate and certificate.revoked is None:
-        state, reasons = State.READY, (Reason("certified", f"certificate {certificate.id}"),)
-    elif state is State.READY:
+        state, reasons = ReadinessState.READY, (_certified(certificate),)
+    elif state is ReadinessState.READY:
         certificate = _certificate(question, inputs, proof.evidence, unknown)
     elif certificate:
-        state, reasons = State.REVOKED, (Reason("revoked", certificate.why), *reasons)
+        state, reasons = ReadinessState.REVOKED, (Reason("revoked", certificate.why), *reasons)
     since = (disagreeing or now) if _contradict(summed, proof) else None
     if since and now - since >= policy.disagreement:
         reasons = (*reasons, _disagreement(summed, since))
@@ -116,29 +116,29 @@ def assess(
         state=state,
         reasons=reasons,
         lags=inputs.lags,
-        eta=summed.eta if state is State.NOT_READY else None,
-        certificate=certificate if state is State.READY else None,
+        eta=summed.eta if state is ReadinessState.NOT_READY else None,
+        certificate=certificate if state is ReadinessState.READY else None,
         unknown=unknown,
         disagreeing=since,
     )
 
 
 def _ruled(
-    inputs: Inputs, policy: Policy, summed: Sum, proof: Proof
-) -> tuple[State, tuple[Reason, ...]]:
+    inputs: Inputs, policy: ReadinessPolicy, summed: Sum, proof: Proof
+) -> tuple[ReadinessState, tuple[Reason, ...]]:
     """The state without regard to certificates: blocked, else unknown, else what the rules say."""
     both: tuple[Sum | Proof, ...] = (summed, proof)
     asked = {Rule.SUM: both[:1], Rule.PROOF: both[1:], Rule.BOTH: both}[policy.rule]
     reasons = tuple(reason for one in asked for reason in one.reasons)
     blocked = blocks(inputs, policy.gating)
     if blocked:
-        return State.BLOCKED, (*blocked, *reasons)
+        return ReadinessState.BLOCKED, (*blocked, *reasons)
     if any(one.holds is None for one in asked) or proof.evidence is None:
-        return State.UNKNOWN, reasons or proof.reasons
+        return ReadinessState.UNKNOWN, reasons or proof.reasons
     if not all(one.holds for one in asked):
-        return State.NOT_READY, reasons
+        return ReadinessState.NOT_READY, reasons
     unlogged = _unlogged(inputs)
-    return (State.UNKNOWN, unlogged) if unlogged else (State.READY, ())
+    return (ReadinessState.UNKNOWN, unlogged) if unlogged else (ReadinessState.READY, ())
 
 
 def _unlogged(inputs: Inputs) -> tuple[Reason, ...]:
@@ -164,6 +164,10 @@ def _certificate(
         evidence=evidence,
         unknown=unknown,
     )
+
+
+def _certified(certificate: Certificate) -> Reason:
+    return Reason("certified", f"certificate {certificate.id}")
 
 
 def _contradict(summed: Sum, proof: Proof) -> bool:

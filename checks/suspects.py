@@ -32,7 +32,7 @@ WRONG = (Fate.MISSING, Fate.EXTRA, Fate.DOUBLED)
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class SuspectReading:
     """One reading of the suspects at the source: how many rows each id had there.
 
     ``landed`` is the newest batch known before the reading, ``ended`` the instant it ended.
@@ -55,7 +55,7 @@ class Look:
         }
 
     @classmethod
-    def loads(cls, raw: Mapping[str, Any], table: Table) -> "Look":
+    def loads(cls, raw: Mapping[str, Any], table: Table) -> "SuspectReading":
         """Read back what :meth:`dumps` wrote; shards that are gone are left out."""
         before = dict(zip(map(tuple, raw["suspects"]), raw["before"], strict=True))
         kept = loads(raw["suspects"], table)
@@ -80,15 +80,15 @@ def name(shard: Shard) -> str:
     return f"{shard.source}/{shard.name}"
 
 
-def look(table: Table, world: World, suspects: Iterable[Suspect], tries: int = 0) -> Look:
+def look(table: Table, world: World, suspects: Iterable[Suspect], tries: int = 0) -> SuspectReading:
     """Read the suspects at their source."""
     ordered = tuple(sorted(set(suspects)))
     landed = world.landed_batch()
     before = _at_source(table, world, ordered)
-    return Look(ordered, before, landed, world.clock(), tries)
+    return SuspectReading(ordered, before, landed, world.clock(), tries)
 
 
-def fates(table: Table, world: World, seen: Look) -> tuple[Fate, ...]:
+def fates(table: Table, world: World, seen: SuspectReading) -> tuple[Fate, ...]:
     """What became of each suspect, in order; only for a mirror that has come past *seen*."""
     mirror = _at_mirror(table, world, seen.suspects)
     rows = zip(seen.suspects, seen.before, mirror, strict=True)

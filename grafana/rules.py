@@ -8,9 +8,9 @@ value must always be there, also on a good day, or the alert could never have fi
 from collections.abc import Iterator
 
 from alerts.causes import KINDS
-from alerts.model import Kind, Severity
+from alerts.model import AlertKind, Severity
 from grafana.rule import Alert, Recording
-from monitor.faces import metric_names as m
+from monitor.web import metric_names as m
 
 LAG = "sluice:lag_seconds"
 TABLES = "sluice:tables:count"
@@ -145,11 +145,11 @@ TABLE_ALERTS = (
 )
 
 
-def _of_kind(kind: Kind, severity: Severity, hold: str, summary: str) -> Alert:
+def _of_kind(kind: AlertKind, severity: Severity, hold: str, summary: str) -> Alert:
     """One alert for all failing checks of a kind; what is not listed is LOST, as in Sluice."""
     named = "|".join(sorted(name for name, one in KINDS.items() if one is kind))
     others = "|".join(sorted(KINDS))
-    which = f'check!~"{others}"' if kind is Kind.LOST else f'check=~"{named}"'
+    which = f'check!~"{others}"' if kind is AlertKind.LOST else f'check=~"{named}"'
     return Alert(
         f"Sluice{kind.capitalize()}Check",
         f'{m.OUTCOME.name}{{outcome="fail", {which}}}',
@@ -163,9 +163,9 @@ def _of_kind(kind: Kind, severity: Severity, hold: str, summary: str) -> Alert:
 
 
 CHECK_ALERTS = (
-    _of_kind(Kind.LOST, Severity.CRITICAL, "0m", "source and mirror differ"),
-    _of_kind(Kind.BLOCKED, Severity.CRITICAL, "1m", "the table stands still"),
-    _of_kind(Kind.SUSPECT, Severity.WARNING, "10m", "the table looks unlike itself"),
+    _of_kind(AlertKind.LOST, Severity.CRITICAL, "0m", "source and mirror differ"),
+    _of_kind(AlertKind.BLOCKED, Severity.CRITICAL, "1m", "the table stands still"),
+    _of_kind(AlertKind.SUSPECT, Severity.WARNING, "10m", "the table looks unlike itself"),
 )
 
 GROUPS: tuple[tuple[str, tuple[Recording | Alert, ...]], ...] = (

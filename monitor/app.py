@@ -10,36 +10,36 @@ from fastapi import FastAPI
 
 from alerts.deliver import Delivery
 from checks.world import World
-from monitor.board import Easel
-from monitor.clients import Lake, Servers, close_all, describe, highest_landed
+from monitor.board import CurrentBoard
+from monitor.clients import LakeClient, Servers, close_all, describe, highest_landed
 from monitor.config.model import Config
 from monitor.cycle import Cycle
-from monitor.faces.api import Desk, application
-from monitor.faces.metrics import registry
 from monitor.gate import Gate
 from monitor.jobs import Works, jobs
 from monitor.logs import current_run
+from monitor.observe.assessor import Assessor
+from monitor.observe.census import Census
+from monitor.observe.fence_book import FenceBook
+from monitor.observe.heartbeat import HeartbeatWriter
+from monitor.observe.probing import Probing
+from monitor.observe.readers import named_versions
+from monitor.observe.recorder import VerdictRecorder
+from monitor.observe.retention import RetentionWatch
+from monitor.observe.roster import Roster
+from monitor.observe.rulings import Rulings
+from monitor.observe.sampler import Sampler
+from monitor.observe.service_state import ServiceState
+from monitor.observe.synced import synced
+from monitor.observe.unlogged_changes import UnloggedChanges
+from monitor.observe.watcher import Watcher
+from monitor.observe.world import RoundWorld
 from monitor.schedule import Schedule
-from monitor.spark.drive import Deadlines, Drive
+from monitor.spark.requests import Deadlines, LaneRequests
 from monitor.spark.standstills import Standstills
 from monitor.spark.supervise import COMMAND, Supervisor
-from monitor.store.store import Store
-from monitor.watch.assessor import Assessor
-from monitor.watch.census import Census
-from monitor.watch.doubts import Doubts
-from monitor.watch.facts import Facts
-from monitor.watch.fence_book import FenceBook
-from monitor.watch.keepers import Keepers
-from monitor.watch.probing import Probing
-from monitor.watch.pulse import Pulse
-from monitor.watch.readers import named_versions
-from monitor.watch.roster import Roster
-from monitor.watch.rulings import Rulings
-from monitor.watch.sampler import Sampler
-from monitor.watch.synced import synced
-from monitor.watch.teller import Teller
-from monitor.watch.watcher import Watcher
-from monitor.watch.world import RoundWorld
+from monitor.store.store import ServiceStore
+from monitor.web.api import ApiParts, application
+from monitor.web.metrics import registry
 from pipeline.build import open_collector, open_source
 from pipeline.settings import SourceSettings
 
@@ -56,7 +56,7 @@ class App:
     """All parts of a service; ``spark`` is the command of its Spark process."""
 
     config: Config
-    store: Store
+    store: ServiceStore
     spark: Sequence[str] = COMMAND
 
     def __post_init__(self) -> None:
@@ -64,24 +64,24 @@ class App:
         config, store, policy = self.config, self.store, self.config.policy
         self.stopping = threading.Event()
         self.started = clock()
-        self.easel = Easel()
-        self.lake = Lake.of(config)
+        self.current = CurrentBoard()
+        self.lake = LakeClient.of(config)
         self.fences = FenceBook(store.fences)
         self.rulings = Rulings()
         self.standstills = Standstills(store.holds)
         self.collectors = {one.name: open_collector(one) for one in config.sources}
-        self.pulses = tuple(self._pulse(one) for one in config.sources)
-        followed = {pulse.settings.name: pulse.followed for pulse in self.pulses}
+        self.heartbeats = tuple(self._heartbeat(one) for one in config.sources)
+        followed = {pulse.settings.name: pulse.followed for pulse in self.heartbeats}
         self.servers = Servers(followed)
         self.roster = Roster(self.servers.all, config.tables, clock)
         self.census = Census(followed, self.roster.tables, describe, clock)
-        self.keepers = Keepers(config.sources, self.lake, self.census.answer, clock)
+        self.retention = RetentionWatch(config.sources, self.lake, self.census.answer, clock)
         self.watcher = Watcher(self._sampler(), self.roster, store.marks, clock)
-        self.teller = Teller(config.alerts, store, self.rulings, policy.gating, clock)
+        self.recorder = VerdictRecorder(config.alerts, store, self.rulings, policy.gating, clock)
         self.assessor = self._assessor()
         self.supervisor = Supervisor(config.settings, self.spark)
-        self.drive = self._drive()
-        self.delivery = Delivery(config.channels, store.outbox, reminders=self.teller.reminders)
+        self.requests = self._lane_requests()
+        self.delivery = Delivery(config.channels, store.outbox, reminders=self.recorder.reminders)
         self.cycle = self._cycle()
         self.schedule = Schedule(
             jobs(config, self._works()), store.ticks, clock, store.ticks.lasts()
@@ -90,10 +90,12 @@ class App:
     def api(self) -> FastAPI:
         """The HTTP application over these parts."""
         gate = Gate(
-            self.watcher, self.roster, self.assessor, self.teller, self.config.time_zone, clock
+            self.watcher, self.roster, self.assessor, self.recorder, self.config.time_zone, clock
         )
-        own = registry(lambda: self.easel.board, clock)
-        return application(Desk(gate, self.easel, self.store, own, clock, self.stopping.is_set))
+        own = registry(lambda: self.current.board, clock)
+        return application(
+            ApiParts(gate, self.current, self.store, own, clock, self.stopping.is_set)
+        )
 
     def world(self) -> World:
         """The world for the probes of one table, as it is now."""
@@ -112,11 +114,11 @@ class App:
     def close(self) -> None:
         """Hang up everywhere."""
         self.delivery.close()
-        close_all(*self.pulses, self.servers, self.lake, *self.collectors.values())
+        close_all(*self.heartbeats, self.servers, self.lake, *self.collectors.values())
         self.store.close()
 
-    def _pulse(self, source: SourceSettings) -> Pulse:
-        return Pulse(
+    def _heartbeat(self, source: SourceSettings) -> HeartbeatWriter:
+        return HeartbeatWriter(
             source,
             self.collectors[source.name],
             open_source,
@@ -147,13 +149,13 @@ class App:
             standstills=self.standstills,
             memory=self.store.waivers,
             residuals=self.store.accounts.residuals,
-            unproven=Doubts(self.census.unproven, self.store.memory, clock).unproven,
+            unproven=UnloggedChanges(self.census.unproven, self.store.memory, clock).unproven,
             clock=clock,
         )
 
-    def _drive(self) -> Drive:
+    def _lane_requests(self) -> LaneRequests:
         paces = self.config.schedule
-        return Drive(
+        return LaneRequests(
             spark=self.supervisor,
             lane=self.config.pipeline.lane,
             sources=tuple(self.collectors),
@@ -166,17 +168,17 @@ class App:
         )
 
     def _cycle(self) -> Cycle:
-        running = (self.pulses, self.drive, self.supervisor, lambda: self.schedule)
-        facts = Facts(self.store, *running, tuple(self.config.channels))
+        running = (self.heartbeats, self.requests, self.supervisor, lambda: self.schedule)
+        facts = ServiceState(self.store, *running, tuple(self.config.channels))
         return Cycle(
             watcher=self.watcher,
             roster=self.roster,
             assessor=self.assessor,
-            teller=self.teller,
+            recorder=self.recorder,
             facts=facts,
-            easel=self.easel,
+            current=self.current,
             plans=self.config.plans,
-            keepers=self.keepers.keepers,
+            retentions=self.retention.retentions,
             budget=self.config.readiness.budget,
             zone=self.config.time_zone,
             clock=clock,
@@ -186,16 +188,18 @@ class App:
 
     def _works(self) -> Works:
         plans, history = self.config.plans, self.store.verdicts
-        probing = Probing(plans, self.roster, history, self.teller, self.world, clock, current_run)
+        probing = Probing(
+            plans, self.roster, history, self.recorder, self.world, clock, current_run
+        )
         return Works(
-            pulses=self.pulses,
-            land=self.drive.land,
-            merge=self.drive.apply,
+            heartbeats=self.heartbeats,
+            land=self.requests.land,
+            merge=self.requests.apply,
             watch=self.cycle.watch,
             probe=probing.round,
             census=self.census.ask,
-            keepers=self.keepers.ask,
+            retention=self.retention.ask,
             deliver=lambda: self.delivery.deliver_due(clock()),
-            upkeep=self.drive.upkeep,
+            upkeep=self.requests.upkeep,
             prune=lambda: self.store.prune(clock()),
         )

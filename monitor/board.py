@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 from alerts.model import Incident
 from checks.model import Verdict
-from checks.readiness import Readiness, State
+from checks.readiness import Readiness, ReadinessState
 from pipeline.lags.lag import Lags
 from pipeline.model import Stage, Table
 
@@ -32,18 +32,24 @@ class TableView:
     residual: int = 0
 
     @property
-    def worst(self) -> State:
+    def worst(self) -> ReadinessState:
         """The graver of the two answers for the mirror: what a person must look at first."""
         gravity = list(GRAVITY)
         answers = (self.day[Stage.MIRROR].state, self.recent[Stage.MIRROR].state)
         return min(answers, key=gravity.index)
 
 
-GRAVITY = (State.BLOCKED, State.REVOKED, State.UNKNOWN, State.NOT_READY, State.READY)
+GRAVITY = (
+    ReadinessState.BLOCKED,
+    ReadinessState.REVOKED,
+    ReadinessState.UNKNOWN,
+    ReadinessState.NOT_READY,
+    ReadinessState.READY,
+)
 
 
 @dataclass(frozen=True, slots=True)
-class PartView:
+class ComponentView:
     """A source, a collector, the Spark process: whether it works, and what ails it."""
 
     name: str
@@ -81,7 +87,7 @@ class Board:
     cut: datetime = NEVER
     tables: tuple[TableView, ...] = ()
     incidents: tuple[Incident, ...] = ()
-    parts: tuple[PartView, ...] = ()
+    parts: tuple[ComponentView, ...] = ()
     jobs: tuple[JobView, ...] = ()
     channels: tuple[ChannelView, ...] = ()
     changes: Mapping[tuple[str, str], int] = field(default_factory=dict)
@@ -103,7 +109,7 @@ class Board:
 
 
 @dataclass(eq=False)
-class Easel:
+class CurrentBoard:
     """Holds the newest board; one writer swaps it, any number of readers take it."""
 
     board: Board = field(default_factory=Board)

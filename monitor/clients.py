@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Protocol
 
-from checks.unproven import Described
+from checks.unproven import SourceDescription
 from checks.world import LogKey, LogSide
 from monitor.config.model import Config
-from monitor.watch.schemas import Schemas
-from monitor.watch.world import Log
+from monitor.observe.schemas import Schemas
+from monitor.observe.world import LandedLog
 from pipeline.build import open_format, open_source
 from pipeline.errors import SluiceError
 from pipeline.model import PartitionEnd, Table, TopicPartition
@@ -53,7 +53,7 @@ class Servers:
 
 
 @dataclass(eq=False)
-class Lake:
+class LakeClient:
     """The lake and the topics, as probes read them."""
 
     delta: DeltaLake
@@ -62,7 +62,7 @@ class Lake:
     schemas: Schemas = field(default_factory=Schemas)
 
     @classmethod
-    def of(cls, config: Config) -> "Lake":
+    def of(cls, config: Config) -> "LakeClient":
         """Clients for *config*; nothing is asked yet."""
         origins = tuple(
             Origin(one.name, one.topic_pattern, open_format(one)) for one in config.sources
@@ -72,7 +72,7 @@ class Lake:
 
     def log(self) -> LogSide:
         """The change log, pinned now, and the topics."""
-        return Log(self.delta.changes(), self._keys, self.schemas)
+        return LandedLog(self.delta.changes(), self._keys, self.schemas)
 
     def settings(self, pattern: str) -> tuple[TopicFacts, ...]:
         """Topics whose whole name matches *pattern*, with their settings."""
@@ -105,7 +105,7 @@ def close_all(*clients: Closing) -> None:
         client.close()
 
 
-def describe(settings: SourceSettings, wanted: Callable[[str], bool]) -> Described:
+def describe(settings: SourceSettings, wanted: Callable[[str], bool]) -> SourceDescription:
     """A source's own words on itself and the *wanted* tables, unless it is loaded.
 
     Raises:
@@ -115,7 +115,7 @@ def describe(settings: SourceSettings, wanted: Callable[[str], bool]) -> Describ
     with closing(Session(settings)) as session, session.spared():
         server = server_facts(session)
         shards = shard_facts(session, settings.name, wanted)
-    return Described(server, {one.shard.name: one for one in shards})
+    return SourceDescription(server, {one.shard.name: one for one in shards})
 
 
 def highest_landed(lake: DeltaLake, source: str) -> int:

@@ -10,17 +10,17 @@ from alerts.model import Incident, Member
 from checks.blocks import Inputs, blocks
 from checks.model import Verdict
 from checks.readiness import Question, Readiness
-from monitor.board import Board, ChannelView, Easel, JobView, PartView, TableView
-from monitor.config.plans import Plan
-from monitor.watch import own_verdicts as own
-from monitor.watch.assessor import Assessor
-from monitor.watch.own_verdicts import Part
-from monitor.watch.roster import Roster
-from monitor.watch.sampler import Look
-from monitor.watch.teller import Teller
-from monitor.watch.watcher import Watcher
+from monitor.board import Board, ChannelView, ComponentView, CurrentBoard, JobView, TableView
+from monitor.config.plans import CheckPlan
+from monitor.observe import own_verdicts as own
+from monitor.observe.assessor import Assessor
+from monitor.observe.own_verdicts import Component
+from monitor.observe.recorder import VerdictRecorder
+from monitor.observe.roster import Roster
+from monitor.observe.sampler import Sampling
+from monitor.observe.watcher import Watcher
 from pipeline.cut import day_end
-from pipeline.lags.headroom import Keeper
+from pipeline.lags.retention import Retention
 from pipeline.model import Stage, Table
 
 AT_ONCE = timedelta()
@@ -29,7 +29,9 @@ AT_ONCE = timedelta()
 class Facts(Protocol):
     """What the board shows beside the tables."""
 
-    def parts(self, look: Look, channels: Sequence[ChannelView], now: datetime) -> Sequence[Part]:
+    def parts(
+        self, look: Sampling, channels: Sequence[ChannelView], now: datetime
+    ) -> Sequence[Component]:
         """Every part of the way, the working ones too."""
         ...
 
@@ -61,11 +63,11 @@ class Cycle:
     watcher: Watcher
     roster: Roster
     assessor: Assessor
-    teller: Teller
+    recorder: VerdictRecorder
     facts: Facts
-    keepers: Callable[[Look], Mapping[str, Sequence[Keeper]]]
-    easel: Easel
-    plans: tuple[Plan, ...]
+    retentions: Callable[[Sampling], Mapping[str, Sequence[Retention]]]
+    current: CurrentBoard
+    plans: tuple[CheckPlan, ...]
     budget: Callable[[int], timedelta]
     zone: ZoneInfo
     clock: Callable[[], datetime]
@@ -76,36 +78,36 @@ class Cycle:
         """Do one round."""
         look = self.watcher.look(AT_ONCE)
         now = self.clock()
-        channels, keepers = self.facts.channels(now), self.keepers(look)
+        channels, retentions = self.facts.channels(now), self.retentions(look)
         parts = self.facts.parts(look, channels, now)
         cut = yesterday(now, self.zone)
         views = [self._view(table, look, cut, parts) for table in self.roster.tables()]
         verdicts = [own.of_part(part, now) for part in parts]
-        verdicts += [own.of_keepers(source, held, now) for source, held in keepers.items()]
+        verdicts += [own.of_retentions(source, held, now) for source, held in retentions.items()]
         verdicts += [verdict for _, found in views for verdict in found]
-        self.teller.tell(verdicts, kept=self.teller.changed(verdicts))
+        self.recorder.tell(verdicts, kept=self.recorder.changed(verdicts))
         if self.roster.known:
-            self.teller.withdraw(self._watched(parts, keepers))
-        self.easel.board = Board(
+            self.recorder.withdraw(self._watched(parts, retentions))
+        self.current.board = Board(
             at=now,
             started=self.started,
             cut=cut,
             tables=tuple(view for view, _ in views),
             incidents=self.facts.incidents(),
-            parts=tuple(PartView(p.name, not p.ailment, p.ailment) for p in parts),
+            parts=tuple(ComponentView(p.name, not p.ailment, p.ailment) for p in parts),
             jobs=self.facts.jobs(now),
             channels=channels,
             changes=self.facts.changes(),
             restarts=self.facts.restarts(),
-            headroom=_left(keepers, now),
+            headroom=_left(retentions, now),
             runbooks=self.runbooks,
         )
 
     def _view(
-        self, table: Table, look: Look, cut: datetime, parts: Sequence[Part]
+        self, table: Table, look: Sampling, cut: datetime, parts: Sequence[Component]
     ) -> tuple[TableView, tuple[Verdict, ...]]:
         """One table's view, with the verdicts on it of this round."""
-        with self.teller.deciding:
+        with self.recorder.deciding:
             inputs = self.assessor.inputs(table, look)
             recent = inputs.lags.at - self.budget(table.tier)
             questions = {s: (Question(s, cut), Question(s, recent)) for s in Stage}
@@ -115,7 +117,7 @@ class Cycle:
         now_ish = {s: self.assessor.answer(q, inputs) for s, (_, q) in questions.items()}
         self.assessor.settle(inputs, {questions[s][0]: day[s] for s in Stage})
         verdicts = tuple(self._verdicts(inputs, [*day.values()], parts))
-        seen = {verdict.check: verdict for verdict in self.teller.rulings.of(table.name)[::-1]}
+        seen = {verdict.check: verdict for verdict in self.recorder.rulings.of(table.name)[::-1]}
         shown = {**seen, **{verdict.check: verdict for verdict in verdicts}}
         view = TableView(
             table, inputs.lags, day, now_ish, tuple(shown.values()), residual=inputs.residual
@@ -123,7 +125,7 @@ class Cycle:
         return view, verdicts
 
     def _verdicts(
-        self, inputs: Inputs, answers: Sequence[Readiness], parts: Sequence[Part]
+        self, inputs: Inputs, answers: Sequence[Readiness], parts: Sequence[Component]
     ) -> Iterator[Verdict]:
         table, at = inputs.table, inputs.lags.at
         down = [part for part in parts if part.ailment and _concerns(part, table)]
@@ -131,8 +133,8 @@ class Cycle:
         yield from own.of_standstills(table.name, blocks(inputs, frozenset()), at)
         yield own.of_disagreement(table.name, answers, at)
 
-    def _watched(self, parts: Sequence[Part], keepers: Iterable[str]) -> Iterator[Member]:
-        yield from (Member(own.keeper(source), "headroom") for source in keepers)
+    def _watched(self, parts: Sequence[Component], retentions: Iterable[str]) -> Iterator[Member]:
+        yield from (Member(own.retention_of(source), "headroom") for source in retentions)
         for part in parts:
             yield Member(part.name, part.check)
         for table in self.roster.tables():
@@ -147,15 +149,15 @@ def yesterday(now: datetime, zone: ZoneInfo) -> datetime:
 
 
 def _left(
-    keepers: Mapping[str, Sequence[Keeper]], now: datetime
+    retentions: Mapping[str, Sequence[Retention]], now: datetime
 ) -> dict[tuple[str, str], timedelta]:
     """(Kind, name) -> time until something unread is lost, where it is known."""
-    every = [one for held in keepers.values() for one in held]
+    every = [one for held in retentions.values() for one in held]
     known = {(one.kind, one.name): one.left(now) for one in every}
     return {key: left for key, left in known.items() if left is not None}
 
 
-def _concerns(part: Part, table: Table) -> bool:
+def _concerns(part: Component, table: Table) -> bool:
     """Whether the table's changes pass the part: its own sources and collectors, or Spark."""
     kind, _, name = part.name.partition(":")
     if kind in ("source", "collector"):

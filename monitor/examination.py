@@ -15,7 +15,7 @@ from checks.doctor.finding import REFUSE, WARN, Finding
 from checks.doctor.grants import grant_findings
 from checks.doctor.producer import producer_findings
 from checks.doctor.server import server_findings
-from checks.doctor.tables import Folded, table_findings
+from checks.doctor.tables import FoldedTable, table_findings
 from checks.doctor.topics import topic_findings
 from monitor.config.model import Config
 from pipeline.build import open_collector
@@ -33,7 +33,7 @@ Wanted = Callable[[str], bool]
 
 
 @dataclass(frozen=True, slots=True)
-class Described:
+class ExaminedServer:
     """A source: its settings, the captured tables, and whether the heartbeat's is there."""
 
     server: ServerFacts
@@ -41,10 +41,10 @@ class Described:
     heartbeat: bool
 
 
-def describe(settings: SourceSettings, wanted: Wanted) -> Described:
+def describe(settings: SourceSettings, wanted: Wanted) -> ExaminedServer:
     """Ask one server for all that is ruled on."""
     with closing(Session(settings)) as session:
-        return Described(
+        return ExaminedServer(
             server_facts(session),
             shard_facts(session, settings.name, wanted),
             existing(session, settings.heartbeat),
@@ -56,7 +56,7 @@ class Doors:
     """Where facts come from."""
 
     collector: Callable[[SourceSettings], ConnectCollector] = open_collector
-    describe: Callable[[SourceSettings, Wanted], Described] = describe
+    describe: Callable[[SourceSettings, Wanted], ExaminedServer] = describe
     topics: Callable[[str, str], tuple[TopicFacts, ...]] = topic_facts
 
 
@@ -151,13 +151,13 @@ class Examination:
             self.findings.append(Finding(REFUSE, "not_allowed", where, str(error), fix))
 
 
-def _folding(config: Config, heartbeat: str) -> Callable[[str], Folded | None]:
+def _folding(config: Config, heartbeat: str) -> Callable[[str], FoldedTable | None]:
     router = Router(config.tables)
 
-    def fold(shard: str) -> Folded | None:
+    def fold(shard: str) -> FoldedTable | None:
         table, rule = router.table(shard), router.rule(shard)
         if table is None or shard == heartbeat:
             return None
-        return Folded(table, rule.key if rule else ())
+        return FoldedTable(table, rule.key if rule else ())
 
     return fold

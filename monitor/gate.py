@@ -8,24 +8,24 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
-from checks.readiness import Question, Readiness, State
+from checks.readiness import Question, Readiness, ReadinessState
 from monitor.board import GRAVITY
-from monitor.watch.assessor import Assessor
-from monitor.watch.roster import Roster
-from monitor.watch.teller import Teller
-from monitor.watch.watcher import Watcher
+from monitor.observe.assessor import Assessor
+from monitor.observe.recorder import VerdictRecorder
+from monitor.observe.roster import Roster
+from monitor.observe.watcher import Watcher
 from pipeline.cut import cut as parse_cut
 from pipeline.errors import ConfigError
 from pipeline.model import Stage
 
 FRESH = timedelta(seconds=1)
-CLOSED = (State.BLOCKED, State.REVOKED)
+CLOSED = (ReadinessState.BLOCKED, ReadinessState.REVOKED)
 EXITS = {
-    State.READY: 0,
-    State.NOT_READY: 1,
-    State.UNKNOWN: 3,
-    State.BLOCKED: 4,
-    State.REVOKED: 4,
+    ReadinessState.READY: 0,
+    ReadinessState.NOT_READY: 1,
+    ReadinessState.UNKNOWN: 3,
+    ReadinessState.BLOCKED: 4,
+    ReadinessState.REVOKED: 4,
 }
 
 
@@ -36,14 +36,14 @@ class Decision:
     answers: tuple[Readiness, ...]
 
     @property
-    def state(self) -> State:
+    def state(self) -> ReadinessState:
         """The gravest of them; UNKNOWN if there is none."""
         states = [answer.state for answer in self.answers]
-        return min(states, key=GRAVITY.index, default=State.UNKNOWN)
+        return min(states, key=GRAVITY.index, default=ReadinessState.UNKNOWN)
 
     def status(self, *, patient: bool = False) -> int:
         """HTTP: 200 ready, 404 not yet or unknown, 409 blocked or revoked (404 if *patient*)."""
-        if self.state is State.READY:
+        if self.state is ReadinessState.READY:
             return 200
         return 409 if self.state in CLOSED and not patient else 404
 
@@ -55,7 +55,7 @@ class Gate:
     watcher: Watcher
     roster: Roster
     assessor: Assessor
-    teller: Teller
+    recorder: VerdictRecorder
     zone: ZoneInfo
     clock: Callable[[], datetime]
 
@@ -73,7 +73,7 @@ class Gate:
             raise ConfigError(f"no table {unknown[0]!r}; known: {names}")
         if unknown:
             return Decision(())
-        with self.teller.deciding:
+        with self.recorder.deciding:
             answers = [
                 self.assessor.answer(Question(stage, cut), self.assessor.inputs(table, look))
                 for _, table in known

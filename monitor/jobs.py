@@ -5,25 +5,25 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from monitor.config.model import Config
+from monitor.observe.heartbeat import HeartbeatWriter
 from monitor.schedule import Job
-from monitor.watch.pulse import Pulse
 
 Work = Callable[[], object]
 CENSUS = timedelta(seconds=5)  # how often it is looked who is to be asked, which is far rarer
-KEEPERS = timedelta(minutes=2)
+RETENTION = timedelta(minutes=2)
 
 
 @dataclass(frozen=True, slots=True)
 class Works:
     """What each job does."""
 
-    pulses: Sequence[Pulse]
+    heartbeats: Sequence[HeartbeatWriter]
     land: Work
     merge: Work
     watch: Work
     probe: Work
     census: Work
-    keepers: Work
+    retention: Work
     deliver: Work
     upkeep: Work
     prune: Work
@@ -38,7 +38,7 @@ def jobs(config: Config, works: Works) -> tuple[Job, ...]:
     minute = timedelta(minutes=1)
     beats = [
         Job(f"heartbeat:{one.settings.name}", config.heartbeat, minute, one.beat)
-        for one in works.pulses
+        for one in works.heartbeats
     ]
     return (
         *beats,
@@ -47,7 +47,7 @@ def jobs(config: Config, works: Works) -> tuple[Job, ...]:
         Job("watch", paces.watch, minute, works.watch),
         Job("probe", paces.probe, 30 * minute, works.probe, continuous=True),
         Job("census", CENSUS, 30 * minute, works.census, continuous=True),
-        Job("keepers", KEEPERS, 10 * minute, works.keepers),
+        Job("retention", RETENTION, 10 * minute, works.retention),
         Job("deliver", paces.deliver, minute, works.deliver, continuous=True),
         Job("upkeep", paces.upkeep, paces.upkeep_deadline, works.upkeep, continuous=True),
         Job("prune", paces.prune, 10 * minute, works.prune),

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Severity(StrEnum):
+class FindingSeverity(StrEnum):
     """REFUSE: rows would be lost or wrong in silence; WARN: less is proven; NOTE: good to know."""
 
     REFUSE = "refuse"
@@ -13,7 +13,7 @@ class Severity(StrEnum):
     NOTE = "note"
 
 
-REFUSE, WARN, NOTE = Severity.REFUSE, Severity.WARN, Severity.NOTE
+REFUSE, WARN, NOTE = FindingSeverity.REFUSE, FindingSeverity.WARN, FindingSeverity.NOTE
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Finding:
     ``code`` is a short name that stays; ``fix`` is the statement or setting that solves it.
     """
 
-    severity: Severity
+    severity: FindingSeverity
     code: str
     where: str
     what: str
@@ -44,7 +44,7 @@ class Demand:
     good: tuple[str, ...] = ()
     bad: tuple[str, ...] = ()
     default: str | None = None
-    severity: Severity = REFUSE
+    severity: FindingSeverity = REFUSE
     fix: str = ""
 
     def met(self, value: str) -> bool:

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from checks.doctor.finding import NOTE, REFUSE, WARN, Finding, Severity
+from checks.doctor.finding import NOTE, REFUSE, WARN, Finding, FindingSeverity
 from pipeline.schema.typemap import unverifiable
 from pipeline.sources.mysql.server_facts import ServerFacts
 from pipeline.sources.mysql.shard_facts import ShardFacts
@@ -14,11 +14,11 @@ LOGGED = (9, 6)  # from here on MySQL's SQL layer acts on foreign keys, and logs
 
 SHARD = "<shard>"  # stands in a fix until all shards that need it are known
 
-Told = tuple[Severity, str, str, str]  # severity, code, what, fix
+Told = tuple[FindingSeverity, str, str, str]  # severity, code, what, fix
 
 
 @dataclass(frozen=True, slots=True)
-class Folded:
+class FoldedTable:
     """The table that a shard folds into, and the key that its rule names, if any."""
 
     table: str
@@ -28,7 +28,7 @@ class Folded:
 def table_findings(
     shards: Sequence[ShardFacts],
     server: ServerFacts,
-    fold: Callable[[str], Folded | None],
+    fold: Callable[[str], FoldedTable | None],
     *,
     topic_keys: bool = False,
 ) -> list[Finding]:
@@ -51,7 +51,7 @@ def table_findings(
 
 
 def unproven(
-    shards: Sequence[ShardFacts], server: ServerFacts, fold: Callable[[str], Folded | None]
+    shards: Sequence[ShardFacts], server: ServerFacts, fold: Callable[[str], FoldedTable | None]
 ) -> Mapping[str, str]:
     """Table -> why no log shows all of its changes; only tables of which that is true."""
     why: dict[str, str] = {}
@@ -70,7 +70,9 @@ def zero_dates(server: ServerFacts) -> bool:
     return "NO_ZERO_DATE" not in modes or not modes & {"STRICT_TRANS_TABLES", "STRICT_ALL_TABLES"}
 
 
-def _shard(shard: ShardFacts, server: ServerFacts, into: Folded, *, topic_keys: bool) -> list[Told]:
+def _shard(
+    shard: ShardFacts, server: ServerFacts, into: FoldedTable, *, topic_keys: bool
+) -> list[Told]:
     return [
         *_key(shard, into, topic_keys=topic_keys),
         *_cascades(shard, server, into.table),
@@ -79,7 +81,7 @@ def _shard(shard: ShardFacts, server: ServerFacts, into: Folded, *, topic_keys: 
     ]
 
 
-def _key(shard: ShardFacts, into: Folded, *, topic_keys: bool) -> list[Told]:
+def _key(shard: ShardFacts, into: FoldedTable, *, topic_keys: bool) -> list[Told]:
     if into.key:
         return _named_key(shard, into.key)
     if shard.unique or topic_keys:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from checks.doctor.finding import NOTE, REFUSE, WARN, Finding, Severity
+from checks.doctor.finding import NOTE, REFUSE, WARN, Finding, FindingSeverity
 from pipeline.topics.settings import TopicFacts
 
 SAFE_COPIES = 2
@@ -17,10 +17,10 @@ UNCOUNTED = "compaction drops changes before the newest, so nothing can be count
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class TopicRule:
     """What none of *topics* may be, why, and the setting wanted; all guilty ones in one finding."""
 
-    severity: Severity
+    severity: FindingSeverity
     code: str
     topics: Sequence[TopicFacts]
     bad: Callable[[TopicFacts], bool]
@@ -55,26 +55,26 @@ def topic_findings(
     typing = [topic for topic in topics if topic.name in (prefix, history)]
     rows = [topic for topic in topics if topic.name not in (prefix, history)]
     rules = (
-        Rule(REFUSE, "compacted", typing, _compacted, UNTYPED, DELETE),
-        Rule(WARN, "compacted", rows, _compacted, UNCOUNTED, DELETE),
-        Rule(
+        TopicRule(REFUSE, "compacted", typing, _compacted, UNTYPED, DELETE),
+        TopicRule(WARN, "compacted", rows, _compacted, UNCOUNTED, DELETE),
+        TopicRule(
             *(WARN, "retention", ways, lambda t: 0 <= _number(t, "retention.ms") < milliseconds),
             *(f"an outage of {outage} would lose changes", f"retention.ms={milliseconds}"),
         ),
-        Rule(REFUSE, "retention", kept, _mortal, UNSTARTABLE, "retention.ms=-1"),
-        Rule(
+        TopicRule(REFUSE, "retention", kept, _mortal, UNSTARTABLE, "retention.ms=-1"),
+        TopicRule(
             *(NOTE, "retention_bytes", ways, lambda t: _number(t, "retention.bytes") >= 0),
             *("a burst can push out changes that nobody has read", "retention.bytes=-1"),
         ),
-        Rule(
+        TopicRule(
             *(WARN, "unclean_election", topics, lambda t: t.settings.get(UNCLEAN) == "true"),
             *("a broker that lags may take over and drop changes", f"{UNCLEAN}=false"),
         ),
-        Rule(
+        TopicRule(
             *(WARN, "in_sync", topics, _alone),
             *("acks=all means one broker's disk", "min.insync.replicas=2"),
         ),
-        Rule(
+        TopicRule(
             *(NOTE, "copies", topics, lambda t: t.copies < SAFE_COPIES),
             *("one broker's disk holds all there is", "three copies of each partition"),
         ),

@@ -20,7 +20,7 @@ COUNTS_ONLY = {"result_format": "SUMMARY", "partial_unexpected_count": 0}
 
 
 @dataclass(frozen=True, slots=True)
-class Expected:
+class ExpectationResults:
     """One expectation by its Great Expectations name, with its arguments."""
 
     type: str
@@ -54,7 +54,7 @@ class Content:
 class Expectations:
     """Fail when an expectation of *suite* is not met by the newest *rows* of the mirror."""
 
-    suite: tuple[Expected, ...] = ()
+    suite: tuple[ExpectationResults, ...] = ()
     rows: int = 1000
     limit: timedelta = timedelta(minutes=2)
     every: ClassVar[timedelta] = timedelta(minutes=15)
@@ -82,7 +82,9 @@ class Expectations:
         return Ruling(Outcome.PASS, told)
 
 
-def _evaluated(suite: Sequence[Expected], sample: Sequence[Mapping[str, Any]]) -> Iterator[Met]:
+def _evaluated(
+    suite: Sequence[ExpectationResults], sample: Sequence[Mapping[str, Any]]
+) -> Iterator[Met]:
     """Evaluate each expectation by itself, so that one that is broken spoils no other."""
     import great_expectations as gx  # noqa: PLC0415  - takes seconds, so only when it is used
     import pandas as pd  # type: ignore[import-untyped]  # noqa: PLC0415  - comes with it

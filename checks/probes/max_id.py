@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from checks.fences import Fences, passed
 from checks.model import NotYet, Outcome, Ruling, Undecided
 from checks.run import Probe
-from checks.suspects import WRONG, Fate, Look, Suspect, fates, look, name
+from checks.suspects import WRONG, Fate, Suspect, SuspectReading, fates, look, name
 from checks.world import World
 from pipeline.model import Fence, Table
 
@@ -57,7 +57,7 @@ class MaxId:
         if memory is None:
             _begin(table, world)
             return NotYet("read for the first time")
-        seen = Look.loads(memory["look"], table) if memory["look"] else None
+        seen = SuspectReading.loads(memory["look"], table) if memory["look"] else None
         instant = seen.ended if seen else datetime.fromisoformat(memory["ended"])
         fences = passed(table, world, instant, self.patience)
         if isinstance(fences, NotYet | Undecided):
@@ -81,7 +81,12 @@ class MaxId:
         return Ruling(Outcome.PASS, f"both sides reach id {reading.highest}")
 
     def _confirm(
-        self, table: Table, world: World, memory: Mapping[str, Any], seen: Look, fences: Fences
+        self,
+        table: Table,
+        world: World,
+        memory: Mapping[str, Any],
+        seen: SuspectReading,
+        fences: Fences,
     ) -> Reach | NotYet:
         became = dict(zip(seen.suspects, fates(table, world, seen), strict=True))
         moving = [suspect for suspect, fate in became.items() if fate is Fate.MOVING]

@@ -13,12 +13,12 @@ from datetime import timedelta
 from itertools import islice
 from typing import Any, ClassVar
 
-from checks.counting import Counted, Pace, compared, count, suspects_in
+from checks.counting import CountedRanges, Pace, compared, count, suspects_in
 from checks.fences import Fences, fences_after, passed
 from checks.findings import Differences, ruled
 from checks.model import NotYet, Ruling, Undecided
 from checks.run import Probe
-from checks.suspects import WRONG, Fate, Look, Suspect, dumps, fates, loads, look, name
+from checks.suspects import WRONG, Fate, Suspect, SuspectReading, dumps, fates, loads, look, name
 from checks.world import Range, World
 from pipeline.model import Table
 
@@ -58,8 +58,8 @@ class RangeCounts:
                 table, NAME, _memory(count(table, world, pace, cursors={}, again={}), ())
             )
             return NotYet("counted for the first time")
-        counted = Counted.loads(memory["counted"])
-        seen = Look.loads(memory["look"], table) if memory["look"] else None
+        counted = CountedRanges.loads(memory["counted"])
+        seen = SuspectReading.loads(memory["look"], table) if memory["look"] else None
         instant = seen.ended if seen else counted.ended
         fences = passed(table, world, instant, self.patience)
         if isinstance(fences, NotYet | Undecided):
@@ -73,7 +73,7 @@ class RangeCounts:
         return ruled(reading)
 
     def _compare(
-        self, table: Table, world: World, memory: Memory, counted: Counted, fences: Fences
+        self, table: Table, world: World, memory: Memory, counted: CountedRanges, fences: Fences
     ) -> Differences | NotYet:
         """Look for suspects where counts differ; what was found before stays suspect."""
         wide = compared(table, world, counted)
@@ -89,7 +89,7 @@ class RangeCounts:
         return NotYet(f"asking {len(suspects)} ids again")
 
     def _confirm(
-        self, table: Table, world: World, memory: Memory, seen: Look, fences: Fences
+        self, table: Table, world: World, memory: Memory, seen: SuspectReading, fences: Fences
     ) -> Differences | NotYet:
         """Rule on the suspects; look once more while one of them keeps moving."""
         became = list(zip(seen.suspects, fates(table, world, seen), strict=True))
@@ -100,10 +100,10 @@ class RangeCounts:
             world.remember(table, NAME, {**memory, "look": again.dumps()})
             return NotYet(f"{len(moving)} ids keep moving")
         found = tuple((suspect, fate) for suspect, fate in became if fate in WRONG)
-        told = _told(Counted.loads(memory["counted"]))
+        told = _told(CountedRanges.loads(memory["counted"]))
         more = memory["more"] if found else 0
         if not found:  # a PASS vouches for no more than what was counted
-            ended = Counted.loads(memory["counted"]).ended
+            ended = CountedRanges.loads(memory["counted"]).ended
             fences = fences_after(table, world, ended) or fences
         reading = Differences(fences, told, found, len(moving), more)
         return self._finish(table, world, memory, reading)
@@ -112,7 +112,7 @@ class RangeCounts:
         self, table: Table, world: World, memory: Memory, reading: Differences
     ) -> Differences:
         """Begin the next cycle, which counts the guilty ranges again and asks the found again."""
-        counted = Counted.loads(memory["counted"])
+        counted = CountedRanges.loads(memory["counted"])
         found = [suspect for suspect, _ in reading.found]
         again = dict(_guilty(counted.ranges, found))
         pace = Pace(self.block_rows, self.newest, self.rotating)
@@ -121,7 +121,7 @@ class RangeCounts:
         return reading
 
 
-def _memory(counted: Counted, found: Iterable[Suspect]) -> dict[str, Any]:
+def _memory(counted: CountedRanges, found: Iterable[Suspect]) -> dict[str, Any]:
     return {"counted": counted.dumps(), "look": None, "found": dumps(found), "more": 0}
 
 
@@ -134,7 +134,7 @@ def _guilty(
         yield own, [span for span in spans if any(span[0] <= id_ < span[1] for id_ in ids)]
 
 
-def _told(counted: Counted) -> str:
+def _told(counted: CountedRanges) -> str:
     rows = sum(sum(own) for own in counted.counts.values())
     ranges = sum(len(own) for own in counted.ranges.values())
     return f"{rows} rows in {ranges} ranges of {len(counted.ranges)} shards are on both sides"

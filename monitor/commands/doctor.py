@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from checks.doctor.finding import Severity
+from checks.doctor.finding import FindingSeverity
 from monitor.config.file import load
 from pipeline.errors import ConfigError
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 REFUSED, UNASKED = 1, 3
 TITLES = {
-    Severity.REFUSE: "REFUSED: changes or values would get lost",
-    Severity.WARN: "WARNINGS: less can be proven",
-    Severity.NOTE: "NOTES",
+    FindingSeverity.REFUSE: "REFUSED: changes or values would get lost",
+    FindingSeverity.WARN: "WARNINGS: less can be proven",
+    FindingSeverity.NOTE: "NOTES",
 }
 
 

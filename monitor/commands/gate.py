@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from checks.readiness import State
+from checks.readiness import ReadinessState
 from monitor.client import address, ask
 from monitor.gate import EXITS
 from monitor.options import asks_service
@@ -41,9 +41,9 @@ def gate(
         answer = _wait(address(server, config), question, wait, patient=patient)
     except UnreachableError as error:
         click.echo(str(error), err=True)
-        sys.exit(EXITS[State.UNKNOWN])  # a gate nobody answers at is not open
+        sys.exit(EXITS[ReadinessState.UNKNOWN])  # a gate nobody answers at is not open
     click.echo(json.dumps(answer) if as_json else "\n".join(_lines(answer)))
-    sys.exit(EXITS[State(answer["state"])])
+    sys.exit(EXITS[ReadinessState(answer["state"])])
 
 
 def _wait(base: str, question: dict[str, Any], wait: float, *, patient: bool) -> dict[str, Any]:
@@ -53,7 +53,7 @@ def _wait(base: str, question: dict[str, Any], wait: float, *, patient: bool) ->
         left = max(until - time.monotonic(), 0.0)
         turn = min(left, LONGEST)
         _, answer = ask(base, "/v1/gate", {**question, "wait": turn, "patient": patient}, turn)
-        closed = State(answer["state"]) in (State.BLOCKED, State.REVOKED)
+        closed = ReadinessState(answer["state"]) in (ReadinessState.BLOCKED, ReadinessState.REVOKED)
         if answer["ready"] or (closed and not patient) or time.monotonic() >= until:
             return dict(answer)
         if answer["tables"]:

@@ -18,9 +18,9 @@ def run(config: Path, log_format: str | None, log_level: str) -> None:
     found = load(config)
     json = log_format == "json" or (log_format is None and not sys.stderr.isatty())
     configure(json=json, level=log_level.upper())
-    from monitor import life  # noqa: PLC0415  - a second of imports that no other verb needs
+    from monitor import service  # noqa: PLC0415  - a second of imports that no other verb needs
 
-    sys.exit(life.run(found, lambda address: click.echo(f"status page: {address}/")))
+    sys.exit(service.run(found, lambda address: click.echo(f"status page: {address}/")))
 
 
 COMMAND = run

@@ -12,7 +12,7 @@ from alerts import channel as channels
 from checks import run as probes
 from monitor.config.faults import fault_lines
 from monitor.config.model import Config, mistakes
-from monitor.config.plans import Beside, Plan, plan, read, with_keys
+from monitor.config.plans import Beside, CheckPlan, plan, read, with_keys
 from monitor.config.secret import expand, resolve, secret_fields
 from pipeline.errors import ConfigError
 from pipeline.settings import SourceSettings
@@ -127,7 +127,7 @@ def _with_secrets(raw: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
     return {**raw, "sources": known}, faults
 
 
-def _probes(raw: Any) -> tuple[list[Plan], list[str]]:
+def _probes(raw: Any) -> tuple[list[CheckPlan], list[str]]:
     if not isinstance(raw, Mapping):
         return [], ["probes: must be a mapping of probe names"]
     known = probes.known()

@@ -14,10 +14,10 @@ from zoneinfo import ZoneInfo
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic.json_schema import SkipJsonSchema
 
-from alerts.round import Desk
+from alerts.round import AlertSettings
 from checks import run as probes
-from checks.readiness import Policy, Rule
-from monitor.config.plans import Plan
+from checks.readiness import ReadinessPolicy, Rule
+from monitor.config.plans import CheckPlan
 from pipeline.settings import PipelineSettings, SourceSettings, TableRule, UpkeepSettings
 
 
@@ -114,7 +114,7 @@ class Config(BaseModel):
     pipeline: Tuning = Tuning()
     readiness: ReadinessSettings = ReadinessSettings()
     heartbeat: Every = timedelta(seconds=1)
-    alerts: Desk = Desk()
+    alerts: AlertSettings = AlertSettings()
     store: Text = "sluice.db"
     http: HttpSettings = HttpSettings()
     schedule: ScheduleSettings = ScheduleSettings()
@@ -130,16 +130,16 @@ class Config(BaseModel):
         )
 
     @property
-    def policy(self) -> Policy:
+    def policy(self) -> ReadinessPolicy:
         """What readiness goes by; a probe that is switched off holds no gate."""
         own, running = self.readiness, {plan.name for plan in self.plans}
         named = probes.known() if own.gating is None else own.gating
         chosen = [n for n in named if own.gating is not None or probes.find(n).gating]
         gating = frozenset(chosen) & running
-        return Policy(own.rule, own.margin, gating, own.disagreement)
+        return ReadinessPolicy(own.rule, own.margin, gating, own.disagreement)
 
     @property
-    def plans(self) -> tuple[Plan, ...]:
+    def plans(self) -> tuple[CheckPlan, ...]:
         """The probes that run."""
         return self.probes
 

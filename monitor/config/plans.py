@@ -32,7 +32,7 @@ class Beside:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class CheckPlan:
     """One probe of the config; ``variants`` are tried in order before ``probe`` itself."""
 
     name: str
@@ -48,7 +48,9 @@ class Plan:
         return next((v for glob, v in self.variants if fnmatchcase(table, glob)), self.probe)
 
 
-def plan(name: str, kind: type, raw: Mapping[str, Any], at: str) -> tuple[Plan | None, list[str]]:
+def plan(
+    name: str, kind: type, raw: Mapping[str, Any], at: str
+) -> tuple[CheckPlan | None, list[str]]:
     """Read one probe's section; None when it is switched off or wrong, with the faults."""
     beside, faults = read(Beside, {k: v for k, v in raw.items() if k in COMMON}, at)
     own = {k: v for k, v in raw.items() if k not in COMMON}
@@ -62,7 +64,7 @@ def plan(name: str, kind: type, raw: Mapping[str, Any], at: str) -> tuple[Plan |
         variants += variant
         rest += wrong
     every = beside.every or kind.every  # type: ignore[attr-defined]  # a probe's own pace
-    return Plan(name, every, beside.tables, probe, tuple(variants)), rest
+    return CheckPlan(name, every, beside.tables, probe, tuple(variants)), rest
 
 
 def read(

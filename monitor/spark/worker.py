@@ -40,7 +40,7 @@ DRAINED_WITHIN = timedelta(seconds=5)  # of the patience that the service has wi
 log = structlog.get_logger(__name__)
 
 
-class Lane(Protocol):
+class ServedLane(Protocol):
     """What this process asks of the pipeline; its three works may be asked for at the same time."""
 
     def land(self, waived: frozenset[str]) -> Landed:
@@ -60,11 +60,11 @@ class Lane(Protocol):
         ...
 
 
-OpenLane = Callable[[PipelineSettings], Lane]
+OpenLane = Callable[[PipelineSettings], ServedLane]
 
 
 @dataclass(eq=False)
-class Line:
+class RequestLine:
     """Requests that are answered one after the other, in a thread named *name*."""
 
     name: str
@@ -91,7 +91,7 @@ class Line:
 
 
 @dataclass(eq=False)
-class Server:
+class RequestServer:
     """Answers requests with one lane, opened by the first of them.
 
     ``crashed`` is called, from any thread, after the reply that tells of an error nobody foresaw.
@@ -100,8 +100,8 @@ class Server:
     open_lane: OpenLane
     replies: IO[bytes]
     crashed: Callable[[], object]
-    lane: Lane | None = None
-    _lines: dict[Verb, Line] = field(default_factory=dict)
+    lane: ServedLane | None = None
+    _lines: dict[Verb, RequestLine] = field(default_factory=dict)
     _draining: threading.Event = field(default_factory=threading.Event)
     _silent: bool = False
     _writing: threading.Lock = field(default_factory=threading.Lock)
@@ -110,7 +110,7 @@ class Server:
         """Do what *request* asks or put it in its line; false when this process should end."""
         if self.lane is not None and request.verb in LINES:
             if request.verb not in self._lines:
-                self._lines[request.verb] = Line(request.verb.value, self._in_line)
+                self._lines[request.verb] = RequestLine(request.verb.value, self._in_line)
             self._lines[request.verb].put(request)
             return True
         if request.verb is Verb.STOP:
@@ -188,7 +188,7 @@ def serve(open_lane: OpenLane, reply_fd: int) -> int:
     lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
     threading.Thread(target=_read_requests, args=(lines,), daemon=True).start()
     with os.fdopen(reply_fd, "wb") as replies:
-        server = Server(open_lane, replies, crashed=lambda: lines.put(None))
+        server = RequestServer(open_lane, replies, crashed=lambda: lines.put(None))
         status = _answer_all(server, lines)
         server.hush()
     if not server.drained:  # the interpreter would wait for threads that are in the JVM's hands
@@ -197,7 +197,7 @@ def serve(open_lane: OpenLane, reply_fd: int) -> int:
     return status
 
 
-def _answer_all(server: Server, lines: "queue.SimpleQueue[bytes | None]") -> int:
+def _answer_all(server: RequestServer, lines: "queue.SimpleQueue[bytes | None]") -> int:
     while (line := lines.get()) is not None:
         request = load_request(line)
         if not server.take(request):
@@ -218,10 +218,10 @@ def _end_group() -> None:
     os.killpg(os.getpgid(0), signal.SIGKILL)
 
 
-def _open_lane(settings: PipelineSettings) -> Lane:
+def _open_lane(settings: PipelineSettings) -> ServedLane:
     from pipeline.start import open_lane  # noqa: PLC0415  - seconds of Spark, only here
 
-    lane: Lane = open_lane(settings, lambda: datetime.now(UTC))
+    lane: ServedLane = open_lane(settings, lambda: datetime.now(UTC))
     return lane
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, delete, insert, select, update
 
-from alerts.model import Acknowledgement, Incident, State
+from alerts.model import Acknowledgement, Incident, IncidentState
 from monitor.store.codec import dumps, loads
 from monitor.store.database import Database
 from monitor.store.schema import incidents
@@ -27,10 +27,10 @@ class Incidents:
 
     def open(self) -> tuple[Incident, ...]:
         """All that are not resolved, oldest first."""
-        query = select(incidents).where(incidents.c.state != State.RESOLVED.value)
+        query = select(incidents).where(incidents.c.state != IncidentState.RESOLVED.value)
         return self._all(query.order_by(incidents.c.opened, incidents.c.id))
 
-    def list(self, states: Sequence[State] = (), limit: int = 100) -> tuple[Incident, ...]:
+    def list(self, states: Sequence[IncidentState] = (), limit: int = 100) -> tuple[Incident, ...]:
         """At most *limit* in any of *states* (empty: in all), newest first."""
         query = select(incidents).order_by(incidents.c.opened.desc(), incidents.c.id).limit(limit)
         if states:
@@ -54,14 +54,16 @@ class Incidents:
 
     def acknowledge(self, episode: str, who: str, at: datetime) -> bool:
         """Note that *who* has it in hand; False if there is no such open incident."""
-        mine = (incidents.c.id == episode) & (incidents.c.state != State.RESOLVED.value)
+        mine = (incidents.c.id == episode) & (incidents.c.state != IncidentState.RESOLVED.value)
         change = update(incidents).where(mine).values(ack_who=who, ack_at=at)
         with self.database.write() as connection:
             return connection.execute(change).rowcount > 0
 
     def prune(self, now: datetime) -> int:
         """Forget what ended long ago; return how many went."""
-        over = (incidents.c.state == State.RESOLVED.value) & (incidents.c.turned < now - _KEPT)
+        over = (incidents.c.state == IncidentState.RESOLVED.value) & (
+            incidents.c.turned < now - _KEPT
+        )
         with self.database.write() as connection:
             return connection.execute(delete(incidents).where(over)).rowcount
 

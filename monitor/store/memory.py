@@ -12,7 +12,7 @@ from monitor.store.schema import memory
 
 
 @dataclass(eq=False)
-class Memory:
+class CheckMemory:
     """One JSON object per table and check; the newest replaces the one before."""
 
     database: Database

@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, delete, func, insert, select, update
 
 from alerts.model import Message
-from alerts.outbox import Letter, Standing
+from alerts.outbox import ChannelHealth, Letter
 from monitor.store.codec import dumps, loads
 from monitor.store.database import Database
 from monitor.store.schema import outbox, standings
@@ -75,14 +75,14 @@ class StoredOutbox:
             rows = connection.execute(query.order_by(outbox.c.number).limit(limit)).all()
         return tuple(_letter(row) for row in rows)
 
-    def standing(self, channel: str) -> Standing:
+    def standing(self, channel: str) -> ChannelHealth:
         """How *channel* fares."""
         query = select(standings.c.body).where(standings.c.channel == channel)
         with self.database.read() as connection:
             body = connection.scalar(query)
-        return Standing() if body is None else loads(Standing, body)
+        return ChannelHealth() if body is None else loads(ChannelHealth, body)
 
-    def delivered(self, letters: Sequence[Letter], standing: Standing, at: datetime) -> None:
+    def delivered(self, letters: Sequence[Letter], standing: ChannelHealth, at: datetime) -> None:
         """Take *letters* of one channel off the queue, and keep its *standing*."""
         with self.database.write() as connection:
             _close(connection, letters, DELIVERED, "", at)
@@ -94,9 +94,9 @@ class StoredOutbox:
         with self.database.write() as connection:
             _close(connection, letters, DEAD, why, at)
 
-    def fare(self, channel: str, standing: Standing) -> None:
+    def fare(self, channel: str, standing: ChannelHealth) -> None:
         """Keep the *standing* of *channel*."""
-        body = dumps(Standing, standing)
+        body = dumps(ChannelHealth, standing)
         with self.database.write() as connection:
             connection.execute(delete(standings).where(standings.c.channel == channel))
             connection.execute(insert(standings).values(channel=channel, body=body))

@@ -17,7 +17,7 @@ from monitor.store.fences import Fences
 from monitor.store.holds import Holds
 from monitor.store.incidents import Incidents
 from monitor.store.marks import Marks
-from monitor.store.memory import Memory
+from monitor.store.memory import CheckMemory
 from monitor.store.outbox import StoredOutbox
 from monitor.store.silences import Silences
 from monitor.store.ticks import Ticks
@@ -26,13 +26,13 @@ from monitor.store.waivers import Waivers
 
 
 @dataclass(eq=False)
-class Store:
+class ServiceStore:
     """Safe from several threads; each call is one short transaction unless inside ``write()``."""
 
     database: Database
     fences: Fences = field(init=False)
     verdicts: Verdicts = field(init=False)
-    memory: Memory = field(init=False)
+    memory: CheckMemory = field(init=False)
     incidents: Incidents = field(init=False)
     outbox: StoredOutbox = field(init=False)
     certificates: Certificates = field(init=False)
@@ -48,7 +48,7 @@ class Store:
         database = self.database
         self.fences = Fences(database)
         self.verdicts = Verdicts(database)
-        self.memory = Memory(database)
+        self.memory = CheckMemory(database)
         self.incidents = Incidents(database)
         self.outbox = StoredOutbox(database)
         self.certificates = Certificates(database)
@@ -60,7 +60,7 @@ class Store:
         self.silences = Silences(database)
 
     @classmethod
-    def open(cls, path: Path | str, *, service: bool = False) -> "Store":
+    def open(cls, path: Path | str, *, service: bool = False) -> "ServiceStore":
         """Open or create the store; *service* makes this the one service that may use it.
 
         Raises:

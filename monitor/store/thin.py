@@ -25,7 +25,7 @@ HISTORY = timedelta(days=42)
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ThinningStep:
     """Of rows older than *age*, one per *bucket* stays."""
 
     age: timedelta
@@ -33,8 +33,8 @@ class Step:
 
 
 MINUTES_THEN_QUARTERS = (
-    Step(timedelta(days=1), timedelta(minutes=1)),
-    Step(timedelta(days=10), timedelta(minutes=15)),
+    ThinningStep(timedelta(days=1), timedelta(minutes=1)),
+    ThinningStep(timedelta(days=10), timedelta(minutes=15)),
 )
 
 
@@ -43,7 +43,7 @@ def thin(
     table: Table,
     by: Sequence[str],
     now: datetime,
-    steps: Sequence[Step] = MINUTES_THEN_QUARTERS,
+    steps: Sequence[ThinningStep] = MINUTES_THEN_QUARTERS,
 ) -> int:
     """Thin *table* by its ``at``, apart for each value of the columns *by*; return what went."""
     newer = table.alias("newer")

@@ -11,12 +11,12 @@ from checks.model import Outcome, Ruling, Verdict
 from monitor.store.codec import dumps, loads
 from monitor.store.database import Database
 from monitor.store.schema import verdicts
-from monitor.store.thin import Step, thin
+from monitor.store.thin import ThinningStep, thin
 from pipeline.model import Fence
 
 _STEPS = (
-    Step(timedelta(days=1), timedelta(minutes=10)),
-    Step(timedelta(days=7), timedelta(hours=1)),
+    ThinningStep(timedelta(days=1), timedelta(minutes=10)),
+    ThinningStep(timedelta(days=7), timedelta(hours=1)),
 )
 
 

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 
 from pipeline.lags.samples import Samples, age
-from pipeline.lags.watermark import Kept, Watermark, kept_exits, lifted, sampled
+from pipeline.lags.watermark import Watermark, WatermarkFloor, kept_exits, lifted, sampled
 from pipeline.model import Hop, Lag, Missing, Stage, Table
 
 STAGE_EXIT = {Stage.LANDED: Hop.CONSUMER, Stage.MIRROR: Hop.MERGE}
@@ -37,7 +37,7 @@ class Lags:
     table: str
     at: datetime
     hops: tuple[HopLag, ...]
-    kept: Mapping[tuple[str, Hop], Kept] = field(default_factory=dict)
+    kept: Mapping[tuple[str, Hop], WatermarkFloor] = field(default_factory=dict)
 
     def up_to(self, stage: Stage) -> tuple[HopLag, ...]:
         """The hops that a change has passed once it is in *stage*."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar
 
-from pipeline.lags.steps import Step, extended, step
+from pipeline.lags.steps import LandedBatch, extended, step
 from pipeline.mark import Mark
 from pipeline.model import Acknowledged, Fence, Missing, Table
 
@@ -22,7 +22,7 @@ class Sample(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class MirrorPosition:
     """Where a mirror stands: its version, and the batch of its lane it is applied through."""
 
     version: int
@@ -55,15 +55,15 @@ class Samples:
 
     sources: Mapping[str, SourceSamples]
     mark: Sample[Mark] | Missing
-    mirror: Sample[Standing] | Missing
-    steps: tuple[Step, ...] = ()
+    mirror: Sample[MirrorPosition] | Missing
+    steps: tuple[LandedBatch, ...] = ()
 
     def source(self, name: str) -> SourceSamples:
         """The samples of a source; all Missing when it was not sampled."""
         nothing = Missing(f"source {name} was not sampled")
         return self.sources.get(name, SourceSamples(nothing, nothing))
 
-    def walked(self, table: Table) -> tuple[Step, ...]:
+    def walked(self, table: Table) -> tuple[LandedBatch, ...]:
         """The steps with the present mark's, however old its sample, at their end."""
         if isinstance(self.mark, Missing):
             return self.steps

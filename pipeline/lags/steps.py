@@ -12,7 +12,7 @@ from pipeline.model import Fence
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class LandedBatch:
     """One batch: the last batch that changed each table, and the newest fence it covers.
 
     ``passed`` has no entry for a source of which no known fence was covered.
@@ -27,10 +27,10 @@ class Step:
         return self.tables.get(table, -1) <= applied
 
 
-def step(mark: Mark, fences: Mapping[str, Sequence[Fence]]) -> Step:
+def step(mark: Mark, fences: Mapping[str, Sequence[Fence]]) -> LandedBatch:
     """What *mark* proves of the *fences* known by source, each ascending by number."""
     newest = {source: covered(mark, known) for source, known in fences.items()}
-    return Step(mark.batch, mark.tables, {k: v for k, v in newest.items() if v is not None})
+    return LandedBatch(mark.batch, mark.tables, {k: v for k, v in newest.items() if v is not None})
 
 
 def covered(mark: Mark, fences: Sequence[Fence]) -> Fence | None:
@@ -38,7 +38,9 @@ def covered(mark: Mark, fences: Sequence[Fence]) -> Fence | None:
     return next((fence for fence in reversed(fences) if mark.covers(fence)), None)
 
 
-def extended(steps: tuple[Step, ...], new: Step, limit: int = 512) -> tuple[Step, ...]:
+def extended(
+    steps: tuple[LandedBatch, ...], new: LandedBatch, limit: int = 512
+) -> tuple[LandedBatch, ...]:
     """Add *new*; past *limit*, thin the older half, which only makes old answers cautious.
 
     The same batch seen again, with more fences known, takes the place of what was kept of it.
@@ -53,6 +55,6 @@ def extended(steps: tuple[Step, ...], new: Step, limit: int = 512) -> tuple[Step
     return (*kept, new)
 
 
-def applied_step(steps: Sequence[Step], table: str, applied: int) -> Step | None:
+def applied_step(steps: Sequence[LandedBatch], table: str, applied: int) -> LandedBatch | None:
     """The newest of *steps*, ascending, that a mirror applied through *applied* holds."""
     return next((each for each in reversed(steps) if each.holds(table, applied)), None)

@@ -17,7 +17,7 @@ Watermark = datetime | Missing
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class WatermarkFloor:
     """A watermark not to go back from, within its epoch and while batches count up."""
 
     at: datetime
@@ -48,23 +48,23 @@ def kept_exits(
     source: str,
     exits: Mapping[Hop, Watermark],
     samples: Samples,
-    floor: Mapping[tuple[str, Hop], Kept],
-) -> dict[tuple[str, Hop], Kept]:
+    floor: Mapping[tuple[str, Hop], WatermarkFloor],
+) -> dict[tuple[str, Hop], WatermarkFloor]:
     """What to keep of *exits*: the higher of each and its *floor*, if both are of one history.
 
     A mirror taken back to an older version, a lane begun anew and a new epoch each start over:
     there a lower watermark is the truth.  A Missing exit keeps its floor for later.
     """
-    kept: dict[tuple[str, Hop], Kept] = {}
+    kept: dict[tuple[str, Hop], WatermarkFloor] = {}
     for hop, found in exits.items():
         old = floor.get((source, hop))
         if isinstance(found, Missing):
             if old:
                 kept[source, hop] = old
             continue
-        new = Kept(found, *_history(source, hop, samples, old))
+        new = WatermarkFloor(found, *_history(source, hop, samples, old))
         if old and old.epoch == new.epoch and old.batch <= new.batch:
-            new = Kept(max(new.at, old.at), new.epoch, new.batch)
+            new = WatermarkFloor(max(new.at, old.at), new.epoch, new.batch)
         kept[source, hop] = new
     return kept
 
@@ -122,7 +122,9 @@ def _at(fence: Fence | None, why: str) -> Watermark:
     return fence.at if fence else Missing(why)
 
 
-def _history(source: str, hop: Hop, samples: Samples, old: Kept | None) -> tuple[int, int]:
+def _history(
+    source: str, hop: Hop, samples: Samples, old: WatermarkFloor | None
+) -> tuple[int, int]:
     """Epoch and batch that a watermark belongs to; the old ones while the mark is unknown."""
     if isinstance(samples.mark, Missing):
         return (old.epoch, old.batch) if old else (-1, -1)

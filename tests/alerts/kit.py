@@ -5,17 +5,17 @@ from datetime import UTC, datetime, timedelta
 
 from alerts.lifecycle import advance
 from alerts.model import (
+    AlertKind,
+    AlertPolicy,
     Cause,
+    CauseFinding,
     Event,
-    Finding,
     Incident,
-    Kind,
+    IncidentState,
     Member,
     Message,
     Notice,
-    Policy,
     Severity,
-    State,
 )
 from alerts.text import compose
 from checks.model import Outcome, Ruling, Verdict
@@ -34,9 +34,9 @@ def at(minute: float) -> datetime:
     return START + minutes(minute)
 
 
-def finding(letter: str, member: Member = ORDERS, kind: Kind = Kind.LOST) -> Finding:
+def finding(letter: str, member: Member = ORDERS, kind: AlertKind = AlertKind.LOST) -> CauseFinding:
     outcome = OUTCOMES[letter]
-    return Finding(
+    return CauseFinding(
         cause=Cause(kind, member.check, member.table),
         outcome=outcome,
         ruling=Ruling(outcome, "2 rows short in ids [100, 120)", "missing_rows"),
@@ -57,7 +57,7 @@ def verdict(
     return Verdict(table, check, ruling, at(minute), cause=cause, run=run)
 
 
-def play(letters: str, policy: Policy) -> tuple[str, list[Incident | None]]:
+def play(letters: str, policy: AlertPolicy) -> tuple[str, list[Incident | None]]:
     """Run a sheet, one letter a minute: what was told, and the incident after each letter."""
     incident: Incident | None = None
     told, states = "", []
@@ -68,11 +68,11 @@ def play(letters: str, policy: Policy) -> tuple[str, list[Incident | None]]:
     return told, states
 
 
-def firing(member: Member = ORDERS, kind: Kind = Kind.LOST) -> Incident:
-    policy = Policy(severity=Severity.CRITICAL, owner="data-platform", channels=("log",))
+def firing(member: Member = ORDERS, kind: AlertKind = AlertKind.LOST) -> Incident:
+    policy = AlertPolicy(severity=Severity.CRITICAL, owner="data-platform", channels=("log",))
     incident, _ = advance(None, finding("F", member, kind), policy, START)
     assert incident is not None
-    assert incident.state is State.FIRING
+    assert incident.state is IncidentState.FIRING
     return incident
 
 

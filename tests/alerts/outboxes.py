@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from alerts.model import Message
-from alerts.outbox import Letter, Outbox, Standing
+from alerts.outbox import ChannelHealth, Letter, Outbox
 
 
 class FillableOutbox(Outbox, Protocol):
@@ -23,7 +23,7 @@ class MemoryOutbox:
     queue: list[Letter] = field(default_factory=list)
     buried: list[tuple[Letter, str]] = field(default_factory=list)
     known: set[tuple[str, str]] = field(default_factory=set)
-    fares: dict[str, Standing] = field(default_factory=dict)
+    fares: dict[str, ChannelHealth] = field(default_factory=dict)
 
     def put(self, letters: Iterable[tuple[str, Message]], at: datetime) -> int:
         new = [(name, message) for name, message in letters if (name, message.id) not in self.known]
@@ -38,10 +38,10 @@ class MemoryOutbox:
     def waiting(self, channel: str, limit: int) -> tuple[Letter, ...]:
         return tuple(letter for letter in self.queue if letter.channel == channel)[:limit]
 
-    def standing(self, channel: str) -> Standing:
-        return self.fares.get(channel, Standing())
+    def standing(self, channel: str) -> ChannelHealth:
+        return self.fares.get(channel, ChannelHealth())
 
-    def delivered(self, letters: Sequence[Letter], standing: Standing, at: datetime) -> None:
+    def delivered(self, letters: Sequence[Letter], standing: ChannelHealth, at: datetime) -> None:
         self._remove(letters)
         for letter in letters:
             self.fare(letter.channel, standing)
@@ -50,7 +50,7 @@ class MemoryOutbox:
         self._remove(letters)
         self.buried += [(letter, why) for letter in letters]
 
-    def fare(self, channel: str, standing: Standing) -> None:
+    def fare(self, channel: str, standing: ChannelHealth) -> None:
         self.fares[channel] = standing
 
     def _remove(self, letters: Sequence[Letter]) -> None:

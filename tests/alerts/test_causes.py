@@ -2,7 +2,7 @@ import pytest
 
 from alerts.causes import BEYOND_HELP, blame, findings
 from alerts.lifecycle import advance
-from alerts.model import Cause, Incident, Kind, Member, Policy
+from alerts.model import AlertKind, AlertPolicy, Cause, Incident, Member
 from checks.model import Outcome, Ruling, Verdict
 from tests.alerts.kit import at, verdict
 
@@ -11,30 +11,34 @@ DOWN = "source:shop unreachable"
 
 def opened(*verdicts: Verdict) -> list[Incident]:
     """Incidents after one round of *verdicts* that fire at once."""
-    steps = [advance(None, found, Policy(), at(0)) for found in findings(verdicts, ())]
+    steps = [advance(None, found, AlertPolicy(), at(0)) for found in findings(verdicts, ())]
     return [incident for incident, _ in steps if incident is not None]
 
 
 @pytest.mark.parametrize(
     ("check", "kind"),
     [
-        pytest.param("lag", Kind.LATE, id="a lag is late, not lost"),
-        pytest.param("range_counts", Kind.LOST, id="a probe that fails is a loss"),
-        pytest.param("somebody's own probe", Kind.LOST, id="an unlisted check compares both ends"),
-        pytest.param("volatility", Kind.SUSPECT, id="an odd table is for a person to judge"),
-        pytest.param("gap", Kind.BLOCKED, id="a gap blocks"),
-        pytest.param("channel", Kind.SERVICE, id="a channel that takes nothing is ours to mend"),
-        pytest.param("job", Kind.SERVICE, id="a failing job is the service's own trouble"),
+        pytest.param("lag", AlertKind.LATE, id="a lag is late, not lost"),
+        pytest.param("range_counts", AlertKind.LOST, id="a probe that fails is a loss"),
+        pytest.param(
+            "somebody's own probe", AlertKind.LOST, id="an unlisted check compares both ends"
+        ),
+        pytest.param("volatility", AlertKind.SUSPECT, id="an odd table is for a person to judge"),
+        pytest.param("gap", AlertKind.BLOCKED, id="a gap blocks"),
+        pytest.param(
+            "channel", AlertKind.SERVICE, id="a channel that takes nothing is ours to mend"
+        ),
+        pytest.param("job", AlertKind.SERVICE, id="a failing job is the service's own trouble"),
     ],
 )
-def test_a_failing_check_is_an_alert_of_its_kind(check: str, kind: Kind) -> None:
+def test_a_failing_check_is_an_alert_of_its_kind(check: str, kind: AlertKind) -> None:
     assert blame(verdict("F", check=check)) == Cause(kind, check, "shop.orders")
 
 
 def test_unknown_is_never_blamed_as_a_loss() -> None:
     cause = blame(verdict("?"))
 
-    assert cause == Cause(Kind.UNKNOWN, "range_counts", "shop.orders")
+    assert cause == Cause(AlertKind.UNKNOWN, "range_counts", "shop.orders")
 
 
 def test_one_cause_is_one_finding_that_lists_its_tables() -> None:
@@ -42,7 +46,7 @@ def test_one_cause_is_one_finding_that_lists_its_tables() -> None:
 
     (found,) = findings([verdict("?", table, cause=DOWN) for table in tables], ())
 
-    assert found.cause == Cause(Kind.UNKNOWN, "", DOWN)
+    assert found.cause == Cause(AlertKind.UNKNOWN, "", DOWN)
     assert found.outcome is Outcome.FAIL
     assert [member.table for member in found.failing] == tables
 
@@ -60,7 +64,7 @@ def test_a_common_cause_is_over_only_when_every_member_was_seen_good() -> None:
 def test_members_may_recover_in_different_rounds() -> None:
     standing = opened(verdict("F", "a", cause=DOWN), verdict("F", "b", cause=DOWN))
     (half,) = findings([verdict("P", "a")], standing)
-    later, _ = advance(standing[0], half, Policy(), at(1))
+    later, _ = advance(standing[0], half, AlertPolicy(), at(1))
 
     (whole,) = findings([verdict("P", "b")], [later] if later else [])
 
@@ -84,8 +88,8 @@ def test_unknown_after_a_fail_leaves_the_loss_standing_and_is_found_on_its_own()
     found = findings([verdict("?")], standing)
 
     assert {each.cause.kind: each.outcome for each in found} == {
-        Kind.LOST: Outcome.UNKNOWN,
-        Kind.UNKNOWN: Outcome.FAIL,
+        AlertKind.LOST: Outcome.UNKNOWN,
+        AlertKind.UNKNOWN: Outcome.FAIL,
     }
 
 
@@ -95,7 +99,7 @@ def test_any_knowledge_ends_an_unknown(letter: str) -> None:
 
     found = {each.cause.kind: each.outcome for each in findings([verdict(letter)], standing)}
 
-    assert found[Kind.UNKNOWN] is Outcome.PASS
+    assert found[AlertKind.UNKNOWN] is Outcome.PASS
 
 
 @pytest.mark.parametrize("code", sorted(BEYOND_HELP))
@@ -109,7 +113,7 @@ def test_a_silence_is_over_when_the_answer_is_that_there_can_be_none(code: str) 
 
     (found,) = findings([unknown(code)], standing)
 
-    assert (found.cause.kind, found.outcome, found.failing) == (Kind.UNKNOWN, Outcome.PASS, ())
+    assert (found.cause.kind, found.outcome, found.failing) == (AlertKind.UNKNOWN, Outcome.PASS, ())
 
 
 @pytest.mark.parametrize("code", sorted(BEYOND_HELP))
@@ -118,7 +122,7 @@ def test_a_fail_is_not_over_because_nothing_can_be_known(code: str) -> None:
 
     (found,) = findings([unknown(code)], standing)
 
-    assert (found.cause.kind, found.outcome) == (Kind.LOST, Outcome.UNKNOWN)
+    assert (found.cause.kind, found.outcome) == (AlertKind.LOST, Outcome.UNKNOWN)
 
 
 def unknown(code: str, cause: str = "") -> Verdict:

@@ -11,7 +11,7 @@ from alerts.channel import Channel
 from alerts.deliver import Delivery
 from alerts.model import Message
 from alerts.outbox import BusyError, RefusedError
-from monitor.store.store import Store
+from monitor.store.store import ServiceStore
 from pipeline.errors import UnreachableError
 from tests.alerts.kit import at, message, minutes
 from tests.alerts.outboxes import FillableOutbox, MemoryOutbox, ScriptedChannel
@@ -25,7 +25,7 @@ def outbox(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[FillableO
     if request.param == "memory":
         yield MemoryOutbox()
         return
-    store = Store.open(tmp_path / "sluice.db")
+    store = ServiceStore.open(tmp_path / "sluice.db")
     yield store.outbox
     store.close()
 

@@ -5,15 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alerts.lifecycle import advance
-from alerts.model import Acknowledgement, Policy, State
+from alerts.model import Acknowledgement, AlertPolicy, IncidentState
 from tests.alerts.kit import at, finding, firing, minutes, play
 
-HOLD_TWO = Policy(hold=minutes(2))
-KEEP_TWO = Policy(keep=minutes(2))
-REPEAT_THREE = Policy(repeat=minutes(3))
+HOLD_TWO = AlertPolicy(hold=minutes(2))
+KEEP_TWO = AlertPolicy(keep=minutes(2))
+REPEAT_THREE = AlertPolicy(repeat=minutes(3))
 SHEETS = st.text("PF?", max_size=40)
 POLICIES = st.builds(
-    Policy,
+    AlertPolicy,
     hold=st.integers(0, 5).map(minutes),
     keep=st.integers(0, 5).map(minutes),
     repeat=st.none() | st.integers(1, 9).map(minutes),
@@ -72,8 +72,8 @@ def test_three_minutes_of_repeat(letters: str, expected: str) -> None:
 
 
 def test_muted_trouble_is_told_once_the_silence_is_over() -> None:
-    incident, first = advance(None, finding("F"), Policy(muted=True), at(0))
-    incident, second = advance(incident, finding("F"), Policy(), at(1))
+    incident, first = advance(None, finding("F"), AlertPolicy(muted=True), at(0))
+    incident, second = advance(incident, finding("F"), AlertPolicy(), at(1))
 
     assert first == ()
     assert [notice.event for notice in second] == ["fired"]
@@ -82,15 +82,15 @@ def test_muted_trouble_is_told_once_the_silence_is_over() -> None:
 
 
 def test_trouble_that_came_and_went_in_a_silence_is_never_told() -> None:
-    assert play("FFFPP", Policy(muted=True))[0] == "....."
+    assert play("FFFPP", AlertPolicy(muted=True))[0] == "....."
 
 
 def test_who_was_told_before_the_silence_hears_the_end_in_it() -> None:
-    incident, notices = advance(firing(), finding("P"), Policy(muted=True), at(5))
+    incident, notices = advance(firing(), finding("P"), AlertPolicy(muted=True), at(5))
 
     assert [notice.event for notice in notices] == ["cleared"]
     assert incident is not None
-    assert incident.state is State.RESOLVED
+    assert incident.state is IncidentState.RESOLVED
 
 
 def test_an_acknowledged_incident_is_not_repeated() -> None:
@@ -112,25 +112,27 @@ def test_an_episode_keeps_its_id_and_the_next_one_gets_its_own() -> None:
 
 
 @given(SHEETS, POLICIES)
-def test_nothing_is_ever_told_on_unknown(letters: str, policy: Policy) -> None:
+def test_nothing_is_ever_told_on_unknown(letters: str, policy: AlertPolicy) -> None:
     told, _ = play(letters, policy)
 
     assert all(sign == "." for letter, sign in zip(letters, told, strict=True) if letter == "?")
 
 
 @given(SHEETS, POLICIES)
-def test_unknown_changes_no_state(letters: str, policy: Policy) -> None:
+def test_unknown_changes_no_state(letters: str, policy: AlertPolicy) -> None:
     _, states = play(letters, policy)
     before = [None, *states[:-1]] if states else []
 
     for letter, old, new in zip(letters, before, states, strict=True):
-        if letter == "?" and old is not None and old.state is not State.RESOLVED:
+        if letter == "?" and old is not None and old.state is not IncidentState.RESOLVED:
             assert new is not None
             assert (new.state, new.turned, new.opened) == (old.state, old.turned, old.opened)
 
 
 @given(SHEETS, POLICIES)
-def test_an_episode_fires_once_unless_repeat_says_otherwise(letters: str, policy: Policy) -> None:
+def test_an_episode_fires_once_unless_repeat_says_otherwise(
+    letters: str, policy: AlertPolicy
+) -> None:
     told, _ = play(letters, replace(policy, repeat=None))
 
     assert "!!" not in told.replace(".", "")
@@ -138,7 +140,7 @@ def test_an_episode_fires_once_unless_repeat_says_otherwise(letters: str, policy
 
 @given(SHEETS, POLICIES)
 def test_an_end_is_told_at_most_once_and_only_after_a_beginning(
-    letters: str, policy: Policy
+    letters: str, policy: AlertPolicy
 ) -> None:
     told, _ = play(letters, policy)
 
@@ -148,7 +150,7 @@ def test_an_end_is_told_at_most_once_and_only_after_a_beginning(
 
 
 @given(SHEETS, POLICIES)
-def test_nothing_fires_before_it_has_failed_for_hold(letters: str, policy: Policy) -> None:
+def test_nothing_fires_before_it_has_failed_for_hold(letters: str, policy: AlertPolicy) -> None:
     told, _ = play(letters, replace(policy, repeat=None))
 
     for minute in (i for i, sign in enumerate(told) if sign == "!"):
@@ -158,7 +160,7 @@ def test_nothing_fires_before_it_has_failed_for_hold(letters: str, policy: Polic
 
 
 @given(SHEETS, POLICIES)
-def test_every_notice_has_a_fingerprint_of_its_own(letters: str, policy: Policy) -> None:
+def test_every_notice_has_a_fingerprint_of_its_own(letters: str, policy: AlertPolicy) -> None:
     incident, seen = None, []
     for minute, letter in enumerate(letters):
         incident, notices = advance(incident, finding(letter), policy, at(minute))

@@ -8,8 +8,8 @@ from alerts.outbox import (
     FIRST_PAUSE,
     LONGEST_ASKED_PAUSE,
     LONGEST_PAUSE,
+    ChannelHealth,
     Letter,
-    Standing,
     failed,
     plan,
     refused,
@@ -35,7 +35,7 @@ def letters(count: int) -> list[Letter]:
     ],
 )
 def test_at_five_a_minute(waiting: int, before: int, sizes: list[int]) -> None:
-    standing = Standing(sent=(at(0),) * before)
+    standing = ChannelHealth(sent=(at(0),) * before)
 
     planned = plan(letters(waiting), standing, 5, at(0.5))
 
@@ -43,13 +43,13 @@ def test_at_five_a_minute(waiting: int, before: int, sizes: list[int]) -> None:
 
 
 def test_sendings_of_more_than_a_minute_ago_do_not_count() -> None:
-    standing = Standing(sent=(at(0),) * 5)
+    standing = ChannelHealth(sent=(at(0),) * 5)
 
     assert len(plan(letters(2), standing, 5, at(1))) == 2
 
 
 def test_failures_double_the_pause_up_to_ten_minutes() -> None:
-    standing, pauses = Standing(), []
+    standing, pauses = ChannelHealth(), []
     for _ in range(12):
         standing = failed(standing, "down", at(0))
         assert standing.not_before is not None
@@ -68,18 +68,18 @@ def test_failures_double_the_pause_up_to_ten_minutes() -> None:
     ],
 )
 def test_a_receiver_may_ask_for_a_longer_pause(asked, expected) -> None:  # type: ignore[no-untyped-def]
-    assert failed(Standing(), "busy", at(0), asked).not_before == at(0) + expected
+    assert failed(ChannelHealth(), "busy", at(0), asked).not_before == at(0) + expected
 
 
 def test_in_a_pause_nothing_is_sent_and_after_it_all_is() -> None:
-    standing = failed(Standing(), "down", at(0), minutes(2))
+    standing = failed(ChannelHealth(), "down", at(0), minutes(2))
 
     assert plan(letters(1), standing, 5, at(1.9)) == ()
     assert len(plan(letters(1), standing, 5, at(2))) == 1
 
 
 def test_a_success_ends_the_pauses() -> None:
-    standing = failed(failed(Standing(), "down", at(0)), "down", at(1))
+    standing = failed(failed(ChannelHealth(), "down", at(0)), "down", at(1))
 
     after = sent(standing, at(2))
 
@@ -87,7 +87,7 @@ def test_a_success_ends_the_pauses() -> None:
 
 
 def test_after_a_refused_digest_letters_go_one_by_one_for_a_while() -> None:
-    standing = refused(Standing(), at(0))
+    standing = refused(ChannelHealth(), at(0))
 
     assert [len(group) for group in plan(letters(9), standing, 5, at(0.1))] == [1] * 4
     assert [len(group) for group in plan(letters(9), standing, 5, at(11))] == [1, 1, 1, 1, 5]
@@ -95,7 +95,7 @@ def test_after_a_refused_digest_letters_go_one_by_one_for_a_while() -> None:
 
 @given(st.integers(0, 30), st.integers(1, 10), st.lists(st.floats(0, 3), max_size=12))
 def test_a_plan_keeps_the_order_and_the_rate(waiting: int, rate: int, earlier: list[float]) -> None:
-    standing = replace(Standing(), sent=tuple(sorted(at(minute) for minute in earlier)))
+    standing = replace(ChannelHealth(), sent=tuple(sorted(at(minute) for minute in earlier)))
     now = at(3)
 
     planned = plan(letters(waiting), standing, rate, now)

@@ -1,17 +1,17 @@
-from alerts.model import Kind, Member, State
-from alerts.round import Desk, reminders, settle, withdraw
+from alerts.model import AlertKind, IncidentState, Member
+from alerts.round import AlertSettings, reminders, settle, withdraw
 from alerts.routing import Route
 from alerts.silence import Silence
 from tests.alerts.kit import at, minutes, verdict
 
-DESK = Desk((Route(channels=("log", "slack")),))
+DESK = AlertSettings((Route(channels=("log", "slack")),))
 
 
 def test_a_loss_is_an_incident_with_a_letter_for_each_channel() -> None:
     settled = settle(DESK, (), [verdict("F")], (), at(0))
 
     (incident,) = settled.changed
-    assert incident.state is State.FIRING
+    assert incident.state is IncidentState.FIRING
     assert [channel for channel, _ in settled.letters] == ["log", "slack"]
     assert settled.letters[0][1].id == settled.notices[0].fingerprint
 
@@ -23,7 +23,7 @@ def test_a_round_without_news_changes_nothing() -> None:
 
 
 def test_trouble_that_never_fired_is_dropped_when_it_passes() -> None:
-    desk = Desk((Route(hold=minutes(5)),))
+    desk = AlertSettings((Route(hold=minutes(5)),))
     first = settle(desk, (), [verdict("F")], (), at(0))
 
     second = settle(desk, first.changed, [verdict("P")], (), at(1))
@@ -37,7 +37,7 @@ def test_unknown_for_long_is_told_mildly_and_never_as_a_loss() -> None:
     second = settle(DESK, first.changed, [verdict("?")], (), at(20))
 
     assert first.letters == ()
-    assert {message.kind for _, message in second.letters} == {Kind.UNKNOWN}
+    assert {message.kind for _, message in second.letters} == {AlertKind.UNKNOWN}
     assert {message.severity for _, message in second.letters} == {"info"}
 
 
@@ -46,7 +46,7 @@ def test_a_silenced_loss_is_an_incident_without_letters() -> None:
 
     settled = settle(DESK, (), [verdict("F")], [window], at(1))
 
-    assert [incident.state for incident in settled.changed] == [State.FIRING]
+    assert [incident.state for incident in settled.changed] == [IncidentState.FIRING]
     assert settled.letters == ()
 
 
@@ -57,7 +57,7 @@ def test_an_incident_that_nothing_watches_any_more_is_closed_and_says_so() -> No
 
     (incident,) = closed.changed
     assert incident.tables == ("shop.users",)
-    assert incident.state is State.RESOLVED
+    assert incident.state is IncidentState.RESOLVED
     assert "no longer watched" in closed.letters[0][1].subject
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from alerts.model import Cause, Finding, Kind, Member, Policy, Severity
+from alerts.model import AlertKind, AlertPolicy, Cause, CauseFinding, Member, Severity
 from alerts.routing import DEFAULTS, Route, policy
 from alerts.silence import Silence
 from checks.model import Outcome, Ruling
@@ -9,16 +9,16 @@ from tests.alerts.kit import ORDERS, at, finding, minutes
 ROUTES = (
     Route(tables="shop.pay*", severity=Severity.CRITICAL, channels=("pager",)),
     Route(tables="shop.*", owner="shop team"),
-    Route(kinds=(Kind.UNKNOWN,), channels=()),
+    Route(kinds=(AlertKind.UNKNOWN,), channels=()),
     Route(checks=("range_*",), hold=minutes(7)),
     Route(owner="data platform", channels=("log", "slack")),
 )
 
 
-def folded(*tables: str) -> Finding:
+def folded(*tables: str) -> CauseFinding:
     members = tuple(Member(table, "lag") for table in tables)
-    cause = Cause(Kind.LATE, "", "hop:merge stalled")
-    return Finding(cause, Outcome.FAIL, Ruling(Outcome.FAIL, "stalled"), members)
+    cause = Cause(AlertKind.LATE, "", "hop:merge stalled")
+    return CauseFinding(cause, Outcome.FAIL, Ruling(Outcome.FAIL, "stalled"), members)
 
 
 @pytest.mark.parametrize(
@@ -39,11 +39,11 @@ def test_the_first_route_that_states_a_field_decides_it(
 
 def test_a_route_may_be_for_some_checks_only() -> None:
     assert policy(ROUTES, finding("F")).hold == minutes(7)
-    assert policy(ROUTES, folded("shop.users")).hold == DEFAULTS[Kind.LATE].hold
+    assert policy(ROUTES, folded("shop.users")).hold == DEFAULTS[AlertKind.LATE].hold
 
 
 def test_an_empty_list_of_channels_tells_nobody() -> None:
-    assert policy(ROUTES, finding("F", kind=Kind.UNKNOWN)).channels == ()
+    assert policy(ROUTES, finding("F", kind=AlertKind.UNKNOWN)).channels == ()
 
 
 def test_without_routes_everything_is_logged_by_its_kind() -> None:
@@ -51,7 +51,7 @@ def test_without_routes_everything_is_logged_by_its_kind() -> None:
 
     assert decided.channels == ("log",)
     assert decided.severity is Severity.CRITICAL
-    assert decided.hold == DEFAULTS[Kind.LOST].hold
+    assert decided.hold == DEFAULTS[AlertKind.LOST].hold
 
 
 def test_a_common_cause_takes_the_gravest_and_tells_every_owner() -> None:
@@ -63,8 +63,8 @@ def test_a_common_cause_takes_the_gravest_and_tells_every_owner() -> None:
 
 
 def test_unknown_is_never_grave_by_default() -> None:
-    assert DEFAULTS[Kind.UNKNOWN].severity is Severity.INFO
-    assert DEFAULTS[Kind.UNKNOWN].hold >= minutes(10)
+    assert DEFAULTS[AlertKind.UNKNOWN].severity is Severity.INFO
+    assert DEFAULTS[AlertKind.UNKNOWN].hold >= minutes(10)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_a_silence_covers_what_matches_while_it_lasts(
     tables, checks = silence
     window = Silence("s1", at(1), at(10), "on call", "upgrade", tables, checks)
 
-    decided: Policy = policy((), finding("F", ORDERS), [window], at(minute))
+    decided: AlertPolicy = policy((), finding("F", ORDERS), [window], at(minute))
 
     assert decided.muted is muted
 
@@ -112,6 +112,6 @@ def test_a_common_cause_is_silent_only_if_every_table_is() -> None:
 def test_who_is_not_reached_is_told_another_way(
     routes: tuple[Route, ...], told: tuple[str, ...]
 ) -> None:
-    ailing = finding("F", Member("channel:slack", "channel"), Kind.SERVICE)
+    ailing = finding("F", Member("channel:slack", "channel"), AlertKind.SERVICE)
 
     assert policy(routes, ailing).channels == told

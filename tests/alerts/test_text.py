@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from alerts.model import Cause, Event, Incident, Kind, Member, Notice
+from alerts.model import AlertKind, Cause, Event, Incident, Member, Notice
 from alerts.text import compose
 from checks.model import Outcome, Ruling
 from tests.alerts.kit import at, firing
@@ -12,7 +12,7 @@ def folded(count: int) -> Incident:
     members = tuple(Member(f"shop.t{n:03}", "lag") for n in range(count))
     return replace(
         firing(),
-        cause=Cause(Kind.LATE, "", "hop:consumer stalled"),
+        cause=Cause(AlertKind.LATE, "", "hop:consumer stalled"),
         members=members,
         failing=members,
         ruling=Ruling(Outcome.FAIL, "no batch for 300 s"),
@@ -82,7 +82,7 @@ def test_the_subject_is_one_line_of_bounded_length(reason: str) -> None:
 
 
 def test_every_kind_has_words_and_a_page() -> None:
-    for kind in Kind:
+    for kind in AlertKind:
         message = compose(Notice(Event.FIRED, firing(kind=kind), at(0)))
 
         assert message.runbook.startswith(f"docs/runbooks/{kind}.md")

@@ -5,8 +5,8 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from pipeline.lags.lag import Lags, measure
-from pipeline.lags.samples import Sample, Samples, SourceSamples, Standing
-from pipeline.lags.steps import Step
+from pipeline.lags.samples import MirrorPosition, Sample, Samples, SourceSamples
+from pipeline.lags.steps import LandedBatch
 from pipeline.mark import Epoch, Mark
 from pipeline.model import Acknowledged, Fence, Head, Missing, Order, PartitionEnd, Shard, Table
 
@@ -48,8 +48,8 @@ def samples(
     fences: tuple[Fence, ...] | Missing | None = None,
     acknowledged: Acknowledged | Missing | None = None,
     landed: Mark | Missing | None = None,
-    standing: Standing | Missing | None = None,
-    steps: tuple[Step, ...] = (),
+    standing: MirrorPosition | Missing | None = None,
+    steps: tuple[LandedBatch, ...] = (),
     ages: Mapping[str, timedelta] | None = None,
     synced: Sample[int] | Missing | None = None,
     now: datetime = NOW,
@@ -59,7 +59,7 @@ def samples(
     fences = beats() if fences is None else fences
     acknowledged = acknowledged or Acknowledged(1, 69_500)
     landed = landed or mark()
-    standing = standing or Standing(7, 50)
+    standing = standing or MirrorPosition(7, 50)
 
     def old(name: str) -> datetime:
         return now - ages.get(name, timedelta())

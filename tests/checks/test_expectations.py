@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from checks.model import NotYet, Outcome, Ruling
-from checks.probes.expectations import Content, Expectations, Expected
+from checks.probes.expectations import Content, ExpectationResults, Expectations
 from checks.world import MirrorSide
 from pipeline.model import Table
 from tests.checks.world_fake import TABLE, FakeWorld
@@ -34,7 +34,7 @@ class Sampled(FakeWorld):
         return side
 
 
-def ruled(*suite: Expected) -> Ruling:
+def ruled(*suite: ExpectationResults) -> Ruling:
     probe = Expectations(suite)
     reading = probe.measure(TABLE, Sampled())
     assert isinstance(reading, Content)
@@ -44,32 +44,46 @@ def ruled(*suite: Expected) -> Ruling:
 @pytest.mark.parametrize(
     ("suite", "outcome", "says"),
     [
-        pytest.param([Expected(NOT_NULL, {"column": "id"})], Outcome.PASS, "1 expec", id="met"),
         pytest.param(
-            [Expected(NOT_NULL, {"column": "email"}), Expected(NOT_NULL, {"column": "id"})],
+            [ExpectationResults(NOT_NULL, {"column": "id"})], Outcome.PASS, "1 expec", id="met"
+        ),
+        pytest.param(
+            [
+                ExpectationResults(NOT_NULL, {"column": "email"}),
+                ExpectationResults(NOT_NULL, {"column": "id"}),
+            ],
             Outcome.FAIL,
             f"{NOT_NULL}(email): 1 of 2 rows",
             id="not met",
         ),
         pytest.param(
-            [Expected(BETWEEN, {"column": "paid", "max_value": 5})],
+            [ExpectationResults(BETWEEN, {"column": "paid", "max_value": 5})],
             Outcome.FAIL,
             f"{BETWEEN}(paid): 1 of 2 rows",
             id="decimals compare",
         ),
         pytest.param(
-            [Expected(NOT_NULL, {"column": "gone"})], Outcome.UNKNOWN, "(gone): it", id="no column"
+            [ExpectationResults(NOT_NULL, {"column": "gone"})],
+            Outcome.UNKNOWN,
+            "(gone): it",
+            id="no column",
         ),
         pytest.param(
-            [Expected("expect_magic", {"column": "id"})], Outcome.UNKNOWN, "no such", id="no such"
+            [ExpectationResults("expect_magic", {"column": "id"})],
+            Outcome.UNKNOWN,
+            "no such",
+            id="no such",
         ),
         pytest.param(
-            [Expected(NOT_NULL, {"colum": "id"})], Outcome.UNKNOWN, "wrong arg", id="misspelt"
+            [ExpectationResults(NOT_NULL, {"colum": "id"})],
+            Outcome.UNKNOWN,
+            "wrong arg",
+            id="misspelt",
         ),
     ],
 )
 def test_a_suite_is_evaluated_on_the_newest_rows(
-    suite: list[Expected], outcome: Outcome, says: str
+    suite: list[ExpectationResults], outcome: Outcome, says: str
 ) -> None:
     ruling = ruled(*suite)
 
@@ -79,7 +93,11 @@ def test_a_suite_is_evaluated_on_the_newest_rows(
 
 def test_no_value_of_a_row_leaves_the_probe() -> None:
     probe = Expectations(
-        (Expected("expect_column_values_to_be_in_set", {"column": "email", "value_set": ["x"]}),)
+        (
+            ExpectationResults(
+                "expect_column_values_to_be_in_set", {"column": "email", "value_set": ["x"]}
+            ),
+        )
     )
 
     reading = probe.measure(TABLE, Sampled())
@@ -95,4 +113,4 @@ def test_without_a_suite_or_rows_there_is_nothing_to_rule_on() -> None:
     empty.rows_ = []
 
     assert isinstance(Expectations().measure(TABLE, Sampled()), NotYet)
-    assert isinstance(Expectations((Expected(NOT_NULL),)).measure(TABLE, empty), NotYet)
+    assert isinstance(Expectations((ExpectationResults(NOT_NULL),)).measure(TABLE, empty), NotYet)

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from checks.blocks import Inputs
 from checks.certificate import Certificate, revocations
 from checks.model import Outcome, Ruling, Verdict
-from checks.readiness import Policy, Question, Readiness, Rule, State, assess
+from checks.readiness import Question, Readiness, ReadinessPolicy, ReadinessState, Rule, assess
 from pipeline.lags.lag import HopLag, Lags
-from pipeline.lags.samples import Standing
+from pipeline.lags.samples import MirrorPosition
 from pipeline.lags.steps import extended, step
 from pipeline.mark import Quarantine
 from pipeline.model import Hop, Lag, Missing, Stage
@@ -23,7 +23,7 @@ SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
 MIRROR = Question(Stage.MIRROR, CUT)
 LANDED = Question(Stage.LANDED, CUT)
-BOTH = Policy()
+BOTH = ReadinessPolicy()
 GAP = (
     '{"id": "g1", "topic": "t", "partition": 0, "first": 1, "until": 9, "why": "retention",'
     ' "tables": [], "shards": ["shop/%s"], "batch": 4}'
@@ -67,14 +67,14 @@ def test_landed_names_no_mirror_and_needs_none() -> None:
 
 
 def test_a_table_without_change_since_stays_complete() -> None:
-    taken = {"landed": mark(batch=90, tables={TABLE.name: 12}), "standing": Standing(3, 12)}
+    taken = {"landed": mark(batch=90, tables={TABLE.name: 12}), "standing": MirrorPosition(3, 12)}
 
     assert assess(MIRROR, inputs(taken=taken), BOTH).ready
 
 
 def test_a_mirror_that_holds_an_older_covering_batch_is_ready_under_steady_load() -> None:
     steps = extended((), step(mark(batch=49, through=600), {"shop": beats()}))
-    behind = {"steps": steps, "standing": Standing(6, 49)}
+    behind = {"steps": steps, "standing": MirrorPosition(6, 49)}
     earlier = Question(Stage.MIRROR, NOW - 3 * MINUTE)
 
     assert assess(earlier, inputs(taken=behind), BOTH).ready
@@ -83,49 +83,68 @@ def test_a_mirror_that_holds_an_older_covering_batch_is_ready_under_steady_load(
 @pytest.mark.parametrize(
     ("bent", "state", "code"),
     [
-        pytest.param({"landed": mark(through=90)}, State.NOT_READY, "not_landed", id="W behind"),
-        pytest.param({"standing": Standing(6, 49)}, State.UNKNOWN, "lag_unknown", id="mirror lost"),
-        pytest.param({"landed": Missing("x")}, State.UNKNOWN, "no_mark", id="no mark"),
-        pytest.param({"standing": Missing("x")}, State.UNKNOWN, "no_mirror", id="no mirror"),
-        pytest.param({"ages": {"mark": MINUTE}}, State.UNKNOWN, "no_mark", id="stale mark"),
-        pytest.param({"fences": Missing("x")}, State.UNKNOWN, "no_heartbeat", id="no heartbeat"),
+        pytest.param(
+            {"landed": mark(through=90)}, ReadinessState.NOT_READY, "not_landed", id="W behind"
+        ),
+        pytest.param(
+            {"standing": MirrorPosition(6, 49)},
+            ReadinessState.UNKNOWN,
+            "lag_unknown",
+            id="mirror lost",
+        ),
+        pytest.param({"landed": Missing("x")}, ReadinessState.UNKNOWN, "no_mark", id="no mark"),
+        pytest.param(
+            {"standing": Missing("x")}, ReadinessState.UNKNOWN, "no_mirror", id="no mirror"
+        ),
+        pytest.param(
+            {"ages": {"mark": MINUTE}}, ReadinessState.UNKNOWN, "no_mark", id="stale mark"
+        ),
+        pytest.param(
+            {"fences": Missing("x")}, ReadinessState.UNKNOWN, "no_heartbeat", id="no heartbeat"
+        ),
         pytest.param(
             {"fences": beats(until=NOW - 20 * MINUTE)},
-            State.UNKNOWN,
+            ReadinessState.UNKNOWN,
             "no_heartbeat",
             id="heartbeat dead before the cut",
         ),
         pytest.param(
-            {"acknowledged": Missing("x")}, State.UNKNOWN, "lag_unknown", id="collector silent"
+            {"acknowledged": Missing("x")},
+            ReadinessState.UNKNOWN,
+            "lag_unknown",
+            id="collector silent",
         ),
         pytest.param(
-            {"landed": mark(bases={})}, State.BLOCKED, "no_base", id="no base on any shard"
+            {"landed": mark(bases={})}, ReadinessState.BLOCKED, "no_base", id="no base on any shard"
         ),
         pytest.param(
             {"landed": mark(bases={"shop/shop_00.orders": None})},
-            State.BLOCKED,
+            ReadinessState.BLOCKED,
             "no_base",
             id="one shard without base",
         ),
         pytest.param(
-            {"landed": mark(gaps={"g1": GAP % "shop_01.orders"})}, State.BLOCKED, "gap", id="gap"
+            {"landed": mark(gaps={"g1": GAP % "shop_01.orders"})},
+            ReadinessState.BLOCKED,
+            "gap",
+            id="gap",
         ),
         pytest.param(
             {"landed": mark(quarantine={"s/t": Quarantine(TABLE.name, 3, 1, ("t:0:5@3",))})},
-            State.BLOCKED,
+            ReadinessState.BLOCKED,
             "quarantine",
             id="quarantined change",
         ),
         pytest.param(
             {"landed": mark(quarantine={"topic:x": Quarantine(None, 3, 1, ("x:0:5@3",))})},
-            State.BLOCKED,
+            ReadinessState.BLOCKED,
             "quarantine",
             id="quarantined change of a topic, own topics unknown",
         ),
     ],
 )
 def test_what_is_not_shown_withholds_ready(
-    bent: Mapping[str, Any], state: State, code: str
+    bent: Mapping[str, Any], state: ReadinessState, code: str
 ) -> None:
     answer = assess(MIRROR, inputs(taken=bent), BOTH)
 
@@ -139,7 +158,7 @@ def test_a_cut_that_is_not_past_is_not_ready_and_says_when() -> None:
 
     answer = assess(question, inputs(), replace(BOTH, margin=SECOND))
 
-    assert answer.state is State.NOT_READY
+    assert answer.state is ReadinessState.NOT_READY
     assert codes(answer) == ["late", "not_landed"]
     assert answer.eta == NOW + 6 * SECOND
 
@@ -147,7 +166,7 @@ def test_a_cut_that_is_not_past_is_not_ready_and_says_when() -> None:
 def test_a_cut_ahead_says_so() -> None:
     answer = assess(Question(Stage.LANDED, NOW + MINUTE), inputs(), BOTH)
 
-    assert answer.state is State.NOT_READY
+    assert answer.state is ReadinessState.NOT_READY
     assert "cut_ahead" in codes(answer)
 
 
@@ -172,7 +191,7 @@ def test_a_topic_s_quarantine_blocks_only_the_tables_of_that_topic() -> None:
     mine = assess(MIRROR, inputs(taken=taken, topics=frozenset({"x"})), BOTH)
     other = assess(MIRROR, inputs(taken=taken, topics=frozenset({"y"})), BOTH)
 
-    assert (mine.state, other.state) == (State.BLOCKED, State.READY)
+    assert (mine.state, other.state) == (ReadinessState.BLOCKED, ReadinessState.READY)
 
 
 @pytest.mark.parametrize(
@@ -201,7 +220,7 @@ def test_a_block_ends_when_a_person_waives_its_id(more: dict[str, Any], id_: str
     before = assess(MIRROR, blocked, BOTH)
     after = assess(MIRROR, replace(blocked, waived=frozenset({id_})), BOTH)
 
-    assert before.state is State.BLOCKED
+    assert before.state is ReadinessState.BLOCKED
     assert before.reasons[0].id == id_
     assert after.ready
 
@@ -215,18 +234,26 @@ def test_holds_of_others_do_not_block() -> None:
 @pytest.mark.parametrize(
     ("verdicts", "state"),
     [
-        pytest.param((verdict("pass"),), State.READY, id="pass"),
-        pytest.param((verdict("unknown"),), State.READY, id="unknown is listed only"),
-        pytest.param((verdict("fail"),), State.BLOCKED, id="fail"),
+        pytest.param((verdict("pass"),), ReadinessState.READY, id="pass"),
+        pytest.param((verdict("unknown"),), ReadinessState.READY, id="unknown is listed only"),
+        pytest.param((verdict("fail"),), ReadinessState.BLOCKED, id="fail"),
         pytest.param(
-            (verdict("fail", ago=9), verdict("unknown")), State.BLOCKED, id="unknown clears nothing"
+            (verdict("fail", ago=9), verdict("unknown")),
+            ReadinessState.BLOCKED,
+            id="unknown clears nothing",
         ),
-        pytest.param((verdict("fail", ago=9), verdict("pass")), State.READY, id="pass clears"),
-        pytest.param((verdict("fail", check="volatility"),), State.READY, id="not gating"),
-        pytest.param((verdict("fail", table="shop.users"),), State.READY, id="another table's"),
+        pytest.param(
+            (verdict("fail", ago=9), verdict("pass")), ReadinessState.READY, id="pass clears"
+        ),
+        pytest.param((verdict("fail", check="volatility"),), ReadinessState.READY, id="not gating"),
+        pytest.param(
+            (verdict("fail", table="shop.users"),), ReadinessState.READY, id="another table's"
+        ),
     ],
 )
-def test_a_gating_check_blocks_by_fail_only(verdicts: tuple[Verdict, ...], state: State) -> None:
+def test_a_gating_check_blocks_by_fail_only(
+    verdicts: tuple[Verdict, ...], state: ReadinessState
+) -> None:
     assert assess(MIRROR, inputs(verdicts=verdicts), BOTH).state is state
 
 
@@ -236,13 +263,13 @@ def test_a_fail_that_names_all_it_may_name_cannot_be_waived_by_keys() -> None:
 
     answer = assess(MIRROR, inputs(verdicts=(verdict("fail", keys=keys),), waived=ids), BOTH)
 
-    assert answer.state is State.BLOCKED
+    assert answer.state is ReadinessState.BLOCKED
 
 
 def test_an_unproven_table_needs_a_waiver() -> None:
     cascade = inputs(unproven="a cascade from shop.users")
 
-    assert assess(MIRROR, cascade, BOTH).state is State.UNKNOWN
+    assert assess(MIRROR, cascade, BOTH).state is ReadinessState.UNKNOWN
     waived = replace(cascade, waived=frozenset({f"unproven:{TABLE.name}"}))
     assert assess(MIRROR, waived, BOTH).ready
 
@@ -252,7 +279,7 @@ def test_a_table_whose_schema_nobody_has_told_is_not_called_ready() -> None:
 
     answer = assess(MIRROR, untold, BOTH)
 
-    assert answer.state is State.UNKNOWN
+    assert answer.state is ReadinessState.UNKNOWN
     assert [reason.code for reason in answer.reasons] == ["not_described"]
 
 
@@ -277,7 +304,7 @@ def test_a_revoked_certificate_says_revoked_until_a_new_one_can_be_issued() -> N
     bad = assess(MIRROR, inputs(verdicts=(verdict("fail"),)), BOTH, certificate=old)
     good = assess(MIRROR, inputs(), BOTH, certificate=old)
 
-    assert bad.state is State.REVOKED
+    assert bad.state is ReadinessState.REVOKED
     assert codes(bad)[:2] == ["revoked", "check_failed"]
     assert good.ready
     assert good.certificate
@@ -338,15 +365,15 @@ def test_rules_that_disagree_for_ten_minutes_are_an_incident() -> None:
 @pytest.mark.parametrize(
     ("rule", "state"),
     [
-        pytest.param(Rule.SUM, State.NOT_READY, id="the margin is the sum rule's"),
-        pytest.param(Rule.PROOF, State.READY, id="positions suffice"),
-        pytest.param(Rule.BOTH, State.NOT_READY, id="both must hold"),
+        pytest.param(Rule.SUM, ReadinessState.NOT_READY, id="the margin is the sum rule's"),
+        pytest.param(Rule.PROOF, ReadinessState.READY, id="positions suffice"),
+        pytest.param(Rule.BOTH, ReadinessState.NOT_READY, id="both must hold"),
     ],
 )
-def test_the_operator_chooses_the_rule(rule: Rule, state: State) -> None:
+def test_the_operator_chooses_the_rule(rule: Rule, state: ReadinessState) -> None:
     question = Question(Stage.LANDED, NOW - 12 * SECOND)
 
-    assert assess(question, inputs(), Policy(rule=rule, margin=MINUTE)).state is state
+    assert assess(question, inputs(), ReadinessPolicy(rule=rule, margin=MINUTE)).state is state
 
 
 spans = st.integers(0, 900).map(lambda seconds: timedelta(seconds=seconds))
@@ -364,7 +391,7 @@ def test_readiness_is_monotone_in_every_lag(
 ) -> None:
     raised = [*values]
     raised[index] += more
-    policy = Policy(rule=rule)
+    policy = ReadinessPolicy(rule=rule)
 
     low = assess(MIRROR, inputs(lags=measured(values)), policy)
     high = assess(MIRROR, inputs(lags=measured((raised[0], raised[1], raised[2]))), policy)
@@ -385,4 +412,4 @@ def test_with_any_input_missing_it_is_never_ready(
     answer = assess(MIRROR, summed, BOTH)
 
     if gone or any(isinstance(each, Missing) for each in values):
-        assert answer.state is State.UNKNOWN
+        assert answer.state is ReadinessState.UNKNOWN

@@ -5,7 +5,7 @@ import pytest
 from checks.fences import passed, thinned
 from checks.findings import Differences, ruled
 from checks.model import NotYet, Undecided
-from checks.suspects import Fate, Look, fate, look
+from checks.suspects import Fate, SuspectReading, fate, look
 from pipeline.model import Op, Shard
 from tests.checks.samples import beats
 from tests.checks.world_fake import ONE, TABLE, TWO, FakeWorld
@@ -36,11 +36,11 @@ def test_a_look_survives_being_remembered_and_forgets_shards_that_are_gone() -> 
     world.commit((Op.CREATE, TWO, 4))
     seen = look(TABLE, world, [(TWO, 4), (ONE, 4), (TWO, 4)], tries=2)
 
-    again = Look.loads(seen.dumps(), TABLE)
+    again = SuspectReading.loads(seen.dumps(), TABLE)
 
     assert again == seen
     assert (seen.suspects, seen.before) == (((ONE, 4), (TWO, 4)), (0, 1))
-    fewer = Look.loads(seen.dumps(), type(TABLE)(TABLE.name, (TWO,), ("id",), "id"))
+    fewer = SuspectReading.loads(seen.dumps(), type(TABLE)(TABLE.name, (TWO,), ("id",), "id"))
     assert (fewer.suspects, fewer.before) == (((TWO, 4),), (1,))
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from checks.unproven import Described, why_unproven
+from checks.unproven import SourceDescription, why_unproven
 from pipeline.model import Missing, Shard, Table
 from pipeline.sources.mysql.server_facts import ServerFacts
 from pipeline.sources.mysql.shard_facts import Cascade, ShardFacts
@@ -18,8 +18,8 @@ ONE, TWO = Shard("a", "shop.people_0"), Shard("b", "shop.people_1")
 PEOPLE = Table("shop.people", (ONE, TWO))
 
 
-def told(server: ServerFacts, *shards: ShardFacts) -> Described:
-    return Described(server, {one.shard.name: one for one in shards})
+def told(server: ServerFacts, *shards: ShardFacts) -> SourceDescription:
+    return SourceDescription(server, {one.shard.name: one for one in shards})
 
 
 PLAIN = told(SERVER, ShardFacts(ONE))
@@ -47,7 +47,7 @@ STRANGER = ShardFacts(Shard("b", "shop.strangers"), cascades=(GOES,))
     ],
 )
 def test_a_table_is_proven_only_if_every_source_says_so(
-    sources: Mapping[str, Described | Missing], why: str | None
+    sources: Mapping[str, SourceDescription | Missing], why: str | None
 ) -> None:
     found = why_unproven(PEOPLE, sources)
 

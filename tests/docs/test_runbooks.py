@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from alerts.causes import blame
-from alerts.model import Event, Incident, Kind, Notice, Severity, State
+from alerts.model import AlertKind, Event, Incident, IncidentState, Notice, Severity
 from alerts.text import compose
 from checks import run as probes
 from checks.model import Outcome, Ruling, Verdict
 from grafana.generate import rules
-from monitor.watch.own_verdicts import CHECKS
+from monitor.observe.own_verdicts import CHECKS
 from tests.docs.markdown import ROOT, anchors
 
 RUNBOOKS = ROOT / "docs" / "runbooks"
@@ -43,7 +43,16 @@ def link(check: str, outcome: Outcome, cause: str = "") -> str:
     blamed = blame(verdict)
     assert blamed is not None
     told = Incident(
-        blamed, State.FIRING, NOW, NOW, NOW, verdict.ruling, (), (), Severity.WARNING, notices=1
+        blamed,
+        IncidentState.FIRING,
+        NOW,
+        NOW,
+        NOW,
+        verdict.ruling,
+        (),
+        (),
+        Severity.WARNING,
+        notices=1,
     )
     return compose(Notice(Event.FIRED, told, NOW)).runbook
 
@@ -54,8 +63,8 @@ def leads_somewhere(target: str) -> bool:
     return page.is_file() and (not anchor or anchor in anchors(page))
 
 
-@pytest.mark.parametrize("kind", list(Kind))
-def test_each_kind_has_its_page(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", list(AlertKind))
+def test_each_kind_has_its_page(kind: AlertKind) -> None:
     text = (RUNBOOKS / f"{kind}.md").read_text(encoding="utf-8")
 
     assert text.startswith(f"# {kind}: ")

@@ -13,9 +13,9 @@ from itertools import chain
 import pytest
 
 from checks.model import Outcome, Ruling, Verdict
-from checks.readiness import State
+from checks.readiness import ReadinessState
 from monitor.board import Board, TableView
-from monitor.faces.metrics import exposition, registry
+from monitor.web.metrics import exposition, registry
 from tests.grafana.answers import troubles
 from tests.grafana.expressions import of_alerts, of_recordings
 from tests.grafana.prometheus import Prometheus, scraping
@@ -32,8 +32,8 @@ def _full() -> Board:
     """A board with every state and outcome, and verdicts of the service's own."""
     states = [
         boards.view(f"shop.{state}", state, seconds=(1.0, 2.0, 3.0))
-        for state in State
-        if state is not State.UNKNOWN
+        for state in ReadinessState
+        if state is not ReadinessState.UNKNOWN
     ]
     views = (*states, boards.UNKNOWN, boards.READY, boards.LOST)
     return replace(

@@ -9,11 +9,11 @@ import pytest
 import yaml
 
 from alerts.causes import KINDS
-from alerts.model import Kind
+from alerts.model import AlertKind
 from grafana.generate import HERE, rules
 from grafana.rule import Alert
 from grafana.rules import CHECK_ALERTS, RECORDINGS, alerts
-from monitor.faces.metric_names import METRICS
+from monitor.web.metric_names import METRICS
 from tests.grafana.expressions import Expression, metrics_in, of_alerts, of_recordings
 
 CASES = Path(__file__).with_name("rules.test.yaml")
@@ -71,7 +71,7 @@ def test_an_alert_says_what_and_where_to_read_on(rule: Alert) -> None:
 
 
 def test_every_check_of_a_listed_kind_belongs_to_exactly_one_alert() -> None:
-    told = {Kind.BLOCKED, Kind.SUSPECT}
+    told = {AlertKind.BLOCKED, AlertKind.SUSPECT}
     for check in [name for name, kind in KINDS.items() if kind in told] + ["range_counts"]:
         owners = [rule.name for rule in CHECK_ALERTS if _selects(rule, check)]
         assert len(owners) == 1, check

@@ -3,13 +3,12 @@
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from alerts.model import Cause, Incident, Kind, Member, Severity
-from alerts.model import State as Life
+from alerts.model import AlertKind, Cause, Incident, IncidentState, Member, Severity
 from checks.certificate import Certificate
 from checks.model import Outcome, Reason, Ruling, Verdict
 from checks.proof import Evidence
-from checks.readiness import Readiness, State
-from monitor.board import Board, ChannelView, JobView, PartView, TableView
+from checks.readiness import Readiness, ReadinessState
+from monitor.board import Board, ChannelView, ComponentView, JobView, TableView
 from pipeline.lags.lag import HopLag, Lags
 from pipeline.model import Fence, Head, Hop, Lag, Missing, Shard, Stage, Table
 
@@ -28,12 +27,14 @@ def lags(table: str, *seconds: float | None) -> Lags:
     return Lags(table, NOW, tuple(hops))
 
 
-def answer(found: Lags, state: State, *reasons: Reason, stage: Stage = Stage.MIRROR) -> Readiness:
+def answer(
+    found: Lags, state: ReadinessState, *reasons: Reason, stage: Stage = Stage.MIRROR
+) -> Readiness:
     """An answer for the end of yesterday."""
     evidence = Evidence((FENCE,), 12, 34, 12, {"shop.shop.users:0": 99})
     certificate = Certificate("c0ffee", found.table, stage, CUT, NOW, evidence)
-    ready = state is State.READY
-    eta = NOW + timedelta(seconds=75) if state is State.NOT_READY else None
+    ready = state is ReadinessState.READY
+    eta = NOW + timedelta(seconds=75) if state is ReadinessState.NOT_READY else None
     return Readiness(
         found.table,
         stage,
@@ -47,7 +48,9 @@ def answer(found: Lags, state: State, *reasons: Reason, stage: Stage = Stage.MIR
     )
 
 
-def view(name: str, state: State, *reasons: Reason, seconds: tuple[float | None, ...]) -> TableView:
+def view(
+    name: str, state: ReadinessState, *reasons: Reason, seconds: tuple[float | None, ...]
+) -> TableView:
     """One table whose two answers agree."""
     found = lags(name, *seconds)
     both = {stage: answer(found, state, *reasons, stage=stage) for stage in Stage}
@@ -55,46 +58,48 @@ def view(name: str, state: State, *reasons: Reason, seconds: tuple[float | None,
     return TableView(table, found, both, both, _verdicts(name, state))
 
 
-def _verdicts(name: str, state: State) -> tuple[Verdict, ...]:
+def _verdicts(name: str, state: ReadinessState) -> tuple[Verdict, ...]:
     lost = Ruling(Outcome.FAIL, "3 rows short in ids [100, 120)", "missing_rows", ("[100, 120)",))
     fine = Ruling(Outcome.PASS, "both sides hold 1200 rows")
     blind = Ruling(Outcome.UNKNOWN, "history is short: 3 of 20 rounds", "no_history")
     at = NOW - timedelta(seconds=12)
-    ranges = lost if state is State.BLOCKED else fine
+    ranges = lost if state is ReadinessState.BLOCKED else fine
     return (
         Verdict(name, "range_counts", ranges, at, (FENCE,), -3.0 if ranges is lost else 0.0),
         Verdict(name, "volatility", blind, at),
     )
 
 
-READY = view("shop.users", State.READY, Reason("certified", "c0ffee"), seconds=(1.2, 3.4, 6.1))
+READY = view(
+    "shop.users", ReadinessState.READY, Reason("certified", "c0ffee"), seconds=(1.2, 3.4, 6.1)
+)
 NOT_READY = view(
     "shop.orders",
-    State.NOT_READY,
+    ReadinessState.NOT_READY,
     Reason("late", "time since the cut is below the lags' sum"),
     Reason("not_applied", "applied through batch 41; the cut landed in 44"),
     seconds=(2.0, 14.0, 61.0),
 )
 LOST = view(
     "shop.order_items_with_a_rather_long_name_of_its_own",
-    State.BLOCKED,
+    ReadinessState.BLOCKED,
     Reason("check_failed", "range_counts: 3 rows short in ids [100, 120)", "range_counts:x:[100"),
     seconds=(1.2, 3.4, 4.0),
 )
 UNKNOWN = view(
     "shop.payments",
-    State.UNKNOWN,
+    ReadinessState.UNKNOWN,
     Reason("lag_unknown", "a lag is unknown"),
     Reason("no_heartbeat", "source shop: the newest heartbeat is 75 s old"),
     seconds=(None, None, 2.0),
 )
 
 
-def incident(state: Life = Life.FIRING) -> Incident:
+def incident(state: IncidentState = IncidentState.FIRING) -> Incident:
     """Rows lost in one table, and somebody owns it."""
     table = LOST.table.name
     return Incident(
-        Cause(Kind.LOST, "range_counts", table),
+        Cause(AlertKind.LOST, "range_counts", table),
         state,
         opened=NOW - timedelta(minutes=7, seconds=20),
         turned=NOW,
@@ -121,9 +126,9 @@ def board(*views: TableView, incidents: tuple[Incident, ...] = ()) -> Board:
         tables=views,
         incidents=incidents,
         parts=(
-            PartView("source:shop", works=True),
-            PartView("collector:shop", works=True),
-            PartView("worker", works=True),
+            ComponentView("source:shop", works=True),
+            ComponentView("collector:shop", works=True),
+            ComponentView("worker", works=True),
         ),
         jobs=(
             JobView("watch", {"done": 1440, "missed": 2}, NOW),
@@ -141,10 +146,10 @@ ALL_WELL = board(READY)
 MIXED = board(READY, NOT_READY, LOST, UNKNOWN, incidents=(incident(),))
 MUTE = replace(
     board(READY),
-    parts=(PartView("channel:slack", works=False, detail="sendings that failed in a row: 3"),),
+    parts=(ComponentView("channel:slack", works=False, detail="sendings that failed in a row: 3"),),
     channels=(ChannelView("slack", 4, 2, 3, "sendings that failed in a row: 3"),),
 )
 SOURCE_DOWN = replace(
     board(UNKNOWN),
-    parts=(PartView("source:shop", works=False, detail="down: cannot connect to 127.0.0.1"),),
+    parts=(ComponentView("source:shop", works=False, detail="down: cannot connect to 127.0.0.1"),),
 )

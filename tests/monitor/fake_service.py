@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from monitor import life
+from monitor import service
 from monitor.config.file import load
 from monitor.logs import configure
 
@@ -11,4 +11,4 @@ SPARK = (sys.executable, "-m", "tests.monitor.fake_worker")
 
 if __name__ == "__main__":
     configure(json=True)
-    sys.exit(life.run(load(Path(sys.argv[1])), Path(sys.argv[2]).write_text, SPARK))
+    sys.exit(service.run(load(Path(sys.argv[1])), Path(sys.argv[2]).write_text, SPARK))

@@ -15,30 +15,30 @@ import httpx
 from fastapi import FastAPI
 
 from alerts.model import Incident
-from alerts.round import Desk as AlertDesk
+from alerts.round import AlertSettings
 from alerts.routing import Route
 from checks.model import Outcome, Ruling, Verdict
-from checks.readiness import Policy
-from checks.unproven import Described
-from monitor.board import ChannelView, Easel, JobView
-from monitor.config.plans import Plan
+from checks.readiness import ReadinessPolicy
+from checks.unproven import SourceDescription
+from monitor.board import ChannelView, CurrentBoard, JobView
+from monitor.config.plans import CheckPlan
 from monitor.cycle import Cycle
-from monitor.faces import api
-from monitor.faces.metrics import registry
 from monitor.gate import Gate
+from monitor.observe.assessor import Assessor
+from monitor.observe.census import Census, Wanted
+from monitor.observe.fence_book import FenceBook
+from monitor.observe.own_verdicts import Component
+from monitor.observe.recorder import VerdictRecorder
+from monitor.observe.retention import RetentionWatch
+from monitor.observe.roster import Roster
+from monitor.observe.rulings import Rulings
+from monitor.observe.sampler import CollectorFailure, Sampler, Sampling
+from monitor.observe.unlogged_changes import UnloggedChanges
+from monitor.observe.watcher import Watcher
 from monitor.spark.standstills import Standstills
-from monitor.store.store import Store
-from monitor.watch.assessor import Assessor
-from monitor.watch.census import Census, Wanted
-from monitor.watch.doubts import Doubts
-from monitor.watch.fence_book import FenceBook
-from monitor.watch.keepers import Keepers
-from monitor.watch.own_verdicts import Part
-from monitor.watch.roster import Roster
-from monitor.watch.rulings import Rulings
-from monitor.watch.sampler import Look, Sampler, Trouble
-from monitor.watch.teller import Teller
-from monitor.watch.watcher import Watcher
+from monitor.store.store import ServiceStore
+from monitor.web import api
+from monitor.web.metrics import registry
 from pipeline.errors import UnreachableError
 from pipeline.lake.commits import Commit
 from pipeline.mark import Epoch, Mark
@@ -69,7 +69,7 @@ class FakeCollector:
     """Says what it was told to say."""
 
     position: Acknowledged | Missing = field(default_factory=lambda: Missing("no offset yet"))
-    trouble: Trouble = field(default_factory=lambda: Trouble("running", ""))
+    trouble: CollectorFailure = field(default_factory=lambda: CollectorFailure("running", ""))
     silent: bool = False
 
     def acknowledged(self) -> Acknowledged | Missing:
@@ -78,7 +78,7 @@ class FakeCollector:
             raise UnreachableError("connector shop: connection refused")
         return self.position
 
-    def state(self) -> Trouble:
+    def state(self) -> CollectorFailure:
         """How it fares."""
         if self.silent:
             raise UnreachableError("connector shop: connection refused")
@@ -136,7 +136,7 @@ class FakeSchema:
     silent: bool = False
     asked: int = 0
 
-    def describe(self, settings: SourceSettings, wanted: Wanted) -> Described:
+    def describe(self, settings: SourceSettings, wanted: Wanted) -> SourceDescription:
         """Those of its shards that are wanted and not hidden."""
         self.asked += 1
         if self.silent:
@@ -144,7 +144,7 @@ class FakeSchema:
         names = [name.partition("/")[2] for name in SHARDS]
         shown = [name for name in names if wanted(name) and name not in self.hidden]
         server = ServerFacts((8, 0), mariadb=False, grants=self.grants, variables=self.variables)
-        return Described(server, {name: self._shard(settings.name, name) for name in shown})
+        return SourceDescription(server, {name: self._shard(settings.name, name) for name in shown})
 
     def _shard(self, source: str, name: str) -> ShardFacts:
         cascades = (self.cascades[name],) if name in self.cascades else ()
@@ -175,14 +175,16 @@ class FakeKafka:
 class FakeFacts:
     """Parts that work, unless told otherwise."""
 
-    store: Store
+    store: ServiceStore
     broken: dict[str, str] = field(default_factory=dict)
 
-    def parts(self, look: Look, channels: Sequence[ChannelView], now: datetime) -> Sequence[Part]:
+    def parts(
+        self, look: Sampling, channels: Sequence[ChannelView], now: datetime
+    ) -> Sequence[Component]:
         """A source, its collector, Spark."""
         down = {f"collector:{name}": trouble.detail for name, trouble in look.troubles.items()}
         names = (("source:shop", "service"), ("collector:shop", "service"), ("worker", "worker"))
-        return [Part(n, check, {**down, **self.broken}.get(n, "")) for n, check in names]
+        return [Component(n, check, {**down, **self.broken}.get(n, "")) for n, check in names]
 
     def jobs(self, now: datetime) -> tuple[JobView, ...]:
         """One."""
@@ -230,14 +232,14 @@ class Rig:
 
     def __init__(self, folder: Path, now: datetime = NOON) -> None:
         self.now = now
-        self.store = Store.open(folder / "rig.db", service=True)
+        self.store = ServiceStore.open(folder / "rig.db", service=True)
         self.fences = FenceBook(self.store.fences)
         self.collector, self.lake = FakeCollector(), FakeLake()
-        self.rulings, self.easel = Rulings(), Easel()
+        self.rulings, self.current = Rulings(), CurrentBoard()
         self.standstills, self.kafka = Standstills(self.store.holds), FakeKafka()
         self.facts, self.schema = FakeFacts(self.store), FakeSchema()
         self._build()
-        self.client = Client(api.application(self.desk()))
+        self.client = Client(api.application(self.api_parts()))
 
     def _build(self) -> None:
         age, beat = timedelta(seconds=30), timedelta(seconds=10)
@@ -254,22 +256,22 @@ class Rig:
         self.census = Census(
             {"shop": lambda: SOURCE}, self.roster.tables, self.schema.describe, self.clock
         )
-        self.keepers = Keepers((SOURCE,), self.kafka, self.census.answer, self.clock)
+        self.retention = RetentionWatch((SOURCE,), self.kafka, self.census.answer, self.clock)
         self.watcher = Watcher(sampler, self.roster, self.store.marks, self.clock)
-        desk = AlertDesk((Route(hold=timedelta(0), keep=timedelta(0)),))
-        self.teller = Teller(desk, self.store, self.rulings, GATING, self.clock)
+        api_parts = AlertSettings((Route(hold=timedelta(0), keep=timedelta(0)),))
+        self.recorder = VerdictRecorder(api_parts, self.store, self.rulings, GATING, self.clock)
         self.assessor = self._assessor()
         zone = ZoneInfo("Europe/Berlin")
-        self.gate = Gate(self.watcher, self.roster, self.assessor, self.teller, zone, self.clock)
+        self.gate = Gate(self.watcher, self.roster, self.assessor, self.recorder, zone, self.clock)
         self.cycle = Cycle(
             self.watcher,
             self.roster,
             self.assessor,
-            self.teller,
+            self.recorder,
             self.facts,
-            self.keepers.keepers,
-            self.easel,
-            (Plan("range_counts", timedelta(seconds=30), "*", object()),),
+            self.retention.retentions,
+            self.current,
+            (CheckPlan("range_counts", timedelta(seconds=30), "*", object()),),
             lambda tier: timedelta(seconds=60),
             zone,
             self.clock,
@@ -278,21 +280,21 @@ class Rig:
 
     def _assessor(self) -> Assessor:
         return Assessor(
-            Policy(gating=GATING),
+            ReadinessPolicy(gating=GATING),
             (SOURCE,),
             self.store.certificates,
             self.rulings,
             self.standstills,
             self.store.waivers,
             self.store.accounts.residuals,
-            Doubts(self.census.unproven, self.store.memory, self.clock).unproven,
+            UnloggedChanges(self.census.unproven, self.store.memory, self.clock).unproven,
             self.clock,
         )
 
-    def desk(self) -> api.Desk:
+    def api_parts(self) -> api.ApiParts:
         """What the API answers from."""
-        own = registry(lambda: self.easel.board, self.clock)
-        return api.Desk(self.gate, self.easel, self.store, own, self.clock, lambda: False)
+        own = registry(lambda: self.current.board, self.clock)
+        return api.ApiParts(self.gate, self.current, self.store, own, self.clock, lambda: False)
 
     def clock(self) -> datetime:
         """The rig's own time."""
@@ -357,13 +359,13 @@ class Rig:
         self.second()
         self.cycle.watch()
         self.census.ask()
-        self.keepers.ask()
+        self.retention.ask()
 
     def rule(self, table: str, outcome: Outcome, check: str = "range_counts") -> None:
         """A probe speaks, as of the newest heartbeat."""
         fences = (self.fences.of("shop")[-1],)
         ruling = Ruling(outcome, f"{check} says {outcome}", "", ("[1, 2)",))
-        self.teller.tell([Verdict(table, check, ruling, self.now, fences)])
+        self.recorder.tell([Verdict(table, check, ruling, self.now, fences)])
 
     def ask(self, *tables: str, **params: str) -> tuple[int, dict[str, Any]]:
         """The gate over HTTP."""

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from alerts.channel import Channel
-from alerts.model import State
+from alerts.model import IncidentState
 from alerts.outbox import RefusedError
 from checks.model import Outcome, Ruling, Verdict
 from monitor import app as wiring
 from monitor.app import App
 from monitor.config.file import parse
 from monitor.schedule import Running
-from monitor.store.store import Store
+from monitor.store.store import ServiceStore
 from monitor.store.waivers import Waiver
 from pipeline.errors import UnreachableError
 from tests.alerts.outboxes import ScriptedChannel
@@ -64,7 +64,7 @@ def start(time: Clock, tmp_path: Path) -> Iterator[Start]:
         config = parse(TEXT + ALERTS, tmp_path / "sluice.yaml").model_copy(
             update={"channels": channels}
         )
-        made.append(App(config, Store.open(tmp_path / "s.db", service=True)))
+        made.append(App(config, ServiceStore.open(tmp_path / "s.db", service=True)))
         return made[-1]
 
     yield build
@@ -75,7 +75,7 @@ def start(time: Clock, tmp_path: Path) -> Iterator[Start]:
 def lose(app: App, time: Clock) -> None:
     """A check sees a loss, and what is told about it is delivered."""
     ruling = Ruling(Outcome.FAIL, "2 rows short")
-    app.teller.tell([Verdict(USERS, "range_counts", ruling, time.now)])
+    app.recorder.tell([Verdict(USERS, "range_counts", ruling, time.now)])
     app.delivery.deliver_due(time.now)
 
 
@@ -115,7 +115,7 @@ def firing(app: App) -> list[str]:
     return [
         one.ruling.reason
         for one in app.store.incidents.open()
-        if one.state is State.FIRING and one.cause.subject.startswith("channel:")
+        if one.state is IncidentState.FIRING and one.cause.subject.startswith("channel:")
     ]
 
 
@@ -127,7 +127,7 @@ def test_a_channel_that_is_down_is_told_through_another_until_it_takes_alerts_ag
 
     lose(app, time)
     watched(app, time, 5)
-    (during,), (view, *_) = firing(app), app.easel.board.channels[::-1]
+    (during,), (view, *_) = firing(app), app.current.board.channels[::-1]
     slack.script = lambda _: None
     watched(app, time, 15)
 
@@ -162,7 +162,7 @@ def test_letters_that_were_given_up_are_told_through_another_until_they_are_waiv
 def parts(app: App, time: Clock) -> dict[str, str]:
     """What ails each part, after one look."""
     watched(app, time, 1)
-    return {part.name: part.detail for part in app.easel.board.parts}
+    return {part.name: part.detail for part in app.current.board.parts}
 
 
 def test_landing_or_merging_that_fails_is_told_of_the_spark_process_and_not_as_jobs(
@@ -195,6 +195,6 @@ def test_working_channels_are_on_the_board_and_alarm_nobody(start: Start, time: 
     lose(app, time)
     watched(app, time, 60)
 
-    parts = {part.name: part.works for part in app.easel.board.parts}
+    parts = {part.name: part.works for part in app.current.board.parts}
     assert (parts["channel:slack"], parts["channel:log"]) == (True, True)
     assert firing(app) == []

@@ -12,8 +12,8 @@ from click.testing import CliRunner, Result
 
 from checks.model import Outcome
 from monitor.commands import check_config, explain, gate, init, status, waive
-from monitor.faces import api
-from monitor.faces.server import HttpServer
+from monitor.web import api
+from monitor.web.server import HttpServer
 from pipeline.errors import ConfigError, UnreachableError
 from pipeline.model import Missing
 from tests.monitor.rig import ORDERS, USERS, Rig
@@ -33,7 +33,7 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
 @pytest.fixture
 def server(rig: Rig) -> Iterator[str]:
     http = HttpServer("127.0.0.1", 0)
-    http.start(api.application(rig.desk()))
+    http.start(api.application(rig.api_parts()))
     yield http.address
     http.stop()
 

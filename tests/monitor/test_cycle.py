@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from alerts.model import Kind, State
+from alerts.model import AlertKind, IncidentState
 from checks.model import Outcome, Ruling, Verdict
-from checks.readiness import State as Readiness
-from monitor.watch.rulings import Rulings
-from monitor.watch.sampler import Trouble, foreign_id
+from checks.readiness import ReadinessState
+from monitor.observe.rulings import Rulings
+from monitor.observe.sampler import CollectorFailure, foreign_id
 from pipeline.model import Account, Stage
 from pipeline.report import Applied, Hold
 from tests.monitor.rig import ORDERS, USERS, Rig
@@ -29,7 +29,7 @@ def _open(rig: Rig) -> list[tuple[str, str, tuple[str, ...]]]:
     return [
         (one.cause.kind.value, one.cause.subject, one.tables)
         for one in rig.store.incidents.open()
-        if one.state is State.FIRING and one.cause.kind is not Kind.UNKNOWN
+        if one.state is IncidentState.FIRING and one.cause.kind is not AlertKind.UNKNOWN
     ]
 
 
@@ -37,15 +37,15 @@ def test_a_healthy_round_opens_nothing_and_certifies_yesterday(rig: Rig) -> None
     rig.round()
     rig.round()
 
-    view = rig.easel.board.table(USERS)
+    view = rig.current.board.table(USERS)
     assert view is not None
-    assert view.day[Stage.MIRROR].state is Readiness.READY
-    assert rig.store.certificates.newest(USERS, Stage.MIRROR, rig.easel.board.cut) is not None
+    assert view.day[Stage.MIRROR].state is ReadinessState.READY
+    assert rig.store.certificates.newest(USERS, Stage.MIRROR, rig.current.board.cut) is not None
     assert _open(rig) == []
 
 
 def _stop_collector(rig: Rig) -> None:
-    rig.collector.trouble = Trouble("failed", "cannot read the binlog")
+    rig.collector.trouble = CollectorFailure("failed", "cannot read the binlog")
 
 
 def _silence_collector(rig: Rig) -> None:
@@ -79,7 +79,7 @@ def test_what_stops_every_table_is_one_incident_and_ends_as_one(
         rig.cycle.watch()
 
     down = _open(rig)
-    rig.collector.trouble, rig.collector.silent = Trouble("running", ""), False
+    rig.collector.trouble, rig.collector.silent = CollectorFailure("running", ""), False
     rig.facts.broken.clear()
     rig.round()
     rig.round()
@@ -151,7 +151,7 @@ def test_a_table_that_is_gone_takes_its_incidents_with_it(rig: Rig) -> None:
     rig.second()
     rig.cycle.watch()
 
-    assert [view.table.name for view in rig.easel.board.tables] == [ORDERS]
+    assert [view.table.name for view in rig.current.board.tables] == [ORDERS]
     assert _open(rig) == []
 
 
@@ -179,10 +179,10 @@ def test_what_nobody_can_help_knowing_is_shown_and_alarms_nobody(
 
     for _ in range(40):
         rig.second(60)
-        rig.teller.tell([Verdict(USERS, check, Ruling(Outcome.UNKNOWN, "why", code), rig.now)])
+        rig.recorder.tell([Verdict(USERS, check, Ruling(Outcome.UNKNOWN, "why", code), rig.now)])
     rig.round()
 
-    view = rig.easel.board.table(USERS)
+    view = rig.current.board.table(USERS)
     assert [one.cause.check for one in rig.store.incidents.open()].count(check) == 0
     assert view is not None
     assert [one.ruling.code for one in view.verdicts if one.check == check] == [code]

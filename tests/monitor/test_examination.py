@@ -10,13 +10,13 @@ from typing import cast
 import pytest
 from click.testing import CliRunner, Result
 
-from checks.doctor.finding import REFUSE, WARN, Severity
+from checks.doctor.finding import REFUSE, WARN, FindingSeverity
 from demo.debezium import LOSSLESS
 from monitor import examination
 from monitor.commands.doctor import COMMAND
 from monitor.config.file import load
 from monitor.config.model import Config
-from monitor.examination import Described, Doors, Examination
+from monitor.examination import Doors, Examination, ExaminedServer
 from pipeline.collectors.connect import CollectorState, ConnectCollector
 from pipeline.errors import ConfigError, SluiceError, UnreachableError
 from pipeline.model import Shard
@@ -81,7 +81,7 @@ class Site:
         self.fault("collector")
         return cast(ConnectCollector, Collector(self.connector, self.condition))
 
-    def describe(self, settings: SourceSettings, wanted: Callable[[str], bool]) -> Described:
+    def describe(self, settings: SourceSettings, wanted: Callable[[str], bool]) -> ExaminedServer:
         self.fault("source")
         self.dialled = settings.host, settings.port
         users = (
@@ -95,7 +95,7 @@ class Site:
             if wanted(name)
         )
         server = ServerFacts((8, 0), mariadb=False, variables=STRICT, grants=(ALL,))
-        return Described(server, tuple(users), heartbeat=True)
+        return ExaminedServer(server, tuple(users), heartbeat=True)
 
     def topics(self, _: str, pattern: str) -> tuple[TopicFacts, ...]:
         self.fault("kafka")
@@ -133,7 +133,7 @@ def examined(path: Path, site: Site) -> Examination:
     return done
 
 
-def found(path: Path, site: Site) -> dict[str, Severity]:
+def found(path: Path, site: Site) -> dict[str, FindingSeverity]:
     return {finding.code: finding.severity for finding in examined(path, site).findings}
 
 
@@ -165,7 +165,7 @@ def test_tables_that_are_not_captured_or_ignored_are_not_ruled(path: Path) -> No
     ],
 )
 def test_what_does_not_answer_is_told_and_the_rest_is_ruled(
-    path: Path, fault: str, unasked: str, others: Mapping[str, Severity]
+    path: Path, fault: str, unasked: str, others: Mapping[str, FindingSeverity]
 ) -> None:
     done = examined(path, site(silent(fault, UnreachableError("down"))))
 

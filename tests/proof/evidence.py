@@ -10,14 +10,14 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder
 from sqlalchemy import select
 
-from alerts.model import State
+from alerts.model import IncidentState
 from demo.oracle.compare import compare
 from demo.shop.schema import MIRRORS
 from demo.story.service import CONFIG
 from monitor.config.file import load
-from monitor.jobs import CENSUS, KEEPERS
+from monitor.jobs import CENSUS, RETENTION
 from monitor.store.schema import accounts
-from monitor.store.store import Store
+from monitor.store.store import ServiceStore
 from tests.proof.judging import Tribunal, forgotten
 from tests.proof.stand import Stand
 from tests.proof.timetable import unrecorded
@@ -56,7 +56,7 @@ class Findings:
 def examine(stand: Stand, findings: Findings) -> None:
     """Look for everything; the servers still run, nothing else does."""
     findings.add("wrong in mirrors", _unequal(stand))
-    store = Store.open(stand.home / "sluice.db")
+    store = ServiceStore.open(stand.home / "sluice.db")
     try:
         tribunal = Tribunal(
             str(stand.service.lake),
@@ -83,7 +83,7 @@ def _unequal(stand: Stand) -> Iterator[str]:
     yield from (f"{name}: no rows at all" for name, diff in diffs.items() if not diff.rows)
 
 
-def _unbalanced(store: Store) -> Iterator[str]:
+def _unbalanced(store: ServiceStore) -> Iterator[str]:
     """Accounts with a residual; each turn's, and their sums, added up here once more."""
     with store.database.read() as connection:
         rows = connection.execute(select(accounts).where(accounts.c.residual != 0)).all()
@@ -97,7 +97,7 @@ def _unbalanced(store: Store) -> Iterator[str]:
         yield "none was kept"
 
 
-def _unaccounted(stand: Stand, store: Store) -> Iterator[str]:
+def _unaccounted(stand: Stand, store: ServiceStore) -> Iterator[str]:
     """Tables of which not as many changes were landed as all accounts together have read."""
     log = DeltaTable(str(stand.service.lake / "changes"))
     rows = pa.table(QueryBuilder().register("log", log).execute(LANDED).read_all()).to_pylist()
@@ -107,7 +107,7 @@ def _unaccounted(stand: Stand, store: Store) -> Iterator[str]:
     yield from (f"{n}: {landed[n]} landed, {read[n]} read" for n in landed if landed[n] != read[n])
 
 
-def _untimed(stand: Stand, store: Store) -> Iterator[str]:
+def _untimed(stand: Stand, store: ServiceStore) -> Iterator[str]:
     paces = _paces(stand)
     listed = store.ticks.list(limit=ALL)
     ticks = {job: [tick for tick in listed if tick.job == job] for job in {t.job for t in listed}}
@@ -131,13 +131,13 @@ def _paces(stand: Stand) -> dict[str, timedelta]:
         "upkeep": schedule.upkeep,
         "prune": schedule.prune,
         "census": CENSUS,
-        "keepers": KEEPERS,
+        "retention": RETENTION,
     }
 
 
-def _alarms(store: Store) -> Iterator[str]:
+def _alarms(store: ServiceStore) -> Iterator[str]:
     """Incidents that somebody was told about, of kinds that no kill explains."""
-    told = (State.FIRING, State.RECOVERING, State.RESOLVED)
+    told = (IncidentState.FIRING, IncidentState.RECOVERING, IncidentState.RESOLVED)
     for one in store.incidents.list(told, limit=ALL):
         if one.cause.kind in ALARMS:
             yield f"{one.cause.check} of {one.cause.subject}: {one.ruling.reason}"

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from checks.blocks import Inputs
-from checks.readiness import Policy, Question, State, assess
+from checks.readiness import Question, ReadinessPolicy, ReadinessState, assess
 from pipeline.lags.samples import Samples
 from pipeline.model import Acknowledged, Missing, Stage
 from tests.checks.samples import CUT, NOW, TABLE, beats, lags, mark, samples
@@ -39,7 +39,7 @@ def test_s13_a_lag_that_is_missing_frozen_or_idle_is_never_ready(bent: dict[str,
     taken = samples(**bent)
 
     theirs = their_rule(NOW - CUT, *their_delays(taken))
-    ours = assess(Question(Stage.MIRROR, CUT), Inputs(TABLE, taken, lags(taken)), Policy())
+    ours = assess(Question(Stage.MIRROR, CUT), Inputs(TABLE, taken, lags(taken)), ReadinessPolicy())
 
     assert theirs
-    assert ours.state is State.UNKNOWN
+    assert ours.state is ReadinessState.UNKNOWN

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pytest
 
 from checks.doctor.connector import connector_findings
-from checks.doctor.finding import NOTE, REFUSE, WARN, Severity
+from checks.doctor.finding import NOTE, REFUSE, WARN, FindingSeverity
 from demo.debezium import LOSSLESS
 
 GOOD = {**LOSSLESS, "topic.prefix": "shop", "value.converter.schemas.enable": "false"}
@@ -15,7 +15,7 @@ ROUTER = "io.debezium.transforms.ByLogicalTableRouter"
 
 def ruled(
     config: Mapping[str, str], worker: Mapping[str, str] | None = None
-) -> dict[str, Severity]:
+) -> dict[str, FindingSeverity]:
     found = connector_findings(config, "collector:shop", prefix="shop", worker=worker)
     return {finding.code: finding.severity for finding in found}
 
@@ -79,7 +79,7 @@ def test_a_connector_with_its_defaults_loses_values_and_truncates() -> None:
     ],
 )
 def test_a_setting_that_harms_is_found_with_its_fix(
-    name: str, value: str, severity: Severity
+    name: str, value: str, severity: FindingSeverity
 ) -> None:
     found = connector_findings({**GOOD, name: value}, "collector:shop", prefix="shop", worker=None)
 
@@ -106,7 +106,9 @@ def test_a_setting_that_harms_is_found_with_its_fix(
         ),
     ],
 )
-def test_transforms_are_judged_by_what_they_do(kind: str, expected: Mapping[str, Severity]) -> None:
+def test_transforms_are_judged_by_what_they_do(
+    kind: str, expected: Mapping[str, FindingSeverity]
+) -> None:
     assert ruled({**GOOD, "transforms": "one", "transforms.one.type": kind}) == expected
 
 
@@ -136,7 +138,7 @@ def test_rows_of_other_servers_stay_where_a_gtid_filter_spares_them() -> None:
     ],
 )
 def test_null_is_kept_by_whoever_names_the_converter(
-    worker: Mapping[str, str] | None, severity: Severity | None
+    worker: Mapping[str, str] | None, severity: FindingSeverity | None
 ) -> None:
     own = {name: value for name, value in GOOD.items() if not name.startswith("value.converter")}
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from checks.doctor.finding import NOTE, REFUSE, WARN, Severity
+from checks.doctor.finding import NOTE, REFUSE, WARN, FindingSeverity
 from checks.doctor.producer import producer_findings
 
 IN_FLIGHT = "max.in.flight.requests.per.connection"
@@ -47,7 +47,7 @@ STATED = {
 def test_producer_settings_are_ruled_as_they_hold(
     connector: Mapping[str, str],
     worker: Mapping[str, str] | None,
-    expected: Mapping[str, Severity],
+    expected: Mapping[str, FindingSeverity],
 ) -> None:
     found = producer_findings(connector, "collector:shop", worker)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from checks.doctor.finding import NOTE, REFUSE, WARN, Severity
+from checks.doctor.finding import NOTE, REFUSE, WARN, FindingSeverity
 from checks.doctor.server import server_findings
 from pipeline.sources.mysql.server_facts import ServerFacts
 
@@ -32,7 +32,7 @@ SERVER = ServerFacts((8, 0), mariadb=False, variables=GOOD, replica=False)
 OUTAGE = timedelta(days=3)
 
 
-def ruled(server: ServerFacts) -> dict[str, Severity]:
+def ruled(server: ServerFacts) -> dict[str, FindingSeverity]:
     found = server_findings(server, "source:shop", ["shop", "crm"], OUTAGE)
     assert all(finding.fix for finding in found)
     return {finding.code: finding.severity for finding in found}
@@ -65,7 +65,7 @@ def test_a_server_set_up_well_has_a_clean_bill() -> None:
         ("innodb_flush_log_at_trx_commit", "2", NOTE),
     ],
 )
-def test_a_setting_that_harms_is_found(name: str, value: str, severity: Severity) -> None:
+def test_a_setting_that_harms_is_found(name: str, value: str, severity: FindingSeverity) -> None:
     assert ruled(changed(**{name: value})) == {name: severity}
 
 
@@ -126,7 +126,7 @@ def test_databases_that_the_log_leaves_out_are_named(line: str, lost: str | None
     ],
 )
 def test_a_replica_must_log_what_it_replicates(
-    replica: bool | None, expected: Mapping[str, Severity]
+    replica: bool | None, expected: Mapping[str, FindingSeverity]
 ) -> None:
     variables = {**GOOD, "log_replica_updates": "OFF"}
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from checks.doctor.finding import NOTE, REFUSE, WARN, Severity
-from checks.doctor.tables import Folded, table_findings, unproven, zero_dates
+from checks.doctor.finding import NOTE, REFUSE, WARN, FindingSeverity
+from checks.doctor.tables import FoldedTable, table_findings, unproven, zero_dates
 from pipeline.model import Shard
 from pipeline.schema.column import Column
 from pipeline.sources.mysql.server_facts import ServerFacts
@@ -20,11 +20,11 @@ CASCADE = Cascade("fk", "shop.teams", "ON DELETE CASCADE")
 BORN = Column("born", "DATE")
 
 
-def fold(shard: str) -> Folded | None:
-    return None if shard.startswith("tmp.") else Folded(shard)
+def fold(shard: str) -> FoldedTable | None:
+    return None if shard.startswith("tmp.") else FoldedTable(shard)
 
 
-def ruled(*shards: ShardFacts, server: ServerFacts = SERVER) -> dict[str, Severity]:
+def ruled(*shards: ShardFacts, server: ServerFacts = SERVER) -> dict[str, FindingSeverity]:
     return {finding.code: finding.severity for finding in table_findings(shards, server, fold)}
 
 
@@ -52,7 +52,7 @@ def ruled(*shards: ShardFacts, server: ServerFacts = SERVER) -> dict[str, Severi
     ],
 )
 def test_a_table_is_ruled_by_its_schema(
-    shard: ShardFacts, expected: Mapping[str, Severity]
+    shard: ShardFacts, expected: Mapping[str, FindingSeverity]
 ) -> None:
     assert ruled(shard) == expected
 
@@ -119,11 +119,11 @@ def test_zero_dates_are_kept_out_only_by_both_modes(modes: str, possible: bool) 
     ],
 )
 def test_a_key_from_the_config_is_held_to_the_schema(
-    key: tuple[str, ...], expected: Mapping[str, Severity]
+    key: tuple[str, ...], expected: Mapping[str, FindingSeverity]
 ) -> None:
     users = replace(USERS, columns=(ID, BORN, Column("name", "TEXT", nullable=False)))
 
-    found = table_findings([users], SERVER, lambda shard: Folded(shard, key))
+    found = table_findings([users], SERVER, lambda shard: FoldedTable(shard, key))
 
     assert {finding.code: finding.severity for finding in found} == expected
 
@@ -137,7 +137,7 @@ def test_shards_of_a_table_share_one_finding() -> None:
         ShardFacts(Shard("shop", f"shop_{n}.orders"), columns=(ID,), unique=()) for n in range(5)
     ]
 
-    found = table_findings(shards, SERVER, lambda _: Folded("shop.orders"))
+    found = table_findings(shards, SERVER, lambda _: FoldedTable("shop.orders"))
 
     assert [(f.where, f.what.partition(": ")[0]) for f in found] == [
         ("table shop.orders", "shop_0.orders, shop_1.orders, shop_2.orders and 2 more")

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from checks.doctor.finding import NOTE, REFUSE, WARN, Severity
+from checks.doctor.finding import NOTE, REFUSE, WARN, FindingSeverity
 from checks.doctor.topics import topic_findings
 from pipeline.topics.settings import TopicFacts
 
@@ -15,7 +15,7 @@ NOTHING: Mapping[str, str] = {}
 NAMES = ("shop", "shop.transaction", "shop.shop.users")
 
 
-def ruled(*topics: TopicFacts) -> dict[str, Severity]:
+def ruled(*topics: TopicFacts) -> dict[str, FindingSeverity]:
     found = topic_findings(
         topics, "kafka:shop", prefix="shop", history="history", outage=timedelta(days=3)
     )
@@ -60,7 +60,7 @@ def test_topics_that_keep_everything_have_a_clean_bill() -> None:
     ],
 )
 def test_a_topic_that_forgets_is_found(
-    name: str, settings: Mapping[str, str], expected: Mapping[str, Severity]
+    name: str, settings: Mapping[str, str], expected: Mapping[str, FindingSeverity]
 ) -> None:
     assert ruled(*topics(name, settings)) == expected
 

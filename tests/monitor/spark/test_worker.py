@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from monitor.spark.wire import Reply, Request, Verb, load_reply
-from monitor.spark.worker import Server
+from monitor.spark.worker import RequestServer
 from pipeline.errors import HeldError
 from pipeline.report import Applied, Landed
 from pipeline.settings import PipelineSettings
@@ -81,7 +81,7 @@ class Bench:
     crashed: threading.Event = field(default_factory=threading.Event)
 
     def __post_init__(self) -> None:
-        self.server = Server(lambda _: self.lane, self.replies, self.crashed.set)
+        self.server = RequestServer(lambda _: self.lane, self.replies, self.crashed.set)
         assert self.server.take(OPEN)
 
     def take(self, *requests: Request) -> None:
@@ -184,7 +184,7 @@ def test_what_a_stop_cuts_off_is_not_told_as_a_failure(
 
 def test_nothing_is_done_before_a_lane_is_open() -> None:
     replies = Replies()
-    server = Server(lambda _: GatedLane(), replies, lambda: None)
+    server = RequestServer(lambda _: GatedLane(), replies, lambda: None)
 
     assert not server.take(_land(1))
     (reply,) = replies.all()

@@ -10,18 +10,18 @@ import os
 import sys
 from datetime import timedelta
 
-from alerts.outbox import Standing, sent
-from alerts.round import Desk, settle
+from alerts.outbox import ChannelHealth, sent
+from alerts.round import AlertSettings, settle
 from alerts.routing import Route
-from monitor.store.store import Store
+from monitor.store.store import ServiceStore
 from tests.alerts.kit import START, verdict
 
-DESK = Desk((Route(channels=("log", "slack")),))
+DESK = AlertSettings((Route(channels=("log", "slack")),))
 LETTERS = "FF?PPFP?"
 
 
 def live(path: str, first: int) -> None:
-    store = Store.open(path, service=True)
+    store = ServiceStore.open(path, service=True)
     say(f"{os.getpid()}")
     store.ticks.interrupted(START + timedelta(seconds=first))
     number = first
@@ -35,7 +35,7 @@ def say(line: str) -> None:
     os.write(sys.stdout.fileno(), f"{line}\n".encode())
 
 
-def play(store: Store, number: int) -> None:
+def play(store: ServiceStore, number: int) -> None:
     """One round: a tick around a verdict that changes an incident, then one delivery."""
     now = START + timedelta(seconds=number)
     store.ticks.start("cycle", now, now)
@@ -44,7 +44,7 @@ def play(store: Store, number: int) -> None:
     store.record(settled, verdicts, now)
     letters = store.outbox.waiting("log", 1)
     if letters:
-        store.outbox.delivered(letters, sent(Standing(), now), now)
+        store.outbox.delivered(letters, sent(ChannelHealth(), now), now)
     store.ticks.finish("cycle", now, now, "done")
 
 

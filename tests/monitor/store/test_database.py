@@ -8,55 +8,55 @@ import pytest
 from sqlalchemy import text, update
 
 from monitor.store.schema import version
-from monitor.store.store import Store
+from monitor.store.store import ServiceStore
 from monitor.store.waivers import Waiver
 from pipeline.errors import ConfigError
 from tests.monitor.store.kit import NOW, SECOND, fence
 
 
-def test_a_second_service_on_the_same_file_is_refused_by_name(store: Store) -> None:
+def test_a_second_service_on_the_same_file_is_refused_by_name(store: ServiceStore) -> None:
     with pytest.raises(ConfigError, match=r"in use by another service \(process \d+\)"):
-        Store.open(store.database.path, service=True)
+        ServiceStore.open(store.database.path, service=True)
 
 
-def test_a_command_may_use_the_store_beside_the_service(store: Store) -> None:
-    beside = Store.open(store.database.path)
+def test_a_command_may_use_the_store_beside_the_service(store: ServiceStore) -> None:
+    beside = ServiceStore.open(store.database.path)
     beside.fences.add(fence(1, NOW))
     beside.close()
 
     assert store.fences.newest("shop") == fence(1, NOW)
 
 
-def test_a_closed_store_can_be_taken_by_the_next_service(store: Store) -> None:
+def test_a_closed_store_can_be_taken_by_the_next_service(store: ServiceStore) -> None:
     store.fences.add(fence(1, NOW))
     store.close()
 
-    again = Store.open(store.database.path, service=True)
+    again = ServiceStore.open(store.database.path, service=True)
 
     assert again.fences.newest("shop") == fence(1, NOW)
     again.close()
 
 
-def test_a_store_of_a_newer_version_is_refused(store: Store) -> None:
+def test_a_store_of_a_newer_version_is_refused(store: ServiceStore) -> None:
     with store.write() as connection:
         connection.execute(update(version).values(number=99))
     store.close()
 
     with pytest.raises(ConfigError, match="version 99"):
-        Store.open(store.database.path, service=True)
+        ServiceStore.open(store.database.path, service=True)
 
 
-def test_a_refused_store_is_not_left_locked(store: Store) -> None:
+def test_a_refused_store_is_not_left_locked(store: ServiceStore) -> None:
     with store.write() as connection:
         connection.execute(update(version).values(number=99))
     store.close()
     with pytest.raises(ConfigError):
-        Store.open(store.database.path, service=True)
+        ServiceStore.open(store.database.path, service=True)
 
     with closing(sqlite3.connect(store.database.path)) as raw, raw:
         raw.execute("UPDATE version SET number = 1")
 
-    Store.open(store.database.path, service=True).close()
+    ServiceStore.open(store.database.path, service=True).close()
 
 
 @pytest.mark.parametrize(
@@ -70,10 +70,10 @@ def test_what_is_no_database_is_a_clear_error(tmp_path: Path, place: str) -> Non
         path.mkdir()
 
     with pytest.raises(ConfigError, match=r"state\.db"):
-        Store.open(path, service=True)
+        ServiceStore.open(path, service=True)
 
 
-def test_what_fails_inside_a_write_leaves_nothing_of_it(store: Store) -> None:
+def test_what_fails_inside_a_write_leaves_nothing_of_it(store: ServiceStore) -> None:
     def half() -> None:
         with store.write():
             store.fences.add(fence(1, NOW))
@@ -85,7 +85,7 @@ def test_what_fails_inside_a_write_leaves_nothing_of_it(store: Store) -> None:
     assert store.fences.newest("shop") is None
 
 
-def test_a_read_inside_a_write_sees_it_and_others_do_not(store: Store) -> None:
+def test_a_read_inside_a_write_sees_it_and_others_do_not(store: ServiceStore) -> None:
     with store.write():
         store.fences.add(fence(1, NOW))
         inside = store.fences.newest("shop")
@@ -96,7 +96,7 @@ def test_a_read_inside_a_write_sees_it_and_others_do_not(store: Store) -> None:
     assert outside is None
 
 
-def test_many_threads_lose_no_write(store: Store) -> None:
+def test_many_threads_lose_no_write(store: ServiceStore) -> None:
     start = threading.Barrier(8)
 
     def write(thread: int) -> None:
@@ -113,11 +113,13 @@ def test_many_threads_lose_no_write(store: Store) -> None:
         assert len(store.ticks.list(f"job{thread}")) == 25
 
 
-def test_two_processes_that_look_before_they_write_wait_for_each_other(store: Store) -> None:
-    beside = Store.open(store.database.path)  # has its own lock, as a command's process would
+def test_two_processes_that_look_before_they_write_wait_for_each_other(store: ServiceStore) -> None:
+    beside = ServiceStore.open(
+        store.database.path
+    )  # has its own lock, as a command's process would
     start = threading.Barrier(2)
 
-    def write(one: Store, who: str) -> int:
+    def write(one: ServiceStore, who: str) -> int:
         start.wait(timeout=10)
         return sum(one.waivers.add(Waiver(f"gap-{n}", "why", who, NOW)) for n in range(100))
 
@@ -128,7 +130,7 @@ def test_two_processes_that_look_before_they_write_wait_for_each_other(store: St
     assert sum(counts) == len(store.waivers.waived()) == 100
 
 
-def test_a_commit_is_on_the_disk_and_links_are_enforced(store: Store) -> None:
+def test_a_commit_is_on_the_disk_and_links_are_enforced(store: ServiceStore) -> None:
     with store.database.read() as connection:
         settings = {
             name: connection.scalar(text(f"PRAGMA {name}"))
@@ -138,7 +140,7 @@ def test_a_commit_is_on_the_disk_and_links_are_enforced(store: Store) -> None:
     assert settings == {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1}
 
 
-def test_a_naive_time_is_refused(store: Store) -> None:
+def test_a_naive_time_is_refused(store: ServiceStore) -> None:
     naive = NOW.replace(tzinfo=None)
 
     with pytest.raises(Exception, match="no time zone"):

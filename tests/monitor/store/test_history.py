@@ -5,7 +5,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from checks.model import Outcome, Ruling, Verdict
-from monitor.store.store import Store
+from monitor.store.store import ServiceStore
 from monitor.store.thin import HISTORY
 from pipeline.mark import Epoch, Mark
 from pipeline.model import Acknowledged
@@ -30,7 +30,7 @@ def mark(batch: int, heartbeat: int, identity: str = "server-a") -> Mark:
     )
 
 
-def test_a_fence_comes_back_as_it_was(store: Store) -> None:
+def test_a_fence_comes_back_as_it_was(store: ServiceStore) -> None:
     store.fences.add(fence(7, NOW))
 
     assert store.fences.newest("shop") == fence(7, NOW)
@@ -46,7 +46,9 @@ def test_a_fence_comes_back_as_it_was(store: Store) -> None:
         pytest.param(3.000001, None, id="after all there is none yet"),
     ],
 )
-def test_the_first_fence_at_or_after(store: Store, seconds: float, number: int | None) -> None:
+def test_the_first_fence_at_or_after(
+    store: ServiceStore, seconds: float, number: int | None
+) -> None:
     for each in range(4):
         store.fences.add(fence(each, NOW + each * SECOND))
 
@@ -55,7 +57,7 @@ def test_the_first_fence_at_or_after(store: Store, seconds: float, number: int |
     assert (found and found.number) == number
 
 
-def test_fences_since_are_bounded_and_ascending(store: Store) -> None:
+def test_fences_since_are_bounded_and_ascending(store: ServiceStore) -> None:
     for each in range(10):
         store.fences.add(fence(each, NOW + each * SECOND))
 
@@ -67,7 +69,7 @@ def test_fences_since_are_bounded_and_ascending(store: Store) -> None:
 @given(st.lists(st.integers(0, 45 * 24 * 3600), min_size=1, max_size=60), st.integers(0, 40 * 1440))
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_pruning_never_loses_an_answer_for_forty_days_nor_makes_one_less_cautious(
-    store: Store, ages: list[int], asked: int
+    store: ServiceStore, ages: list[int], asked: int
 ) -> None:
     with store.write() as connection:
         connection.exec_driver_sql("DELETE FROM fences")
@@ -89,7 +91,7 @@ def test_pruning_never_loses_an_answer_for_forty_days_nor_makes_one_less_cautiou
 
 
 def test_the_first_of_each_minute_stays_after_a_day_and_of_each_quarter_after_ten(
-    store: Store,
+    store: ServiceStore,
 ) -> None:
     minute = NOW.replace(second=0, microsecond=0)
     for age in (DAY * 2, DAY * 12, DAY * 50):
@@ -107,7 +109,7 @@ def test_the_first_of_each_minute_stays_after_a_day_and_of_each_quarter_after_te
     assert left(DAY * 50) == []
 
 
-def test_the_newest_survives_any_age(store: Store) -> None:
+def test_the_newest_survives_any_age(store: ServiceStore) -> None:
     store.fences.add(fence(1, NOW - 100 * DAY))
     store.fences.add(fence(2, NOW - 99 * DAY))
 
@@ -117,7 +119,7 @@ def test_the_newest_survives_any_age(store: Store) -> None:
     assert HISTORY > 40 * DAY
 
 
-def test_verdicts_come_back_as_they_were_the_newest_per_check(store: Store) -> None:
+def test_verdicts_come_back_as_they_were_the_newest_per_check(store: ServiceStore) -> None:
     store.verdicts.add([verdict("P", 1, 2.5), verdict("F", 2), verdict("?", 3)])
     other = Verdict("shop.users", "lag", Ruling(Outcome.PASS, "fine"), NOW)
     store.verdicts.add([other])
@@ -125,7 +127,7 @@ def test_verdicts_come_back_as_they_were_the_newest_per_check(store: Store) -> N
     assert set(store.verdicts.latest()) == {verdict("?", 3), other}
 
 
-def test_the_last_known_ruling_looks_past_unknown(store: Store) -> None:
+def test_the_last_known_ruling_looks_past_unknown(store: ServiceStore) -> None:
     store.verdicts.add([verdict("P", 1), verdict("F", 2), verdict("?", 3)])
 
     known = (Outcome.PASS, Outcome.FAIL)
@@ -135,7 +137,7 @@ def test_the_last_known_ruling_looks_past_unknown(store: Store) -> None:
     assert store.verdicts.last("shop.users", "max_id", known) is None
 
 
-def test_the_history_holds_values_only_oldest_first(store: Store) -> None:
+def test_the_history_holds_values_only_oldest_first(store: ServiceStore) -> None:
     store.verdicts.add([verdict("P", 1, 1.0), verdict("?", 2), verdict("F", 3, 3.0)])
     store.verdicts.add([verdict("P", 4, 4.0)])
 
@@ -144,7 +146,7 @@ def test_the_history_holds_values_only_oldest_first(store: Store) -> None:
     assert newest == ((NOW + 3 * SECOND, 3.0), (NOW + 4 * SECOND, 4.0))
 
 
-def test_verdicts_are_listed_newest_first_by_what_is_asked(store: Store) -> None:
+def test_verdicts_are_listed_newest_first_by_what_is_asked(store: ServiceStore) -> None:
     store.verdicts.add([verdict("P", n) for n in range(5)])
 
     listed = store.verdicts.list("shop.orders", since=NOW + 2 * SECOND, limit=2)
@@ -153,7 +155,7 @@ def test_verdicts_are_listed_newest_first_by_what_is_asked(store: Store) -> None
     assert store.verdicts.list(check="lag") == ()
 
 
-def test_old_verdicts_keep_one_of_each_outcome(store: Store) -> None:
+def test_old_verdicts_keep_one_of_each_outcome(store: ServiceStore) -> None:
     store.verdicts.add([verdict("PPFP"[n], n) for n in range(4)])
 
     store.verdicts.prune(NOW + 3 * DAY)
@@ -162,7 +164,7 @@ def test_old_verdicts_keep_one_of_each_outcome(store: Store) -> None:
     assert kept == {"number 0", "number 2", "number 3"}
 
 
-def test_what_a_check_remembers_is_replaced(store: Store) -> None:
+def test_what_a_check_remembers_is_replaced(store: ServiceStore) -> None:
     first = store.memory.recall("shop.orders", "max_id")
     store.memory.remember("shop.orders", "max_id", {"ids": [1, 2], "since": None}, NOW)
     store.memory.remember("shop.orders", "max_id", {"ids": [3]}, NOW)
@@ -172,7 +174,7 @@ def test_what_a_check_remembers_is_replaced(store: Store) -> None:
     assert store.memory.recall("shop.orders", "lag") is None
 
 
-def test_the_first_batch_that_covers_a_fence(store: Store) -> None:
+def test_the_first_batch_that_covers_a_fence(store: ServiceStore) -> None:
     for batch in range(1, 6):
         store.marks.add(mark(batch, heartbeat=batch * 10), NOW + batch * SECOND)
 
@@ -185,7 +187,7 @@ def test_the_first_batch_that_covers_a_fence(store: Store) -> None:
     assert store.marks.first_covering("other", fence(5, NOW)) is None
 
 
-def test_a_search_for_a_fence_goes_on_past_one_page(store: Store) -> None:
+def test_a_search_for_a_fence_goes_on_past_one_page(store: ServiceStore) -> None:
     with store.write():
         for batch in range(450):
             store.marks.add(mark(batch, heartbeat=batch), NOW + batch * SECOND)
@@ -196,7 +198,7 @@ def test_a_search_for_a_fence_goes_on_past_one_page(store: Store) -> None:
     assert found.mark.batch == 430
 
 
-def test_marks_are_found_by_batch_and_time_and_the_newest_stays(store: Store) -> None:
+def test_marks_are_found_by_batch_and_time_and_the_newest_stays(store: ServiceStore) -> None:
     for batch in (2, 4, 6):
         store.marks.add(mark(batch, batch), NOW + batch * SECOND)
     store.marks.add(mark(4, 99), NOW + 60 * SECOND)
@@ -210,7 +212,7 @@ def test_marks_are_found_by_batch_and_time_and_the_newest_stays(store: Store) ->
     assert [each.mark.batch for each in store.marks.since("main", NOW)] == [6]
 
 
-def test_the_mark_at_a_batch_is_the_newest_at_or_below(store: Store) -> None:
+def test_the_mark_at_a_batch_is_the_newest_at_or_below(store: ServiceStore) -> None:
     for batch in (2, 4):
         store.marks.add(mark(batch, batch), NOW + batch * SECOND)
 
@@ -219,7 +221,7 @@ def test_the_mark_at_a_batch_is_the_newest_at_or_below(store: Store) -> None:
     assert [landing and landing.mark.batch for landing in found] == [None, 2, 2, 4]
 
 
-def test_times_keep_their_microseconds_and_their_zone(store: Store) -> None:
+def test_times_keep_their_microseconds_and_their_zone(store: ServiceStore) -> None:
     other = NOW.astimezone()
     store.fences.add(fence(1, other))
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from alerts.model import State
-from monitor.store.store import Store
+from alerts.model import IncidentState
+from monitor.store.store import ServiceStore
 from pipeline.jars import ROOT
 from tests.alerts.kit import START
 from tests.monitor.store.life import LETTERS
@@ -82,18 +82,18 @@ def survivor(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int]:
 
 
 @pytest.fixture
-def store(survivor: tuple[Path, int]) -> Iterator[Store]:
-    opened = Store.open(survivor[0], service=True)
+def store(survivor: tuple[Path, int]) -> Iterator[ServiceStore]:
+    opened = ServiceStore.open(survivor[0], service=True)
     yield opened
     opened.close()
 
 
-def test_the_lock_of_a_killed_service_is_free_and_its_file_is_whole(store: Store) -> None:
+def test_the_lock_of_a_killed_service_is_free_and_its_file_is_whole(store: ServiceStore) -> None:
     with store.database.read() as connection:
         assert connection.scalar(text("PRAGMA integrity_check")) == "ok"
 
 
-def test_every_accepted_tick_has_its_end(store: Store, survivor: tuple[Path, int]) -> None:
+def test_every_accepted_tick_has_its_end(store: ServiceStore, survivor: tuple[Path, int]) -> None:
     store.ticks.interrupted(START + timedelta(days=1))
 
     ticks = store.ticks.list(limit=10_000)
@@ -106,14 +106,14 @@ def test_every_accepted_tick_has_its_end(store: Store, survivor: tuple[Path, int
     assert sum(totals.values()) == len(ticks)
 
 
-def test_every_finished_round_has_its_verdict(store: Store) -> None:
+def test_every_finished_round_has_its_verdict(store: ServiceStore) -> None:
     rounds = {verdict.run for verdict in store.verdicts.list(limit=10_000)}
 
     for tick in store.ticks.list(result="done", limit=10_000):
         assert str((tick.planned - START) // timedelta(seconds=1)) in rounds
 
 
-def test_every_telling_is_in_the_outbox_of_each_channel(store: Store) -> None:
+def test_every_telling_is_in_the_outbox_of_each_channel(store: ServiceStore) -> None:
     told = sum(incident.notices for incident in store.incidents.list(limit=10_000))
     counts = store.outbox.counts()
 
@@ -122,7 +122,7 @@ def test_every_telling_is_in_the_outbox_of_each_channel(store: Store) -> None:
     assert counts.get(("log", "waiting"), 0) + counts["log", "delivered"] == told
 
 
-def test_incidents_are_what_their_verdicts_make_of_them(store: Store) -> None:
+def test_incidents_are_what_their_verdicts_make_of_them(store: ServiceStore) -> None:
     lost = [one for one in store.incidents.list(limit=10_000) if one.cause.kind == "lost"]
     runs = sorted(int(verdict.run) for verdict in store.verdicts.list(limit=10_000))
     known = [LETTERS[run % len(LETTERS)] for run in runs if LETTERS[run % len(LETTERS)] != "?"]
@@ -132,5 +132,5 @@ def test_incidents_are_what_their_verdicts_make_of_them(store: Store) -> None:
     )
 
     assert len(lost) == episodes
-    still = [one for one in lost if one.state is not State.RESOLVED]
+    still = [one for one in lost if one.state is not IncidentState.RESOLVED]
     assert len(still) == (known[-1] == "F")

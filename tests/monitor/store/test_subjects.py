@@ -5,7 +5,7 @@ import pytest
 from checks.certificate import Certificate, certify
 from checks.proof import Evidence
 from monitor.store.holds import Standstill
-from monitor.store.store import Store
+from monitor.store.store import ServiceStore
 from monitor.store.waivers import Waiver
 from pipeline.model import Account, Stage
 from pipeline.report import Gap, Hold
@@ -27,21 +27,21 @@ def certificate(seconds: int = 0, stage: Stage = Stage.MIRROR) -> Certificate:
     )
 
 
-def test_a_certificate_comes_back_with_its_evidence(store: Store) -> None:
+def test_a_certificate_comes_back_with_its_evidence(store: ServiceStore) -> None:
     assert store.certificates.add(certificate())
 
     assert store.certificates.get(certificate().id) == certificate()
     assert store.certificates.get("no such id") is None
 
 
-def test_what_was_issued_is_never_rewritten(store: Store) -> None:
+def test_what_was_issued_is_never_rewritten(store: ServiceStore) -> None:
     store.certificates.add(certificate())
 
     assert not store.certificates.add(replace(certificate(), unknown=()))
     assert store.certificates.get(certificate().id) == certificate()
 
 
-def test_the_newest_for_a_cut_and_stage(store: Store) -> None:
+def test_the_newest_for_a_cut_and_stage(store: ServiceStore) -> None:
     for one in (certificate(0), certificate(5), certificate(9, Stage.LANDED)):
         store.certificates.add(one)
 
@@ -54,7 +54,7 @@ def test_the_newest_for_a_cut_and_stage(store: Store) -> None:
     assert store.certificates.newest("shop.orders", Stage.MIRROR, NOW) is None
 
 
-def test_a_revoked_certificate_is_kept_with_its_first_reason(store: Store) -> None:
+def test_a_revoked_certificate_is_kept_with_its_first_reason(store: ServiceStore) -> None:
     store.certificates.add(certificate())
     revoked = replace(certificate(), revoked=NOW + DAY, why="range_counts: 2 rows short")
 
@@ -66,7 +66,7 @@ def test_a_revoked_certificate_is_kept_with_its_first_reason(store: Store) -> No
     assert store.certificates.holding("shop.orders") == ()
 
 
-def test_those_that_hold_since_an_instant_oldest_first(store: Store) -> None:
+def test_those_that_hold_since_an_instant_oldest_first(store: ServiceStore) -> None:
     for seconds in (9, 0, 5):
         store.certificates.add(certificate(seconds))
 
@@ -77,13 +77,13 @@ def test_those_that_hold_since_an_instant_oldest_first(store: Store) -> None:
     assert store.certificates.prune(NOW + 50 * DAY) == 3
 
 
-def test_a_tick_is_accepted_once(store: Store) -> None:
+def test_a_tick_is_accepted_once(store: ServiceStore) -> None:
     assert store.ticks.start("cycle", NOW, NOW)
     assert not store.ticks.start("cycle", NOW, NOW)
 
 
 @pytest.mark.parametrize("result", ["done", "failed", "late"])
-def test_a_tick_ends_once(store: Store, result: str) -> None:
+def test_a_tick_ends_once(store: ServiceStore, result: str) -> None:
     store.ticks.start("cycle", NOW, NOW)
     store.ticks.finish("cycle", NOW, NOW + SECOND, result, "detail")
     store.ticks.finish("cycle", NOW, NOW + DAY, "done")
@@ -93,13 +93,13 @@ def test_a_tick_ends_once(store: Store, result: str) -> None:
     assert store.ticks.totals() == {("cycle", result): 1}
 
 
-def test_a_tick_that_failed_before_its_start_is_written_down(store: Store) -> None:
+def test_a_tick_that_failed_before_its_start_is_written_down(store: ServiceStore) -> None:
     store.ticks.finish("cycle", NOW, NOW, "failed", "no store")
 
     assert store.ticks.totals() == {("cycle", "failed"): 1}
 
 
-def test_missed_ticks_in_a_row_are_one_row_and_counted_each(store: Store) -> None:
+def test_missed_ticks_in_a_row_are_one_row_and_counted_each(store: ServiceStore) -> None:
     planneds = [NOW + n * SECOND for n in range(5)]
 
     store.ticks.miss_many("cycle", planneds, NOW + DAY)
@@ -113,7 +113,7 @@ def test_missed_ticks_in_a_row_are_one_row_and_counted_each(store: Store) -> Non
     assert not store.ticks.start("cycle", planneds[2], NOW + DAY)
 
 
-def test_a_tick_stands_for_those_it_ran_through_and_counts_as_one(store: Store) -> None:
+def test_a_tick_stands_for_those_it_ran_through_and_counts_as_one(store: ServiceStore) -> None:
     through = [NOW + n * SECOND for n in (1, 2)]
     store.ticks.start("land", NOW, NOW)
 
@@ -126,7 +126,7 @@ def test_a_tick_stands_for_those_it_ran_through_and_counts_as_one(store: Store) 
     assert not store.ticks.start("land", through[0], NOW + DAY)
 
 
-def test_what_a_dead_service_left_running_is_closed_as_failed(store: Store) -> None:
+def test_what_a_dead_service_left_running_is_closed_as_failed(store: ServiceStore) -> None:
     store.ticks.start("cycle", NOW, NOW)
     store.ticks.start("land", NOW, NOW)
     store.ticks.finish("land", NOW, NOW, "done")
@@ -138,7 +138,7 @@ def test_what_a_dead_service_left_running_is_closed_as_failed(store: Store) -> N
     assert store.ticks.interrupted(NOW + DAY) == ()
 
 
-def test_the_next_life_knows_where_each_job_was(store: Store) -> None:
+def test_the_next_life_knows_where_each_job_was(store: ServiceStore) -> None:
     store.ticks.start("cycle", NOW, NOW)
     store.ticks.finish("cycle", NOW, NOW + SECOND, "done")
     store.ticks.start("cycle", NOW + SECOND, NOW + SECOND)
@@ -149,7 +149,7 @@ def test_the_next_life_knows_where_each_job_was(store: Store) -> None:
     assert store.ticks.last("other") is None
 
 
-def test_old_good_ticks_go_first_and_the_newest_and_the_totals_stay(store: Store) -> None:
+def test_old_good_ticks_go_first_and_the_newest_and_the_totals_stay(store: ServiceStore) -> None:
     for number in range(3):
         planned = NOW + number * SECOND
         store.ticks.start("cycle", planned, planned)
@@ -162,7 +162,7 @@ def test_old_good_ticks_go_first_and_the_newest_and_the_totals_stay(store: Store
     assert store.ticks.totals() == {("cycle", "done"): 2, ("cycle", "failed"): 1}
 
 
-def test_a_waiver_stands_as_it_was_first_given(store: Store) -> None:
+def test_a_waiver_stands_as_it_was_first_given(store: ServiceStore) -> None:
     first = Waiver("gap-1", "the topic was a test", "on call", NOW)
 
     assert store.waivers.add(first)
@@ -171,7 +171,7 @@ def test_a_waiver_stands_as_it_was_first_given(store: Store) -> None:
     assert store.waivers.list() == (first,)
 
 
-def test_an_account_counts_once_however_often_it_is_reported(store: Store) -> None:
+def test_an_account_counts_once_however_often_it_is_reported(store: ServiceStore) -> None:
     account = Account(read=10, applied=6, superseded=2, ignored={"archive": 2})
 
     for _ in range(3):
@@ -186,7 +186,7 @@ def test_an_account_counts_once_however_often_it_is_reported(store: Store) -> No
     }
 
 
-def test_the_residual_is_that_of_the_newest_account(store: Store) -> None:
+def test_the_residual_is_that_of_the_newest_account(store: ServiceStore) -> None:
     store.accounts.add("main", "shop.orders", 7, Account(read=2), NOW)
     store.accounts.add("main", "shop.users", 7, Account(read=1), NOW)
     store.accounts.add("main", "shop.orders", 8, Account(read=1, applied=1), NOW + SECOND)
@@ -196,7 +196,7 @@ def test_the_residual_is_that_of_the_newest_account(store: Store) -> None:
     assert store.accounts.totals()["shop.orders", "read"] == 3
 
 
-def test_what_stands_still_keeps_its_since_and_what_is_over_goes(store: Store) -> None:
+def test_what_stands_still_keeps_its_since_and_what_is_over_goes(store: ServiceStore) -> None:
     store.holds.replace([GAP], [HOLD], NOW)
     store.holds.replace([], [replace(HOLD, detail="still waiting")], NOW + SECOND)
 
@@ -205,7 +205,7 @@ def test_what_stands_still_keeps_its_since_and_what_is_over_goes(store: Store) -
     )
 
 
-def test_a_gap_names_its_offsets_and_tables(store: Store) -> None:
+def test_a_gap_names_its_offsets_and_tables(store: ServiceStore) -> None:
     store.holds.replace([GAP], [], NOW)
 
     (gap,) = store.holds.list()

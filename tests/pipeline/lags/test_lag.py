@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.lags.lag import measure
-from pipeline.lags.samples import Sample, Samples, SourceSamples, Standing
-from pipeline.lags.steps import Step, extended, step
+from pipeline.lags.samples import MirrorPosition, Sample, Samples, SourceSamples
+from pipeline.lags.steps import LandedBatch, extended, step
 from pipeline.mark import Epoch
 from pipeline.model import Acknowledged, Fence, Head, Hop, Missing, Shard, Stage, Table
 from tests.checks.samples import BUDGET, NOW, TABLE, beats, fence, lags, mark, samples
@@ -30,7 +30,7 @@ def test_each_hop_ends_at_the_newest_fence_proven_past_it() -> None:
 def test_an_idle_table_needs_no_merge_to_stay_current() -> None:
     landed = mark(batch=90, tables={"shop.orders": 12})
 
-    found = lags(samples(landed=landed, standing=Standing(3, 12)))
+    found = lags(samples(landed=landed, standing=MirrorPosition(3, 12)))
 
     assert found.watermark(Stage.MIRROR) == NOW - 10 * SECOND
 
@@ -40,7 +40,7 @@ def test_a_mirror_behind_has_the_watermark_of_the_batch_it_holds() -> None:
     steps = extended((), step(mark(batch=40, through=600), fences))
     steps = extended(steps, step(mark(batch=41, through=610), fences))
 
-    found = lags(samples(steps=steps, standing=Standing(7, 40)))
+    found = lags(samples(steps=steps, standing=MirrorPosition(7, 40)))
 
     assert found.watermark(Stage.MIRROR) == NOW - 100 * SECOND
     assert found.total(Stage.LANDED) == 10 * SECOND
@@ -71,7 +71,9 @@ def test_the_sync_hop_exists_only_where_it_is_configured() -> None:
         pytest.param({"landed": Missing("no mark")}, Stage.LANDED, id="no mark"),
         pytest.param({"landed": mark(heartbeats={})}, Stage.LANDED, id="no heartbeat landed"),
         pytest.param({"standing": Missing("no mirror")}, Stage.MIRROR, id="no mirror"),
-        pytest.param({"standing": Standing(1, 1)}, Stage.MIRROR, id="mirror behind all memory"),
+        pytest.param(
+            {"standing": MirrorPosition(1, 1)}, Stage.MIRROR, id="mirror behind all memory"
+        ),
         pytest.param({"ages": {"fences": MINUTE}}, Stage.LANDED, id="stale fences"),
         pytest.param({"ages": {"acknowledged": MINUTE}}, Stage.LANDED, id="stale collector"),
         pytest.param({"ages": {"mark": MINUTE}}, Stage.LANDED, id="stale mark"),
@@ -149,7 +151,9 @@ def test_a_mirror_taken_back_is_as_late_as_it_is() -> None:
     steps = extended((), step(mark(batch=40, through=600), {"shop": beats()}))
     first = lags(samples(steps=steps))
 
-    again = measure(TABLE, samples(steps=steps, standing=Standing(9, 40)), NOW + SECOND, first)
+    again = measure(
+        TABLE, samples(steps=steps, standing=MirrorPosition(9, 40)), NOW + SECOND, first
+    )
 
     assert again.watermark(Stage.MIRROR) == NOW - 100 * SECOND
 
@@ -170,11 +174,11 @@ def test_the_age_shown_is_that_of_the_oldest_sample() -> None:
 
 
 def test_thinned_steps_only_make_old_answers_cautious() -> None:
-    steps: tuple[Step, ...] = ()
+    steps: tuple[LandedBatch, ...] = ()
     for batch in range(1, 200):
         steps = extended(steps, step(mark(batch=batch, through=batch), {"shop": beats()}), limit=32)
 
-    standing = Standing(1, 150)
+    standing = MirrorPosition(1, 150)
     found = lags(samples(steps=steps, landed=mark(batch=200, through=200), standing=standing))
 
     assert len(steps) <= 33
@@ -193,7 +197,7 @@ def test_lags_sum_exactly_to_now_minus_watermark(
         acknowledged=Acknowledged(1, acknowledged * 100),
         landed=mark(through=through),
         steps=steps,
-        standing=Standing(7, applied),
+        standing=MirrorPosition(7, applied),
         ages={"acknowledged": timedelta(seconds=age)},
     )
 
@@ -212,7 +216,9 @@ def test_watermarks_are_monotone_whatever_is_sampled(rounds: list[tuple[int, int
     for number, ahead in rounds:
         batch = max(batch, ahead)
         landed = mark(batch=batch, through=number)
-        earlier = measure(TABLE, samples(landed=landed, standing=Standing(1, batch)), NOW, earlier)
+        earlier = measure(
+            TABLE, samples(landed=landed, standing=MirrorPosition(1, batch)), NOW, earlier
+        )
         seen.append(earlier.watermark(Stage.MIRROR))
 
     known = [each for each in seen if not isinstance(each, Missing)]

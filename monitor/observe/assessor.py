@@ -1,0 +1,127 @@
+"""One question about one table, answered from a look and from what is remembered.
+
+Gathers for `checks.readiness.assess` what it takes as arguments, and keeps between rounds only
+what it asks to be kept: last round's lags, and since when its two rules contradict each other.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Protocol
+
+from checks.blocks import Inputs
+from checks.certificate import Certificate
+from checks.readiness import Question, Readiness, ReadinessPolicy, assess
+from monitor.observe.rulings import Rulings
+from monitor.observe.sampler import Sampling, foreign_id
+from monitor.spark.standstills import Standstills
+from pipeline.lags.lag import Lags, measure
+from pipeline.memory import Memory
+from pipeline.model import Missing, Order, Stage, Table
+from pipeline.report import Hold
+from pipeline.settings import SourceSettings
+
+
+class CertificateStore(Protocol):
+    """READY answers that were given."""
+
+    def add(self, certificate: Certificate) -> bool:
+        """Keep one; the same id stays as it was."""
+        ...
+
+    def newest(self, table: str, stage: Stage, cut: datetime) -> Certificate | None:
+        """The one issued last for that cut, revoked or not."""
+        ...
+
+
+@dataclass(eq=False)
+class Assessor:
+    """Answers as of the moment it is asked."""
+
+    policy: ReadinessPolicy
+    sources: tuple[SourceSettings, ...]
+    certificates: CertificateStore
+    rulings: Rulings
+    standstills: Standstills
+    memory: Memory
+    residuals: Callable[[], Mapping[str, int]]
+    unproven: Callable[[Table, Mapping[str, Order]], str | Missing]
+    clock: Callable[[], datetime]
+    _earlier: dict[str, Lags] = field(default_factory=dict)
+    _disagreeing: dict[tuple[str, Question], datetime | None] = field(default_factory=dict)
+
+    def inputs(self, table: Table, look: Sampling) -> Inputs:
+        """Everything known of *table*; the clock is read last, so no sample is from the future."""
+        samples = look.samples(table)
+        waived, residuals = self.memory.waived(), self.residuals()
+        holds = _once((*self.standstills.holds(), *_intruded(table, look)))
+        lags = measure(table, samples, self.clock(), self._earlier.get(table.name))
+        return Inputs(
+            table=table,
+            samples=samples,
+            lags=lags,
+            topics=self._topics(table),
+            holds=holds,
+            waived=waived,
+            residual=residuals.get(table.name, 0),
+            verdicts=self.rulings.of(table.name),
+            unproven=self.unproven(table, _bases(look)),
+        )
+
+    def answer(self, question: Question, inputs: Inputs) -> Readiness:
+        """Answer *question*; a certificate that was issued for it before is taken into account."""
+        known = self.certificates.newest(inputs.table.name, question.stage, question.cut)
+        return assess(
+            question,
+            inputs,
+            self.policy,
+            certificate=known,
+            disagreeing=self._disagreeing.get((inputs.table.name, question)),
+        )
+
+    def certify(self, answer: Readiness) -> None:
+        """Store a READY answer's certificate: before anybody is told."""
+        if answer.ready and answer.certificate is not None:
+            self.certificates.add(answer.certificate)
+
+    def settle(self, inputs: Inputs, answers: Mapping[Question, Readiness]) -> None:
+        """End a watching round: its lags and disagreements are what the next one looks back on."""
+        name = inputs.table.name
+        self._earlier[name] = inputs.lags
+        for key in [key for key in self._disagreeing if key[0] == name]:
+            del self._disagreeing[key]
+        for question, answer in answers.items():
+            self._disagreeing[name, question] = answer.disagreeing
+
+    def _topics(self, table: Table) -> frozenset[str]:
+        """Topics of the table's shards; empty if a source names them in a way of its own."""
+        settings = {source.name: source for source in self.sources}
+        if any(settings[shard.source].topics for shard in table.shards):
+            return frozenset()
+        return frozenset(f"{settings[s.source].prefix}.{s.name}" for s in table.shards)
+
+
+def _once(holds: Iterable[Hold]) -> tuple[Hold, ...]:
+    """The Spark process and a look may both have found one thing; the first to tell is kept."""
+    known: dict[tuple[str, str], Hold] = {}
+    for hold in holds:
+        known.setdefault((hold.subject, hold.id), hold)
+    return tuple(known.values())
+
+
+def _bases(look: Sampling) -> Mapping[str, Order]:
+    return {} if isinstance(look.mark, Missing) else look.mark.value.bases
+
+
+def _intruded(table: Table, look: Sampling) -> Iterator[Hold]:
+    """What the look itself found: the Spark process may not have been at the table since."""
+    intrusion = look.intrusions.get(table.name)
+    if intrusion is None:
+        return
+    good = intrusion.good
+    back = f"restore version {good}" if good >= 0 else "rebuild the mirror"
+    detail = (
+        f"version {intrusion.version} of mirror {table.name} ({intrusion.operation}) changed data "
+        f"and is not Sluice's; {back}"
+    )
+    yield Hold(foreign_id(table.name, intrusion.version), table.name, "foreign_write", detail)

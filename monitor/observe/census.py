@@ -1,0 +1,108 @@
+"""What do the sources say of their servers and tables?  Asked rarely, each by a short connection.
+
+What was told stays known until it is told anew: a source that is loaded, slow or silent is asked
+again a little later.  Too old, or told by another server than heartbeats go to now, is not known.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+import structlog
+
+from checks.unproven import SourceDescription, why_unproven
+from pipeline.errors import SluiceError
+from pipeline.model import Missing, Table
+from pipeline.settings import SourceSettings
+
+Wanted = Callable[[str], bool]
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class CensusQuestion:
+    """Who is asked, and about which shards (``database.table``)."""
+
+    settings: SourceSettings
+    shards: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class CensusAnswer:
+    """What a source has told; ``began`` and ``ended`` are before and after it was asked."""
+
+    question: CensusQuestion
+    described: SourceDescription
+    began: datetime
+    ended: datetime
+
+
+@dataclass(eq=False)
+class Census:
+    """Every source's answer, asked anew every *every*, at once when its question changes.
+
+    *followed* gives each source's settings with the address that its heartbeats go to now.
+    """
+
+    followed: Mapping[str, Callable[[], SourceSettings]]
+    tables: Callable[[], tuple[Table, ...]]
+    describe: Callable[[SourceSettings, Wanted], SourceDescription]
+    clock: Callable[[], datetime]
+    every: timedelta = timedelta(minutes=10)
+    again: timedelta = timedelta(minutes=1)
+    old: timedelta = timedelta(days=1)
+    _answers: dict[str, CensusAnswer] = field(default_factory=dict)
+    _failed: dict[str, tuple[CensusQuestion, datetime, str]] = field(default_factory=dict)
+
+    def ask(self) -> None:
+        """Ask every source whose turn it is; one that does not answer delays no other's answer."""
+        for name in self.followed:
+            question = self._question(name)
+            if question.shards and self._due(name, question):
+                self._ask(name, question)
+
+    def answer(self, name: str) -> CensusAnswer | Missing:
+        """What the source *name* has told last."""
+        found, failed = self._answers.get(name), self._failed.get(name)
+        why = failed[2] if failed else "it was not asked yet"
+        if found is None or found.question.settings != self.followed[name]():
+            return Missing(why)
+        if self.clock() - found.began > self.old:
+            return Missing(f"not since {found.began.isoformat()}: {why}")
+        return found
+
+    def unproven(self, table: Table) -> str | Missing:
+        """What no log shows of *table*; empty if nothing."""
+        told = {name: self.answer(name) for name in table.sources}
+        for shard in table.shards:
+            one = told[shard.source]
+            if isinstance(one, CensusAnswer) and shard.name not in one.question.shards:
+                told[shard.source] = Missing(f"it was not asked about {shard.name} yet")
+        return why_unproven(
+            table, {n: t.described if isinstance(t, CensusAnswer) else t for n, t in told.items()}
+        )
+
+    def _question(self, name: str) -> CensusQuestion:
+        shards = (shard for table in self.tables() for shard in table.shards)
+        return CensusQuestion(
+            self.followed[name](), frozenset(s.name for s in shards if s.source == name)
+        )
+
+    def _due(self, name: str, question: CensusQuestion) -> bool:
+        failed, answered = self._failed.get(name), self._answers.get(name)
+        if failed and failed[0] == question:
+            return self.clock() - failed[1] >= self.again
+        if answered and answered.question == question:
+            return self.clock() - answered.began >= self.every
+        return True
+
+    def _ask(self, name: str, question: CensusQuestion) -> None:
+        began = self.clock()
+        try:
+            described = self.describe(question.settings, question.shards.__contains__)
+        except SluiceError as error:
+            self._failed[name] = question, began, str(error)
+            log.info("source did not describe itself", source=name, why=str(error))
+            return
+        self._answers[name] = CensusAnswer(question, described, began, self.clock())
+        self._failed.pop(name, None)

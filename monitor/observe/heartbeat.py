@@ -1,0 +1,110 @@
+"""One heartbeat after the other, to the server that the collector reads.
+
+After a fail-over the collector may be connected elsewhere; a heartbeat that it never sees would
+prove nothing, so the pulse follows it.  Whatever fails, the next beat tries again.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Protocol
+
+import structlog
+
+from monitor.observe.fence_book import FenceBook
+from pipeline.errors import SluiceError
+from pipeline.settings import SourceSettings
+from pipeline.sources.heartbeat import Beating, Heart
+
+FOLLOW = timedelta(seconds=10)
+log = structlog.get_logger(__name__)
+
+
+class Beatable(Beating, Protocol):
+    """A server that heartbeats can be written to."""
+
+    def prepare_heartbeat(self) -> None:
+        """Make sure their table is there."""
+        ...
+
+    def close(self) -> None:
+        """Hang up."""
+        ...
+
+
+class Guide(Protocol):
+    """The collector: it knows where it is connected."""
+
+    def address(self) -> tuple[str, int]:
+        """Host and port."""
+        ...
+
+
+@dataclass(eq=False)
+class HeartbeatWriter:
+    """The heartbeat of one source; ``ailment`` says why the last beat failed.
+
+    ``newest`` asks for the highest number ever landed, so that numbers never go back.
+    """
+
+    settings: SourceSettings
+    guide: Guide
+    connect: Callable[[SourceSettings], Beatable]
+    fences: FenceBook
+    newest: Callable[[], int]
+    clock: Callable[[], datetime]
+    ailment: str = ""
+    _server: Beatable | None = None
+    _heart: Heart | None = None
+    _address: tuple[str, int] | None = None
+    _asked: datetime | None = field(default=None)
+
+    def beat(self) -> None:
+        """Write the next heartbeat and remember it as a position."""
+        try:
+            heart = self._ready()
+            self.fences.add(heart.beat(self.clock()))
+        except SluiceError as error:
+            self._asked = None
+            self.ailment = str(error)
+            raise
+        self.ailment = ""
+
+    def followed(self) -> SourceSettings:
+        """The settings with the address that heartbeats go to now."""
+        if self._address is None:
+            return self.settings
+        return replace(self.settings, host=self._address[0], port=self._address[1])
+
+    def close(self) -> None:
+        """Hang up."""
+        if self._server is not None:
+            self._server.close()
+
+    def _ready(self) -> Heart:
+        address = self._where()
+        if self._heart is None or address != self._address:
+            self.close()
+            host, port = address
+            log.info("heartbeats go to", source=self.settings.name, host=host, port=port)
+            server = self.connect(replace(self.settings, host=host, port=port))
+            server.prepare_heartbeat()
+            known = self.fences.of(self.settings.name)
+            highest = max(self.newest(), known[-1].number if known else -1)
+            self._server, self._heart = server, Heart(server, highest)
+            self._address = address
+        return self._heart
+
+    def _where(self) -> tuple[str, int]:
+        """The collector's server, asked every now and then; the configured one if it is silent."""
+        known = self._address or (self.settings.host, self.settings.port)
+        now = self.clock()
+        if not self.settings.follow_collector:
+            return known
+        if self._asked is not None and now - self._asked < FOLLOW:
+            return known
+        self._asked = now
+        try:
+            return self.guide.address()
+        except SluiceError:
+            return known

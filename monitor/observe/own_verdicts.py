@@ -1,0 +1,133 @@
+"""What is wrong that no probe looks for?  Lateness, standstills, and the parts of the way itself.
+
+Each check is ruled on in every round, PASS included: an incident ends only by being seen good.
+While a part of the way is down, its tables are not called late one by one: they blame the part.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from checks.model import Outcome, Reason, Ruling, Verdict
+from checks.readiness import Readiness
+from pipeline.lags.lag import Lags
+from pipeline.lags.retention import Retention
+from pipeline.model import Missing, Stage, Table
+
+GOOD = Ruling(Outcome.PASS, "nothing stands in the way")
+STANDSTILLS: Mapping[str, str] = {
+    "gap": "gap",
+    "quarantine": "quarantine",
+    "foreign_write": "foreign_write",
+    "unbalanced": "account",
+    "no_base": "blocked",
+}
+"""Reason code -> check; any other reason is a ``hold``."""
+ELSEWHERE = frozenset({"check_failed"})  # a probe's FAIL is an incident of its own
+CHECKS = ("lag", "service", "hold", "disagreement", *dict.fromkeys(STANDSTILLS.values()))
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """A source, collector, job or the Spark process: its name, its check, what ails it if so."""
+
+    name: str
+    check: str
+    ailment: str = ""
+
+
+def of_part(part: Component, at: datetime) -> Verdict:
+    """One verdict on a part of the way; all that suffers from it shares its cause."""
+    if not part.ailment:
+        return Verdict(part.name, part.check, Ruling(Outcome.PASS, "works"), at)
+    return _blaming(part.name, part.check, part, at)
+
+
+def of_table(
+    table: Table, lags: Lags, budget: timedelta, down: Sequence[Component], at: datetime
+) -> Iterator[Verdict]:
+    """Whether the table is late, or suffers from one of the parts that are *down*."""
+    if down:
+        yield _blaming(table.name, "service", down[0], at)
+        return
+    yield Verdict(table.name, "service", Ruling(Outcome.PASS, "every part works"), at)
+    yield Verdict(table.name, "lag", _lateness(lags, budget), at, value=_seconds(lags))
+
+
+def of_standstills(table: str, reasons: Iterable[Reason], at: datetime) -> Iterator[Verdict]:
+    """One verdict per kind of standstill, from the reasons that block the table."""
+    kinds: dict[str, list[Reason]] = {"hold": [], **{kind: [] for kind in STANDSTILLS.values()}}
+    for reason in reasons:
+        if reason.code not in ELSEWHERE:
+            kinds[STANDSTILLS.get(reason.code, "hold")].append(reason)
+    for kind, found in kinds.items():
+        yield Verdict(table, kind, _standing(found), at, value=float(len(found)))
+
+
+def of_disagreement(table: str, answers: Iterable[Readiness], at: datetime) -> Verdict:
+    """Whether sum rule and proof have contradicted each other for too long."""
+    for answer in answers:
+        for reason in answer.reasons:
+            if reason.code == "rules_disagree":
+                ruling = Ruling(Outcome.FAIL, reason.text, reason.code)
+                return Verdict(table, "disagreement", ruling, at)
+    return Verdict(table, "disagreement", Ruling(Outcome.PASS, "the two rules agree"), at)
+
+
+def retention_of(source: str) -> str:
+    """What a verdict on a source's topics and binary log is about."""
+    return f"retention:{source}"
+
+
+def of_retentions(source: str, retentions: Sequence[Retention], at: datetime) -> Verdict:
+    """Whether something that was not read yet will soon be deleted by whoever keeps it."""
+    known = [(left, one) for one in retentions if (left := one.left(at)) is not None]
+    least = min((left for left, _ in known), default=None)
+    value = None if least is None else least.total_seconds()
+    return Verdict(
+        retention_of(source), "headroom", _headroom(retentions, known, at), at, value=value
+    )
+
+
+def _headroom(
+    retentions: Sequence[Retention], known: Sequence[tuple[timedelta, Retention]], at: datetime
+) -> Ruling:
+    tight = sorted((left, one.kind, one.name) for left, one in known if one.tight(at))
+    if tight:
+        left, kind, name = tight[0]
+        more = f" (and {len(tight) - 1} more)" if len(tight) > 1 else ""
+        text = f"{kind} {name}: in {left.total_seconds() / 3600:.1f} h unread changes are deleted"
+        return Ruling(Outcome.FAIL, f"{text}{more}", "headroom")
+    for one in retentions:
+        if one.unknown:
+            why = one.kept.why if isinstance(one.kept, Missing) else "what is read is not known"
+            return Ruling(Outcome.UNKNOWN, f"{one.kind} {one.name}: {why}", "not_yet")
+    return Ruling(Outcome.PASS, "nothing unread is deleted soon")
+
+
+def _blaming(name: str, check: str, part: Component, at: datetime) -> Verdict:
+    ruling = Ruling(Outcome.FAIL, f"{part.name}: {part.ailment}", "down")
+    return Verdict(name, check, ruling, at, cause=part.name)
+
+
+def _lateness(lags: Lags, budget: timedelta) -> Ruling:
+    total = lags.total(Stage.MIRROR)
+    if isinstance(total, Missing):
+        return Ruling(Outcome.UNKNOWN, f"lag is unknown: {total.why}", "lag_unknown")
+    told = f"lag {total.total_seconds():.0f} s, budget {budget.total_seconds():.0f} s"
+    if total > budget:
+        return Ruling(Outcome.FAIL, told, "late")
+    return Ruling(Outcome.PASS, told)
+
+
+def _seconds(lags: Lags) -> float | None:
+    total = lags.total(Stage.MIRROR)
+    return None if isinstance(total, Missing) else total.total_seconds()
+
+
+def _standing(reasons: Sequence[Reason]) -> Ruling:
+    if not reasons:
+        return GOOD
+    more = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
+    ids = tuple(reason.id for reason in reasons if reason.id)[:20]
+    return Ruling(Outcome.FAIL, f"{reasons[0].text}{more}", reasons[0].code, ids)

@@ -1,0 +1,86 @@
+"""Which probes are due, and what do they say?  One world a table, one verdict a probe."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Protocol
+
+import structlog
+
+from checks.model import NotYet, Outcome, Ruling, Verdict
+from checks.run import Check, run_probe
+from checks.world import World
+from monitor.config.plans import CheckPlan
+from monitor.observe.recorder import VerdictRecorder
+from monitor.observe.roster import Roster
+from pipeline.model import Table
+
+PAST = 1000
+UNABLE = ("unreachable", "unprovable")  # codes of an UNKNOWN for want of an answer
+log = structlog.get_logger(__name__)
+
+
+class History(Protocol):
+    """Earlier values of a check."""
+
+    def history(self, table: str, check: str, limit: int = ...) -> Sequence[tuple[datetime, float]]:
+        """Newest *limit* values, oldest first."""
+        ...
+
+
+@dataclass(eq=False)
+class Probing:
+    """Runs each probe on each of its tables by its own pace, tier 0 first.
+
+    A probe that had nothing new to rule on is asked again in the next round; if it could not even
+    look before, that is over, and said: an old excuse must not stand until the next ruling.
+    """
+
+    plans: tuple[CheckPlan, ...]
+    roster: Roster
+    history: History
+    recorder: VerdictRecorder
+    open_world: Callable[[], World]
+    clock: Callable[[], datetime]
+    run: Callable[[], str] = str
+    _ran: dict[tuple[str, str], datetime] = field(default_factory=dict)
+
+    def round(self) -> None:
+        """Run what is due; each verdict is told at once, so a slow probe delays no other's."""
+        opened: tuple[Table, World] | None = None
+        for plan, probe, table in self._due():
+            if opened is None or opened[0] is not table:
+                opened = table, self.open_world()
+            world = opened[1]
+            started = self.clock()
+            past = [value for _, value in self.history.history(table.name, plan.name, PAST)]
+            verdict = run_probe(Check(plan.name, probe, table), world, past, self.run())
+            if isinstance(verdict, NotYet):
+                log.debug("nothing new", check=plan.name, table=table.name, why=verdict.why)
+                self._able_again(plan.name, table.name, verdict.why)
+                continue
+            self._ran[plan.name, table.name] = started
+            self._tell(verdict)
+
+    def _able_again(self, check: str, table: str, why: str) -> None:
+        newest = self.recorder.rulings.newest(table, check)
+        if newest is not None and newest.ruling.code in UNABLE:
+            ruling = Ruling(Outcome.UNKNOWN, why, "not_yet")
+            self._tell(Verdict(table, check, ruling, self.clock(), run=self.run()))
+
+    def _tell(self, verdict: Verdict) -> None:
+        """Every number is kept; one more UNKNOWN like the last says nothing new."""
+        kept = [verdict] if verdict.value is not None else self.recorder.changed([verdict])
+        self.recorder.tell([verdict], kept=kept)
+
+    def _due(self) -> Iterator[tuple[CheckPlan, Any, Table]]:
+        tables = sorted(self.roster.tables(), key=lambda table: (table.tier, table.name))
+        for table in tables:
+            for plan in self.plans:
+                probe = plan.probe_for(table.name)
+                if probe is not None and self._old(plan, table):
+                    yield plan, probe, table
+
+    def _old(self, plan: CheckPlan, table: Table) -> bool:
+        ran = self._ran.get((plan.name, table.name))
+        return ran is None or self.clock() - ran >= plan.every - timedelta(milliseconds=500)

@@ -1,0 +1,120 @@
+"""For how long do topics and logs keep what is not read yet, and how much of it is left?
+
+Limits and ends are asked rarely; what is left is computed anew in each round from what was told.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Protocol
+
+import structlog
+
+from monitor.observe.census import CensusAnswer
+from monitor.observe.sampler import Sampling
+from pipeline.errors import SluiceError
+from pipeline.lags import retention
+from pipeline.lags.retention import Limit, Retention
+from pipeline.mark import Mark
+from pipeline.model import Acknowledged, Missing, PartitionEnd, TopicPartition
+from pipeline.settings import SourceSettings
+from pipeline.topics.settings import TopicFacts
+
+Ends = Mapping[TopicPartition, PartitionEnd]
+ALIVE = timedelta(minutes=1)  # without a heartbeat for so long, nobody knows what waits
+log = structlog.get_logger(__name__)
+
+
+class Kafka(Protocol):
+    """The topics as their brokers describe them."""
+
+    def settings(self, pattern: str) -> Sequence[TopicFacts]:
+        """Those whose whole name matches, with their settings."""
+        ...
+
+    def ends(self, topics: Iterable[str]) -> Ends:
+        """Next offset of each of their partitions."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Topics:
+    """The topics of a source: for how long each is kept, and its ends at an instant."""
+
+    kept: Mapping[str, timedelta | None]
+    at: datetime
+    ends: Ends
+
+
+@dataclass(eq=False)
+class RetentionWatch:
+    """Topics and binary logs of all sources; *census* gives what a source has told of itself."""
+
+    sources: Sequence[SourceSettings]
+    kafka: Kafka
+    census: Callable[[str], CensusAnswer | Missing]
+    clock: Callable[[], datetime]
+    _topics: dict[str, Topics] = field(default_factory=dict)
+    _emptied: dict[str, tuple[datetime]] = field(default_factory=dict)
+
+    def ask(self) -> None:
+        """Ask for every source's topics; whoever does not answer keeps what was told before."""
+        for source in self.sources:
+            try:
+                told = self.kafka.settings(source.every_topic)
+                at = self.clock()
+                ends = self.kafka.ends([topic.name for topic in told])
+            except SluiceError as error:
+                log.info("topics were not described", source=source.name, why=str(error))
+                continue
+            kept = {topic.name: retention.topic_kept(topic.settings) for topic in told}
+            self._topics[source.name] = Topics(kept, at, ends)
+
+    def retentions(self, look: Sampling) -> Mapping[str, tuple[Retention, ...]]:
+        """The retention of all that holds something for us, by source."""
+        return {
+            source.name: (*self._of_topics(source, look), self._of_log(source.name, look))
+            for source in self.sources
+        }
+
+    def _of_topics(self, source: SourceSettings, look: Sampling) -> tuple[Retention, ...]:
+        told = self._topics.get(source.name)
+        if told is None:
+            why = Missing("Kafka has not told the settings of the topics yet")
+            return (Retention("topic", f"{source.prefix}.*", why, None),)
+        if not isinstance(look.mark, Missing):
+            self._note_emptied(look.mark.value, told)
+        covered = look.steps[-1].passed.get(source.name) if look.steps else None
+        known = [covered.at] if covered else []
+        return tuple(
+            Retention(
+                "topic", name, kept, max([*known, *self._emptied.get(name, ())], default=None)
+            )
+            for name, kept in sorted(told.kept.items())
+        )
+
+    def _note_emptied(self, mark: Mark, told: Topics) -> None:
+        """Remember of each topic when its ends were listed, if W has passed them all."""
+        waiting = {at.topic for at, end in told.ends.items() if not retention.landed(mark, at, end)}
+        self._emptied |= {name: (told.at,) for name in told.kept if name not in waiting}
+
+    def _of_log(self, source: str, look: Sampling) -> Retention:
+        told, mark = self.census(source), look.mark
+        kept: Limit = Missing(f"source {source} has not told its settings yet")
+        if isinstance(told, CensusAnswer):
+            kept = retention.log_kept(told.described.server.variables)
+        one = look.sources.get(source)
+        if one is None or not one.known() or isinstance(mark, Missing):
+            return Retention("binlog", source, kept, None)
+        said = [] if isinstance(one.acknowledged, Missing) else [one.acknowledged.value]
+        said += _landed_with(mark.value, source)
+        epoch = mark.value.epochs.get(source)
+        identity = epoch.identity if epoch else one.known()[-1].head.identity
+        alive = self.clock() - ALIVE
+        through = retention.collected_through(one.known(), said, identity, alive)
+        return Retention("binlog", source, kept, through)
+
+
+def _landed_with(mark: Mark, source: str) -> list[Acknowledged]:
+    """What the collector had acknowledged by the last batch: it may not answer now."""
+    return [mark.acknowledged[source]] if source in mark.acknowledged else []

@@ -1,0 +1,96 @@
+"""What the board shows beside the tables: parts of the way, jobs, incidents, counts."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from alerts.model import Incident
+from alerts.routing import CHANNEL
+from monitor.board import ChannelView, JobView
+from monitor.observe.channels import channel_views
+from monitor.observe.heartbeat import HeartbeatWriter
+from monitor.observe.own_verdicts import Component
+from monitor.observe.sampler import Sampling
+from monitor.schedule import Schedule
+from monitor.spark.requests import LaneRequests
+from monitor.spark.supervise import Supervisor
+from monitor.store.store import ServiceStore
+
+DRIVEN = ("land", "merge")  # by the Spark process
+BLAMED = ("heartbeat:", *DRIVEN)  # their failures are told by the part that ails
+
+
+@dataclass(eq=False)
+class ServiceState:
+    """Reads the running parts; fits what :class:`monitor.cycle.Cycle` asks for."""
+
+    store: ServiceStore
+    heartbeats: Sequence[HeartbeatWriter]
+    requests: LaneRequests
+    supervisor: Supervisor
+    schedule: Callable[[], Schedule]
+    ways: tuple[str, ...]
+
+    def parts(
+        self, look: Sampling, channels: Sequence[ChannelView], now: datetime
+    ) -> tuple[Component, ...]:
+        """Sources, collectors, the Spark process, ways to people, jobs that report themselves."""
+        sources = [
+            Component(f"source:{p.settings.name}", "service", p.ailment) for p in self.heartbeats
+        ]
+        collectors = [
+            Component(f"collector:{name}", "service", _ailment(look, name)) for name in look.sources
+        ]
+        jobs = [
+            Component(f"job:{job.name}", "job", self._job_ailment(job.name, now))
+            for job in self.schedule().jobs
+            if not job.name.startswith(BLAMED)
+        ]
+        ways = [Component(f"{CHANNEL}{c.name}", "channel", c.ailment) for c in channels]
+        return (*sources, *collectors, self._spark(now), *ways, *jobs)
+
+    def channels(self, now: datetime) -> tuple[ChannelView, ...]:
+        """Every configured way to people, and any other that letters were meant for."""
+        return channel_views(self.store.outbox, self.ways, self.store.waivers.waived(), now)
+
+    def jobs(self, now: datetime) -> tuple[JobView, ...]:
+        """Every scheduled job with its totals."""
+        totals, ended = self.store.ticks.totals(), self.store.ticks.last_success()
+        overdue = self.schedule().overdue(now)
+        return tuple(
+            JobView(
+                job.name,
+                {result: n for (name, result), n in totals.items() if name == job.name},
+                ended.get(job.name),
+                job.name in overdue,
+            )
+            for job in self.schedule().jobs
+        )
+
+    def incidents(self) -> tuple[Incident, ...]:
+        """Open ones."""
+        return self.store.incidents.open()
+
+    def changes(self) -> Mapping[tuple[str, str], int]:
+        """(Table, term) -> changes so far."""
+        return self.store.accounts.totals()
+
+    def restarts(self) -> int:
+        """How often the Spark process was started again."""
+        return self.supervisor.restarts
+
+    def _spark(self, now: datetime) -> Component:
+        late = next(filter(None, (self._late(name, now) for name in DRIVEN)), "")
+        return Component("worker", "worker", self.requests.ailment or late)
+
+    def _job_ailment(self, name: str, now: datetime) -> str:
+        return self.schedule().ailments.get(name, "") or self._late(name, now)
+
+    def _late(self, name: str, now: datetime) -> str:
+        since = self.schedule().overdue(now).get(name)
+        return f"overdue, running since {since.isoformat()}" if since else ""
+
+
+def _ailment(look: Sampling, name: str) -> str:
+    trouble = look.troubles.get(name)
+    return f"{trouble.state}: {trouble.detail}" if trouble else ""

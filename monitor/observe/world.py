@@ -1,0 +1,182 @@
+"""The world as one probe may see it in one round: readers pinned, heartbeats and memory at hand."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Protocol
+
+from checks.world import LogKey, LogSide, MirrorSide, Range, SourceSide, Touch, Transaction
+from monitor.observe.fence_book import FenceBook
+from monitor.observe.sampler import Sampling
+from monitor.observe.schemas import Schemas
+from pipeline.cut import first_fence
+from pipeline.errors import UnreachableError
+from pipeline.lake.log_reader import LogReader
+from pipeline.model import Fence, Missing, Shard, Table
+from pipeline.schema.column import TableSchema
+
+
+class MirrorOpener(Protocol):
+    """Opens mirrors at their newest version."""
+
+    def mirror(self, table: Table) -> MirrorSide:
+        """A reader pinned to the version that is newest now."""
+        ...
+
+
+class Memory(Protocol):
+    """What checks asked to be remembered."""
+
+    def recall(self, table: str, check: str) -> Mapping[str, Any] | None:
+        """What was kept last."""
+        ...
+
+    def remember(self, table: str, check: str, kept: Mapping[str, Any], at: datetime) -> None:
+        """Keep something instead."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class BlamedSource:
+    """A source whose silence is blamed on it by name, so that its tables share one cause."""
+
+    name: str
+    side: SourceSide
+
+    def max_id(self, shard: Shard, column: str) -> int | None:
+        """As the source says."""
+        with self._blamed():
+            return self.side.max_id(shard, column)
+
+    def min_id(self, shard: Shard, column: str) -> int | None:
+        """As the source says."""
+        with self._blamed():
+            return self.side.min_id(shard, column)
+
+    def count_ids(self, shard: Shard, column: str, ranges: Sequence[Range]) -> tuple[int, ...]:
+        """As the source says."""
+        with self._blamed():
+            return self.side.count_ids(shard, column, ranges)
+
+    def ids(self, shard: Shard, column: str, span: Range, limit: int) -> tuple[int, ...]:
+        """As the source says."""
+        with self._blamed():
+            return self.side.ids(shard, column, span, limit)
+
+    def columns(self, shard: Shard) -> Sequence[Mapping[str, Any]]:
+        """As the source says."""
+        with self._blamed():
+            return self.side.columns(shard)
+
+    @contextmanager
+    def _blamed(self) -> Iterator[None]:
+        try:
+            yield
+        except UnreachableError as error:
+            if str(error).startswith("source:"):
+                raise
+            raise UnreachableError(f"source:{self.name}: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class LandedLog:
+    """The change log's reader, the topics' newest keys, and the landed schemas."""
+
+    changes: LogReader
+    keys: Callable[[Table], tuple[LogKey, ...]]
+    schemas: Schemas
+
+    def last_touches(self, table: Table, keys: Sequence[LogKey]) -> tuple[Touch | None, ...]:
+        """As the change log says."""
+        return self.changes.last_touches(table, keys)
+
+    def touched(
+        self, table: Table, keys: Sequence[tuple[Shard, str]], after: int
+    ) -> tuple[bool, ...]:
+        """As the change log says."""
+        return self.changes.touched(table, keys, after)
+
+    def end_keys(self, table: Table) -> tuple[LogKey, ...]:
+        """As the topics say."""
+        return self.keys(table)
+
+    def transactions(self, table: Table, after: int, until: int) -> tuple[Transaction, ...]:
+        """As the change log says."""
+        return self.changes.transactions(table, after, until)
+
+    def change_counts(self, table: Table, after: int, until: int) -> int:
+        """As the change log says."""
+        return self.changes.change_counts(table, after, until)
+
+    def schema(self, shard: Shard) -> TableSchema | None:
+        """As the change log says."""
+        return self.schemas.newest(shard, self.changes)
+
+
+@dataclass(eq=False)
+class RoundWorld:
+    """Fits :class:`checks.world.World`; one per table and round: its probes see one mirror."""
+
+    look: Sampling
+    sources: Mapping[str, SourceSide]
+    mirrors: MirrorOpener
+    open_log: Callable[[], LogSide]
+    fences: FenceBook
+    memory: Memory
+    clock_now: Callable[[], datetime]
+    now: datetime
+    _mirrors: dict[str, MirrorSide] = field(default_factory=dict)
+    _log: list[LogSide] = field(default_factory=list)
+
+    def source(self, name: str) -> SourceSide:
+        """The source of that name."""
+        return BlamedSource(name, self.sources[name])
+
+    def mirror(self, table: Table) -> MirrorSide:
+        """The mirror at the version that was newest when it was first asked for."""
+        if table.name not in self._mirrors:
+            self._mirrors[table.name] = self.mirrors.mirror(table)
+        return self._mirrors[table.name]
+
+    def log(self) -> LogSide:
+        """The change log and the topics."""
+        if not self._log:
+            self._log.append(self.open_log())
+        return self._log[0]
+
+    def clock(self) -> datetime:
+        """Now."""
+        return self.clock_now()
+
+    def fence_after(self, source: str, instant: datetime) -> Fence | None:
+        """The first heartbeat at or after *instant*; None if it is not written yet."""
+        return first_fence(self.fences.of(source), instant)
+
+    def reached(self, table: Table, fences: Sequence[Fence]) -> bool:
+        """Whether a batch that covers every one of *fences* is applied to the pinned mirror."""
+        applied = self.mirror(table).batch
+        return any(
+            step.holds(table.name, applied) and all(_past(step.passed, fence) for fence in fences)
+            for step in self.look.steps
+        )
+
+    def landed_batch(self) -> int:
+        """The newest batch of the lane when the round began; -1 before the first."""
+        mark = self.look.mark
+        return -1 if isinstance(mark, Missing) else mark.value.batch
+
+    def recall(self, table: Table, check: str) -> Mapping[str, Any] | None:
+        """What the check asked to be remembered."""
+        return self.memory.recall(table.name, check)
+
+    def remember(self, table: Table, check: str, memory: Mapping[str, Any]) -> None:
+        """Keep *memory* for the next round."""
+        self.memory.remember(table.name, check, memory, self.now)
+
+
+def _past(passed: Mapping[str, Fence], fence: Fence) -> bool:
+    found = passed.get(fence.source)
+    if found is None or found.head.identity != fence.head.identity:
+        return False
+    return found.number >= fence.number

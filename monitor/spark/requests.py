@@ -1,0 +1,130 @@
+"""What the Spark process is asked to do for one lane; what came back is kept.
+
+Landing, applying and upkeep are asked for by jobs of their own, and none waits for another here:
+an unreachable Kafka holds back no landed change, and a long merge holds back no landing.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Protocol
+
+import structlog
+
+from monitor.spark.standstills import Standstills
+from monitor.spark.wire import Reply, Request, Verb
+from pipeline.errors import HeldError, SluiceError
+from pipeline.memory import Memory
+from pipeline.model import Account
+from pipeline.report import Hold, Landed
+
+log = structlog.get_logger(__name__)
+
+
+class Caller(Protocol):
+    """The Spark process."""
+
+    def call(self, request: Request, deadline: timedelta) -> Reply:
+        """Ask, and wait."""
+        ...
+
+
+class Accounts(Protocol):
+    """Where accounts are kept."""
+
+    def add(self, lane: str, table: str, batch: int, account: Account, at: datetime) -> bool:
+        """Record one turn, once."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Deadlines:
+    """How long the Spark process may take."""
+
+    land: timedelta
+    apply: timedelta
+    upkeep: timedelta
+
+
+@dataclass(eq=False)
+class LaneRequests:
+    """Drives one lane; ``ailments`` says of landing and applying why the last one failed."""
+
+    spark: Caller
+    lane: str
+    sources: tuple[str, ...]
+    deadlines: Deadlines
+    memory: Memory
+    standstills: Standstills
+    accounts: Accounts
+    clock: Callable[[], datetime]
+    readers: Callable[[], Mapping[str, int]] = dict
+    ailments: dict[Verb, str] = field(default_factory=dict)
+
+    @property
+    def ailment(self) -> str:
+        """Why landing or applying failed when it was last tried; empty if neither did."""
+        told = (self.ailments.get(verb, "") for verb in (Verb.LAND, Verb.APPLY))
+        return "; ".join(dict.fromkeys(filter(None, told)))
+
+    def land(self) -> None:
+        """Land one batch.
+
+        Raises:
+            SluiceError: why nothing was landed.
+        """
+        with self._ailing(Verb.LAND):
+            try:
+                landed = self._ask(Verb.LAND, self.deadlines.land).landed
+            except HeldError as error:
+                hold = Hold(f"{error.reason}:{self.lane}", "", error.reason, error.detail)
+                self.standstills.lane_held(hold, self.sources, self.clock())
+                raise
+        if landed is not None:
+            self._landed(landed)
+
+    def apply(self) -> None:
+        """Merge what is landed into the mirrors.
+
+        Raises:
+            SluiceError: why nothing was merged; a table that is held is told, not raised.
+        """
+        started = self.clock()
+        with self._ailing(Verb.APPLY):
+            turns = self._ask(Verb.APPLY, self.deadlines.apply).applied
+        now = self.clock()
+        for turn in turns:
+            if turn.account.read or turn.account.residual:
+                self.accounts.add(self.lane, turn.table, turn.batch, turn.account, now)
+        self.standstills.applied(turns, now)
+        if turns:
+            merged = [turn for turn in turns if turn.hold is None]
+            changes = sum(turn.account.applied for turn in merged)
+            took = round((now - started).total_seconds(), 3)
+            held = len(turns) - len(merged)
+            log.info("merged", tables=len(merged), held=held, changes=changes, seconds=took)
+
+    def upkeep(self) -> None:
+        """Compact and clean, keeping the versions that certificates still name."""
+        request = Request(0, Verb.UPKEEP, readers=self.readers())
+        self.spark.call(request, self.deadlines.upkeep)
+
+    def _ask(self, verb: Verb, deadline: timedelta) -> Reply:
+        return self.spark.call(Request(0, verb, self.memory.waived()), deadline)
+
+    @contextmanager
+    def _ailing(self, verb: Verb) -> Iterator[None]:
+        """Remember what is raised inside as what ails *verb*, until it goes well again."""
+        try:
+            yield
+        except SluiceError as error:
+            self.ailments[verb] = str(error)
+            raise
+        self.ailments[verb] = ""
+
+    def _landed(self, landed: Landed) -> None:
+        self.standstills.landed(landed, self.clock())
+        if landed.batch is not None:
+            took = round(landed.took.total_seconds(), 3)
+            log.info("landed", batch=landed.batch, rows=landed.rows, seconds=took)

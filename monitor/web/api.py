@@ -1,0 +1,172 @@
+"""The HTTP face: gate and readiness for programs, metrics for Prometheus, a page for people.
+
+Answers of the gate: 200 ready, 404 not yet or unknown, 409 blocked or revoked, 400 no such table
+or cut.  Nothing is asked of a source or the lake here but by the gate, within its samples' age.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Annotated, Any
+
+from fastapi import APIRouter, FastAPI, Query, Request
+from fastapi.concurrency import run_in_threadpool
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import HTMLResponse, JSONResponse, Response
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+
+from monitor.board import Board, CurrentBoard
+from monitor.gate import CLOSED, Decision, Gate
+from monitor.store.store import ServiceStore
+from monitor.web import render
+from monitor.web.history_api import history_routes
+from monitor.web.metrics import exposition
+from monitor.web.status_page import status_page
+from pipeline.errors import ConfigError, UnreachableError
+from pipeline.model import Stage
+
+LONGEST_WAIT = 300.0
+PAUSE = 1.0
+
+Names = Annotated[list[str], Query(min_length=1, max_length=1000)]
+Wait = Annotated[float, Query(ge=0, le=LONGEST_WAIT)]
+
+
+@dataclass(frozen=True, slots=True)
+class ApiParts:
+    """What the API answers from."""
+
+    gate: Gate
+    current: CurrentBoard
+    store: ServiceStore
+    registry: CollectorRegistry
+    clock: Callable[[], datetime]
+    stopping: Callable[[], bool]
+
+
+def application(parts: ApiParts) -> FastAPI:
+    """The whole application; every error is JSON with one line under ``error``."""
+    app = FastAPI(title="Sluice", docs_url="/docs", redoc_url=None)
+    app.include_router(_gate_routes(parts))
+    app.include_router(history_routes(parts.store, parts.clock))
+    app.include_router(_service_routes(parts))
+    app.exception_handler(ConfigError)(_bad_request)
+    app.exception_handler(RequestValidationError)(_bad_parameters)
+    app.exception_handler(UnreachableError)(_unreachable)
+    return app
+
+
+def _gate_routes(parts: ApiParts) -> APIRouter:
+    router, gate = APIRouter(prefix="/v1"), parts.gate
+
+    @router.get("/tables")
+    async def tables() -> list[render.Json]:
+        """Every table with its readiness for the end of yesterday and for one lag budget ago."""
+        return [render.table(view) for view in parts.current.board.tables]
+
+    @router.get("/readiness/{table}")
+    async def readiness(
+        table: str, cut: str | None = None, stage: Stage = Stage.MIRROR
+    ) -> render.Json:
+        """One answer, always with status 200; the state is in it."""
+        instant = gate.cut(cut)
+        decision = await run_in_threadpool(gate.decide, [table], instant, stage)
+        return _answer(decision)["tables"][0] if decision.answers else _answer(decision)
+
+    @router.get("/gate")
+    async def ask(
+        table: Names,
+        cut: str | None = None,
+        stage: Stage = Stage.MIRROR,
+        wait: Wait = 0.0,
+        patient: bool = False,
+    ) -> JSONResponse:
+        """One answer for all tables; *wait* seconds at most for it to become 200 or 409."""
+        instant = gate.cut(cut)
+        names = list(dict.fromkeys(table))
+        until = parts.clock() + timedelta(seconds=wait)
+        while True:
+            decision = await run_in_threadpool(gate.decide, names, instant, stage)
+            over = parts.clock() >= until or parts.stopping()
+            if over or decision.status() == 200 or decision.state in CLOSED:
+                return JSONResponse(_answer(decision), decision.status(patient=patient))
+            await asyncio.sleep(PAUSE)
+
+    return router
+
+
+def _service_routes(parts: ApiParts) -> APIRouter:
+    router = APIRouter()
+
+    @router.get("/metrics")
+    async def metrics() -> Response:
+        """What Prometheus scrapes."""
+        return Response(exposition(parts.registry), media_type=CONTENT_TYPE_LATEST)
+
+    @router.get("/livez")
+    async def live() -> render.Json:
+        """The process answers."""
+        return {"live": True}
+
+    @router.get("/readyz")
+    async def ready() -> JSONResponse:
+        """Whether the watching round still turns: without it no answer here is worth anything."""
+        why = _stalled(parts.current.board, parts.clock())
+        return JSONResponse({"ready": not why, "why": why}, 503 if why else 200)
+
+    @router.get("/v1/service")
+    async def service() -> render.Json:
+        """The same for programs that want to know more than a status."""
+        board, now = parts.current.board, parts.clock()
+        return {"turning": not _stalled(board, now), "why": _stalled(board, now), **_parts(board)}
+
+    @router.get("/", response_class=HTMLResponse)
+    async def page() -> str:
+        """What a person on call reads first."""
+        return status_page(parts.current.board, parts.clock())
+
+    return router
+
+
+def _answer(decision: Decision) -> render.Json:
+    answer: render.Json = {
+        "state": decision.state.value,
+        "ready": decision.status() == 200,
+        "tables": [render.readiness(one) for one in decision.answers],
+    }
+    if not decision.answers:
+        answer["why"] = "no table is known yet: nothing has been landed since the service started"
+    return answer
+
+
+def _parts(board: Board) -> render.Json:
+    return {
+        "at": render.instant(board.at),
+        "started": render.instant(board.started),
+        "spark_restarts": board.restarts,
+        "parts": [{"name": p.name, "works": p.works, "detail": p.detail} for p in board.parts],
+        "jobs": [{"name": j.name, "overdue": j.overdue, **j.results} for j in board.jobs],
+    }
+
+
+def _stalled(board: Board, now: datetime) -> str:
+    if board.at == Board().at:
+        return "no watching round has ended yet"
+    age = board.age(now).total_seconds()
+    return f"the last watching round ended {age:.0f} s ago" if board.stale(now) else ""
+
+
+async def _bad_request(_: Request, error: Exception) -> JSONResponse:
+    return JSONResponse({"error": str(error)}, 400)
+
+
+async def _bad_parameters(_: Request, error: Exception) -> JSONResponse:
+    faults: list[Any] = list(error.errors()) if isinstance(error, RequestValidationError) else []
+    lines = [f"{'.'.join(map(str, fault['loc'][1:]))}: {fault['msg']}" for fault in faults]
+    return JSONResponse({"error": "; ".join(lines)}, 400)
+
+
+async def _unreachable(_: Request, error: Exception) -> JSONResponse:
+    return JSONResponse({"error": str(error)}, 503)

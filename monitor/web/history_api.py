@@ -1,0 +1,83 @@
+"""What was decided: certificates, verdicts, incidents, and the waivers of people."""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Annotated
+
+from fastapi import APIRouter, HTTPException, Query
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, ConfigDict, StringConstraints
+
+from alerts.model import IncidentState
+from monitor.store.store import ServiceStore
+from monitor.store.waivers import Waiver
+from monitor.web import render
+
+Line = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=1000)]
+Limit = Annotated[int, Query(ge=1, le=10_000)]
+
+
+class WaiverRequest(BaseModel):
+    """Who closes what, and why."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    id: Line
+    reason: Line
+    who: Line
+
+
+def history_routes(store: ServiceStore, clock: Callable[[], datetime]) -> APIRouter:
+    """Routes that read the store, and the one that records a person's decision."""
+    router = APIRouter(prefix="/v1")
+
+    @router.get("/certificates/{number}")
+    def certificate(number: str) -> render.Json:
+        """A READY answer with its evidence, and whether it still holds."""
+        found = store.certificates.get(number)
+        if found is None:
+            raise HTTPException(404, f"no certificate {number!r}")
+        return render.certificate(found)
+
+    @router.get("/verdicts")
+    def verdicts(
+        table: str | None = None, check: str | None = None, limit: Limit = 100
+    ) -> list[render.Json]:
+        """Verdicts, newest first."""
+        found = store.verdicts.list(table=table, check=check, limit=limit)
+        return [render.verdict(one) for one in found]
+
+    @router.get("/incidents")
+    def incidents(
+        state: Annotated[list[IncidentState], Query()] = [],  # noqa: B006  - FastAPI copies it
+        limit: Limit = 100,
+    ) -> list[render.Json]:
+        """Incidents, newest first; without a state only open ones."""
+        open_ones = [one for one in IncidentState if one is not IncidentState.RESOLVED]
+        found = store.incidents.list(state or open_ones, limit=limit)
+        return [render.incident(one) for one in found]
+
+    router.include_router(_waiver_routes(store, clock))
+    return router
+
+
+def _waiver_routes(store: ServiceStore, clock: Callable[[], datetime]) -> APIRouter:
+    router = APIRouter()
+
+    @router.get("/waivers")
+    def waivers() -> list[render.Json]:
+        """What people have closed by name."""
+        return [_waiver(one) for one in store.waivers.list()]
+
+    @router.post("/waivers")
+    def waive(body: WaiverRequest) -> JSONResponse:
+        """Close something by name: 201, or 200 if it was closed before."""
+        waiver = Waiver(id=body.id, reason=body.reason, who=body.who, at=clock())
+        added = store.waivers.add(waiver)
+        return JSONResponse({**_waiver(waiver), "new": added}, 201 if added else 200)
+
+    return router
+
+
+def _waiver(one: Waiver) -> render.Json:
+    return {"id": one.id, "reason": one.reason, "who": one.who, "at": render.instant(one.at)}

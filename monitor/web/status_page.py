@@ -1,0 +1,153 @@
+"""The status page: what a person on call reads first, made from the board alone.
+
+State is told by word, shape and colour.  When the board is old, every state on it is UNKNOWN: a
+page that shows what was true a while ago is worse than one that shows nothing.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from checks.model import Outcome, Verdict
+from checks.readiness import Readiness, ReadinessState
+from monitor.board import GRAVITY, Board, TableView
+from monitor.web.durations import moment, span
+from monitor.web.lag_bars import Segment, segments
+from monitor.web.open_incidents import troubles
+from pipeline.model import Missing, Stage
+
+LOSS = "check_failed"
+WORST_FIRST = ("lost", *(state.value for state in GRAVITY))
+_PAGES = Environment(
+    loader=FileSystemLoader(Path(__file__).parent),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Badge:
+    """A state as it is shown; ``kind`` picks shape and colour."""
+
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class StageAnswer:
+    """Whether one stage may be read up to a cut, why not, and when."""
+
+    badge: Badge
+    reasons: tuple[str, ...]
+    eta: str
+
+
+@dataclass(frozen=True, slots=True)
+class TableLine:
+    """One table on the page."""
+
+    name: str
+    tier: int
+    day: StageAnswer
+    landed: Badge
+    recent: StageAnswer
+    bar: tuple[Segment, ...]
+    total: str
+    checks: tuple[tuple[str, str, str], ...]
+    checked: str
+    gravity: int
+
+    @property
+    def worst(self) -> Badge:
+        """The graver of its two answers: what the head of the page counts."""
+        return min(self.day.badge, self.recent.badge, key=lambda one: WORST_FIRST.index(one.kind))
+
+
+def status_page(board: Board, now: datetime) -> str:
+    """The page as HTML; it refreshes itself every five seconds."""
+    lines = sorted(_lines(board, now), key=lambda line: (line.gravity, line.tier, line.name))
+    incidents, pending = troubles(board, now)
+    template = _PAGES.get_template("status.html")
+    return template.render(
+        lines=lines,
+        counts=_counts(lines),
+        incidents=incidents,
+        pending=pending,
+        parts=board.parts,
+        channels=board.channels,
+        jobs=board.jobs,
+        late_jobs=[job.name for job in board.jobs if job.overdue],
+        restarts=board.restarts,
+        cut=moment(board.cut),
+        stale=board.stale(now),
+        born=board.at != Board().at,
+        age=span(board.age(now)),
+        at=moment(board.at),
+        ago=lambda at: span(now - at) if at else "never",
+    )
+
+
+def _lines(board: Board, now: datetime) -> Iterator[TableLine]:
+    longest = max(
+        (t for v in board.tables if not isinstance(t := v.lags.total(Stage.MIRROR), Missing)),
+        default=timedelta(),
+    )
+    for view in board.tables:
+        yield _line(view, longest, now, stale=board.stale(now))
+
+
+def _line(view: TableView, longest: timedelta, now: datetime, *, stale: bool) -> TableLine:
+    total = view.lags.total(Stage.MIRROR)
+    probes = [v for v in view.verdicts if v.as_of or v.ruling.outcome is not Outcome.PASS]
+    newest = max((verdict.at for verdict in probes), default=None)
+    return TableLine(
+        name=view.table.name,
+        tier=view.table.tier,
+        day=_answer(view.day[Stage.MIRROR], now, stale=stale),
+        landed=_badge(view.day[Stage.LANDED], stale=stale),
+        recent=_answer(view.recent[Stage.MIRROR], now, stale=stale),
+        bar=() if stale else segments(view.lags, longest),
+        total="unknown" if isinstance(total, Missing) or stale else span(total),
+        checks=tuple(_check(verdict) for verdict in _worst_first(view.verdicts)),
+        checked=span(now - newest) if newest else "",
+        gravity=GRAVITY.index(ReadinessState.UNKNOWN if stale else view.worst),
+    )
+
+
+def _answer(answer: Readiness, now: datetime, *, stale: bool) -> StageAnswer:
+    if stale:
+        return StageAnswer(_badge(answer, stale=True), ("nothing was looked at for too long",), "")
+    texts = tuple(dict.fromkeys(one.text for one in answer.reasons if one.code != "certified"))
+    eta = span(answer.eta - now) if answer.eta and answer.eta > now else ""
+    return StageAnswer(_badge(answer, stale=False), () if answer.ready else texts[:4], eta)
+
+
+def _badge(answer: Readiness, *, stale: bool) -> Badge:
+    if stale:
+        return _shown(ReadinessState.UNKNOWN)
+    if answer.state is ReadinessState.BLOCKED and any(one.code == LOSS for one in answer.reasons):
+        return Badge("lost", "LOST")
+    return _shown(answer.state)
+
+
+def _shown(state: ReadinessState) -> Badge:
+    return Badge(state.value, state.value.replace("_", " ").upper())
+
+
+def _check(verdict: Verdict) -> tuple[str, str, str]:
+    return verdict.check, verdict.ruling.outcome.value, verdict.ruling.reason
+
+
+def _worst_first(verdicts: Sequence[Verdict]) -> list[Verdict]:
+    order = [Outcome.FAIL, Outcome.UNKNOWN, Outcome.PASS]
+    return sorted(verdicts, key=lambda v: (order.index(v.ruling.outcome), v.check))
+
+
+def _counts(lines: Sequence[TableLine]) -> list[tuple[Badge, int]]:
+    badges = [line.worst for line in lines]
+    return [(badge, badges.count(badge)) for badge in dict.fromkeys(badges)]

@@ -1,0 +1,95 @@
+"""How long until retention deletes what was not read yet?  Lower bounds by clocks that are known.
+
+Topics and binary logs are kept for a time; something unread is at most as old as the last moment
+up to which all is known to be read.  What size limits or compaction take earlier is not foreseen.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from pipeline.mark import Mark
+from pipeline.model import Acknowledged, Fence, Missing, PartitionEnd, TopicPartition
+
+FOR_EVER = timedelta(days=100 * 365)  # what is kept for longer is kept without end
+ENOUGH = timedelta(hours=6)
+
+Limit = timedelta | None | Missing
+"""For how long something is kept; None without end, Missing if nobody has told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """A topic that is landed from or a log that is collected, by ``kind`` and ``name``.
+
+    ``through`` is an instant up to which all of it was read; None if none is known.
+    """
+
+    kind: str
+    name: str
+    kept: Limit
+    through: datetime | None
+
+    def left(self, now: datetime) -> timedelta | None:
+        """Time until something unread is deleted, at least; None without end, or if not known."""
+        if not isinstance(self.kept, timedelta) or self.through is None:
+            return None
+        return max(self.kept - (now - self.through), timedelta())
+
+    @property
+    def unknown(self) -> bool:
+        """Whether there may be an end, and nobody knows when."""
+        return isinstance(self.kept, Missing) or (self.kept is not None and self.through is None)
+
+    def tight(self, now: datetime) -> bool:
+        """Whether a person must act: under six hours, or half of a time that is short anyway."""
+        left = self.left(now)
+        if left is None or not isinstance(self.kept, timedelta):
+            return False
+        return left < min(ENOUGH, self.kept / 2)
+
+
+def topic_kept(settings: Mapping[str, str]) -> timedelta | None:
+    """For how long a topic keeps a record by its settings; None if no time limits it."""
+    if "delete" not in settings.get("cleanup.policy", "delete"):
+        return None
+    return _limit(int(settings.get("retention.ms", -1)))
+
+
+def log_kept(variables: Mapping[str, str]) -> timedelta | None:
+    """For how long a MySQL or MariaDB keeps its binary log by its variables; None without end."""
+    if variables.get("binlog_expire_logs_auto_purge", "ON").upper() in ("OFF", "0"):
+        return None
+    seconds = int(variables.get("binlog_expire_logs_seconds", 0))
+    days = float(variables.get("expire_logs_days", 0))
+    return _limit(int((seconds or days * 86_400) * 1_000) or -1)
+
+
+def landed(mark: Mark, at: TopicPartition, end: PartitionEnd) -> bool:
+    """Whether W has come to *end*, in the same incarnation of the topic."""
+    w = mark.offsets.get(str(at), PartitionEnd(0))
+    if w.topic_id and end.topic_id and w.topic_id != end.topic_id:
+        return end.offset == 0
+    return w.offset >= end.offset
+
+
+def collected_through(
+    fences: Sequence[Fence], said: Iterable[Acknowledged], identity: str, alive: datetime
+) -> datetime | None:
+    """An instant up to which a collector needs no log any more; None if none is known.
+
+    *fences* ascend; *said* are positions it has acknowledged on the server of that *identity*.
+    When all fences are collected and none is from *alive* or later, nothing is known to wait.
+    """
+    reached = max(((one.log, one.pos) for one in said), default=(-1, -1))
+    for fence in reversed(fences):
+        if fence.head.identity == identity and (fence.head.log, fence.head.pos) <= reached:
+            quiet = fence is fences[-1] and fence.at < alive
+            return None if quiet else fence.at
+    return None
+
+
+def _limit(milliseconds: int) -> timedelta | None:
+    if milliseconds < 0 or milliseconds >= FOR_EVER // timedelta(milliseconds=1):
+        return None
+    return timedelta(milliseconds=milliseconds)

@@ -1,0 +1,146 @@
+"""Sources are asked rarely, keep their word until asked again; not to know is not to be ready."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from monitor.observe.census import Census
+from monitor.store.waivers import Waiver
+from pipeline.model import Missing, Shard, Table
+from pipeline.sources.mysql.shard_facts import Cascade
+from tests.monitor.rig import NOON, ORDERS, SOURCE, USERS, FakeSchema, Rig
+
+DAY = "2026-03-28"
+CASCADE = Cascade("goes", "shop.teams", "ON DELETE CASCADE")
+TABLE = Table(USERS, (Shard("shop", USERS),))
+MORE = Table(ORDERS, (Shard("shop", ORDERS),))
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Iterator[Rig]:
+    rig = Rig(tmp_path)
+    yield rig
+    rig.close()
+
+
+def codes(rig: Rig, table: str = USERS, cut: str = DAY) -> list[str]:
+    return [reason["code"] for reason in rig.ask(table, cut=cut)[1]["tables"][0]["reasons"]]
+
+
+def test_a_table_with_a_cascade_is_not_ready_until_it_is_waived(rig: Rig) -> None:
+    rig.schema.cascades[USERS] = CASCADE
+    rig.round()
+    rig.round()
+
+    status, answer = rig.ask(cut=DAY)
+    assert (status, answer["state"]) == (404, "unknown")
+    assert answer["tables"][0]["reasons"][0]["id"] == f"unproven:{USERS}"
+    assert rig.ask(ORDERS, cut=DAY)[0] == 200
+
+    rig.store.waivers.add(Waiver(f"unproven:{USERS}", "teams are never deleted", "me", rig.now))
+
+    assert rig.ask(cut=DAY)[0] == 200
+
+
+def test_nobody_is_ready_before_the_sources_were_asked(rig: Rig) -> None:
+    rig.schema.silent = True
+    rig.round()
+    rig.round()
+
+    assert codes(rig) == ["not_described"]
+
+    rig.schema.silent = False
+    rig.second(61)
+    rig.round()
+    rig.round()
+
+    assert rig.ask(cut=DAY)[0] == 200
+
+
+def test_a_certificate_answers_though_a_cascade_is_found_later(rig: Rig) -> None:
+    rig.round()
+    rig.round()
+    assert rig.ask(cut=DAY)[0] == 200
+
+    rig.schema.cascades[USERS] = CASCADE
+    rig.second(601)
+    rig.round()
+    rig.round()
+
+    assert rig.ask(cut=DAY)[0] == 200
+    assert codes(rig, cut="2026-03-29T12:10:00Z") == ["unproven"]
+
+
+class Asked:
+    """A census with hands on its clock, its roster, and the address that is followed."""
+
+    def __init__(self) -> None:
+        self.now, self.settings = NOON, SOURCE
+        self.tables: tuple[Table, ...] = (TABLE,)
+        self.schema = FakeSchema(grants=("GRANT SELECT ON *.* TO `sluice`@`%`",))
+        self.census = Census(
+            {"shop": lambda: self.settings},
+            lambda: self.tables,
+            self.schema.describe,
+            lambda: self.now,
+        )
+
+    def after(self, seconds: float) -> int:
+        """How often the source was asked, once that time has passed."""
+        self.now += timedelta(seconds=seconds)
+        self.census.ask()
+        return self.schema.asked
+
+
+@pytest.fixture
+def asked() -> Asked:
+    asked = Asked()
+    assert asked.after(0) == 1
+    return asked
+
+
+def test_a_source_is_asked_every_ten_minutes(asked: Asked) -> None:
+    assert [asked.after(seconds) for seconds in (5, 590, 5)] == [1, 1, 2]
+
+
+def test_a_source_that_does_not_answer_is_asked_a_minute_later(asked: Asked) -> None:
+    asked.schema.silent = True
+
+    assert [asked.after(seconds) for seconds in (600, 5, 50, 5)] == [2, 2, 2, 3]
+
+
+def test_a_source_that_does_not_answer_keeps_what_it_said_for_a_day(asked: Asked) -> None:
+    asked.schema.silent = True
+
+    asked.after(601)
+    assert asked.census.unproven(TABLE) == ""
+
+    asked.after(86_400)
+    assert isinstance(asked.census.unproven(TABLE), Missing)
+
+
+def test_a_new_shard_is_unknown_until_it_was_asked_about(asked: Asked) -> None:
+    asked.tables = (TABLE, MORE)
+    assert isinstance(asked.census.unproven(MORE), Missing)
+    assert asked.census.unproven(TABLE) == ""
+
+    assert asked.after(1) == 2
+    assert asked.census.unproven(MORE) == ""
+
+
+def test_what_another_server_said_counts_no_more(asked: Asked) -> None:
+    asked.settings = replace(SOURCE, host="elsewhere")
+    assert isinstance(asked.census.unproven(TABLE), Missing)
+
+    assert asked.after(1) == 2
+    assert asked.census.unproven(TABLE) == ""
+
+
+def test_a_source_without_tables_is_spared() -> None:
+    asked = Asked()
+    asked.tables = ()
+
+    assert asked.after(0) == 0

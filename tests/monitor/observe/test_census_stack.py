@@ -1,0 +1,64 @@
+"""A real MySQL tells the service of its cascades, within the rights that the docs ask for."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import pytest
+
+from demo.mysql import MySQL
+from monitor.clients import describe
+from monitor.observe.census import Census
+from pipeline.model import Missing, Shard, Table
+from pipeline.settings import CollectorSettings, SourceSettings
+
+pytestmark = pytest.mark.stack
+
+NAMES = ("shop.teams", "shop.people", "shop.gone")
+TEAMS, PEOPLE, GONE = (Table(name, (Shard("shop", name),)) for name in NAMES)
+REFERENCE = "CONSTRAINT goes FOREIGN KEY (team) REFERENCES shop.teams (id)"
+
+
+def settings(mysql: MySQL, user: str) -> SourceSettings:
+    collector = CollectorSettings("http://127.0.0.1:1", "shop")
+    return SourceSettings(
+        "shop", mysql.host, mysql.port, user, collector, "shop", password="sluice"
+    )
+
+
+def asked(mysql: MySQL, user: str) -> Census:
+    one = settings(mysql, user)
+    census = Census(
+        {"shop": lambda: one}, lambda: (TEAMS, PEOPLE, GONE), describe, lambda: datetime.now(UTC)
+    )
+    census.ask()
+    return census
+
+
+def test_a_cascade_is_seen_with_select_alone_and_a_hidden_table_is_not_proven(
+    start_mysql: Callable[[int], MySQL],
+) -> None:
+    mysql = start_mysql(31)
+    mysql.execute(
+        "CREATE DATABASE shop",
+        "CREATE TABLE shop.teams (id INT PRIMARY KEY)",
+        f"CREATE TABLE shop.people (id INT PRIMARY KEY, team INT, {REFERENCE} ON DELETE CASCADE)",
+        "CREATE USER 'reads'@'%' IDENTIFIED BY 'sluice'",
+        "GRANT SELECT ON shop.* TO 'reads'@'%'",
+        "CREATE USER 'one'@'%' IDENTIFIED BY 'sluice'",
+        "GRANT SELECT ON shop.teams TO 'one'@'%'",
+    )
+
+    reads, one = asked(mysql, "reads"), asked(mysql, "one")
+
+    assert reads.unproven(TEAMS) == ""
+    assert "shop.teams ON DELETE CASCADE (goes)" in str(reads.unproven(PEOPLE))
+    assert reads.unproven(GONE) == ""  # it would be seen
+    assert one.unproven(TEAMS) == ""
+    assert isinstance(one.unproven(PEOPLE), Missing)
+
+    mysql.execute(
+        "ALTER TABLE shop.people DROP FOREIGN KEY goes",
+        f"ALTER TABLE shop.people ADD {REFERENCE}",
+    )
+
+    assert asked(mysql, "reads").unproven(PEOPLE) == ""

@@ -1,0 +1,150 @@
+"""Heartbeats go where the collector reads, and their numbers never go back."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from monitor.observe.fence_book import FenceBook
+from monitor.observe.heartbeat import FOLLOW, HeartbeatWriter
+from monitor.store.store import ServiceStore
+from pipeline.errors import UnreachableError
+from pipeline.model import Head
+from pipeline.settings import CollectorSettings, SourceSettings
+
+START = datetime(2026, 3, 29, 12, 0, tzinfo=UTC)
+SETTINGS = SourceSettings("shop", "a", 3306, "u", CollectorSettings("http://c", "shop"), "shop")
+
+
+@dataclass
+class FakeServer:
+    """A database that counts up from what it holds."""
+
+    settings: SourceSettings
+    number: int = -1
+    down: bool = False
+    closed: bool = False
+
+    @property
+    def name(self) -> str:
+        """The source's."""
+        return self.settings.name
+
+    def beat(self, at_least: int, at: datetime) -> tuple[int, Head]:
+        """The next number."""
+        if self.down:
+            raise UnreachableError("down: connection refused")
+        self.number = max(self.number + 1, at_least)
+        return self.number, Head(self.settings.host, 1, self.number)
+
+    def prepare_heartbeat(self) -> None:
+        """Nothing to do."""
+
+    def close(self) -> None:
+        """Remember it."""
+        self.closed = True
+
+
+@dataclass
+class Way:
+    """Servers by host, and a collector that is connected to one of them."""
+
+    host: str = "a"
+    silent: bool = False
+    now: datetime = START
+    servers: dict[str, FakeServer] = field(default_factory=dict)
+
+    def address(self) -> tuple[str, int]:
+        """Where the collector is connected."""
+        if self.silent:
+            raise UnreachableError("connector: connection refused")
+        return self.host, 3306
+
+    def connect(self, settings: SourceSettings) -> FakeServer:
+        """One client per host."""
+        return self.servers.setdefault(settings.host, FakeServer(settings))
+
+    def clock(self) -> datetime:
+        """A second further each time."""
+        self.now += timedelta(seconds=1)
+        return self.now
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[ServiceStore]:
+    store = ServiceStore.open(tmp_path / "s.db")
+    yield store
+    store.close()
+
+
+def _pulse(store: ServiceStore, way: Way, landed: int = -1) -> HeartbeatWriter:
+    fences = FenceBook(store.fences)
+    fences.load(["shop"], START - timedelta(days=1))
+    return HeartbeatWriter(SETTINGS, way, way.connect, fences, lambda: landed, way.clock)
+
+
+def test_each_beat_is_a_fence_that_survives_a_restart(store: ServiceStore) -> None:
+    way = Way()
+    first = _pulse(store, way)
+    for _ in range(3):
+        first.beat()
+
+    later = _pulse(store, way)
+    later.beat()
+
+    numbers = [fence.number for fence in later.fences.of("shop")]
+    assert numbers == [0, 1, 2, 3]
+
+
+def test_numbers_go_on_above_what_was_ever_landed(store: ServiceStore) -> None:
+    heartbeat = _pulse(store, Way(), landed=41)
+
+    heartbeat.beat()
+
+    assert heartbeat.fences.of("shop")[-1].number == 42
+
+
+def test_the_pulse_follows_the_collector_to_another_server(store: ServiceStore) -> None:
+    way = Way()
+    heartbeat = _pulse(store, way)
+    heartbeat.beat()
+    way.host = "b"
+    way.now += FOLLOW
+
+    heartbeat.beat()
+
+    fences = heartbeat.fences.of("shop")
+    assert [(one.number, one.head.identity) for one in fences] == [(0, "a"), (1, "b")]
+    assert heartbeat.followed().host == "b"
+    assert way.servers["a"].closed
+
+
+def test_a_silent_collector_leaves_the_pulse_where_it_is(store: ServiceStore) -> None:
+    way = Way()
+    heartbeat = _pulse(store, way)
+    heartbeat.beat()
+    way.silent = True
+    way.now += FOLLOW
+
+    heartbeat.beat()
+
+    assert [fence.head.identity for fence in heartbeat.fences.of("shop")] == ["a", "a"]
+
+
+def test_a_beat_that_fails_says_why_and_the_next_one_clears_it(store: ServiceStore) -> None:
+    way = Way()
+    heartbeat = _pulse(store, way)
+    heartbeat.beat()
+    way.servers["a"].down = True
+    with pytest.raises(UnreachableError):
+        heartbeat.beat()
+    ailing = heartbeat.ailment
+    way.servers["a"].down = False
+
+    heartbeat.beat()
+
+    assert ailing == "down: connection refused"
+    assert heartbeat.ailment == ""
+    assert [fence.number for fence in heartbeat.fences.of("shop")] == [0, 1]

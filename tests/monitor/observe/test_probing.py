@@ -1,0 +1,245 @@
+"""Which probe runs when, in which world, and what becomes of its verdict."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from alerts.round import AlertSettings
+from checks.model import NotYet, Outcome, Ruling, Undecided
+from checks.world import World
+from monitor.config.plans import CheckPlan
+from monitor.observe.probing import Probing
+from monitor.observe.recorder import VerdictRecorder
+from monitor.observe.roster import Roster
+from monitor.observe.rulings import Rulings
+from monitor.store.store import ServiceStore
+from pipeline.errors import ProofError, UnreachableError
+from pipeline.model import Fence, Shard, Table
+from tests.monitor.rig import NOON
+
+MINUTE = timedelta(minutes=1)
+
+
+def table(name: str, tier: int = 1) -> Table:
+    return Table(name, (Shard("shop", name),), ("id",), "id", tier=tier)
+
+
+FIRST, SECOND, URGENT = table("shop.a"), table("shop.b"), table("shop.z", tier=0)
+
+
+@dataclass
+class FakeRoster:
+    """Some tables."""
+
+    known: Sequence[Table] = (SECOND, FIRST, URGENT)
+
+    def tables(self) -> Sequence[Table]:
+        """All of them."""
+        return self.known
+
+
+@dataclass
+class FakeWorld:
+    """A world that only knows the time."""
+
+    now: datetime
+    number: int
+
+    def clock(self) -> datetime:
+        """Its own time stands still."""
+        return self.now
+
+
+@dataclass(frozen=True)
+class Number:
+    """A reading."""
+
+    value: float | None = 0.0
+    as_of: tuple[Fence, ...] = ()
+
+
+@dataclass
+class FakeProbe:
+    """Notes where it looked, and in which world; answers what it was told to."""
+
+    answer: object = field(default_factory=Number)
+    limit: timedelta = MINUTE
+    every: timedelta = MINUTE
+    gating: bool = False
+    looked: list[tuple[str, int]] = field(default_factory=list)
+    pasts: list[Sequence[float]] = field(default_factory=list)
+
+    def measure(self, table: Table, world: FakeWorld) -> object:
+        """Look."""
+        self.looked.append((table.name, world.number))
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+    def judge(self, reading: Number, past: Sequence[float]) -> Ruling:
+        """All is well."""
+        self.pasts.append(past)
+        return Ruling(Outcome.PASS, "fine")
+
+
+class Bench:
+    """Probing over a real store, its time moved by hand."""
+
+    def __init__(self, folder: Path) -> None:
+        self.now, self.worlds = NOON, 0
+        self.store = ServiceStore.open(folder / "s.db")
+        self.rulings = Rulings()
+
+    def clock(self) -> datetime:
+        """Now."""
+        return self.now
+
+    def open_world(self) -> World:
+        """The next one."""
+        self.worlds += 1
+        return cast("World", FakeWorld(self.now, self.worlds))
+
+    def probing(self, *plans: CheckPlan) -> Probing:
+        """What is tested."""
+        return Probing(
+            plans=plans,
+            roster=cast("Roster", FakeRoster()),
+            history=self.store.verdicts,
+            recorder=VerdictRecorder(
+                AlertSettings(), self.store, self.rulings, frozenset(), self.clock
+            ),
+            open_world=self.open_world,
+            clock=self.clock,
+        )
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    made = Bench(tmp_path)
+    yield made
+    made.store.close()
+
+
+def plan(
+    probe: Any, name: str = "max_id", tables: str = "*", every: timedelta = MINUTE
+) -> CheckPlan:
+    return CheckPlan(name, every, tables, probe)
+
+
+def test_tier_0_comes_first_and_the_probes_of_a_table_share_one_world(bench: Bench) -> None:
+    one, other = FakeProbe(), FakeProbe()
+
+    bench.probing(plan(one), plan(other, "offset_keys")).round()
+
+    assert one.looked == [("shop.z", 1), ("shop.a", 2), ("shop.b", 3)]
+    assert other.looked == one.looked
+
+
+def test_a_probe_looks_only_where_its_plan_says(bench: Bench) -> None:
+    probe = FakeProbe()
+
+    bench.probing(plan(probe, tables="shop.a")).round()
+
+    assert probe.looked == [("shop.a", 1)]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "looks"),
+    [
+        pytest.param(59, 1, id="not before its time"),
+        pytest.param(59.6, 2, id="a tick that is a little early"),
+        pytest.param(60, 2, id="when it is due"),
+    ],
+)
+def test_a_probe_keeps_its_own_pace(bench: Bench, seconds: float, looks: int) -> None:
+    probe = FakeProbe()
+    probing = bench.probing(plan(probe, tables="shop.a"))
+
+    probing.round()
+    bench.now += timedelta(seconds=seconds)
+    probing.round()
+
+    assert len(probe.looked) == looks
+
+
+def test_one_that_had_nothing_new_is_asked_again_at_once_and_tells_nothing(bench: Bench) -> None:
+    probe = FakeProbe(NotYet("counted for the first time"))
+    probing = bench.probing(plan(probe, tables="shop.a"))
+
+    probing.round()
+    probing.round()
+
+    assert len(probe.looked) == 2
+    assert bench.store.verdicts.list() == ()
+
+
+def test_one_that_can_look_again_says_so_before_it_can_rule(bench: Bench) -> None:
+    probe = FakeProbe(ProofError("shop.a has no mirror yet"))
+    probing = bench.probing(plan(probe, "volatility", "shop.a"))
+
+    probing.round()
+    before = bench.store.incidents.open()
+    bench.now += MINUTE
+    probe.answer = NotYet("the first interval begins")
+    for _ in range(3):
+        probing.round()
+
+    newest = bench.rulings.newest("shop.a", "volatility")
+    assert newest is not None
+    assert newest.ruling == Ruling(Outcome.UNKNOWN, "the first interval begins", "not_yet")
+    assert (len(before), bench.store.incidents.open()) == (1, ())
+    assert len(bench.store.verdicts.list()) == 2
+
+
+@pytest.mark.parametrize("outcome", ["pass", "moving"])
+def test_nothing_new_leaves_what_was_ruled_standing(bench: Bench, outcome: str) -> None:
+    probe = FakeProbe(Number() if outcome == "pass" else Undecided("in_motion", "it moves"))
+    probing = bench.probing(plan(probe, tables="shop.a"))
+
+    probing.round()
+    before = bench.rulings.newest("shop.a", "max_id")
+    bench.now += MINUTE
+    probe.answer = NotYet("counted for the first time")
+    probing.round()
+
+    assert bench.rulings.newest("shop.a", "max_id") is before
+
+
+def test_every_number_is_kept_and_handed_to_the_next_ruling(bench: Bench) -> None:
+    probe = FakeProbe(Number(1.0))
+    probing = bench.probing(plan(probe, tables="shop.a"))
+
+    for value in (1.0, 2.0, 3.0):
+        probe.answer = Number(value)
+        probing.round()
+        bench.now += MINUTE
+
+    assert probe.pasts == [[], [1.0], [1.0, 2.0]]
+
+
+def test_one_more_unknown_like_the_last_is_not_kept(bench: Bench) -> None:
+    probe = FakeProbe(UnreachableError("source:shop: no route to host"))
+    probing = bench.probing(plan(probe, tables="shop.a", every=timedelta(seconds=1)))
+
+    for _ in range(5):
+        probing.round()
+        bench.now += timedelta(seconds=1)
+
+    (kept,) = bench.store.verdicts.list()
+    newest = bench.rulings.newest("shop.a", "max_id")
+    assert (kept.ruling.outcome, kept.cause) == (Outcome.UNKNOWN, "source:shop")
+    assert newest is not None
+    assert newest.at == NOON + timedelta(seconds=4)
+
+
+def test_a_broken_probe_stops_no_other(bench: Bench) -> None:
+    broken, sound = FakeProbe(ValueError("a bug")), FakeProbe()
+
+    bench.probing(plan(broken, tables="shop.a"), plan(sound, "offset_keys", "shop.a")).round()
+
+    outcomes = {one.check: one.ruling.outcome for one in bench.store.verdicts.list()}
+    assert outcomes == {"max_id": Outcome.UNKNOWN, "offset_keys": Outcome.PASS}

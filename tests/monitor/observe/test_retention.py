@@ -1,0 +1,70 @@
+"""What is left until unread changes are deleted, as the watching round shows and tells it."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from alerts.model import AlertKind, IncidentState
+from tests.monitor.rig import Rig
+
+TOPIC, BINLOG = ("topic", "shop.shop.users"), ("binlog", "shop")
+DAY, HOUR = timedelta(days=1), timedelta(hours=1)
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Iterator[Rig]:
+    rig = Rig(tmp_path)
+    rig.schema.variables["binlog_expire_logs_seconds"] = str(30 * DAY // timedelta(seconds=1))
+    rig.round()
+    rig.round()
+    yield rig
+    rig.close()
+
+
+def _told(rig: Rig) -> list[tuple[AlertKind, str]]:
+    return [
+        (one.cause.kind, one.cause.subject)
+        for one in rig.store.incidents.open()
+        if one.state is IncidentState.FIRING
+    ]
+
+
+def test_a_pipeline_that_keeps_up_has_all_the_time_that_is_kept(rig: Rig) -> None:
+    left = rig.current.board.headroom
+
+    assert timedelta() < 7 * DAY - left[TOPIC] < timedelta(minutes=1)
+    assert timedelta() < 30 * DAY - left[BINLOG] < timedelta(minutes=1)
+    assert _told(rig) == []
+
+
+def test_changes_that_will_be_deleted_before_they_are_read_are_told_in_time(rig: Rig) -> None:
+    rig.kafka.end = 10**9  # never landed
+    rig.retention.ask()
+
+    rig.second((7 * DAY - 5 * HOUR).total_seconds())
+    rig.cycle.watch()
+
+    assert rig.current.board.headroom[TOPIC] < 5 * HOUR
+    assert (AlertKind.SERVICE, "retention:shop") in _told(rig)
+
+
+def test_what_was_never_told_is_not_shown_and_wakes_nobody(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    rig.kafka.silent = rig.schema.silent = True
+
+    for _ in range(3):
+        rig.round()
+
+    assert rig.current.board.headroom == {}
+    assert "retention:shop" not in [subject for _, subject in _told(rig)]
+    rig.close()
+
+
+def test_kafka_that_stops_answering_is_believed_on_what_it_said(rig: Rig) -> None:
+    rig.kafka.silent = True
+
+    rig.round()
+
+    assert TOPIC in rig.current.board.headroom

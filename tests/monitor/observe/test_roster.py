@@ -1,0 +1,178 @@
+"""Which tables are watched, with which shards, and by which key?"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from monitor.observe.roster import Roster
+from pipeline.errors import UnreachableError
+from pipeline.mark import Mark
+from pipeline.model import Shard, Table
+from pipeline.settings import TableRule
+from tests.monitor.rig import NOON
+
+ORDERS = TableRule(shards=r"shop_\d+\.orders", table="shop.orders", tier=0)
+
+
+@dataclass
+class FakeDictionary:
+    """A source's word on its tables: by name, the key's columns and their types."""
+
+    tables: dict[str, dict[str, str]] = field(default_factory=dict)
+    silent: bool = False
+    asked: int = 0
+
+    def shards(self, pattern: str) -> tuple[Shard, ...]:
+        """Those whose whole name matches."""
+        self.asked += 1
+        self._answer()
+        return tuple(Shard("shop", n) for n in self.tables if re.fullmatch(pattern, n))
+
+    def key_columns(self, shard: Shard) -> tuple[str, ...]:
+        """All its columns are key columns."""
+        self._answer()
+        return tuple(self.tables[shard.name])
+
+    def columns(self, shard: Shard) -> Sequence[Mapping[str, Any]]:
+        """As information_schema has them."""
+        self._answer()
+        types = self.tables[shard.name]
+        return [{"column_name": name, "data_type": kind} for name, kind in types.items()]
+
+    def _answer(self) -> None:
+        if self.silent:
+            raise UnreachableError("source:shop: no route to host")
+
+
+class Watch:
+    """A roster, its source, and its time."""
+
+    def __init__(self, *rules: TableRule, **tables: dict[str, str]) -> None:
+        self.now = NOON
+        named = {name.replace("__", "."): columns for name, columns in tables.items()}
+        self.source = FakeDictionary(named)
+        self.roster = Roster(lambda: {"shop": self.source}, rules, self.clock)
+
+    def clock(self) -> datetime:
+        """Now."""
+        return self.now
+
+    def see(self, **shards: str | None) -> tuple[Table, ...]:
+        """Land a batch that knows these shards, and tell the tables there are then."""
+        named = {f"shop/{name.replace('__', '.')}": table for name, table in shards.items()}
+        self.roster.update(Mark(lane="main", batch=0, shards=named))
+        return self.roster.tables()
+
+
+BIG = {"id": "bigint"}
+
+
+def test_before_the_first_mark_no_name_can_be_called_unknown() -> None:
+    watch = Watch()
+
+    assert (watch.roster.known, watch.roster.tables()) == (False, ())
+    watch.see()
+    assert watch.roster.known
+
+
+def test_a_shard_is_a_table_of_its_own_or_folds_or_is_ignored() -> None:
+    watch = Watch(ORDERS, shop__users=BIG, shop_0__orders=BIG, shop_1__orders=BIG)
+
+    orders, users = watch.see(
+        shop_1__orders="shop.orders",
+        shop_0__orders="shop.orders",
+        shop__users="shop.users",
+        shop__audit=None,
+    )
+
+    assert [shard.name for shard in orders.shards] == ["shop_0.orders", "shop_1.orders"]
+    assert (orders.name, orders.tier, users.name, users.tier) == ("shop.orders", 0, "shop.users", 1)
+    assert watch.roster.table("shop.audit") is None
+
+
+def test_a_shard_that_was_never_landed_is_listed_so_that_its_table_is_not_called_ready() -> None:
+    watch = Watch(ORDERS, shop_0__orders=BIG, shop_1__orders=BIG)
+
+    (orders,) = watch.see(shop_0__orders="shop.orders")
+
+    assert [shard.name for shard in orders.shards] == ["shop_0.orders", "shop_1.orders"]
+
+
+def test_a_table_of_which_nothing_was_landed_is_not_watched() -> None:
+    watch = Watch(ORDERS, shop__users=BIG, shop_0__orders=BIG)
+
+    assert [table.name for table in watch.see(shop__users="shop.users")] == ["shop.users"]
+
+
+@pytest.mark.parametrize(
+    ("columns", "key", "id_column"),
+    [
+        pytest.param({"id": "bigint"}, ("id",), "id", id="one integer"),
+        pytest.param({"id": "MEDIUMINT"}, ("id",), "id", id="however it is spelt"),
+        pytest.param({"code": "varchar"}, ("code",), None, id="a text"),
+        pytest.param({"amount": "decimal"}, ("amount",), None, id="a number, but no integer"),
+        pytest.param(
+            {"order_id": "bigint", "line": "int"}, ("order_id", "line"), None, id="several"
+        ),
+        pytest.param({}, (), None, id="none"),
+    ],
+)
+def test_only_one_integer_is_an_id_to_range_over(
+    columns: dict[str, str], key: tuple[str, ...], id_column: str | None
+) -> None:
+    (table,) = Watch(shop__t=columns).see(shop__t="shop.t")
+
+    assert (table.key, table.id_column) == (key, id_column)
+
+
+def test_a_key_that_the_config_names_goes_before_the_sources() -> None:
+    rule = TableRule(shards=r"shop\.t", table="shop.t", key=("code",))
+
+    (table,) = Watch(rule, shop__t={"id": "bigint", "code": "int"}).see(shop__t="shop.t")
+
+    assert (table.key, table.id_column) == (("code",), "code")
+
+
+def test_a_source_that_falls_silent_takes_no_key_away() -> None:
+    watch = Watch(shop__t=BIG)
+    before = watch.see(shop__t="shop.t")
+    watch.source.silent = True
+    watch.now += timedelta(minutes=5)
+
+    assert watch.see(shop__t="shop.t") == before
+
+
+def test_a_source_that_was_always_silent_leaves_the_table_without_a_key() -> None:
+    watch = Watch(ORDERS, shop__t=BIG)
+    watch.source.silent = True
+
+    (table,) = watch.see(shop__t="shop.t")
+
+    assert (table.name, table.key, table.id_column) == ("shop.t", (), None)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shards", "asked"),
+    [
+        pytest.param(59, {"shop_0__orders": "shop.orders"}, 1, id="not in every round"),
+        pytest.param(60, {"shop_0__orders": "shop.orders"}, 2, id="every minute"),
+        pytest.param(
+            1,
+            {"shop_0__orders": "shop.orders", "shop_1__orders": "shop.orders"},
+            2,
+            id="when shards change",
+        ),
+    ],
+)
+def test_sources_are_asked_now_and_then(seconds: float, shards: dict[str, str], asked: int) -> None:
+    watch = Watch(ORDERS, shop_0__orders=BIG, shop_1__orders=BIG)
+
+    watch.see(shop_0__orders="shop.orders")
+    watch.now += timedelta(seconds=seconds)
+    watch.see(**shards)
+
+    assert watch.source.asked == asked

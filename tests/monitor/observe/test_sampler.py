@@ -1,0 +1,193 @@
+"""A look never fails: who does not answer is Missing, with his words and never told too young."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from monitor.observe.fence_book import FenceBook
+from monitor.observe.sampler import CollectorFailure, Sampler, Sampling, foreign_id
+from monitor.store.store import ServiceStore
+from pipeline.apply.foreign import Intrusion
+from pipeline.errors import ProofError, UnreachableError
+from pipeline.lags.samples import MirrorPosition, Sample
+from pipeline.lake.commits import Commit
+from pipeline.mark import Mark
+from pipeline.model import Acknowledged, Fence, Head, Missing, Shard, Table
+from tests.monitor.rig import NOON, FakeCollector
+
+SECOND = timedelta(seconds=1)
+TABLE = Table("shop.t", (Shard("shop", "shop.t"),), ("id",), "id")
+MARK = Mark(lane="main", batch=4)
+FENCE = Fence("shop", 7, NOON, Head("A", 1, 700))
+
+
+class SlowLake:
+    """A lake that answers a second after it was asked; what it says may be changed."""
+
+    def __init__(self, bench: "Bench") -> None:
+        self.bench = bench
+        self.newest: Mark | None = MARK
+        self.standing: tuple[int, int] | None = (0, 4)
+        self.commits: list[Commit] = []
+        self.error: Exception | None = None
+        self.too_old = False
+        self.since: list[int] = []
+
+    def mark(self) -> Mark | None:
+        """The newest marker."""
+        self.bench.now += SECOND
+        if self.error is not None:
+            raise self.error
+        return self.newest
+
+    def applied(self, table: str) -> tuple[int, int] | None:
+        """Version and batch."""
+        self.bench.now += SECOND
+        return self.standing
+
+    def history(self, table: str, since: int) -> Sequence[Commit]:
+        """What was committed after *since*."""
+        self.since.append(since)
+        if self.too_old:
+            raise ProofError("the log of shop.t is gone")
+        return [one for one in self.commits if one.version > since]
+
+
+class Bench:
+    """A sampler over fakes, its time moved by hand."""
+
+    def __init__(self, folder: Path) -> None:
+        self.now = NOON
+        self.collector, self.lake = FakeCollector(Acknowledged(1, 700)), SlowLake(self)
+        self.waived: frozenset[str] = frozenset()
+        store = ServiceStore.open(folder / "s.db")
+        fences = FenceBook(store.fences)
+        fences.add(FENCE)
+        store.close()
+        self.sampler = Sampler(
+            collectors={"shop": self.collector},
+            lake=self.lake,
+            fences=fences,
+            clock=lambda: self.now,
+            budget=30 * SECOND,
+            beat_budget=10 * SECOND,
+            waived=lambda: self.waived,
+        )
+
+    def look(self) -> Sampling:
+        """One look at the one table."""
+        return self.sampler.look([TABLE])
+
+    def commit(self, operation: str, *, ours: bool, to: int | None = None) -> None:
+        """One more version of the mirror."""
+        version = len(self.lake.commits)
+        noted = {"sluice": {"after": version - 1}} if ours else None
+        parameters = {} if to is None else {"version": str(to)}
+        made = Commit(version, operation, NOON, True, note=noted, parameters=parameters)
+        self.lake.commits.append(made)
+        self.lake.standing = (version, 4)
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+def test_a_sample_is_as_old_as_its_question(bench: Bench) -> None:
+    look = bench.look()
+
+    assert look.at == NOON
+    assert look.mark == Sample(MARK, NOON, 30 * SECOND)
+    assert look.mirrors["shop.t"] == Sample(MirrorPosition(0, 4), NOON + SECOND, 30 * SECOND)
+    assert look.sources["shop"].fences == Sample((FENCE,), NOON, 10 * SECOND)
+    assert look.sources["shop"].acknowledged == Sample(Acknowledged(1, 700), NOON, 30 * SECOND)
+
+
+def test_who_does_not_answer_is_missing_with_his_words_and_no_other_is(bench: Bench) -> None:
+    bench.lake.error = UnreachableError("lake: no route to host")
+    bench.collector.silent = True
+
+    look = bench.look()
+
+    refused = "connector shop: connection refused"
+    assert look.mark == Missing("lake: no route to host")
+    assert look.sources["shop"].acknowledged == Missing(refused)
+    assert look.troubles == {"shop": CollectorFailure("unreachable", refused)}
+    assert isinstance(look.mirrors["shop.t"], Sample)
+    assert isinstance(look.sources["shop"].fences, Sample)
+
+
+def test_what_is_not_there_yet_is_missing_and_not_zero(bench: Bench) -> None:
+    bench.lake.newest, bench.lake.standing = None, None
+    bench.collector.position = Missing("the collector has no offset yet")
+
+    look = bench.look()
+
+    assert look.mark == Missing("nothing is landed yet")
+    assert look.mirrors["shop.t"] == Missing("there is no mirror yet")
+    assert look.sources["shop"].acknowledged == Missing("the collector has no offset yet")
+
+
+def test_a_table_that_was_not_sampled_is_missing() -> None:
+    assert Sampling.nothing().samples(TABLE).mirror == Missing("the mirror was not sampled")
+
+
+@pytest.mark.parametrize("state", ["failed", "paused", "stopped"])
+def test_a_collector_that_does_not_run_is_a_trouble(bench: Bench, state: str) -> None:
+    bench.collector.trouble = CollectorFailure(state, "why")
+
+    assert bench.look().troubles == {"shop": CollectorFailure(state, "why")}
+
+
+def test_a_foreign_commit_is_told_until_it_is_taken_back(bench: Bench) -> None:
+    for _ in range(2):
+        bench.commit("MERGE", ours=True)
+    clean = bench.look().intrusions
+    bench.commit("DELETE", ours=False)
+    found, again = bench.look().intrusions, bench.look().intrusions
+    bench.commit("RESTORE", ours=False, to=1)
+
+    assert clean == {}
+    assert found == again == {"shop.t": Intrusion(2, "DELETE", 1)}
+    assert bench.look().intrusions == {}
+
+
+def test_a_foreign_commit_that_is_waived_is_told_no_more(bench: Bench) -> None:
+    bench.commit("MERGE", ours=True)
+    bench.commit("DELETE", ours=False)
+    found = bench.look().intrusions
+    bench.waived = frozenset({foreign_id("shop.t", 1), foreign_id("shop.other", 2)})
+
+    assert found == {"shop.t": Intrusion(1, "DELETE", 0)}
+    assert bench.look().intrusions == {}
+
+
+def test_only_commits_since_the_last_look_are_read(bench: Bench) -> None:
+    for _ in range(150):
+        bench.commit("MERGE", ours=True)
+    bench.look()
+    bench.look()
+    bench.commit("MERGE", ours=True)
+    bench.look()
+
+    assert bench.lake.since == [49, 149]
+
+
+def test_a_log_that_was_cleaned_up_before_the_first_look_is_nobodys_fault(bench: Bench) -> None:
+    bench.lake.standing, bench.lake.too_old = (300, 4), True
+
+    look = bench.look()
+
+    assert isinstance(look.mirrors["shop.t"], Sample)
+    assert look.intrusions == {}
+
+
+def test_a_log_that_loses_commits_between_two_looks_proves_nothing(bench: Bench) -> None:
+    bench.commit("MERGE", ours=True)
+    bench.commit("MERGE", ours=True)
+    bench.look()
+    bench.lake.standing, bench.lake.too_old = (300, 4), True
+
+    assert bench.look().mirrors["shop.t"] == Missing("the log of shop.t is gone")

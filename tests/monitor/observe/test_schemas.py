@@ -1,0 +1,98 @@
+"""The newest landed columns of a shard, from a change log that grows."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from monitor.observe.schemas import Schemas
+from pipeline.lake.log_reader import LogReader
+from pipeline.lake.pinned import PinnedTable, open_table
+from pipeline.model import Op, Shard
+from tests.pipeline.lakes import change, write_changes
+
+SHARD = Shard("shop", "s.orders")
+
+
+def reader(path: Path) -> LogReader:
+    found = open_table(str(path))
+    assert found is not None
+    return LogReader(found, "main")
+
+
+def told(
+    pos: int, *names: str, shard: str = "s.orders", kind: str = "ALTER", ddl: str = ""
+) -> dict[str, Any]:
+    """A schema change as it stands in the log, of columns that are all numbers."""
+    columns = [
+        {"name": name, "typeName": "INT", "optional": True, "position": place + 1}
+        for place, name in enumerate(names)
+    ]
+    one = {"type": kind, "id": '"{}"."{}"'.format(*shard.split("."))}
+    table = None if kind == "DROP" else {"columns": columns, "primaryKeyColumnNames": []}
+    payload = json.dumps({"ddl": ddl, "tableChanges": [{**one, "table": table}]})
+    return change(Op.DDL, pos, shard=shard, after=payload)
+
+
+def names(schemas: Schemas, log: LogReader, shard: Shard = SHARD) -> list[str] | None:
+    found = schemas.newest(shard, log)
+    return None if found is None else [column.name for column in found.columns]
+
+
+def test_the_newest_schema_is_that_of_the_highest_order(tmp_path: Path) -> None:
+    write_changes(tmp_path, 0, [told(20, "a", "b"), told(10, "a")])
+    write_changes(tmp_path, 1, [change(Op.CREATE, 30, key="k")])
+
+    assert names(Schemas(), reader(tmp_path)) == ["a", "b"]
+    assert names(Schemas(), reader(tmp_path), Shard("other", "s.orders")) is None
+
+
+def test_it_grows_with_the_log_and_forgets_what_was_dropped(tmp_path: Path) -> None:
+    schemas = Schemas()
+    write_changes(tmp_path, 0, [told(10, "a", kind="CREATE"), told(11, "z", shard="s.users")])
+    first = names(schemas, reader(tmp_path))
+    write_changes(tmp_path, 1, [told(20, "a", "b")])
+    second = names(schemas, reader(tmp_path))
+    write_changes(tmp_path, 2, [told(30, kind="DROP")])
+
+    assert (first, second) == (["a"], ["a", "b"])
+    assert names(schemas, reader(tmp_path)) is None
+    assert names(schemas, reader(tmp_path), Shard("shop", "s.users")) == ["z"]
+
+
+def test_a_batch_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    schemas = Schemas()
+    write_changes(tmp_path, 0, [told(10, "a")])
+    assert names(schemas, reader(tmp_path)) == ["a"]
+    monkeypatch.delattr(PinnedTable, "select")
+
+    assert names(schemas, reader(tmp_path)) == ["a"]
+
+
+def test_a_swap_of_two_tables_is_read_as_it_has_landed(tmp_path: Path) -> None:
+    """`RENAME TABLE t TO old, new TO t`: two changes at one order; files are sorted by table."""
+    statement = "RENAME TABLE orders TO _orders_del, _orders_gho TO orders"
+    away = told(20, "a", shard="s._orders_del", ddl=statement)
+    here = told(20, "a", "b", ddl=statement)
+    write_changes(tmp_path, 0, [told(10, "a"), told(11, "a", "b", shard="s._orders_gho")])
+    write_changes(tmp_path, 1, [here | {"offset": 8}, away | {"offset": 7}])
+
+    assert names(Schemas(), reader(tmp_path)) == ["a", "b"]
+
+
+def test_a_log_that_was_put_back_is_read_anew(tmp_path: Path) -> None:
+    schemas = Schemas()
+    for batch, columns in enumerate(("a", "ab", "abc")):
+        write_changes(tmp_path / "one", batch, [told(batch, *columns)])
+    write_changes(tmp_path / "other", 0, [told(0, "z")])
+    first = names(schemas, reader(tmp_path / "one"))
+
+    assert first == ["a", "b", "c"]
+    assert names(schemas, reader(tmp_path / "other")) == ["z"]
+
+
+def test_another_lanes_changes_are_not_ours(tmp_path: Path) -> None:
+    write_changes(tmp_path, 0, [told(10, "a"), told(20, "b") | {"lane": "other"}])
+
+    assert names(Schemas(), reader(tmp_path)) == ["a"]

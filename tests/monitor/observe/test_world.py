@@ -1,0 +1,238 @@
+"""What one probe may see in one round: one mirror, blame by name, and no more than was proven."""
+
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from checks.world import LogSide, MirrorSide, SourceSide
+from monitor.observe.fence_book import FenceBook
+from monitor.observe.sampler import Sampling
+from monitor.observe.world import Memory, MirrorOpener, RoundWorld
+from monitor.store.store import ServiceStore
+from pipeline.errors import UnreachableError
+from pipeline.lags.samples import Sample
+from pipeline.lags.steps import LandedBatch
+from pipeline.mark import Mark
+from pipeline.model import Fence, Head, Missing, Shard, Table
+from tests.monitor.rig import NOON
+
+SHARD = Shard("shop", "shop.t")
+NOTHING = Missing("nothing is landed yet")
+TABLE = Table("shop.t", (SHARD,), ("id",), "id")
+OTHER = Table("shop.u", (SHARD,), ("id",), "id")
+
+
+def fence(number: int, identity: str = "A", source: str = "shop") -> Fence:
+    at = NOON + timedelta(seconds=number)
+    return Fence(source, number, at, Head(identity, 1, number * 100))
+
+
+class FakeMirrors:
+    """Each opening is at a newer version; every mirror is applied through *batch*."""
+
+    def __init__(self, batch: int = 4) -> None:
+        self.opened: list[str] = []
+        self.batch = batch
+
+    def mirror(self, table: Table) -> MirrorSide:
+        """The next version."""
+        self.opened.append(table.name)
+        found = SimpleNamespace(version=len(self.opened), batch=self.batch)
+        return cast("MirrorSide", found)
+
+
+class FakeMemory:
+    """Remembers by table and check."""
+
+    def __init__(self) -> None:
+        self.kept: dict[tuple[str, str], tuple[Mapping[str, Any], datetime]] = {}
+
+    def recall(self, table: str, check: str) -> Mapping[str, Any] | None:
+        """What was kept last."""
+        found = self.kept.get((table, check))
+        return found and found[0]
+
+    def remember(self, table: str, check: str, kept: Mapping[str, Any], at: datetime) -> None:
+        """Keep it."""
+        self.kept[table, check] = kept, at
+
+
+class SilentSource:
+    """Says why it says nothing."""
+
+    def __init__(self, why: str) -> None:
+        self.why = why
+
+    def __getattr__(self, name: str) -> Callable[..., object]:
+        """Any question gets the same answer."""
+
+        def refuse(*_: object) -> object:
+            raise UnreachableError(self.why)
+
+        return refuse
+
+
+def world(
+    folder: Path,
+    *,
+    steps: tuple[LandedBatch, ...] = (),
+    mark: Sample[Mark] | Missing = NOTHING,
+    mirrors: FakeMirrors | None = None,
+    source: SourceSide | None = None,
+    logs: list[int] | None = None,
+    memory: Memory | None = None,
+) -> RoundWorld:
+    """A world over fakes, with two heartbeats written."""
+    store = ServiceStore.open(folder / "s.db")
+    fences = FenceBook(store.fences)
+    for number in (1, 2):
+        fences.add(fence(number))
+    store.close()
+    opened = [] if logs is None else logs
+
+    def open_log() -> LogSide:
+        opened.append(1)
+        return cast("LogSide", SimpleNamespace(number=len(opened)))
+
+    return RoundWorld(
+        look=Sampling(NOON, {}, mark, {}, steps=steps),
+        sources={"shop": source or cast("SourceSide", SilentSource("down"))},
+        mirrors=cast("MirrorOpener", mirrors or FakeMirrors()),
+        open_log=open_log,
+        fences=fences,
+        memory=memory or FakeMemory(),
+        clock_now=lambda: NOON + timedelta(seconds=9),
+        now=NOON,
+    )
+
+
+def test_all_probes_of_a_round_see_one_version_of_a_mirror(tmp_path: Path) -> None:
+    mirrors = FakeMirrors()
+    seen = world(tmp_path, mirrors=mirrors)
+
+    versions = [seen.mirror(table).version for table in (TABLE, OTHER, TABLE)]
+
+    assert versions == [1, 2, 1]
+    assert mirrors.opened == ["shop.t", "shop.u"]
+
+
+def test_the_log_is_opened_once_and_only_when_it_is_asked(tmp_path: Path) -> None:
+    logs: list[int] = []
+    seen = world(tmp_path, logs=logs)
+    before = list(logs)
+
+    assert seen.log() is seen.log()
+    assert (before, logs) == ([], [1])
+
+
+@pytest.mark.parametrize(
+    ("why", "told"),
+    [
+        pytest.param("no route to host", "source:shop: no route to host", id="not named"),
+        pytest.param("source:shop: loaded", "source:shop: loaded", id="named already"),
+    ],
+)
+@pytest.mark.parametrize(
+    "ask",
+    [
+        pytest.param(lambda side: side.max_id(SHARD, "id"), id="max_id"),
+        pytest.param(lambda side: side.min_id(SHARD, "id"), id="min_id"),
+        pytest.param(lambda side: side.count_ids(SHARD, "id", [(0, 9)]), id="count_ids"),
+        pytest.param(lambda side: side.ids(SHARD, "id", (0, 9), 5), id="ids"),
+    ],
+)
+def test_a_source_that_is_silent_is_blamed_by_name(
+    tmp_path: Path, ask: Callable[[SourceSide], object], why: str, told: str
+) -> None:
+    seen = world(tmp_path, source=cast("SourceSide", SilentSource(why)))
+
+    with pytest.raises(UnreachableError) as error:
+        ask(seen.source("shop"))
+
+    assert str(error.value) == told
+
+
+@pytest.mark.parametrize(
+    ("seconds", "number"),
+    [
+        pytest.param(1, 1, id="at it"),
+        pytest.param(1.5, 2, id="the first after it"),
+        pytest.param(3, None, id="not written yet"),
+    ],
+)
+def test_the_fence_after_an_instant(tmp_path: Path, seconds: float, number: int | None) -> None:
+    found = world(tmp_path).fence_after("shop", NOON + timedelta(seconds=seconds))
+
+    assert (found and found.number) == number
+
+
+def test_a_source_without_heartbeats_has_no_fence(tmp_path: Path) -> None:
+    assert world(tmp_path).fence_after("crm", NOON) is None
+
+
+@pytest.mark.parametrize(
+    ("applied", "passed", "asked", "reached"),
+    [
+        pytest.param(4, fence(2), fence(2), True, id="exactly"),
+        pytest.param(4, fence(2), fence(1), True, id="and more"),
+        pytest.param(4, fence(1), fence(2), False, id="the heartbeat is not landed"),
+        pytest.param(3, fence(2), fence(2), False, id="landed, and not merged"),
+        pytest.param(4, fence(2, "B"), fence(1), False, id="heartbeats of another server"),
+        pytest.param(4, fence(2), fence(1, source="crm"), False, id="of another source"),
+    ],
+)
+def test_a_fence_is_reached_when_a_batch_that_covers_it_is_merged(
+    tmp_path: Path, applied: int, passed: Fence, asked: Fence, reached: bool
+) -> None:
+    steps = (LandedBatch(4, {"shop.t": 4}, {"shop": passed}),)
+    seen = world(tmp_path, steps=steps, mirrors=FakeMirrors(applied))
+
+    assert seen.reached(TABLE, [asked]) is reached
+
+
+def test_several_sources_must_be_reached_in_one_batch(tmp_path: Path) -> None:
+    one, other = fence(2), fence(2, source="crm")
+    steps = (
+        LandedBatch(3, {"shop.t": 3}, {"shop": one}),
+        LandedBatch(4, {"shop.t": 3}, {"crm": other}),
+    )
+
+    assert not world(tmp_path, steps=steps).reached(TABLE, [one, other])
+
+
+def test_a_table_that_no_later_batch_has_changed_needs_no_later_merge(tmp_path: Path) -> None:
+    steps = (LandedBatch(9, {"shop.t": 4}, {"shop": fence(2)}),)
+
+    assert world(tmp_path, steps=steps, mirrors=FakeMirrors(4)).reached(TABLE, [fence(2)])
+
+
+@pytest.mark.parametrize(
+    ("mark", "batch"),
+    [
+        pytest.param(NOTHING, -1, id="before the first"),
+        pytest.param(Sample(Mark(lane="main", batch=7), NOON, timedelta(1)), 7, id="the newest"),
+    ],
+)
+def test_the_batch_landed(tmp_path: Path, mark: Sample[Mark] | Missing, batch: int) -> None:
+    assert world(tmp_path, mark=mark).landed_batch() == batch
+
+
+def test_a_check_remembers_its_own_by_table(tmp_path: Path) -> None:
+    memory = FakeMemory()
+    seen = world(tmp_path, memory=memory)
+
+    seen.remember(TABLE, "max_id", {"a": 1})
+
+    assert seen.recall(TABLE, "max_id") == {"a": 1}
+    assert seen.recall(OTHER, "max_id") is None
+    assert memory.kept["shop.t", "max_id"] == ({"a": 1}, NOON)
+
+
+def test_now_stands_still_and_the_clock_does_not(tmp_path: Path) -> None:
+    seen = world(tmp_path)
+
+    assert (seen.now, seen.clock()) == (NOON, NOON + timedelta(seconds=9))

@@ -1,0 +1,176 @@
+"""Landing and merging fail apart; what stands still is remembered until it is seen to go on."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from monitor.spark.requests import Deadlines, LaneRequests
+from monitor.spark.standstills import Standstills
+from monitor.spark.wire import Reply, Request, Verb
+from monitor.store.store import ServiceStore
+from pipeline.errors import HeldError, SluiceError, UnreachableError
+from pipeline.model import Account
+from pipeline.report import Applied, Hold, Landed
+
+NOW = datetime(2026, 3, 29, 12, 0, tzinfo=UTC)
+SECOND = timedelta(seconds=1)
+HOLD = Hold("foreign_write:shop.users:7", "shop.users", "foreign_write", "restore version 6")
+SOURCE_HOLD = Hold("server_changed:shop", "source:shop", "server_changed", "another server")
+
+
+def _turn(table: str, batch: int = 3, hold: Hold | None = None) -> Applied:
+    return Applied(table, batch, 9, Account(read=5, applied=5), NOW, SECOND, hold)
+
+
+@dataclass
+class FakeSpark:
+    """Answers or raises what it was given, verb by verb."""
+
+    land: Landed | SluiceError = field(
+        default_factory=lambda: Landed("main", 3, 5, NOW, SECOND, tables=(("shop.users", 5),))
+    )
+    apply: tuple[Applied, ...] | SluiceError = ()
+    asked: list[Request] = field(default_factory=list)
+
+    def call(self, request: Request, deadline: timedelta) -> Reply:
+        """As it was told."""
+        self.asked.append(request)
+        answer = {Verb.LAND: self.land, Verb.APPLY: self.apply}.get(request.verb, ())
+        if isinstance(answer, SluiceError):
+            raise answer
+        if isinstance(answer, Landed):
+            return Reply(1, landed=answer)
+        return Reply(1, applied=answer)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[ServiceStore]:
+    store = ServiceStore.open(tmp_path / "s.db")
+    yield store
+    store.close()
+
+
+def _requests(store: ServiceStore, spark: FakeSpark) -> LaneRequests:
+    deadlines = Deadlines(SECOND, SECOND, SECOND)
+    standstills = Standstills(store.holds)
+    standstills.load()
+    return LaneRequests(
+        spark=spark,
+        lane="main",
+        sources=("shop",),
+        deadlines=deadlines,
+        memory=store.waivers,
+        standstills=standstills,
+        accounts=store.accounts,
+        clock=lambda: NOW,
+        readers=lambda: {"shop.users": 4},
+    )
+
+
+def test_landing_and_merging_are_asked_for_apart_and_each_account_is_kept_once(
+    store: ServiceStore,
+) -> None:
+    spark = FakeSpark(apply=(_turn("shop.users"),))
+    requests = _requests(store, spark)
+
+    requests.land()
+    requests.apply()
+    requests.apply()
+
+    assert [one.verb for one in spark.asked] == [Verb.LAND, Verb.APPLY, Verb.APPLY]
+    assert store.accounts.totals()["shop.users", "applied"] == 5
+    assert requests.ailment == ""
+
+
+def test_what_is_landed_is_merged_though_kafka_is_down(store: ServiceStore) -> None:
+    spark = FakeSpark(UnreachableError("kafka: no broker"), (_turn("shop.users"),))
+    requests = _requests(store, spark)
+
+    with pytest.raises(UnreachableError, match="kafka: no broker"):
+        requests.land()
+    requests.apply()
+
+    assert store.accounts.totals()["shop.users", "applied"] == 5
+    assert requests.ailment == "kafka: no broker"
+
+
+@pytest.mark.parametrize(
+    ("land", "apply", "ailment"),
+    [
+        pytest.param("", "", "", id="nothing"),
+        pytest.param("no broker", "", "no broker", id="landing"),
+        pytest.param("", "no disk", "no disk", id="merging"),
+        pytest.param("no broker", "no disk", "no broker; no disk", id="both, each its own way"),
+        pytest.param("died", "died", "died", id="both, by the same cause"),
+    ],
+)
+def test_each_of_the_two_ails_until_it_goes_well_itself(
+    store: ServiceStore, land: str, apply: str, ailment: str
+) -> None:
+    spark = FakeSpark()
+    requests, well = _requests(store, spark), (spark.land, spark.apply)
+    spark.land = UnreachableError(land) if land else well[0]
+    spark.apply = UnreachableError(apply) if apply else well[1]
+    for ask in (requests.land, requests.apply):
+        with suppress(UnreachableError):
+            ask()
+    told = requests.ailment
+
+    spark.land, spark.apply = well
+    requests.land()
+    half = requests.ailment
+    requests.apply()
+
+    assert (told, half, requests.ailment) == (ailment, apply, "")
+
+
+def test_a_hold_stands_until_that_table_goes_on_also_over_a_restart(store: ServiceStore) -> None:
+    spark = FakeSpark(apply=(_turn("shop.users", hold=HOLD), _turn("shop.orders")))
+    _requests(store, spark).apply()
+    later = _requests(store, spark)
+
+    spark.apply = (_turn("shop.orders", 4),)
+    later.apply()
+    silent = later.standstills.holds()
+    spark.apply = (_turn("shop.users", 5),)
+    later.apply()
+
+    assert silent == (HOLD,)
+    assert later.standstills.holds() == ()
+
+
+def test_a_source_is_held_as_long_as_landing_says_so(store: ServiceStore) -> None:
+    spark = FakeSpark(Landed("main", None, 0, NOW, SECOND, holds=(SOURCE_HOLD,)))
+    requests = _requests(store, spark)
+    requests.land()
+    held = requests.standstills.holds()
+
+    spark.land = Landed("main", 4, 1, NOW, SECOND)
+    requests.land()
+
+    assert held == (SOURCE_HOLD,)
+    assert requests.standstills.holds() == ()
+
+
+def test_a_lane_that_cannot_go_on_holds_every_source(store: ServiceStore) -> None:
+    spark = FakeSpark(HeldError("lane_taken", "another writer has batch 4"))
+    requests = _requests(store, spark)
+
+    with pytest.raises(HeldError):
+        requests.land()
+
+    assert [(one.subject, one.reason) for one in requests.standstills.holds()] == [
+        ("source:shop", "lane_taken")
+    ]
+
+
+def test_upkeep_spares_what_is_being_read(store: ServiceStore) -> None:
+    spark = FakeSpark()
+
+    _requests(store, spark).upkeep()
+
+    assert spark.asked[0].readers == {"shop.users": 4}

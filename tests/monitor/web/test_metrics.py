@@ -1,0 +1,108 @@
+"""What Prometheus scrapes is the board, no more and no less."""
+
+from datetime import datetime, timedelta
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from monitor.board import Board
+from monitor.web.metric_names import METRICS
+from monitor.web.metrics import exposition, registry
+from tests.monitor.boards import MIXED, MUTE, NOW, incident
+
+Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
+LATER = NOW + timedelta(minutes=3)
+
+
+def _scrape(shown: Board, now: datetime = NOW) -> tuple[set[str], Samples]:
+    text = exposition(registry(lambda: shown, lambda: now)).decode()
+    families = list(text_string_to_metric_families(text))
+    samples = {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in families
+        for sample in family.samples
+    }
+    for family in families:
+        assert family.documentation
+    return set(text_names(text)), samples
+
+
+def text_names(text: str) -> list[str]:
+    return [line.split()[2] for line in text.splitlines() if line.startswith("# HELP")]
+
+
+def _value(samples: Samples, name: str, **labels: str) -> float | None:
+    return samples.get((name, tuple(sorted(labels.items()))))
+
+
+@pytest.mark.parametrize("shown", [Board(), MIXED], ids=["before the first round", "in use"])
+def test_the_families_are_those_of_the_list(shown: Board) -> None:
+    names, _ = _scrape(shown)
+
+    assert names == {metric.name for metric in METRICS}
+
+
+def test_every_listed_metric_has_a_sample_with_its_labels() -> None:
+    shown = Board(**{f: getattr(MIXED, f) for f in MIXED.__slots__} | {"incidents": (incident(),)})
+
+    _, samples = _scrape(shown)
+
+    for metric in METRICS:
+        labels = [set(dict(key[1])) for key in samples if key[0] == metric.name]
+        assert labels, metric.name
+        assert all(one == set(metric.labels) for one in labels)
+
+
+def test_an_unknown_lag_is_absent_and_never_zero() -> None:
+    _, samples = _scrape(MIXED)
+
+    name = "sluice_hop_lag_seconds"
+    assert _value(samples, name, table="shop.payments", hop="collection") is None
+    assert _value(samples, name, table="shop.users", hop="collection") == 1.2
+
+
+def test_one_state_is_1_and_the_others_0() -> None:
+    _, samples = _scrape(MIXED)
+
+    states = {
+        dict(labels)["state"]: value
+        for (name, labels), value in samples.items()
+        if name == "sluice_readiness"
+        and dict(labels)["table"] == "shop.orders"
+        and dict(labels)["stage"] == "mirror"
+    }
+    assert states == {
+        "ready": 0.0,
+        "not_ready": 1.0,
+        "unknown": 0.0,
+        "blocked": 0.0,
+        "revoked": 0.0,
+    }
+
+
+def test_a_board_that_has_grown_old_is_unknown_and_its_lags_are_gone() -> None:
+    _, samples = _scrape(MIXED, LATER)
+
+    ready = {"table": "shop.users", "stage": "mirror"}
+    assert _value(samples, "sluice_readiness", **ready, state="ready") == 0.0
+    assert _value(samples, "sluice_readiness", **ready, state="unknown") == 1.0
+    assert not any(name == "sluice_hop_lag_seconds" for name, _ in samples)
+    age = _value(samples, "sluice_hop_sample_age_seconds", table="shop.users", hop="merge")
+    assert age == 181.0
+
+
+def test_counters_are_those_of_the_store() -> None:
+    _, samples = _scrape(MIXED)
+
+    assert _value(samples, "sluice_changes_total", table="shop.users", term="applied") == 118.0
+    assert _value(samples, "sluice_ticks_total", job="watch", result="missed") == 2.0
+    assert _value(samples, "sluice_last_success_timestamp_seconds", job="watch") == NOW.timestamp()
+
+
+def test_alerts_that_do_not_arrive_are_counted_by_channel() -> None:
+    _, samples = _scrape(MUTE)
+
+    letters = "sluice_channel_letters"
+    assert _value(samples, letters, channel="slack", state="waiting") == 4.0
+    assert _value(samples, letters, channel="slack", state="dead") == 2.0
+    assert _value(samples, "sluice_channel_failures", channel="slack") == 3.0

@@ -1,0 +1,188 @@
+"""The page says what is true, in words that do not need its colours."""
+
+import subprocess
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from monitor.board import Board
+from monitor.web.status_page import status_page
+from tests.monitor.boards import (
+    ALL_WELL,
+    LOST,
+    MIXED,
+    MUTE,
+    NOT_READY,
+    NOW,
+    READY,
+    SOURCE_DOWN,
+    UNKNOWN,
+    board,
+    incident,
+)
+
+CHROMIUM = (
+    "/usr/bin/chromium",
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--hide-scrollbars",
+)
+
+
+class _Words(HTMLParser):
+    """The text of a page, without its style."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words: list[str] = []
+        self._silent = False
+
+    def handle_starttag(self, tag: str, _: list[tuple[str, str | None]]) -> None:
+        """Styles are no words."""
+        self._silent = tag == "style"
+
+    def handle_data(self, data: str) -> None:
+        """Everything else is."""
+        if not self._silent:
+            self.words += data.split()
+
+
+def _text(html: str) -> str:
+    reader = _Words()
+    reader.feed(html)
+    return " ".join(reader.words)
+
+
+@pytest.mark.parametrize(
+    ("shown", "said"),
+    [
+        pytest.param(board(READY), ["READY 1", "shop.users", "lag 10 s"], id="ready"),
+        pytest.param(
+            board(NOT_READY),
+            ["NOT READY", "ready in about 1 min 15 s", "applied through batch 41"],
+            id="not ready, why, and when",
+        ),
+        pytest.param(
+            board(LOST, incidents=(incident(),)),
+            ["LOST", "3 rows short in ids [100, 120)", "docs/runbooks/lost.md#range_counts"],
+            id="lost, which keys, what to do",
+        ),
+        pytest.param(
+            board(LOST, incidents=(incident(),)), ["and 3 more", "owner data platform"], id="owner"
+        ),
+        pytest.param(
+            board(UNKNOWN),
+            ["UNKNOWN", "lag unknown", "the newest heartbeat is 75 s old"],
+            id="unknown is never a number",
+        ),
+        pytest.param(SOURCE_DOWN, ["source:shop: down: cannot connect"], id="a part down"),
+        pytest.param(
+            MUTE,
+            ["channel:slack: sendings that failed in a row: 3", "4 alerts wait, 2 given up"],
+            id="a channel that does not work",
+        ),
+        pytest.param(ALL_WELL, ["Open incidents: 0", "None.", "missed 2"], id="all well"),
+        pytest.param(Board(), ["nothing is known", "No table is known yet"], id="just started"),
+    ],
+)
+def test_the_page_says(shown: Board, said: list[str]) -> None:
+    text = _text(status_page(shown, NOW))
+
+    assert [words for words in said if words not in text] == []
+
+
+def test_what_is_worst_comes_first() -> None:
+    html = status_page(MIXED, NOW)
+
+    names = [one.table.name for one in (LOST, UNKNOWN, NOT_READY, READY)]
+    places = [html.index(f'data-table="{name}"') for name in names]
+    assert places == sorted(places)
+
+
+def test_the_head_counts_a_table_by_the_graver_of_its_answers() -> None:
+    lost_now = replace(READY, recent=LOST.recent)
+
+    text = _text(status_page(board(lost_now, READY), NOW))
+
+    assert "LOST 1 READY 1" in text
+
+
+def test_a_board_that_has_grown_old_shows_no_state_but_unknown() -> None:
+    html = status_page(MIXED, NOW + timedelta(minutes=3))
+
+    assert 'id="stale"' in html
+    assert html.count('data-state="unknown"') == 4
+    assert 'data-state="ready"' not in html
+    assert "works" not in _text(html)
+
+
+def test_text_from_outside_is_text() -> None:
+    evil = replace(incident(), owner="<script>alert(1)</script>")
+
+    html = status_page(board(LOST, incidents=(evil,)), NOW)
+
+    assert "<script>" not in html
+
+
+def test_the_page_needs_nothing_from_elsewhere() -> None:
+    html = status_page(MIXED, NOW)
+
+    assert "http-equiv" in html
+    for way in ("src=", "@import", "url(http", "<script"):
+        assert way not in html
+
+
+@pytest.fixture
+def browse(tmp_path: Path) -> Callable[[Board, int], str]:
+    def dom(shown: Board, width: int) -> str:
+        page = tmp_path / "page.html"
+        probe = "<script>document.body.dataset.wide = document.documentElement.scrollWidth</script>"
+        html = status_page(shown, NOW).replace('<meta http-equiv="refresh" content="5">', "")
+        page.write_text(html.replace("</body>", f"{probe}</body>"), encoding="utf-8")
+        done = subprocess.run(
+            [
+                *CHROMIUM,
+                f"--user-data-dir={tmp_path / 'profile'}",
+                f"--window-size={width},1200",
+                "--dump-dom",
+                page.as_uri(),
+            ],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=True,
+        )
+        return done.stdout
+
+    return dom
+
+
+@pytest.mark.stack
+@pytest.mark.parametrize("width", [500, 1150, 1600], ids=["narrow", "in between", "wide"])
+@pytest.mark.parametrize(
+    ("shown", "kind"),
+    [
+        pytest.param(board(READY), "ready", id="ready"),
+        pytest.param(board(NOT_READY), "not_ready", id="not ready"),
+        pytest.param(board(LOST, incidents=(incident(),)), "lost", id="lost"),
+        pytest.param(board(UNKNOWN), "unknown", id="unknown"),
+    ],
+)
+def test_a_real_browser_shows_the_state_and_never_scrolls_sideways(
+    browse: Callable[[Board, int], str], shown: Board, kind: str, width: int
+) -> None:
+    dom = browse(shown, width)
+
+    assert f'data-state="{kind}"' in dom
+    assert f'<use href="#{kind}"' in dom
+    assert f'data-wide="{width}"' in dom

@@ -1,0 +1,122 @@
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from pipeline.lags.retention import (
+    Limit,
+    Retention,
+    collected_through,
+    landed,
+    log_kept,
+    topic_kept,
+)
+from pipeline.mark import Mark
+from pipeline.model import Acknowledged, Fence, Head, Missing, PartitionEnd, TopicPartition
+
+NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
+HOUR, DAY = timedelta(hours=1), timedelta(days=1)
+
+
+@pytest.mark.parametrize(
+    ("kept", "read", "left", "tight"),
+    [
+        pytest.param(7 * DAY, NOON, 7 * DAY, False, id="all of it, when all was read just now"),
+        pytest.param(7 * DAY, NOON - 5 * DAY, 2 * DAY, False, id="what landing's delay leaves"),
+        pytest.param(7 * DAY, NOON - 7 * DAY + 5 * HOUR, 5 * HOUR, True, id="under six hours"),
+        pytest.param(7 * DAY, NOON - 9 * DAY, timedelta(), True, id="nothing: some may be gone"),
+        pytest.param(4 * HOUR, NOON - HOUR, 3 * HOUR, False, id="kept shortly, read in time"),
+        pytest.param(4 * HOUR, NOON - 3 * HOUR, HOUR, True, id="kept shortly, half of it gone"),
+        pytest.param(None, NOON - 90 * DAY, None, False, id="kept without end"),
+        pytest.param(7 * DAY, None, None, False, id="nobody knows what was read"),
+        pytest.param(Missing("silent"), NOON, None, False, id="nobody knows how long"),
+    ],
+)
+def test_what_is_left_is_what_is_kept_less_the_age_of_the_oldest_unread(
+    kept: Limit, read: datetime | None, left: timedelta | None, tight: bool
+) -> None:
+    retention = Retention("topic", "shop.users", kept, read)
+
+    assert retention.left(NOON) == left
+    assert retention.tight(NOON) is tight
+
+
+@pytest.mark.parametrize(
+    ("settings", "kept"),
+    [
+        pytest.param({"retention.ms": "3600000"}, HOUR, id="a time"),
+        pytest.param({"retention.ms": "-1"}, None, id="no limit"),
+        pytest.param({"retention.ms": str(2**63 - 1)}, None, id="longer than anybody waits"),
+        pytest.param({"cleanup.policy": "compact", "retention.ms": "1"}, None, id="compacted only"),
+        pytest.param(
+            {"cleanup.policy": "compact,delete", "retention.ms": "3600000"}, HOUR, id="and deleted"
+        ),
+    ],
+)
+def test_a_topic_keeps_for_as_long_as_its_settings_say(
+    settings: dict[str, str], kept: timedelta | None
+) -> None:
+    assert topic_kept(settings) == kept
+
+
+@pytest.mark.parametrize(
+    ("variables", "kept"),
+    [
+        pytest.param({"binlog_expire_logs_seconds": "3600"}, HOUR, id="seconds"),
+        pytest.param({"expire_logs_days": "1"}, DAY, id="days, as older servers have them"),
+        pytest.param({"expire_logs_days": "0.5"}, DAY / 2, id="parts of a day, as MariaDB"),
+        pytest.param({"binlog_expire_logs_seconds": "0"}, None, id="never"),
+        pytest.param(
+            {"binlog_expire_logs_seconds": "3600", "binlog_expire_logs_auto_purge": "OFF"},
+            None,
+            id="a limit that nobody enforces",
+        ),
+    ],
+)
+def test_a_server_keeps_its_log_for_as_long_as_it_says(
+    variables: dict[str, str], kept: timedelta | None
+) -> None:
+    assert log_kept(variables) == kept
+
+
+def fence(number: int, identity: str = "server") -> Fence:
+    return Fence("shop", number, NOON + number * HOUR, Head(identity, 7, number * 100))
+
+
+@pytest.mark.parametrize(
+    ("said", "identity", "through"),
+    [
+        pytest.param((7, 250), "server", NOON + 2 * HOUR, id="the newest fence it has passed"),
+        pytest.param((7, 50), "server", None, id="none yet"),
+        pytest.param((8, 4), "server", NOON + 3 * HOUR, id="all, and they still come"),
+        pytest.param((8, 4), "other", None, id="fences of another server say nothing"),
+    ],
+)
+def test_a_collector_needs_nothing_from_before_the_newest_fence_it_has_passed(
+    said: tuple[int, int], identity: str, through: datetime | None
+) -> None:
+    fences = [fence(number) for number in (1, 2, 3)]
+
+    assert collected_through(fences, [Acknowledged(*said)], identity, NOON) == through
+
+
+def test_when_heartbeats_have_stopped_nobody_knows_what_waits() -> None:
+    stopped = NOON + 4 * HOUR
+
+    assert collected_through([fence(3)], [Acknowledged(8, 4)], "server", stopped) is None
+
+
+@pytest.mark.parametrize(
+    ("w", "end", "there"),
+    [
+        pytest.param(PartitionEnd(5, "id"), PartitionEnd(5, "id"), True, id="at the end"),
+        pytest.param(PartitionEnd(4, "id"), PartitionEnd(5, "id"), False, id="one before it"),
+        pytest.param(PartitionEnd(9, "old"), PartitionEnd(5, "new"), False, id="another topic"),
+        pytest.param(PartitionEnd(9, "old"), PartitionEnd(0, "new"), True, id="another, empty one"),
+    ],
+)
+def test_a_topic_is_landed_when_w_has_come_to_its_end(
+    w: PartitionEnd, end: PartitionEnd, there: bool
+) -> None:
+    mark = Mark("main", 1, offsets={"t:0": w})
+
+    assert landed(mark, TopicPartition("t", 0), end) is there
