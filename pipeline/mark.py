@@ -104,6 +104,8 @@ class Mark:
     ``grown``         topics that have gained partitions: their keys may have moved.
     ``gaps``          gap id -> JSON of the open :class:`pipeline.report.Gap`.
     ``quarantine``    ``source/shard`` (or ``topic:NAME`` if unknown) -> what is open of it.
+    ``lives``         first batch of each life of landing -> that life: see
+                      :mod:`pipeline.lives`.
     ``full``          the newest batch at or before this whose text tells everything; -1: none yet.
     """
 
@@ -125,6 +127,7 @@ class Mark:
     grown: tuple[str, ...] = ()
     gaps: Mapping[str, str] = field(default_factory=dict)
     quarantine: Mapping[str, Quarantine] = field(default_factory=dict)
+    lives: Mapping[str, int] = field(default_factory=dict)
     full: int = field(default=-1, compare=False)
 
     def dumps(self) -> str:

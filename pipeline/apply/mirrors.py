@@ -14,10 +14,11 @@ from pipeline.lake import entries
 from pipeline.lake.commits import Commit, commit
 from pipeline.lake.log import Snapshot, load
 from pipeline.lake.store import Store, open_store
+from pipeline.lives import Lives
 from pipeline.model import Order, Shard
 from pipeline.settings import PipelineSettings
 
-FLOORS, SCHEMAS = "sluice.floors", "sluice.schemas"  # properties of a mirror
+FLOORS, SCHEMAS, LIFE = "sluice.floors", "sluice.schemas", "sluice.life"  # its properties
 PROPERTIES = {"delta.enableDeletionVectors": "true", "delta.checkpointInterval": "20"}
 
 
@@ -63,6 +64,24 @@ class Mirrors:
         known = self._known.get(table) or self.look(table)
         return -1 if known is None else batch_of(known, self.settings.lane)
 
+    def applied_of(self, table: str, last: int, lives: Lives) -> int:
+        """As ``applied``, of a change log that ends at batch *last*.
+
+        Raises:
+            HeldError: ``log_lost``, that batch is gone, or another has its number.
+        """
+        applied, seen = self.applied(table), self._known.get(table)
+        told = None if seen is None else life_of(seen)
+        known = lives.at(applied)
+        if applied > last or (told is not None and known is not None and told != known):
+            detail = (
+                f"its mirror is applied through batch {applied}, which is not in the change log "
+                f"(it ends at {last}): the log's newest entries were lost; restore it, or take a "
+                "new base and rebuild the mirror"
+            )
+            raise HeldError("log_lost", detail)
+        return applied
+
     def commits(self, table: str, until: int) -> Iterator[Commit]:
         """What was committed up to version *until*, newest first, as far as the log still tells."""
         store = self.store(table)
@@ -94,6 +113,17 @@ def schemas_of(snapshot: Snapshot) -> dict[str, Order]:
 def told_floors(floors: Floors) -> dict[str, str]:
     """The property that remembers *floors*."""
     return {FLOORS: _told({f"{s.source}/{s.name}": order for s, order in floors.items()})}
+
+
+def life_of(snapshot: Snapshot) -> int | None:
+    """The life of landing whose batch was applied last; see :mod:`pipeline.lives`."""
+    text = snapshot.metadata.configuration.get(LIFE)
+    return None if text is None else int(text)
+
+
+def told_life(life: int | None) -> dict[str, str]:
+    """The property that remembers it."""
+    return {} if life is None else {LIFE: str(life)}
 
 
 def told_schemas(orders: Mapping[str, Order]) -> dict[str, str]:

@@ -8,6 +8,7 @@ between makes it start over in the next pass.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
+from functools import cached_property
 
 import structlog
 
@@ -19,7 +20,14 @@ from pipeline.apply.fills import Fill
 from pipeline.apply.floors import highest
 from pipeline.apply.foreign_writes import Watch
 from pipeline.apply.highs import Highs
-from pipeline.apply.mirrors import Mirrors, batch_of, floors_of, note, told_floors
+from pipeline.apply.mirrors import (
+    Mirrors,
+    batch_of,
+    floors_of,
+    note,
+    told_floors,
+    told_life,
+)
 from pipeline.apply.reshape import Shape, begun, followed
 from pipeline.apply.retries import Retries
 from pipeline.apply.turn import Written
@@ -31,6 +39,7 @@ from pipeline.errors import HeldError, UnreachableError
 from pipeline.lake.alterations import with_properties
 from pipeline.lake.commit import LostRaceError, commit
 from pipeline.lake.log import Snapshot
+from pipeline.lives import Lives
 from pipeline.mark import Mark
 from pipeline.model import Account, Op, Table
 from pipeline.report import Applied, Hold
@@ -46,12 +55,17 @@ log = structlog.get_logger(__name__)
 Run = Callable[[Sequence[Group]], Sequence[Mapping[str, Outcome]]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots: a pass asks for its lives once for each mirror
 class Landed:
     """What a pass goes by: the mark of a landed batch, and the schemas up to it."""
 
     mark: Mark
     catalog: Catalog
+
+    @cached_property
+    def lives(self) -> Lives:
+        """Of the change log up to the mark."""
+        return Lives.of(self.mark.lives)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +109,7 @@ class Passes:
         Returns a turn for each such mirror, and for each one that was looked at and stands still.
         """
         mark = landed.mark
-        behind, broken = self._behind(mark)
+        behind, broken = self._behind(landed)
         unheard = tuple(self._unheard(sorted(mark.tables), waived))
         if unheard:
             return unheard  # to be kept before the next turns, or a kill takes both accounts
@@ -122,24 +136,17 @@ class Passes:
         """Whether *table* is held, or somebody else has written to its mirror."""
         return table in self._held or self.watch.hold(table, frozenset()) is not None
 
-    def _behind(self, mark: Mark) -> tuple[list[str], dict[str, Hold]]:
+    def _behind(self, landed: Landed) -> tuple[list[str], dict[str, Hold]]:
         """Tables with something to apply, and those whose mirror does not fit the change log."""
         behind: list[str] = []
         broken: dict[str, Hold] = {}
-        for name, last in mark.tables.items():
+        for name, last in landed.mark.tables.items():
             try:
-                applied = self.mirrors.applied(name)
+                applied = self.mirrors.applied_of(name, landed.mark.batch, landed.lives)
             except HeldError as error:
                 broken[name] = hold_of(name, error)
                 continue
-            if applied > mark.batch:
-                detail = (
-                    f"its mirror is applied through batch {applied}, but the change log ends at "
-                    f"{mark.batch}: its newest entries are lost; restore it, or take a new base "
-                    "and rebuild the mirror"
-                )
-                broken[name] = hold_of(name, HeldError("log_lost", detail))
-            elif applied < last:
+            if applied < last:
                 behind.append(name)
         return behind, broken
 
@@ -302,7 +309,7 @@ class Passes:
         if doubt is not None and doubt.id not in waived:
             return self._failed(table, doubt, landed, waived)
         try:
-            version = self._commit(errand, result)
+            version = self._commit(errand, result, landed.lives.at(until))
         except LostRaceError:
             self.mirrors.look(table.name)
             return None
@@ -317,10 +324,11 @@ class Passes:
         took = self.clock() - started
         return Applied(table.name, until, version, result.account, started, took)
 
-    def _commit(self, errand: Errand, written: Written) -> int:
+    def _commit(self, errand: Errand, written: Written, life: int | None) -> int:
         table, snapshot, until = errand.table.name, errand.snapshot, errand.wanted.until
         remembered = highest(written.floors)
-        more = with_properties(snapshot, told_floors(remembered)) if remembered else ()
+        told = {**(told_floors(remembered) if remembered else {}), **told_life(life)}
+        more = with_properties(snapshot, told) if told else ()
         counts = written.counts
         made = commit(
             self.mirrors.store(table),

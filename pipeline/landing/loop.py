@@ -5,6 +5,7 @@ collectors have acknowledged, the ends of the topics, the heads again.  A batch 
 judged by what was written, and committed only if its order can be explained.
 """
 
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -32,6 +33,7 @@ from pipeline.landing.redelivery import resending, unexplained
 from pipeline.landing.shape import SLIM, Provenance
 from pipeline.landing.staging import Staged, near, staged_rows, write_rows
 from pipeline.landing.task import Done, Intake, Task, judged
+from pipeline.lives import lived
 from pipeline.mark import Mark
 from pipeline.model import PartitionEnd, TopicPartition
 from pipeline.report import Hold, Landed
@@ -62,6 +64,7 @@ class Landing:
     _acknowledgements: Acknowledgements = field(default_factory=Acknowledgements)
     _ends: dict[TopicPartition, PartitionEnd] = field(default_factory=dict)
     _unsure: bool = False
+    _life: uuid.UUID = field(default_factory=uuid.uuid4)
 
     def land(self, waived: frozenset[str]) -> Landed:
         """Land one batch; ``batch`` is None when there was nothing to land.
@@ -83,8 +86,10 @@ class Landing:
     def _resume(self) -> None:
         """After a commit whose outcome is not known, go on from what the lake says."""
         if self._unsure:
-            self.mark = self.log.mark() or Mark(self.mark.lane, -1)
-            self._unsure = False
+            found = self.log.mark() or Mark(self.mark.lane, -1)
+            if found.batch < self.mark.batch:  # its numbers are given again, to other batches
+                self._life = uuid.uuid4()
+            self.mark, self._unsure = found, False
 
     def _plan(self, listing: Listing) -> Plan:
         known = Known(
@@ -132,6 +137,7 @@ class Landing:
             router=self.router,
         )
         self._same_topics(chosen, listing)
+        made = replace(made, lives=lived(self.mark.lives, made.batch, self._life.int >> 66))
         self._commit(made, settled, staged, stamp)
         return facts
 

@@ -37,7 +37,10 @@ class Beside:
         settings, log = self.desk.settings, self.desk.log
         passes = Passes(settings, log(), lambda groups: [run(g) for g in groups], self.clock)
         upkeep = Upkeep(settings, log(), passes.mirrors, self.clock)
-        self.lane = Lane(self.desk.loop, passes, upkeep, Catalog(Router()))
+        catalog, known = Catalog(Router()), log()
+        if known.look() is not None:
+            catalog.add(known.schema_changes(-1))
+        self.lane = Lane(self.desk.loop, passes, upkeep, catalog)
 
     def clock(self) -> datetime:
         self.looks += 1

@@ -43,6 +43,7 @@ VALUES = {
     "based": NUMBERS,
     "snaps": st.builds(Snap, st.just(ORDER), NUMBERS, NUMBERS, st.booleans()),
     "gaps": st.just('{"id": "g"}'),
+    "lives": NUMBERS,
     "quarantine": st.builds(Quarantine, st.just("t"), NUMBERS, NUMBERS, st.just(("i",))),
 }  # fmt: skip
 

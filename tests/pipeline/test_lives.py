@@ -1,0 +1,53 @@
+"""Whose batch is it?  Lives of landing by their first batches."""
+
+from itertools import accumulate
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.lives import MOST, Lives, lived
+
+LIVES = st.lists(st.tuples(st.integers(1, 5), st.integers(0, 2**61)), min_size=1, max_size=12)
+
+
+@given(LIVES)
+def test_every_batch_is_of_the_life_that_landed_it(runs: list[tuple[int, int]]) -> None:
+    landed = [life for batches, life in runs for _ in range(batches)]
+
+    told: dict[str, int] = {}
+    for batch, life in enumerate(landed):
+        told = dict(lived(told, batch, life))
+
+    assert [Lives.of(told).at(batch) for batch in range(len(landed))] == landed
+    assert Lives.of(told).at(-1) is None
+
+
+@given(LIVES, st.integers(0, 2**61), st.data())
+def test_a_batch_that_was_lost_is_told_from_the_one_that_has_its_number(
+    runs: list[tuple[int, int]], life: int, data: st.DataObject
+) -> None:
+    firsts = [0, *accumulate(batches for batches, _ in runs)]
+    before = {str(first): one + 2**62 for first, (_, one) in zip(firsts, runs, strict=False)}
+    lost = data.draw(st.integers(0, firsts[-1] - 1))  # this batch, and all after it
+    kept = {first: one for first, one in before.items() if int(first) < lost}
+
+    after = Lives.of(lived(kept, lost, life))
+
+    for batch in range(firsts[-1]):
+        assert (Lives.of(before).at(batch) == after.at(batch)) == (batch < lost)
+
+
+def test_only_so_many_lives_are_kept_and_the_newest_among_them() -> None:
+    told: dict[str, int] = {}
+    for start in range(MOST + 50):
+        told = dict(lived(told, 2 * start, start))
+
+    assert len(told) == MOST
+    assert Lives.of(told).at(2 * MOST + 99) == MOST + 49
+    assert Lives.of(told).at(3) is None
+
+
+def test_a_life_that_goes_on_changes_nothing() -> None:
+    told = lived({}, 0, 7)
+
+    assert lived(told, 1, 7) is told

@@ -1,0 +1,135 @@
+"""The change log lost its newest entries with the power: what was made from them never passes."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pipeline.apply.mirrors import LIFE
+from pipeline.lake import entries
+from pipeline.lake.log import load
+from pipeline.lake.store import open_store
+from pipeline.model import Op
+from tests.pipeline.landing.desk import Desk
+from tests.pipeline.test_lane import Beside
+
+TABLE = "db.t"
+Life = Callable[[], Beside]
+
+
+@pytest.fixture
+def life(tmp_path: Path) -> Life:
+    """Each call is a process that begins: it knows what the lake says, and the topics stay."""
+    first = Beside(Desk(tmp_path))
+    first.desk.topics.alter("a", 10, "name", kind="CREATE")
+    return lambda: Beside(Desk(tmp_path, first.desk.topics, first.desk.server))
+
+
+@pytest.mark.parametrize("more", [0, 1, 2, 3, 9])
+def test_a_mirror_of_batches_that_were_lost_is_held_though_others_have_their_numbers(
+    life: Life, more: int
+) -> None:
+    lost = life()
+    lost.land(0, 4)
+    lost.apply()
+    _lose_entries(lost, 2)
+
+    second = life()
+    second.land(4, 4 + more)
+    second.apply()
+    third = life()
+    third.land(20, 22)
+    third.apply()
+
+    assert _holds(second) == _holds(third) == ["log_lost"]
+    assert third.rows() == dict.fromkeys(range(4), "a"), "nothing was applied on top"
+
+
+def test_a_mirror_that_had_applied_none_of_the_lost_batches_goes_on(life: Life) -> None:
+    lost = life()
+    lost.land(0, 2)
+    lost.apply()
+    lost.land(2, 4)
+    _lose_entries(lost, 2)
+
+    again = life()
+    again.land(4, 8)
+    again.apply()
+
+    assert _holds(again) == []
+    assert again.rows() == dict.fromkeys(range(8), "a")
+
+
+def test_what_was_lost_lands_again(life: Life) -> None:
+    lost = life()
+    lost.land(0, 4)
+    _lose_entries(lost, 2)
+
+    again = life()
+    again.land(4, 5)
+
+    assert [offset for _, _, offset in again.desk.rows("a")] == list(range(5))
+
+
+def test_many_starts_in_which_nothing_was_lost_hold_nothing(life: Life) -> None:
+    for start in range(5):
+        one = life()
+        one.land(2 * start, 2 * start + 2)
+        one.apply()
+        assert _holds(one) == []
+
+    assert one.rows() == dict.fromkeys(range(10), "a")
+    assert len(one.lane.mark.lives) == 5
+
+
+def test_entries_lost_under_a_service_that_lives_on_are_noticed_as_well(life: Life) -> None:
+    """As where a backup of the lake is put back beneath it."""
+    one = life()
+    one.land(0, 4)
+    one.apply()
+    _lose_entries(one, 2)
+    one.desk.loop._unsure = True
+
+    one.land(4, 8)
+    one.apply()
+
+    assert _holds(one) == ["log_lost"]
+
+
+def test_a_mirror_remembers_the_life_of_the_batch_it_applied_last(life: Life) -> None:
+    one = life()
+    one.land(0, 2)
+    one.apply()
+
+    snapshot = load(open_store(one.desk.settings.mirror(TABLE)))
+
+    assert snapshot is not None
+    assert [int(snapshot.metadata.configuration[LIFE])] == list(one.lane.mark.lives.values())
+
+
+def test_a_table_that_was_first_seen_in_a_lost_batch_is_held_too(life: Life) -> None:
+    """The mark that is left has never heard of it; its mirror stands."""
+    lost = life()
+    lost.land(0, 1)
+    lost.apply()
+    _lose_entries(lost, 1)
+    assert lost.desk.log().mark() is None
+    assert lost.desk.landed(Op.CREATE) == []
+
+    again = life()
+    again.land(1, 3)
+    again.apply()
+
+    assert _holds(again) == ["log_lost"]
+
+
+def _lose_entries(beside: Beside, count: int) -> None:
+    """As when the power fails before the log's folder was synced."""
+    log = Path(beside.desk.settings.changes, entries.FOLDER)
+    for entry in sorted(log.glob("*.json"))[-count:]:
+        entry.unlink()
+
+
+def _holds(beside: Beside) -> list[str]:
+    beside.apply()
+    return sorted({turn.hold.reason for turn in beside.turns if turn.hold})
