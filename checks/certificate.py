@@ -1,6 +1,7 @@
 """A stored READY answer with its evidence, and what takes it back.
 
-A certificate answers its cut until it is revoked, whatever samples go missing later.
+A certificate answers its cut until it is revoked, whatever samples go missing later.  What it
+speaks of must be there, though: its version of its mirror, and the batches it rests on.
 """
 
 import hashlib
@@ -10,6 +11,7 @@ from datetime import datetime
 
 from checks.model import Outcome, Verdict
 from checks.proof import Evidence
+from pipeline.lags.samples import MirrorPosition
 from pipeline.model import Fence, Stage
 
 
@@ -30,6 +32,18 @@ class Certificate:
     unknown: tuple[str, ...] = ()
     revoked: datetime | None = None
     why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """What a table's certificates stand on, as it was last seen.
+
+    ``mirror`` is why nothing can be read there, where that is so, and None if nobody could look;
+    ``batch`` is the change log's newest, None if that is not known.
+    """
+
+    mirror: MirrorPosition | str | None
+    batch: int | None
 
 
 def certify(
@@ -67,6 +81,31 @@ def revocations(
         and not (last_pass and _covered(one, last_pass))
         and _at_or_below(one.evidence.fences, fail.as_of)
     )
+
+
+def forfeited(
+    certificates: Iterable[Certificate], ground: Ground, at: datetime
+) -> tuple[Certificate, ...]:
+    """Those whose evidence is not there any more, marked as revoked *at* now."""
+    valid = (one for one in certificates if one.revoked is None)
+    told = ((one, _lost(one, ground)) for one in valid)
+    return tuple(replace(one, revoked=at, why=why) for one, why in told if why)
+
+
+def _lost(one: Certificate, ground: Ground) -> str:
+    """Why nobody can read what *one* speaks of; empty if that may still be read."""
+    evidence, mirror = one.evidence, ground.mirror
+    if ground.batch is not None and ground.batch < evidence.batch:
+        return f"the change log ends at batch {ground.batch}, and it rests on {evidence.batch}"
+    if mirror is None or one.stage is not Stage.MIRROR:
+        return ""
+    if isinstance(mirror, str):
+        return f"its mirror cannot be read: {mirror}"
+    if mirror.mirror != evidence.mirror or not evidence.mirror:
+        return f"the mirror was made anew: it is table {mirror.mirror} now"
+    if evidence.version is None or mirror.version < evidence.version:
+        return f"the mirror stands at version {mirror.version}, and it names {evidence.version}"
+    return ""
 
 
 def _covered(one: Certificate, last_pass: Verdict) -> bool:

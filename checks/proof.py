@@ -23,7 +23,8 @@ class Evidence:
     """What a certificate rests on.
 
     ``fences`` stand for the cut, one per source; ``batch`` is the newest landed and ``offsets``
-    its W; ``version`` is the mirror's and ``applied`` its batch, both None for `landed`.
+    its W; ``version`` is the mirror's and ``applied`` its batch, both None for `landed`;
+    ``mirror`` is the id of its table.
     """
 
     fences: tuple[Fence, ...]
@@ -31,6 +32,7 @@ class Evidence:
     version: int | None = None
     applied: int | None = None
     offsets: Mapping[str, int] = field(default_factory=dict)
+    mirror: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,4 +129,6 @@ def _evidence(fences: Mapping[str, Fence], mark: Mark, standing: MirrorPosition 
     offsets = {name: end.offset for name, end in mark.offsets.items()}
     if standing is None:
         return Evidence(ordered, mark.batch, offsets=offsets)
-    return Evidence(ordered, mark.batch, standing.version, standing.batch, offsets)
+    return Evidence(
+        ordered, mark.batch, standing.version, standing.batch, offsets, mirror=standing.mirror
+    )

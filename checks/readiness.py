@@ -17,6 +17,8 @@ from checks.sum_rule import Sum, add_up
 from pipeline.lags.lag import Lags
 from pipeline.model import Missing, Stage
 
+FOREIGN_WRITE = "foreign_write"  # the reason of a hold: somebody else has changed the mirror
+
 
 class ReadinessState(StrEnum):
     """The five answers; only READY says yes."""
@@ -100,7 +102,7 @@ def assess(
     state, reasons = _ruled(inputs, policy, summed, proof)
     unknown = undecided(inputs, policy.gating)
     if certificate and certificate.revoked is None:
-        state, reasons = ReadinessState.READY, (_certified(certificate),)
+        state, reasons = _answered(certificate, _strange(question, inputs), reasons)
     elif state is ReadinessState.READY:
         certificate = _certificate(question, inputs, proof.evidence, unknown)
     elif certificate:
@@ -139,6 +141,26 @@ def _ruled(
         return ReadinessState.NOT_READY, reasons
     unlogged = _unlogged(inputs)
     return (ReadinessState.UNKNOWN, unlogged) if unlogged else (ReadinessState.READY, ())
+
+
+def _answered(
+    certificate: Certificate, strange: tuple[Reason, ...], reasons: tuple[Reason, ...]
+) -> tuple[ReadinessState, tuple[Reason, ...]]:
+    """What a valid certificate says, unless something *strange* stands in the mirror."""
+    if strange:
+        return ReadinessState.BLOCKED, tuple(dict.fromkeys((*strange, *reasons)))
+    return ReadinessState.READY, (_certified(certificate),)
+
+
+def _strange(question: Question, inputs: Inputs) -> tuple[Reason, ...]:
+    """What others have written to the mirror: a reader of it gets other rows than were certified.
+
+    A certificate answers again once that is taken back, or waived.
+    """
+    if question.stage is not Stage.MIRROR:
+        return ()
+    found = blocks(inputs, frozenset())
+    return tuple(reason for reason in found if reason.code == FOREIGN_WRITE)
 
 
 def _unlogged(inputs: Inputs) -> tuple[Reason, ...]:

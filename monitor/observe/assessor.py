@@ -7,31 +7,19 @@ what it asks to be kept: last round's lags, and since when its two rules contrad
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Protocol
 
 from checks.blocks import Inputs
-from checks.certificate import Certificate
 from checks.readiness import Question, Readiness, ReadinessPolicy, assess
+from monitor.observe.forfeits import Forfeits
 from monitor.observe.rulings import Rulings
 from monitor.observe.sampler import Sampling, foreign_id
 from monitor.spark.standstills import Standstills
+from monitor.store.certificates import Certificates
 from pipeline.lags.lag import Lags, measure
 from pipeline.memory import Memory
-from pipeline.model import Missing, Order, Stage, Table
+from pipeline.model import Missing, Order, Table
 from pipeline.report import Hold
 from pipeline.settings import SourceSettings
-
-
-class CertificateStore(Protocol):
-    """READY answers that were given."""
-
-    def add(self, certificate: Certificate) -> bool:
-        """Keep one; the same id stays as it was."""
-        ...
-
-    def newest(self, table: str, stage: Stage, cut: datetime) -> Certificate | None:
-        """The one issued last for that cut, revoked or not."""
-        ...
 
 
 @dataclass(eq=False)
@@ -40,7 +28,7 @@ class Assessor:
 
     policy: ReadinessPolicy
     sources: tuple[SourceSettings, ...]
-    certificates: CertificateStore
+    certificates: Certificates
     rulings: Rulings
     standstills: Standstills
     memory: Memory
@@ -49,9 +37,15 @@ class Assessor:
     clock: Callable[[], datetime]
     _earlier: dict[str, Lags] = field(default_factory=dict)
     _disagreeing: dict[tuple[str, Question], datetime | None] = field(default_factory=dict)
+    _forfeits: Forfeits = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Know of no certificate yet."""
+        self._forfeits = Forfeits(self.certificates)
 
     def inputs(self, table: Table, look: Sampling) -> Inputs:
         """Everything known of *table*; the clock is read last, so no sample is from the future."""
+        self._forfeits.take_back(table.name, look, self.clock())
         samples = look.samples(table)
         waived, residuals = self.memory.waived(), self.residuals()
         holds = _once((*self.standstills.holds(), *_intruded(table, look)))

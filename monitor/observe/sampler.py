@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 
 from monitor.observe.fence_book import FenceBook
 from pipeline.apply.foreign import Intrusion, find
-from pipeline.errors import ProofError, SluiceError
+from pipeline.errors import HeldError, ProofError, SluiceError
 from pipeline.lags.samples import MirrorPosition, Sample, Samples, SourceSamples
 from pipeline.lags.steps import LandedBatch
 from pipeline.lake.commits import Commit
@@ -55,8 +55,8 @@ class WatchedLake(Protocol):
         """The newest marker; None before the first batch."""
         ...
 
-    def applied(self, table: str) -> tuple[int, int] | None:
-        """A mirror's version and the batch it is applied through; None before there is one."""
+    def applied(self, table: str) -> MirrorPosition | None:
+        """Where a mirror stands; None where there is none."""
         ...
 
     def history(self, table: str, since: int) -> Sequence[Commit]:
@@ -81,7 +81,8 @@ class CollectorFailure:
 class Sampling:
     """All that was sampled at once; ``at`` is when it began.
 
-    ``troubles`` holds collectors that do not run, ``intrusions`` mirrors others have written to.
+    ``troubles`` holds collectors that do not run, ``intrusions`` mirrors others have written to,
+    ``unreadable`` mirrors that were looked at and are not there or cannot be read, each with why.
     """
 
     at: datetime
@@ -90,6 +91,7 @@ class Sampling:
     mirrors: Mapping[str, Sample[MirrorPosition] | Missing]
     troubles: Mapping[str, CollectorFailure] = field(default_factory=dict)
     intrusions: Mapping[str, Intrusion] = field(default_factory=dict)
+    unreadable: Mapping[str, str] = field(default_factory=dict)
     steps: tuple[LandedBatch, ...] = ()
 
     @classmethod
@@ -122,6 +124,7 @@ class Sampler:
     synced: Mapping[str, Callable[[], int | Missing]] = field(default_factory=dict)
     _seen: dict[str, int] = field(default_factory=dict)
     _intruded: dict[str, Intrusion] = field(default_factory=dict)
+    _unreadable: dict[str, str] = field(default_factory=dict)
 
     def look(self, tables: Iterable[Table]) -> Sampling:
         """Sample what *tables* rest on: fences, acknowledged, synced, mark, mirrors, in order."""
@@ -143,6 +146,7 @@ class Sampler:
             mirrors=mirrors,
             troubles=self._troubles(),
             intrusions=dict(self._intruded),
+            unreadable=dict(self._unreadable),
         )
 
     def _sample(self, ask: Callable[[], T | Missing]) -> Sample[T] | Missing:
@@ -158,11 +162,17 @@ class Sampler:
         return self.lake.mark() or Missing("nothing is landed yet")
 
     def _mirror(self, table: str) -> MirrorPosition | Missing:
-        found = self.lake.applied(table)
+        try:
+            found = self.lake.applied(table)
+        except HeldError as error:
+            self._unreadable[table] = str(error)
+            raise
         if found is None:
+            self._unreadable[table] = "there is no mirror"
             return Missing("there is no mirror yet")
-        self._inspect(table, found[0])
-        return MirrorPosition(*found)
+        self._unreadable.pop(table, None)
+        self._inspect(table, found.version)
+        return found
 
     def _inspect(self, table: str, version: int) -> None:
         """Look through the commits since the last look for one that is not ours."""

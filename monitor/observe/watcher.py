@@ -43,6 +43,8 @@ class Watcher:
         with self._turn:
             if self.clock() - self._look.at > patience:
                 self._look = self._take()
+            if {table.name for table in self.roster.tables()} - self._look.mirrors.keys():
+                self._look = self._take()  # tables that the look before has brought
             return self._look
 
     def _take(self) -> Sampling:

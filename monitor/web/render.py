@@ -73,6 +73,7 @@ def certificate(one: Certificate) -> Json:
         "why": one.why,
         "unknown_checks": list(one.unknown),
         "batch": evidence.batch,
+        "mirror": evidence.mirror or None,
         "version": evidence.version,
         "applied": evidence.applied,
         "offsets": dict(evidence.offsets),

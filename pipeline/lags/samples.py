@@ -23,10 +23,14 @@ class Sample(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class MirrorPosition:
-    """Where a mirror stands: its version, and the batch of its lane it is applied through."""
+    """Where a mirror stands: its version, and the batch of its lane it is applied through.
+
+    ``mirror`` is the id of its table: a table made anew in the same folder has another.
+    """
 
     version: int
     batch: int
+    mirror: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,11 +9,13 @@ from itertools import takewhile
 
 from pipeline.apply.mirrors import Mirrors, batch_of
 from pipeline.changelog.change_log import ChangeLog
-from pipeline.errors import ProofError
+from pipeline.errors import HeldError, ProofError
+from pipeline.lags.samples import MirrorPosition
 from pipeline.lake.commits import Commit
+from pipeline.lake.log import Snapshot
 from pipeline.lake.log_reader import LogReader
 from pipeline.lake.mirror_reader import MirrorReader
-from pipeline.lake.pinned import folders, open_table
+from pipeline.lake.pinned import folders, open_table, translated
 from pipeline.lake.store import open_store
 from pipeline.mark import Mark
 from pipeline.model import Table
@@ -45,14 +47,20 @@ class DeltaLake:
         Raises:
             HeldError: ``mark_lost`` if a batch is numbered but its mark is not there.
         """
-        with self._turn:
+        with self._turn, translated(self.settings.changes):
             return self._log.mark()
 
-    def applied(self, table: str) -> tuple[int, int] | None:
-        """Version of a mirror and the batch applied in it, -1 for none; None if it is not there."""
-        with self._turn:
-            found = self._mirrors.look(table)
-        return None if found is None else (found.version, batch_of(found, self.settings.lane))
+    def applied(self, table: str) -> MirrorPosition | None:
+        """Where a mirror stands, batch -1 before its first; None if it is not there.
+
+        Raises:
+            HeldError: its log cannot be read whole.
+            UnreachableError: nobody knows what is there.
+        """
+        found = self._newest(table)
+        if found is None:
+            return None
+        return MirrorPosition(found.version, batch_of(found, self.settings.lane), found.metadata.id)
 
     def tables(self) -> tuple[str, ...]:
         """Names of the mirrors that are there, sorted."""
@@ -93,8 +101,7 @@ class DeltaLake:
         Raises:
             ProofError: if one of them is no longer in the log, so that nobody can tell.
         """
-        with self._turn:
-            newest = self._mirrors.look(table)
+        newest = self._newest(table)
         if newest is None:
             return ()
         first = newest.version - FIRST_LOOK if since is None else since
@@ -107,3 +114,13 @@ class DeltaLake:
             msg = f"version {gone} of mirror {table} is no longer in its log"
             raise ProofError(msg)
         return found
+
+    def _newest(self, table: str) -> Snapshot | None:
+        """A mirror as it stands now, also where another table has come into its folder."""
+        with self._turn, translated(self.settings.mirror(table)):
+            try:
+                return self._mirrors.look(table)
+            except HeldError as error:
+                if error.reason != "table_replaced":
+                    raise
+                return self._mirrors.look(table)

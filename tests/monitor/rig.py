@@ -5,7 +5,7 @@ Time stands still but for :meth:`Rig.second`; nothing here starts a thread.
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -40,6 +40,7 @@ from monitor.store.store import ServiceStore
 from monitor.web import api
 from monitor.web.metrics import registry
 from pipeline.errors import UnreachableError
+from pipeline.lags.samples import MirrorPosition
 from pipeline.lake.commits import Commit
 from pipeline.mark import Epoch, Mark
 from pipeline.model import (
@@ -90,7 +91,7 @@ class FakeLake:
     """A mark, mirrors at versions, and their commits."""
 
     newest: Mark | None = None
-    mirrors: dict[str, tuple[int, int]] = field(default_factory=dict)
+    mirrors: dict[str, MirrorPosition] = field(default_factory=dict)
     commits: dict[str, list[Commit]] = field(default_factory=dict)
     silent: bool = False
 
@@ -100,8 +101,10 @@ class FakeLake:
             raise UnreachableError("lake: no route to host")
         return self.newest
 
-    def applied(self, table: str) -> tuple[int, int] | None:
+    def applied(self, table: str) -> MirrorPosition | None:
         """Version and batch."""
+        if self.silent:
+            raise UnreachableError("lake: no route to host")
         return self.mirrors.get(table)
 
     def history(self, table: str, since: int) -> Sequence[Commit]:
@@ -238,6 +241,10 @@ class Rig:
         self.rulings, self.current = Rulings(), CurrentBoard()
         self.standstills, self.kafka = Standstills(self.store.holds), FakeKafka()
         self.facts, self.schema = FakeFacts(self.store), FakeSchema()
+        self.restart()
+
+    def restart(self) -> None:
+        """Build the parts anew: they know what the store remembers."""
         self._build()
         self.client = Client(api.application(self.api_parts()))
 
@@ -333,23 +340,29 @@ class Rig:
     def apply(self, *tables: str) -> None:
         """Merge what is landed into *tables*, all by default."""
         for table in tables or SHARDS.values():
-            version, _ = self.lake.mirrors.get(table, (-1, -1))
-            note = {"sluice": {"after": version}}
-            self._commit(table, version + 1, "MERGE", note)
+            before = self.lake.mirrors.get(table, MirrorPosition(-1, -1, f"{table}-1"))
+            note = {"sluice": {"after": before.version}}
+            self._commit(table, before.version + 1, "MERGE", note)
             batch = self.lake.newest.batch if self.lake.newest else -1
-            self.lake.mirrors[table] = (version + 1, batch)
+            self.lake.mirrors[table] = MirrorPosition(before.version + 1, batch, before.mirror)
 
     def intrude(self, table: str) -> None:
         """Somebody else deletes a row of the mirror."""
-        version, batch = self.lake.mirrors[table]
-        self._commit(table, version + 1, "DELETE", None)
-        self.lake.mirrors[table] = (version + 1, batch)
+        version = self.lake.mirrors[table].version + 1
+        self._commit(table, version, "DELETE", None)
+        self.lake.mirrors[table] = replace(self.lake.mirrors[table], version=version)
 
     def restore(self, table: str, to: int) -> None:
         """Take the mirror back to version *to*."""
-        version, batch = self.lake.mirrors[table]
-        self._commit(table, version + 1, "RESTORE", None, {"version": str(to)})
-        self.lake.mirrors[table] = (version + 1, batch)
+        version = self.lake.mirrors[table].version + 1
+        self._commit(table, version, "RESTORE", None, {"version": str(to)})
+        self.lake.mirrors[table] = replace(self.lake.mirrors[table], version=version)
+
+    def rebuild(self, table: str) -> None:
+        """The mirror is moved away, and a new one grows in its place."""
+        self.lake.commits[table] = []
+        self.lake.mirrors[table] = MirrorPosition(-1, -1, self.lake.mirrors[table].mirror + "1")
+        self.apply(table)
 
     def round(self) -> None:
         """A second of a healthy pipeline, and a look at it."""

@@ -9,6 +9,7 @@ import pytest
 
 from checks.model import Outcome
 from monitor.store.waivers import Waiver
+from pipeline.lags.samples import MirrorPosition
 from pipeline.mark import Quarantine
 from pipeline.model import Account, Missing
 from pipeline.report import Applied, Hold, Landed
@@ -177,6 +178,86 @@ def test_a_loss_revokes_and_a_pass_certifies_anew(healthy: Rig) -> None:
     assert revoked["why"] == "range_counts: range_counts says fail"
     assert again == 200
     assert second["tables"][0]["certificate"] != number
+
+
+def _forget(rig: Rig) -> None:
+    del rig.lake.mirrors[USERS]
+
+
+def _truncate(rig: Rig) -> None:
+    """The change log loses its newest batches."""
+    assert rig.lake.newest is not None
+    rig.lake.newest = replace(rig.lake.newest, batch=0)
+
+
+@pytest.mark.parametrize(
+    ("harm", "state", "why"),
+    [
+        pytest.param(lambda rig: rig.intrude(USERS), "blocked", "", id="a foreign DELETE"),
+        pytest.param(
+            lambda rig: rig.rebuild(USERS),
+            "ready",
+            "the mirror was made anew: it is table shop.users-11 now",
+            id="a mirror made anew, complete",
+        ),
+        pytest.param(
+            _forget, "revoked", "its mirror cannot be read: there is no mirror", id="no mirror"
+        ),
+        pytest.param(
+            lambda rig: rig.lake.mirrors.update({USERS: MirrorPosition(0, 1, f"{USERS}-1")}),
+            "ready",
+            "the mirror stands at version 0, and it names 1",
+            id="a mirror that lost its newest versions",
+        ),
+        pytest.param(
+            _truncate,
+            "ready",
+            "the change log ends at batch 0, and it rests on 1",
+            id="a change log that lost batches",
+        ),
+    ],
+)
+def test_f02_a_certificate_holds_while_what_it_names_can_be_read(
+    healthy: Rig, harm: Callable[[Rig], object], state: str, why: str
+) -> None:
+    before = healthy.ask(cut=DAY)[1]["tables"][0]["certificate"]
+    harm(healthy)
+    healthy.second(2)
+
+    status, answer = healthy.ask(cut=DAY)
+
+    told = healthy.client.get(f"/v1/certificates/{before}").json()
+    assert answer["tables"][0]["certificate"] != before
+    assert (answer["state"], told["why"]) == (state, why)
+    assert (status == 200) is (state == "ready")
+    assert (told["revoked"] is not None) is bool(why)
+
+
+def test_f02_a_restart_forgets_no_certificate_that_has_lost_its_mirror(healthy: Rig) -> None:
+    before = healthy.ask(cut=DAY)[1]["tables"][0]["certificate"]
+    healthy.restart()
+    _forget(healthy)
+    healthy.second(2)
+
+    status, answer = healthy.ask(cut=DAY)
+
+    assert (status, answer["state"]) == (409, "revoked")
+    assert healthy.client.get(f"/v1/certificates/{before}").json()["revoked"] is not None
+
+
+def test_f02_a_certificate_answers_again_when_the_mirror_is_taken_back(healthy: Rig) -> None:
+    before = healthy.ask(cut=DAY)[1]["tables"][0]["certificate"]
+    healthy.intrude(USERS)
+    healthy.second(2)
+    assert healthy.ask(cut=DAY)[0] == 409
+    assert healthy.ask(cut=DAY, stage="landed")[0] == 200
+    healthy.restore(USERS, to=1)
+    healthy.second(2)
+
+    status, answer = healthy.ask(cut=DAY)
+
+    assert status == 200
+    assert answer["tables"][0]["certificate"] == before
 
 
 def test_a_foreign_write_ends_when_the_mirror_is_taken_back(healthy: Rig) -> None:

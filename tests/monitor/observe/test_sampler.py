@@ -10,7 +10,7 @@ from monitor.observe.fence_book import FenceBook
 from monitor.observe.sampler import CollectorFailure, Sampler, Sampling, foreign_id
 from monitor.store.store import ServiceStore
 from pipeline.apply.foreign import Intrusion
-from pipeline.errors import ProofError, UnreachableError
+from pipeline.errors import HeldError, ProofError, UnreachableError
 from pipeline.lags.samples import MirrorPosition, Sample
 from pipeline.lake.commits import Commit
 from pipeline.mark import Mark
@@ -29,9 +29,10 @@ class SlowLake:
     def __init__(self, bench: "Bench") -> None:
         self.bench = bench
         self.newest: Mark | None = MARK
-        self.standing: tuple[int, int] | None = (0, 4)
+        self.standing: MirrorPosition | None = MirrorPosition(0, 4, "m")
         self.commits: list[Commit] = []
         self.error: Exception | None = None
+        self.damage: Exception | None = None
         self.too_old = False
         self.since: list[int] = []
 
@@ -42,9 +43,11 @@ class SlowLake:
             raise self.error
         return self.newest
 
-    def applied(self, table: str) -> tuple[int, int] | None:
+    def applied(self, table: str) -> MirrorPosition | None:
         """Version and batch."""
         self.bench.now += SECOND
+        if self.damage is not None:
+            raise self.damage
         return self.standing
 
     def history(self, table: str, since: int) -> Sequence[Commit]:
@@ -87,7 +90,7 @@ class Bench:
         parameters = {} if to is None else {"version": str(to)}
         made = Commit(version, operation, NOON, True, note=noted, parameters=parameters)
         self.lake.commits.append(made)
-        self.lake.standing = (version, 4)
+        self.lake.standing = MirrorPosition(version, 4, "m")
 
 
 @pytest.fixture
@@ -100,7 +103,7 @@ def test_a_sample_is_as_old_as_its_question(bench: Bench) -> None:
 
     assert look.at == NOON
     assert look.mark == Sample(MARK, NOON, 30 * SECOND)
-    assert look.mirrors["shop.t"] == Sample(MirrorPosition(0, 4), NOON + SECOND, 30 * SECOND)
+    assert look.mirrors["shop.t"] == Sample(MirrorPosition(0, 4, "m"), NOON + SECOND, 30 * SECOND)
     assert look.sources["shop"].fences == Sample((FENCE,), NOON, 10 * SECOND)
     assert look.sources["shop"].acknowledged == Sample(Acknowledged(1, 700), NOON, 30 * SECOND)
 
@@ -128,6 +131,24 @@ def test_what_is_not_there_yet_is_missing_and_not_zero(bench: Bench) -> None:
     assert look.mark == Missing("nothing is landed yet")
     assert look.mirrors["shop.t"] == Missing("there is no mirror yet")
     assert look.sources["shop"].acknowledged == Missing("the collector has no offset yet")
+
+
+def test_f02_a_mirror_that_is_not_there_or_damaged_is_told_from_one_that_nobody_reached(
+    bench: Bench,
+) -> None:
+    reached = bench.look().unreadable
+    bench.lake.damage = UnreachableError("lake: no route to host")
+    silent = bench.look().unreadable
+    bench.lake.damage = HeldError("log_damaged", "its log has a hole")
+    damaged = bench.look().unreadable
+    bench.lake.damage, bench.lake.standing = None, None
+    gone = bench.look().unreadable
+    bench.lake.standing = MirrorPosition(0, 4, "n")
+
+    assert reached == silent == {}
+    assert damaged == {"shop.t": "log_damaged: its log has a hole"}
+    assert gone == {"shop.t": "there is no mirror"}
+    assert bench.look().unreadable == {}
 
 
 def test_a_table_that_was_not_sampled_is_missing() -> None:
@@ -176,7 +197,7 @@ def test_only_commits_since_the_last_look_are_read(bench: Bench) -> None:
 
 
 def test_a_log_that_was_cleaned_up_before_the_first_look_is_nobodys_fault(bench: Bench) -> None:
-    bench.lake.standing, bench.lake.too_old = (300, 4), True
+    bench.lake.standing, bench.lake.too_old = MirrorPosition(300, 4, "m"), True
 
     look = bench.look()
 
@@ -188,6 +209,6 @@ def test_a_log_that_loses_commits_between_two_looks_proves_nothing(bench: Bench)
     bench.commit("MERGE", ours=True)
     bench.commit("MERGE", ours=True)
     bench.look()
-    bench.lake.standing, bench.lake.too_old = (300, 4), True
+    bench.lake.standing, bench.lake.too_old = MirrorPosition(300, 4, "m"), True
 
     assert bench.look().mirrors["shop.t"] == Missing("the log of shop.t is gone")

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from pipeline.errors import HeldError, ProofError, UnreachableError
+from pipeline.lags.samples import MirrorPosition
 from pipeline.lake.pinned import open_table
 from pipeline.lake.seen import LogKey
 from pipeline.mark import Mark
@@ -70,8 +71,36 @@ def test_mirrors_are_listed_by_name_and_say_what_is_applied(lake: DeltaLake) -> 
     (mirror(lake, "a.half") / "_temporary").mkdir(parents=True)
 
     assert lake.tables() == ("a.users", "shop.orders")
-    assert lake.applied("a.users") == (0, 4)
-    assert lake.applied("shop.orders") == (0, -1)
+    users, orders = lake.applied("a.users"), lake.applied("shop.orders")
+    assert users == MirrorPosition(0, 4, identity(mirror(lake, "a.users")))
+    assert orders == MirrorPosition(0, -1, identity(mirror(lake)))
+
+
+def test_f02_a_mirror_made_anew_in_the_same_folder_is_another_table(lake: DeltaLake) -> None:
+    write_mirror(mirror(lake), [row(1)], 4, TYPES)
+    write_mirror(mirror(lake), [row(2)], 5, TYPES)
+    before = lake.applied("shop.orders")
+    mirror(lake).rename(mirror(lake).with_name("away"))
+    away = lake.applied("shop.orders")
+    write_mirror(mirror(lake), [row(1)], 4, TYPES)
+
+    anew = lake.applied("shop.orders")
+
+    assert before == MirrorPosition(1, 5, identity(mirror(lake, "shop.away")))
+    assert away is None
+    assert anew == MirrorPosition(0, 4, identity(mirror(lake)))
+    assert before.mirror != anew.mirror
+
+
+def test_a_lake_that_cannot_be_read_is_unreachable(lake: DeltaLake) -> None:
+    mirror(lake).mkdir(parents=True)
+    (mirror(lake) / "_delta_log").write_text("a file where a folder should be")
+    Path(lake.settings.changes).write_text("and here")
+
+    with pytest.raises(UnreachableError):
+        lake.applied("shop.orders")
+    with pytest.raises(UnreachableError):
+        lake.mark()
 
 
 def test_without_a_table_there_is_no_reader(lake: DeltaLake) -> None:
@@ -122,6 +151,10 @@ def test_a_version_that_is_not_there_is_unreachable(lake: DeltaLake) -> None:
 
     with pytest.raises(UnreachableError):
         open_table(str(mirror(lake)), version=7)
+
+
+def identity(path: Path) -> str:
+    return str(DeltaTable(str(path)).metadata().id)
 
 
 def open_schema(path: Path) -> pa.Schema:

@@ -1,0 +1,66 @@
+"""Is what certificates rest on still there?  Asked of the store only when it may not be.
+
+A mirror that is gone, cannot be read, was made anew or has lost its newest versions takes back
+what was said of it, and so does a change log that has lost batches.
+"""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+
+import structlog
+
+from checks.certificate import Ground, forfeited
+from monitor.observe.sampler import Sampling
+from monitor.store.certificates import Certificates
+from pipeline.lags.samples import MirrorPosition
+from pipeline.model import Missing
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(eq=False)
+class Forfeits:
+    """Remembers what each table's certificates stood on when they were last gone through."""
+
+    certificates: Certificates
+    _ground: dict[str, Ground] = field(default_factory=dict)
+
+    def take_back(self, table: str, look: Sampling, at: datetime) -> None:
+        """Revoke the certificates of *table* that *look* shows to speak of something lost."""
+        now, before = _ground(table, look), self._ground.get(table)
+        if before is not None and _onward(before, now):
+            self._ground[table] = _known(now, before)
+            return
+        gone = forfeited(self.certificates.holding(table), now, at)
+        if gone:
+            count = self.certificates.revoke(gone)
+            log.warning("certificates_revoked", table=table, count=count, why=gone[0].why)
+        self._ground[table] = now if before is None else _known(now, before)
+
+
+def _ground(table: str, look: Sampling) -> Ground:
+    sample = look.mirrors.get(table)
+    mirror: MirrorPosition | str | None = look.unreadable.get(table)
+    if sample is not None and not isinstance(sample, Missing):
+        mirror = sample.value
+    return Ground(mirror, None if isinstance(look.mark, Missing) else look.mark.value.batch)
+
+
+def _onward(before: Ground, now: Ground) -> bool:
+    """Whether all that stood on *before* stands on *now*."""
+    if now.batch is not None and (before.batch is None or now.batch < before.batch):
+        return False
+    if now.mirror is None or now.mirror == before.mirror:
+        return True
+    if not isinstance(now.mirror, MirrorPosition) or not isinstance(before.mirror, MirrorPosition):
+        return False
+    same = now.mirror.mirror == before.mirror.mirror
+    return same and now.mirror.version >= before.mirror.version
+
+
+def _known(now: Ground, before: Ground) -> Ground:
+    """What is known now, and where nothing is, what was known before."""
+    return Ground(
+        before.mirror if now.mirror is None else now.mirror,
+        before.batch if now.batch is None else now.batch,
+    )
