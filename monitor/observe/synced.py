@@ -5,6 +5,7 @@ from functools import partial
 
 from monitor.observe.fence_book import FenceBook
 from pipeline.collectors.mirrored import Collector, behind_mirror
+from pipeline.mark import reaches
 from pipeline.model import Acknowledged, Fence, Missing
 from pipeline.settings import SourceSettings
 
@@ -21,7 +22,7 @@ def newest_below(fences: tuple[Fence, ...], arrived: Acknowledged) -> Fence | No
     """The newest of *fences*, ascending, of the server written to now, at or below *arrived*."""
     for fence in reversed(fences):
         same = fence.head.identity == fences[-1].head.identity
-        if same and (fence.head.log, fence.head.pos) <= (arrived.log, arrived.pos):
+        if same and reaches(arrived, fence.head):
             return fence
     return None
 

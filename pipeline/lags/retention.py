@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from pipeline.mark import Mark
+from pipeline.mark import Mark, reaches
 from pipeline.model import Acknowledged, Fence, Missing, PartitionEnd, TopicPartition
 
 FOR_EVER = timedelta(days=100 * 365)  # what is kept for longer is kept without end
@@ -81,9 +81,10 @@ def collected_through(
     *fences* ascend; *said* are positions it has acknowledged on the server of that *identity*.
     When all fences are collected and none is from *alive* or later, nothing is known to wait.
     """
-    reached = max(((one.log, one.pos) for one in said), default=(-1, -1))
+    told = tuple(said)
     for fence in reversed(fences):
-        if fence.head.identity == identity and (fence.head.log, fence.head.pos) <= reached:
+        own = fence.head.identity == identity
+        if own and any(reaches(one, fence.head) for one in told):
             quiet = fence is fences[-1] and fence.at < alive
             return None if quiet else fence.at
     return None

@@ -10,7 +10,7 @@ from datetime import datetime
 
 from pipeline.lags.samples import Samples, SourceSamples, fresh, living
 from pipeline.lags.steps import applied_step
-from pipeline.mark import Mark
+from pipeline.mark import Mark, reaches
 from pipeline.model import Acknowledged, Fence, Hop, Missing, Table
 
 Watermark = datetime | Missing
@@ -88,16 +88,17 @@ def _collected(
         return acknowledged
     if acknowledged.snapshot:
         return Missing("the collector is reading its initial snapshot")
-    epoch = None if isinstance(mark, Missing) else mark.epochs.get(fences[-1].source)
+    source = fences[-1].source
+    epoch = None if isinstance(mark, Missing) else mark.epochs.get(source)
+    if epoch and epoch.number > 1 and not isinstance(mark, Missing):
+        told = acknowledged.executed and fences[-1].head.executed
+        if not told and source not in mark.acknowledged:
+            return Missing("what is acknowledged may be of the log before")
     identity = epoch.identity if epoch else fences[-1].head.identity
-    passed = (fence for fence in reversed(fences) if _below(fence, acknowledged, identity))
+    # positions of two servers are never compared
+    own = (fence for fence in reversed(fences) if fence.head.identity == identity)
+    passed = (fence for fence in own if reaches(acknowledged, fence.head))
     return _at(next(passed, None), "no heartbeat is acknowledged yet")
-
-
-def _below(fence: Fence, acknowledged: Acknowledged, identity: str) -> bool:
-    if fence.head.identity != identity:
-        return False  # positions of two servers are never compared
-    return (fence.head.log, fence.head.pos) <= (acknowledged.log, acknowledged.pos)
 
 
 def _synced(one: SourceSamples, fences: tuple[Fence, ...], now: datetime) -> Watermark:

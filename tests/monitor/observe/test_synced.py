@@ -35,6 +35,14 @@ def test_the_newest_heartbeat_below_what_has_arrived(
     assert (found.number if found else None) == number
 
 
+def test_f04_what_arrived_of_the_server_before_says_nothing_of_the_one_now() -> None:
+    old, new = "3e11fa47-71ca-11e1-9e33-c80aa9429562", "4e11fa47-71ca-11e1-9e33-c80aa9429562"
+    fences = (Fence("shop", 1, NOON, Head("B", 1, 100, f"{old}:1-80,{new}:1")),)
+
+    assert newest_below(fences, Acknowledged(9, 9, f"{old}:1-80")) is None
+    assert newest_below(fences, Acknowledged(9, 9, f"{old}:1-80,{new}:1-2")) == fences[0]
+
+
 @pytest.fixture
 def rig(tmp_path: Path) -> Iterator[Rig]:
     rig = Rig(tmp_path)

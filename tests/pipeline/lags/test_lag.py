@@ -97,6 +97,41 @@ def test_positions_of_two_servers_are_never_compared() -> None:
     assert isinstance(found.total(Stage.LANDED), Missing)
 
 
+OLD, NEW = "3e11fa47-71ca-11e1-9e33-c80aa9429562", "4e11fa47-71ca-11e1-9e33-c80aa9429562"
+SECOND_LOG = {"shop": Epoch(2, "A", 1, 0)}
+RETOLD = {"shop": Acknowledged(1, 69_000)}
+
+
+@pytest.mark.parametrize(
+    ("said", "executed", "counted", "known"),
+    [
+        pytest.param(
+            Acknowledged(9, 9, f"{OLD}:1-80"), f"{OLD}:1-80,{NEW}:1", {}, False, id="the old log's"
+        ),
+        pytest.param(
+            Acknowledged(9, 9, f"{OLD}:1-80,{NEW}:1-2"),
+            f"{OLD}:1-80,{NEW}:1",
+            {},
+            True,
+            id="the new log's, by its transactions",
+        ),
+        pytest.param(Acknowledged(9, 9), "", {}, False, id="by position, whose log nobody knows"),
+        pytest.param(Acknowledged(9, 9), "", RETOLD, True, id="by position, since it was counted"),
+    ],
+)
+def test_f04_a_word_of_the_log_before_a_fail_over_ends_no_lag(
+    said: Acknowledged, executed: str, counted: dict[str, Acknowledged], known: bool
+) -> None:
+    fences = tuple(
+        replace(one, head=replace(one.head, executed=executed)) for one in beats(count=700)
+    )
+    landed = mark(epochs=SECOND_LOG, acknowledged=counted, heartbeats={})
+
+    found = lags(samples(fences=fences, acknowledged=said, landed=landed))
+
+    assert isinstance(found.hops[0].lag, Missing) is not known
+
+
 def test_a_later_stage_lifts_an_earlier_one_that_was_sampled_before_it() -> None:
     found = lags(samples(acknowledged=Acknowledged(1, 60_000)))
 
