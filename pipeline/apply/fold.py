@@ -98,8 +98,10 @@ class _Places:
 
 def _places(changes: pa.Table) -> _Places:
     if changes["key"].null_count:
-        detail = "a change has no key, so rows cannot be told apart; name a `key:` in the config"
-        raise HeldError("null_key", detail)
+        shard = changes.filter(changes["key"].is_null())["shard"][0]
+        detail = f"the collector sent a change of {shard} without a key, so rows cannot be told apart"
+        advice = "name its columns in `message.key.columns`, as under `key:`, and take a new base"
+        raise HeldError("no_key", f"{detail}; {advice}")
     key, source, shard = (_codes(plain(changes[name])) for name in ("key", "source", "shard"))
     owner = source * (shard.max(initial=0) + 1) + shard
     op = plain(changes["op"])

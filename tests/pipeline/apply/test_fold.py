@@ -155,7 +155,7 @@ def test_deletes_of_other_shards_are_handed_on() -> None:
 @pytest.mark.parametrize(
     ("row", "reason"),
     [
-        pytest.param(change(C, 1, 1, key=None), "null_key", id="f11 no key"),
+        pytest.param(change(C, 1, 1, key=None), "no_key", id="f11 no key"),
         pytest.param(change(C, 1, 1, order=None), "no_order", id="no order"),
     ],
 )

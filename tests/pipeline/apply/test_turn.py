@@ -227,7 +227,7 @@ def test_a_turn_that_changes_nothing_has_no_actions(bench: TurnBench) -> None:
         pytest.param(
             [change(C, 1, 1, after='{"name":"x"}')], "null_key", id="no value for the key"
         ),
-        pytest.param([change(C, 1, 1, key=None)], "null_key", id="f11 no key"),
+        pytest.param([change(C, 1, 1, key=None)], "no_key", id="f11 no key"),
         pytest.param([change(C, 1, 1, after='{"id":1,"x":2}')], "unknown_field", id="unknown"),
         pytest.param([change(C, 1, 1, after='{"id":"one"}')], "misread", id="misread"),
         pytest.param([change(C, 1, 1, order=None)], "no_order", id="no order"),
