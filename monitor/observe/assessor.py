@@ -12,9 +12,10 @@ from checks.blocks import Inputs
 from checks.readiness import Question, Readiness, ReadinessPolicy, assess
 from monitor.observe.forfeits import Forfeits
 from monitor.observe.rulings import Rulings
-from monitor.observe.sampler import Sampling, foreign_id
+from monitor.observe.sampler import Sampling
 from monitor.spark.standstills import Standstills
 from monitor.store.certificates import Certificates
+from pipeline.apply.foreign import waiver
 from pipeline.lags.lag import Lags, measure
 from pipeline.memory import Memory
 from pipeline.model import Missing, Order, Table
@@ -118,4 +119,4 @@ def _intruded(table: Table, look: Sampling) -> Iterator[Hold]:
         f"version {intrusion.version} of mirror {table.name} ({intrusion.operation}) changed data "
         f"and is not Sluice's; {back}"
     )
-    yield Hold(foreign_id(table.name, intrusion.version), table.name, "foreign_write", detail)
+    yield Hold(waiver(table.name, intrusion.version), table.name, "foreign_write", detail)

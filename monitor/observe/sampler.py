@@ -10,7 +10,7 @@ from functools import partial
 from typing import Protocol, TypeVar
 
 from monitor.observe.fence_book import FenceBook
-from pipeline.apply.foreign import Intrusion, find
+from pipeline.apply.foreign import Intrusion, accepted, find
 from pipeline.errors import HeldError, ProofError, SluiceError
 from pipeline.lags.samples import MirrorPosition, Sample, Samples, SourceSamples
 from pipeline.lags.steps import LandedBatch
@@ -62,11 +62,6 @@ class WatchedLake(Protocol):
     def history(self, table: str, since: int) -> Sequence[Commit]:
         """Commits after version *since*, ascending."""
         ...
-
-
-def foreign_id(table: str, version: int | str) -> str:
-    """What `sluice waive` takes to accept another writer's *version* of a mirror."""
-    return f"foreign_write:{table}:{version}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,17 +180,12 @@ class Sampler:
             if table in self._seen:
                 raise
             commits = ()  # too old to be told by anyone
-        intrusion = find(commits, since, self._accepted(table))
+        intrusion = find(commits, since, accepted(table, self.waived()))
         if intrusion is not None:
             self._intruded[table] = intrusion
             return  # what follows is judged from here again, until it is taken back
         self._intruded.pop(table, None)
         self._seen[table] = version
-
-    def _accepted(self, table: str) -> frozenset[int]:
-        """Versions of others that a person has waived."""
-        prefix = foreign_id(table, "")
-        return frozenset(int(i[len(prefix) :]) for i in self.waived() if i.startswith(prefix))
 
     def _troubles(self) -> dict[str, CollectorFailure]:
         found = {}

@@ -12,6 +12,8 @@ from alerts.model import IncidentState
 from monitor.store.store import ServiceStore
 from monitor.store.waivers import Waiver
 from monitor.web import render
+from pipeline.apply.foreign import misnamed
+from pipeline.errors import ConfigError
 
 Line = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=1000)]
 Limit = Annotated[int, Query(ge=1, le=10_000)]
@@ -71,7 +73,10 @@ def _waiver_routes(store: ServiceStore, clock: Callable[[], datetime]) -> APIRou
 
     @router.post("/waivers")
     def waive(body: WaiverRequest) -> JSONResponse:
-        """Close something by name: 201, or 200 if it was closed before."""
+        """Close something by name: 201, 200 if it was before, 400 if nothing has such a name."""
+        if misnamed(body.id):
+            msg = f"{body.id} names no version of a mirror; `sluice explain` shows the ids"
+            raise ConfigError(msg)
         waiver = Waiver(id=body.id, reason=body.reason, who=body.who, at=clock())
         added = store.waivers.add(waiver)
         return JSONResponse({**_waiver(waiver), "new": added}, 201 if added else 200)

@@ -99,7 +99,7 @@ class _Places:
 def _places(changes: pa.Table) -> _Places:
     if changes["key"].null_count:
         shard = changes.filter(changes["key"].is_null())["shard"][0]
-        detail = f"the collector sent a change of {shard} without a key, so rows cannot be told apart"
+        detail = f"a change of {shard} came without a key, so rows cannot be told apart"
         advice = "name its columns in `message.key.columns`, as under `key:`, and take a new base"
         raise HeldError("no_key", f"{detail}; {advice}")
     key, source, shard = (_codes(plain(changes[name])) for name in ("key", "source", "shard"))

@@ -5,11 +5,15 @@ makes the mirror foreign, until it is taken back to the version just before that
 """
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from pipeline.lake.commits import Commit
+
+_WAIVER = "foreign_write:"
+_VERSION = re.compile(r"[0-9]{1,18}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +32,23 @@ def note(after: int, batch: int, lane: str, more: Mapping[str, Any] | None = Non
     """User metadata of a commit of Sluice that follows version *after*; *more* it is to keep."""
     own = {"after": after, "batch": batch, "lane": lane, **(more or {})}
     return json.dumps({"sluice": own}, sort_keys=True)
+
+
+def waiver(table: str, version: int) -> str:
+    """What a person closes to accept another writer's *version* of a mirror."""
+    return f"{_WAIVER}{table}:{version}"
+
+
+def accepted(table: str, waived: Iterable[str]) -> frozenset[int]:
+    """Versions of others in the mirror of *table* that a person has closed by name."""
+    prefix = f"{_WAIVER}{table}:"
+    named = (one.removeprefix(prefix) for one in waived if one.startswith(prefix))
+    return frozenset(int(text) for text in named if _VERSION.fullmatch(text))
+
+
+def misnamed(id_: str) -> bool:
+    """Whether *id_* would accept a foreign commit, and names no version."""
+    return id_.startswith(_WAIVER) and not _VERSION.fullmatch(id_.rpartition(":")[2])
 
 
 def find(

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from pipeline.apply.foreign import find
+from pipeline.apply.foreign import accepted, find, waiver
 from pipeline.apply.mirrors import Mirrors
 from pipeline.errors import HeldError
 from pipeline.lake.commits import Commit
@@ -17,7 +17,6 @@ from pipeline.model import Account
 from pipeline.report import Hold
 
 _ROTATED = 20  # mirrors with nothing to apply that are looked at in one pass
-_PREFIX = "foreign_write:"
 _FAR = 1_000  # commits that are searched for a turn at first
 
 
@@ -51,14 +50,12 @@ class Watch:
             return None
         commits = tuple(self._since(table, snapshot.version, known))[::-1]
         good = known if known is not None else min((c.version for c in commits), default=0) - 1
-        prefix = f"{_PREFIX}{table}:"
-        accepted = frozenset(int(w[len(prefix) :]) for w in waived if w.startswith(prefix))
-        intrusion = find(commits, good, accepted)
+        intrusion = find(commits, good, accepted(table, waived))
         if intrusion is None:
             self._good[table] = max((one.version for one in commits), default=good)
             return None
         back = f"restore version {intrusion.good}" if intrusion.good >= 0 else "rebuild the mirror"
-        name = f"{prefix}{intrusion.version}"
+        name = waiver(table, intrusion.version)
         detail = (
             f"version {intrusion.version} of mirror {table} ({intrusion.operation}) changed data "
             f"and is not Sluice's; {back}, or waive {name}"

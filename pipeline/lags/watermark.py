@@ -11,7 +11,7 @@ from datetime import datetime
 from pipeline.lags.samples import Samples, SourceSamples, fresh, living
 from pipeline.lags.steps import applied_step
 from pipeline.mark import Mark, reaches
-from pipeline.model import Acknowledged, Fence, Hop, Missing, Table
+from pipeline.model import Fence, Hop, Missing, Table
 
 Watermark = datetime | Missing
 

@@ -285,6 +285,23 @@ def test_a_waiver_opens_what_a_person_has_judged(healthy: Rig) -> None:
     assert healthy.store.waivers.list() == (Waiver("h1", "looked at it", "on call", healthy.now),)
 
 
+def test_f19_a_waiver_that_names_no_version_is_refused_and_one_that_was_kept_harms_nobody(
+    healthy: Rig,
+) -> None:
+    poison = f"foreign_write:{USERS}:VERSION"
+    body = {"id": poison, "reason": "as it says", "who": "on call"}
+
+    refused = healthy.client.post("/v1/waivers", json=body)
+    healthy.store.waivers.add(Waiver(poison, "from before", "on call", healthy.now))
+    healthy.intrude(USERS)
+    healthy.second(2)
+
+    assert refused.status_code == 400
+    assert refused.json()["error"].startswith(f"{poison} names no version of a mirror")
+    assert healthy.ask(USERS, cut="2026-03-29T12:00:02Z")[0] == 409
+    assert healthy.ask(ORDERS, cut="2026-03-29T12:00:02Z")[0] == 200
+
+
 @pytest.mark.parametrize(
     ("params", "status"),
     [

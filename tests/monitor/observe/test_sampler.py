@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from monitor.observe.fence_book import FenceBook
-from monitor.observe.sampler import CollectorFailure, Sampler, Sampling, foreign_id
+from monitor.observe.sampler import CollectorFailure, Sampler, Sampling
 from monitor.store.store import ServiceStore
-from pipeline.apply.foreign import Intrusion
+from pipeline.apply.foreign import Intrusion, waiver
 from pipeline.errors import HeldError, ProofError, UnreachableError
 from pipeline.lags.samples import MirrorPosition, Sample
 from pipeline.lake.commits import Commit
@@ -179,10 +179,20 @@ def test_a_foreign_commit_that_is_waived_is_told_no_more(bench: Bench) -> None:
     bench.commit("MERGE", ours=True)
     bench.commit("DELETE", ours=False)
     found = bench.look().intrusions
-    bench.waived = frozenset({foreign_id("shop.t", 1), foreign_id("shop.other", 2)})
+    bench.waived = frozenset({waiver("shop.t", 1), waiver("shop.other", 2)})
 
     assert found == {"shop.t": Intrusion(1, "DELETE", 0)}
     assert bench.look().intrusions == {}
+
+
+def test_f19_a_waiver_that_names_no_version_accepts_nothing_and_breaks_nothing(
+    bench: Bench,
+) -> None:
+    bench.commit("MERGE", ours=True)
+    bench.commit("DELETE", ours=False)
+    bench.waived = frozenset({"foreign_write:shop.t:VERSION", "foreign_write:shop.t:"})
+
+    assert bench.look().intrusions == {"shop.t": Intrusion(1, "DELETE", 0)}
 
 
 def test_only_commits_since_the_last_look_are_read(bench: Bench) -> None:

@@ -3,7 +3,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from pipeline.apply.foreign import Intrusion, find, note
+from pipeline.apply.foreign import Intrusion, accepted, find, misnamed, note, waiver
 from pipeline.lake.commits import Commit
 
 AT = datetime(2026, 1, 2, tzinfo=UTC)
@@ -48,3 +48,20 @@ def test_a_waived_commit_is_taken_for_ours() -> None:
     commits = [entry(version, word) for version, word in enumerate("sfs")]
 
     assert find(commits, accepted=frozenset({1})) is None
+
+
+@pytest.mark.parametrize(
+    ("id_", "versions", "wrong"),
+    [
+        pytest.param(waiver("shop.t", 7), {7}, False, id="as it is told"),
+        pytest.param("foreign_write:shop.t:VERSION", set(), True, id="as the docs spell it"),
+        pytest.param("foreign_write:shop.t:", set(), True, id="without a version"),
+        pytest.param("foreign_write:shop.t:-7", set(), True, id="below the first version"),
+        pytest.param("foreign_write:shop.t:\u00b2", set(), True, id="a digit that is no number"),
+        pytest.param("foreign_write:shop.t2:7", set(), False, id="another table's"),
+        pytest.param("gap-7", set(), False, id="another kind"),
+    ],
+)
+def test_f19_what_a_waiver_accepts(id_: str, versions: set[int], wrong: bool) -> None:
+    assert accepted("shop.t", frozenset({id_})) == versions
+    assert misnamed(id_) is wrong
