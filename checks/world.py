@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from pipeline.lake.seen import LogKey, Touch, Transaction
 from pipeline.model import Fence, Shard, Table
-from pipeline.schema.column import TableSchema
+from pipeline.schema.column import Column, TableSchema
 
 __all__ = [
     "LogKey",
@@ -46,8 +46,8 @@ class SourceSide(Protocol):
         """Ids in *span*, ascending, at most *limit*."""
         ...
 
-    def columns(self, shard: Shard) -> Sequence[Mapping[str, Any]]:
-        """The shard's rows of information_schema.columns; empty if it is not there."""
+    def columns(self, shard: Shard) -> Sequence[Column]:
+        """The shard's columns, in order; empty if it is not there."""
         ...
 
 

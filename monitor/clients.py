@@ -11,7 +11,7 @@ from checks.world import LogKey, LogSide
 from monitor.config.model import Config
 from monitor.observe.schemas import Schemas
 from monitor.observe.world import LandedLog
-from pipeline.build import open_format, open_source
+from pipeline.build import open_format, open_source, readings
 from pipeline.errors import SluiceError
 from pipeline.model import PartitionEnd, Table, TopicPartition
 from pipeline.settings import SourceSettings
@@ -59,7 +59,7 @@ class LakeClient:
     delta: DeltaLake
     transport: KafkaTransport
     origins: tuple[Origin, ...]
-    schemas: Schemas = field(default_factory=Schemas)
+    schemas: Schemas
 
     @classmethod
     def of(cls, config: Config) -> "LakeClient":
@@ -68,7 +68,9 @@ class LakeClient:
             Origin(one.name, one.topic_pattern, open_format(one)) for one in config.sources
         )
         transport = KafkaTransport(config.kafka, timeout=timedelta(seconds=10))
-        return cls(DeltaLake(config.settings), transport, origins)
+        return cls(
+            DeltaLake(config.settings), transport, origins, Schemas(readings(config.sources))
+        )
 
     def log(self) -> LogSide:
         """The change log, pinned now, and the topics."""

@@ -1,5 +1,6 @@
 """Clients of sources, collectors and formats, by what the settings name; nothing is asked yet."""
 
+from collections.abc import Iterable, Mapping
 from types import ModuleType
 from typing import Any, cast
 
@@ -7,6 +8,8 @@ from pipeline import collectors, formats, plugins, sources
 from pipeline.collectors.connect import ConnectCollector
 from pipeline.errors import ConfigError
 from pipeline.formats.format import Format
+from pipeline.schema.dialect import Dialect
+from pipeline.schema.reading import Reading
 from pipeline.settings import SourceSettings
 from pipeline.sources.mysql.source import MySqlSource
 
@@ -15,6 +18,16 @@ def open_source(settings: SourceSettings) -> MySqlSource:
     """A client of one source; ConfigError if its kind is not known."""
     kind = _found(settings, "kind", sources, "SOURCE", settings.kind)
     return cast("MySqlSource", kind(settings))
+
+
+def dialect(settings: SourceSettings) -> Dialect:
+    """What the source's kind says of columns and statements; ConfigError if it is not known."""
+    return cast("Dialect", _found(settings, "kind", sources, "SOURCE", settings.kind).dialect)
+
+
+def readings(every: Iterable[SourceSettings]) -> Mapping[str, Reading]:
+    """How the schema changes of each source are read, by its name."""
+    return {one.name: Reading(open_format(one).schema_change, dialect(one)) for one in every}
 
 
 def open_collector(settings: SourceSettings) -> ConnectCollector:

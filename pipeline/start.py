@@ -13,7 +13,7 @@ from pipeline.apply.catalog import Catalog
 from pipeline.apply.errand import run as run_group
 from pipeline.apply.passes import Passes
 from pipeline.apply.upkeep import Upkeep
-from pipeline.build import open_collector, open_format, open_source
+from pipeline.build import dialect, open_collector, open_format, open_source, readings
 from pipeline.changelog.change_log import ChangeLog, require_rows_with_a_mark
 from pipeline.collectors.mirrored import behind_mirror
 from pipeline.lake.store import open_store
@@ -43,7 +43,7 @@ def open_lane(settings: PipelineSettings, clock: Callable[[], datetime]) -> Lane
     require_rows_with_a_mark(logs[0])
     mark = logs[0].mark() or Mark(settings.lane, -1)
     router = routed(settings)
-    catalog = Catalog(router)
+    catalog = Catalog(router, readings(settings.sources))
     catalog.add(logs[0].schema_changes(-1))
     session = open_session(settings, jars.spark())
     landing = Landing(
@@ -88,4 +88,4 @@ class Workers:
 def _feed(source: SourceSettings) -> Feed:
     collector = open_collector(source)
     arrived = behind_mirror(source, collector)
-    return Feed(source, collector, open_format(source), open_source, arrived)
+    return Feed(source, collector, open_format(source), open_source, dialect(source), arrived)

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from pyspark.sql import SparkSession
 
 from bench.kit.events import Stream
-from pipeline.build import open_format
+from pipeline.build import dialect, open_format
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.lake.store import open_store
 from pipeline.landing.feed import Feed
@@ -51,7 +51,7 @@ def opened(session: SparkSession, stream: Stream, lake: str, transport: KafkaTra
     log = ChangeLog(open_store(settings.changes), settings.lane)
     return Landing(
         settings=settings,
-        feeds=(Feed(source, Idle(), open_format(source), lambda _: Idle()),),
+        feeds=(Feed(source, Idle(), open_format(source), lambda _: Idle(), dialect(source)),),
         router=Router(),
         transport=transport,
         log=log,

@@ -16,8 +16,9 @@ from pipeline.changelog.table import CHANGES, ORDER_TYPE, TIME
 from pipeline.formats import key
 from pipeline.model import Op, Order, Origin
 from pipeline.schema.arrow_types import arrow_type
-from pipeline.schema.column import Column, TableSchema
-from pipeline.schema.typemap import lake_type
+from pipeline.schema.column import TableSchema
+from pipeline.sources.mysql.column import MySqlColumn as Column
+from pipeline.sources.mysql.typemap import lake_type
 
 SOURCE = "one"
 AT = datetime(2026, 1, 1, tzinfo=UTC)

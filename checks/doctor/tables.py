@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from checks.doctor.finding import NOTE, REFUSE, WARN, Finding, FindingSeverity
-from pipeline.schema.typemap import unverifiable
 from pipeline.sources.mysql.server_facts import ServerFacts
 from pipeline.sources.mysql.shard_facts import ShardFacts
+from pipeline.sources.mysql.typemap import unverifiable
 
 TRANSACTIONAL = ("innodb", "rocksdb", "tokudb", "ndbcluster")
 LOGGED = (9, 6)  # from here on MySQL's SQL layer acts on foreign keys, and logs it

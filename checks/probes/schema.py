@@ -21,7 +21,6 @@ from checks.suspects import name
 from checks.world import World
 from pipeline.errors import ProofError
 from pipeline.model import Fence, Table
-from pipeline.schema.differences import differences
 
 NAME = "schema"
 ALIKE = ""  # stands for "no difference" among the differences that were seen
@@ -86,13 +85,13 @@ def _different(table: Table, world: World) -> Iterator[tuple[str, str]]:
     log = world.log()
     landed = {shard: log.schema(shard) for shard in table.shards}
     for shard, schema in landed.items():
-        rows = world.source(shard.source).columns(shard)
-        if not rows:
+        there = world.source(shard.source).columns(shard)
+        if not there:
             continue  # dropped, renamed, or hidden from this user: nothing to compare with
         if schema is None:
             raise ProofError(f"no schema change of {name(shard)} has landed")
         at = "-".join(str(part) for part in astuple(schema.order))
-        for one in differences(schema, rows):
+        for one in there[0].dialect.differences(schema, there):
             column, text = one.partition(": ")[0], f"{name(shard)}: {one}"
             yield text, f"{name(shard)}:{column}@{at}#{crc32(text.encode()):08x}"
 

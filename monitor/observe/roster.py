@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any, Protocol
+from typing import Protocol
 
 import structlog
 
@@ -17,9 +17,9 @@ from pipeline.errors import SluiceError
 from pipeline.mark import Mark
 from pipeline.model import Shard, Table
 from pipeline.route import Router
+from pipeline.schema.column import Column
 from pipeline.settings import TableRule
 
-INTEGERS = ("tinyint", "smallint", "mediumint", "int", "bigint")
 log = structlog.get_logger(__name__)
 
 
@@ -34,8 +34,8 @@ class Dictionary(Protocol):
         """Columns of its primary key, in order."""
         ...
 
-    def columns(self, shard: Shard) -> Sequence[Mapping[str, Any]]:
-        """Rows of information_schema.columns."""
+    def columns(self, shard: Shard) -> Sequence[Column]:
+        """Its columns, in order."""
         ...
 
 
@@ -121,6 +121,5 @@ class Roster:
         key = table.key or source.key_columns(shard)
         if len(key) != 1:
             return replace(table, key=key)
-        types = {row["column_name"]: str(row["data_type"]) for row in source.columns(shard)}
-        whole = types.get(key[0], "").lower() in INTEGERS
+        whole = any(c.name == key[0] and c.dialect.whole(c) for c in source.columns(shard))
         return replace(table, key=key, id_column=key[0] if whole else None)

@@ -1,5 +1,6 @@
 """Which columns has each shard, as the landed log tells?  Each schema change is read once."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pipeline.apply.catalog import Catalog
@@ -9,21 +10,27 @@ from pipeline.lake.schema_changes import schema_changes
 from pipeline.model import Shard
 from pipeline.route import Router
 from pipeline.schema.column import TableSchema
+from pipeline.schema.reading import Reading
 
 
 @dataclass(eq=False)
 class Schemas:
     """Grows with the log that it is shown; for the one thread that runs the probes."""
 
-    _catalog: Catalog = field(default_factory=lambda: Catalog(Router()))
+    readings: Mapping[str, Reading]
+    _catalog: Catalog = field(init=False)
     _until: int = -1
+
+    def __post_init__(self) -> None:
+        """Know nothing yet."""
+        self._catalog = Catalog(Router(), self.readings)
 
     def newest(self, shard: Shard, log: LogReader) -> TableSchema | None:
         """The shard's columns, as of *log* or later; None if none has landed, or a DROP has."""
         last = log.pinned.transaction(app(log.lane))
         last = -1 if last is None else last
         if last < self._until:  # another log, or an older one put back
-            self._catalog, self._until = Catalog(Router()), -1
+            self._catalog, self._until = Catalog(Router(), self.readings), -1
         if last > self._until:
             self._catalog.add(schema_changes(log.pinned, log.lane, self._until))
             self._until = last

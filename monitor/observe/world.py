@@ -14,7 +14,7 @@ from pipeline.cut import first_fence
 from pipeline.errors import UnreachableError
 from pipeline.lake.log_reader import LogReader
 from pipeline.model import Fence, Missing, Shard, Table
-from pipeline.schema.column import TableSchema
+from pipeline.schema.column import Column, TableSchema
 
 
 class MirrorOpener(Protocol):
@@ -64,7 +64,7 @@ class BlamedSource:
         with self._blamed():
             return self.side.ids(shard, column, span, limit)
 
-    def columns(self, shard: Shard) -> Sequence[Mapping[str, Any]]:
+    def columns(self, shard: Shard) -> Sequence[Column]:
         """As the source says."""
         with self._blamed():
             return self.side.columns(shard)

@@ -7,14 +7,14 @@ from pipeline.apply.fills import Fill
 from pipeline.errors import FormatError, HeldError
 from pipeline.model import Order, Shard, ShardId, Table
 from pipeline.route import Router
-from pipeline.schema import told
-from pipeline.schema.arrow_defaults import default_scalar
 from pipeline.schema.births import Births, Step, births
-from pipeline.schema.effects import Drop, Empty, Hold, Known, Replace, effects
-from pipeline.schema.history import History, Incompatible, SchemaChange, TableSchema, merge, parse
+from pipeline.schema.column import TableSchema
+from pipeline.schema.dialect import Dialect
+from pipeline.schema.effect import Drop, Empty, Hold, Known, Replace
+from pipeline.schema.evolution import Incompatible, merge
+from pipeline.schema.history import History, SchemaChange
+from pipeline.schema.reading import Reading
 from pipeline.schema.told import Told
-
-_INTEGERS = ("TINYINT", "SMALLINT", "MEDIUMINT", "INT", "INTEGER", "BIGINT")
 
 
 @dataclass(eq=False)
@@ -25,6 +25,7 @@ class Catalog:
     """
 
     router: Router
+    readings: Mapping[str, Reading] = field(default_factory=dict)
     _changes: dict[str, list[SchemaChange]] = field(default_factory=dict)
     _told: dict[str, list[Told]] = field(default_factory=dict)
     _standing: dict[str, Mapping[str, Hold]] = field(default_factory=dict)
@@ -32,11 +33,17 @@ class Catalog:
     _births: dict[str, Births] = field(default_factory=dict)
 
     def add(self, rows: Iterable[tuple[str, Order, str]]) -> None:
-        """Take (source, order, payload) of landed schema changes; skip what is quarantined."""
+        """Take (source, order, payload) of landed schema changes; skip what is quarantined.
+
+        A source that is no longer configured tells nothing: nobody knows how to read it.
+        """
         for source, order, payload in rows:
+            reading = self.readings.get(source)
+            if reading is None:
+                continue
             try:
-                statement = told.read(payload, order)
-                changes = parse(payload, order)
+                statement = reading.told(payload, order)
+                changes = reading.changes(payload, order)
             except FormatError:
                 continue
             self._told.setdefault(source, []).append(statement)
@@ -56,6 +63,7 @@ class Catalog:
             return self
         made = Catalog(
             self.router,
+            self.readings,
             {name: [*own] for name, own in self._changes.items()},
             {name: [*own] for name, own in self._told.items()},
         )
@@ -79,7 +87,9 @@ class Catalog:
     def _holds(self, source: str) -> Mapping[str, Hold]:
         """The newest hold of each shard that nothing later has closed."""
         if source not in self._standing:
-            self._standing[source] = _standing(self._told.get(source, ()))
+            statements = self._told.get(source, ())
+            dialect = self.readings[source].dialect if statements else None
+            self._standing[source] = _standing(statements, dialect) if dialect else {}
         return self._standing[source]
 
     def history(self, source: str) -> History:
@@ -109,8 +119,9 @@ class Catalog:
         for (own, column), order in self._born(source).items():
             schema = self.at(name, order) if str(own) == shard else None
             born = schema.column(column) if schema is not None else None
-            if born is not None and not born.generated and born.default is not None:
-                found.append(Fill(column, Shard(source, shard), order, default_scalar(born)))
+            value = born.dialect.default(born) if born is not None else None
+            if value is not None and value.is_valid:
+                found.append(Fill(column, Shard(source, shard), order, value))
         return tuple(found)
 
     def _born(self, source: str) -> Births:
@@ -182,11 +193,11 @@ def _believed(changes: Iterable[SchemaChange]) -> list[SchemaChange]:
     return found
 
 
-def _standing(statements: Sequence[Told]) -> dict[str, Hold]:
+def _standing(statements: Sequence[Told], dialect: Dialect) -> dict[str, Hold]:
     """Holds by shard, as of the end; rows that come from another shard are not followed yet."""
     ordered = sorted(statements, key=lambda one: one.order)
     found: dict[str, Hold] = {}
-    for effect in effects(ordered, Known(captured=lambda _: True)):
+    for effect in dialect.effects(ordered, Known(captured=lambda _: True)):
         name = str(effect.shard)
         if isinstance(effect, Hold):
             found[name] = effect
@@ -207,5 +218,4 @@ def _id_column(schema: TableSchema | None, key: tuple[str, ...]) -> str | None:
     if schema is None or len(key) != 1:
         return None
     column = schema.column(key[0])
-    kind = column.type.split()[0] if column is not None else ""
-    return key[0] if kind in _INTEGERS else None
+    return key[0] if column is not None and column.dialect.whole(column) else None

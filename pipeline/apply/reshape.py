@@ -24,7 +24,6 @@ from pipeline.lake.delta_types import to_arrow
 from pipeline.lake.log import Metadata, Snapshot
 from pipeline.lake.store import Store
 from pipeline.model import Order, Shard, Table
-from pipeline.schema.arrow_defaults import default_scalar
 from pipeline.schema.arrow_types import arrow_type
 from pipeline.schema.column import Column, TableSchema
 from pipeline.schema.evolution import Compatible, Incompatible, compare
@@ -103,7 +102,9 @@ def _fills(name: str, known: Mapping[str, Order], shape: Shape) -> list[Fill]:
     """Defaults of columns that a shard got since the schema that the mirror follows."""
     step = _step(name, known, shape)
     source, _, shard = name.partition("/")
-    found = [(column.name, default_scalar(column)) for column in (step.added if step else ())]
+    found = [
+        (column.name, column.dialect.default(column)) for column in (step.added if step else ())
+    ]
     born = shape.orders[name]
     return [Fill(n, Shard(source, shard), born, value) for n, value in found if value.is_valid]
 

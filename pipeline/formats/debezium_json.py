@@ -6,7 +6,9 @@ from typing import ClassVar
 import pyarrow as pa
 
 from pipeline.formats.debezium import batch as messages
+from pipeline.formats.debezium import schema_changes
 from pipeline.formats.format import Format
+from pipeline.schema.told import SchemaMessage
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,6 +16,10 @@ class DebeziumJson:
     """No settings: a message tells by itself whether its schema is around it."""
 
     positioned: ClassVar[bool] = True
+
+    def schema_change(self, payload: str) -> SchemaMessage:
+        """Read what a connector with ``include.schema.changes`` sends."""
+        return schema_changes.read(payload)
 
     def decode(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Decode ``RAW`` to ``DECODED``, one row a message; see :class:`Format`."""

@@ -14,6 +14,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from pipeline.model import Op, Origin
+from pipeline.schema.told import SchemaMessage
 
 TIME = pa.timestamp("us", "UTC")
 RAW = pa.schema(
@@ -98,6 +99,14 @@ class Format(Protocol):
         """Whether a message tells its change's place in the source's log.
 
         If not, the order is the message's offset and the change's place in the message.
+        """
+        ...
+
+    def schema_change(self, payload: str) -> SchemaMessage:
+        """What a change of ``Op.DDL`` tells; *payload* is its ``after``.
+
+        Raises:
+            FormatError: it is none of this format's.
         """
         ...
 

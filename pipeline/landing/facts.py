@@ -11,7 +11,8 @@ from pipeline.changelog.table import MIRROR_OPS
 from pipeline.errors import FormatError
 from pipeline.landing.rising import orders
 from pipeline.model import Op, Order, TopicPartition
-from pipeline.schema.history import SchemaChange, parse
+from pipeline.schema.history import SchemaChange
+from pipeline.schema.reading import Reading
 
 NAMED = 20  # quarantined changes of a subject that are kept by name; a person reads no more
 _ORDER = ["epoch", "log", "pos", "row"]
@@ -78,12 +79,15 @@ class Facts:
     back: Mapping[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
 
 
-def gather(slim: pa.Table, high: Mapping[str, Order]) -> Facts:
-    """Sum up a batch from ``changelog.slim``; *high* is the highest LIVE order landed before."""
+def gather(slim: pa.Table, high: Mapping[str, Order], readings: Mapping[str, Reading]) -> Facts:
+    """Sum up a batch from ``changelog.slim``; *high* is the highest LIVE order landed before.
+
+    *readings*: source -> how its schema changes are read.
+    """
     mirrored = slim.filter(pc.is_in(slim["op"], pa.array([str(op) for op in MIRROR_OPS])))
     mirrored = mirrored.filter(pc.is_valid(mirrored["table"]))
     tops, back = orders(slim, high)
-    news, unread = _news(slim)
+    news, unread = _news(slim, readings)
     return Facts(
         rows=slim.num_rows,
         tables=_counts(mirrored, "table"),
@@ -139,7 +143,9 @@ def _snapshots(rows: pa.Table) -> dict[str, SnapshotRows]:
     return found
 
 
-def _news(rows: pa.Table) -> tuple[tuple[News, ...], list[Mapping[str, Any]]]:
+def _news(
+    rows: pa.Table, readings: Mapping[str, Reading]
+) -> tuple[tuple[News, ...], list[Mapping[str, Any]]]:
     """Schema changes in log order, and the rows of those that cannot be read."""
     changes = rows.filter(pc.equal(rows["op"], str(Op.DDL)))
     changes = changes.filter(pc.is_valid(changes["log"]))
@@ -147,7 +153,7 @@ def _news(rows: pa.Table) -> tuple[tuple[News, ...], list[Mapping[str, Any]]]:
     unread: list[Mapping[str, Any]] = []
     for row in changes.sort_by([("topic", "ascending"), ("offset", "ascending")]).to_pylist():
         try:
-            parsed = parse(row["note"], _order(row))
+            parsed = readings[row["source"]].changes(row["note"], _order(row))
         except FormatError:
             unread.append({**row, "table": None})
             continue

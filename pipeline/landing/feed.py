@@ -8,6 +8,8 @@ from typing import Protocol
 from pipeline.errors import UnreachableError
 from pipeline.formats.format import Format
 from pipeline.model import Acknowledged, Head, Missing
+from pipeline.schema.dialect import Dialect
+from pipeline.schema.reading import Reading
 from pipeline.settings import SourceSettings
 
 
@@ -52,8 +54,14 @@ class Feed:
     collector: Collector
     format: Format
     connect: Callable[[SourceSettings], Server]
+    dialect: Dialect
     arrived: Arrived | None = None
     _servers: dict[tuple[str, int], Server] = field(default_factory=dict)
+
+    @property
+    def reading(self) -> Reading:
+        """How schema changes in its topics are read."""
+        return Reading(self.format.schema_change, self.dialect)
 
     def claims(self, topic: str) -> bool:
         """Whether *topic* is one that this source's changes arrive in."""

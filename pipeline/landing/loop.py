@@ -118,7 +118,7 @@ class Landing:
         self.log.opened(stamp.received)
         while True:
             staged = self._staged(chosen, listing, epochs, stamp)
-            facts = gather(staged.slim, self.mark.high) if staged.files else Facts()
+            facts = self._gathered(staged)
             strange = self._strange(staged, facts)
             if not strange:
                 break
@@ -140,6 +140,10 @@ class Landing:
         made = replace(made, lives=lived(self.mark.lives, made.batch, self._life.int >> 66))
         self._commit(made, settled, staged, stamp)
         return facts
+
+    def _gathered(self, staged: Staged) -> Facts:
+        readings = {feed.settings.name: feed.reading for feed in self.feeds}
+        return gather(staged.slim, self.mark.high, readings) if staged.files else Facts()
 
     def _staged(self, chosen: Plan, listing: Listing, epochs: Epochs, stamp: Stamp) -> Staged:
         """Write the batch's rows as files that nobody names yet."""

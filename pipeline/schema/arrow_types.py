@@ -1,9 +1,8 @@
-"""Which Arrow type has a MySQL column?  It is the lake's type over Arrow: there is one map only."""
+"""Which Arrow type has a column?  The lake's type over Arrow: there is one map only."""
 
 import pyarrow as pa
 
 from pipeline.schema.column import Column
-from pipeline.schema.typemap import lake_type
 
 ARROW = {
     "tinyint": pa.int8(),
@@ -22,8 +21,8 @@ ARROW = {
 
 
 def arrow_type(column: Column) -> pa.DataType:
-    """Arrow type of *column* in a mirror; text for types Sluice does not know."""
-    lake = lake_type(column)
+    """Arrow type of *column* in a mirror."""
+    lake = column.dialect.lake_type(column)
     if lake.startswith("decimal("):
         digits, fraction = lake.removeprefix("decimal(").removesuffix(")").split(",")
         return pa.decimal128(int(digits), int(fraction))

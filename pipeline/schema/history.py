@@ -4,22 +4,11 @@ Measured: a snapshot writes DROP and CREATE of each table at one and the same or
 statement over several tables arrives as one change each, at one order too.
 """
 
-import json
 from bisect import bisect_right
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
-from pipeline.errors import FormatError
-from pipeline.model import Order, ShardId
-from pipeline.schema import ddl, table_ids, told
-from pipeline.schema.column import TableSchema as TableSchema  # noqa: PLC0414  - part of this module's face
-from pipeline.schema.evolution import Compatible as Compatible  # noqa: PLC0414
-from pipeline.schema.evolution import Incompatible as Incompatible  # noqa: PLC0414
-from pipeline.schema.evolution import compare as compare  # noqa: PLC0414
-from pipeline.schema.evolution import merge as merge  # noqa: PLC0414
-
-KINDS = {"CREATE": "create", "ALTER": "alter", "DROP": "drop"}
+from pipeline.model import Order
+from pipeline.schema.column import TableSchema
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,22 +24,6 @@ class SchemaChange:
     schema: TableSchema | None
     statement: str
     previous: str | None = None
-
-
-def parse(after: str, order: Order) -> tuple[SchemaChange, ...]:
-    """Read a schema-change message of Debezium; empty if it is about no table.
-
-    Raises:
-        FormatError: if the message is not built as those of Debezium are.
-    """
-    try:
-        message = json.loads(after)
-        statement = message.get("ddl") or ""
-        changes = message.get("tableChanges") or ()
-        return tuple(_change(change, statement, order) for change in changes)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        msg = f"a schema change at {order} is not built as Debezium's are: {error!r}"
-        raise FormatError(msg) from error
 
 
 class History:
@@ -79,23 +52,6 @@ class History:
 
 
 def _remember(known: TableSchema | None, new: TableSchema | None) -> TableSchema | None:
-    """Keep what only an earlier statement told: which columns are computed."""
     if known is None or new is None:
         return new
-    computed = {(c.name, c.shape) for c in known.columns if c.generated}
-    columns = (
-        replace(c, generated=c.generated or (c.name, c.shape) in computed) for c in new.columns
-    )
-    return replace(new, columns=tuple(columns))
-
-
-def _change(change: Mapping[str, Any], statement: str, order: Order) -> SchemaChange:
-    named = table_ids.read(change["id"])
-    shard = str(named)
-    kind, table = KINDS[change["type"]], change.get("table")
-    if kind == "drop" or table is None:
-        return SchemaChange("drop", shard, order, None, statement)
-    schema = told.described(named, table, statement, order)
-    old = ddl.renamed_from(statement, named.relation)
-    previous = str(ShardId(named.database, old)) if old is not None else None
-    return SchemaChange(kind, shard, order, schema, statement, previous)
+    return new.columns[0].dialect.remembered(known, new)

@@ -11,9 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.schema import wire
-from pipeline.schema.arrow_defaults import default_scalar as default_scalar  # noqa: PLC0414
 from pipeline.schema.arrow_types import arrow_type as arrow_type  # noqa: PLC0414  - also its face
-from pipeline.schema.arrow_values import sent, values
 from pipeline.schema.column import Column
 
 
@@ -70,7 +68,7 @@ def _utf8(data: bytes) -> str:
 
 def _typed(texts: pa.StringArray, columns: Sequence[Column]) -> _Part:
     """Read the rows that are as expected; then put the odd ones in their places."""
-    read = wire.expected(texts, tuple(wire.Field(c.name, sent(c)) for c in columns))
+    read = wire.expected(texts, tuple(wire.Field(c.name, c.dialect.sent(c)) for c in columns))
     most = _part(columns, read.columns, pa.array([False] * len(texts), pa.bool_()))
     if not read.odd:
         return most
@@ -93,7 +91,9 @@ def _typed(texts: pa.StringArray, columns: Sequence[Column]) -> _Part:
 
 
 def _part(columns: Sequence[Column], sent_: Sequence[pa.Array], broken: pa.BooleanArray) -> _Part:
-    read = tuple(values(column, array) for column, array in zip(columns, sent_, strict=True))
+    read = tuple(
+        column.dialect.values(column, array) for column, array in zip(columns, sent_, strict=True)
+    )
     misread = broken
     for before, after in zip(sent_, read, strict=True):
         if before.null_count != after.null_count:

@@ -16,7 +16,9 @@ from checks.run import Check, run_probe
 from checks.world import LogKey, Range, Touch, Transaction
 from pipeline.formats.key import canonical
 from pipeline.model import Fence, Head, Op, Order, Shard, Table, TopicPartition
-from pipeline.schema.column import Column, TableSchema
+from pipeline.schema.column import TableSchema
+from pipeline.sources.mysql.column import MySqlColumn as Column
+from pipeline.sources.mysql.column import described
 
 ONE = Shard("shop", "shop_00.orders")
 TWO = Shard("shop", "shop_01.orders")
@@ -183,11 +185,11 @@ class FakeSource:
             self.world.meanwhile.pop()()
         return sorted(self.world.rows[shard])
 
-    def columns(self, shard: Shard) -> Sequence[Mapping[str, Any]]:
+    def columns(self, shard: Shard) -> Sequence[Column]:
         self._rows(shard)
         plain = dict.fromkeys(("numeric_precision", "character_maximum_length"))
         return [
-            {**plain, "column_name": name, "column_type": kind, "is_nullable": "YES"}
+            described({**plain, "column_name": name, "column_type": kind, "is_nullable": "YES"})
             for name, kind in self.world.columns[shard].items()
         ]
 

@@ -53,7 +53,9 @@ from pipeline.model import (
     Shard,
     TopicPartition,
 )
+from pipeline.schema.column import Column
 from pipeline.settings import CollectorSettings, SourceSettings
+from pipeline.sources.mysql.column import MySqlColumn
 from pipeline.sources.mysql.server_facts import ServerFacts
 from pipeline.sources.mysql.shard_facts import Cascade, ShardFacts
 from pipeline.topics.settings import TopicFacts
@@ -123,9 +125,9 @@ class FakeDictionary:
         """One column."""
         return ("id",)
 
-    def columns(self, shard: Shard) -> Sequence[Mapping[str, Any]]:
+    def columns(self, shard: Shard) -> Sequence[Column]:
         """An integer."""
-        return [{"column_name": "id", "data_type": "bigint"}]
+        return [MySqlColumn("id", "BIGINT")]
 
 
 @dataclass

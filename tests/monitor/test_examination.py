@@ -20,8 +20,8 @@ from monitor.examination import Doors, Examination, ExaminedServer
 from pipeline.collectors.connect import CollectorState, ConnectCollector
 from pipeline.errors import ConfigError, SluiceError, UnreachableError
 from pipeline.model import Shard
-from pipeline.schema.column import Column
 from pipeline.settings import SourceSettings
+from pipeline.sources.mysql.column import MySqlColumn as Column
 from pipeline.sources.mysql.server_facts import ServerFacts
 from pipeline.sources.mysql.shard_facts import Cascade, ShardFacts
 from pipeline.topics.settings import TopicFacts

@@ -23,9 +23,11 @@ from pipeline.mark import Mark
 from pipeline.model import Op, Order, Origin
 from pipeline.report import Applied
 from pipeline.route import Router
-from pipeline.schema.column import Column
-from pipeline.schema.history import SchemaChange, TableSchema
+from pipeline.schema.column import TableSchema
+from pipeline.schema.history import SchemaChange
 from pipeline.settings import PipelineSettings, TableRule
+from pipeline.sources.mysql.column import MySqlColumn as Column
+from tests.pipeline.reading import readings
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 ID, NAME = Column("id", "BIGINT"), Column("name", "VARCHAR", 80)
@@ -78,7 +80,7 @@ class HandLake:
         )
         tables = dict.fromkeys(self.shards, "db.t") | {name: name for name in self.others}
         self.mark = Mark("main", -1, shards={f"s/{n}": table for n, table in tables.items()})
-        self.catalog = Catalog(Router(self.rules))
+        self.catalog = Catalog(Router(self.rules), readings("s"))
         for shard in tables:
             self.alter(*self.columns, at=FIRST, shard=shard)
         self.log = ChangeLog(open_store(self.settings.changes), "main")

@@ -21,6 +21,7 @@ from pipeline.model import Op
 from pipeline.report import Applied
 from pipeline.route import Router
 from tests.pipeline.landing.desk import NOW, Desk
+from tests.pipeline.reading import readings
 
 SOON = 60
 
@@ -37,7 +38,7 @@ class Beside:
         settings, log = self.desk.settings, self.desk.log
         passes = Passes(settings, log(), lambda groups: [run(g) for g in groups], self.clock)
         upkeep = Upkeep(settings, log(), passes.mirrors, self.clock)
-        catalog, known = Catalog(Router()), log()
+        catalog, known = Catalog(Router(), readings("a", "b")), log()
         if known.look() is not None:
             catalog.add(known.schema_changes(-1))
         self.lane = Lane(self.desk.loop, passes, upkeep, catalog)

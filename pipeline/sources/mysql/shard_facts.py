@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from pipeline.model import Shard
-from pipeline.schema.column import Column, described
+from pipeline.sources.mysql.column import MySqlColumn, described
 from pipeline.sources.mysql.session import Row, Session
 
 OWN = ("information_schema", "mysql", "performance_schema", "sys")
@@ -34,7 +34,7 @@ class ShardFacts:
 
     shard: Shard
     engine: str = "InnoDB"
-    columns: tuple[Column, ...] = ()
+    columns: tuple[MySqlColumn, ...] = ()
     unique: tuple[tuple[str, ...], ...] = ()
     primary: bool = False
     cascades: tuple[Cascade, ...] = ()

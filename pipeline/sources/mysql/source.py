@@ -9,12 +9,17 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import ClassVar
 
 from pipeline.errors import ConfigError, ProofError, UnreachableError
 from pipeline.model import Head, Shard
+from pipeline.schema.column import Column
+from pipeline.schema.dialect import Dialect
 from pipeline.settings import SourceSettings
+from pipeline.sources.mysql.column import described
+from pipeline.sources.mysql.dialect import MYSQL
 from pipeline.sources.mysql.heartbeat import prepare
-from pipeline.sources.mysql.session import Limits, Row, Session, quoted
+from pipeline.sources.mysql.session import Limits, Session, quoted
 
 OWN = ("information_schema", "mysql", "performance_schema", "sys")
 Range = tuple[int, int]
@@ -24,6 +29,7 @@ Range = tuple[int, int]
 class MySqlSource:
     """One database server; ``name`` is that of its settings."""
 
+    dialect: ClassVar[Dialect] = MYSQL
     settings: SourceSettings
     limits: Limits = field(default_factory=Limits)
     _session: Session = field(init=False, repr=False)
@@ -85,15 +91,15 @@ class MySqlSource:
         names = sorted(f"{row['d']}.{row['t']}" for row in found)
         return tuple(Shard(self.name, name) for name in names if re.fullmatch(pattern, name))
 
-    def columns(self, shard: Shard) -> tuple[Row, ...]:
-        """The shard's rows of information_schema.columns, lower-case names, in column order."""
+    def columns(self, shard: Shard) -> tuple[Column, ...]:
+        """The shard's columns as the server describes them, in order; empty if it is not there."""
         with self._session.spared():
             found = self._session.ask(
                 "SELECT * FROM information_schema.columns WHERE table_schema = %s"
                 " AND table_name = %s ORDER BY ordinal_position",
                 *(shard.database, shard.relation),
             )
-        return tuple(found)
+        return tuple(described(row) for row in found)
 
     def key_columns(self, shard: Shard) -> tuple[str, ...]:
         """Columns of the primary key, in its order; empty if there is none."""

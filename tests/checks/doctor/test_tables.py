@@ -8,7 +8,7 @@ import pytest
 from checks.doctor.finding import NOTE, REFUSE, WARN, FindingSeverity
 from checks.doctor.tables import FoldedTable, table_findings, unproven, zero_dates
 from pipeline.model import Shard
-from pipeline.schema.column import Column
+from pipeline.sources.mysql.column import MySqlColumn as Column
 from pipeline.sources.mysql.server_facts import ServerFacts
 from pipeline.sources.mysql.shard_facts import Cascade, ShardFacts
 

@@ -1,10 +1,9 @@
 """Which tables are watched, with which shards, and by which key?"""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
 
 import pytest
 
@@ -12,7 +11,9 @@ from monitor.observe.roster import Roster
 from pipeline.errors import UnreachableError
 from pipeline.mark import Mark
 from pipeline.model import Shard, Table
+from pipeline.schema.column import Column
 from pipeline.settings import TableRule
+from pipeline.sources.mysql.column import MySqlColumn
 from tests.monitor.rig import NOON
 
 ORDERS = TableRule(shards=r"shop_\d+\.orders", table="shop.orders", tier=0)
@@ -37,11 +38,11 @@ class FakeDictionary:
         self._answer()
         return tuple(self.tables[shard.name])
 
-    def columns(self, shard: Shard) -> Sequence[Mapping[str, Any]]:
+    def columns(self, shard: Shard) -> Sequence[Column]:
         """As information_schema has them."""
         self._answer()
         types = self.tables[shard.name]
-        return [{"column_name": name, "data_type": kind} for name, kind in types.items()]
+        return [MySqlColumn(name, kind) for name, kind in types.items()]
 
     def _answer(self) -> None:
         if self.silent:

@@ -11,6 +11,7 @@ from pipeline.lake.log_reader import LogReader
 from pipeline.lake.pinned import PinnedTable, open_table
 from pipeline.model import Op, Shard
 from tests.pipeline.lakes import change, write_changes
+from tests.pipeline.reading import readings
 
 SHARD = Shard("shop", "s.orders")
 
@@ -35,6 +36,10 @@ def told(
     return change(Op.DDL, pos, shard=shard, after=payload)
 
 
+def none_seen() -> Schemas:
+    return Schemas(readings("shop", "other"))
+
+
 def names(schemas: Schemas, log: LogReader, shard: Shard = SHARD) -> list[str] | None:
     found = schemas.newest(shard, log)
     return None if found is None else [column.name for column in found.columns]
@@ -44,12 +49,12 @@ def test_the_newest_schema_is_that_of_the_highest_order(tmp_path: Path) -> None:
     write_changes(tmp_path, 0, [told(20, "a", "b"), told(10, "a")])
     write_changes(tmp_path, 1, [change(Op.CREATE, 30, key="k")])
 
-    assert names(Schemas(), reader(tmp_path)) == ["a", "b"]
-    assert names(Schemas(), reader(tmp_path), Shard("other", "s.orders")) is None
+    assert names(none_seen(), reader(tmp_path)) == ["a", "b"]
+    assert names(none_seen(), reader(tmp_path), Shard("other", "s.orders")) is None
 
 
 def test_it_grows_with_the_log_and_forgets_what_was_dropped(tmp_path: Path) -> None:
-    schemas = Schemas()
+    schemas = none_seen()
     write_changes(tmp_path, 0, [told(10, "a", kind="CREATE"), told(11, "z", shard="s.users")])
     first = names(schemas, reader(tmp_path))
     write_changes(tmp_path, 1, [told(20, "a", "b")])
@@ -62,7 +67,7 @@ def test_it_grows_with_the_log_and_forgets_what_was_dropped(tmp_path: Path) -> N
 
 
 def test_a_batch_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    schemas = Schemas()
+    schemas = none_seen()
     write_changes(tmp_path, 0, [told(10, "a")])
     assert names(schemas, reader(tmp_path)) == ["a"]
     monkeypatch.delattr(PinnedTable, "select")
@@ -78,11 +83,11 @@ def test_a_swap_of_two_tables_is_read_as_it_has_landed(tmp_path: Path) -> None:
     write_changes(tmp_path, 0, [told(10, "a"), told(11, "a", "b", shard="s._orders_gho")])
     write_changes(tmp_path, 1, [here | {"offset": 8}, away | {"offset": 7}])
 
-    assert names(Schemas(), reader(tmp_path)) == ["a", "b"]
+    assert names(none_seen(), reader(tmp_path)) == ["a", "b"]
 
 
 def test_a_log_that_was_put_back_is_read_anew(tmp_path: Path) -> None:
-    schemas = Schemas()
+    schemas = none_seen()
     for batch, columns in enumerate(("a", "ab", "abc")):
         write_changes(tmp_path / "one", batch, [told(batch, *columns)])
     write_changes(tmp_path / "other", 0, [told(0, "z")])
@@ -95,4 +100,4 @@ def test_a_log_that_was_put_back_is_read_anew(tmp_path: Path) -> None:
 def test_another_lanes_changes_are_not_ours(tmp_path: Path) -> None:
     write_changes(tmp_path, 0, [told(10, "a"), told(20, "b") | {"lane": "other"}])
 
-    assert names(Schemas(), reader(tmp_path)) == ["a"]
+    assert names(none_seen(), reader(tmp_path)) == ["a"]

@@ -15,8 +15,8 @@ from pipeline.lake.commit import commit
 from pipeline.lake.log import Snapshot, load
 from pipeline.lake.store import open_store
 from pipeline.model import Account, Op, Order, Origin
-from pipeline.schema.column import Column
 from pipeline.settings import TableRule
+from pipeline.sources.mysql.column import MySqlColumn as Column
 from tests.pipeline.hand_lake import ID, NAME, NOW, HandLake, row
 
 C, U, D, R = Op.CREATE, Op.UPDATE, Op.DELETE, Op.READ

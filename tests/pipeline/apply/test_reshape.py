@@ -17,8 +17,8 @@ from pipeline.lake.commits import Commit
 from pipeline.lake.log import Snapshot
 from pipeline.model import Op, Order
 from pipeline.schema.arrow_types import arrow_type
-from pipeline.schema.column import Column
 from pipeline.settings import TableRule
+from pipeline.sources.mysql.column import MySqlColumn as Column
 from tests.pipeline.hand_lake import ID, NAME, HandLake, row
 
 C, U, D = Op.CREATE, Op.UPDATE, Op.DELETE

@@ -22,7 +22,7 @@ from pipeline.lake import alterations
 from pipeline.lake.commit import LostRaceError
 from pipeline.lake.log import load
 from pipeline.model import Op, Origin, Shard
-from pipeline.schema.column import Column
+from pipeline.sources.mysql.column import MySqlColumn as Column
 from tests.pipeline.apply.turns import (
     FAR,
     A,

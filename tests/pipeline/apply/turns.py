@@ -20,8 +20,8 @@ from pipeline.lake import commit, vectors
 from pipeline.lake.log import ActiveFile, Snapshot
 from pipeline.lake.store import Store, open_store
 from pipeline.model import Op, Order, Origin, Shard, Table
-from pipeline.schema.column import Column
 from pipeline.schema.typed import arrow_type
+from pipeline.sources.mysql.column import MySqlColumn as Column
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 A, B, FAR = Shard("s", "db.a"), Shard("s", "db.b"), Shard("far", "db.a")

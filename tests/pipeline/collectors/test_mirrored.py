@@ -13,6 +13,7 @@ from pipeline.formats.debezium_json import DebeziumJson
 from pipeline.landing.feed import Feed
 from pipeline.model import Acknowledged, Head, Missing, PartitionEnd, TopicPartition
 from pipeline.settings import CollectorSettings, MirrorSettings, SourceSettings
+from pipeline.sources.mysql.dialect import MYSQL
 
 SOURCE = SourceSettings("shop", "h", 1, "u", CollectorSettings("http://c", "shop"), "shop")
 USERS, BEATS = TopicPartition("shop.shop.users", 0), TopicPartition("shop.sluice.heartbeat", 0)
@@ -205,7 +206,7 @@ def test_a_position_waits_for_as_long_as_the_mirror_stands_still(
 
 
 def test_landing_believes_the_mirror_not_the_collector(world: World, mirrored: Mirrored) -> None:
-    feed = Feed(SOURCE, world, DebeziumJson(), lambda _: world, mirrored)
+    feed = Feed(SOURCE, world, DebeziumJson(), lambda _: world, MYSQL, mirrored)
 
     assert isinstance(feed.acknowledged(), Missing)
     world.carry()

@@ -23,6 +23,7 @@ from pipeline.model import Acknowledged, Head, Op, PartitionEnd, TopicPartition
 from pipeline.report import Landed
 from pipeline.route import Router
 from pipeline.settings import CollectorSettings, PipelineSettings, SourceSettings
+from pipeline.sources.mysql.dialect import MYSQL
 from pipeline.transports.offset_ranges import OffsetRange, RangeRead
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
@@ -168,7 +169,8 @@ class Desk:
         self.loop = Landing(
             settings=self.settings,
             feeds=tuple(
-                Feed(one, self.server, DebeziumJson(), lambda _: self.server) for one in sources
+                Feed(one, self.server, DebeziumJson(), lambda _: self.server, MYSQL)
+                for one in sources
             ),
             router=Router(),
             transport=self.topics,

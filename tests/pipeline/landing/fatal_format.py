@@ -5,10 +5,15 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from pipeline.schema.told import SchemaMessage
+
 
 @dataclass(frozen=True, slots=True)
 class Fatal:
     positioned: bool = False
+
+    def schema_change(self, payload: str) -> SchemaMessage:
+        return SchemaMessage(payload)
 
     def decode(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         os._exit(9)

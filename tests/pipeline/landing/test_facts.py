@@ -6,6 +6,7 @@ import pytest
 
 from pipeline.landing.facts import NAMED, Facts, Unread, gather
 from pipeline.model import Order, Origin, TopicPartition
+from tests.pipeline.reading import readings
 
 SLIM = pa.schema(
     [
@@ -36,7 +37,7 @@ def row(offset: int, pos: int | None, **changed: Any) -> dict[str, Any]:
 
 
 def facts(*rows: dict[str, Any], high: dict[str, Order] | None = None) -> Facts:
-    return gather(pa.Table.from_pylist(list(rows), schema=SLIM), high or {})
+    return gather(pa.Table.from_pylist(list(rows), schema=SLIM), high or {}, readings("shop"))
 
 
 @pytest.mark.parametrize(

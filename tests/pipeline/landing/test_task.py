@@ -17,6 +17,7 @@ from pipeline.landing.shape import Provenance
 from pipeline.landing.task import Done, Intake, Task, judged, run, write
 from pipeline.model import Op
 from pipeline.route import Router
+from pipeline.schema.told import SchemaMessage
 from pipeline.transports.offset_ranges import OffsetRange
 
 RECEIVED = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -27,6 +28,9 @@ class Words:
     """A toy format: ``shard word word`` is a row of the shard for each word."""
 
     positioned: bool = False
+
+    def schema_change(self, payload: str) -> SchemaMessage:
+        return SchemaMessage(payload)
 
     def decode(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         told: list[tuple[int, Decoded]] = []

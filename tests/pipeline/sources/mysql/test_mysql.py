@@ -135,7 +135,7 @@ def test_the_catalog_lists_tables_columns_and_keys(mysql: MySQL) -> None:
     with source(mysql) as shop:
         assert shop.shards(r"p3_mysql\.(few|seen|o.*)") == (FEW, ODD)
         assert shop.shards(r"mysql\..*") == ()
-        assert [row["column_name"] for row in shop.columns(FEW)] == ["id", "t"]
+        assert [column.name for column in shop.columns(FEW)] == ["id", "t"]
         assert shop.key_columns(FEW) == ("id",)
         assert shop.estimated_rows(FEW) >= 0
         with pytest.raises(ProofError, match="no table"):

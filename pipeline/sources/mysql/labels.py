@@ -8,8 +8,8 @@ with its blank.)  The labels in a schema change are told as the statement has th
 
 import pyarrow as pa
 
-from pipeline.schema.column import Column
-from pipeline.schema.literals import unescaped
+from pipeline.sources.mysql.column import MySqlColumn as Column
+from pipeline.sources.mysql.literals import unescaped
 
 
 def labels(column: Column, texts: pa.StringArray) -> pa.StringArray:

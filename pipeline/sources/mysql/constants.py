@@ -7,9 +7,9 @@ certain, the column is not followed.
 import re
 from datetime import date, datetime
 
-from pipeline.schema.column import Column
-from pipeline.schema.literals import unquoted
-from pipeline.schema.typemap import BYTES, TEXTS
+from pipeline.sources.mysql.column import MySqlColumn as Column
+from pipeline.sources.mysql.literals import unquoted
+from pipeline.sources.mysql.typemap import BYTES, TEXTS
 
 Value = int | str | bytes | bool | date | datetime | None
 UNSURE = "1970-01-01 00:00:00"  # how Debezium writes a default that is the time of the change

@@ -8,11 +8,14 @@ from collections.abc import Mapping
 from dataclasses import InitVar, dataclass, field, replace
 
 from pipeline.model import ShardId
-from pipeline.schema.alter import Altered
 from pipeline.schema.column import TableSchema
-from pipeline.schema.evolution import Incompatible, compare
-from pipeline.schema.reader import Name
-from pipeline.schema.statement import (
+from pipeline.schema.evolution import Incompatible
+from pipeline.schema.told import Told
+from pipeline.sources.mysql.alter import Altered
+from pipeline.sources.mysql.column import columns
+from pipeline.sources.mysql.evolution import compare
+from pipeline.sources.mysql.reader import Name
+from pipeline.sources.mysql.statement import (
     Created,
     DatabaseDropped,
     Dropped,
@@ -23,7 +26,6 @@ from pipeline.schema.statement import (
     Unread,
     read,
 )
-from pipeline.schema.told import Told
 
 OTHER_COLUMNS = (
     "CREATE TABLE IF NOT EXISTS .. LIKE left it as it was, but the collector now takes the other"
@@ -252,7 +254,7 @@ def _astray(name: Name, beside: Name) -> bool:
 def _columns(schema: TableSchema | None) -> object:
     if schema is None:
         return None
-    return [(c.name, c.shape, c.nullable) for c in schema.columns], schema.key
+    return [(c.name, c.shape, c.nullable) for c in columns(schema)], schema.key
 
 
 def _names(schema: TableSchema | None) -> set[str]:

@@ -1,27 +1,28 @@
 """Does a server tell the same columns of a table as its log has?"""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
 
-from pipeline.schema.column import Column, TableSchema, described
+from pipeline.schema.column import TableSchema
+from pipeline.sources.mysql.column import MySqlColumn as Column
+from pipeline.sources.mysql.column import columns
 
 TEXTS = ("TINYTEXT", "TEXT", "MEDIUMTEXT", "LONGTEXT", "JSON")
 WIDEST = {"VARCHAR": 16_383, "VARBINARY": 65_532}  # of all character sets; then it may be a text
 _UNSAYABLE = re.compile(r"[\U00010000-\U0010ffff]")  # information_schema speaks utf8mb3
 
 
-def differences(schema: TableSchema, server: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+def differences(schema: TableSchema, server: Sequence[Column]) -> tuple[str, ...]:
     """What the server's own description says otherwise; empty if they agree.
 
     What changes no value is no difference: the case of names, NOT NULL, which of the text types
     it is (the server picks a larger one by itself, and MariaDB's JSON is one), what a label holds
     that the server cannot say.
 
-    *server*: rows of ``information_schema.columns`` of the table, keys in small letters, in order.
+    *server*: the table's columns as it describes them, in order.
     """
-    there = {row["column_name"].casefold(): described(row) for row in server}
-    placed = sorted(schema.columns, key=lambda column: column.position)
+    there = {column.name.casefold(): column for column in server}
+    placed = sorted(columns(schema), key=lambda column: column.position)
     here = {column.name.casefold(): column for column in placed}
     missing = [
         f"{column.name}: the server has it, the log does not"

@@ -19,8 +19,10 @@ from demo.debezium import mysql_connector
 from demo.processes import wait_until
 from demo.servers import Servers
 from pipeline.model import Order, ShardId
-from pipeline.schema.effects import Drop, Effect, Empty, Hold, Keep, Known, Replace, effects, learn
-from pipeline.schema.told import Told, read
+from pipeline.schema.effect import Drop, Effect, Empty, Hold, Keep, Known, Replace
+from pipeline.schema.told import Told
+from pipeline.sources.mysql.effects import effects, learn
+from tests.pipeline.reading import read
 
 PREFIX, END = "effects", "the_end"
 CAPTURED = (r"ea\.(?!hidden).*", r"eb\..*", r"e\.dot\..*")

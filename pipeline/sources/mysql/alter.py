@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from pipeline.schema.reader import Misread, Name, Reader
-from pipeline.schema.words import Kind, Words
+from pipeline.sources.mysql.reader import Misread, Name, Reader
+from pipeline.sources.mysql.words import Kind, Words
 
 
 @dataclass(frozen=True, slots=True)

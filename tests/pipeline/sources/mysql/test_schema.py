@@ -9,19 +9,14 @@ from hypothesis import strategies as st
 
 from pipeline.errors import FormatError
 from pipeline.model import Order
-from pipeline.schema.column import Column
-from pipeline.schema.evolution import wider
-from pipeline.schema.history import (
-    Compatible,
-    History,
-    Incompatible,
-    SchemaChange,
-    TableSchema,
-    compare,
-    merge,
-    parse,
-)
+from pipeline.schema.column import TableSchema
+from pipeline.schema.evolution import Compatible, Incompatible, compare, merge
+from pipeline.schema.history import History, SchemaChange
+from pipeline.sources.mysql.column import MySqlColumn as Column
+from pipeline.sources.mysql.column import columns
+from pipeline.sources.mysql.evolution import wider
 from tests.pipeline.corpus import messages
+from tests.pipeline.reading import parse
 
 
 def captured() -> tuple[SchemaChange, ...]:
@@ -62,7 +57,7 @@ def test_a_table_is_known_from_its_snapshot_although_drop_and_create_stand_toget
         "BIT(12)",
     ]
     assert str(every.column("c_set")) == "SET('x','y z','é')"
-    assert all(c.generated == (c.name in ("c_stored", "c_virtual")) for c in every.columns)
+    assert all(c.generated == (c.name in ("c_stored", "c_virtual")) for c in columns(every))
 
 
 def test_changes_given_in_any_order_tell_the_same() -> None:
@@ -126,7 +121,7 @@ def test_a_column_stays_computed_when_later_statements_do_not_say_so() -> None:
 
     newest = history.newest("d.t")
     assert newest is not None
-    assert [c.generated for c in newest.columns] == [False, True, False]
+    assert [c.generated for c in columns(newest)] == [False, True, False]
 
 
 @pytest.mark.parametrize(
@@ -280,7 +275,7 @@ def test_shards_at_different_steps_share_one_wider_schema() -> None:
         "z DATE",
     ]
     assert merged.shard == "s0.t"
-    assert [c.nullable for c in merged.columns] == [False, True, True, True]
+    assert [c.nullable for c in columns(merged)] == [False, True, True, True]
 
 
 @pytest.mark.parametrize(

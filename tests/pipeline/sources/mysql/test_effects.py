@@ -12,20 +12,15 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from pipeline.model import Order, ShardId
-from pipeline.schema.column import Column, TableSchema
-from pipeline.schema.effects import (
-    Drop,
-    Effect,
-    Empty,
-    Hold,
-    Keep,
-    Known,
-    Replace,
+from pipeline.schema.column import TableSchema
+from pipeline.schema.effect import Drop, Effect, Empty, Hold, Keep, Known, Replace
+from pipeline.schema.told import Told
+from pipeline.sources.mysql.column import MySqlColumn as Column
+from pipeline.sources.mysql.effects import (
     effects,
     is_birth,
     learn,
 )
-from pipeline.schema.told import Told
 
 HERE = Order(1, 1, 100)
 TABLE = "id INT!, v INT, s VARCHAR:10"

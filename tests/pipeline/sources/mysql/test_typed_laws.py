@@ -10,8 +10,8 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.schema.column import Column
 from pipeline.schema.typed import Typed, typed
+from pipeline.sources.mysql.column import MySqlColumn as Column
 
 Wired = tuple[str, object]
 Kind = tuple[Column, st.SearchStrategy[Wired]]

@@ -14,10 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.schema.arrow_types import arrow_type
-from pipeline.schema.column import Column
-from pipeline.schema.labels import labels
-from pipeline.schema.typemap import BYTES, MOST_DIGITS, TEXTS
 from pipeline.schema.wire import HIGHEST, LOWEST, Sent
+from pipeline.sources.mysql.column import MySqlColumn as Column
+from pipeline.sources.mysql.labels import labels
+from pipeline.sources.mysql.typemap import BYTES, MOST_DIGITS, TEXTS
 
 YEAR_ZERO = 1900  # how the log's year 0000 arrives; no other year is sent as 1900
 MILLIS = 3  # fractions up to this many digits arrive as milliseconds

@@ -10,8 +10,8 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from pipeline.schema.column import Column
 from pipeline.schema.typed import arrow_type, typed
+from pipeline.sources.mysql.column import MySqlColumn as Column
 
 
 def column(kind: str, length: int | None = None, scale: int | None = None) -> Column:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from pipeline.schema.words import Kind, Word, Words
+from pipeline.sources.mysql.words import Kind, Word, Words
 
 
 class Misread(Exception):  # noqa: N818  - it never leaves the reader of statements

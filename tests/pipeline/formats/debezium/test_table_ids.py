@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipeline.formats.debezium.table_ids import read, write
 from pipeline.model import ShardId
-from pipeline.schema.table_ids import read, write
 
 NAMES = st.text(min_size=1)
 

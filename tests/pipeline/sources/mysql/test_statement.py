@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.schema.alter import Altered
-from pipeline.schema.reader import Name
-from pipeline.schema.statement import (
+from pipeline.sources.mysql.alter import Altered
+from pipeline.sources.mysql.reader import Name
+from pipeline.sources.mysql.statement import (
     Created,
     DatabaseDropped,
     Dropped,

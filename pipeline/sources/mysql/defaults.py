@@ -7,8 +7,8 @@ from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 import pyarrow as pa
 
 from pipeline.schema.arrow_types import arrow_type
-from pipeline.schema.column import Column
-from pipeline.schema.constants import Value, constant
+from pipeline.sources.mysql.column import MySqlColumn as Column
+from pipeline.sources.mysql.constants import Value, constant
 
 WHOLE_DIGITS = 20  # of the highest BIGINT UNSIGNED
 
@@ -17,7 +17,7 @@ def default_scalar(column: Column) -> pa.Scalar:
     """The constant default as a value of the column's Arrow type; null where there is none.
 
     Raises:
-        ValueError: as :func:`pipeline.schema.constants.constant`; or the default does not fit.
+        ValueError: as :func:`.constants.constant`; or the default does not fit.
     """
     value, kind = constant(column), arrow_type(column)
     if value is None:

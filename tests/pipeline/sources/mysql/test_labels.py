@@ -6,10 +6,10 @@ Covers the texts between quotes (`literals`), too.
 import pyarrow as pa
 import pytest
 
-from pipeline.schema.column import Column
-from pipeline.schema.labels import labels
-from pipeline.schema.literals import unescaped, unquoted
 from pipeline.schema.typed import typed
+from pipeline.sources.mysql.column import MySqlColumn as Column
+from pipeline.sources.mysql.labels import labels
+from pipeline.sources.mysql.literals import unescaped, unquoted
 
 ODD = ("a", "d,e", "f'g", r"h\'i", r"j\\k", "l ", r"m\\,n", r"q\nr", "é", r"x\\\\y", r"\\", r"s\,t")
 """Labels as a schema change tells them; a real collector sent those below for their values."""

@@ -1,14 +1,16 @@
 """What a server says of a table, held against what its log has told."""
 
 import json
-from typing import Any
 
 import pytest
 
 from pipeline.model import Order
-from pipeline.schema.column import Column, TableSchema
-from pipeline.schema.differences import differences
-from pipeline.schema.history import parse
+from pipeline.schema.column import TableSchema
+from pipeline.sources.mysql.column import MySqlColumn as Column
+from pipeline.sources.mysql.column import columns
+from pipeline.sources.mysql.column import described as column_of
+from pipeline.sources.mysql.differences import differences
+from tests.pipeline.reading import parse
 
 ID = Column("id", "INT", nullable=False)
 
@@ -82,13 +84,13 @@ def test_labels_are_read_in_whichever_quotes_they_were_written(quoted: str) -> N
     (read,) = parse(json.dumps({"ddl": "", "tableChanges": [change]}), Order(1, 1, 0))
 
     assert read.schema is not None
-    assert read.schema.columns[0].values == ("it's",)
+    assert columns(read.schema)[0].values == ("it's",)
 
 
-def described(name: str, kind: str, nullable: str = "YES", **sizes: int) -> dict[str, Any]:
+def described(name: str, kind: str, nullable: str = "YES", **sizes: int) -> Column:
     empty = dict.fromkeys(("numeric_precision", "numeric_scale", "datetime_precision"))
     own = {"column_name": name, "column_type": kind, "is_nullable": nullable}
-    return {**empty, "character_maximum_length": None, **own, **sizes}
+    return column_of({**empty, "character_maximum_length": None, **own, **sizes})
 
 
 SERVER = [

@@ -9,9 +9,9 @@ happens to columns is told by the collector's tables; here is only what those le
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from pipeline.schema.alter import Altered, altered
-from pipeline.schema.reader import Misread, Name, Reader
-from pipeline.schema.words import Kind, Words, readings
+from pipeline.sources.mysql.alter import Altered, altered
+from pipeline.sources.mysql.reader import Misread, Name, Reader
+from pipeline.sources.mysql.words import Kind, Words, readings
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,12 +17,16 @@ from demo.servers import Servers
 from pipeline.formats.debezium_json import DebeziumJson
 from pipeline.formats.format import RAW
 from pipeline.model import Op, Order
-from pipeline.schema.column import Column, TableSchema
-from pipeline.schema.differences import differences
-from pipeline.schema.history import History, parse
+from pipeline.schema.column import TableSchema
+from pipeline.schema.history import History
 from pipeline.schema.typed import typed
-from pipeline.schema.typemap import unverifiable
+from pipeline.sources.mysql.column import MySqlColumn as Column
+from pipeline.sources.mysql.column import columns as own
+from pipeline.sources.mysql.column import described as column_of
+from pipeline.sources.mysql.differences import differences
+from pipeline.sources.mysql.typemap import unverifiable
 from tests.pipeline import every_type
+from tests.pipeline.reading import parse
 
 PREFIX, SHARD = "types", "every_type.every"
 SENT_LATER = 10  # ids of rows that came through the log, above those of the snapshot
@@ -43,11 +47,11 @@ def test_every_value_arrives_as_mysql_tells_it(servers: Servers) -> None:
     sent = changes(servers)
     schema = schema_of(sent)
     assert schema is not None
-    columns = [column for column in schema.columns if column.name != "c_emoji"]
+    columns = [column for column in own(schema) if column.name != "c_emoji"]
     images = {json.loads(c["key_values"])[0]: c["after"] for c in sent if c["op"] in ROWS}
     mirrored = mirror(images, columns)
 
-    assert {c.name for c in schema.columns if unverifiable(c) is not None} == UNVERIFIABLE
+    assert {c.name for c in own(schema) if unverifiable(c) is not None} == UNVERIFIABLE
     assert differences(schema, described(servers)) == ()
     for number in every_type.ROWS:
         row = source_row(servers, number + SENT_LATER)
@@ -161,9 +165,7 @@ def order(message: Change) -> Order:
     return Order(1, message["log"] or 0, message["pos"] or 0, message["row"] or 0)
 
 
-def described(
-    servers: Servers, database: str = "every_type", table: str = "every"
-) -> list[dict[str, Any]]:
+def described(servers: Servers, database: str = "every_type", table: str = "every") -> list[Column]:
     """What information_schema tells, its keys in small letters."""
     with closing(servers.mysql.connect(cursorclass=DictCursor)) as connection:
         cursor = connection.cursor()
@@ -172,7 +174,8 @@ def described(
             " ORDER BY ordinal_position",
             (database, table),
         )
-        return [{name.lower(): value for name, value in row.items()} for row in cursor]
+        rows = [{name.lower(): value for name, value in row.items()} for row in cursor]
+        return [column_of(row) for row in rows]
 
 
 def source_row(servers: Servers, id_: int) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Which type has a MySQL column in the lake?  The map is fixed: changing it breaks mirrors."""
 
-from pipeline.schema.column import Column
+from pipeline.sources.mysql.column import MySqlColumn as Column
 
 WHOLE = {"TINYINT": "tinyint", "SMALLINT": "smallint", "MEDIUMINT": "int", "INT": "int"}
 WHOLE_UNSIGNED = {"TINYINT": "smallint", "SMALLINT": "int", "MEDIUMINT": "int", "INT": "bigint"}

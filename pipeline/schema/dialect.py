@@ -1,0 +1,71 @@
+"""What does a kind of source say of its tables' columns and statements?  One dialect a kind.
+
+A dialect is pure and has no state: any of its objects is as good as another.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import pyarrow as pa
+
+from pipeline.model import ShardId
+from pipeline.schema.column import Column, TableSchema
+from pipeline.schema.effect import Effect, Known
+from pipeline.schema.evolution import Compatible, Incompatible
+from pipeline.schema.told import ColumnTold, Told
+from pipeline.schema.wire import Sent
+
+
+class Dialect(Protocol):
+    """The types of one kind of source, its statements, and its own rule on changed columns."""
+
+    def column(self, told: ColumnTold, statement: str) -> Column:
+        """The column that a schema change describes beside its *statement*."""
+        ...
+
+    def renamed_from(self, statement: str, shard: ShardId) -> ShardId | None:
+        """The name *shard* had before the statement; None if it is no rename of it."""
+        ...
+
+    def effects(self, told: Sequence[Told], known: Known) -> tuple[Effect, ...]:
+        """What becomes of rows: at most one effect a shard and order; *told* in log order."""
+        ...
+
+    def compare(self, old: TableSchema, new: TableSchema) -> Compatible | Incompatible:
+        """Say what changed from *old* to *new*, of one shard; the first obstacle, if any."""
+        ...
+
+    def remembered(self, known: TableSchema, new: TableSchema) -> TableSchema:
+        """*new* with what only an earlier statement told of its columns."""
+        ...
+
+    def merge(self, schemas: Sequence[TableSchema]) -> TableSchema | Incompatible:
+        """One schema that rows of every shard fit into, with the first one's shard and order."""
+        ...
+
+    def lake_type(self, column: Column) -> str:
+        """Spark type of *column* in a mirror."""
+        ...
+
+    def whole(self, column: Column) -> bool:
+        """Whether it holds integers, which source and mirror order alike."""
+        ...
+
+    def sent(self, column: Column) -> Sent:
+        """How the values of *column* arrive."""
+        ...
+
+    def values(self, column: Column, wire: pa.Array) -> pa.Array:
+        """Values of *column*'s Arrow type, null where the *wire*'s does not fit.
+
+        In: texts; where whole numbers are expected, int64 as well.
+        """
+        ...
+
+    def default(self, column: Column) -> pa.Scalar:
+        """What the source put into old rows when it added the column; null for NULL."""
+        ...
+
+    def differences(self, schema: TableSchema, server: Sequence[Column]) -> tuple[str, ...]:
+        """What the *server*'s own columns, in order, say otherwise than the log."""
+        ...

@@ -1,0 +1,53 @@
+"""How is a schema change read?  The format tells the words, the source's dialect their sense."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pipeline.model import Order
+from pipeline.schema.column import TableSchema
+from pipeline.schema.dialect import Dialect
+from pipeline.schema.history import SchemaChange
+from pipeline.schema.told import SchemaMessage, TableTold, Told
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One source's way; ``words`` raises FormatError for what is no schema change of the format."""
+
+    words: Callable[[str], SchemaMessage]
+    dialect: Dialect
+
+    def told(self, payload: str, order: Order) -> Told:
+        """Read a schema change as the change log keeps it.
+
+        Raises:
+            FormatError: it is not built as those of the format are.
+        """
+        said = self.words(payload)
+        tables = tuple(
+            (table.shard, self._schema(table, said.text, order)) for table in said.tables
+        )
+        return Told(order, said.text, said.database, tables, said.snapshot)
+
+    def changes(self, payload: str, order: Order) -> tuple[SchemaChange, ...]:
+        """The same, a value for each table that it is about; empty if it is about none.
+
+        Raises:
+            FormatError: it is not built as those of the format are.
+        """
+        said = self.words(payload)
+        return tuple(self._change(table, said.text, order) for table in said.tables)
+
+    def _change(self, table: TableTold, text: str, order: Order) -> SchemaChange:
+        shard, schema = str(table.shard), self._schema(table, text, order)
+        if schema is None:
+            return SchemaChange("drop", shard, order, None, text)
+        previous = self.dialect.renamed_from(text, table.shard)
+        before = str(previous) if previous is not None else None
+        return SchemaChange(table.kind, shard, order, schema, text, before)
+
+    def _schema(self, table: TableTold, text: str, order: Order) -> TableSchema | None:
+        if table.kind == "drop":
+            return None
+        columns = tuple(self.dialect.column(column, text) for column in table.columns)
+        return TableSchema(str(table.shard), order, columns, table.key)

@@ -1,0 +1,102 @@
+"""What do MySQL and MariaDB say of columns and statements?  The one face of this folder's rules."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import cast
+
+import pyarrow as pa
+
+from pipeline.model import ShardId
+from pipeline.schema.arrow_types import arrow_type
+from pipeline.schema.column import Column, TableSchema
+from pipeline.schema.dialect import Dialect
+from pipeline.schema.effect import Effect, Known
+from pipeline.schema.evolution import Compatible, Incompatible
+from pipeline.schema.told import ColumnTold, Told
+from pipeline.schema.wire import Sent
+from pipeline.sources.mysql import ddl, differences, effects, evolution, values
+from pipeline.sources.mysql.column import MySqlColumn, columns
+from pipeline.sources.mysql.defaults import default_scalar
+from pipeline.sources.mysql.typemap import WHOLE, lake_type
+
+_INTEGERS = (*WHOLE, "BIGINT")
+
+
+@dataclass(frozen=True, slots=True)
+class MySqlDialect:
+    """Each method as :class:`pipeline.schema.dialect.Dialect` says."""
+
+    def column(self, told: ColumnTold, statement: str) -> Column:
+        """Ask the statement too: a message does not say what is computed."""
+        name = told.name
+        return MySqlColumn(
+            name=name,
+            type=told.type,
+            length=told.length,
+            scale=told.scale,
+            nullable=told.nullable,
+            default=told.default,
+            has_default=told.default is not None or told.nullable,
+            generated=ddl.generated(statement, name) or ddl.computed_default(statement, name),
+            position=told.position,
+            values=told.values,
+        )
+
+    def renamed_from(self, statement: str, shard: ShardId) -> ShardId | None:
+        """Only within its database: no other is told."""
+        old = ddl.renamed_from(statement, shard.relation)
+        return ShardId(shard.database, old) if old is not None else None
+
+    def effects(self, told: Sequence[Told], known: Known) -> tuple[Effect, ...]:
+        """See :mod:`pipeline.sources.mysql.effects`."""
+        return effects.effects(told, known)
+
+    def compare(self, old: TableSchema, new: TableSchema) -> Compatible | Incompatible:
+        """See :mod:`pipeline.sources.mysql.evolution`."""
+        return evolution.compare(old, new)
+
+    def remembered(self, known: TableSchema, new: TableSchema) -> TableSchema:
+        """Which columns are computed, only the statement that made them tells."""
+        computed = {(c.name, c.shape) for c in columns(known) if c.generated}
+        kept = (
+            replace(c, generated=c.generated or (c.name, c.shape) in computed) for c in columns(new)
+        )
+        return replace(new, columns=tuple(kept))
+
+    def merge(self, schemas: Sequence[TableSchema]) -> TableSchema | Incompatible:
+        """See :mod:`pipeline.sources.mysql.evolution`."""
+        return evolution.merge(schemas)
+
+    def lake_type(self, column: Column) -> str:
+        """See :mod:`pipeline.sources.mysql.typemap`."""
+        return lake_type(_own(column))
+
+    def whole(self, column: Column) -> bool:
+        """Integers of any width and sign."""
+        return _own(column).kind in _INTEGERS
+
+    def sent(self, column: Column) -> Sent:
+        """See :mod:`pipeline.sources.mysql.values`."""
+        return values.sent(_own(column))
+
+    def values(self, column: Column, wire: pa.Array) -> pa.Array:
+        """See :mod:`pipeline.sources.mysql.values`."""
+        return values.values(_own(column), wire)
+
+    def default(self, column: Column) -> pa.Scalar:
+        """The constant; null for a computed column, too, whose old values nobody was told."""
+        own = _own(column)
+        if own.generated or own.default is None:
+            return pa.scalar(None, arrow_type(own))
+        return default_scalar(own)
+
+    def differences(self, schema: TableSchema, server: Sequence[Column]) -> tuple[str, ...]:
+        """See :mod:`pipeline.sources.mysql.differences`."""
+        return differences.differences(schema, [_own(column) for column in server])
+
+
+def _own(column: Column) -> MySqlColumn:
+    return cast("MySqlColumn", column)
+
+
+MYSQL: Dialect = MySqlDialect()

@@ -1,0 +1,15 @@
+"""How schema changes of MySQL by Debezium are read, as the product puts it together."""
+
+from collections.abc import Mapping
+
+from pipeline.formats.debezium_json import DebeziumJson
+from pipeline.schema.reading import Reading
+from pipeline.sources.mysql.dialect import MYSQL
+
+READING = Reading(DebeziumJson().schema_change, MYSQL)
+parse, read = READING.changes, READING.told
+
+
+def readings(*sources: str) -> Mapping[str, Reading]:
+    """The same one for each source."""
+    return dict.fromkeys(sources, READING)
