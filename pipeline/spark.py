@@ -33,6 +33,7 @@ _SETTINGS = {
     "spark.databricks.delta.merge.materializeSource": "none",
     "spark.databricks.delta.merge.failSourceCachedAfterMaterialization": "false",
     "spark.databricks.delta.merge.repartitionBeforeWrite.enabled": "true",
+    "spark.python.daemon.module": "pipeline.worker_daemon",  # workers begin with imports done
     "spark.sql.codegen.cache.maxEntries": "1000",  # a thousand tables, a few plans each
 }
 
