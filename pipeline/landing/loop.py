@@ -9,8 +9,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-
-import pyarrow as pa
+from functools import partial
 
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.own_rows import Settle, mark_row, settle_rows
@@ -29,10 +28,11 @@ from pipeline.landing.listing import Listing, Transport, list_ends, owner
 from pipeline.landing.next_mark import next_mark, read_gap
 from pipeline.landing.plan import Known, Plan, plan
 from pipeline.landing.recognition import recognised
-from pipeline.landing.redelivery import resending, unexplained
-from pipeline.landing.shape import SLIM, Provenance
+from pipeline.landing.redelivery import COLUMNS, resending, unexplained
+from pipeline.landing.rising import JUDGED, low
+from pipeline.landing.shape import Provenance
 from pipeline.landing.staging import Staged, near, staged_rows, write_rows
-from pipeline.landing.task import Done, Intake, Task, judged
+from pipeline.landing.task import Done, Intake, Task
 from pipeline.lives import lived
 from pipeline.mark import Mark
 from pipeline.model import PartitionEnd, TopicPartition
@@ -143,16 +143,15 @@ class Landing:
 
     def _gathered(self, staged: Staged) -> Facts:
         readings = {feed.settings.name: feed.reading for feed in self.feeds}
-        return gather(staged.slim, self.mark.high, readings) if staged.files else Facts()
+        return gather(staged.tallies, self.mark.high, readings)
 
     def _staged(self, chosen: Plan, listing: Listing, epochs: Epochs, stamp: Stamp) -> Staged:
         """Write the batch's rows as files that nobody names yet."""
         tasks = self._tasks(chosen, listing, epochs, stamp)
         done = self.work(tasks) if tasks else ()
         read = epochs_read(told for one in done for told in one.ranges)
-        slims = [judged(one) for one in done]
-        slim = pa.concat_tables(slims) if slims else SLIM.empty_table()
-        staged = Staged(tuple(one.file for one in done if one.file is not None), slim, read)
+        tallies = tuple(tally for one in done for tally in one.tallies)
+        staged = Staged(tuple(one.file for one in done if one.file is not None), tallies, read)
         return recognised(staged, self.mark, epochs, self.log, stamp)
 
     def _tasks(
@@ -200,12 +199,17 @@ class Landing:
 
     def _strange(self, staged: Staged, facts: Facts) -> dict[TopicPartition, int]:
         """Where the batch goes back and repeats nothing: partition -> first such offset."""
-        if not facts.back:
+        if not facts.doubted:
             return {}
-        topics = tuple(sorted({at.topic for at in facts.back}))
+        topics = tuple(sorted({at.topic for at in facts.doubted}))
+        told = partial(staged_rows, self.log.store, staged.files)
+        back = low(told(topics, JUDGED), self.mark.high)
+        if not back:
+            return {}
+        topics = tuple(sorted({at.topic for at in back}))
+        rows = told(topics, COLUMNS)
         self.log.look()
-        rows = staged_rows(self.log.store, staged.files, topics)
-        return unexplained(rows, facts.back, lambda asked: near(self.log, asked))
+        return unexplained(rows, back, lambda asked: near(self.log, asked))
 
     def _same_topics(self, chosen: Plan, listing: Listing) -> None:
         """A topic deleted and created anew while it was read would mix two topics unseen."""

@@ -6,9 +6,10 @@ from dataclasses import asdict, replace
 
 from pipeline.landing.bases import Settled, advance, births
 from pipeline.landing.epoch_bounds import living
-from pipeline.landing.facts import NAMED, Facts, Unread
+from pipeline.landing.facts import Facts, Unread
 from pipeline.landing.plan import Plan
 from pipeline.landing.redelivery import resending
+from pipeline.landing.tally import NAMED
 from pipeline.mark import Epoch, Mark, Quarantine
 from pipeline.model import Acknowledged
 from pipeline.report import Gap

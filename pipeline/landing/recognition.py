@@ -9,6 +9,7 @@ from pipeline.landing.epochs import Epochs
 from pipeline.landing.redelivery import COLUMNS, reordered, resending, sent_again
 from pipeline.landing.shape import slim
 from pipeline.landing.staging import Staged, whole, write_rows
+from pipeline.landing.tally import tally
 from pipeline.mark import Mark
 
 
@@ -34,4 +35,5 @@ def recognised(staged: Staged, mark: Mark, epochs: Epochs, log: ChangeLog, stamp
     )
     (batch,) = dated.select(CHANGES.names).combine_chunks().to_batches()
     file = write_rows(log, batch, stamp)
-    return Staged((file,), pa.Table.from_batches([slim(batch)]), staged.epochs)
+    told = tally(pa.Table.from_batches([slim(batch)]))
+    return Staged((file,), (told,), staged.epochs)

@@ -1,102 +1,176 @@
 """Do the orders of a batch rise in each partition?  Where not, which rows stand too low?
 
+Each run of rows tells of its partitions' orders what is needed to see that all rise; the rows
+themselves are looked at only in partitions where that is in doubt.
+
 Equal is not low: a key's change is a delete and a create at one place, and rows of a snapshot
 share theirs.  Two different changes of one *key* at one place are found by the fold.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipeline.landing.grouping import Ints, grouped
 from pipeline.model import Op, Order, Origin, TopicPartition
 
 _PARTITION = ("source", "topic", "partition")
-_ORDER = ("epoch", "log", "pos", "row")
-Ints = npt.NDArray[np.int64]
+ORDER = ("epoch", "log", "pos", "row")
+JUDGED = (*_PARTITION, "offset", "order", "op", "origin", "snapshot")
 Flags = npt.NDArray[np.bool_]
+Columns = Sequence[Ints]  # the parts of an order, each for all rows
 
 
-def orders(
-    rows: pa.Table, high: Mapping[str, Order]
-) -> tuple[dict[str, Order], dict[TopicPartition, tuple[int, ...]]]:
-    """Highest LIVE order of each partition, and the offsets of rows that stand too low in it.
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """The orders of some rows of one partition, from the offset ``first`` on.
 
-    A row stands too low when its order is below that of a LIVE row before it, by offset, or below
-    *high*.  A partition without a LIVE row keeps what *high* says of it.
+    ``highest`` is that of a LIVE row, None without one; ``rising`` if no row is below the one
+    before it.
     """
-    ordered = rows.filter(
-        pc.and_(
-            pc.is_valid(rows["log"]),
-            pc.and_(
-                pc.not_equal(rows["op"], str(Op.DDL)),
-                pc.not_equal(pc.fill_null(rows["snapshot"], ""), "incremental"),
-            ),
+
+    source: str
+    at: TopicPartition
+    first: int
+    lowest: Order
+    highest: Order | None
+    rising: bool
+
+    @property
+    def name(self) -> str:
+        """Its partition as in ``Mark.high``."""
+        return f"{self.source}/{self.at}"
+
+
+def stretches(rows: pa.Table) -> tuple[Stretch, ...]:
+    """One for each partition of ``SLIM`` rows, in any order, of which any has a place."""
+    found = []
+    ordered = _by_offset(rows)
+    columns, codes = ordered.places, ordered.codes
+    falls = np.append(_less([c[1:] for c in columns], [c[:-1] for c in columns]), False)
+    turns = np.flatnonzero(np.diff(codes, prepend=-1)).tolist()
+    for low, high in zip(turns, [*turns[1:], len(codes)], strict=False):
+        every = [column[low:high] for column in columns]
+        alive = [column[ordered.live[low:high]] for column in every]
+        rising = not falls[low : high - 1].any()
+        source, at = ordered.partitions[codes[low]]
+        found.append(
+            Stretch(
+                source,
+                at,
+                first=int(ordered.offsets[low]),
+                lowest=_at(every, 0 if rising else _sorted(every)[0]),
+                highest=_at(alive, -1 if rising else _sorted(alive)[-1]) if len(alive[0]) else None,
+                rising=rising,
+            )
         )
-    )
-    if not ordered.num_rows:
-        return {}, {}
-    codes, partitions = _partitions(ordered)
-    offsets = _ints(ordered, "offset")
-    sorting = np.lexsort((offsets, codes))
-    codes, offsets = codes[sorting], offsets[sorting]
-    places = np.column_stack([_ints(ordered, name)[sorting] for name in _ORDER])
-    live = _ints(ordered, "origin")[sorting] == int(Origin.LIVE)
-    names = [f"{source}/{topic}:{number}" for source, topic, number in partitions]
+    return tuple(found)
+
+
+def tops(
+    told: Iterable[Stretch], high: Mapping[str, Order]
+) -> tuple[dict[str, Order], frozenset[TopicPartition]]:
+    """Highest LIVE order of each partition, and where rows may stand too low.
+
+    A partition without a LIVE row keeps what *high* says of it.
+    """
+    reached: dict[str, Order] = {}
+    doubted = set()
+    for one in sorted(told, key=lambda one: (one.name, one.first)):
+        before = reached.get(one.name, high.get(one.name))
+        if not one.rising or (before is not None and one.lowest < before):
+            doubted.add(one.at)
+        known = [order for order in (before, one.highest) if order is not None]
+        if known:
+            reached[one.name] = max(known)
+    return reached, frozenset(doubted)
+
+
+def low(rows: pa.Table, high: Mapping[str, Order]) -> dict[TopicPartition, tuple[int, ...]]:
+    """Offsets of the rows that stand too low in their partition.
+
+    In: ``JUDGED``, in any order.  A row stands too low when its order is below that of a LIVE row
+    before it, by offset, or below *high*.
+    """
+    parts = [pc.struct_field(rows["order"], [name]) for name in ORDER]
+    flat = rows.drop_columns("order")
+    for name, part in zip(ORDER, parts, strict=True):
+        flat = flat.append_column(name, part)
+    ordered = _by_offset(flat)
+    names = [f"{source}/{at}" for source, at in ordered.partitions]
     before = {code: high[name] for code, name in enumerate(names) if name in high}
-    tops = {names[code]: top for code, top in _tops(codes, places, live, before).items()}
-    low = _low(codes, places, live, before)
-    firsts = np.flatnonzero(np.diff(codes[low], prepend=-1))
-    back = {
-        TopicPartition(*partitions[codes[low][first]][1:]): tuple(int(n) for n in part)
-        for first, part in zip(firsts, np.split(offsets[low], firsts[1:]), strict=False)
+    if not names:
+        return {}
+    below = _below(ordered.codes, np.column_stack(ordered.places), ordered.live, before)
+    codes, offsets = ordered.codes[below], ordered.offsets[below]
+    turns = np.flatnonzero(np.diff(codes, prepend=-1))
+    parts = np.split(offsets, turns[1:])
+    return {
+        ordered.partitions[code][1]: tuple(part.tolist())
+        for code, part in zip(codes[turns].tolist(), parts, strict=False)
     }
-    return tops, back
 
 
-def _partitions(rows: pa.Table) -> tuple[Ints, list[tuple[str, str, int]]]:
-    """A number for each row's partition, and what each number means."""
-    code: Ints = np.zeros(rows.num_rows, np.int64)
-    for name in _PARTITION:
-        column = pc.dictionary_encode(rows[name].combine_chunks())
-        parts = np.asarray(column.indices).astype(np.int64)
-        _, code = np.unique(code * len(column.dictionary) + parts, return_inverse=True)
-    _, firsts = np.unique(code, return_index=True)
-    named = rows.select(_PARTITION).take(pa.array(firsts)).to_pylist()
-    return code, [(one["source"], one["topic"], one["partition"]) for one in named]
+def places(rows: pa.Table) -> Columns:
+    """The parts of the orders of *rows*, 0 where one is null."""
+    return [_ints(rows, name) for name in ORDER]
+
+
+def order_of(row: Mapping[str, int]) -> Order:
+    """The order of a row told by name."""
+    return Order(*(row[name] for name in ORDER))
+
+
+def _placed(rows: pa.Table) -> pa.Table:
+    """Rows whose place says when they came: no schema change, no incremental snapshot's."""
+    apart = pc.or_(
+        pc.equal(rows["op"], str(Op.DDL)),
+        pc.equal(pc.fill_null(rows["snapshot"], ""), "incremental"),
+    )
+    kept = pc.and_not(pc.is_valid(rows["log"]), apart)
+    rows = rows.select([*_PARTITION, "offset", "origin", *ORDER])
+    return rows if pc.all(kept, min_count=0).as_py() else rows.filter(kept)
+
+
+@dataclass(frozen=True, slots=True)
+class _Ordered:
+    """Rows partition by partition, by offset; ``partitions`` is what each of ``codes`` means."""
+
+    partitions: Sequence[tuple[str, TopicPartition]]
+    codes: Ints
+    offsets: Ints
+    places: Columns
+    live: Flags
+
+
+def _by_offset(rows: pa.Table) -> _Ordered:
+    placed = _placed(rows)
+    codes, firsts = grouped(placed, _PARTITION)
+    named = placed.select(_PARTITION).take(pa.array(firsts)).to_pylist()
+    partitions = [(one["source"], TopicPartition(one["topic"], one["partition"])) for one in named]
+    live = _ints(placed, "origin") == int(Origin.LIVE)
+    offsets, columns = _ints(placed, "offset"), places(placed)
+    if _less([codes[1:], offsets[1:]], [codes[:-1], offsets[:-1]]).any():
+        sorting = np.lexsort((offsets, codes))
+        codes, offsets, live = codes[sorting], offsets[sorting], live[sorting]
+        columns = [column[sorting] for column in columns]
+    return _Ordered(partitions, codes, offsets, columns, live)
 
 
 def _ints(rows: pa.Table, name: str) -> Ints:
-    return np.asarray(pc.fill_null(rows[name], 0)).astype(np.int64)
+    return np.asarray(pc.fill_null(rows[name], 0)).astype(np.int64, copy=False)
 
 
-def _tops(codes: Ints, places: Ints, live: Flags, before: Mapping[int, Order]) -> dict[int, Order]:
-    """The highest LIVE order of each partition, with that from before."""
-    tops = {code: before[code] for code in np.unique(codes).tolist() if code in before}
-    found, lives = codes[live], places[live]
-    rising = np.lexsort((*lives.T[::-1], found))
-    last = np.flatnonzero(np.diff(found[rising], append=-1))
-    for code, place in zip(found[rising][last].tolist(), lives[rising][last].tolist(), strict=True):
-        tops[code] = max(Order(*place), tops.get(code, Order(*place)))
-    return tops
+def _at(columns: Columns, row: int) -> Order:
+    return Order(*(int(column[row]) for column in columns))
 
 
-def _low(codes: Ints, places: Ints, live: Flags, before: Mapping[int, Order]) -> Ints:
-    """Rows that stand too low; looked for only in partitions where some row goes back."""
-    went_back = _less(places[1:], places[:-1]) & (codes[1:] == codes[:-1])
-    starts = np.flatnonzero(np.diff(codes, prepend=-1))
-    suspected = {*codes[1:][went_back].tolist()}
-    for start in starts.tolist():
-        code = int(codes[start])
-        if code in before and Order(*places[start].tolist()) < before[code]:
-            suspected.add(code)
-    within = np.flatnonzero(np.isin(codes, list(suspected)))
-    if not len(within):
-        return within
-    highs = {code: order for code, order in before.items() if code in suspected}
-    return within[_below(codes[within], places[within], live[within], highs)]
+def _sorted(columns: Columns) -> Ints:
+    return np.lexsort(tuple(reversed(columns)))
 
 
 def _below(codes: Ints, places: Ints, live: Flags, before: Mapping[int, Order]) -> Flags:
@@ -127,13 +201,13 @@ def _ranks(places: Ints) -> tuple[Ints, int]:
     return ranks, int(ranks.max())
 
 
-def _less(one: Ints, other: Ints) -> Flags:
+def _less(one: Columns, other: Columns) -> Flags:
     """Whether each order of *one* is below that of *other*."""
-    less: Flags = np.zeros(len(one), bool)
-    equal: Flags = np.ones(len(one), bool)
-    for column in range(one.shape[1]):
-        less |= equal & (one[:, column] < other[:, column])
-        equal &= one[:, column] == other[:, column]
+    less: Flags = np.zeros(len(one[0]), bool)
+    equal: Flags = np.ones(len(one[0]), bool)
+    for mine, its in zip(one, other, strict=True):
+        less |= equal & (mine < its)
+        equal &= mine == its
     return less
 
 

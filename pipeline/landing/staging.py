@@ -2,7 +2,7 @@
 
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,7 +14,7 @@ from pipeline.changelog.table import CHANGES, Stamp
 from pipeline.errors import SluiceError
 from pipeline.lake.store import Store
 from pipeline.landing.redelivery import COLUMNS, Near
-from pipeline.landing.shape import SLIM
+from pipeline.landing.tally import Tally
 from pipeline.model import TopicPartition
 
 
@@ -23,11 +23,8 @@ class Staged:
     """Files of a batch, what to judge them by, and the leader epochs of the last records read."""
 
     files: tuple[WrittenFile, ...]
-    slim: pa.Table = field(repr=False)
+    tallies: tuple[Tally, ...]
     epochs: Mapping[TopicPartition, int]
-
-
-NOTHING = Staged((), SLIM.empty_table(), {})
 
 
 def write_rows(log: ChangeLog, rows: pa.RecordBatch, stamp: Stamp) -> WrittenFile:
@@ -40,12 +37,14 @@ def write_rows(log: ChangeLog, rows: pa.RecordBatch, stamp: Stamp) -> WrittenFil
     return file.written
 
 
-def staged_rows(store: Store, files: Sequence[WrittenFile], topics: Sequence[str]) -> pa.Table:
-    """Rows of these topics in files that are not committed; ``COLUMNS``."""
+def staged_rows(
+    store: Store, files: Sequence[WrittenFile], topics: Sequence[str], columns: Sequence[str]
+) -> pa.Table:
+    """Rows of these topics in files that are not committed; *columns*, ``topic`` among them."""
     return pa.concat_tables(
         [
             rows.filter(pc.is_in(rows["topic"], pa.array(topics, pa.string())))
-            for rows in (whole(store, file, COLUMNS) for file in files)
+            for rows in (whole(store, file, columns) for file in files)
         ]
     )
 

@@ -17,7 +17,8 @@ from pipeline.changelog.table import Stamp
 from pipeline.formats.format import RAW, Format
 from pipeline.lake.log import Metadata
 from pipeline.lake.store import open_store
-from pipeline.landing.shape import SLIM, Provenance, Routes, shape, slim
+from pipeline.landing.shape import Provenance, Routes, shape, slim
+from pipeline.landing.tally import Tally, tally
 from pipeline.route import Router
 from pipeline.transports.consume import consume
 from pipeline.transports.offset_ranges import OffsetRange, RangeRead, ReadBounds
@@ -57,13 +58,12 @@ class Task:
 class Done:
     """What a task tells: its file (None if the ranges held no row) and each range's offsets.
 
-    ``slim`` holds the columns that judging needs, of every row in the order it came, as an Arrow
-    stream; `judged` reads it.
+    ``tallies`` are what its rows say, run by run: all that the batch is judged by.
     """
 
     file: WrittenFile | None
     ranges: tuple[RangeRead, ...]
-    slim: bytes = field(repr=False)
+    tallies: tuple[Tally, ...]
 
 
 def run(task: Task) -> Done:
@@ -77,30 +77,21 @@ def run(task: Task) -> Done:
     ranges = [one for intake in task.intakes for one in intake.ranges]
     reading = consume(task.kafka, ranges, bounds=task.bounds, columns=sorted(wanted))
     with closing(iter(reading)) as batches:
-        file, told = write(batches, task)
-    return Done(file, reading.read, told)
+        file, tallies = write(batches, task)
+    return Done(file, reading.read, tallies)
 
 
-def write(batches: Iterable[pa.RecordBatch], task: Task) -> tuple[WrittenFile | None, bytes]:
-    """Make one file of these messages (``RAW``), and `Done.slim`; no file without a row."""
+def write(
+    batches: Iterable[pa.RecordBatch], task: Task
+) -> tuple[WrittenFile | None, tuple[Tally, ...]]:
+    """Make one file of these messages (``RAW``), and `Done.tallies`; no file without a row."""
     name = f"part-{uuid.uuid4()}.parquet"
-    told = pa.BufferOutputStream()
-    options = pa.ipc.IpcWriteOptions(compression="lz4")
-    store = open_store(task.changes)
-    with (
-        SortedFile(store, task.metadata, name, task.stamp.received) as file,
-        pa.ipc.new_stream(told, SLIM, options=options) as slims,
-    ):
+    tallies = []
+    with SortedFile(open_store(task.changes), task.metadata, name, task.stamp.received) as file:
         for rows in _runs(_shaped(batches, task), task.run):
-            for batch in map(slim, rows):
-                slims.write_batch(batch)
+            tallies.append(tally(pa.Table.from_batches(map(slim, rows))))
             file.add(rows)
-    return file.written, told.getvalue().to_pybytes()
-
-
-def judged(done: Done) -> pa.Table:
-    """The columns to judge by, as `SLIM`; empty without a row."""
-    return pa.ipc.open_stream(done.slim).read_all()
+    return file.written, tuple(tallies)
 
 
 def _shaped(batches: Iterable[pa.RecordBatch], task: Task) -> Iterator[pa.RecordBatch]:

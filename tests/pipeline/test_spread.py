@@ -19,7 +19,7 @@ from pipeline.formats.format import Format
 from pipeline.lake.columns import described
 from pipeline.lake.log import Metadata
 from pipeline.landing.shape import Provenance
-from pipeline.landing.task import Intake, Task, judged, run
+from pipeline.landing.task import Intake, Task, run
 from pipeline.route import Router
 from pipeline.spread import spread
 from pipeline.transports.offset_ranges import OffsetRange, ReadBounds
@@ -90,7 +90,7 @@ def test_each_task_leaves_one_file_and_tells_of_it_in_the_order_of_the_tasks(
         [(ranges[0], 15), (ranges[1], 7)],
         [(ranges[2], 2)],
     ]
-    assert [judged(done).num_rows for done in told] == [22, 2]
+    assert [[one.rows for one in done.tallies] for done in told] == [[22], [2]]
     written = [done.file for done in told if done.file is not None]
     first, second = (rows(tmp_path, file.path) for file in written)
     assert [(r["table"], r["offset"]) for r in second] == [("shop.t0", 8), ("shop.t1", 7)]
@@ -109,7 +109,7 @@ def test_a_worker_and_the_driver_make_the_same_of_a_task(
     assert here.file is not None
     assert replace(there.file, path="") == replace(here.file, path="")
     assert rows(tmp_path, there.file.path) == rows(tmp_path, here.file.path)
-    assert (there.ranges, judged(there)) == (here.ranges, judged(here))
+    assert (there.ranges, there.tallies) == (here.ranges, here.tallies)
 
 
 def test_a_tasks_error_is_the_callers_and_not_sparks(

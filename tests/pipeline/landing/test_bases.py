@@ -1,7 +1,8 @@
 import pytest
 
 from pipeline.landing.bases import advance, births
-from pipeline.landing.facts import Facts, News, SnapshotRows
+from pipeline.landing.facts import Facts, News
+from pipeline.landing.tally import SnapshotRows
 from pipeline.mark import Existence, Mark, Snap
 from pipeline.model import Order
 from pipeline.schema.history import SchemaChange

@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from pipeline.landing.facts import NAMED, Facts, News, SnapshotRows, Unread
+from pipeline.landing.facts import Facts, News, Unread
 from pipeline.landing.next_mark import next_mark, read_gap
 from pipeline.landing.plan import Plan
+from pipeline.landing.tally import NAMED, SnapshotRows
 from pipeline.mark import Epoch, Mark, Snap
 from pipeline.model import Acknowledged, Fence, Head, Order, PartitionEnd
 from pipeline.report import Gap

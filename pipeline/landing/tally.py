@@ -1,0 +1,173 @@
+"""What do the rows of one run say of themselves?
+
+Summed up where they are made, so that none of them need be sent to the driver: `facts.gather` adds
+up what is told here.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.changelog.table import MIRROR_OPS
+from pipeline.landing.grouping import Ints, grouped
+from pipeline.landing.rising import ORDER, Stretch, order_of, places, stretches
+from pipeline.model import Op, Order
+
+NAMED = 20  # quarantined changes of a subject that are kept by name; a person reads no more
+_ENDS = ("last", "last_in_data_collection")
+_MIRRORED = pa.array([str(op) for op in MIRROR_OPS])
+
+Place = tuple[str, int, int]
+"""Topic, partition, offset."""
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotRows:
+    """Rows of one shard's snapshot: all of one order; was the last among them?"""
+
+    order: Order
+    rows: int
+    ended: bool
+
+    def with_rows(self, other: "SnapshotRows") -> "SnapshotRows":
+        """Both if they are of one snapshot, else the newer one."""
+        if self.order != other.order:
+            return max(self, other, key=lambda one: one.order)
+        return SnapshotRows(self.order, self.rows + other.rows, self.ended or other.ended)
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """Changes of one shard, or topic, that could not be read: how many, and where the first are.
+
+    ``table`` is None where the shard is not known.
+    """
+
+    source: str
+    table: str | None
+    count: int
+    first: tuple[Place, ...]
+
+    def with_more(self, other: "Unreadable") -> "Unreadable":
+        """Both; the first *NAMED* by place stay."""
+        first = sorted((*self.first, *other.first))[:NAMED]
+        return Unreadable(self.source, self.table, self.count + other.count, tuple(first))
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """Counts and bounds of some rows; keys as in :class:`pipeline.mark.Mark`.
+
+    ``tables``      table -> rows that change its mirror.
+    ``shards``      ``source/shard`` -> its table, of every shard with such a row.
+    ``firsts``      ``source/shard`` -> lowest order of such a row.
+    ``heartbeats``  source -> highest number.
+    ``snapshots``   ``source/shard`` -> its newest snapshot's rows.
+    ``statements``  schema changes of any kind, as rows of ``SLIM``.
+    ``errors``      ``source/shard`` (or ``topic:NAME`` where it is not known) -> what is unread.
+    ``stretches``   the orders of each partition.
+    """
+
+    rows: int
+    tables: Mapping[str, int]
+    shards: Mapping[str, str]
+    firsts: Mapping[str, Order]
+    heartbeats: Mapping[str, int]
+    snapshots: Mapping[str, SnapshotRows]
+    statements: tuple[Mapping[str, Any], ...]
+    errors: Mapping[str, Unreadable]
+    stretches: tuple[Stretch, ...]
+
+
+def tally(rows: pa.Table) -> Tally:
+    """Sum up *rows* of ``SLIM``."""
+    mirrored = _only(rows, pc.and_(pc.is_in(rows["op"], _MIRRORED), pc.is_valid(rows["table"])))
+    codes, firsts = grouped(mirrored, ["source", "shard", "table"])
+    shards = mirrored.select(["source", "shard", "table"]).take(pa.array(firsts)).to_pylist()
+    names = [f"{one['source']}/{one['shard']}" for one in shards]
+    tables = [one["table"] for one in shards]
+    return Tally(
+        rows=rows.num_rows,
+        tables=_counts(tables, codes),
+        shards=dict(zip(names, tables, strict=True)),
+        firsts=_firsts(mirrored, codes, names),
+        heartbeats=_heartbeats(_of(rows, Op.HEARTBEAT)),
+        snapshots=_snapshots(_of(rows, Op.READ)),
+        statements=tuple(_of(rows, Op.DDL).to_pylist()),
+        errors=_errors(_of(rows, Op.ERROR)),
+        stretches=stretches(rows),
+    )
+
+
+def _only(rows: pa.Table, mask: pa.ChunkedArray) -> pa.Table:
+    """Rows of *mask*; those that there are, where it holds for all."""
+    return rows if pc.all(mask, min_count=0).as_py() else rows.filter(mask)
+
+
+def _of(rows: pa.Table, op: Op) -> pa.Table:
+    return rows.filter(pc.equal(rows["op"], str(op)))
+
+
+def _counts(tables: list[str], codes: Ints) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for table, count in zip(tables, np.bincount(codes).tolist(), strict=True):
+        counts[table] = counts.get(table, 0) + count
+    return counts
+
+
+def _firsts(rows: pa.Table, codes: Ints, names: list[str]) -> dict[str, Order]:
+    """The lowest order of each group of *codes* that has any: part by part, among what is left."""
+    placed = np.asarray(pc.is_valid(rows["log"]))
+    left, columns = codes[placed], [column[placed] for column in places(rows)]
+    found, parts = np.unique(left), []
+    for number, column in enumerate(columns):
+        lowest = np.full(len(names), np.iinfo(np.int64).max)
+        np.minimum.at(lowest, left, column)
+        parts.append(lowest[found].tolist())
+        keep = column == lowest[left]
+        left, columns[number + 1 :] = left[keep], [one[keep] for one in columns[number + 1 :]]
+    orders = (Order(*place) for place in zip(*parts, strict=True))
+    return {names[code]: order for code, order in zip(found.tolist(), orders, strict=True)}
+
+
+def _heartbeats(beats: pa.Table) -> dict[str, int]:
+    result: dict[str, int] = {}
+    for beat in beats.select(["source", "note"]).to_pylist():
+        number = int(beat["note"]) if (beat["note"] or "").isdigit() else -1
+        result[beat["source"]] = max(number, result.get(beat["source"], -1))
+    return result
+
+
+def _snapshots(reads: pa.Table) -> dict[str, SnapshotRows]:
+    reads = reads.filter(pc.not_equal(pc.fill_null(reads["snapshot"], ""), "incremental"))
+    found: dict[str, SnapshotRows] = {}
+    names = ["source", "shard", *ORDER, "snapshot"]
+    for group in reads.group_by(names).aggregate([([], "count_all")]).to_pylist():
+        name = f"{group['source']}/{group['shard']}"
+        one = SnapshotRows(order_of(group), group["count_all"], group["snapshot"] in _ENDS)
+        found[name] = one.with_rows(found[name]) if name in found else one
+    return found
+
+
+def _errors(errors: pa.Table) -> dict[str, Unreadable]:
+    """What could not be read, by shard where it and its table are known, else by topic."""
+    known = pc.and_(pc.is_valid(errors["table"]), pc.is_valid(errors["shard"]))
+    shard = pc.binary_join_element_wise(errors["source"], errors["shard"], "/")
+    topic = pc.binary_join_element_wise("topic", errors["topic"], ":")
+    errors = errors.append_column("subject", pc.if_else(known, shard, topic))
+    by_place = [(name, "ascending") for name in ("subject", "topic", "partition", "offset")]
+    errors = errors.sort_by(by_place)
+    counts = errors.group_by("subject", use_threads=False).aggregate([([], "count_all")])
+    found: dict[str, Unreadable] = {}
+    start = 0
+    for subject, count in zip(*(column.to_pylist() for column in counts.columns), strict=True):
+        first = errors.slice(start, min(count, NAMED)).to_pylist()
+        table = None if subject == f"topic:{first[0]['topic']}" else first[0]["table"]
+        where = tuple((row["topic"], row["partition"], row["offset"]) for row in first)
+        found[subject] = Unreadable(first[0]["source"], table, count, where)
+        start += count
+    return found

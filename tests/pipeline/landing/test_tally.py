@@ -1,0 +1,49 @@
+"""Sums of runs; what they come to for a batch is `test_facts`'s."""
+
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline.landing.shape import SLIM
+from pipeline.landing.tally import tally
+from pipeline.model import Order, Origin
+
+PLACES = st.builds(
+    Order, st.integers(1, 2), st.integers(0, 1), st.integers(0, 2), st.integers(0, 1)
+)
+
+
+def rows(*said: tuple[str, Order | None]) -> pa.Table:
+    """An update of each shard at each order, offset by offset."""
+    plain = {"source": "shop", "topic": "t", "partition": 0, "op": "u", "origin": int(Origin.LIVE)}
+    made = [
+        {
+            **plain,
+            "offset": offset,
+            "shard": shard,
+            "table": shard.partition(".")[0],
+            **{part: getattr(order, part, None) for part in ("epoch", "log", "pos", "row")},
+        }
+        for offset, (shard, order) in enumerate(said)
+    ]
+    return pa.Table.from_pylist(made, schema=SLIM)
+
+
+@settings(max_examples=50)
+@given(st.lists(st.tuples(st.sampled_from(["a.1", "a.2", "b.1"]), st.none() | PLACES)))
+def test_the_first_of_a_shard_is_its_lowest_order(said: list[tuple[str, Order | None]]) -> None:
+    found = tally(rows(*said)).firsts
+
+    placed = {
+        shard: [order for name, order in said if name == shard and order] for shard, _ in said
+    }
+    assert found == {f"shop/{shard}": min(orders) for shard, orders in placed.items() if orders}
+
+
+def test_shards_of_one_table_are_counted_together() -> None:
+    order = Order(1, 1, 1)
+
+    found = tally(rows(("a.1", order), ("b.1", order), ("a.2", order)))
+
+    assert found.tables == {"a": 2, "b": 1}
+    assert found.shards == {"shop/a.1": "a", "shop/a.2": "a", "shop/b.1": "b"}
