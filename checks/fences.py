@@ -5,7 +5,6 @@ mirror holds everything below the first heartbeat after that instant, whatever t
 be there or have been touched since: a delay is never a loss.
 """
 
-from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from checks.model import NotYet, Undecided
@@ -38,14 +37,3 @@ def passed(
     if waited > patience:
         return Undecided("not_reached", f"{why}, waited {waited.total_seconds():.0f} s")
     return NotYet(why)
-
-
-def thinned(fences: Sequence[Fence], limit: int = 4096) -> Fences:
-    """At most about *limit* fences, ascending: the newer half as it is, of the older every second.
-
-    A thinned history answers with a later fence than it might, which is only cautious.
-    """
-    if len(fences) <= limit:
-        return tuple(fences)
-    half = len(fences) // 2
-    return (*fences[:half:2], *fences[half:])

@@ -12,8 +12,7 @@ from datetime import datetime
 
 from checks.model import Reason
 from pipeline.cut import first_fence
-from pipeline.lags.samples import MirrorPosition, Samples, fresh, living
-from pipeline.lags.steps import LandedBatch
+from pipeline.lags.samples import LandedBatch, MirrorPosition, Samples, fresh, living
 from pipeline.mark import Mark
 from pipeline.model import Fence, Missing, Stage, Table
 

@@ -2,7 +2,7 @@
 
 from grafana.overview import DETAIL
 from grafana.panel import Dashboard, Panel, Query
-from monitor.web import metric_names as m
+from monitor.web import metrics as m
 
 _OWN = '{table="$table"}'
 

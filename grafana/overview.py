@@ -1,7 +1,7 @@
 """Can the tables be read, and if not, where does it stand?  What a screen on the wall shows."""
 
 from grafana.panel import Dashboard, Panel, Query
-from monitor.web import metric_names as m
+from monitor.web import metrics as m
 
 DETAIL = "sluice-table"
 _OWN = '{table=~"$tables"}'

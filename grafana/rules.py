@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from alerts.causes import KINDS
 from alerts.model import AlertKind, Severity
 from grafana.rule import Alert, Recording
-from monitor.web import metric_names as m
+from monitor.web import metrics as m
 
 LAG = "sluice:lag_seconds"
 TABLES = "sluice:tables:count"

@@ -19,19 +19,17 @@ from monitor.jobs import Works, jobs
 from monitor.logs import current_run
 from monitor.observe.assessor import Assessor
 from monitor.observe.census import Census
-from monitor.observe.fence_book import FenceBook
-from monitor.observe.heartbeat import HeartbeatWriter
+from monitor.observe.foreign_writes import ForeignWrites
+from monitor.observe.heartbeat import FenceBook, HeartbeatWriter
 from monitor.observe.probing import Probing
 from monitor.observe.readers import named_versions
 from monitor.observe.recorder import VerdictRecorder
 from monitor.observe.retention import RetentionWatch
 from monitor.observe.roster import Roster
 from monitor.observe.rulings import Rulings
-from monitor.observe.sampler import Sampler
+from monitor.observe.sampler import Sampler, Watcher, synced
 from monitor.observe.service_state import ServiceState
-from monitor.observe.synced import synced
 from monitor.observe.unlogged_changes import UnloggedChanges
-from monitor.observe.watcher import Watcher
 from monitor.observe.world import RoundWorld
 from monitor.schedule import Schedule
 from monitor.spark.requests import Deadlines, LaneRequests
@@ -76,7 +74,7 @@ class App:
         self.roster = Roster(self.servers.all, config.tables, clock)
         self.census = Census(followed, self.roster.tables, describe, clock)
         self.retention = RetentionWatch(config.sources, self.lake, self.census.answer, clock)
-        self.watcher = Watcher(self._sampler(), self.roster, store.marks, clock)
+        self.watcher = Watcher(self._sampler(), self.roster, clock)
         self.recorder = VerdictRecorder(config.alerts, store, self.rulings, policy.gating, clock)
         self.assessor = self._assessor()
         self.supervisor = Supervisor(config.settings, self.spark)
@@ -136,7 +134,7 @@ class App:
             clock,
             readiness.sample_age,
             readiness.heartbeat_age,
-            self.store.waivers.waived,
+            ForeignWrites(self.lake.delta, self.store.waivers.waived),
             synced(self.config.sources, self.collectors, self.fences),
         )
 

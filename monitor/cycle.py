@@ -17,8 +17,7 @@ from monitor.observe.assessor import Assessor
 from monitor.observe.own_verdicts import Component
 from monitor.observe.recorder import VerdictRecorder
 from monitor.observe.roster import Roster
-from monitor.observe.sampler import Sampling
-from monitor.observe.watcher import Watcher
+from monitor.observe.sampler import Sampling, Watcher
 from pipeline.cut import day_end
 from pipeline.lags.retention import Retention
 from pipeline.model import Stage, Table

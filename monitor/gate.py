@@ -13,7 +13,7 @@ from monitor.board import GRAVITY
 from monitor.observe.assessor import Assessor
 from monitor.observe.recorder import VerdictRecorder
 from monitor.observe.roster import Roster
-from monitor.observe.watcher import Watcher
+from monitor.observe.sampler import Watcher
 from pipeline.cut import cut as parse_cut
 from pipeline.errors import ConfigError
 from pipeline.model import Stage

@@ -15,7 +15,7 @@ from monitor.observe.rulings import Rulings
 from monitor.observe.sampler import Sampling
 from monitor.spark.standstills import Standstills
 from monitor.store.certificates import Certificates
-from pipeline.apply.foreign import waiver
+from pipeline.apply.foreign import foreign_hold
 from pipeline.lags.lag import Lags, measure
 from pipeline.memory import Memory
 from pipeline.model import Missing, Order, Table
@@ -111,12 +111,5 @@ def _bases(look: Sampling) -> Mapping[str, Order]:
 def _intruded(table: Table, look: Sampling) -> Iterator[Hold]:
     """What the look itself found: the Spark process may not have been at the table since."""
     intrusion = look.intrusions.get(table.name)
-    if intrusion is None:
-        return
-    good = intrusion.good
-    back = f"restore version {good}" if good >= 0 else "rebuild the mirror"
-    detail = (
-        f"version {intrusion.version} of mirror {table.name} ({intrusion.operation}) changed data "
-        f"and is not Sluice's; {back}"
-    )
-    yield Hold(waiver(table.name, intrusion.version), table.name, "foreign_write", detail)
+    if intrusion is not None:
+        yield foreign_hold(table.name, intrusion)

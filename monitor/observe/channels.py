@@ -4,31 +4,14 @@ A letter that was given up is something that nobody was told: it counts until a 
 it, and with it all that were given up before.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
-from typing import Protocol
 
 from alerts.outbox import ChannelHealth
 from monitor.board import ChannelView
-from monitor.store.outbox import Pile
+from monitor.store.outbox import Pile, StoredOutbox
 
 PATIENCE = timedelta(minutes=5)  # a rate limit or a digest may hold a letter for a minute or two
-
-
-class Letters(Protocol):
-    """What the outbox knows of its channels."""
-
-    def counts(self) -> Mapping[tuple[str, str], int]:
-        """(Channel, waiting | delivered | dead) -> letters kept."""
-        ...
-
-    def pile(self, channel: str, seen: int = ...) -> Pile:
-        """What lies at *channel*; letters given up count if their number is above *seen*."""
-        ...
-
-    def standing(self, channel: str) -> ChannelHealth:
-        """How its sendings went."""
-        ...
 
 
 def given_up_id(channel: str, number: int | str) -> str:
@@ -37,14 +20,14 @@ def given_up_id(channel: str, number: int | str) -> str:
 
 
 def channel_views(
-    letters: Letters, names: Iterable[str], waived: frozenset[str], now: datetime
+    letters: StoredOutbox, names: Iterable[str], waived: frozenset[str], now: datetime
 ) -> tuple[ChannelView, ...]:
     """Every channel of *names*, and those that letters wait for or were given up for."""
     undone = {name for name, state in letters.counts() if state != "delivered"}
     return tuple(_view(letters, name, waived, now) for name in sorted({*names, *undone}))
 
 
-def _view(letters: Letters, name: str, waived: frozenset[str], now: datetime) -> ChannelView:
+def _view(letters: StoredOutbox, name: str, waived: frozenset[str], now: datetime) -> ChannelView:
     standing, pile = letters.standing(name), letters.pile(name, _seen(name, waived))
     ailments = "; ".join(_ailments(name, standing, pile, now))
     return ChannelView(name, pile.waiting, pile.dead, standing.failures, ailments)

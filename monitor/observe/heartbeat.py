@@ -1,18 +1,20 @@
-"""One heartbeat after the other, to the server that the collector reads.
+"""One heartbeat after the other, to the server that the collector reads; each is remembered.
 
 After a fail-over the collector may be connected elsewhere; a heartbeat that it never sees would
 prove nothing, so the pulse follows it.  Whatever fails, the next beat tries again.
 """
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Protocol
 
 import structlog
 
-from monitor.observe.fence_book import FenceBook
+from monitor.store.fences import Fences
 from pipeline.errors import SluiceError
+from pipeline.model import Fence
 from pipeline.settings import SourceSettings
 from pipeline.sources.heartbeat import Beating, Heart
 
@@ -38,6 +40,34 @@ class Guide(Protocol):
     def address(self) -> tuple[str, int]:
         """Host and port."""
         ...
+
+
+@dataclass(eq=False)
+class FenceBook:
+    """All heartbeats still remembered, by source, ascending; safe from several threads."""
+
+    store: Fences
+    _known: dict[str, tuple[Fence, ...]] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def load(self, sources: Iterable[str], since: datetime) -> None:
+        """Remember what an earlier life has written down."""
+        for source in sources:
+            self._known[source] = thinned(self.store.since(source, since, limit=200_000))
+
+    def add(self, fence: Fence) -> None:
+        """Keep *fence*: in the store first, so that no proof rests on one that is lost."""
+        self.store.add(fence)
+        with self._lock:
+            self._known[fence.source] = thinned((*self._known.get(fence.source, ()), fence))
+
+    def known(self) -> Mapping[str, tuple[Fence, ...]]:
+        """Those of every source, as they are now."""
+        return dict(self._known)
+
+    def of(self, source: str) -> tuple[Fence, ...]:
+        """Those of *source*; empty before the first."""
+        return self._known.get(source, ())
 
 
 @dataclass(eq=False)
@@ -108,3 +138,14 @@ class HeartbeatWriter:
             return self.guide.address()
         except SluiceError:
             return known
+
+
+def thinned(fences: Sequence[Fence], limit: int = 4096) -> tuple[Fence, ...]:
+    """At most about *limit* fences, ascending: the newer half as it is, of the older every second.
+
+    A thinned history answers with a later fence than it might, which is only cautious.
+    """
+    if len(fences) <= limit:
+        return tuple(fences)
+    half = len(fences) // 2
+    return (*fences[:half:2], *fences[half:])

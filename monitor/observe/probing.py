@@ -1,9 +1,9 @@
 """Which probes are due, and what do they say?  One world a table, one verdict a probe."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, Protocol
+from typing import Any
 
 import structlog
 
@@ -13,19 +13,12 @@ from checks.world import World
 from monitor.config.plans import CheckPlan
 from monitor.observe.recorder import VerdictRecorder
 from monitor.observe.roster import Roster
+from monitor.store.verdicts import Verdicts
 from pipeline.model import Table
 
 PAST = 1000
 UNABLE = ("unreachable", "unprovable")  # codes of an UNKNOWN for want of an answer
 log = structlog.get_logger(__name__)
-
-
-class History(Protocol):
-    """Earlier values of a check."""
-
-    def history(self, table: str, check: str, limit: int = ...) -> Sequence[tuple[datetime, float]]:
-        """Newest *limit* values, oldest first."""
-        ...
 
 
 @dataclass(eq=False)
@@ -38,7 +31,7 @@ class Probing:
 
     plans: tuple[CheckPlan, ...]
     roster: Roster
-    history: History
+    history: Verdicts
     recorder: VerdictRecorder
     open_world: Callable[[], World]
     clock: Callable[[], datetime]

@@ -1,22 +1,10 @@
 """The newest verdict of each table and check, and the newest that was not UNKNOWN."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from checks.model import Outcome, Verdict
-
-
-class Kept(Protocol):
-    """Verdicts as they were kept."""
-
-    def latest(self) -> Sequence[Verdict]:
-        """The newest of each table and check."""
-        ...
-
-    def last(self, table: str, check: str, outcomes: Sequence[Outcome]) -> Verdict | None:
-        """The newest of one check with one of *outcomes*."""
-        ...
+from monitor.store.verdicts import Verdicts
 
 
 @dataclass(eq=False)
@@ -27,7 +15,7 @@ class Rulings:
     _ruled: dict[tuple[str, str], Verdict] = field(default_factory=dict)
     _passed: dict[tuple[str, str], Verdict] = field(default_factory=dict)
 
-    def load(self, kept: Kept) -> None:
+    def load(self, kept: Verdicts) -> None:
         """Remember what earlier lives ruled, oldest first for each check."""
         for newest in kept.latest():
             for outcomes in ((Outcome.PASS,), (Outcome.PASS, Outcome.FAIL)):

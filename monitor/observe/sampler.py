@@ -1,25 +1,36 @@
-"""What do collectors, change log and mirrors say now?  One look, upstream first.
+"""What do heartbeats, collectors, change log and mirrors say now?  One look, upstream first.
 
-Whoever does not answer is `Missing` with his words; a look itself never fails.
+Whoever does not answer is `Missing` with his words; a look itself never fails.  The watching round
+and every gate decision share the newest look, and the batches that all looks so far have seen.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Protocol, TypeVar
 
-from monitor.observe.fence_book import FenceBook
-from pipeline.apply.foreign import Intrusion, accepted, find
-from pipeline.errors import HeldError, ProofError, SluiceError
-from pipeline.lags.samples import MirrorPosition, Sample, Samples, SourceSamples
-from pipeline.lags.steps import LandedBatch
-from pipeline.lake.commits import Commit
-from pipeline.mark import Mark
-from pipeline.model import Acknowledged, Missing, Table
+from monitor.observe.foreign_writes import ForeignWrites
+from monitor.observe.heartbeat import FenceBook
+from monitor.observe.roster import Roster
+from pipeline.apply.foreign import Intrusion
+from pipeline.collectors.mirrored import Collector, behind_mirror
+from pipeline.errors import HeldError, SluiceError
+from pipeline.lags.samples import (
+    LandedBatch,
+    MirrorPosition,
+    Sample,
+    Samples,
+    SourceSamples,
+    extended,
+    step,
+)
+from pipeline.mark import Mark, reaches
+from pipeline.model import Acknowledged, Fence, Missing, Table
+from pipeline.settings import SourceSettings
 
 T = TypeVar("T")
-FIRST_LOOK = 100  # versions read back at the start; the lane has judged those before
 
 
 class WatchedState(Protocol):
@@ -57,10 +68,6 @@ class WatchedLake(Protocol):
 
     def applied(self, table: str) -> MirrorPosition | None:
         """Where a mirror stands; None where there is none."""
-        ...
-
-    def history(self, table: str, since: int) -> Sequence[Commit]:
-        """Commits after version *since*, ascending."""
         ...
 
 
@@ -115,10 +122,8 @@ class Sampler:
     clock: Callable[[], datetime]
     budget: timedelta
     beat_budget: timedelta
-    waived: Callable[[], frozenset[str]] = frozenset
+    foreign: ForeignWrites
     synced: Mapping[str, Callable[[], int | Missing]] = field(default_factory=dict)
-    _seen: dict[str, int] = field(default_factory=dict)
-    _intruded: dict[str, Intrusion] = field(default_factory=dict)
     _unreadable: dict[str, str] = field(default_factory=dict)
 
     def look(self, tables: Iterable[Table]) -> Sampling:
@@ -140,7 +145,7 @@ class Sampler:
             mark=mark,
             mirrors=mirrors,
             troubles=self._troubles(),
-            intrusions=dict(self._intruded),
+            intrusions=self.foreign.found(),
             unreadable=dict(self._unreadable),
         )
 
@@ -166,26 +171,8 @@ class Sampler:
             self._unreadable[table] = "there is no mirror"
             return Missing("there is no mirror yet")
         self._unreadable.pop(table, None)
-        self._inspect(table, found.version)
+        self.foreign.inspect(table, found.version)
         return found
-
-    def _inspect(self, table: str, version: int) -> None:
-        """Look through the commits since the last look for one that is not ours."""
-        since = self._seen.get(table, max(version - FIRST_LOOK, 0))
-        if version == since:
-            return
-        try:
-            commits = self.lake.history(table, since)
-        except ProofError:
-            if table in self._seen:
-                raise
-            commits = ()  # too old to be told by anyone
-        intrusion = find(commits, since, accepted(table, self.waived()))
-        if intrusion is not None:
-            self._intruded[table] = intrusion
-            return  # what follows is judged from here again, until it is taken back
-        self._intruded.pop(table, None)
-        self._seen[table] = version
 
     def _troubles(self) -> dict[str, CollectorFailure]:
         found = {}
@@ -198,3 +185,65 @@ class Sampler:
             if state.state != "running":
                 found[name] = CollectorFailure(state.state, state.detail)
         return found
+
+
+@dataclass(eq=False)
+class Watcher:
+    """The newest look, taken again when it is older than who asks can bear.
+
+    Samples are taken once for all who ask at the same time.  Their own age budgets decide whether
+    an answer may rest on them; this only keeps a thousand questions from becoming a thousand looks.
+    """
+
+    sampler: Sampler
+    roster: Roster
+    clock: Callable[[], datetime]
+    _look: Sampling = field(default_factory=Sampling.nothing)
+    _steps: tuple[LandedBatch, ...] = ()
+    _turn: threading.Lock = field(default_factory=threading.Lock)
+
+    def look(self, patience: timedelta) -> Sampling:
+        """A look that began at most *patience* ago; it is taken now if there is none."""
+        with self._turn:
+            if self.clock() - self._look.at > patience:
+                self._look = self._take()
+            if {table.name for table in self.roster.tables()} - self._look.mirrors.keys():
+                self._look = self._take()  # tables that the look before has brought
+            return self._look
+
+    def _take(self) -> Sampling:
+        look = self.sampler.look(self.roster.tables())
+        if isinstance(look.mark, Missing):
+            return replace(look, steps=self._steps)
+        mark = look.mark.value
+        fences = {name: one.known() for name, one in look.sources.items()}
+        self._steps = extended(self._steps, step(mark, fences))
+        self.roster.update(mark)
+        return replace(look, steps=self._steps)
+
+
+def synced(
+    sources: Iterable[SourceSettings], collectors: Mapping[str, Collector], fences: FenceBook
+) -> dict[str, Callable[[], int | Missing]]:
+    """Source -> what asks for the number of its newest heartbeat that has come through."""
+    pairs = ((source.name, behind_mirror(source, collectors[source.name])) for source in sources)
+    return {name: partial(_number, one, fences, name) for name, one in pairs if one is not None}
+
+
+def newest_below(fences: tuple[Fence, ...], arrived: Acknowledged) -> Fence | None:
+    """The newest of *fences*, ascending, of the server written to now, at or below *arrived*."""
+    for fence in reversed(fences):
+        same = fence.head.identity == fences[-1].head.identity
+        if same and reaches(arrived, fence.head):
+            return fence
+    return None
+
+
+def _number(mirrored: Collector, fences: FenceBook, name: str) -> int | Missing:
+    arrived = mirrored.acknowledged()
+    if isinstance(arrived, Missing):
+        return arrived
+    if arrived.snapshot:
+        return Missing("the collector is reading its initial snapshot")
+    fence = newest_below(fences.of(name), arrived)
+    return fence.number if fence else Missing("no heartbeat has come through the mirror yet")

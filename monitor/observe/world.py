@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from checks.world import LogKey, LogSide, MirrorSide, Range, SourceSide, Touch, Transaction
-from monitor.observe.fence_book import FenceBook
+from monitor.observe.heartbeat import FenceBook
 from monitor.observe.sampler import Sampling
 from monitor.observe.schemas import Schemas
 from pipeline.cut import first_fence

@@ -14,9 +14,9 @@ import structlog
 
 from monitor.spark.standstills import Standstills
 from monitor.spark.wire import Reply, Request, Verb
+from monitor.store.accounts import Accounts
 from pipeline.errors import HeldError, SluiceError
 from pipeline.memory import Memory
-from pipeline.model import Account
 from pipeline.report import Hold, Landed
 
 log = structlog.get_logger(__name__)
@@ -27,14 +27,6 @@ class Caller(Protocol):
 
     def call(self, request: Request, deadline: timedelta) -> Reply:
         """Ask, and wait."""
-        ...
-
-
-class Accounts(Protocol):
-    """Where accounts are kept."""
-
-    def add(self, lane: str, table: str, batch: int, account: Account, at: datetime) -> bool:
-        """Record one turn, once."""
         ...
 
 

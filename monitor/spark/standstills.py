@@ -5,53 +5,12 @@ to do is not mentioned.  Kept in the store, so that a restart does not forget wh
 """
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Protocol
 
+from monitor.store.holds import Holds
 from pipeline.report import Applied, Gap, Hold, Landed
-
-
-class Kept(Protocol):
-    """One standstill as it was kept."""
-
-    @property
-    def id(self) -> str:
-        """Its name for waivers."""
-        ...
-
-    @property
-    def kind(self) -> str:
-        """Gap or hold."""
-        ...
-
-    @property
-    def subject(self) -> str:
-        """Table or source."""
-        ...
-
-    @property
-    def reason(self) -> str:
-        """Its code."""
-        ...
-
-    @property
-    def detail(self) -> str:
-        """For a person."""
-        ...
-
-
-class StandstillStore(Protocol):
-    """Where they outlive the service."""
-
-    def replace(self, gaps: Sequence[Gap], holds: Sequence[Hold], at: datetime) -> None:
-        """All there are now."""
-        ...
-
-    def list(self) -> Sequence[Kept]:
-        """All that were kept last."""
-        ...
 
 
 @dataclass(eq=False)
@@ -61,7 +20,7 @@ class Standstills:
     What is held is replaced, never changed, so that whoever reads it meanwhile sees all of it.
     """
 
-    store: StandstillStore
+    store: Holds
     _sources: tuple[Hold, ...] = ()
     _gaps: tuple[Gap, ...] = ()
     _tables: Mapping[str, Hold] = field(default_factory=dict)

@@ -25,16 +25,6 @@ class Fences:
             connection.execute(delete(fences).where(same))
             connection.execute(insert(fences).values(_row(fence)))
 
-    def newest(self, source: str) -> Fence | None:
-        """The last one written; None before the first."""
-        query = select(fences).where(fences.c.source == source)
-        return self._one(query.order_by(fences.c.at.desc()))
-
-    def first_at_or_after(self, source: str, instant: datetime) -> Fence | None:
-        """The earliest one kept that is not before *instant*; None if none is written yet."""
-        query = select(fences).where(fences.c.source == source, fences.c.at >= instant)
-        return self._one(query.order_by(fences.c.at))
-
     def since(self, source: str, instant: datetime, limit: int = 10_000) -> tuple[Fence, ...]:
         """At most *limit* fences at or after *instant*, oldest first."""
         query = select(fences).where(fences.c.source == source, fences.c.at >= instant)
@@ -46,11 +36,6 @@ class Fences:
         """Thin out what is old; return how many went."""
         with self.database.write() as connection:
             return thin(connection, fences, ["source"], now)
-
-    def _one(self, query: Any) -> Fence | None:
-        with self.database.read() as connection:
-            row = connection.execute(query.limit(1)).first()
-        return None if row is None else _fence(row)
 
 
 def _row(fence: Fence) -> dict[str, object]:

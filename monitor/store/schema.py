@@ -142,16 +142,6 @@ accounts = _table(
 account_totals = _table(
     "account_totals", _key("table", _NAME), _key("term", _NAME), _column("changes", BigInteger)
 )
-marks = _table(
-    "marks",
-    _key("lane", _NAME),
-    _key("batch", BigInteger),
-    _column("at", Instant),
-    _column("heartbeats", JSON),
-    _column("acknowledged", Text),
-    _column("epochs", Text),
-    _column("tables", JSON),
-)
 standstills = _table(
     "standstills",
     _key("id", _NAME),

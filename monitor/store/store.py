@@ -16,7 +16,6 @@ from monitor.store.database import Database
 from monitor.store.fences import Fences
 from monitor.store.holds import Holds
 from monitor.store.incidents import Incidents
-from monitor.store.marks import Marks
 from monitor.store.memory import CheckMemory
 from monitor.store.outbox import StoredOutbox
 from monitor.store.silences import Silences
@@ -39,7 +38,6 @@ class ServiceStore:
     ticks: Ticks = field(init=False)
     waivers: Waivers = field(init=False)
     accounts: Accounts = field(init=False)
-    marks: Marks = field(init=False)
     holds: Holds = field(init=False)
     silences: Silences = field(init=False)
 
@@ -55,7 +53,6 @@ class ServiceStore:
         self.ticks = Ticks(database)
         self.waivers = Waivers(database)
         self.accounts = Accounts(database)
-        self.marks = Marks(database)
         self.holds = Holds(database)
         self.silences = Silences(database)
 
@@ -89,7 +86,6 @@ class ServiceStore:
             "certificates": self.certificates.prune,
             "ticks": self.ticks.prune,
             "accounts": self.accounts.prune,
-            "marks": self.marks.prune,
             "silences": self.silences.prune,
         }
         return {name: prune(now) for name, prune in prunes.items()}

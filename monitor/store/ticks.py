@@ -80,10 +80,6 @@ class Ticks:
                 connection.execute(insert(ticks).values(_row(job, planned, **values)))
             _count(connection, job, result, 1)
 
-    def miss(self, job: str, planned: datetime, at: datetime) -> None:
-        """Record one tick that did not run."""
-        self.miss_many(job, (planned,), at)
-
     def miss_many(self, job: str, planneds: Sequence[datetime], at: datetime) -> None:
         """Record ticks in a row that did not run; noticed at *at*."""
         if not planneds:

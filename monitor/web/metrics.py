@@ -1,10 +1,14 @@
 """The board as Prometheus reads it, made anew at each scrape; nothing is counted here.
 
+Every metric Sluice exposes stands at the end: name, labels, help, and where on the board it is.
+Dashboards are generated from that.
+
 A value that is unknown is absent: a gauge that shows the last known one would look like knowledge.
 On a board that has grown old, lags are absent and every table is UNKNOWN.
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from datetime import datetime
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -16,11 +20,21 @@ from alerts.model import IncidentState, Severity
 from checks.model import Outcome
 from checks.readiness import ReadinessState
 from monitor.board import Board
-from monitor.web import metric_names as names
 from pipeline.model import Missing, Stage
 
 Row = tuple[tuple[str, ...], float]
 OPEN = (IncidentState.PENDING, IncidentState.FIRING, IncidentState.RECOVERING)
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One family; a ``counter`` is exposed under its name, which therefore ends in ``_total``."""
+
+    name: str
+    labels: tuple[str, ...]
+    help: str
+    rows: Callable[[Board, datetime], Iterator[Row]]
+    kind: str = "gauge"
 
 
 class BoardCollector(Collector):
@@ -32,10 +46,10 @@ class BoardCollector(Collector):
     def collect(self) -> Iterator[Family]:
         """All families, also those without a sample yet: their help shows what is to come."""
         board, now = self._current(), self._clock()
-        for metric in names.METRICS:
+        for metric in METRICS:
             kind = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
             family = kind(metric.name, metric.help, labels=metric.labels)
-            for labels, value in ROWS[metric](board, now):
+            for labels, value in metric.rows(board, now):
                 family.add_metric(labels, value)
             yield family
 
@@ -125,23 +139,122 @@ def _successes(board: Board, _: datetime) -> Iterator[Row]:
             yield (job.name,), job.succeeded.timestamp()
 
 
-ROWS: dict[names.Metric, Callable[[Board, datetime], Iterator[Row]]] = {
-    names.HOP_LAG: _lags,
-    names.HOP_AGE: _ages,
-    names.WATERMARK: _watermarks,
-    names.READINESS: _readiness,
-    names.OUTCOME: _outcomes,
-    names.VALUE: _values,
-    names.CHANGES: lambda board, _: ((key, float(n)) for key, n in sorted(board.changes.items())),
-    names.RESIDUAL: lambda board, _: (((v.table.name,), float(v.residual)) for v in board.tables),
-    names.HEADROOM: lambda board, _: (
-        (key, left.total_seconds()) for key, left in sorted(board.headroom.items())
-    ),
-    names.INCIDENTS: _incidents,
-    names.LETTERS: _letters,
-    names.CHANNEL_FAILURES: lambda board, _: (
-        ((c.name,), float(c.failures)) for c in board.channels
-    ),
-    names.TICKS: _ticks,
-    names.SUCCESS: _successes,
-}
+def _changes(board: Board, _: datetime) -> Iterator[Row]:
+    yield from ((key, float(count)) for key, count in sorted(board.changes.items()))
+
+
+def _residuals(board: Board, _: datetime) -> Iterator[Row]:
+    yield from (((view.table.name,), float(view.residual)) for view in board.tables)
+
+
+def _headroom(board: Board, _: datetime) -> Iterator[Row]:
+    yield from ((key, left.total_seconds()) for key, left in sorted(board.headroom.items()))
+
+
+def _failures(board: Board, _: datetime) -> Iterator[Row]:
+    yield from (((channel.name,), float(channel.failures)) for channel in board.channels)
+
+
+HOP_LAG = Metric(
+    "sluice_hop_lag_seconds",
+    ("table", "hop"),
+    "How far the hop's exit is behind its entry; absent while it is unknown.",
+    _lags,
+)
+HOP_AGE = Metric(
+    "sluice_hop_sample_age_seconds",
+    ("table", "hop"),
+    "Age of the oldest sample that the hop's lag rests on.",
+    _ages,
+)
+WATERMARK = Metric(
+    "sluice_watermark_timestamp_seconds",
+    ("table", "stage"),
+    "Every change committed at the source up to this Unix time is in.",
+    _watermarks,
+)
+READINESS = Metric(
+    "sluice_readiness",
+    ("table", "stage", "state"),
+    "1 for the state that answers for the end of yesterday, 0 for the others.",
+    _readiness,
+)
+OUTCOME = Metric(
+    "sluice_check_outcome",
+    ("table", "check", "outcome"),
+    "1 for the outcome of the check's newest verdict, 0 for the others.",
+    _outcomes,
+)
+VALUE = Metric(
+    "sluice_check_value",
+    ("table", "check"),
+    "The number that the check's newest verdict rests on, in the check's own unit.",
+    _values,
+)
+CHANGES = Metric(
+    "sluice_changes_total",
+    ("table", "term"),
+    "Changes by the account's term: read = applied + noop + superseded + ...",
+    _changes,
+    "counter",
+)
+RESIDUAL = Metric(
+    "sluice_account_residual",
+    ("table",),
+    "Changes read that no other term of the account explains; anything but 0 is wrong.",
+    _residuals,
+)
+HEADROOM = Metric(
+    "sluice_loss_headroom_seconds",
+    ("kind", "name"),
+    "Time until what is not yet read would be deleted by its keeper.",
+    _headroom,
+)
+INCIDENTS = Metric(
+    "sluice_incidents",
+    ("severity", "state"),
+    "Open incidents by severity and state.",
+    _incidents,
+)
+LETTERS = Metric(
+    "sluice_channel_letters",
+    ("channel", "state"),
+    "Letters that wait for the channel, and dead ones that nobody has waived.",
+    _letters,
+)
+CHANNEL_FAILURES = Metric(
+    "sluice_channel_failures",
+    ("channel",),
+    "Sendings that failed in a row; 0 after one that was taken.",
+    _failures,
+)
+TICKS = Metric(
+    "sluice_ticks_total",
+    ("job", "result"),
+    "Ticks of each scheduled job by how they ended; missed ones included.",
+    _ticks,
+    "counter",
+)
+SUCCESS = Metric(
+    "sluice_last_success_timestamp_seconds",
+    ("job",),
+    "Unix time when the job last ended well.",
+    _successes,
+)
+
+METRICS = (
+    HOP_LAG,
+    HOP_AGE,
+    WATERMARK,
+    READINESS,
+    OUTCOME,
+    VALUE,
+    CHANGES,
+    RESIDUAL,
+    HEADROOM,
+    INCIDENTS,
+    LETTERS,
+    CHANNEL_FAILURES,
+    TICKS,
+    SUCCESS,
+)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pipeline.lake.commits import Commit
+from pipeline.report import Hold
 
 _WAIVER = "foreign_write:"
 _VERSION = re.compile(r"[0-9]{1,18}")
@@ -49,6 +50,17 @@ def accepted(table: str, waived: Iterable[str]) -> frozenset[int]:
 def misnamed(id_: str) -> bool:
     """Whether *id_* would accept a foreign commit, and names no version."""
     return id_.startswith(_WAIVER) and not _VERSION.fullmatch(id_.rpartition(":")[2])
+
+
+def foreign_hold(table: str, found: Intrusion) -> Hold:
+    """Why *table* must stand still, and the ways out."""
+    name = waiver(table, found.version)
+    back = f"restore version {found.good}" if found.good >= 0 else "rebuild the mirror"
+    detail = (
+        f"version {found.version} of mirror {table} ({found.operation}) changed data "
+        f"and is not Sluice's; {back}, or waive {name}"
+    )
+    return Hold(name, table, "foreign_write", detail)
 
 
 def find(

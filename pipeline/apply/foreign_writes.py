@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from pipeline.apply.foreign import accepted, find, waiver
+from pipeline.apply.foreign import accepted, find, foreign_hold
 from pipeline.apply.mirrors import Mirrors
 from pipeline.errors import HeldError
 from pipeline.lake.commits import Commit
@@ -54,13 +54,7 @@ class Watch:
         if intrusion is None:
             self._good[table] = max((one.version for one in commits), default=good)
             return None
-        back = f"restore version {intrusion.good}" if intrusion.good >= 0 else "rebuild the mirror"
-        name = waiver(table, intrusion.version)
-        detail = (
-            f"version {intrusion.version} of mirror {table} ({intrusion.operation}) changed data "
-            f"and is not Sluice's; {back}, or waive {name}"
-        )
-        return Hold(name, table, "foreign_write", detail)
+        return foreign_hold(table, intrusion)
 
     def last_turn(self, table: str) -> tuple[int, Account] | None:
         """Batch and account of the newest turn; None if the log tells of none."""

@@ -5,8 +5,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from pipeline.lags.lag import Lags, measure
-from pipeline.lags.samples import MirrorPosition, Sample, Samples, SourceSamples
-from pipeline.lags.steps import LandedBatch
+from pipeline.lags.samples import LandedBatch, MirrorPosition, Sample, Samples, SourceSamples
 from pipeline.mark import Epoch, Mark
 from pipeline.model import Acknowledged, Fence, Head, Missing, Order, PartitionEnd, Shard, Table
 

@@ -12,8 +12,7 @@ from checks.certificate import Certificate, revocations
 from checks.model import Outcome, Ruling, Verdict
 from checks.readiness import Question, Readiness, ReadinessPolicy, ReadinessState, Rule, assess
 from pipeline.lags.lag import HopLag, Lags
-from pipeline.lags.samples import MirrorPosition
-from pipeline.lags.steps import extended, step
+from pipeline.lags.samples import MirrorPosition, extended, step
 from pipeline.mark import Quarantine
 from pipeline.model import Hop, Lag, Missing, Stage
 from pipeline.report import Hold

@@ -2,12 +2,11 @@ from datetime import timedelta
 
 import pytest
 
-from checks.fences import passed, thinned
+from checks.fences import passed
 from checks.findings import Differences, ruled
 from checks.model import NotYet, Undecided
 from checks.suspects import Fate, SuspectReading, fate, look
 from pipeline.model import Op, Shard
-from tests.checks.samples import beats
 from tests.checks.world_fake import ONE, TABLE, TWO, FakeWorld
 
 
@@ -70,17 +69,6 @@ def test_waiting_too_long_is_unknown() -> None:
 
     assert isinstance(answer, Undecided)
     assert answer.code == "not_reached"
-
-
-def test_thinning_keeps_the_newest_and_the_oldest_fences() -> None:
-    fences = beats(count=100)
-
-    kept = thinned(fences, limit=40)
-
-    assert kept[0] == fences[0]
-    assert kept[-50:] == fences[-50:]
-    assert len(kept) == 75
-    assert thinned(fences, limit=100) == fences
 
 
 @pytest.mark.parametrize(

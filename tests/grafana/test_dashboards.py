@@ -7,7 +7,7 @@ import pytest
 
 from grafana.generate import HERE, outputs
 from grafana.panel import WIDTH, Json
-from monitor.web.metric_names import METRICS
+from monitor.web.metrics import METRICS
 from tests.grafana.expressions import dashboards, metrics_in, of_panels
 
 BOARDS = dashboards()

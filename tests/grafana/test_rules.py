@@ -13,7 +13,7 @@ from alerts.model import AlertKind
 from grafana.generate import HERE, rules
 from grafana.rule import Alert
 from grafana.rules import CHECK_ALERTS, RECORDINGS, alerts
-from monitor.web.metric_names import METRICS
+from monitor.web.metrics import METRICS
 from tests.grafana.expressions import Expression, metrics_in, of_alerts, of_recordings
 
 CASES = Path(__file__).with_name("rules.test.yaml")

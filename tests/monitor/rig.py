@@ -26,15 +26,15 @@ from monitor.cycle import Cycle
 from monitor.gate import Gate
 from monitor.observe.assessor import Assessor
 from monitor.observe.census import Census, Wanted
-from monitor.observe.fence_book import FenceBook
+from monitor.observe.foreign_writes import ForeignWrites
+from monitor.observe.heartbeat import FenceBook
 from monitor.observe.own_verdicts import Component
 from monitor.observe.recorder import VerdictRecorder
 from monitor.observe.retention import RetentionWatch
 from monitor.observe.roster import Roster
 from monitor.observe.rulings import Rulings
-from monitor.observe.sampler import CollectorFailure, Sampler, Sampling
+from monitor.observe.sampler import CollectorFailure, Sampler, Sampling, Watcher
 from monitor.observe.unlogged_changes import UnloggedChanges
-from monitor.observe.watcher import Watcher
 from monitor.spark.standstills import Standstills
 from monitor.store.store import ServiceStore
 from monitor.web import api
@@ -259,14 +259,14 @@ class Rig:
             self.clock,
             age,
             beat,
-            self.store.waivers.waived,
+            ForeignWrites(self.lake, self.store.waivers.waived),
         )
         self.roster = Roster(lambda: {"shop": FakeDictionary()}, (), self.clock)
         self.census = Census(
             {"shop": lambda: SOURCE}, self.roster.tables, self.schema.describe, self.clock
         )
         self.retention = RetentionWatch((SOURCE,), self.kafka, self.census.answer, self.clock)
-        self.watcher = Watcher(sampler, self.roster, self.store.marks, self.clock)
+        self.watcher = Watcher(sampler, self.roster, self.clock)
         api_parts = AlertSettings((Route(hold=timedelta(0), keep=timedelta(0)),))
         self.recorder = VerdictRecorder(api_parts, self.store, self.rulings, GATING, self.clock)
         self.assessor = self._assessor()

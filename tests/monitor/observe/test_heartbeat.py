@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from monitor.observe.fence_book import FenceBook
-from monitor.observe.heartbeat import FOLLOW, HeartbeatWriter
+from monitor.observe.heartbeat import FOLLOW, FenceBook, HeartbeatWriter, thinned
 from monitor.store.store import ServiceStore
 from pipeline.errors import UnreachableError
-from pipeline.model import Head
+from pipeline.model import Fence, Head
 from pipeline.settings import CollectorSettings, SourceSettings
 
 START = datetime(2026, 3, 29, 12, 0, tzinfo=UTC)
@@ -148,3 +147,14 @@ def test_a_beat_that_fails_says_why_and_the_next_one_clears_it(store: ServiceSto
     assert ailing == "down: connection refused"
     assert heartbeat.ailment == ""
     assert [fence.number for fence in heartbeat.fences.of("shop")] == [0, 1]
+
+
+def test_thinning_keeps_the_newest_and_the_oldest_fences() -> None:
+    fences = tuple(Fence("shop", n, START, Head("a", 1, n)) for n in range(100))
+
+    kept = thinned(fences, limit=40)
+
+    assert kept[0] == fences[0]
+    assert kept[-50:] == fences[-50:]
+    assert len(kept) == 75
+    assert thinned(fences, limit=100) == fences

@@ -1,26 +1,31 @@
 """A look never fails: who does not answer is Missing, with his words and never told too young."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from monitor.observe.fence_book import FenceBook
-from monitor.observe.sampler import CollectorFailure, Sampler, Sampling
+from monitor.observe.foreign_writes import ForeignWrites
+from monitor.observe.heartbeat import FenceBook
+from monitor.observe.sampler import CollectorFailure, Sampler, Sampling, newest_below, synced
 from monitor.store.store import ServiceStore
 from pipeline.apply.foreign import Intrusion, waiver
 from pipeline.errors import HeldError, ProofError, UnreachableError
 from pipeline.lags.samples import MirrorPosition, Sample
 from pipeline.lake.commits import Commit
 from pipeline.mark import Mark
-from pipeline.model import Acknowledged, Fence, Head, Missing, Shard, Table
-from tests.monitor.rig import NOON, FakeCollector
+from pipeline.model import Acknowledged, Fence, Head, Hop, Missing, Shard, Table
+from tests.monitor.rig import NOON, SOURCE, USERS, FakeCollector, Rig
 
 SECOND = timedelta(seconds=1)
 TABLE = Table("shop.t", (Shard("shop", "shop.t"),), ("id",), "id")
 MARK = Mark(lane="main", batch=4)
 FENCE = Fence("shop", 7, NOON, Head("A", 1, 700))
+BEATS = tuple(
+    Fence("shop", n, NOON + timedelta(seconds=n), Head("old" if n < 3 else "A", 1, n * 100))
+    for n in range(1, 6)
+)
 
 
 class SlowLake:
@@ -76,7 +81,7 @@ class Bench:
             clock=lambda: self.now,
             budget=30 * SECOND,
             beat_budget=10 * SECOND,
-            waived=lambda: self.waived,
+            foreign=ForeignWrites(self.lake, lambda: self.waived),
         )
 
     def look(self) -> Sampling:
@@ -222,3 +227,61 @@ def test_a_log_that_loses_commits_between_two_looks_proves_nothing(bench: Bench)
     bench.lake.standing, bench.lake.too_old = MirrorPosition(300, 4, "m"), True
 
     assert bench.look().mirrors["shop.t"] == Missing("the log of shop.t is gone")
+
+
+@pytest.mark.parametrize(
+    ("arrived", "number"),
+    [
+        pytest.param(Acknowledged(1, 450), 4, id="the newest that it has passed"),
+        pytest.param(Acknowledged(1, 400), 4, id="its own place is enough"),
+        pytest.param(Acknowledged(2, 4), 5, id="in a later file"),
+        pytest.param(Acknowledged(1, 250), None, id="one of another server says nothing"),
+    ],
+)
+def test_the_newest_heartbeat_below_what_has_arrived(
+    arrived: Acknowledged, number: int | None
+) -> None:
+    found = newest_below(BEATS, arrived)
+
+    assert (found.number if found else None) == number
+
+
+def test_f04_what_arrived_of_the_server_before_says_nothing_of_the_one_now() -> None:
+    old, new = "3e11fa47-71ca-11e1-9e33-c80aa9429562", "4e11fa47-71ca-11e1-9e33-c80aa9429562"
+    fences = (Fence("shop", 1, NOON, Head("B", 1, 100, f"{old}:1-80,{new}:1")),)
+
+    assert newest_below(fences, Acknowledged(9, 9, f"{old}:1-80")) is None
+    assert newest_below(fences, Acknowledged(9, 9, f"{old}:1-80,{new}:1-2")) == fences[0]
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Iterator[Rig]:
+    rig = Rig(tmp_path)
+    yield rig
+    rig.close()
+
+
+def _hops(rig: Rig) -> dict[Hop, object]:
+    view = rig.current.board.table(USERS)
+    assert view is not None
+    return {each.hop: each.lag for each in view.lags.hops}
+
+
+def test_without_a_mirror_there_is_no_such_hop(rig: Rig) -> None:
+    rig.round()
+
+    assert synced([SOURCE], {"shop": rig.collector}, FenceBook(rig.store.fences)) == {}
+    assert Hop.SYNC not in _hops(rig)
+
+
+def test_a_mirror_that_lags_shows_as_its_own_hop_and_a_silent_one_as_missing(rig: Rig) -> None:
+    rig.watcher.sampler.synced = {"shop": lambda: 1}
+    rig.round()
+    for _ in range(3):
+        rig.beat()
+    rig.cycle.watch()
+    assert _hops(rig)[Hop.SYNC] == timedelta(seconds=4)
+
+    rig.watcher.sampler.synced = {"shop": lambda: Missing("the mirror does not answer")}
+    rig.round()
+    assert isinstance(_hops(rig)[Hop.SYNC], Missing)

@@ -9,13 +9,12 @@ from typing import Any, cast
 import pytest
 
 from checks.world import LogSide, MirrorSide, SourceSide
-from monitor.observe.fence_book import FenceBook
+from monitor.observe.heartbeat import FenceBook
 from monitor.observe.sampler import Sampling
 from monitor.observe.world import Memory, MirrorOpener, RoundWorld
 from monitor.store.store import ServiceStore
 from pipeline.errors import UnreachableError
-from pipeline.lags.samples import Sample
-from pipeline.lags.steps import LandedBatch
+from pipeline.lags.samples import LandedBatch, Sample
 from pipeline.mark import Mark
 from pipeline.model import Fence, Head, Missing, Shard, Table
 from tests.monitor.rig import NOON

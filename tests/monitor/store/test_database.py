@@ -11,7 +11,7 @@ from monitor.store.schema import version
 from monitor.store.store import ServiceStore
 from monitor.store.waivers import Waiver
 from pipeline.errors import ConfigError
-from tests.monitor.store.kit import NOW, SECOND, fence
+from tests.monitor.store.kit import NOW, SECOND, fence, newest
 
 
 def test_a_second_service_on_the_same_file_is_refused_by_name(store: ServiceStore) -> None:
@@ -24,7 +24,7 @@ def test_a_command_may_use_the_store_beside_the_service(store: ServiceStore) -> 
     beside.fences.add(fence(1, NOW))
     beside.close()
 
-    assert store.fences.newest("shop") == fence(1, NOW)
+    assert newest(store) == fence(1, NOW)
 
 
 def test_a_closed_store_can_be_taken_by_the_next_service(store: ServiceStore) -> None:
@@ -33,7 +33,7 @@ def test_a_closed_store_can_be_taken_by_the_next_service(store: ServiceStore) ->
 
     again = ServiceStore.open(store.database.path, service=True)
 
-    assert again.fences.newest("shop") == fence(1, NOW)
+    assert newest(again) == fence(1, NOW)
     again.close()
 
 
@@ -82,15 +82,15 @@ def test_what_fails_inside_a_write_leaves_nothing_of_it(store: ServiceStore) -> 
     with pytest.raises(RuntimeError):
         half()
 
-    assert store.fences.newest("shop") is None
+    assert newest(store) is None
 
 
 def test_a_read_inside_a_write_sees_it_and_others_do_not(store: ServiceStore) -> None:
     with store.write():
         store.fences.add(fence(1, NOW))
-        inside = store.fences.newest("shop")
+        inside = newest(store)
         with ThreadPoolExecutor(1) as other:
-            outside = other.submit(store.fences.newest, "shop").result()
+            outside = other.submit(newest, store).result()
 
     assert inside == fence(1, NOW)
     assert outside is None

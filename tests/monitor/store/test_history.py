@@ -7,9 +7,7 @@ from hypothesis import strategies as st
 from checks.model import Outcome, Ruling, Verdict
 from monitor.store.store import ServiceStore
 from monitor.store.thin import HISTORY
-from pipeline.mark import Epoch, Mark
-from pipeline.model import Acknowledged
-from tests.monitor.store.kit import DAY, NOW, SECOND, fence
+from tests.monitor.store.kit import DAY, NOW, SECOND, fence, first, newest
 
 
 def verdict(letter: str, number: int, value: float | None = None) -> Verdict:
@@ -19,22 +17,11 @@ def verdict(letter: str, number: int, value: float | None = None) -> Verdict:
     return Verdict("shop.orders", "max_id", ruling, at, (fence(number, at),), value, "", "run-1")
 
 
-def mark(batch: int, heartbeat: int, identity: str = "server-a") -> Mark:
-    return Mark(
-        lane="main",
-        batch=batch,
-        acknowledged={"shop": Acknowledged(3, 1000 + heartbeat, "uuid:1-9")},
-        heartbeats={"shop": heartbeat},
-        tables={"shop.orders": batch},
-        epochs={"shop": Epoch(1, identity, 1, 4)},
-    )
-
-
 def test_a_fence_comes_back_as_it_was(store: ServiceStore) -> None:
     store.fences.add(fence(7, NOW))
 
-    assert store.fences.newest("shop") == fence(7, NOW)
-    assert store.fences.newest("other") is None
+    assert newest(store) == fence(7, NOW)
+    assert newest(store, "other") is None
 
 
 @pytest.mark.parametrize(
@@ -52,7 +39,7 @@ def test_the_first_fence_at_or_after(
     for each in range(4):
         store.fences.add(fence(each, NOW + each * SECOND))
 
-    found = store.fences.first_at_or_after("shop", NOW + seconds * SECOND)
+    found = first(store, NOW + seconds * SECOND)
 
     assert (found and found.number) == number
 
@@ -76,13 +63,13 @@ def test_pruning_never_loses_an_answer_for_forty_days_nor_makes_one_less_cautiou
         for age in set(ages):
             store.fences.add(fence(age, NOW - age * SECOND))
     instant = NOW - timedelta(minutes=asked)
-    before = store.fences.first_at_or_after("shop", instant)
-    newest = store.fences.newest("shop")
+    before = first(store, instant)
+    last = newest(store)
 
     store.fences.prune(NOW)
 
-    after = store.fences.first_at_or_after("shop", instant)
-    assert store.fences.newest("shop") == newest
+    after = first(store, instant)
+    assert newest(store) == last
     if before is None:
         assert after is None
     else:
@@ -115,7 +102,7 @@ def test_the_newest_survives_any_age(store: ServiceStore) -> None:
 
     store.fences.prune(NOW)
 
-    assert store.fences.newest("shop") == fence(2, NOW - 99 * DAY)
+    assert newest(store) == fence(2, NOW - 99 * DAY)
     assert HISTORY > 40 * DAY
 
 
@@ -174,58 +161,11 @@ def test_what_a_check_remembers_is_replaced(store: ServiceStore) -> None:
     assert store.memory.recall("shop.orders", "lag") is None
 
 
-def test_the_first_batch_that_covers_a_fence(store: ServiceStore) -> None:
-    for batch in range(1, 6):
-        store.marks.add(mark(batch, heartbeat=batch * 10), NOW + batch * SECOND)
-
-    found = store.marks.first_covering("main", fence(25, NOW))
-
-    assert found is not None
-    assert (found.mark.batch, found.at) == (3, NOW + 3 * SECOND)
-    assert store.marks.first_covering("main", fence(51, NOW)) is None
-    assert store.marks.first_covering("main", fence(5, NOW, identity="server-b")) is None
-    assert store.marks.first_covering("other", fence(5, NOW)) is None
-
-
-def test_a_search_for_a_fence_goes_on_past_one_page(store: ServiceStore) -> None:
-    with store.write():
-        for batch in range(450):
-            store.marks.add(mark(batch, heartbeat=batch), NOW + batch * SECOND)
-
-    found = store.marks.first_covering("main", fence(430, NOW))
-
-    assert found is not None
-    assert found.mark.batch == 430
-
-
-def test_marks_are_found_by_batch_and_time_and_the_newest_stays(store: ServiceStore) -> None:
-    for batch in (2, 4, 6):
-        store.marks.add(mark(batch, batch), NOW + batch * SECOND)
-    store.marks.add(mark(4, 99), NOW + 60 * SECOND)
-
-    store.prune(NOW + 50 * DAY)
-
-    newest = store.marks.newest("main")
-    assert newest is not None
-    assert newest.mark == mark(6, 6)
-    assert store.marks.at("main", 5) is None
-    assert [each.mark.batch for each in store.marks.since("main", NOW)] == [6]
-
-
-def test_the_mark_at_a_batch_is_the_newest_at_or_below(store: ServiceStore) -> None:
-    for batch in (2, 4):
-        store.marks.add(mark(batch, batch), NOW + batch * SECOND)
-
-    found = [store.marks.at("main", batch) for batch in (1, 2, 3, 9)]
-
-    assert [landing and landing.mark.batch for landing in found] == [None, 2, 2, 4]
-
-
 def test_times_keep_their_microseconds_and_their_zone(store: ServiceStore) -> None:
     other = NOW.astimezone()
     store.fences.add(fence(1, other))
 
-    found = store.fences.newest("shop")
+    found = newest(store)
 
     assert found is not None
     assert found.at == NOW

@@ -142,7 +142,7 @@ def test_the_next_life_knows_where_each_job_was(store: ServiceStore) -> None:
     store.ticks.start("cycle", NOW, NOW)
     store.ticks.finish("cycle", NOW, NOW + SECOND, "done")
     store.ticks.start("cycle", NOW + SECOND, NOW + SECOND)
-    store.ticks.miss("land", NOW, NOW)
+    store.ticks.miss_many("land", (NOW,), NOW)
 
     assert store.ticks.lasts() == {"cycle": NOW + SECOND, "land": NOW}
     assert store.ticks.last_success() == {"cycle": NOW + SECOND}

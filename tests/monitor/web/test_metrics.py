@@ -6,8 +6,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from monitor.board import Board
-from monitor.web.metric_names import METRICS
-from monitor.web.metrics import exposition, registry
+from monitor.web.metrics import METRICS, exposition, registry
 from tests.monitor.boards import MIXED, MUTE, NOW, incident
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]

@@ -6,8 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.lags.lag import measure
-from pipeline.lags.samples import MirrorPosition, Sample, Samples, SourceSamples
-from pipeline.lags.steps import LandedBatch, extended, step
+from pipeline.lags.samples import (
+    LandedBatch,
+    MirrorPosition,
+    Sample,
+    Samples,
+    SourceSamples,
+    extended,
+    step,
+)
 from pipeline.mark import Epoch
 from pipeline.model import Acknowledged, Fence, Head, Hop, Missing, Shard, Stage, Table
 from tests.checks.samples import BUDGET, NOW, TABLE, beats, fence, lags, mark, samples

@@ -1,0 +1,55 @@
+"""Has somebody else written to a mirror since it was last looked at?"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from pipeline.apply.foreign import Intrusion, accepted, find
+from pipeline.errors import ProofError
+from pipeline.lake.commits import Commit
+
+FIRST_LOOK = 100  # versions read back at the start; the lane has judged those before
+
+
+class MirrorHistory(Protocol):
+    """The logs of the mirrors, without Spark."""
+
+    def history(self, table: str, since: int) -> Sequence[Commit]:
+        """Commits after version *since*, ascending."""
+        ...
+
+
+@dataclass(eq=False)
+class ForeignWrites:
+    """Mirrors that others have written to; each commit is read once."""
+
+    lake: MirrorHistory
+    waived: Callable[[], frozenset[str]]
+    _seen: dict[str, int] = field(default_factory=dict)
+    _found: dict[str, Intrusion] = field(default_factory=dict)
+
+    def found(self) -> Mapping[str, Intrusion]:
+        """What was found and not taken back, by table."""
+        return dict(self._found)
+
+    def inspect(self, table: str, version: int) -> None:
+        """Look through the commits since the last look, up to *version*, for one not ours.
+
+        Raises:
+            ProofError: the log has lost commits that nobody has looked at.
+        """
+        since = self._seen.get(table, max(version - FIRST_LOOK, 0))
+        if version == since:
+            return
+        try:
+            commits = self.lake.history(table, since)
+        except ProofError:
+            if table in self._seen:
+                raise
+            commits = ()  # too old to be told by anyone
+        intrusion = find(commits, since, accepted(table, self.waived()))
+        if intrusion is not None:
+            self._found[table] = intrusion
+            return  # what follows is judged from here again, until it is taken back
+        self._found.pop(table, None)
+        self._seen[table] = version
