@@ -1,8 +1,9 @@
 """Which tables are there now, with which shards and keys?
 
-Names and shards come from the change log's marker: what was ever seen is watched.  A shard that
-the source has, that folds into a watched table and was never seen, is listed too: it has no base,
-so its table cannot be called ready without it.
+Names and shards come from the change log's marker: what was ever seen is watched, until it is
+dropped, ignored, or its source is no longer in the config.  A shard that the source has, that
+folds into a watched table and was never seen, is listed too: it has no base, so its table cannot
+be called ready without it.
 """
 
 import threading
@@ -14,6 +15,7 @@ from typing import Protocol
 import structlog
 
 from pipeline.errors import SluiceError
+from pipeline.living import living_shards
 from pipeline.mark import Mark
 from pipeline.model import Shard, Table
 from pipeline.route import Router
@@ -48,7 +50,7 @@ class Roster:
     clock: Callable[[], datetime]
     every: timedelta = timedelta(seconds=60)
     _tables: tuple[Table, ...] = ()
-    _shards: Mapping[str, str | None] | None = None
+    _shards: Mapping[str, str] | None = None
     _asked: datetime | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -70,14 +72,16 @@ class Roster:
         now = self.clock()
         with self._lock:
             due = self._asked is None or now - self._asked >= self.every
-            if mark.shards == self._shards and not due:
+            shards = living_shards(mark, Router(self.rules))
+            if shards == self._shards and not due:
                 return
-            self._shards, self._asked = mark.shards, now
-            self._tables = tuple(self._build(mark.shards))
+            self._shards, self._asked = shards, now
+            self._tables = tuple(self._build(shards))
 
-    def _build(self, shards: Mapping[str, str | None]) -> Iterable[Table]:
-        router = Router(self.rules)
-        seen = {Shard(*name.split("/", 1)): table for name, table in shards.items() if table}
+    def _build(self, shards: Mapping[str, str]) -> Iterable[Table]:
+        router, sources = Router(self.rules), self.sources().keys()
+        named = {Shard(*name.split("/", 1)): table for name, table in shards.items()}
+        seen = {shard: table for shard, table in named.items() if shard.source in sources}
         names = set(seen.values())
         unseen = {shard: table for shard, table in self._folding(router) if table in names}
         every = {**unseen, **seen}
@@ -116,10 +120,11 @@ class Roster:
         return replace(plain, key=before.key, id_column=before.id_column)
 
     def _keyed(self, table: Table) -> Table:
-        shard = table.shards[0]
-        source = self.sources()[shard.source]
-        key = table.key or source.key_columns(shard)
+        sources = self.sources()
+        asked = ((one, table.key or sources[one.source].key_columns(one)) for one in table.shards)
+        shard, key = next(((one, key) for one, key in asked if key), (table.shards[0], ()))
         if len(key) != 1:
             return replace(table, key=key)
-        whole = any(c.name == key[0] and c.dialect.whole(c) for c in source.columns(shard))
+        columns = sources[shard.source].columns(shard)
+        whole = any(c.name == key[0] and c.dialect.whole(c) for c in columns)
         return replace(table, key=key, id_column=key[0] if whole else None)

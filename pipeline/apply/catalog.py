@@ -144,7 +144,8 @@ class Catalog:
         """The table *name* with its shards among *shards* (``source/shard`` -> table)."""
         own = tuple(sorted(Shard(*n.split("/", 1)) for n, table in shards.items() if table == name))
         rule = self.router.rule(own[0].name) if own else None
-        schema = self.newest(own[0].source, own[0].name) if own else None
+        told = (self.newest(shard.source, shard.name) for shard in own)
+        schema = next((one for one in told if one is not None), None)  # a shard may be dropped
         key = (rule.key if rule and rule.key else schema.key) if schema else ()
         return Table(
             name=name,

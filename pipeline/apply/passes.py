@@ -40,6 +40,7 @@ from pipeline.lake.alterations import with_properties
 from pipeline.lake.commit import LostRaceError, commit
 from pipeline.lake.log import Snapshot
 from pipeline.lives import Lives
+from pipeline.living import living_tables
 from pipeline.mark import Mark
 from pipeline.model import Account, Op, Table
 from pipeline.report import Applied, Hold
@@ -140,7 +141,7 @@ class Passes:
         """Tables with something to apply, and those whose mirror does not fit the change log."""
         behind: list[str] = []
         broken: dict[str, Hold] = {}
-        for name, last in landed.mark.tables.items():
+        for name, last in living_tables(landed.mark, landed.catalog.router).items():
             try:
                 applied = self.mirrors.applied_of(name, landed.mark.batch, landed.lives)
             except HeldError as error:

@@ -1,7 +1,7 @@
 """Which tables are watched, with which shards, and by which key?"""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -9,8 +9,8 @@ import pytest
 
 from monitor.observe.roster import Roster
 from pipeline.errors import UnreachableError
-from pipeline.mark import Mark
-from pipeline.model import Shard, Table
+from pipeline.mark import Existence, Mark
+from pipeline.model import Order, Shard, Table
 from pipeline.schema.column import Column
 from pipeline.settings import TableRule
 from pipeline.sources.mysql.column import MySqlColumn
@@ -66,6 +66,13 @@ class Watch:
         """Land a batch that knows these shards, and tell the tables there are then."""
         named = {f"shop/{name.replace('__', '.')}": table for name, table in shards.items()}
         self.roster.update(Mark(lane="main", batch=0, shards=named))
+        return self.roster.tables()
+
+    def drop(self, *dropped: str, shards: Mapping[str, str]) -> tuple[Table, ...]:
+        """Land a batch that tells of shards of the source, and of a DROP of some of them."""
+        gone = {f"shop/{name}": Existence(Order(1, 1, 9), there=False) for name in dropped}
+        named = {f"shop/{name}": table for name, table in shards.items()}
+        self.roster.update(Mark(lane="main", batch=0, shards=named, existing=gone))
         return self.roster.tables()
 
 
@@ -177,3 +184,50 @@ def test_sources_are_asked_now_and_then(seconds: float, shards: dict[str, str], 
     watch.see(**shards)
 
     assert watch.source.asked == asked
+
+
+TWO = {"shop_0.orders": "shop.orders", "shop_1.orders": "shop.orders"}
+
+
+def test_f20_a_source_that_is_no_longer_in_the_config_takes_its_shards_along() -> None:
+    watch = Watch(ORDERS, shop_0__orders=BIG)
+    shards = {"shop/shop_0.orders": "shop.orders", "gone/shop_1.orders": "shop.orders"}
+    alone = {"gone/other.t": "other.t"}
+    watch.roster.update(Mark(lane="main", batch=0, shards=shards | alone))
+
+    (orders,) = watch.roster.tables()
+
+    assert (orders.name, orders.shards) == ("shop.orders", (Shard("shop", "shop_0.orders"),))
+
+
+def test_f20_dropping_the_oldest_shard_takes_no_key_from_the_others() -> None:
+    watch = Watch(ORDERS, shop_1__orders=BIG)
+
+    (orders,) = watch.drop("shop_0.orders", shards=TWO)
+
+    assert (orders.shards, orders.key) == ((Shard("shop", "shop_1.orders"),), ("id",))
+
+
+def test_f20_a_shard_that_the_source_no_longer_knows_leaves_the_key_to_the_others() -> None:
+    watch = Watch(ORDERS, shop_0__orders={}, shop_1__orders=BIG)
+
+    (orders,) = watch.drop(shards=TWO)
+
+    assert (len(orders.shards), orders.key, orders.id_column) == (2, ("id",), "id")
+
+
+def test_f26_a_dropped_table_is_watched_no_more_until_it_is_created_again() -> None:
+    watch = Watch(shop__t=BIG)
+    before = watch.drop(shards={"shop.t": "shop.t"})
+    dropped = watch.drop("shop.t", shards={"shop.t": "shop.t"})
+    again = watch.drop(shards={"shop.t": "shop.t"})
+
+    assert [table.name for table in before] == [table.name for table in again] == ["shop.t"]
+    assert dropped == ()
+    assert watch.roster.known, "a job that asks for it is told so"
+
+
+def test_f26_a_table_that_is_ignored_now_is_watched_no_more() -> None:
+    rule = TableRule(shards=r"shop\.t", table="shop.t", ignore=True)
+
+    assert Watch(rule, shop__t=BIG).see(shop__t="shop.t") == ()

@@ -14,7 +14,10 @@ from pipeline.lake.alterations import with_properties
 from pipeline.lake.commit import commit
 from pipeline.lake.log import Snapshot, load
 from pipeline.lake.store import open_store
+from pipeline.mark import Existence
 from pipeline.model import Account, Op, Order, Origin
+from pipeline.route import Router
+from pipeline.schema.history import SchemaChange
 from pipeline.settings import TableRule
 from pipeline.sources.mysql.column import MySqlColumn as Column
 from tests.pipeline.hand_lake import ID, NAME, NOW, HandLake, row
@@ -406,6 +409,40 @@ def test_f17_a_held_table_is_not_tried_in_every_pass(lake: HandLake) -> None:
     asked = [lake.passes.run(landed, frozenset()) for _ in range(3)]
 
     assert all(turns == () for turns in asked), "the clock stood"
+
+
+@pytest.mark.parametrize("dropped", [True, False], ids=["dropped", "ignored"])
+def test_f26_a_retired_table_is_held_no_more_and_keeps_its_mirror(
+    tmp_path: Path, dropped: bool
+) -> None:
+    lake = HandLake(tmp_path, others=("db.u",))
+    lake.play([row(C, 10, 1, "a")])
+    lake.land({**row(C, 20, 2, "b"), "after": '{"id":2,"nobody":5}'})
+    held = lake.apply()
+    gone = {"s/db.t": Existence(Order(1, 1, 30), there=False)} if dropped else {}
+    lake.mark = replace(lake.mark, existing=gone)
+    if not dropped:
+        rule = TableRule(shards=r"db\.t", table="db.t", ignore=True)
+        lake.catalog.router = Router((rule,))
+
+    freed, still = lake.run(), lake.run()
+
+    assert held.hold is not None
+    assert [(turn.table, turn.hold) for turn in freed] == [("db.t", None)]
+    assert still == ()
+    assert lake.rows() == {1: "a"}
+
+
+def test_f20_dropping_the_first_shard_takes_no_key_from_the_others(tmp_path: Path) -> None:
+    lake = HandLake(tmp_path, shards=("db.a", "db.t"))
+    gone = SchemaChange("drop", "db.a", Order(1, 1, 30), None, "")
+    lake.catalog.learn([("s", gone)])
+    lake.mark = replace(lake.mark, existing={"s/db.a": Existence(gone.order, there=False)})
+
+    lake.land(row(C, 40, 1, "a"))
+
+    assert lake.apply().hold is None
+    assert lake.rows() == {1: "a"}
 
 
 def test_a_mirror_ahead_of_a_log_that_lost_its_newest_entries_is_held(lake: HandLake) -> None:

@@ -1,0 +1,30 @@
+"""Which shards are there, and for which table?  What is dropped or ignored is retired.
+
+A retired table blocks nothing and keeps its mirror; it is back as soon as it is created again, or
+no longer ignored.
+"""
+
+from collections.abc import Mapping
+
+from pipeline.mark import Mark
+from pipeline.route import Router
+
+
+def living_shards(mark: Mark, router: Router) -> Mapping[str, str]:
+    """``source/shard`` -> table, of the shards that are there and that no rule ignores."""
+    return {
+        name: table
+        for name, table in mark.shards.items()
+        if table is not None and _there(mark, name) and router.table(name.partition("/")[2])
+    }
+
+
+def living_tables(mark: Mark, router: Router) -> Mapping[str, int]:
+    """Table -> the last batch that holds a change of it, of tables with a shard that is there."""
+    names = set(living_shards(mark, router).values())
+    return {name: last for name, last in mark.tables.items() if name in names}
+
+
+def _there(mark: Mark, name: str) -> bool:
+    told = mark.existing.get(name)
+    return told is None or told.there
