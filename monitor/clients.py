@@ -1,12 +1,11 @@
 """Clients of everything outside: built here once, closed together."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Protocol
 
-from checks.unproven import SourceDescription
 from checks.world import LogKey, LogSide
 from monitor.config.model import Config
 from monitor.observe.schemas import Schemas
@@ -15,10 +14,7 @@ from pipeline.build import open_format, open_source, readings
 from pipeline.errors import SluiceError
 from pipeline.model import PartitionEnd, Table, TopicPartition
 from pipeline.settings import SourceSettings
-from pipeline.sources.mysql.server_facts import server_facts
-from pipeline.sources.mysql.session import Session
-from pipeline.sources.mysql.shard_facts import shard_facts
-from pipeline.sources.mysql.source import MySqlSource
+from pipeline.sources.source import Source, SourceDescription
 from pipeline.tables.delta import DeltaLake
 from pipeline.topics.last_keys import Origin, end_keys
 from pipeline.topics.settings import TopicFacts, topic_facts
@@ -30,9 +26,9 @@ class Servers:
     """One connection per source for the probes, to where its heartbeats go now."""
 
     followed: Mapping[str, Callable[[], SourceSettings]]
-    _open: dict[str, tuple[SourceSettings, MySqlSource]] = field(default_factory=dict)
+    _open: dict[str, tuple[SourceSettings, Source]] = field(default_factory=dict)
 
-    def all(self) -> dict[str, MySqlSource]:
+    def all(self) -> dict[str, Source]:
         """Every source, dialled anew where its address has changed."""
         return {name: self._one(name) for name in self.followed}
 
@@ -41,7 +37,7 @@ class Servers:
         for _, server in self._open.values():
             server.close()
 
-    def _one(self, name: str) -> MySqlSource:
+    def _one(self, name: str) -> Source:
         settings = self.followed[name]()
         known = self._open.get(name)
         if known is not None and known[0] == settings:
@@ -107,17 +103,15 @@ def close_all(*clients: Closing) -> None:
         client.close()
 
 
-def describe(settings: SourceSettings, wanted: Callable[[str], bool]) -> SourceDescription:
-    """A source's own words on itself and the *wanted* tables, unless it is loaded.
+def describe(settings: SourceSettings, shards: Collection[str]) -> SourceDescription:
+    """A source's own words on itself and *shards*, by a connection of its own.
 
     Raises:
         UnreachableError: it did not answer all of it.
         ConfigError: its user may not log in.
     """
-    with closing(Session(settings)) as session, session.spared():
-        server = server_facts(session)
-        shards = shard_facts(session, settings.name, wanted)
-    return SourceDescription(server, {one.shard.name: one for one in shards})
+    with closing(open_source(settings)) as source:
+        return source.describe(shards)
 
 
 def highest_landed(lake: DeltaLake, source: str) -> int:

@@ -19,7 +19,7 @@ from checks.doctor.tables import FoldedTable, table_findings
 from checks.doctor.topics import topic_findings
 from monitor.config.model import Config
 from pipeline.build import open_collector
-from pipeline.collectors.connect import ConnectCollector
+from pipeline.collectors.collector import Collector
 from pipeline.errors import SluiceError, UnreachableError
 from pipeline.route import Router
 from pipeline.settings import SourceSettings
@@ -55,7 +55,7 @@ def describe(settings: SourceSettings, wanted: Wanted) -> ExaminedServer:
 class Doors:
     """Where facts come from."""
 
-    collector: Callable[[SourceSettings], ConnectCollector] = open_collector
+    collector: Callable[[SourceSettings], Collector] = open_collector
     describe: Callable[[SourceSettings, Wanted], ExaminedServer] = describe
     topics: Callable[[str, str], tuple[TopicFacts, ...]] = topic_facts
 

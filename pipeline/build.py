@@ -1,23 +1,26 @@
 """Clients of sources, collectors and formats, by what the settings name; nothing is asked yet."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from types import ModuleType
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from pipeline import collectors, formats, plugins, sources
-from pipeline.collectors.connect import ConnectCollector
+from pipeline.collectors.collector import Collector
 from pipeline.errors import ConfigError
 from pipeline.formats.format import Format
 from pipeline.schema.dialect import Dialect
 from pipeline.schema.reading import Reading
 from pipeline.settings import SourceSettings
-from pipeline.sources.mysql.source import MySqlSource
+from pipeline.sources.source import Source
+
+T = TypeVar("T")
 
 
-def open_source(settings: SourceSettings) -> MySqlSource:
+def open_source(settings: SourceSettings) -> Source:
     """A client of one source; ConfigError if its kind is not known."""
     kind = _found(settings, "kind", sources, "SOURCE", settings.kind)
-    return cast("MySqlSource", kind(settings))
+    return cast("Source", _made(partial(kind, settings), settings, "options", settings.options))
 
 
 def dialect(settings: SourceSettings) -> Dialect:
@@ -30,16 +33,28 @@ def readings(every: Iterable[SourceSettings]) -> Mapping[str, Reading]:
     return {one.name: Reading(open_format(one).schema_change, dialect(one)) for one in every}
 
 
-def open_collector(settings: SourceSettings) -> ConnectCollector:
+def open_collector(settings: SourceSettings) -> Collector:
     """A client of the source's collector; ConfigError if its kind is not known."""
     own = settings.collector
     kind = _found(settings, "collector.kind", collectors, "COLLECTOR", own.kind)
-    return cast("ConnectCollector", kind(own.url, own.connector))
+    made = partial(kind, own.url, own.connector)
+    return cast("Collector", _made(made, settings, "collector.options", own.options))
 
 
 def open_format(settings: SourceSettings) -> Format:
     """The format of the source's topics; ConfigError if it is not known."""
-    return cast("Format", _found(settings, "format", formats, "FORMAT", settings.format)())
+    kind = _found(settings, "format", formats, "FORMAT", settings.format)
+    return cast("Format", _made(kind, settings, "format_options", settings.format_options))
+
+
+def _made(
+    kind: Callable[..., T], settings: SourceSettings, field: str, options: Mapping[str, Any]
+) -> T:
+    """Fill the fields of a plug-in's class with what the config names beside the common ones."""
+    try:
+        return kind(**options)
+    except TypeError as error:
+        raise ConfigError(f"source {settings.name}: {field}: {error}") from error
 
 
 def _found(settings: SourceSettings, field: str, seam: ModuleType, name: str, key: str) -> Any:

@@ -4,15 +4,20 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
 class CollectorSettings:
-    """Where the collector of one source answers; ``kind`` names a file of collectors/."""
+    """Where the collector of one source answers; ``kind`` names a file of collectors/.
+
+    ``options`` are further settings of that kind: fields of its class.
+    """
 
     url: str
     connector: str
     kind: str = "connect"
+    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +46,8 @@ class SourceSettings:
     ``heartbeat`` is the ``database.table`` Sluice writes to, its only write right.
     ``mirrored``: the collector writes to another cluster, and a mirror brings its topics here;
     ``prefix`` and ``topics`` are then the names that they have here.
+    ``options`` and ``format_options`` are further settings of the ``kind`` and of the ``format``:
+    fields of their classes.
     """
 
     name: str
@@ -57,6 +64,8 @@ class SourceSettings:
     tls: bool = False
     follow_collector: bool = True
     mirrored: MirrorSettings | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    format_options: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def topic_pattern(self) -> str:

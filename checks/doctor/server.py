@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from datetime import timedelta
 
 from checks.doctor.finding import NOTE, REFUSE, WARN, Demand, Finding, unmet
-from pipeline.lags.retention import log_kept
+from pipeline.sources.mysql.description import log_kept
 from pipeline.sources.mysql.server_facts import ServerFacts
 
 REMEDY = "SET GLOBAL {name} = '{value}', and {name}={value} in the server's option file"

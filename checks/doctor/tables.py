@@ -1,17 +1,16 @@
 """Which captured tables cannot be mirrored, proven or compared in full, as their schema shows?"""
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from checks.doctor.finding import NOTE, REFUSE, WARN, Finding, FindingSeverity
+from pipeline.sources.mysql.description import cascades_unlogged, cascading
 from pipeline.sources.mysql.server_facts import ServerFacts
 from pipeline.sources.mysql.shard_facts import ShardFacts
 from pipeline.sources.mysql.typemap import unverifiable
 
 TRANSACTIONAL = ("innodb", "rocksdb", "tokudb", "ndbcluster")
-LOGGED = (9, 6)  # from here on MySQL's SQL layer acts on foreign keys, and logs it
-
 SHARD = "<shard>"  # stands in a fix until all shards that need it are known
 
 Told = tuple[FindingSeverity, str, str, str]  # severity, code, what, fix
@@ -48,18 +47,6 @@ def table_findings(
         )
         for (table, (severity, code, what, fix)), names in told.items()
     ]
-
-
-def unproven(
-    shards: Sequence[ShardFacts], server: ServerFacts, fold: Callable[[str], FoldedTable | None]
-) -> Mapping[str, str]:
-    """Table -> why no log shows all of its changes; only tables of which that is true."""
-    why: dict[str, str] = {}
-    for shard in shards:
-        into = fold(shard.shard.name)
-        if into is not None and shard.cascades and _cascades_unlogged(server):
-            why.setdefault(into.table, _cascading(shard))
-    return why
 
 
 def zero_dates(server: ServerFacts) -> bool:
@@ -108,24 +95,13 @@ def _named_key(shard: ShardFacts, key: tuple[str, ...]) -> list[Told]:
 
 
 def _cascades(shard: ShardFacts, server: ServerFacts, table: str) -> list[Told]:
-    if not shard.cascades or not _cascades_unlogged(server):
+    if not shard.cascades or not cascades_unlogged(server):
         return []
     fix = (
         "let the application change these rows, and drop the rule of the foreign key; or MySQL"
         f" 9.6 with innodb_native_foreign_keys=OFF; or: sluice waive unproven:{table} --reason ..."
     )
-    return [(WARN, "unproven", _cascading(shard), fix)]
-
-
-def _cascading(shard: ShardFacts) -> str:
-    """Say which; whether the parent is captured makes no odds to what the log leaves out."""
-    rules = sorted(f"{one.parent} {one.rule} ({one.name})" for one in shard.cascades)
-    return f"rows changed by foreign keys are in no log: {'; '.join(rules)}"
-
-
-def _cascades_unlogged(server: ServerFacts) -> bool:
-    native = server.variables.get("innodb_native_foreign_keys", "OFF").upper() == "ON"
-    return server.mariadb or server.version < LOGGED or native
+    return [(WARN, "unproven", cascading(shard), fix)]
 
 
 def _engine(shard: ShardFacts) -> list[Told]:

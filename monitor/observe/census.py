@@ -4,18 +4,18 @@ What was told stays known until it is told anew: a source that is loaded, slow o
 again a little later.  Too old, or told by another server than heartbeats go to now, is not known.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 import structlog
 
-from checks.unproven import SourceDescription, why_unproven
+from checks.unproven import why_unproven
 from pipeline.errors import SluiceError
 from pipeline.model import Missing, Table
 from pipeline.settings import SourceSettings
+from pipeline.sources.source import SourceDescription
 
-Wanted = Callable[[str], bool]
 log = structlog.get_logger(__name__)
 
 
@@ -46,7 +46,7 @@ class Census:
 
     followed: Mapping[str, Callable[[], SourceSettings]]
     tables: Callable[[], tuple[Table, ...]]
-    describe: Callable[[SourceSettings, Wanted], SourceDescription]
+    describe: Callable[[SourceSettings, Collection[str]], SourceDescription]
     clock: Callable[[], datetime]
     every: timedelta = timedelta(minutes=10)
     again: timedelta = timedelta(minutes=1)
@@ -99,7 +99,7 @@ class Census:
     def _ask(self, name: str, question: CensusQuestion) -> None:
         began = self.clock()
         try:
-            described = self.describe(question.settings, question.shards.__contains__)
+            described = self.describe(question.settings, question.shards)
         except SluiceError as error:
             self._failed[name] = question, began, str(error)
             log.info("source did not describe itself", source=name, why=str(error))

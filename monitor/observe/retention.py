@@ -102,7 +102,7 @@ class RetentionWatch:
         told, mark = self.census(source), look.mark
         kept: Limit = Missing(f"source {source} has not told its settings yet")
         if isinstance(told, CensusAnswer):
-            kept = retention.log_kept(told.described.server.variables)
+            kept = retention.log_kept(told.described.kept)
         one = look.sources.get(source)
         if one is None or not one.known() or isinstance(mark, Missing):
             return Retention("binlog", source, kept, None)

@@ -15,27 +15,12 @@ from urllib.parse import quote
 
 import httpx
 
+from pipeline.collectors.collector import Collector, CollectorState
 from pipeline.errors import UnreachableError
 from pipeline.model import Acknowledged, Missing, TopicPartition
 
 WORST_FIRST = ("failed", "unassigned", "restarting", "stopped", "paused", "running")
 SECRETS = ("password", "secret", "sasl.jaas", "token", "passphrase")
-
-
-@dataclass(frozen=True, slots=True)
-class CollectorState:
-    """The worst state of a connector and its tasks, in Connect's words but lower case.
-
-    ``detail`` is the error's first line and its first cause, empty while nothing failed.
-    """
-
-    state: str
-    detail: str = ""
-
-    @property
-    def running(self) -> bool:
-        """Whether connector and tasks all run."""
-        return self.state == "running"
 
 
 @dataclass(eq=False)
@@ -97,7 +82,7 @@ class ConnectCollector:
         }
 
     def state(self) -> CollectorState:
-        """Whether it runs, and why not."""
+        """The worst state of connector and tasks, in Connect's words but lower case."""
         status = self._get("/status")
         parts = [status.get("connector", {}), *status.get("tasks", [])]
         if len(parts) == 1 and parts[0].get("state") == "RUNNING":
@@ -155,4 +140,4 @@ def _brief(trace: str) -> str:
     return " | ".join(dict.fromkeys([*lines[:1], *causes[-1:]]))[:500]
 
 
-COLLECTOR = ConnectCollector
+COLLECTOR: type[Collector] = ConnectCollector

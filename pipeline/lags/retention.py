@@ -56,13 +56,9 @@ def topic_kept(settings: Mapping[str, str]) -> timedelta | None:
     return _limit(int(settings.get("retention.ms", -1)))
 
 
-def log_kept(variables: Mapping[str, str]) -> timedelta | None:
-    """For how long a MySQL or MariaDB keeps its binary log by its variables; None without end."""
-    if variables.get("binlog_expire_logs_auto_purge", "ON").upper() in ("OFF", "0"):
-        return None
-    seconds = int(variables.get("binlog_expire_logs_seconds", 0))
-    days = float(variables.get("expire_logs_days", 0))
-    return _limit(int((seconds or days * 86_400) * 1_000) or -1)
+def log_kept(told: Limit) -> Limit:
+    """For how long a source keeps its log, as it has *told*; what is as good as no end is none."""
+    return None if isinstance(told, timedelta) and told >= FOR_EVER else told
 
 
 def landed(mark: Mark, at: TopicPartition, end: PartitionEnd) -> bool:

@@ -1,5 +1,6 @@
 """A MariaDB server: asked as a MySQL is, which finds out by itself what it speaks to."""
 
 from pipeline.sources.mysql.source import MySqlSource
+from pipeline.sources.source import Source
 
-SOURCE = MySqlSource
+SOURCE: type[Source] = MySqlSource

@@ -5,10 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from checks.unproven import SourceDescription, why_unproven
+from checks.unproven import why_unproven
 from pipeline.model import Missing, Shard, Table
+from pipeline.sources.mysql.description import description
 from pipeline.sources.mysql.server_facts import ServerFacts
 from pipeline.sources.mysql.shard_facts import Cascade, ShardFacts
+from pipeline.sources.source import SourceDescription
 
 SEES_ALL = "GRANT SELECT ON *.* TO `sluice`@`%`"
 SERVER = ServerFacts((8, 0), mariadb=False, grants=(SEES_ALL,))
@@ -19,12 +21,14 @@ PEOPLE = Table("shop.people", (ONE, TWO))
 
 
 def told(server: ServerFacts, *shards: ShardFacts) -> SourceDescription:
-    return SourceDescription(server, {one.shard.name: one for one in shards})
+    """Of a MySQL, asked about all that it shows and the table's own shards."""
+    asked = {ONE.name, TWO.name, *(one.shard.name for one in shards)}
+    return description(server, shards, asked)
 
 
-PLAIN = told(SERVER, ShardFacts(ONE))
-OTHER = told(SERVER, ShardFacts(TWO))
-CASCADING = told(SERVER, ShardFacts(TWO, cascades=(GOES,)))
+ONES, TWOS = ShardFacts(ONE), ShardFacts(TWO)
+GOING = ShardFacts(TWO, cascades=(GOES,))
+PLAIN, OTHER, CASCADING = told(SERVER, ONES), told(SERVER, TWOS), told(SERVER, GOING)
 STRANGER = ShardFacts(Shard("b", "shop.strangers"), cascades=(GOES,))
 
 
@@ -35,7 +39,7 @@ STRANGER = ShardFacts(Shard("b", "shop.strangers"), cascades=(GOES,))
         pytest.param({"a": PLAIN, "b": CASCADING}, "shop.teams", id="a cascade in one shard"),
         pytest.param({"b": CASCADING}, "shop.teams", id="found, whatever the other source says"),
         pytest.param(
-            {"a": PLAIN, "b": told(SERVER, *OTHER.shards.values(), STRANGER)},
+            {"a": PLAIN, "b": told(SERVER, TWOS, STRANGER)},
             "",
             id="another table's",
         ),
@@ -63,4 +67,4 @@ def test_a_table_is_proven_only_if_every_source_says_so(
 def test_a_server_that_logs_cascades_proves_the_table() -> None:
     newer = replace(SERVER, version=(9, 7))
 
-    assert why_unproven(PEOPLE, {"a": PLAIN, "b": told(newer, *CASCADING.shards.values())}) == ""
+    assert why_unproven(PEOPLE, {"a": PLAIN, "b": told(newer, GOING)}) == ""

@@ -4,7 +4,7 @@ Time stands still but for :meth:`Rig.second`; nothing here starts a thread.
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -19,13 +19,12 @@ from alerts.round import AlertSettings
 from alerts.routing import Route
 from checks.model import Outcome, Ruling, Verdict
 from checks.readiness import ReadinessPolicy
-from checks.unproven import SourceDescription
 from monitor.board import ChannelView, CurrentBoard, JobView
 from monitor.config.plans import CheckPlan
 from monitor.cycle import Cycle
 from monitor.gate import Gate
 from monitor.observe.assessor import Assessor
-from monitor.observe.census import Census, Wanted
+from monitor.observe.census import Census
 from monitor.observe.foreign_writes import ForeignWrites
 from monitor.observe.heartbeat import FenceBook
 from monitor.observe.own_verdicts import Component
@@ -56,8 +55,10 @@ from pipeline.model import (
 from pipeline.schema.column import Column
 from pipeline.settings import CollectorSettings, SourceSettings
 from pipeline.sources.mysql.column import MySqlColumn
+from pipeline.sources.mysql.description import description
 from pipeline.sources.mysql.server_facts import ServerFacts
 from pipeline.sources.mysql.shard_facts import Cascade, ShardFacts
+from pipeline.sources.source import SourceDescription
 from pipeline.topics.settings import TopicFacts
 
 NOON = datetime(2026, 3, 29, 12, 0, tzinfo=UTC)
@@ -141,15 +142,15 @@ class FakeSchema:
     silent: bool = False
     asked: int = 0
 
-    def describe(self, settings: SourceSettings, wanted: Wanted) -> SourceDescription:
+    def describe(self, settings: SourceSettings, shards: Collection[str]) -> SourceDescription:
         """Those of its shards that are wanted and not hidden."""
         self.asked += 1
         if self.silent:
             raise UnreachableError(f"source:{settings.name}: loaded: 65 threads run, 64 may")
         names = [name.partition("/")[2] for name in SHARDS]
-        shown = [name for name in names if wanted(name) and name not in self.hidden]
+        shown = [name for name in names if name in shards and name not in self.hidden]
         server = ServerFacts((8, 0), mariadb=False, grants=self.grants, variables=self.variables)
-        return SourceDescription(server, {name: self._shard(settings.name, name) for name in shown})
+        return description(server, [self._shard(settings.name, name) for name in shown], shards)
 
     def _shard(self, source: str, name: str) -> ShardFacts:
         cascades = (self.cascades[name],) if name in self.cascades else ()

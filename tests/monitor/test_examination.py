@@ -17,7 +17,8 @@ from monitor.commands.doctor import COMMAND
 from monitor.config.file import load
 from monitor.config.model import Config
 from monitor.examination import Doors, Examination, ExaminedServer
-from pipeline.collectors.connect import CollectorState, ConnectCollector
+from pipeline.collectors.collector import CollectorState
+from pipeline.collectors.connect import ConnectCollector
 from pipeline.errors import ConfigError, SluiceError, UnreachableError
 from pipeline.model import Shard
 from pipeline.settings import SourceSettings

@@ -6,7 +6,7 @@ Cannot see: what a session wrote with ``sql_log_bin=0`` is in the rows but in no
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import ClassVar
@@ -17,9 +17,13 @@ from pipeline.schema.column import Column
 from pipeline.schema.dialect import Dialect
 from pipeline.settings import SourceSettings
 from pipeline.sources.mysql.column import described
+from pipeline.sources.mysql.description import description
 from pipeline.sources.mysql.dialect import MYSQL
 from pipeline.sources.mysql.heartbeat import prepare
+from pipeline.sources.mysql.server_facts import server_facts
 from pipeline.sources.mysql.session import Limits, Session, quoted
+from pipeline.sources.mysql.shard_facts import shard_facts
+from pipeline.sources.source import Source, SourceDescription
 
 OWN = ("information_schema", "mysql", "performance_schema", "sys")
 Range = tuple[int, int]
@@ -157,6 +161,18 @@ class MySqlSource:
             )
         return tuple(int(row["id"]) for row in found)
 
+    def describe(self, shards: Collection[str]) -> SourceDescription:
+        """What it says of itself and of *shards*, unless it is loaded.
+
+        Raises:
+            UnreachableError: it did not answer all of it.
+            ConfigError: its user may not log in.
+        """
+        with self._session.spared():
+            server = server_facts(self._session)
+            found = shard_facts(self._session, self.name, shards.__contains__)
+        return description(server, found, shards)
+
     def close(self) -> None:
         """Hang up."""
         self._session.close()
@@ -193,4 +209,4 @@ def _table(shard: Shard) -> str:
     return f"{quoted(shard.database)}.{quoted(shard.relation)}"
 
 
-SOURCE = MySqlSource
+SOURCE: type[Source] = MySqlSource

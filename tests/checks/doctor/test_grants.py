@@ -5,7 +5,8 @@ from collections.abc import Sequence
 import pytest
 
 from checks.doctor.finding import REFUSE
-from checks.doctor.grants import grant_findings, may, parse
+from checks.doctor.grants import grant_findings
+from pipeline.sources.mysql.grants import may, parse
 from pipeline.sources.mysql.server_facts import ServerFacts
 
 WATCH = "GRANT SELECT, SHOW DATABASES, REPLICATION CLIENT ON *.* TO `sluice`@`%`"

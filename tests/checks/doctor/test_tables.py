@@ -6,9 +6,10 @@ from dataclasses import replace
 import pytest
 
 from checks.doctor.finding import NOTE, REFUSE, WARN, FindingSeverity
-from checks.doctor.tables import FoldedTable, table_findings, unproven, zero_dates
+from checks.doctor.tables import FoldedTable, table_findings, zero_dates
 from pipeline.model import Shard
 from pipeline.sources.mysql.column import MySqlColumn as Column
+from pipeline.sources.mysql.description import description
 from pipeline.sources.mysql.server_facts import ServerFacts
 from pipeline.sources.mysql.shard_facts import Cascade, ShardFacts
 
@@ -77,7 +78,7 @@ def test_cascades_are_unproven_where_the_engine_acts_on_them(
     cascading = replace(USERS, cascades=(CASCADE,))
 
     assert ("unproven" in ruled(cascading, server=server)) is found
-    assert unproven([cascading], server, fold) == (
+    assert description(server, [cascading], {"shop.users"}).unlogged == (
         {
             "shop.users": "rows changed by foreign keys are in no log:"
             " shop.teams ON DELETE CASCADE (fk)"

@@ -15,7 +15,8 @@ import pytest
 from demo.debezium import mysql_connector
 from demo.processes import wait_until
 from demo.servers import Servers
-from pipeline.collectors.connect import CollectorState, ConnectCollector
+from pipeline.collectors.collector import CollectorState
+from pipeline.collectors.connect import ConnectCollector
 from pipeline.errors import UnreachableError
 from pipeline.model import Acknowledged, Missing
 from pipeline.sources.mysql.gtid import contains

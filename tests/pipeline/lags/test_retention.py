@@ -59,23 +59,16 @@ def test_a_topic_keeps_for_as_long_as_its_settings_say(
 
 
 @pytest.mark.parametrize(
-    ("variables", "kept"),
+    ("told", "kept"),
     [
-        pytest.param({"binlog_expire_logs_seconds": "3600"}, HOUR, id="seconds"),
-        pytest.param({"expire_logs_days": "1"}, DAY, id="days, as older servers have them"),
-        pytest.param({"expire_logs_days": "0.5"}, DAY / 2, id="parts of a day, as MariaDB"),
-        pytest.param({"binlog_expire_logs_seconds": "0"}, None, id="never"),
-        pytest.param(
-            {"binlog_expire_logs_seconds": "3600", "binlog_expire_logs_auto_purge": "OFF"},
-            None,
-            id="a limit that nobody enforces",
-        ),
+        pytest.param(3 * DAY, 3 * DAY, id="a time"),
+        pytest.param(timedelta(days=36_500), None, id="a hundred years are as good as no end"),
+        pytest.param(None, None, id="no end"),
+        pytest.param(Missing("no word"), Missing("no word"), id="nobody told"),
     ],
 )
-def test_a_server_keeps_its_log_for_as_long_as_it_says(
-    variables: dict[str, str], kept: timedelta | None
-) -> None:
-    assert log_kept(variables) == kept
+def test_a_log_is_kept_for_as_long_as_its_source_says(told: Limit, kept: Limit) -> None:
+    assert log_kept(told) == kept
 
 
 def fence(number: int, identity: str = "server") -> Fence:

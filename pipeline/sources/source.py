@@ -1,0 +1,95 @@
+"""What does Sluice ask of a database server?  One protocol, a file or folder for each kind.
+
+A source is built from its settings and dials when it is first asked.  Every method may raise
+UnreachableError (it did not answer, or is loaded), ConfigError (its user may not do this) or
+ProofError (it answered, but the question cannot be decided).
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import ClassVar, Protocol
+
+from pipeline.model import Head, Missing, Shard
+from pipeline.schema.column import Column
+from pipeline.schema.dialect import Dialect
+
+Range = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceDescription:
+    """A source in its own words; shards are ``database.table``, of those it was asked about.
+
+    ``kept`` is for how long it keeps its log: None without end, Missing if it does not tell.
+    ``shown`` are the shards it has.  ``hidden`` may be there, but its user may not see them.
+    ``unlogged``: shard -> why its log does not show all of the shard's changes.
+    """
+
+    kept: timedelta | Missing | None
+    shown: frozenset[str] = frozenset()
+    hidden: frozenset[str] = frozenset()
+    unlogged: Mapping[str, str] = field(default_factory=dict)
+
+
+class Source(Protocol):
+    """One database server; a class of this kind stands as ``SOURCE`` in its module."""
+
+    dialect: ClassVar[Dialect]
+
+    @property
+    def name(self) -> str:
+        """The source's name in the settings."""
+        ...
+
+    def head(self) -> Head:
+        """Identity and end of the log of the server that answers."""
+        ...
+
+    def prepare_heartbeat(self) -> None:
+        """Make sure the heartbeat's table is there."""
+        ...
+
+    def beat(self, at_least: int, at: datetime) -> tuple[int, Head]:
+        """Commit the next heartbeat number, *at_least* this one; that number and a head after it.
+
+        A row of the heartbeat's table that arrives as a change has ``source``, this one's name,
+        and ``n``, the number.
+        """
+        ...
+
+    def describe(self, shards: Collection[str]) -> SourceDescription:
+        """What it says of itself and of *shards*; no row of a table is read."""
+        ...
+
+    def shards(self, pattern: str) -> tuple[Shard, ...]:
+        """Tables whose whole ``database.table`` matches *pattern*, sorted; no views."""
+        ...
+
+    def columns(self, shard: Shard) -> Sequence[Column]:
+        """The shard's columns as the server describes them, in order; empty if it is not there."""
+        ...
+
+    def key_columns(self, shard: Shard) -> tuple[str, ...]:
+        """Columns of the primary key, in its order; empty if there is none."""
+        ...
+
+    def max_id(self, shard: Shard, column: str) -> int | None:
+        """Highest id now; None for an empty table."""
+        ...
+
+    def min_id(self, shard: Shard, column: str) -> int | None:
+        """Lowest id now; None for an empty table."""
+        ...
+
+    def count_ids(self, shard: Shard, column: str, ranges: Sequence[Range]) -> tuple[int, ...]:
+        """Rows in each half-open range, all counted in one snapshot."""
+        ...
+
+    def ids(self, shard: Shard, column: str, span: Range, limit: int) -> tuple[int, ...]:
+        """Ids in *span*, ascending, at most *limit*."""
+        ...
+
+    def close(self) -> None:
+        """Hang up."""
+        ...

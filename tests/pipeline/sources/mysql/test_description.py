@@ -1,0 +1,29 @@
+"""How long a server keeps its log; what it shows stands in tests/checks/test_unproven.py."""
+
+from datetime import timedelta
+
+import pytest
+
+from pipeline.sources.mysql.description import log_kept
+
+HOUR, DAY = timedelta(hours=1), timedelta(days=1)
+
+
+@pytest.mark.parametrize(
+    ("variables", "kept"),
+    [
+        pytest.param({"binlog_expire_logs_seconds": "3600"}, HOUR, id="seconds"),
+        pytest.param({"expire_logs_days": "1"}, DAY, id="days, as older servers have them"),
+        pytest.param({"expire_logs_days": "0.5"}, DAY / 2, id="parts of a day, as MariaDB"),
+        pytest.param({"binlog_expire_logs_seconds": "0"}, None, id="never"),
+        pytest.param(
+            {"binlog_expire_logs_seconds": "3600", "binlog_expire_logs_auto_purge": "OFF"},
+            None,
+            id="a limit that nobody enforces",
+        ),
+    ],
+)
+def test_a_server_keeps_its_log_for_as_long_as_it_says(
+    variables: dict[str, str], kept: timedelta | None
+) -> None:
+    assert log_kept(variables) == kept
