@@ -14,6 +14,7 @@ import structlog
 
 from monitor.store.fences import Fences
 from pipeline.errors import SluiceError
+from pipeline.lags.spacing import spaced
 from pipeline.model import Fence
 from pipeline.settings import SourceSettings
 from pipeline.sources.heartbeat import Beating, Heart
@@ -141,11 +142,5 @@ class HeartbeatWriter:
 
 
 def thinned(fences: Sequence[Fence], limit: int = 4096) -> tuple[Fence, ...]:
-    """At most about *limit* fences, ascending: the newer half as it is, of the older every second.
-
-    A thinned history answers with a later fence than it might, which is only cautious.
-    """
-    if len(fences) <= limit:
-        return tuple(fences)
-    half = len(fences) // 2
-    return (*fences[:half:2], *fences[half:])
+    """At most *limit* fences, ascending; of a cut, one at most a hundredth of its age after it."""
+    return spaced(fences, lambda fence: fence.at.timestamp(), share=100, limit=limit)

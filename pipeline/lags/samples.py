@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar
 
+from pipeline.lags.spacing import spaced
 from pipeline.mark import Mark
 from pipeline.model import Acknowledged, Fence, Missing, Table
 
@@ -140,7 +141,7 @@ def covered(mark: Mark, fences: Sequence[Fence]) -> Fence | None:
 def extended(
     steps: tuple[LandedBatch, ...], new: LandedBatch, limit: int = 512
 ) -> tuple[LandedBatch, ...]:
-    """Add *new*; past *limit*, thin the older half, which only makes old answers cautious.
+    """Add *new*; past *limit*, the older are kept wider apart, which only makes them cautious.
 
     The same batch seen again, with more fences known, takes the place of what was kept of it.
     A lower batch than the last is another lane's history: the old one is dropped.
@@ -148,10 +149,7 @@ def extended(
     if steps and new.batch < steps[-1].batch:
         return (new,)
     kept = steps[:-1] if steps and steps[-1].batch == new.batch else steps
-    if len(kept) >= limit:
-        half = len(kept) // 2
-        kept = kept[:half:2] + kept[half:]
-    return (*kept, new)
+    return spaced((*kept, new), lambda one: one.batch, share=30, limit=limit)
 
 
 def applied_step(steps: Sequence[LandedBatch], table: str, applied: int) -> LandedBatch | None:

@@ -9,6 +9,7 @@ import pytest
 
 from monitor.observe.heartbeat import FOLLOW, FenceBook, HeartbeatWriter, thinned
 from monitor.store.store import ServiceStore
+from pipeline.cut import first_fence
 from pipeline.errors import UnreachableError
 from pipeline.model import Fence, Head
 from pipeline.settings import CollectorSettings, SourceSettings
@@ -149,12 +150,19 @@ def test_a_beat_that_fails_says_why_and_the_next_one_clears_it(store: ServiceSto
     assert [fence.number for fence in heartbeat.fences.of("shop")] == [0, 1]
 
 
-def test_thinning_keeps_the_newest_and_the_oldest_fences() -> None:
-    fences = tuple(Fence("shop", n, START, Head("a", 1, n)) for n in range(100))
+def test_f22_an_old_cut_is_answered_by_a_heartbeat_soon_after_it() -> None:
+    """Heartbeats once a second for a day, thinned as they come."""
+    kept: list[Fence] = []
+    for number in range(86_400):
+        at = START + timedelta(seconds=number)
+        kept.append(Fence("shop", number, at, Head("a", 1, number)))
+        if len(kept) > 4_096:
+            kept = list(thinned(kept))
+    ages = [timedelta(hours=hours) for hours in (1, 4, 9, 23)]
 
-    kept = thinned(fences, limit=40)
+    found = [first_fence(kept, kept[-1].at - age) for age in ages]
 
-    assert kept[0] == fences[0]
-    assert kept[-50:] == fences[-50:]
-    assert len(kept) == 75
-    assert thinned(fences, limit=100) == fences
+    late = [one.at - (kept[-1].at - age) for one, age in zip(found, ages, strict=True) if one]
+    allowed = [age / 100 + timedelta(seconds=1) for age in ages]
+    assert all(one <= most for one, most in zip(late, allowed, strict=True))
+    assert (kept[0].number, len(kept) <= 4_096) == (0, True)
