@@ -12,8 +12,7 @@ class Counted:
 
     ``read`` all rows; ``rows`` those with a key that may change the mirror; ``kept`` the newest of
     each key; ``distinct`` the changes left when repetitions are dropped; ``ordered`` truncates
-    and settles, which act by themselves; ``tombstones`` and ``quarantined`` by their ops;
-    ``vanished`` keys that were created and deleted in the slice.
+    and settles, which act by themselves; ``tombstones`` and ``quarantined`` by their ops.
     """
 
     read: int
@@ -23,7 +22,6 @@ class Counted:
     ordered: int
     tombstones: int
     quarantined: int
-    vanished: int = 0
 
 
 def balance(counted: Counted, applied: int, noop: int, again: int = 0) -> Account:

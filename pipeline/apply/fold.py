@@ -24,28 +24,20 @@ _PLACE = ("key", "source", "shard", "order")
 class Folded:
     """The newest change of each key, and what became of the others.
 
-    ``rows`` has the columns that came in, one row for each key.  ``born`` says of each that its
-    key was created among the changes.  ``total`` counts all changes, ``distinct`` repetitions of
-    one change once.  ``conflicts`` (key, source, shard, order) are places under which LIVE changes
-    of one key differ: the log contradicts itself.  ``crossed`` is a key with standing upserts from
-    two sources, whose orders cannot be compared.  ``left`` are the newest deletes of a key's other
-    shards (``of``: row of ``rows``, and their own source, shard, order, origin): they still speak
-    for rows of those shards.
+    ``rows`` has the columns that came in, one row for each key.  ``total`` counts all changes,
+    ``distinct`` repetitions of one change once.  ``conflicts`` (key, source, shard, order) are
+    places under which LIVE changes of one key differ: the log contradicts itself.  ``crossed`` is a
+    key with standing upserts from two sources, whose orders cannot be compared.  ``left`` are the
+    newest deletes of a key's other shards (``of``: row of ``rows``, and their own source, shard,
+    order, origin): they still speak for rows of those shards.
     """
 
     rows: pa.Table
-    born: pa.BooleanArray
     total: int
     distinct: int
     conflicts: pa.Table
     crossed: str | None
     left: pa.Table
-
-    @property
-    def vanished(self) -> int:
-        """Keys that were created and deleted among the changes."""
-        deleted = pc.equal(self.rows["op"].combine_chunks(), Op.DELETE)
-        return int(pc.sum(pc.and_(deleted, self.born)).as_py() or 0)
 
 
 def fold(changes: pa.Table, *, unique: bool) -> Folded:
@@ -67,14 +59,11 @@ def fold(changes: pa.Table, *, unique: bool) -> Folded:
     kept = _across(places, newest, unique=unique)
     standing = newest[places.upsert[newest]] if unique else newest[:0]
     crossed = _crossed(places, standing)
-    born = np.zeros(len(changes) + 1, np.bool_)
-    born[places.key[places.created]] = True  # indexed by key, of which there are no more than rows
     mask = np.zeros(len(changes), np.bool_)
     mask[kept] = True
     kept = np.sort(kept)
     return Folded(
         rows=changes.filter(pa.array(mask)),
-        born=pa.array(born[places.key[kept]]),
         total=len(changes),
         distinct=len(changes) - repeats,
         conflicts=changes.select(_PLACE).take(pa.array(conflicts)),
@@ -93,7 +82,6 @@ class _Places:
     rank: Integers
     batch: Integers
     upsert: Mask
-    created: Mask
 
 
 def _places(changes: pa.Table) -> _Places:
@@ -112,7 +100,6 @@ def _places(changes: pa.Table) -> _Places:
         rank=rank(changes),
         batch=changes["batch"].to_numpy(),
         upsert=pc.not_equal(op, Op.DELETE).to_numpy(),
-        created=pc.equal(op, Op.CREATE).to_numpy(),
     )
 
 

@@ -4,11 +4,9 @@ Each commit of Sluice names the version it follows.  A commit that changes data 
 makes the mirror foreign, until it is taken back to the version just before that commit.
 """
 
-import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
 
 from pipeline.lake.commits import Commit
 from pipeline.report import Hold
@@ -27,12 +25,6 @@ class Intrusion:
     version: int
     operation: str
     good: int
-
-
-def note(after: int, batch: int, lane: str, more: Mapping[str, Any] | None = None) -> str:
-    """User metadata of a commit of Sluice that follows version *after*; *more* it is to keep."""
-    own = {"after": after, "batch": batch, "lane": lane, **(more or {})}
-    return json.dumps({"sluice": own}, sort_keys=True)
 
 
 def waiver(table: str, version: int) -> str:

@@ -264,7 +264,6 @@ def _account(task: Task, folded: Folded, verdicts: Verdicts, counts: Counts) -> 
         ordered=len(_rows_of(changes, Op.TRUNCATE, Op.SETTLE)),
         tombstones=len(_rows_of(changes, Op.TOMBSTONE)),
         quarantined=len(_rows_of(changes, Op.ERROR)),
-        vanished=folded.vanished,
     )
     noop, again = number[Verdict.NOOP], number[Verdict.AGAIN]
     return balance(counted, counts.inserted + counts.updated + counts.deleted, noop, again)

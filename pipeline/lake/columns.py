@@ -53,11 +53,6 @@ def file_schema(metadata: Metadata) -> pa.Schema:
     return pa.schema(fields)
 
 
-def file_names(metadata: Metadata) -> dict[str, str]:
-    """Name in files of each column that is in files, by its name in the table."""
-    return {one["name"]: physical_name(one) for one in fields_in_files(metadata)}
-
-
 def fields_in_files(metadata: Metadata) -> list[dict[str, Any]]:
     """Delta's fields, without the partition columns."""
     fields = json.loads(metadata.schema_string)["fields"]

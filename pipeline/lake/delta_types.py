@@ -44,16 +44,6 @@ def to_arrow(schema_string: str) -> pa.Schema:
     return pa.schema([arrow_field(one) for one in json.loads(schema_string)["fields"]])
 
 
-def to_delta(schema: pa.Schema) -> str:
-    """Delta's schema JSON.
-
-    Raises:
-        HeldError: ``protocol``, Delta has no such type.
-    """
-    fields = [delta_field(field) for field in schema]
-    return json.dumps({"type": "struct", "fields": fields}, separators=(",", ":"))
-
-
 def arrow_field(field: Mapping[str, Any]) -> pa.Field:
     """One field of Delta's schema JSON."""
     return pa.field(field["name"], _arrow(field["type"]), nullable=bool(field["nullable"]))

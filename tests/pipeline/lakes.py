@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 from deltalake import CommitProperties, Transaction, write_deltalake
 
+from pipeline.changelog.table import CHANGES
 from pipeline.model import Op, Order
 
 APP = "sluice:main"
@@ -22,24 +23,6 @@ META = pa.struct(
         ("origin", pa.int32()),
         ("at", TIME),
         ("batch", pa.int64()),
-    ]
-)
-CHANGES = pa.schema(
-    [
-        ("lane", pa.string()),
-        ("batch", pa.int64()),
-        *((name, pa.string()) for name in ("source", "shard", "table", "op", "key")),
-        *((name, pa.string()) for name in ("before", "after")),
-        ("changed", pa.list_(pa.string())),
-        ("at", TIME),
-        ("order", ORDER),
-        ("origin", pa.int32()),
-        ("tx", pa.struct([("id", pa.string()), ("total_order", pa.int64())])),
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("received", TIME),
-        ("dt", pa.date32()),
     ]
 )
 

@@ -114,18 +114,6 @@ class MySqlSource:
         )
         return tuple(str(row["c"]) for row in found)
 
-    def estimated_rows(self, shard: Shard) -> int:
-        """Rows by the server's statistics, which may be off by half and hours old."""
-        found = self._session.ask(
-            "SELECT table_rows AS n FROM information_schema.tables WHERE table_schema = %s"
-            " AND table_name = %s",
-            *(shard.database, shard.relation),
-        )
-        if not found:
-            msg = f"source:{self.name}: it has no table {shard.name}"
-            raise ProofError(msg)
-        return int(found[0]["n"] or 0)
-
     def max_id(self, shard: Shard, column: str) -> int | None:
         """Highest id now; None for an empty table."""
         return self._extreme("MAX", shard, column)

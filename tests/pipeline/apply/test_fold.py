@@ -120,13 +120,6 @@ def test_what_was_said_again(
     assert told == conflicts
 
 
-def test_a_key_that_was_born_and_deleted_among_the_changes_has_vanished() -> None:
-    found = folded(change(C, 1, 1), change(D, 2, 1), change(D, 3, 2), change(C, 4, 3))
-
-    assert found.vanished == 1
-    assert found.born.to_pylist() == [True, False, True]
-
-
 @pytest.mark.parametrize(
     ("rows", "crossed"),
     [

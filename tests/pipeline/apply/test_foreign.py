@@ -1,9 +1,9 @@
-import json
 from datetime import UTC, datetime
 
 import pytest
 
-from pipeline.apply.foreign import Intrusion, accepted, find, misnamed, note, waiver
+from pipeline.apply.foreign import Intrusion, accepted, find, misnamed, waiver
+from pipeline.apply.mirrors import note
 from pipeline.lake.commits import Commit
 
 AT = datetime(2026, 1, 2, tzinfo=UTC)
@@ -12,7 +12,7 @@ AT = datetime(2026, 1, 2, tzinfo=UTC)
 def entry(version: int, word: str) -> Commit:
     """`s` Sluice's, `o` optimize, `f` foreign, `rN` restored to version N."""
     if word == "s":
-        own = json.loads(note(version - 1, version, "main"))
+        own = note(version - 1, version, "main")
         return Commit(version, "MERGE", AT, data_changing=True, note=own)
     if word == "o":
         return Commit(version, "OPTIMIZE", AT)

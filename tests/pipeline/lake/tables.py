@@ -1,5 +1,6 @@
 """A table written as the engine writes one: files, vectors and commits of our own."""
 
+import json
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from pyroaring import BitMap64
 
 from pipeline.lake import actions, columns, statistics, vectors
 from pipeline.lake.commit import commit, create
+from pipeline.lake.delta_types import delta_field
 from pipeline.lake.entries import Action
 from pipeline.lake.log import ActiveFile, Snapshot, load
 from pipeline.lake.store import Store, open_store
@@ -98,3 +100,9 @@ def queried(folder: Path, statement: str) -> list[dict[str, Any]]:
     told = QueryBuilder().register("t", DeltaTable(str(folder))).execute(statement).read_all()
     rows: list[dict[str, Any]] = pa.table(told).to_pylist()
     return rows
+
+
+def to_delta(schema: pa.Schema) -> str:
+    """Delta's schema JSON."""
+    fields = [delta_field(field) for field in schema]
+    return json.dumps({"type": "struct", "fields": fields}, separators=(",", ":"))

@@ -10,9 +10,9 @@ import pytest
 
 from pipeline.errors import HeldError
 from pipeline.lake import columns
-from pipeline.lake.delta_types import to_arrow, to_delta
+from pipeline.lake.delta_types import to_arrow
 from pipeline.lake.log import Metadata
-from tests.pipeline.lake.tables import Writer
+from tests.pipeline.lake.tables import Writer, to_delta
 
 EVERY = pa.schema(
     [
@@ -91,7 +91,8 @@ def test_rule_22_a_file_has_the_tables_names_types_and_ids(tmp_path: Path) -> No
     file = pq.ParquetFile(tmp_path / "t" / path)
     written = file.schema_arrow
 
-    names = columns.file_names(writer.snapshot.metadata)
+    fields = columns.fields_in_files(writer.snapshot.metadata)
+    names = {one["name"]: columns.physical_name(one) for one in fields}
     assert written.names == [names["id"], names["a b"], names["s"]] == ["id", names["a b"], "s"]
     assert names["a b"].startswith("col-")
     assert written.field("id").type == pa.int32()

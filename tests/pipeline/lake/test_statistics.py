@@ -11,9 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pipeline.lake import checkpoints, statistics
-from pipeline.lake.delta_types import to_delta
 from pipeline.lake.log import Metadata, load
-from tests.pipeline.lake.tables import Writer, queried
+from tests.pipeline.lake.tables import Writer, queried, to_delta
 
 DEC = pa.decimal128(38, 10)
 INSTANT = pa.timestamp("us", "UTC")
