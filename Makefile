@@ -7,13 +7,17 @@ SHELL := /bin/bash
 
 BIN := .venv/bin
 CODE := $(wildcard pipeline checks alerts monitor demo tests bench grafana)
-PYTEST := $(BIN)/coverage run -m pytest -q
+PYTEST := $(BIN)/python -m pytest -q
+MEASURED := $(BIN)/coverage run -m pytest -q
+FAST_ONES := -n auto --maxprocesses 8 --dist worksteal -m "not spark and not stack and not long"
+# Compiled files are kept, whatever the machine says: else each process of each test compiles all anew.
+export PYTHONDONTWRITEBYTECODE :=
 # Limits against hanging only: three times the slowest that was seen.
 FAST := timeout --foreground 900
 SPARK := timeout --foreground 900
 STACK := timeout --foreground 2700
 
-.PHONY: help setup demo test test-fast test-spark test-stack test-long check fmt bench lock clean packages
+.PHONY: help setup demo test test-fast test-spark test-stack test-long check check-static check-fast fmt bench lock clean packages
 
 help:
 	echo "make demo | test | check | test-long | bench | fmt | lock | clean"
@@ -27,7 +31,7 @@ setup: .venv/.locked build/jars/.locked
 		$(BIN)/python -m pip --version >/dev/null 2>&1 || $(BIN)/python -m ensurepip >/dev/null
 		$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements-build.lock
 	fi
-	$(BIN)/uv pip install -q --python $(BIN)/python --require-hashes --build-constraints requirements-build.lock -r requirements.lock
+	$(BIN)/uv pip install -q --python $(BIN)/python --compile-bytecode --require-hashes --build-constraints requirements-build.lock -r requirements.lock
 	$(BIN)/uv pip install -q --python $(BIN)/python --no-deps --build-constraints requirements-build.lock -e .
 	touch $@
 
@@ -38,12 +42,18 @@ build/jars/.locked: jars.lock .venv/.locked
 demo: setup
 	exec $(BIN)/python -m demo run $(if $(KEEP),--keep)
 
+# Both at once: what reads the code needs one core, and laws are tried with few examples (all of them: make test).
 check: setup
+	$(MAKE) --no-print-directory -j2 check-static check-fast
+
+check-static: setup
 	$(BIN)/ruff format --check $(CODE)
 	$(BIN)/ruff check $(CODE)
-	$(BIN)/mypy $(CODE)
 	$(BIN)/lint-imports
-	$(FAST) $(BIN)/python -m pytest -q -m "not spark and not stack and not long"
+	$(BIN)/mypy $(CODE)
+
+check-fast: setup
+	$(FAST) $(PYTEST) $(FAST_ONES) --hypothesis-profile=brief
 
 test: packages setup
 	$(BIN)/coverage erase
@@ -53,16 +63,16 @@ test: packages setup
 	$(MAKE) --no-print-directory test-stack
 
 test-fast: setup
-	$(FAST) $(PYTEST) -m "not spark and not stack and not long"
+	$(FAST) $(MEASURED) $(FAST_ONES)
 
 test-spark: setup
-	$(SPARK) $(PYTEST) -m "spark and not stack and not long"
+	$(SPARK) $(MEASURED) -m "spark and not stack and not long"
 
 test-stack: setup
-	$(STACK) $(BIN)/python -m pytest -q -m "stack and not long"
+	$(STACK) $(PYTEST) -m "stack and not long"
 
 test-long: packages setup
-	$(BIN)/python -m pytest -q -m long
+	$(PYTEST) -m long
 
 # Tests never skip for want of a program: they fail here, in one line.
 packages:

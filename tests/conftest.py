@@ -24,6 +24,7 @@ from pipeline.spark import open_session
 FOLDER = jars.ROOT / "build" / "tests"
 
 settings.register_profile("patient", deadline=None)  # a busy machine is slow, not wrong
+settings.register_profile("brief", deadline=None, max_examples=20)  # `make check`
 settings.load_profile("patient")
 
 
