@@ -6,7 +6,7 @@ fence's position (:meth:`pipeline.mark.Mark.covers`).  The mirror holds a batch 
 through it.  What was landed stays landed, so any batch remembered may serve.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -59,6 +59,8 @@ def prove(table: Table, stage: Stage, cut: datetime, samples: Samples, now: date
     reasons = tuple(_unwritten(fences, cut, now)) or tuple(
         _behind(table, known, cut, samples.walked(table), standing)
     )
+    if any(reason.code == "not_landed" for reason in reasons):
+        reasons += tuple(_read_anew(mark, known))
     return Proof(not reasons, reasons, evidence)
 
 
@@ -109,6 +111,17 @@ def _behind(
     elif standing and not any(step.holds(table.name, standing.batch) for step in landed):
         text = f"applied through batch {standing.batch}; the cut landed in {landed[0].batch}"
         yield Reason("not_applied", text)
+
+
+def _read_anew(mark: Mark, sources: Iterable[str]) -> Iterator[Reason]:
+    """Open snapshots of the sources: until they end, rows deleted before them may still be there.
+
+    One that was abandoned never ends, unless it is begun again or waived.
+    """
+    for name, snap in sorted(mark.snaps.items()):
+        if name.partition("/")[0] in sources:
+            text = f"the snapshot of {name} is not complete, {snap.rows} rows came so far"
+            yield Reason("snapshot", text, f"snapshot:{name}")
 
 
 def _covers(step: LandedBatch, fences: Mapping[str, Fence], cut: datetime) -> bool:

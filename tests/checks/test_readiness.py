@@ -13,8 +13,8 @@ from checks.model import Outcome, Ruling, Verdict
 from checks.readiness import Question, Readiness, ReadinessPolicy, ReadinessState, Rule, assess
 from pipeline.lags.lag import HopLag, Lags
 from pipeline.lags.samples import MirrorPosition, extended, step
-from pipeline.mark import Quarantine
-from pipeline.model import Hop, Lag, Missing, Stage
+from pipeline.mark import Quarantine, Snap
+from pipeline.model import Hop, Lag, Missing, Order, Stage
 from pipeline.report import Hold
 from tests.checks.samples import CUT, NOW, TABLE, beats, fence, lags, mark, samples
 
@@ -150,6 +150,21 @@ def test_what_is_not_shown_withholds_ready(
     assert answer.state is state
     assert code in codes(answer)
     assert answer.certificate is None
+
+
+def test_f25_a_snapshot_that_does_not_end_is_named_with_its_waiver() -> None:
+    snaps = {
+        "shop/shop_09.users": Snap(Order(1, 1, 5), 40, 7),
+        "other/db.t": Snap(Order(1, 1, 5), 3),
+    }
+    taken = {"landed": mark(snaps=snaps)}
+
+    answer = assess(MIRROR, inputs(taken=taken), BOTH)
+
+    told = [reason for reason in answer.reasons if reason.code == "snapshot"]
+    assert answer.state in (ReadinessState.NOT_READY, ReadinessState.UNKNOWN)
+    assert [reason.id for reason in told] == ["snapshot:shop/shop_09.users"]
+    assert "7 rows" in told[0].text
 
 
 def test_a_cut_that_is_not_past_is_not_ready_and_says_when() -> None:
