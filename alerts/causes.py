@@ -32,6 +32,7 @@ KINDS: Mapping[str, AlertKind] = {
     "channel": AlertKind.SERVICE,
     "disk": AlertKind.SERVICE,
     "headroom": AlertKind.SERVICE,
+    "collected": AlertKind.SERVICE,
     "service": AlertKind.SERVICE,
 }
 """What a FAIL of a check means; a check that is not listed compares both ends: LOST."""

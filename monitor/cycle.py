@@ -83,6 +83,7 @@ class Cycle:
         views = [self._view(table, look, cut, parts) for table in self.roster.tables()]
         verdicts = [own.of_part(part, now) for part in parts]
         verdicts += [own.of_retentions(source, held, now) for source, held in retentions.items()]
+        verdicts += own.of_declared(self.roster.declared(), now)
         verdicts += [verdict for _, found in views for verdict in found]
         self.recorder.tell(verdicts, kept=self.recorder.changed(verdicts))
         if self.roster.known:
@@ -134,6 +135,7 @@ class Cycle:
 
     def _watched(self, parts: Sequence[Component], retentions: Iterable[str]) -> Iterator[Member]:
         yield from (Member(own.retention_of(source), "headroom") for source in retentions)
+        yield from (Member(own.rule_of(rule), "collected") for rule in self.roster.declared())
         for part in parts:
             yield Member(part.name, part.check)
         for table in self.roster.tables():

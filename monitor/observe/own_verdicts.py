@@ -74,6 +74,20 @@ def of_disagreement(table: str, answers: Iterable[Readiness], at: datetime) -> V
     return Verdict(table, "disagreement", Ruling(Outcome.PASS, "the two rules agree"), at)
 
 
+def rule_of(shards: str) -> str:
+    """What a verdict on a rule of the config is about."""
+    return f"rule:{shards}"
+
+
+def of_declared(declared: Mapping[str, str], at: datetime) -> Iterator[Verdict]:
+    """Whether something is collected for each rule that asks for tables."""
+    for shards, why in declared.items():
+        ruling = Ruling(Outcome.PASS, "something it asks for is collected")
+        if why:
+            ruling = Ruling(Outcome.UNKNOWN, why, "not_collected")
+        yield Verdict(rule_of(shards), "collected", ruling, at)
+
+
 def retention_of(source: str) -> str:
     """What a verdict on a source's topics and binary log is about."""
     return f"retention:{source}"

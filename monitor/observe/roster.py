@@ -51,6 +51,7 @@ class Roster:
     every: timedelta = timedelta(seconds=60)
     _tables: tuple[Table, ...] = ()
     _shards: Mapping[str, str] | None = None
+    _declared: Mapping[str, str] = field(default_factory=dict)
     _asked: datetime | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -66,6 +67,10 @@ class Roster:
     def table(self, name: str) -> Table | None:
         """The table of that name, if there is one."""
         return next((table for table in self._tables if table.name == name), None)
+
+    def declared(self) -> Mapping[str, str]:
+        """``shards`` of each rule that asks for tables -> why nothing is collected; "" if it is."""
+        return self._declared
 
     def update(self, mark: Mark) -> None:
         """Take over the shards of *mark*; ask the sources when it is time."""
@@ -83,7 +88,13 @@ class Roster:
         named = {Shard(*name.split("/", 1)): table for name, table in shards.items()}
         seen = {shard: table for shard, table in named.items() if shard.source in sources}
         names = set(seen.values())
-        unseen = {shard: table for shard, table in self._folding(router) if table in names}
+        folding = tuple(self._folding(router))
+        self._declared = {
+            rule.shards: _uncollected(rule, router, seen, [shard for shard, _ in folding])
+            for rule in self.rules
+            if not rule.ignore
+        }
+        unseen = {shard: table for shard, table in folding if table in names}
         every = {**unseen, **seen}
         before = {table.name: table for table in self._tables}
         for name in sorted(names):
@@ -128,3 +139,16 @@ class Roster:
         columns = sources[shard.source].columns(shard)
         whole = any(c.name == key[0] and c.dialect.whole(c) for c in columns)
         return replace(table, key=key, id_column=key[0] if whole else None)
+
+
+def _uncollected(
+    rule: TableRule, router: Router, landed: Iterable[Shard], there: Iterable[Shard]
+) -> str:
+    """Why nothing that *rule* asks for is watched; empty if something is."""
+    if any(router.rule(shard.name) == rule for shard in landed):
+        return ""
+    found = sorted(shard for shard in there if router.rule(shard.name) == rule)
+    if not found:
+        return "no source is known to have a table that it matches, and none has landed"
+    more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+    return f"{found[0].name} of source {found[0].source}{more}: nothing of it has landed"

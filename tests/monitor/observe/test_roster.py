@@ -231,3 +231,42 @@ def test_f26_a_table_that_is_ignored_now_is_watched_no_more() -> None:
     rule = TableRule(shards=r"shop\.t", table="shop.t", ignore=True)
 
     assert Watch(rule, shop__t=BIG).see(shop__t="shop.t") == ()
+
+
+@pytest.mark.parametrize(
+    ("there", "landed", "why"),
+    [
+        pytest.param({"shop_0__orders": BIG}, {"shop_0__orders": "shop.orders"}, "", id="landed"),
+        pytest.param(
+            {"shop__users": BIG},
+            {"shop__users": "shop.users"},
+            "no source is known to have a table that it matches, and none has landed",
+            id="misspelt",
+        ),
+        pytest.param(
+            {"shop__users": BIG, "shop_0__orders": BIG, "shop_1__orders": BIG},
+            {"shop__users": "shop.users"},
+            "shop_0.orders of source shop and 1 more: nothing of it has landed",
+            id="not captured",
+        ),
+    ],
+)
+def test_f06_a_rule_for_which_nothing_is_collected_is_told(
+    there: dict[str, dict[str, str]], landed: dict[str, str], why: str
+) -> None:
+    ignored = TableRule(shards=r"tmp\..*", table="tmp", ignore=True)
+    watch = Watch(ignored, ORDERS, **there)
+
+    watch.see(**landed)
+
+    assert watch.roster.declared() == {ORDERS.shards: why}
+
+
+def test_f06_a_rule_whose_tables_another_takes_first_asks_for_nothing_itself() -> None:
+    first = TableRule(shards=r"shop_0\.orders", table="shop.first")
+    watch = Watch(first, ORDERS, shop_0__orders=BIG)
+
+    watch.see(shop_0__orders="shop.first")
+
+    assert watch.roster.declared()[first.shards] == ""
+    assert watch.roster.declared()[ORDERS.shards].startswith("no source is known")
