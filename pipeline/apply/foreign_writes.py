@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from pipeline.apply.foreign import accepted, find, foreign_hold
 from pipeline.apply.mirrors import Mirrors
-from pipeline.errors import HeldError
+from pipeline.errors import HeldError, UnreachableError
 from pipeline.lake.commits import Commit
 from pipeline.model import Account
 from pipeline.report import Hold
@@ -45,6 +45,8 @@ class Watch:
             snapshot = self.mirrors.look(table)
         except HeldError as error:
             return Hold(f"{error.reason}:{table}", table, error.reason, error.detail)
+        except UnreachableError as error:
+            return Hold(f"unreachable:{table}", table, "unreachable", str(error))
         known = self._good.get(table)
         if snapshot is None or known == snapshot.version:
             return None

@@ -130,7 +130,7 @@ class Passes:
         """The batch a mirror is applied through; -1 before the first, and where nobody can tell."""
         try:
             return self.mirrors.applied(table)
-        except HeldError:
+        except (HeldError, UnreachableError):
             return -1
 
     def stands_still(self, table: str) -> bool:
@@ -144,7 +144,7 @@ class Passes:
         for name, last in living_tables(landed.mark, landed.catalog.router).items():
             try:
                 applied = self.mirrors.applied_of(name, landed.mark.batch, landed.lives)
-            except HeldError as error:
+            except (HeldError, UnreachableError) as error:
                 broken[name] = hold_of(name, error)
                 continue
             if applied < last:
@@ -204,7 +204,7 @@ class Passes:
             except LostRaceError:
                 continue  # somebody came between: next time, from what is there then
             except UnreachableError as error:
-                hold = hold_of(table.name, HeldError("unreachable", str(error)))
+                hold = hold_of(table.name, error)
                 failed.append(self._failed(table, hold, landed, waived))
         outcomes = self._outcomes(errands, waiting.files)
         done = (
@@ -317,7 +317,7 @@ class Passes:
         except HeldError as error:
             return self._failed(table, hold_of(table.name, error), landed, waived)
         except UnreachableError as error:
-            hold = hold_of(table.name, HeldError("unreachable", str(error)))
+            hold = hold_of(table.name, error)
             return self._failed(table, hold, landed, waived)
         self._heard.add(table.name)
         self._retries.succeeded(table.name)
@@ -381,8 +381,9 @@ class Passes:
         return found
 
 
-def hold_of(table: str, error: HeldError) -> Hold:
-    """The hold of a table that stands still because of *error*; stable while the cause lasts."""
+def hold_of(table: str, cause: HeldError | UnreachableError) -> Hold:
+    """The hold of a table that stands still because of *cause*; stable while that lasts."""
+    error = cause if isinstance(cause, HeldError) else HeldError("unreachable", str(cause))
     detail = error.detail or f"{error.reason}, without a word why; see the log"
     return Hold(f"{error.reason}:{table}", table, error.reason, detail)
 

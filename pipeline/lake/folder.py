@@ -6,7 +6,7 @@ Files are synced to disk before their names are, and names before a call returns
 import errno
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -15,12 +15,20 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipeline.errors import ConfigError
+from pipeline.errors import ConfigError, UnreachableError
 
 LEFTOVER = ".sluice-"  # what a killed `put_new` leaves; the dot hides it from every reader of logs
 _NO_LINKS = frozenset(
     {errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EMLINK, errno.EXDEV}
 )
+_DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EFBIG})
+_RIGHTS = "let Sluice's user read and write there"
+_ADVICE = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "make room"),
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), _RIGHTS),
+    errno.EFBIG: "raise the limit on the size of files",
+    errno.EMFILE: "raise the limit on open files",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +52,10 @@ class Folder:
 
     def read(self, name: str, start: int = 0, length: int | None = None) -> bytes:
         """*length* bytes from *start* on (fewer at the end); the whole file by default."""
-        with open(self._at(name), "rb") as file:  # noqa: PTH123 - a third of Path.open's time
+        with (
+            _told(self, name),
+            open(self._at(name), "rb") as file,  # noqa: PTH123 - a third of Path.open's time
+        ):
             if start:
                 file.seek(start)
             return file.read() if length is None else file.read(length)
@@ -52,7 +63,8 @@ class Folder:
     def after(self, folder: str, name: str) -> list[str]:
         """Names without their folder, above *name*, ascending; none if there is no folder."""
         try:
-            found = os.listdir(self._at(folder))  # noqa: PTH208 - a log may hold 10,000 names
+            with _told(self, folder):
+                found = os.listdir(self._at(folder))  # noqa: PTH208 - it may hold 10,000 names
         except FileNotFoundError:
             return []
         return sorted(one for one in found if one > name)
@@ -60,7 +72,11 @@ class Folder:
     def names(self, folder: str) -> list[Entry]:
         """The files of one folder, not of those below it; none if it is not there."""
         found = []
-        with suppress(FileNotFoundError), os.scandir(self._at(folder)) as entries:
+        with (
+            suppress(FileNotFoundError),
+            _told(self, folder),
+            os.scandir(self._at(folder)) as entries,
+        ):
             for entry in entries:
                 with suppress(FileNotFoundError):  # swept while we look
                     if entry.is_file(follow_symlinks=False):
@@ -77,24 +93,22 @@ class Folder:
         Raises:
             ConfigError: the file system knows no hard links.
         """
-        target = Path(self._at(name))
-        if target.exists():
-            raise FileExistsError(errno.EEXIST, "another writer made it", str(target))
-        draft = target.parent / f"{LEFTOVER}{uuid.uuid4()}.tmp"
-        try:
-            _write(draft, data)
-            # Hadoop checks a file against such a sum, which one of its killed writers left
-            (target.parent / f".{target.name}.crc").unlink(missing_ok=True)
-            _link(draft, target)
-        finally:
-            draft.unlink(missing_ok=True)
-        _sync(target.parent)
+        with _told(self, name):
+            _make(Path(self._at(name)), data)
 
     def put(self, name: str, data: bytes) -> None:
         """Write a file whose name nobody else uses; makes folders, but not the table's own."""
-        target = self._room_for(name)
-        _write(target, data)
-        _sync(target.parent)
+        with _told(self, name):
+            target = self._room_for(name)
+            _write(target, data)
+            _sync(target.parent)
+
+    def sync(self, name: str) -> None:
+        """Let a file that another library made here outlive a power failure; one gone is none."""
+        target = Path(self._at(name))
+        with suppress(FileNotFoundError), _told(self, name):
+            _sync(target)
+            _sync(target.parent)
 
     def exists(self, name: str) -> bool:
         """Whether the file is there."""
@@ -102,37 +116,44 @@ class Folder:
 
     def size(self, name: str) -> int:
         """Size in bytes."""
-        return os.stat(self._at(name)).st_size  # noqa: PTH116 - asked for every file of a commit
+        with _told(self, name):
+            return os.stat(self._at(name)).st_size  # noqa: PTH116 - asked for every file of a commit
 
     def remove(self, name: str) -> None:
         """Remove a file; one that is gone is no error."""
-        Path(self._at(name)).unlink(missing_ok=True)
+        with _told(self, name):
+            Path(self._at(name)).unlink(missing_ok=True)
 
     def source(self, name: str) -> Any:
         """The open file, for ``pyarrow.parquet.ParquetFile``; read by ranges."""
-        return pa.OSFile(self._at(name), "rb")
+        with _told(self, name):
+            return pa.OSFile(self._at(name), "rb")
 
     @contextmanager
     def sink(self, name: str) -> Iterator[Any]:
         """An output for pyarrow; the file is durable at the end, and gone if the block fails."""
-        target = self._room_for(name)
-        os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
+        with _told(self, name):
+            target = self._room_for(name)
+            os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
         try:
-            with pa.OSFile(str(target), "wb") as output:
+            with _told(self, name, only=_DISK), pa.OSFile(str(target), "wb") as output:
                 yield output
-            _sync(target)
+            with _told(self, name):
+                _sync(target)
         except BaseException:
             target.unlink(missing_ok=True)
             raise
-        _sync(target.parent)
+        with _told(self, name):
+            _sync(target.parent)
 
     def make_folder(self, folder: str) -> None:
         """Make *folder* and the table's own."""
         missing = Path(self._at(folder))
-        new = [one for one in (missing, *missing.parents) if not one.exists()]
-        for one in reversed(new):
-            one.mkdir(exist_ok=True)
-            _sync(one.parent)
+        with _told(self, folder):
+            new = [one for one in (missing, *missing.parents) if not one.exists()]
+            for one in reversed(new):
+                one.mkdir(exist_ok=True)
+                _sync(one.parent)
 
     def _at(self, name: str) -> str:
         return f"{self.path}/{name}"
@@ -143,6 +164,37 @@ class Folder:
             os.stat(self.path)  # noqa: PTH116 - a table that is gone stays gone
             self.make_folder(name.rpartition("/")[0])
         return target
+
+
+def _make(target: Path, data: bytes) -> None:
+    if target.exists():
+        raise FileExistsError(errno.EEXIST, "another writer made it", str(target))
+    draft = target.parent / f"{LEFTOVER}{uuid.uuid4()}.tmp"
+    try:
+        _write(draft, data)
+        # Hadoop checks a file against such a sum, which one of its killed writers left
+        (target.parent / f".{target.name}.crc").unlink(missing_ok=True)
+        _link(draft, target)
+    finally:
+        draft.unlink(missing_ok=True)
+    _sync(target.parent)
+
+
+@contextmanager
+def _told(folder: Folder, name: str, *, only: Collection[int] = ()) -> Iterator[None]:
+    """Say what the disk does not do, where, and what helps; *only* of these errors, if any."""
+    try:
+        yield
+    except (FileNotFoundError, FileExistsError):
+        raise
+    except OSError as error:
+        if only and error.errno not in only:
+            raise
+        advice = _ADVICE.get(error.errno or 0, "look at the disk")
+        said = error.strerror or str(error)
+        raise UnreachableError(
+            f"{folder.uri}/{name}: {said}; {advice}, it is tried again by itself"
+        ) from error
 
 
 def _write(path: Path, data: bytes) -> None:

@@ -17,7 +17,11 @@ _OBJECT_STORES = ("s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "adl")
 
 
 class Store(Protocol):
-    """One table's folder.  A file that is not there raises FileNotFoundError."""
+    """One table's folder.
+
+    A file that is not there raises FileNotFoundError; what the disk or the bucket does not do now
+    and may do later (no room, no right, no answer), UnreachableError.
+    """
 
     @property
     def uri(self) -> str:
@@ -37,6 +41,9 @@ class Store(Protocol):
 
     def put(self, name: str, data: bytes) -> None:
         """Write a file whose name nobody else uses; makes folders, but not the table's own."""
+
+    def sync(self, name: str) -> None:
+        """Let a file that another library made here outlive a power failure; one gone is none."""
 
     def exists(self, name: str) -> bool:
         """Whether the file is there."""

@@ -1,0 +1,34 @@
+"""pipeline/apply/passes.py over a disk that does not answer for one mirror."""
+
+from pathlib import Path
+
+from pipeline.model import Op
+from tests.pipeline.hand_lake import HandLake, row
+
+C = Op.CREATE
+
+
+def test_a_mirror_that_the_disk_does_not_give_stops_no_other_and_goes_on_by_itself(
+    tmp_path: Path,
+) -> None:
+    lake = HandLake(tmp_path, others=("db.u",))
+    other = {"table": "db.u", "shard": "db.u", "topic": "s.db.u"}
+    lake.land(row(C, 10, 1, "a"), row(C, 10, 1, "a") | other)
+    lake.run()
+    log = Path(lake.settings.mirror("db.u"), "_delta_log")
+    away = log.rename(log.with_name("away"))
+    log.write_bytes(b"no folder")
+    lake.reopen()
+    lake.land(row(C, 20, 2, "b"), row(C, 20, 2, "b") | other)
+
+    turns = {turn.table: turn for turn in (*lake.run(), *lake.run())}
+    log.unlink()
+    away.rename(log)
+    later = {turn.table: turn for turn in (*lake.run(), *lake.run())}
+
+    assert turns["db.t"].hold is None
+    assert turns["db.u"].hold is not None
+    assert turns["db.u"].hold.reason == "unreachable"
+    assert "Not a directory" in turns["db.u"].hold.detail
+    assert later["db.u"].hold is None
+    assert lake.rows() == lake.rows("db.u") == {1: "a", 2: "b"}
