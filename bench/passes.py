@@ -23,7 +23,7 @@ from bench.kit import table
 from bench.kit.lake import Lake, here
 from bench.kit.rounds import under_load
 from bench.kit.spark import session
-from pipeline.apply.errand import run as run_group
+from pipeline.apply.mirror_job import run as run_group
 from pipeline.mark import Mark
 from pipeline.settings import PipelineSettings
 from pipeline.spread import spread

@@ -16,7 +16,7 @@ from pipeline.model import PartitionEnd, Table, TopicPartition
 from pipeline.settings import SourceSettings
 from pipeline.sources.source import Source, SourceDescription
 from pipeline.tables.delta import DeltaLake
-from pipeline.topics.last_keys import Origin, end_keys
+from pipeline.topics.last_keys import KeyedTopics, end_keys
 from pipeline.topics.settings import TopicFacts, topic_facts
 from pipeline.transports.kafka import KafkaTransport
 
@@ -54,14 +54,14 @@ class LakeClient:
 
     delta: DeltaLake
     transport: KafkaTransport
-    origins: tuple[Origin, ...]
+    origins: tuple[KeyedTopics, ...]
     schemas: Schemas
 
     @classmethod
     def of(cls, config: Config) -> "LakeClient":
         """Clients for *config*; nothing is asked yet."""
         origins = tuple(
-            Origin(one.name, one.topic_pattern, open_format(one)) for one in config.sources
+            KeyedTopics(one.name, one.topic_pattern, open_format(one)) for one in config.sources
         )
         transport = KafkaTransport(config.kafka, timeout=timedelta(seconds=10))
         return cls(

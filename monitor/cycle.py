@@ -25,7 +25,7 @@ from pipeline.model import Stage, Table
 AT_ONCE = timedelta()
 
 
-class Facts(Protocol):
+class BoardFacts(Protocol):
     """What the board shows beside the tables."""
 
     def parts(
@@ -63,7 +63,7 @@ class Cycle:
     roster: Roster
     assessor: Assessor
     recorder: VerdictRecorder
-    facts: Facts
+    facts: BoardFacts
     retentions: Callable[[Sampling], Mapping[str, Sequence[Retention]]]
     current: CurrentBoard
     plans: tuple[CheckPlan, ...]

@@ -10,7 +10,7 @@ from pipeline.collectors.collector import Collector
 from pipeline.errors import ConfigError
 from pipeline.formats.format import Format
 from pipeline.schema.dialect import Dialect
-from pipeline.schema.reading import Reading
+from pipeline.schema.reading import SchemaReading
 from pipeline.settings import SourceSettings
 from pipeline.sources.source import Source
 
@@ -28,9 +28,9 @@ def dialect(settings: SourceSettings) -> Dialect:
     return cast("Dialect", _found(settings, "kind", sources, "SOURCE", settings.kind).dialect)
 
 
-def readings(every: Iterable[SourceSettings]) -> Mapping[str, Reading]:
+def readings(every: Iterable[SourceSettings]) -> Mapping[str, SchemaReading]:
     """How the schema changes of each source are read, by its name."""
-    return {one.name: Reading(open_format(one).schema_change, dialect(one)) for one in every}
+    return {one.name: SchemaReading(open_format(one).schema_change, dialect(one)) for one in every}
 
 
 def open_collector(settings: SourceSettings) -> Collector:

@@ -11,7 +11,7 @@ from dataclasses import InitVar, dataclass, field
 from pyspark.sql import SparkSession
 
 from pipeline.apply.catalog import Catalog
-from pipeline.apply.passes import Landed as Known
+from pipeline.apply.passes import LandedState as Known
 from pipeline.apply.passes import Passes
 from pipeline.apply.upkeep import Upkeep
 from pipeline.landing.loop import Landing

@@ -3,7 +3,7 @@
 from typing import Protocol
 
 
-class Memory(Protocol):
+class OperatorDecisions(Protocol):
     """Decisions of people that change what the pipeline does next."""
 
     def waived(self) -> frozenset[str]:

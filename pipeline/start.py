@@ -10,16 +10,16 @@ from pyspark.sql import SparkSession
 
 from pipeline import jars
 from pipeline.apply.catalog import Catalog
-from pipeline.apply.errand import run as run_group
+from pipeline.apply.mirror_job import run as run_group
 from pipeline.apply.passes import Passes
 from pipeline.apply.upkeep import Upkeep
 from pipeline.build import dialect, open_collector, open_format, open_source, readings
 from pipeline.changelog.change_log import ChangeLog, require_rows_with_a_mark
 from pipeline.collectors.mirrored import behind_mirror
 from pipeline.lake.store import open_store
-from pipeline.landing.feed import Feed
 from pipeline.landing.loop import Landing
-from pipeline.landing.task import Done, Task
+from pipeline.landing.source_feed import Feed
+from pipeline.landing.task import Done, LandingTask
 from pipeline.landing.task import run as run_task
 from pipeline.lane import Lane
 from pipeline.mark import Mark
@@ -75,7 +75,7 @@ class Workers:
     session: SparkSession
     small: int
 
-    def __call__(self, tasks: Sequence[Task]) -> Sequence[Done]:
+    def __call__(self, tasks: Sequence[LandingTask]) -> Sequence[Done]:
         """What each task tells, in their order."""
         ranges = [one for task in tasks for intake in task.intakes for one in intake.ranges]
         if sum(one.until - one.first for one in ranges) <= self.small:

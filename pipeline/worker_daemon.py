@@ -8,7 +8,7 @@ import gc
 
 from pyspark.daemon import manager
 
-import pipeline.apply.errand
+import pipeline.apply.mirror_job
 import pipeline.formats.debezium_json
 import pipeline.landing.task  # noqa: F401
 

@@ -104,6 +104,19 @@ def test_a_file_name_holds_no_word_that_says_nothing() -> None:
     assert [name(path) for path in PRODUCT if set(path.stem.split("_")) & EMPTY_WORDS] == []
 
 
+def test_no_two_classes_of_the_product_have_one_name() -> None:
+    places: dict[str, list[str]] = {}
+    for path in PRODUCT:
+        if path.relative_to(ROOT).parts[0] in LAYERS:
+            for node in tree(path).body:
+                if isinstance(node, ast.ClassDef):
+                    places.setdefault(node.name.lstrip("_"), []).append(
+                        f"{name(path)}: {node.name}"
+                    )
+
+    assert {word: found for word, found in places.items() if len(found) > 1} == {}
+
+
 def test_only_tests_and_benchmarks_import_the_demo() -> None:
     layers = [path for path in PRODUCT if path.relative_to(ROOT).parts[0] in LAYERS]
 

@@ -12,9 +12,9 @@ import pyarrow as pa
 
 from bench.kit.table import AT, BORN, SOURCE, Workload
 from pipeline.apply.catalog import Catalog
-from pipeline.apply.errand import Group, Outcome, run
+from pipeline.apply.mirror_job import Group, TurnOutcome, run
 from pipeline.apply.mirrors import note
-from pipeline.apply.passes import Landed, Passes, Run
+from pipeline.apply.passes import LandedState, Passes, Run
 from pipeline.apply.provenance import META, SLUICE
 from pipeline.apply.reshape import Shape, begun
 from pipeline.apply.upkeep import Upkeep
@@ -37,7 +37,7 @@ AT_ONCE = 1_000_000  # rows of a file of a mirror
 RUN_ROWS = 50_000  # rows that landing would sort at once
 
 
-def here(groups: Sequence[Group]) -> list[dict[str, Outcome]]:
+def here(groups: Sequence[Group]) -> list[dict[str, TurnOutcome]]:
     """Run groups in this process."""
     return [run(group) for group in groups]
 
@@ -104,7 +104,7 @@ class Lake:
         """Bring all mirrors up to the newest batch; the turns, which balance."""
         found: list[Applied] = []
         while True:
-            turns = self.passes.run(Landed(self.mark, self.catalog), frozenset())
+            turns = self.passes.run(LandedState(self.mark, self.catalog), frozenset())
             odd = [turn for turn in turns if turn.hold is not None or turn.account.residual]
             if odd:
                 raise AssertionError(f"not applied: {odd[0]}")

@@ -9,8 +9,8 @@ from bench.kit.events import Stream
 from pipeline.build import dialect, open_format
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.lake.store import open_store
-from pipeline.landing.feed import Feed
 from pipeline.landing.loop import Landing
+from pipeline.landing.source_feed import Feed
 from pipeline.mark import Mark
 from pipeline.model import Acknowledged, Head
 from pipeline.route import Router

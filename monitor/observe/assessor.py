@@ -17,7 +17,7 @@ from monitor.spark.standstills import Standstills
 from monitor.store.certificates import Certificates
 from pipeline.apply.foreign import foreign_hold
 from pipeline.lags.lag import Lags, measure
-from pipeline.memory import Memory
+from pipeline.memory import OperatorDecisions
 from pipeline.model import Missing, Order, Table
 from pipeline.report import Hold
 from pipeline.settings import SourceSettings
@@ -32,7 +32,7 @@ class Assessor:
     certificates: Certificates
     rulings: Rulings
     standstills: Standstills
-    memory: Memory
+    memory: OperatorDecisions
     residuals: Callable[[], Mapping[str, int]]
     unproven: Callable[[Table, Mapping[str, Order]], str | Missing]
     clock: Callable[[], datetime]

@@ -15,7 +15,7 @@ from monitor.observe.foreign_writes import ForeignWrites
 from monitor.observe.heartbeat import FenceBook
 from monitor.observe.roster import Roster
 from pipeline.apply.foreign import Intrusion
-from pipeline.collectors.mirrored import Collector, behind_mirror
+from pipeline.collectors.mirrored import UpstreamCollector, behind_mirror
 from pipeline.errors import HeldError, SluiceError
 from pipeline.lags.samples import (
     LandedBatch,
@@ -223,7 +223,9 @@ class Watcher:
 
 
 def synced(
-    sources: Iterable[SourceSettings], collectors: Mapping[str, Collector], fences: FenceBook
+    sources: Iterable[SourceSettings],
+    collectors: Mapping[str, UpstreamCollector],
+    fences: FenceBook,
 ) -> dict[str, Callable[[], int | Missing]]:
     """Source -> what asks for the number of its newest heartbeat that has come through."""
     pairs = ((source.name, behind_mirror(source, collectors[source.name])) for source in sources)
@@ -239,7 +241,7 @@ def newest_below(fences: tuple[Fence, ...], arrived: Acknowledged) -> Fence | No
     return None
 
 
-def _number(mirrored: Collector, fences: FenceBook, name: str) -> int | Missing:
+def _number(mirrored: UpstreamCollector, fences: FenceBook, name: str) -> int | Missing:
     arrived = mirrored.acknowledged()
     if isinstance(arrived, Missing):
         return arrived

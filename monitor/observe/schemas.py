@@ -10,14 +10,14 @@ from pipeline.lake.schema_changes import schema_changes
 from pipeline.model import Shard
 from pipeline.route import Router
 from pipeline.schema.column import TableSchema
-from pipeline.schema.reading import Reading
+from pipeline.schema.reading import SchemaReading
 
 
 @dataclass(eq=False)
 class Schemas:
     """Grows with the log that it is shown; for the one thread that runs the probes."""
 
-    readings: Mapping[str, Reading]
+    readings: Mapping[str, SchemaReading]
     _catalog: Catalog = field(init=False)
     _until: int = -1
 

@@ -16,7 +16,7 @@ from monitor.spark.standstills import Standstills
 from monitor.spark.wire import Reply, Request, Verb
 from monitor.store.accounts import Accounts
 from pipeline.errors import HeldError, SluiceError
-from pipeline.memory import Memory
+from pipeline.memory import OperatorDecisions
 from pipeline.report import Hold, Landed
 
 log = structlog.get_logger(__name__)
@@ -47,7 +47,7 @@ class LaneRequests:
     lane: str
     sources: tuple[str, ...]
     deadlines: Deadlines
-    memory: Memory
+    memory: OperatorDecisions
     standstills: Standstills
     accounts: Accounts
     clock: Callable[[], datetime]

@@ -21,7 +21,7 @@ class Waiver:
 
 @dataclass(eq=False)
 class Waivers:
-    """What :class:`pipeline.memory.Memory` asks for."""
+    """What :class:`pipeline.memory.OperatorDecisions` asks for."""
 
     database: Database
 

@@ -10,11 +10,11 @@ from pipeline.route import Router
 from pipeline.schema.births import Births, Step, births
 from pipeline.schema.column import TableSchema
 from pipeline.schema.dialect import Dialect
-from pipeline.schema.effect import Drop, Empty, Hold, Known, Replace
+from pipeline.schema.effect import BaseNeeded, Drop, Empty, KnownTables, Replace
 from pipeline.schema.evolution import Incompatible, merge
 from pipeline.schema.history import History, SchemaChange
-from pipeline.schema.reading import Reading
-from pipeline.schema.told import Told
+from pipeline.schema.reading import SchemaReading
+from pipeline.schema.schema_change import Told
 
 
 @dataclass(eq=False)
@@ -25,10 +25,10 @@ class Catalog:
     """
 
     router: Router
-    readings: Mapping[str, Reading] = field(default_factory=dict)
+    readings: Mapping[str, SchemaReading] = field(default_factory=dict)
     _changes: dict[str, list[SchemaChange]] = field(default_factory=dict)
     _told: dict[str, list[Told]] = field(default_factory=dict)
-    _standing: dict[str, Mapping[str, Hold]] = field(default_factory=dict)
+    _standing: dict[str, Mapping[str, BaseNeeded]] = field(default_factory=dict)
     _histories: dict[str, History] = field(default_factory=dict)
     _births: dict[str, Births] = field(default_factory=dict)
 
@@ -84,7 +84,7 @@ class Catalog:
             if hold is not None and (base is None or base < hold.order):
                 raise HeldError(hold.reason, f"{shard.source}: {hold.detail}")
 
-    def _holds(self, source: str) -> Mapping[str, Hold]:
+    def _holds(self, source: str) -> Mapping[str, BaseNeeded]:
         """The newest hold of each shard that nothing later has closed."""
         if source not in self._standing:
             statements = self._told.get(source, ())
@@ -194,16 +194,16 @@ def _believed(changes: Iterable[SchemaChange]) -> list[SchemaChange]:
     return found
 
 
-def _standing(statements: Sequence[Told], dialect: Dialect) -> dict[str, Hold]:
+def _standing(statements: Sequence[Told], dialect: Dialect) -> dict[str, BaseNeeded]:
     """Holds by shard, as of the end; rows that come from another shard are not followed yet."""
     ordered = sorted(statements, key=lambda one: one.order)
-    found: dict[str, Hold] = {}
-    for effect in dialect.effects(ordered, Known(captured=lambda _: True)):
+    found: dict[str, BaseNeeded] = {}
+    for effect in dialect.effects(ordered, KnownTables(captured=lambda _: True)):
         name = str(effect.shard)
-        if isinstance(effect, Hold):
+        if isinstance(effect, BaseNeeded):
             found[name] = effect
         elif isinstance(effect, Replace):
-            found[name] = Hold(effect.shard, effect.order, "renamed", _moved(effect))
+            found[name] = BaseNeeded(effect.shard, effect.order, "renamed", _moved(effect))
         elif isinstance(effect, Empty | Drop):
             found.pop(name, None)
     return found

@@ -25,7 +25,7 @@ from pipeline.model import Op, Order, Origin
 Verdicts = npt.NDArray[np.int8]
 
 
-class Verdict(IntEnum):
+class RowVerdict(IntEnum):
     """What one change does to the mirror.
 
     MOVE is an insert that takes the place of a row of another shard, which has deleted it.
@@ -40,7 +40,7 @@ class Verdict(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class AppliedBefore:
     """What a mirror has applied before, so that an old upsert is told from a new one.
 
     ``high``: ``topic:partition`` -> its highest LIVE order applied; None when that is not known.
@@ -72,27 +72,27 @@ def decide(folded: Folded, found: Found, floors: Floors, raised: Floors) -> Verd
     own = found.owned.adopted | (
         same(changes.source, found.owned.source) & same(changes.shard, found.owned.shard)
     )
-    verdicts = np.full(len(deletes), Verdict.NOOP, np.int8)
-    verdicts[equal & (~newer | (deletes & ~own))] = Verdict.AGAIN
-    verdicts[~there & ~deletes] = Verdict.INSERT
-    verdicts[newer & ~deletes] = Verdict.UPDATE
-    verdicts[left & ~deletes] = Verdict.MOVE
-    verdicts[deletes & ((newer & own) | left)] = Verdict.DELETE
+    verdicts = np.full(len(deletes), RowVerdict.NOOP, np.int8)
+    verdicts[equal & (~newer | (deletes & ~own))] = RowVerdict.AGAIN
+    verdicts[~there & ~deletes] = RowVerdict.INSERT
+    verdicts[newer & ~deletes] = RowVerdict.UPDATE
+    verdicts[left & ~deletes] = RowVerdict.MOVE
+    verdicts[deletes & ((newer & own) | left)] = RowVerdict.DELETE
     return withdrawn(verdicts, ~deletes & below(changes, floors))
 
 
 def withdrawn(verdicts: Verdicts, mask: Mask) -> Verdicts:
     """The verdicts if upserts under *mask* do not act, for they were outlived."""
     verdicts = verdicts.copy()
-    verdicts[mask] = np.where(verdicts[mask] == Verdict.MOVE, Verdict.DELETE, Verdict.NOOP)
+    verdicts[mask] = np.where(verdicts[mask] == RowVerdict.MOVE, RowVerdict.DELETE, RowVerdict.NOOP)
     return verdicts
 
 
-def doubtful(folded: Folded, verdicts: Verdicts, known: Known) -> Mask:
+def doubtful(folded: Folded, verdicts: Verdicts, known: AppliedBefore) -> Mask:
     """Which inserts may be older than a delete that the mirror no longer remembers."""
     changes = folded.rows
     live: Mask = pc.equal(changes["origin"], int(Origin.LIVE)).to_numpy()
-    inserts: Mask = (verdicts == Verdict.INSERT) | (verdicts == Verdict.MOVE)
+    inserts: Mask = (verdicts == RowVerdict.INSERT) | (verdicts == RowVerdict.MOVE)
     if known.high is None:
         return inserts
     if not inserts.any() or not known.high:

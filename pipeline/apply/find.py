@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from pipeline.apply.data_file import DataFile, Footer, opened
 from pipeline.apply.layout import Path
-from pipeline.apply.match import Values, Wanted, Window, bounded, wanted
+from pipeline.apply.match import Values, WantedKeys, Window, bounded, wanted
 from pipeline.apply.mirror_files import RANK, SHARD, SOURCE, MirrorFiles, taken
 from pipeline.apply.positions import among
 from pipeline.apply.provenance import Integers, Mask, Owned
@@ -50,7 +50,7 @@ def find(keys: pa.Table, mirror: MirrorFiles, *, owners: Owned | None = None) ->
         HeldError: ``duplicate_key``, ``null_key``, ``key_kind``, ``no_shard``, or a file cannot
             be read.
     """
-    finding = _Finding(keys)
+    finding = _FoundKeys(keys)
     if not len(keys):
         return finding.found()
     columns = {
@@ -88,7 +88,7 @@ class _Search:
     """What is sought in a mirror; ``own`` are the columns of source and shard, if they count."""
 
     mirror: MirrorFiles
-    sought: Wanted
+    sought: WantedKeys
     own: Sequence[Path]
 
     def apart(self, file: ActiveFile) -> bool:
@@ -192,7 +192,7 @@ class _Look:
         return place[alive], key[alive]
 
 
-class _Finding:
+class _FoundKeys:
     """What has been found so far; a key that is found again is an error."""
 
     def __init__(self, keys: pa.Table) -> None:

@@ -61,7 +61,7 @@ class Numbers:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Texts:
+class TextValues:
     """Wanted values of one column of text, bytes, or decimals beyond 64 bits; sorted, each once."""
 
     type: pa.DataType
@@ -95,11 +95,11 @@ class Texts:
         return int.from_bytes(raw, "little", signed=True)
 
 
-Values = Numbers | Texts
+Values = Numbers | TextValues
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Wanted:
+class WantedKeys:
     """Keys to be found: the values of each of their columns, and how they go together.
 
     ``pairs`` holds, for each column after the first, the wanted pairs of (what the columns before
@@ -125,7 +125,7 @@ class Wanted:
         return rows[equal], found[equal]
 
 
-def wanted(columns: Mapping[Path, pa.Array], *, last: Sequence[Path] = ()) -> Wanted:
+def wanted(columns: Mapping[Path, pa.Array], *, last: Sequence[Path] = ()) -> WantedKeys:
     """Prepare to find the keys that *columns* hold, row by row, together.
 
     The column with the most different values is looked at first; those of *last* after all others.
@@ -148,7 +148,7 @@ def wanted(columns: Mapping[Path, pa.Array], *, last: Sequence[Path] = ()) -> Wa
         told = {".".join(path): str(column[twice]) for path, column in columns.items()}
         detail = f"changes of two keys have one key {told} once they are typed; report this"
         raise HeldError("duplicate_key", detail)
-    return Wanted(tuple(paths), tuple(parts[path][0] for path in paths), tuple(pairs), first)
+    return WantedKeys(tuple(paths), tuple(parts[path][0] for path in paths), tuple(pairs), first)
 
 
 def bounded(own: pa.DataType, theirs: pa.DataType | None) -> bool:
@@ -182,7 +182,9 @@ def _values(path: Path, column: pa.Array) -> tuple[Values, Integers]:
     plain = _as(column, kind, kind if pa.types.is_decimal(kind) else pa.large_binary())
     values = pc.unique(plain)
     values = values.take(pc.sort_indices(values))
-    return Texts(kind, values), pc.index_in(plain, value_set=values).to_numpy().astype(np.int64)
+    return TextValues(kind, values), pc.index_in(plain, value_set=values).to_numpy().astype(
+        np.int64
+    )
 
 
 def _in_sorted(values: Integers, wanted: Integers, start: int) -> tuple[Integers, Integers]:

@@ -14,12 +14,12 @@ import structlog
 
 from pipeline.apply.account import unexplained
 from pipeline.apply.catalog import Catalog
-from pipeline.apply.decide import Known
-from pipeline.apply.errand import Errand, Group, Outcome, Refusal, grouped, run
+from pipeline.apply.decide import AppliedBefore
 from pipeline.apply.fills import Fill
 from pipeline.apply.floors import highest
 from pipeline.apply.foreign_writes import Watch
-from pipeline.apply.highs import Highs
+from pipeline.apply.highest_orders import HighestOrders
+from pipeline.apply.mirror_job import Group, MirrorJob, Refusal, TurnOutcome, grouped, run
 from pipeline.apply.mirrors import (
     Mirrors,
     batch_of,
@@ -33,7 +33,7 @@ from pipeline.apply.retries import Retries
 from pipeline.apply.turn import Written
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.scan import Part, parts
-from pipeline.changelog.slices import TableRows, Wanted, bounded
+from pipeline.changelog.slices import TableRows, WantedBatches, bounded
 from pipeline.changelog.table import DROPPED, app
 from pipeline.errors import HeldError, UnreachableError
 from pipeline.lake.alterations import with_properties
@@ -53,11 +53,11 @@ HERE_MIRRORS = 24
 GROUPS = 8  # for each worker, so that one large mirror does not leave the others idle
 log = structlog.get_logger(__name__)
 
-Run = Callable[[Sequence[Group]], Sequence[Mapping[str, Outcome]]]
+Run = Callable[[Sequence[Group]], Sequence[Mapping[str, TurnOutcome]]]
 
 
 @dataclass(frozen=True)  # without slots: a pass asks for its lives once for each mirror
-class Landed:
+class LandedState:
     """What a pass goes by: the mark of a landed batch, and the schemas up to it."""
 
     mark: Mark
@@ -70,7 +70,7 @@ class Landed:
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class PendingFiles:
     """Files of the change log that a pass reads, and those that may hold deletes of any batch.
 
     Found once: as many mirrors as there are would each go through all files.
@@ -92,7 +92,7 @@ class Passes:
     changes: ChangeLog
     spread: Run
     clock: Callable[[], datetime]
-    highs: Highs = field(default_factory=Highs)
+    highs: HighestOrders = field(default_factory=HighestOrders)
     mirrors: Mirrors = field(init=False)
     watch: Watch = field(init=False)
     _retries: Retries = field(default_factory=Retries)
@@ -104,7 +104,7 @@ class Passes:
         self.mirrors = Mirrors(self.settings)
         self.watch = Watch(self.mirrors)
 
-    def run(self, landed: Landed, waived: frozenset[str]) -> tuple[Applied, ...]:
+    def run(self, landed: LandedState, waived: frozenset[str]) -> tuple[Applied, ...]:
         """Turns of every mirror with landed changes, tier 0 first.
 
         Returns a turn for each such mirror, and for each one that was looked at and stands still.
@@ -137,7 +137,7 @@ class Passes:
         """Whether *table* is held, or somebody else has written to its mirror."""
         return table in self._held or self.watch.hold(table, frozenset()) is not None
 
-    def _behind(self, landed: Landed) -> tuple[list[str], dict[str, Hold]]:
+    def _behind(self, landed: LandedState) -> tuple[list[str], dict[str, Hold]]:
         """Tables with something to apply, and those whose mirror does not fit the change log."""
         behind: list[str] = []
         broken: dict[str, Hold] = {}
@@ -160,12 +160,12 @@ class Passes:
                 found[name] = hold
         return found
 
-    def _due(self, table: Table, landed: Landed, waived: frozenset[str]) -> bool:
+    def _due(self, table: Table, landed: LandedState, waived: frozenset[str]) -> bool:
         circumstances = self._circumstances(table, landed, waived)
         return self._retries.due(table.name, circumstances, self.clock())
 
     def _circumstances(
-        self, table: Table, landed: Landed, waived: frozenset[str]
+        self, table: Table, landed: LandedState, waived: frozenset[str]
     ) -> tuple[object, ...]:
         """All that could let a table go on that failed."""
         mark, seen = landed.mark, self.mirrors.seen(table.name)
@@ -190,15 +190,15 @@ class Passes:
                 yield Applied(name, batch, snapshot.version, account, now, now - now)
 
     def _turns(
-        self, ready: Sequence[Table], landed: Landed, waived: frozenset[str]
+        self, ready: Sequence[Table], landed: LandedState, waived: frozenset[str]
     ) -> tuple[Applied, ...]:
         started = self.clock()
-        errands: list[Errand] = []
+        jobs: list[MirrorJob] = []
         failed: list[Applied] = []
         waiting = self._waiting(ready, landed)
         for table in ready:
             try:
-                errands += self._errand(table, landed, waiting)
+                jobs += self._job(table, landed, waiting)
             except HeldError as error:
                 failed.append(self._failed(table, hold_of(table.name, error), landed, waived))
             except LostRaceError:
@@ -206,26 +206,25 @@ class Passes:
             except UnreachableError as error:
                 hold = hold_of(table.name, error)
                 failed.append(self._failed(table, hold, landed, waived))
-        outcomes = self._outcomes(errands, waiting.files)
+        outcomes = self._outcomes(jobs, waiting.files)
         done = (
-            self._finished(errand, outcomes[errand.table.name], started, landed, waived)
-            for errand in errands
+            self._finished(job, outcomes[job.table.name], started, landed, waived) for job in jobs
         )
         return (*failed, *(turn for turn in done if turn is not None))
 
-    def _waiting(self, ready: Sequence[Table], landed: Landed) -> Waiting:
+    def _waiting(self, ready: Sequence[Table], landed: LandedState) -> PendingFiles:
         """What some of these mirrors have not applied."""
         if not ready:
-            return Waiting((), (), TableRows(self.changes.store))
+            return PendingFiles((), (), TableRows(self.changes.store))
         self.changes.look()
         first, until = min(self.mirrors.applied(one.name) for one in ready), landed.mark.batch
-        return Waiting(
+        return PendingFiles(
             files=parts(self.changes.snapshot, first, until),
             deletes=parts(self.changes.snapshot, -1, until, (Op.DELETE,)),
             rows=TableRows(self.changes.store),
         )
 
-    def _errand(self, table: Table, landed: Landed, waiting: Waiting) -> Iterator[Errand]:
+    def _job(self, table: Table, landed: LandedState, waiting: PendingFiles) -> Iterator[MirrorJob]:
         """What a turn of *table* needs; nothing where this pass has only changed its columns."""
         mark, catalog, name = landed.mark, landed.catalog, table.name
         self._require_whole(table, mark)
@@ -233,19 +232,19 @@ class Passes:
         shape = Shape(table, catalog.schema(table), catalog.newest_of(table), catalog.at)
         snapshot = self._shaped(name, shape)
         after = batch_of(snapshot, self.settings.lane)
-        wanted = Wanted(after, mark.tables[name])
+        wanted = WantedBatches(after, mark.tables[name])
         near = [part for part in waiting.files if part.high > after and part.low <= wanted.until]
         if sum(part.rows for part in near) > MOST_ROWS:
             wanted = bounded(waiting.rows, near, name, wanted, MOST_ROWS)
         grown = bool(self.highs.topics(name) & set(mark.grown))
-        yield Errand(
+        yield MirrorJob(
             table=table,
             snapshot=snapshot,
             columns=shape.schema.columns,
             wanted=wanted,
             at=self.clock(),
             deletes=waiting.deletes if after >= 0 else (),
-            known=None if after < 0 else Known(self.highs.of(name), grown),
+            known=None if after < 0 else AppliedBefore(self.highs.of(name), grown),
             floors=floors_of(snapshot),
             fills=tuple(_fills(catalog, table, shape)),
         )
@@ -279,38 +278,40 @@ class Passes:
         self.mirrors.know(name, made)
         return made
 
-    def _outcomes(self, errands: Sequence[Errand], files: tuple[Part, ...]) -> dict[str, Outcome]:
-        if not errands:
+    def _outcomes(
+        self, jobs: Sequence[MirrorJob], files: tuple[Part, ...]
+    ) -> dict[str, TurnOutcome]:
+        if not jobs:
             return {}
-        group = Group(self.changes.store.uri, files, tuple(errands))
+        group = Group(self.changes.store.uri, files, tuple(jobs))
         rows = sum(part.rows for part in files)
-        if rows <= HERE and len(errands) <= HERE_MIRRORS:
+        if rows <= HERE and len(jobs) <= HERE_MIRRORS:
             return run(group)
         count = GROUPS * self.settings.merge_workers
-        found: dict[str, Outcome] = {}
+        found: dict[str, TurnOutcome] = {}
         for part in self.spread(grouped(group, count)):
             found |= part
         return found
 
     def _finished(
         self,
-        errand: Errand,
-        outcome: Outcome,
+        job: MirrorJob,
+        outcome: TurnOutcome,
         started: datetime,
-        landed: Landed,
+        landed: LandedState,
         waived: frozenset[str],
     ) -> Applied | None:
         """Commit one turn; None if somebody else came between, so that it starts over."""
-        table, result = errand.table, outcome.result
+        table, result = job.table, outcome.result
         if isinstance(result, Refusal):
             hold = hold_of(table.name, HeldError(result.reason, result.detail))
             return self._failed(table, hold, landed, waived)
-        until = errand.wanted.until
+        until = job.wanted.until
         doubt = unexplained(table.name, until, result.account)
         if doubt is not None and doubt.id not in waived:
             return self._failed(table, doubt, landed, waived)
         try:
-            version = self._commit(errand, result, landed.lives.at(until))
+            version = self._commit(job, result, landed.lives.at(until))
         except LostRaceError:
             self.mirrors.look(table.name)
             return None
@@ -325,8 +326,8 @@ class Passes:
         took = self.clock() - started
         return Applied(table.name, until, version, result.account, started, took)
 
-    def _commit(self, errand: Errand, written: Written, life: int | None) -> int:
-        table, snapshot, until = errand.table.name, errand.snapshot, errand.wanted.until
+    def _commit(self, job: MirrorJob, written: Written, life: int | None) -> int:
+        table, snapshot, until = job.table.name, job.snapshot, job.wanted.until
         remembered = highest(written.floors)
         told = {**(told_floors(remembered) if remembered else {}), **told_life(life)}
         more = with_properties(snapshot, told) if told else ()
@@ -341,7 +342,7 @@ class Passes:
                 snapshot.version,
                 until,
                 self.settings.lane,
-                since=errand.wanted.after,
+                since=job.wanted.after,
                 account=asdict(written.account),
             ),
             txn=(app(self.settings.lane), until),
@@ -355,7 +356,9 @@ class Passes:
         self.watch.ours(table, made.version)
         return made.version
 
-    def _failed(self, table: Table, hold: Hold, landed: Landed, waived: frozenset[str]) -> Applied:
+    def _failed(
+        self, table: Table, hold: Hold, landed: LandedState, waived: frozenset[str]
+    ) -> Applied:
         now = self.clock()
         circumstances = self._circumstances(table, landed, waived)
         self._retries.failed(table.name, circumstances, now)

@@ -15,7 +15,15 @@ from pyroaring import BitMap64
 
 from pipeline.apply.account import Counted, balance
 from pipeline.apply.data_file import Footers
-from pipeline.apply.decide import Known, Verdict, Verdicts, decide, doubtful, outlived, withdrawn
+from pipeline.apply.decide import (
+    AppliedBefore,
+    RowVerdict,
+    Verdicts,
+    decide,
+    doubtful,
+    outlived,
+    withdrawn,
+)
 from pipeline.apply.fills import Fill, filled
 from pipeline.apply.find import Found, find
 from pipeline.apply.floors import Floors, gone_below, highest
@@ -40,7 +48,7 @@ Deletes = Callable[[pa.StringArray], pa.Table]
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class TurnTask:
     """What one mirror is to be brought to, and from what.
 
     ``changes`` are the table's rows of the slice, of all ops.  ``metadata`` is the table's as the
@@ -55,7 +63,7 @@ class Task:
     changes: pa.Table
     at: datetime
     deletes: Deletes
-    known: Known | None = None
+    known: AppliedBefore | None = None
     metadata: Metadata | None = None
     floors: Floors | None = None
     fills: tuple[Fill, ...] = ()
@@ -88,7 +96,7 @@ class Written:
     floors: Mapping[Shard, Order]
 
 
-def turn(task: Task, *, footers: Footers | None = None) -> Written:
+def turn(task: TurnTask, *, footers: Footers | None = None) -> Written:
     """Work out and write one turn; *footers* may be kept from turn to turn.
 
     Raises:
@@ -112,7 +120,7 @@ def turn(task: Task, *, footers: Footers | None = None) -> Written:
     return Written(task.snapshot.version, actions, counts, account, floors)
 
 
-def _mirror(task: Task, footers: Footers) -> MirrorFiles:
+def _mirror(task: TurnTask, footers: Footers) -> MirrorFiles:
     refuse(task.snapshot)
     if task.snapshot.metadata.partition_columns:
         detail = f"{task.snapshot.uri} is partitioned, which Sluice does not write; rebuild it"
@@ -157,7 +165,7 @@ def _refuse_doubts(folded: Folded, floors: Floors) -> None:
             raise HeldError("conflict", detail)
 
 
-def _typed(task: Task, folded: Folded) -> pa.Table:
+def _typed(task: TurnTask, folded: Folded) -> pa.Table:
     """The folded rows in the mirror's columns and ``_sluice``."""
     texts = pc.coalesce(plain(folded.rows["after"]), plain(folded.rows["before"]))
     read = typed(texts, task.columns)
@@ -175,7 +183,7 @@ def _typed(task: Task, folded: Folded) -> pa.Table:
     return filled(rows, owned(folded.rows), task.fills) if len(rows) else rows
 
 
-def _found(task: Task, mirror: MirrorFiles, folded: Folded, rows: pa.Table) -> Found:
+def _found(task: TurnTask, mirror: MirrorFiles, folded: Folded, rows: pa.Table) -> Found:
     """Where the folded rows' keys stand: those of their own shard, unless keys span shards."""
     kinds = pa.schema([(name, mirror.layout.schema.field(name).type) for name in task.table.key])
     keys = rows.select(list(task.table.key)).cast(kinds)
@@ -186,7 +194,7 @@ def _found(task: Task, mirror: MirrorFiles, folded: Folded, rows: pa.Table) -> F
     )
 
 
-def _withdrawn(task: Task, folded: Folded, verdicts: Verdicts) -> Verdicts:
+def _withdrawn(task: TurnTask, folded: Folded, verdicts: Verdicts) -> Verdicts:
     """Without inserts that a delete has outlived which the mirror no longer remembers."""
     if task.known is None:
         return verdicts
@@ -199,7 +207,7 @@ def _withdrawn(task: Task, folded: Folded, verdicts: Verdicts) -> Verdicts:
 
 def _add_replaced(gone: dict[int, BitMap64], verdicts: Verdicts, found: Found) -> None:
     """Add the positions of rows that were updated or deleted to those that are *gone*."""
-    leave = np.isin(verdicts, (Verdict.UPDATE, Verdict.MOVE, Verdict.DELETE))
+    leave = np.isin(verdicts, (RowVerdict.UPDATE, RowVerdict.MOVE, RowVerdict.DELETE))
     file, position = found.file[leave], found.position[leave]
     for number in np.unique(file).tolist():
         positions = bitmap(position[file == number])
@@ -207,12 +215,12 @@ def _add_replaced(gone: dict[int, BitMap64], verdicts: Verdicts, found: Found) -
 
 
 def _standing(rows: pa.Table, verdicts: Verdicts) -> pa.Table:
-    stand = np.isin(verdicts, (Verdict.INSERT, Verdict.UPDATE, Verdict.MOVE))
+    stand = np.isin(verdicts, (RowVerdict.INSERT, RowVerdict.UPDATE, RowVerdict.MOVE))
     return rows.filter(pa.array(stand))
 
 
 def _write(
-    task: Task, mirror: MirrorFiles, rows: pa.Table, gone: Mapping[int, BitMap64]
+    task: TurnTask, mirror: MirrorFiles, rows: pa.Table, gone: Mapping[int, BitMap64]
 ) -> tuple[Action, ...]:
     vector_file = VectorFile()
     target = Target(mirror.store, task.metadata or task.snapshot.metadata, task.table.key, task.at)
@@ -224,7 +232,7 @@ def _write(
 
 
 def _counted_by_log(
-    task: Task,
+    task: TurnTask,
     mirror: MirrorFiles,
     verdicts: Verdicts,
     actions: Sequence[Action],
@@ -236,9 +244,9 @@ def _counted_by_log(
     Raises:
         HeldError: ``account``, rows were lost or doubled.
     """
-    number = np.bincount(verdicts, minlength=len(Verdict)).tolist()
-    inserted, deleted = number[Verdict.INSERT], number[Verdict.DELETE]
-    updated = number[Verdict.UPDATE] + number[Verdict.MOVE]
+    number = np.bincount(verdicts, minlength=len(RowVerdict)).tolist()
+    inserted, deleted = number[RowVerdict.INSERT], number[RowVerdict.DELETE]
+    updated = number[RowVerdict.UPDATE] + number[RowVerdict.MOVE]
     following = advanced(task.snapshot, actions, entry="")
     new = [file for path, file in following.files.items() if path not in task.snapshot.files]
     made = sum(mirror.records(file) for file in new)
@@ -253,9 +261,9 @@ def _counted_by_log(
     return Counts(inserted, updated, deleted, floored, after)
 
 
-def _account(task: Task, folded: Folded, verdicts: Verdicts, counts: Counts) -> Account:
+def _account(task: TurnTask, folded: Folded, verdicts: Verdicts, counts: Counts) -> Account:
     changes = task.changes
-    number = np.bincount(verdicts, minlength=len(Verdict)).tolist()
+    number = np.bincount(verdicts, minlength=len(RowVerdict)).tolist()
     counted = Counted(
         read=len(changes),
         rows=folded.total,
@@ -265,5 +273,5 @@ def _account(task: Task, folded: Folded, verdicts: Verdicts, counts: Counts) -> 
         tombstones=len(_rows_of(changes, Op.TOMBSTONE)),
         quarantined=len(_rows_of(changes, Op.ERROR)),
     )
-    noop, again = number[Verdict.NOOP], number[Verdict.AGAIN]
+    noop, again = number[RowVerdict.NOOP], number[RowVerdict.AGAIN]
     return balance(counted, counts.inserted + counts.updated + counts.deleted, noop, again)

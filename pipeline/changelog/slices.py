@@ -24,7 +24,7 @@ APPLIED_COLUMNS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedBatches:
     """Batches ``(after, until]`` of one table."""
 
     after: int
@@ -34,7 +34,7 @@ class Wanted:
 def read(
     store: Store,
     files: Sequence[Part],
-    wanted: Mapping[str, Wanted],
+    wanted: Mapping[str, WantedBatches],
     *,
     ops: Collection[Op] = APPLIED_OPS,
     columns: Sequence[str] = APPLIED_COLUMNS,
@@ -73,8 +73,8 @@ class TableRows:
 
 
 def bounded(
-    rows: TableRows, files: Sequence[Part], table: str, wanted: Wanted, most: int
-) -> Wanted:
+    rows: TableRows, files: Sequence[Part], table: str, wanted: WantedBatches, most: int
+) -> WantedBatches:
     """Stop at a batch so that about *most* rows are read; at least one file is."""
     total, stop = 0, wanted.after
     for part in files:
@@ -82,7 +82,7 @@ def bounded(
             continue
         total += rows.of(part, table)
         if total > most and stop > wanted.after:
-            return Wanted(wanted.after, stop)
+            return WantedBatches(wanted.after, stop)
         stop = max(stop, min(part.high, wanted.until))
     return wanted
 

@@ -45,7 +45,7 @@ class Mirror(Protocol):
         ...
 
 
-class Collector(Protocol):
+class UpstreamCollector(Protocol):
     """What reads the source's log into topics."""
 
     def acknowledged(self) -> Acknowledged | Missing:
@@ -53,7 +53,7 @@ class Collector(Protocol):
         ...
 
 
-def behind_mirror(source: SourceSettings, collector: Collector) -> "Mirrored | None":
+def behind_mirror(source: SourceSettings, collector: UpstreamCollector) -> "Mirrored | None":
     """What speaks for *collector* behind the mirror of *source*; None if it has none."""
     between = source.mirrored
     if between is None:
@@ -64,7 +64,7 @@ def behind_mirror(source: SourceSettings, collector: Collector) -> "Mirrored | N
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class ListedAfter:
     """A position, and ends that were listed after it was acknowledged."""
 
     acknowledged: Acknowledged
@@ -84,12 +84,12 @@ class Mirrored:
     """Stands in for the collector wherever its word must hold for the topics read here."""
 
     source: SourceSettings
-    collector: Collector
+    collector: UpstreamCollector
     upstream: Upstream
     mirror: Mirror
     alias: str = ""
     _ids: dict[str, str] = field(default_factory=dict)
-    _waiting: Waiting | None = None
+    _waiting: ListedAfter | None = None
     _proven: Acknowledged | None = None
     _broken: str = ""
 
@@ -109,7 +109,7 @@ class Mirrored:
         names = self._names()
         if not names:
             return Missing(f"source {self.source.name} has no topic where its collector writes")
-        new = Waiting(said, self.upstream.ends(names))
+        new = ListedAfter(said, self.upstream.ends(names))
         self._examine(names, new.ends, carried)
         if self._broken:
             return Missing(self._broken)
@@ -119,7 +119,7 @@ class Mirrored:
             return Missing(f"the mirror has not carried over {at} up to {new.ends[at].offset} yet")
         return self._proven
 
-    def _advance(self, new: Waiting, carried: Mapping[TopicPartition, int]) -> None:
+    def _advance(self, new: ListedAfter, carried: Mapping[TopicPartition, int]) -> None:
         """Take over what is proven now; else let *new* wait, unless an older one does."""
         if not new.behind(carried):
             self._proven, self._waiting = new.acknowledged, None

@@ -8,7 +8,7 @@ import pyarrow as pa
 from pipeline.formats.debezium import batch as messages
 from pipeline.formats.debezium import schema_changes
 from pipeline.formats.format import Format
-from pipeline.schema.told import SchemaMessage
+from pipeline.schema.schema_change import SchemaMessage
 
 
 @dataclass(frozen=True, slots=True)

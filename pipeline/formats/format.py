@@ -14,7 +14,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from pipeline.model import Op, Origin
-from pipeline.schema.told import SchemaMessage
+from pipeline.schema.schema_change import SchemaMessage
 
 TIME = pa.timestamp("us", "UTC")
 RAW = pa.schema(

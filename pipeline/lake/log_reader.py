@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipeline.lake.query import Pinned, among, literal
-from pipeline.lake.resumed import Sent, resumed
+from pipeline.lake.resumed import SentEvent, resumed
 from pipeline.lake.seen import LogKey, Touch, Transaction
 from pipeline.model import Op, Shard, Table
 
@@ -158,7 +158,7 @@ class LogReader:
             f" WHERE {sent} AND t.tx['total_order'] IS NOT NULL"
         )
         places = [(*_place(row), int(row["op"] != Op.DELETE)) for row in found]
-        events = [Sent(place, int(row["n"])) for place, row in zip(places, found, strict=True)]
+        events = [SentEvent(place, int(row["n"])) for place, row in zip(places, found, strict=True)]
         landed = self._count(DISTINCT, sent).get(key, 0)
         again = resumed(events, begun, end.total)
         return Transaction(key[1], end.total, landed, end.batch, begun, again)

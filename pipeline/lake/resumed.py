@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class SentEvent:
     """One landed event of a transaction; landed twice, it is two of these.
 
     ``place`` orders events within the transaction: the order, then delete before create, because a
@@ -20,7 +20,7 @@ class Sent:
     total_order: int
 
 
-def resumed(events: Iterable[Sent], begun: int, promised: int) -> tuple[int, ...]:
+def resumed(events: Iterable[SentEvent], begun: int, promised: int) -> tuple[int, ...]:
     """The number the first of two runs gave to the event the second began with.
 
     Empty if it was not begun twice, or if it cannot be told: begun more often, or the second run

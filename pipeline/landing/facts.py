@@ -6,11 +6,11 @@ from operator import add
 from typing import Any, TypeVar
 
 from pipeline.errors import FormatError
-from pipeline.landing.rising import order_of, tops
-from pipeline.landing.tally import SnapshotRows, Tally, Unreadable
+from pipeline.landing.inversions import order_of, tops
+from pipeline.landing.tally import RunTally, SnapshotRows, Unreadable
 from pipeline.model import Order, TopicPartition
 from pipeline.schema.history import SchemaChange
-from pipeline.schema.reading import Reading
+from pipeline.schema.reading import SchemaReading
 
 T = TypeVar("T")
 
@@ -25,7 +25,7 @@ class News:
 
 
 @dataclass(frozen=True, slots=True)
-class Unread:
+class UnreadChanges:
     """Changes of one shard, or topic, that could not be read: how many, and the first by name.
 
     ``table`` is None where the shard is not known; an id is ``topic:partition:offset``.
@@ -62,12 +62,12 @@ class Facts:
     news: tuple[News, ...] = ()
     statements: int = 0
     firsts: Mapping[str, Order] = field(default_factory=dict)
-    errors: Mapping[str, Unread] = field(default_factory=dict)
+    errors: Mapping[str, UnreadChanges] = field(default_factory=dict)
     doubted: frozenset[TopicPartition] = frozenset()
 
 
 def gather(
-    told: Sequence[Tally], high: Mapping[str, Order], readings: Mapping[str, Reading]
+    told: Sequence[RunTally], high: Mapping[str, Order], readings: Mapping[str, SchemaReading]
 ) -> Facts:
     """Add up what a batch's runs tell; *high* is the highest LIVE order landed before.
 
@@ -102,7 +102,7 @@ def _joined(told: Iterable[Mapping[str, T]], join: Callable[[T, T], T]) -> dict[
 
 
 def _news(
-    statements: Sequence[Mapping[str, Any]], readings: Mapping[str, Reading]
+    statements: Sequence[Mapping[str, Any]], readings: Mapping[str, SchemaReading]
 ) -> tuple[tuple[News, ...], list[dict[str, Unreadable]]]:
     """Schema changes in log order, and those that cannot be read, of their topics."""
     news: list[News] = []
@@ -119,13 +119,13 @@ def _news(
     return tuple(news), unread
 
 
-def _firsts(told: Sequence[Tally], news: Sequence[News]) -> dict[str, Order]:
+def _firsts(told: Sequence[RunTally], news: Sequence[News]) -> dict[str, Order]:
     """Lowest order of the rows of each shard that was created: was it there before?"""
     created = {one.change.shard for one in news if one.change.kind == "create" and not one.snapshot}
     firsts = _joined([one.firsts for one in told], min)
     return {name: one for name, one in firsts.items() if name.partition("/")[2] in created}
 
 
-def _unread(one: Unreadable) -> Unread:
+def _unread(one: Unreadable) -> UnreadChanges:
     ids = tuple(f"{topic}:{partition}:{offset}" for topic, partition, offset in one.first)
-    return Unread(one.source, one.table, one.count, ids)
+    return UnreadChanges(one.source, one.table, one.count, ids)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from pipeline.errors import ConfigError
-from pipeline.landing.feed import Feed
+from pipeline.landing.source_feed import Feed
 from pipeline.model import Acknowledged, Head, PartitionEnd, TopicPartition
 
 

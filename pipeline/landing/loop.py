@@ -23,16 +23,16 @@ from pipeline.landing.division import divided, epochs_read
 from pipeline.landing.epoch_bounds import EpochBounds, bounds
 from pipeline.landing.epochs import Epochs, explain, look
 from pipeline.landing.facts import Facts, gather
-from pipeline.landing.feed import Feed
+from pipeline.landing.inversions import JUDGED, low
 from pipeline.landing.listing import Listing, Transport, list_ends, owner
 from pipeline.landing.next_mark import next_mark, read_gap
-from pipeline.landing.plan import Known, Plan, plan
+from pipeline.landing.plan import Plan, PlanContext, plan
 from pipeline.landing.recognition import recognised
 from pipeline.landing.redelivery import COLUMNS, resending, unexplained
-from pipeline.landing.rising import JUDGED, low
 from pipeline.landing.shape import Provenance
+from pipeline.landing.source_feed import Feed
 from pipeline.landing.staging import Staged, near, staged_rows, write_rows
-from pipeline.landing.task import Done, Intake, Task
+from pipeline.landing.task import Done, Intake, LandingTask
 from pipeline.lives import lived
 from pipeline.mark import Mark
 from pipeline.model import PartitionEnd, TopicPartition
@@ -57,7 +57,7 @@ class Landing:
     router: Router
     transport: Transport
     log: ChangeLog
-    work: Callable[[Sequence[Task]], Sequence[Done]]
+    work: Callable[[Sequence[LandingTask]], Sequence[Done]]
     clock: Callable[[], datetime]
     mark: Mark
     facts: Facts = field(default_factory=Facts)
@@ -92,7 +92,7 @@ class Landing:
             self.mark, self._unsure = found, False
 
     def _plan(self, listing: Listing) -> Plan:
-        known = Known(
+        known = PlanContext(
             self.mark.gone,
             self._ends,
             epoch_ends=listing.epoch_ends,
@@ -156,7 +156,7 @@ class Landing:
 
     def _tasks(
         self, chosen: Plan, listing: Listing, epochs: Epochs, stamp: Stamp
-    ) -> tuple[Task, ...]:
+    ) -> tuple[LandingTask, ...]:
         parts = divided(chosen.spans, self.settings.landing_tasks)
         known, starts, anew = epochs.known, epochs.starts, chosen.anew
         bounded = {
@@ -164,7 +164,7 @@ class Landing:
             for name in {listing.source_of[at.topic] for at in chosen.spans}
         }
         return tuple(
-            Task(
+            LandingTask(
                 changes=self.log.store.uri,
                 metadata=self.log.snapshot.metadata,
                 stamp=stamp,

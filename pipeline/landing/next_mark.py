@@ -6,7 +6,7 @@ from dataclasses import asdict, replace
 
 from pipeline.landing.bases import Settled, advance, births
 from pipeline.landing.epoch_bounds import living
-from pipeline.landing.facts import Facts, Unread
+from pipeline.landing.facts import Facts, UnreadChanges
 from pipeline.landing.plan import Plan
 from pipeline.landing.redelivery import resending
 from pipeline.landing.tally import NAMED
@@ -176,7 +176,7 @@ def _closing(subject: str, mark: Mark) -> tuple[str, ...]:
 
 
 def _more(
-    known: Quarantine | None, fresh: Unread, batch: int, shards: tuple[str, ...]
+    known: Quarantine | None, fresh: UnreadChanges, batch: int, shards: tuple[str, ...]
 ) -> Quarantine:
     """Add what was quarantined in *batch*; from then on each shard needs a base after that."""
     ids = (*(known.ids if known else ()), *(f"{name}@{batch}" for name in fresh.ids))[:NAMED]

@@ -59,7 +59,7 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class PlanContext:
     """What else is known when a batch is planned.
 
     ``gone``        partitions that went away before -> where W stood.
@@ -92,7 +92,7 @@ def plan(
     ends: Ends,
     cap: int,
     *,
-    known: Known | None = None,
+    known: PlanContext | None = None,
 ) -> Plan:
     """Take every partition from W to its end, shared fairly when that is over *cap* records.
 
@@ -100,7 +100,7 @@ def plan(
     end, under another topic id, across a truncation, or of a partition that is gone with records
     nobody landed, is a gap, and reading goes on at the first offset that was never landed.
     """
-    known = known or Known()
+    known = known or PlanContext()
     named = {str(tp): tp for tp in ends}
     returned = _returned(named, ends, known)
     before = {**returned, **w}
@@ -126,7 +126,7 @@ def plan(
 
 
 def _returned(
-    named: Mapping[str, TopicPartition], ends: Ends, known: Known
+    named: Mapping[str, TopicPartition], ends: Ends, known: PlanContext
 ) -> dict[str, PartitionEnd]:
     """Partitions that are there again, the same as they were."""
     there = {name: end for name, end in known.gone.items() if name in named}
@@ -142,7 +142,7 @@ def _start(
     partition: TopicPartition,
     begin: PartitionEnd,
     end: PartitionEnd,
-    known: Known,
+    known: PlanContext,
 ) -> _Start:
     if w is None:
         return _Start(begin.offset, anew=str(partition) in known.gone)
@@ -165,7 +165,7 @@ def _start(
 
 
 def _gone(
-    absent: Iterable[str], w: Mapping[str, PartitionEnd], known: Known
+    absent: Iterable[str], w: Mapping[str, PartitionEnd], known: PlanContext
 ) -> tuple[dict[str, PartitionEnd], tuple[Gap, ...], tuple[str, ...]]:
     """Partitions that went now; a gap of each that held more than was landed, a note of others."""
     gone: dict[str, PartitionEnd] = {}
@@ -187,7 +187,7 @@ def _gone(
     return gone, tuple(gaps), tuple(notes)
 
 
-def _last_end(w: PartitionEnd, partition: TopicPartition, known: Known) -> int | None:
+def _last_end(w: PartitionEnd, partition: TopicPartition, known: PlanContext) -> int | None:
     """Where the partition that W stands in last ended; None if that is not known."""
     last = known.last.get(partition)
     return None if last is None or _renewed(w, last) else max(w.offset, last.offset)

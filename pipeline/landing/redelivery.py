@@ -32,7 +32,7 @@ _FAR = 4 * 2**20  # bytes of a log between two rows that are not looked for toge
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class LogStretch:
     """Rows of one log with positions from ``first`` to ``last``, both included, of any epoch."""
 
     log: int
@@ -49,7 +49,7 @@ class Near:
 
     source: str
     topics: tuple[str, ...]
-    stretches: tuple[Stretch, ...]
+    stretches: tuple[LogStretch, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ Said = tuple[str | None, ...]  # source, transaction, op, key, before, after
 
 
 @dataclass(frozen=True, slots=True)
-class _Sent:
+class _SentRow:
     """A row of a transaction; ``number`` tells its events apart, rising."""
 
     said: Said
@@ -155,7 +155,7 @@ class _Sent:
     index: int
 
 
-def _named(rows: pa.Table) -> Iterator[_Sent]:
+def _named(rows: pa.Table) -> Iterator[_SentRow]:
     """Rows with a transaction id and an order, one by one: bounded by what was asked."""
     if not rows.num_rows:
         return
@@ -174,7 +174,7 @@ def _named(rows: pa.Table) -> Iterator[_Sent]:
     ):
         place = Order(**order)
         numbered = number if number is not None else place.pos * _ROWS + place.row
-        yield _Sent(what, place, numbered, offset, TopicPartition(topic, partition), at)
+        yield _SentRow(what, place, numbered, offset, TopicPartition(topic, partition), at)
 
 
 _ROWS = 2**32  # more rows than an event holds
@@ -236,14 +236,14 @@ def _are_low(
 def _near(source: str, suspects: pa.Table) -> Near:
     topics = tuple(sorted(pc.unique(suspects["topic"]).to_pylist()))
     logs, places = (np.asarray(_part(suspects["order"], name)) for name in ("log", "pos"))
-    stretches: list[Stretch] = []
+    stretches: list[LogStretch] = []
     for at in np.lexsort((places, logs)).tolist():
         log, place = int(logs[at]), int(places[at])
         last = stretches[-1] if stretches else None
         if last is not None and last.log == log and place - last.last <= _FAR:
-            stretches[-1] = Stretch(log, last.first, place)
+            stretches[-1] = LogStretch(log, last.first, place)
         else:
-            stretches.append(Stretch(log, place, place))
+            stretches.append(LogStretch(log, place, place))
     return Near(source, topics, tuple(stretches))
 
 

@@ -14,7 +14,7 @@ from pipeline.changelog.table import CHANGES, Stamp
 from pipeline.errors import SluiceError
 from pipeline.lake.store import Store
 from pipeline.landing.redelivery import COLUMNS, Near
-from pipeline.landing.tally import Tally
+from pipeline.landing.tally import RunTally
 from pipeline.model import TopicPartition
 
 
@@ -23,7 +23,7 @@ class Staged:
     """Files of a batch, what to judge them by, and the leader epochs of the last records read."""
 
     files: tuple[WrittenFile, ...]
-    tallies: tuple[Tally, ...]
+    tallies: tuple[RunTally, ...]
     epochs: Mapping[TopicPartition, int]
 
 

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from pipeline.changelog.table import MIRROR_OPS
 from pipeline.landing.grouping import Ints, grouped
-from pipeline.landing.rising import ORDER, Stretch, order_of, places, stretches
+from pipeline.landing.inversions import ORDER, OrderStretch, order_of, places, stretches
 from pipeline.model import Op, Order
 
 NAMED = 20  # quarantined changes of a subject that are kept by name; a person reads no more
@@ -59,7 +59,7 @@ class Unreadable:
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class RunTally:
     """Counts and bounds of some rows; keys as in :class:`pipeline.mark.Mark`.
 
     ``tables``      table -> rows that change its mirror.
@@ -80,17 +80,17 @@ class Tally:
     snapshots: Mapping[str, SnapshotRows]
     statements: tuple[Mapping[str, Any], ...]
     errors: Mapping[str, Unreadable]
-    stretches: tuple[Stretch, ...]
+    stretches: tuple[OrderStretch, ...]
 
 
-def tally(rows: pa.Table) -> Tally:
+def tally(rows: pa.Table) -> RunTally:
     """Sum up *rows* of ``SLIM``."""
     mirrored = _only(rows, pc.and_(pc.is_in(rows["op"], _MIRRORED), pc.is_valid(rows["table"])))
     codes, firsts = grouped(mirrored, ["source", "shard", "table"])
     shards = mirrored.select(["source", "shard", "table"]).take(pa.array(firsts)).to_pylist()
     names = [f"{one['source']}/{one['shard']}" for one in shards]
     tables = [one["table"] for one in shards]
-    return Tally(
+    return RunTally(
         rows=rows.num_rows,
         tables=_counts(tables, codes),
         shards=dict(zip(names, tables, strict=True)),

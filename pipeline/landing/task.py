@@ -18,7 +18,7 @@ from pipeline.formats.format import RAW, Format
 from pipeline.lake.log import Metadata
 from pipeline.lake.store import open_store
 from pipeline.landing.shape import Provenance, Routes, shape, slim
-from pipeline.landing.tally import Tally, tally
+from pipeline.landing.tally import RunTally, tally
 from pipeline.route import Router
 from pipeline.transports.consume import consume
 from pipeline.transports.offset_ranges import OffsetRange, RangeRead, ReadBounds
@@ -37,7 +37,7 @@ class Intake:
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class LandingTask:
     """All that a task needs, to be sent to where it runs.
 
     ``changes`` is the change log's folder, ``metadata`` its columns and properties, ``kafka`` the
@@ -63,10 +63,10 @@ class Done:
 
     file: WrittenFile | None
     ranges: tuple[RangeRead, ...]
-    tallies: tuple[Tally, ...]
+    tallies: tuple[RunTally, ...]
 
 
-def run(task: Task) -> Done:
+def run(task: LandingTask) -> Done:
     """Read, decode, shape, sort, write.
 
     Raises:
@@ -82,8 +82,8 @@ def run(task: Task) -> Done:
 
 
 def write(
-    batches: Iterable[pa.RecordBatch], task: Task
-) -> tuple[WrittenFile | None, tuple[Tally, ...]]:
+    batches: Iterable[pa.RecordBatch], task: LandingTask
+) -> tuple[WrittenFile | None, tuple[RunTally, ...]]:
     """Make one file of these messages (``RAW``), and `Done.tallies`; no file without a row."""
     name = f"part-{uuid.uuid4()}.parquet"
     tallies = []
@@ -94,7 +94,7 @@ def write(
     return file.written, tuple(tallies)
 
 
-def _shaped(batches: Iterable[pa.RecordBatch], task: Task) -> Iterator[pa.RecordBatch]:
+def _shaped(batches: Iterable[pa.RecordBatch], task: LandingTask) -> Iterator[pa.RecordBatch]:
     """Rows of ``CHANGES``, intake by intake of each batch; none of what says nothing."""
     routes = Routes(task.router)
     for batch in batches:

@@ -10,10 +10,10 @@ import pyarrow as pa
 
 from pipeline.model import ShardId
 from pipeline.schema.column import Column, TableSchema
-from pipeline.schema.effect import Effect, Known
+from pipeline.schema.effect import Effect, KnownTables
 from pipeline.schema.evolution import Compatible, Incompatible
-from pipeline.schema.told import ColumnTold, Told
-from pipeline.schema.wire import Sent
+from pipeline.schema.schema_change import ColumnTold, Told
+from pipeline.schema.wire import SentAs
 
 
 class Dialect(Protocol):
@@ -27,7 +27,7 @@ class Dialect(Protocol):
         """The name *shard* had before the statement; None if it is no rename of it."""
         ...
 
-    def effects(self, told: Sequence[Told], known: Known) -> tuple[Effect, ...]:
+    def effects(self, told: Sequence[Told], known: KnownTables) -> tuple[Effect, ...]:
         """What becomes of rows: at most one effect a shard and order; *told* in log order."""
         ...
 
@@ -51,7 +51,7 @@ class Dialect(Protocol):
         """Whether it holds integers, which source and mirror order alike."""
         ...
 
-    def sent(self, column: Column) -> Sent:
+    def sent(self, column: Column) -> SentAs:
         """How the values of *column* arrive."""
         ...
 

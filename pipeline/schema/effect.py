@@ -48,7 +48,7 @@ class Drop:
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
+class BaseNeeded:
     """A base later than *order* is needed; *detail* says why, and what to do."""
 
     shard: ShardId
@@ -58,11 +58,11 @@ class Hold:
     schema: TableSchema | None = None
 
 
-Effect = Keep | Empty | Replace | Drop | Hold
+Effect = Keep | Empty | Replace | Drop | BaseNeeded
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownTables:
     """The tables of one source that are there, as of some order.
 
     ``based``: shards whose mirrors hold all their rows.  ``captured`` says of any shard whether

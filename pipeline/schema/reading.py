@@ -7,11 +7,11 @@ from pipeline.model import Order
 from pipeline.schema.column import TableSchema
 from pipeline.schema.dialect import Dialect
 from pipeline.schema.history import SchemaChange
-from pipeline.schema.told import SchemaMessage, TableTold, Told
+from pipeline.schema.schema_change import SchemaMessage, TableTold, Told
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class SchemaReading:
     """One source's way; ``words`` raises FormatError for what is no schema change of the format."""
 
     words: Callable[[str], SchemaMessage]

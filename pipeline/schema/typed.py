@@ -29,7 +29,7 @@ class Typed:
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _TypedBlock:
     columns: tuple[pa.Array, ...]
     misread: pa.BooleanArray
     unknown: frozenset[str] = frozenset()
@@ -66,7 +66,7 @@ def _utf8(data: bytes) -> str:
         return ""
 
 
-def _typed(texts: pa.StringArray, columns: Sequence[Column]) -> _Part:
+def _typed(texts: pa.StringArray, columns: Sequence[Column]) -> _TypedBlock:
     """Read the rows that are as expected; then put the odd ones in their places."""
     read = wire.expected(texts, tuple(wire.Field(c.name, c.dialect.sent(c)) for c in columns))
     most = _part(columns, read.columns, pa.array([False] * len(texts), pa.bool_()))
@@ -80,7 +80,7 @@ def _typed(texts: pa.StringArray, columns: Sequence[Column]) -> _Part:
         pc.is_in(pa.array(range(len(texts)), pa.int64()), odd),
         pa.array(range(len(texts), len(texts) + len(odd)), pa.int64()),
     )
-    return _Part(
+    return _TypedBlock(
         columns=tuple(
             pa.concat_arrays(pair).take(places)
             for pair in zip(most.columns, rest.columns, strict=True)
@@ -90,7 +90,9 @@ def _typed(texts: pa.StringArray, columns: Sequence[Column]) -> _Part:
     )
 
 
-def _part(columns: Sequence[Column], sent_: Sequence[pa.Array], broken: pa.BooleanArray) -> _Part:
+def _part(
+    columns: Sequence[Column], sent_: Sequence[pa.Array], broken: pa.BooleanArray
+) -> _TypedBlock:
     read = tuple(
         column.dialect.values(column, array) for column, array in zip(columns, sent_, strict=True)
     )
@@ -98,4 +100,4 @@ def _part(columns: Sequence[Column], sent_: Sequence[pa.Array], broken: pa.Boole
     for before, after in zip(sent_, read, strict=True):
         if before.null_count != after.null_count:
             misread = pc.or_(misread, pc.and_(before.is_valid(), after.is_null()))
-    return _Part(read, misread)
+    return _TypedBlock(read, misread)

@@ -27,7 +27,7 @@ _fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _word = msgspec.json.Decoder(str)
 
 
-class Sent(enum.Enum):
+class SentAs(enum.Enum):
     """How a column's values arrive: as texts, as whole numbers of 64 bits, or in many ways."""
 
     WORD = enum.auto()
@@ -35,10 +35,10 @@ class Sent(enum.Enum):
     ANY = enum.auto()
 
 
-EXPECTED: dict[Sent, tuple[Any, Any]] = {
-    Sent.WORD: (str | None, None),
-    Sent.WHOLE: (_Whole | None, None),
-    Sent.ANY: (msgspec.Raw, NULL),
+EXPECTED: dict[SentAs, tuple[Any, Any]] = {
+    SentAs.WORD: (str | None, None),
+    SentAs.WHOLE: (_Whole | None, None),
+    SentAs.ANY: (msgspec.Raw, NULL),
 }
 
 
@@ -47,7 +47,7 @@ class Field:
     """A column's name in the text, and how its values are expected."""
 
     name: str
-    sent: Sent
+    sent: SentAs
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ def exact(texts: pa.StringArray, names: Sequence[str]) -> Exact:
 
 
 def _type(field: Field) -> pa.DataType:
-    return pa.int64() if field.sent is Sent.WHOLE else TEXT
+    return pa.int64() if field.sent is SentAs.WHOLE else TEXT
 
 
 @functools.lru_cache(maxsize=1024)
@@ -147,7 +147,7 @@ def _block(
 
 
 def _column(values: Iterable[Any], field: Field) -> pa.Array:
-    told = map(_text, values) if field.sent is Sent.ANY else values
+    told = map(_text, values) if field.sent is SentAs.ANY else values
     return pa.array(list(told), _type(field))
 
 

@@ -35,7 +35,7 @@ class Ends(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class KeyedTopics:
     """Where a source's rows arrive: its name, the pattern of their topics, and their format."""
 
     source: str
@@ -43,7 +43,7 @@ class Origin:
     format: Format
 
 
-def end_keys(table: Table, origins: Sequence[Origin], transport: Ends) -> tuple[LogKey, ...]:
+def end_keys(table: Table, origins: Sequence[KeyedTopics], transport: Ends) -> tuple[LogKey, ...]:
     """Key of the last message of each partition that holds one of *table*'s rows, by partition.
 
     A topic may hold other tables' rows too, so a partition that ends in one of those is absent;
@@ -58,14 +58,16 @@ def end_keys(table: Table, origins: Sequence[Origin], transport: Ends) -> tuple[
     return tuple(sorted(found, key=lambda one: (one.at.topic, one.at.partition)))
 
 
-def _own(table: Table, origin: Origin, names: Iterable[str]) -> list[str]:
+def _own(table: Table, origin: KeyedTopics, names: Iterable[str]) -> list[str]:
     """Topics named for the table's shards; all of them, unless every shard has one of its own."""
     shards = [shard.name for shard in table.shards if shard.source == origin.source]
     own = {shard: [name for name in names if name.endswith(f".{shard}")] for shard in shards}
     return [name for some in own.values() for name in some] if all(own.values()) else list(names)
 
 
-def _key(table: Table, origin: Origin, at: TopicPartition, record: LastRecord) -> LogKey | None:
+def _key(
+    table: Table, origin: KeyedTopics, at: TopicPartition, record: LastRecord
+) -> LogKey | None:
     """Key of the last change in a message; None if it holds none of *table*."""
     values = ([record.key], [record.value], [at.topic], [at.partition], [record.offset])
     arrays = [pa.array(v, field.type) for v, field in zip(values, RAW, strict=True)]

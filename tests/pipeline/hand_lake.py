@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 
 from pipeline.apply.catalog import Catalog
-from pipeline.apply.errand import run
-from pipeline.apply.passes import Landed, Passes
+from pipeline.apply.mirror_job import run
+from pipeline.apply.passes import LandedState, Passes
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.own_rows import mark_row
 from pipeline.changelog.table import CHANGES, Stamp, app
@@ -124,7 +124,7 @@ class HandLake:
     def run(self, *waived: str) -> tuple[Applied, ...]:
         """One pass."""
         self.now += timedelta(minutes=10)
-        return self.passes.run(Landed(self.mark, self.catalog), frozenset(waived))
+        return self.passes.run(LandedState(self.mark, self.catalog), frozenset(waived))
 
     def apply(self, waived: Sequence[str] = ()) -> Applied:
         """The turn of ``db.t``; a pass in which an old one is told comes before it."""

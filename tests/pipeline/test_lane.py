@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.apply.catalog import Catalog
-from pipeline.apply.errand import run
+from pipeline.apply.mirror_job import run
 from pipeline.apply.passes import Passes
 from pipeline.apply.upkeep import Upkeep
 from pipeline.changelog import compaction

@@ -19,7 +19,7 @@ from pipeline.formats.format import Format
 from pipeline.lake.columns import described
 from pipeline.lake.log import Metadata
 from pipeline.landing.shape import Provenance
-from pipeline.landing.task import Intake, Task, run
+from pipeline.landing.task import Intake, LandingTask, run
 from pipeline.route import Router
 from pipeline.spread import spread
 from pipeline.transports.offset_ranges import OffsetRange, ReadBounds
@@ -55,10 +55,12 @@ def change(n: int) -> bytes:
     return json.dumps({"before": None, "after": {"id": n}, "source": source, "op": "c"}).encode()
 
 
-def task(servers: Servers, lake: Path, *ranges: OffsetRange, format_: Format | None = None) -> Task:
+def task(
+    servers: Servers, lake: Path, *ranges: OffsetRange, format_: Format | None = None
+) -> LandingTask:
     text, properties = described(CHANGES, PROPERTIES)
     came = Provenance("shop", "sluice.heartbeat")
-    return Task(
+    return LandingTask(
         str(lake),
         Metadata({}, "changes", text, ("dt",), properties),
         Stamp("main", 7, datetime(2026, 11, 21, 12, tzinfo=UTC)),

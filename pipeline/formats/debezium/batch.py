@@ -32,7 +32,7 @@ Numbers = NDArray[np.intp]
 Long = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)] | None
 
 
-class Source(msgspec.Struct, gc=False):
+class SourceBlock(msgspec.Struct, gc=False):
     """The source block, as far as it is asked."""
 
     db: str | None = None
@@ -46,7 +46,7 @@ class Source(msgspec.Struct, gc=False):
     ts_us: Long = None
 
 
-class Block(msgspec.Struct, gc=False):
+class TransactionBlock(msgspec.Struct, gc=False):
     """The transaction block."""
 
     id: str | None = None
@@ -59,8 +59,8 @@ class Envelope(msgspec.Struct, gc=False):
     op: str | None = None
     before: Raw = NULL
     after: Raw = NULL
-    source: Source | None = None
-    transaction: Block | None = None
+    source: SourceBlock | None = None
+    transaction: TransactionBlock | None = None
     ts_ms: Long = None
     status: str | None = None
     id: str | None = None
@@ -72,7 +72,7 @@ class Wrapped(msgspec.Struct, gc=False):
     payload: Raw = NULL
 
 
-class Message(Envelope, gc=False):
+class WrappedEnvelope(Envelope, gc=False):
     """A message: an envelope, or its schema and one in ``payload``."""
 
     payload: Envelope | None = None
@@ -99,7 +99,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Texts:
+class TextSlices:
     """Slices as a column, null where ``null`` was sent; ``broken`` says which are no objects."""
 
     column: pa.StringArray
@@ -173,7 +173,7 @@ def _envelopes(value: pa.BinaryArray) -> tuple[list[Envelope], Mask]:
     if not len(value):
         return [], everything
     try:
-        found: Sequence[Message] = _DECODER.decode_lines(_lines(value))
+        found: Sequence[WrappedEnvelope] = _DECODER.decode_lines(_lines(value))
     except _REFUSALS:
         found = ()
     if len(found) != len(value):
@@ -188,7 +188,7 @@ def _lines(value: pa.BinaryArray) -> memoryview:
     return memoryview(lines.buffers()[2])[: pc.sum(pc.binary_length(lines)).as_py()]
 
 
-def _envelope_or_none(value: bytes) -> Message | None:
+def _envelope_or_none(value: bytes) -> WrappedEnvelope | None:
     try:
         return _DECODER.decode(value)
     except _REFUSALS:
@@ -227,7 +227,7 @@ def _rows(
 
 
 def _places(
-    found: Sequence[Envelope], sources: Sequence[Source]
+    found: Sequence[Envelope], sources: Sequence[SourceBlock]
 ) -> tuple[NDArray[np.int32], list[Place]]:
     """Judge each combination once: which one each row has, and what each means."""
     known = _Numbered()
@@ -260,7 +260,7 @@ def _place(combination: Combination) -> Place:
     )
 
 
-def _texts(slices: Sequence[Raw]) -> Texts:
+def _texts(slices: Sequence[Raw]) -> TextSlices:
     """Put slices into one column without a string of Python's in between."""
     count, data = len(slices), b"".join(slices)
     offsets = np.zeros(count + 1, np.int32)
@@ -271,14 +271,14 @@ def _texts(slices: Sequence[Raw]) -> Texts:
     column = pa.StringArray.from_buffers(
         count, pa.py_buffer(offsets), pa.py_buffer(data), valid, int(null.sum())
     )
-    return Texts(column, ~null & (first != BRACE))
+    return TextSlices(column, ~null & (first != BRACE))
 
 
 def _longs(values: Sequence[int | None]) -> pa.Int64Array:
     return pa.array(values, pa.int64())
 
 
-def _at(found: Sequence[Envelope], sources: Sequence[Source]) -> pa.Array:
+def _at(found: Sequence[Envelope], sources: Sequence[SourceBlock]) -> pa.Array:
     """Times of the source: microseconds if it has them, else milliseconds; null if absurd."""
     micros = _longs([one.ts_us for one in sources])
     if micros.null_count:
@@ -295,7 +295,7 @@ def _within(values: pa.Int64Array, end: int) -> pa.Int64Array:
     return pc.if_else(fits, values, pa.scalar(None, pa.int64()))
 
 
-def _tx(blocks: Sequence[Block]) -> pa.StructArray:
+def _tx(blocks: Sequence[TransactionBlock]) -> pa.StructArray:
     names = pa.array([one.id for one in blocks], pa.string())
     orders = _longs([one.total_order for one in blocks])
     return pa.StructArray.from_arrays(
@@ -367,6 +367,6 @@ def _mask(array: pa.BooleanArray) -> Mask:
     return mask
 
 
-_DECODER, _WRAPPED = msgspec.json.Decoder(Message), msgspec.json.Decoder(Wrapped)
+_DECODER, _WRAPPED = msgspec.json.Decoder(WrappedEnvelope), msgspec.json.Decoder(Wrapped)
 _REFUSALS = (msgspec.MsgspecError, ValueError, RecursionError)
-_NO_SOURCE, _NO_BLOCK, _EMPTY = Source(), Block(), rows(())
+_NO_SOURCE, _NO_BLOCK, _EMPTY = SourceBlock(), TransactionBlock(), rows(())

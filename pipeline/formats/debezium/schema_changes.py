@@ -13,7 +13,7 @@ from typing import Any
 
 from pipeline.errors import FormatError
 from pipeline.formats.debezium import table_ids
-from pipeline.schema.told import ColumnTold, SchemaMessage, TableTold
+from pipeline.schema.schema_change import ColumnTold, SchemaMessage, TableTold
 
 KINDS = {"CREATE": "create", "ALTER": "alter", "DROP": "drop"}
 _LIVE = (None, "", "false")

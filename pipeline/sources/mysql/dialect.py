@@ -10,10 +10,10 @@ from pipeline.model import ShardId
 from pipeline.schema.arrow_types import arrow_type
 from pipeline.schema.column import Column, TableSchema
 from pipeline.schema.dialect import Dialect
-from pipeline.schema.effect import Effect, Known
+from pipeline.schema.effect import Effect, KnownTables
 from pipeline.schema.evolution import Compatible, Incompatible
-from pipeline.schema.told import ColumnTold, Told
-from pipeline.schema.wire import Sent
+from pipeline.schema.schema_change import ColumnTold, Told
+from pipeline.schema.wire import SentAs
 from pipeline.sources.mysql import ddl, differences, effects, evolution, values
 from pipeline.sources.mysql.column import MySqlColumn, columns
 from pipeline.sources.mysql.defaults import default_scalar
@@ -47,7 +47,7 @@ class MySqlDialect:
         old = ddl.renamed_from(statement, shard.relation)
         return ShardId(shard.database, old) if old is not None else None
 
-    def effects(self, told: Sequence[Told], known: Known) -> tuple[Effect, ...]:
+    def effects(self, told: Sequence[Told], known: KnownTables) -> tuple[Effect, ...]:
         """See :mod:`pipeline.sources.mysql.effects`."""
         return effects.effects(told, known)
 
@@ -75,7 +75,7 @@ class MySqlDialect:
         """Integers of any width and sign."""
         return _own(column).kind in _INTEGERS
 
-    def sent(self, column: Column) -> Sent:
+    def sent(self, column: Column) -> SentAs:
         """See :mod:`pipeline.sources.mysql.values`."""
         return values.sent(_own(column))
 

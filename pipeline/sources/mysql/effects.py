@@ -26,15 +26,15 @@ from itertools import groupby
 
 from pipeline.model import Order, ShardId
 from pipeline.schema.column import TableSchema
-from pipeline.schema.effect import Drop, Effect, Empty, Hold, Keep, Known, Replace
+from pipeline.schema.effect import BaseNeeded, Drop, Effect, Empty, Keep, KnownTables, Replace
 from pipeline.schema.evolution import Incompatible
-from pipeline.schema.told import Told
+from pipeline.schema.schema_change import Told
 from pipeline.sources.mysql.evolution import compare
 from pipeline.sources.mysql.moves import Moves, Rows
 from pipeline.sources.mysql.statement import Created, read
 
 
-def effects(told: Sequence[Told], known: Known) -> tuple[Effect, ...]:
+def effects(told: Sequence[Told], known: KnownTables) -> tuple[Effect, ...]:
     """One effect per shard and order that a statement touches; none of what is no table.
 
     *told* stands in log order, messages of one order as they came; all of an order belong
@@ -56,14 +56,14 @@ def effects(told: Sequence[Told], known: Known) -> tuple[Effect, ...]:
     return tuple(found)
 
 
-def learn(known: Known, made: Iterable[Effect]) -> Known:
+def learn(known: KnownTables, made: Iterable[Effect]) -> KnownTables:
     """What is known after effects of one order; a base read later is added by who sees it."""
     schemas, based = dict(known.schemas), set(known.based)
     _take(made, schemas, based, known.captured)
     return replace(known, schemas=schemas, based=frozenset(based))
 
 
-def is_birth(told: Told, shard: ShardId, known: Known) -> bool:
+def is_birth(told: Told, shard: ShardId, known: KnownTables) -> bool:
     """Whether *told* makes *shard* anew, so that its mirror is whole without a snapshot.
 
     A CREATE counts after a DROP, or for a shard never seen, and never where it is only described.
@@ -86,7 +86,7 @@ def _take(
             schemas.pop(shard, None)
         elif effect.schema is not None:
             schemas[shard] = effect.schema
-        if isinstance(effect, Drop | Hold) or not captured(shard):
+        if isinstance(effect, Drop | BaseNeeded) or not captured(shard):
             based.discard(shard)
         elif isinstance(effect, Empty | Replace):
             based.add(shard)
@@ -102,14 +102,14 @@ def _describe(message: Told, schemas: dict[ShardId, TableSchema], moves: Moves) 
         moves.restore(shard, schemas)
 
 
-def _effect(shard: ShardId, moves: Moves, known: Known, order: Order) -> Effect | None:
+def _effect(shard: ShardId, moves: Moves, known: KnownTables, order: Order) -> Effect | None:
     rows = moves.rows.get(shard)
     if rows is None:
         return Drop(shard, order) if shard in known.schemas else None
     reason, why = rows.doubt or _unlike(shard, rows, known) or ("", "")
     if why:
         again = f"take a new base of {shard}: drop its mirror and snapshot it again"
-        return Hold(shard, order, reason, f"{why}; {again}", rows.schema)
+        return BaseNeeded(shard, order, reason, f"{why}; {again}", rows.schema)
     if rows.of is None:
         return Empty(shard, order, rows.schema)
     if rows.of == shard:
@@ -117,7 +117,7 @@ def _effect(shard: ShardId, moves: Moves, known: Known, order: Order) -> Effect 
     return Replace(shard, order, rows.of, rows.schema)
 
 
-def _unlike(shard: ShardId, rows: Rows, known: Known) -> tuple[str, str] | None:
+def _unlike(shard: ShardId, rows: Rows, known: KnownTables) -> tuple[str, str] | None:
     """Why the mirror of *shard* cannot take over rows that another shard had; None if it can."""
     if rows.of in (None, shard):
         return None

@@ -10,7 +10,7 @@ from dataclasses import InitVar, dataclass, field, replace
 from pipeline.model import ShardId
 from pipeline.schema.column import TableSchema
 from pipeline.schema.evolution import Incompatible
-from pipeline.schema.told import Told
+from pipeline.schema.schema_change import Told
 from pipeline.sources.mysql.alter import Altered
 from pipeline.sources.mysql.column import columns
 from pipeline.sources.mysql.evolution import compare
@@ -23,7 +23,7 @@ from pipeline.sources.mysql.statement import (
     Renamed,
     Statement,
     Truncated,
-    Unread,
+    UnknownStatement,
     read,
 )
 
@@ -93,7 +93,7 @@ class Moves:
                 named = {self._move(old, new, told) for old, new in pairs}
             case Altered():
                 named = self._alter(statement, told)
-            case Unread():
+            case UnknownStatement():
                 named = self._unread(statement, told)
             case Harmless():
                 named = self._follow(told)
@@ -169,7 +169,7 @@ class Moves:
             )
         return target  # of a view nothing is told or known
 
-    def _unread(self, statement: Unread, told: Told) -> set[ShardId]:
+    def _unread(self, statement: UnknownStatement, told: Told) -> set[ShardId]:
         """Doubt every table that it may be about."""
         names = {name.casefold() for name in statement.names}
         places = {*names, (told.database or "").casefold()}

@@ -1,8 +1,8 @@
 """What does the text of a DDL statement do to tables and their rows, as far as it can be read?
 
 The dialect is MySQL's and MariaDB's.  A clause that is not known here is a doubt, a statement
-that is not known is ``Unread``: nothing is taken for harmless because nobody knew it.  What
-happens to columns is told by the collector's tables; here is only what those leave out.
+that is not known is ``UnknownStatement``: nothing is taken for harmless because nobody knew it.
+What happens to columns is told by the collector's tables; here is only what those leave out.
 (sqlglot 30 reads ``DROP PARTITION`` as an error and drops executable comments: own reader.)
 """
 
@@ -58,14 +58,23 @@ class Renamed:
 
 
 @dataclass(frozen=True, slots=True)
-class Unread:
+class UnknownStatement:
     """Nobody knows what it does; ``names`` are all that a table's name could be in it."""
 
     why: str
     names: frozenset[str] = frozenset()
 
 
-Statement = Harmless | Created | Dropped | DatabaseDropped | Truncated | Renamed | Altered | Unread
+Statement = (
+    Harmless
+    | Created
+    | Dropped
+    | DatabaseDropped
+    | Truncated
+    | Renamed
+    | Altered
+    | UnknownStatement
+)
 
 _HARMLESS = {
     *("ANALYZE", "CHECK", "CHECKSUM", "FLUSH", "GRANT", "INSTALL", "LOCK", "OPTIMIZE", "REPAIR"),
@@ -87,13 +96,16 @@ def read(text: str) -> Statement:
     """What *text* does, if every way to read it says the same."""
     ways = readings(text)
     found = {
-        _read(words) if words is not None else Unread("a quote is not closed") for words in ways
+        _read(words) if words is not None else UnknownStatement("a quote is not closed")
+        for words in ways
     }
-    if len(found) == 1 and not any(isinstance(statement, Unread) for statement in found):
+    if len(found) == 1 and not any(isinstance(statement, UnknownStatement) for statement in found):
         return found.pop()
     names = {w.text for words in ways for w in words or () if w.kind is not Kind.SIGN}
-    why = next((s.why for s in found if isinstance(s, Unread)), "it reads in more ways than one")
-    return Unread(why, frozenset(names))
+    why = next(
+        (s.why for s in found if isinstance(s, UnknownStatement)), "it reads in more ways than one"
+    )
+    return UnknownStatement(why, frozenset(names))
 
 
 def _read(words: Words) -> Statement:
@@ -105,8 +117,8 @@ def _read(words: Words) -> Statement:
         if reader.accept(*_HARMLESS) or not words:
             return _harmless(words)
     except Misread as error:
-        return Unread(str(error))
-    return Unread("no statement that is known begins so")
+        return UnknownStatement(str(error))
+    return UnknownStatement("no statement that is known begins so")
 
 
 def _harmless(words: Words) -> Harmless:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.schema.arrow_types import arrow_type
-from pipeline.schema.wire import HIGHEST, LOWEST, Sent
+from pipeline.schema.wire import HIGHEST, LOWEST, SentAs
 from pipeline.sources.mysql.column import MySqlColumn as Column
 from pipeline.sources.mysql.labels import labels
 from pipeline.sources.mysql.typemap import BYTES, MOST_DIGITS, TEXTS
@@ -36,14 +36,14 @@ Read = Callable[[Column, pa.Array], pa.Array]
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ColumnReading:
     """How a kind of column is sent, and what becomes of it: int64 or text -> its lake type."""
 
-    sent: Sent
+    sent: SentAs
     read: Read
 
 
-def sent(column: Column) -> Sent:
+def sent(column: Column) -> SentAs:
     """How the values of *column* arrive."""
     return _reading(column).sent
 
@@ -54,12 +54,12 @@ def values(column: Column, wire: pa.Array) -> pa.Array:
     In: texts; where whole numbers are expected, int64 as well.
     """
     reading = _reading(column)
-    if reading.sent is Sent.WHOLE and pa.types.is_string(wire.type):
+    if reading.sent is SentAs.WHOLE and pa.types.is_string(wire.type):
         wire = _whole(wire)
     return reading.read(column, wire)
 
 
-def _reading(column: Column) -> Reading:
+def _reading(column: Column) -> ColumnReading:
     kind = column.kind
     if kind == "BIGINT" and column.unsigned:
         return UNSIGNED
@@ -200,21 +200,23 @@ def _where(fits: pa.BooleanArray, wire: pa.Array) -> pa.Array:
     return pc.if_else(fits, wire, pa.scalar(None, wire.type))
 
 
-UNSIGNED = Reading(Sent.ANY, _unsigned)
-FLAG = Reading(Sent.ANY, _flag)
-OTHER = Reading(Sent.ANY, _as_sent)
-READINGS: Mapping[str, Reading] = {
-    "TINYINT": Reading(Sent.ANY, _tiny),
-    **dict.fromkeys(("SMALLINT", "MEDIUMINT", "INT", "BIGINT"), Reading(Sent.WHOLE, _integer)),
-    "TIME": Reading(Sent.WHOLE, _integer),
-    "YEAR": Reading(Sent.WHOLE, _year),
-    "DATE": Reading(Sent.WHOLE, _date),
-    "DATETIME": Reading(Sent.WHOLE, _datetime),
-    "TIMESTAMP": Reading(Sent.WORD, _timestamp),
-    "DECIMAL": Reading(Sent.WORD, _decimal),
-    **dict.fromkeys(("FLOAT", "DOUBLE"), Reading(Sent.ANY, _float)),
-    "BIT": Reading(Sent.WORD, _bits),
-    **dict.fromkeys(("ENUM", "SET"), Reading(Sent.WORD, labels)),
-    **dict.fromkeys((*TEXTS, "JSON"), Reading(Sent.WORD, _as_sent)),
-    **dict.fromkeys(BYTES, Reading(Sent.WORD, _bytes)),
+UNSIGNED = ColumnReading(SentAs.ANY, _unsigned)
+FLAG = ColumnReading(SentAs.ANY, _flag)
+OTHER = ColumnReading(SentAs.ANY, _as_sent)
+READINGS: Mapping[str, ColumnReading] = {
+    "TINYINT": ColumnReading(SentAs.ANY, _tiny),
+    **dict.fromkeys(
+        ("SMALLINT", "MEDIUMINT", "INT", "BIGINT"), ColumnReading(SentAs.WHOLE, _integer)
+    ),
+    "TIME": ColumnReading(SentAs.WHOLE, _integer),
+    "YEAR": ColumnReading(SentAs.WHOLE, _year),
+    "DATE": ColumnReading(SentAs.WHOLE, _date),
+    "DATETIME": ColumnReading(SentAs.WHOLE, _datetime),
+    "TIMESTAMP": ColumnReading(SentAs.WORD, _timestamp),
+    "DECIMAL": ColumnReading(SentAs.WORD, _decimal),
+    **dict.fromkeys(("FLOAT", "DOUBLE"), ColumnReading(SentAs.ANY, _float)),
+    "BIT": ColumnReading(SentAs.WORD, _bits),
+    **dict.fromkeys(("ENUM", "SET"), ColumnReading(SentAs.WORD, labels)),
+    **dict.fromkeys((*TEXTS, "JSON"), ColumnReading(SentAs.WORD, _as_sent)),
+    **dict.fromkeys(BYTES, ColumnReading(SentAs.WORD, _bytes)),
 }

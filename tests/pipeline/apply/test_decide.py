@@ -5,7 +5,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pipeline.apply.decide import Known, Verdict, decide, doubtful, outlived, withdrawn
+from pipeline.apply.decide import AppliedBefore, RowVerdict, decide, doubtful, outlived, withdrawn
 from pipeline.apply.find import Found
 from pipeline.apply.floors import highest
 from pipeline.apply.fold import fold
@@ -15,7 +15,7 @@ from pipeline.model import Op, Order, Origin, Shard
 from tests.pipeline.apply.turns import CHANGES, FAR, A, B, change, order, table, unique
 
 C, U, D, R = Op.CREATE, Op.UPDATE, Op.DELETE, Op.READ
-INSERT, UPDATE, DELETE, NOOP, AGAIN, MOVE = Verdict
+INSERT, UPDATE, DELETE, NOOP, AGAIN, MOVE = RowVerdict
 Row = dict[str, Any]
 
 
@@ -41,11 +41,11 @@ def verdict(
     found: Found,
     floors: Mapping[Shard, Order] | None = None,
     raised: Mapping[Shard, Order] | None = None,
-) -> Verdict:
+) -> RowVerdict:
     folded = fold(table(*map(unique, rows)), unique=True)
     floors = highest(floors or {}, raised or {})
     (one,) = decide(folded, found, floors, raised or {}).tolist()
-    return Verdict(one)
+    return RowVerdict(one)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def verdict(
         pytest.param(change(D, 9, 1), stands(4, FAR), NOOP, id="a delete from another source"),
     ],
 )
-def test_a_change_acts_only_if_it_is_newer(row: Row, found: Found, expected: Verdict) -> None:
+def test_a_change_acts_only_if_it_is_newer(row: Row, found: Found, expected: RowVerdict) -> None:
     assert verdict(row, found=found) is expected
 
 
@@ -99,7 +99,7 @@ def test_a_change_acts_only_if_it_is_newer(row: Row, found: Found, expected: Ver
     ],
 )
 def test_a_shards_delete_is_heard_beside_another_shards_change(
-    rows: list[Row], found: Found, expected: Verdict
+    rows: list[Row], found: Found, expected: RowVerdict
 ) -> None:
     assert verdict(*rows, found=found) is expected
 
@@ -136,7 +136,7 @@ def test_nothing_is_inserted_below_a_floor(
     found: Found,
     floors: dict[Shard, Order],
     raised: dict[Shard, Order],
-    expected: Verdict,
+    expected: RowVerdict,
 ) -> None:
     assert verdict(*rows, found=found, floors=floors, raised=raised) is expected
 
@@ -147,20 +147,28 @@ HIGH = {"s.db.a:0": order(10), "s.db.a:1": order(20)}
 @pytest.mark.parametrize(
     ("row", "known", "expected"),
     [
-        pytest.param(change(C, 11, 1), Known(HIGH), False, id="above its partition's high"),
-        pytest.param(change(C, 10, 1), Known(HIGH), True, id="not above it"),
-        pytest.param(change(C, 11, 1, partition=1), Known(HIGH), True, id="another partition"),
-        pytest.param(change(C, 1, 1, partition=9), Known(HIGH), False, id="a new partition"),
-        pytest.param(change(R, 99, 1), Known(HIGH), True, id="not live"),
-        pytest.param(change(C, 15, 1), Known(HIGH, grown=True), True, id="partitions were added"),
-        pytest.param(change(C, 21, 1), Known(HIGH, grown=True), False, id="but above them all"),
-        pytest.param(change(C, 99, 1), Known(None), True, id="nothing is known"),
-        pytest.param(change(R, 99, 1), Known({}), True, id="not live, and no live applied"),
-        pytest.param(change(C, 1, 1), Known({}), False, id="no live applied"),
+        pytest.param(change(C, 11, 1), AppliedBefore(HIGH), False, id="above its partition's high"),
+        pytest.param(change(C, 10, 1), AppliedBefore(HIGH), True, id="not above it"),
+        pytest.param(
+            change(C, 11, 1, partition=1), AppliedBefore(HIGH), True, id="another partition"
+        ),
+        pytest.param(
+            change(C, 1, 1, partition=9), AppliedBefore(HIGH), False, id="a new partition"
+        ),
+        pytest.param(change(R, 99, 1), AppliedBefore(HIGH), True, id="not live"),
+        pytest.param(
+            change(C, 15, 1), AppliedBefore(HIGH, grown=True), True, id="partitions were added"
+        ),
+        pytest.param(
+            change(C, 21, 1), AppliedBefore(HIGH, grown=True), False, id="but above them all"
+        ),
+        pytest.param(change(C, 99, 1), AppliedBefore(None), True, id="nothing is known"),
+        pytest.param(change(R, 99, 1), AppliedBefore({}), True, id="not live, and no live applied"),
+        pytest.param(change(C, 1, 1), AppliedBefore({}), False, id="no live applied"),
     ],
 )
 def test_an_insert_is_doubted_if_a_forgotten_delete_may_be_newer(
-    row: Row, known: Known, expected: bool
+    row: Row, known: AppliedBefore, expected: bool
 ) -> None:
     folded = fold(table(row), unique=False)
 

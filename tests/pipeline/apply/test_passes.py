@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.apply.account import Counted
-from pipeline.apply.passes import Landed
+from pipeline.apply.passes import LandedState
 from pipeline.lake import entries
 from pipeline.lake.actions import removed
 from pipeline.lake.alterations import with_properties
@@ -404,7 +404,7 @@ def test_f17_a_held_table_is_not_tried_in_every_pass(lake: HandLake) -> None:
     lake.play([row(C, 10, 1, "a")])
     lake.land({**row(C, 20, 2, "b"), "after": '{"id":2,"nobody":5}'})
     lake.apply()
-    landed = Landed(lake.mark, lake.catalog)
+    landed = LandedState(lake.mark, lake.catalog)
 
     asked = [lake.passes.run(landed, frozenset()) for _ in range(3)]
 

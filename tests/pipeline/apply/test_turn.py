@@ -14,9 +14,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pipeline.apply.decide import Known
+from pipeline.apply.decide import AppliedBefore
 from pipeline.apply.fills import Fill
-from pipeline.apply.turn import Task, turn
+from pipeline.apply.turn import TurnTask, turn
 from pipeline.errors import HeldError
 from pipeline.lake import alterations
 from pipeline.lake.commit import LostRaceError
@@ -263,7 +263,7 @@ def test_a_zombie_loses_the_race_and_leaves_nothing_that_counts(bench: TurnBench
 def test_a_task_and_what_it_writes_can_be_pickled(bench: TurnBench) -> None:
     bench.play(change(C, 10, 1, "a"))
     fill = Fill("name", A, order(5), pa.scalar("d"))
-    task: Task = pickle.loads(  # noqa: S301 - our own
+    task: TurnTask = pickle.loads(  # noqa: S301 - our own
         pickle.dumps(bench.task(table(change(U, 20, 1, "b")), fills=(fill,)))
     )
 
@@ -465,7 +465,7 @@ def test_a_mirror_never_applied_asks_for_no_deletes(bench: TurnBench) -> None:
         raise AssertionError
 
     bench.play(change(R, 10, 1, "a"), known=None, deletes=asked)
-    bench.play(change(C, 20, 2, "b"), known=Known({"s.db.a:0": order(15)}), deletes=asked)
+    bench.play(change(C, 20, 2, "b"), known=AppliedBefore({"s.db.a:0": order(15)}), deletes=asked)
 
     assert bench.rows() == {1: "a", 2: "b"}
     assert mirror_schema(bench.columns).names == bench.read().column_names

@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable, QueryBuilder
 
 from pipeline.apply.data_file import Footers
-from pipeline.apply.decide import Known
+from pipeline.apply.decide import AppliedBefore
 from pipeline.apply.floors import Floors
 from pipeline.apply.provenance import META, ORDER, SLUICE
-from pipeline.apply.turn import Task, Written, turn
+from pipeline.apply.turn import TurnTask, Written, turn
 from pipeline.lake import commit, vectors
 from pipeline.lake.log import ActiveFile, Snapshot
 from pipeline.lake.store import Store, open_store
@@ -103,16 +103,16 @@ class TurnBench:
         spanning = self.spanning
         self.table = Table("t", self.shards, self.key, unique_across_shards=spanning)
 
-    def task(self, changes: pa.Table, **more: Any) -> Task:
+    def task(self, changes: pa.Table, **more: Any) -> TurnTask:
         """A turn of *changes*; *more* replaces what the task says."""
-        told = Task(
+        told = TurnTask(
             table=self.table,
             snapshot=self.snapshot,
             columns=self.columns,
             changes=changes,
             at=NOW,
             deletes=Remembered(tuple(self.played)),
-            known=Known(None),
+            known=AppliedBefore(None),
             floors=self.floors,
         )
         return replace(told, **more)

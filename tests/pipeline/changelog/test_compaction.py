@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pipeline.changelog import compaction
 from pipeline.changelog.scan import parts
-from pipeline.changelog.slices import Wanted, read
+from pipeline.changelog.slices import WantedBatches, read
 from pipeline.lake.commit import commit
 from pipeline.lake.log import ActiveFile, Snapshot, begin
 from pipeline.lake.pinned import open_table
@@ -73,7 +73,7 @@ def test_marks_and_slices_are_read_from_what_was_joined(lake: HandLake) -> None:
     fresh = lake.log.mark()
     files = parts(lake.log.snapshot, 3, 5)
 
-    found = read(lake.log.store, files, {"db.u": Wanted(3, 5), "db.t": Wanted(4, 5)})
+    found = read(lake.log.store, files, {"db.u": WantedBatches(3, 5), "db.t": WantedBatches(4, 5)})
 
     assert fresh == lake.mark
     assert sorted(found["db.u"]["batch"].to_pylist()) == [4, 5]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pipeline.changelog import slices
 from pipeline.changelog.scan import opened, parts
-from pipeline.changelog.slices import APPLIED_COLUMNS, TableRows, Wanted, bounded, read
+from pipeline.changelog.slices import APPLIED_COLUMNS, TableRows, WantedBatches, bounded, read
 from pipeline.lake.store import Store
 from pipeline.model import Op
 from tests.pipeline.hand_lake import HandLake, row
@@ -33,7 +33,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> HandLake:
     return made
 
 
-def batches(lake: HandLake, **wanted: Wanted) -> dict[str, list[int]]:
+def batches(lake: HandLake, **wanted: WantedBatches) -> dict[str, list[int]]:
     asked = {f"db.{name}": one for name, one in wanted.items()}
     files = parts(lake.log.snapshot, -1, BATCHES)
     found = read(lake.log.store, files, asked)
@@ -41,13 +41,13 @@ def batches(lake: HandLake, **wanted: Wanted) -> dict[str, list[int]]:
 
 
 wanteds = st.tuples(st.integers(-1, BATCHES), st.integers(-1, BATCHES)).map(
-    lambda pair: Wanted(min(pair), max(pair))
+    lambda pair: WantedBatches(min(pair), max(pair))
 )
 
 
 @given(wanteds, wanteds)
 def test_a_slice_holds_its_own_batches_and_no_other(
-    lake: HandLake, mine: Wanted, other: Wanted
+    lake: HandLake, mine: WantedBatches, other: WantedBatches
 ) -> None:
     found = batches(lake, t=mine, u=other)
 
@@ -59,15 +59,15 @@ def test_a_slice_holds_its_own_batches_and_no_other(
 
 
 def test_a_table_that_is_not_wanted_or_not_there_is_absent(lake: HandLake) -> None:
-    assert batches(lake, u=Wanted(-1, 5)).keys() == {"db.u"}
-    assert batches(lake, x=Wanted(-1, 5)) == {}
+    assert batches(lake, u=WantedBatches(-1, 5)).keys() == {"db.u"}
+    assert batches(lake, x=WantedBatches(-1, 5)) == {}
     assert batches(lake) == {}
 
 
 def test_what_is_read_is_what_a_turn_needs_and_no_marker(lake: HandLake) -> None:
     files = parts(lake.log.snapshot, -1, BATCHES)
 
-    found = read(lake.log.store, files, {"db.t": Wanted(0, 1)})
+    found = read(lake.log.store, files, {"db.t": WantedBatches(0, 1)})
 
     assert tuple(found["db.t"].column_names) == APPLIED_COLUMNS
     assert found["db.t"]["op"].to_pylist() == ["c"]
@@ -83,7 +83,7 @@ def test_only_files_that_may_hold_a_wanted_batch_are_opened(tmp_path: Path) -> N
         if part.low != 2:
             Path(lake.settings.changes, part.path).unlink()
 
-    found = read(lake.log.store, files, {"db.t": Wanted(1, 2)})
+    found = read(lake.log.store, files, {"db.t": WantedBatches(1, 2)})
 
     assert found["db.t"]["batch"].to_pylist() == [2]
 
@@ -107,9 +107,9 @@ def test_f16_a_slice_stops_after_so_many_rows_of_its_own_table(
     lake.log.look()
     files = parts(lake.log.snapshot, after, until, (C,))
 
-    found = bounded(TableRows(lake.log.store), files, "db.t", Wanted(after, until), most)
+    found = bounded(TableRows(lake.log.store), files, "db.t", WantedBatches(after, until), most)
 
-    assert found == Wanted(after, stop)
+    assert found == WantedBatches(after, stop)
 
 
 def test_f16_rows_of_others_count_for_nobody_else(tmp_path: Path) -> None:
@@ -122,15 +122,21 @@ def test_f16_rows_of_others_count_for_nobody_else(tmp_path: Path) -> None:
     lake.log.look()
     files = parts(lake.log.snapshot, -1, 5, (C,))
 
-    assert bounded(TableRows(lake.log.store), files, "db.t", Wanted(-1, 5), 60) == Wanted(-1, 5)
-    assert bounded(TableRows(lake.log.store), files, "db.u", Wanted(-1, 5), 60) == Wanted(-1, 1)
+    assert bounded(
+        TableRows(lake.log.store), files, "db.t", WantedBatches(-1, 5), 60
+    ) == WantedBatches(-1, 5)
+    assert bounded(
+        TableRows(lake.log.store), files, "db.u", WantedBatches(-1, 5), 60
+    ) == WantedBatches(-1, 1)
 
 
 def test_bounded_slices_one_after_the_other_read_everything_once(lake: HandLake) -> None:
     after, seen = -1, []
     while after < BATCHES - 1:
         files = parts(lake.log.snapshot, after, BATCHES - 1)
-        wanted = bounded(TableRows(lake.log.store), files, "db.t", Wanted(after, BATCHES - 1), 2)
+        wanted = bounded(
+            TableRows(lake.log.store), files, "db.t", WantedBatches(after, BATCHES - 1), 2
+        )
         assert wanted.until > after
         seen += batches(lake, t=wanted).get("db.t", [])
         after = wanted.until
@@ -152,6 +158,6 @@ def test_a_footer_is_read_once_for_all_tables(
     rows = TableRows(lake.log.store)
 
     for name in NAMES:
-        bounded(rows, files, name, Wanted(-1, BATCHES), 100)
+        bounded(rows, files, name, WantedBatches(-1, BATCHES), 100)
 
     assert sorted(read_) == sorted(part.path for part in files)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pipeline.collectors.mirrored import Mirrored, behind_mirror
 from pipeline.errors import UnreachableError
 from pipeline.formats.debezium_json import DebeziumJson
-from pipeline.landing.feed import Feed
+from pipeline.landing.source_feed import Feed
 from pipeline.model import Acknowledged, Head, Missing, PartitionEnd, TopicPartition
 from pipeline.settings import CollectorSettings, MirrorSettings, SourceSettings
 from pipeline.sources.mysql.dialect import MYSQL

@@ -2,12 +2,12 @@
 
 import pytest
 
-from pipeline.lake.resumed import Sent, resumed
+from pipeline.lake.resumed import SentEvent, resumed
 
 
-def run(first: int, last: int, *, at: int) -> list[Sent]:
+def run(first: int, last: int, *, at: int) -> list[SentEvent]:
     """Events numbered from *first* to *last*, the first of them at place *at*."""
-    return [Sent((0, 1, at + n - first, 0), n) for n in range(first, last + 1)]
+    return [SentEvent((0, 1, at + n - first, 0), n) for n in range(first, last + 1)]
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ def run(first: int, last: int, *, at: int) -> list[Sent]:
     ],
 )
 def test_the_number_the_first_run_gave_to_the_second_ones_first_event(
-    events: list[Sent], begun: int, promised: int, answer: tuple[int, ...]
+    events: list[SentEvent], begun: int, promised: int, answer: tuple[int, ...]
 ) -> None:
     assert resumed(events, begun, promised) == answer
 

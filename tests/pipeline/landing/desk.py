@@ -15,9 +15,9 @@ from pipeline.errors import UnreachableError
 from pipeline.formats.debezium_json import DebeziumJson
 from pipeline.formats.format import RAW
 from pipeline.lake.store import open_store
-from pipeline.landing.feed import Feed
 from pipeline.landing.loop import Landing
-from pipeline.landing.task import Done, Task, write
+from pipeline.landing.source_feed import Feed
+from pipeline.landing.task import Done, LandingTask, write
 from pipeline.mark import Mark
 from pipeline.model import Acknowledged, Head, Op, PartitionEnd, TopicPartition
 from pipeline.report import Landed
@@ -187,7 +187,7 @@ class Desk:
     def land(self, *waived: str) -> Landed:
         return self.loop.land(frozenset(waived))
 
-    def work(self, tasks: Sequence[Task]) -> list[Done]:
+    def work(self, tasks: Sequence[LandingTask]) -> list[Done]:
         """As a task does it, with these topics in Kafka's place."""
         self.tasks.append(len(tasks))
         done = [self._done(task) for task in tasks]
@@ -195,7 +195,7 @@ class Desk:
         meanwhile()
         return done
 
-    def _done(self, task: Task) -> Done:
+    def _done(self, task: LandingTask) -> Done:
         ranges = [one for intake in task.intakes for one in intake.ranges]
         file, told = write((self.topics.read(one) for one in ranges), task)
         read = (RangeRead(r, r.first, r.until - 1, r.until - r.first, (0,)) for r in ranges)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from pipeline.schema.told import SchemaMessage
+from pipeline.schema.schema_change import SchemaMessage
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pipeline.landing.facts import Facts, Unread, gather
+from pipeline.landing.facts import Facts, UnreadChanges, gather
 from pipeline.landing.shape import SLIM
-from pipeline.landing.tally import NAMED, Tally, tally
+from pipeline.landing.tally import NAMED, RunTally, tally
 from pipeline.model import Order, Origin, TopicPartition
 from tests.pipeline.reading import readings
 
@@ -34,7 +34,7 @@ def facts(*rows: dict[str, Any], high: dict[str, Order] | None = None) -> Facts:
     return found
 
 
-def _tallied(runs: Sequence[Sequence[dict[str, Any]]]) -> list[Tally]:
+def _tallied(runs: Sequence[Sequence[dict[str, Any]]]) -> list[RunTally]:
     return [tally(pa.Table.from_pylist(list(rows), schema=SLIM)) for rows in runs if rows]
 
 
@@ -110,16 +110,16 @@ def test_f09_a_broken_message_concerns_its_shard_or_where_that_is_not_known_its_
     )
 
     assert found.errors == {
-        "shop/db.t": Unread("shop", "db.t", 1, ("shop.db.t:0:0",)),
-        "shop/db_2.t": Unread("shop", "db.t", 1, ("shop.db.t:0:3",)),
-        "topic:shop.db.t": Unread("shop", None, 2, ("shop.db.t:0:1", "shop.db.t:0:2")),
+        "shop/db.t": UnreadChanges("shop", "db.t", 1, ("shop.db.t:0:0",)),
+        "shop/db_2.t": UnreadChanges("shop", "db.t", 1, ("shop.db.t:0:3",)),
+        "topic:shop.db.t": UnreadChanges("shop", None, 2, ("shop.db.t:0:1", "shop.db.t:0:2")),
     }
 
 
 def test_a_schema_change_that_cannot_be_read_concerns_its_topic() -> None:
     found = facts(row(4, 10, topic="shop", op="ddl", table=None, shard=None, note="{"))
 
-    assert found.errors == {"topic:shop": Unread("shop", None, 1, ("shop:0:4",))}
+    assert found.errors == {"topic:shop": UnreadChanges("shop", None, 1, ("shop:0:4",))}
 
 
 def test_f38_broken_messages_by_the_thousand_are_counted_and_the_first_named() -> None:

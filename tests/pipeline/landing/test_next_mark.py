@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.landing.facts import Facts, News, Unread
+from pipeline.landing.facts import Facts, News, UnreadChanges
 from pipeline.landing.next_mark import next_mark, read_gap
 from pipeline.landing.plan import Plan
 from pipeline.landing.tally import NAMED, SnapshotRows
@@ -119,9 +119,9 @@ def test_a_snapshot_that_will_never_end_can_be_waived_by_name() -> None:
     assert step(opened, waived=frozenset({"snapshot:s/db.t"})).snaps == {}
 
 
-def unread(*offsets: int, table: str | None = "t", count: int = 0) -> Unread:
+def unread(*offsets: int, table: str | None = "t", count: int = 0) -> UnreadChanges:
     ids = tuple(f"s.db.t:0:{offset}" for offset in offsets)
-    return Unread("s", table, count or len(ids), ids)
+    return UnreadChanges("s", table, count or len(ids), ids)
 
 
 def test_quarantine_is_open_until_it_is_waived() -> None:

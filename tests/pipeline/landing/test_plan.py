@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline.landing.plan import Known, Plan, plan
+from pipeline.landing.plan import Plan, PlanContext, plan
 from pipeline.model import PartitionEnd, TopicPartition
 
 A, B = TopicPartition("shop.a", 0), TopicPartition("shop.a", 1)
@@ -19,7 +19,7 @@ def planned(
     w: PartitionEnd | None,
     begin: PartitionEnd = BEGIN,
     until: PartitionEnd | None = END,
-    known: Known | None = None,
+    known: PlanContext | None = None,
 ) -> Plan:
     """A plan of one partition; *until* is None where it is not there."""
     there = {} if until is None else {A: until}
@@ -53,11 +53,11 @@ def test_nothing_new_reads_nothing_and_keeps_w() -> None:
     assert chosen.offsets["shop.a:0"] is w
 
 
-LAST = Known(last={A: end(12, "old")})
+LAST = PlanContext(last={A: end(12, "old")})
 
 
-def cut(told: int) -> Known:
-    return Known(epoch_ends={A: told})
+def cut(told: int) -> PlanContext:
+    return PlanContext(epoch_ends={A: told})
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_f10_offsets_that_cannot_be_read_are_a_gap_with_its_range(
     *,
     w: PartitionEnd,
     begin: PartitionEnd,
-    known: Known | None,
+    known: PlanContext | None,
     first: int,
     lost: tuple[int, int] | None,
     word: str,
@@ -109,9 +109,9 @@ def test_a_re_created_topic_that_has_grown_past_w_is_still_a_gap() -> None:
 
 
 def test_after_a_cut_nothing_is_said_of_the_old_leader_epoch_any_more() -> None:
-    chosen = planned(end(8, epoch=5), until=end(7), known=Known(epoch_ends={A: 7}))
+    chosen = planned(end(8, epoch=5), until=end(7), known=PlanContext(epoch_ends={A: 7}))
 
-    again = planned(chosen.offsets["shop.a:0"], until=end(7), known=Known(epoch_ends={A: 7}))
+    again = planned(chosen.offsets["shop.a:0"], until=end(7), known=PlanContext(epoch_ends={A: 7}))
 
     assert chosen.offsets["shop.a:0"] == end(7)
     assert not again.gaps
@@ -120,16 +120,16 @@ def test_after_a_cut_nothing_is_said_of_the_old_leader_epoch_any_more() -> None:
 @pytest.mark.parametrize(
     ("known", "lost", "word"),
     [
-        pytest.param(Known(last={A: end(5)}), None, "landed to its end at 5", id="landed whole"),
-        pytest.param(Known(last={A: end(6)}), (5, 6), "went on to 6", id="one was not landed"),
-        pytest.param(Known(), (5, 5), "nobody knows", id="never listed since the start"),
+        pytest.param(PlanContext(last={A: end(5)}), None, "landed to its end at 5", id="whole"),
+        pytest.param(PlanContext(last={A: end(6)}), (5, 6), "went on to 6", id="one was not"),
+        pytest.param(PlanContext(), (5, 5), "nobody knows", id="never listed since the start"),
         pytest.param(
-            Known(last={A: end(5, "older")}), (5, 5), "nobody knows", id="listed as another topic"
+            PlanContext(last={A: end(5, "older")}), (5, 5), "nobody knows", id="another topic"
         ),
     ],
 )  # fmt: skip
 def test_f10_a_topic_that_is_gone_is_a_gap_unless_it_had_been_landed_to_its_end(
-    known: Known, lost: tuple[int, int] | None, word: str
+    known: PlanContext, lost: tuple[int, int] | None, word: str
 ) -> None:
     chosen = planned(end(5), until=None, known=known)
 
@@ -141,14 +141,14 @@ def test_f10_a_topic_that_is_gone_is_a_gap_unless_it_had_been_landed_to_its_end(
 
 
 def test_what_is_gone_is_told_once() -> None:
-    chosen = plan({}, {}, {}, cap=100, known=Known(gone={"shop.a:0": end(5)}))
+    chosen = plan({}, {}, {}, cap=100, known=PlanContext(gone={"shop.a:0": end(5)}))
 
     assert (chosen.gaps, chosen.notes) == ((), ())
     assert chosen.gone == {"shop.a:0": end(5)}
 
 
 def test_a_topic_that_nobody_reads_any_more_is_not_gone() -> None:
-    chosen = planned(end(5), until=None, known=Known(claimed=lambda name: name != "shop.a"))
+    chosen = planned(end(5), until=None, known=PlanContext(claimed=lambda name: name != "shop.a"))
 
     assert not chosen.gaps
     assert chosen.offsets == {"shop.a:0": end(5)}
@@ -162,7 +162,7 @@ def test_a_topic_that_nobody_reads_any_more_is_not_gone() -> None:
     ],
 )
 def test_a_topic_that_comes_back(topic_id: str, first: int, anew: bool) -> None:
-    known = Known(gone={"shop.a:0": end(5)})
+    known = PlanContext(gone={"shop.a:0": end(5)})
 
     chosen = planned(None, until=end(9, topic_id), known=known)
 
@@ -173,7 +173,7 @@ def test_a_topic_that_comes_back(topic_id: str, first: int, anew: bool) -> None:
 
 
 def test_deleted_while_it_was_gone_is_a_gap() -> None:
-    chosen = planned(None, begin=end(6), known=Known(gone={"shop.a:0": end(5)}))
+    chosen = planned(None, begin=end(6), known=PlanContext(gone={"shop.a:0": end(5)}))
 
     assert [(gap.first, gap.until) for gap in chosen.gaps] == [(5, 6)]
 

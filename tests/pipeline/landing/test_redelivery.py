@@ -8,8 +8,8 @@ import pytest
 
 from pipeline.changelog.table import CHANGES
 from pipeline.landing.redelivery import (
+    LogStretch,
     Near,
-    Stretch,
     Transactions,
     reordered,
     resending,
@@ -118,11 +118,11 @@ def test_f27_the_log_is_asked_for_the_places_in_question_and_once_a_source() -> 
     unexplained(low, back, log)
 
     assert sorted(log.asked, key=lambda near: near.source) == [
-        Near("b", ("b.t",), (Stretch(7, 5, 5),)),
+        Near("b", ("b.t",), (LogStretch(7, 5, 5),)),
         Near(
             "s",
             ("s.t", "s.u"),
-            (Stretch(6, 9, 9), Stretch(7, 7, 10), Stretch(7, FAR + 10, FAR + 99)),
+            (LogStretch(6, 9, 9), LogStretch(7, 7, 10), LogStretch(7, FAR + 10, FAR + 99)),
         ),
     ]
 

@@ -13,12 +13,12 @@ from pipeline.errors import HeldError
 from pipeline.formats.format import RAW, Decoded, rows
 from pipeline.lake.columns import described
 from pipeline.lake.log import Metadata
-from pipeline.landing.rising import Stretch
+from pipeline.landing.inversions import OrderStretch
 from pipeline.landing.shape import Provenance
-from pipeline.landing.task import Done, Intake, Task, run, write
+from pipeline.landing.task import Done, Intake, LandingTask, run, write
 from pipeline.model import Op, Order, TopicPartition
 from pipeline.route import Router
-from pipeline.schema.told import SchemaMessage
+from pipeline.schema.schema_change import SchemaMessage
 from pipeline.transports.offset_ranges import OffsetRange
 
 RECEIVED = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -46,9 +46,9 @@ class Words:
         return rows(told)
 
 
-def task(lake: Path, *intakes: Intake, size: int = 2**20) -> Task:
+def task(lake: Path, *intakes: Intake, size: int = 2**20) -> LandingTask:
     text, properties = described(CHANGES, PROPERTIES)
-    return Task(
+    return LandingTask(
         str(lake),
         Metadata({}, "changes", text, ("dt",), properties),
         Stamp("main", 7, RECEIVED),
@@ -102,7 +102,7 @@ def test_messages_become_one_file_sorted_by_table_and_are_summed_up(
     assert (told.rows, told.tables) == (4, {"a": 2, "b": 2})
     assert told.firsts == {"shop/a": Order(1, 0, 1), "shop/b": Order(1, 0, 0)}
     assert told.stretches == (
-        Stretch("shop", TopicPartition("t", 0), 0, Order(1, 0, 0), Order(1, 0, 3), True),
+        OrderStretch("shop", TopicPartition("t", 0), 0, Order(1, 0, 0), Order(1, 0, 3), True),
     )
 
 

@@ -10,13 +10,13 @@ import pytest
 from pipeline.formats.debezium_json import DebeziumJson
 from pipeline.lake.seen import LogKey
 from pipeline.model import PartitionEnd, Shard, Table, TopicPartition
-from pipeline.topics.last_keys import Origin, end_keys
+from pipeline.topics.last_keys import KeyedTopics, end_keys
 from pipeline.topics.records import LastRecord
 
 A, B = Shard("shop", "s_00.orders"), Shard("shop", "s_01.orders")
 TABLE = Table("shop.orders", (A, B), ("id",), "id")
 PATTERN = r"shop\.[^.]+\.[^.]+"
-SHOP = Origin("shop", PATTERN, DebeziumJson())
+SHOP = KeyedTopics("shop", PATTERN, DebeziumJson())
 
 
 @dataclass
@@ -105,7 +105,7 @@ def test_what_cannot_be_decoded_tells_nothing(last: LastRecord) -> None:
 
 
 def test_a_source_that_holds_no_shard_of_the_table_is_not_asked() -> None:
-    other = Origin("other", PATTERN, SHOP.format)
+    other = KeyedTopics("other", PATTERN, SHOP.format)
     transport = FakeTransport({at("shop.s_00.orders"): record(A.name, 5)})
 
     assert end_keys(TABLE, [other], transport) == ()

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from pipeline.model import Order, ShardId
 from pipeline.schema.column import TableSchema
-from pipeline.schema.effect import Drop, Effect, Empty, Hold, Keep, Known, Replace
-from pipeline.schema.told import Told
+from pipeline.schema.effect import BaseNeeded, Drop, Effect, Empty, Keep, KnownTables, Replace
+from pipeline.schema.schema_change import Told
 from pipeline.sources.mysql.column import MySqlColumn as Column
 from pipeline.sources.mysql.effects import (
     effects,
@@ -59,10 +59,10 @@ def told(
     return Told(order, text, database, tuple(tables))
 
 
-def known(*shards: str, based: Sequence[str] | None = None, missed: str = "") -> Known:
+def known(*shards: str, based: Sequence[str] | None = None, missed: str = "") -> KnownTables:
     tables = {ShardId.parse(shard): schema(shard, TABLE) for shard in shards}
     whole = tables if based is None else [ShardId.parse(shard) for shard in based]
-    return Known(lambda shard: str(shard) != missed, tables, frozenset(whole))
+    return KnownTables(lambda shard: str(shard) != missed, tables, frozenset(whole))
 
 
 def written(found: Sequence[Effect]) -> list[str]:
@@ -79,7 +79,7 @@ def write(effect: Effect) -> str:
             return f"{effect.shard} drop"
         case Replace():
             return f"{effect.shard} of {effect.rows_of}"
-        case Hold():
+        case BaseNeeded():
             return f"{effect.shard} hold {effect.reason}"
 
 
@@ -151,7 +151,7 @@ def test_f08_rows_of_a_partition_that_go_hold_the_table(clauses: str) -> None:
         if e.shard.relation == "t"
     )
 
-    assert isinstance(found, Hold)
+    assert isinstance(found, BaseNeeded)
     assert clauses in found.detail
     assert "new base of d.t" in found.detail
 
@@ -171,7 +171,7 @@ def test_f08_a_column_dropped_and_added_anew_holds_though_all_columns_look_alike
 ) -> None:
     (found,) = effects([told(f"ALTER TABLE t {clauses}", SAME)], BOTH)
 
-    assert isinstance(found, Hold)
+    assert isinstance(found, BaseNeeded)
     assert "was dropped or renamed" in found.detail
 
 
@@ -257,7 +257,7 @@ def test_f07_create_table_if_not_exists_like_leaves_rows_as_they_are() -> None:
 def test_f07_a_collector_that_took_other_columns_for_the_tables_own_holds_it() -> None:
     (found,) = effects([told("CREATE TABLE IF NOT EXISTS t LIKE u", "d.t: id INT!")], BOTH)
 
-    assert isinstance(found, Hold)
+    assert isinstance(found, BaseNeeded)
     assert found.schema == schema("d.t", TABLE)
     assert "recovery" in found.detail
 

@@ -19,8 +19,8 @@ from demo.debezium import mysql_connector
 from demo.processes import wait_until
 from demo.servers import Servers
 from pipeline.model import Order, ShardId
-from pipeline.schema.effect import Drop, Effect, Empty, Hold, Keep, Known, Replace
-from pipeline.schema.told import Told
+from pipeline.schema.effect import BaseNeeded, Drop, Effect, Empty, Keep, KnownTables, Replace
+from pipeline.schema.schema_change import Told
 from pipeline.sources.mysql.effects import effects, learn
 from tests.pipeline.reading import read
 
@@ -228,12 +228,12 @@ def run(servers: Servers) -> Run:
 
 
 def test_every_statement_is_read_as_meant(run: Run) -> None:
-    known = Known(captured)
+    known = KnownTables(captured)
     found = []
     for number, (statement, *_) in enumerate(STORY):
         made = effects(run.of(number), known)
         known = learn(known, made)
-        held = {e.shard for e in made if isinstance(e, Hold)} & set(known.schemas)
+        held = {e.shard for e in made if isinstance(e, BaseNeeded)} & set(known.schemas)
         known = replace(known, based=known.based | held)
         found.append((statement, *sorted(written(effect) for effect in made)))
 
@@ -328,6 +328,6 @@ def written(effect: Effect) -> str:
             what = "drop"
         case Replace():
             what = f"of {str(effect.rows_of).removeprefix('ea.')}"
-        case Hold():
+        case BaseNeeded():
             what = f"hold {effect.reason}"
     return f"{effect.shard} {what}".removeprefix("ea.")

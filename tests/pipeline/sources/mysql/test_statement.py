@@ -16,7 +16,7 @@ from pipeline.sources.mysql.statement import (
     Renamed,
     Statement,
     Truncated,
-    Unread,
+    UnknownStatement,
     read,
 )
 
@@ -104,7 +104,7 @@ UNREAD = [
 def test_what_is_not_known_or_reads_in_two_ways_is_unread_and_names_its_tables(text: str) -> None:
     found = read(text)
 
-    assert isinstance(found, Unread)
+    assert isinstance(found, UnknownStatement)
     assert found.why
     assert "t" in found.names or text.endswith("'a")
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.changelog.table import ORDER_TYPE
-from pipeline.landing.rising import Stretch, low, stretches, tops
+from pipeline.landing.inversions import OrderStretch, low, stretches, tops
 from pipeline.model import Order, Origin, TopicPartition
 
 Row = tuple[str, int, int, Order | None, Origin, str, str | None]
@@ -89,7 +89,7 @@ def test_stretches_tell_the_tops_and_doubt_every_partition_that_has_a_low_row(
 ) -> None:
     """Rows come in runs by offset, and in any order within a run."""
     bounds = [0, *sorted(cuts), 31]
-    told: list[Stretch] = []
+    told: list[OrderStretch] = []
     for start, end in pairwise(bounds):
         told += stretches(table([row for row in rows if start <= row[2] < end]))
 

@@ -26,7 +26,7 @@ Columns = Sequence[Ints]  # the parts of an order, each for all rows
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class OrderStretch:
     """The orders of some rows of one partition, from the offset ``first`` on.
 
     ``highest`` is that of a LIVE row, None without one; ``rising`` if no row is below the one
@@ -46,7 +46,7 @@ class Stretch:
         return f"{self.source}/{self.at}"
 
 
-def stretches(rows: pa.Table) -> tuple[Stretch, ...]:
+def stretches(rows: pa.Table) -> tuple[OrderStretch, ...]:
     """One for each partition of ``SLIM`` rows, in any order, of which any has a place."""
     found = []
     ordered = _by_offset(rows)
@@ -59,7 +59,7 @@ def stretches(rows: pa.Table) -> tuple[Stretch, ...]:
         rising = not falls[low : high - 1].any()
         source, at = ordered.partitions[codes[low]]
         found.append(
-            Stretch(
+            OrderStretch(
                 source,
                 at,
                 first=int(ordered.offsets[low]),
@@ -72,7 +72,7 @@ def stretches(rows: pa.Table) -> tuple[Stretch, ...]:
 
 
 def tops(
-    told: Iterable[Stretch], high: Mapping[str, Order]
+    told: Iterable[OrderStretch], high: Mapping[str, Order]
 ) -> tuple[dict[str, Order], frozenset[TopicPartition]]:
     """Highest LIVE order of each partition, and where rows may stand too low.
 

@@ -13,7 +13,7 @@ _REMEMBERED = 1_000  # marks
 
 
 @dataclass(eq=False)
-class Highs:
+class HighestOrders:
     """Kept for mirrors applied by this process, from marks landed by it.
 
     Marks come from one thread; each table is asked and told of by one other at a time.

@@ -13,12 +13,12 @@ import pyarrow.compute as pc
 import structlog
 
 from pipeline.apply.data_file import Footers
-from pipeline.apply.decide import Known
+from pipeline.apply.decide import AppliedBefore
 from pipeline.apply.fills import Fill
 from pipeline.apply.floors import Floors
-from pipeline.apply.turn import Task, Written, turn
+from pipeline.apply.turn import TurnTask, Written, turn
 from pipeline.changelog.scan import Part, scan
-from pipeline.changelog.slices import APPLIED_COLUMNS, TableRows, Wanted, read
+from pipeline.changelog.slices import APPLIED_COLUMNS, TableRows, WantedBatches, read
 from pipeline.changelog.table import CHANGES
 from pipeline.errors import HeldError, SluiceError
 from pipeline.lake.log import Metadata, Snapshot
@@ -56,8 +56,8 @@ class LandedDeletes:
 
 
 @dataclass(frozen=True, slots=True)
-class Errand:
-    """One mirror's turn, but for its changes; see :class:`pipeline.apply.turn.Task`.
+class MirrorJob:
+    """One mirror's turn, but for its changes; see :class:`pipeline.apply.turn.TurnTask`.
 
     ``deletes`` are the files of the change log that may hold deletes.
     """
@@ -65,10 +65,10 @@ class Errand:
     table: Table
     snapshot: Snapshot
     columns: tuple[Column, ...]
-    wanted: Wanted
+    wanted: WantedBatches
     at: datetime
     deletes: tuple[Part, ...]
-    known: Known | None = None
+    known: AppliedBefore | None = None
     metadata: Metadata | None = None
     floors: Floors | None = None
     fills: tuple[Fill, ...] = ()
@@ -77,11 +77,11 @@ class Errand:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Errands that run one after the other; ``files`` are those of the change log to read."""
+    """Jobs that run one after the other; ``files`` are those of the change log to read."""
 
     changes: str
     files: tuple[Part, ...]
-    errands: tuple[Errand, ...]
+    jobs: tuple[MirrorJob, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +93,8 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """What one errand came to; ``topics`` its changes arrived in."""
+class TurnOutcome:
+    """What one job came to; ``topics`` its changes arrived in."""
 
     result: Written | Refusal
     topics: frozenset[str] = field(default_factory=frozenset)
@@ -103,27 +103,27 @@ class Outcome:
 _footers = Footers()  # of this process: a mirror's files stay, and are looked at in each turn
 
 
-def run(group: Group) -> dict[str, Outcome]:
-    """Do each errand, by table; what fails is a refusal, never an exception of its own."""
+def run(group: Group) -> dict[str, TurnOutcome]:
+    """Do each job, by table; what fails is a refusal, never an exception of its own."""
     store = open_store(group.changes)
     try:
         portions = tuple(_portions(group, store))
     except SluiceError:
-        portions = tuple((one,) for one in group.errands)
-    found: dict[str, Outcome] = {}
+        portions = tuple((one,) for one in group.jobs)
+    found: dict[str, TurnOutcome] = {}
     for portion in portions:
-        found |= _together(replace(group, errands=portion), store)
+        found |= _together(replace(group, jobs=portion), store)
     return found
 
 
-def _portions(group: Group, store: Store) -> Iterator[tuple[Errand, ...]]:
-    """Errands whose rows are read at once: all, unless that may be more than memory holds."""
+def _portions(group: Group, store: Store) -> Iterator[tuple[MirrorJob, ...]]:
+    """Jobs whose rows are read at once: all, unless that may be more than memory holds."""
     if sum(part.rows for part in group.files) <= TOGETHER:
-        yield group.errands
+        yield group.jobs
         return
     rows, held = TableRows(store), 0
-    portion: list[Errand] = []
-    for one in group.errands:
+    portion: list[MirrorJob] = []
+    for one in group.jobs:
         near = [part for part in group.files if part.high > one.wanted.after]
         most = sum(rows.of(part, one.table.name) for part in near if part.low <= one.wanted.until)
         if portion and held + most > TOGETHER:
@@ -134,63 +134,63 @@ def _portions(group: Group, store: Store) -> Iterator[tuple[Errand, ...]]:
     yield tuple(portion)
 
 
-def _together(group: Group, store: Store) -> dict[str, Outcome]:
-    wanted = {one.table.name: one.wanted for one in group.errands}
+def _together(group: Group, store: Store) -> dict[str, TurnOutcome]:
+    wanted = {one.table.name: one.wanted for one in group.jobs}
     try:
         rows = read(store, group.files, wanted)
     except SluiceError:
-        return {one.table.name: _alone(one, group, store) for one in group.errands}
-    return {one.table.name: _done(one, group.changes, rows) for one in group.errands}
+        return {one.table.name: _alone(one, group, store) for one in group.jobs}
+    return {one.table.name: _done(one, group.changes, rows) for one in group.jobs}
 
 
-def _alone(errand: Errand, group: Group, store: Store) -> Outcome:
-    """Do one errand by itself: it may not need the file that could not be read."""
+def _alone(job: MirrorJob, group: Group, store: Store) -> TurnOutcome:
+    """Do one job by itself: it may not need the file that could not be read."""
     try:
-        rows = read(store, group.files, {errand.table.name: errand.wanted})
+        rows = read(store, group.files, {job.table.name: job.wanted})
     except HeldError as error:
-        return Outcome(Refusal(error.reason, error.detail))
+        return TurnOutcome(Refusal(error.reason, error.detail))
     except SluiceError as error:
-        return Outcome(Refusal("unreachable", str(error)))
-    return _done(errand, group.changes, rows)
+        return TurnOutcome(Refusal("unreachable", str(error)))
+    return _done(job, group.changes, rows)
 
 
-def _done(errand: Errand, changes: str, rows: Mapping[str, pa.Table]) -> Outcome:
-    name = errand.table.name
+def _done(job: MirrorJob, changes: str, rows: Mapping[str, pa.Table]) -> TurnOutcome:
+    name = job.table.name
     own = rows.get(name)
     if own is None:
         own = pa.schema([CHANGES.field(column) for column in APPLIED_COLUMNS]).empty_table()
     topics = frozenset(pc.unique(own["topic"]).drop_null().to_pylist())
     try:
-        return Outcome(turn(_task(errand, changes, own), footers=_footers), topics)
+        return TurnOutcome(turn(_task(job, changes, own), footers=_footers), topics)
     except HeldError as error:
-        return Outcome(Refusal(error.reason, error.detail), topics)
+        return TurnOutcome(Refusal(error.reason, error.detail), topics)
     except SluiceError as error:
-        return Outcome(Refusal("unreachable", str(error)), topics)
+        return TurnOutcome(Refusal("unreachable", str(error)), topics)
     except Exception as error:  # the boundary of one mirror's turn: it blocks no other
         log.exception("turn_broken", table=name)
-        return Outcome(Refusal("failed", f"{type(error).__name__}: {error}"[:500]), topics)
+        return TurnOutcome(Refusal("failed", f"{type(error).__name__}: {error}"[:500]), topics)
 
 
-def _task(errand: Errand, changes: str, rows: pa.Table) -> Task:
-    name = errand.table.name
-    return Task(
-        table=errand.table,
-        snapshot=errand.snapshot,
-        columns=errand.columns,
+def _task(job: MirrorJob, changes: str, rows: pa.Table) -> TurnTask:
+    name = job.table.name
+    return TurnTask(
+        table=job.table,
+        snapshot=job.snapshot,
+        columns=job.columns,
         changes=rows,
-        at=errand.at,
-        deletes=LandedDeletes(changes, errand.deletes, name, errand.wanted.after),
-        known=errand.known,
-        metadata=errand.metadata,
-        floors=errand.floors,
-        fills=errand.fills,
-        adopted=errand.adopted,
+        at=job.at,
+        deletes=LandedDeletes(changes, job.deletes, name, job.wanted.after),
+        known=job.known,
+        metadata=job.metadata,
+        floors=job.floors,
+        fills=job.fills,
+        adopted=job.adopted,
     )
 
 
 def grouped(group: Group, count: int) -> tuple[Group, ...]:
     """Cut a group into at most *count*, of tables that lie next to each other in sorted files."""
-    errands = sorted(group.errands, key=lambda one: one.table.name)
-    size = max(1, -(-len(errands) // max(1, count)))
-    parts: list[Sequence[Errand]] = [errands[i : i + size] for i in range(0, len(errands), size)]
-    return tuple(replace(group, errands=tuple(part)) for part in parts)
+    jobs = sorted(group.jobs, key=lambda one: one.table.name)
+    size = max(1, -(-len(jobs) // max(1, count)))
+    parts: list[Sequence[MirrorJob]] = [jobs[i : i + size] for i in range(0, len(jobs), size)]
+    return tuple(replace(group, jobs=tuple(part)) for part in parts)

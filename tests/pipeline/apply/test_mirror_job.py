@@ -8,12 +8,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pipeline.apply import errand
-from pipeline.apply.errand import Errand, Group, Refusal, grouped, run
-from pipeline.apply.passes import Landed
-from pipeline.apply.turn import Task, Written, turn
+from pipeline.apply import mirror_job
+from pipeline.apply.mirror_job import Group, MirrorJob, Refusal, grouped, run
+from pipeline.apply.passes import LandedState
+from pipeline.apply.turn import TurnTask, Written, turn
 from pipeline.changelog.scan import Part, parts
-from pipeline.changelog.slices import Wanted, read
+from pipeline.changelog.slices import WantedBatches, read
 from pipeline.errors import HeldError, UnreachableError
 from pipeline.lake.store import Store
 from pipeline.model import Op, Table
@@ -38,12 +38,12 @@ def land(lake: HandLake, pos: int, key: int) -> None:
 def breaks(monkeypatch: pytest.MonkeyPatch, table: str, error: BaseException) -> None:
     """Let turns of *table* raise *error*."""
 
-    def broken(task: Task, **more: Any) -> Written:
+    def broken(task: TurnTask, **more: Any) -> Written:
         if task.table.name == table:
             raise error
         return turn(task, **more)
 
-    monkeypatch.setattr(errand, "turn", broken)
+    monkeypatch.setattr(mirror_job, "turn", broken)
 
 
 @pytest.mark.parametrize(
@@ -134,25 +134,25 @@ def test_a_file_of_the_change_log_that_is_damaged_holds_those_who_need_it_and_no
     assert lake.rows("db.u") == {1: "a"}
 
 
-def errands(lake: HandLake, monkeypatch: pytest.MonkeyPatch) -> Group:
+def jobs(lake: HandLake, monkeypatch: pytest.MonkeyPatch) -> Group:
     """The group that the next pass would run."""
     found: list[Group] = []
 
     def noted(group: Group) -> dict[str, Any]:
         found.append(group)
-        return {one.table.name: errand.Outcome(Refusal("noted", "x")) for one in group.errands}
+        return {one.table.name: mirror_job.TurnOutcome(Refusal("noted", "x")) for one in group.jobs}
 
     with monkeypatch.context() as patched:
         patched.setattr("pipeline.apply.passes.run", noted)
         lake.now = lake.now.replace(year=lake.now.year + 1)
-        lake.passes.run(Landed(lake.mark, lake.catalog), frozenset())
+        lake.passes.run(LandedState(lake.mark, lake.catalog), frozenset())
     return found[0]
 
 
 def test_an_outcome_names_the_topics_that_the_changes_came_in(
     lake: HandLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    outcomes = run(errands(lake, monkeypatch))
+    outcomes = run(jobs(lake, monkeypatch))
 
     assert {name: set(one.topics) for name, one in outcomes.items()} == {
         name: {f"s.{name}"} for name in TABLES
@@ -165,10 +165,10 @@ def test_a_table_without_a_change_in_its_slice_has_a_turn_all_the_same(
 ) -> None:
     lake.mark = replace(lake.mark, tables={**lake.mark.tables, "db.v": 0})
     lake.land()
-    group = errands(lake, monkeypatch)
-    idle = [replace(one, wanted=replace(one.wanted, after=0, until=1)) for one in group.errands]
+    group = jobs(lake, monkeypatch)
+    idle = [replace(one, wanted=replace(one.wanted, after=0, until=1)) for one in group.jobs]
 
-    outcomes = run(replace(group, errands=tuple(idle)))
+    outcomes = run(replace(group, jobs=tuple(idle)))
 
     for one in outcomes.values():
         assert isinstance(one.result, Written)
@@ -182,14 +182,14 @@ def test_a_landed_delete_is_found_for_its_keys_up_to_the_batch_that_is_applied(
     lake.land(row(D, 30, 2, "c"))
     lake.run()
     land(lake, 40, 8)
-    (one,) = [e for e in errands(lake, monkeypatch).errands if e.table.name == "db.t"]
-    deletes = errand.LandedDeletes(lake.settings.changes, one.deletes, "db.t", 1)
+    (one,) = [e for e in jobs(lake, monkeypatch).jobs if e.table.name == "db.t"]
+    deletes = mirror_job.LandedDeletes(lake.settings.changes, one.deletes, "db.t", 1)
     keys = ['["s","db.t","1"]', '["s","db.t","2"]', '["s","db.t","9"]']
 
     found = deletes(pa.array(keys))
 
     assert [(r["key"], r["order"]["pos"]) for r in found.to_pylist()] == [(keys[0], 20)]
-    assert found.column_names == list(errand.DELETE_COLUMNS)
+    assert found.column_names == list(mirror_job.DELETE_COLUMNS)
 
 
 @pytest.mark.parametrize(
@@ -204,19 +204,19 @@ def test_a_landed_delete_is_found_for_its_keys_up_to_the_batch_that_is_applied(
 )
 def test_a_group_is_cut_into_neighbours(tables: int, count: int, sizes: list[int]) -> None:
     names = [f"t{n}" for n in range(tables)]
-    made = tuple(_errand(name) for name in reversed(names))
+    made = tuple(_job(name) for name in reversed(names))
     group = Group("changes", (), made)
 
     found = grouped(group, count)
 
-    assert [len(one.errands) for one in found] == sizes
-    assert [one.table.name for part in found for one in part.errands] == names
+    assert [len(one.jobs) for one in found] == sizes
+    assert [one.table.name for part in found for one in part.jobs] == names
     assert {one.changes for one in found} <= {"changes"}
 
 
-def _errand(name: str) -> Errand:
+def _job(name: str) -> MirrorJob:
     nothing: Any = None
-    return Errand(Table(name, ()), nothing, (), nothing, nothing, ())
+    return MirrorJob(Table(name, ()), nothing, (), nothing, nothing, ())
 
 
 @pytest.mark.parametrize(
@@ -231,12 +231,12 @@ def test_a_group_holds_no_more_rows_at_once_than_memory_has(
 ) -> None:
     asked: list[set[str]] = []
 
-    def told(store: Store, files: Sequence[Part], wanted: Mapping[str, Wanted]) -> Any:
+    def told(store: Store, files: Sequence[Part], wanted: Mapping[str, WantedBatches]) -> Any:
         asked.append({*wanted})
         return read(store, files, wanted)
 
-    monkeypatch.setattr(errand, "TOGETHER", together)
-    monkeypatch.setattr(errand, "read", told)
+    monkeypatch.setattr(mirror_job, "TOGETHER", together)
+    monkeypatch.setattr(mirror_job, "read", told)
 
     lake.run()
 

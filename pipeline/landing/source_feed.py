@@ -9,7 +9,7 @@ from pipeline.errors import UnreachableError
 from pipeline.formats.format import Format
 from pipeline.model import Acknowledged, Head, Missing
 from pipeline.schema.dialect import Dialect
-from pipeline.schema.reading import Reading
+from pipeline.schema.reading import SchemaReading
 from pipeline.settings import SourceSettings
 
 
@@ -21,7 +21,7 @@ class Server(Protocol):
         ...
 
 
-class Collector(Protocol):
+class FeedCollector(Protocol):
     """What reads the server's log into topics."""
 
     def acknowledged(self) -> Acknowledged | Missing:
@@ -51,7 +51,7 @@ class Feed:
     """
 
     settings: SourceSettings
-    collector: Collector
+    collector: FeedCollector
     format: Format
     connect: Callable[[SourceSettings], Server]
     dialect: Dialect
@@ -59,9 +59,9 @@ class Feed:
     _servers: dict[tuple[str, int], Server] = field(default_factory=dict)
 
     @property
-    def reading(self) -> Reading:
+    def reading(self) -> SchemaReading:
         """How schema changes in its topics are read."""
-        return Reading(self.format.schema_change, self.dialect)
+        return SchemaReading(self.format.schema_change, self.dialect)
 
     def claims(self, topic: str) -> bool:
         """Whether *topic* is one that this source's changes arrive in."""
