@@ -11,9 +11,9 @@ from monitor.store.verdicts import Verdicts
 class Rulings:
     """An UNKNOWN after a FAIL has disproved nothing, so both are kept."""
 
-    _newest: dict[tuple[str, str], Verdict] = field(default_factory=dict)
-    _ruled: dict[tuple[str, str], Verdict] = field(default_factory=dict)
-    _passed: dict[tuple[str, str], Verdict] = field(default_factory=dict)
+    _newest: dict[str, dict[str, Verdict]] = field(default_factory=dict)
+    _ruled: dict[str, dict[str, Verdict]] = field(default_factory=dict)
+    _passed: dict[str, dict[str, Verdict]] = field(default_factory=dict)
 
     def load(self, kept: Verdicts) -> None:
         """Remember what earlier lives ruled, oldest first for each check."""
@@ -26,27 +26,31 @@ class Rulings:
     def add(self, verdicts: Iterable[Verdict]) -> None:
         """Take *verdicts* in the order they were ruled."""
         for verdict in verdicts:
-            key = verdict.table, verdict.check
-            self._newest[key] = verdict
-            if verdict.ruling.outcome is not Outcome.UNKNOWN:
-                self._ruled[key] = verdict
-            if verdict.ruling.outcome is Outcome.PASS:
-                self._passed[key] = verdict
+            outcome = verdict.ruling.outcome
+            _keep(self._newest, verdict)
+            if outcome is not Outcome.UNKNOWN:
+                _keep(self._ruled, verdict)
+            if outcome is Outcome.PASS:
+                _keep(self._passed, verdict)
 
     def newest(self, table: str, check: str) -> Verdict | None:
         """What was ruled last; None if never."""
-        return self._newest.get((table, check))
+        return self._newest.get(table, {}).get(check)
 
     def last_pass(self, table: str, check: str) -> Verdict | None:
         """The last PASS; None if there never was one."""
-        return self._passed.get((table, check))
+        return self._passed.get(table, {}).get(check)
 
     def of(self, table: str) -> tuple[Verdict, ...]:
         """Newest of each check of *table*, and beside an UNKNOWN the newest that ruled."""
-        found = [v for (name, _), v in list(self._newest.items()) if name == table]
-        ruled = [v for (name, _), v in list(self._ruled.items()) if name == table]
-        return tuple(dict.fromkeys((*found, *ruled)))
+        newest, ruled = (told.get(table, {}) for told in (self._newest, self._ruled))
+        return tuple(dict.fromkeys((*newest.values(), *ruled.values())))
 
     def all(self) -> tuple[Verdict, ...]:
         """The newest of each table and check."""
-        return tuple(self._newest.values())
+        return tuple(v for own in list(self._newest.values()) for v in own.values())
+
+
+def _keep(told: dict[str, dict[str, Verdict]], verdict: Verdict) -> None:
+    """Replace one table's verdicts whole: another thread may be reading them."""
+    told[verdict.table] = {**told.get(verdict.table, {}), verdict.check: verdict}

@@ -1,7 +1,8 @@
 """The account of each batch and table, and its terms added up since the store was made."""
 
+import threading
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 
 from sqlalchemy import Connection, delete, func, insert, select, update
@@ -14,9 +15,14 @@ from pipeline.model import Account
 
 @dataclass(eq=False)
 class Accounts:
-    """Accounts of forty days; totals for ever."""
+    """Accounts of forty days; totals for ever.
+
+    Only this object adds any, so the newest residuals are read back once.
+    """
 
     database: Database
+    _residuals: dict[str, int] | None = None
+    _turn: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def add(self, lane: str, table: str, batch: int, account: Account, at: datetime) -> bool:
         """Record what one turn counted; False if that turn was recorded before."""
@@ -29,6 +35,9 @@ class Accounts:
             connection.execute(insert(accounts).values(values))
             for term, count in terms(account).items():
                 _count(connection, table, term, count)
+        with self._turn:  # never around a write: who writes may be asking for residuals
+            if self._residuals is not None:
+                self._residuals = {**self._residuals, table: account.residual}
         return True
 
     def totals(self) -> Mapping[tuple[str, str], int]:
@@ -39,18 +48,27 @@ class Accounts:
 
     def residuals(self) -> Mapping[str, int]:
         """Table -> residual of its newest account; anything but 0 is wrong."""
+        with self._turn:
+            if self._residuals is None:
+                self._residuals = self._newest_residuals()
+            return self._residuals
+
+    def prune(self, now: datetime) -> int:
+        """Forget what is old; return how many went."""
+        with self.database.write() as connection:
+            old = delete(accounts).where(accounts.c.at < now - HISTORY)
+            count = connection.execute(old).rowcount
+        with self._turn:
+            self._residuals = None
+        return count
+
+    def _newest_residuals(self) -> dict[str, int]:
         mine = select(accounts.c.table, func.max(accounts.c.at).label("at"))
         newest = mine.group_by(accounts.c.table).subquery()
         last = (accounts.c.table == newest.c.table) & (accounts.c.at == newest.c.at)
         query = select(accounts.c.table, accounts.c.residual).join(newest, last)
         with self.database.read() as connection:
             return {row.table: row.residual for row in connection.execute(query).all()}
-
-    def prune(self, now: datetime) -> int:
-        """Forget what is old; return how many went."""
-        with self.database.write() as connection:
-            old = delete(accounts).where(accounts.c.at < now - HISTORY)
-            return connection.execute(old).rowcount
 
 
 def terms(account: Account) -> Mapping[str, int]:

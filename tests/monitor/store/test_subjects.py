@@ -1,6 +1,7 @@
 from dataclasses import replace
 
 import pytest
+from sqlalchemy import event
 
 from checks.certificate import Certificate, certify
 from checks.proof import Evidence
@@ -212,3 +213,22 @@ def test_a_gap_names_its_offsets_and_tables(store: ServiceStore) -> None:
     assert gap.subject == "shop.x:0"
     assert gap.detail == "offsets [5, 9) of shop.x:0: deleted by retention"
     assert gap.tables == ("shop.orders",)
+
+
+def test_f39_residuals_are_read_once_and_follow_each_account(store: ServiceStore) -> None:
+    store.accounts.add("main", "shop.users", 1, Account(read=2, applied=1), NOW)
+    asked: list[str] = []
+    event.listen(
+        store.database.engine, "before_cursor_execute", lambda *told: asked.append(told[2])
+    )
+
+    first, again = store.accounts.residuals(), store.accounts.residuals()
+    reads = len([one for one in asked if one.startswith("SELECT")])
+    store.accounts.add("main", "shop.users", 2, Account(read=2, applied=2), NOW + SECOND)
+    store.accounts.add("main", "shop.orders", 2, Account(read=9, applied=1), NOW + SECOND)
+
+    assert first == again == {"shop.users": 1}
+    assert reads == 1
+    assert store.accounts.residuals() == {"shop.users": 0, "shop.orders": 8}
+    store.accounts.prune(NOW + 50 * DAY)
+    assert store.accounts.residuals() == {}

@@ -1,0 +1,65 @@
+"""The newest verdicts, found without going through those of other tables."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from checks.model import Outcome, Ruling, Verdict
+from monitor.observe.rulings import Rulings
+
+NOON = datetime(2026, 3, 29, 12, tzinfo=UTC)
+LETTERS = {"P": Outcome.PASS, "F": Outcome.FAIL, "?": Outcome.UNKNOWN}
+
+
+def told(sheet: str, table: str = "shop.t", check: str = "max_id") -> list[Verdict]:
+    """One verdict a minute."""
+    return [
+        Verdict(table, check, Ruling(LETTERS[letter], ""), NOON + timedelta(minutes=minute))
+        for minute, letter in enumerate(sheet)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("sheet", "kept", "passed"),
+    [
+        pytest.param("P", "P", 0, id="a pass"),
+        pytest.param("PF", "F", 0, id="the newest stands"),
+        pytest.param("PF?", "?F", 0, id="an unknown disproves nothing"),
+        pytest.param("F?P", "P", 2, id="a pass clears"),
+        pytest.param("??", "?", None, id="never ruled"),
+    ],
+)
+def test_what_is_kept_of_a_check(sheet: str, kept: str, passed: int | None) -> None:
+    rulings, verdicts = Rulings(), told(sheet)
+    rulings.add(verdicts)
+
+    last = rulings.last_pass("shop.t", "max_id")
+
+    assert [one.ruling.outcome for one in rulings.of("shop.t")] == [LETTERS[n] for n in kept]
+    assert rulings.newest("shop.t", "max_id") == verdicts[-1]
+    assert last == (None if passed is None else verdicts[passed])
+
+
+class Name(str):
+    """A table's name that counts how often it is compared."""
+
+    __slots__ = ()
+    compared = 0
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        Name.compared += 1
+        return str.__eq__(self, other)
+
+
+def test_f39_a_table_is_found_without_looking_at_the_others() -> None:
+    rulings = Rulings()
+    for number in range(500):
+        rulings.add(told("P", Name(f"shop.t{number}")))
+    before = Name.compared
+
+    found = rulings.of(Name("shop.t7"))
+
+    assert [one.table for one in found] == ["shop.t7"]
+    assert Name.compared - before < 20
+    assert len(rulings.all()) == 500
