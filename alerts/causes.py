@@ -3,7 +3,7 @@
 A member leaves a cause only by being seen good: a verdict that blames something else, or knows
 nothing, is no evidence that the first trouble is over.  UNKNOWN verdicts are findings too, of a
 kind of their own: for that kind any knowledge is good, and a FAIL ends it.  An UNKNOWN that nobody
-can help opens nothing, and ends what another kind of not knowing has opened.
+can help opens nothing, and ends what another kind of not knowing has opened.  Pure.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

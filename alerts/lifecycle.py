@@ -1,7 +1,7 @@
 """When does a failing check become a page, and when is it over?
 
 Three-valued: UNKNOWN neither fires, nor starts the clock again, nor clears.  Time counts from the
-first FAIL (or PASS) that nothing has contradicted since, whatever was unknown in between.
+first FAIL (or PASS) that nothing has contradicted since, whatever was unknown in between.  Pure.
 """
 
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What is wrong, since when, told to whom: incidents and notices as values."""
+"""What is wrong, since when, told to whom: incidents and notices as values.  Pure."""
 
 import hashlib
 from dataclasses import dataclass

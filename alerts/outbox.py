@@ -2,7 +2,7 @@
 
 At least once, in order per channel: the oldest letter is tried until it is delivered or refused,
 and what comes later waits behind it.  So backing off belongs to a channel, not to a letter, and
-no channel waits for another.  A channel has one sender at a time.
+no channel waits for another.  A channel has one sender at a time.  Pure.
 """
 
 from collections.abc import Sequence

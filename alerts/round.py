@@ -1,4 +1,4 @@
-"""From one round's verdicts to changed incidents and letters, without clock or store."""
+"""From one round's verdicts to changed incidents and letters, without clock or store.  Pure."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""Who is told, how gravely, and how patiently?  By table name, check and kind."""
+"""Who is told, how gravely, and how patiently?  By table name, check and kind.  Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Which trouble is nobody to be told about, and until when?"""
+"""Which trouble is nobody to be told about, and until when?  Pure."""
 
 from dataclasses import dataclass
 from datetime import datetime

@@ -1,4 +1,7 @@
-"""One neutral message per notice; names tables, checks, keys and ranges, never row values."""
+"""One neutral message per notice; names tables, checks, keys and ranges, never row values.
+
+Pure.
+"""
 
 from datetime import UTC, datetime
 

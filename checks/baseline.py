@@ -1,7 +1,7 @@
 """Is a number out of the ordinary?  A robust band from its own past: median and MAD.
 
 Outliers of the past do not widen the band, and a band is never narrower than chance: counts that
-come one by one scatter by the root of their number.
+come one by one scatter by the root of their number.  Pure.
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
 """What stands between a table and READY however small its lags are, each with its waiver id.
 
-What is known to be wrong still blocks when its sample has grown old.
+What is known to be wrong still blocks when its sample has grown old.  Pure.
 """
 
 import json

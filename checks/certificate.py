@@ -1,7 +1,7 @@
 """A stored READY answer with its evidence, and what takes it back.
 
 A certificate answers its cut until it is revoked, whatever samples go missing later.  What it
-speaks of must be there, though: its version of its mirror, and the batches it rests on.
+speaks of must be there, though: its version of its mirror, and the batches it rests on.  Pure.
 """
 
 import hashlib

@@ -1,4 +1,4 @@
-"""Did all events arrive that the collector says it sent?  Pure counting.
+"""Did all events arrive that the collector says it sent?  By counting; pure.
 
 Cannot see what the collector never sent.
 """

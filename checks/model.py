@@ -1,4 +1,7 @@
-"""What a check measured, how it rules, and what is kept; UNKNOWN is an outcome from the start."""
+"""What a check measured, how it rules, and what is kept; UNKNOWN is an outcome from the start.
+
+Pure.
+"""
 
 from dataclasses import dataclass
 from datetime import datetime

@@ -3,7 +3,7 @@
 The first heartbeat after the cut stands for it.  A batch covers that fence when the heartbeat is
 landed and W has passed the end offsets that were listed after the collector had acknowledged the
 fence's position (:meth:`pipeline.mark.Mark.covers`).  The mirror holds a batch when it is applied
-through it.  What was landed stays landed, so any batch remembered may serve.
+through it.  What was landed stays landed, so any batch remembered may serve.  Pure.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

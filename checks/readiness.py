@@ -2,7 +2,7 @@
 
 Two rules answer: the sum rule by clocks (time since the cut > sum of lags + margin), the proof by
 positions.  One missing hop makes the sum unknown, one missing input the proof; unknown is never
-ready.  A cut that has a valid certificate keeps its answer.
+ready.  A cut that has a valid certificate keeps its answer.  Pure.
 """
 
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
 """Has more time passed since the cut than a change needs to get here?  The sum rule, by clocks.
 
-One missing, frozen or negative lag makes the sum unknown; it is never taken for 0.
+One missing, frozen or negative lag makes the sum unknown; it is never taken for 0.  Pure.
 """
 
 from dataclasses import dataclass

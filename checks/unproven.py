@@ -1,4 +1,7 @@
-"""Do a table's logs show all of its changes, as its sources describe it?  Not asked is not yes."""
+"""Do a table's logs show all of its changes, as its sources describe it?  Not asked is not yes.
+
+Pure.
+"""
 
 from collections.abc import Iterator, Mapping
 

@@ -1,4 +1,4 @@
-"""Where do ticks stand?  On a grid of wall-clock time that is the same in every life."""
+"""Where do ticks stand?  On a grid of wall-clock time that is the same in every life.  Pure."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta

@@ -2,6 +2,7 @@
 
 A business day ends where the next one begins in the declared time zone, so days of 23 and 25
 hours are right.  A cut is an instant; the position it stands for is a fence, never a time stamp.
+Pure.
 """
 
 import re

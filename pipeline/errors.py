@@ -1,4 +1,7 @@
-"""Who must act when something fails?  One class each; the message says what, where, what now."""
+"""Who must act when something fails?  One class each; the message says what, where, what now.
+
+Pure.
+"""
 
 
 class SluiceError(Exception):

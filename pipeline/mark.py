@@ -1,7 +1,7 @@
 """W and the landing loop's whole memory: one marker row in each commit of the change log.
 
 A marker tells what its batch changed of the mark, so its size follows the batch; now and then one
-tells everything.  Reading begins at the newest of those, which every text names.
+tells everything.  Reading begins at the newest of those, which every text names.  Pure.
 """
 
 from collections.abc import Mapping

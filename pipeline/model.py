@@ -1,4 +1,4 @@
-"""The words of the pipeline as values; orders are integers, never clocks."""
+"""The words of the pipeline as values; orders are integers, never clocks.  Pure."""
 
 import re
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""What one round of the pipeline did: the values its process hands to the service."""
+"""What one round of the pipeline did: the values its process hands to the service.  Pure."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta

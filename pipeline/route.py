@@ -1,4 +1,4 @@
-"""Which shard belongs to which table?  Rules in order, the first match decides."""
+"""Which shard belongs to which table?  Rules in order, the first match decides.  Pure."""
 
 import re
 from dataclasses import dataclass

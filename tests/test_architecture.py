@@ -1,4 +1,5 @@
 import ast
+import re
 import tomllib
 from collections.abc import Iterator
 from functools import cache
@@ -36,6 +37,8 @@ IMPURE_MODULES = {
     ),
     *("great_expectations", "prometheus_client", "structlog"),
 }
+SAYS_PURE = re.compile(r"\bpure[.;:]|\bpure$", re.IGNORECASE)
+PURE_PARTS = {"urllib.parse"}  # of modules that are not pure as a whole
 IMPURE_CALLS = {"now", "today", "utcnow", "open", "input", "print"}
 EMPTY_WORDS = {
     *("base", "common", "core", "helper", "helpers", "impl", "info", "manager", "util", "utils"),
@@ -77,6 +80,13 @@ def test_a_pure_module_is_listed_once_and_is_there() -> None:
 def test_a_pure_module_has_no_clock_and_no_way_out(path: Path) -> None:
     assert sorted(imported(path) & IMPURE_MODULES) == []
     assert sorted(called(path) & IMPURE_CALLS) == []
+
+
+def test_a_pure_module_says_that_it_is_pure_and_one_that_says_so_is_listed() -> None:
+    layers = [path for path in PRODUCT if path.relative_to(ROOT).parts[0] in LAYERS]
+    saying = {path for path in layers if SAYS_PURE.search(ast.get_docstring(tree(path)) or "")}
+
+    assert {name(path) for path in saying ^ set(PURE)} == set()
 
 
 @pytest.mark.parametrize("path", PROBES, ids=name)
@@ -148,7 +158,8 @@ def _imported(node: ast.AST) -> Iterator[str]:
         if isinstance(child, ast.Import):
             yield from (alias.name.partition(".")[0] for alias in child.names)
         elif isinstance(child, ast.ImportFrom):
-            yield (child.module or "").partition(".")[0]
+            module = child.module or ""
+            yield module if module in PURE_PARTS else module.partition(".")[0]
         yield from _imported(child)
 
 

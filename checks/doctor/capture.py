@@ -1,4 +1,7 @@
-"""Which tables does a connector capture?  Its lists are regular expressions on whole names."""
+"""Which tables does a connector capture?  Its lists are regular expressions on whole names.
+
+Pure.
+"""
 
 import re
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""Does the connector send every change of the captured tables, and every value whole?"""
+"""Does the connector send every change of the captured tables, and every value whole?  Pure."""
 
 from collections.abc import Mapping
 

@@ -1,6 +1,6 @@
 """Which settings of a Debezium connector for MySQL keep every change and every value?
 
-Defaults are those of Debezium 3.5, as its plugin tells them.
+Defaults are those of Debezium 3.5, as its plugin tells them.  Pure.
 """
 
 from checks.doctor.finding import NOTE, WARN, Demand

@@ -1,4 +1,4 @@
-"""What is a finding of the doctor?  And how is a list of demands on settings ruled?"""
+"""What is a finding of the doctor?  And how is a list of demands on settings ruled?  Pure."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

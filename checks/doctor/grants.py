@@ -1,4 +1,7 @@
-"""May Sluice's user do what Sluice does?  Ruled from the lines of SHOW GRANTS, roles included."""
+"""May Sluice's user do what Sluice does?  Ruled from the lines of SHOW GRANTS, roles included.
+
+Pure.
+"""
 
 from collections.abc import Iterable, Sequence
 

@@ -2,7 +2,7 @@
 
 Settings of the connector (``producer.override.*``) go before the worker's (``producer.*``), and
 those before Connect's own, which are not Kafka's: all acks, one request in flight, no idempotence.
-Connect does not show a worker's settings: they must be told, or stated in the connector.
+Connect does not show a worker's settings: they must be told, or stated in the connector.  Pure.
 """
 
 from collections.abc import Mapping

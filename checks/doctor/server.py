@@ -1,6 +1,6 @@
 """Does the source write a log from which every row can be told?
 
-Cannot see: sessions that set ``sql_log_bin`` or ``binlog_format`` for themselves.
+Cannot see: sessions that set ``sql_log_bin`` or ``binlog_format`` for themselves.  Pure.
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,7 @@
-"""Which captured tables cannot be mirrored, proven or compared in full, as their schema shows?"""
+"""Which captured tables cannot be mirrored, proven or compared in full, as their schema shows?
+
+Pure.
+"""
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Do the topics keep changes long enough, and all of them?"""
+"""Do the topics keep changes long enough, and all of them?  Pure."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

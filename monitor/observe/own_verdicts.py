@@ -2,6 +2,7 @@
 
 Each check is ruled on in every round, PASS included: an incident ends only by being seen good.
 While a part of the way is down, its tables are not called late one by one: they blame the part.
+Pure.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""How are instants and lengths of time told to people?"""
+"""How are instants and lengths of time told to people?  Pure."""
 
 from datetime import datetime, timedelta
 

@@ -1,4 +1,4 @@
-"""Lag per hop as bars that add up: where does the time go?  Numbers only; no HTML."""
+"""Lag per hop as bars that add up: where does the time go?  Numbers only; no HTML.  Pure."""
 
 from dataclasses import dataclass
 from datetime import timedelta

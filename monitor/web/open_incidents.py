@@ -1,4 +1,4 @@
-"""What is wrong, as the page tells it: gravest first, suspicions apart."""
+"""What is wrong, as the page tells it: gravest first, suspicions apart.  Pure."""
 
 from dataclasses import dataclass
 from datetime import datetime

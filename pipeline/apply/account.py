@@ -1,4 +1,7 @@
-"""Every change read is explained by exactly one term, and each term is counted on its own."""
+"""Every change read is explained by exactly one term, and each term is counted on its own.
+
+Pure.
+"""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,7 @@
-"""Which tables are there, of which shards, and with which columns?  From landed schema changes."""
+"""Which tables are there, of which shards, and with which columns?  From landed schema changes.
+
+Pure.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

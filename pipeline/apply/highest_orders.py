@@ -1,7 +1,7 @@
 """How high has each mirror come in each partition?  A cache: what is not known is looked up.
 
 Marks hold the highest LIVE order of every partition; a mirror applied through a batch has come as
-high as that batch's mark, in the partitions of its own topics.
+high as that batch's mark, in the partitions of its own topics.  Pure.
 """
 
 from collections.abc import Mapping

@@ -1,6 +1,6 @@
 """When is a mirror that was left alone tried again?  At once if its cause may have changed.
 
-A table that stands still for days must not cost every pass, nor wait long once it can go on.
+A table that stands still for days must not cost every pass, nor wait long once it can go on.  Pure.
 """
 
 from collections.abc import Hashable

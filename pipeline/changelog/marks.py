@@ -1,7 +1,7 @@
 """What does a lane's newest mark say?  Put together from the texts of its markers.
 
 A text tells only what its batch changed, so a hole before it would go unseen: every batch from
-the newest full text on must be there, once.
+the newest full text on must be there, once.  Pure.
 """
 
 from collections.abc import Callable, Iterable, Sequence

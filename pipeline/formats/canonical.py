@@ -3,7 +3,7 @@ r"""Which text does the value of a key have, however its JSON was written?
 A key is compared byte by byte, so one value must have one text: blanks go, escapes become
 canonical, ``1.10`` becomes ``1.1``; integers of any size stay exact, and numbers with a fraction
 stay the same *double* (Connect has only doubles and floats to write, so nothing is lost).  The
-rules are those of Jackson, which Connect writes with.
+rules are those of Jackson, which Connect writes with.  Pure.
 """
 
 import json

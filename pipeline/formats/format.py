@@ -2,7 +2,7 @@
 
 A format turns ``RAW`` rows into ``DECODED`` rows and nothing else: it asks no clock and no server,
 and no bytes can make it fail.  A message may hold no change, one, or several; ``message`` says
-which row of the batch each came from.
+which row of the batch each came from.  Pure.
 """
 
 from collections.abc import Iterable

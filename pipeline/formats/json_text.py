@@ -2,7 +2,7 @@
 
 Strict: one object, and nothing behind it but blanks.  Whoever needs a value reads its slice; what
 is only passed on stays as it was sent, so ``1.10`` keeps its zero and a large integer its digits.
-Objects nested deeper than Python recurses (about a thousand levels) count as none.
+Objects nested deeper than Python recurses (about a thousand levels) count as none.  Pure.
 """
 
 import json

@@ -3,7 +3,7 @@
 The key is the canonical JSON array of the key values' texts.  Shards that may hold the same key
 for different rows must not share one, so the source and the shard stand in front, unless the
 config says that keys are unique across shards.  The text is compared byte by byte: one key and a
-column of keys escape exactly alike.
+column of keys escape exactly alike.  Pure.
 """
 
 import json

@@ -4,7 +4,7 @@ A watermark is the `at` of a heartbeat proven to have passed, never a time stamp
 an idle table's watermark moves on.  It never goes back within an epoch.
 A sample that is absent, stale, standing still or ahead of the clock makes its hop `Missing`,
 never 0.  Upstream is sampled first, so an early stage may look behind a later one; whatever is
-further down has certainly passed it, and its watermark is lifted to that.
+further down has certainly passed it, and its watermark is lifted to that.  Pure.
 """
 
 from collections.abc import Mapping

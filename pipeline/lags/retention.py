@@ -2,6 +2,7 @@
 
 Topics and binary logs are kept for a time; something unread is at most as old as the last moment
 up to which all is known to be read.  What size limits or compaction take earlier is not foreseen.
+Pure.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

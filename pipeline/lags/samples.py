@@ -2,7 +2,7 @@
 
 The batches seen so far are part of it: they turn a mirror's batch into heartbeats it has passed.
 A mirror that has applied a table's last change at or before a batch is applied through that
-batch, so the newest such batch tells what the mirror holds without any empty merge.
+batch, so the newest such batch tells what the mirror holds without any empty merge.  Pure.
 """
 
 from collections.abc import Mapping, Sequence

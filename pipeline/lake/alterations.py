@@ -1,4 +1,4 @@
-"""How does a table get columns or properties?  By actions that go into any commit of it."""
+"""How does a table get columns or properties?  By actions that go into any commit of it.  Pure."""
 
 import json
 from collections.abc import Mapping

@@ -2,7 +2,7 @@
 
 Sluice's commits carry ``{"sluice": {"after": <version before>, ...}}`` as user metadata.  A commit
 without it is foreign; one that changes data makes the mirror a different table from the one that
-the applied batch speaks of, whatever its transaction ids say (RESTORE keeps them).
+the applied batch speaks of, whatever its transaction ids say (RESTORE keeps them).  Pure.
 """
 
 import json

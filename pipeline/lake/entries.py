@@ -1,4 +1,4 @@
-"""What is one entry of a Delta log: its name, its lines, who wrote it?"""
+"""What is one entry of a Delta log: its name, its lines, who wrote it?  Pure."""
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence

@@ -2,7 +2,7 @@
 
 Whatever is not known here by name is refused: a feature that is passed over makes a table that
 another reader takes for something else.  Features of the first protocols are listed though nobody
-uses them, so those are refused by use.
+uses them, so those are refused by use.  Pure.
 """
 
 import json

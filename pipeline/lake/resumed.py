@@ -1,7 +1,7 @@
 """At which event did a connector go on, when it was killed inside a transaction?
 
 Its new run begins the transaction again and numbers its events from 1, somewhere at or before the
-first event that nobody knows to be stored; END then counts the new run only.
+first event that nobody knows to be stored; END then counts the new run only.  Pure.
 """
 
 from collections.abc import Iterable

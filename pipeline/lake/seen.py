@@ -1,4 +1,7 @@
-"""What has been seen of keys and transactions on their way; values that readers hand to checks."""
+"""What has been seen of keys and transactions on their way; values that readers hand to checks.
+
+Pure.
+"""
 
 from dataclasses import dataclass
 

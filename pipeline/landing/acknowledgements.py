@@ -4,7 +4,7 @@ What was acknowledged before a listing of ends counts once W has passed those en
 While batches are capped, W is behind the newest ends for ever; so one listing is kept until it is
 passed.  Positions of two logs prove nothing about each other: what was said of a log that is no
 longer read, or while it changed, never counts.  After a fail-over the stored offset may still be
-the old server's for a while, and its position may well be a likely one of the new server.
+the old server's for a while, and its position may well be a likely one of the new server.  Pure.
 """
 
 from collections.abc import Mapping

@@ -7,7 +7,7 @@ A snapshot that was begun again has a new order and replaces the unfinished one.
 
 A CREATE is a birth only of a shard that was not there: after its DROP, or if nothing was ever
 seen of it.  Measured: MySQL logs CREATE TABLE IF NOT EXISTS t LIKE u though t exists, and Debezium
-sends it as a CREATE; taken for a birth, it would empty the mirror.
+sends it as a CREATE; taken for a birth, it would empty the mirror.  Pure.
 """
 
 from collections.abc import Iterator, Mapping

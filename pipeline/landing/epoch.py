@@ -1,4 +1,7 @@
-"""Has the log we read become another log?  Judged from the connected server, never from events."""
+"""Has the log we read become another log?  Judged from the connected server, never from events.
+
+Pure.
+"""
 
 from dataclasses import replace
 

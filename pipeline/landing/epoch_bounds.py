@@ -2,7 +2,7 @@
 
 An epoch is valid in a partition from its start on; rows before it belong to the epochs before.
 Where two starts contradict each other - a later epoch that starts below an earlier one - the
-earlier one keeps what is below its own.
+earlier one keeps what is below its own.  Pure.
 """
 
 from bisect import bisect_right

@@ -1,4 +1,4 @@
-"""Which epoch does each row belong to, and is what stands too low explained by a new one?"""
+"""Which epoch does each row belong to, and is what stands too low explained by a new one?  Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

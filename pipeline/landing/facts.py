@@ -1,4 +1,4 @@
-"""What a written batch says of itself, added up from its runs before it is committed."""
+"""What a written batch says of itself, added up from its runs before it is committed.  Pure."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

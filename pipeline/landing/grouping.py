@@ -1,4 +1,4 @@
-"""Which rows hold the same values?  Each gets the number of its group, by hashing."""
+"""Which rows hold the same values?  Each gets the number of its group, by hashing.  Pure."""
 
 from collections.abc import Sequence
 

@@ -4,7 +4,7 @@ Each run of rows tells of its partitions' orders what is needed to see that all 
 themselves are looked at only in partitions where that is in doubt.
 
 Equal is not low: a key's change is a delete and a create at one place, and rows of a snapshot
-share theirs.  Two different changes of one *key* at one place are found by the fold.
+share theirs.  Two different changes of one *key* at one place are found by the fold.  Pure.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,7 @@
 """Which offsets does the next batch take?  Exactly from W on; what cannot be read is a gap.
 
 A hole inside a partition is none: retention and compaction leave them, and a record that was
-deleted before it was landed shows as W below the partition's first offset.
+deleted before it was landed shows as W below the partition's first offset.  Pure.
 """
 
 from collections.abc import Callable, Iterable, Mapping

@@ -8,7 +8,7 @@ After a fail-over the same transactions stand at other places in the new server'
 orders do not say that they are old; their ids (GTIDs) and what they say do.  Such a row takes the
 order it was landed with, and is a repetition from then on.
 
-What is asked of the change log follows the rows in question, never the log.
+What is asked of the change log follows the rows in question, never the log.  Pure.
 """
 
 from collections.abc import Callable, Iterator, Mapping

@@ -2,7 +2,7 @@
 
 A row is placed by what is known outside its message: whose topic it came from, the epoch that holds
 at its offset, the table its shard folds into.  Rows of the source's heartbeat table belong to no
-table.  A shard that the rules ignore is landed all the same, without a table.
+table.  A shard that the rules ignore is landed all the same, without a table.  Pure.
 """
 
 import json

@@ -1,7 +1,7 @@
 """What do the rows of one run say of themselves?
 
 Summed up where they are made, so that none of them need be sent to the driver: `facts.gather` adds
-up what is told here.
+up what is told here.  Pure.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Which Arrow type has a column?  The lake's type over Arrow: there is one map only."""
+"""Which Arrow type has a column?  The lake's type over Arrow: there is one map only.  Pure."""
 
 import pyarrow as pa
 

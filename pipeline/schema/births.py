@@ -4,6 +4,7 @@ Rows below a column's birth hold what the source filled in when it added the col
 one table add it at two orders.  A column is not born by a shard's first schema, nor by that of a
 table made anew: no row of it is older.
 Cannot be seen: a column dropped and added again by one statement (``effects`` holds its shard).
+Pure.
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,4 @@
-"""What is known of a column outside its source?  Its name, and who knows all the rest."""
+"""What is known of a column outside its source?  Its name, and who knows all the rest.  Pure."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol

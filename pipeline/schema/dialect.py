@@ -1,6 +1,6 @@
 """What does a kind of source say of its tables' columns and statements?  One dialect a kind.
 
-A dialect is pure and has no state: any of its objects is as good as another.
+A dialect reads no clock and has no state: any of its objects is as good as another.  Pure.
 """
 
 from collections.abc import Sequence

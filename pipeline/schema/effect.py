@@ -1,6 +1,6 @@
 """What becomes of a mirror's rows when a statement runs at the source?  Words; dialects use them.
 
-Effects of one order all start from what was before it: two tables can change places.
+Effects of one order all start from what was before it: two tables can change places.  Pure.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,7 +1,7 @@
 """May a mirror follow its source's new columns by itself?  Its dialect says, or names the obstacle.
 
 Compatible: no old row changes its meaning.  Everything else stands until a person has decided; the
-answer names the cause and the statement that solves it.
+answer names the cause and the statement that solves it.  Pure.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """Which columns had a shard at a given order?  As its own log of schema changes tells.
 
 Measured: a snapshot writes DROP and CREATE of each table at one and the same order; a live
-statement over several tables arrives as one change each, at one order too.
+statement over several tables arrives as one change each, at one order too.  Pure.
 """
 
 from bisect import bisect_right

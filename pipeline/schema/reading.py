@@ -1,4 +1,7 @@
-"""How is a schema change read?  The format tells the words, the source's dialect their sense."""
+"""How is a schema change read?  The format tells the words, the source's dialect their sense.
+
+Pure.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,4 +1,7 @@
-"""What does one schema change tell, whoever sent it: a statement, and tables as they are then?"""
+"""What does one schema change tell, whoever sent it: a statement, and tables as they are then?
+
+Pure.
+"""
 
 from dataclasses import dataclass
 

@@ -1,7 +1,7 @@
 """Rows of JSON text -> typed columns over Arrow; a value its type cannot hold is told, never lost.
 
 One row never spoils another, and no text raises.  In a misread row the other values may be
-right; the row is of no use.
+right; the row is of no use.  Pure.
 """
 
 from collections.abc import Sequence

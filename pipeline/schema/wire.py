@@ -3,6 +3,7 @@
 No number passes through a double on its way.  Rows built as their columns let expect are read
 together; an odd one (a field without a column, a number where a text is due) is left out and
 read by :func:`exact`, which knows no expectations.  A field that is absent is null, no misreading.
+Pure.
 """
 
 import enum

@@ -1,4 +1,7 @@
-"""Which offsets is a task to read, how far has it come, and what was read of them in the end?"""
+"""Which offsets is a task to read, how far has it come, and what was read of them in the end?
+
+Pure.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field

@@ -117,10 +117,13 @@ def test_its_probe_is_no_probe_of_ours() -> None:
         find(PROBE)
 
 
-def test_the_first_reading_is_short() -> None:
+def test_the_first_reading_is_short_and_goes_from_landing_to_the_gate() -> None:
     text = README.read_text(encoding="utf-8")
     files = [line.split("](")[1].split(")")[0] for line in text.splitlines() if line[:1].isdigit()]
 
+    assert files[0].startswith("pipeline/landing/")
+    assert "checks/proof.py" in files
+    assert files[-1] == "monitor/gate.py"
     assert len(files) >= 5
     assert sum(len((ROOT / file).read_text("utf-8").splitlines()) for file in files) < 600
 

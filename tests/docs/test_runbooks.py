@@ -22,13 +22,13 @@ WAIVABLE = ("no_base:", "foreign_write:", "disorder:", "unbalanced:", "dead_lett
 
 
 def checks_of_parts() -> set[str]:
-    """Second arguments of every `Part(...)` in the service."""
+    """Second arguments of every `Component(...)` in the service."""
     return {
         str(node.args[1].value)
         for path in (ROOT / "monitor").rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
-        if node.func.id == "Part" and len(node.args) > 1
+        if node.func.id == "Component" and len(node.args) > 1
         if isinstance(node.args[1], ast.Constant)
     }
 

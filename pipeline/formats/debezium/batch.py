@@ -3,7 +3,7 @@
 msgspec reads all envelopes of a batch in one call and leaves the rows as slices; what few values
 repeat (operation, table, file, snapshot) is judged once for each combination.  Every message that
 is not plainly a row goes to ``envelope``, alone, so both say the same of all messages.  A batch is
-held two to three times over while it is read.
+held two to three times over while it is read.  Pure.
 """
 
 from collections.abc import Iterable, Sequence

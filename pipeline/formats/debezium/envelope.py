@@ -3,7 +3,7 @@
 This is what a message means; ``batch`` only says the same sooner.  The kind of a message is told
 from what it holds; the topic's name only helps where the value says nothing (tombstones) or next
 to nothing (Debezium's own heartbeats).  Debezium replaces odd letters in topic names, so a
-tombstone's shard is a hint and nothing more.
+tombstone's shard is a hint and nothing more.  Pure.
 """
 
 import re

@@ -2,7 +2,7 @@
 
 The texts are the canonical ones of ``pipeline.formats.key``: two spellings of one key must meet.
 The column's way knows only keys that need no judgement (flat, no blanks, no escapes) and tells
-which rows it leaves to the exact way; on those it knows both say the same.
+which rows it leaves to the exact way; on those it knows both say the same.  Pure.
 """
 
 from collections.abc import Callable

@@ -4,7 +4,7 @@ Measured on 3.5: RENAME and DROP of several tables come as one message each, in 
 order, their text written anew; a table that a chain of renames only passes through is not
 described.  ``databaseName`` is the database of the table described, not the session's.  A
 statement the collector could not read (``skip.unparseable.ddl``) comes without any table.
-A snapshot drops and creates every table of the server, captured or not.
+A snapshot drops and creates every table of the server, captured or not.  Pure.
 """
 
 import json

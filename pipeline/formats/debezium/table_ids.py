@@ -1,7 +1,7 @@
 """Which table means an id of Debezium's ``tableChanges``, and how would it write one?
 
 Measured: ``"shop"."orders"``, always in double quotes; one inside a name is doubled, a dot or a
-back-tick stands as it is.
+back-tick stands as it is.  Pure.
 """
 
 import re

@@ -1,7 +1,7 @@
 """What does an ALTER TABLE do to rows that the columns before and after it do not show?
 
 Each clause is looked up among those known to leave every row's values as they are; any other is a
-doubt, and one doubt is enough to hold the table.
+doubt, and one doubt is enough to hold the table.  Pure.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""What is one column of a MySQL table, whatever name its type goes by?"""
+"""What is one column of a MySQL table, whatever name its type goes by?  Pure."""
 
 import re
 from collections.abc import Mapping

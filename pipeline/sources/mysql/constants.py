@@ -1,7 +1,7 @@
 """Which value did the source put into old rows when it added a column?  Only constants count.
 
 The value is the source's own, computed once; where the schema change does not tell it for
-certain, the column is not followed.
+certain, the column is not followed.  Pure.
 """
 
 import re

@@ -1,7 +1,7 @@
 """What does a statement say that the collector's table of columns leaves out?
 
 Measured: generated columns look like plain ones, computed defaults like ``1970-01-01 00:00:00``
-or like text, and a renamed table like one that was altered under a name never seen.
+or like text, and a renamed table like one that was altered under a name never seen.  Pure.
 """
 
 import re

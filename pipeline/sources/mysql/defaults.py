@@ -1,4 +1,4 @@
-"""Which value of its lake type did the source put into old rows when it added a column?"""
+"""Which value of its lake type did the source put into old rows when it added a column?  Pure."""
 
 import math
 from datetime import datetime

@@ -1,4 +1,7 @@
-"""What does a MySQL server say of itself and some of its tables, in the words of all sources?"""
+"""What does a MySQL server say of itself and some of its tables, in the words of all sources?
+
+Pure.
+"""
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta

@@ -1,4 +1,7 @@
-"""What do MySQL and MariaDB say of columns and statements?  The one face of this folder's rules."""
+"""What do MySQL and MariaDB say of columns and statements?  The one face of this folder's rules.
+
+Pure.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

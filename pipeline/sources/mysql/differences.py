@@ -1,4 +1,4 @@
-"""Does a server tell the same columns of a table as its log has?"""
+"""Does a server tell the same columns of a table as its log has?  Pure."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence

@@ -17,7 +17,7 @@ Cannot be seen, and left to probes and reconcile to find:
 * generated columns whose inputs change their type.
 
 A TRUNCATE is no schema change: it comes among the table's own rows, at its order.  Only one of a
-table that the collector lost track of comes here.
+table that the collector lost track of comes here.  Pure.
 """
 
 from collections.abc import Callable, Iterable, Sequence

@@ -1,7 +1,7 @@
 """May a mirror follow its source's new columns by itself?  Only where no old row changes meaning.
 
 Compatible: a nullable or constant-default column added, a type widened.  Everything else stands
-until a person has decided; the answer names the cause and the statement that solves it.
+until a person has decided; the answer names the cause and the statement that solves it.  Pure.
 """
 
 import functools

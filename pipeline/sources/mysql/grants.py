@@ -1,4 +1,7 @@
-"""What do the lines of SHOW GRANTS allow?  Roles spelled out, rights on single columns left out."""
+"""What do the lines of SHOW GRANTS allow?  Roles spelled out, rights on single columns left out.
+
+Pure.
+"""
 
 import re
 from collections.abc import Sequence

@@ -2,7 +2,7 @@
 
 A set is compared by content, never by text: servers print the same set in several ways.  Tagged
 GTIDs (MySQL 8.3 and later) count as a name of their own, ``uuid:tag``.  MariaDB's ``0-11-5`` is
-one position per domain and no set, so it is refused here.
+one position per domain and no set, so it is refused here.  Pure.
 """
 
 import re

@@ -3,7 +3,7 @@ r"""Which of its labels does an ENUM or SET hold?  Debezium spells them in two w
 From a snapshot it sends the label.  From the log it sends what stands between the quotes of the
 statement that declared it: escapes and blanks at its end are still there, a comma is ``\,``.
 (*Measured*, Debezium 3.5: of ``'b,c'``, ``'j\\k'`` and ``'l '`` come ``b\,c``, ``j\\k`` and an l
-with its blank.)  The labels in a schema change are told as the statement has them, too.
+with its blank.)  The labels in a schema change are told as the statement has them, too.  Pure.
 """
 
 import pyarrow as pa

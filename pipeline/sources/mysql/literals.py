@@ -1,6 +1,6 @@
 r"""What does a server make of the text between the quotes of a statement?
 
-It drops a backslash, except before ``%`` and ``_``: there both stay.
+It drops a backslash, except before ``%`` and ``_``: there both stay.  Pure.
 """
 
 import re

@@ -1,7 +1,7 @@
 """Where are the rows of each table after the statements of one order?  Or does nobody know?
 
 Rows are moved as the statements say, one after the other, so that chains and swaps come out right;
-a doubt stays with the rows wherever they go.
+a doubt stays with the rows wherever they go.  Pure.
 """
 
 from collections.abc import Mapping

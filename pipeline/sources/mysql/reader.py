@@ -1,4 +1,4 @@
-"""A place in a statement's words, moved on by what is expected next."""
+"""A place in a statement's words, moved on by what is expected next.  Pure."""
 
 from dataclasses import dataclass
 

@@ -3,7 +3,7 @@
 The dialect is MySQL's and MariaDB's.  A clause that is not known here is a doubt, a statement
 that is not known is ``UnknownStatement``: nothing is taken for harmless because nobody knew it.
 What happens to columns is told by the collector's tables; here is only what those leave out.
-(sqlglot 30 reads ``DROP PARTITION`` as an error and drops executable comments: own reader.)
+(sqlglot 30 reads ``DROP PARTITION`` as an error and drops executable comments: own reader.)  Pure.
 """
 
 from collections.abc import Callable

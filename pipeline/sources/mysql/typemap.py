@@ -1,4 +1,7 @@
-"""Which type has a MySQL column in the lake?  The map is fixed: changing it breaks mirrors."""
+"""Which type has a MySQL column in the lake?  The map is fixed: changing it breaks mirrors.
+
+Pure.
+"""
 
 from pipeline.sources.mysql.column import MySqlColumn as Column
 

@@ -2,7 +2,7 @@
 
 Null where one does not fit: nothing is rounded, cut or guessed.  The connector must send DECIMAL
 as text, BIGINT UNSIGNED precisely, and times adaptively in microseconds: in other modes the same
-numbers mean something else.
+numbers mean something else.  Pure.
 """
 
 import binascii

@@ -3,6 +3,7 @@
 How a statement reads depends on what the log does not tell: on ``NO_BACKSLASH_ESCAPES``, on
 ``ANSI_QUOTES``, and on the version that executable comments ask for.  So there may be several
 readings; only what they agree on is known.  Text in double quotes is a name where one stands.
+Pure.
 """
 
 import re
