@@ -78,9 +78,10 @@ class Landing:
         listing = list_ends(self.feeds, self.transport, self.mark.offsets)
         chosen = self._plan(listing)
         held: dict[str, Hold] = {}
-        if not chosen.spans and not chosen.gaps and not self._reopened(waived):
+        facts = self._land(chosen, listing, held, waived) if self._due(chosen, waived) else None
+        if facts is None:
             return self._report(started, None, Facts(), chosen, held)
-        self.facts = self._land(chosen, listing, held, waived)
+        self.facts = facts
         return self._report(started, self.mark.batch, self.facts, chosen, held)
 
     def _resume(self) -> None:
@@ -104,15 +105,19 @@ class Landing:
         self._ends.update(listing.ends)  # of those that are gone, too: where they last ended
         return chosen
 
-    def _reopened(self, waived: frozenset[str]) -> bool:
-        """Whether a person has closed something that the mark still calls open."""
+    def _due(self, chosen: Plan, waived: frozenset[str]) -> bool:
+        """Whether a batch says anything: rows, a gap, or what a person has closed."""
         quarantined = {name for names in self.mark.quarantined.values() for name in names}
-        return bool(waived & (set(self.mark.gaps) | quarantined))
+        closed = waived & (set(self.mark.gaps) | quarantined)
+        return bool(chosen.spans or chosen.gaps or closed)
 
     def _land(
         self, chosen: Plan, listing: Listing, held: dict[str, Hold], waived: frozenset[str]
-    ) -> Facts:
-        """Write, judge, and commit; a source in disorder is left out and the rest tried again."""
+    ) -> Facts | None:
+        """Write, judge, and commit; a source in disorder is left out and the rest tried again.
+
+        None where nothing is left: a source that stands still for days makes no batch a round.
+        """
         epochs = look(self.mark, listing)
         stamp = Stamp(self.mark.lane, self.mark.batch + 1, self.clock())
         self.log.opened(stamp.received)
@@ -125,6 +130,8 @@ class Landing:
             epochs, found = explain(epochs, listing, strange, waived)
             held.update(found)
             chosen = _without(chosen, self.mark, listing, set(found))
+        if held and not self._due(chosen, waived):
+            return None
         chosen = chosen.landed(staged.epochs)
         made, settled = next_mark(
             self.mark,

@@ -288,6 +288,17 @@ def test_what_goes_back_and_repeats_nothing_holds_its_source_and_no_other(
     assert desk.loop.mark.offsets["a.db.t:0"].offset == 2, "W stays"
 
 
+def test_a_source_in_disorder_makes_no_batch_where_there_is_nothing_else(desk: Desk) -> None:
+    desk.topics.put("a", 100, "new")
+    before = desk.loop.mark
+
+    rounds = [desk.land() for _ in range(3)]
+
+    assert [one.batch for one in rounds] == [None] * 3
+    assert {hold.reason for one in rounds for hold in one.holds} == {"disorder"}
+    assert desk.loop.mark == before
+
+
 def test_a_row_out_of_order_is_found_within_its_own_batch_too(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     for pos in (300, 100):
