@@ -18,6 +18,7 @@ from tests.pipeline.test_lane import Beside
 
 Work = Callable[[Beside], object]
 Unsynced = Callable[[bytes], bytes | None]
+LONG = pytest.mark.long
 TABLE = "db.t"
 
 
@@ -85,10 +86,10 @@ def services(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Services:
     "unsynced",
     [
         pytest.param(None, id="killed"),
-        pytest.param(lambda _: None, id="power off, nothing unsynced is left"),
+        pytest.param(lambda _: None, id="power off, nothing unsynced is left", marks=LONG),
         pytest.param(lambda content: content[: len(content) // 2], id="power off, half is left"),
-        pytest.param(lambda _: b"", id="power off, names are left", marks=pytest.mark.long),
-        pytest.param(lambda c: bytes(len(c)), id="power off, zeros", marks=pytest.mark.long),
+        pytest.param(lambda _: b"", id="power off, names are left", marks=LONG),
+        pytest.param(lambda content: bytes(len(content)), id="power off, zeros", marks=LONG),
     ],
 )
 @pytest.mark.parametrize(
@@ -96,7 +97,7 @@ def services(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Services:
     [
         pytest.param((), land, id="landing"),
         pytest.param((land,), apply, id="a turn"),
-        pytest.param((land, apply), upkeep, id="upkeep", marks=pytest.mark.long),
+        pytest.param((land, apply), upkeep, id="upkeep", marks=LONG),
     ],
 )
 def test_whatever_step_a_service_dies_at_the_next_one_goes_on(
@@ -130,7 +131,7 @@ def test_whatever_step_a_service_dies_at_the_next_one_goes_on(
     [
         pytest.param((), land, id="landing"),
         pytest.param((land,), apply, id="a turn"),
-        pytest.param((land, apply), upkeep, id="upkeep", marks=pytest.mark.long),
+        pytest.param((land, apply), upkeep, id="upkeep", marks=LONG),
     ],
 )
 def test_whatever_step_the_disk_is_full_at_it_goes_on_by_itself_once_there_is_room(

@@ -1,0 +1,112 @@
+"""At each step of landing, a turn or upkeep somebody else does something whole in between."""
+
+import shutil
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from pipeline.errors import HeldError, UnreachableError
+from pipeline.lake import checkpoints, vacuum
+from pipeline.lake.store import open_store
+from tests.pipeline.lake.disk import Disk
+from tests.pipeline.test_killed import TABLE, Services, Work, apply, land, services, sure, upkeep
+from tests.pipeline.test_lane import Beside
+
+__all__ = ["services"]
+
+
+def cleans(beside: Beside) -> None:
+    """A checkpoint, log cleaning and a full vacuum of both tables, by deltalake alone."""
+    for uri in (beside.desk.settings.changes, beside.desk.settings.mirror(TABLE)):
+        checkpoints.checkpoint(open_store(uri))
+        checkpoints.clean(open_store(uri))
+        vacuum.vacuum(open_store(uri), timedelta(days=7))
+
+
+LONG = pytest.mark.long
+CASES = [
+    pytest.param((), land, apply, id="a turn while another lands", marks=LONG),
+    pytest.param((), land, land, id="two land one lane"),
+    pytest.param((land,), apply, land, id="a batch lands during a turn", marks=LONG),
+    pytest.param((land,), apply, apply, id="a zombie driver of a turn"),
+    pytest.param((land,), apply, cleans, id="checkpoint, cleaning and VACUUM during a turn"),
+    pytest.param((), land, cleans, id="checkpoint, cleaning, VACUUM while landing", marks=LONG),
+    pytest.param((), land, upkeep, id="upkeep while landing", marks=LONG),
+    pytest.param((land,), apply, upkeep, id="upkeep during a turn", marks=LONG),
+    pytest.param((land,), upkeep, apply, id="a turn during upkeep", marks=LONG),
+    pytest.param((land,), upkeep, land, id="a batch lands during upkeep", marks=LONG),
+    pytest.param((land,), upkeep, upkeep, id="two upkeeps", marks=LONG),
+]
+
+
+@pytest.mark.parametrize(("before", "work", "other"), CASES)
+def test_whatever_step_another_service_comes_at_everything_is_there_once(
+    services: Services, tmp_path: Path, before: tuple[Work, ...], work: Work, other: Work
+) -> None:
+    for one in before:
+        one(services.begin())
+    step, came = 0, [True]
+    while came:
+        step += 1
+        lake = services.copied(tmp_path / f"{step}")
+        living, second, disk, came = lake.begin(), lake.begin(), Disk(step), []
+        disk.event = _coming(came, lambda: other(second))  # noqa: B023 - it is called in this round
+        with disk.mounted(), suppress(HeldError, UnreachableError):
+            work(living)
+
+        lake.send(3)
+        for _ in range(2):  # who lost finds out, and goes on from what is there
+            for beside in (living, second):
+                beside.looks += 10
+                with suppress(HeldError):
+                    land(beside)
+                apply(beside)
+        living.turns.clear()
+        land(living)
+        apply(living)
+        sure(lake, living)
+        shutil.rmtree(lake.home)
+    assert step > 10, "it came to its end in the last one"
+
+
+def test_whatever_step_somebody_writes_to_the_mirror_it_is_held_and_never_merged_over(
+    services: Services, tmp_path: Path
+) -> None:
+    land(services.begin())
+    step, came = 0, [True]
+    while came:
+        step += 1
+        lake = services.copied(tmp_path / f"{step}")
+        mirror = lake.begin().desk.settings.mirror(TABLE)
+        living, disk, came = lake.begin(), Disk(step), []
+        disk.event = _coming(came, lambda: _foreign(mirror))  # noqa: B023 - as above
+        with disk.mounted():
+            apply(living)
+
+        if came:
+            after = lake.begin()
+            lake.send(3)
+            land(after)
+            after.apply()
+            after.apply()
+            assert {turn.hold.reason for turn in after.turns if turn.hold} == {"foreign_write"}
+        shutil.rmtree(lake.home)
+    assert step > 10
+
+
+def _coming(came: list[bool], does: Callable[[], object]) -> Callable[[], None]:
+    def comes() -> None:
+        came.append(True)
+        does()
+
+    return comes
+
+
+def _foreign(mirror: str) -> None:
+    schema = pa.schema(DeltaTable(mirror).schema().to_arrow())
+    write_deltalake(mirror, pa.Table.from_pylist([{"id": 99, "name": "x"}], schema), mode="append")
