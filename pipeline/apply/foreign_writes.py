@@ -22,7 +22,10 @@ _FAR = 1_000  # commits that are searched for a turn at first
 
 @dataclass(eq=False)
 class Watch:
-    """Search mirrors' logs for foreign commits; what was found to be ours is not read again."""
+    """Search mirrors' logs for foreign commits; what was found to be ours is not read again.
+
+    ``_good`` goes by the tables' ids: a mirror made anew in its folder begins at version 0 again.
+    """
 
     mirrors: Mirrors
     _good: dict[str, int] = field(default_factory=dict)
@@ -36,8 +39,9 @@ class Watch:
 
     def ours(self, table: str, version: int) -> None:
         """Know that *version* was committed here, on top of the one before."""
-        if self._good.get(table) == version - 1:
-            self._good[table] = version
+        seen = self.mirrors.seen(table)
+        if seen is not None and self._good.get(seen.metadata.id) == version - 1:
+            self._good[seen.metadata.id] = version
 
     def hold(self, table: str, waived: frozenset[str]) -> Hold | None:
         """Why *table* must stand still; None when all of its commits are ours or waived."""
@@ -47,14 +51,16 @@ class Watch:
             return Hold(f"{error.reason}:{table}", table, error.reason, error.detail)
         except UnreachableError as error:
             return Hold(f"unreachable:{table}", table, "unreachable", str(error))
-        known = self._good.get(table)
-        if snapshot is None or known == snapshot.version:
+        if snapshot is None:
+            return None
+        known = self._good.get(snapshot.metadata.id)
+        if known == snapshot.version:
             return None
         commits = tuple(self._since(table, snapshot.version, known))[::-1]
         good = known if known is not None else min((c.version for c in commits), default=0) - 1
         intrusion = find(commits, good, accepted(table, waived))
         if intrusion is None:
-            self._good[table] = max((one.version for one in commits), default=good)
+            self._good[snapshot.metadata.id] = max((one.version for one in commits), default=good)
             return None
         return foreign_hold(table, intrusion)
 
