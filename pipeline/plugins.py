@@ -26,7 +26,7 @@ def find(seam: ModuleType, name: str, key: str) -> Any:
     Raises:
         ConfigError: there is no such implementation; lists those there are.
     """
-    where = key if "." in key else f"{seam.__name__}.{key}"
+    where = key if "." in key.lstrip(".") else f"{seam.__name__}.{key}"
     try:
         module = _load(where, name)
     except ModuleNotFoundError as error:

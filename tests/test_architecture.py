@@ -44,6 +44,32 @@ EMPTY_WORDS = {
     *("base", "common", "core", "helper", "helpers", "impl", "info", "manager", "util", "utils"),
 }
 FAMILIES = {("pipeline", "sources"), ("pipeline", "formats"), ("pipeline", "collectors")}
+PLUG_INS = ("pipeline/sources/", "pipeline/collectors/", "pipeline/formats/")
+THEIRS = {
+    "pipeline/sources/mysql/",
+    "pipeline/sources/mariadb.py",
+    "pipeline/formats/debezium/",
+    "pipeline/formats/debezium_json.py",
+    "pipeline/collectors/connect.py",
+}
+WORDS = re.compile(r"mysql|mariadb|debezium|binlog|gtid", re.IGNORECASE)
+KNOWS = {
+    "pipeline/settings.py": "the default kind and format, and the topics that Debezium adds",
+    "pipeline/mark.py": "positions are compared by their GTIDs here, not by their source",
+    "pipeline/landing/epoch.py": "as the mark",
+    "pipeline/landing/acknowledgements.py": "as the mark",
+    "pipeline/landing/redelivery.py": "as the mark",
+    "pipeline/landing/shape.py": "a schema change goes by its GTID when it is sent again",
+    "pipeline/formats/format.py": "the column of a change that holds its GTID",
+    "monitor/examination.py": "the doctor examines MySQL by Debezium, and nothing else yet",
+    "monitor/observe/retention.py": "the metric's word for a source's log is binlog",
+    "pipeline/worker_daemon.py": "it imports the usual format before Spark's workers are forked",
+    **dict.fromkeys(
+        (f"checks/doctor/{name}.py" for name in ("connector", "grants", "server")),
+        "the doctor's rules are MySQL's and Debezium's",
+    ),
+    "checks/doctor/tables.py": "the same",
+}
 FOREIGN_TO_PROBES = {"apscheduler", "deltalake", "httpx", "kafka", "pymysql", "pyspark"}
 
 
@@ -92,6 +118,30 @@ def test_a_pure_module_says_that_it_is_pure_and_one_that_says_so_is_listed() -> 
 @pytest.mark.parametrize("path", PROBES, ids=name)
 def test_a_probe_asks_its_world_and_nobody_else(path: Path) -> None:
     assert sorted(imported(path) & FOREIGN_TO_PROBES) == []
+
+
+def test_nobody_outside_of_mysql_and_debezium_knows_them_but_for_a_reason() -> None:
+    """Neither by an import nor by a word in code; comments and docstrings may tell of them."""
+    neutral = [
+        path
+        for path in PRODUCT
+        if path.relative_to(ROOT).parts[0] in LAYERS and not name(path).startswith(tuple(THEIRS))
+    ]
+
+    assert sorted(name(path) for path in neutral if knows(path)) == sorted(KNOWS)
+
+
+def test_no_implementation_is_named_outside_of_its_seam() -> None:
+    """Who wants one asks the finder: protocols, and what all have in common, may be imported."""
+    kinds = {name(path)[:-3].replace("/", ".") for path in PRODUCT if bears_a_plug_in(path)}
+    named = {
+        name(path): sorted(set(modules(path)) & kinds)
+        for path in PRODUCT
+        if path.relative_to(ROOT).parts[0] in LAYERS and not name(path).startswith(PLUG_INS)
+    }
+    del named["pipeline/worker_daemon.py"]  # it imports the usual ones before workers are forked
+
+    assert {path: found for path, found in named.items() if found} == {}
 
 
 def test_packages_are_at_most_two_levels_deep_and_three_inside_a_family_of_plug_ins() -> None:
@@ -161,6 +211,49 @@ def _imported(node: ast.AST) -> Iterator[str]:
             module = child.module or ""
             yield module if module in PURE_PARTS else module.partition(".")[0]
         yield from _imported(child)
+
+
+def modules(path: Path) -> Iterator[str]:
+    """Full names of the modules, and of what is taken from them, that the file imports."""
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            yield node.module or ""
+
+
+def bears_a_plug_in(path: Path) -> bool:
+    bears = {"SOURCE", "COLLECTOR", "FORMAT"}
+    targets = (
+        [node.target] if isinstance(node, ast.AnnAssign) else node.targets
+        for node in tree(path).body
+        if isinstance(node, ast.AnnAssign | ast.Assign)
+    )
+    own = {target.id for some in targets for target in some if isinstance(target, ast.Name)}
+    return name(path).startswith(PLUG_INS) and bool(own & bears)
+
+
+def knows(path: Path) -> bool:
+    """Whether its code says one of the words: names and texts, without docstrings."""
+    told = {
+        node.body[0].value
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.body
+        and isinstance(node.body[0], ast.Expr)
+    }
+    words = [*modules(path)]
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Name):
+            words.append(node.id)
+        elif isinstance(node, ast.Attribute):
+            words.append(node.attr)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in told:
+            words.append(node.value)
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+            words.append(node.name)
+    return any(map(WORDS.search, words))
 
 
 def called(path: Path) -> set[str]:

@@ -1,7 +1,7 @@
 """From the text of `sluice.yaml` to a `Config`, or to all that is wrong."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -131,11 +131,10 @@ def _probes(raw: Any) -> tuple[list[CheckPlan], list[str]]:
     if not isinstance(raw, Mapping):
         return [], ["probes: must be a mapping of probe names"]
     known = probes.known()
-    faults = [
-        f"probes.{n}: no such probe; known: {', '.join(known)}" for n in raw if n not in known
-    ]
+    elsewhere, strangers = _elsewhere(probes.find, [n for n in raw if n not in known])
+    faults = [f"probes.{name}: {why}" for name, why in strangers.items()]
     plans = []
-    for name in known:
+    for name in (*known, *elsewhere):
         one, wrong = plan(name, probes.find(name), raw.get(name) or {}, f"probes.{name}")
         plans += [one] if one else []
         faults += wrong
@@ -150,22 +149,37 @@ def _channels(raw: Any) -> tuple[dict[str, Any], list[str]]:
     for name, section in {"log": {}, **raw}.items():  # what no route is for goes to the log
         settings = dict(section or {})
         kind = settings.pop("kind", name)
-        if kind not in channels.known():
-            known = ", ".join(channels.known())
-            faults.append(f"channels.{name}.kind: no channel {kind!r}; known: {known}")
+        _, strangers = _elsewhere(channels.find, [kind])
+        if strangers:
+            faults.append(f"channels.{name}.kind: {strangers[kind]}")
             continue
         built[name], wrong = read(channels.find(kind), settings, f"channels.{name}", ("kind",))
         faults += wrong
     return built, faults
 
 
+def _elsewhere(
+    find: Callable[[str], object], names: Iterable[str]
+) -> tuple[list[str], dict[str, str]]:
+    """Those of *names* that can be found, as modules elsewhere are; and why the others cannot."""
+    found, strangers = [], {}
+    for name in names:
+        try:
+            find(str(name))
+        except ConfigError as error:
+            strangers[name] = str(error)
+        else:
+            found.append(name)
+    return found, strangers
+
+
 def _strangers(config: Config, sinks: Mapping[str, Any]) -> list[str]:
     """Names that refer to nothing: a gate that looks closed and is open, a page nobody gets."""
-    known = probes.known()
+    _, unknown = _elsewhere(probes.find, config.readiness.gating or ())
     gating = [
-        f"readiness.gating[{i}]: no probe {name!r}; known: {', '.join(known)}"
+        f"readiness.gating[{i}]: {unknown[name]}"
         for i, name in enumerate(config.readiness.gating or ())
-        if name not in known
+        if name in unknown
     ]
     return gating + [
         f"alerts.routes[{i}].channels: no channel {name!r}; known: {', '.join(sorted(sinks))}"

@@ -24,7 +24,7 @@ from pipeline.landing.epoch_bounds import EpochBounds, bounds
 from pipeline.landing.epochs import Epochs, explain, look
 from pipeline.landing.facts import Facts, gather
 from pipeline.landing.inversions import JUDGED, low
-from pipeline.landing.listing import Listing, Transport, list_ends, owner
+from pipeline.landing.listing import Listing, list_ends, owner
 from pipeline.landing.next_mark import next_mark, read_gap
 from pipeline.landing.plan import Plan, PlanContext, plan
 from pipeline.landing.recognition import recognised
@@ -40,6 +40,7 @@ from pipeline.report import Hold, Landed
 from pipeline.route import Router
 from pipeline.settings import PipelineSettings
 from pipeline.transports.offset_ranges import OffsetRange
+from pipeline.transports.transport import Transport
 
 RESENT_AT_ONCE = 200_000  # records of a batch that is compared with what was landed before
 

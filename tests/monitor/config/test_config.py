@@ -113,7 +113,7 @@ def test_tuning_is_what_the_pipeline_may_be_told_with_the_same_defaults() -> Non
         pytest.param("heartbeat: PT0S", "heartbeat: must be longer than nothing", id="no pause"),
         pytest.param(
             "probes: {max_ids: {}}",
-            "probes.max_ids: no such probe; known: ",
+            "probes.max_ids: no probe 'max_ids' in checks/probes; known: ",
             id="an unknown probe",
         ),
         pytest.param(
@@ -138,7 +138,7 @@ def test_tuning_is_what_the_pipeline_may_be_told_with_the_same_defaults() -> Non
         ),
         pytest.param(
             "readiness: {gating: [range_count]}",
-            "readiness.gating[0]: no probe 'range_count'; known: ",
+            "readiness.gating[0]: no probe 'range_count' in checks/probes; known: ",
             id="a gate that waits for no probe",
         ),
         pytest.param(
@@ -151,7 +151,7 @@ def test_tuning_is_what_the_pipeline_may_be_told_with_the_same_defaults() -> Non
         ),
         pytest.param(
             "channels: {pager: {}}",
-            "channels.pager.kind: no channel 'pager'; known: alertmanager, log",
+            "channels.pager.kind: no channel 'pager' in alerts/channels; known: alertmanager, log",
             id="an unknown channel",
         ),
         pytest.param(
