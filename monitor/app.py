@@ -69,7 +69,7 @@ class App:
         self.standstills = Standstills(store.holds)
         self.collectors = {one.name: open_collector(one) for one in config.sources}
         self.heartbeats = tuple(self._heartbeat(one) for one in config.sources)
-        followed = {pulse.settings.name: pulse.followed for pulse in self.heartbeats}
+        followed = {one.settings.name: one.followed for one in self.heartbeats}
         self.servers = Servers(followed)
         self.roster = Roster(self.servers.all, config.tables, clock)
         self.census = Census(followed, self.roster.tables, describe, clock)

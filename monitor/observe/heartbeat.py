@@ -1,7 +1,7 @@
 """One heartbeat after the other, to the server that the collector reads; each is remembered.
 
 After a fail-over the collector may be connected elsewhere; a heartbeat that it never sees would
-prove nothing, so the pulse follows it.  Whatever fails, the next beat tries again.
+prove nothing, so heartbeats follow it.  Whatever fails, the next beat tries again.
 """
 
 import threading
