@@ -73,7 +73,8 @@ def _shard(
 
 def _key(shard: ShardFacts, into: FoldedTable, *, topic_keys: bool) -> list[Told]:
     if into.key:
-        return _named_key(shard, into.key)
+        named = _named_key(shard, into.key)
+        return named if topic_keys else [*_key_sent(shard, into.key), *named]
     if shard.unique or topic_keys:
         return []
     what = "no primary key and no unique, not-null index: landed, but its mirror is HELD(no_key)"
@@ -95,6 +96,16 @@ def _named_key(shard: ShardFacts, key: tuple[str, ...]) -> list[Told]:
     what = f"key: {', '.join(key)} is no unique index, so two rows may share it: one would be lost"
     columns = ", ".join(key)
     return [(WARN, "key", what, f"ALTER TABLE {SHARD} ADD UNIQUE ({columns})")]
+
+
+def _key_sent(shard: ShardFacts, key: tuple[str, ...]) -> list[Told]:
+    """What a collector sends as a row's key is the primary key, unless it is told otherwise."""
+    sent = shard.unique[0] if shard.primary else ()
+    if set(sent) == set(key):
+        return []
+    what = f"key: is {', '.join(key)}, the connector sends ({', '.join(sent)}): updates are lost"
+    fix = f"message.key.columns={SHARD}:{','.join(key)} in the connector, then a new base"
+    return [(REFUSE, "key_sent", what, fix)]
 
 
 def _cascades(shard: ShardFacts, server: ServerFacts, table: str) -> list[Told]:

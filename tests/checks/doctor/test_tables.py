@@ -124,9 +124,32 @@ def test_a_key_from_the_config_is_held_to_the_schema(
 ) -> None:
     users = replace(USERS, columns=(ID, BORN, Column("name", "TEXT", nullable=False)))
 
-    found = table_findings([users], SERVER, lambda shard: FoldedTable(shard, key))
+    folded = FoldedTable(USERS.shard.name, key)
+    found = table_findings([users], SERVER, lambda _: folded, topic_keys=True)
 
     assert {finding.code: finding.severity for finding in found} == expected
+
+
+@pytest.mark.parametrize(
+    ("shard", "key", "topic_keys", "refused"),
+    [
+        pytest.param(USERS, ("id",), False, False, id="the primary key"),
+        pytest.param(USERS, ("name",), False, True, id="another than is sent"),
+        pytest.param(USERS, ("name",), True, False, id="the connector names keys itself"),
+        pytest.param(replace(USERS, primary=False), ("id",), False, True, id="none is sent"),
+    ],
+)
+def test_f11_a_key_that_the_connector_does_not_send_is_refused(
+    shard: ShardFacts, key: tuple[str, ...], topic_keys: bool, refused: bool
+) -> None:
+    named = replace(shard, columns=(ID, Column("name", "TEXT", nullable=False)))
+    folded = FoldedTable(shard.shard.name, key)
+
+    found = table_findings([named], SERVER, lambda _: folded, topic_keys=topic_keys)
+
+    sent = [finding for finding in found if finding.code == "key_sent"]
+    assert [one.severity for one in sent] == ([REFUSE] if refused else [])
+    assert all(f":{key[0]} in the connector" in one.fix for one in sent)
 
 
 def test_keys_of_the_connector_stand_in_for_a_missing_key() -> None:
