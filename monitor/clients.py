@@ -63,7 +63,7 @@ class LakeClient:
         origins = tuple(
             KeyedTopics(one.name, one.topic_pattern, open_format(one)) for one in config.sources
         )
-        transport = KafkaTransport(config.kafka, timeout=timedelta(seconds=10))
+        transport = KafkaTransport(config.kafka, timedelta(seconds=10), config.kafka_security)
         return cls(
             DeltaLake(config.settings), transport, origins, Schemas(readings(config.sources))
         )
@@ -74,7 +74,7 @@ class LakeClient:
 
     def settings(self, pattern: str) -> tuple[TopicFacts, ...]:
         """Topics whose whole name matches *pattern*, with their settings."""
-        return topic_facts(self.transport.bootstrap, pattern)
+        return topic_facts(self.transport.cluster, pattern)
 
     def ends(self, topics: Iterable[str]) -> Mapping[TopicPartition, PartitionEnd]:
         """Next offset of each partition of *topics*."""

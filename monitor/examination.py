@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from typing import Any
 
 from checks.doctor.capture import captured, heartbeat_findings
 from checks.doctor.connector import connector_findings
@@ -27,6 +28,7 @@ from pipeline.sources.mysql.server_facts import ServerFacts, existing, server_fa
 from pipeline.sources.mysql.session import Session
 from pipeline.sources.mysql.shard_facts import ShardFacts, shard_facts
 from pipeline.topics.settings import TopicFacts, topic_facts
+from pipeline.transports.security import for_kafka_python
 
 HISTORY = "schema.history.internal.kafka.topic"
 Wanted = Callable[[str], bool]
@@ -57,7 +59,7 @@ class Doors:
 
     collector: Callable[[SourceSettings], Collector] = open_collector
     describe: Callable[[SourceSettings, Wanted], ExaminedServer] = describe
-    topics: Callable[[str, str], tuple[TopicFacts, ...]] = topic_facts
+    topics: Callable[[Mapping[str, Any], str], tuple[TopicFacts, ...]] = topic_facts
 
 
 @dataclass(eq=False)
@@ -110,7 +112,9 @@ class Examination:
         history, prefix = connector.get(HISTORY, ""), re.escape(source.prefix)
         names = (source.topic_pattern, prefix, rf"{prefix}\.transaction", re.escape(history))
         with self._asking(where):
-            found = self.doors.topics(self.config.kafka, "|".join(f"(?:{n})" for n in names if n))
+            cluster = for_kafka_python(self.config.kafka, self.config.kafka_security)
+            pattern = "|".join(f"(?:{n})" for n in names if n)
+            found = self.doors.topics(cluster, pattern)
             self.findings += topic_findings(
                 found, where, prefix=source.prefix, history=history, outage=self.outage
             )

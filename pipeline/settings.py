@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any
+from typing import Any, Literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +21,24 @@ class CollectorSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class KafkaSecurity:
+    """How brokers know us and we know them; by default neither asks.
+
+    ``ca``, ``certificate`` and ``key`` are PEM files, wherever Spark's tasks run, too; without
+    ``ca`` the machine's own authorities are believed.  ``mechanism`` goes with ``SASL_...`` only.
+    """
+
+    protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
+    mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = None
+    username: str = ""
+    password: str = field(default="", repr=False)
+    ca: str = ""
+    certificate: str = ""
+    key: str = ""
+    key_password: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class MirrorSettings:
     """A MirrorMaker 2 between the cluster that the collector writes to, ``kafka``, and ours.
 
@@ -32,6 +50,7 @@ class MirrorSettings:
     url: str
     connector: str
     alias: str = ""
+    kafka_security: KafkaSecurity = KafkaSecurity()
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,11 +158,7 @@ class PipelineSettings:
     driver_memory: str = "1500m"
     spark: Mapping[str, str] = field(default_factory=dict)
     upkeep: UpkeepSettings = UpkeepSettings()
-
-    @property
-    def client(self) -> Mapping[str, str]:
-        """What a client that reads topics needs to know, in librdkafka's words."""
-        return {"bootstrap.servers": self.kafka}
+    kafka_security: KafkaSecurity = KafkaSecurity()
 
     @property
     def changes(self) -> str:

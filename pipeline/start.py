@@ -50,7 +50,7 @@ def open_lane(settings: PipelineSettings, clock: Callable[[], datetime]) -> Lane
         settings=settings,
         feeds=tuple(_feed(source) for source in settings.sources),
         router=router,
-        transport=KafkaTransport(settings.kafka),
+        transport=KafkaTransport(settings.kafka, security=settings.kafka_security),
         log=logs[0],
         work=Workers(session, settings.small_batch_rows),
         clock=clock,

@@ -1,7 +1,8 @@
 """From the text of `sluice.yaml` to a `Config`, or to all that is wrong."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,14 @@ from pydantic import TypeAdapter, ValidationError
 from alerts import channel as channels
 from checks import run as probes
 from monitor.config.faults import fault_lines
-from monitor.config.model import Config, mistakes
+from monitor.config.model import Config, mistakes, securities
 from monitor.config.plans import Beside, CheckPlan, plan, read, with_keys
 from monitor.config.secret import expand, resolve, secret_fields
 from pipeline.errors import ConfigError
-from pipeline.settings import SourceSettings
+from pipeline.settings import KafkaSecurity, SourceSettings
 
 APART = ("probes", "channels")  # sections whose keys are names of files
+FILES = ("ca", "certificate", "key")  # of Kafka's, named in the config
 SECRET_SCHEMA = {
     "oneOf": [
         {
@@ -64,7 +66,13 @@ def parse(text: str, path: Path) -> Config:
     except ValidationError as error:
         schema = with_keys(Config.model_json_schema(), APART)
         raise _refusal(path, fault_lines(error, schema) + faults) from None
-    faults += mistakes(config) + _strangers(config, sinks)
+    config = config.model_copy(
+        update={"kafka_security": _placed(config.kafka_security, path)}
+        | {"sources": tuple(_source(source, path) for source in config.sources)}
+    )
+    told = {fault.partition(": ")[0] for fault in faults}
+    wrong = mistakes(config) + _strangers(config, sinks) + list(_unreadable(config))
+    faults += [fault for fault in wrong if fault.partition(": ")[0] not in told]
     if faults:
         raise _refusal(path, faults)
     return config.model_copy(
@@ -80,8 +88,9 @@ def parse(text: str, path: Path) -> Config:
 def schema() -> dict[str, Any]:
     """The JSON Schema of the whole file, for editors."""
     whole = Config.model_json_schema()
-    for name in sorted(secret_fields(SourceSettings)):
-        whole["$defs"]["SourceSettings"]["properties"][name] = SECRET_SCHEMA
+    for kind in (SourceSettings, KafkaSecurity):
+        for name in sorted(secret_fields(kind)):
+            whole["$defs"][kind.__name__]["properties"][name] = SECRET_SCHEMA
     beside = TypeAdapter(Beside).json_schema()["properties"]
     whole["properties"]["probes"] = _by_name(
         {name: _section(probes.find(name), beside) for name in probes.known()}
@@ -116,15 +125,30 @@ class _Loader(yaml.SafeLoader):
 
 
 def _with_secrets(raw: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    sources, faults = raw.get("sources"), []
-    if not isinstance(sources, list):
-        return raw, []
-    known = list(sources)
-    for number, source in enumerate(sources):
-        if isinstance(source, Mapping):
-            known[number], wrong = resolve(source, SourceSettings, f"sources[{number}]")
-            faults += wrong
-    return {**raw, "sources": known}, faults
+    known, faults = _security(raw, "")
+    sources = raw.get("sources")
+    if isinstance(sources, list):
+        found = [_with_secrets_of(one, f"sources[{number}]") for number, one in enumerate(sources)]
+        known["sources"] = [source for source, _ in found]
+        faults += [fault for _, wrong in found for fault in wrong]
+    return known, faults
+
+
+def _with_secrets_of(source: Any, where: str) -> tuple[Any, list[str]]:
+    if not isinstance(source, Mapping):
+        return source, []
+    known, faults = resolve(source, SourceSettings, where)
+    if isinstance(known.get("mirrored"), Mapping):
+        known["mirrored"], wrong = _security(known["mirrored"], f"{where}.mirrored.")
+        faults += wrong
+    return known, faults
+
+
+def _security(raw: Mapping[str, Any], before: str) -> tuple[dict[str, Any], list[str]]:
+    if not isinstance(section := raw.get("kafka_security"), Mapping):
+        return dict(raw), []
+    known, faults = resolve(section, KafkaSecurity, f"{before}kafka_security")
+    return {**raw, "kafka_security": known}, faults
 
 
 def _probes(raw: Any) -> tuple[list[CheckPlan], list[str]]:
@@ -202,6 +226,31 @@ def _by_name(sections: Mapping[str, Any]) -> dict[str, Any]:
 
 def _place(text: str, path: Path) -> str:
     return text if "://" in text else str((path.parent / text).resolve())
+
+
+def _source(source: SourceSettings, path: Path) -> SourceSettings:
+    if source.mirrored is None:
+        return source
+    placed = _placed(source.mirrored.kafka_security, path)
+    return replace(source, mirrored=replace(source.mirrored, kafka_security=placed))
+
+
+def _placed(security: KafkaSecurity, path: Path) -> KafkaSecurity:
+    ca, certificate, key = (
+        _place(file, path) if (file := getattr(security, name)) else "" for name in FILES
+    )
+    return replace(security, ca=ca, certificate=certificate, key=key)
+
+
+def _unreadable(config: Config) -> Iterator[str]:
+    """Files of Kafka's that no client could open: each would say so in a way of its own."""
+    for at, security in securities(config):
+        for name in FILES:
+            if file := getattr(security, name):
+                try:
+                    Path(file).open("rb").close()
+                except OSError as error:
+                    yield f"{at}.{name}: cannot read {file}: {error.strerror}"
 
 
 def _refusal(path: Path, faults: list[str]) -> ConfigError:

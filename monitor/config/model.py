@@ -18,7 +18,14 @@ from alerts.round import AlertSettings
 from checks import run as probes
 from checks.readiness import ReadinessPolicy, Rule
 from monitor.config.plans import CheckPlan
-from pipeline.settings import PipelineSettings, SourceSettings, TableRule, UpkeepSettings
+from pipeline.settings import (
+    KafkaSecurity,
+    PipelineSettings,
+    SourceSettings,
+    TableRule,
+    UpkeepSettings,
+)
+from pipeline.transports.security import contradictions
 
 
 def _positive(value: timedelta) -> timedelta:
@@ -109,6 +116,7 @@ class Config(BaseModel):
     time_zone: ZoneInfo = ZoneInfo("UTC")
     lake: Text
     kafka: Text
+    kafka_security: KafkaSecurity = KafkaSecurity()
     sources: Annotated[tuple[SourceSettings, ...], Field(min_length=1)]
     tables: tuple[TableRule, ...] = ()
     pipeline: Tuning = Tuning()
@@ -126,7 +134,12 @@ class Config(BaseModel):
         """What the pipeline needs to know of all this."""
         tuning = {f.name: getattr(self.pipeline, f.name) for f in fields(Tuning)}
         return PipelineSettings(
-            lake=self.lake, kafka=self.kafka, sources=self.sources, rules=self.tables, **tuning
+            lake=self.lake,
+            kafka=self.kafka,
+            kafka_security=self.kafka_security,
+            sources=self.sources,
+            rules=self.tables,
+            **tuning,
         )
 
     @property
@@ -157,10 +170,24 @@ def mistakes(config: Config) -> list[str]:
         for i, name in enumerate(names)
         if name in names[:i]
     ]
+    found += [
+        f"{at}.{name}: {fault}"
+        for at, security in securities(config)
+        for name, fault in contradictions(security)
+    ]
     tiers = config.readiness.lag_budget
     if not tiers or not all(tier.isdecimal() for tier in tiers):
         found.append("readiness.lag_budget: needs durations by tier, such as {0: PT5M, 1: PT15M}")
     return found
+
+
+def securities(config: Config) -> list[tuple[str, KafkaSecurity]]:
+    """How each cluster is secured, by where that stands."""
+    return [("kafka_security", config.kafka_security)] + [
+        (f"sources[{i}].mirrored.kafka_security", source.mirrored.kafka_security)
+        for i, source in enumerate(config.sources)
+        if source.mirrored is not None
+    ]
 
 
 def _patterns(config: Config) -> list[tuple[str, str]]:

@@ -40,6 +40,7 @@ from pipeline.report import Hold, Landed
 from pipeline.route import Router
 from pipeline.settings import PipelineSettings
 from pipeline.transports.offset_ranges import OffsetRange
+from pipeline.transports.security import for_librdkafka
 from pipeline.transports.transport import Transport
 
 RESENT_AT_ONCE = 200_000  # records of a batch that is compared with what was landed before
@@ -178,7 +179,7 @@ class Landing:
                 stamp=stamp,
                 router=self.router,
                 intakes=tuple(self._intakes(ranges, listing, epochs, bounded)),
-                kafka=self.settings.client,
+                kafka=for_librdkafka(self.settings.kafka, self.settings.kafka_security),
             )
             for ranges in parts
         )

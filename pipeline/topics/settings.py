@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import Any
 
 from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource, ConfigResourceType
@@ -22,9 +23,11 @@ class TopicFacts:
 
 
 def topic_facts(
-    bootstrap: str, pattern: str, timeout: timedelta = timedelta(seconds=10)
+    cluster: Mapping[str, Any], pattern: str, timeout: timedelta = timedelta(seconds=10)
 ) -> tuple[TopicFacts, ...]:
     """Describe the topics whose whole name matches *pattern*, sorted; empty if there are none.
+
+    *cluster* are kafka-python's arguments for it.
 
     Raises:
         UnreachableError: if Kafka does not answer, or may not be asked for settings.
@@ -32,7 +35,7 @@ def topic_facts(
     wait = max(1, timeout // timedelta(milliseconds=1))
     try:
         admin = KafkaAdminClient(
-            bootstrap_servers=bootstrap.split(","),
+            **cluster,
             client_id="sluice",
             request_timeout_ms=wait,
             bootstrap_timeout_ms=wait,
@@ -42,7 +45,7 @@ def topic_facts(
         finally:
             admin.close()
     except (KafkaError, OSError) as error:
-        msg = f"Kafka at {bootstrap}: {type(error).__name__}: {error}"
+        msg = f"Kafka at {','.join(cluster['bootstrap_servers'])}: {type(error).__name__}: {error}"
         raise UnreachableError(msg) from error
 
 

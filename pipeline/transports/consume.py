@@ -69,7 +69,7 @@ class Consumption:
         ConfigError: the client refuses a setting.
     """
 
-    settings: Mapping[str, str]
+    settings: Mapping[str, str] = field(repr=False)
     ranges: tuple[OffsetRange, ...]
     bounds: ReadBounds = field(default_factory=ReadBounds)
     columns: tuple[str, ...] = ()

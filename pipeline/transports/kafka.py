@@ -20,12 +20,14 @@ from typing import Any, Self
 from kafka import KafkaAdminClient, KafkaConsumer
 from kafka import TopicPartition as Partition
 from kafka.admin import OffsetSpec
-from kafka.errors import KafkaError, UnknownTopicOrPartitionError, for_code
+from kafka.errors import KafkaError, KafkaTimeoutError, UnknownTopicOrPartitionError, for_code
 
 from pipeline.errors import UnreachableError
 from pipeline.model import PartitionEnd, TopicPartition
+from pipeline.settings import KafkaSecurity
 from pipeline.topics.records import LastRecord, drain, newest
 from pipeline.transports.leader_epochs import ends_of_epochs
+from pipeline.transports.security import for_kafka_python
 
 
 @dataclass(eq=False)
@@ -37,9 +39,15 @@ class KafkaTransport:
 
     bootstrap: str
     timeout: timedelta = timedelta(seconds=10)
+    security: KafkaSecurity = field(default_factory=KafkaSecurity)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
     _admin: Any = field(default=None, repr=False)
     _consumer: Any = field(default=None, repr=False)
+
+    @property
+    def cluster(self) -> Mapping[str, Any]:
+        """How kafka-python's clients reach it."""
+        return for_kafka_python(self.bootstrap, self.security)
 
     def topics(self, pattern: str) -> Mapping[str, str]:
         """Topics whose whole name matches *pattern*, by name, with their ids (Kafka's base64)."""
@@ -145,7 +153,7 @@ class KafkaTransport:
 
     def _settings(self) -> dict[str, Any]:
         return {
-            "bootstrap_servers": self.bootstrap.split(","),
+            **self.cluster,
             "client_id": "sluice",
             "request_timeout_ms": _ms(self.timeout),
             "bootstrap_timeout_ms": _ms(self.timeout),
@@ -162,6 +170,8 @@ class KafkaTransport:
                 if isinstance(error, UnreachableError):
                     raise
                 msg = f"Kafka at {self.bootstrap}: {type(error).__name__}: {error}"
+                if isinstance(error, KafkaTimeoutError) and self.security != KafkaSecurity():
+                    msg += "; a login that the brokers refuse looks so, too: see kafka_security"
                 raise UnreachableError(msg) from error
 
 

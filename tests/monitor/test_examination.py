@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from click.testing import CliRunner, Result
@@ -98,7 +98,7 @@ class Site:
         server = ServerFacts((8, 0), mariadb=False, variables=STRICT, grants=(ALL,))
         return ExaminedServer(server, tuple(users), heartbeat=True)
 
-    def topics(self, _: str, pattern: str) -> tuple[TopicFacts, ...]:
+    def topics(self, _: Mapping[str, Any], pattern: str) -> tuple[TopicFacts, ...]:
         self.fault("kafka")
         assert "shop" in pattern
         return (TopicFacts("shop.shop.users", 3),)

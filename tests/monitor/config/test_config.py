@@ -14,7 +14,7 @@ from checks.probes.max_id import MaxId
 from monitor.config.file import load, parse, schema
 from monitor.config.model import Config, Tuning
 from pipeline.errors import ConfigError
-from pipeline.settings import MirrorSettings, PipelineSettings
+from pipeline.settings import KafkaSecurity, MirrorSettings, PipelineSettings
 
 MINIMAL = """
 lake: lake
@@ -70,7 +70,7 @@ def test_a_lake_may_be_an_address() -> None:
 
 
 def test_tuning_is_what_the_pipeline_may_be_told_with_the_same_defaults() -> None:
-    apart = {"lake", "kafka", "sources", "rules"}
+    apart = {"lake", "kafka", "kafka_security", "sources", "rules"}
     theirs = {f.name: f for f in fields(PipelineSettings) if f.name not in apart}
     ours = {f.name: f for f in fields(Tuning)}
 
@@ -253,6 +253,90 @@ def test_two_sources_of_one_name_are_refused() -> None:
     ]
 
 
+SECURED = """
+kafka_security:
+  protocol: SASL_SSL
+  mechanism: SCRAM-SHA-512
+  username: sluice
+  password: {env: KAFKA_PASSWORD}
+  ca: ca.pem
+"""
+
+
+def test_a_secured_cluster_is_named_with_a_secret_and_files_beside_the_config(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("KAFKA_PASSWORD", "hunter2")
+    (tmp_path / "ca.pem").touch()
+
+    config = parse(MINIMAL + SECURED, tmp_path / "sluice.yaml")
+
+    ca = str(tmp_path / "ca.pem")
+    wanted = KafkaSecurity("SASL_SSL", "SCRAM-SHA-512", "sluice", "hunter2", ca)
+    assert config.settings.kafka_security == wanted
+    assert "hunter2" not in repr(config)
+
+
+def test_the_cluster_before_a_mirror_is_secured_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KAFKA_PASSWORD", "hunter2")
+    login = "mechanism: PLAIN, username: us, password: {env: KAFKA_PASSWORD}"
+    secured = f"kafka_security: {{protocol: SASL_PLAINTEXT, {login}}}"
+
+    config = _parse(f"    mirrored: {{kafka: far:1, url: http://m, connector: m, {secured}}}\n")
+
+    (source,) = config.sources
+    assert source.mirrored is not None
+    wanted = KafkaSecurity("SASL_PLAINTEXT", "PLAIN", "us", "hunter2")
+    assert source.mirrored.kafka_security == wanted
+    assert config.kafka_security == KafkaSecurity()
+
+
+@pytest.mark.parametrize(
+    ("section", "fault"),
+    [
+        pytest.param(
+            "{protocol: SASL_SSL, password: hunter2}",
+            "kafka_security.password: a secret is never written here; name where it is:",
+            id="a password written down",
+        ),
+        pytest.param(
+            "{protocol: SASL_SSL, mechanism: PLAIN, username: me}",
+            "kafka_security.password: SASL_SSL needs it",
+            id="no password",
+        ),
+        pytest.param(
+            "{protocol: SASL, mechanism: PLAIN}",
+            "kafka_security.protocol: input should be 'PLAINTEXT', 'SSL', 'SASL_PLAINTEXT' or",
+            id="no such protocol",
+        ),
+        pytest.param(
+            "{protocol: SASL_SSL, mechanism: GSSAPI}",
+            "kafka_security.mechanism: input should be 'PLAIN', 'SCRAM-SHA-256' or",
+            id="no such mechanism",
+        ),
+        pytest.param(
+            "{protocol: SSL, ca: /no/such/ca.pem}",
+            "kafka_security.ca: cannot read /no/such/ca.pem: No such file or directory",
+            id="no such file",
+        ),
+        pytest.param(
+            "{key_password: {env: HOME}}",
+            "kafka_security.key_password: does nothing with protocol PLAINTEXT; set protocol to",
+            id="a setting that does nothing",
+        ),
+    ],
+)
+def test_a_cluster_that_cannot_be_reached_so_is_told_before_anything_runs(
+    section: str, fault: str
+) -> None:
+    faults = _faults(f"{MINIMAL}\nkafka_security: {section}\n")
+
+    told = [line for line in faults if line.startswith(fault.partition(": ")[0])]
+    assert len(told) == 1
+    assert told[0].startswith(fault)
+    assert "hunter2" not in "".join(faults)
+
+
 @pytest.mark.parametrize("text", ["", "[]", "just words"], ids=["empty", "a list", "text"])
 def test_a_file_that_is_no_mapping_is_refused(text: str) -> None:
     assert _faults(text)[0].startswith("must be a mapping")
@@ -345,3 +429,5 @@ def test_the_schema_for_editors_agrees_with_the_reader() -> None:
     assert checker.is_valid(good)
     assert not checker.is_valid(bad)
     assert not checker.is_valid(literal)
+    assert checker.is_valid({**good, "kafka_security": {"password": {"file": "x"}}})
+    assert not checker.is_valid({**good, "kafka_security": {"password": "hunter2"}})

@@ -10,9 +10,14 @@ import pytest
 from kafka import KafkaAdminClient
 from kafka.admin import ACL, ACLOperation, ACLPermissionType, ResourcePattern, ResourceType
 
+from monitor.config.file import parse
 from pipeline.errors import UnreachableError
+from pipeline.model import TopicPartition
+from pipeline.settings import KafkaSecurity
 from pipeline.transports.consume import consume
+from pipeline.transports.kafka import KafkaTransport
 from pipeline.transports.offset_ranges import OffsetRange, ReadBounds
+from pipeline.transports.security import for_librdkafka
 from tests.pipeline.transports.brokers import PASSWORDS, Node, asking
 from tests.pipeline.transports.topics import read, send, some
 
@@ -20,6 +25,22 @@ pytestmark = pytest.mark.stack
 
 SOON = ReadBounds(patience=timedelta(seconds=3))
 ALLOWED, FORBIDDEN = "allowed", "forbidden"
+SECURED = """
+lake: lake
+kafka: {bootstrap}
+kafka_security:
+  protocol: SASL_PLAINTEXT
+  mechanism: PLAIN
+  username: reader
+  password: {password}
+sources:
+  - name: shop
+    host: 127.0.0.1
+    port: 3306
+    user: sluice
+    prefix: shop
+    collector: {{url: http://127.0.0.1:8083, connector: shop}}
+"""
 
 
 @pytest.fixture(scope="module")
@@ -100,3 +121,29 @@ def test_rules_12_and_13_a_missing_right_on_the_group_is_told_and_spoils_no_good
     allow(node, ResourceType.GROUP, "sluice")
     with pytest.raises(UnreachableError, match=r"log ends at 5; the brokers said nothing"):
         list(consume(settings(node, "reader"), one_too_many, bounds=bounds))
+
+
+def test_one_section_of_the_config_opens_both_clients(node: Node, tmp_path: Path) -> None:
+    (tmp_path / "password").write_text(PASSWORDS["reader"], encoding="utf-8")
+    where = f"{{file: {tmp_path / 'password'}}}"
+    text = SECURED.format(bootstrap=node.bootstrap, password=where)
+    config = parse(text, tmp_path / "sluice.yaml").settings
+
+    with KafkaTransport(config.kafka, security=config.kafka_security) as transport:
+        assert ALLOWED in transport.topics(".*")
+        assert transport.ends([ALLOWED])[TopicPartition(ALLOWED, 0)].offset == 5
+        assert TopicPartition(ALLOWED, 0) in transport.last_records([TopicPartition(ALLOWED, 0)])
+    asked = for_librdkafka(config.kafka, config.kafka_security)
+    assert offsets(asked, ALLOWED) == [0, 1, 2, 3, 4]
+
+
+def test_a_wrong_password_is_thought_of_without_being_shown(node: Node) -> None:
+    wrong = KafkaSecurity("SASL_PLAINTEXT", "PLAIN", "reader", "hunter2")
+
+    with (
+        KafkaTransport(node.bootstrap, timedelta(seconds=3), wrong) as transport,
+        pytest.raises(UnreachableError, match=r"refuse .* kafka_security") as told,
+    ):
+        transport.topics(".*")
+
+    assert "hunter2" not in str(told.value)
