@@ -135,6 +135,8 @@ class _Assigned:
         self._left = {(c.range.topic, c.range.partition): c for c in group}
         self._cursors = list(group)
         self._codes = {place: code for code, place in enumerate(self._left)}
+        one_topic = len({cursor.range.topic for cursor in group}) == 1
+        self._of_number = {n: code for (_, n), code in self._codes.items()} if one_topic else None
         self._patience = patience
         self._said: dict[str, None] = {}  # an ordered set
         self._records, self._bytes = 0, 0
@@ -232,9 +234,10 @@ class _Assigned:
         return [batch]
 
     def _places(self, messages: Sequence[Message]) -> npt.NDArray[np.int64]:
-        """Which cursor each message belongs to."""
-        if len(self._cursors) == 1:
-            return np.zeros(len(messages), np.int64)
+        """Which cursor each message belongs to; a topic's name is a new text in each message."""
+        if self._of_number is not None:
+            numbers: Mapping[Any, int] = self._of_number
+            return np.array([numbers[m.partition()] for m in messages], np.int64)
         codes: Mapping[Any, int] = self._codes
         return np.array([codes[m.topic(), m.partition()] for m in messages], np.int64)
 
