@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 
+import structlog
+
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.own_rows import Settle, mark_row, settle_rows
 from pipeline.changelog.table import Stamp, app
@@ -44,6 +46,9 @@ from pipeline.transports.security import for_librdkafka
 from pipeline.transports.transport import Transport
 
 RESENT_AT_ONCE = 200_000  # records of a batch that is compared with what was landed before
+
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(eq=False)
@@ -148,6 +153,8 @@ class Landing:
         self._same_topics(chosen, listing)
         made = replace(made, lives=lived(self.mark.lives, made.batch, self._life.int >> 66))
         self._commit(made, settled, staged, stamp)
+        for note in chosen.notes:  # now: a round that commits nothing would say it again
+            log.info("partition gone", lane=made.lane, batch=made.batch, what=note)
         return facts
 
     def _gathered(self, staged: Staged) -> Facts:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from pipeline.changelog import compaction
 from pipeline.changelog.table import DROPPED
@@ -407,3 +408,15 @@ def test_nothing_is_compared_once_the_new_server_is_known_to_have_caught_up(
 
     assert failed_over.loop.mark.heartbeats == {"a": 1}
     assert failed_over.rows("a")[-1] == (2, 60, 3)
+
+
+def test_a_topic_that_went_with_nothing_left_in_it_is_told_once(desk: Desk) -> None:
+    del desk.topics.held["a.db.t"]
+    with capture_logs() as logged:
+        desk.land()
+        desk.topics.put("b", GIB4 - 50, "x")
+        desk.land()
+        desk.land()
+
+    told = [line["what"] for line in logged if line["event"] == "partition gone"]
+    assert told == ["a.db.t:0 is gone; it had been landed to its end at 2"]
