@@ -3,8 +3,9 @@
     python -m bench.passes --what even --what skewed
 
 ``even`` and ``skewed`` are passes over a thousand mirrors, the first of a process and the next;
-``size`` and ``commits`` are turns of one mirror; ``memory`` is one of a mirror of 64,000,000 rows,
-in a process of its own, and takes many minutes to prepare.
+``grown`` and ``commits`` are turns of one mirror, and ``read`` reads it whole after a thousand;
+``memory`` is a turn of a mirror of 64,000,000 rows, in a process of its own, and takes many minutes
+to prepare.
 """
 
 import multiprocessing
@@ -17,6 +18,8 @@ from functools import partial
 from pathlib import Path
 
 import click
+import pyarrow as pa
+from deltalake import DeltaTable, QueryBuilder
 from pyspark.sql import SparkSession
 
 from bench.kit import table
@@ -30,6 +33,8 @@ from pipeline.spread import spread
 
 PASS_WANTED = 120  # seconds
 FLAT_WANTED = 1.2  # times the first
+READ_WANTED = 1.3  # times the fresh mirror
+READ_AFTER = 1_000  # small turns
 MEMORY_WANTED = 1536  # MiB
 ROUNDS = 5
 SHARE = 0.9  # of the changes, that one mirror has
@@ -110,6 +115,23 @@ def commits(folder: Path, size: Size) -> None:
     click.echo(f"  {found[-1] / found[0]:.2f} x the first; wanted: {FLAT_WANTED} x")
 
 
+def read(folder: Path, size: Size) -> None:
+    """A full read after many small turns with upkeep, beside that of the fresh mirror."""
+    rows, turns = size.grown // 16, min(size.commits, READ_AFTER)
+    for keys, window in (("recent", min(500 * FEW, rows)), ("uniform", rows)):
+        work = table.Workload(table.NARROW, rows, FEW, window=window)
+        lake = _fresh(folder, [work])
+        fresh = _reading(lake, work)
+        for number in range(1, turns + 1):
+            _turn(lake, [work])
+            if number % KEPT_UP == 0:
+                lake.upkeep()
+        worn = _reading(lake, work)
+        told = f"{fresh:.3f} s fresh, {worn:.3f} s after {turns} small turns; {under_load()}"
+        click.echo(f"  {rows} rows, {keys} keys: {told}")
+        click.echo(f"  {worn / fresh:.2f} x; wanted: {READ_WANTED} x")
+
+
 def memory(folder: Path, size: Size) -> None:
     """The most memory that a process needs for turns of a huge mirror."""
     work = table.Workload(table.NARROW, size.huge, size.turned, window=size.huge)
@@ -121,7 +143,9 @@ def memory(folder: Path, size: Size) -> None:
     click.echo(f"  {size.turned} uniform keys in {size.huge} rows: {told}")
 
 
-WHAT: dict[str, Scenario] = {one.__name__: one for one in (even, skewed, grown, commits, memory)}
+WHAT: dict[str, Scenario] = {
+    one.__name__: one for one in (even, skewed, grown, commits, read, memory)
+}
 
 
 @click.command()
@@ -178,6 +202,19 @@ def _turn(lake: Lake, works: Sequence[table.Workload]) -> float:
     started = time.monotonic()
     lake.apply()
     return time.monotonic() - started
+
+
+def _reading(lake: Lake, work: table.Workload) -> float:
+    """Seconds that another reader takes for all rows and columns, the best of some."""
+    spent = []
+    for _ in range(ROUNDS):
+        started = time.monotonic()
+        query = QueryBuilder().register("t", DeltaTable(lake.mirror(work)))
+        rows = pa.table(query.execute("SELECT * FROM t").read_all())
+        spent.append(time.monotonic() - started)
+        if len(rows) < work.rows:
+            raise AssertionError(f"{len(rows)} rows were read of {work.rows}")
+    return min(spent)
 
 
 def _alone(folder: Path, work: table.Workload, mark: Mark) -> tuple[float, int]:

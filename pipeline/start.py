@@ -11,7 +11,9 @@ from pyspark.sql import SparkSession
 from pipeline import jars
 from pipeline.apply.catalog import Catalog
 from pipeline.apply.mirror_job import run as run_group
+from pipeline.apply.mirror_writer import Writers
 from pipeline.apply.passes import Passes
+from pipeline.apply.spark_merge import SparkMerge
 from pipeline.apply.upkeep import Upkeep
 from pipeline.build import dialect, open_collector, open_format, open_source, readings
 from pipeline.changelog.change_log import ChangeLog, require_rows_with_a_mark
@@ -56,8 +58,10 @@ def open_lane(settings: PipelineSettings, clock: Callable[[], datetime]) -> Lane
         clock=clock,
         mark=mark,
     )
-    passes = Passes(settings, logs[1], partial(spread, session, run_group), clock)
-    upkeep = Upkeep(settings, logs[2], passes.mirrors, clock)
+    merging = SparkMerge(session)
+    writers = Writers(merging)
+    passes = Passes(settings, logs[1], partial(spread, session, run_group), clock, writers)
+    upkeep = Upkeep(settings, logs[2], passes.mirrors, clock, merging.compacted)
     return Lane(landing, passes, upkeep, catalog, session)
 
 

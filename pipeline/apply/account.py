@@ -5,6 +5,7 @@ Pure.
 
 from dataclasses import dataclass
 
+from pipeline.lake.commits import Commit
 from pipeline.model import Account
 from pipeline.report import Hold
 
@@ -53,5 +54,19 @@ def unexplained(table: str, batch: int, account: Account) -> Hold | None:
         f"{account.residual} of {account.read} changes up to batch {batch} are unexplained: "
         f"{account}; the change log still holds them: report this and rebuild the mirror, "
         f"or waive {name}"
+    )
+    return Hold(name, table, "account", detail)
+
+
+def miscounted(table: str, commit: Commit) -> Hold | None:
+    """The hold of a table in whose log Spark counted otherwise than the turn before its MERGE."""
+    wanted = commit.own.get("counts") or {}
+    told = {name: commit.metrics.get(name) for name in wanted}
+    if told == {name: str(count) for name, count in wanted.items()}:
+        return None
+    name = f"account:{table}:{commit.own['batch']}"
+    detail = (
+        f"version {commit.version} was to change {wanted}, but its log counts {told}; "
+        f"report this and rebuild the mirror, or waive {name}"
     )
     return Hold(name, table, "account", detail)

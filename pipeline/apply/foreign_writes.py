@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from pipeline.apply.account import miscounted
 from pipeline.apply.foreign import accepted, find, foreign_hold
 from pipeline.apply.mirrors import Mirrors
 from pipeline.errors import HeldError, UnreachableError
@@ -59,10 +60,11 @@ class Watch:
         commits = tuple(self._since(table, snapshot.version, known))[::-1]
         good = known if known is not None else min((c.version for c in commits), default=0) - 1
         intrusion = find(commits, good, accepted(table, waived))
-        if intrusion is None:
+        doubts = (miscounted(table, one) for one in commits)
+        doubt = next((one for one in doubts if one and one.id not in waived), None)
+        if intrusion is None and doubt is None:
             self._good[snapshot.metadata.id] = max((one.version for one in commits), default=good)
-            return None
-        return foreign_hold(table, intrusion)
+        return doubt if intrusion is None else foreign_hold(table, intrusion)
 
     def last_turn(self, table: str) -> tuple[int, Account] | None:
         """Batch and account of the newest turn; None if the log tells of none."""

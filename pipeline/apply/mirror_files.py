@@ -33,6 +33,28 @@ class Adoption:
     order: Order | None = None
     shard: Shard | None = None
 
+    def owners(self, rows: pa.Table) -> Owned:
+        """Provenance of whole *rows*, under the table's names."""
+        if SLUICE not in rows.column_names:
+            nobody = pa.nulls(len(rows), META)
+            rows = rows.append_column(SLUICE, nobody)
+        told = (pc.struct_field(rows[SLUICE], list(path[1:])) for path in (SOURCE, SHARD, *RANK))
+        source, shard, *rank = (column.combine_chunks() for column in told)
+        return self.owned(source, shard, rank)
+
+    def owned(self, source: pa.Array, shard: pa.Array, rank: Sequence[pa.Array]) -> Owned:
+        """Provenance of rows by what stands in their ``_sluice``; *rank* is as ``RANK``."""
+        order, origin = rank[:-1], rank[-1]
+        adopted = np.zeros(len(source), np.bool_)
+        for part in order:
+            adopted |= pc.is_null(part).to_numpy(zero_copy_only=False)
+        lines = [pc.fill_null(part.cast(pa.int64()), 0).to_numpy() for part in (*order, origin)]
+        found = np.stack(lines)
+        found[:, adopted] = ranked(self.order or _BEFORE_ALL, Origin.SNAPSHOT)
+        if (own := self.shard) is not None and adopted.any():
+            source, shard = pc.fill_null(source, own.source), pc.fill_null(shard, own.name)
+        return Owned(source, shard, found, adopted)
+
 
 @dataclass(eq=False)
 class MirrorFiles:
@@ -60,16 +82,11 @@ class MirrorFiles:
             taken(read[path], rows) if value is None else pa.repeat(_scalar(value), len(rows))
             for path, value in zip(paths, only, strict=True)
         )
-        return self._adopt(source.cast(pa.string()), shard.cast(pa.string()), rank)
+        return self.adoption.owned(source.cast(pa.string()), shard.cast(pa.string()), rank)
 
     def owners(self, rows: pa.Table) -> Owned:
         """Provenance of whole *rows*, under the table's names."""
-        if SLUICE not in rows.column_names:
-            nobody = pa.nulls(len(rows), META)
-            rows = rows.append_column(SLUICE, nobody)
-        told = (pc.struct_field(rows[SLUICE], list(path[1:])) for path in (SOURCE, SHARD, *RANK))
-        source, shard, *rank = (column.combine_chunks() for column in told)
-        return self._adopt(source, shard, rank)
+        return self.adoption.owners(rows)
 
     def count(self) -> int:
         """Rows that are not deleted, as the log tells, or else the footers."""
@@ -83,18 +100,6 @@ class MirrorFiles:
         if (told := file.records) is not None:
             return told
         return int(self.footers.of(self.store, file).metadata.num_rows)
-
-    def _adopt(self, source: pa.Array, shard: pa.Array, rank: Sequence[pa.Array]) -> Owned:
-        order, origin = rank[:-1], rank[-1]
-        adopted = np.zeros(len(source), np.bool_)
-        for part in order:
-            adopted |= pc.is_null(part).to_numpy(zero_copy_only=False)
-        lines = [pc.fill_null(part.cast(pa.int64()), 0).to_numpy() for part in (*order, origin)]
-        found = np.stack(lines)
-        found[:, adopted] = ranked(self.adoption.order or _BEFORE_ALL, Origin.SNAPSHOT)
-        if (own := self.adoption.shard) is not None and adopted.any():
-            source, shard = pc.fill_null(source, own.source), pc.fill_null(shard, own.name)
-        return Owned(source, shard, found, adopted)
 
 
 def taken(column: pa.ChunkedArray, rows: Integers) -> pa.Array:

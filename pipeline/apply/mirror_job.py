@@ -4,7 +4,7 @@ Mirrors are sent in groups, so that a file of the change log is opened once for 
 that fails is told of and spoils no other.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -26,6 +26,7 @@ from pipeline.lake.store import Store, open_store
 from pipeline.model import Op, Order, Table
 from pipeline.schema.column import Column
 
+Turn = Callable[[TurnTask], Written]
 DELETE_COLUMNS = ("key", "source", "shard", "order", "origin")
 TOGETHER = 1_000_000  # rows of the change log that are held at once for several mirrors
 log = structlog.get_logger(__name__)
@@ -103,7 +104,12 @@ class TurnOutcome:
 _footers = Footers()  # of this process: a mirror's files stay, and are looked at in each turn
 
 
-def run(group: Group) -> dict[str, TurnOutcome]:
+def by_vectors(task: TurnTask) -> Written:
+    """A turn of our own writer."""
+    return turn(task, footers=_footers)
+
+
+def run(group: Group, do: Turn = by_vectors) -> dict[str, TurnOutcome]:
     """Do each job, by table; what fails is a refusal, never an exception of its own."""
     store = open_store(group.changes)
     try:
@@ -112,7 +118,7 @@ def run(group: Group) -> dict[str, TurnOutcome]:
         portions = tuple((one,) for one in group.jobs)
     found: dict[str, TurnOutcome] = {}
     for portion in portions:
-        found |= _together(replace(group, jobs=portion), store)
+        found |= _together(replace(group, jobs=portion), store, do)
     return found
 
 
@@ -134,16 +140,16 @@ def _portions(group: Group, store: Store) -> Iterator[tuple[MirrorJob, ...]]:
     yield tuple(portion)
 
 
-def _together(group: Group, store: Store) -> dict[str, TurnOutcome]:
+def _together(group: Group, store: Store, do: Turn) -> dict[str, TurnOutcome]:
     wanted = {one.table.name: one.wanted for one in group.jobs}
     try:
         rows = read(store, group.files, wanted)
     except SluiceError:
-        return {one.table.name: _alone(one, group, store) for one in group.jobs}
-    return {one.table.name: _done(one, group.changes, rows) for one in group.jobs}
+        return {one.table.name: _alone(one, group, store, do) for one in group.jobs}
+    return {one.table.name: _done(one, group.changes, rows, do) for one in group.jobs}
 
 
-def _alone(job: MirrorJob, group: Group, store: Store) -> TurnOutcome:
+def _alone(job: MirrorJob, group: Group, store: Store, do: Turn) -> TurnOutcome:
     """Do one job by itself: it may not need the file that could not be read."""
     try:
         rows = read(store, group.files, {job.table.name: job.wanted})
@@ -151,17 +157,17 @@ def _alone(job: MirrorJob, group: Group, store: Store) -> TurnOutcome:
         return TurnOutcome(Refusal(error.reason, error.detail))
     except SluiceError as error:
         return TurnOutcome(Refusal("unreachable", str(error)))
-    return _done(job, group.changes, rows)
+    return _done(job, group.changes, rows, do)
 
 
-def _done(job: MirrorJob, changes: str, rows: Mapping[str, pa.Table]) -> TurnOutcome:
+def _done(job: MirrorJob, changes: str, rows: Mapping[str, pa.Table], do: Turn) -> TurnOutcome:
     name = job.table.name
     own = rows.get(name)
     if own is None:
         own = pa.schema([CHANGES.field(column) for column in APPLIED_COLUMNS]).empty_table()
     topics = frozenset(pc.unique(own["topic"]).drop_null().to_pylist())
     try:
-        return TurnOutcome(turn(_task(job, changes, own), footers=_footers), topics)
+        return TurnOutcome(do(_task(job, changes, own)), topics)
     except HeldError as error:
         return TurnOutcome(Refusal(error.reason, error.detail), topics)
     except SluiceError as error:

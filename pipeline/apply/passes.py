@@ -6,7 +6,7 @@ between makes it start over in the next pass.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 
@@ -16,28 +16,20 @@ from pipeline.apply.account import unexplained
 from pipeline.apply.catalog import Catalog
 from pipeline.apply.decide import AppliedBefore
 from pipeline.apply.fills import Fill
-from pipeline.apply.floors import highest
 from pipeline.apply.foreign_writes import Watch
 from pipeline.apply.highest_orders import HighestOrders
 from pipeline.apply.mirror_job import Group, MirrorJob, Refusal, TurnOutcome, grouped, run
-from pipeline.apply.mirrors import (
-    Mirrors,
-    batch_of,
-    floors_of,
-    note,
-    told_floors,
-    told_life,
-)
-from pipeline.apply.reshape import Shape, begun, followed
+from pipeline.apply.mirror_writer import Writers
+from pipeline.apply.mirrors import Mirrors, batch_of, floors_of
+from pipeline.apply.reshape import Shape, begun
 from pipeline.apply.retries import Retries
 from pipeline.apply.turn import Written
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.scan import Part, parts
 from pipeline.changelog.slices import TableRows, WantedBatches, bounded
-from pipeline.changelog.table import DROPPED, app
+from pipeline.changelog.table import DROPPED
 from pipeline.errors import HeldError, UnreachableError
-from pipeline.lake.alterations import with_properties
-from pipeline.lake.commit import LostRaceError, commit
+from pipeline.lake.commit import LostRaceError
 from pipeline.lake.log import Snapshot
 from pipeline.lives import Lives
 from pipeline.living import living_tables
@@ -85,13 +77,15 @@ class PendingFiles:
 class Passes:
     """Bring mirrors up to date; one pass at a time.
 
-    ``spread`` runs groups side by side.  What is kept here is a cache of what the lake says.
+    ``spread`` runs groups of our own turns side by side.  What is kept here is a cache of what
+    the lake says.
     """
 
     settings: PipelineSettings
     changes: ChangeLog
     spread: Run
     clock: Callable[[], datetime]
+    writers: Writers = field(default_factory=Writers)
     highs: HighestOrders = field(default_factory=HighestOrders)
     mirrors: Mirrors = field(init=False)
     watch: Watch = field(init=False)
@@ -199,16 +193,13 @@ class Passes:
         for table in ready:
             try:
                 jobs += self._job(table, landed, waiting)
-            except HeldError as error:
-                failed.append(self._failed(table, hold_of(table.name, error), landed, waived))
             except LostRaceError:
                 continue  # somebody came between: next time, from what is there then
-            except UnreachableError as error:
-                hold = hold_of(table.name, error)
-                failed.append(self._failed(table, hold, landed, waived))
-        outcomes = self._outcomes(jobs, waiting.files)
+            except (HeldError, UnreachableError) as error:
+                failed.append(self._failed(table, hold_of(table.name, error), landed, waived))
         done = (
-            self._finished(job, outcomes[job.table.name], started, landed, waived) for job in jobs
+            self._finished(job, outcome, started, landed, waived)
+            for job, outcome in self._outcomes(jobs, waiting.files)
         )
         return (*failed, *(turn for turn in done if turn is not None))
 
@@ -274,19 +265,31 @@ class Passes:
         if snapshot is None:
             made = begun(store, shape, now, lane)
         else:
-            made = followed(store, snapshot, shape, now, lane)
+            writer = self.writers.of(name, snapshot)
+            made = writer.followed(store, snapshot, shape, now, lane)
         self.mirrors.know(name, made)
         return made
 
     def _outcomes(
         self, jobs: Sequence[MirrorJob], files: tuple[Part, ...]
-    ) -> dict[str, TurnOutcome]:
-        if not jobs:
-            return {}
-        group = Group(self.changes.store.uri, files, tuple(jobs))
-        rows = sum(part.rows for part in files)
-        if rows <= HERE and len(jobs) <= HERE_MIRRORS:
-            return run(group)
+    ) -> Iterator[tuple[MirrorJob, TurnOutcome]]:
+        """What our own turns came to, then Spark's: each is asked for when its turn has come."""
+        ours: list[MirrorJob] = []
+        theirs: list[MirrorJob] = []
+        for one in jobs:
+            spark = self.writers.by_spark(one.table.name, one.snapshot)
+            (theirs if spark else ours).append(one)
+        found = self._run(Group(self.changes.store.uri, files, tuple(ours)))
+        yield from ((one, found[one.table.name]) for one in ours)
+        for one in theirs:
+            do = self.writers.of(one.table.name, one.snapshot).turn
+            yield one, run(Group(self.changes.store.uri, files, (one,)), do)[one.table.name]
+
+    def _run(self, group: Group) -> Mapping[str, TurnOutcome]:
+        """Our own turns, here or spread."""
+        rows = sum(part.rows for part in group.files)
+        if rows <= HERE and len(group.jobs) <= HERE_MIRRORS:
+            return run(group) if group.jobs else {}
         count = GROUPS * self.settings.merge_workers
         found: dict[str, TurnOutcome] = {}
         for part in self.spread(grouped(group, count)):
@@ -315,11 +318,11 @@ class Passes:
         except LostRaceError:
             self.mirrors.look(table.name)
             return None
-        except HeldError as error:
+        except (HeldError, UnreachableError) as error:
             return self._failed(table, hold_of(table.name, error), landed, waived)
-        except UnreachableError as error:
-            hold = hold_of(table.name, error)
-            return self._failed(table, hold, landed, waived)
+        told = self.watch.hold(table.name, waived) if result.decided is not None else None
+        if told is not None:
+            return self._failed(table, told, landed, waived)
         self._heard.add(table.name)
         self._retries.succeeded(table.name)
         self.highs.applied(table.name, until, outcome.topics)
@@ -327,33 +330,18 @@ class Passes:
         return Applied(table.name, until, version, result.account, started, took)
 
     def _commit(self, job: MirrorJob, written: Written, life: int | None) -> int:
-        table, snapshot, until = job.table.name, job.snapshot, job.wanted.until
-        remembered = highest(written.floors)
-        told = {**(told_floors(remembered) if remembered else {}), **told_life(life)}
-        more = with_properties(snapshot, told) if told else ()
-        counts = written.counts
-        made = commit(
+        table = job.table.name
+        made = self.writers.of(table, job.snapshot).commit(
             self.mirrors.store(table),
-            snapshot,
-            (*more, *written.actions),
-            operation="MERGE",
+            job,
+            written,
             clock=self.clock(),
-            note=note(
-                snapshot.version,
-                until,
-                self.settings.lane,
-                since=job.wanted.after,
-                account=asdict(written.account),
-            ),
-            txn=(app(self.settings.lane), until),
-            metrics={
-                "numTargetRowsInserted": counts.inserted,
-                "numTargetRowsUpdated": counts.updated,
-                "numTargetRowsDeleted": counts.deleted + counts.floored,
-            },
+            lane=self.settings.lane,
+            life=life,
         )
         self.mirrors.know(table, made)
-        self.watch.ours(table, made.version)
+        if written.decided is None:
+            self.watch.ours(table, made.version)
         return made.version
 
     def _failed(
@@ -384,9 +372,10 @@ class Passes:
         return found
 
 
-def hold_of(table: str, cause: HeldError | UnreachableError) -> Hold:
-    """The hold of a table that stands still because of *cause*; stable while that lasts."""
-    error = cause if isinstance(cause, HeldError) else HeldError("unreachable", str(cause))
+def hold_of(table: str, error: HeldError | UnreachableError) -> Hold:
+    """The hold of a table that stands still because of *error*; stable while the cause lasts."""
+    if isinstance(error, UnreachableError):
+        error = HeldError("unreachable", str(error))
     detail = error.detail or f"{error.reason}, without a word why; see the log"
     return Hold(f"{error.reason}:{table}", table, error.reason, detail)
 

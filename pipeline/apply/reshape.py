@@ -20,8 +20,8 @@ from pipeline.apply.write import Target
 from pipeline.errors import HeldError
 from pipeline.lake.alterations import altered
 from pipeline.lake.commit import commit, create
-from pipeline.lake.delta_types import to_arrow
 from pipeline.lake.log import Metadata, Snapshot
+from pipeline.lake.protocol import column_types
 from pipeline.lake.store import Store
 from pipeline.model import Order, Shard, Table
 from pipeline.schema.arrow_types import arrow_type
@@ -71,18 +71,13 @@ def followed(
         HeldError: a change cannot be followed; names it and the statement that solves it.
         LostRaceError: somebody else committed meanwhile.
     """
-    known = schemas_of(snapshot)
-    moved = {name for name, order in shape.orders.items() if known.get(name) != order}
-    if not moved:
-        return snapshot
-    fills = [fill for name in sorted(moved) for fill in _fills(name, known, shape)]
-    wanted = lake_schema(shape.schema.columns)
-    actions = altered(snapshot, wanted, told_schemas({**known, **shape.orders}))
-    if not actions:
+    step = growth(snapshot, shape)
+    actions = altered(snapshot, step.schema, step.properties) if step is not None else ()
+    if step is None or not actions:
         return snapshot
     more: Sequence[Mapping[str, object]] = ()
-    if fills or _widened(snapshot, wanted):
-        more = _rewritten(store, snapshot, shape.table, actions, fills=fills, clock=clock)
+    if step.rewrites:
+        more = _rewritten(store, snapshot, shape.table, actions, fills=step.fills, clock=clock)
     return commit(
         store,
         snapshot,
@@ -91,6 +86,32 @@ def followed(
         clock=clock,
         note=note(snapshot.version, -1, lane),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """The columns and properties that a mirror is to have, and whether its rows change for it."""
+
+    schema: pa.Schema
+    properties: Mapping[str, str]
+    fills: tuple[Fill, ...]
+    rewrites: bool
+
+
+def growth(snapshot: Snapshot, shape: Shape) -> Growth | None:
+    """What the mirror lacks; None if it follows the newest schema of each shard.
+
+    Raises:
+        HeldError: as ``followed``.
+    """
+    known = schemas_of(snapshot)
+    moved = {name for name, order in shape.orders.items() if known.get(name) != order}
+    if not moved:
+        return None
+    fills = tuple(fill for name in sorted(moved) for fill in _fills(name, known, shape))
+    wanted = lake_schema(shape.schema.columns)
+    told = told_schemas({**known, **shape.orders})
+    return Growth(wanted, told, fills, bool(fills) or _widened(snapshot, wanted))
 
 
 def lake_schema(columns: Sequence[Column]) -> pa.Schema:
@@ -120,7 +141,7 @@ def _step(name: str, known: Mapping[str, Order], shape: Shape) -> Compatible | N
 
 
 def _widened(snapshot: Snapshot, wanted: pa.Schema) -> bool:
-    there = to_arrow(snapshot.metadata.schema_string)
+    there = column_types(snapshot, sorted(set(wanted.names)))
     return any(there.field(f.name).type != f.type for f in wanted if f.name in there.names)
 
 

@@ -31,12 +31,12 @@ from pipeline.apply.fold import ROW_OPS, Folded, fold
 from pipeline.apply.layout import Layout
 from pipeline.apply.mirror_files import Adoption, MirrorFiles
 from pipeline.apply.positions import bitmap
-from pipeline.apply.provenance import META, SLUICE, owned, plain
+from pipeline.apply.provenance import META, SLUICE, Owned, owned, plain
 from pipeline.apply.write import Target, without, write
 from pipeline.errors import HeldError
 from pipeline.lake.entries import Action
 from pipeline.lake.log import Metadata, Snapshot, advanced
-from pipeline.lake.protocol import padded, refuse
+from pipeline.lake.protocol import column_types, padded, refuse
 from pipeline.lake.store import open_store
 from pipeline.lake.vectors import VectorFile
 from pipeline.model import Account, Op, Order, Shard, Table
@@ -45,6 +45,9 @@ from pipeline.schema.typed import typed
 
 Deletes = Callable[[pa.StringArray], pa.Table]
 """Keys -> key, source, shard, order, origin of their deletes in batches that are applied."""
+
+Look = Callable[[pa.Table, Owned | None], Found]
+"""Keys, and whose they are if that counts -> where they stand in the mirror."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +84,28 @@ class Counts:
     rows: int
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Decided:
+    """What becomes of each key of the slice, in the order of ``rows``; nothing is written yet.
+
+    ``rows`` have the table's columns and ``_sluice``.  ``raised`` are the floors that the slice
+    sets, below which the mirror's rows go; ``floors`` are all that are to be remembered.
+    """
+
+    folded: Folded
+    rows: pa.Table
+    found: Found
+    verdicts: Verdicts
+    raised: Floors
+    floors: Mapping[Shard, Order]
+
+
 @dataclass(frozen=True, slots=True)
 class Written:
     """What a turn comes to, once ``actions`` are committed on ``version``.
 
     There may be none: the applied batch is committed all the same.  ``floors`` are to
-    be remembered.
+    be remembered.  Where Spark is to write, ``decided`` is what.
     """
 
     version: int
@@ -94,6 +113,7 @@ class Written:
     counts: Counts
     account: Account
     floors: Mapping[Shard, Order]
+    decided: Decided | None = None
 
 
 def turn(task: TurnTask, *, footers: Footers | None = None) -> Written:
@@ -103,21 +123,30 @@ def turn(task: TurnTask, *, footers: Footers | None = None) -> Written:
         HeldError: the table must stand still; the reason says why.
     """
     mirror = _mirror(task, footers or Footers())
+    made = decided(task, lambda keys, owners: find(keys, mirror, owners=owners))
+    gone = gone_below(mirror, made.raised)
+    floored = sum(len(positions) for positions in gone.values())
+    _add_replaced(gone, made.verdicts, made.found)
+    actions = _write(task, mirror, _standing(made.rows, made.verdicts), gone)
+    counts = _counted_by_log(task, mirror, made.verdicts, actions, floored=floored)
+    account = account_of(task, made, counts)
+    return Written(task.snapshot.version, actions, counts, account, made.floors)
+
+
+def decided(task: TurnTask, look: Look) -> Decided:
+    """Fold and type the changes, *look* where their keys stand, and decide; writes nothing.
+
+    Raises:
+        HeldError: the table must stand still; the reason says why.
+    """
     raised = _raised(task.changes)
     floors = highest(task.floors or {}, raised)
     folded = fold(_rows_of(task.changes, *ROW_OPS), unique=task.table.unique_across_shards)
     _refuse_doubts(folded, floors)
     rows = _typed(task, folded)
-    found = _found(task, mirror, folded, rows)
-    verdicts = decide(folded, found, floors, raised)
-    verdicts = _withdrawn(task, folded, verdicts)
-    gone = gone_below(mirror, raised)
-    floored = sum(len(positions) for positions in gone.values())
-    _add_replaced(gone, verdicts, found)
-    actions = _write(task, mirror, _standing(rows, verdicts), gone)
-    counts = _counted_by_log(task, mirror, verdicts, actions, floored=floored)
-    account = _account(task, folded, verdicts, counts)
-    return Written(task.snapshot.version, actions, counts, account, floors)
+    found = look(_keys(task, rows), None if task.table.unique_across_shards else owned(folded.rows))
+    verdicts = _withdrawn(task, folded, decide(folded, found, floors, raised))
+    return Decided(folded, rows, found, verdicts, raised, floors)
 
 
 def _mirror(task: TurnTask, footers: Footers) -> MirrorFiles:
@@ -125,18 +154,19 @@ def _mirror(task: TurnTask, footers: Footers) -> MirrorFiles:
     if task.snapshot.metadata.partition_columns:
         detail = f"{task.snapshot.uri} is partitioned, which Sluice does not write; rebuild it"
         raise HeldError("protocol", detail)
-    if odd := sorted(padded(task.snapshot) & set(task.table.key)):
-        detail = f"key column {odd[0]} is CHAR(n), which Spark pads when it reads"
-        raise HeldError("key_kind", f"{detail}; make it STRING")
-    shards = task.table.shards
-    adoption = Adoption(task.adopted, shards[0] if len(shards) == 1 else None)
     return MirrorFiles(
         store=open_store(task.snapshot.uri),
         files=tuple(task.snapshot.files.values()),
         layout=Layout.of(task.snapshot.metadata),
-        adoption=adoption,
+        adoption=adoption_of(task),
         footers=footers,
     )
+
+
+def adoption_of(task: TurnTask) -> Adoption:
+    """What counts for the mirror's rows without ``_sluice``."""
+    shards = task.table.shards
+    return Adoption(task.adopted, shards[0] if len(shards) == 1 else None)
 
 
 def _rows_of(changes: pa.Table, *ops: Op) -> pa.Table:
@@ -183,15 +213,12 @@ def _typed(task: TurnTask, folded: Folded) -> pa.Table:
     return filled(rows, owned(folded.rows), task.fills) if len(rows) else rows
 
 
-def _found(task: TurnTask, mirror: MirrorFiles, folded: Folded, rows: pa.Table) -> Found:
-    """Where the folded rows' keys stand: those of their own shard, unless keys span shards."""
-    kinds = pa.schema([(name, mirror.layout.schema.field(name).type) for name in task.table.key])
-    keys = rows.select(list(task.table.key)).cast(kinds)
-    return find(
-        keys,
-        mirror,
-        owners=None if task.table.unique_across_shards else owned(folded.rows),
-    )
+def _keys(task: TurnTask, rows: pa.Table) -> pa.Table:
+    """The rows' keys in the mirror's types."""
+    if odd := sorted(padded(task.snapshot) & set(task.table.key)):
+        detail = f"key column {odd[0]} is CHAR(n), which Spark pads when it reads"
+        raise HeldError("key_kind", f"{detail}; make it STRING")
+    return rows.select(list(task.table.key)).cast(column_types(task.snapshot, task.table.key))
 
 
 def _withdrawn(task: TurnTask, folded: Folded, verdicts: Verdicts) -> Verdicts:
@@ -261,9 +288,10 @@ def _counted_by_log(
     return Counts(inserted, updated, deleted, floored, after)
 
 
-def _account(task: TurnTask, folded: Folded, verdicts: Verdicts, counts: Counts) -> Account:
-    changes = task.changes
-    number = np.bincount(verdicts, minlength=len(RowVerdict)).tolist()
+def account_of(task: TurnTask, made: Decided, counts: Counts) -> Account:
+    """The account of a turn that changes as many rows as *counts* says."""
+    changes, folded = task.changes, made.folded
+    number = np.bincount(made.verdicts, minlength=len(RowVerdict)).tolist()
     counted = Counted(
         read=len(changes),
         rows=folded.total,

@@ -9,6 +9,7 @@ import structlog
 
 from pipeline.apply.layout import Layout
 from pipeline.apply.mirror_files import MirrorFiles
+from pipeline.apply.mirror_writer import why_spark
 from pipeline.apply.mirrors import Mirrors, note
 from pipeline.apply.rewrite import rewrite
 from pipeline.apply.write import Target
@@ -72,12 +73,14 @@ class Upkeep:
 
     Runs in the process that merges, between merges: two commits on one version of a mirror are one
     too many.  The change log is compacted beside landing, which wins where both want a version.
+    ``compact`` is Spark's way, for mirrors that it merges; it cleans and checkpoints those itself.
     """
 
     settings: PipelineSettings
     changes: ChangeLog
     mirrors: Mirrors
     clock: Callable[[], datetime]
+    compact: Callable[[Store, Snapshot, str], Snapshot] | None = None
     _vacuumed: dict[str, datetime] = field(default_factory=dict)
     _done: dict[str, datetime] = field(default_factory=dict)
     _checkpointed: dict[str, int] = field(default_factory=dict)
@@ -130,8 +133,12 @@ class Upkeep:
         files, clean = worn(snapshot.files), self._due(table)
         if not (files or clean or self._entries(table, snapshot)) or held(table):
             return
-        refuse(snapshot)
         store = self.mirrors.store(table)
+        if self.compact is not None and why_spark(snapshot) is not None:
+            if files:
+                self.mirrors.know(table, self.compact(store, snapshot, self.settings.lane))
+            return
+        refuse(snapshot)
         if files:
             snapshot = self._compact(table, snapshot, files, key(table))
         if self._entries(table, snapshot):

@@ -6,7 +6,7 @@ uses them, so those are refused by use.  Pure.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from pipeline.errors import HeldError
 from pipeline.lake.columns import MODE, PHYSICAL
-from pipeline.lake.delta_types import struct_fields, to_arrow
+from pipeline.lake.delta_types import arrow_field, struct_fields, to_arrow
 from pipeline.lake.log import Snapshot
 
 VECTORS = "delta.enableDeletionVectors"
@@ -57,12 +57,17 @@ def refuse(snapshot: Snapshot) -> None:
     Raises:
         HeldError: ``protocol``; names the feature, property or column.
     """
-    for what in _reasons(snapshot):
+    if (what := unwritable(snapshot)) is not None:
         raise HeldError(
             "protocol",
             f"{snapshot.uri}: {what}; Sluice does not write such a table itself: let Spark "
             "merge it, or take that away",
         )
+
+
+def unwritable(snapshot: Snapshot) -> str | None:
+    """The feature, property or column for which Sluice does not write the table; None if none."""
+    return next(_reasons(snapshot), None)
 
 
 def writes_vectors(snapshot: Snapshot) -> bool:
@@ -116,11 +121,31 @@ def columns(snapshot: Snapshot) -> pa.Schema:
     return to_arrow(snapshot.metadata.schema_string)
 
 
+def column_names(snapshot: Snapshot) -> list[str]:
+    """The table's columns in their order, partition columns among them."""
+    return [str(one["name"]) for one in _fields(snapshot)]
+
+
+def column_types(snapshot: Snapshot, names: Iterable[str]) -> pa.Schema:
+    """Those of *names* that the table has, in Arrow; others may be of types only Spark knows.
+
+    Raises:
+        HeldError: ``protocol``, one of them is of such a type.
+    """
+    fields = {one["name"]: one for one in _fields(snapshot)}
+    return pa.schema([arrow_field(fields[name]) for name in names if name in fields])
+
+
 def padded(snapshot: Snapshot) -> frozenset[str]:
     """Columns of type CHAR(n), which Spark pads when it reads: no key may be one of them."""
-    fields = json.loads(snapshot.metadata.schema_string)["fields"]
-    chars = (one for one in fields if str(one["metadata"].get(_CHAR, "")).startswith("char"))
+    chars = (
+        one for one in _fields(snapshot) if str(one["metadata"].get(_CHAR, "")).startswith("char")
+    )
     return frozenset(str(one["name"]) for one in chars)
+
+
+def _fields(snapshot: Snapshot) -> list[dict[str, Any]]:
+    return list(json.loads(snapshot.metadata.schema_string)["fields"])
 
 
 def _reasons(snapshot: Snapshot) -> Iterator[str]:

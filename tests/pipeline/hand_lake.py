@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from pipeline.apply.catalog import Catalog
 from pipeline.apply.mirror_job import run
+from pipeline.apply.mirror_writer import Writers
 from pipeline.apply.passes import LandedState, Passes
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.own_rows import mark_row
@@ -71,6 +72,8 @@ class HandLake:
     others: tuple[str, ...] = ()
     now: datetime = NOW
     received: datetime = NOW
+    key: tuple[str, ...] = ("id",)
+    writers: Writers = field(default_factory=Writers)
     passes: Passes = field(init=False)
 
     def __post_init__(self) -> None:
@@ -91,13 +94,17 @@ class HandLake:
         """Begin with an empty memory, as after a restart."""
         changes = ChangeLog(open_store(self.settings.changes), "main")
         self.passes = Passes(
-            self.settings, changes, lambda groups: [run(g) for g in groups], lambda: self.now
+            self.settings,
+            changes,
+            lambda groups: [run(g) for g in groups],
+            lambda: self.now,
+            self.writers,
         )
 
     def alter(self, *columns: Column, at: Order, shard: str = "db.t") -> None:
         """Let the source's table have *columns* from *at* on."""
         kind = "create" if self.catalog.newest("s", shard) is None else "alter"
-        schema = TableSchema(shard, at, columns, ("id",))
+        schema = TableSchema(shard, at, columns, self.key)
         self.catalog.learn([("s", SchemaChange(kind, shard, at, schema, ""))])
 
     def land(self, *rows: Mapping[str, Any]) -> None:

@@ -1,10 +1,12 @@
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.apply.account import Counted, balance, unexplained
+from pipeline.apply.account import Counted, balance, miscounted, unexplained
+from pipeline.lake.commits import Commit
 
 COUNTED = Counted(read=20, rows=15, kept=8, distinct=12, ordered=1, tombstones=3, quarantined=1)
 
@@ -42,3 +44,25 @@ def test_a_lost_row_is_found_wherever_it_was_lost(a: int, b: int, c: int, d: int
 
     assert balance(counted, applied=a, noop=b).residual == 0
     assert balance(replace(counted, read=counted.read + 1), applied=a, noop=b).residual == 1
+
+
+@pytest.mark.parametrize(
+    ("told", "held"),
+    [
+        pytest.param({"numTargetRowsInserted": "2"}, False, id="as it was decided"),
+        pytest.param({"numTargetRowsInserted": "3"}, True, id="another number"),
+        pytest.param({}, True, id="not told"),
+    ],
+)
+def test_a_merge_that_did_not_do_what_was_decided_holds_its_mirror(
+    told: dict[str, str], held: bool
+) -> None:
+    own = {"after": 4, "batch": 7, "counts": {"numTargetRowsInserted": 2}}
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    commit = Commit(5, "MERGE", at, note={"sluice": own}, metrics=told)
+
+    hold = miscounted("db.t", commit)
+
+    assert (hold is not None) == held
+    assert hold is None or hold.id == "account:db.t:7"
+    assert miscounted("db.t", replace(commit, note={"sluice": {"after": 4}})) is None

@@ -400,7 +400,7 @@ def test_a_process_that_ends_between_the_columns_and_the_rows_loses_neither(
     lake.alter(ID, NAME, SEVEN, at=BORN)
     lake.land(image(C, 20, 2, name="b", extra=None))
     with monkeypatch.context() as patched:
-        patched.setattr("pipeline.apply.passes.commit", _killed)
+        patched.setattr("pipeline.apply.mirror_writer.commit", _killed)
         with pytest.raises(KeyboardInterrupt):
             lake.apply()
     between = values(lake, "extra")

@@ -1,0 +1,290 @@
+"""The same turn by Spark's MERGE, for mirrors of a protocol that Sluice does not write itself.
+
+Spark looks up the keys and commits; what becomes of each change is decided by the same functions as
+in our own turns.  The MERGE does what was decided row by row, and the log's own counts show whether
+it did: see :func:`pipeline.apply.account.miscounted`.  It runs in a session of its own, for the
+settings that number and name a commit would be taken by whoever shares it.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from pipeline.apply.decide import RowVerdict
+from pipeline.apply.fills import Fill, filled
+from pipeline.apply.mirror_files import SHARD, SOURCE, Adoption
+from pipeline.apply.mirror_job import MirrorJob
+from pipeline.apply.mirror_writer import metrics, told_turn
+from pipeline.apply.mirrors import LIFE, life_of, note, told_floors, told_life
+from pipeline.apply.reshape import Growth, Shape, growth
+from pipeline.apply.spark_look import KeyLookup, translated, view
+from pipeline.apply.spark_sql import (
+    DELETE,
+    INSERT,
+    UPDATE,
+    below,
+    kind_of,
+    merge,
+    owner,
+    quoted,
+    table,
+    text,
+)
+from pipeline.apply.turn import (
+    Counts,
+    Decided,
+    TurnTask,
+    Written,
+    account_of,
+    adoption_of,
+    decided,
+)
+from pipeline.changelog.table import app
+from pipeline.errors import HeldError, UnreachableError
+from pipeline.lake import columns, protocol
+from pipeline.lake.commit import LostRaceError
+from pipeline.lake.log import Snapshot, load
+from pipeline.lake.store import Store
+from pipeline.spark import described
+
+_ACTS = {
+    RowVerdict.INSERT: INSERT,
+    RowVerdict.UPDATE: UPDATE,
+    RowVerdict.MOVE: UPDATE,
+    RowVerdict.DELETE: DELETE,
+}
+_FILE_SIZES = {"minFileSize": str(64 << 20), "maxFileSize": str(256 << 20)}  # larger ones stay
+_APP, _NUMBER = "spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion"
+_NOTE = "spark.databricks.delta.commitInfo.userMetadata"
+
+
+@dataclass(eq=False)
+class SparkMerge:
+    """Writes mirrors with Spark, in the driver; one at a time."""
+
+    session: SparkSession
+
+    def followed(
+        self, store: Store, snapshot: Snapshot, shape: Shape, clock: datetime, lane: str
+    ) -> Snapshot:
+        """The mirror with the columns of today, by as many commits as Spark needs for it.
+
+        Raises:
+            HeldError: a change cannot be followed, or Spark refuses it.
+            LostRaceError: somebody else committed meanwhile.
+        """
+        step = growth(snapshot, shape)
+        if step is None:
+            return snapshot
+        shards = shape.table.shards
+        own = _Own(self.session.newSession(), store, lane)
+        snapshot = own.tell(snapshot, _features(snapshot, step.schema))
+        if step.rewrites:
+            snapshot = own.rewrite(
+                snapshot, step, Adoption(None, shards[0] if len(shards) == 1 else None)
+            )
+        else:
+            snapshot = own.widen(snapshot, step.schema)
+        return own.tell(snapshot, step.properties)
+
+    def turn(self, task: TurnTask) -> Written:
+        """Work a turn out; nothing is written before it is committed.
+
+        Raises:
+            HeldError: the table must stand still; the reason says why.
+        """
+        look = KeyLookup(self.session.newSession(), task.snapshot, adoption_of(task))
+        with described(self.session, f"look up {task.table.name}"):
+            made = decided(task, look.find)
+            floored = look.below(made.raised)
+        number = np.bincount(made.verdicts, minlength=len(RowVerdict)).tolist()
+        counts = Counts(
+            inserted=number[RowVerdict.INSERT],
+            updated=number[RowVerdict.UPDATE] + number[RowVerdict.MOVE],
+            deleted=number[RowVerdict.DELETE],
+            floored=floored,
+            rows=-1,
+        )
+        account = account_of(task, made, counts)
+        return Written(task.snapshot.version, (), counts, account, made.floors, made)
+
+    def commit(
+        self,
+        store: Store,
+        job: MirrorJob,
+        written: Written,
+        *,
+        clock: datetime,
+        lane: str,
+        life: int | None,
+    ) -> Snapshot:
+        """MERGE what was decided, as one commit that bears the applied batch.
+
+        Raises:
+            LostRaceError: somebody else committed meanwhile; nothing was merged.
+            UnreachableError: whether it was merged is not known; reading the log again tells.
+            HeldError: Spark refuses to write the table or a row.
+        """
+        own = _Own(self.session.newSession(), store, lane)
+        snapshot, until, made = job.snapshot, job.wanted.until, written.decided
+        if made is None:
+            raise ValueError("a turn of our own writer is not Spark's to commit")
+        if written.floors:  # remembered first: below them nothing is ever inserted, now or later
+            snapshot = own.tell(snapshot, told_floors(written.floors))
+        if life_of(snapshot) not in (None, life):  # it speaks of the applied batch, old or new
+            snapshot = own.forget(snapshot, LIFE)
+        shards = job.table.shards
+        adoption = Adoption(job.adopted, shards[0] if len(shards) == 1 else None)
+        with described(self.session, f"merge {job.table.name} up to batch {until}"):
+            statement = own.merge(snapshot, job, made, adoption)
+            told = {**told_turn(job, written), "counts": metrics(written.counts)}
+            own.session.conf.set(_APP, app(lane))
+            own.session.conf.set(_NUMBER, str(until))
+            snapshot = own.run(snapshot, statement, batch=until, told=told)
+        if snapshot.transactions.get(app(lane)) != until:
+            raise UnreachableError(f"{store.uri}: Spark's MERGE up to batch {until} left no commit")
+        return own.tell(snapshot, told_life(life))
+
+    def compacted(self, store: Store, snapshot: Snapshot, lane: str) -> Snapshot:
+        """The mirror with its small and worn files joined; the same where Spark finds none.
+
+        Raises:
+            LostRaceError: somebody else committed meanwhile.
+            HeldError: Spark refuses to write the table.
+        """
+        own = _Own(self.session.newSession(), store, lane)
+        for name, size in _FILE_SIZES.items():
+            own.session.conf.set(f"spark.databricks.delta.optimize.{name}", size)
+        with described(self.session, f"compact {snapshot.uri}"):
+            return own.run(snapshot, f"OPTIMIZE {table(snapshot.uri)}")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Own:
+    """A session of its own, whose settings are those of the next commit; each follows the last."""
+
+    session: SparkSession
+    store: Store
+    lane: str
+
+    def tell(self, snapshot: Snapshot, properties: Mapping[str, str]) -> Snapshot:
+        """Set the table's *properties*; none that it has."""
+        known = snapshot.metadata.configuration
+        new = {name: value for name, value in properties.items() if known.get(name) != value}
+        if not new:
+            return snapshot
+        pairs = ", ".join(f"{text(name)} = {text(value)}" for name, value in new.items())
+        return self.run(snapshot, f"ALTER TABLE {table(snapshot.uri)} SET TBLPROPERTIES ({pairs})")
+
+    def forget(self, snapshot: Snapshot, name: str) -> Snapshot:
+        """Take one property away."""
+        return self.run(
+            snapshot, f"ALTER TABLE {table(snapshot.uri)} UNSET TBLPROPERTIES ({text(name)})"
+        )
+
+    def widen(self, snapshot: Snapshot, schema: pa.Schema) -> Snapshot:
+        """Add those columns of *schema* that the table lacks."""
+        there = protocol.column_names(snapshot)
+        new = [field for field in schema if field.name not in there]
+        if not new:
+            return snapshot
+        told = ", ".join(f"{quoted(field.name)} {kind_of(field.type)}" for field in new)
+        return self.run(snapshot, f"ALTER TABLE {table(snapshot.uri)} ADD COLUMNS ({told})")
+
+    def rewrite(self, snapshot: Snapshot, step: Growth, adoption: Adoption) -> Snapshot:
+        """Write all rows anew, with the columns and types of *step* and its defaults."""
+        there = protocol.column_names(snapshot)
+        kept = [quoted(name) for name in there if name not in step.schema.names]
+        cast = [
+            f"CAST({quoted(f.name) if f.name in there else 'NULL'} AS {kind_of(f.type)}) "
+            f"AS {quoted(f.name)}"
+            for f in step.schema
+        ]
+        with translated(snapshot.uri):
+            reader = self.session.read.format("delta").option("versionAsOf", snapshot.version)
+            rows = reader.load(snapshot.uri).selectExpr(*cast, *kept)
+            if step.fills:
+                rows = rows.mapInArrow(_filling(step.fills, adoption), rows.schema)
+        self._name(snapshot, -1, {})
+        with translated(snapshot.uri):
+            writer = rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true")
+            writer.partitionBy(*snapshot.metadata.partition_columns).save(snapshot.uri)
+        return self._after(snapshot)
+
+    def merge(self, snapshot: Snapshot, job: MirrorJob, made: Decided, adoption: Adoption) -> str:
+        """The statement; its rows stand in the view ``changes``."""
+        coded = np.full(len(RowVerdict), -1, np.int64)
+        for verdict, act in _ACTS.items():
+            coded[verdict] = act
+        acts = coded[made.verdicts]
+        rows = made.rows.filter(pa.array(acts >= 0))
+        names = {name: f"c{i}" for i, name in enumerate(rows.column_names)}
+        source = rows.rename_columns(list(names.values()))
+        source = source.append_column("act", pa.array(acts[acts >= 0]))
+        with translated(snapshot.uri):
+            view(self.session, source, "changes")
+        on = [f"t.{quoted(name)} = s.{names[name]}" for name in job.table.key]
+        if not job.table.unique_across_shards:
+            meta = names[SOURCE[0]]
+            pairs = zip(owner(adoption), (SOURCE, SHARD), strict=True)
+            on += [f"{ours} = s.{meta}.{path[-1]}" for ours, path in pairs]
+        gone = below(made.raised, adoption) if made.raised else None
+        return merge(table(snapshot.uri), names, on, gone)
+
+    def run(
+        self,
+        snapshot: Snapshot,
+        statement: str,
+        *,
+        batch: int = -1,
+        told: Mapping[str, object] | None = None,
+    ) -> Snapshot:
+        """One commit, which says that it is ours and follows *snapshot*."""
+        self._name(snapshot, batch, told or {})
+        with translated(snapshot.uri):
+            self.session.sql(statement)
+        return self._after(snapshot)
+
+    def _name(self, snapshot: Snapshot, batch: int, told: Mapping[str, object]) -> None:
+        seen = load(self.store, snapshot)
+        if seen is None or seen.version != snapshot.version:
+            raise LostRaceError(f"{snapshot.uri}: another commit follows {snapshot.version}")
+        said = note(snapshot.version, batch, self.lane, **told)
+        self.session.conf.set(_NOTE, json.dumps(said, sort_keys=True))
+
+    def _after(self, snapshot: Snapshot) -> Snapshot:
+        for name in (_APP, _NUMBER, _NOTE):
+            self.session.conf.unset(name)
+        made = load(self.store, snapshot)
+        if made is None:
+            raise HeldError("table_replaced", f"{snapshot.uri} is gone; restore it")
+        return made
+
+
+def _features(snapshot: Snapshot, schema: pa.Schema) -> dict[str, str]:
+    """Properties that switch on what the names and types of *schema* ask for."""
+    mapped = columns.mapping_needed(schema)
+    found = {columns.MODE: "name"} if mapped and columns.MODE not in _known(snapshot) else {}
+    asked = protocol.ours(schema, {})["protocol"].get("readerFeatures", ())
+    listed = snapshot.protocol.get("readerFeatures") or ()
+    return found | {f"delta.feature.{name}": "supported" for name in asked if name not in listed}
+
+
+def _known(snapshot: Snapshot) -> Mapping[str, str]:
+    return snapshot.metadata.configuration
+
+
+def _filling(fills: Sequence[Fill], adoption: Adoption):  # type: ignore[no-untyped-def]
+    """Fill defaults in, batch by batch."""
+
+    def fill(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            rows = pa.Table.from_batches([batch])
+            yield from filled(rows, adoption.owners(rows), fills).to_batches()
+
+    return fill
