@@ -1,0 +1,87 @@
+"""What docs/extending.md shows is what stands in the files, and it works as it says."""
+
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+
+import yaml
+
+from alerts import channel as channels
+from alerts.model import Message
+from checks import run as probes
+from checks.model import Outcome
+from examples.few_rows import FewRows, Rows
+from examples.line_file import LineFile
+from monitor.config.file import parse
+from pipeline import collectors, formats, plugins, sources
+from tests.alerts.kit import message
+from tests.docs.markdown import ROOT, blocks
+
+PAGE = ROOT / "docs" / "extending.md"
+TOY = ROOT / "tests" / "toy" / "sluice.yaml"
+SEAMS = {
+    "source": (sources, "SOURCE", "tests.toy.source"),
+    "collector": (collectors, "COLLECTOR", "tests.toy.collector"),
+    "format": (formats, "FORMAT", "tests.toy.format"),
+}
+
+
+def test_each_block_of_code_is_the_file_it_names() -> None:
+    found = {code.partition("\n")[0]: code.partition("\n")[2] for code in blocks(PAGE, "python")}
+
+    assert sorted(found) == ["# examples/few_rows.py", "# examples/line_file.py"]
+    assert all(text == (ROOT / name[2:]).read_text("utf-8") for name, text in found.items())
+
+
+def test_the_config_of_the_toy_is_the_one_that_its_test_runs() -> None:
+    assert blocks(PAGE, "yaml")[0] == TOY.read_text("utf-8")
+
+
+def test_each_seam_of_the_table_has_its_protocol_and_its_name() -> None:
+    rows = re.findall(r"^\| ([a-z ]+) \| `(.+?)` \| `?([A-Z]*)", PAGE.read_text("utf-8"), re.M)
+
+    assert [seam for seam, _, _ in rows] == [
+        *("source", "collector", "format", "probe", "channel", "transport", "table format"),
+    ]
+    assert [protocol for _, protocol, _ in rows if not (ROOT / protocol).is_file()] == []
+    for seam, _, name in rows[:3]:
+        folder, expected, module = SEAMS[seam]
+        assert name == expected
+        assert plugins.find(folder, name, module).__module__ == module
+
+
+def test_the_probe_and_the_channel_are_found_by_the_config_and_work(tmp_path: Path) -> None:
+    sections = [yaml.safe_load(text) for text in blocks(PAGE, "yaml")[1:]]
+    minimal = {
+        "lake": "lake",
+        "kafka": "k:9092",
+        "sources": [
+            {
+                "name": "s",
+                "host": "h",
+                "port": 1,
+                "user": "u",
+                "prefix": "s",
+                "collector": {"url": "http://c", "connector": "s"},
+            }
+        ],
+    }
+    whole = {key: value for part in (minimal, *sections) for key, value in part.items()}
+
+    config = parse(yaml.safe_dump(whole), tmp_path / "sluice.yaml")
+
+    (plan,) = [one for one in config.plans if one.name == "examples.few_rows"]
+    assert plan.probe == FewRows(least=1000)
+    assert plan.probe.judge(Rows(999), ()).outcome is Outcome.FAIL
+    assert plan.probe.judge(Rows(1000), ()).outcome is Outcome.PASS
+    assert isinstance(config.channels["diary"], LineFile)
+    assert probes.find("examples.few_rows") is FewRows
+    assert channels.find("examples.line_file") is LineFile
+
+
+def test_the_channel_writes_a_line_a_message(tmp_path: Path) -> None:
+    told: list[Message] = [message(), message()]
+
+    LineFile(str(tmp_path / "lines")).send(told, datetime(2026, 1, 2, tzinfo=UTC))
+
+    assert len((tmp_path / "lines").read_text().splitlines()) == 2

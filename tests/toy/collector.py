@@ -1,0 +1,86 @@
+"""What carries the toy's log into one topic, three changes a message, and what is asked of it."""
+
+import json
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Producer
+
+from pipeline.collectors.collector import Collector, CollectorState
+from pipeline.model import Acknowledged, Missing
+from tests.toy.database import Database
+
+EACH = 3  # changes in a message
+
+
+@dataclass(eq=False)
+class ToyCollector:
+    """``url`` is the database's file: what was sent is remembered there."""
+
+    url: str
+    connector: str
+
+    def acknowledged(self) -> Acknowledged | Missing:
+        return Acknowledged(0, Database(Path(self.url)).sent())
+
+    def address(self) -> tuple[str, int]:
+        return ("toy", 1)
+
+    def config(self) -> Mapping[str, str]:
+        return {}
+
+    def state(self) -> CollectorState:
+        return CollectorState("running")
+
+    def close(self) -> None:
+        pass
+
+
+COLLECTOR: type[Collector] = ToyCollector
+
+
+@dataclass(eq=False)
+class Pump:
+    """Sends on what the log holds, until it is stopped; may be started again.
+
+    While it is not ``acknowledging``, everything is sent and nothing said of it.
+    """
+
+    database: Database
+    bootstrap: str
+    topic: str
+    acknowledging: bool = True
+    _stop: threading.Event = field(default_factory=threading.Event)
+    _thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        self._stop.clear()
+        self._thread = threading.Thread(target=self._run, name="toy pump")
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        producer = Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 1, "log_level": 0})
+        sent = self.database.sent()
+        while not self._stop.wait(0.1):
+            waiting = [(n, change) for n, change in self.database.unsent() if n > sent]
+            for changes in _threes(change for _, change in waiting):
+                producer.produce(self.topic, json.dumps({"changes": changes}).encode())
+            if producer.flush(30) == 0:
+                sent = waiting[-1][0] if waiting else sent
+                if self.acknowledging:
+                    self.database.mark_sent(sent)
+
+
+def _threes(changes: Iterable[Any]) -> Iterator[list[Any]]:
+    left = iter(changes)
+    while some := list(islice(left, EACH)):
+        yield some

@@ -1,0 +1,91 @@
+"""Columns of the toy database: numbers and words, and a rule of its own on changed columns."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.model import ShardId
+from pipeline.schema.arrow_types import arrow_type
+from pipeline.schema.column import Column, TableSchema
+from pipeline.schema.dialect import Dialect
+from pipeline.schema.effect import Effect, Empty, Keep, KnownTables
+from pipeline.schema.evolution import Compatible, Incompatible
+from pipeline.schema.schema_change import ColumnTold, Told
+from pipeline.schema.wire import SentAs
+
+LAKE = {"number": "bigint", "word": "string"}
+
+
+@dataclass(frozen=True, slots=True)
+class ToyColumn:
+    """A name, and ``number`` or ``word``."""
+
+    name: str
+    type: str
+
+    @property
+    def dialect(self) -> Dialect:
+        return TOY
+
+
+@dataclass(frozen=True, slots=True)
+class ToyDialect:
+    """A table may only get more columns; it holds NULL in them for the rows it had."""
+
+    def column(self, told: ColumnTold, statement: str) -> Column:
+        return ToyColumn(told.name, told.type)
+
+    def renamed_from(self, statement: str, shard: ShardId) -> ShardId | None:
+        return None
+
+    def effects(self, told: Sequence[Told], known: KnownTables) -> tuple[Effect, ...]:
+        seen, found = set(known.schemas), list[Effect]()
+        for one in told:
+            for shard, schema in one.tables:
+                kind = Keep if shard in seen else Empty
+                found.append(kind(shard, one.order, schema))
+                seen.add(shard)
+        return tuple(found)
+
+    def compare(self, old: TableSchema, new: TableSchema) -> Compatible | Incompatible:
+        for column in old.columns:
+            if new.column(column.name) != column:
+                return Incompatible(f"{column.name} is not what it was", "define it as before")
+        return Compatible(tuple(c for c in new.columns if old.column(c.name) is None))
+
+    def remembered(self, known: TableSchema, new: TableSchema) -> TableSchema:
+        return new
+
+    def merge(self, schemas: Sequence[TableSchema]) -> TableSchema | Incompatible:
+        return max(schemas, key=lambda schema: len(schema.columns))
+
+    def lake_type(self, column: Column) -> str:
+        return LAKE[_type(column)]
+
+    def whole(self, column: Column) -> bool:
+        return _type(column) == "number"
+
+    def sent(self, column: Column) -> SentAs:
+        return SentAs.WHOLE if self.whole(column) else SentAs.WORD
+
+    def values(self, column: Column, wire: pa.Array) -> pa.Array:
+        if not (self.whole(column) and pa.types.is_string(wire.type)):
+            return wire
+        number = pc.match_substring_regex(wire, "^-?[0-9]{1,18}$")
+        return pc.if_else(number, wire, pa.scalar(None, pa.string())).cast(pa.int64())
+
+    def default(self, column: Column) -> pa.Scalar:
+        return pa.scalar(None, arrow_type(column))
+
+    def differences(self, schema: TableSchema, server: Sequence[Column]) -> tuple[str, ...]:
+        here = {str(column) for column in schema.columns}
+        return tuple(sorted(here ^ {str(column) for column in server}))
+
+
+def _type(column: Column) -> str:
+    return column.type if isinstance(column, ToyColumn) else "word"
+
+
+TOY: Dialect = ToyDialect()

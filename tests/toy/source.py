@@ -1,0 +1,85 @@
+"""The toy database as a source; its place in the log is the number of the log's last entry."""
+
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import ClassVar
+
+from pipeline.errors import UnreachableError
+from pipeline.model import Head, Shard
+from pipeline.schema.column import Column
+from pipeline.schema.dialect import Dialect
+from pipeline.settings import SourceSettings
+from pipeline.sources.source import Range, Source, SourceDescription
+from tests.toy.database import Database
+from tests.toy.dialect import TOY, ToyColumn
+
+
+@dataclass(eq=False)
+class ToySource:
+    """``options: {path: FILE}`` says where the database is."""
+
+    dialect: ClassVar[Dialect] = TOY
+    settings: SourceSettings
+    path: str
+
+    @property
+    def name(self) -> str:
+        return self.settings.name
+
+    def head(self) -> Head:
+        return Head("toy", 0, self._database().end())
+
+    def prepare_heartbeat(self) -> None:
+        database, table = self._database(), self.settings.heartbeat
+        if table not in database.definitions():
+            database.define(table, {"id": "number", "source": "word", "n": "number"}, "id")
+
+    def beat(self, at_least: int, at: datetime) -> tuple[int, Head]:
+        database, table = self._database(), self.settings.heartbeat
+        number = max(database.rows(table).get(1, {"n": -1})["n"] + 1, at_least)
+        database.put(table, {"id": 1, "source": self.name, "n": number})
+        return number, self.head()
+
+    def describe(self, shards: Collection[str]) -> SourceDescription:
+        there = self._database().definitions()
+        return SourceDescription(None, shown=frozenset(shards) & frozenset(there))
+
+    def shards(self, pattern: str) -> tuple[Shard, ...]:
+        names = self._database().definitions()
+        return tuple(Shard(self.name, name) for name in names if re.fullmatch(pattern, name))
+
+    def columns(self, shard: Shard) -> Sequence[Column]:
+        columns, _ = self._database().definitions().get(shard.name, ({}, ""))
+        return tuple(ToyColumn(name, kind) for name, kind in columns.items())
+
+    def key_columns(self, shard: Shard) -> tuple[str, ...]:
+        _, key = self._database().definitions().get(shard.name, ({}, ""))
+        return (key,) if key else ()
+
+    def max_id(self, shard: Shard, column: str) -> int | None:
+        return max(self._database().rows(shard.name), default=None)
+
+    def min_id(self, shard: Shard, column: str) -> int | None:
+        return min(self._database().rows(shard.name), default=None)
+
+    def count_ids(self, shard: Shard, column: str, ranges: Sequence[Range]) -> tuple[int, ...]:
+        ids = self._database().rows(shard.name)
+        return tuple(sum(low <= one < high for one in ids) for low, high in ranges)
+
+    def ids(self, shard: Shard, column: str, span: Range, limit: int) -> tuple[int, ...]:
+        low, high = span
+        return tuple(i for i in self._database().rows(shard.name) if low <= i < high)[:limit]
+
+    def close(self) -> None:
+        pass
+
+    def _database(self) -> Database:
+        if not Path(self.path).exists():
+            raise UnreachableError(f"source:{self.name}: no database at {self.path}")
+        return Database(Path(self.path))
+
+
+SOURCE: type[Source] = ToySource
