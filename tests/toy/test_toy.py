@@ -1,7 +1,7 @@
 """Another source, collector and format land, merge, are watched and gated; no product file knows.
 
-On a real broker, with the service as a process and its Spark.  Messages hold three changes each
-and no position.
+One story on a real broker, with the service as a process and its Spark: each step stands on the
+one before.  Messages hold three changes each and no position.
 """
 
 import sys
@@ -84,6 +84,11 @@ class Stand:
     def ready(self, cut: str) -> bool:
         return wait_until(lambda: self.ask(cut)[0] == 200, SOON, f"READY for {cut}")
 
+    def not_landed(self, cut: str) -> bool:
+        """Whether the gate is shut because the proof is open, not only because lags are long."""
+        status, codes = self.ask(cut)
+        return status == 404 and "not_landed" in codes
+
     def incidents(self) -> list[dict[str, Any]]:
         found = httpx.get(f"{self._url}/v1/incidents", timeout=30, trust_env=False).json()
         return [one for one in found if one["state"] in ("firing", "recovering")]
@@ -140,3 +145,45 @@ def test_a_toy_lands_merges_is_watched_and_gated(stand: Stand) -> None:
     assert len(stand.mirrored()) == 99
     wait_until(lambda: stand.lags() == {"collection", "consumer", "merge"}, SOON, "lags")
     assert stand.incidents() == []
+
+
+def test_what_is_not_sent_is_not_ready(stand: Stand) -> None:
+    stand.pump.stop()
+    stand.database.put(TABLE, {"id": 1, "name": "waits"})
+    cut = now()
+
+    wait_until(lambda: stand.not_landed(cut), SOON, "NOT_READY")
+    assert stand.mirrored()[1] == {"id": 1, "name": "n1"}
+
+    stand.pump.start()
+    assert stand.ready(cut)
+    assert stand.mirrored() == stand.database.rows(TABLE)
+
+
+def test_what_is_sent_and_merged_but_not_acknowledged_is_not_ready(stand: Stand) -> None:
+    stand.pump.acknowledging = False
+    stand.database.put(TABLE, {"id": 2, "name": "unsaid"})
+    cut = now()
+
+    there = {"id": 2, "name": "unsaid"}
+    wait_until(lambda: stand.mirrored()[2] == there, SOON, "the mirrored row")
+    wait_until(lambda: stand.not_landed(cut), SOON, "NOT_READY")
+
+    stand.pump.acknowledging = True
+    assert stand.ready(cut)
+
+
+def test_the_toys_own_rule_takes_a_column_and_blocks_a_changed_type(stand: Stand) -> None:
+    stand.database.define(TABLE, {**COLUMNS, "amount": "number"}, "id")
+    stand.database.put(TABLE, {"id": 3, "name": "more", "amount": 33})
+    assert stand.ready(now())
+    assert stand.mirrored()[3] == {"id": 3, "name": "more", "amount": 33}
+    assert stand.mirrored()[4]["amount"] is None
+
+    stand.database.define(TABLE, {**COLUMNS, "amount": "word"}, "id")
+    stand.database.put(TABLE, {"id": 4, "name": "other", "amount": "four"})
+    cut = now()
+
+    wait_until(lambda: stand.ask(cut)[0] == 409, SOON, "BLOCKED")
+    assert "schema" in stand.ask(cut)[1]
+    assert stand.mirrored()[4]["amount"] is None
