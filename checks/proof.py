@@ -121,7 +121,7 @@ def _read_anew(mark: Mark, sources: Iterable[str]) -> Iterator[Reason]:
     for name, snap in sorted(mark.snaps.items()):
         if name.partition("/")[0] in sources:
             text = f"the snapshot of {name} is not complete, {snap.rows} rows came so far"
-            yield Reason("snapshot", text, f"snapshot:{name}")
+            yield Reason("snapshot", text, snap.waiver(name))
 
 
 def _covers(step: LandedBatch, fences: Mapping[str, Fence], cut: datetime) -> bool:

@@ -10,12 +10,18 @@ from pipeline.mark import Mark
 from pipeline.route import Router
 
 
+def is_there(mark: Mark, name: str) -> bool:
+    """Whether no schema change says that the shard *name* (``source/db.table``) is gone."""
+    told = mark.existing.get(name)
+    return told is None or told.there
+
+
 def living_shards(mark: Mark, router: Router) -> Mapping[str, str]:
     """``source/shard`` -> table, of the shards that are there and that no rule ignores."""
     return {
         name: table
         for name, table in mark.shards.items()
-        if table is not None and _there(mark, name) and router.table(name.partition("/")[2])
+        if table is not None and is_there(mark, name) and router.table(name.partition("/")[2])
     }
 
 
@@ -23,8 +29,3 @@ def living_tables(mark: Mark, router: Router) -> Mapping[str, int]:
     """Table -> the last batch that holds a change of it, of tables with a shard that is there."""
     names = set(living_shards(mark, router).values())
     return {name: last for name, last in mark.tables.items() if name in names}
-
-
-def _there(mark: Mark, name: str) -> bool:
-    told = mark.existing.get(name)
-    return told is None or told.there

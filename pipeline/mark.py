@@ -51,6 +51,10 @@ class Snap:
     rows: int = 0
     ended: bool = False
 
+    def waiver(self, name: str) -> str:
+        """What a person waives to give up this snapshot of the shard *name*, and no later one."""
+        return f"snapshot:{name}@{self.batch}"
+
 
 @dataclass(frozen=True, slots=True)
 class Existence:

@@ -10,8 +10,9 @@ from pipeline.model import Account
 class Gap:
     """Offsets of a partition that can no longer be read: ``[first, until)``, and why.
 
-    ``id`` is stable across rounds (``topic:partition:first``); ``sluice waive ID`` closes it, and
-    so does a base of each of ``shards`` (as ``source/db.table``) that is later than ``batch``.
+    ``id`` is stable across rounds (``topic:partition:first``, once landed with ``@batch``);
+    ``sluice waive ID`` closes it, and so does a base of each of ``shards`` (as
+    ``source/db.table``) that is later than ``batch``.
     """
 
     id: str

@@ -56,7 +56,7 @@ def explain(
     known, starts, held = dict(epochs.known), dict(epochs.starts), {}
     for partition, offset in strange.items():
         source = listing.source_of[partition.topic]
-        hold = _hold(source, partition, offset, listing)
+        hold = _hold(source, partition, offset, listing, epochs.number(source))
         if hold.id in waived and source in known:
             known[source] = replace(known[source], number=known[source].number + 1)
             starts |= _from_ends(source, known[source].number, listing)
@@ -76,11 +76,14 @@ def _from_ends(source: str, number: int, listing: Listing) -> dict[str, int]:
     }
 
 
-def _hold(source: str, partition: TopicPartition, offset: int, listing: Listing) -> Hold:
+def _hold(
+    source: str, partition: TopicPartition, offset: int, listing: Listing, epoch: int
+) -> Hold:
     server = "is still the same" if source in listing.heads else "does not answer"
     detail = (
         f"{partition} offset {offset} stands below what was landed and repeats nothing, while the "
         f"server {server}; find out which server the collector reads, then let it take a new "
         f"snapshot, or waive this"
     )
-    return Hold(f"disorder:{source}:{partition}:{offset}", f"source:{source}", "disorder", detail)
+    name = f"disorder:{source}:{partition}:{offset}@{epoch}"
+    return Hold(name, f"source:{source}", "disorder", detail)

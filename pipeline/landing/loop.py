@@ -27,6 +27,7 @@ from pipeline.landing.epochs import Epochs, explain, look
 from pipeline.landing.facts import Facts, gather
 from pipeline.landing.inversions import JUDGED, low
 from pipeline.landing.listing import Listing, list_ends, owner
+from pipeline.landing.new_rules import with_rules
 from pipeline.landing.next_mark import next_mark, read_gap
 from pipeline.landing.plan import Plan, PlanContext, plan
 from pipeline.landing.recognition import recognised
@@ -71,6 +72,7 @@ class Landing:
     _acknowledgements: Acknowledgements = field(default_factory=Acknowledgements)
     _ends: dict[TopicPartition, PartitionEnd] = field(default_factory=dict)
     _unsure: bool = False
+    _ruled: bool = False
     _life: uuid.UUID = field(default_factory=uuid.uuid4)
 
     def land(self, waived: frozenset[str]) -> Landed:
@@ -97,7 +99,7 @@ class Landing:
             found = self.log.mark() or Mark(self.mark.lane, -1)
             if found.batch < self.mark.batch:  # its numbers are given again, to other batches
                 self._life = uuid.uuid4()
-            self.mark, self._unsure = found, False
+            self.mark, self._unsure, self._ruled = found, False, False
 
     def _plan(self, listing: Listing) -> Plan:
         known = PlanContext(
@@ -151,6 +153,8 @@ class Landing:
             router=self.router,
         )
         self._same_topics(chosen, listing)
+        if not self._ruled:  # the rules of the batch before may have been others
+            made = with_rules(made, self.mark, self.router)
         made = replace(made, lives=lived(self.mark.lives, made.batch, self._life.int >> 66))
         self._commit(made, settled, staged, stamp)
         for note in chosen.notes:  # now: a round that commits nothing would say it again
@@ -243,7 +247,7 @@ class Landing:
         if found != made:
             at = "nothing" if found is None else f"batch {found.batch}"
             raise HeldError("mark_lost", f"wrote batch {made.batch}, read back {at}")
-        self.mark, self._unsure = found, False
+        self.mark, self._unsure, self._ruled = found, False, True
 
     def _put(self, actions: Sequence[Action], made: Mark, stamp: Stamp) -> None:
         """Commit once; upkeep may come first, another batch may not."""

@@ -34,7 +34,7 @@ def next_mark(
     """
     batch = mark.batch + 1
     open_, settled = advance(mark, facts, batch)
-    snaps = {name: snap for name, snap in open_.items() if f"snapshot:{name}" not in waived}
+    snaps = {name: snap for name, snap in open_.items() if snap.waiver(name) not in waived}
     shards = _shards(mark, facts, (*snaps, *(done.name for done in settled)), router)
     made = replace(
         mark,
@@ -112,9 +112,15 @@ def _grown(mark: Mark, plan: Plan) -> tuple[str, ...]:
 
 
 def _opened(plan: Plan, batch: int, mark: Mark, shards: Iterable[str]) -> tuple[Gap, ...]:
-    """The plan's gaps, each with the shards it concerns."""
+    """The plan's gaps, each with the shards it concerns; a waiver of one is none of the next."""
     return tuple(
-        replace(gap, batch=batch, shards=_concerned(gap.topic, mark, shards)) for gap in plan.gaps
+        replace(
+            gap,
+            id=f"{gap.id}@{batch}",
+            batch=batch,
+            shards=_concerned(gap.topic, mark, shards),
+        )
+        for gap in plan.gaps
     )
 
 

@@ -163,7 +163,7 @@ def test_f25_a_snapshot_that_does_not_end_is_named_with_its_waiver() -> None:
 
     told = [reason for reason in answer.reasons if reason.code == "snapshot"]
     assert answer.state in (ReadinessState.NOT_READY, ReadinessState.UNKNOWN)
-    assert [reason.id for reason in told] == ["snapshot:shop/shop_09.users"]
+    assert [reason.id for reason in told] == ["snapshot:shop/shop_09.users@40"]
     assert "7 rows" in told[0].text
 
 

@@ -282,7 +282,11 @@ def test_what_goes_back_and_repeats_nothing_holds_its_source_and_no_other(
     first, again = desk.land(), desk.land()
 
     (hold,) = first.holds
-    assert (hold.id, hold.subject, hold.reason) == ("disorder:a:a.db.t:0:2", "source:a", "disorder")
+    assert (hold.id, hold.subject, hold.reason) == (
+        "disorder:a:a.db.t:0:2@1",
+        "source:a",
+        "disorder",
+    )
     assert again.holds == first.holds
     assert [offset for _, _, offset in desk.rows("a")] == [0, 1]
     assert [offset for _, _, offset in desk.rows("b")] == [0, 1, 2]
@@ -307,7 +311,7 @@ def test_a_row_out_of_order_is_found_within_its_own_batch_too(tmp_path: Path) ->
 
     (hold,) = desk.land().holds
 
-    assert hold.id == "disorder:a:a.db.t:0:1"
+    assert hold.id == "disorder:a:a.db.t:0:1@1"
     assert desk.rows("a") == []
 
 

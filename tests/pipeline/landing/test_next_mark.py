@@ -23,6 +23,7 @@ ACK = Acknowledged(1, 90)
 OLD = Mark("main", 4, epochs={"s": EPOCH}, acknowledged={"s": Acknowledged(1, 50)})
 END = {"s.db.t:0": PartitionEnd(9)}
 GAP = Gap("s.db.t:0:5", "s.db.t", 0, 5, 8, "deleted")
+OPEN = f"{GAP.id}@5"  # once the batch after OLD has landed
 
 
 def step(
@@ -80,7 +81,7 @@ def test_a_gap_is_open_until_each_of_its_shards_has_a_later_base() -> None:
 
     closed = step(step(opened, begun), Facts(high={"s/s.db.t:0": Order(1, 1, 900)}))
 
-    assert read_gap(opened.gaps[GAP.id]).shards == ("s/db.t",)
+    assert read_gap(opened.gaps[OPEN]).shards == ("s/db.t",)
     assert closed.gaps == {}
 
 
@@ -93,21 +94,32 @@ def test_a_base_begun_before_the_gap_does_not_close_it() -> None:
 
     gapped = step(begun, Facts(high={"s/s.db.t:0": Order(1, 1, 900)}), gaps=(GAP,))
 
-    assert list(gapped.gaps) == [GAP.id]
+    assert list(gapped.gaps) == [f"{GAP.id}@6"]
 
 
 def test_a_gap_can_be_waived_by_name_only() -> None:
     opened = step(replace(OLD, shards={"s/db.t": "db.t"}), gaps=(GAP,))
 
     assert step(opened, waived=frozenset({"other"})).gaps
-    assert not step(opened, waived=frozenset({GAP.id})).gaps
+    assert not step(opened, waived=frozenset({OPEN})).gaps
+
+
+def test_a_gap_that_begins_where_a_waived_one_began_is_open() -> None:
+    """A topic created anew twice, each time landed up to the same offset."""
+    opened = step(replace(OLD, shards={"s/db.t": "db.t"}), gaps=(GAP,))
+    closed = step(opened, waived=frozenset({OPEN}))
+
+    again = step(closed, gaps=(replace(GAP, until=90),), waived=frozenset({OPEN}))
+
+    assert closed.gaps == {}
+    assert list(again.gaps) == [f"{GAP.id}@7"]
 
 
 def test_a_gap_in_a_topic_of_no_single_shard_concerns_all_of_them() -> None:
     gap = replace(GAP, topic="s")
     opened = step(replace(OLD, shards={"s/db.t": "db.t", "s/db.u": "db.u"}), gaps=(gap,))
 
-    assert json.loads(opened.gaps[gap.id])["shards"] == ["s/db.t", "s/db.u"]
+    assert json.loads(opened.gaps[OPEN])["shards"] == ["s/db.t", "s/db.u"]
 
 
 def test_a_snapshot_that_will_never_end_can_be_waived_by_name() -> None:
@@ -116,7 +128,22 @@ def test_a_snapshot_that_will_never_end_can_be_waived_by_name() -> None:
 
     assert list(opened.snaps) == ["s/db.t"]
     assert list(step(opened).snaps) == ["s/db.t"]
-    assert step(opened, waived=frozenset({"snapshot:s/db.t"})).snaps == {}
+    assert step(opened, waived=frozenset({"snapshot:s/db.t@5"})).snaps == {}
+
+
+def test_a_snapshot_after_one_that_was_given_up_is_waited_for_and_settled() -> None:
+    """Else it would be READY in the middle of it, and rows deleted before it would stay."""
+    waived = frozenset({"snapshot:s/db.t@5"})
+    first = SnapshotRows(Order(1, 1, 700), 2, ended=False)
+    given_up = step(step(facts=Facts(snapshots={"s/db.t": first})), waived=waived)
+    second = SnapshotRows(Order(1, 1, 900), 2, ended=True)
+
+    begun = step(given_up, Facts(snapshots={"s/db.t": second}), waived=waived)
+    done = step(begun, Facts(high={"s/s.db.t:0": Order(1, 1, 950)}), waived=waived)
+
+    assert given_up.snaps == {}
+    assert list(begun.snaps) == ["s/db.t"]
+    assert done.bases == {"s/db.t": Order(1, 1, 900)}
 
 
 def unread(*offsets: int, table: str | None = "t", count: int = 0) -> UnreadChanges:
@@ -212,7 +239,7 @@ def test_a_gap_concerns_shards_of_its_own_source_only() -> None:
 
     opened = step(mark, gaps=(replace(GAP, topic="s"),))
 
-    assert read_gap(opened.gaps[GAP.id]).shards == ("s/db.u", "s/db_0.t", "s/db_1.t")
+    assert read_gap(opened.gaps[OPEN]).shards == ("s/db.u", "s/db_0.t", "s/db_1.t")
 
 
 def test_f38_starts_are_dropped_once_w_and_the_new_log_s_heartbeat_are_past_them() -> None:

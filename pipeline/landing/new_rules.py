@@ -1,0 +1,58 @@
+"""What do other rules than those before make of shards that were landed under the old ones?
+
+A base is a shard's, but its rows are in one table's mirror.  Where the rules now name another
+table for it, or no longer ignore it, what was landed before is in no mirror of that table: a gap,
+which only a base that begins later closes.  Pure.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+
+from pipeline.living import is_there
+from pipeline.mark import Mark
+from pipeline.model import PartitionEnd
+from pipeline.report import Gap
+from pipeline.route import Router
+
+
+def with_rules(made: Mark, before: Mark, router: Router) -> Mark:
+    """*made*, the mark of the first batch under the rules of *router*; *before* is the last one's.
+
+    A shard that is gone needs nothing: what comes under its name again begins anew.
+    """
+    shards, gaps = dict(made.shards), dict(made.gaps)
+    for name, old in before.shards.items():
+        new = router.table(name.partition("/")[2])
+        if new == old:
+            continue
+        shards[name] = new
+        if new is not None and is_there(made, name):
+            gap = _gap(name, old, new, made)
+            gaps[gap.id] = json.dumps(asdict(gap), sort_keys=True)
+    return replace(made, shards=shards, gaps=gaps)
+
+
+def _gap(name: str, old: str | None, new: str, made: Mark) -> Gap:
+    topic, partition, until = _place(name.partition("/")[2], made.offsets)
+    went = f"to {old}" if old is not None else "nowhere"
+    why = f"the rules sent it {went}, and send it to {new} now; take a new base of {name}"
+    return Gap(
+        f"rules:{name}@{made.batch}",
+        topic,
+        partition,
+        0,
+        until,
+        why,
+        shards=(name,),
+        batch=made.batch,
+    )
+
+
+def _place(shard: str, w: Mapping[str, PartitionEnd]) -> tuple[str, int, int]:
+    """Topic and partition that *shard* came in, and where W stands there."""
+    for name, end in sorted(w.items()):
+        topic, _, partition = name.rpartition(":")
+        if topic.endswith(f".{shard}"):
+            return topic, int(partition), end.offset
+    return shard, 0, 0

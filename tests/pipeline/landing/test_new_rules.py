@@ -1,0 +1,103 @@
+"""Rules that changed while nothing ran: what was landed before is in no mirror of a new table."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pipeline.landing.new_rules import with_rules
+from pipeline.landing.next_mark import read_gap
+from pipeline.mark import Existence, Mark
+from pipeline.model import Order, PartitionEnd
+from pipeline.route import Router
+from pipeline.settings import TableRule
+from tests.pipeline.landing.desk import Desk
+
+IGNORED = Router((TableRule(r"db\.t", "x", ignore=True),))
+ELSEWHERE = Router((TableRule(r"db\.t", "all.t"),))
+SHARDS = {"a/db.t": "db.t", "a/db.u": "db.u"}
+MARK = Mark("main", 6, shards=SHARDS, offsets={"a.db.t:1": PartitionEnd(40)})
+NEXT = replace(MARK, batch=7)
+
+
+def ruled(desk: Desk, router: Router) -> Desk:
+    """The same lake, landed on by a process with other rules."""
+    found = Desk(desk.home, desk.topics)
+    found.loop.router = router
+    return found
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    """A table with its base, and a row of it."""
+    made = Desk(tmp_path)
+    made.topics.alter("a", 100, "name", kind="CREATE")
+    made.topics.put("a", 200, "one")
+    made.land()
+    return made
+
+
+def test_what_came_while_a_table_was_ignored_is_a_gap_once_it_no_longer_is(desk: Desk) -> None:
+    """Else it would be READY without those rows: its base is older than they are."""
+    ignoring = ruled(desk, IGNORED)
+    ignoring.topics.put("a", 300, "two")
+    ignoring.land()
+    again = ruled(ignoring, Router())
+    again.topics.put("a", 400, "three")
+
+    again.land()
+
+    assert ignoring.loop.mark.shards == {"a/db.t": None}
+    assert ignoring.loop.mark.gaps == {}
+    assert [read_gap(text).shards for text in again.loop.mark.gaps.values()] == [("a/db.t",)]
+
+
+def test_rows_landed_for_one_table_are_a_gap_of_the_other_that_its_shard_goes_to(
+    desk: Desk,
+) -> None:
+    """Else the new table would be READY with none of the rows that are in the old one's mirror."""
+    moved = ruled(desk, ELSEWHERE)
+    moved.topics.put("b", 300, "elsewhere")
+
+    told = moved.land()
+
+    (gap,) = told.gaps
+    assert (gap.id, gap.shards, gap.batch) == ("rules:a/db.t@1", ("a/db.t",), 1)
+    assert (gap.topic, gap.partition, gap.until) == ("a.db.t", 0, 1)
+    assert moved.loop.mark.shards["a/db.t"] == "all.t"
+
+
+def test_the_same_rules_change_nothing(desk: Desk) -> None:
+    again = ruled(desk, Router())
+    again.topics.put("a", 300, "two")
+
+    assert again.land().gaps == ()
+
+
+def test_it_is_told_once_and_stays_until_a_person_or_a_base_closes_it(desk: Desk) -> None:
+    moved = ruled(desk, ELSEWHERE)
+    for pos in (300, 400):
+        moved.topics.put("a", pos, "more")
+        told = moved.land()
+
+    moved.topics.put("a", 500, "more")
+
+    assert [gap.id for gap in told.gaps] == ["rules:a/db.t@1"]
+    assert moved.land("rules:a/db.t@1").gaps == ()
+
+
+def test_a_shard_that_is_gone_needs_nothing() -> None:
+    gone = replace(NEXT, existing={"a/db.t": Existence(Order(1, 1, 1), there=False)})
+
+    made = with_rules(gone, MARK, ELSEWHERE)
+
+    assert (made.gaps, made.shards["a/db.t"]) == ({}, "all.t")
+
+
+def test_it_says_where_the_rows_stood_and_what_helps() -> None:
+    (gap,) = (read_gap(text) for text in with_rules(NEXT, MARK, ELSEWHERE).gaps.values())
+
+    assert (gap.topic, gap.partition, gap.first, gap.until) == ("a.db.t", 1, 0, 40)
+    assert gap.why == (
+        "the rules sent it to db.t, and send it to all.t now; take a new base of a/db.t"
+    )
