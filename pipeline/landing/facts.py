@@ -48,6 +48,7 @@ class Facts:
     ``snapshots``   ``source/shard`` -> its newest snapshot's rows.
     ``news``        schema changes, in log order; one that cannot be read is an error.
     ``statements``  schema changes of any kind, those about no table among them.
+    ``texts``       (source, text) of those that are no part of a snapshot.
     ``firsts``      ``source/shard`` -> lowest order of a row, of those created in it.
     ``errors``      ``source/shard`` (or ``topic:NAME`` where it is not known) -> what is unread.
     ``doubted``     partitions in which rows may stand too low.
@@ -61,6 +62,7 @@ class Facts:
     snapshots: Mapping[str, SnapshotRows] = field(default_factory=dict)
     news: tuple[News, ...] = ()
     statements: int = 0
+    texts: tuple[tuple[str, str], ...] = ()
     firsts: Mapping[str, Order] = field(default_factory=dict)
     errors: Mapping[str, UnreadChanges] = field(default_factory=dict)
     doubted: frozenset[TopicPartition] = frozenset()
@@ -76,7 +78,7 @@ def gather(
     if not told:
         return Facts()
     reached, doubted = tops((one for tally in told for one in tally.stretches), high)
-    news, unread = _news([row for tally in told for row in tally.statements], readings)
+    news, texts, unread = _news([row for tally in told for row in tally.statements], readings)
     errors = _joined([*(one.errors for one in told), *unread], Unreadable.with_more)
     return Facts(
         rows=sum(one.rows for one in told),
@@ -87,6 +89,7 @@ def gather(
         snapshots=_joined([one.snapshots for one in told], SnapshotRows.with_rows),
         news=news,
         statements=sum(len(one.statements) for one in told),
+        texts=texts,
         firsts=_firsts(told, news),
         errors={name: _unread(one) for name, one in errors.items()},
         doubted=doubted,
@@ -103,20 +106,24 @@ def _joined(told: Iterable[Mapping[str, T]], join: Callable[[T, T], T]) -> dict[
 
 def _news(
     statements: Sequence[Mapping[str, Any]], readings: Mapping[str, SchemaReading]
-) -> tuple[tuple[News, ...], list[dict[str, Unreadable]]]:
-    """Schema changes in log order, and those that cannot be read, of their topics."""
+) -> tuple[tuple[News, ...], tuple[tuple[str, str], ...], list[dict[str, Unreadable]]]:
+    """Schema changes in log order, their texts, and those that cannot be read, of their topics."""
     news: list[News] = []
+    texts: list[tuple[str, str]] = []
     unread: list[dict[str, Unreadable]] = []
     placed = [row for row in statements if row["log"] is not None]
     for row in sorted(placed, key=lambda row: (row["topic"], row["offset"])):
         try:
-            parsed = readings[row["source"]].changes(row["note"], order_of(row))
+            reading = readings[row["source"]]
+            parsed = reading.changes(row["note"], order_of(row))
+            if row["snapshot"] is None:
+                texts.append((row["source"], reading.words(row["note"]).text))
         except FormatError:
             where = (row["topic"], row["partition"], row["offset"])
             unread.append({f"topic:{row['topic']}": Unreadable(row["source"], None, 1, (where,))})
             continue
         news += [News(row["source"], change, row["snapshot"] is not None) for change in parsed]
-    return tuple(news), unread
+    return tuple(news), tuple(texts), unread
 
 
 def _firsts(told: Sequence[RunTally], news: Sequence[News]) -> dict[str, Order]:

@@ -43,7 +43,7 @@ def next_mark(
         gone=dict(plan.gone),
         acknowledged=_acknowledged(mark, acknowledged, epochs),
         heartbeats=_highest(mark.heartbeats, facts.heartbeats),
-        tables={**mark.tables, **dict.fromkeys(_touched(facts, settled, router), batch)},
+        tables={**mark.tables, **dict.fromkeys(_touched(facts, settled, shards, router), batch)},
         epochs=_epochs(mark, epochs),
         high={**mark.high, **facts.high},
         shards=shards,
@@ -88,11 +88,30 @@ def _shards(mark: Mark, facts: Facts, seen: Iterable[str], router: Router) -> di
     return {**mark.shards, **{name: _table(name, router) for name in seen}, **facts.shards}
 
 
-def _touched(facts: Facts, settled: Iterable[Settled], router: Router) -> set[str]:
-    """Tables whose mirrors have something to do: rows, a base, or a new schema without rows."""
+def _touched(
+    facts: Facts, settled: Iterable[Settled], shards: Iterable[str], router: Router
+) -> set[str]:
+    """Tables whose mirrors have something to do: rows, a base, or a new schema without rows.
+
+    Also those that a statement may name beside the one it is told of, or though it is told of
+    none: whether it moves their rows is judged when they are merged, and until then they stand.
+    """
     reshaped = {router.table(news.change.shard) for news in facts.news}
     based = {_table(done.name, router) for done in settled}
-    return {name for name in {*facts.tables, *reshaped, *based} if name is not None}
+    named = {_table(name, router) for name in _named(facts, shards)} if facts.texts else set()
+    return {name for name in {*facts.tables, *reshaped, *based, *named} if name is not None}
+
+
+def _named(facts: Facts, shards: Iterable[str]) -> set[str]:
+    """Shards whose relation stands somewhere in the text of a statement of their source."""
+    texts: dict[str, str] = {}
+    for source, text in facts.texts:
+        texts[source] = f"{texts.get(source, '')}\n{text}\n{text.replace('``', '`')}".casefold()
+    return {name for name in shards if _relation(name) in texts.get(_at(name), "")}
+
+
+def _relation(name: str) -> str:
+    return name.partition("/")[2].partition(".")[2].casefold()
 
 
 def _table(name: str, router: Router) -> str | None:

@@ -160,6 +160,20 @@ def test_the_first_row_of_a_created_shard_is_told(
     assert found.firsts == firsts
 
 
+def test_a_statement_is_told_though_it_describes_no_table_but_not_a_snapshot_s() -> None:
+    """`skip.unparseable.ddl` lets a collector send what it could not read without any table."""
+    notes = [json.dumps({"ddl": f"ALTER TABLE t FROB {n}"}) for n in range(2)]
+    rows = [
+        row(n, 50, topic="shop", op="ddl", table=None, shard=None, snapshot=snapshot, note=notes[n])
+        for n, snapshot in enumerate([None, "true"])
+    ]
+
+    found = facts(*rows)
+
+    assert (found.news, found.statements) == ((), 2)
+    assert found.texts == (("shop", "ALTER TABLE t FROB 0"),)
+
+
 def test_the_highest_heartbeat_number_is_kept() -> None:
     beats = [row(n, 10 + n, op="heartbeat", table=None, note=str(n)) for n in (3, 9, 4)]
 

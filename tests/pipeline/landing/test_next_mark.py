@@ -55,6 +55,24 @@ def test_a_schema_change_without_rows_gives_its_mirror_something_to_do() -> None
     assert step(facts=Facts(news=(News("s", change, snapshot=False),))).tables == {"db.t": 5}
 
 
+@pytest.mark.parametrize(
+    ("text", "touched"),
+    [
+        ("ALTER TABLE t EXCHANGE PARTITION p0 WITH TABLE Archive", {"db.archive"}),
+        ("ALTER TABLE `o``dd` FROB", {"db.o`dd"}),
+        ("CREATE USER x", set()),
+    ],
+    ids=["beside the one it is told of", "told of none", "of no table"],
+)
+def test_a_table_that_a_statement_names_has_something_to_do(text: str, touched: set[str]) -> None:
+    """Else an idle one would be READY with rows that the statement took away."""
+    shards = {f"{source}/{name}": name for source in "sz" for name in ("db.archive", "db.o`dd")}
+
+    mark = step(replace(OLD, shards=shards), Facts(texts=(("s", text),)))
+
+    assert mark.tables == dict.fromkeys(touched, 5)
+
+
 def test_the_heartbeat_is_never_a_table() -> None:
     snapshot = SnapshotRows(Order(1, 1, 5), 1, ended=True)
     facts = Facts(snapshots={"s/sluice.heartbeat": snapshot}, high={"s/x:0": Order(1, 1, 9)})
