@@ -43,8 +43,8 @@ class RowVerdict(IntEnum):
 class AppliedBefore:
     """What a mirror has applied before, so that an old upsert is told from a new one.
 
-    ``high``: ``topic:partition`` -> its highest LIVE order applied; None when that is not known.
-    ``grown``: a topic has gained partitions, so a key may have moved to another.
+    ``high``: ``topic:partition`` -> its highest LIVE order applied, as far as that is known; None
+    when nothing is.  ``grown``: a topic has gained partitions, so a key may have moved to another.
     """
 
     high: Mapping[str, Order] | None
@@ -95,18 +95,17 @@ def doubtful(folded: Folded, verdicts: Verdicts, known: AppliedBefore) -> Mask:
     inserts: Mask = (verdicts == RowVerdict.INSERT) | (verdicts == RowVerdict.MOVE)
     if known.high is None:
         return inserts
-    if not inserts.any() or not known.high:
-        return inserts & ~live
+    if not inserts.any():
+        return inserts
     rank = owned(changes).rank[:-1]
-    if known.grown:
-        highest = ranked(max(known.high.values()), Origin.LIVE)[:-1]
-        return inserts & (~live | ~above(rank, highest))
+    most = max(known.high.values()) if known.grown and known.high else None
     behind = np.zeros(len(inserts), np.bool_)
     number = changes["partition"].cast(pa.string())
     names = pc.binary_join_element_wise(plain(changes["topic"]), number, ":").combine_chunks()
-    for name in pc.unique(names).to_pylist():
-        if (order := known.high.get(name)) is not None:
-            behind |= same(names, pa.scalar(name)) & ~above(rank, ranked(order, Origin.LIVE)[:-1])
+    for name in pc.unique(names).drop_null().to_pylist():
+        here, order = same(names, pa.scalar(name)), known.high.get(name)
+        # in a partition that was not met since the start much may have been applied before it
+        behind |= here if order is None else here & _not_above(rank, most or order)
     return inserts & (~live | behind)
 
 
@@ -126,6 +125,10 @@ def outlived(folded: Folded, deletes: pa.Table) -> Mask:
     own = same(theirs.source, ours.source) & same(theirs.shard, ours.shard)
     gone[rows[own & ~above(ours.rank, theirs.rank)]] = True
     return gone
+
+
+def _not_above(rank: Integers, order: Order) -> Mask:
+    return ~above(rank, ranked(order, Origin.LIVE)[:-1])
 
 
 def _only(rows: Owned, mask: Mask) -> Owned:

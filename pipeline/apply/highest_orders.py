@@ -19,7 +19,7 @@ class HighestOrders:
     Marks come from one thread; each table is asked and told of by one other at a time.
     """
 
-    _tables: dict[str, Mapping[str, Order]] = field(default_factory=dict)
+    _tables: dict[str, tuple[int, Mapping[str, Order]]] = field(default_factory=dict)
     _marks: dict[int, Mapping[str, Order]] = field(default_factory=dict)
 
     def landed(self, batch: int, high: Mapping[str, Order]) -> None:
@@ -29,17 +29,20 @@ class HighestOrders:
 
     def applied(self, table: str, batch: int, topics: frozenset[str]) -> None:
         """*table* is applied through *batch*, which had changes of it in *topics*."""
-        mark = self._marks.get(batch)
-        if mark is None:
-            return
         mine = topics | self.topics(table)
-        high = {n.partition("/")[2]: order for n, order in mark.items()}
-        self._tables[table] = {n: o for n, o in high.items() if n.rpartition(":")[0] in mine}
+        high = {n.partition("/")[2]: order for n, order in self._marks.get(batch, {}).items()}
+        found = {n: o for n, o in high.items() if n.rpartition(":")[0] in mine}
+        self._tables[table] = (batch, found)
 
-    def of(self, table: str) -> Mapping[str, Order] | None:
-        """``topic:partition`` -> highest order applied; None when that is not known."""
-        return self._tables.get(table)
+    def of(self, table: str, batch: int) -> Mapping[str, Order] | None:
+        """``topic:partition`` -> highest order applied through *batch*, as far as it is known.
+
+        None where that is nothing: what is known of another batch says too little of this one.
+        """
+        known = self._tables.get(table)
+        return None if known is None or known[0] != batch else known[1]
 
     def topics(self, table: str) -> frozenset[str]:
         """Topics that *table* is known to have changes in."""
-        return frozenset(name.rpartition(":")[0] for name in self._tables.get(table, ()))
+        _, high = self._tables.get(table, (-1, {}))
+        return frozenset(name.rpartition(":")[0] for name in high)

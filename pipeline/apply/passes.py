@@ -235,7 +235,7 @@ class Passes:
             wanted=wanted,
             at=self.clock(),
             deletes=waiting.deletes if after >= 0 else (),
-            known=None if after < 0 else AppliedBefore(self.highs.of(name), grown),
+            known=None if after < 0 else AppliedBefore(self.highs.of(name, after), grown),
             floors=floors_of(snapshot),
             fills=tuple(_fills(catalog, table, shape)),
         )

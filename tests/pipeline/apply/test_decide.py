@@ -153,7 +153,7 @@ HIGH = {"s.db.a:0": order(10), "s.db.a:1": order(20)}
             change(C, 11, 1, partition=1), AppliedBefore(HIGH), True, id="another partition"
         ),
         pytest.param(
-            change(C, 1, 1, partition=9), AppliedBefore(HIGH), False, id="a new partition"
+            change(C, 99, 1, partition=9), AppliedBefore(HIGH), True, id="one nobody has met"
         ),
         pytest.param(change(R, 99, 1), AppliedBefore(HIGH), True, id="not live"),
         pytest.param(
@@ -164,7 +164,16 @@ HIGH = {"s.db.a:0": order(10), "s.db.a:1": order(20)}
         ),
         pytest.param(change(C, 99, 1), AppliedBefore(None), True, id="nothing is known"),
         pytest.param(change(R, 99, 1), AppliedBefore({}), True, id="not live, and no live applied"),
-        pytest.param(change(C, 1, 1), AppliedBefore({}), False, id="no live applied"),
+        pytest.param(change(C, 99, 1), AppliedBefore({}), True, id="no partition is known"),
+        pytest.param(
+            change(C, 99, 1), AppliedBefore({}, grown=True), True, id="none, and some were added"
+        ),
+        pytest.param(
+            change(C, 99, 1, partition=9),
+            AppliedBefore(HIGH, grown=True),
+            True,
+            id="one nobody has met, and some were added",
+        ),
     ],
 )
 def test_an_insert_is_doubted_if_a_forgotten_delete_may_be_newer(

@@ -104,6 +104,30 @@ def test_a_deleted_row_stays_deleted_when_its_insert_is_sent_again_after_a_resta
     assert turn.account.noop == 1
 
 
+def test_a_deleted_row_of_a_shard_that_was_idle_since_the_start_stays_deleted(
+    tmp_path: Path,
+) -> None:
+    rules = (TableRule(r"db\.[tu]", "db.t"),)
+    lake = HandLake(tmp_path, rules=rules, shards=("db.t", "db.u"))
+    other = {"shard": "db.u", "topic": "s.db.u"}
+    lake.play([row(C, 10, 1, "a"), row(C, 20, 3, "x", **other)], [row(D, 21, 3, "x", **other)])
+
+    lake.reopen()
+    lake.play([row(U, 30, 1, "b")])
+
+    assert lake.play([row(C, 20, 3, "x", **other, offset=40)]) == {1: "b"}
+
+
+def test_what_is_known_of_an_older_batch_brings_no_deleted_row_back(lake: HandLake) -> None:
+    lake.play([row(C, 10, 1, "a")])
+    lake.land(row(C, 20, 3, "x"), row(D, 21, 3, "x"))
+    for batch in range(2, 1_002):  # of other tables, until the mark of this one is forgotten
+        lake.passes.highs.landed(batch, {})
+    lake.apply()
+
+    assert lake.play([row(C, 20, 3, "x", offset=40)]) == {1: "a"}
+
+
 def test_a_row_older_than_a_truncate_is_never_inserted(lake: HandLake) -> None:
     lake.play([row(T, 50, None)])
 
