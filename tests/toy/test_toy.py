@@ -21,6 +21,7 @@ from demo.daemon import Daemon
 from demo.kafka import Kafka
 from demo.ports import free_ports
 from demo.processes import wait_until
+from pipeline.errors import UnreachableError
 from tests.pipeline.transports.topics import make
 from tests.toy.collector import Pump
 from tests.toy.database import Database
@@ -29,6 +30,7 @@ CONFIG = Path(__file__).parent / "sluice.yaml"
 TABLE = "shop.orders"
 COLUMNS = {"id": "number", "name": "word"}
 SOON = timedelta(minutes=3)
+ENOUGH = timedelta(seconds=12)  # heartbeats come every second, rounds too
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark]
 
@@ -83,6 +85,12 @@ class Stand:
 
     def ready(self, cut: str) -> bool:
         return wait_until(lambda: self.ask(cut)[0] == 200, SOON, f"READY for {cut}")
+
+    def stays_shut(self, cut: str) -> None:
+        """Asked again and again, for longer than a proof takes, the gate never opens."""
+        wait_until(lambda: self.not_landed(cut), SOON, "NOT_READY")
+        with pytest.raises(UnreachableError, match="READY too early"):
+            wait_until(lambda: not self.not_landed(cut), ENOUGH, "READY too early")
 
     def not_landed(self, cut: str) -> bool:
         """Whether the gate is shut because the proof is open, not only because lags are long."""
@@ -152,7 +160,7 @@ def test_what_is_not_sent_is_not_ready(stand: Stand) -> None:
     stand.database.put(TABLE, {"id": 1, "name": "waits"})
     cut = now()
 
-    wait_until(lambda: stand.not_landed(cut), SOON, "NOT_READY")
+    stand.stays_shut(cut)
     assert stand.mirrored()[1] == {"id": 1, "name": "n1"}
 
     stand.pump.start()
@@ -167,7 +175,7 @@ def test_what_is_sent_and_merged_but_not_acknowledged_is_not_ready(stand: Stand)
 
     there = {"id": 2, "name": "unsaid"}
     wait_until(lambda: stand.mirrored()[2] == there, SOON, "the mirrored row")
-    wait_until(lambda: stand.not_landed(cut), SOON, "NOT_READY")
+    stand.stays_shut(cut)
 
     stand.pump.acknowledging = True
     assert stand.ready(cut)
