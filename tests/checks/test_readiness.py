@@ -177,6 +177,16 @@ def test_a_cut_that_is_not_past_is_not_ready_and_says_when() -> None:
     assert answer.eta == NOW + 6 * SECOND
 
 
+def test_a_cut_that_no_heartbeat_has_come_to_is_not_ready_though_all_is_landed() -> None:
+    """Without a fence nothing stands for the cut, and nothing is not everything."""
+    held = inputs(taken={"fences": beats(until=NOW - SECOND)})
+
+    answer = assess(Question(Stage.LANDED, NOW), held, ReadinessPolicy(rule=Rule.PROOF))
+
+    assert answer.state is ReadinessState.NOT_READY
+    assert codes(answer) == ["no_fence"]
+
+
 def test_a_cut_ahead_says_so() -> None:
     answer = assess(Question(Stage.LANDED, NOW + MINUTE), inputs(), BOTH)
 

@@ -212,6 +212,12 @@ def told(*given: Said, first: int = 0) -> pa.Table:
             id="landed twice at one place, which is one time",
         ),
         pytest.param(
+            [("g", "a", 1, 90, None), ("g", "a", 1, 95, None)],
+            [("g", "a", 2, 190, None), ("g", "a", 2, 197, None)],
+            [(1, 90), (1, 95)],
+            id="without numbers, further on in the new log than in the old one",
+        ),
+        pytest.param(
             [("g", "a", 1, 90, 1), ("g", "a", 1, 95, 3)],
             [("g", "a", 2, 5, 1), ("g", "a", 2, 7, 3), ("g", "a", 2, 5, 1), ("g", "a", 2, 7, 3)],
             [(1, 90), (1, 95), (1, 90), (1, 95)],
