@@ -5,13 +5,14 @@ speaks of must be there, though: its version of its mirror, and the batches it r
 """
 
 import hashlib
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from checks.model import Outcome, Verdict
 from checks.proof import Evidence
 from pipeline.lags.samples import MirrorPosition
+from pipeline.lives import Lives
 from pipeline.model import Fence, Stage
 
 
@@ -39,11 +40,13 @@ class Ground:
     """What a table's certificates stand on, as it was last seen.
 
     ``mirror`` is why nothing can be read there, where that is so, and None if nobody could look;
-    ``batch`` is the change log's newest, None if that is not known.
+    ``batch`` is the change log's newest, None if that is not known; ``lives`` tell in which life
+    of landing each batch was landed, as :attr:`pipeline.mark.Mark.lives`.
     """
 
     mirror: MirrorPosition | str | None
     batch: int | None
+    lives: Mapping[str, int] = field(default_factory=dict)
 
 
 def certify(
@@ -94,11 +97,24 @@ def forfeited(
 
 def _lost(one: Certificate, ground: Ground) -> str:
     """Why nobody can read what *one* speaks of; empty if that may still be read."""
-    evidence, mirror = one.evidence, ground.mirror
-    if ground.batch is not None and ground.batch < evidence.batch:
-        return f"the change log ends at batch {ground.batch}, and it rests on {evidence.batch}"
-    if mirror is None or one.stage is not Stage.MIRROR:
+    why = _batch_lost(one.evidence, ground)
+    if why or ground.mirror is None or one.stage is not Stage.MIRROR:
+        return why
+    return _mirror_lost(one.evidence, ground.mirror)
+
+
+def _batch_lost(evidence: Evidence, ground: Ground) -> str:
+    if ground.batch is None:
         return ""
+    if ground.batch < evidence.batch:
+        return f"the change log ends at batch {ground.batch}, and it rests on {evidence.batch}"
+    life = Lives.of(ground.lives).at(evidence.batch)
+    if None not in (life, evidence.life) and life != evidence.life:
+        return f"the change log has lost batch {evidence.batch}, and another has its number"
+    return ""
+
+
+def _mirror_lost(evidence: Evidence, mirror: MirrorPosition | str) -> str:
     if isinstance(mirror, str):
         return f"its mirror cannot be read: {mirror}"
     if mirror.mirror != evidence.mirror or not evidence.mirror:

@@ -7,12 +7,13 @@ through it.  What was landed stays landed, so any batch remembered may serve.  P
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from checks.model import Reason
 from pipeline.cut import first_fence
 from pipeline.lags.samples import LandedBatch, MirrorPosition, Samples, fresh, living
+from pipeline.lives import Lives
 from pipeline.mark import Mark
 from pipeline.model import Fence, Missing, Stage, Table
 
@@ -23,7 +24,8 @@ class Evidence:
 
     ``fences`` stand for the cut, one per source; ``batch`` is the newest landed and ``offsets``
     its W; ``version`` is the mirror's and ``applied`` its batch, both None for `landed`;
-    ``mirror`` is the id of its table.
+    ``mirror`` is the id of its table.  ``life`` is that in which the batch was landed: a change
+    log that lost it may have given its number to another.
     """
 
     fences: tuple[Fence, ...]
@@ -32,6 +34,7 @@ class Evidence:
     applied: int | None = None
     offsets: Mapping[str, int] = field(default_factory=dict)
     mirror: str = ""
+    life: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,8 +142,9 @@ def _past(passed: Fence | None, fence: Fence, cut: datetime) -> bool:
 def _evidence(fences: Mapping[str, Fence], mark: Mark, standing: MirrorPosition | None) -> Evidence:
     ordered = tuple(fences[source] for source in sorted(fences))
     offsets = {name: end.offset for name, end in mark.offsets.items()}
-    if standing is None:
-        return Evidence(ordered, mark.batch, offsets=offsets)
-    return Evidence(
-        ordered, mark.batch, standing.version, standing.batch, offsets, mirror=standing.mirror
+    landed = Evidence(
+        ordered, mark.batch, offsets=offsets, life=Lives.of(mark.lives).at(mark.batch)
     )
+    if standing is None:
+        return landed
+    return replace(landed, version=standing.version, applied=standing.batch, mirror=standing.mirror)

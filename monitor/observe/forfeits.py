@@ -43,13 +43,17 @@ def _ground(table: str, look: Sampling) -> Ground:
     mirror: MirrorPosition | str | None = look.unreadable.get(table)
     if sample is not None and not isinstance(sample, Missing):
         mirror = sample.value
-    return Ground(mirror, None if isinstance(look.mark, Missing) else look.mark.value.batch)
+    if isinstance(look.mark, Missing):
+        return Ground(mirror, None)
+    return Ground(mirror, look.mark.value.batch, look.mark.value.lives)
 
 
 def _onward(before: Ground, now: Ground) -> bool:
     """Whether all that stood on *before* stands on *now*."""
     if now.batch is not None and (before.batch is None or now.batch < before.batch):
         return False
+    if now.batch is not None and now.lives != before.lives:
+        return False  # landing has begun anew, perhaps on a log that has lost its end
     if now.mirror is None or now.mirror == before.mirror:
         return True
     if not isinstance(now.mirror, MirrorPosition) or not isinstance(before.mirror, MirrorPosition):
@@ -63,4 +67,5 @@ def _known(now: Ground, before: Ground) -> Ground:
     return Ground(
         before.mirror if now.mirror is None else now.mirror,
         before.batch if now.batch is None else now.batch,
+        before.lives if now.batch is None else now.lives,
     )

@@ -15,7 +15,7 @@ from pipeline.model import Account, Missing
 from pipeline.report import Applied, Hold, Landed
 from tests.monitor.rig import NOON, ORDERS, USERS, Rig
 
-DAY = "2026-03-28"
+DAY, EARLIER = "2026-03-28", "2026-03-27"
 SOME = timedelta(seconds=1)
 
 
@@ -243,6 +243,30 @@ def test_f02_a_restart_forgets_no_certificate_that_has_lost_its_mirror(healthy: 
 
     assert (status, answer["state"]) == (409, "revoked")
     assert healthy.client.get(f"/v1/certificates/{before}").json()["revoked"] is not None
+
+
+def test_f02_a_batch_that_took_the_number_of_a_lost_one_upholds_no_certificate(
+    healthy: Rig,
+) -> None:
+    """The log was put back and landed on while nobody looked: the number is there, the rows not."""
+    assert healthy.lake.newest is not None
+    first = replace(healthy.lake.newest, lives={"0": 7})
+    healthy.lake.newest = first
+    healthy.second(2)
+    before = healthy.ask(cut=EARLIER, stage="landed")[1]["tables"][0]["certificate"]
+    healthy.lake.newest = replace(first, batch=9, lives={"0": 7, "2": 8})
+    healthy.restart()
+    healthy.second(2)
+    kept = healthy.ask(cut=EARLIER, stage="landed")[1]["tables"][0]["certificate"]
+
+    healthy.lake.newest = replace(first, batch=12, lives={"0": 7, "1": 9})
+    healthy.second(2)
+    after = healthy.ask(cut=EARLIER, stage="landed")[1]["tables"][0]["certificate"]
+
+    told = healthy.client.get(f"/v1/certificates/{before}").json()
+    assert kept == before
+    assert after != before
+    assert told["why"] == "the change log has lost batch 1, and another has its number"
 
 
 def test_f02_a_certificate_answers_again_when_the_mirror_is_taken_back(healthy: Rig) -> None:
