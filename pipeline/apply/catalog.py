@@ -163,7 +163,8 @@ class Catalog:
         """One schema for all shards of *table*, with the key that the table goes by.
 
         Raises:
-            HeldError: no schema has landed yet, shards disagree, or there is no key.
+            HeldError: no schema has landed yet, shards disagree, or there is no key that can be
+                told from others.
         """
         found = [self.newest(shard.source, shard.name) for shard in table.shards]
         schemas = [schema for schema in found if schema is not None]
@@ -177,7 +178,21 @@ class Catalog:
                 f"{table.name} declares no key; name a unique, not-null set: 'key:' of its rule"
             )
             raise HeldError("no_key", detail)
+        _refuse_two_spellings(table, merged)
         return merged
+
+
+def _refuse_two_spellings(table: Table, schema: TableSchema) -> None:
+    """A key is compared by its text before its type is known, and deletes are looked up by it."""
+    for name in table.key:
+        column = schema.column(name)
+        if column is not None and not column.dialect.spelled_alike(column):
+            detail = (
+                f"key column {name} of {table.name} has a label with a comma, an escape or a blank "
+                "at its end, which a snapshot and the log spell in two ways; name another unique, "
+                "not-null set: 'key:' of its rule"
+            )
+            raise HeldError("key_kind", detail)
 
 
 def _believed(changes: Iterable[SchemaChange]) -> list[SchemaChange]:

@@ -51,6 +51,10 @@ class Dialect(Protocol):
         """Whether it holds integers, which source and mirror order alike."""
         ...
 
+    def spelled_alike(self, column: Column) -> bool:
+        """Whether equal values of *column* arrive as equal texts, as those of a key must."""
+        ...
+
     def sent(self, column: Column) -> SentAs:
         """How the values of *column* arrive."""
         ...

@@ -67,6 +67,9 @@ class ToyDialect:
     def whole(self, column: Column) -> bool:
         return _type(column) == "number"
 
+    def spelled_alike(self, column: Column) -> bool:
+        return True
+
     def sent(self, column: Column) -> SentAs:
         return SentAs.WHOLE if self.whole(column) else SentAs.WORD
 

@@ -17,7 +17,7 @@ from pipeline.schema.effect import Effect, KnownTables
 from pipeline.schema.evolution import Compatible, Incompatible
 from pipeline.schema.schema_change import ColumnTold, Told
 from pipeline.schema.wire import SentAs
-from pipeline.sources.mysql import ddl, differences, effects, evolution, values
+from pipeline.sources.mysql import ddl, differences, effects, evolution, labels, values
 from pipeline.sources.mysql.column import MySqlColumn, columns
 from pipeline.sources.mysql.defaults import default_scalar
 from pipeline.sources.mysql.typemap import WHOLE, lake_type
@@ -77,6 +77,10 @@ class MySqlDialect:
     def whole(self, column: Column) -> bool:
         """Integers of any width and sign."""
         return _own(column).kind in _INTEGERS
+
+    def spelled_alike(self, column: Column) -> bool:
+        """See :mod:`pipeline.sources.mysql.labels`."""
+        return labels.spelled_alike(_own(column))
 
     def sent(self, column: Column) -> SentAs:
         """See :mod:`pipeline.sources.mysql.values`."""

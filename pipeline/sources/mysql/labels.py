@@ -30,6 +30,13 @@ def labels(column: Column, texts: pa.StringArray) -> pa.StringArray:
     return pa.array(told, pa.string()).take(coded.indices)
 
 
+def spelled_alike(column: Column) -> bool:
+    """Whether a snapshot and the log send each label as one text."""
+    if column.kind not in ("ENUM", "SET"):
+        return True
+    return all(value == label_of(value) and "," not in value for value in column.values)
+
+
 def label_of(literal: str) -> str:
     """The label a server makes of the text between the quotes; blanks at its end are dropped."""
     return unescaped(literal).rstrip(" ")

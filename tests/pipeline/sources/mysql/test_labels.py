@@ -8,6 +8,7 @@ import pytest
 
 from pipeline.schema.typed import typed
 from pipeline.sources.mysql.column import MySqlColumn as Column
+from pipeline.sources.mysql.dialect import MYSQL
 from pipeline.sources.mysql.labels import labels
 from pipeline.sources.mysql.literals import unescaped, unquoted
 
@@ -97,3 +98,22 @@ def test_a_literal_is_read_as_the_server_reads_it(text: str, meant: str) -> None
 def read(column: Column, *sent: str) -> list[str | None]:
     found: list[str | None] = labels(column, pa.array(sent, pa.string())).to_pylist()
     return found
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "alike"),
+    [
+        ("ENUM", ("a", "é", "f'g", ""), True),
+        ("SET", ("a", "b c"), True),
+        ("ENUM", ("a", "d,e"), False),
+        ("ENUM", ("l ",), False),
+        ("SET", (r"j\\k",), False),
+        ("VARCHAR", (), True),
+    ],
+)
+def test_a_key_needs_labels_that_are_spelled_in_one_way(
+    kind: str, values: tuple[str, ...], alike: bool
+) -> None:
+    column = Column("c", kind, 1, values=values)
+
+    assert MYSQL.spelled_alike(column) is alike
