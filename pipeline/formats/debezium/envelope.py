@@ -137,6 +137,9 @@ def _transaction(status: str, envelope: Slices, whole: str) -> Decoded:
 
 def _schema_change(envelope: Slices, whole: str) -> Decoded:
     source = object_of(envelope.get("source")) or {}
+    if "file" not in source and object_of(envelope.get("position")) is not None:
+        # the connector's own schema history, a topic that may lie below its prefix: told twice
+        return Decoded(Op.HEARTBEAT, at=instant(None, integer_of(envelope.get("ts_ms"))))
     shard = _changed_shard(envelope, source)
     placed = _place(Decoded(Op.DDL, shard, after=whole), source, envelope)
     return placed or Decoded(Op.ERROR, shard, error=NO_POSITION)

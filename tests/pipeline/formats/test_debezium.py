@@ -63,6 +63,24 @@ def test_a_message_becomes_what_the_corpus_says(message: Message) -> None:
     assert (found["error"] is not None) == (found["op"] == Op.ERROR)
 
 
+def test_the_connectors_own_schema_history_changes_nothing() -> None:
+    """Its topic may lie below the prefix; the schema-change topic tells the same, with a place."""
+    told = {
+        "source": {"server": "p"},
+        "position": {"file": "binlog.000003", "pos": 157, "snapshot": True},
+        "ts_ms": 1_000,
+        "databaseName": "d",
+        "ddl": "CREATE TABLE t (id INT PRIMARY KEY)",
+        "tableChanges": [{"type": "CREATE", "id": '"d"."t"', "table": {"columns": []}}],
+    }
+
+    found = one(json.dumps(told).encode(), key=None, topic="p.schema-history")
+    lost = one(json.dumps({**told, "position": None}).encode(), key=None, topic="p")
+
+    assert (found["op"], found["shard"], found["error"]) == (Op.HEARTBEAT, None, None)
+    assert (lost["op"], lost["error"]) == (Op.ERROR, envelope.NO_POSITION)
+
+
 def test_the_whole_corpus_in_one_batch_keeps_its_order_and_spoils_nothing() -> None:
     corpus = [raw(message) for message in CORPUS]
 
