@@ -11,6 +11,7 @@ from checks.blocks import Inputs
 from checks.certificate import Certificate, revocations
 from checks.model import Outcome, Ruling, Verdict
 from checks.readiness import Question, Readiness, ReadinessPolicy, ReadinessState, Rule, assess
+from checks.sum_rule import add_up
 from pipeline.lags.lag import HopLag, Lags
 from pipeline.lags.samples import MirrorPosition, extended, step
 from pipeline.mark import Quarantine, Snap
@@ -175,6 +176,16 @@ def test_a_cut_that_is_not_past_is_not_ready_and_says_when() -> None:
     assert answer.state is ReadinessState.NOT_READY
     assert codes(answer) == ["late", "not_landed"]
     assert answer.eta == NOW + 6 * SECOND
+
+
+def test_the_time_since_the_cut_must_be_above_the_lags_and_the_margin_not_at_them() -> None:
+    told = inputs().lags
+    total = told.total(Stage.MIRROR)
+    assert isinstance(total, timedelta)
+    at = told.at - total - SECOND
+
+    assert add_up(Stage.MIRROR, at, told, SECOND).holds is False
+    assert add_up(Stage.MIRROR, at - timedelta(microseconds=1), told, SECOND).holds is True
 
 
 def test_a_cut_that_no_heartbeat_has_come_to_is_not_ready_though_all_is_landed() -> None:

@@ -17,6 +17,7 @@ from tests.pipeline.apply.turns import CHANGES, FAR, A, B, change, order, table,
 C, U, D, R = Op.CREATE, Op.UPDATE, Op.DELETE, Op.READ
 INSERT, UPDATE, DELETE, NOOP, AGAIN, MOVE = RowVerdict
 Row = dict[str, Any]
+THIRD = Shard(A.source, "db_9.t")
 
 
 def stands(pos: int | None, of: Shard = A, origin: Origin = Origin.LIVE) -> Found:
@@ -95,6 +96,15 @@ def test_a_change_acts_only_if_it_is_newer(row: Row, found: Found, expected: Row
         ),
         pytest.param(
             [change(C, 1, 1), change(D, 8, 1, of=FAR)], stands(4, FAR), MOVE, id="across sources"
+        ),
+        pytest.param(
+            [change(C, 3, 1), change(D, 8, 1, of=FAR)], stands(4), NOOP, id="its namesake's delete"
+        ),
+        pytest.param(
+            [change(C, 3, 1), change(D, 8, 1, of=THIRD)], stands(4, B), NOOP, id="a third one's"
+        ),
+        pytest.param(
+            [change(C, 3, 1), change(D, 8, 1, of=B)], stands(None), MOVE, id="of an adopted row"
         ),
     ],
 )
@@ -196,6 +206,7 @@ def test_an_insert_is_doubted_if_a_forgotten_delete_may_be_newer(
         pytest.param([change(D, 5, 1, origin=0)], False, id="at its place, and not live"),
         pytest.param([change(D, 6, 2)], False, id="of another key"),
         pytest.param([change(D, 6, 1, of=B)], False, id="of another shard"),
+        pytest.param([change(D, 6, 1, of=FAR)], False, id="of its namesake in another source"),
     ],
 )
 def test_a_delete_outlives_what_is_not_above_it(deletes: list[Row], expected: bool) -> None:
