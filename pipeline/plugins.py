@@ -26,17 +26,32 @@ def find(seam: ModuleType, name: str, key: str) -> Any:
     Raises:
         ConfigError: there is no such implementation; lists those there are.
     """
-    where = key if "." in key.lstrip(".") else f"{seam.__name__}.{key}"
+    elsewhere = "." in key.lstrip(".")
+    where = key if elsewhere else f"{seam.__name__}.{key}"
     try:
         module = _load(where, name)
     except ModuleNotFoundError as error:
         if not f"{where}.{name.lower()}".startswith(error.name or ""):  # it lacks more
             raise ConfigError(f"{where}: {error}; install it first") from error
         module = None
-    if module is not None and hasattr(module, name):
-        return getattr(module, name)
+    except (Exception, SystemExit) as error:  # another's code: whatever it raises, it has a name
+        msg = f"{where}: its import fails: {type(error).__name__}: {error}; mend the module"
+        raise ConfigError(msg) from error
+    if isinstance(found := getattr(module, name, None), type):
+        return found
+    if elsewhere:
+        raise ConfigError(f"{where}: {_lacking(module, name, found)}")
     folder, word = seam.__name__.replace(".", "/"), name.lower()
     raise ConfigError(f"no {word} {key!r} in {folder}; known: {', '.join(known(seam, name))}")
+
+
+def _lacking(module: ModuleType | None, name: str, found: object) -> str:
+    """Why a module elsewhere is no implementation."""
+    if module is None:
+        return "there is no such module where Python looks; put its folder on PYTHONPATH"
+    if found is None:
+        return f"it has no {name}; write there `{name} = ` and the name of your class"
+    return f"its {name} is {found!r}; it must be a class, whose fields are the settings"
 
 
 def _bears(where: str, name: str) -> bool:

@@ -139,7 +139,7 @@ class UpkeepSettings:
 class PipelineSettings:
     """Everything the pipeline needs to know to run one lane.
 
-    ``lake`` is a folder or a URI (``hdfs://``, ``s3a://``) without a slash at its end.
+    ``lake`` is a folder or a URI (``s3a://``) without a slash at its end.
     ``batch_rows`` caps one landing batch; ``small_batch_rows`` is the size up to which a batch is
     read and written in the driver, without a Spark job; ``landing_tasks`` is how many tasks a
     larger one is divided into at most.

@@ -1,8 +1,8 @@
 """From the text of `sluice.yaml` to a `Config`, or to all that is wrong."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,8 @@ from pipeline.settings import KafkaSecurity, SourceSettings
 
 APART = ("probes", "channels")  # sections whose keys are names of files
 FILES = ("ca", "certificate", "key")  # of Kafka's, named in the config
+PROBE = ("every", "gating", "limit", "measure", "judge")
+CHANNEL = ("per_minute", "refresh", "send")
 SECRET_SCHEMA = {
     "oneOf": [
         {
@@ -155,7 +157,7 @@ def _probes(raw: Any) -> tuple[list[CheckPlan], list[str]]:
     if not isinstance(raw, Mapping):
         return [], ["probes: must be a mapping of probe names"]
     known = probes.known()
-    elsewhere, strangers = _elsewhere(probes.find, [n for n in raw if n not in known])
+    elsewhere, strangers = _elsewhere(probes.find, [n for n in raw if n not in known], PROBE)
     faults = [f"probes.{name}: {why}" for name, why in strangers.items()]
     plans = []
     for name in (*known, *elsewhere):
@@ -173,7 +175,7 @@ def _channels(raw: Any) -> tuple[dict[str, Any], list[str]]:
     for name, section in {"log": {}, **raw}.items():  # what no route is for goes to the log
         settings = dict(section or {})
         kind = settings.pop("kind", name)
-        _, strangers = _elsewhere(channels.find, [kind])
+        _, strangers = _elsewhere(channels.find, [kind], CHANNEL)
         if strangers:
             faults.append(f"channels.{name}.kind: {strangers[kind]}")
             continue
@@ -183,23 +185,35 @@ def _channels(raw: Any) -> tuple[dict[str, Any], list[str]]:
 
 
 def _elsewhere(
-    find: Callable[[str], object], names: Iterable[str]
+    find: Callable[[str], type], names: Iterable[str], needs: Sequence[str]
 ) -> tuple[list[str], dict[str, str]]:
     """Those of *names* that can be found, as modules elsewhere are; and why the others cannot."""
     found, strangers = [], {}
     for name in names:
         try:
-            find(str(name))
+            kind = find(str(name))
         except ConfigError as error:
             strangers[name] = str(error)
         else:
-            found.append(name)
+            if lacks := _lacks(kind, needs):
+                strangers[name] = f"{kind.__module__}.{kind.__name__} {lacks}"
+            else:
+                found.append(name)
     return found, strangers
+
+
+def _lacks(kind: type, needs: Sequence[str]) -> str:
+    """What would stop a class of another's in the middle of reading its section."""
+    if not is_dataclass(kind):
+        return "is no dataclass; its fields would be the settings"
+    has = {*dir(kind), *(field.name for field in fields(kind))}
+    missing = [name for name in needs if name not in has]
+    return f"lacks {', '.join(missing)}; see docs/extending.md" if missing else ""
 
 
 def _strangers(config: Config, sinks: Mapping[str, Any]) -> list[str]:
     """Names that refer to nothing: a gate that looks closed and is open, a page nobody gets."""
-    _, unknown = _elsewhere(probes.find, config.readiness.gating or ())
+    _, unknown = _elsewhere(probes.find, config.readiness.gating or (), PROBE)
     gating = [
         f"readiness.gating[{i}]: {unknown[name]}"
         for i, name in enumerate(config.readiness.gating or ())
@@ -225,7 +239,7 @@ def _by_name(sections: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _place(text: str, path: Path) -> str:
-    return text if "://" in text else str((path.parent / text).resolve())
+    return text if "://" in text else str((path.parent / Path(text).expanduser()).resolve())
 
 
 def _source(source: SourceSettings, path: Path) -> SourceSettings:

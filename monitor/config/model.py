@@ -170,6 +170,7 @@ def mistakes(config: Config) -> list[str]:
         for i, name in enumerate(names)
         if name in names[:i]
     ]
+    found += _places(config)
     found += [
         f"{at}.{name}: {fault}"
         for at, security in securities(config)
@@ -188,6 +189,39 @@ def securities(config: Config) -> list[tuple[str, KafkaSecurity]]:
         for i, source in enumerate(config.sources)
         if source.mirrored is not None
     ]
+
+
+def _places(config: Config) -> list[str]:
+    """Addresses that nothing could ever answer at: better told here than by each client."""
+    found = [f"{at}: {fault}" for at, text in _brokers(config) if (fault := _no_brokers(text))]
+    ports = [(f"sources[{i}].port", source.port) for i, source in enumerate(config.sources)]
+    for at, port in [*ports, ("http.port", config.http.port)]:
+        if not 0 <= port <= 65535:
+            found.append(f"{at}: {port} is no port; write one up to 65535")
+    if "://" in config.store:
+        found.append("store: must be the path of a file, of SQLite; other databases cannot be used")
+    if config.lake.startswith(("hdfs:", "viewfs:")):
+        found.append(
+            "lake: Sluice does not write tables on HDFS itself; put the lake on a local folder"
+        )
+    return found
+
+
+def _brokers(config: Config) -> list[tuple[str, str]]:
+    mirrored = [
+        (f"sources[{i}].mirrored.kafka", source.mirrored.kafka)
+        for i, source in enumerate(config.sources)
+        if source.mirrored is not None
+    ]
+    return [("kafka", config.kafka), *mirrored]
+
+
+def _no_brokers(text: str) -> str:
+    for broker in text.split(","):
+        host, _, port = broker.strip().rpartition(":")
+        if not host or "/" in host or not port.isdecimal() or not 0 < int(port) <= 65535:
+            return f"{broker.strip()!r} is no broker; write host:port, with commas between several"
+    return ""
 
 
 def _patterns(config: Config) -> list[tuple[str, str]]:

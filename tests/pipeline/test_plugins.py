@@ -46,8 +46,36 @@ def test_a_module_that_lacks_a_library_says_which(
 
 
 def test_a_module_without_the_class_is_no_implementation() -> None:
-    with pytest.raises(ConfigError, match=r"no probe 'pipeline\.cut'"):
+    with pytest.raises(ConfigError, match=r"pipeline\.cut: it has no PROBE; write there"):
         plugins.find(probes, "PROBE", "pipeline.cut")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        pytest.param(
+            "raise RuntimeError('licence server is away')",
+            r"own_ones\.one: its import fails: RuntimeError: licence server is away",
+            id="an import that raises",
+        ),
+        pytest.param("def (", r"own_ones\.one: its import fails: SyntaxError", id="no Python"),
+        pytest.param("raise SystemExit(3)", "its import fails: SystemExit: 3", id="one that ends"),
+        pytest.param("PROBE = 5", r"own_ones\.one: its PROBE is 5; it must be a class", id="a 5"),
+        pytest.param(None, r"own_ones\.one: there is no such module .* PYTHONPATH", id="none"),
+    ],
+)
+def test_what_is_wrong_with_a_module_elsewhere_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str | None, told: str
+) -> None:
+    (tmp_path / "own_ones").mkdir()
+    if text is not None:
+        (tmp_path / "own_ones" / "one.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in ("own_ones", "own_ones.one"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+
+    with pytest.raises(ConfigError, match=told):
+        plugins.find(probes, "PROBE", "own_ones.one")
 
 
 def test_in_a_folder_the_class_stands_in_the_file_named_for_the_seam(

@@ -182,6 +182,23 @@ def test_tuning_is_what_the_pipeline_may_be_told_with_the_same_defaults() -> Non
             id="an unknown key of a route",
         ),
         pytest.param("http: {port: '80'}", "http.port: input should be a valid int", id="a text"),
+        pytest.param("http: {port: 99999}", "http.port: 99999 is no port; write", id="a port"),
+        pytest.param(
+            "store: mysql://u:p@h/x", "store: must be the path of a file, of SQLite", id="a store"
+        ),
+        pytest.param(
+            "probes: {pipeline.cut: {}}", "probes.pipeline.cut: pipeline.cut: it has no", id="none"
+        ),
+        pytest.param(
+            "probes: {tests.monitor.config.plain: {}}",
+            "probes.tests.monitor.config.plain: tests.monitor.config.plain.Plain is no dataclass",
+            id="a probe that is no dataclass",
+        ),
+        pytest.param(
+            "channels: {x: {kind: tests.monitor.config.plain}}",
+            "channels.x.kind: tests.monitor.config.plain.Short lacks per_minute, refresh; see",
+            id="a channel that lacks something",
+        ),
     ],
 )
 def test_a_mistake_is_told_with_its_place_and_the_way_out(more: str, line: str) -> None:
@@ -189,6 +206,34 @@ def test_a_mistake_is_told_with_its_place_and_the_way_out(more: str, line: str) 
 
     assert len(faults) == 1
     assert faults[0].startswith(line)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line"),
+    [
+        pytest.param("lake: lake", "lake: hdfs://n/l", "lake: Sluice does not write", id="hdfs"),
+        pytest.param("127.0.0.1:9092", "kafka-1", "kafka: 'kafka-1' is no broker", id="no port"),
+        pytest.param("127.0.0.1:9092", "a:1,b:99999", "kafka: 'b:99999' is no", id="a wide port"),
+        pytest.param("127.0.0.1:9092", "kafka://k:9092", "kafka: 'kafka://k:9", id="a scheme"),
+        pytest.param("3306", "330600", "sources[0].port: 330600 is no port", id="a source's port"),
+    ],
+)
+def test_an_address_that_nothing_can_answer_at_is_told(old: str, new: str, line: str) -> None:
+    (fault,) = _faults(MINIMAL.replace(old, new))
+
+    assert fault.startswith(line)
+
+
+def test_several_brokers_may_stand_with_spaces_and_the_sixth_version_of_addresses() -> None:
+    text = MINIMAL.replace("127.0.0.1:9092", "'k1:9092, [::1]:9092'")
+
+    assert _parse(text=text).kafka == "k1:9092, [::1]:9092"
+
+
+def test_a_tilde_is_the_home_folder_of_who_runs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/sluice")
+
+    assert _parse(text=MINIMAL.replace("lake: lake", "lake: ~/lake")).lake == "/home/sluice/lake"
 
 
 @pytest.mark.parametrize(
