@@ -9,7 +9,8 @@ BIN := .venv/bin
 CODE := $(wildcard pipeline checks alerts monitor demo tests bench grafana)
 PYTEST := $(BIN)/python -m pytest -q
 MEASURED := $(BIN)/coverage run -m pytest -q
-FAST_ONES := -n auto --maxprocesses 8 --dist worksteal -m "not spark and not stack and not long"
+SPREAD := -n auto --maxprocesses 8 --dist worksteal
+FAST_ONES := not spark and not stack and not long
 # Compiled files are kept, whatever the machine says: else each process of each test compiles all anew.
 export PYTHONDONTWRITEBYTECODE :=
 # Limits against hanging only: three times the slowest that was seen.
@@ -42,7 +43,7 @@ build/jars/.locked: jars.lock .venv/.locked
 demo: setup
 	exec $(BIN)/python -m demo run $(if $(KEEP),--keep)
 
-# Both at once: what reads the code needs one core, and laws are tried with few examples (all of them: make test).
+# Both at once: what reads the code needs one core, and laws are tried with few examples, walks are short (all: make test).
 check: setup
 	$(MAKE) --no-print-directory -j2 check-static check-fast
 
@@ -53,7 +54,7 @@ check-static: setup
 	$(BIN)/mypy $(CODE)
 
 check-fast: setup
-	$(FAST) $(PYTEST) $(FAST_ONES) --hypothesis-profile=brief
+	$(FAST) $(PYTEST) $(SPREAD) -m "$(FAST_ONES) and not thorough" --hypothesis-profile=brief
 
 test: packages setup
 	$(BIN)/coverage erase
@@ -63,7 +64,7 @@ test: packages setup
 	$(MAKE) --no-print-directory test-stack
 
 test-fast: setup
-	$(FAST) $(MEASURED) $(FAST_ONES)
+	$(FAST) $(MEASURED) $(SPREAD) -m "$(FAST_ONES)"
 
 test-spark: setup
 	$(SPARK) $(MEASURED) -m "spark and not stack and not long"

@@ -17,6 +17,7 @@ from checks.probes.schema import Schema
 from checks.run import Check, run_probe
 from pipeline.model import Op, Shard
 from tests.checks.world_fake import ONE, TABLE, TWO, FakeWorld
+from tests.example_count import examples
 
 PROBES: dict[str, Any] = {
     "max_id": MaxId(),
@@ -106,4 +107,4 @@ class Faithful(RuleBasedStateMachine):
 
 
 TestFaithful = Faithful.TestCase
-TestFaithful.settings = settings(max_examples=160, stateful_step_count=30, deadline=None)
+TestFaithful.settings = settings(max_examples=examples(160), stateful_step_count=30, deadline=None)

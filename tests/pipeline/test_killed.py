@@ -19,6 +19,7 @@ from tests.pipeline.test_lane import Beside
 Work = Callable[[Beside], object]
 Unsynced = Callable[[bytes], bytes | None]
 LONG = pytest.mark.long
+THOROUGH = pytest.mark.thorough  # `make check` walks the steps of a kill
 TABLE = "db.t"
 
 
@@ -87,7 +88,11 @@ def services(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Services:
     [
         pytest.param(None, id="killed"),
         pytest.param(lambda _: None, id="power off, nothing unsynced is left", marks=LONG),
-        pytest.param(lambda content: content[: len(content) // 2], id="power off, half is left"),
+        pytest.param(
+            lambda content: content[: len(content) // 2],
+            id="power off, half is left",
+            marks=THOROUGH,
+        ),
         pytest.param(lambda _: b"", id="power off, names are left", marks=LONG),
         pytest.param(lambda content: bytes(len(content)), id="power off, zeros", marks=LONG),
     ],
@@ -126,6 +131,7 @@ def test_whatever_step_a_service_dies_at_the_next_one_goes_on(
     assert step > 10, "it came to its end in the last one"
 
 
+@THOROUGH
 @pytest.mark.parametrize(
     ("before", "work"),
     [

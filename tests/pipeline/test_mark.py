@@ -19,6 +19,7 @@ from pipeline.mark import (
     reaches,
 )
 from pipeline.model import Acknowledged, Fence, Head, Order, PartitionEnd
+from tests.example_count import examples
 from tests.pipeline.lakes import NOON
 
 OLD, NEW = "11111111-1111-1111-1111-111111111111", "22222222-2222-2222-2222-222222222222"
@@ -58,7 +59,7 @@ def test_every_field_of_a_mark_is_tried() -> None:
     assert {*VALUES, "lane", "batch", "grown", "full"} == {one.name for one in fields(Mark)}
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(marks(7))
 def test_a_mark_survives_being_written_down(mark: Mark) -> None:
     again = Mark.loads(mark.dumps())
@@ -67,7 +68,7 @@ def test_a_mark_survives_being_written_down(mark: Mark) -> None:
     assert again.full == 7
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(marks(6), st.tuples(marks(7), marks(8), marks(9)))
 def test_what_changed_applied_in_order_is_the_whole_mark(
     first: Mark, later: tuple[Mark, ...]
@@ -81,7 +82,7 @@ def test_what_changed_applied_in_order_is_the_whole_mark(
         assert MarkDelta.loads(text).full == (mark.full == mark.batch)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(marks(6), marks(7))
 def test_a_change_tells_only_what_changed(first: Mark, made: Mark) -> None:
     delta = MarkDelta.loads(made.changes_since(Mark.loads(first.dumps())))

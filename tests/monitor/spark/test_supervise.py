@@ -226,6 +226,7 @@ def test_a_line_that_ends_the_process_tells_the_other_line_why(
     assert supervisor.restarts == 1
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(3))
 def test_nobody_is_left_waiting_whenever_the_process_is_killed(
     supervisor: Supervisor, callers: ThreadPoolExecutor, seed: int

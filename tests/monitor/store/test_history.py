@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from checks.model import Outcome, Ruling, Verdict
 from monitor.store.store import ServiceStore
 from monitor.store.thin import HISTORY
+from tests.example_count import examples
 from tests.monitor.store.kit import DAY, NOW, SECOND, fence, first, newest
 
 
@@ -54,7 +55,7 @@ def test_fences_since_are_bounded_and_ascending(store: ServiceStore) -> None:
 
 
 @given(st.lists(st.integers(0, 45 * 24 * 3600), min_size=1, max_size=60), st.integers(0, 40 * 1440))
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(25), suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_pruning_never_loses_an_answer_for_forty_days_nor_makes_one_less_cautious(
     store: ServiceStore, ages: list[int], asked: int
 ) -> None:

@@ -26,6 +26,7 @@ from pipeline.lake.log import ActiveFile
 from pipeline.lake.store import open_store
 from pipeline.lake.vectors import VectorFile
 from pipeline.model import Shard
+from tests.example_count import examples
 from tests.pipeline.apply.turns import NOW, A, B, order
 
 DEC = pa.decimal128(38, 10)
@@ -287,7 +288,7 @@ def test_footers_are_read_once_and_forgotten_when_there_are_too_many(tmp_path: P
     assert footers.of(files.store, files.files[0]) is not first
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.lists(st.integers(0, 60), unique=True, max_size=40), st.sets(st.integers(0, 60)), st.data()
 )

@@ -23,6 +23,7 @@ from pipeline.lake.commit import LostRaceError
 from pipeline.lake.log import load
 from pipeline.model import Op, Origin, Shard
 from pipeline.sources.mysql.column import MySqlColumn as Column
+from tests.example_count import examples
 from tests.pipeline.apply.turns import (
     FAR,
     A,
@@ -39,7 +40,10 @@ C, U, D, R = Op.CREATE, Op.UPDATE, Op.DELETE, Op.READ
 T, S, TOMB, ERROR = Op.TRUNCATE, Op.SETTLE, Op.TOMBSTONE, Op.ERROR
 Row = dict[str, Any]
 FEW = settings(
-    max_examples=50, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True
+    max_examples=examples(50),
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    derandomize=True,
 )
 
 

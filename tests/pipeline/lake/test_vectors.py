@@ -9,6 +9,7 @@ from pyroaring import BitMap64
 from pipeline.errors import HeldError
 from pipeline.lake.store import Store, open_store
 from pipeline.lake.vectors import VectorFile, file_name, identity, read
+from tests.example_count import examples
 
 # from Delta's protocol, "Deletion Vectors"
 BESIDE = {"storageType": "u", "pathOrInlineDv": "ab^-aqEH.-t@S}K{vb[*k^", "offset": 4}
@@ -42,7 +43,7 @@ positions = st.sets(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(50))
 @given(st.lists(positions, min_size=1, max_size=4))
 def test_vectors_of_one_file_are_read_back_as_they_were(store: Store, gone: list[set[int]]) -> None:
     file = VectorFile()

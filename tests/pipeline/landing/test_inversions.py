@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from pipeline.changelog.table import ORDER_TYPE
 from pipeline.landing.inversions import OrderStretch, low, stretches, tops
 from pipeline.model import Order, Origin, TopicPartition
+from tests.example_count import examples
 
 Row = tuple[str, int, int, Order | None, Origin, str, str | None]
 PLACES = st.builds(
@@ -76,13 +77,13 @@ def without_order(rows: Sequence[Row]) -> pa.Table:
     return table(rows).drop_columns(ORDER_TYPE.names)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(ROWS, HIGHS)
 def test_all_at_once_finds_what_one_by_one_finds(rows: list[Row], high: dict[str, Order]) -> None:
     assert low(without_order(rows), high) == one_by_one(rows, high)[1]
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(ROWS, HIGHS, st.lists(st.integers(0, 30), max_size=3))
 def test_stretches_tell_the_tops_and_doubt_every_partition_that_has_a_low_row(
     rows: list[Row], high: dict[str, Order], cuts: list[int]

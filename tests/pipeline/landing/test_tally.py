@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from pipeline.landing.shape import SLIM
 from pipeline.landing.tally import tally
 from pipeline.model import Order, Origin
+from tests.example_count import examples
 
 PLACES = st.builds(
     Order, st.integers(1, 2), st.integers(0, 1), st.integers(0, 2), st.integers(0, 1)
@@ -29,7 +30,7 @@ def rows(*said: tuple[str, Order | None]) -> pa.Table:
     return pa.Table.from_pylist(made, schema=SLIM)
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.lists(st.tuples(st.sampled_from(["a.1", "a.2", "b.1"]), st.none() | PLACES)))
 def test_the_first_of_a_shard_is_its_lowest_order(said: list[tuple[str, Order | None]]) -> None:
     found = tally(rows(*said)).firsts
