@@ -8,7 +8,7 @@ from typing import Any, TypeVar, cast
 from pipeline import collectors, formats, plugins, sources
 from pipeline.collectors.collector import Collector
 from pipeline.errors import ConfigError
-from pipeline.formats.format import Format
+from pipeline.formats.format import OPTIONAL, Format
 from pipeline.schema.dialect import Dialect
 from pipeline.schema.reading import SchemaReading
 from pipeline.settings import SourceSettings
@@ -44,7 +44,13 @@ def open_collector(settings: SourceSettings) -> Collector:
 def open_format(settings: SourceSettings) -> Format:
     """The format of the source's topics; ConfigError if it is not known."""
     kind = _found(settings, "format", formats, "FORMAT", settings.format)
-    return cast("Format", _made(kind, settings, "format_options", settings.format_options))
+    made = cast("Format", _made(kind, settings, "format_options", settings.format_options))
+    if unknown := set(made.columns) - set(OPTIONAL):
+        raise ConfigError(
+            f"source {settings.name}: format {settings.format} reads columns {sorted(unknown)} that"
+            f" no message has; known: {', '.join(sorted(OPTIONAL))}"
+        )
+    return made
 
 
 def _made(

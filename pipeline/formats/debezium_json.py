@@ -16,6 +16,7 @@ class DebeziumJson:
     """No settings: a message tells by itself whether its schema is around it."""
 
     positioned: ClassVar[bool] = True
+    columns: ClassVar[tuple[str, ...]] = ()
 
     def schema_change(self, payload: str) -> SchemaMessage:
         """Read what a connector with ``include.schema.changes`` sends."""

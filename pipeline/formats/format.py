@@ -26,6 +26,10 @@ RAW = pa.schema(
         ("offset", pa.int64()),
     ]
 )
+OPTIONAL = {  # what a format may ask for besides; None where none was written
+    "timestamp": TIME,
+    "headers": pa.list_(pa.struct([("name", pa.string()), ("value", pa.binary())])),
+}
 DECODED = pa.schema(
     [
         ("message", pa.int32()),
@@ -103,6 +107,11 @@ class Format(Protocol):
         """
         ...
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of those of ``OPTIONAL`` that it reads; each costs time on every message."""
+        ...
+
     def schema_change(self, payload: str) -> SchemaMessage:
         """What a change of ``Op.DDL`` tells; *payload* is its ``after``.
 
@@ -114,7 +123,8 @@ class Format(Protocol):
     def decode(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Decode every message of *batch*; one that makes no sense is ``Op.ERROR`` with its bytes.
 
-        In: ``RAW``.  Out: ``DECODED``, ``message`` rising.  One odd message spoils no other.
+        In: ``RAW``, then ``columns``.  Out: ``DECODED``, ``message`` rising.
+        One odd message spoils no other.
 
         Raises:
             ValueError: the batch holds more text than one Arrow column can; nothing else.

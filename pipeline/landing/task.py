@@ -28,12 +28,11 @@ RUN = 64 * 2**20  # bytes of rows sorted at once; with what is read meanwhile, s
 
 @dataclass(frozen=True, slots=True)
 class Intake:
-    """What is read of one source; ``columns`` its format asks for beside key and value."""
+    """What is read of one source, and how."""
 
     came: Provenance
     format: Format
     ranges: tuple[OffsetRange, ...]
-    columns: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +72,7 @@ def run(task: LandingTask) -> Done:
         UnreachableError: not all of a range could be read; no file is left.
         ConfigError: a setting of Kafka's or the lake's that cannot be.
     """
-    wanted = {name for intake in task.intakes for name in intake.columns}
+    wanted = {name for intake in task.intakes for name in intake.format.columns}
     ranges = [one for intake in task.intakes for one in intake.ranges]
     reading = consume(task.kafka, ranges, bounds=task.bounds, columns=sorted(wanted))
     with closing(iter(reading)) as batches:
@@ -84,7 +83,10 @@ def run(task: LandingTask) -> Done:
 def write(
     batches: Iterable[pa.RecordBatch], task: LandingTask
 ) -> tuple[WrittenFile | None, tuple[RunTally, ...]]:
-    """Make one file of these messages (``RAW``), and `Done.tallies`; no file without a row."""
+    """Make one file of these messages, and `Done.tallies`; no file without a row.
+
+    In: ``RAW``, then the columns that any of the formats asks for.
+    """
     name = f"part-{uuid.uuid4()}.parquet"
     tallies = []
     with SortedFile(open_store(task.changes), task.metadata, name, task.stamp.received) as file:
@@ -107,7 +109,7 @@ def _shaped(batches: Iterable[pa.RecordBatch], task: LandingTask) -> Iterator[pa
 
 def _share(batch: pa.RecordBatch, intake: Intake, *, alone: bool) -> pa.RecordBatch:
     """The messages that are this intake's."""
-    mine = batch.select([*RAW.names, *intake.columns])
+    mine = batch.select([*RAW.names, *intake.format.columns])
     if alone:
         return mine
     topics = pa.array(sorted({one.topic for one in intake.ranges}), pa.string())

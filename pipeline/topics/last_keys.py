@@ -10,7 +10,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from pipeline.formats import key
-from pipeline.formats.format import RAW, Format
+from pipeline.formats.format import OPTIONAL, RAW, Format
 from pipeline.lake.seen import LogKey
 from pipeline.model import PartitionEnd, Shard, Table, TopicPartition
 from pipeline.topics.records import LastRecord
@@ -69,9 +69,7 @@ def _key(
     table: Table, origin: KeyedTopics, at: TopicPartition, record: LastRecord
 ) -> LogKey | None:
     """Key of the last change in a message; None if it holds none of *table*."""
-    values = ([record.key], [record.value], [at.topic], [at.partition], [record.offset])
-    arrays = [pa.array(v, field.type) for v, field in zip(values, RAW, strict=True)]
-    decoded = origin.format.decode(pa.RecordBatch.from_arrays(arrays, schema=RAW)).to_pylist()
+    decoded = origin.format.decode(_batch(origin.format, at, record)).to_pylist()
     message = decoded[-1] if decoded else {"error": "nothing"}
     if message["error"] is not None or None in (message["shard"], message["key_values"]):
         return None
@@ -81,3 +79,19 @@ def _key(
     own = key.parse(message["key_values"])
     name = key.canonical(own, shard.source, shard.name, unique=table.unique_across_shards)
     return LogKey(shard, name, at, record.offset)
+
+
+def _batch(format_: Format, at: TopicPartition, record: LastRecord) -> pa.RecordBatch:
+    """The record as the format is given it when it lands."""
+    told = {
+        "key": record.key,
+        "value": record.value,
+        "topic": at.topic,
+        "partition": at.partition,
+        "offset": record.offset,
+        "timestamp": None if record.timestamp < 0 else record.timestamp * 1_000,
+        "headers": [{"name": name, "value": value} for name, value in record.headers] or None,
+    }
+    asked = [*RAW, *(pa.field(name, OPTIONAL[name]) for name in format_.columns)]
+    arrays = [pa.array([told[field.name]], field.type) for field in asked]
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(asked))

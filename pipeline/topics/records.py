@@ -6,7 +6,7 @@ transactions), even at its end: a span is read once the consumer's position has 
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Protocol
 
@@ -28,6 +28,7 @@ class Record(Protocol):
     timestamp: int
     key: bytes | None
     value: bytes | None
+    headers: Sequence[tuple[str, bytes | None]]
 
 
 class Consumer(Protocol):
@@ -56,11 +57,17 @@ class Consumer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LastRecord:
-    """The newest data record of a partition; a tombstone has no value."""
+    """The newest data record of a partition; a tombstone has no value.
+
+    ``timestamp`` in milliseconds; -1 where none was written.  Neither it nor the headers tell one
+    record from another.
+    """
 
     key: bytes | None
     value: bytes | None
     offset: int
+    timestamp: int = field(default=-1, compare=False)
+    headers: tuple[tuple[str, bytes | None], ...] = field(default=(), compare=False)
 
 
 def drain(
@@ -108,15 +115,18 @@ def newest(
     step = 1
     while open_ends:
         steps = {at: (max(first[at], end - step), end) for at, end in open_ends.items()}
-        seen = {
-            (r.topic, r.partition): LastRecord(r.key, r.value, r.offset) for r in read(steps)
-        }  # ascending, so the last one stays
-        found |= seen
+        seen = {(r.topic, r.partition): r for r in read(steps)}  # ascending: the last one stays
+        found |= {at: _last(record) for at, record in seen.items()}
         open_ends = {
             at: low for at, (low, _) in steps.items() if low > first[at] and at not in seen
         }
         step = min(step * 8, WIDEST_STEP)
     return found
+
+
+def _last(record: Record) -> LastRecord:
+    headers = tuple(record.headers)
+    return LastRecord(record.key, record.value, record.offset, record.timestamp, headers)
 
 
 def _aim(consumer: Consumer, spans: Mapping[Any, tuple[int, int]]) -> None:

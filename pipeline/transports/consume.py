@@ -22,7 +22,7 @@ import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from pipeline.errors import ConfigError, UnreachableError
-from pipeline.formats.format import RAW
+from pipeline.formats.format import OPTIONAL, RAW
 from pipeline.transports.offset_ranges import (
     Cursor,
     OffsetRange,
@@ -35,10 +35,6 @@ MOST = 2_000  # messages asked for at once: a list of more costs more each
 WAIT = timedelta(milliseconds=50)  # a range that ends in a hole has no record to wake up for
 HANDED = 8 * 2**20  # bytes asked for at once, by the mean of what has come
 REASONS = 3  # the newest that an error tells; a broker that is down is complained of for ever
-OPTIONAL = {
-    "timestamp": pa.timestamp("us", "UTC"),
-    "headers": pa.list_(pa.struct([("name", pa.string()), ("value", pa.binary())])),
-}
 OURS: Mapping[str, str | int | bool] = {
     "group.id": "sluice",  # obligatory; no group is ever joined
     "enable.auto.commit": False,

@@ -18,6 +18,7 @@ class ToyFormat:
     """No settings."""
 
     positioned: ClassVar[bool] = False
+    columns: ClassVar[tuple[str, ...]] = ()
 
     def schema_change(self, payload: str) -> SchemaMessage:
         try:

@@ -11,6 +11,7 @@ from pipeline.schema.schema_change import SchemaMessage
 @dataclass(frozen=True, slots=True)
 class Fatal:
     positioned: bool = False
+    columns: tuple[str, ...] = ()
 
     def schema_change(self, payload: str) -> SchemaMessage:
         return SchemaMessage(payload)

@@ -1,6 +1,6 @@
 import pickle
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -8,9 +8,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from demo.servers import Servers
 from pipeline.changelog.table import CHANGES, PROPERTIES, Stamp
 from pipeline.errors import HeldError
-from pipeline.formats.format import RAW, Decoded, rows
+from pipeline.formats.format import OPTIONAL, RAW, Decoded, rows
 from pipeline.lake.columns import described
 from pipeline.lake.log import Metadata
 from pipeline.landing.inversions import OrderStretch
@@ -20,6 +21,7 @@ from pipeline.model import Op, Order, TopicPartition
 from pipeline.route import Router
 from pipeline.schema.schema_change import SchemaMessage
 from pipeline.transports.offset_ranges import OffsetRange
+from tests.pipeline.transports.topics import make, send
 
 RECEIVED = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
@@ -29,6 +31,7 @@ class Words:
     """A toy format: ``shard word word`` is a row of the shard for each word."""
 
     positioned: bool = False
+    columns: tuple[str, ...] = ()
 
     def schema_change(self, payload: str) -> SchemaMessage:
         return SchemaMessage(payload)
@@ -44,6 +47,25 @@ class Words:
                 for word in words
             ]
         return rows(told)
+
+
+@dataclass(frozen=True, slots=True)
+class Stamped:
+    """A toy format: each message is a row of ``t``, what it says is in its header and its time."""
+
+    positioned: bool = False
+    columns: tuple[str, ...] = ("timestamp", "headers")
+
+    def schema_change(self, payload: str) -> SchemaMessage:
+        return SchemaMessage(payload)
+
+    def decode(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        assert batch.schema.names == [*RAW.names, *self.columns]
+        told = zip(batch["timestamp"].to_pylist(), batch["headers"].to_pylist(), strict=True)
+        return rows(
+            (index, Decoded(Op.UPDATE, "t", '["1"]', after=headers[0]["value"].decode(), at=at))
+            for index, (at, headers) in enumerate(told)
+        )
 
 
 def task(lake: Path, *intakes: Intake, size: int = 2**20) -> LandingTask:
@@ -115,6 +137,39 @@ def test_each_message_is_decoded_as_its_own_sources(tmp_path: Path) -> None:
         *[("bank", "3"), ("bank", "4")],
         *[("shop", "1"), ("shop", "2")],
     ]
+
+
+def test_a_format_gets_the_columns_it_asks_for_and_another_none_of_them(tmp_path: Path) -> None:
+    stamped = replace(intake("bank", "u"), format=Stamped())
+    mixed = pa.concat_batches([messages(["t word"], "t"), messages([""], "u", 1)])
+    for name, values in (("timestamp", [RECEIVED] * 2), ("headers", [header(b"x"), header(b"y")])):
+        mixed = mixed.append_column(name, pa.array(values, OPTIONAL[name]))
+
+    write([mixed], task(tmp_path, intake("shop", "t"), stamped))
+
+    assert landed(tmp_path) == [("shop", "t", "word", 0), ("bank", "t", "y", 1)]
+
+
+@pytest.mark.stack
+def test_a_task_reads_what_its_format_asks_for_from_the_broker(
+    servers: Servers, tmp_path: Path
+) -> None:
+    bootstrap = servers.kafka.bootstrap
+    topic = make(bootstrap, name="p1.task.stamped")
+    send(bootstrap, topic, [(b"k", None)] * 2, headers=[("word", b"w")])
+    came = Provenance("shop", "h.b", positioned=False)
+    asked = task(tmp_path, Intake(came, Stamped(), (OffsetRange(topic, 0, 0, 2),)))
+
+    told = run(replace(asked, kafka={"bootstrap.servers": bootstrap}))
+
+    assert landed(tmp_path) == [("shop", "t", "w", 0), ("shop", "t", "w", 1)]
+    assert told.file is not None
+    found = pq.read_table(tmp_path / told.file.path, partitioning=None)
+    assert found["at"].to_pylist() == [datetime(2023, 11, 14, 22, 13, 20, 123_000, UTC)] * 2
+
+
+def header(value: bytes) -> list[dict[str, str | bytes]]:
+    return [{"name": "word", "value": value}]
 
 
 def test_more_rows_than_memory_holds_are_runs_of_one_file(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ class Message:
     timestamp: int = 1_700_000_000_123
     key: bytes | None = b"k"
     value: bytes | None = b"v"
+    headers: Sequence[tuple[str, bytes | None]] = ()
 
 
 @dataclass
@@ -115,3 +116,12 @@ def test_more_bytes_than_one_process_should_hold_are_not_read(
 
     with pytest.raises(UnreachableError, match="more than 10 bytes"):
         drain(consumer, {ONE: (0, 40)}, SOON)
+
+
+def test_the_last_record_brings_its_time_and_its_headers() -> None:
+    message = Message("t", 0, 4, headers=[("a", b"1"), ("a", None)])
+
+    found = newest(lambda _: [message], {("t", 0): (0, 5)})
+
+    last = found["t", 0]
+    assert (last.timestamp, last.headers) == (1_700_000_000_123, (("a", b"1"), ("a", None)))

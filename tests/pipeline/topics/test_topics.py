@@ -4,12 +4,16 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
+import pyarrow as pa
 import pytest
 
 from pipeline.formats.debezium_json import DebeziumJson
+from pipeline.formats.format import Decoded, rows
 from pipeline.lake.seen import LogKey
-from pipeline.model import PartitionEnd, Shard, Table, TopicPartition
+from pipeline.model import Op, PartitionEnd, Shard, Table, TopicPartition
+from pipeline.schema.schema_change import SchemaMessage
 from pipeline.topics.last_keys import KeyedTopics, end_keys
 from pipeline.topics.records import LastRecord
 
@@ -91,6 +95,41 @@ def test_a_tombstone_still_tells_its_key() -> None:
     found = end_keys(TABLE, [SHOP], FakeTransport({at("shop.s_00.orders"): deleted}))
 
     assert [key.key for key in found] == ['["shop","s_00.orders","5"]']
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderKeyed:
+    """A toy format whose key stands in a header, and counts only if the message has a time."""
+
+    positioned: bool = False
+    columns: tuple[str, ...] = ("headers", "timestamp")
+
+    def schema_change(self, payload: str) -> SchemaMessage:
+        return SchemaMessage(payload)
+
+    def decode(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        told = batch.select(["topic", *self.columns]).to_pylist()
+        return rows(
+            (index, Decoded(Op.UPDATE, A.name, one["headers"][0]["value"].decode()))
+            for index, one in enumerate(told)
+            if one["timestamp"] == datetime(2023, 11, 14, 22, 13, 20, 123_000, UTC)
+        )
+
+
+@pytest.mark.parametrize(
+    ("time", "found"),
+    [
+        pytest.param(1_700_000_000_123, ['["shop","s_00.orders","5"]'], id="with its time"),
+        pytest.param(-1, [], id="without a time"),
+    ],
+)
+def test_a_format_is_given_the_columns_it_asks_for(time: int, found: list[str]) -> None:
+    own = KeyedTopics("shop", PATTERN, HeaderKeyed())
+    last = LastRecord(None, b"", 8, time, (("key", b'["5"]'),))
+
+    keys = end_keys(TABLE, [own], FakeTransport({at("shop.s_00.orders"): last}))
+
+    assert [key.key for key in keys] == found
 
 
 @pytest.mark.parametrize(
