@@ -53,6 +53,28 @@ def open_format(settings: SourceSettings) -> Format:
     return made
 
 
+def mistakes(settings: SourceSettings) -> tuple[str, ...]:
+    """Why what the source names cannot be built, after its key: ``format: no format 'avro' ...``.
+
+    All three are tried; none dials before it is asked.
+    """
+    found = []
+    for build in (_try_source, _try_collector, open_format):
+        try:
+            build(settings)
+        except ConfigError as error:
+            found.append(str(error).removeprefix(f"source {settings.name}: "))
+    return tuple(found)
+
+
+def _try_source(settings: SourceSettings) -> None:
+    open_source(settings).close()
+
+
+def _try_collector(settings: SourceSettings) -> None:
+    open_collector(settings).close()
+
+
 def _made(
     kind: Callable[..., T], settings: SourceSettings, field: str, options: Mapping[str, Any]
 ) -> T:

@@ -15,6 +15,7 @@ from monitor.config.faults import fault_lines
 from monitor.config.model import Config, mistakes, securities
 from monitor.config.plans import Beside, CheckPlan, plan, read, with_keys
 from monitor.config.secret import expand, resolve, secret_fields
+from pipeline import build
 from pipeline.errors import ConfigError
 from pipeline.settings import KafkaSecurity, SourceSettings
 
@@ -73,7 +74,7 @@ def parse(text: str, path: Path) -> Config:
         | {"sources": tuple(_source(source, path) for source in config.sources)}
     )
     told = {fault.partition(": ")[0] for fault in faults}
-    wrong = mistakes(config) + _strangers(config, sinks) + list(_unreadable(config))
+    wrong = mistakes(config) + _strangers(config, sinks) + [*_unreadable(config), *_unbuilt(config)]
     faults += [fault for fault in wrong if fault.partition(": ")[0] not in told]
     if faults:
         raise _refusal(path, faults)
@@ -265,6 +266,12 @@ def _unreadable(config: Config) -> Iterator[str]:
                     Path(file).open("rb").close()
                 except OSError as error:
                     yield f"{at}.{name}: cannot read {file}: {error.strerror}"
+
+
+def _unbuilt(config: Config) -> Iterator[str]:
+    """Kinds of sources, collectors and formats that are not there, and options they do not have."""
+    for number, source in enumerate(config.sources):
+        yield from (f"sources[{number}].{fault}" for fault in build.mistakes(source))
 
 
 def _refusal(path: Path, faults: list[str]) -> ConfigError:
