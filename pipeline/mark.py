@@ -186,6 +186,13 @@ class Mark:
             found[subject] = (*found.get(subject, ()), *one.names(name))
         return found
 
+    def passed(self, source: str, order: Order) -> bool:
+        """Whether everything of *source* below *order*, and at it, is landed."""
+        known, epoch = self.acknowledged.get(source), self.epochs.get(source)
+        if known is None or known.snapshot or epoch is None:
+            return False
+        return (order.epoch, order.log, order.pos) < (epoch.number, known.log, known.pos)
+
     def covers(self, fence: Fence) -> bool:
         """Whether everything at or below *fence* is landed in this batch or before.
 

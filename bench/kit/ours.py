@@ -1,5 +1,6 @@
 """Sluice's landing as the service builds it; only the server and its collector are at rest."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -12,7 +13,7 @@ from pipeline.lake.store import open_store
 from pipeline.landing.loop import Landing
 from pipeline.landing.source_feed import Feed
 from pipeline.mark import Mark
-from pipeline.model import Acknowledged, Head
+from pipeline.model import Acknowledged, Head, ShardId
 from pipeline.route import Router
 from pipeline.settings import CollectorSettings, PipelineSettings, SourceSettings
 from pipeline.start import Workers
@@ -34,6 +35,10 @@ class Idle:
     def address(self) -> tuple[str, int]:
         """Nobody asks."""
         return "127.0.0.1", 1
+
+    def captures(self) -> Callable[[ShardId], bool]:
+        """Every table."""
+        return lambda shard: True
 
 
 def opened(session: SparkSession, stream: Stream, lake: str, transport: KafkaTransport) -> Landing:

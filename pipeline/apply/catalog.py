@@ -3,19 +3,22 @@
 Pure.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pipeline.apply.fills import Fill
+from pipeline.apply.floors import Floors
+from pipeline.apply.moved_rows import FormerName, RowMove
 from pipeline.errors import FormatError, HeldError
+from pipeline.mark import Mark
 from pipeline.model import Order, Shard, ShardId, Table
 from pipeline.route import Router
 from pipeline.schema.births import Births, Step, births
 from pipeline.schema.column import TableSchema
-from pipeline.schema.dialect import Dialect
-from pipeline.schema.effect import BaseNeeded, Drop, Empty, KnownTables, Replace
+from pipeline.schema.effect import BaseNeeded
 from pipeline.schema.evolution import Incompatible, merge
 from pipeline.schema.history import History, SchemaChange
+from pipeline.schema.pending import Asked, MovedRows, PendingStatements
 from pipeline.schema.reading import SchemaReading
 from pipeline.schema.schema_change import Told
 
@@ -31,7 +34,8 @@ class Catalog:
     readings: Mapping[str, SchemaReading] = field(default_factory=dict)
     _changes: dict[str, list[SchemaChange]] = field(default_factory=dict)
     _told: dict[str, list[Told]] = field(default_factory=dict)
-    _standing: dict[str, Mapping[str, BaseNeeded]] = field(default_factory=dict)
+    _pending: dict[str, PendingStatements] = field(default_factory=dict)
+    _asked: dict[str, Mapping[ShardId, Asked]] = field(default_factory=dict)
     _histories: dict[str, History] = field(default_factory=dict)
     _births: dict[str, Births] = field(default_factory=dict)
 
@@ -40,18 +44,23 @@ class Catalog:
 
         A source that is no longer configured tells nothing: nobody knows how to read it.
         """
+        found: dict[str, list[Told]] = {}
         for source, order, payload in rows:
             reading = self.readings.get(source)
             if reading is None:
                 continue
             try:
-                statement = reading.told(payload, order)
-                changes = reading.changes(payload, order)
+                told, changes = reading.read(payload, order)
             except FormatError:
                 continue
-            self._told.setdefault(source, []).append(statement)
-            self._standing.pop(source, None)
+            found.setdefault(source, []).append(told)
             self.learn((source, change) for change in changes)
+        for source, statements in found.items():
+            self._told.setdefault(source, []).extend(statements)
+            nothing = PendingStatements(self.readings[source].dialect)
+            pending = self._pending.get(source, nothing).after(statements)
+            self._pending[source] = pending or nothing.after(self._told[source]) or nothing
+            self._asked.pop(source, None)
 
     def learn(self, changes: Iterable[tuple[str, SchemaChange]]) -> None:
         """Take (source, change), in any order, without what the statement does to rows."""
@@ -69,31 +78,83 @@ class Catalog:
             self.readings,
             {name: [*own] for name, own in self._changes.items()},
             {name: [*own] for name, own in self._told.items()},
+            dict(self._pending),
+            dict(self._asked),
         )
         made.add(rows)
         return made
 
-    def require_rows(self, table: Table, bases: Mapping[str, Order]) -> None:
+    def require_rows(self, table: Table, bases: Mapping[str, Order], floors: Floors) -> None:
         """Return only if no statement has changed rows of *table* in a way that no log shows.
 
-        *bases*: ``source/shard`` -> order its newest base is complete as of.
+        *bases*: ``source/shard`` -> order its newest base is complete as of.  *floors* are those
+        that the mirror remembers.
 
         Raises:
-            HeldError: such a statement is newer than the base; names it and the way out.
+            HeldError: such a statement is newer than both; names it and the way out.
         """
-        for shard in table.shards:
-            hold = self._holds(shard.source).get(shard.name)
-            base = bases.get(f"{shard.source}/{shard.name}")
-            if hold is not None and (base is None or base < hold.order):
-                raise HeldError(hold.reason, f"{shard.source}: {hold.detail}")
+        for shard, asked in self._open(table, bases, floors):
+            if isinstance(asked, BaseNeeded):
+                raise HeldError(asked.reason, f"{shard.source}: {asked.detail}")
 
-    def _holds(self, source: str) -> Mapping[str, BaseNeeded]:
-        """The newest hold of each shard that nothing later has closed."""
-        if source not in self._standing:
-            statements = self._told.get(source, ())
-            dialect = self.readings[source].dialect if statements else None
-            self._standing[source] = _standing(statements, dialect) if dialect else {}
-        return self._standing[source]
+    def moves(self, table: Table, mark: Mark, floors: Floors) -> tuple[RowMove, ...]:
+        """Shards of *table* whose rows have yet to come from another; as ``require_rows``."""
+        return tuple(
+            RowMove(
+                shard,
+                table.name,
+                asked.order,
+                tuple(self._names(shard.source, asked, mark)),
+                table.unique_across_shards,
+            )
+            for shard, asked in self._open(table, mark.bases, floors)
+            if isinstance(asked, MovedRows)
+        )
+
+    def _names(self, source: str, asked: Asked | None, mark: Mark) -> Iterator[FormerName]:
+        """The names that moved rows had, back to one that nothing was asked of."""
+        while isinstance(asked, MovedRows):
+            shard, before = str(asked.rows_of), asked.before
+            name = f"{source}/{shard}"
+            yield FormerName(
+                Shard(source, shard),
+                asked.order,
+                unique=self.router.unique(shard),
+                doubted=before.order if isinstance(before, BaseNeeded) else None,
+                born=self._filled_before(source, asked),
+                base=mark.bases.get(name),
+                since=mark.based.get(name, -1),
+            )
+            asked = before
+
+    def _filled_before(self, source: str, asked: MovedRows) -> Order | None:
+        """The newest birth, before rows moved away, of a column that older rows have filled."""
+        steps = [step for step in self._steps(source) if step.order < asked.order]
+        history = self.history(source)
+        found = []
+        for (own, column), order in births(steps).items():
+            schema = history.at(str(own), order) if own == asked.rows_of else None
+            born = schema.column(column) if schema is not None else None
+            if born is None or born.dialect.default(born).is_valid:
+                found += [order] if own == asked.rows_of else []
+        return max(found, default=None)
+
+    def _open(
+        self, table: Table, bases: Mapping[str, Order], floors: Floors
+    ) -> Iterator[tuple[Shard, Asked]]:
+        """What is asked of each shard, and neither a base nor a truncate has answered since."""
+        for shard in table.shards:
+            asked = self._asked_of(shard.source).get(ShardId.parse(shard.name))
+            base, floor = bases.get(f"{shard.source}/{shard.name}"), floors.get(shard)
+            answers = [order for order in (base, floor) if order is not None]
+            if asked is not None and all(order < asked.order for order in answers):
+                yield shard, asked
+
+    def _asked_of(self, source: str) -> Mapping[ShardId, Asked]:
+        if source not in self._asked:
+            pending = self._pending.get(source)
+            self._asked[source] = pending.standing() if pending is not None else {}
+        return self._asked[source]
 
     def history(self, source: str) -> History:
         """All schemas of a source's shards, by order."""
@@ -129,19 +190,14 @@ class Catalog:
 
     def _born(self, source: str) -> Births:
         if source not in self._births:
-            changes = sorted(
-                self._changes.get(source, ()), key=lambda c: (c.order, c.kind != "drop")
-            )
-            self._births[source] = births(
-                Step(
-                    ShardId.parse(change.shard),
-                    change.order,
-                    change.schema,
-                    ShardId.parse(change.previous) if change.previous else None,
-                )
-                for change in changes
-            )
+            self._births[source] = births(self._steps(source))
         return self._births[source]
+
+    def _steps(self, source: str) -> Iterator[Step]:
+        own = self._changes.get(source, ())
+        for change in sorted(own, key=lambda c: (c.order, c.kind != "drop")):
+            previous = ShardId.parse(change.previous) if change.previous else None
+            yield Step(ShardId.parse(change.shard), change.order, change.schema, previous)
 
     def table(self, name: str, shards: Mapping[str, str | None]) -> Table:
         """The table *name* with its shards among *shards* (``source/shard`` -> table)."""
@@ -210,26 +266,6 @@ def _believed(changes: Iterable[SchemaChange]) -> list[SchemaChange]:
         there.discard(change.previous or "")
         (there.discard if change.kind == "drop" else there.add)(change.shard)
     return found
-
-
-def _standing(statements: Sequence[Told], dialect: Dialect) -> dict[str, BaseNeeded]:
-    """Holds by shard, as of the end; rows that come from another shard are not followed yet."""
-    ordered = sorted(statements, key=lambda one: one.order)
-    found: dict[str, BaseNeeded] = {}
-    for effect in dialect.effects(ordered, KnownTables(captured=lambda _: True)):
-        name = str(effect.shard)
-        if isinstance(effect, BaseNeeded):
-            found[name] = effect
-        elif isinstance(effect, Replace):
-            found[name] = BaseNeeded(effect.shard, effect.order, "renamed", _moved(effect))
-        elif isinstance(effect, Empty | Drop):
-            found.pop(name, None)
-    return found
-
-
-def _moved(effect: Replace) -> str:
-    again = f"take a new base of {effect.shard}: drop its mirror and snapshot it again"
-    return f"{effect.shard} has had the rows of {effect.rows_of} since {effect.order}; {again}"
 
 
 def _id_column(schema: TableSchema | None, key: tuple[str, ...]) -> str | None:

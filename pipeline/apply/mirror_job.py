@@ -16,6 +16,7 @@ from pipeline.apply.data_file import Footers
 from pipeline.apply.decide import AppliedBefore
 from pipeline.apply.fills import Fill
 from pipeline.apply.floors import Floors
+from pipeline.apply.moved_rows import RowMove, moved
 from pipeline.apply.turn import TurnTask, Written, turn
 from pipeline.changelog.scan import Part, scan
 from pipeline.changelog.slices import APPLIED_COLUMNS, TableRows, WantedBatches, read
@@ -60,7 +61,8 @@ class LandedDeletes:
 class MirrorJob:
     """One mirror's turn, but for its changes; see :class:`pipeline.apply.turn.TurnTask`.
 
-    ``deletes`` are the files of the change log that may hold deletes.
+    ``deletes`` are the files of the change log that may hold deletes.  ``moves`` bring rows of
+    other shards, from ``history``: all of its files, of which batches up to ``dropped`` are gone.
     """
 
     table: Table
@@ -74,6 +76,9 @@ class MirrorJob:
     floors: Floors | None = None
     fills: tuple[Fill, ...] = ()
     adopted: Order | None = None
+    moves: tuple[RowMove, ...] = ()
+    history: tuple[Part, ...] = ()
+    dropped: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +172,8 @@ def _done(job: MirrorJob, changes: str, rows: Mapping[str, pa.Table], do: Turn) 
         own = pa.schema([CHANGES.field(column) for column in APPLIED_COLUMNS]).empty_table()
     topics = frozenset(pc.unique(own["topic"]).drop_null().to_pylist())
     try:
+        came = [moved(move, open_store(changes), job.history, job.dropped) for move in job.moves]
+        own = pa.concat_tables([own, *came]) if came else own
         return TurnOutcome(do(_task(job, changes, own)), topics)
     except HeldError as error:
         return TurnOutcome(Refusal(error.reason, error.detail), topics)

@@ -18,6 +18,7 @@ from pipeline.apply.decide import AppliedBefore
 from pipeline.apply.fills import Fill
 from pipeline.apply.foreign_writes import Watch
 from pipeline.apply.highest_orders import HighestOrders
+from pipeline.apply.losses import require_kept, require_landed
 from pipeline.apply.mirror_job import Group, MirrorJob, Refusal, TurnOutcome, grouped, run
 from pipeline.apply.mirror_writer import Writers
 from pipeline.apply.mirrors import Mirrors, batch_of, floors_of
@@ -218,8 +219,15 @@ class Passes:
     def _job(self, table: Table, landed: LandedState, waiting: PendingFiles) -> Iterator[MirrorJob]:
         """What a turn of *table* needs; nothing where this pass has only changed its columns."""
         mark, catalog, name = landed.mark, landed.catalog, table.name
-        self._require_whole(table, mark)
-        catalog.require_rows(table, mark.bases)
+        seen = self.mirrors.seen(name)
+        floors = floors_of(seen) if seen is not None else {}
+        catalog.require_rows(table, mark.bases, floors)
+        moves = catalog.moves(table, mark, floors)
+        if not all(mark.passed(move.shard.source, move.order) for move in moves):
+            return  # changes of the other table may still be on their way
+        require_landed(table, mark, moves)
+        if self.mirrors.applied(name) < 0:
+            require_kept(table, mark, self._dropped())
         shape = Shape(table, catalog.schema(table), catalog.newest_of(table), catalog.at)
         snapshot = self._shaped(name, shape)
         after = batch_of(snapshot, self.settings.lane)
@@ -238,25 +246,14 @@ class Passes:
             known=None if after < 0 else AppliedBefore(self.highs.of(name, after), grown),
             floors=floors_of(snapshot),
             fills=tuple(_fills(catalog, table, shape)),
+            moves=moves,
+            history=parts(self.changes.snapshot, -1, mark.batch) if moves else (),
+            dropped=self._dropped(),
         )
 
-    def _require_whole(self, table: Table, mark: Mark) -> None:
-        """Refuse a table of which changes were lost, or are no longer kept.
-
-        Raises:
-            HeldError: ``gap`` or ``no_base``; only a new base helps.
-        """
-        own = {f"{shard.source}/{shard.name}" for shard in table.shards}
-        gaps = [name for name, text in mark.gaps.items() if any(f'"{n}"' in text for n in own)]
-        if gaps:
-            raise HeldError("gap", f"changes were lost before landing ({gaps[0]}); take a new base")
-        if self.mirrors.applied(table.name) >= 0:
-            return
-        dropped = int(self.changes.snapshot.metadata.configuration.get(DROPPED, "-1"))
-        lost = sorted(name for name in own if mark.based.get(name, dropped + 1) <= dropped)
-        if lost:
-            detail = f"changes of {lost[0]} since its base are no longer kept; take a new base"
-            raise HeldError("no_base", detail)
+    def _dropped(self) -> int:
+        """The newest batch of which changes are no longer kept."""
+        return int(self.changes.snapshot.metadata.configuration.get(DROPPED, "-1"))
 
     def _shaped(self, name: str, shape: Shape) -> Snapshot:
         """The mirror with the columns of today, made if it was not there."""

@@ -26,7 +26,7 @@ from pipeline.apply.decide import (
 )
 from pipeline.apply.fills import Fill, filled
 from pipeline.apply.find import Found, find
-from pipeline.apply.floors import Floors, gone_below, highest
+from pipeline.apply.floors import Floors, below, gone_below, highest
 from pipeline.apply.fold import ROW_OPS, Folded, fold
 from pipeline.apply.layout import Layout
 from pipeline.apply.mirror_files import Adoption, MirrorFiles
@@ -90,6 +90,7 @@ class Decided:
 
     ``rows`` have the table's columns and ``_sluice``.  ``raised`` are the floors that the slice
     sets, below which the mirror's rows go; ``floors`` are all that are to be remembered.
+    ``outlived`` counts the changes below those, which are not looked at.
     """
 
     folded: Folded
@@ -98,6 +99,7 @@ class Decided:
     verdicts: Verdicts
     raised: Floors
     floors: Mapping[Shard, Order]
+    outlived: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,12 +143,13 @@ def decided(task: TurnTask, look: Look) -> Decided:
     """
     raised = _raised(task.changes)
     floors = highest(task.floors or {}, raised)
-    folded = fold(_rows_of(task.changes, *ROW_OPS), unique=task.table.unique_across_shards)
-    _refuse_doubts(folded, floors)
+    changes, outlived_rows = _above(floors, _rows_of(task.changes, *ROW_OPS))
+    folded = fold(changes, unique=task.table.unique_across_shards)
+    _refuse_doubts(folded)
     rows = _typed(task, folded)
     found = look(_keys(task, rows), None if task.table.unique_across_shards else owned(folded.rows))
     verdicts = _withdrawn(task, folded, decide(folded, found, floors, raised))
-    return Decided(folded, rows, found, verdicts, raised, floors)
+    return Decided(folded, rows, found, verdicts, raised, floors, outlived_rows)
 
 
 def _mirror(task: TurnTask, footers: Footers) -> MirrorFiles:
@@ -182,17 +185,26 @@ def _raised(changes: pa.Table) -> dict[Shard, Order]:
     )
 
 
-def _refuse_doubts(folded: Folded, floors: Floors) -> None:
+def _above(floors: Floors, changes: pa.Table) -> tuple[pa.Table, int]:
+    """The changes that a truncate or settle has not outlived, and how many it has.
+
+    The others say nothing any more, and may have columns that were dropped since.
+    """
+    if not floors or not len(changes):
+        return changes, 0
+    gone = below(owned(changes), floors)
+    return changes.filter(pa.array(~gone)), int(gone.sum())
+
+
+def _refuse_doubts(folded: Folded) -> None:
     if folded.crossed is not None:
         detail = f"key {folded.crossed} has rows in two sources, whose orders cannot be compared"
         advice = "take `unique_across_shards` away, and rebuild the mirror"
         raise HeldError("crosses_sources", f"{detail}; {advice}")
     for row in folded.conflicts.to_pylist():
-        shard = Shard(row["source"], row["shard"])
         order = Order(**row["order"])
-        if shard not in floors or order >= floors[shard]:
-            detail = f"key {row['key']} has two different changes at {order}, one place of its log"
-            raise HeldError("conflict", detail)
+        detail = f"key {row['key']} has two different changes at {order}, one place of its log"
+        raise HeldError("conflict", detail)
 
 
 def _typed(task: TurnTask, folded: Folded) -> pa.Table:
@@ -301,5 +313,5 @@ def account_of(task: TurnTask, made: Decided, counts: Counts) -> Account:
         tombstones=len(_rows_of(changes, Op.TOMBSTONE)),
         quarantined=len(_rows_of(changes, Op.ERROR)),
     )
-    noop, again = number[RowVerdict.NOOP], number[RowVerdict.AGAIN]
+    noop, again = number[RowVerdict.NOOP] + made.outlived, number[RowVerdict.AGAIN]
     return balance(counted, counts.inserted + counts.updated + counts.deleted, noop, again)

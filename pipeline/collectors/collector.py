@@ -3,11 +3,11 @@
 Every method raises UnreachableError when the collector does not answer.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from pipeline.model import Acknowledged, Missing
+from pipeline.model import Acknowledged, Missing, ShardId
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +38,10 @@ class Collector(Protocol):
 
     def address(self) -> tuple[str, int]:
         """Host and port of the server that it reads."""
+        ...
+
+    def captures(self) -> Callable[[ShardId], bool]:
+        """Says of a table whether its rows are sent, as it is set now; it tells of others, too."""
         ...
 
     def config(self) -> Mapping[str, str]:

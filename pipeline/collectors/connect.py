@@ -7,7 +7,7 @@ Measured: during the initial snapshot nothing is stored; from its end until the 
 (the log's own rotation may be it) the offset carries `snapshot`, though all rows are out.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -16,8 +16,9 @@ from urllib.parse import quote
 import httpx
 
 from pipeline.collectors.collector import Collector, CollectorState
+from pipeline.collectors.table_filter import TableFilter
 from pipeline.errors import UnreachableError
-from pipeline.model import Acknowledged, Missing, TopicPartition
+from pipeline.model import Acknowledged, Missing, ShardId, TopicPartition
 
 WORST_FIRST = ("failed", "unassigned", "restarting", "stopped", "paused", "running")
 SECRETS = ("password", "secret", "sasl.jaas", "token", "passphrase")
@@ -80,6 +81,10 @@ class ConnectCollector:
             for name, value in config.items()
             if not any(word in name.lower() for word in SECRETS)
         }
+
+    def captures(self) -> Callable[[ShardId], bool]:
+        """By its lists of databases and tables."""
+        return TableFilter.of(self._get("/config")).captures
 
     def state(self) -> CollectorState:
         """The worst state of connector and tasks, in Connect's words but lower case."""

@@ -4,6 +4,7 @@ A collector streams only after its snapshot, so a LIVE change above the snapshot
 that the snapshot has ended; the shard's own last-row marker proves that all its rows were sent.
 A snapshot that was begun again has a new order and replaces the unfinished one.
 (Debezium sets no end marker on a single row of the first table, nor on an empty table.)
+A table that the collector leaves out has none, though its CREATE, or a snapshot, tells of it.
 
 A CREATE is a birth only of a shard that was not there: after its DROP, or if nothing was ever
 seen of it.  Measured: MySQL logs CREATE TABLE IF NOT EXISTS t LIKE u though t exists, and Debezium
@@ -32,7 +33,7 @@ def advance(mark: Mark, facts: Facts, batch: int) -> tuple[dict[str, Snap], tupl
     """Snapshots still open after this batch, and the shards that got a base in it, sorted."""
     snaps = dict(mark.snaps)
     for news in facts.news:
-        if news.change.kind == "create" and news.snapshot:
+        if news.change.kind == "create" and news.snapshot and news.captured:
             _begin(snaps, mark, _name(news), Snap(news.change.order, batch))
     born = {n: Settled(n, order, batch) for n, order in births(mark, facts)[1].items()}
     for name, rows in facts.snapshots.items():
@@ -58,7 +59,7 @@ def births(mark: Mark, facts: Facts) -> tuple[Mapping[str, Existence], Mapping[s
         for news in (one for one in together if one.change.kind != "drop"):
             name = _name(news)
             seen = name in mark.shards or facts.firsts.get(name, order) < order
-            if _is_birth(news, found.get(name), seen=seen):
+            if news.captured and _is_birth(news, found.get(name), seen=seen):
                 born[name] = order
             _tell(found, name, Existence(order, there=True))
     return found, {n: o for n, o in born.items() if n not in mark.bases or mark.bases[n] < o}
@@ -67,9 +68,25 @@ def births(mark: Mark, facts: Facts) -> tuple[Mapping[str, Existence], Mapping[s
 def _is_birth(news: News, known: Existence | None, *, seen: bool) -> bool:
     if news.snapshot or news.change.kind != "create":
         return False
-    if known is None:
-        return not seen
-    return not known.there and known.order < news.change.order  # else it was sent again
+    if known is not None and known.order >= news.change.order:
+        return False  # it was sent again
+    there = seen if known is None else known.there
+    return news.over if there else news.empty
+
+
+def inherited(mark: Mark, facts: Facts) -> dict[str, Order]:
+    """Bases that renamed tables have: of the table that each was, if it has none of its own.
+
+    They are older than the rename, so that the rows that came with it have still to be moved.
+    """
+    found = {
+        _name(news): mark.bases[before]
+        for news in facts.news
+        if news.captured
+        and news.change.previous is not None
+        and (before := f"{news.source}/{news.change.previous}") in mark.bases
+    }
+    return {name: order for name, order in found.items() if name not in mark.bases}
 
 
 def _went(together: tuple[News, ...]) -> Iterator[str]:

@@ -17,11 +17,18 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """A schema change of a source; ``snapshot`` if it describes a table about to be read."""
+    """A schema change of a source; ``snapshot`` if it describes a table about to be read.
+
+    ``captured`` if the collector sends the table's rows: it tells of those it leaves out, too.
+    ``empty`` if it makes a table that begins empty where there was none, ``over`` where there was.
+    """
 
     source: str
     change: SchemaChange
     snapshot: bool
+    captured: bool = True
+    empty: bool = True
+    over: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,14 +122,19 @@ def _news(
     for row in sorted(placed, key=lambda row: (row["topic"], row["offset"])):
         try:
             reading = readings[row["source"]]
-            parsed = reading.changes(row["note"], order_of(row))
+            told, parsed = reading.read(row["note"], order_of(row))
             if row["snapshot"] is None:
-                texts.append((row["source"], reading.words(row["note"]).text))
+                texts.append((row["source"], told.text))
         except FormatError:
             where = (row["topic"], row["partition"], row["offset"])
             unread.append({f"topic:{row['topic']}": Unreadable(row["source"], None, 1, (where,))})
             continue
-        news += [News(row["source"], change, row["snapshot"] is not None) for change in parsed]
+        for change in parsed:
+            empty, over = (
+                reading.dialect.makes_anew(change.statement, there=there) for there in (False, True)
+            )
+            snapshot = row["snapshot"] is not None
+            news.append(News(row["source"], change, snapshot, empty=empty, over=over))
     return tuple(news), tuple(texts), unread
 
 

@@ -163,7 +163,7 @@ class Landing:
 
     def _gathered(self, staged: Staged) -> Facts:
         readings = {feed.settings.name: feed.reading for feed in self.feeds}
-        return gather(staged.tallies, self.mark.high, readings)
+        return self._captured(gather(staged.tallies, self.mark.high, readings))
 
     def _staged(self, chosen: Plan, listing: Listing, epochs: Epochs, stamp: Stamp) -> Staged:
         """Write the batch's rows as files that nobody names yet."""
@@ -230,6 +230,19 @@ class Landing:
         rows = told(topics, COLUMNS)
         self.log.look()
         return unexplained(rows, back, lambda asked: near(self.log, asked))
+
+    def _captured(self, facts: Facts) -> Facts:
+        """Tell news of tables whose rows the collector sends, or has sent, from the others."""
+        if not facts.news:
+            return facts
+        shards = {(news.source, news.change.shard) for news in facts.news}
+        sent = {tuple(name.split("/", 1)) for name in facts.shards}
+        for feed in self.feeds:
+            name = feed.settings.name
+            if own := {shard for source, shard in shards - sent if source == name}:
+                sent |= {(name, shard) for shard in feed.captured(own)}
+        news = (replace(one, captured=(one.source, one.change.shard) in sent) for one in facts.news)
+        return replace(facts, news=tuple(news))
 
     def _same_topics(self, chosen: Plan, listing: Listing) -> None:
         """A topic deleted and created anew while it was read would mix two topics unseen."""

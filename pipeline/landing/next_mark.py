@@ -4,14 +4,14 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, replace
 
-from pipeline.landing.bases import Settled, advance, births
+from pipeline.landing.bases import Settled, advance, births, inherited
 from pipeline.landing.epoch_bounds import living
 from pipeline.landing.facts import Facts, UnreadChanges
 from pipeline.landing.plan import Plan
 from pipeline.landing.redelivery import resending
 from pipeline.landing.tally import NAMED
 from pipeline.mark import Epoch, Mark, Quarantine
-from pipeline.model import Acknowledged
+from pipeline.model import Acknowledged, Order
 from pipeline.report import Gap
 from pipeline.route import Router
 
@@ -48,14 +48,19 @@ def next_mark(
         high={**mark.high, **facts.high},
         shards=shards,
         existing=births(mark, facts)[0],
-        bases={**mark.bases, **{done.name: done.order for done in settled}},
+        bases=_bases(mark, facts, settled),
         based={**mark.based, **{done.name: done.since for done in settled}},
         snaps=snaps,
         grown=_grown(mark, plan),
-        gaps=_gaps(mark, _opened(plan, batch, mark, shards), settled, waived),
+        gaps=_gaps(mark, _opened(plan, batch, mark, shards), settled, waived, _renamed(facts)),
         quarantine=_quarantine(replace(mark, shards=shards), facts, settled, waived),
     )
     return replace(made, starts=_starts(made, {**mark.starts, **starts}, plan)), settled
+
+
+def _bases(mark: Mark, facts: Facts, settled: Iterable[Settled]) -> dict[str, Order]:
+    own = {done.name: done.order for done in settled}
+    return {**mark.bases, **inherited(mark, facts), **own}
 
 
 def _moved(mark: Mark, epochs: Mapping[str, Epoch]) -> set[str]:
@@ -85,7 +90,8 @@ def _starts(made: Mark, starts: Mapping[str, int], plan: Plan) -> dict[str, int]
 
 
 def _shards(mark: Mark, facts: Facts, seen: Iterable[str], router: Router) -> dict[str, str | None]:
-    return {**mark.shards, **{name: _table(name, router) for name in seen}, **facts.shards}
+    known = {name: _table(name, router) for name in (*seen, *inherited(mark, facts))}
+    return {**mark.shards, **known, **facts.shards}
 
 
 def _touched(
@@ -95,8 +101,10 @@ def _touched(
 
     Also those that a statement may name beside the one it is told of, or though it is told of
     none: whether it moves their rows is judged when they are merged, and until then they stand.
+    A statement about a table of which nothing else is known, or sent, is none of a mirror's.
     """
-    reshaped = {router.table(news.change.shard) for news in facts.news}
+    told = {f"{news.source}/{news.change.shard}" for news in facts.news}
+    reshaped = {_table(name, router) for name in told.intersection(shards)}
     based = {_table(done.name, router) for done in settled}
     named = {_table(name, router) for name in _named(facts, shards)} if facts.texts else set()
     return {name for name in {*facts.tables, *reshaped, *based, *named} if name is not None}
@@ -160,13 +168,29 @@ def _topic(name: str) -> str:
     return name.partition("/")[2].rpartition(":")[0]
 
 
+def _renamed(facts: Facts) -> tuple[tuple[str, str], ...]:
+    """Shards by their names before and after."""
+    return tuple(
+        (f"{news.source}/{news.change.previous}", f"{news.source}/{news.change.shard}")
+        for news in facts.news
+        if news.change.previous is not None
+    )
+
+
 def _gaps(
-    mark: Mark, opened: Iterable[Gap], settled: Iterable[Settled], waived: frozenset[str]
+    mark: Mark,
+    opened: Iterable[Gap],
+    settled: Iterable[Settled],
+    waived: frozenset[str],
+    renamed: Iterable[tuple[str, str]],
 ) -> dict[str, str]:
+    """What is still lost; it goes with the rows when their table is renamed."""
     result: dict[str, str] = {}
     for gap in (*(read_gap(text) for text in mark.gaps.values()), *opened):
         healed = _healed(settled, gap.batch)
         left = tuple(name for name in gap.shards if name not in healed)
+        came = (new for old, new in renamed if old in gap.shards and new not in left)
+        left = (*left, *came)
         if gap.id in waived or (gap.shards and not left):
             continue
         result[gap.id] = json.dumps(asdict(replace(gap, shards=left)), sort_keys=True)

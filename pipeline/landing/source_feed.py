@@ -1,16 +1,20 @@
 """One source as the landing loop sees it: its server, its collector, its topics, its format."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+import structlog
+
 from pipeline.errors import UnreachableError
 from pipeline.formats.format import Format
-from pipeline.model import Acknowledged, Head, Missing
+from pipeline.model import Acknowledged, Head, Missing, ShardId
 from pipeline.schema.dialect import Dialect
 from pipeline.schema.reading import SchemaReading
 from pipeline.settings import SourceSettings
+
+log = structlog.get_logger(__name__)
 
 
 class Server(Protocol):
@@ -30,6 +34,10 @@ class FeedCollector(Protocol):
 
     def address(self) -> tuple[str, int]:
         """Host and port of the server it is connected to."""
+        ...
+
+    def captures(self) -> Callable[[ShardId], bool]:
+        """Says of a table whether its rows are sent."""
         ...
 
 
@@ -57,6 +65,7 @@ class Feed:
     dialect: Dialect
     arrived: Arrived | None = None
     _servers: dict[tuple[str, int], Server] = field(default_factory=dict)
+    _captures: Callable[[ShardId], bool] | None = None
 
     @property
     def reading(self) -> SchemaReading:
@@ -73,6 +82,16 @@ class Feed:
             return (self.arrived or self.collector).acknowledged()
         except UnreachableError as error:
             return Missing(str(error))
+
+    def captured(self, shards: Iterable[str]) -> frozenset[str]:
+        """Those of *shards* whose rows the collector sends, by what it told last; or none."""
+        try:
+            self._captures = self.collector.captures()
+        except UnreachableError as error:
+            log.warning("collector_silent", source=self.settings.name, error=str(error))
+        if self._captures is None:
+            return frozenset()
+        return frozenset(one for one in shards if self._captures(ShardId.parse(one)))
 
     def head(self) -> Head | None:
         """Head of the connected server's log; None when it does not answer."""

@@ -27,8 +27,17 @@ class Dialect(Protocol):
         """The name *shard* had before the statement; None if it is no rename of it."""
         ...
 
-    def effects(self, told: Sequence[Told], known: KnownTables) -> tuple[Effect, ...]:
-        """What becomes of rows: at most one effect a shard and order; *told* in log order."""
+    def follow(
+        self, told: Sequence[Told], known: KnownTables
+    ) -> tuple[tuple[Effect, ...], KnownTables]:
+        """What becomes of rows, and which tables are there then; *told* in log order.
+
+        At most one effect a shard and order.
+        """
+        ...
+
+    def makes_anew(self, statement: str, *, there: bool) -> bool:
+        """Whether it makes a table that begins empty; *there* if there was one of its name."""
         ...
 
     def compare(self, old: TableSchema, new: TableSchema) -> Compatible | Incompatible:

@@ -65,8 +65,9 @@ Effect = Keep | Empty | Replace | Drop | BaseNeeded
 class KnownTables:
     """The tables of one source that are there, as of some order.
 
-    ``based``: shards whose mirrors hold all their rows.  ``captured`` says of any shard whether
-    the collector sends its rows.
+    ``based``: shards whose rows were told of from the first on, by their CREATE or by a snapshot
+    that begins; that it came to its end the change log must show.  ``captured`` says of any shard
+    whether the collector sends its rows.
     """
 
     captured: Callable[[ShardId], bool]

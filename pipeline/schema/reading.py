@@ -20,26 +20,18 @@ class SchemaReading:
     words: Callable[[str], SchemaMessage]
     dialect: Dialect
 
-    def told(self, payload: str, order: Order) -> Told:
-        """Read a schema change as the change log keeps it.
+    def read(self, payload: str, order: Order) -> tuple[Told, tuple[SchemaChange, ...]]:
+        """Read a schema change as the change log keeps it; and a value for each of its tables.
 
         Raises:
             FormatError: it is not built as those of the format are.
         """
         said = self.words(payload)
+        changes = tuple(self._change(table, said.text, order) for table in said.tables)
         tables = tuple(
-            (table.shard, self._schema(table, said.text, order)) for table in said.tables
+            (table.shard, one.schema) for table, one in zip(said.tables, changes, strict=True)
         )
-        return Told(order, said.text, said.database, tables, said.snapshot)
-
-    def changes(self, payload: str, order: Order) -> tuple[SchemaChange, ...]:
-        """The same, a value for each table that it is about; empty if it is about none.
-
-        Raises:
-            FormatError: it is not built as those of the format are.
-        """
-        said = self.words(payload)
-        return tuple(self._change(table, said.text, order) for table in said.tables)
+        return Told(order, said.text, said.database, tables, said.snapshot), changes
 
     def _change(self, table: TableTold, text: str, order: Order) -> SchemaChange:
         shard, schema = str(table.shard), self._schema(table, text, order)

@@ -3,11 +3,23 @@
 from collections.abc import Mapping
 
 from pipeline.formats.debezium_json import DebeziumJson
+from pipeline.model import Order
+from pipeline.schema.history import SchemaChange
 from pipeline.schema.reading import SchemaReading
+from pipeline.schema.schema_change import Told
 from pipeline.sources.mysql.dialect import MYSQL
 
 READING = SchemaReading(DebeziumJson().schema_change, MYSQL)
-parse, read = READING.changes, READING.told
+
+
+def read(payload: str, order: Order) -> Told:
+    """What a message tells as a whole."""
+    return READING.read(payload, order)[0]
+
+
+def parse(payload: str, order: Order) -> tuple[SchemaChange, ...]:
+    """What it tells of each table."""
+    return READING.read(payload, order)[1]
 
 
 def readings(*sources: str) -> Mapping[str, SchemaReading]:

@@ -17,9 +17,10 @@ from pipeline.schema.effect import Effect, KnownTables
 from pipeline.schema.evolution import Compatible, Incompatible
 from pipeline.schema.schema_change import ColumnTold, Told
 from pipeline.schema.wire import SentAs
-from pipeline.sources.mysql import ddl, differences, effects, evolution, labels, values
+from pipeline.sources.mysql import ddl, differences, effects, evolution, labels, moves, values
 from pipeline.sources.mysql.column import MySqlColumn, columns
 from pipeline.sources.mysql.defaults import default_scalar
+from pipeline.sources.mysql.statement import read
 from pipeline.sources.mysql.typemap import WHOLE, lake_type
 
 _INTEGERS = (*WHOLE, "BIGINT")
@@ -50,9 +51,15 @@ class MySqlDialect:
         old = ddl.renamed_from(statement, shard.relation)
         return ShardId(shard.database, old) if old is not None else None
 
-    def effects(self, told: Sequence[Told], known: KnownTables) -> tuple[Effect, ...]:
+    def follow(
+        self, told: Sequence[Told], known: KnownTables
+    ) -> tuple[tuple[Effect, ...], KnownTables]:
         """See :mod:`pipeline.sources.mysql.effects`."""
-        return effects.effects(told, known)
+        return effects.follow(told, known)
+
+    def makes_anew(self, statement: str, *, there: bool) -> bool:
+        """See :mod:`pipeline.sources.mysql.moves`."""
+        return moves.makes_anew(read(statement), there=there)
 
     def compare(self, old: TableSchema, new: TableSchema) -> Compatible | Incompatible:
         """See :mod:`pipeline.sources.mysql.evolution`."""

@@ -31,14 +31,14 @@ from pipeline.schema.evolution import Incompatible
 from pipeline.schema.schema_change import Told
 from pipeline.sources.mysql.evolution import compare
 from pipeline.sources.mysql.moves import Moves, Rows
-from pipeline.sources.mysql.statement import Created, read
 
 
-def effects(told: Sequence[Told], known: KnownTables) -> tuple[Effect, ...]:
+def follow(told: Sequence[Told], known: KnownTables) -> tuple[tuple[Effect, ...], KnownTables]:
     """One effect per shard and order that a statement touches; none of what is no table.
 
     *told* stands in log order, messages of one order as they came; all of an order belong
-    together, and none may have been given before.  *known* is what was before the first.
+    together, and none may have been given before.  *known* is what was before the first; what is
+    known after the last comes back, too.
     """
     found: list[Effect] = []
     schemas, based = dict(known.schemas), set(known.based)
@@ -46,31 +46,16 @@ def effects(told: Sequence[Told], known: KnownTables) -> tuple[Effect, ...]:
     for order, group in groupby(told, key=lambda message: message.order):
         for message in dict.fromkeys(group):  # a collector that starts again sends some twice
             if message.snapshot:
-                _describe(message, schemas, moves)
+                _describe(message, now, schemas, based)
+                for shard, _ in message.tables:
+                    moves.restore(shard, schemas)
             else:
                 moves.play(message)
         made = [e for shard in moves.touched if (e := _effect(shard, moves, now, order))]
         _take(made, schemas, based, known.captured)
         moves.settle(schemas)
         found += made
-    return tuple(found)
-
-
-def learn(known: KnownTables, made: Iterable[Effect]) -> KnownTables:
-    """What is known after effects of one order; a base read later is added by who sees it."""
-    schemas, based = dict(known.schemas), set(known.based)
-    _take(made, schemas, based, known.captured)
-    return replace(known, schemas=schemas, based=frozenset(based))
-
-
-def is_birth(told: Told, shard: ShardId, known: KnownTables) -> bool:
-    """Whether *told* makes *shard* anew, so that its mirror is whole without a snapshot.
-
-    A CREATE counts after a DROP, or for a shard never seen, and never where it is only described.
-    """
-    created = isinstance(read(told.text), Created)
-    made = effects((told,), known) if created and known.captured(shard) else ()
-    return any(isinstance(effect, Empty) and effect.shard == shard for effect in made)
+    return tuple(found), now
 
 
 def _take(
@@ -92,14 +77,18 @@ def _take(
             based.add(shard)
 
 
-def _describe(message: Told, schemas: dict[ShardId, TableSchema], moves: Moves) -> None:
-    """Take what a snapshot tells is there; it drops each table before it creates it."""
+def _describe(
+    message: Told, known: KnownTables, schemas: dict[ShardId, TableSchema], based: set[ShardId]
+) -> None:
+    """Take what a snapshot tells is there, and will be read; it drops before it creates."""
     for shard, schema in message.tables:
         if schema is None:
             schemas.pop(shard, None)
-        else:
-            schemas[shard] = schema
-        moves.restore(shard, schemas)
+            based.discard(shard)
+            continue
+        schemas[shard] = schema
+        if known.captured(shard):
+            based.add(shard)
 
 
 def _effect(shard: ShardId, moves: Moves, known: KnownTables, order: Order) -> Effect | None:
@@ -108,8 +97,9 @@ def _effect(shard: ShardId, moves: Moves, known: KnownTables, order: Order) -> E
         return Drop(shard, order) if shard in known.schemas else None
     reason, why = rows.doubt or _unlike(shard, rows, known) or ("", "")
     if why:
-        again = f"take a new base of {shard}: drop its mirror and snapshot it again"
-        return BaseNeeded(shard, order, reason, f"{why}; {again}", rows.schema)
+        again = f"take a new base of {shard}"
+        more = ", then rebuild its mirror" if reason == "schema" else ""
+        return BaseNeeded(shard, order, reason, f"{why}; {again}{more}", rows.schema)
     if rows.of is None:
         return Empty(shard, order, rows.schema)
     if rows.of == shard:

@@ -119,14 +119,14 @@ class Moves:
         if schema is None:
             if there is None or not statement.unless_there:
                 self._doubt(shard, ("statement", "CREATE TABLE, which the collector did not read"))
+        elif makes_anew(statement, there=there is not None):
+            self._empty(shard, schema)
         elif statement.selects:
             why = "CREATE TABLE .. SELECT was logged as a statement, without its rows"
             self._doubt(shard, ("statement", why), schema)
-        elif there is None or statement.replaces:
-            self._empty(shard, schema)
         elif not statement.unless_there:
             self._doubt(shard, ("created", "CREATE TABLE, and its end before was not told"), schema)
-        elif _columns(there.schema) != _columns(schema):
+        elif there is not None and _columns(there.schema) != _columns(schema):
             self._doubt(shard, ("created", OTHER_COLUMNS))
         return {shard}
 
@@ -216,6 +216,16 @@ class Moves:
             return exact
         alike = {shard for shard in (*described, *self.rows) if _folded(shard) == _folded(exact)}
         return alike.pop() if len(alike) == 1 else exact
+
+
+def makes_anew(statement: Statement, *, there: bool) -> bool:
+    """Whether it makes a table that begins empty; *there* if there was one of its name.
+
+    Measured: MySQL logs CREATE TABLE IF NOT EXISTS t LIKE u though t exists.
+    """
+    if not isinstance(statement, Created) or statement.selects:
+        return False
+    return statement.replaces or not there
 
 
 def _altered(there: Rows, schema: TableSchema | None, statement: Altered) -> Rows:

@@ -1,6 +1,6 @@
 """Behind a mirror nothing counts as acknowledged before every partition of it has come through."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import pytest
@@ -11,7 +11,7 @@ from pipeline.collectors.mirrored import Mirrored, behind_mirror
 from pipeline.errors import UnreachableError
 from pipeline.formats.debezium_json import DebeziumJson
 from pipeline.landing.source_feed import Feed
-from pipeline.model import Acknowledged, Head, Missing, PartitionEnd, TopicPartition
+from pipeline.model import Acknowledged, Head, Missing, PartitionEnd, ShardId, TopicPartition
 from pipeline.settings import CollectorSettings, MirrorSettings, SourceSettings
 from pipeline.sources.mysql.dialect import MYSQL
 
@@ -30,6 +30,9 @@ class World:
     said: Acknowledged | Missing = Acknowledged(1, 100)  # noqa: RUF009  - it is frozen
     ids: dict[str, str] = field(default_factory=dict)
     silent: bool = False
+
+    def captures(self) -> Callable[[ShardId], bool]:
+        return lambda _: True
 
     def topics(self, pattern: str) -> Mapping[str, str]:
         """All of them, with their ids."""

@@ -19,7 +19,7 @@ from pipeline.landing.loop import Landing
 from pipeline.landing.source_feed import Feed
 from pipeline.landing.task import Done, LandingTask, write
 from pipeline.mark import Mark
-from pipeline.model import Acknowledged, Head, Op, PartitionEnd, TopicPartition
+from pipeline.model import Acknowledged, Head, Op, PartitionEnd, ShardId, TopicPartition
 from pipeline.report import Landed
 from pipeline.route import Router
 from pipeline.settings import CollectorSettings, PipelineSettings, SourceSettings
@@ -129,6 +129,8 @@ class Server:
     log: int = 7
     identity: str = "server"
     executed: str = ""
+    left_out: frozenset[str] = frozenset()
+    silent: bool = False
 
     def head(self) -> Head:
         return Head(self.identity, self.log, 10 * GIB4, self.executed)
@@ -138,6 +140,11 @@ class Server:
 
     def address(self) -> tuple[str, int]:
         return "127.0.0.1", 1
+
+    def captures(self) -> Callable[[ShardId], bool]:
+        if self.silent:
+            raise UnreachableError("the connector does not answer")
+        return lambda shard: str(shard) not in self.left_out
 
 
 def nothing() -> None:

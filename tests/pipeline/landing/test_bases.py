@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from pipeline.landing.bases import advance, births
@@ -6,6 +8,7 @@ from pipeline.landing.tally import SnapshotRows
 from pipeline.mark import Existence, Mark, Snap
 from pipeline.model import Order
 from pipeline.schema.history import SchemaChange
+from pipeline.sources.mysql.dialect import MYSQL
 
 S1, S2 = Order(1, 1, 100), Order(1, 1, 500)
 LIVE = {"shop/shop.t:0": Order(1, 1, 900)}
@@ -88,7 +91,8 @@ def told(kind: str, pos: int, *, shard: str = "t", snapshot: bool = False) -> Ne
     name, _, previous = shard.partition("<")
     order = Order(1, 1, pos)
     old = f"db.{previous}" if previous else None
-    return News("shop", SchemaChange(kind, f"db.{name}", order, None, kind, old), snapshot=snapshot)
+    text = f"{kind.upper()} TABLE {name} (id INT)"
+    return News("shop", SchemaChange(kind, f"db.{name}", order, None, text, old), snapshot=snapshot)
 
 
 CREATE = told("create", 50)
@@ -177,3 +181,35 @@ def test_what_exists_is_what_the_newest_news_says() -> None:
         "shop/db.t": Existence(Order(1, 1, 30), there=False),
         "shop/db.u": Existence(Order(1, 1, 20), there=True),
     }
+
+
+def test_a_table_that_the_collector_leaves_out_has_no_base() -> None:
+    """Its CREATE is told, live or by a snapshot; its rows never come."""
+    live = replace(CREATE, captured=False)
+    snapshot = replace(told("create", 60, snapshot=True), captured=False)
+    facts = Facts(news=(live, snapshot), high={"shop/shop.other:0": Order(1, 1, 900)})
+
+    assert advance(Mark("main", 4), facts, 5) == ({}, ())
+
+
+def test_an_empty_table_that_a_snapshot_describes_has_one() -> None:
+    snapshot = told("create", 60, snapshot=True)
+    facts = Facts(news=(snapshot,), high={"shop/shop.other:0": Order(1, 1, 900)})
+
+    assert [one.order.pos for one in advance(Mark("main", 4), facts, 5)[1]] == [60]
+
+
+@pytest.mark.parametrize(
+    ("text", "born"),
+    [
+        pytest.param("CREATE TABLE t AS SELECT 1 AS id", False, id="its rows are in the statement"),
+        pytest.param("CREATE OR REPLACE TABLE t (id INT)", True, id="made over"),
+        pytest.param("WOBBLE t", False, id="a statement nobody can read"),
+    ],
+)
+def test_the_text_of_a_create_decides_too(text: str, born: bool) -> None:
+    empty, over = (MYSQL.makes_anew(text, there=there) for there in (False, True))
+    news = replace(CREATE, empty=empty, over=over)
+    mark = there(9, there="REPLACE" in text) if born else Mark("main", 4)
+
+    assert bool(advance(mark, Facts(news=(news,)), 5)[1]) is born

@@ -424,3 +424,35 @@ def test_a_topic_that_went_with_nothing_left_in_it_is_told_once(desk: Desk) -> N
 
     told = [line["what"] for line in logged if line["event"] == "partition gone"]
     assert told == ["a.db.t:0 is gone; it had been landed to its end at 2"]
+
+
+def test_a_table_that_the_collector_leaves_out_gets_neither_base_nor_mirror(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.server.left_out = frozenset({"db.t"})
+    desk.topics.alter("a", 5, "name", kind="CREATE")
+
+    desk.land()
+
+    assert desk.loop.mark.bases == {}
+    assert desk.loop.mark.tables == {}
+
+
+def test_rows_show_that_a_table_is_captured_whatever_the_lists_say_by_now(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.server.left_out = frozenset({"db.t"})
+    desk.topics.alter("a", 5, "name", kind="CREATE")
+    desk.topics.put("a", 20, "one")
+
+    desk.land()
+
+    assert desk.loop.mark.bases.keys() == {"a/db.t"}
+
+
+def test_a_silent_collector_counts_no_table_as_captured(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.topics.alter("a", 5, "name", kind="CREATE")
+    desk.server.silent = True
+
+    desk.land()
+
+    assert desk.loop.mark.bases == {}

@@ -1,6 +1,6 @@
 import json
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
@@ -52,7 +52,45 @@ def test_the_tables_of_a_batch_carry_its_number() -> None:
 def test_a_schema_change_without_rows_gives_its_mirror_something_to_do() -> None:
     change = SchemaChange("alter", "db.t", Order(1, 1, 5), None, "ALTER ...")
 
-    assert step(facts=Facts(news=(News("s", change, snapshot=False),))).tables == {"db.t": 5}
+    facts = Facts(news=(News("s", change, snapshot=False),))
+
+    assert step(replace(OLD, shards={"s/db.t": "db.t"}), facts).tables == {"db.t": 5}
+
+
+def test_a_statement_about_a_table_that_is_not_captured_touches_no_mirror() -> None:
+    made = SchemaChange("create", "db.x", Order(1, 1, 5), None, "CREATE TABLE x (id INT)")
+    facts = Facts(news=(News("s", made, snapshot=False, captured=False),))
+
+    mark = step(facts=facts)
+
+    assert (mark.tables, mark.shards, mark.bases) == ({}, OLD.shards, OLD.bases)
+
+
+def renamed(old: str, new: str, *, captured: bool = True) -> News:
+    text = f"RENAME TABLE {old} TO {new}"
+    change = SchemaChange("alter", f"db.{new}", Order(1, 1, 9), None, text, f"db.{old}")
+    return News("s", change, snapshot=False, captured=captured)
+
+
+def test_a_renamed_table_has_the_base_of_the_table_it_was() -> None:
+    mark = replace(OLD, bases={"s/db.u": Order(1, 1, 3)}, shards={"s/db.u": "db.u"})
+
+    made = step(mark, Facts(news=(renamed("u", "x"), renamed("unknown", "y"))))
+    left_out = step(mark, Facts(news=(renamed("u", "x", captured=False),)))
+
+    assert made.bases == {**mark.bases, "s/db.x": Order(1, 1, 3)}
+    assert made.shards == {**mark.shards, "s/db.x": "db.x"}
+    assert made.tables["db.x"] == 5
+    assert left_out.bases == mark.bases
+
+
+def test_what_is_lost_goes_with_the_rows_of_a_renamed_table() -> None:
+    gap = replace(GAP, batch=4, shards=("s/db.u",))
+    text = json.dumps(asdict(gap))
+
+    made = step(replace(OLD, gaps={gap.id: text}), Facts(news=(renamed("u", "t"),)))
+
+    assert read_gap(made.gaps[gap.id]).shards == ("s/db.u", "s/db.t")
 
 
 @pytest.mark.parametrize(

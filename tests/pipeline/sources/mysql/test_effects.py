@@ -16,13 +16,15 @@ from pipeline.schema.column import TableSchema
 from pipeline.schema.effect import BaseNeeded, Drop, Effect, Empty, Keep, KnownTables, Replace
 from pipeline.schema.schema_change import Told
 from pipeline.sources.mysql.column import MySqlColumn as Column
-from pipeline.sources.mysql.effects import (
-    effects,
-    is_birth,
-    learn,
-)
+from pipeline.sources.mysql.effects import follow
 
 HERE = Order(1, 1, 100)
+
+
+def effects(told: Sequence[Told], known: KnownTables) -> tuple[Effect, ...]:
+    return follow(told, known)[0]
+
+
 TABLE = "id INT!, v INT, s VARCHAR:10"
 
 
@@ -251,7 +253,6 @@ def test_f07_create_table_if_not_exists_like_leaves_rows_as_they_are() -> None:
     like = told("CREATE TABLE IF NOT EXISTS t LIKE u", SAME)
 
     assert effects([like], BOTH) == ()
-    assert not is_birth(like, ShardId("d", "t"), BOTH)
 
 
 def test_f07_a_collector_that_took_other_columns_for_the_tables_own_holds_it() -> None:
@@ -260,32 +261,6 @@ def test_f07_a_collector_that_took_other_columns_for_the_tables_own_holds_it() -
     assert isinstance(found, BaseNeeded)
     assert found.schema == schema("d.t", TABLE)
     assert "recovery" in found.detail
-
-
-@pytest.mark.parametrize(
-    ("text", "born"),
-    [
-        pytest.param("CREATE TABLE x (id INT)", True, id="never seen"),
-        pytest.param("CREATE TABLE IF NOT EXISTS x (id INT)", True, id="if not exists"),
-        pytest.param("ALTER TABLE x ADD n INT", False, id="no create"),
-        pytest.param("TRUNCATE x", False, id="emptied, not made"),
-    ],
-)
-def test_f07_a_create_is_a_birth_for_a_shard_never_seen(text: str, born: bool) -> None:
-    x = ShardId("d", "x")
-    message = told(text, "d.x: id INT")
-
-    assert is_birth(message, x, BOTH) is born
-    assert is_birth(message, x, replace(BOTH, captured=lambda _: False)) is False
-    assert is_birth(replace(message, snapshot=True), x, BOTH) is False
-
-
-def test_f07_a_create_is_a_birth_after_a_drop() -> None:
-    t, create = ShardId("d", "t"), told("CREATE TABLE t (id INT)", "d.t: id INT")
-    dropped = learn(BOTH, effects([told("DROP TABLE t", "d.t:")], BOTH))
-
-    assert not is_birth(create, t, BOTH)
-    assert is_birth(create, t, dropped)
 
 
 def rename(pair: str, *, described: bool = True, database: str | None = "d") -> Told:
@@ -420,17 +395,17 @@ def test_a_held_table_that_is_emptied_is_whole_again() -> None:
         told("TRUNCATE t", order=Order(1, 1, 2)),
     ]
 
-    after = learn(BOTH, effects(story, BOTH))
+    _, after = follow(story, BOTH)
 
     assert ShardId("d", "t") in after.based
 
 
 def test_a_table_made_where_the_collector_leaves_it_out_has_no_whole_mirror() -> None:
     x = ShardId("d", "x")
-    made = effects([told("CREATE TABLE x (id INT)", "d.x: id INT")], BOTH)
+    made = [told("CREATE TABLE x (id INT)", "d.x: id INT")]
 
-    assert x in learn(BOTH, made).based
-    assert x not in learn(replace(BOTH, captured=lambda _: False), made).based
+    assert x in follow(made, BOTH)[1].based
+    assert x not in follow(made, replace(BOTH, captured=lambda _: False))[1].based
 
 
 def test_a_snapshot_describes_and_has_no_effect() -> None:

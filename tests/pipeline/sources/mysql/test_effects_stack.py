@@ -21,7 +21,7 @@ from demo.servers import Servers
 from pipeline.model import Order, ShardId
 from pipeline.schema.effect import BaseNeeded, Drop, Effect, Empty, Keep, KnownTables, Replace
 from pipeline.schema.schema_change import Told
-from pipeline.sources.mysql.effects import effects, learn
+from pipeline.sources.mysql.effects import follow
 from tests.pipeline.reading import read
 
 PREFIX, END = "effects", "the_end"
@@ -231,8 +231,7 @@ def test_every_statement_is_read_as_meant(run: Run) -> None:
     known = KnownTables(captured)
     found = []
     for number, (statement, *_) in enumerate(STORY):
-        made = effects(run.of(number), known)
-        known = learn(known, made)
+        made, known = follow(run.of(number), known)
         held = {e.shard for e in made if isinstance(e, BaseNeeded)} & set(known.schemas)
         known = replace(known, based=known.based | held)
         found.append((statement, *sorted(written(effect) for effect in made)))

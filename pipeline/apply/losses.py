@@ -1,0 +1,40 @@
+"""Are all changes that a mirror needs in the change log?  Only a new base helps where they are not.
+
+Changes may have been lost before they landed, or may no longer be kept.  Pure.
+"""
+
+from collections.abc import Sequence
+
+from pipeline.apply.moved_rows import RowMove
+from pipeline.errors import HeldError
+from pipeline.mark import Mark
+from pipeline.model import Table
+
+
+def require_landed(table: Table, mark: Mark, moves: Sequence[RowMove]) -> None:
+    """Refuse a table with an open gap; so may one be of which rows have yet to come.
+
+    Raises:
+        HeldError: ``gap``.
+    """
+    others = {f"{one.shard.source}/{one.shard.name}" for move in moves for one in move.names}
+    names = _names(table) | others
+    gaps = [gap for gap, text in mark.gaps.items() if any(f'"{name}"' in text for name in names)]
+    if gaps:
+        raise HeldError("gap", f"changes were lost before landing ({gaps[0]}); take a new base")
+
+
+def require_kept(table: Table, mark: Mark, dropped: int) -> None:
+    """Refuse to begin a mirror of which batches since its base, up to *dropped*, are gone.
+
+    Raises:
+        HeldError: ``no_base``.
+    """
+    lost = sorted(name for name in _names(table) if mark.based.get(name, dropped + 1) <= dropped)
+    if lost:
+        detail = f"changes of {lost[0]} since its base are no longer kept; take a new base"
+        raise HeldError("no_base", detail)
+
+
+def _names(table: Table) -> set[str]:
+    return {f"{shard.source}/{shard.name}" for shard in table.shards}

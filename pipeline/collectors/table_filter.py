@@ -1,0 +1,58 @@
+r"""Of which tables does a connector of Debezium send the rows?  As its lists of patterns say.
+
+The lists hold regular expressions between commas, each for a whole name, in letters of any size;
+a comma within one is written ``\,``.  Debezium tells the schema of every table, captured or not.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pipeline.model import ShardId
+
+BUILT_IN = ("mysql", "performance_schema", "sys", "information_schema")
+Patterns = tuple[re.Pattern[str], ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class TableFilter:
+    """A list that is absent is None.  One that cannot be read here lets nothing in."""
+
+    databases: Patterns = None
+    no_databases: Patterns = None
+    tables: Patterns = None
+    no_tables: Patterns = None
+
+    @classmethod
+    def of(cls, config: Mapping[str, str]) -> "TableFilter":
+        """The filter of a connector with *config*."""
+        names = [f"{what}.{how}.list" for what in ("database", "table") for how in _HOW]
+        try:
+            return cls(*(_patterns(config.get(name, "")) for name in names))
+        except re.error:
+            return cls(tables=())
+
+    def captures(self, shard: ShardId) -> bool:
+        """Whether rows of *shard* are sent."""
+        if shard.database.lower() in BUILT_IN:
+            return False
+        name = f"{shard.database}.{shard.relation}"
+        inside = _passes(shard.database, self.databases, self.no_databases)
+        return inside and _passes(name, self.tables, self.no_tables)
+
+
+_HOW = ("include", "exclude")
+
+
+def _passes(name: str, include: Patterns, exclude: Patterns) -> bool:
+    if include is not None:
+        return any(pattern.fullmatch(name) for pattern in include)
+    return not any(pattern.fullmatch(name) for pattern in exclude or ())
+
+
+def _patterns(text: str) -> Patterns:
+    if not text.strip():
+        return None
+    parts = re.split(r"(?<!\\),", text)
+    texts = (part.strip().replace("\\,", ",") for part in parts if part.strip())
+    return tuple(re.compile(text, re.IGNORECASE) for text in texts)

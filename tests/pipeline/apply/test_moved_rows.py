@@ -1,0 +1,357 @@
+"""A renamed table's mirror has the rows it had under its other name, or stands still."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.mark import Epoch, Existence
+from pipeline.model import Acknowledged, Op, Order
+from pipeline.report import Applied
+from pipeline.settings import TableRule
+from tests.pipeline.hand_lake import HandLake, row
+
+C, U, D, R, S = Op.CREATE, Op.UPDATE, Op.DELETE, Op.READ, Op.SETTLE
+NEW = "db._t_new"
+FIRST_COLUMNS = "id BIGINT, name VARCHAR"
+
+
+class Renames:
+    """A lake in which statements are told, and the collector has sent all below ``sent``."""
+
+    def __init__(self, home: Path, rules: tuple[TableRule, ...] = ()) -> None:
+        self.lake = HandLake(home, rules, others=(NEW,))
+        self.sent(10_000)
+
+    def sent(self, pos: int) -> None:
+        mark = self.lake.mark
+        epochs = {"s": Epoch(1, "server", 1, pos)}
+        self.lake.mark = replace(mark, acknowledged={"s": Acknowledged(1, pos)}, epochs=epochs)
+
+    def tell(self, pos: int, text: str, described: str = "", columns: str = FIRST_COLUMNS) -> None:
+        """One statement at *pos*; *described* is the table it leaves with *columns*."""
+        payload: dict[str, Any] = {"ddl": text, "databaseName": "db", "tableChanges": []}
+        if described:
+            kind = "CREATE" if text.startswith("CREATE") else "ALTER"
+            named = f'"db"."{described}"'
+            payload["tableChanges"] = [{"type": kind, "id": named, "table": table(columns)}]
+        self.lake.catalog.add([("s", Order(1, 1, pos), json.dumps(payload))])
+        touched = {"db.t": self.lake.mark.batch + 1}
+        self.lake.mark = replace(self.lake.mark, tables={**self.lake.mark.tables, **touched})
+        self.lake.land()
+
+    def begin(self) -> None:
+        """Let t have rows 1 and 2, and _t_new be made beside it, empty."""
+        self.tell(1, "CREATE TABLE t (id BIGINT PRIMARY KEY, name VARCHAR(80))", "t")
+        self.lake.land(row(S, 1, None), row(C, 10, 1, "old"), row(C, 11, 2, "goes"))
+        self.tell(20, "CREATE TABLE _t_new LIKE t", "_t_new")
+
+    def swap(self, pos: int = 100, columns: str = FIRST_COLUMNS) -> None:
+        self.tell(pos, "RENAME TABLE t TO _t_old", "_t_old")
+        self.tell(pos, "RENAME TABLE _t_new TO t", "t", columns)
+
+    def apply(self) -> Applied:
+        return self.lake.apply()
+
+
+def table(columns: str) -> dict[str, Any]:
+    made = [
+        {
+            "name": name,
+            "typeName": kind,
+            "length": 80 if kind == "VARCHAR" else None,
+            "optional": True,
+            "position": number,
+            "defaultValueExpression": default[0] if default else None,
+        }
+        for number, text in enumerate(columns.split(", "), 1)
+        for name, kind, *default in [text.split()]
+    ]
+    return {"primaryKeyColumnNames": ["id"], "columns": made}
+
+
+def new(op: Op, pos: int, key: int | None, name: str | None = None, **more: Any) -> dict[str, Any]:
+    return row(op, pos, key, name, shard=NEW, table=NEW, topic=f"s.{NEW}", **more)
+
+
+SHADOW = (
+    new(S, 20, None),
+    new(C, 30, 1, "copied"),
+    new(C, 31, 3, "three"),
+    new(U, 40, 1, "changed"),
+    new(C, 41, 4, "four"),
+    new(D, 42, 4, "four"),
+)
+
+
+@pytest.fixture
+def told(tmp_path: Path) -> Renames:
+    return Renames(tmp_path)
+
+
+def test_f08_a_swap_gives_a_table_the_rows_of_its_shadow(told: Renames) -> None:
+    told.begin()
+    told.lake.apply()
+    told.lake.land(*SHADOW)
+    told.swap()
+    told.lake.land(row(U, 110, 3, "after"), row(C, 111, 5, "five"))
+
+    turn = told.apply()
+
+    assert turn.hold is None
+    assert turn.account.residual == 0
+    assert told.lake.rows() == {1: "changed", 3: "after", 5: "five"}
+
+
+def test_rows_that_landed_before_the_swap_was_told_stay(told: Renames) -> None:
+    told.begin()
+    told.lake.land(*SHADOW)
+    told.lake.land(row(U, 110, 3, "after"), row(D, 111, 1, "changed"))
+    told.lake.run()
+    told.lake.run()
+    told.swap()
+
+    told.apply()
+
+    assert told.lake.rows() == {3: "after"}
+
+
+def test_it_is_done_once(told: Renames) -> None:
+    told.begin()
+    told.lake.land(*SHADOW)
+    told.swap()
+    told.lake.land(row(D, 110, 3, "three"))
+    told.apply()
+    told.lake.reopen()
+    told.lake.land(row(C, 120, 9, "nine"))
+
+    turn = told.apply()
+
+    assert turn.account.read == 1
+    assert told.lake.rows() == {1: "changed", 9: "nine"}
+
+
+def test_a_mirror_made_anew_from_the_change_log_has_them_too(told: Renames) -> None:
+    told.begin()
+    told.lake.land(*SHADOW)
+    told.swap()
+    told.lake.land(row(U, 110, 3, "after"))
+
+    told.apply()
+
+    assert told.lake.rows() == {1: "changed", 3: "after"}
+
+
+def test_it_waits_until_all_before_the_rename_has_landed(told: Renames) -> None:
+    told.begin()
+    told.lake.apply()
+    told.lake.land(*SHADOW)
+    told.swap()
+    told.sent(100)
+    told.lake.land(row(C, 111, 5, "five"))
+
+    waiting = [turn for turn in told.lake.run() if turn.table == "db.t"]
+    before = told.lake.rows()
+    told.lake.land(new(U, 99, 3, "late"))
+    told.sent(101)
+    told.lake.land(row(C, 112, 6, "six"))
+    told.apply()
+
+    assert waiting == []
+    assert before == {1: "old", 2: "goes"}
+    assert told.lake.rows() == {1: "changed", 3: "late", 5: "five", 6: "six"}
+
+
+def test_a_shadow_without_a_base_holds_the_table_and_names_both(told: Renames) -> None:
+    """So is one that the collector leaves out: its CREATE is told, and no row of it landed."""
+    told.begin()
+    told.lake.land(row(C, 12, 7, "seven"))
+    told.swap()
+    told.lake.land(row(C, 111, 5, "five"))
+
+    hold = told.apply().hold
+
+    assert hold is not None
+    assert hold.reason == "renamed"
+    assert "db.t has had the rows of db._t_new" in hold.detail
+    assert "take a new base of db.t" in hold.detail
+
+
+def test_a_base_later_than_the_swap_needs_no_shadow(told: Renames) -> None:
+    told.begin()
+    told.lake.apply()
+    told.swap()
+    told.lake.land(row(R, 200, 1, "read"), row(S, 200, None))
+    told.lake.mark = replace(told.lake.mark, bases={"s/db.t": Order(1, 1, 200)})
+
+    turn = told.apply()
+
+    assert turn.hold is None
+    assert told.lake.rows() == {1: "read"}
+
+
+def test_a_shadow_with_an_open_gap_holds(told: Renames) -> None:
+    told.begin()
+    told.lake.land(*SHADOW)
+    told.swap()
+    told.lake.mark = replace(told.lake.mark, gaps={"g": json.dumps({"shards": [f"s/{NEW}"]})})
+    told.lake.land(row(C, 111, 5, "five"))
+
+    hold = told.apply().hold
+
+    assert hold is not None
+    assert hold.reason == "gap"
+
+
+def test_a_shadow_with_an_unread_change_holds(told: Renames) -> None:
+    told.begin()
+    told.lake.land(*SHADOW, {**new(Op.ERROR, 50, None), "order": None})
+    told.swap()
+    told.lake.land(row(C, 111, 5, "five"))
+
+    hold = told.apply().hold
+
+    assert hold is not None
+    assert "could not be read" in hold.detail
+
+
+def test_a_shadow_whose_first_days_are_gone_holds(
+    told: Renames, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told.begin()
+    told.lake.land(*SHADOW)
+    told.swap()
+    told.lake.land(row(C, 111, 5, "five"))
+    mark = replace(told.lake.mark, based={"s/db.t": 9}, bases={"s/db.t": Order(1, 1, 1)})
+    told.lake.mark = mark
+    monkeypatch.setattr(type(told.lake.passes), "_dropped", lambda _: 0)
+
+    hold = told.apply().hold
+
+    assert hold is not None
+    assert "no whole base" in hold.detail
+
+
+def test_tables_that_change_places_change_their_rows(told: Renames) -> None:
+    told.begin()
+    told.lake.land(*SHADOW)
+    told.lake.run()
+    told.lake.run()
+    told.tell(100, "RENAME TABLE t TO a")
+    told.tell(100, "RENAME TABLE _t_new TO t", "t")
+    told.tell(100, "RENAME TABLE a TO _t_new", "_t_new")
+    told.lake.land(row(C, 111, 5, "five"), new(C, 112, 6, "six"))
+
+    told.lake.run()
+
+    assert told.lake.rows() == {1: "changed", 3: "three", 5: "five"}
+    assert told.lake.rows(NEW) == {1: "old", 2: "goes", 6: "six"}
+
+
+def test_rows_are_followed_through_all_names_they_had(told: Renames) -> None:
+    told.begin()
+    told.lake.land(*SHADOW)
+    told.tell(50, "RENAME TABLE _t_new TO mid", "mid")
+    mid = {"shard": "db.mid", "table": "db.mid", "topic": "s.db.mid"}
+    told.lake.land(row(U, 60, 3, "mid", **mid), row(D, 61, 1, **mid), row(C, 62, 8, "m", **mid))
+    told.tell(100, "RENAME TABLE t TO _t_old", "_t_old")
+    told.tell(100, "RENAME TABLE mid TO t", "t")
+    told.lake.land(row(C, 111, 5, "five"))
+
+    told.apply()
+
+    assert told.lake.rows() == {3: "mid", 8: "m", 5: "five"}
+
+
+def test_what_a_truncate_took_under_a_later_name_does_not_come_back(told: Renames) -> None:
+    told.begin()
+    told.lake.land(*SHADOW)
+    told.tell(50, "RENAME TABLE _t_new TO mid", "mid")
+    mid = {"shard": "db.mid", "table": "db.mid", "topic": "s.db.mid"}
+    told.lake.land(row(Op.TRUNCATE, 55, None, **mid), row(C, 62, 8, "m", **mid))
+    told.tell(100, "RENAME TABLE t TO _t_old", "_t_old")
+    told.tell(100, "RENAME TABLE mid TO t", "t")
+    told.lake.land(row(C, 111, 5, "five"))
+
+    told.apply()
+
+    assert told.lake.rows() == {8: "m", 5: "five"}
+
+
+def test_a_shadow_truncated_on_its_way_begins_there(told: Renames) -> None:
+    told.begin()
+    told.lake.land(*SHADOW, new(Op.TRUNCATE, 60, None), new(C, 61, 9, "nine"))
+    told.swap()
+    told.lake.land(row(C, 111, 5, "five"))
+
+    told.apply()
+
+    assert told.lake.rows() == {9: "nine", 5: "five"}
+
+
+def test_a_column_that_the_shadow_has_more_comes_with_its_rows(told: Renames) -> None:
+    told.begin()
+    told.lake.apply()
+    more = f"{FIRST_COLUMNS}, extra BIGINT 7"
+    told.tell(25, "ALTER TABLE _t_new ADD COLUMN extra BIGINT DEFAULT 7", "_t_new", more)
+    told.lake.land(
+        new(S, 20, None), new(C, 30, 1, after=json.dumps({"id": 1, "name": "x", "extra": 9}))
+    )
+    told.swap(columns=more)
+    told.lake.land(row(C, 111, 5, after=json.dumps({"id": 5, "name": "y", "extra": 8})))
+
+    told.apply()
+
+    found = [(r["id"], r["name"], r["extra"]) for r in told.lake.mirror()]
+    assert found == [(1, "x", 9), (5, "y", 8)]
+
+
+def test_a_shadow_that_had_rows_when_it_got_a_default_holds(told: Renames) -> None:
+    told.begin()
+    more = f"{FIRST_COLUMNS}, extra BIGINT 7"
+    told.lake.land(*SHADOW)
+    told.tell(45, "ALTER TABLE _t_new ADD COLUMN extra BIGINT DEFAULT 7", "_t_new", more)
+    told.swap(columns=more)
+
+    hold = told.apply().hold
+
+    assert hold is not None
+    assert "a column was added to db._t_new while it had rows" in hold.detail
+
+
+def test_half_of_a_rename_moves_nothing_that_the_other_half_does_not_undo(told: Renames) -> None:
+    """The collector was killed inside it, and a batch ended there; then it sends both again."""
+    told.begin()
+    told.lake.land(*SHADOW)
+    told.lake.run()
+    told.sent(100)
+    told.tell(100, "RENAME TABLE t TO _t_old", "_t_old")
+    told.lake.mark = replace(
+        told.lake.mark, existing={"s/db.t": Existence(Order(1, 1, 100), there=False)}
+    )
+    told.lake.land()
+    half = [turn.hold for turn in told.lake.run() if turn.table == "db.t"]
+    told.swap()
+    told.sent(101)
+    told.lake.mark = replace(told.lake.mark, existing={})
+    told.lake.land(row(C, 111, 5, "five"))
+
+    told.apply()
+
+    assert half in ([], [None])
+    assert told.lake.rows() == {1: "changed", 3: "three", 5: "five"}
+
+
+def test_keys_unique_across_shards_lose_and_get_the_shard(tmp_path: Path) -> None:
+    rules = (TableRule(r"db\.t", "db.t", unique_across_shards=True),)
+    told = Renames(tmp_path, rules)
+    told.tell(20, "CREATE TABLE _t_new LIKE t", "_t_new")
+    told.lake.land(*SHADOW)
+    told.swap()
+    told.lake.land(row(U, 110, 3, "after") | {"key": '["3"]'})
+
+    told.apply()
+
+    assert told.lake.rows() == {1: "changed", 3: "after"}

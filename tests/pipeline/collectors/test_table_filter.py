@@ -1,0 +1,34 @@
+"""Which tables a connector sends the rows of, as its documentation says."""
+
+import pytest
+
+from pipeline.collectors.table_filter import TableFilter
+from pipeline.model import ShardId
+
+
+@pytest.mark.parametrize(
+    ("config", "captured"),
+    [
+        pytest.param({}, "d.t d.u e.t", id="no list: everything"),
+        pytest.param({"database.include.list": "d"}, "d.t d.u", id="a database"),
+        pytest.param({"database.include.list": " e , x"}, "e.t", id="blanks around"),
+        pytest.param({"database.exclude.list": "d"}, "e.t", id="not a database"),
+        pytest.param({"table.include.list": "d.t"}, "d.t", id="a table"),
+        pytest.param({"table.include.list": r"D\.T"}, "d.t", id="in letters of any size"),
+        pytest.param({"table.include.list": "t"}, "", id="the whole name must match"),
+        pytest.param({"table.include.list": r".*\.(t|x)"}, "d.t e.t", id="a pattern"),
+        pytest.param({"table.include.list": r"d\.\w{1\,2}"}, "d.t d.u", id="a comma in a pattern"),
+        pytest.param({"table.exclude.list": "d.t,e.t"}, "d.u", id="not these"),
+        pytest.param(
+            {"database.include.list": "d", "table.exclude.list": "d.u"}, "d.t", id="both lists"
+        ),
+        pytest.param({"table.exclude.list": "d.(t"}, "", id="not readable: nothing is proven"),
+        pytest.param({"table.include.list": "d.t,d.(u"}, "", id="one of them not readable"),
+    ],
+)
+def test_the_lists_let_in(config: dict[str, str], captured: str) -> None:
+    tables = [ShardId.parse(name) for name in ("d.t", "d.u", "e.t", "mysql.user")]
+
+    found = TableFilter.of(config)
+
+    assert [str(shard) for shard in tables if found.captures(shard)] == captured.split()
