@@ -13,8 +13,10 @@ from demo.processes import wait_until
 from demo.servers import Servers
 from pipeline.errors import UnreachableError
 from pipeline.lane import Lane
+from pipeline.living import living_tables
 from pipeline.model import Fence
 from pipeline.report import Applied, Landed
+from pipeline.route import Router
 from pipeline.settings import CollectorSettings, PipelineSettings, SourceSettings, TableRule
 from pipeline.sources.heartbeat import Heart
 from pipeline.sources.mysql.source import MySqlSource
@@ -117,7 +119,7 @@ class Pipe:
     def behind(self) -> list[str]:
         """Tables whose mirrors have not applied their last change, and are not held."""
         held = {a.table for a in self.applied[-20:] if a.hold is not None}
-        tables = self.lane.mark.tables.items()
+        tables = living_tables(self.lane.mark, Router(self.rules)).items()  # others are retired
         return [
             t for t, last in tables if self.lane.passes.mirrors.applied(t) < last and t not in held
         ]

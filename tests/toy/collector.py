@@ -2,7 +2,7 @@
 
 import json
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import Any
 from confluent_kafka import Producer
 
 from pipeline.collectors.collector import Collector, CollectorState
-from pipeline.model import Acknowledged, Missing
+from pipeline.model import Acknowledged, Missing, ShardId
 from tests.toy.database import Database
 
 EACH = 3  # changes in a message
@@ -29,6 +29,9 @@ class ToyCollector:
 
     def address(self) -> tuple[str, int]:
         return ("toy", 1)
+
+    def captures(self) -> Callable[[ShardId], bool]:
+        return lambda shard: True
 
     def config(self) -> Mapping[str, str]:
         return {}

@@ -40,14 +40,20 @@ class ToyDialect:
     def renamed_from(self, statement: str, shard: ShardId) -> ShardId | None:
         return None
 
-    def effects(self, told: Sequence[Told], known: KnownTables) -> tuple[Effect, ...]:
-        seen, found = set(known.schemas), list[Effect]()
+    def follow(
+        self, told: Sequence[Told], known: KnownTables
+    ) -> tuple[tuple[Effect, ...], KnownTables]:
+        schemas, based, found = dict(known.schemas), set(known.based), list[Effect]()
         for one in told:
             for shard, schema in one.tables:
-                kind = Keep if shard in seen else Empty
-                found.append(kind(shard, one.order, schema))
-                seen.add(shard)
-        return tuple(found)
+                if schema is not None:
+                    found.append((Keep if shard in schemas else Empty)(shard, one.order, schema))
+                    schemas[shard] = schema
+                    based.add(shard)
+        return tuple(found), KnownTables(known.captured, schemas, frozenset(based))
+
+    def makes_anew(self, statement: str, *, there: bool) -> bool:
+        return not there
 
     def compare(self, old: TableSchema, new: TableSchema) -> Compatible | Incompatible:
         for column in old.columns:
