@@ -180,11 +180,10 @@ class Mark:
     @property
     def quarantined(self) -> Mapping[str, tuple[str, ...]]:
         """Table (or ``topic:NAME`` if unknown) -> ids of its open quarantined changes."""
-        found: dict[str, tuple[str, ...]] = {}
+        found: dict[str, list[str]] = {}
         for name, one in sorted(self.quarantine.items()):
-            subject = one.table or name
-            found[subject] = (*found.get(subject, ()), *one.names(name))
-        return found
+            found.setdefault(one.table or name, []).extend(one.names(name))
+        return {subject: tuple(ids) for subject, ids in found.items()}
 
     def passed(self, source: str, order: Order) -> bool:
         """Whether everything of *source* below *order*, and at it, is landed."""

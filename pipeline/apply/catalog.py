@@ -13,7 +13,7 @@ from pipeline.errors import FormatError, HeldError
 from pipeline.mark import Mark
 from pipeline.model import Order, Shard, ShardId, Table
 from pipeline.route import Router
-from pipeline.schema.births import Births, Step, births
+from pipeline.schema.births import Step, births
 from pipeline.schema.column import TableSchema
 from pipeline.schema.effect import BaseNeeded
 from pipeline.schema.evolution import Incompatible, merge
@@ -21,6 +21,9 @@ from pipeline.schema.history import History, SchemaChange
 from pipeline.schema.pending import Asked, MovedRows, PendingStatements
 from pipeline.schema.reading import SchemaReading
 from pipeline.schema.schema_change import Told
+
+Births = dict[str, list[tuple[str, Order]]]
+"""Shard of one source -> its added columns, each with the order since which it has it."""
 
 
 @dataclass(eq=False)
@@ -180,8 +183,8 @@ class Catalog:
         """Defaults that older rows of ``source/shard`` have in columns that were added to it."""
         source, _, shard = name.partition("/")
         found = []
-        for (own, column), order in self._born(source).items():
-            schema = self.at(name, order) if str(own) == shard else None
+        for column, order in self._born(source).get(shard, ()):
+            schema = self.at(name, order)
             born = schema.column(column) if schema is not None else None
             value = born.dialect.default(born) if born is not None else None
             if value is not None and value.is_valid:
@@ -189,8 +192,12 @@ class Catalog:
         return tuple(found)
 
     def _born(self, source: str) -> Births:
+        """By shard, since each pass asks for the births of every one that has changes."""
         if source not in self._births:
-            self._births[source] = births(self._steps(source))
+            found: Births = {}
+            for (shard, column), order in births(self._steps(source)).items():
+                found.setdefault(str(shard), []).append((column, order))
+            self._births[source] = found
         return self._births[source]
 
     def _steps(self, source: str) -> Iterator[Step]:

@@ -1,9 +1,11 @@
 """How high has each mirror come in each partition?  A cache: what is not known is looked up.
 
 Marks hold the highest LIVE order of every partition; a mirror applied through a batch has come as
-high as that batch's mark, in the partitions of its own topics.  Pure.
+high as that batch's mark, in the partitions of its own topics.  Of marks only what changed is kept:
+a mirror asks for its few partitions, and there are as many marks as batches.  Pure.
 """
 
+from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -12,26 +14,65 @@ from pipeline.model import Order
 _REMEMBERED = 1_000  # marks
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Steps:
+    """The highest order of one partition from each of some batches on, both rising."""
+
+    batches: list[int] = field(default_factory=list)
+    orders: list[Order] = field(default_factory=list)
+
+    def at(self, batch: int) -> Order | None:
+        """As of *batch*; None before the first."""
+        place = bisect_right(self.batches, batch)
+        return self.orders[place - 1] if place else None
+
+    def since(self, batch: int) -> "_Steps":
+        """What *batch* and later ones need: another object, for somebody may be reading this."""
+        first = max(0, bisect_right(self.batches, batch) - 1)
+        return _Steps(self.batches[first:], self.orders[first:])
+
+
 @dataclass(eq=False)
 class HighestOrders:
     """Kept for mirrors applied by this process, from marks landed by it.
 
-    Marks come from one thread; each table is asked and told of by one other at a time.
+    Marks come from one thread, rising; each table is asked and told of by one other at a time.
     """
 
     _tables: dict[str, tuple[int, Mapping[str, Order]]] = field(default_factory=dict)
-    _marks: dict[int, Mapping[str, Order]] = field(default_factory=dict)
+    _newest: Mapping[str, Order] = field(default_factory=dict)
+    _landed: dict[int, None] = field(default_factory=dict)
+    _topics: dict[str, dict[str, _Steps]] = field(default_factory=dict)
 
     def landed(self, batch: int, high: Mapping[str, Order]) -> None:
         """Keep the mark's ``source/topic:partition`` -> highest order."""
-        self._marks[batch] = high
-        self._marks.pop(batch - _REMEMBERED, None)
+        before, oldest = self._newest, batch - _REMEMBERED
+        for name, order in high.items():
+            known = before.get(name)
+            if known is order or known == order:
+                continue
+            at = name.partition("/")[2]
+            topic = at.rpartition(":")[0]
+            own = self._topics.get(topic, {})
+            steps = own.get(at) or _Steps()
+            if len(steps.batches) >= 2 * _REMEMBERED:
+                steps = steps.since(oldest)
+            steps.orders.append(order)  # first: whoever finds the batch finds its order
+            steps.batches.append(batch)
+            if own.get(at) is not steps:
+                self._topics[topic] = {**own, at: steps}
+        self._newest = high
+        self._landed[batch] = None
+        self._landed.pop(oldest, None)
 
     def applied(self, table: str, batch: int, topics: frozenset[str]) -> None:
         """*table* is applied through *batch*, which had changes of it in *topics*."""
-        mine = topics | self.topics(table)
-        high = {n.partition("/")[2]: order for n, order in self._marks.get(batch, {}).items()}
-        found = {n: o for n, o in high.items() if n.rpartition(":")[0] in mine}
+        found: dict[str, Order] = {}
+        for topic in topics | self.topics(table) if batch in self._landed else ():
+            for at, steps in self._topics.get(topic, {}).items():
+                order = steps.at(batch)
+                if order is not None:
+                    found[at] = order
         self._tables[table] = (batch, found)
 
     def of(self, table: str, batch: int) -> Mapping[str, Order] | None:

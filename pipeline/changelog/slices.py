@@ -45,11 +45,12 @@ def read(
     """
     if not wanted:
         return {}
-    first, last = min(w.after for w in wanted.values()), max(w.until for w in wanted.values())
-    near = [part for part in files if part.high > first and part.low <= last]
-    rows = scan(store, near, among=("table", tuple(wanted)), ops=ops, columns=columns)
     found = {}
-    for name, own in _split(rows):
+    parts = [
+        scan(store, near, among=("table", names), ops=ops, columns=columns)
+        for names, near in _meeting(files, wanted).items()
+    ]
+    for name, own in _split(pa.concat_tables(parts)) if parts else ():
         batch, want = own["batch"], wanted[name]
         kept = own.filter(pc.and_(pc.greater(batch, want.after), pc.less_equal(batch, want.until)))
         if len(kept):
@@ -85,6 +86,21 @@ def bounded(
             return WantedBatches(wanted.after, stop)
         stop = max(stop, min(part.high, wanted.until))
     return wanted
+
+
+def _meeting(
+    files: Sequence[Part], wanted: Mapping[str, WantedBatches]
+) -> dict[tuple[str, ...], list[Part]]:
+    """Tables -> the files that only these want: one that is far behind makes no other read more."""
+    names = np.array(list(wanted), object)
+    after = np.array([one.after for one in wanted.values()], np.int64)
+    until = np.array([one.until for one in wanted.values()], np.int64)
+    found: dict[tuple[str, ...], list[Part]] = {}
+    for part in files:
+        own = tuple(names[(part.high > after) & (part.low <= until)].tolist())
+        if own:
+            found.setdefault(own, []).append(part)
+    return found
 
 
 def _split(rows: pa.Table) -> Iterator[tuple[str, pa.Table]]:

@@ -318,7 +318,8 @@ def _of(chosen: Plan, listing: Listing, source: str) -> list[TopicPartition]:
 def _without(chosen: Plan, mark: Mark, listing: Listing, sources: set[str]) -> Plan:
     """The plan without the sources that are held: their W stays where it was."""
     out = {tp for tp in chosen.spans if listing.source_of[tp.topic] in sources}
-    offsets = {n: e for n, e in chosen.offsets.items() if n not in {str(tp) for tp in out}}
-    back = {str(tp): mark.offsets[str(tp)] for tp in out if str(tp) in mark.offsets}
+    names = {str(tp) for tp in out}
+    offsets = {n: e for n, e in chosen.offsets.items() if n not in names}
+    back = {n: mark.offsets[n] for n in names if n in mark.offsets}
     spans = {tp: span for tp, span in chosen.spans.items() if tp not in out}
     return replace(chosen, spans=spans, offsets=offsets | back)

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 
 from pipeline.landing.bases import Settled, advance, births, inherited
 from pipeline.landing.epoch_bounds import living
@@ -140,23 +140,45 @@ def _grown(mark: Mark, plan: Plan) -> tuple[str, ...]:
 
 def _opened(plan: Plan, batch: int, mark: Mark, shards: Iterable[str]) -> tuple[Gap, ...]:
     """The plan's gaps, each with the shards it concerns; a waiver of one is none of the next."""
+    if not plan.gaps:
+        return ()
+    known = _Concerned.of(mark, shards)
     return tuple(
-        replace(
-            gap,
-            id=f"{gap.id}@{batch}",
-            batch=batch,
-            shards=_concerned(gap.topic, mark, shards),
-        )
+        replace(gap, id=f"{gap.id}@{batch}", batch=batch, shards=known.by(gap.topic))
         for gap in plan.gaps
     )
 
 
-def _concerned(topic: str, mark: Mark, shards: Iterable[str]) -> tuple[str, ...]:
-    """The shards of a topic: its own one, or every known one of its source, sorted."""
-    sources = {_at(name) for name in mark.high if _topic(name) == topic}
-    known = [name for name in shards if not sources or _at(name) in sources]
-    own = [name for name in known if topic.endswith("." + name.partition("/")[2])]
-    return tuple(sorted(own or known))
+@dataclass(frozen=True, slots=True)
+class _Concerned:
+    """Which shards does a topic concern?  Sorted out once: all topics may be lost together.
+
+    ``sources`` is by topic, ``every`` by source, ``named`` by shard without its source.
+    """
+
+    sources: Mapping[str, set[str]]
+    every: Mapping[str, list[str]]
+    named: Mapping[str, list[str]]
+
+    @classmethod
+    def of(cls, mark: Mark, shards: Iterable[str]) -> "_Concerned":
+        sources: dict[str, set[str]] = {}
+        for name in mark.high:
+            sources.setdefault(_topic(name), set()).add(_at(name))
+        every: dict[str, list[str]] = {}
+        named: dict[str, list[str]] = {}
+        for name in sorted(shards):
+            every.setdefault(_at(name), []).append(name)
+            named.setdefault(name.partition("/")[2], []).append(name)
+        return cls(sources, every, named)
+
+    def by(self, topic: str) -> tuple[str, ...]:
+        """Its own shard, or every known one of its source, sorted."""
+        sources = self.sources.get(topic) or self.every.keys()
+        parts = topic.split(".")
+        ends = (".".join(parts[start:]) for start in range(1, len(parts)))
+        own = [one for end in ends for one in self.named.get(end, ()) if _at(one) in sources]
+        return tuple(sorted(own or (one for at in sources for one in self.every.get(at, ()))))
 
 
 def _at(name: str) -> str:
@@ -221,7 +243,7 @@ def _quarantine(
 
 def _closing(subject: str, mark: Mark) -> tuple[str, ...]:
     topic = subject.removeprefix("topic:")
-    return (subject,) if topic == subject else _concerned(topic, mark, mark.shards)
+    return (subject,) if topic == subject else _Concerned.of(mark, mark.shards).by(topic)
 
 
 def _more(

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.changelog import slices
-from pipeline.changelog.scan import opened, parts
+from pipeline.changelog.scan import opened, parts, scan
 from pipeline.changelog.slices import APPLIED_COLUMNS, TableRows, WantedBatches, bounded, read
 from pipeline.lake.store import Store
 from pipeline.model import Op
@@ -161,3 +161,21 @@ def test_a_footer_is_read_once_for_all_tables(
         bounded(rows, files, name, WantedBatches(-1, BATCHES), 100)
 
     assert sorted(read_) == sorted(part.path for part in files)
+
+
+def test_a_table_far_behind_makes_no_other_read_its_old_rows_again(
+    lake: HandLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows: list[int] = []
+
+    def counted(*args: Any, **more: Any) -> Any:
+        found = scan(*args, **more)
+        rows.append(len(found))
+        return found
+
+    monkeypatch.setattr(slices, "scan", counted)
+
+    found = batches(lake, t=WantedBatches(BATCHES - 2, BATCHES - 1), u=WantedBatches(-1, BATCHES))
+
+    assert found == {"db.t": [BATCHES - 1], "db.u": [1, 3, 5]}
+    assert sum(rows) == 4

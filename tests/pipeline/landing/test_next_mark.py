@@ -1,5 +1,5 @@
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -376,3 +376,30 @@ def test_a_fence_is_covered_only_if_every_input_says_so(
     mark = replace(OLD, acknowledged={"s": ACK}, heartbeats={"s": 7})
 
     assert replace(mark, **changed).covers(fence) is covered
+
+
+def test_many_gaps_at_once_go_through_what_is_known_once() -> None:
+    """A cluster made anew opens a gap in each partition."""
+    names = [f"db.t{number}" for number in range(300)]
+    high = Walked({f"s/s.{name}:0": Order(1, 1, 7) for name in names})
+    gaps = tuple(replace(GAP, id=f"s.{name}:0:5", topic=f"s.{name}") for name in names)
+
+    one = step(replace(OLD, high=high), gaps=gaps[:1])
+    walks, high.walks = high.walks, 0
+    mark = replace(OLD, high=high, shards={f"s/{name}": name for name in names})
+    made = step(mark, gaps=gaps)
+
+    assert len(one.gaps) == 1
+    assert high.walks == walks
+    concerned = [read_gap(made.gaps[f"s.{name}:0:5@5"]).shards for name in names]
+    assert concerned == [(f"s/{name}",) for name in names]
+
+
+class Walked(dict[str, Order]):
+    """Counts how often it is gone through."""
+
+    walks = 0
+
+    def __iter__(self) -> Iterator[str]:
+        self.walks += 1
+        return super().__iter__()

@@ -1,0 +1,87 @@
+"""How high each mirror has come, from marks of which only what changed is kept."""
+
+from collections.abc import Iterator, Mapping
+
+from pipeline.apply.highest_orders import HighestOrders
+from pipeline.model import Order
+
+
+class Counted(Mapping[str, Order]):
+    """A mark's highest orders that count how often they are gone through."""
+
+    def __init__(self, high: Mapping[str, Order]) -> None:
+        self.high, self.walks = high, 0
+
+    def __getitem__(self, name: str) -> Order:
+        return self.high[name]
+
+    def __iter__(self) -> Iterator[str]:
+        self.walks += 1
+        return iter(self.high)
+
+    def __len__(self) -> int:
+        return len(self.high)
+
+
+def _high(**orders: int) -> dict[str, Order]:
+    return {f"s/s.{topic}:0": Order(1, 1, pos) for topic, pos in orders.items()}
+
+
+def test_a_mirror_is_as_high_as_the_mark_of_its_batch_in_its_own_topics() -> None:
+    highs = HighestOrders()
+    highs.landed(3, _high(t=10, u=20))
+    highs.landed(4, _high(t=10, u=30))
+    highs.landed(5, _high(t=50, u=30))
+
+    highs.applied("t", 4, frozenset({"s.t"}))
+    highs.applied("u", 3, frozenset({"s.u"}))
+
+    assert highs.of("t", 4) == {"s.t:0": Order(1, 1, 10)}
+    assert highs.of("u", 3) == {"s.u:0": Order(1, 1, 20)}
+    assert highs.of("u", 4) is None
+
+
+def test_a_batch_whose_mark_was_not_seen_says_nothing() -> None:
+    highs = HighestOrders()
+    highs.landed(3, _high(t=10))
+    highs.landed(5, _high(t=50))
+
+    highs.applied("t", 4, frozenset({"s.t"}))
+
+    assert highs.of("t", 4) == {}
+
+
+def test_old_marks_are_forgotten_and_what_still_counts_of_them_is_not() -> None:
+    highs = HighestOrders()
+    for batch in range(5_000):
+        highs.landed(batch, _high(t=batch, u=7))
+
+    highs.applied("t", 3_999, frozenset({"s.t"}))
+    highs.applied("u", 4_000, frozenset({"s.t", "s.u"}))
+
+    assert highs.of("t", 3_999) == {}
+    assert highs.of("u", 4_000) == {"s.t:0": Order(1, 1, 4_000), "s.u:0": Order(1, 1, 7)}
+    steps = highs._topics["s.t"]["s.t:0"]
+    assert len(steps.batches) <= 2_000
+
+
+def test_a_mirror_costs_its_own_partitions_and_not_all_that_there_are() -> None:
+    highs, high = HighestOrders(), Counted(_high(**{f"t{i}": i for i in range(1_000)}))
+    highs.landed(1, high)
+    walked = high.walks
+
+    for number in range(1_000):
+        highs.applied(f"t{number}", 1, frozenset({f"s.t{number}"}))
+
+    assert high.walks == walked
+    assert highs.of("t9", 1) == {"s.t9:0": Order(1, 1, 9)}
+
+
+def test_a_mark_in_which_nothing_rose_is_not_kept() -> None:
+    highs, high = HighestOrders(), _high(**{f"t{i}": i for i in range(100)})
+    for batch in range(50):
+        mark = dict(high)
+        highs.landed(batch, mark)
+
+    kept = [steps for own in highs._topics.values() for steps in own.values()]
+    assert sum(len(steps.batches) for steps in kept) == 100
