@@ -6,7 +6,7 @@ judged by what was written, and committed only if its order can be explained.
 """
 
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
@@ -138,7 +138,7 @@ class Landing:
                 break
             epochs, found = explain(epochs, listing, strange, waived)
             held.update(found)
-            chosen = _without(chosen, self.mark, listing, set(found))
+            chosen = _without(chosen, self.mark, partial(self._held, listing, set(found)))
         if held and not self._due(chosen, waived):
             return None
         chosen = chosen.landed(staged.epochs)
@@ -160,6 +160,12 @@ class Landing:
         for note in chosen.notes:  # now: a round that commits nothing would say it again
             log.info("partition gone", lane=made.lane, batch=made.batch, what=note)
         return facts
+
+    def _held(self, listing: Listing, sources: Set[str], topic: str) -> bool:
+        if topic in listing.source_of:
+            return listing.source_of[topic] in sources
+        feed = owner(topic, self.feeds)  # it is gone
+        return feed is not None and feed.settings.name in sources
 
     def _gathered(self, staged: Staged) -> Facts:
         readings = {feed.settings.name: feed.reading for feed in self.feeds}
@@ -315,11 +321,23 @@ def _of(chosen: Plan, listing: Listing, source: str) -> list[TopicPartition]:
     return [at for at in chosen.spans if listing.source_of[at.topic] == source]
 
 
-def _without(chosen: Plan, mark: Mark, listing: Listing, sources: set[str]) -> Plan:
-    """The plan without the sources that are held: their W stays where it was."""
-    out = {tp for tp in chosen.spans if listing.source_of[tp.topic] in sources}
-    names = {str(tp) for tp in out}
-    offsets = {n: e for n, e in chosen.offsets.items() if n not in names}
-    back = {n: mark.offsets[n] for n in names if n in mark.offsets}
-    spans = {tp: span for tp, span in chosen.spans.items() if tp not in out}
-    return replace(chosen, spans=spans, offsets=offsets | back)
+def _without(chosen: Plan, mark: Mark, held: Callable[[str], bool]) -> Plan:
+    """The plan without the topics that are *held*: W, and what is said of them, stay as they were.
+
+    Their gaps too: each batch would open them anew, above any base that could heal them.
+    """
+    kept = {name: end for name, end in chosen.offsets.items() if not held(_topic(name))}
+    gone = {name: end for name, end in chosen.gone.items() if not held(_topic(name))}
+    return replace(
+        chosen,
+        spans={at: span for at, span in chosen.spans.items() if not held(at.topic)},
+        offsets=kept | {name: end for name, end in mark.offsets.items() if held(_topic(name))},
+        gaps=tuple(gap for gap in chosen.gaps if not held(gap.topic)),
+        gone=gone | {name: end for name, end in mark.gone.items() if held(_topic(name))},
+        notes=tuple(note for note in chosen.notes if not held(_topic(note.partition(" ")[0]))),
+        anew=frozenset(at for at in chosen.anew if not held(at.topic)),
+    )
+
+
+def _topic(name: str) -> str:
+    return name.rpartition(":")[0]

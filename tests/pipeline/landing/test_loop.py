@@ -304,6 +304,35 @@ def test_a_source_in_disorder_makes_no_batch_where_there_is_nothing_else(desk: D
     assert desk.loop.mark == before
 
 
+@pytest.mark.parametrize(
+    "lose",
+    [
+        pytest.param(lambda topics, name: topics.create_anew(name), id="created anew"),
+        pytest.param(lambda topics, name: topics.held.pop(name), id="gone"),
+    ],
+)
+def test_a_gap_of_a_source_in_disorder_waits_until_its_rows_are_landed(
+    desk: Desk, lose: Callable[[Topics, str], object]
+) -> None:
+    """Told with every batch meanwhile, it would be newer than the base that could heal it."""
+    name = "a.sluice.heartbeat"
+    desk.topics.beat("a", 1, pos=GIB4 - 150)
+    desk.land()
+    desk.topics.beat("a", 2, pos=GIB4 - 140)
+    desk.topics.put("a", 100, "new")
+    (hold,) = desk.land().holds
+    before = desk.loop.mark
+    lose(desk.topics, name)
+
+    rounds = [desk.land() for _ in range(3)]
+    desk.topics.put("b", GIB4 - 100, "third")
+    other, freed = desk.land(), desk.land(hold.id)
+
+    assert [(one.batch, one.gaps) for one in rounds] == [(None, ())] * 3
+    assert (other.batch, other.gaps) == (before.batch + 1, ())
+    assert (freed.holds, [gap.topic for gap in freed.gaps]) == ((), [name])
+
+
 def test_a_row_out_of_order_is_found_within_its_own_batch_too(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     for pos in (300, 100):

@@ -2,7 +2,6 @@
 
 import pytest
 
-from pipeline.landing.listing import Listing
 from pipeline.landing.loop import _without
 from pipeline.landing.plan import plan
 from pipeline.mark import Mark
@@ -18,7 +17,6 @@ def test_a_held_source_is_left_out_and_each_partition_named_a_few_times(
     first = {at: PartitionEnd(0, "x") for at in ends}
     w = {str(at): PartitionEnd(5, "x") for at in ends}
     chosen = plan(w, first, ends, 1_000_000)
-    listing = Listing({}, {}, {at.topic: "s" for at in ends}, first, ends)
     named: list[TopicPartition] = []
     told = TopicPartition.__str__
 
@@ -28,7 +26,7 @@ def test_a_held_source_is_left_out_and_each_partition_named_a_few_times(
 
     monkeypatch.setattr(TopicPartition, "__str__", counted)
 
-    left = _without(chosen, Mark("main", 0, offsets=w), listing, {"s"})
+    left = _without(chosen, Mark("main", 0, offsets=w), lambda topic: topic.startswith("s."))
 
     assert dict(left.spans) == {}
     assert dict(left.offsets) == w
