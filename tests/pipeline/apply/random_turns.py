@@ -44,6 +44,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
 OTHERS = {"optimize": 3, "checkpoint": 4, "clean": 2, "vacuum": 2, "restore": 2, "keep_up": 3}
 TURNS = {"vectors": 76, "spark_merge": 8}
 OFF = "spark.databricks.delta.retentionDurationCheck.enabled"
+REACH = "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration"
 Change = tuple[int, Op, dict[str, Any]]  # place, op, image
 
 
@@ -124,6 +125,7 @@ class RandomTurns:
         if back <= self._oldest:
             return
         before = self._lake_rows()
+        self.spark.conf.set(REACH, "false")  # what is back there was not vacuumed
         self._sql(f"RESTORE {{t}} TO VERSION AS OF {back}")
         changed = before != self._lake_rows()
         self._land(2)
