@@ -18,7 +18,7 @@ from pipeline.schema.column import TableSchema
 from pipeline.schema.effect import BaseNeeded
 from pipeline.schema.evolution import Incompatible, merge
 from pipeline.schema.history import History, SchemaChange
-from pipeline.schema.pending import Asked, MovedRows, PendingStatements
+from pipeline.schema.pending import EMPTIED, Asked, MovedRows, PendingStatements
 from pipeline.schema.reading import SchemaReading
 from pipeline.schema.schema_change import Told
 
@@ -150,7 +150,9 @@ class Catalog:
             asked = self._asked_of(shard.source).get(ShardId.parse(shard.name))
             base, floor = bases.get(f"{shard.source}/{shard.name}"), floors.get(shard)
             answers = [order for order in (base, floor) if order is not None]
-            if asked is not None and all(order < asked.order for order in answers):
+            if asked is None or any(order >= asked.order for order in answers):
+                continue
+            if answers or not _emptied(asked):  # without any, the table has no base, and says so
                 yield shard, asked
 
     def _asked_of(self, source: str) -> Mapping[ShardId, Asked]:
@@ -243,6 +245,10 @@ class Catalog:
             raise HeldError("no_key", detail)
         _refuse_two_spellings(table, merged)
         return merged
+
+
+def _emptied(asked: Asked) -> bool:
+    return isinstance(asked, BaseNeeded) and asked.reason == EMPTIED
 
 
 def _refuse_two_spellings(table: Table, schema: TableSchema) -> None:

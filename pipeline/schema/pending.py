@@ -1,6 +1,9 @@
 """What do statements still ask of each shard's rows, as of the newest one?  Pure.
 
-A hold, or rows that come from another shard; what empties a shard, or moves it away, closes both.
+A hold, or rows that come from another shard; a base or a truncate at that order or later answers
+both, and a shard that moves away, or goes, asks nothing.  A statement that leaves a shard empty
+asks for one of these, too: a CREATE is a base by itself, but one after DROP DATABASE, of which no
+table is told, is none, and a TRUNCATE that only its statement tells of empties no mirror.
 The effects of an order are worked out again whenever more of it comes: the messages of one RENAME
 may be cut apart by the end of a batch, and a collector that starts again sends some of them twice.
 """
@@ -13,6 +16,8 @@ from pipeline.model import Order, ShardId
 from pipeline.schema.dialect import Dialect
 from pipeline.schema.effect import BaseNeeded, Drop, Effect, Empty, KnownTables, Replace
 from pipeline.schema.schema_change import Told
+
+EMPTIED = "emptied"  # reason of what asks for an answer only where there was a base before
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +78,17 @@ def _asked(asked: Mapping[ShardId, Asked], made: Sequence[Effect]) -> dict[Shard
                 rows_of = effect.rows_of
                 asked_of = before.get(rows_of)
                 found[effect.shard] = MovedRows(effect.shard, effect.order, rows_of, asked_of)
-            elif isinstance(effect, Empty | Drop):
+            elif isinstance(effect, Empty):
+                found[effect.shard] = _emptied(effect)
+            elif isinstance(effect, Drop):
                 found.pop(effect.shard, None)
     return found
+
+
+def _emptied(effect: Empty) -> BaseNeeded:
+    """What a CREATE or a truncate among the rows answers by itself, at the very order."""
+    detail = (
+        f"a statement left {effect.shard} empty, and nothing among its rows says so; "
+        f"take a new base of {effect.shard}"
+    )
+    return BaseNeeded(effect.shard, effect.order, EMPTIED, detail, effect.schema)

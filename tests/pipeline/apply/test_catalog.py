@@ -1,6 +1,10 @@
+import json
+from dataclasses import replace
 from pathlib import Path
 
-from pipeline.model import Op
+import pytest
+
+from pipeline.model import Op, Order
 from pipeline.sources.mysql.column import MySqlColumn as Column
 from tests.pipeline.hand_lake import NAME, HandLake, row
 
@@ -16,3 +20,50 @@ def test_a_key_that_is_spelled_in_two_ways_holds_the_table(tmp_path: Path) -> No
     assert hold is not None
     assert hold.reason == "key_kind"
     assert "key column id of db.t" in hold.detail
+
+
+MADE = "CREATE TABLE t (id BIGINT PRIMARY KEY, name VARCHAR(80))"
+COLUMNS = [
+    {"name": "id", "typeName": "BIGINT", "optional": False, "position": 1},
+    {"name": "name", "typeName": "VARCHAR", "length": 80, "optional": True, "position": 2},
+]
+
+
+def told(text: str, *, made: bool = False) -> str:
+    """A statement as the collector sends it; *made* if it describes db.t."""
+    table = {"primaryKeyColumnNames": ["id"], "columns": COLUMNS}
+    changes = [{"type": "CREATE", "id": '"db"."t"', "table": table}] if made else []
+    return json.dumps({"ddl": text, "databaseName": "db", "tableChanges": changes})
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        pytest.param([told("TRUNCATE TABLE t")], id="a truncate without its row"),
+        pytest.param(
+            [told("DROP DATABASE db"), told(MADE, made=True)], id="a database dropped and made anew"
+        ),
+    ],
+)
+def test_rows_that_only_a_statement_took_away_hold_the_table_until_a_base(
+    tmp_path: Path, statements: list[str]
+) -> None:
+    lake = HandLake(tmp_path)
+    lake.catalog.add([("s", Order(1, 1, 1), told(MADE, made=True))])
+    lake.land(row(Op.SETTLE, 1, None), row(Op.CREATE, 10, 1, "old"))
+    before = lake.apply()
+    places = range(20, 20 + len(statements))
+    lake.catalog.add([("s", Order(1, 1, p), s) for p, s in zip(places, statements, strict=True)])
+    lake.land(row(Op.CREATE, 30, 2, "new"))
+    held = lake.apply().hold
+    lake.land(row(Op.SETTLE, 31, None), row(Op.READ, 31, 2, "new"))
+    lake.mark = replace(lake.mark, bases={"s/db.t": Order(1, 1, 31)})
+
+    after = lake.apply()
+
+    assert before.hold is None
+    assert held is not None
+    assert held.reason == "emptied"
+    assert "take a new base of db.t" in held.detail
+    assert after.hold is None
+    assert lake.rows() == {2: "new"}
