@@ -15,7 +15,7 @@ FAST_ONES := not spark and not stack and not long
 export PYTHONDONTWRITEBYTECODE :=
 # Limits against hanging only: three times the slowest that was seen.
 FAST := timeout --foreground 900
-SPARK := timeout --foreground 900
+SPARK := timeout --foreground 2400
 STACK := timeout --foreground 2700
 
 .PHONY: help setup demo test test-fast test-spark test-stack test-long check check-static check-fast fmt bench lock clean packages
