@@ -15,7 +15,7 @@ from urllib.parse import unquote
 
 import msgspec
 
-from pipeline.errors import HeldError
+from pipeline.errors import HeldError, UnreachableError
 from pipeline.lake import checkpoint_reader, entries, vectors
 from pipeline.lake.checkpoint_reader import Checkpoint
 from pipeline.lake.entries import FOLDER, Action
@@ -133,6 +133,7 @@ def load(store: Store, known: Snapshot | None = None) -> Snapshot | None:
     Raises:
         HeldError: ``log_damaged``, the log has a hole or cannot be read; ``table_replaced``, not
             the known table stands in the folder.
+        UnreachableError: an entry says nothing yet.
     """
     newest = None if known is None else _read_on(store, known)
     if newest is not None:
@@ -220,10 +221,7 @@ def _read(store: Store, checkpoint: Checkpoint | None, versions: Sequence[int]) 
         version, held = checkpoint.version, checkpoint_reader.read(store, checkpoint)
         entry = ""
         if version in versions:  # what no checkpoint holds: who wrote the newest entry
-            name = entries.name(version)
-            content = store.read(name)
-            entry = entries.digest(content)
-            own = entries.parse(store.uri, name, content)
+            own, entry = _entry(store, version)
             held += [action for action in own if "commitInfo" in action]
         snapshot = advanced(replace(snapshot, version=version - 1), held, entry=entry)
     snapshot = _advance(store, snapshot, max(versions, default=-1))
@@ -235,11 +233,28 @@ def _read(store: Store, checkpoint: Checkpoint | None, versions: Sequence[int]) 
 def _advance(store: Store, snapshot: Snapshot, newest: int) -> Snapshot:
     """Take in every entry up to version *newest*, without a gap."""
     for version in range(snapshot.version + 1, newest + 1):
-        name = entries.name(version)
-        content = store.read(name)
-        actions = entries.parse(store.uri, name, content)
-        snapshot = advanced(snapshot, actions, entry=entries.digest(content))
+        actions, entry = _entry(store, version)
+        snapshot = advanced(snapshot, actions, entry=entry)
     return snapshot
+
+
+def _entry(store: Store, version: int) -> tuple[list[Action], str]:
+    """Actions of one entry, and its digest.
+
+    Raises:
+        UnreachableError: there is no action in it.  Ours are whole from the first moment; another
+            writer's may still be filled in, and a commit on top would not know of its rows.
+    """
+    name = entries.name(version)
+    content = store.read(name)
+    actions = entries.parse(store.uri, name, content)
+    if not any(actions):
+        raise UnreachableError(
+            f"{store.uri}: {name} says nothing: another writer has only begun it, or was cut off; "
+            "it is read again by itself; if that writer is gone, remove the file, or restore it "
+            "from a backup where entries follow it"
+        )
+    return actions, entries.digest(content)
 
 
 def _versions(names: Sequence[str]) -> list[int]:

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from pipeline.lake import entries
 from pipeline.model import Op
 from tests.pipeline.hand_lake import HandLake, row
 
@@ -32,3 +33,25 @@ def test_a_mirror_that_the_disk_does_not_give_stops_no_other_and_goes_on_by_itse
     assert "Not a directory" in turns["db.u"].hold.detail
     assert later["db.u"].hold is None
     assert lake.rows() == lake.rows("db.u") == {1: "a", 2: "b"}
+
+
+def test_no_turn_is_committed_on_top_of_an_entry_that_another_writer_has_only_begun(
+    tmp_path: Path,
+) -> None:
+    lake = HandLake(tmp_path)
+    lake.land(row(C, 10, 1, "a"))
+    version = lake.apply().version
+    begun = Path(lake.settings.mirror("db.t"), entries.name(version + 1))
+    begun.touch()
+    lake.land(row(C, 20, 2, "b"))
+
+    held = lake.apply().hold
+    after = begun.with_name(Path(entries.name(version + 2)).name).exists()
+    begun.unlink()
+
+    assert held is not None
+    assert held.reason == "unreachable"
+    assert f"{begun.name} says nothing" in held.detail
+    assert not after
+    assert lake.apply().hold is None
+    assert lake.rows() == {1: "a", 2: "b"}

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from pipeline.errors import HeldError
+from pipeline.errors import HeldError, UnreachableError
 from pipeline.lake import actions, checkpoints, entries
 from pipeline.lake.log import ActiveFile, Snapshot, load
 from pipeline.lake.store import open_store
@@ -339,3 +339,28 @@ def _best(load_once: Any) -> float:
         spent.append(time.perf_counter() - begun)
         assert snapshot is not None
     return min(spent)
+
+
+@pytest.mark.parametrize("content", [b"", b"\n", b"{}\n"], ids=["empty", "a blank line", "nothing"])
+@pytest.mark.parametrize("checkpointed", [False, True])
+def test_an_entry_that_says_nothing_yet_is_no_version(
+    writer: Writer, content: bytes, checkpointed: bool
+) -> None:
+    """A commit on top of it would be made beside the rows that its writer still fills in."""
+    fill(writer, 2)
+    known = found(writer.store)
+    foreign(writer, {"add": ADD})
+    if checkpointed:
+        _checkpoint(writer)
+    whole = entry(writer, 3).read_bytes()
+    entry(writer, 3).write_bytes(content)
+
+    for before in (None, known):
+        with pytest.raises(UnreachableError, match=rf"{entry(writer, 3).name} says nothing"):
+            load(writer.store, before)
+    entry(writer, 3).write_bytes(whole)
+
+    for before in (None, known):
+        snapshot = load(writer.store, before)
+        assert snapshot is not None
+        assert (snapshot.version, set(snapshot.files)) == (3, {"f0", "f1", "a"})
