@@ -93,6 +93,7 @@ class Passes:
     _retries: Retries = field(default_factory=Retries)
     _heard: set[str] = field(default_factory=set)
     _held: set[str] = field(default_factory=set)
+    _doubted: dict[str, int] = field(default_factory=dict)  # turns that may have been committed
 
     def __post_init__(self) -> None:
         """Read nothing yet."""
@@ -105,6 +106,7 @@ class Passes:
         Returns a turn for each such mirror, and for each one that was looked at and stands still.
         """
         mark = landed.mark
+        self._look_for_doubted()
         behind, broken = self._behind(landed)
         unheard = tuple(self._unheard(sorted(mark.tables), waived))
         if unheard:
@@ -170,6 +172,17 @@ class Passes:
         gaps = tuple(gap for gap, text in mark.gaps.items() if any(f'"{n}"' in text for n in names))
         version = None if seen is None else seen.version
         return (mark.tables.get(table.name), bases, schemas, gaps, table.key, waived, version)
+
+    def _look_for_doubted(self) -> None:
+        """A turn that was committed without an answer is told as one of a process before."""
+        for name, batch in tuple(self._doubted.items()):
+            try:
+                self.mirrors.look(name)
+            except (HeldError, UnreachableError):
+                continue
+            if self.applied(name) >= batch:
+                self._heard.discard(name)
+            del self._doubted[name]
 
     def _unheard(self, names: Sequence[str], waived: frozenset[str]) -> Iterator[Applied]:
         """Last turns of the process before this one, whose accounts it may not have told."""
@@ -316,6 +329,7 @@ class Passes:
             self.mirrors.look(table.name)
             return None
         except (HeldError, UnreachableError) as error:
+            self._doubted[table.name] = until
             return self._failed(table, hold_of(table.name, error), landed, waived)
         told = self.watch.hold(table.name, waived) if result.decided is not None else None
         if told is not None:

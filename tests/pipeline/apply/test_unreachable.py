@@ -2,6 +2,9 @@
 
 from pathlib import Path
 
+import pytest
+
+from pipeline.errors import UnreachableError
 from pipeline.lake import entries
 from pipeline.model import Op
 from tests.pipeline.hand_lake import HandLake, row
@@ -55,3 +58,36 @@ def test_no_turn_is_committed_on_top_of_an_entry_that_another_writer_has_only_be
     assert not after
     assert lake.apply().hold is None
     assert lake.rows() == {1: "a", 2: "b"}
+
+
+def test_a_turn_whose_commit_was_not_answered_is_told_once_the_mirror_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its rows are in the mirror: with no other turn, nobody else would tell of them."""
+    lake = HandLake(tmp_path)
+    lake.play([row(C, 10, 1, "a")])
+    lake.land(row(C, 20, 2, "b"), row(C, 30, 3, "c"))
+    store = lake.passes.mirrors.store("db.t")
+    put, read = store.put_new, store.read
+    unread: set[str] = set()
+
+    def unanswered(name: str, data: bytes) -> None:
+        put(name, data)
+        unread.add(name)
+        raise UnreachableError("no answer")
+
+    def silent(name: str) -> bytes:
+        if name in unread:
+            raise UnreachableError("no answer")
+        return read(name)
+
+    monkeypatch.setattr(store, "put_new", unanswered)
+    monkeypatch.setattr(store, "read", silent)
+    (failed,) = lake.run()
+    monkeypatch.undo()
+    later = [turn for _ in range(3) for turn in lake.run()]
+
+    assert failed.hold is not None
+    assert failed.hold.reason == "unreachable"
+    assert [(turn.batch, turn.account.read) for turn in later if turn.account.read] == [(1, 2)]
+    assert lake.rows() == {1: "a", 2: "b", 3: "c"}
