@@ -9,10 +9,10 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, StringConstraints
 
 from alerts.model import IncidentState
+from checks.waivable import waivable
 from monitor.store.store import ServiceStore
 from monitor.store.waivers import Waiver
 from monitor.web import render
-from pipeline.apply.foreign import misnamed
 from pipeline.errors import ConfigError
 
 Line = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=1000)]
@@ -74,9 +74,9 @@ def _waiver_routes(store: ServiceStore, clock: Callable[[], datetime]) -> APIRou
     @router.post("/waivers")
     def waive(body: WaiverRequest) -> JSONResponse:
         """Close something by name: 201, 200 if it was before, 400 if nothing has such a name."""
-        if misnamed(body.id):
-            msg = f"{body.id} names no version of a mirror; `sluice explain` shows the ids"
-            raise ConfigError(msg)
+        if not waivable(body.id):
+            msg = f"{body.id} is no id of anything that can be waived; nothing was recorded"
+            raise ConfigError(f"{msg}; `sluice explain TABLE` shows the ids")
         waiver = Waiver(id=body.id, reason=body.reason, who=body.who, at=clock())
         added = store.waivers.add(waiver)
         return JSONResponse({**_waiver(waiver), "new": added}, 201 if added else 200)

@@ -39,11 +39,6 @@ def accepted(table: str, waived: Iterable[str]) -> frozenset[int]:
     return frozenset(int(text) for text in named if _VERSION.fullmatch(text))
 
 
-def misnamed(id_: str) -> bool:
-    """Whether *id_* would accept a foreign commit, and names no version."""
-    return id_.startswith(_WAIVER) and not _VERSION.fullmatch(id_.rpartition(":")[2])
-
-
 def foreign_hold(table: str, found: Intrusion) -> Hold:
     """Why *table* must stand still, and the ways out."""
     name = waiver(table, found.version)

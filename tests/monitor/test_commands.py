@@ -143,17 +143,32 @@ def test_explain_names_hops_reasons_and_what_to_waive(
 
 
 def test_waive_is_recorded_with_who_and_why(rig: Rig, sluice: Callable[..., Result]) -> None:
-    words = ("h1", "--reason", "looked at it", "--who", "on call")
+    words = ("schema:a.b", "--reason", "looked at it", "--who", "on call")
 
     first, second = sluice(waive.COMMAND, *words), sluice(waive.COMMAND, *words)
 
     kept = rig.store.waivers.list()
-    assert (first.output, second.output) == ("h1 waived\n", "h1 had been waived before\n")
-    assert [(one.id, one.who, one.reason) for one in kept] == [("h1", "on call", "looked at it")]
+    assert (first.output, second.output) == (
+        "schema:a.b waived\n",
+        "schema:a.b had been waived before\n",
+    )
+    assert [(one.id, one.who, one.reason) for one in kept] == [
+        ("schema:a.b", "on call", "looked at it")
+    ]
+
+
+def test_waive_of_what_nothing_is_named_is_refused_and_not_kept(
+    rig: Rig, sluice: Callable[..., Result]
+) -> None:
+    result = sluice(waive.COMMAND, "nonsense", "--reason", "x")
+
+    assert isinstance(result.exception, ConfigError)
+    assert "nonsense is no id of anything that can be waived" in str(result.exception)
+    assert rig.store.waivers.list() == ()
 
 
 def test_waive_without_a_reason_is_refused(sluice: Callable[..., Result]) -> None:
-    result = sluice(waive.COMMAND, "h1", "--reason", " ")
+    result = sluice(waive.COMMAND, "schema:a.b", "--reason", " ")
 
     assert isinstance(result.exception, ConfigError)
 

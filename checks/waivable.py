@@ -1,0 +1,35 @@
+"""Is this an id that ``sluice waive`` could ever mean?  Judged by its form alone; pure.
+
+What is open now is not asked: a waiver may be given a moment before or after the round that tells
+of it.  A waiver of a name that nothing ever has would be kept for good, and would open nothing.
+"""
+
+import re
+
+_SHARD = r"[^/]+/.+"
+_NUMBER = r"[0-9]{1,18}"
+_FORMS = {
+    "account": rf".+:{_NUMBER}",
+    "dead_letters": rf".+:{_NUMBER}",
+    "disorder": rf".+:{_NUMBER}:{_NUMBER}@.+",
+    "foreign_write": rf".+:{_NUMBER}",
+    "no_base": _SHARD,
+    "rules": rf"{_SHARD}@{_NUMBER}",
+    "snapshot": rf"{_SHARD}@{_NUMBER}",
+}
+_OF_BATCH = re.compile(rf".+:({_NUMBER}:{_NUMBER}|and {_NUMBER} more)@{_NUMBER}", re.DOTALL)
+_WITHOUT_BATCH = re.compile(rf".+:{_NUMBER}:{_NUMBER}", re.DOTALL)
+_OF_TABLE = re.compile(r"[A-Za-z_][\w.]*:[^:].*", re.DOTALL)
+
+
+def waivable(id_: str) -> bool:
+    """Whether something may bear this name: a gap, a hold, a change, or a key a check found.
+
+    Reasons of holds and names of checks are free words, as plug-ins have their own.
+    """
+    if _OF_BATCH.fullmatch(id_):
+        return True
+    word, _, rest = id_.partition(":")
+    if word in _FORMS:
+        return bool(re.fullmatch(_FORMS[word], rest, re.DOTALL))
+    return bool(_OF_TABLE.fullmatch(id_)) and not _WITHOUT_BATCH.fullmatch(id_)

@@ -1,0 +1,59 @@
+import re
+from pathlib import Path
+
+import pytest
+
+from checks.waivable import waivable
+from monitor.observe.channels import given_up_id
+from pipeline.apply.foreign import waiver
+from pipeline.mark import Quarantine
+
+OPERATIONS = Path(__file__).parents[2] / "docs" / "operations.md"
+NUMBERS = re.compile("PARTITION|FIRST|BATCH|OFFSET|VERSION|EPOCH|NUMBER")
+
+
+def told() -> list[str]:
+    """The ids in the table of `docs/operations.md`."""
+    text = OPERATIONS.read_text(encoding="utf-8").partition("\n| what | id |\n")[2]
+    rows = text.partition("\n\n")[0].splitlines()[1:]
+    return [form for row in rows for form in re.findall("`([^`]+)`", row.split(" | ")[1])]
+
+
+@pytest.mark.parametrize("form", told())
+def test_every_id_that_the_guide_names_can_be_waived(form: str) -> None:
+    assert waivable(NUMBERS.sub("7", form))
+
+
+@pytest.mark.parametrize(  # without numbers TOPIC:... has the form of CHECK:TABLE:KEY
+    "form", [form for form in told() if NUMBERS.search(form) and not form.startswith("TOPIC")]
+)
+def test_an_id_copied_from_the_guide_without_its_numbers_is_none(form: str) -> None:
+    assert not waivable(form)
+
+
+@pytest.mark.parametrize(
+    "id_",
+    [
+        *Quarantine(None, 9, 7, ("shop.shop.users:0:1042@8",)).names("topic:shop.shop.users"),
+        waiver("shop.users", 0),
+        given_up_id("slack", 3),
+        "schema:shop.users",
+        "range_counts:shop.users:1..100",
+        "our.probes.sums:shop.users:a\nb",
+    ],
+)
+def test_what_the_product_names_can_be_waived(id_: str) -> None:
+    assert waivable(id_)
+
+
+@pytest.mark.parametrize(
+    "id_",
+    [
+        *("nonsense", "shop.users", "schema:", ":shop.users", "two words:shop.users"),
+        *("shop.shop.users:0:1042", "no_base:shop.users", "snapshot:shop/shop.users"),
+        *("foreign_write:shop.users", "foreign_write:shop.users:-1", "account:shop.users"),
+        *("rules:shop.users@4", "dead_letters:slack", "disorder:shop:shop.shop.users:0:1"),
+    ],
+)
+def test_what_nothing_is_named_cannot(id_: str) -> None:
+    assert not waivable(id_)
