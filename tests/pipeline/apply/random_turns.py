@@ -124,14 +124,14 @@ class RandomTurns:
         back = newest - self.random.randrange(1, 4)
         if back <= self._oldest:
             return
-        before = self._lake_rows()
+        before = sorted(map(repr, self._lake_rows()))  # files are read in any order
         self.spark.conf.set(REACH, "false")  # what is back there was not vacuumed
         self._sql(f"RESTORE {{t}} TO VERSION AS OF {back}")
-        changed = before != self._lake_rows()
+        changed = before != sorted(map(repr, self._lake_rows()))
         self._land(2)
         turn = self.lake.apply()
         if changed:
-            assert turn.hold is not None
+            assert turn.hold is not None, (newest, back, turn, self._entries())
             assert turn.hold.reason == "foreign_write"
         if turn.hold is not None:
             self._sql(f"RESTORE {{t}} TO VERSION AS OF {newest}")
@@ -217,6 +217,12 @@ class RandomTurns:
         scan = ScanBuilder(Table(uri).snapshot(engine)).build()
         batches = list(scan.execute(engine))
         return plain(pa.Table.from_batches(batches).to_pylist() if batches else [])
+
+    def _entries(self) -> list[str]:
+        """The newest entries of the log, as they are."""
+        return [path.read_text() for path in sorted(Path(self.path, "_delta_log").glob("*.json"))][
+            -9:
+        ]
 
     def _version(self) -> int:
         return DeltaTable(self.path).version()
