@@ -32,13 +32,15 @@ class RowState:
 
     ``touched`` is the number the row now carries, None when the row is gone.  ``before`` is the
     number it carried earlier, None when the transaction began without it; the before image of a
-    delete shows it.
+    delete shows it.  ``vanished``: for a while, inside the transaction, the row was gone, which
+    whoever sees only a part of the transaction may see.
     """
 
     shard: str
     key: Key
     touched: int | None
     before: int | None = None
+    vanished: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +89,7 @@ class Ledger:
                 "begun": entry.begun.isoformat(),
                 "sent": entry.sent.isoformat(),
                 "outcome": entry.outcome,
-                "rows": [[row.shard, row.key, row.touched, row.before] for row in entry.rows],
+                "rows": [_told(row) for row in entry.rows],
             }
         )
 
@@ -130,6 +132,10 @@ def _drop_unfinished(path: Path) -> None:
     path.write_text(text[: text.rfind("\n") + 1])
 
 
+def _told(row: RowState) -> list[object]:
+    return [row.shard, row.key, row.touched, row.before, row.vanished]
+
+
 def _begun(line: Mapping[str, Any]) -> Entry:
     """Build the entry a writer leaves before COMMIT."""
     return Entry(
@@ -137,8 +143,8 @@ def _begun(line: Mapping[str, Any]) -> Entry:
         begun=datetime.fromisoformat(line["begun"]),
         sent=datetime.fromisoformat(line["sent"]),
         rows=tuple(
-            RowState(shard, tuple(key), touched, before)
-            for shard, key, touched, before in line["rows"]
+            RowState(shard, tuple(key), touched, before, vanished)
+            for shard, key, touched, before, vanished in line["rows"]
         ),
         outcome=Outcome(line["outcome"]),
     )

@@ -7,7 +7,10 @@ from pathlib import Path
 from demo.shop.ledger import Entry, Ledger, Outcome, RowState, read_ledger
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, 123456, UTC)
-ROWS = (RowState("shop.users", (7,), 3, None), RowState("shop.order_items", (1, 2), None, 2))
+ROWS = (
+    RowState("shop.users", (7,), 3, None, vanished=True),
+    RowState("shop.items", (1, 2), None, 2),
+)
 
 
 def entry(number: int, outcome: Outcome = Outcome.UNKNOWN) -> Entry:

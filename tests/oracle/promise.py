@@ -117,7 +117,7 @@ def _judge_row(
     due = [(entry.number, state) for entry, state in history if _due(entry, cut)]
     number, state = due[-1] if due else (0, None)
     if carried is None:
-        gone = state is None or state.touched is None or _deleted_after(number, history)
+        gone = state is None or state.touched is None or _gone_after(number, history)
         return None if gone else Violation(row_id, number, "missing")
     writers = [entry for entry, left in history if left.touched == carried]
     if not writers:
@@ -129,10 +129,15 @@ def _judge_row(
     return None
 
 
-def _deleted_after(number: int, history: History) -> bool:
-    """Tell whether a transaction later than *number* deleted the row, or may have."""
+def _gone_after(number: int, history: History) -> bool:
+    """Tell whether a transaction later than *number* deleted the row, or may have.
+
+    It may have inserted it again: of a transaction later than the cut, a mirror may show a part.
+    """
     return any(
-        entry.number > number and state.touched is None and entry.outcome is not Outcome.ROLLED_BACK
+        entry.number > number
+        and (state.touched is None or state.vanished)
+        and entry.outcome is not Outcome.ROLLED_BACK
         for entry, state in history
     )
 

@@ -19,10 +19,11 @@ def at(seconds: float) -> datetime:
     return START + timedelta(seconds=seconds)
 
 
-def story(*steps: tuple[int, int | None, str]) -> dict[int, Entry]:
+def story(*steps: tuple[int, int | None, str], vanished: int = 0) -> dict[int, Entry]:
     """Build the ledger of one row from (number, what it left, outcome).
 
-    Transaction n begins at second n, sends COMMIT at n.2 and hears of it at n.4.
+    Transaction n begins at second n, sends COMMIT at n.2 and hears of it at n.4; *vanished* had
+    the row gone for a while.
     """
     ledger, before = {}, None
     for number, touched, word in steps:
@@ -31,7 +32,7 @@ def story(*steps: tuple[int, int | None, str]) -> dict[int, Entry]:
             number,
             at(number),
             at(number + 0.2),
-            (RowState(SHARD, (7,), touched, before),),
+            (RowState(SHARD, (7,), touched, before, vanished=number == vanished),),
             outcome,
             at(number + 0.4) if outcome is Outcome.COMMITTED else None,
         )
@@ -88,6 +89,18 @@ def test_a_delete_begun_after_the_answer_does_not_explain_what_the_answer_lacked
 
     assert innocent == []
     assert [violation.why for violation in guilty] == ["missing"]
+
+
+def test_a_part_of_a_transaction_explains_an_absent_row_unless_the_transaction_is_due() -> None:
+    churned = story((1, 1, "committed"), (2, 2, "committed"), vanished=2)
+    abandoned = story((1, 1, "committed"), (2, 2, "rolled back"), vanished=2)
+
+    def why(ledger: Mapping[int, Entry], cut: float) -> list[str]:
+        return [violation.why for violation in judge_ready(ledger, "shop.users", at(cut), {})]
+
+    assert why(churned, 1.5) == []
+    assert why(churned, 2.5) == ["missing"]
+    assert why(abandoned, 1.5) == ["missing"]
 
 
 def test_other_tables_rows_are_not_asked_for() -> None:
