@@ -32,7 +32,7 @@ class RowState:
 
     ``touched`` is the number the row now carries, None when the row is gone.  ``before`` is the
     number it carried earlier, None when the transaction began without it; the before image of a
-    delete shows it.  ``vanished``: for a while, inside the transaction, the row was gone, which
+    delete shows it.  ``passing`` are states that it went through inside the transaction, which
     whoever sees only a part of the transaction may see.
     """
 
@@ -40,7 +40,7 @@ class RowState:
     key: Key
     touched: int | None
     before: int | None = None
-    vanished: bool = False
+    passing: tuple[int | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ def _drop_unfinished(path: Path) -> None:
 
 
 def _told(row: RowState) -> list[object]:
-    return [row.shard, row.key, row.touched, row.before, row.vanished]
+    return [row.shard, row.key, row.touched, row.before, row.passing]
 
 
 def _begun(line: Mapping[str, Any]) -> Entry:
@@ -143,8 +143,8 @@ def _begun(line: Mapping[str, Any]) -> Entry:
         begun=datetime.fromisoformat(line["begun"]),
         sent=datetime.fromisoformat(line["sent"]),
         rows=tuple(
-            RowState(shard, tuple(key), touched, before, vanished)
-            for shard, key, touched, before, vanished in line["rows"]
+            RowState(shard, tuple(key), touched, before, tuple(passing))
+            for shard, key, touched, before, passing in line["rows"]
         ),
         outcome=Outcome(line["outcome"]),
     )

@@ -92,7 +92,7 @@ class Transaction:
         for key in gone:
             self._left(shelf, key, None)
         key = _key(shelf, row) if shelf.key[0] in row else (int(self.cursor.lastrowid or 0),)
-        self._left(shelf, key, self.number, vanished=True)
+        self._left(shelf, key, self.number, passing=(None,))
         return key
 
     def upsert(self, shelf: Shelf, row: Row, existing: Key | None) -> Key:
@@ -122,15 +122,17 @@ class Transaction:
         if self.cursor.rowcount != len(keys):
             raise DriftError(shelf, keys)
 
-    def _left(self, shelf: Shelf, key: Key, touched: int | None, *, vanished: bool = False) -> None:
+    def _left(
+        self, shelf: Shelf, key: Key, touched: int | None, passing: tuple[int | None, ...] = ()
+    ) -> None:
         """Remember the state of one row; what it carried earlier is the stock's word."""
         self.changes += 1
-        earlier = self._rows.get((shelf.name, key))
-        vanished |= earlier is not None and (earlier.vanished or earlier.touched is None)
+        if earlier := self._rows.get((shelf.name, key)):
+            passing = (*earlier.passing, earlier.touched, *passing)
         before = self.stock[shelf.name].live.get(key)
         if touched is None and self.has_touched(shelf, key):
             before = self.number  # the delete's before image shows this transaction's own write
-        self._rows[shelf.name, key] = RowState(shelf.name, key, touched, before, vanished)
+        self._rows[shelf.name, key] = RowState(shelf.name, key, touched, before, passing)
 
 
 def _key(shelf: Shelf, row: Mapping[str, object]) -> Key:

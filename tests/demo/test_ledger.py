@@ -8,7 +8,7 @@ from demo.shop.ledger import Entry, Ledger, Outcome, RowState, read_ledger
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, 123456, UTC)
 ROWS = (
-    RowState("shop.users", (7,), 3, None, vanished=True),
+    RowState("shop.users", (7,), 3, None, passing=(None,)),
     RowState("shop.items", (1, 2), None, 2),
 )
 

@@ -117,26 +117,26 @@ def _judge_row(
     due = [(entry.number, state) for entry, state in history if _due(entry, cut)]
     number, state = due[-1] if due else (0, None)
     if carried is None:
-        gone = state is None or state.touched is None or _gone_after(number, history)
+        gone = state is None or state.touched is None or _may_show(None, number, history)
         return None if gone else Violation(row_id, number, "missing")
     writers = [entry for entry, left in history if left.touched == carried]
-    if not writers:
+    if not writers and not _may_show(carried, number, history):
         return Violation(row_id, number, f"carries {carried}, which never left it so")
-    if writers[-1].outcome is Outcome.ROLLED_BACK:
+    if writers and writers[-1].outcome is Outcome.ROLLED_BACK:
         return Violation(row_id, carried, "carries a transaction that was rolled back")
     if carried < number:
         return Violation(row_id, number, f"carries the older {carried}")
     return None
 
 
-def _gone_after(number: int, history: History) -> bool:
-    """Tell whether a transaction later than *number* deleted the row, or may have.
+def _may_show(carried: int | None, number: int, history: History) -> bool:
+    """Tell whether a transaction later than *number* left the row so, or may have, or passed by it.
 
-    It may have inserted it again: of a transaction later than the cut, a mirror may show a part.
+    Of a transaction later than the cut a mirror may show a part.
     """
     return any(
         entry.number > number
-        and (state.touched is None or state.vanished)
+        and carried in (state.touched, *state.passing)
         and entry.outcome is not Outcome.ROLLED_BACK
         for entry, state in history
     )

@@ -19,11 +19,13 @@ def at(seconds: float) -> datetime:
     return START + timedelta(seconds=seconds)
 
 
-def story(*steps: tuple[int, int | None, str], vanished: int = 0) -> dict[int, Entry]:
+def story(
+    *steps: tuple[int, int | None, str], passing: tuple[int | None, ...] = ()
+) -> dict[int, Entry]:
     """Build the ledger of one row from (number, what it left, outcome).
 
-    Transaction n begins at second n, sends COMMIT at n.2 and hears of it at n.4; *vanished* had
-    the row gone for a while.
+    Transaction n begins at second n, sends COMMIT at n.2 and hears of it at n.4.  The second one
+    took the row through the states of *passing*.
     """
     ledger, before = {}, None
     for number, touched, word in steps:
@@ -32,7 +34,7 @@ def story(*steps: tuple[int, int | None, str], vanished: int = 0) -> dict[int, E
             number,
             at(number),
             at(number + 0.2),
-            (RowState(SHARD, (7,), touched, before, vanished=number == vanished),),
+            (RowState(SHARD, (7,), touched, before, passing if number == 2 else ()),),
             outcome,
             at(number + 0.4) if outcome is Outcome.COMMITTED else None,
         )
@@ -91,16 +93,29 @@ def test_a_delete_begun_after_the_answer_does_not_explain_what_the_answer_lacked
     assert [violation.why for violation in guilty] == ["missing"]
 
 
-def test_a_part_of_a_transaction_explains_an_absent_row_unless_the_transaction_is_due() -> None:
-    churned = story((1, 1, "committed"), (2, 2, "committed"), vanished=2)
-    abandoned = story((1, 1, "committed"), (2, 2, "rolled back"), vanished=2)
+REPLACED = story((1, 1, "committed"), (2, 2, "committed"), passing=(None,))
+ABANDONED_MIDWAY = story((1, 1, "committed"), (2, 2, "rolled back"), passing=(None,))
+BRIEF = story((1, None, "committed"), (2, None, "committed"), passing=(2,))
 
-    def why(ledger: Mapping[int, Entry], cut: float) -> list[str]:
-        return [violation.why for violation in judge_ready(ledger, "shop.users", at(cut), {})]
 
-    assert why(churned, 1.5) == []
-    assert why(churned, 2.5) == ["missing"]
-    assert why(abandoned, 1.5) == ["missing"]
+@pytest.mark.parametrize(
+    ("ledger", "cut", "carried", "why"),
+    [
+        pytest.param(REPLACED, 1.5, None, [], id="a later one has deleted it, and will insert it"),
+        pytest.param(REPLACED, 2.5, None, ["missing"], id="the insert is due"),
+        pytest.param(ABANDONED_MIDWAY, 1.5, None, ["missing"], id="it was rolled back"),
+        pytest.param(BRIEF, 1.5, 2, [], id="a later one has inserted it, and will delete it"),
+        pytest.param(BRIEF, 2.5, 2, ["carries 2, which never left it so"], id="the delete is due"),
+    ],
+)
+def test_a_part_of_a_transaction_explains_a_row_unless_the_transaction_is_due(
+    ledger: Mapping[int, Entry], cut: float, carried: int | None, why: list[str]
+) -> None:
+    version = {} if carried is None else {ROW: carried}
+
+    found = judge_ready(ledger, "shop.users", at(cut), version)
+
+    assert [violation.why for violation in found] == why
 
 
 def test_other_tables_rows_are_not_asked_for() -> None:
