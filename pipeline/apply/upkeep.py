@@ -19,6 +19,7 @@ from pipeline.changelog.sorted_file import PARTITION
 from pipeline.changelog.table import DROPPED
 from pipeline.errors import HeldError, UnreachableError
 from pipeline.lake import checkpoints, vacuum
+from pipeline.lake.actions import removed
 from pipeline.lake.alterations import with_properties
 from pipeline.lake.commit import LostRaceError, commit
 from pipeline.lake.log import ActiveFile, Snapshot
@@ -232,6 +233,7 @@ class Upkeep:
         if self.changes.look() is None:
             return
         store = self.changes.store
+        self._forget_marks()
         while files := compaction.joinable(self.changes.snapshot):
             made = compaction.join(store, self.changes.snapshot, files, self.clock())
             if not self._committed(made.actions, COMPACTS):
@@ -245,6 +247,19 @@ class Upkeep:
             vacuum.vacuum(store, timedelta(days=1))  # batches are never read by version
             checkpoints.sweep(store, self.clock() - timedelta(days=1))
             checkpoints.clean(store)
+
+    def _forget_marks(self) -> None:
+        """Let go of markers that the newest full one tells again, as the log itself has it now.
+
+        Not by the mark that is handed in: a log that was set back has an older one.
+        """
+        newest = self.changes.mark()
+        if newest is None:
+            return
+        old = compaction.superseded(self.changes.snapshot, self.settings.lane, newest.full)
+        if len(old) >= compaction.TOGETHER:
+            now = self.clock()
+            self._committed(tuple(removed(file, at=now) for file in old), "DELETE")
 
     def _committed(self, actions: tuple[Mapping[str, object], ...], operation: str) -> bool:
         """Commit on whatever is newest, as long as the files that go are there."""

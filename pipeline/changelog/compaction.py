@@ -2,7 +2,8 @@
 
 Files of a day are joined by size, so that each change is written again a few times at most, however
 many batches there are.  Rows come to lie by table and order, and kinds that are asked for by
-themselves (deletes, schema changes, markers) in files of their own.
+themselves (deletes, schema changes, markers) in files of their own.  Markers are the exception to
+"append-only": all that is older than a lane's newest full one is told again by that one.
 """
 
 import uuid
@@ -13,7 +14,7 @@ from datetime import datetime
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.changelog.scan import opened
+from pipeline.changelog.scan import bounds, opened
 from pipeline.changelog.sorted_file import PARTITION, STORED, SortedFile, WrittenFile
 from pipeline.lake.actions import removed
 from pipeline.lake.entries import Action
@@ -60,6 +61,29 @@ def joinable(snapshot: Snapshot) -> tuple[ActiveFile, ...]:
     return tuple(kept) if len(kept) > 1 else ()
 
 
+def superseded(snapshot: Snapshot, lane: str, full: int) -> tuple[ActiveFile, ...]:
+    """Files that hold nothing but markers of *lane* below batch *full*, which tells everything.
+
+    Whoever reads a mark begins at the newest full one of the version that is looked at, and every
+    version that no longer names these files has a newer one.
+    """
+    return tuple(
+        file
+        for file in snapshot.files.values()
+        if _only(file, "op", str(Op.MARK)) and _only(file, "lane", lane) and _below(file, full)
+    )
+
+
+def _only(file: ActiveFile, column: str, value: str) -> bool:
+    low, high = bounds(file, column)
+    return bool(low == high == value)
+
+
+def _below(file: ActiveFile, batch: int) -> bool:
+    high = bounds(file, "batch")[1]
+    return high is not None and int(high) < batch
+
+
 def join(store: Store, snapshot: Snapshot, files: Sequence[ActiveFile], at: datetime) -> Joined:
     """Write the rows of *files*, which are of one day, anew; nothing is committed.
 
@@ -88,14 +112,20 @@ def _whole(store: Store, file: ActiveFile) -> pa.Table:
 
 
 def _kinds(rows: pa.Table) -> Iterator[pa.Table]:
-    """Rows of each kind that has any; what changes mirrors comes first."""
+    """Rows of each kind that has any; what changes mirrors comes first.  Markers by lane, too."""
     apart = [str(op) for kind in KINDS for op in kind]
     masks = [pc.invert(pc.is_in(rows["op"], pa.array(apart, pa.string())))]
     masks += [pc.is_in(rows["op"], pa.array([str(op) for op in k], pa.string())) for k in KINDS]
     for mask in masks:
         part = rows.filter(mask)
         if len(part):
-            yield part
+            yield from _by_lane(part) if part["op"][0].as_py() == Op.MARK else (part,)
+
+
+def _by_lane(rows: pa.Table) -> Iterator[pa.Table]:
+    """Each lane gives up its own markers."""
+    for lane in pc.unique(rows["lane"]).to_pylist():
+        yield rows.filter(pc.equal(rows["lane"], lane))
 
 
 def left(

@@ -40,7 +40,7 @@ def parts(snapshot: Snapshot, after: int, until: int, ops: Collection[Op] = ()) 
     found = (
         _part(file, until)
         for file in snapshot.files.values()
-        if not names or _crosses(names, *_bounds(file, "op"))
+        if not names or _crosses(names, *bounds(file, "op"))
     )
     kept = (part for part in found if part.high > after and part.low <= until)
     return tuple(sorted(kept, key=lambda part: (part.low, part.path)))
@@ -75,6 +75,13 @@ def scan(
         )
         found.append(rows.filter(kept).select(list(columns)).cast(schema))
     return pa.concat_tables(found) if found else schema.empty_table()
+
+
+def bounds(file: ActiveFile, name: str) -> tuple[Any, Any]:
+    """Least and greatest value of a column in a file; None where its statistics do not tell."""
+    stats = file.stats or {}
+    low, high = (stats.get(bound) or {} for bound in ("minValues", "maxValues"))
+    return low.get(name), high.get(name)
 
 
 @contextmanager
@@ -131,12 +138,6 @@ def _crosses(values: Sequence[str], low: str | None, high: str | None) -> bool:
 
 
 def _part(file: ActiveFile, until: int) -> Part:
-    low, high = _bounds(file, "batch")
+    low, high = bounds(file, "batch")
     first, last = -1 if low is None else int(low), until if high is None else int(high)
     return Part(file.path, first, last, file.records or 0)
-
-
-def _bounds(file: ActiveFile, name: str) -> tuple[Any, Any]:
-    stats = file.stats or {}
-    low, high = (stats.get(bound) or {} for bound in ("minValues", "maxValues"))
-    return low.get(name), high.get(name)

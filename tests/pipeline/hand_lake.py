@@ -20,7 +20,7 @@ from pipeline.lake.commit import commit
 from pipeline.lake.pinned import open_table
 from pipeline.lake.store import open_store
 from pipeline.landing.staging import write_rows
-from pipeline.mark import Mark
+from pipeline.mark import Mark, MarkDelta
 from pipeline.model import Op, Order, Origin
 from pipeline.report import Applied
 from pipeline.route import Router
@@ -119,7 +119,9 @@ class HandLake:
         before, self.mark = self.mark, replace(self.mark, batch=batch, tables=tables, high=high)
         stamp = Stamp("main", batch, self.received)
         parts = [stamped(rows, stamp)] if rows else []
-        parts.append(mark_row(self.mark.changes_since(before), stamp))
+        text = self.mark.changes_since(before)
+        self.mark = replace(self.mark, full=MarkDelta.loads(text).changed.full)
+        parts.append(mark_row(text, stamp))
         files = [write_rows(self.log, part, stamp) for part in parts]
         self.log.look()
         actions = [file.added(NOW) for file in files]
