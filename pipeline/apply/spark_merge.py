@@ -36,12 +36,12 @@ from pipeline.apply.spark_sql import (
     text,
 )
 from pipeline.apply.turn import (
-    Counts,
     Decided,
     TurnTask,
     Written,
     account_of,
     adoption_of,
+    counts_of,
     decided,
 )
 from pipeline.changelog.table import app
@@ -102,14 +102,7 @@ class SparkMerge:
         with described(self.session, f"look up {task.table.name}"):
             made = decided(task, look.find)
             floored = look.below(made.raised)
-        number = np.bincount(made.verdicts, minlength=len(RowVerdict)).tolist()
-        counts = Counts(
-            inserted=number[RowVerdict.INSERT],
-            updated=number[RowVerdict.UPDATE] + number[RowVerdict.MOVE],
-            deleted=number[RowVerdict.DELETE],
-            floored=floored,
-            rows=-1,
-        )
+        counts = counts_of(made.verdicts, floored)
         account = account_of(task, made, counts)
         return Written(task.snapshot.version, (), counts, account, made.floors, made)
 

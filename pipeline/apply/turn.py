@@ -75,13 +75,14 @@ class TurnTask:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Rows that a turn changed in its mirror; ``floored`` went by a truncate or a settle."""
+    """What became of a turn's keys, and the rows that a truncate or a settle took: ``floored``."""
 
     inserted: int
     updated: int
     deleted: int
+    noop: int
+    again: int
     floored: int
-    rows: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -130,7 +131,8 @@ def turn(task: TurnTask, *, footers: Footers | None = None) -> Written:
     floored = sum(len(positions) for positions in gone.values())
     _add_replaced(gone, made.verdicts, made.found)
     actions = _write(task, mirror, _standing(made.rows, made.verdicts), gone)
-    counts = _counted_by_log(task, mirror, made.verdicts, actions, floored=floored)
+    counts = counts_of(made.verdicts, floored)
+    _confirm(task, mirror, counts, actions)
     account = account_of(task, made, counts)
     return Written(task.snapshot.version, actions, counts, account, made.floors)
 
@@ -270,40 +272,45 @@ def _write(
     return tuple(actions)
 
 
-def _counted_by_log(
-    task: TurnTask,
-    mirror: MirrorFiles,
-    verdicts: Verdicts,
-    actions: Sequence[Action],
-    *,
-    floored: int,
-) -> Counts:
-    """What the turn did, if the log's own counts before and after it agree.
+def counts_of(verdicts: Verdicts, floored: int) -> Counts:
+    """Count each verdict once; *floored* comes from the mirror."""
+    number = np.bincount(verdicts, minlength=len(RowVerdict)).tolist()
+    return Counts(
+        inserted=number[RowVerdict.INSERT],
+        updated=number[RowVerdict.UPDATE] + number[RowVerdict.MOVE],
+        deleted=number[RowVerdict.DELETE],
+        noop=number[RowVerdict.NOOP],
+        again=number[RowVerdict.AGAIN],
+        floored=floored,
+    )
+
+
+def _confirm(
+    task: TurnTask, mirror: MirrorFiles, counts: Counts, actions: Sequence[Action]
+) -> None:
+    """Compare *counts* with the log's own before and after the turn.
 
     Raises:
         HeldError: ``account``, rows were lost or doubled.
     """
-    number = np.bincount(verdicts, minlength=len(RowVerdict)).tolist()
-    inserted, deleted = number[RowVerdict.INSERT], number[RowVerdict.DELETE]
-    updated = number[RowVerdict.UPDATE] + number[RowVerdict.MOVE]
     following = advanced(task.snapshot, actions, entry="")
     new = [file for path, file in following.files.items() if path not in task.snapshot.files]
     made = sum(mirror.records(file) for file in new)
     before = mirror.count()
     after = replace(mirror, files=tuple(following.files.values())).count()
-    if made != inserted + updated or before + inserted - deleted - floored != after:
+    gone = counts.deleted + counts.floored
+    if made != counts.inserted + counts.updated or before + counts.inserted - gone != after:
         detail = (
-            f"{inserted} inserted, {updated} updated, {deleted} and {floored} deleted, but the "
-            f"mirror would go from {before} to {after} rows, {made} of them new; report this"
+            f"{counts.inserted} inserted, {counts.updated} updated, {counts.deleted} and "
+            f"{counts.floored} deleted, but the mirror would go from {before} to {after} rows, "
+            f"{made} of them new; report this"
         )
         raise HeldError("account", detail)
-    return Counts(inserted, updated, deleted, floored, after)
 
 
 def account_of(task: TurnTask, made: Decided, counts: Counts) -> Account:
     """The account of a turn that changes as many rows as *counts* says."""
     changes, folded = task.changes, made.folded
-    number = np.bincount(made.verdicts, minlength=len(RowVerdict)).tolist()
     counted = Counted(
         read=len(changes),
         rows=folded.total,
@@ -313,5 +320,5 @@ def account_of(task: TurnTask, made: Decided, counts: Counts) -> Account:
         tombstones=len(_rows_of(changes, Op.TOMBSTONE)),
         quarantined=len(_rows_of(changes, Op.ERROR)),
     )
-    noop, again = number[RowVerdict.NOOP] + made.outlived, number[RowVerdict.AGAIN]
-    return balance(counted, counts.inserted + counts.updated + counts.deleted, noop, again)
+    applied = counts.inserted + counts.updated + counts.deleted
+    return balance(counted, applied, counts.noop + made.outlived, counts.again)
