@@ -33,7 +33,6 @@ class Met:
 
     told: str
     met: bool | None
-    unexpected: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +111,7 @@ def _met(told: str, result: Any) -> Met:
         return Met(f"{told}: it raised an error; do its columns exist?", None)
     unexpected = int(result.result.get("unexpected_count") or 0)
     count = f": {unexpected} of {result.result.get('element_count')} rows" if unexpected else ""
-    return Met(f"{told}{count}", bool(result.success), unexpected)
+    return Met(f"{told}{count}", bool(result.success))
 
 
 def _raised(info: Mapping[str, Any] | None) -> bool:

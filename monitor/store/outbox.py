@@ -22,15 +22,6 @@ _FULL = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class DeadLetter:
-    """A letter that was given up, and why."""
-
-    letter: Letter
-    why: str
-    at: datetime
-
-
-@dataclass(frozen=True, slots=True)
 class Pile:
     """What lies at one channel: letters that wait, the oldest since when; those given up.
 
@@ -100,13 +91,6 @@ class StoredOutbox:
         with self.database.write() as connection:
             connection.execute(delete(standings).where(standings.c.channel == channel))
             connection.execute(insert(standings).values(channel=channel, body=body))
-
-    def dead(self, limit: int = 100) -> tuple[DeadLetter, ...]:
-        """At most *limit* dead letters, newest first."""
-        query = select(outbox).where(outbox.c.state == DEAD)
-        with self.database.read() as connection:
-            rows = connection.execute(query.order_by(outbox.c.number.desc()).limit(limit)).all()
-        return tuple(DeadLetter(_letter(row), row.why, row.done) for row in rows)
 
     def pile(self, channel: str, seen: int = 0) -> Pile:
         """What lies at *channel*; letters given up count if their number is above *seen*."""

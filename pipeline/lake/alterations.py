@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 
@@ -13,31 +14,6 @@ from pipeline.lake.entries import Action
 from pipeline.lake.log import Metadata, Snapshot
 
 
-def with_columns(snapshot: Snapshot, new: pa.Schema) -> tuple[Action, ...]:
-    """Actions that add columns at the table's end; none if it has them all.
-
-    Raises:
-        HeldError: ``schema``; a new column would be NOT NULL, is there with another type, or under
-            a name that differs in case only.
-    """
-    there = to_arrow(snapshot.metadata.schema_string)
-    for field in new:
-        if field.name in there.names and there.field(field.name).type != field.type:
-            raise HeldError(
-                "schema",
-                f"{snapshot.uri}: column {field.name} is {there.field(field.name).type}, not "
-                f"{field.type}",
-            )
-        if field.name not in there.names and not field.nullable:
-            raise HeldError("schema", f"{snapshot.uri}: rows that are there lack {field.name}")
-    if set(new.names) <= set(there.names):
-        return ()
-    properties = dict(snapshot.metadata.configuration)
-    if columns.mapping_needed(new):
-        properties[columns.MODE] = "name"
-    return _described(snapshot, new, properties)
-
-
 def altered(
     snapshot: Snapshot, schema: pa.Schema, properties: Mapping[str, str]
 ) -> tuple[Action, ...]:
@@ -46,17 +22,19 @@ def altered(
     Where a type changes, the files that have the old one must go in the same commit.
 
     Raises:
-        HeldError: as ``with_columns``.
+        HeldError: ``schema``; a new column would be NOT NULL, or differ from one in case only.
     """
     struct = json.loads(snapshot.metadata.schema_string)
     kinds = {field.name: delta_field(field)["type"] for field in schema}
     for field in struct["fields"]:
         field["type"] = kinds.get(field["name"], field["type"])
     text = json.dumps(struct, separators=(",", ":"))
+    new = [schema.field(name) for name in schema.names if name not in _names(struct)]
+    if lacked := [field.name for field in new if not field.nullable]:
+        raise HeldError("schema", f"{snapshot.uri}: rows that are there lack {lacked[0]}")
     known = dict(snapshot.metadata.configuration)
     action = {**snapshot.metadata.action, "schemaString": text, "configuration": known}
     there = replace(snapshot, metadata=Metadata.of(action))
-    new = set(schema.names) - {field["name"] for field in struct["fields"]}
     wanted = {**known, **properties}
     if not new and wanted == known and struct == json.loads(snapshot.metadata.schema_string):
         return ()
@@ -71,6 +49,10 @@ def with_properties(snapshot: Snapshot, properties: Mapping[str, str]) -> tuple[
     if properties.items() <= known.items():
         return ()
     return _described(snapshot, pa.schema([]), {**known, **properties})
+
+
+def _names(struct: Mapping[str, Any]) -> set[str]:
+    return {field["name"] for field in struct["fields"]}
 
 
 def _described(

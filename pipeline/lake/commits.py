@@ -16,18 +16,16 @@ from typing import Any
 class Commit:
     """One version of a table, as its log tells it.
 
-    ``data_changing`` is false for compaction; ``shape_changing`` is true for a new schema or new
-    properties.  ``note`` is the user metadata, parsed if it is JSON; ``txns`` transaction ids;
-    ``parameters`` and ``metrics`` those of the operation, as its writer told them.
+    ``data_changing`` is false for compaction, and for a new schema or new properties.  ``note`` is
+    the user metadata, parsed if it is JSON; ``parameters`` and ``metrics`` those of the operation,
+    as its writer told them.
     """
 
     version: int
     operation: str
     at: datetime
     data_changing: bool = False
-    shape_changing: bool = False
     note: Any = None
-    txns: Mapping[str, int] = field(default_factory=dict)
     parameters: Mapping[str, Any] = field(default_factory=dict)
     metrics: Mapping[str, Any] = field(default_factory=dict)
 
@@ -47,25 +45,19 @@ class Commit:
 def commit(version: int, lines: Iterable[str]) -> Commit:
     """Read the actions of one file of the log, one JSON object in a line."""
     info: Mapping[str, Any] = {}
-    data = shape = False
-    txns: dict[str, int] = {}
+    data = False
     for line in lines:
         action = json.loads(line) if line.strip() else {}
         info = action.get("commitInfo", info)
         files = (action.get(kind) or {} for kind in ("add", "remove", "cdc"))
         data = data or any(file.get("dataChange", False) for file in files)
-        shape = shape or "metaData" in action
-        if "txn" in action:
-            txns[action["txn"]["appId"]] = int(action["txn"]["version"])
     at = datetime.fromtimestamp(int(info.get("timestamp", 0)) / 1_000, UTC)
     return Commit(
         version=version,
         operation=str(info.get("operation", "")),
         at=at,
         data_changing=data,
-        shape_changing=shape,
         note=_note(info.get("userMetadata")),
-        txns=txns,
         parameters=info.get("operationParameters") or {},
         metrics=info.get("operationMetrics") or {},
     )

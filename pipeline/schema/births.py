@@ -14,9 +14,6 @@ from itertools import groupby
 from pipeline.model import Order, ShardId
 from pipeline.schema.column import TableSchema
 
-Births = Mapping[tuple[ShardId, str], Order]
-"""(shard, column) -> order of the statement that added it to rows that were there."""
-
 
 @dataclass(frozen=True, slots=True)
 class Step:
@@ -38,8 +35,9 @@ class _Life:
 
 
 def births(steps: Iterable[Step]) -> dict[tuple[ShardId, str], Order]:
-    """Follow all shards of one source; *steps* rise by order, those of one order as they came.
+    """(shard, column) -> order of the statement that added it to rows that were there.
 
+    Of all shards of one source; *steps* rise by order, those of one order as they came.
     Steps of one order see what was before it, so that two tables can change places.  A snapshot's
     DROP and CREATE at one order begin a table anew.
     """

@@ -12,10 +12,9 @@ from pipeline.schema.column import Column, TableSchema
 
 @dataclass(frozen=True, slots=True)
 class Compatible:
-    """Columns the mirror gets, and those (old, new) whose type grows; both may be empty."""
+    """Columns the mirror gets; may be empty."""
 
     added: tuple[Column, ...] = ()
-    widened: tuple[tuple[Column, Column], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -400,5 +400,5 @@ class Rig:
         note: object,
         parameters: Mapping[str, Any] | None = None,
     ) -> None:
-        made = Commit(version, operation, self.now, True, False, note, {}, parameters or {})
+        made = Commit(version, operation, self.now, True, note, parameters or {})
         self.lake.commits.setdefault(table, []).append(made)

@@ -45,7 +45,7 @@ def compare(old: TableSchema, new: TableSchema) -> Compatible | Incompatible:
         if (why_not := _unknown_fill(column)) is not None:
             back = f"ALTER TABLE {table} DROP COLUMN `{column.name}`"
             return Incompatible(why_not, f"undo it: {back}; {again}")
-    return Compatible(added, tuple((a, b) for a, b in pairs if a.shape != b.shape))
+    return Compatible(added)
 
 
 def merge(schemas: Sequence[TableSchema]) -> TableSchema | Incompatible:

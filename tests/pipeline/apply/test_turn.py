@@ -293,7 +293,7 @@ def test_a_turn_needs_neither_spark_nor_deltalake() -> None:
 def test_a_column_is_added_by_the_commit_that_first_has_it(bench: TurnBench) -> None:
     bench.play(change(C, 10, 1, "a"))
     more = Column("more", "INT")
-    adding = alterations.with_columns(bench.snapshot, pa.schema([("more", pa.int32())]))
+    adding = alterations.altered(bench.snapshot, pa.schema([("more", pa.int32())]), {})
     described = next(action["metaData"] for action in adding if "metaData" in action)
     metadata = type(bench.snapshot.metadata).of(described)
     rows = table(change(U, 20, 1, after='{"id":1,"name":"b","more":7}'), change(C, 15, 2, "old"))

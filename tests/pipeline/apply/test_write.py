@@ -172,7 +172,7 @@ def test_more_rows_than_fit_into_memory_become_several_files(bench: TurnBench) -
 
 def test_f13_a_column_that_was_added_gets_each_shards_own_default(bench: TurnBench) -> None:
     bench.play(change(C, 10, 1, "a"), change(C, 30, 2, "a"), change(C, 10, 3, "b", of=B))
-    adding = alterations.with_columns(bench.snapshot, pa.schema([("more", pa.int16())]))
+    adding = alterations.altered(bench.snapshot, pa.schema([("more", pa.int16())]), {})
     fills = (fill(A, 20, 7), fill(B, 5, 8), fill(B, 11, 9))
 
     done = rewrite(files(bench), target(bench, metadata=described_by(adding)), fills=fills)
@@ -195,7 +195,7 @@ def fill(shard: Shard, born: int, default: int) -> Fill:
 
 def test_an_adopted_row_has_the_default_of_the_only_shard(bench: TurnBench) -> None:
     bench.snapshot = settled(bench, (write(rows(1), target(bench)),))
-    adding = alterations.with_columns(bench.snapshot, pa.schema([("more", pa.int16())]))
+    adding = alterations.altered(bench.snapshot, pa.schema([("more", pa.int16())]), {})
     mirror, aim = files(bench), target(bench, metadata=described_by(adding))
 
     with pytest.raises(HeldError, match="no_shard"):

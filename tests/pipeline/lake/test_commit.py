@@ -91,7 +91,7 @@ def test_rule_13_an_entry_begins_with_who_wrote_it_in_flat_texts(writer: Writer)
 def test_actions_stand_in_the_order_of_their_kinds(writer: Writer) -> None:
     path = writer.append(numbers(0, 5))
     gone = writer.without(writer.snapshot.files[path], [1], 5)
-    new = alterations.with_columns(writer.snapshot, pa.schema([("a b", pa.timestamp("us"))]))
+    new = alterations.altered(writer.snapshot, pa.schema([("a b", pa.timestamp("us"))]), {})
 
     writer.commit([*reversed(gone), *reversed(new)], txn=("a", 1))
 
@@ -422,7 +422,7 @@ def test_a_table_that_deltalake_cannot_read_is_told(tmp_path: Path) -> None:
 def test_writing_loads_neither_deltalake_nor_obstore() -> None:
     code = (
         "import sys, pipeline.lake.commit, pipeline.lake.checkpoints, pipeline.lake.alterations\n"
-        "import pipeline.lake.footers, pipeline.lake.partitions\n"
+        "import pipeline.lake.footers\n"
         "sys.exit(bool({'deltalake', 'obstore', 'pyspark'} & set(sys.modules)))"
     )
 

@@ -279,7 +279,7 @@ def test_columns_and_properties_that_we_add_are_seen_by_both(
     writer = Writer.make(folder)
     writer.append(numbers(0, 2))
     new = pa.schema([("a b", pa.timestamp("us")), ("plain", pa.decimal128(20, 0))])
-    altered = alterations.with_columns(writer.snapshot, new)
+    altered = alterations.altered(writer.snapshot, new, {})
     altered_too = alterations.with_properties(writer.snapshot, {"delta.checkpointInterval": "20"})
 
     writer.commit([*altered], operation="ADD COLUMNS")

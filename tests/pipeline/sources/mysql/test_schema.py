@@ -168,7 +168,6 @@ def test_an_added_column_whose_old_value_is_known_is_followed(added: Column) -> 
 
     assert isinstance(found, Compatible)
     assert [column.name for column in found.added] == ["b"]
-    assert found.widened == ()
 
 
 @pytest.mark.parametrize("added", UNFILLED)
