@@ -73,7 +73,7 @@ def decide(folded: Folded, found: Found, floors: Floors, raised: Floors) -> Verd
         same(changes.source, found.owned.source) & same(changes.shard, found.owned.shard)
     )
     verdicts = np.full(len(deletes), RowVerdict.NOOP, np.int8)
-    verdicts[equal & (~newer | (deletes & ~own))] = RowVerdict.AGAIN
+    verdicts[equal] = RowVerdict.AGAIN  # unless it acts, by its origin, below
     verdicts[~there & ~deletes] = RowVerdict.INSERT
     verdicts[newer & ~deletes] = RowVerdict.UPDATE
     verdicts[left & ~deletes] = RowVerdict.MOVE

@@ -72,6 +72,12 @@ def verdict(
         pytest.param(
             change(R, 5, 1, origin=Origin.REPAIR), stands(5), AGAIN, id="repair does not beat live"
         ),
+        pytest.param(
+            change(D, 5, 1), stands(5, origin=Origin.SNAPSHOT), DELETE, id="a live delete, too"
+        ),
+        pytest.param(
+            change(D, 5, 1), stands(5, B, Origin.SNAPSHOT), AGAIN, id="but of its own shard only"
+        ),
         pytest.param(change(U, 1, 1), stands(None), UPDATE, id="an adopted row is older than any"),
         pytest.param(change(D, 1, 1), stands(None), DELETE, id="and anybody's to delete"),
         pytest.param(change(D, 9, 1), stands(4, B), NOOP, id="a delete of another shard's row"),
