@@ -119,11 +119,13 @@ class Catalog:
         while isinstance(asked, MovedRows):
             shard, before = str(asked.rows_of), asked.before
             name = f"{source}/{shard}"
+            doubts = [before.order] if isinstance(before, BaseNeeded) else []
+            doubts += [mark.lost[name]] if name in mark.lost else []
             yield FormerName(
                 Shard(source, shard),
                 asked.order,
                 unique=self.router.unique(shard),
-                doubted=before.order if isinstance(before, BaseNeeded) else None,
+                doubted=max(doubts, default=None),
                 born=self._filled_before(source, asked),
                 base=mark.bases.get(name),
                 since=mark.based.get(name, -1),

@@ -14,14 +14,20 @@ from pipeline.model import Table
 def require_landed(table: Table, mark: Mark, moves: Sequence[RowMove]) -> None:
     """Refuse a table with an open gap; so may one be of which rows have yet to come.
 
+    Unread changes of such a one hold it, too: of the table's own the gate tells.
+
     Raises:
-        HeldError: ``gap``.
+        HeldError: ``gap``, ``quarantine``.
     """
     others = {f"{one.shard.source}/{one.shard.name}" for move in moves for one in move.names}
     names = _names(table) | others
     gaps = [gap for gap, text in mark.gaps.items() if any(f'"{name}"' in text for name in names)]
     if gaps:
         raise HeldError("gap", f"changes were lost before landing ({gaps[0]}); take a new base")
+    unread = [subject for subject, one in mark.quarantine.items() if others & {*one.shards}]
+    if unread:
+        detail = f"its rows had another name, and changes of that are unread ({unread[0]})"
+        raise HeldError("quarantine", f"{detail}; take a new base of {table.name}")
 
 
 def require_kept(table: Table, mark: Mark, dropped: int) -> None:

@@ -32,8 +32,7 @@ def next_mark(
     *acknowledged* holds only what W of *plan* has passed.  A source whose epoch moves loses what
     it had acknowledged: positions of two logs prove nothing about each other.
     """
-    batch = mark.batch + 1
-    open_, settled = advance(mark, facts, batch)
+    open_, settled = advance(mark, facts, batch := mark.batch + 1)
     snaps = {name: snap for name, snap in open_.items() if snap.waiver(name) not in waived}
     shards = _shards(mark, facts, (*snaps, *(done.name for done in settled)), router)
     made = replace(
@@ -50,6 +49,7 @@ def next_mark(
         existing=births(mark, facts)[0],
         bases=_bases(mark, facts, settled),
         based={**mark.based, **{done.name: done.since for done in settled}},
+        lost=_lost(mark, settled),
         snaps=snaps,
         grown=_grown(mark, plan),
         gaps=_gaps(mark, _opened(plan, batch, mark, shards), settled, waived, _renamed(facts)),
@@ -61,6 +61,18 @@ def next_mark(
 def _bases(mark: Mark, facts: Facts, settled: Iterable[Settled]) -> dict[str, Order]:
     own = {done.name: done.order for done in settled}
     return {**mark.bases, **inherited(mark, facts), **own}
+
+
+def _lost(mark: Mark, settled: Iterable[Settled]) -> dict[str, Order]:
+    """Up to where shards lack changes though nothing is open: rows moved away before still do."""
+    doubts = [(gap.batch, gap.shards) for gap in map(read_gap, mark.gaps.values())]
+    doubts += [(one.batch, one.shards) for one in mark.quarantine.values()]
+    closed = {
+        done.name: done.order
+        for done in settled
+        if any(done.since > batch and done.name in shards for batch, shards in doubts)
+    }
+    return {**mark.lost, **closed}
 
 
 def _moved(mark: Mark, epochs: Mapping[str, Epoch]) -> set[str]:

@@ -43,6 +43,7 @@ VALUES = {
     "existing": st.builds(Existence, st.just(ORDER), st.booleans()),
     "bases": st.builds(Order, NUMBERS, NUMBERS, NUMBERS),
     "based": NUMBERS,
+    "lost": st.builds(Order, NUMBERS, NUMBERS, NUMBERS),
     "snaps": st.builds(Snap, st.just(ORDER), NUMBERS, NUMBERS, st.booleans()),
     "gaps": st.just('{"id": "g"}'),
     "lives": NUMBERS,

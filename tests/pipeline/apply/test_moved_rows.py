@@ -7,15 +7,21 @@ from typing import Any
 
 import pytest
 
+from pipeline.landing.facts import Facts, News, UnreadChanges
+from pipeline.landing.next_mark import next_mark
+from pipeline.landing.plan import Plan
 from pipeline.mark import Epoch, Existence
 from pipeline.model import Acknowledged, Op, Order
-from pipeline.report import Applied
+from pipeline.report import Applied, Gap
+from pipeline.schema.history import SchemaChange
 from pipeline.settings import TableRule
 from tests.pipeline.hand_lake import HandLake, row
 
 C, U, D, R, S = Op.CREATE, Op.UPDATE, Op.DELETE, Op.READ, Op.SETTLE
 NEW = "db._t_new"
 FIRST_COLUMNS = "id BIGINT, name VARCHAR"
+GAP = Gap(f"s.{NEW}:0:5", f"s.{NEW}", 0, 5, 8, "deleted")
+UNREAD = UnreadChanges("s", None, 1, (f"s.{NEW}:0:5",))
 
 
 class Renames:
@@ -51,6 +57,29 @@ class Renames:
     def swap(self, pos: int = 100, columns: str = FIRST_COLUMNS) -> None:
         self.tell(pos, "RENAME TABLE t TO _t_old", "_t_old")
         self.tell(pos, "RENAME TABLE _t_new TO t", "t", columns)
+
+    def land(self, gaps: tuple[Gap, ...] = (), **facts: Any) -> None:
+        """A batch without rows, of which landing itself makes the mark."""
+        mark = self.lake.mark
+        existing = {f"s/{NEW}": Existence(Order(1, 1, 100), there=False), **mark.existing}
+        made, _ = next_mark(
+            replace(mark, existing=existing),
+            Facts(**facts),
+            Plan({}, {}, gaps, capped=False),
+            acknowledged={},
+            epochs=mark.epochs,
+            starts={},
+            waived=frozenset(),
+            router=self.lake.catalog.router,
+        )
+        self.lake.mark = replace(made, batch=mark.batch)
+        self.lake.land()
+
+    def again(self, pos: int) -> None:
+        """Make _t_new once more, which is a base of it."""
+        self.tell(pos, "CREATE TABLE _t_new LIKE t", "_t_new")
+        change = SchemaChange("create", NEW, Order(1, 1, pos), None, "")
+        self.land(news=(News("s", change, snapshot=False),))
 
     def apply(self) -> Applied:
         return self.lake.apply()
@@ -203,6 +232,35 @@ def test_a_shadow_with_an_open_gap_holds(told: Renames) -> None:
 
     assert hold is not None
     assert hold.reason == "gap"
+
+
+@pytest.mark.parametrize(
+    "lost",
+    [
+        pytest.param({"gaps": (GAP,)}, id="a gap"),
+        pytest.param({"errors": {f"topic:s.{NEW}": UNREAD}}, id="an unread change"),
+        pytest.param({"errors": {f"s/{NEW}": UNREAD}}, id="an unread change of its own"),
+    ],
+)
+def test_what_a_shadow_lacked_is_not_whole_because_it_was_made_anew_since(
+    told: Renames, lost: dict[str, Any]
+) -> None:
+    """The rename is landed, then a loss is found; a CREATE closes it before anything is merged."""
+    told.begin()
+    told.lake.land(*SHADOW)
+    told.swap()
+    told.land(**lost)
+    open_hold = told.apply().hold
+    told.again(200)
+    told.lake.land(row(C, 211, 5, "five"))
+
+    hold = told.apply().hold
+
+    assert open_hold is not None
+    assert open_hold.reason in ("gap", "quarantine")
+    assert (told.lake.mark.gaps, told.lake.mark.quarantine) == ({}, {})
+    assert hold is not None
+    assert (hold.reason, "no whole base" in hold.detail) == ("renamed", True)
 
 
 def test_a_shadow_with_an_unread_change_holds(told: Renames) -> None:

@@ -141,6 +141,17 @@ def test_a_gap_is_open_until_each_of_its_shards_has_a_later_base() -> None:
     assert closed.gaps == {}
 
 
+def test_a_base_that_closes_a_gap_leaves_word_of_how_far_changes_are_missing() -> None:
+    """Rows that were renamed away before are still folded from below it."""
+    opened = step(replace(OLD, shards={"s/db.t": "db.t"}), gaps=(GAP,))
+    order = Order(1, 1, 700)
+    begun = Facts(snapshots={"s/db.t": SnapshotRows(order, 2, ended=True)})
+    live = Facts(high={"s/s.db.t:0": Order(1, 1, 900)})
+
+    assert step(step(opened, begun), live).lost == {"s/db.t": order}
+    assert step(step(OLD, begun), live).lost == {}
+
+
 def test_a_base_begun_before_the_gap_does_not_close_it() -> None:
     order = Order(1, 1, 700)
     begun = step(
