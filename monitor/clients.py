@@ -1,24 +1,23 @@
 """Clients of everything outside: built here once, closed together."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
-from datetime import timedelta
 from typing import Protocol
 
 from checks.world import LogKey, LogSide
 from monitor.config.model import Config
 from monitor.observe.schemas import Schemas
 from monitor.observe.world import LandedLog
-from pipeline.build import open_format, open_source, readings
+from pipeline.build import open_format, open_source, open_transport, readings
 from pipeline.errors import SluiceError
 from pipeline.model import PartitionEnd, Table, TopicPartition
 from pipeline.settings import SourceSettings
 from pipeline.sources.source import Source, SourceDescription
 from pipeline.tables.delta import DeltaLake
 from pipeline.topics.last_keys import KeyedTopics, end_keys
-from pipeline.topics.settings import TopicFacts, topic_facts
-from pipeline.transports.kafka import KafkaTransport
+from pipeline.topics.settings import TopicFacts
+from pipeline.transports.transport import Transport
 
 
 @dataclass(eq=False)
@@ -53,7 +52,7 @@ class LakeClient:
     """The lake and the topics, as probes read them."""
 
     delta: DeltaLake
-    transport: KafkaTransport
+    transport: Transport
     origins: tuple[KeyedTopics, ...]
     schemas: Schemas
 
@@ -63,18 +62,20 @@ class LakeClient:
         origins = tuple(
             KeyedTopics(one.name, one.topic_pattern, open_format(one)) for one in config.sources
         )
-        transport = KafkaTransport(config.kafka, timedelta(seconds=10), config.kafka_security)
         return cls(
-            DeltaLake(config.settings), transport, origins, Schemas(readings(config.sources))
+            DeltaLake(config.settings),
+            open_transport(config.settings),
+            origins,
+            Schemas(readings(config.sources)),
         )
 
     def log(self) -> LogSide:
         """The change log, pinned now, and the topics."""
         return LandedLog(self.delta.changes(), self._keys, self.schemas)
 
-    def settings(self, pattern: str) -> tuple[TopicFacts, ...]:
+    def settings(self, pattern: str) -> Sequence[TopicFacts]:
         """Topics whose whole name matches *pattern*, with their settings."""
-        return topic_facts(self.transport.cluster, pattern)
+        return self.transport.settings(pattern)
 
     def ends(self, topics: Iterable[str]) -> Mapping[TopicPartition, PartitionEnd]:
         """Next offset of each partition of *topics*."""

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import Any
 
 from checks.doctor.capture import captured, heartbeat_findings
 from checks.doctor.connector import connector_findings
@@ -19,16 +18,16 @@ from checks.doctor.server import server_findings
 from checks.doctor.tables import FoldedTable, table_findings
 from checks.doctor.topics import topic_findings
 from monitor.config.model import Config
-from pipeline.build import open_collector
+from pipeline.build import open_collector, open_transport
 from pipeline.collectors.collector import Collector
 from pipeline.errors import SluiceError, UnreachableError
 from pipeline.route import Router
-from pipeline.settings import SourceSettings
+from pipeline.settings import PipelineSettings, SourceSettings
 from pipeline.sources.mysql.server_facts import ServerFacts, existing, server_facts
 from pipeline.sources.mysql.session import Session
 from pipeline.sources.mysql.shard_facts import ShardFacts, shard_facts
-from pipeline.topics.settings import TopicFacts, topic_facts
-from pipeline.transports.security import for_kafka_python
+from pipeline.topics.settings import TopicFacts
+from pipeline.transports.transport import Transport
 
 HISTORY = "schema.history.internal.kafka.topic"
 Wanted = Callable[[str], bool]
@@ -59,7 +58,7 @@ class Doors:
 
     collector: Callable[[SourceSettings], Collector] = open_collector
     describe: Callable[[SourceSettings, Wanted], ExaminedServer] = describe
-    topics: Callable[[Mapping[str, Any], str], tuple[TopicFacts, ...]] = topic_facts
+    transport: Callable[[PipelineSettings], Transport] = open_transport
 
 
 @dataclass(eq=False)
@@ -111,10 +110,9 @@ class Examination:
         where, found = f"kafka:{source.name}", tuple[TopicFacts, ...]()
         history, prefix = connector.get(HISTORY, ""), re.escape(source.prefix)
         names = (source.topic_pattern, prefix, rf"{prefix}\.transaction", re.escape(history))
-        with self._asking(where):
-            cluster = for_kafka_python(self.config.kafka, self.config.kafka_security)
-            pattern = "|".join(f"(?:{n})" for n in names if n)
-            found = self.doors.topics(cluster, pattern)
+        transport = self.doors.transport(self.config.settings)
+        with self._asking(where), closing(transport):
+            found = tuple(transport.settings("|".join(f"(?:{n})" for n in names if n)))
             self.findings += topic_findings(
                 found, where, prefix=source.prefix, history=history, outage=self.outage
             )

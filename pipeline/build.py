@@ -1,18 +1,19 @@
-"""Clients of sources, collectors and formats, by what the settings name; nothing is asked yet."""
+"""Clients of what the settings name: sources, collectors, formats, transport; none is asked yet."""
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from types import ModuleType
 from typing import Any, TypeVar, cast
 
-from pipeline import collectors, formats, plugins, sources
+from pipeline import collectors, formats, plugins, sources, transports
 from pipeline.collectors.collector import Collector
 from pipeline.errors import ConfigError
 from pipeline.formats.format import OPTIONAL, Format
 from pipeline.schema.dialect import Dialect
 from pipeline.schema.reading import SchemaReading
-from pipeline.settings import SourceSettings
+from pipeline.settings import PipelineSettings, SourceSettings
 from pipeline.sources.source import Source
+from pipeline.transports.transport import Transport
 
 T = TypeVar("T")
 
@@ -51,6 +52,18 @@ def open_format(settings: SourceSettings) -> Format:
             f" no message has; known: {', '.join(sorted(OPTIONAL))}"
         )
     return made
+
+
+def open_transport(settings: PipelineSettings) -> Transport:
+    """A client of what carries the topics; ConfigError if its kind is not known."""
+    try:
+        kind = plugins.find(transports, "TRANSPORT", settings.transport)
+    except ConfigError as error:
+        raise ConfigError(f"transport: {error}") from error
+    try:
+        return cast("Transport", kind(**settings.transport_fields))
+    except TypeError as error:
+        raise ConfigError(f"transport_options: {error}") from error
 
 
 def mistakes(settings: SourceSettings) -> tuple[str, ...]:

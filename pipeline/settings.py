@@ -142,7 +142,8 @@ class PipelineSettings:
     ``lake`` is a folder or a URI (``s3a://``) without a slash at its end.
     ``batch_rows`` caps one landing batch; ``small_batch_rows`` is the size up to which a batch is
     read and written in the driver, without a Spark job; ``landing_tasks`` is how many tasks a
-    larger one is divided into at most.
+    larger one is divided into at most.  ``transport`` is what carries the topics, with
+    ``transport_options``, further fields of its class; ``kafka`` is empty if it needs none.
     """
 
     lake: str
@@ -159,6 +160,14 @@ class PipelineSettings:
     spark: Mapping[str, str] = field(default_factory=dict)
     upkeep: UpkeepSettings = UpkeepSettings()
     kafka_security: KafkaSecurity = KafkaSecurity()
+    transport: str = "kafka"
+    transport_options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def transport_fields(self) -> Mapping[str, Any]:
+        """Settings of the transport's class; those of a Kafka stand in sections of their own."""
+        told = {"bootstrap": self.kafka, "security": self.kafka_security} if self.kafka else {}
+        return {**told, **self.transport_options}
 
     @property
     def changes(self) -> str:

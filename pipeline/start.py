@@ -15,7 +15,14 @@ from pipeline.apply.mirror_writer import Writers
 from pipeline.apply.passes import Passes
 from pipeline.apply.spark_merge import SparkMerge
 from pipeline.apply.upkeep import Upkeep
-from pipeline.build import dialect, open_collector, open_format, open_source, readings
+from pipeline.build import (
+    dialect,
+    open_collector,
+    open_format,
+    open_source,
+    open_transport,
+    readings,
+)
 from pipeline.changelog.change_log import ChangeLog, require_rows_with_a_mark
 from pipeline.collectors.mirrored import behind_mirror
 from pipeline.lake.store import open_store
@@ -29,7 +36,6 @@ from pipeline.route import Router
 from pipeline.settings import PipelineSettings, SourceSettings, TableRule
 from pipeline.spark import described, open_session
 from pipeline.spread import spread
-from pipeline.transports.kafka import KafkaTransport
 
 
 def open_lane(settings: PipelineSettings, clock: Callable[[], datetime]) -> Lane:
@@ -52,7 +58,7 @@ def open_lane(settings: PipelineSettings, clock: Callable[[], datetime]) -> Lane
         settings=settings,
         feeds=tuple(_feed(source) for source in settings.sources),
         router=router,
-        transport=KafkaTransport(settings.kafka, security=settings.kafka_security),
+        transport=open_transport(settings),
         log=logs[0],
         work=Workers(session, settings.small_batch_rows),
         clock=clock,

@@ -10,7 +10,8 @@ from pyspark.daemon import manager
 
 import pipeline.apply.mirror_job
 import pipeline.formats.debezium_json
-import pipeline.landing.task  # noqa: F401
+import pipeline.landing.task
+import pipeline.transports.consume  # noqa: F401
 
 if __name__ == "__main__":
     gc.freeze()  # pages that are never swept stay shared between all workers

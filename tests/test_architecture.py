@@ -44,7 +44,12 @@ EMPTY_WORDS = {
     *("base", "common", "core", "helper", "helpers", "impl", "info", "manager", "util", "utils"),
 }
 FAMILIES = {("pipeline", "sources"), ("pipeline", "formats"), ("pipeline", "collectors")}
-PLUG_INS = ("pipeline/sources/", "pipeline/collectors/", "pipeline/formats/")
+PLUG_INS = (
+    "pipeline/sources/",
+    "pipeline/collectors/",
+    "pipeline/formats/",
+    "pipeline/transports/",
+)
 THEIRS = {
     "pipeline/sources/mysql/",
     "pipeline/sources/mariadb.py",
@@ -225,7 +230,7 @@ def modules(path: Path) -> Iterator[str]:
 
 
 def bears_a_plug_in(path: Path) -> bool:
-    bears = {"SOURCE", "COLLECTOR", "FORMAT"}
+    bears = {"SOURCE", "COLLECTOR", "FORMAT", "TRANSPORT"}
     targets = (
         [node.target] if isinstance(node, ast.AnnAssign) else node.targets
         for node in tree(path).body

@@ -21,6 +21,7 @@ from pipeline.settings import KafkaSecurity, SourceSettings
 
 APART = ("probes", "channels")  # sections whose keys are names of files
 FILES = ("ca", "certificate", "key")  # of Kafka's, named in the config
+TRANSPORT = Config.model_fields["transport"].default
 PROBE = ("every", "gating", "limit", "measure", "judge")
 CHANNEL = ("per_minute", "refresh", "send")
 SECRET_SCHEMA = {
@@ -269,7 +270,12 @@ def _unreadable(config: Config) -> Iterator[str]:
 
 
 def _unbuilt(config: Config) -> Iterator[str]:
-    """Kinds of sources, collectors and formats that are not there, and options they do not have."""
+    """Kinds of plug-ins that are not there, and options they do not have."""
+    if config.kafka or config.transport != TRANSPORT:
+        try:
+            build.open_transport(config.settings).close()
+        except ConfigError as error:
+            yield str(error)
     for number, source in enumerate(config.sources):
         yield from (f"sources[{number}].{fault}" for fault in build.mistakes(source))
 

@@ -115,8 +115,10 @@ class Config(BaseModel):
 
     time_zone: ZoneInfo = ZoneInfo("UTC")
     lake: Text
-    kafka: Text
+    kafka: str = ""
     kafka_security: KafkaSecurity = KafkaSecurity()
+    transport: Text = "kafka"
+    transport_options: Mapping[str, Any] = {}
     sources: Annotated[tuple[SourceSettings, ...], Field(min_length=1)]
     tables: tuple[TableRule, ...] = ()
     pipeline: Tuning = Tuning()
@@ -137,6 +139,8 @@ class Config(BaseModel):
             lake=self.lake,
             kafka=self.kafka,
             kafka_security=self.kafka_security,
+            transport=self.transport,
+            transport_options=self.transport_options,
             sources=self.sources,
             rules=self.tables,
             **tuning,
@@ -194,6 +198,8 @@ def securities(config: Config) -> list[tuple[str, KafkaSecurity]]:
 def _places(config: Config) -> list[str]:
     """Addresses that nothing could ever answer at: better told here than by each client."""
     found = [f"{at}: {fault}" for at, text in _brokers(config) if (fault := _no_brokers(text))]
+    if not config.kafka and config.transport == Config.model_fields["transport"].default:
+        found.append("kafka: is required; write host:port, with commas between several")
     ports = [(f"sources[{i}].port", source.port) for i, source in enumerate(config.sources)]
     for at, port in [*ports, ("http.port", config.http.port)]:
         if not 0 <= port <= 65535:
@@ -213,7 +219,7 @@ def _brokers(config: Config) -> list[tuple[str, str]]:
         for i, source in enumerate(config.sources)
         if source.mirrored is not None
     ]
-    return [("kafka", config.kafka), *mirrored]
+    return [*([("kafka", config.kafka)] if config.kafka else []), *mirrored]
 
 
 def _no_brokers(text: str) -> str:

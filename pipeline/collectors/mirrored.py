@@ -59,7 +59,7 @@ def behind_mirror(source: SourceSettings, collector: UpstreamCollector) -> "Mirr
     if between is None:
         return None
     mirror = ConnectCollector(between.url, between.connector)
-    upstream = KafkaTransport(between.kafka, timedelta(seconds=5), between.kafka_security)
+    upstream = KafkaTransport(between.kafka, between.kafka_security, timedelta(seconds=5))
     return Mirrored(source, collector, upstream, mirror, between.alias)
 
 

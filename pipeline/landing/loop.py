@@ -43,7 +43,6 @@ from pipeline.report import Hold, Landed
 from pipeline.route import Router
 from pipeline.settings import PipelineSettings
 from pipeline.transports.offset_ranges import OffsetRange
-from pipeline.transports.security import for_librdkafka
 from pipeline.transports.transport import Transport
 
 RESENT_AT_ONCE = 200_000  # records of a batch that is compared with what was landed before
@@ -196,7 +195,7 @@ class Landing:
                 stamp=stamp,
                 router=self.router,
                 intakes=tuple(self._intakes(ranges, listing, epochs, bounded)),
-                kafka=for_librdkafka(self.settings.kafka, self.settings.kafka_security),
+                reader=self.transport.reader(),
             )
             for ranges in parts
         )

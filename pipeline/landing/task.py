@@ -5,7 +5,7 @@ it leaves is a file that nobody names.  The driver judges by what is told here, 
 """
 
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 
@@ -20,8 +20,8 @@ from pipeline.lake.store import open_store
 from pipeline.landing.shape import Provenance, Routes, shape, slim
 from pipeline.landing.tally import RunTally, tally
 from pipeline.route import Router
-from pipeline.transports.consume import consume
 from pipeline.transports.offset_ranges import OffsetRange, RangeRead, ReadBounds
+from pipeline.transports.transport import RecordReader
 
 RUN = 64 * 2**20  # bytes of rows sorted at once; with what is read meanwhile, some 256 MiB
 
@@ -39,8 +39,8 @@ class Intake:
 class LandingTask:
     """All that a task needs, to be sent to where it runs.
 
-    ``changes`` is the change log's folder, ``metadata`` its columns and properties, ``kafka`` the
-    settings of the client.  A topic belongs to one intake.
+    ``changes`` is the change log's folder, ``metadata`` its columns and properties, ``reader``
+    reads records where the task runs.  A topic belongs to one intake.
     """
 
     changes: str
@@ -48,7 +48,7 @@ class LandingTask:
     stamp: Stamp
     router: Router
     intakes: tuple[Intake, ...]
-    kafka: Mapping[str, str] = field(repr=False)
+    reader: RecordReader
     bounds: ReadBounds = field(default_factory=ReadBounds)
     run: int = RUN
 
@@ -70,11 +70,11 @@ def run(task: LandingTask) -> Done:
 
     Raises:
         UnreachableError: not all of a range could be read; no file is left.
-        ConfigError: a setting of Kafka's or the lake's that cannot be.
+        ConfigError: a setting of the transport's or the lake's that cannot be.
     """
     wanted = {name for intake in task.intakes for name in intake.format.columns}
     ranges = [one for intake in task.intakes for one in intake.ranges]
-    reading = consume(task.kafka, ranges, bounds=task.bounds, columns=sorted(wanted))
+    reading = task.reader.consume(ranges, bounds=task.bounds, columns=sorted(wanted))
     with closing(iter(reading)) as batches:
         file, tallies = write(batches, task)
     return Done(file, reading.read, tallies)

@@ -90,6 +90,19 @@ class Consumption:
             yield _emptied(kept)
 
 
+@dataclass(frozen=True, slots=True)
+class KafkaReader:
+    """``settings`` are librdkafka's."""
+
+    settings: Mapping[str, str] = field(repr=False)
+
+    def consume(
+        self, ranges: Sequence[OffsetRange], *, bounds: ReadBounds, columns: Sequence[str]
+    ) -> Consumption:
+        """Every record in *ranges*; nothing is dialled before it is iterated."""
+        return consume(self.settings, ranges, bounds=bounds, columns=columns)
+
+
 def consume(
     settings: Mapping[str, str],
     ranges: Sequence[OffsetRange],

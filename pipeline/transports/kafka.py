@@ -22,12 +22,15 @@ from kafka import TopicPartition as Partition
 from kafka.admin import OffsetSpec
 from kafka.errors import KafkaError, KafkaTimeoutError, UnknownTopicOrPartitionError, for_code
 
-from pipeline.errors import UnreachableError
+from pipeline.errors import ConfigError, UnreachableError
 from pipeline.model import PartitionEnd, TopicPartition
 from pipeline.settings import KafkaSecurity
 from pipeline.topics.records import LastRecord, drain, newest
+from pipeline.topics.settings import TopicFacts, topic_facts
+from pipeline.transports.consume import KafkaReader
 from pipeline.transports.leader_epochs import ends_of_epochs
-from pipeline.transports.security import for_kafka_python
+from pipeline.transports.security import for_kafka_python, for_librdkafka
+from pipeline.transports.transport import Transport
 
 
 @dataclass(eq=False)
@@ -38,11 +41,16 @@ class KafkaTransport:
     """
 
     bootstrap: str
-    timeout: timedelta = timedelta(seconds=10)
     security: KafkaSecurity = field(default_factory=KafkaSecurity)
+    timeout: timedelta = timedelta(seconds=10)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
     _admin: Any = field(default=None, repr=False)
     _consumer: Any = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        """Refuse what the config cannot say: options are not given their fields' types."""
+        if not isinstance(self.timeout, timedelta):
+            raise ConfigError("transport_options: timeout cannot be set; remove it")
 
     @property
     def cluster(self) -> Mapping[str, Any]:
@@ -86,6 +94,14 @@ class KafkaTransport:
             reader = self._reader()
             found = newest(lambda steps: drain(reader, steps, self.timeout), spans)
         return {TopicPartition(*at): record for at, record in found.items()}
+
+    def settings(self, pattern: str) -> tuple[TopicFacts, ...]:
+        """Topics whose whole name matches *pattern*, with copies and settings."""
+        return topic_facts(self.cluster, pattern, self.timeout)
+
+    def reader(self) -> KafkaReader:
+        """What landing tasks read with."""
+        return KafkaReader(for_librdkafka(self.bootstrap, self.security))
 
     def require_ids(self, expected: Mapping[str, str]) -> None:
         """Return if each topic still has its id.
@@ -133,13 +149,13 @@ class KafkaTransport:
 
     def _lister(self) -> Any:
         if self._admin is None:
-            self._admin = KafkaAdminClient(**self._settings())
+            self._admin = KafkaAdminClient(**self._client_settings())
         return self._admin
 
     def _reader(self) -> Any:
         if self._consumer is None:
             self._consumer = KafkaConsumer(
-                **self._settings(),
+                **self._client_settings(),
                 group_id=None,
                 enable_auto_commit=False,
                 allow_auto_create_topics=False,  # or reading a deleted topic would bring it back
@@ -151,7 +167,7 @@ class KafkaTransport:
             )
         return self._consumer
 
-    def _settings(self) -> dict[str, Any]:
+    def _client_settings(self) -> dict[str, Any]:
         return {
             **self.cluster,
             "client_id": "sluice",
@@ -173,6 +189,9 @@ class KafkaTransport:
                 if isinstance(error, KafkaTimeoutError) and self.security != KafkaSecurity():
                     msg += "; a login that the brokers refuse looks so, too: see kafka_security"
                 raise UnreachableError(msg) from error
+
+
+TRANSPORT: type[Transport] = KafkaTransport
 
 
 def _alive(topics: Iterable[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:

@@ -11,9 +11,11 @@ from alerts.model import Message
 from checks import run as probes
 from checks.model import Outcome
 from examples.few_rows import FewRows, Rows
+from examples.json_lines import JsonLines
 from examples.line_file import LineFile
 from monitor.config.file import parse
 from pipeline import collectors, formats, plugins, sources
+from pipeline.build import open_transport
 from tests.alerts.kit import message
 from tests.docs.markdown import ROOT, blocks
 
@@ -29,7 +31,9 @@ SEAMS = {
 def test_each_block_of_code_is_the_file_it_names() -> None:
     found = {code.partition("\n")[0]: code.partition("\n")[2] for code in blocks(PAGE, "python")}
 
-    assert sorted(found) == ["# examples/few_rows.py", "# examples/line_file.py"]
+    assert sorted(found) == [
+        *("# examples/few_rows.py", "# examples/json_lines.py", "# examples/line_file.py"),
+    ]
     assert all(text == (ROOT / name[2:]).read_text("utf-8") for name, text in found.items())
 
 
@@ -50,11 +54,12 @@ def test_each_seam_of_the_table_has_its_protocol_and_its_name() -> None:
         assert plugins.find(folder, name, module).__module__ == module
 
 
-def test_the_probe_and_the_channel_are_found_by_the_config_and_work(tmp_path: Path) -> None:
+def test_the_probe_the_channel_and_the_transport_are_found_by_the_config_and_work(
+    tmp_path: Path,
+) -> None:
     sections = [yaml.safe_load(text) for text in blocks(PAGE, "yaml")[1:]]
     minimal = {
         "lake": "lake",
-        "kafka": "k:9092",
         "sources": [
             {
                 "name": "s",
@@ -74,6 +79,7 @@ def test_the_probe_and_the_channel_are_found_by_the_config_and_work(tmp_path: Pa
     assert plan.probe == FewRows(least=1000)
     assert plan.probe.judge(Rows(999), ()).outcome is Outcome.FAIL
     assert plan.probe.judge(Rows(1000), ()).outcome is Outcome.PASS
+    assert open_transport(config.settings) == JsonLines("/var/spool/messages")
     assert isinstance(config.channels["diary"], LineFile)
     assert probes.find("examples.few_rows") is FewRows
     assert channels.find("examples.line_file") is LineFile

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import pytest
 from click.testing import CliRunner, Result
@@ -21,11 +21,12 @@ from pipeline.collectors.collector import CollectorState
 from pipeline.collectors.connect import ConnectCollector
 from pipeline.errors import ConfigError, SluiceError, UnreachableError
 from pipeline.model import Shard
-from pipeline.settings import SourceSettings
+from pipeline.settings import PipelineSettings, SourceSettings
 from pipeline.sources.mysql.column import MySqlColumn as Column
 from pipeline.sources.mysql.server_facts import ServerFacts
 from pipeline.sources.mysql.shard_facts import Cascade, ShardFacts
 from pipeline.topics.settings import TopicFacts
+from pipeline.transports.transport import Transport
 
 CONFIG = """\
 lake: lake
@@ -76,7 +77,7 @@ class Site:
     dialled: tuple[str, int] = ("", 0)
 
     def doors(self) -> Doors:
-        return Doors(self.collector, self.describe, self.topics)
+        return Doors(self.collector, self.describe, self.transport)
 
     def collector(self, _: SourceSettings) -> ConnectCollector:
         self.fault("collector")
@@ -98,7 +99,12 @@ class Site:
         server = ServerFacts((8, 0), mariadb=False, variables=STRICT, grants=(ALL,))
         return ExaminedServer(server, tuple(users), heartbeat=True)
 
-    def topics(self, _: Mapping[str, Any], pattern: str) -> tuple[TopicFacts, ...]:
+    def transport(self, _: PipelineSettings) -> Transport:
+        return cast(Transport, self)
+
+    def close(self) -> None: ...
+
+    def settings(self, pattern: str) -> tuple[TopicFacts, ...]:
         self.fault("kafka")
         assert "shop" in pattern
         return (TopicFacts("shop.shop.users", 3),)

@@ -213,7 +213,7 @@ def test_a_broker_that_was_killed_costs_a_round_and_no_more(tmp_path: Path) -> N
         admin.close()
         send(kafka.bootstrap, name, some(0, 3))
         at, last = TopicPartition(name, 0), LastRecord(b"k2", b"v2", 2)
-        with KafkaTransport(kafka.bootstrap, timedelta(seconds=5)) as transport:
+        with KafkaTransport(kafka.bootstrap, timeout=timedelta(seconds=5)) as transport:
             before = transport.ends([name])[at]
             assert transport.last_records([at]) == {at: last}
             kafka.kill()

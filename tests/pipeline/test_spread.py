@@ -22,6 +22,7 @@ from pipeline.landing.shape import Provenance
 from pipeline.landing.task import Intake, LandingTask, run
 from pipeline.route import Router
 from pipeline.spread import spread
+from pipeline.transports.consume import KafkaReader
 from pipeline.transports.offset_ranges import OffsetRange, ReadBounds
 from tests.pipeline.landing.fatal_format import Fatal
 from tests.pipeline.transports.topics import make, send
@@ -66,7 +67,7 @@ def task(
         Stamp("main", 7, datetime(2026, 11, 21, 12, tzinfo=UTC)),
         Router(),
         (Intake(came, format_ or DebeziumJson(), ranges),),
-        {"bootstrap.servers": servers.kafka.bootstrap},
+        KafkaReader({"bootstrap.servers": servers.kafka.bootstrap}),
         SOON,
     )
 

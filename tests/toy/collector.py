@@ -2,7 +2,7 @@
 
 import json
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -46,6 +46,29 @@ class ToyCollector:
 COLLECTOR: type[Collector] = ToyCollector
 
 
+def to_kafka(bootstrap: str, topic: str) -> Callable[[Sequence[str]], bool]:
+    """What sends messages to a topic, and says whether all have arrived."""
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 1, "log_level": 0})
+
+    def send(messages: Sequence[str]) -> bool:
+        for message in messages:
+            producer.produce(topic, message.encode())
+        return producer.flush(30) == 0
+
+    return send
+
+
+def to_lines(path: Path) -> Callable[[Sequence[str]], bool]:
+    """The same to a file, as the transport in examples/json_lines.py reads it."""
+
+    def send(messages: Sequence[str]) -> bool:
+        with path.open("a", encoding="utf-8") as file:
+            file.writelines(json.dumps({"key": None, "value": one}) + "\n" for one in messages)
+        return True
+
+    return send
+
+
 @dataclass(eq=False)
 class Pump:
     """Sends on what the log holds, until it is stopped; may be started again.
@@ -54,8 +77,7 @@ class Pump:
     """
 
     database: Database
-    bootstrap: str
-    topic: str
+    send: Callable[[Sequence[str]], bool]
     acknowledging: bool = True
     _stop: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
@@ -71,13 +93,11 @@ class Pump:
             self._thread.join()
 
     def _run(self) -> None:
-        producer = Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 1, "log_level": 0})
         sent = self.database.sent()
         while not self._stop.wait(0.1):
             waiting = [(n, change) for n, change in self.database.unsent() if n > sent]
-            for changes in _threes(change for _, change in waiting):
-                producer.produce(self.topic, json.dumps({"changes": changes}).encode())
-            if producer.flush(30) == 0:
+            threes = _threes(change for _, change in waiting)
+            if self.send([json.dumps({"changes": changes}) for changes in threes]):
                 sent = waiting[-1][0] if waiting else sent
                 if self.acknowledging:
                     self.database.mark_sent(sent)

@@ -1,7 +1,7 @@
 """A landing loop over topics kept in memory: its batches are really written and committed."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,14 +17,17 @@ from pipeline.formats.format import RAW
 from pipeline.lake.store import open_store
 from pipeline.landing.loop import Landing
 from pipeline.landing.source_feed import Feed
-from pipeline.landing.task import Done, LandingTask, write
+from pipeline.landing.task import Done, LandingTask, run
 from pipeline.mark import Mark
 from pipeline.model import Acknowledged, Head, Op, PartitionEnd, ShardId, TopicPartition
 from pipeline.report import Landed
 from pipeline.route import Router
 from pipeline.settings import CollectorSettings, PipelineSettings, SourceSettings
 from pipeline.sources.mysql.dialect import MYSQL
-from pipeline.transports.offset_ranges import OffsetRange, RangeRead
+from pipeline.topics.records import LastRecord
+from pipeline.topics.settings import TopicFacts
+from pipeline.transports.offset_ranges import OffsetRange, RangeRead, ReadBounds
+from pipeline.transports.transport import RecordReader
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 GIB4 = 2**32
@@ -112,7 +115,23 @@ class Topics:
             if self.ids.get(topic, topic) != id_:
                 raise UnreachableError(f"topic {topic} was deleted or created again")
 
-    def read(self, one: OffsetRange) -> pa.RecordBatch:
+    def last_records(self, partitions: object) -> Mapping[TopicPartition, LastRecord]:
+        raise AssertionError("landing asks for no last records")
+
+    def settings(self, pattern: str) -> tuple[TopicFacts, ...]:
+        raise AssertionError("landing asks for no settings")
+
+    def close(self) -> None: ...
+
+    def reader(self) -> RecordReader:
+        return self
+
+    def consume(
+        self, ranges: Sequence[OffsetRange], *, bounds: ReadBounds, columns: Sequence[str]
+    ) -> "Recalled":
+        return Recalled(self, tuple(ranges))
+
+    def batch(self, one: OffsetRange) -> pa.RecordBatch:
         rows = [
             (*self.held[one.topic][offset], one.topic, one.partition, offset)
             for offset in range(one.first, one.until)
@@ -120,6 +139,23 @@ class Topics:
         return pa.RecordBatch.from_pylist(
             [dict(zip(RAW.names, row, strict=True)) for row in rows], RAW
         )
+
+
+@dataclass(eq=False)
+class Recalled:
+    """Ranges of these topics, each a batch."""
+
+    topics: Topics
+    ranges: tuple[OffsetRange, ...]
+
+    @property
+    def read(self) -> tuple[RangeRead, ...]:
+        return tuple(
+            RangeRead(r, r.first, r.until - 1, r.until - r.first, (0,)) for r in self.ranges
+        )
+
+    def __iter__(self) -> Generator[pa.RecordBatch, None, None]:
+        yield from map(self.topics.batch, self.ranges)
 
 
 @dataclass(eq=False)
@@ -195,18 +231,11 @@ class Desk:
         return self.loop.land(frozenset(waived))
 
     def work(self, tasks: Sequence[LandingTask]) -> list[Done]:
-        """As a task does it, with these topics in Kafka's place."""
         self.tasks.append(len(tasks))
-        done = [self._done(task) for task in tasks]
+        done = [run(task) for task in tasks]
         meanwhile, self.meanwhile = self.meanwhile, nothing
         meanwhile()
         return done
-
-    def _done(self, task: LandingTask) -> Done:
-        ranges = [one for intake in task.intakes for one in intake.ranges]
-        file, told = write((self.topics.read(one) for one in ranges), task)
-        read = (RangeRead(r, r.first, r.until - 1, r.until - r.first, (0,)) for r in ranges)
-        return Done(file, tuple(read), told)
 
     def landed(self, *ops: Op) -> list[dict[str, Any]]:
         """All rows of the change log of these ops (creates, if none is named), by offset."""

@@ -20,6 +20,7 @@ from pipeline.landing.task import Done, Intake, LandingTask, run, write
 from pipeline.model import Op, Order, TopicPartition
 from pipeline.route import Router
 from pipeline.schema.schema_change import SchemaMessage
+from pipeline.transports.consume import KafkaReader
 from pipeline.transports.offset_ranges import OffsetRange
 from tests.pipeline.transports.topics import make, send
 
@@ -76,7 +77,7 @@ def task(lake: Path, *intakes: Intake, size: int = 2**20) -> LandingTask:
         Stamp("main", 7, RECEIVED),
         Router(),
         intakes or (intake("shop", "t"),),
-        {"bootstrap.servers": "localhost:1"},
+        KafkaReader({"bootstrap.servers": "localhost:1"}),
         run=size,
     )
 
@@ -160,7 +161,7 @@ def test_a_task_reads_what_its_format_asks_for_from_the_broker(
     came = Provenance("shop", "h.b", positioned=False)
     asked = task(tmp_path, Intake(came, Stamped(), (OffsetRange(topic, 0, 0, 2),)))
 
-    told = run(replace(asked, kafka={"bootstrap.servers": bootstrap}))
+    told = run(replace(asked, reader=KafkaReader({"bootstrap.servers": bootstrap})))
 
     assert landed(tmp_path) == [("shop", "t", "w", 0), ("shop", "t", "w", 1)]
     assert told.file is not None

@@ -141,7 +141,7 @@ def test_a_wrong_password_is_thought_of_without_being_shown(node: Node) -> None:
     wrong = KafkaSecurity("SASL_PLAINTEXT", "PLAIN", "reader", "hunter2")
 
     with (
-        KafkaTransport(node.bootstrap, timedelta(seconds=3), wrong) as transport,
+        KafkaTransport(node.bootstrap, wrong, timedelta(seconds=3)) as transport,
         pytest.raises(UnreachableError, match=r"refuse .* kafka_security") as told,
     ):
         transport.topics(".*")

@@ -1,0 +1,39 @@
+import pytest
+
+from monitor.config.file import parse
+from pipeline.errors import ConfigError
+from tests.monitor.config.test_config import MINIMAL, PLACE
+
+
+def test_another_transport_needs_no_kafka() -> None:
+    text = MINIMAL.replace("kafka: 127.0.0.1:9092\n", "transport: examples.json_lines\n")
+
+    config = parse(text + "transport_options: {folder: /spool}\n", PLACE)
+
+    assert config.settings.transport_fields == {"folder": "/spool"}
+
+
+@pytest.mark.parametrize(
+    ("kafka", "line"),
+    [
+        pytest.param("", "kafka: is required; write host:port", id="no kafka"),
+        pytest.param(
+            "kafka: k:1\ntransport: pulsar", "transport: no transport 'pulsar' in", id="unknown"
+        ),
+        pytest.param(
+            "transport: examples.json_lines",
+            "transport_options: JsonLines.__init__()",
+            id="no folder",
+        ),
+        pytest.param(
+            "kafka: k:1\ntransport_options: {timeout: PT1S}",
+            "transport_options: timeout",
+            id="type",
+        ),
+    ],
+)
+def test_a_transport_that_cannot_be_built_is_refused(kafka: str, line: str) -> None:
+    with pytest.raises(ConfigError) as told:
+        parse(MINIMAL.replace("kafka: 127.0.0.1:9092", kafka), PLACE)
+
+    assert str(told.value).startswith(f"{PLACE}: {line}")
