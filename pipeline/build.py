@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from inspect import signature
 from types import ModuleType
 from typing import Any, TypeVar, cast
 
@@ -60,10 +61,7 @@ def open_transport(settings: PipelineSettings) -> Transport:
         kind = plugins.find(transports, "TRANSPORT", settings.transport)
     except ConfigError as error:
         raise ConfigError(f"transport: {error}") from error
-    try:
-        return cast("Transport", kind(**settings.transport_fields))
-    except TypeError as error:
-        raise ConfigError(f"transport_options: {error}") from error
+    return cast("Transport", _filled(kind, "transport_options", settings.transport_fields))
 
 
 def mistakes(settings: SourceSettings) -> tuple[str, ...]:
@@ -91,11 +89,26 @@ def _try_collector(settings: SourceSettings) -> None:
 def _made(
     kind: Callable[..., T], settings: SourceSettings, field: str, options: Mapping[str, Any]
 ) -> T:
+    try:
+        return _filled(kind, field, options)
+    except ConfigError as error:
+        raise ConfigError(f"source {settings.name}: {error}") from error
+
+
+def _filled(kind: Callable[..., T], field: str, options: Mapping[str, Any]) -> T:
     """Fill the fields of a plug-in's class with what the config names beside the common ones."""
+    fields = {
+        name: one for name, one in signature(kind).parameters.items() if not name.startswith("_")
+    }
+    if strange := sorted(set(options) - set(fields)):
+        known = ", ".join(sorted(fields)) or "none"
+        raise ConfigError(f"{field}.{strange[0]}: unknown key; known: {known}")
+    if lacking := [n for n, one in fields.items() if one.default is one.empty and n not in options]:
+        raise ConfigError(f"{field}.{lacking[0]}: is required")
     try:
         return kind(**options)
     except TypeError as error:
-        raise ConfigError(f"source {settings.name}: {field}: {error}") from error
+        raise ConfigError(f"{field}: {error}") from error
 
 
 def _found(settings: SourceSettings, field: str, seam: ModuleType, name: str, key: str) -> Any:

@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from monitor.config.file import load, schema
+from monitor.config.plug_ins import unbuilt
 
 
 @click.command("check-config")
@@ -17,7 +18,7 @@ def check_config(config: Path, as_schema: bool, as_json: bool) -> None:
     if as_schema:
         click.echo(json.dumps(schema(), indent=2))
         return
-    found = load(config)
+    found = load(config, unbuilt)
     facts = {
         "config": str(config),
         "sources": [source.name for source in found.sources],

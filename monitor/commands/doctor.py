@@ -11,6 +11,7 @@ import click
 
 from checks.doctor.finding import FindingSeverity
 from monitor.config.file import load
+from monitor.config.plug_ins import unbuilt
 from pipeline.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def doctor(config: Path, worker: Path | None, outage_days: float, as_json: bool)
     Exit status 0: nothing is refused; 1: something is; 2: wrong usage; 3: nothing is refused so
     far, but something could not be asked.
     """
-    found = load(config)
+    found = load(config, unbuilt)
     told = None if worker is None else _properties(worker)
     from monitor.examination import Examination  # noqa: PLC0415  - seconds of imports
 

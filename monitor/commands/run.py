@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from monitor.config.file import load
+from monitor.config.plug_ins import unbuilt
 from monitor.logs import configure
 
 
@@ -15,7 +16,7 @@ from monitor.logs import configure
 @click.option("--log-level", default="INFO", show_default=True)
 def run(config: Path, log_format: str | None, log_level: str) -> None:
     """Land, merge, watch, gate, alert."""
-    found = load(config)
+    found = load(config, unbuilt)
     json = log_format == "json" or (log_format is None and not sys.stderr.isatty())
     configure(json=json, level=log_level.upper())
     from monitor import service  # noqa: PLC0415  - a second of imports that no other verb needs

@@ -12,16 +12,15 @@ from pydantic import TypeAdapter, ValidationError
 from alerts import channel as channels
 from checks import run as probes
 from monitor.config.faults import fault_lines
-from monitor.config.model import Config, mistakes, securities
+from monitor.config.mistakes import mistakes, securities
+from monitor.config.model import Config
 from monitor.config.plans import Beside, CheckPlan, plan, read, with_keys
 from monitor.config.secret import expand, resolve, secret_fields
-from pipeline import build
 from pipeline.errors import ConfigError
 from pipeline.settings import KafkaSecurity, SourceSettings
 
 APART = ("probes", "channels")  # sections whose keys are names of files
 FILES = ("ca", "certificate", "key")  # of Kafka's, named in the config
-TRANSPORT = Config.model_fields["transport"].default
 PROBE = ("every", "gating", "limit", "measure", "judge")
 CHANNEL = ("per_minute", "refresh", "send")
 SECRET_SCHEMA = {
@@ -37,8 +36,17 @@ SECRET_SCHEMA = {
 }
 
 
-def load(path: Path) -> Config:
+Faults = Callable[[Config], Iterable[str]]
+
+
+def _none(_: Config) -> Iterable[str]:
+    return ()
+
+
+def load(path: Path, also: Faults = _none) -> Config:
     """The config in *path*; relative places in it are taken from its folder.
+
+    *also* finds more that is wrong with it, such as :func:`monitor.config.plug_ins.unbuilt`.
 
     Raises:
         ConfigError: with one line per fault.
@@ -48,11 +56,11 @@ def load(path: Path) -> Config:
     except OSError as error:
         msg = f"cannot read {path}: {error.strerror}; `sluice init` writes one to begin with"
         raise ConfigError(msg) from None
-    return parse(text, path)
+    return parse(text, path, also)
 
 
-def parse(text: str, path: Path) -> Config:
-    """The config that *text* says, as if it stood in *path*.
+def parse(text: str, path: Path, also: Faults = _none) -> Config:
+    """The config that *text* says, as if it stood in *path*; *also* as for ``load``.
 
     Raises:
         ConfigError: with one line per fault.
@@ -75,7 +83,7 @@ def parse(text: str, path: Path) -> Config:
         | {"sources": tuple(_source(source, path) for source in config.sources)}
     )
     told = {fault.partition(": ")[0] for fault in faults}
-    wrong = mistakes(config) + _strangers(config, sinks) + [*_unreadable(config), *_unbuilt(config)]
+    wrong = mistakes(config) + _strangers(config, sinks) + [*_unreadable(config), *also(config)]
     faults += [fault for fault in wrong if fault.partition(": ")[0] not in told]
     if faults:
         raise _refusal(path, faults)
@@ -267,17 +275,6 @@ def _unreadable(config: Config) -> Iterator[str]:
                     Path(file).open("rb").close()
                 except OSError as error:
                     yield f"{at}.{name}: cannot read {file}: {error.strerror}"
-
-
-def _unbuilt(config: Config) -> Iterator[str]:
-    """Kinds of plug-ins that are not there, and options they do not have."""
-    if config.kafka or config.transport != TRANSPORT:
-        try:
-            build.open_transport(config.settings).close()
-        except ConfigError as error:
-            yield str(error)
-    for number, source in enumerate(config.sources):
-        yield from (f"sources[{number}].{fault}" for fault in build.mistakes(source))
 
 
 def _refusal(path: Path, faults: list[str]) -> ConfigError:

@@ -4,7 +4,6 @@ All faults are told at once.  Durations are ISO 8601, secrets are references, an
 a fault: a setting that is spelled wrong must not silently be a default.
 """
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
@@ -25,7 +24,6 @@ from pipeline.settings import (
     TableRule,
     UpkeepSettings,
 )
-from pipeline.transports.security import contradictions
 
 
 def _positive(value: timedelta) -> timedelta:
@@ -159,85 +157,3 @@ class Config(BaseModel):
     def plans(self) -> tuple[CheckPlan, ...]:
         """The probes that run."""
         return self.probes
-
-
-def mistakes(config: Config) -> list[str]:
-    """What the types cannot see: patterns that do not compile, names told twice."""
-    found = [
-        f"{at}: is no regular expression: {fault}"
-        for at, pattern in _patterns(config)
-        if (fault := _fault(pattern))
-    ]
-    names = [source.name for source in config.sources]
-    found += [
-        f"sources[{i}].name: {name!r} is already the name of another source"
-        for i, name in enumerate(names)
-        if name in names[:i]
-    ]
-    found += _places(config)
-    found += [
-        f"{at}.{name}: {fault}"
-        for at, security in securities(config)
-        for name, fault in contradictions(security)
-    ]
-    tiers = config.readiness.lag_budget
-    if not tiers or not all(tier.isdecimal() for tier in tiers):
-        found.append("readiness.lag_budget: needs durations by tier, such as {0: PT5M, 1: PT15M}")
-    return found
-
-
-def securities(config: Config) -> list[tuple[str, KafkaSecurity]]:
-    """How each cluster is secured, by where that stands."""
-    return [("kafka_security", config.kafka_security)] + [
-        (f"sources[{i}].mirrored.kafka_security", source.mirrored.kafka_security)
-        for i, source in enumerate(config.sources)
-        if source.mirrored is not None
-    ]
-
-
-def _places(config: Config) -> list[str]:
-    """Addresses that nothing could ever answer at: better told here than by each client."""
-    found = [f"{at}: {fault}" for at, text in _brokers(config) if (fault := _no_brokers(text))]
-    if not config.kafka and config.transport == Config.model_fields["transport"].default:
-        found.append("kafka: is required; write host:port, with commas between several")
-    ports = [(f"sources[{i}].port", source.port) for i, source in enumerate(config.sources)]
-    for at, port in [*ports, ("http.port", config.http.port)]:
-        if not 0 <= port <= 65535:
-            found.append(f"{at}: {port} is no port; write one up to 65535")
-    if "://" in config.store:
-        found.append("store: must be the path of a file, of SQLite; other databases cannot be used")
-    if config.lake.startswith(("hdfs:", "viewfs:")):
-        found.append(
-            "lake: Sluice does not write tables on HDFS itself; put the lake on a local folder"
-        )
-    return found
-
-
-def _brokers(config: Config) -> list[tuple[str, str]]:
-    mirrored = [
-        (f"sources[{i}].mirrored.kafka", source.mirrored.kafka)
-        for i, source in enumerate(config.sources)
-        if source.mirrored is not None
-    ]
-    return [*([("kafka", config.kafka)] if config.kafka else []), *mirrored]
-
-
-def _no_brokers(text: str) -> str:
-    for broker in text.split(","):
-        host, _, port = broker.strip().rpartition(":")
-        if not host or "/" in host or not port.isdecimal() or not 0 < int(port) <= 65535:
-            return f"{broker.strip()!r} is no broker; write host:port, with commas between several"
-    return ""
-
-
-def _patterns(config: Config) -> list[tuple[str, str]]:
-    rules = [(f"tables[{i}].shards", rule.shards) for i, rule in enumerate(config.tables)]
-    return rules + [(f"sources[{i}].topics", s.topics) for i, s in enumerate(config.sources)]
-
-
-def _fault(pattern: str) -> str:
-    try:
-        re.compile(pattern)
-    except re.error as error:
-        return str(error)
-    return ""

@@ -11,13 +11,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import httpx
 
 from pipeline.collectors.collector import Collector, CollectorState
 from pipeline.collectors.table_filter import TableFilter
-from pipeline.errors import UnreachableError
+from pipeline.errors import ConfigError, UnreachableError
 from pipeline.model import Acknowledged, Missing, ShardId, TopicPartition
 
 WORST_FIRST = ("failed", "unassigned", "restarting", "stopped", "paused", "running")
@@ -37,7 +37,13 @@ class ConnectCollector:
     _client: httpx.Client = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Build the client; nothing is asked yet."""
+        """Build the client; nothing is asked yet.
+
+        Raises:
+            ConfigError: ``url`` is no address.
+        """
+        if not self.url.startswith(("http://", "https://")) or not urlsplit(self.url).hostname:
+            raise ConfigError(f"collector.url: {self.url!r} is no address; write http://host:port")
         self._client = httpx.Client(
             base_url=self.url.rstrip("/"),
             timeout=self.timeout.total_seconds(),

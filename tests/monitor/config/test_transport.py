@@ -1,6 +1,7 @@
 import pytest
 
 from monitor.config.file import parse
+from monitor.config.plug_ins import unbuilt
 from pipeline.errors import ConfigError
 from tests.monitor.config.test_config import MINIMAL, PLACE
 
@@ -22,7 +23,7 @@ def test_another_transport_needs_no_kafka() -> None:
         ),
         pytest.param(
             "transport: examples.json_lines",
-            "transport_options: JsonLines.__init__()",
+            "transport_options.folder: is required",
             id="no folder",
         ),
         pytest.param(
@@ -34,6 +35,6 @@ def test_another_transport_needs_no_kafka() -> None:
 )
 def test_a_transport_that_cannot_be_built_is_refused(kafka: str, line: str) -> None:
     with pytest.raises(ConfigError) as told:
-        parse(MINIMAL.replace("kafka: 127.0.0.1:9092", kafka), PLACE)
+        parse(MINIMAL.replace("kafka: 127.0.0.1:9092", kafka), PLACE, unbuilt)
 
     assert str(told.value).startswith(f"{PLACE}: {line}")

@@ -1,0 +1,147 @@
+"""What is wrong with a config that its types cannot see?  No file is opened, nobody is asked.
+
+Better told here, with its place, than later by each client in words of its own.
+"""
+
+import re
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+from monitor.config.model import Config
+from pipeline.settings import KafkaSecurity, SourceSettings, TableRule
+from pipeline.transports.security import contradictions
+
+TRANSPORT: str = Config.model_fields["transport"].default
+_TOPIC = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
+_MASTER = re.compile(r"local(\[(\*|[1-9]\d*)(, *[1-9]\d*)?\])?|yarn|(spark|k8s)://.+")
+
+
+def mistakes(config: Config) -> list[str]:
+    """Each as ``place: fault``, in no order."""
+    return [
+        *_of_tables(config),
+        *_of_sources(config),
+        *_places(config),
+        *(
+            f"{at}.{name}: {fault}"
+            for at, security in securities(config)
+            for name, fault in contradictions(security)
+        ),
+        *_of_tiers(config),
+    ]
+
+
+def securities(config: Config) -> list[tuple[str, KafkaSecurity]]:
+    """How each cluster is secured, by where that stands."""
+    return [("kafka_security", config.kafka_security)] + [
+        (f"sources[{i}].mirrored.kafka_security", source.mirrored.kafka_security)
+        for i, source in enumerate(config.sources)
+        if source.mirrored is not None
+    ]
+
+
+def _of_tables(config: Config) -> Iterator[str]:
+    for i, rule in enumerate(config.tables):
+        if fault := _no_pattern(rule.shards):
+            yield f"tables[{i}].shards: {fault}"
+        elif not rule.ignore and (fault := _no_table(rule)):
+            yield f"tables[{i}].table: {fault}"
+
+
+def _no_pattern(pattern: str) -> str:
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        return f"is no regular expression: {error}"
+    return ""
+
+
+def _no_table(rule: TableRule) -> str:
+    try:
+        re.compile(rule.shards).sub(rule.table, "")  # reads the groups, though nothing matches
+    except (re.error, IndexError) as error:
+        known = re.compile(rule.shards).groups
+        return f"{rule.table!r} does not fit shards, which has {known} groups: {error}"
+    database, dot, name = rule.table.partition(".")
+    named = bool(database.strip() and name.strip()) or "\\" in rule.table
+    if "/" in rule.table or not (named and (dot or "\\" in rule.table)):
+        return f"{rule.table!r} names no table; write database.table, without a slash"
+    return ""
+
+
+def _of_sources(config: Config) -> Iterator[str]:
+    before: list[SourceSettings] = []
+    for i, source in enumerate(config.sources):
+        at = f"sources[{i}]"
+        if fault := _no_pattern(source.topics):
+            yield f"{at}.topics: {fault}"
+        if source.name in {other.name for other in before}:
+            yield f"{at}.name: {source.name!r} is already the name of another source"
+        if config.transport == TRANSPORT and not _TOPIC.fullmatch(source.prefix):
+            legal = "letters, digits, '_' and '-', with dots between"
+            yield f"{at}.prefix: {source.prefix!r} can begin no topic's name; write {legal}"
+        for other in before:
+            if (fault := _both(other, source)) or (fault := _both(source, other)):
+                yield f"{at}.prefix: {fault}"
+        if source.mirrored is not None and (fault := _no_url(source.mirrored.url)):
+            yield f"{at}.mirrored.url: {fault}"
+        before.append(source)
+
+
+def _both(one: SourceSettings, other: SourceSettings) -> str:
+    """Why topics of *other* would be read as those of *one*, too."""
+    if one.prefix == other.prefix:
+        return f"{other.prefix!r} is that of source {one.name}, too; each connector needs its own"
+    if not one.topics and other.prefix.startswith(f"{one.prefix}."):
+        least = f"name the topics of source {one.name} by `topics`"
+        return f"source {one.name} reads all topics below {one.prefix!r}, also these; {least}"
+    return ""
+
+
+def _no_url(text: str) -> str:
+    found = urlsplit(text)
+    if found.scheme in ("http", "https") and found.hostname:
+        return ""
+    return f"{text!r} is no address; write http://host:port"
+
+
+def _places(config: Config) -> Iterator[str]:
+    for at, text in _brokers(config):
+        if fault := _no_brokers(text):
+            yield f"{at}: {fault}"
+    if not config.kafka and config.transport == TRANSPORT:
+        yield "kafka: is required; write host:port, with commas between several"
+    ports = [(f"sources[{i}].port", source.port) for i, source in enumerate(config.sources)]
+    for at, port in [*ports, ("http.port", config.http.port)]:
+        if not 0 <= port <= 65535:
+            yield f"{at}: {port} is no port; write one up to 65535"
+    if "://" in config.store:
+        yield "store: must be the path of a file, of SQLite; other databases cannot be used"
+    if config.lake.startswith(("hdfs:", "viewfs:")):
+        yield "lake: Sluice does not write tables on HDFS itself; put the lake on a local folder"
+    if not _MASTER.fullmatch(config.pipeline.master):
+        known = "local[4], local[*], yarn, spark://host:port or k8s://address"
+        yield f"pipeline.master: {config.pipeline.master!r} is no Spark; write {known}"
+
+
+def _brokers(config: Config) -> list[tuple[str, str]]:
+    mirrored = [
+        (f"sources[{i}].mirrored.kafka", source.mirrored.kafka)
+        for i, source in enumerate(config.sources)
+        if source.mirrored is not None
+    ]
+    return [*([("kafka", config.kafka)] if config.kafka else []), *mirrored]
+
+
+def _no_brokers(text: str) -> str:
+    for broker in text.split(","):
+        host, _, port = broker.strip().rpartition(":")
+        if not host or "/" in host or not port.isdecimal() or not 0 < int(port) <= 65535:
+            return f"{broker.strip()!r} is no broker; write host:port, with commas between several"
+    return ""
+
+
+def _of_tiers(config: Config) -> Iterator[str]:
+    tiers = config.readiness.lag_budget
+    if not tiers or not all(tier.isdecimal() for tier in tiers):
+        yield "readiness.lag_budget: needs durations by tier, such as {0: PT5M, 1: PT15M}"
