@@ -1,10 +1,10 @@
 """Has somebody else written to a mirror since it was last looked at?"""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from pipeline.apply.foreign import Intrusion, accepted, find
+from pipeline.apply.foreign import Intrusion, Known, accepted, find
 from pipeline.errors import ProofError
 from pipeline.lake.commits import Commit
 
@@ -25,7 +25,7 @@ class ForeignWrites:
 
     lake: MirrorHistory
     waived: Callable[[], frozenset[str]]
-    _seen: dict[str, int] = field(default_factory=dict)
+    _seen: dict[str, Known] = field(default_factory=dict)
     _found: dict[str, Intrusion] = field(default_factory=dict)
 
     def found(self) -> Mapping[str, Intrusion]:
@@ -38,18 +38,18 @@ class ForeignWrites:
         Raises:
             ProofError: the log has lost commits that nobody has looked at.
         """
-        since = self._seen.get(table, max(version - FIRST_LOOK, 0))
-        if version == since:
+        known = self._seen.get(table, Known(max(version - FIRST_LOOK, 0)))
+        if version == known.version:
             return
         try:
-            commits = self.lake.history(table, since)
+            commits = self.lake.history(table, known.version)
         except ProofError:
             if table in self._seen:
                 raise
             commits = ()  # too old to be told by anyone
-        intrusion = find(commits, since, accepted(table, self.waived()))
+        intrusion, good = find(commits, known, accepted(table, self.waived()))
         if intrusion is not None:
             self._found[table] = intrusion
             return  # what follows is judged from here again, until it is taken back
         self._found.pop(table, None)
-        self._seen[table] = version
+        self._seen[table] = replace(good, version=version)

@@ -1,14 +1,16 @@
 """Who else has written to a mirror?  Judged from the commits of its Delta log; pure.
 
-Each commit of Sluice names the version it follows.  A commit that changes data and is not ours
-makes the mirror foreign, until it is taken back to the version just before that commit.
+Each commit of Sluice names the version it follows, and the shape it found.  One that is not ours
+and changes rows, columns, what Sluice remembers in the table, or the number of the applied batch
+makes the mirror foreign, until all of that is taken back.
 """
 
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from pipeline.lake.commits import Commit
+from pipeline.changelog.table import APPS
+from pipeline.lake.commits import Commit, FileState
 from pipeline.report import Hold
 
 _WAIVER = "foreign_write:"
@@ -25,6 +27,54 @@ class Intrusion:
     version: int
     operation: str
     good: int
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A version up to which all commits are ours, or wanted by a person.
+
+    ``shape`` is the table's as of then, None if none of ours has told; ``entry`` tells the entry of
+    that version from another that may come to stand in its place.
+    """
+
+    version: int = -1
+    shape: str | None = None
+    entry: str = ""
+
+    def after(self, commit: Commit) -> "Known":
+        """With *commit* on top, which is taken for ours."""
+        told = commit.own.get("shape", self.shape)
+        if commit.shape is not None and (told is not None or commit.after is not None):
+            told = commit.shape
+        return Known(commit.version, told, commit.entry)
+
+
+BEFORE = Known()  # nothing
+
+
+@dataclass(frozen=True, slots=True)
+class NetChange:
+    """What foreign commits have changed in sum; what RESTORE says of itself is no matter."""
+
+    came: frozenset[FileState] = frozenset()
+    went: frozenset[FileState] = frozenset()
+    shape: str | None = None
+    numbered: bool = False
+
+    def after(self, commit: Commit) -> "NetChange":
+        """With one more."""
+        came, went = commit.came - commit.went, commit.went - commit.came
+        return NetChange(
+            (self.came - went) | (came - self.went),
+            (self.went - came) | (went - self.came),
+            commit.shape or self.shape,
+            self.numbered or _numbers(commit),
+        )
+
+    def is_back(self, known: Known) -> bool:
+        """Whether the table is again what it was as of *known*."""
+        reshaped = self.shape is not None and known.shape not in (None, self.shape)
+        return not (self.came or self.went or reshaped or self.numbered)
 
 
 def waiver(table: str, version: int) -> str:
@@ -50,31 +100,48 @@ def foreign_hold(table: str, found: Intrusion) -> Hold:
     return Hold(name, table, "foreign_write", detail)
 
 
-def find(
-    commits: Iterable[Commit], good: int = -1, accepted: frozenset[int] = frozenset()
-) -> Intrusion | None:
-    """The intrusion that still counts after all *commits*, ascending; None when all is ours.
+def unread_hold(table: str, first: int, last: int) -> Hold:
+    """Why *table* must stand still after commits that nobody can look at any more."""
+    name = waiver(table, first)
+    detail = (
+        f"versions {first} to {last} of mirror {table} were cleaned out of its log before they "
+        f"were looked at; rebuild the mirror, or waive {name}"
+    )
+    return Hold(name, table, "foreign_write", detail)
 
-    *good*: the version before the first of *commits*, known to be ours.
+
+def find(
+    commits: Iterable[Commit], known: Known = BEFORE, accepted: frozenset[int] = frozenset()
+) -> tuple[Intrusion | None, Known]:
+    """The intrusion that still counts after all *commits*, ascending, and what is ours before it.
+
+    No intrusion: all is ours.  *known*: what lies before the first of *commits*.
     *accepted*: versions a person has waived.
     """
-    intrusion = None
+    intrusion: Intrusion | None = None
+    since = NetChange()
     for commit in commits:
         if intrusion is not None:
+            since = since.after(commit)
             if commit.after is not None:
                 # ours came on top: going back would undo it, not its number
                 intrusion = replace(intrusion, good=-1)
-            elif intrusion.good >= 0 and _restored(commit) == intrusion.good:
-                good, intrusion = commit.version, None
-        elif not commit.data_changing or commit.after is not None or commit.version in accepted:
-            good = commit.version
+            elif intrusion.good >= 0 and since.is_back(known):
+                known, intrusion = replace(known, version=commit.version, entry=commit.entry), None
+        elif commit.after is not None or commit.version in accepted or not _intrudes(commit, known):
+            known = known.after(commit)
         else:
-            intrusion = Intrusion(commit.version, commit.operation, good)
-    return intrusion
+            intrusion = Intrusion(commit.version, commit.operation, known.version)
+            since = NetChange().after(commit)
+    return intrusion, known
 
 
-def _restored(commit: Commit) -> int | None:
-    if commit.operation != "RESTORE":
-        return None
-    version = commit.parameters.get("version")
-    return None if version is None else int(version)
+def _intrudes(commit: Commit, known: Known) -> bool:
+    """Whether a foreign commit changes a row, or what Sluice remembers in the table."""
+    reshapes = commit.shape is not None and known.shape not in (None, commit.shape)
+    return commit.data_changing or reshapes or _numbers(commit)
+
+
+def _numbers(commit: Commit) -> bool:
+    """Whether it sets the number of an applied batch, which no later commit takes back."""
+    return any(name.startswith(APPS) for name in commit.txns)

@@ -6,14 +6,17 @@ newest turn: no turn is committed on top of a foreign commit.
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import islice
 
 from pipeline.apply.account import miscounted
-from pipeline.apply.foreign import accepted, find, foreign_hold
+from pipeline.apply.foreign import Known, accepted, find, foreign_hold, unread_hold
 from pipeline.apply.mirrors import Mirrors
 from pipeline.errors import HeldError, UnreachableError
 from pipeline.lake.commits import Commit
+from pipeline.lake.log import Snapshot
+from pipeline.lake.shape import shape_of
 from pipeline.model import Account
 from pipeline.report import Hold
 
@@ -29,7 +32,7 @@ class Watch:
     """
 
     mirrors: Mirrors
-    _good: dict[str, int] = field(default_factory=dict)
+    _good: dict[str, Known] = field(default_factory=dict)
     _asked: deque[str] = field(default_factory=deque)
 
     def choose(self, due: Iterable[str], tables: Iterable[str]) -> set[str]:
@@ -41,8 +44,16 @@ class Watch:
     def ours(self, table: str, version: int) -> None:
         """Know that *version* was committed here, on top of the one before."""
         seen = self.mirrors.seen(table)
-        if seen is not None and self._good.get(seen.metadata.id) == version - 1:
-            self._good[seen.metadata.id] = version
+        if seen is None or seen.version != version:
+            return
+        known = self._good.get(seen.metadata.id)
+        if known is not None and known.version == version - 1:
+            shape = shape_of(seen.metadata.action)
+            self._good[seen.metadata.id] = Known(version, shape, seen.entry)
+
+    def below(self, table: str, snapshot: Snapshot, waived: frozenset[str]) -> Hold | None:
+        """Why nothing of ours may come on top of *snapshot*; it may be newer than the last look."""
+        return None if self._all_ours(snapshot) else self.hold(table, waived)
 
     def hold(self, table: str, waived: frozenset[str]) -> Hold | None:
         """Why *table* must stand still; None when all of its commits are ours or waived."""
@@ -52,18 +63,18 @@ class Watch:
             return Hold(f"{error.reason}:{table}", table, error.reason, error.detail)
         except UnreachableError as error:
             return Hold(f"unreachable:{table}", table, "unreachable", str(error))
-        if snapshot is None:
+        if snapshot is None or self._all_ours(snapshot):
             return None
-        known = self._good.get(snapshot.metadata.id)
-        if known == snapshot.version:
-            return None
-        commits = tuple(self._since(table, snapshot.version, known))[::-1]
-        good = known if known is not None else min((c.version for c in commits), default=0) - 1
-        intrusion = find(commits, good, accepted(table, waived))
+        wanted = accepted(table, waived)
+        known, commits = self._since(table, snapshot)
+        first = min((one.version for one in commits), default=snapshot.version + 1)
+        if known is not None and first > known.version + 1 and known.version + 1 not in wanted:
+            return unread_hold(table, known.version + 1, first - 1)
+        intrusion, good = find(commits, known or Known(first - 1), wanted)
         doubts = (miscounted(table, one) for one in commits)
         doubt = next((one for one in doubts if one and one.id not in waived), None)
         if intrusion is None and doubt is None:
-            self._good[snapshot.metadata.id] = max((one.version for one in commits), default=good)
+            self._good[snapshot.metadata.id] = good
         return doubt if intrusion is None else foreign_hold(table, intrusion)
 
     def last_turn(self, table: str) -> tuple[int, Account] | None:
@@ -71,17 +82,38 @@ class Watch:
         snapshot = self.mirrors.seen(table)
         if snapshot is None:
             return None
-        for commit in self._since(table, snapshot.version, None):
+        for commit in islice(self.mirrors.commits(table, snapshot.version), _FAR + 1):
             if "account" in commit.own:
                 return int(commit.own["batch"]), Account(**commit.own["account"])
         return None
 
-    def _since(self, table: str, until: int, known: int | None) -> Iterator[Commit]:
-        """Commits after version *known*, newest first; without it, back to the newest turn."""
-        for commit in self.mirrors.commits(table, until):
-            if known is not None and commit.version <= known:
-                return
-            yield commit
-            told = known is None and "account" in commit.own
-            if told or commit.version <= until - _FAR:
-                return
+    def _all_ours(self, snapshot: Snapshot) -> bool:
+        known = self._good.get(snapshot.metadata.id)
+        there = snapshot.version, snapshot.entry
+        return known is not None and (known.version, known.entry) == there
+
+    def _since(self, table: str, snapshot: Snapshot) -> tuple[Known | None, tuple[Commit, ...]]:
+        """What is known, and the commits after it, ascending; of nothing known, from a turn on.
+
+        A log that was taken back, so that other commits have the numbers of those that are known,
+        is one of which nothing is known.
+        """
+        known = self._good.get(snapshot.metadata.id)
+        found: list[Commit] = []
+        for commit in self.mirrors.commits(table, snapshot.version):
+            if known is not None and commit.version <= known.version:
+                if (commit.version, commit.entry) == (known.version, known.entry):
+                    break
+                known = None
+            found.append(commit)
+            if known is None and (_begins(commit) or commit.version <= snapshot.version - _FAR):
+                break
+        return known, tuple(found)[::-1]
+
+
+def _begins(commit: Commit) -> bool:
+    """Whether it is a turn right on top of the version that it was made from.
+
+    Nothing foreign lies below one: that version was looked at before.
+    """
+    return "account" in commit.own and commit.after == commit.version - 1

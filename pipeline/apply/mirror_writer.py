@@ -13,7 +13,7 @@ import structlog
 
 from pipeline.apply.floors import highest
 from pipeline.apply.mirror_job import MirrorJob, by_vectors
-from pipeline.apply.mirrors import note, told_floors, told_life
+from pipeline.apply.mirrors import following, told_floors, told_life
 from pipeline.apply.reshape import Shape, followed
 from pipeline.apply.turn import Counts, TurnTask, Written
 from pipeline.changelog.table import app
@@ -87,7 +87,7 @@ class ByVectors:
             (*more, *written.actions),
             operation="MERGE",
             clock=clock,
-            note=note(snapshot.version, until, lane, **told_turn(job, written)),
+            note=following(snapshot, until, lane, **told_turn(job, written)),
             txn=(app(lane), until),
             metrics=metrics(written.counts),
         )

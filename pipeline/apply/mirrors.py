@@ -13,6 +13,7 @@ from pipeline.errors import HeldError
 from pipeline.lake import entries
 from pipeline.lake.commits import Commit, commit
 from pipeline.lake.log import Snapshot, load
+from pipeline.lake.shape import shape_of
 from pipeline.lake.store import Store, open_store
 from pipeline.lives import Lives
 from pipeline.model import Order, Shard
@@ -90,7 +91,7 @@ class Mirrors:
                 content = store.read(entries.name(version))
             except FileNotFoundError:
                 return
-            yield commit(version, content.decode().splitlines())
+            yield commit(version, content.decode().splitlines(), entry=entries.digest(content))
 
 
 def batch_of(snapshot: Snapshot, lane: str) -> int:
@@ -129,6 +130,12 @@ def told_life(life: int | None) -> dict[str, str]:
 def told_schemas(orders: Mapping[str, Order]) -> dict[str, str]:
     """The property that remembers which schema changes are followed."""
     return {SCHEMAS: _told(orders)}
+
+
+def following(snapshot: Snapshot, batch: int, lane: str, **more: object) -> dict[str, object]:
+    """As ``note``, of a commit that follows *snapshot*; with its shape, to hold others' against."""
+    shape = shape_of(snapshot.metadata.action)
+    return note(snapshot.version, batch, lane, shape=shape, **more)
 
 
 def note(after: int, batch: int, lane: str, **more: object) -> dict[str, object]:

@@ -320,7 +320,8 @@ class Passes:
             hold = hold_of(table.name, HeldError(result.reason, result.detail))
             return self._failed(table, hold, landed, waived)
         until = job.wanted.until
-        doubt = unexplained(table.name, until, result.account)
+        doubt = self.watch.below(table.name, job.snapshot, waived)
+        doubt = doubt or unexplained(table.name, until, result.account)
         if doubt is not None and doubt.id not in waived:
             return self._failed(table, doubt, landed, waived)
         try:

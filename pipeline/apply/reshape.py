@@ -13,7 +13,7 @@ import pyarrow as pa
 from pipeline.apply.fills import Fill
 from pipeline.apply.layout import Layout
 from pipeline.apply.mirror_files import Adoption, MirrorFiles
-from pipeline.apply.mirrors import PROPERTIES, note, schemas_of, told_schemas
+from pipeline.apply.mirrors import PROPERTIES, following, note, schemas_of, told_schemas
 from pipeline.apply.provenance import META, SLUICE
 from pipeline.apply.rewrite import rewrite
 from pipeline.apply.write import Target
@@ -84,7 +84,7 @@ def followed(
         (*actions, *more),
         operation=REWRITES,
         clock=clock,
-        note=note(snapshot.version, -1, lane),
+        note=following(snapshot, -1, lane),
     )
 
 

@@ -20,7 +20,7 @@ from pipeline.apply.fills import Fill, filled
 from pipeline.apply.mirror_files import SHARD, SOURCE, Adoption
 from pipeline.apply.mirror_job import MirrorJob
 from pipeline.apply.mirror_writer import metrics, told_turn
-from pipeline.apply.mirrors import LIFE, life_of, note, told_floors, told_life
+from pipeline.apply.mirrors import LIFE, following, life_of, told_floors, told_life
 from pipeline.apply.reshape import Growth, Shape, growth
 from pipeline.apply.spark_look import KeyLookup, translated, view
 from pipeline.apply.spark_sql import (
@@ -247,7 +247,7 @@ class _Own:
         seen = load(self.store, snapshot)
         if seen is None or seen.version != snapshot.version:
             raise LostRaceError(f"{snapshot.uri}: another commit follows {snapshot.version}")
-        said = note(snapshot.version, batch, self.lane, **told)
+        said = following(snapshot, batch, self.lane, **told)
         self.session.conf.set(_NOTE, json.dumps(said, sort_keys=True))
 
     def _after(self, snapshot: Snapshot) -> Snapshot:

@@ -10,7 +10,7 @@ import structlog
 from pipeline.apply.layout import Layout
 from pipeline.apply.mirror_files import MirrorFiles
 from pipeline.apply.mirror_writer import why_spark
-from pipeline.apply.mirrors import Mirrors, note
+from pipeline.apply.mirrors import Mirrors, following
 from pipeline.apply.rewrite import rewrite
 from pipeline.apply.write import Target
 from pipeline.changelog import compaction
@@ -174,16 +174,16 @@ class Upkeep:
         mirror = MirrorFiles(store=store, files=files, layout=layout)
         target = Target(store, snapshot.metadata, key, self.clock(), compression="zstd")
         made = rewrite(mirror, target, data_change=False)
-        following = commit(
+        compacted = commit(
             store,
             snapshot,
             made.actions,
             operation=COMPACTS,
             clock=self.clock(),
-            note=note(snapshot.version, -1, self.settings.lane),
+            note=following(snapshot, -1, self.settings.lane),
         )
-        self.mirrors.know(table, following)
-        return following
+        self.mirrors.know(table, compacted)
+        return compacted
 
     def _clean(self, table: str, store: Store, read: int | None) -> None:
         """Take what no kept version needs; nothing at all while somebody reads an older one."""
@@ -211,7 +211,7 @@ class Upkeep:
         actions = with_properties(snapshot, wanted)
         if not actions:
             return snapshot
-        told = note(snapshot.version, -1, self.settings.lane)
+        told = following(snapshot, -1, self.settings.lane)
         made = commit(
             store, snapshot, actions, operation="SET TBLPROPERTIES", clock=self.clock(), note=told
         )

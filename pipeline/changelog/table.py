@@ -36,6 +36,7 @@ CHANGES = pa.schema(
         ("snapshot", pa.string()),
     ]
 )
+APPS = "sluice:"  # how the transaction ids of all lanes begin
 DROPPED = "sluice.dropped"  # property: the last batch of a dropped day
 PROPERTIES = {
     "delta.enableDeletionVectors": "false",  # nothing is ever deleted row by row
@@ -53,7 +54,7 @@ MIRROR_OPS = (Op.CREATE, Op.UPDATE, Op.DELETE, Op.READ, Op.TRUNCATE, Op.SETTLE)
 
 def app(lane: str) -> str:
     """The Delta transaction id that numbers a lane's batches, and its mirrors' applied batches."""
-    return f"sluice:{lane}"
+    return f"{APPS}{lane}"
 
 
 @dataclass(frozen=True, slots=True)

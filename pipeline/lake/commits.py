@@ -10,6 +10,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import unquote
+
+from pipeline.lake import vectors
+from pipeline.lake.entries import Action
+from pipeline.lake.shape import shape_of
+
+FileState = tuple[str, str | None]  # a file's path, and which vector hides rows of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,8 +24,10 @@ class Commit:
     """One version of a table, as its log tells it.
 
     ``data_changing`` is false for compaction, and for a new schema or new properties.  ``note`` is
-    the user metadata, parsed if it is JSON; ``parameters`` and ``metrics`` those of the operation,
-    as its writer told them.
+    the user metadata, parsed if it is JSON; ``txns`` transaction ids; ``parameters`` and
+    ``metrics`` those of the operation, as its writer told them.  ``shape`` is that of
+    :func:`shape_of` where it was told anew; ``came`` and ``went`` are files as they stand after it
+    and stood before it; ``entry`` tells the entry's content from any other, if known.
     """
 
     version: int
@@ -26,8 +35,13 @@ class Commit:
     at: datetime
     data_changing: bool = False
     note: Any = None
+    txns: Mapping[str, int] = field(default_factory=dict)
     parameters: Mapping[str, Any] = field(default_factory=dict)
     metrics: Mapping[str, Any] = field(default_factory=dict)
+    shape: str | None = None
+    came: frozenset[FileState] = frozenset()
+    went: frozenset[FileState] = frozenset()
+    entry: str = ""
 
     @property
     def own(self) -> Mapping[str, Any]:
@@ -42,25 +56,40 @@ class Commit:
         return after if isinstance(after, int) else None
 
 
-def commit(version: int, lines: Iterable[str]) -> Commit:
+def commit(version: int, lines: Iterable[str], *, entry: str = "") -> Commit:
     """Read the actions of one file of the log, one JSON object in a line."""
     info: Mapping[str, Any] = {}
-    data = False
+    files: dict[str, list[Action]] = {"add": [], "remove": [], "cdc": []}
+    shape: str | None = None
+    txns: dict[str, int] = {}
     for line in lines:
         action = json.loads(line) if line.strip() else {}
-        info = action.get("commitInfo", info)
-        files = (action.get(kind) or {} for kind in ("add", "remove", "cdc"))
-        data = data or any(file.get("dataChange", False) for file in files)
+        info = action.get("commitInfo") or info
+        for kind in files.keys() & action.keys():
+            files[kind] += [action[kind]] if action[kind] else []
+        shape = shape_of(action["metaData"]) if action.get("metaData") is not None else shape
+        if action.get("txn"):
+            txns[action["txn"]["appId"]] = int(action["txn"]["version"])
     at = datetime.fromtimestamp(int(info.get("timestamp", 0)) / 1_000, UTC)
     return Commit(
         version=version,
         operation=str(info.get("operation", "")),
         at=at,
-        data_changing=data,
+        # whoever does not say that rows were only moved may have changed them
+        data_changing=any(one.get("dataChange", True) for all_ in files.values() for one in all_),
         note=_note(info.get("userMetadata")),
+        txns=txns,
         parameters=info.get("operationParameters") or {},
         metrics=info.get("operationMetrics") or {},
+        shape=shape,
+        came=frozenset(map(_state, files["add"])),
+        went=frozenset(map(_state, files["remove"])),
+        entry=entry,
     )
+
+
+def _state(file: Action) -> FileState:
+    return unquote(str(file.get("path", ""))), vectors.identity(file.get("deletionVector"))
 
 
 def _note(text: str | None) -> Any:

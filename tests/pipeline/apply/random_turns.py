@@ -104,7 +104,8 @@ class RandomTurns:
         Path(self.path, "_delta_log", "._last_checkpoint.crc").unlink(missing_ok=True)
 
     def clean(self) -> None:
-        """Of all entries below a checkpoint, by deltalake."""
+        """Of all entries below a checkpoint, by deltalake; as the mirror keeps none, seen first."""
+        self.lake.run()
         self.checkpoint()
         DeltaTable(self.path).cleanup_metadata()
         self._oldest = self._version()
@@ -142,7 +143,8 @@ class RandomTurns:
     def keep_up(self) -> None:
         """Our own upkeep."""
         mark, applied = self.lake.mark, {"db.t": self.lake.mark.batch}
-        self.upkeep.run(mark, {}, applied, lambda _: False, lambda _: KEY)
+        held = self.lake.passes.stands_still
+        self.upkeep.run(mark, {}, applied, held, lambda _: KEY)
 
     def grow(self) -> None:
         """The source's table gets a column, whose default its old rows have."""

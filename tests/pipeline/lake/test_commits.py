@@ -41,7 +41,7 @@ OWN = '{"sluice": {"after": 4}}'
 def test_a_commit_is_foreign_if_it_changed_data_without_our_note(
     actions: list[dict[str, Any]], foreign: bool
 ) -> None:
-    assert (find([commit(5, lines(*actions))]) is not None) is foreign
+    assert (find([commit(5, lines(*actions))])[0] is not None) is foreign
 
 
 def test_a_commit_tells_what_it_was() -> None:
@@ -52,5 +52,5 @@ def test_a_commit_tells_what_it_was() -> None:
 
 
 def test_a_log_without_information_is_a_foreign_commit() -> None:
-    assert find([commit(0, lines(ADD))]) is not None
-    assert find([commit(0, [])]) is None
+    assert find([commit(0, lines(ADD))])[0] is not None
+    assert find([commit(0, [])])[0] is None

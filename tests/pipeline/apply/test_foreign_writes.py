@@ -1,0 +1,187 @@
+"""Hand-made foreign commits that change no file, and looks that come too late for others."""
+
+import json
+import shutil
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+
+from pipeline.apply.mirrors import FLOORS, note
+from pipeline.lake import entries
+from pipeline.lake.actions import removed
+from pipeline.lake.log import Snapshot, load
+from pipeline.lake.store import open_store
+from pipeline.model import Op
+from tests.pipeline.hand_lake import NOW, HandLake, row
+
+C, U, T = Op.CREATE, Op.UPDATE, Op.TRUNCATE
+Action = Mapping[str, Any]
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> HandLake:
+    made = HandLake(tmp_path)
+    made.play([row(C, 10, 1, "a"), row(C, 11, 2, "b")], [row(C, 12, 3, "c")])
+    return made
+
+
+def now_of(lake: HandLake) -> Snapshot:
+    found = load(open_store(lake.settings.mirror("db.t")))
+    assert found is not None
+    return found
+
+
+def intrude(lake: HandLake, *actions: Action, operation: str = "WRITE", **told: Any) -> int:
+    """Somebody commits *actions*; the version."""
+    store = open_store(lake.settings.mirror("db.t"))
+    version = now_of(lake).version + 1
+    info = {"timestamp": 1, "operation": operation, **told}
+    store.put_new(entries.name(version), entries.content([{"commitInfo": info}, *actions]))
+    return version
+
+
+def deleted(lake: HandLake) -> Action:
+    """The removal of some rows."""
+    first, *_ = now_of(lake).files.values()
+    return removed(first, at=NOW)
+
+
+def described(lake: HandLake, **properties: str) -> Action:
+    """Columns as they are, and *properties* (``_`` is a dot)."""
+    known = now_of(lake).metadata.action
+    told = {name.replace("_", "."): value for name, value in properties.items()}
+    return {"metaData": {**known, "configuration": {**known["configuration"], **told}}}
+
+
+def without(lake: HandLake, column: str) -> Action:
+    """A column dropped, as Delta does it where columns are mapped: by its metadata alone."""
+    known = now_of(lake).metadata.action
+    struct = json.loads(known["schemaString"])
+    struct["fields"] = [one for one in struct["fields"] if one["name"] != column]
+    return {"metaData": {**known, "schemaString": json.dumps(struct)}}
+
+
+def hold_id(lake: HandLake) -> str | None:
+    lake.land(row(U, lake.mark.batch + 100, 1, "z"))
+    hold = lake.apply().hold
+    return None if hold is None else hold.id
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_column_dropped_without_a_file_is_seen(lake: HandLake, restarted: bool) -> None:
+    """Or it would be added again, empty, and nobody would know of the values that went."""
+    version = intrude(lake, without(lake, "name"), operation="DROP COLUMNS")
+    if restarted:
+        lake.reopen()
+
+    assert hold_id(lake) == f"foreign_write:db.t:{version}"
+
+
+def test_a_restore_of_what_sluice_remembers_is_seen_though_no_row_changes(tmp_path: Path) -> None:
+    """A forgotten truncate lets older rows in."""
+    lake = HandLake(tmp_path)
+    lake.play([row(C, 10, 1, "a"), row(T, 20, None)])
+    before = now_of(lake)
+    lake.play([row(T, 30, None)])
+    assert before.metadata.configuration[FLOORS] != now_of(lake).metadata.configuration[FLOORS]
+    path = lake.settings.mirror("db.t")
+
+    DeltaTable(path).restore(before.version)
+
+    assert hold_id(lake) == f"foreign_write:db.t:{before.version + 2}"
+    DeltaTable(path).restore(before.version + 1)
+    assert lake.apply().hold is None
+
+
+def test_a_batch_number_that_somebody_else_set_is_seen(lake: HandLake) -> None:
+    """Or batches up to it would never be applied."""
+    version = intrude(lake, {"txn": {"appId": "sluice:main", "version": 2, "lastUpdated": 1}})
+    lake.land(row(U, 90, 1, "y"))
+
+    assert hold_id(lake) == f"foreign_write:db.t:{version}"
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_what_changes_no_row_holds_nothing(lake: HandLake, restarted: bool) -> None:
+    intrude(lake, described(lake, delta_logRetentionDuration="interval 60 days"))
+    intrude(lake, operation="VACUUM START")
+    intrude(lake, {"txn": {"appId": "somebody", "version": 2, "lastUpdated": 1}})
+    DeltaTable(lake.settings.mirror("db.t")).restore(now_of(lake).version - 1)
+    if restarted:
+        lake.reopen()
+
+    assert hold_id(lake) is None
+    assert lake.rows() == {1: "z", 2: "b", 3: "c"}
+
+
+def test_nobody_comes_between_the_look_and_the_turn(tmp_path: Path) -> None:
+    """Whoever does is not merged over, or the next process would not look below our turn."""
+    step, came = 0, True
+    while came:
+        step += 1
+        lake = HandLake(tmp_path / str(step))
+        lake.play([row(C, 10, 1, "a"), row(C, 11, 2, "b")])
+        lake.land(row(U, 20, 1, "z"))
+        clock = Intruder(lake, step)
+        lake.passes.clock = clock
+
+        lake.apply()
+
+        came = clock.came
+        lake.reopen()
+        assert (hold_id(lake) is not None) == came, step
+        shutil.rmtree(lake.home)
+    assert step > 4
+
+
+class Intruder:
+    """A clock at whose *n*-th reading somebody deletes rows."""
+
+    def __init__(self, lake: HandLake, n: int) -> None:
+        self.lake, self.left, self.came = lake, n, False
+
+    def __call__(self) -> datetime:
+        self.left -= 1
+        if self.left == 0:
+            intrude(self.lake, deleted(self.lake), operation="DELETE")
+            self.came = True
+        return self.lake.now
+
+
+def test_a_turn_that_spark_put_on_top_of_somebody_else_is_seen_by_the_next_process(
+    lake: HandLake,
+) -> None:
+    """Spark goes over another's commit where the two do not conflict."""
+    seen = now_of(lake).version
+    version = intrude(lake, deleted(lake), operation="DELETE")
+    own = note(seen, 1, "main", account={"read": 0, "applied": 0, "noop": 0})
+    intrude(lake, operation="MERGE", userMetadata=json.dumps(own))
+    lake.reopen()
+
+    assert hold_id(lake) == f"foreign_write:db.t:{version}"
+
+
+def test_a_log_taken_back_and_gone_on_by_somebody_else_is_looked_at_again(lake: HandLake) -> None:
+    """As from a backup: the foreign commit has the number of one of ours, which is gone."""
+    mirror, newest = Path(lake.settings.mirror("db.t")), now_of(lake).version
+    (mirror / entries.name(newest)).unlink()
+
+    assert intrude(lake, deleted(lake), operation="DELETE") == newest
+
+    assert hold_id(lake) == f"foreign_write:db.t:{newest}"
+
+
+def test_commits_that_were_cleaned_away_unread_are_not_taken_for_ours(lake: HandLake) -> None:
+    version = intrude(lake, deleted(lake), operation="DELETE")
+    intrude(lake, operation="VACUUM START")
+    table = DeltaTable(lake.settings.mirror("db.t"))
+    table.create_checkpoint()
+    for gone in range(version + 1):
+        (Path(lake.settings.mirror("db.t")) / entries.name(gone)).unlink()
+
+    assert hold_id(lake) == f"foreign_write:db.t:{version}"
+    assert lake.apply(waived=[f"foreign_write:db.t:{version}"]).hold is None
