@@ -18,7 +18,7 @@ from pipeline.schema.column import TableSchema
 from pipeline.schema.effect import BaseNeeded
 from pipeline.schema.evolution import Incompatible, merge
 from pipeline.schema.history import History, SchemaChange
-from pipeline.schema.pending import EMPTIED, Asked, MovedRows, PendingStatements
+from pipeline.schema.pending import EMPTIED, Asked, Gone, MovedRows, PendingStatements
 from pipeline.schema.reading import SchemaReading
 from pipeline.schema.schema_change import Told
 
@@ -101,7 +101,12 @@ class Catalog:
                 raise HeldError(asked.reason, f"{shard.source}: {asked.detail}")
 
     def moves(self, table: Table, mark: Mark, floors: Floors) -> tuple[RowMove, ...]:
-        """Shards of *table* whose rows have yet to come from another; as ``require_rows``."""
+        """Shards of *table* whose rows have yet to come from another, or to go with their shard.
+
+        They go while another shard is there: a table of which none is left keeps its mirror.
+        Otherwise as ``require_rows``.
+        """
+        going = any(self._is_there(shard) for shard in table.shards)
         return tuple(
             RowMove(
                 shard,
@@ -111,8 +116,12 @@ class Catalog:
                 table.unique_across_shards,
             )
             for shard, asked in self._open(table, mark.bases, floors)
-            if isinstance(asked, MovedRows)
+            if isinstance(asked, MovedRows) or (going and isinstance(asked, Gone))
         )
+
+    def _is_there(self, shard: Shard) -> bool:
+        asked = self._asked_of(shard.source).get(ShardId.parse(shard.name))
+        return not isinstance(asked, Gone) and self.newest(shard.source, shard.name) is not None
 
     def _names(self, source: str, asked: Asked | None, mark: Mark) -> Iterator[FormerName]:
         """The names that moved rows had, back to one that nothing was asked of."""

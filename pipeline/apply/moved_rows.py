@@ -47,7 +47,10 @@ class FormerName:
 
 @dataclass(frozen=True, slots=True)
 class RowMove:
-    """Rows come to *shard* of *table* at *order*; ``names`` are those they had, the last first."""
+    """Rows come to *shard* of *table* at *order*; ``names`` are those they had, the last first.
+
+    Without any name, none come, and none of before stay.
+    """
 
     shard: Shard
     table: str
@@ -65,7 +68,8 @@ def moved(move: RowMove, store: Store, files: Sequence[Part], dropped: int) -> p
     Raises:
         HeldError: ``renamed``, the rows are not all in the change log, or too many.
     """
-    every = pa.concat_tables(_under_each_name(move, store, files, dropped))
+    nothing = pa.schema([CHANGES.field(name) for name in APPLIED_COLUMNS]).empty_table()
+    every = pa.concat_tables([nothing, *_under_each_name(move, store, files, dropped)])
     folded = fold(every, unique=False).rows
     folded = folded.filter(pc.not_equal(plain(folded["op"]), str(Op.DELETE)))
     told = {

@@ -123,15 +123,19 @@ def _touched(
 
 
 def _named(facts: Facts, shards: Iterable[str]) -> set[str]:
-    """Shards whose relation stands somewhere in the text of a statement of their source."""
+    """Shards whose relation stands somewhere in the text of a statement of their source.
+
+    Or whose database does, in one about a database: no table is told to be dropped with it.
+    """
     texts: dict[str, str] = {}
     for source, text in facts.texts:
         texts[source] = f"{texts.get(source, '')}\n{text}\n{text.replace('``', '`')}".casefold()
-    return {name for name in shards if _relation(name) in texts.get(_at(name), "")}
+    return {name for name in shards if _stands_in(texts.get(_at(name), ""), name)}
 
 
-def _relation(name: str) -> str:
-    return name.partition("/")[2].partition(".")[2].casefold()
+def _stands_in(text: str, name: str) -> bool:
+    database, _, relation = name.partition("/")[2].casefold().partition(".")
+    return relation in text or (("database" in text or "schema" in text) and database in text)
 
 
 def _table(name: str, router: Router) -> str | None:

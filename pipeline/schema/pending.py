@@ -1,9 +1,9 @@
 """What do statements still ask of each shard's rows, as of the newest one?  Pure.
 
-A hold, or rows that come from another shard; a base or a truncate at that order or later answers
-both, and a shard that moves away, or goes, asks nothing.  A statement that leaves a shard empty
-asks for one of these, too: a CREATE is a base by itself, but one after DROP DATABASE, of which no
-table is told, is none, and a TRUNCATE that only its statement tells of empties no mirror.
+A hold, rows that come from another shard, or that there are none left of one that moved away or
+was dropped; a base or a truncate at that order or later answers each.  A statement that leaves a
+shard empty asks for one of these, too: a CREATE is a base by itself, but one after DROP DATABASE,
+of which no table is told, is none, and a TRUNCATE that only its statement tells of empties nothing.
 The effects of an order are worked out again whenever more of it comes: the messages of one RENAME
 may be cut apart by the end of a batch, and a collector that starts again sends some of them twice.
 """
@@ -33,7 +33,15 @@ class MovedRows:
     before: "Asked | None" = None
 
 
-Asked = BaseNeeded | MovedRows
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """No table *shard* is left since *order*: nor are rows of it among those of other shards."""
+
+    shard: ShardId
+    order: Order
+
+
+Asked = BaseNeeded | MovedRows | Gone
 
 
 def _every_table() -> KnownTables:
@@ -70,18 +78,20 @@ class PendingStatements:
 def _asked(asked: Mapping[ShardId, Asked], made: Sequence[Effect]) -> dict[ShardId, Asked]:
     found = dict(asked)
     for _, group in groupby(made, key=lambda effect: effect.order):
-        before = dict(found)  # two tables may change places
-        for effect in group:
+        together = tuple(group)
+        moving = {effect.rows_of for effect in together if isinstance(effect, Replace)}
+        before = {shard: found.get(shard) for shard in moving}  # two tables may change places
+        for effect in together:
             if isinstance(effect, BaseNeeded):
                 found[effect.shard] = effect
             elif isinstance(effect, Replace):
                 rows_of = effect.rows_of
-                asked_of = before.get(rows_of)
+                asked_of = before[rows_of]
                 found[effect.shard] = MovedRows(effect.shard, effect.order, rows_of, asked_of)
             elif isinstance(effect, Empty):
                 found[effect.shard] = _emptied(effect)
             elif isinstance(effect, Drop):
-                found.pop(effect.shard, None)
+                found[effect.shard] = Gone(effect.shard, effect.order)
     return found
 
 

@@ -1,7 +1,7 @@
 """A real pipe: its own database and connector on shared servers, and a lane in this process."""
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -115,6 +115,15 @@ class Pipe:
             return bool(goals) and self.lane.mark.covers(goals[0]) and not self.behind()
 
         wait_until(caught_up, PATIENCE, f"{self.name} caught up")
+
+    def until(self, reached: Callable[[], bool]) -> None:
+        """Go on until it is so."""
+
+        def tried() -> bool:
+            self.round()
+            return reached()
+
+        wait_until(tried, PATIENCE, f"{self.name} came so far")
 
     def behind(self) -> list[str]:
         """Tables whose mirrors have not applied their last change, and are not held."""

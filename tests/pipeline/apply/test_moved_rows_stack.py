@@ -5,6 +5,7 @@ What gh-ost sends is played as its source code says (1.1.6): ghost table, copies
 log, and the cut-over of two sessions with a sentry table.
 """
 
+import json
 import shutil
 import subprocess
 import threading
@@ -15,6 +16,8 @@ from itertools import count
 from pathlib import Path
 
 import pytest
+from kafka import KafkaAdminClient, KafkaProducer
+from kafka.admin import NewTopic
 from pyspark.sql import SparkSession
 
 from demo.oracle.compare import judge, mirror_path
@@ -39,9 +42,13 @@ def pipe(servers: Servers, spark: SparkSession, tmp_path: Path) -> Iterator[Call
     def make(name: str, rows: int = 10, more: str = "", **connector: str) -> Pipe:
         signals = {
             "signal.enabled.channels": "kafka",
+            "signal.poll.interval.ms": "200",
             "signal.kafka.topic": f"{name}-signals",
             "signal.kafka.bootstrap.servers": servers.kafka.bootstrap,
         }
+        admin = KafkaAdminClient(bootstrap_servers=servers.kafka.bootstrap)
+        admin.create_topics([NewTopic(f"{name}-signals", 1, 1)])
+        admin.close()
         made.append(Pipe(servers, tmp_path / name, name, connector=signals | connector))
         made[-1].sql(f"CREATE TABLE DB.t ({COLUMNS}) {more}", *inserts("t", 1, rows))
         made[-1].start()
@@ -187,6 +194,69 @@ def test_f08_gh_osts_cut_over_under_load_leaves_the_oracle_at_zero(
     p.catch_up()
 
     assert hold(p) is None
+    assert findings(p) == {}
+
+
+def new_base(p: Pipe) -> None:
+    """The operator's step, word by word as docs/operations.md has it."""
+    p.servers.connect.halt(p.name)
+    p.servers.connect.forget_offsets(p.name)
+    p.servers.connect.resume(p.name)
+
+
+def new_base_of(p: Pipe, table: str) -> None:
+    """The one for a single table: a blocking snapshot, by the connector's signal topic."""
+    signal = {"data-collections": [rf"{p.name}\.{table}"], "type": "BLOCKING"}
+    value = json.dumps({"type": "execute-snapshot", "data": signal})
+    sender = KafkaProducer(bootstrap_servers=p.servers.kafka.bootstrap)
+    sender.send(f"{p.name}-signals", key=p.name.encode(), value=value.encode()).get(30)
+    sender.close()
+
+
+PARTITIONED = (
+    "PARTITION BY RANGE (id) (PARTITION low VALUES LESS THAN (20),"
+    " PARTITION high VALUES LESS THAN (1000))"
+)
+
+
+def test_f08_a_dropped_partition_holds_until_the_new_base_that_it_asks_for(
+    pipe: Callable[..., Pipe],
+) -> None:
+    p = pipe("parted", 40, PARTITIONED)
+    p.sql("ALTER TABLE DB.t DROP PARTITION low", "INSERT INTO DB.t VALUES (50, 'x', 1, 1)")
+    p.catch_up()
+    held = hold(p)
+    before = findings(p)
+
+    new_base(p)
+    p.sql("UPDATE DB.t SET name = 'y' WHERE id = 30", "DELETE FROM DB.t WHERE id = 31")
+    p.until(lambda: hold(p) is None)
+    p.catch_up()
+
+    assert held is not None
+    assert held.reason == "statement"
+    assert f"take a new base of {p.name}.t" in held.detail
+    assert before != {}
+    assert findings(p) == {}
+
+
+def test_f08_a_column_dropped_and_added_holds_until_the_new_base_that_it_asks_for(
+    pipe: Callable[..., Pipe],
+) -> None:
+    p = pipe("again", 40)
+    p.sql("ALTER TABLE DB.t DROP COLUMN v, ADD COLUMN v INT NOT NULL DEFAULT 9")
+    p.catch_up()
+    held = hold(p)
+    before = findings(p)
+
+    new_base_of(p, "t")
+    p.until(lambda: hold(p) is None)
+    p.catch_up()
+
+    assert held is not None
+    assert held.reason == "schema"
+    assert f"take a new base of {p.name}.t" in held.detail
+    assert before != {}
     assert findings(p) == {}
 
 

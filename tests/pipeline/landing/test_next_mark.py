@@ -99,8 +99,9 @@ def test_what_is_lost_goes_with_the_rows_of_a_renamed_table() -> None:
         ("ALTER TABLE t EXCHANGE PARTITION p0 WITH TABLE Archive", {"db.archive"}),
         ("ALTER TABLE `o``dd` FROB", {"db.o`dd"}),
         ("CREATE USER x", set()),
+        ("DROP DATABASE `DB`", {"db.archive", "db.o`dd"}),
     ],
-    ids=["beside the one it is told of", "told of none", "of no table"],
+    ids=["beside the one it is told of", "told of none", "of no table", "all of a database"],
 )
 def test_a_table_that_a_statement_names_has_something_to_do(text: str, touched: set[str]) -> None:
     """Else an idle one would be READY with rows that the statement took away."""

@@ -1,0 +1,114 @@
+"""A lake in which tables are renamed: statements are told, and rows land under either name."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pipeline.landing.facts import Facts, News
+from pipeline.landing.next_mark import next_mark
+from pipeline.landing.plan import Plan
+from pipeline.mark import Epoch, Existence
+from pipeline.model import Acknowledged, Op, Order
+from pipeline.report import Applied, Gap
+from pipeline.schema.history import SchemaChange
+from pipeline.settings import TableRule
+from tests.pipeline.hand_lake import HandLake, row
+
+C, U, D, R, S = Op.CREATE, Op.UPDATE, Op.DELETE, Op.READ, Op.SETTLE
+NEW = "db._t_new"
+FIRST_COLUMNS = "id BIGINT, name VARCHAR"
+
+
+class Renames:
+    """A lake in which statements are told, and the collector has sent all below ``sent``."""
+
+    def __init__(
+        self, home: Path, rules: tuple[TableRule, ...] = (), shards: tuple[str, ...] = ()
+    ) -> None:
+        own = {"shards": shards} if shards else {"others": (NEW,)}
+        self.lake = HandLake(home, rules, **own)
+        self.sent(10_000)
+
+    def sent(self, pos: int) -> None:
+        mark = self.lake.mark
+        epochs = {"s": Epoch(1, "server", 1, pos)}
+        self.lake.mark = replace(mark, acknowledged={"s": Acknowledged(1, pos)}, epochs=epochs)
+
+    def tell(self, pos: int, text: str, described: str = "", columns: str = FIRST_COLUMNS) -> None:
+        """One statement at *pos*; *described* is the table it leaves with *columns*."""
+        payload: dict[str, Any] = {"ddl": text, "databaseName": "db", "tableChanges": []}
+        if described:
+            kind = "CREATE" if text.startswith("CREATE") else "ALTER"
+            named = f'"db"."{described}"'
+            payload["tableChanges"] = [{"type": kind, "id": named, "table": table(columns)}]
+        self.lake.catalog.add([("s", Order(1, 1, pos), json.dumps(payload))])
+        touched = {"db.t": self.lake.mark.batch + 1}
+        self.lake.mark = replace(self.lake.mark, tables={**self.lake.mark.tables, **touched})
+        self.lake.land()
+
+    def begin(self) -> None:
+        """Let t have rows 1 and 2, and _t_new be made beside it, empty."""
+        self.tell(1, "CREATE TABLE t (id BIGINT PRIMARY KEY, name VARCHAR(80))", "t")
+        self.lake.land(row(S, 1, None), row(C, 10, 1, "old"), row(C, 11, 2, "goes"))
+        self.tell(20, "CREATE TABLE _t_new LIKE t", "_t_new")
+
+    def swap(self, pos: int = 100, columns: str = FIRST_COLUMNS) -> None:
+        self.tell(pos, "RENAME TABLE t TO _t_old", "_t_old")
+        self.tell(pos, "RENAME TABLE _t_new TO t", "t", columns)
+
+    def land(self, gaps: tuple[Gap, ...] = (), **facts: Any) -> None:
+        """A batch without rows, of which landing itself makes the mark."""
+        mark = self.lake.mark
+        existing = {f"s/{NEW}": Existence(Order(1, 1, 100), there=False), **mark.existing}
+        made, _ = next_mark(
+            replace(mark, existing=existing),
+            Facts(**facts),
+            Plan({}, {}, gaps, capped=False),
+            acknowledged={},
+            epochs=mark.epochs,
+            starts={},
+            waived=frozenset(),
+            router=self.lake.catalog.router,
+        )
+        self.lake.mark = replace(made, batch=mark.batch)
+        self.lake.land()
+
+    def again(self, pos: int) -> None:
+        """Make _t_new once more, which is a base of it."""
+        self.tell(pos, "CREATE TABLE _t_new LIKE t", "_t_new")
+        change = SchemaChange("create", NEW, Order(1, 1, pos), None, "")
+        self.land(news=(News("s", change, snapshot=False),))
+
+    def apply(self) -> Applied:
+        return self.lake.apply()
+
+
+def table(columns: str) -> dict[str, Any]:
+    made = [
+        {
+            "name": name,
+            "typeName": kind,
+            "length": 80 if kind == "VARCHAR" else None,
+            "optional": True,
+            "position": number,
+            "defaultValueExpression": default[0] if default else None,
+        }
+        for number, text in enumerate(columns.split(", "), 1)
+        for name, kind, *default in [text.split()]
+    ]
+    return {"primaryKeyColumnNames": ["id"], "columns": made}
+
+
+def new(op: Op, pos: int, key: int | None, name: str | None = None, **more: Any) -> dict[str, Any]:
+    return row(op, pos, key, name, **{"shard": NEW, "table": NEW, "topic": f"s.{NEW}"} | more)
+
+
+SHADOW = (
+    new(S, 20, None),
+    new(C, 30, 1, "copied"),
+    new(C, 31, 3, "three"),
+    new(U, 40, 1, "changed"),
+    new(C, 41, 4, "four"),
+    new(D, 42, 4, "four"),
+)
