@@ -7,6 +7,15 @@ from typing import Any
 import click
 
 Verb = Callable[..., Any]
+CUT = (
+    "Complete up to when: a date (its end, where `time_zone` is), an instant with its offset such "
+    "as 2026-03-29T12:00:00Z, or now; by default the end of yesterday."
+)
+
+
+def about_cut(verb: Verb) -> Verb:
+    """Add ``--cut`` to a verb that asks up to when a table is complete."""
+    return click.option("--cut", metavar="WHEN", help=CUT)(verb)
 
 
 def asks_service(verb: Verb) -> Verb:

@@ -25,7 +25,7 @@ TITLES = {
 }
 
 
-@click.command("doctor")
+@click.command("doctor", short_help="Tell what to put right at the servers.")
 @click.option("--config", default="sluice.yaml", type=click.Path(path_type=Path), show_default=True)
 @click.option(
     "--worker",

@@ -7,12 +7,12 @@ from typing import Any
 import click
 
 from monitor.client import address, ask
-from monitor.options import asks_service
+from monitor.options import about_cut, asks_service
 
 
-@click.command("explain")
+@click.command("explain", short_help="Why is a table ready, or why not?")
 @click.argument("table")
-@click.option("--cut", help="A date, an instant with offset, or now; by default yesterday's end.")
+@about_cut
 @asks_service
 def explain(table: str, cut: str | None, config: Path, server: str | None, as_json: bool) -> None:
     """Show the answer for both stages with everything that it rests on."""

@@ -11,16 +11,22 @@ import click
 from checks.readiness import ReadinessState
 from monitor.client import address, ask
 from monitor.gate import EXITS
-from monitor.options import asks_service
+from monitor.options import about_cut, asks_service
 from pipeline.errors import UnreachableError
 
 LONGEST = 60.0
 
 
-@click.command("gate")
+@click.command("gate", short_help="May a job go on?  Exit status 0 is yes.")
 @click.argument("tables", nargs=-1, required=True)
-@click.option("--cut", help="A date, an instant with offset, or now; by default yesterday's end.")
-@click.option("--stage", type=click.Choice(["mirror", "landed"]), default="mirror")
+@about_cut
+@click.option(
+    "--stage",
+    type=click.Choice(["mirror", "landed"]),
+    default="mirror",
+    show_default=True,
+    help="In the mirror, or in the change log.",
+)
 @click.option("--wait", type=click.FloatRange(min=0), default=0.0, help="Seconds to wait at most.")
 @click.option("--patient", is_flag=True, help="Go on waiting while blocked.")
 @asks_service
@@ -35,7 +41,11 @@ def gate(
     server: str | None,
     as_json: bool,
 ) -> None:
-    """Exit 0 ready, 1 not ready, 2 wrong usage, 3 unknown, 4 blocked or revoked."""
+    """Ask whether all TABLES are complete; what cannot be shown is not ready.
+
+    Exit status 0: ready; 1: not ready yet; 2: wrong usage; 3: unknown; 4: blocked or revoked,
+    waiting will not help.
+    """
     question = {"table": list(tables), "stage": stage, **({"cut": cut} if cut else {})}
     try:
         answer = _wait(address(server, config), question, wait, patient=patient)

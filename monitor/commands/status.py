@@ -7,6 +7,7 @@ from typing import Any
 import click
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from monitor.client import address, ask
 from monitor.options import asks_service
@@ -24,7 +25,8 @@ def status(config: Path, server: str | None, as_json: bool) -> None:
         return
     console = Console(highlight=False)
     if not turning["turning"]:
-        console.print(f"[bold red]nothing below can be believed: {turning['why']}")
+        why = f"nothing below can be believed: {turning['why']}"
+        console.print(Text(why, style="bold red"))  # a name in it may look like markup
     console.print(_tables(tables))
     for one in incidents:
         about = f"{one['about']} {one['check']}".strip()
@@ -40,7 +42,7 @@ def _tables(rows: list[dict[str, Any]]) -> Table:
         shown = day if day["state"] != "ready" else recent
         ready = shown["state"] == "ready" or not shown["reasons"]
         why = "" if ready else shown["reasons"][0]["text"]
-        table.add_row(row["table"], day["state"], recent["state"], lag, why)
+        table.add_row(*map(Text, (row["table"], day["state"], recent["state"], lag, why)))
     return table
 
 

@@ -9,8 +9,10 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner, Result
+from fastapi import FastAPI
 
 from checks.model import Outcome
+from monitor.__main__ import sluice as program
 from monitor.commands import check_config, explain, gate, init, status, waive
 from monitor.web import api
 from monitor.web.server import HttpServer
@@ -129,6 +131,23 @@ def test_status_shows_tables_and_incidents(rig: Rig, sluice: Callable[..., Resul
     assert "critical firing lost shop.orders range_counts" in result.output
 
 
+@pytest.mark.parametrize("name", ["[red]", "shop.[/]", "a[bold]b", ":cat:.t"])
+def test_status_shows_a_name_as_it_is_whatever_rich_would_read_in_it(name: str) -> None:
+    service, waits = FastAPI(), {"state": name, "reasons": [{"text": name}]}
+    row = {"table": name, "lag_seconds": 1, "day": {"mirror": waits}, "recent": {"mirror": waits}}
+    service.get("/v1/tables")(lambda: [row])
+    service.get("/v1/incidents")(lambda: [])
+    service.get("/v1/service")(lambda: {"turning": False, "why": name})
+    http = HttpServer("127.0.0.1", 0)
+    http.start(service)
+
+    result = CliRunner().invoke(status.COMMAND, ["--server", http.address])
+    http.stop()
+
+    assert f"nothing below can be believed: {name}" in result.output
+    assert result.output.count(name) == 1 + 4
+
+
 def test_explain_names_hops_reasons_and_what_to_waive(
     rig: Rig, sluice: Callable[..., Result]
 ) -> None:
@@ -222,6 +241,14 @@ def test_check_config_prints_the_schema() -> None:
     result = CliRunner().invoke(check_config.COMMAND, ["--schema"])
 
     assert "sources" in json.loads(result.output)["properties"]
+
+
+def test_help_tells_each_verb_in_a_whole_sentence() -> None:
+    told = CliRunner().invoke(program, ["--help"], prog_name="sluice").output
+
+    verbs = told.partition("Commands:\n")[2].strip().splitlines()
+    assert len(verbs) >= 8
+    assert [line for line in verbs if line.endswith("...") or line[-1] not in ".?"] == []
 
 
 @pytest.mark.parametrize(
