@@ -98,7 +98,7 @@ def _effect(shard: ShardId, moves: Moves, known: KnownTables, order: Order) -> E
     reason, why = rows.doubt or _unlike(shard, rows, known) or ("", "")
     if why:
         again = f"take a new base of {shard}"
-        more = ", then rebuild its mirror" if reason == "schema" else ""
+        more = ", then rebuild its mirror" if _astray(known.schemas.get(shard), rows) else ""
         return BaseNeeded(shard, order, reason, f"{why}; {again}{more}", rows.schema)
     if rows.of is None:
         return Empty(shard, order, rows.schema)
@@ -113,8 +113,13 @@ def _unlike(shard: ShardId, rows: Rows, known: KnownTables) -> tuple[str, str] |
         return None
     if rows.of not in known.based or not known.captured(rows.of):
         return "renamed", f"its rows are those of {rows.of}, which has no whole mirror"
-    own = known.schemas.get(shard)
-    step = compare(own, rows.schema) if own is not None and rows.schema is not None else None
-    if isinstance(step, Incompatible):
+    step = _astray(known.schemas.get(shard), rows)
+    if step is not None:
         return "schema", f"its rows are those of {rows.of}, and {step.why}"
     return None
+
+
+def _astray(own: TableSchema | None, rows: Rows) -> Incompatible | None:
+    """Why a mirror with *own* columns cannot follow to those of *rows*; None if it can."""
+    step = compare(own, rows.schema) if own is not None and rows.schema is not None else None
+    return step if isinstance(step, Incompatible) else None

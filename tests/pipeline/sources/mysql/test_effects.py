@@ -50,13 +50,18 @@ def schema(shard: str, columns: str, key: str = "id") -> TableSchema:
 
 
 def told(
-    text: str, described: str = "", *, database: str | None = "d", order: Order = HERE
+    text: str,
+    described: str = "",
+    *,
+    database: str | None = "d",
+    order: Order = HERE,
+    key: str = "id",
 ) -> Told:
     """*described*: ``d.t: columns`` each on a line; no columns for one dropped."""
     tables = []
     for line in filter(None, described.split("\n")):
         shard, _, columns = line.strip().partition(":")
-        own = schema(shard, columns.strip()) if columns else None
+        own = schema(shard, columns.strip(), key) if columns else None
         tables.append((ShardId.parse(shard), own))
     return Told(order, text, database, tuple(tables))
 
