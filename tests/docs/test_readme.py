@@ -1,16 +1,13 @@
 """What the README shows works as it stands there."""
 
-import sys
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import pytest
 
 from checks.model import Outcome, Verdict
-from checks.run import Check, find, run_probe
+from checks.run import Check, run_probe
+from examples.few_rows import FewRows
 from monitor.config.file import load, parse
 from monitor.config.plans import plan
 from pipeline.errors import UnreachableError
@@ -49,25 +46,12 @@ def test_its_channels_and_routes_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     assert used <= set(config.channels)
 
 
-@pytest.fixture
-def few_rows() -> Iterator[type[Any]]:
-    """The probe of the README, as if its file lay in the folder."""
+def test_its_probe_is_that_of_the_file_and_takes_no_more_than_ten_lines_of_code() -> None:
     (code,) = blocks(README, "python")
-    name = f"checks.probes.{PROBE}"
-    module = ModuleType(name)
-    sys.modules[name] = module
-    try:
-        exec(compile(code, "README.md", "exec"), vars(module))  # noqa: S102  - that is the test
-        yield module.PROBE
-    finally:
-        del sys.modules[name]
+    body = code.partition("@dataclass")[2].partition("PROBE")[0].splitlines()[1:]
 
-
-def test_its_probe_takes_no_more_than_ten_lines() -> None:
-    (code,) = blocks(README, "python")
-    body = code.partition("@dataclass")[2].partition("PROBE")[0]
-
-    assert len([line for line in body.splitlines()[1:] if line.strip()]) <= 10
+    assert (ROOT / "examples" / "few_rows.py").read_text("utf-8").endswith(code)
+    assert len([line for line in body if line.strip() and not line.strip().startswith('"""')]) <= 10
 
 
 @pytest.mark.parametrize(
@@ -79,42 +63,37 @@ def test_its_probe_takes_no_more_than_ten_lines() -> None:
         pytest.param(3, 4, Outcome.FAIL, id="fewer than its setting wants"),
     ],
 )
-def test_its_probe_rules(few_rows: type[Any], rows: int, least: int, outcome: Outcome) -> None:
+def test_its_probe_rules(rows: int, least: int, outcome: Outcome) -> None:
     world = FakeWorld()
     world.commit(*(("c", ONE, id_) for id_ in range(rows)))
     world.catch_up()
 
-    verdict = run_probe(Check(PROBE, few_rows(least=least), TABLE), world)
+    verdict = run_probe(Check(PROBE, FewRows(least), TABLE), world)
 
     assert isinstance(verdict, Verdict)
     assert verdict.ruling.outcome is outcome
     assert verdict.value == rows
 
 
-def test_its_probe_does_not_know_when_nobody_answers(few_rows: type[Any]) -> None:
+def test_its_probe_does_not_know_when_nobody_answers() -> None:
     world = FakeWorld()
 
     def silent(_: object) -> None:
         raise UnreachableError("lake:main: no answer")
 
     world.mirror = silent  # type: ignore[method-assign,assignment]
-    verdict = run_probe(Check(PROBE, few_rows(), TABLE), world)
+    verdict = run_probe(Check(PROBE, FewRows(), TABLE), world)
 
     assert isinstance(verdict, Verdict)
     assert verdict.ruling.outcome is Outcome.UNKNOWN
 
 
-def test_its_probe_takes_its_settings_from_the_config(few_rows: type[Any]) -> None:
-    made, faults = plan(PROBE, few_rows, {"least": 7, "every": "PT30S"}, f"probes.{PROBE}")
+def test_its_probe_takes_its_settings_from_the_config() -> None:
+    made, faults = plan(PROBE, FewRows, {"least": 7, "every": "PT30S"}, f"probes.{PROBE}")
 
     assert faults == []
     assert made is not None
     assert (made.every, made.probe.least) == (timedelta(seconds=30), 7)
-
-
-def test_its_probe_is_no_probe_of_ours() -> None:
-    with pytest.raises(Exception, match="no probe"):
-        find(PROBE)
 
 
 def test_the_first_reading_is_short_and_goes_from_landing_to_the_gate() -> None:
