@@ -1,7 +1,8 @@
 """What a written batch says of itself, added up from its runs before it is committed.  Pure."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from operator import add
 from typing import Any, TypeVar
 
@@ -130,12 +131,16 @@ def _news(
             unread.append({f"topic:{row['topic']}": Unreadable(row["source"], None, 1, (where,))})
             continue
         for change in parsed:
-            empty, over = (
-                reading.dialect.makes_anew(change.statement, there=there) for there in (False, True)
-            )
-            snapshot = row["snapshot"] is not None
-            news.append(News(row["source"], change, snapshot, empty=empty, over=over))
+            news.append(_told(row, change, reading))
     return tuple(news), tuple(texts), unread
+
+
+def _told(row: Mapping[str, Any], change: SchemaChange, reading: SchemaReading) -> News:
+    news = News(row["source"], change, snapshot=row["snapshot"] is not None)
+    if news.snapshot or change.kind != "create":
+        return news  # no birth of a table, so nobody asks how it begins
+    anew = partial(reading.dialect.makes_anew, change.statement)
+    return replace(news, empty=anew(there=False), over=anew(there=True))
 
 
 def _firsts(told: Sequence[RunTally], news: Sequence[News]) -> dict[str, Order]:

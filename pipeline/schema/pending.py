@@ -89,13 +89,13 @@ def _asked(asked: Mapping[ShardId, Asked], made: Sequence[Effect]) -> dict[Shard
                 asked_of = before[rows_of]
                 found[effect.shard] = MovedRows(effect.shard, effect.order, rows_of, asked_of)
             elif isinstance(effect, Empty):
-                found[effect.shard] = _emptied(effect)
+                found[effect.shard] = _base_of(effect)
             elif isinstance(effect, Drop):
                 found[effect.shard] = Gone(effect.shard, effect.order)
     return found
 
 
-def _emptied(effect: Empty) -> BaseNeeded:
+def _base_of(effect: Empty) -> BaseNeeded:
     """What a CREATE or a truncate among the rows answers by itself, at the very order."""
     detail = (
         f"a statement left {effect.shard} empty, and nothing among its rows says so; "
