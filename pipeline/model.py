@@ -62,6 +62,11 @@ class Order:
     pos: int
     row: int = 0
 
+    @property
+    def parts(self) -> tuple[int, int, int, int]:
+        """All of it, as ``Order(*parts)`` takes them; compared alike."""
+        return (self.epoch, self.log, self.pos, self.row)
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class ShardId:

@@ -9,7 +9,7 @@ lengths; a shard that the source does not show.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass, field
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import ClassVar
 from zlib import crc32
@@ -90,7 +90,7 @@ def _different(table: Table, world: World) -> Iterator[tuple[str, str]]:
             continue  # dropped, renamed, or hidden from this user: nothing to compare with
         if schema is None:
             raise ProofError(f"no schema change of {name(shard)} has landed")
-        at = "-".join(str(part) for part in astuple(schema.order))
+        at = "-".join(str(part) for part in schema.order.parts)
         for one in there[0].dialect.differences(schema, there):
             column, text = one.partition(": ")[0], f"{name(shard)}: {one}"
             yield text, f"{name(shard)}:{column}@{at}#{crc32(text.encode()):08x}"

@@ -4,7 +4,7 @@ Dropping the rule of a foreign key does not bring back what it has changed witho
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import astuple, dataclass, field
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -31,7 +31,7 @@ class UnloggedChanges:
         """
         told, kept = self.told(table), self._recall(table.name)
         shards = [name(shard) for shard in table.shards]
-        own = {shard: list(astuple(bases[shard])) for shard in shards if shard in bases}
+        own = {shard: list(bases[shard].parts) for shard in shards if shard in bases}
         if told and isinstance(told, str):
             known = own or kept.get("bases", {})
             self._keep(table.name, kept, {"why": told, "bases": known})

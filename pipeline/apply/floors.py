@@ -110,7 +110,7 @@ def _judged_by(
 ) -> bool | None:
     if source is False or shard is False:
         return False
-    floor = (top.epoch, top.log, top.pos, top.row)
+    floor = top.parts
     least = [bound.least for bound in order if isinstance(bound.least, int)]
     most = [bound.most for bound in order if isinstance(bound.most, int)]
     if len(least) < len(floor) or len(most) < len(floor):

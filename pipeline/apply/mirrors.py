@@ -144,5 +144,4 @@ def note(after: int, batch: int, lane: str, **more: object) -> dict[str, object]
 
 
 def _told(orders: Mapping[str, Order]) -> str:
-    parts = {name: [o.epoch, o.log, o.pos, o.row] for name, o in orders.items()}
-    return json.dumps(parts, sort_keys=True)
+    return json.dumps({name: order.parts for name, order in orders.items()}, sort_keys=True)

@@ -44,13 +44,11 @@ def below(floors: Floors, adoption: Adoption) -> str:
     """Whether a row stands below the floor of its shard, in SQL; one without an order does."""
     source, shard = owner(adoption)
     order = [f"t.{path_of(path)}" for path in RANK[:-1]]
-    told = adoption.order
-    least = (told.epoch, told.log, told.pos, told.row) if told is not None else None
+    least = adoption.order
     parts = []
     for own, top in floors.items():
-        floor = (top.epoch, top.log, top.pos, top.row)
-        place = ", ".join(f"{n}L" for n in floor)
-        unknown = "true" if least is None or least < floor else "false"
+        place = ", ".join(f"{n}L" for n in top.parts)
+        unknown = "true" if least is None or least < top else "false"
         older = f"coalesce(struct({', '.join(order)}) < struct({place}), {unknown})"
         missing = " OR ".join(f"{part} IS NULL" for part in order)
         parts.append(

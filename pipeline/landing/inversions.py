@@ -179,7 +179,7 @@ def _below(codes: Ints, places: Ints, live: Flags, before: Mapping[int, Order]) 
     What was landed before is put in front of each partition as a LIVE row; orders become ranks,
     and the partition's number is the rank's highest digit, so that one running maximum serves all.
     """
-    highs = np.array([_place(order) for order in before.values()], np.int64).reshape(-1, 4)
+    highs = np.array([order.parts for order in before.values()], np.int64).reshape(-1, 4)
     owners = np.array(list(before), np.int64)
     every = np.concatenate([owners, codes])
     rank, most = _ranks(np.concatenate([highs, places]))
@@ -209,7 +209,3 @@ def _less(one: Columns, other: Columns) -> Flags:
         less |= equal & (mine < its)
         equal &= mine == its
     return less
-
-
-def _place(order: Order) -> tuple[int, ...]:
-    return (order.epoch, order.log, order.pos, order.row)
