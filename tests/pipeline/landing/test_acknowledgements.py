@@ -13,6 +13,7 @@ from pipeline.model import Acknowledged, Head, PartitionEnd, TopicPartition
 
 OLD, NEW = "11111111-1111-1111-1111-111111111111", "22222222-2222-2222-2222-222222222222"
 TP = TopicPartition("s.t", 0)
+OTHERS = TopicPartition("o.t", 0)
 HEAD = Head(NEW, 5, 500)
 SAID = Acknowledged(5, 400)
 FIRST = Epoch(1, NEW, 5, 500)
@@ -61,8 +62,10 @@ class Desk:
     """Rounds of one source with one partition; W goes where it is told."""
 
     epoch: Epoch = FIRST
+    known: bool = True
     mark: Mark = field(default_factory=lambda: Mark("main", 3, epochs={"s": FIRST}))
     counts: Acknowledgements = field(default_factory=Acknowledgements)
+    others: dict[TopicPartition, PartitionEnd] = field(default_factory=dict)
 
     def round(
         self,
@@ -71,21 +74,23 @@ class Desk:
         w: int,
         *,
         head: Head | None = HEAD,
+        before: Head | None = None,
     ) -> Acknowledged | None:
-        """What counts after a round."""
+        """What counts after a round; *before* is the head before the listing, if another."""
         ends = {} if end is None else {TP: end}
         listing = Listing(
-            heads={} if head is None else {"s": (head, head)},
+            heads={} if head is None else {"s": (before or head, head)},
             acknowledged={} if said is None else {"s": said},
-            source_of={"s.t": "s"},
+            source_of={"s.t": "s", OTHERS.topic: "o"},
             beginnings={},
-            ends=ends,
+            ends=ends | self.others,
         )
         offsets: Mapping[str, PartitionEnd] = {
             str(tp): replace(e, offset=w) for tp, e in ends.items()
         }
         chosen = Plan({}, offsets, (), capped=False)
-        return self.counts.passed(listing, chosen, self.mark, {"s": self.epoch}).get("s")
+        epochs = {"s": self.epoch} if self.known else {}
+        return self.counts.passed(listing, chosen, self.mark, epochs).get("s")
 
 
 def end(offset: int, topic_id: str = "id") -> PartitionEnd:
@@ -103,7 +108,7 @@ def test_what_was_said_before_a_listing_counts_once_w_has_passed_its_ends() -> N
 def test_a_source_that_moved_forgets_what_was_said_of_the_log_before() -> None:
     desk = Desk()
     desk.round(SAID, end(10), 9)
-    desk.epoch = replace(desk.epoch, number=2)
+    desk.epoch = replace(FIRST, number=2)
 
     assert desk.round(SAID, end(10), 10) is None
 
@@ -178,3 +183,62 @@ def test_a_promise_waits_while_nothing_more_is_said() -> None:
     desk.round(SAID, end(10), 9)
 
     assert desk.round(None, end(11), 10) == SAID
+
+
+def test_what_another_source_has_to_land_keeps_nobody_waiting() -> None:
+    desk = Desk(others={OTHERS: end(99)})
+
+    assert desk.round(SAID, end(10), 10) == SAID
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "counts"),
+    [
+        pytest.param(399, 400, True, id="written while ends were listed"),
+        pytest.param(500, 399, False, id="above a log that was reset meanwhile"),
+    ],
+)
+def test_f04_the_head_that_was_read_last_decides(before: int, after: int, counts: bool) -> None:
+    heads = (Head(NEW, 5, before), Head(NEW, 5, after))
+
+    found = Desk().round(SAID, end(10), 10, before=heads[0], head=heads[1])
+
+    assert (found == SAID) is counts
+
+
+def test_of_a_source_whose_epoch_is_new_or_not_known_nothing_counts() -> None:
+    """What was said may be of the log before."""
+    new = Desk(mark=Mark("main", 3))
+    unknown = Desk(known=False)
+
+    assert new.round(SAID, end(10), 10) is None
+    assert unknown.round(SAID, end(10), 10) is None
+
+
+def test_what_counted_once_is_told_once() -> None:
+    desk = Desk()
+    desk.round(SAID, end(10), 10)
+
+    assert desk.round(None, end(10), 10) is None
+
+
+def test_a_partition_that_w_does_not_know_is_not_passed() -> None:
+    desk = Desk()
+    ends = {TP: end(10)}
+    listing = Listing({"s": (HEAD, HEAD)}, {"s": SAID}, {"s.t": "s"}, {}, ends)
+    unread = Plan({}, {}, (), capped=False)
+
+    assert desk.counts.passed(listing, unread, desk.mark, {"s": FIRST}) == {}
+
+
+def test_f04_each_new_log_needs_a_second_word_of_its_own() -> None:
+    """What was said first of one log is not the first word of the next."""
+    desk = Desk(epoch=Epoch(2, NEW, 5, 500, heartbeat=40))
+    found = []
+    for number in (2, 3):
+        desk.epoch = Epoch(number, NEW, 5, 500, heartbeat=40)
+        desk.mark = Mark("main", 3, epochs={"s": desk.epoch}, heartbeats={"s": 41})
+        said = Acknowledged(5, 400 + number)
+        found += [desk.round(said, end(10), 10), desk.round(said, end(10), 10)]
+
+    assert found == [None] * 4

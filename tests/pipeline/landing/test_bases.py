@@ -213,3 +213,12 @@ def test_the_text_of_a_create_decides_too(text: str, born: bool) -> None:
     mark = there(9, there="REPLACE" in text) if born else Mark("main", 4)
 
     assert bool(advance(mark, Facts(news=(news,)), 5)[1]) is born
+
+
+def test_a_snapshot_opens_with_the_description_of_its_table_and_nothing_else() -> None:
+    """Neither a live CREATE, as of a table that is there, nor what a snapshot drops or alters."""
+    opening = advance(Mark("main", 4), Facts(news=(told("create", 60, snapshot=True),)), 5)[0]
+    others = (CREATE, told("drop", 60, snapshot=True), told("alter", 60, snapshot=True))
+
+    assert opening == {"shop/db.t": Snap(Order(1, 1, 60), 5)}
+    assert [advance(SEEN, Facts(news=(one,)), 5) for one in others] == [({}, ())] * 3

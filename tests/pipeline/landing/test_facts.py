@@ -160,6 +160,40 @@ def test_the_first_row_of_a_created_shard_is_told(
     assert found.firsts == firsts
 
 
+def statement(offset: int, pos: int | None, text: str, kind: str = "CREATE") -> dict[str, Any]:
+    note = json.dumps({"ddl": text, "tableChanges": [{**CREATED, "type": kind}]})
+    return row(offset, pos, topic="shop", op="ddl", table=None, shard=None, note=note)
+
+
+def test_schema_changes_are_told_in_the_log_s_order_wherever_they_stand() -> None:
+    found = facts(statement(9, 60, "ALTER TABLE t ADD c INT", "ALTER"), statement(3, 50, "CREATE"))
+
+    assert [news.change.kind for news in found.news] == ["create", "alter"]
+
+
+def test_a_statement_without_a_place_is_counted_and_changes_nothing() -> None:
+    found = facts(statement(3, None, "CREATE TABLE t (id INT)"))
+
+    assert (found.statements, found.news, found.texts, found.errors) == (1, (), (), {})
+
+
+@pytest.mark.parametrize(
+    ("text", "empty", "over"),
+    [
+        pytest.param("CREATE TABLE t (id INT)", True, False, id="only where none was"),
+        pytest.param("CREATE OR REPLACE TABLE t (id INT)", True, True, id="over another, too"),
+    ],
+)
+def test_where_a_create_begins_an_empty_table_is_told(text: str, empty: bool, over: bool) -> None:
+    (news,) = facts(statement(3, 50, text)).news
+
+    assert (news.empty, news.over) == (empty, over)
+
+
+def test_the_first_row_of_an_altered_shard_says_nothing() -> None:
+    assert facts(statement(3, 50, "ALTER TABLE t ADD c INT", "ALTER"), row(1, 30)).firsts == {}
+
+
 def test_a_statement_is_told_though_it_describes_no_table_but_not_a_snapshot_s() -> None:
     """`skip.unparseable.ddl` lets a collector send what it could not read without any table."""
     notes = [json.dumps({"ddl": f"ALTER TABLE t FROB {n}"}) for n in range(2)]
@@ -178,6 +212,15 @@ def test_the_highest_heartbeat_number_is_kept() -> None:
     beats = [row(n, 10 + n, op="heartbeat", table=None, note=str(n)) for n in (3, 9, 4)]
 
     assert facts(*beats).heartbeats == {"shop": 9}
+
+
+@pytest.mark.parametrize("note", [None, "", "x", "-3"])
+def test_a_heartbeat_without_a_number_is_below_every_number(note: str | None) -> None:
+    """And not taken for the first, which is 0."""
+    beat = row(1, 10, op="heartbeat", table=None, note=note)
+
+    assert facts(beat).heartbeats == {"shop": -1}
+    assert facts(beat, row(2, 11, op="heartbeat", table=None, note="0")).heartbeats == {"shop": 0}
 
 
 def test_an_empty_batch_has_no_facts() -> None:

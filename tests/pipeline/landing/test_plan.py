@@ -100,6 +100,13 @@ def test_f10_offsets_that_cannot_be_read_are_a_gap_with_its_range(
     assert bool(chosen.anew) == (w.topic_id == "old")
 
 
+def test_a_topic_whose_id_is_not_told_is_not_taken_for_a_new_one() -> None:
+    chosen = planned(end(3), until=end(9, ""))
+
+    assert chosen.spans[A].first == 3
+    assert (chosen.gaps, chosen.anew) == ((), frozenset())
+
+
 def test_a_re_created_topic_that_has_grown_past_w_is_still_a_gap() -> None:
     """Offsets alone look fine here; only the topic's id tells."""
     chosen = planned(end(3, "old"), until=end(99))
