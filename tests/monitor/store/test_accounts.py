@@ -1,0 +1,49 @@
+from sqlalchemy import event
+
+from monitor.store.store import ServiceStore
+from pipeline.model import Account
+from tests.monitor.store.kit import DAY, NOW, SECOND
+
+
+def test_an_account_counts_once_however_often_it_is_reported(store: ServiceStore) -> None:
+    account = Account(read=10, applied=6, superseded=2, ignored={"archive": 2})
+
+    for _ in range(3):
+        store.accounts.add("main", "shop.orders", 7, account, NOW)
+    store.accounts.add("main", "shop.orders", 8, Account(read=1, applied=1), NOW + SECOND)
+
+    assert store.accounts.totals() == {
+        ("shop.orders", "read"): 11,
+        ("shop.orders", "applied"): 7,
+        ("shop.orders", "superseded"): 2,
+        ("shop.orders", "ignored:archive"): 2,
+    }
+
+
+def test_the_residual_is_that_of_the_newest_account(store: ServiceStore) -> None:
+    store.accounts.add("main", "shop.orders", 7, Account(read=2), NOW)
+    store.accounts.add("main", "shop.users", 7, Account(read=1), NOW)
+    store.accounts.add("main", "shop.orders", 8, Account(read=1, applied=1), NOW + SECOND)
+
+    assert store.accounts.residuals() == {"shop.orders": 0, "shop.users": 1}
+    assert store.accounts.prune(NOW + 50 * DAY) == 3
+    assert store.accounts.totals()["shop.orders", "read"] == 3
+
+
+def test_f39_residuals_are_read_once_and_follow_each_account(store: ServiceStore) -> None:
+    store.accounts.add("main", "shop.users", 1, Account(read=2, applied=1), NOW)
+    asked: list[str] = []
+    event.listen(
+        store.database.engine, "before_cursor_execute", lambda *told: asked.append(told[2])
+    )
+
+    first, again = store.accounts.residuals(), store.accounts.residuals()
+    reads = len([one for one in asked if one.startswith("SELECT")])
+    store.accounts.add("main", "shop.users", 2, Account(read=2, applied=2), NOW + SECOND)
+    store.accounts.add("main", "shop.orders", 2, Account(read=9, applied=1), NOW + SECOND)
+
+    assert first == again == {"shop.users": 1}
+    assert reads == 1
+    assert store.accounts.residuals() == {"shop.users": 0, "shop.orders": 8}
+    store.accounts.prune(NOW + 50 * DAY)
+    assert store.accounts.residuals() == {}

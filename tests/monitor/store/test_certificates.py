@@ -1,0 +1,69 @@
+from dataclasses import replace
+
+from checks.certificate import Certificate, certify
+from checks.proof import Evidence
+from monitor.store.store import ServiceStore
+from pipeline.model import Stage
+from tests.monitor.store.kit import DAY, NOW, SECOND, fence
+
+
+def certificate(seconds: int = 0, stage: Stage = Stage.MIRROR) -> Certificate:
+    evidence = Evidence((fence(3, NOW),), 17, 5, 17, {"shop.x:0": 40})
+    return certify(
+        "shop.orders",
+        stage,
+        NOW - DAY,
+        issued=NOW + seconds * SECOND,
+        evidence=evidence,
+        unknown=("completeness",),
+    )
+
+
+def test_a_certificate_comes_back_with_its_evidence(store: ServiceStore) -> None:
+    assert store.certificates.add(certificate())
+
+    assert store.certificates.get(certificate().id) == certificate()
+    assert store.certificates.get("no such id") is None
+
+
+def test_what_was_issued_is_never_rewritten(store: ServiceStore) -> None:
+    store.certificates.add(certificate())
+
+    assert not store.certificates.add(replace(certificate(), unknown=()))
+    assert store.certificates.get(certificate().id) == certificate()
+
+
+def test_the_newest_for_a_cut_and_stage(store: ServiceStore) -> None:
+    for one in (certificate(0), certificate(5), certificate(9, Stage.LANDED)):
+        store.certificates.add(one)
+
+    cut = NOW - DAY
+
+    assert store.certificates.newest("shop.orders", Stage.MIRROR, cut) == certificate(5)
+    assert store.certificates.newest("shop.orders", Stage.LANDED, cut) == certificate(
+        9, Stage.LANDED
+    )
+    assert store.certificates.newest("shop.orders", Stage.MIRROR, NOW) is None
+
+
+def test_a_revoked_certificate_is_kept_with_its_first_reason(store: ServiceStore) -> None:
+    store.certificates.add(certificate())
+    revoked = replace(certificate(), revoked=NOW + DAY, why="range_counts: 2 rows short")
+
+    first = store.certificates.revoke([revoked])
+    second = store.certificates.revoke([replace(revoked, why="later")])
+
+    assert (first, second) == (1, 0)
+    assert store.certificates.newest("shop.orders", Stage.MIRROR, NOW - DAY) == revoked
+    assert store.certificates.holding("shop.orders") == ()
+
+
+def test_those_that_hold_since_an_instant_oldest_first(store: ServiceStore) -> None:
+    for seconds in (9, 0, 5):
+        store.certificates.add(certificate(seconds))
+
+    held = store.certificates.holding("shop.orders", since=NOW + 5 * SECOND)
+
+    assert held == (certificate(5), certificate(9))
+    assert store.certificates.list("shop.orders", Stage.MIRROR, limit=1) == (certificate(9),)
+    assert store.certificates.prune(NOW + 50 * DAY) == 3

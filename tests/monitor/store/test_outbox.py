@@ -1,0 +1,58 @@
+from alerts.outbox import ChannelHealth, sent
+from monitor.store.outbox import StoredOutbox
+from monitor.store.store import ServiceStore
+from tests.alerts.kit import at, message
+
+
+def test_a_message_is_taken_once_per_channel(store: ServiceStore) -> None:
+    letters = [("log", message(1)), ("slack", message(1)), ("log", message(1))]
+
+    assert store.outbox.put(letters, at(0)) == 2
+    assert store.outbox.put(letters, at(1)) == 0
+    assert store.outbox.channels() == ("log", "slack")
+
+
+def test_a_delivered_message_is_not_taken_again(store: ServiceStore) -> None:
+    store.outbox.put([("log", message(1))], at(0))
+    store.outbox.delivered(store.outbox.waiting("log", 9), ChannelHealth(), at(1))
+
+    assert store.outbox.put([("log", message(1))], at(2)) == 0
+    assert store.outbox.waiting("log", 9) == ()
+
+
+def test_letters_wait_in_the_order_of_putting(store: ServiceStore) -> None:
+    store.outbox.put([("log", message(n)) for n in (3, 1, 2)], at(0))
+
+    waiting = store.outbox.waiting("log", 2)
+
+    assert [letter.message.id for letter in waiting] == [message(3).id, message(1).id]
+
+
+def test_a_channel_keeps_its_standing_over_a_restart(store: ServiceStore) -> None:
+    standing = sent(ChannelHealth(failures=3, why="down", not_before=at(9)), at(1))
+    store.outbox.fare("slack", standing)
+
+    assert store.outbox.standing("slack") == standing
+    assert store.outbox.standing("log") == ChannelHealth()
+
+
+def test_what_does_not_fit_is_kept_as_dead_letters_oldest_first(store: ServiceStore) -> None:
+    outbox = StoredOutbox(store.database, room=3)
+
+    outbox.put([("log", message(n)) for n in range(5)], at(0))
+
+    assert [each.message.id for each in outbox.waiting("log", 9)] == [
+        message(n).id for n in (2, 3, 4)
+    ]
+    pile = outbox.pile("log")
+    assert (pile.waiting, pile.dead, pile.why) == (3, 2, "the outbox was full")
+
+
+def test_old_letters_go_but_waiting_ones_never(store: ServiceStore) -> None:
+    store.outbox.put([("log", message(n)) for n in range(3)], at(0))
+    first, second, _ = store.outbox.waiting("log", 9)
+    store.outbox.delivered([first], ChannelHealth(), at(1))
+    store.outbox.bury([second], "refused", at(1))
+
+    assert store.outbox.prune(at(60 * 24 * 31)) == 2
+    assert store.outbox.counts() == {("log", "waiting"): 1}
