@@ -79,6 +79,9 @@ KNOWS = {
 FOREIGN_TO_PROBES = {"apscheduler", "deltalake", "httpx", "kafka", "pymysql", "pyspark"}
 
 
+COVERS = re.compile(r"((?:pipeline|checks|alerts|monitor)/(?:\w+/)*)?(\w+\.py)")
+
+
 def name(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
@@ -183,6 +186,17 @@ def test_no_two_classes_of_the_product_have_one_name() -> None:
     assert {word: found for word, found in places.items() if len(found) > 1} == {}
 
 
+def test_a_product_file_has_a_test_of_its_name_or_one_that_says_that_it_covers_it() -> None:
+    """The list can only shrink: a new file comes with its test, and one that got one is struck."""
+    layers = {name(path) for path in PRODUCT if path.relative_to(ROOT).parts[0] in LAYERS}
+    said = set().union(*(covered(path) for path in TESTS if path.name.startswith("test_")))
+    told = set((ROOT / "tests" / "untested.txt").read_text("utf-8").split())
+
+    assert sorted(file for file in said - layers if file.startswith(LAYERS)) == []
+    without = {file for file in layers - said if not file.endswith("__init__.py")}
+    assert (sorted(without - told), sorted(told - without)) == ([], [])
+
+
 def test_only_tests_and_benchmarks_import_the_demo() -> None:
     layers = [path for path in PRODUCT if path.relative_to(ROOT).parts[0] in LAYERS]
 
@@ -217,6 +231,19 @@ def _imported(node: ast.AST) -> Iterator[str]:
             module = child.module or ""
             yield module if module in PURE_PARTS else module.partition(".")[0]
         yield from _imported(child)
+
+
+def covered(test: Path) -> set[str]:
+    """Product files a test is for: by its place and name, or named after `Covers` at its head."""
+    found, folder = set(), ""
+    told = (ast.get_docstring(tree(test)) or "").partition("Covers ")[2]
+    for place, file in COVERS.findall(told):
+        folder = place or folder
+        found.add(f"{folder}{file}")
+    kind, *rooms = test.relative_to(ROOT).parts[:-1]
+    words = test.stem.removeprefix("test_").split("_")
+    own = ("/".join([*rooms, "_".join(words[:n])]) + ".py" for n in range(len(words), 0, -1))
+    return found | {file for file in own if kind == "tests" and (ROOT / file).is_file()}
 
 
 def modules(path: Path) -> Iterator[str]:

@@ -1,3 +1,5 @@
+"""Covers alerts/round.py, silence.py."""
+
 from alerts.model import AlertKind, IncidentState, Member
 from alerts.round import AlertSettings, reminders, settle, withdraw
 from alerts.routing import Route

@@ -1,4 +1,7 @@
-"""What is really lost, extra or doubled is found within a few rounds and named, and clears."""
+"""What is really lost, extra or doubled is found within a few rounds and named, and clears.
+
+Covers checks/probes/max_id.py, range_counts.py, offset_keys.py, completeness.py.
+"""
 
 import random
 from collections.abc import Callable

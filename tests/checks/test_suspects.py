@@ -1,3 +1,5 @@
+"""Covers checks/suspects.py, fences.py, findings.py."""
+
 from datetime import timedelta
 
 import pytest

@@ -1,4 +1,8 @@
-"""Each verb tells a person what is true, and a program by its exit status."""
+"""Each verb tells a person what is true, and a program by its exit status.
+
+Covers monitor/__main__.py, client.py, options.py; monitor/commands/check_config.py, explain.py,
+gate.py, init.py, status.py, waive.py.
+"""
 
 import json
 import subprocess

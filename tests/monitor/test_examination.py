@@ -1,4 +1,7 @@
-"""What the doctor asks is ruled, what it cannot ask is told, and the exit status says which."""
+"""What the doctor asks is ruled, what it cannot ask is told, and the exit status says which.
+
+Covers monitor/examination.py; monitor/commands/doctor.py.
+"""
 
 import json
 from collections.abc import Callable, Mapping

@@ -1,4 +1,7 @@
-"""No tick passes without a trace: done, failed, late or missed."""
+"""No tick passes without a trace: done, failed, late or missed.
+
+Covers monitor/schedule.py, ticks.py.
+"""
 
 import threading
 import time

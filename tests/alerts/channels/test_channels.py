@@ -1,4 +1,7 @@
-"""Every file of alerts/channels keeps the contract."""
+"""Every file of alerts/channels keeps the contract.
+
+Covers alerts/channel.py, post.py.
+"""
 
 import dataclasses
 

@@ -1,4 +1,7 @@
-"""Each mistake in `sluice.yaml` is one line that says where it is and what to write instead."""
+"""Each mistake in `sluice.yaml` is one line that says where it is and what to write instead.
+
+Covers monitor/config/file.py, model.py, faults.py, plans.py, secret.py.
+"""
 
 import json
 from dataclasses import MISSING, fields

@@ -1,4 +1,7 @@
-"""Which probe runs when, in which world, and what becomes of its verdict."""
+"""Which probe runs when, in which world, and what becomes of its verdict.
+
+Covers monitor/observe/probing.py, recorder.py.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,7 @@
-"""Landing and merging fail apart; what stands still is remembered until it is seen to go on."""
+"""Landing and merging fail apart; what stands still is remembered until it is seen to go on.
+
+Covers monitor/spark/requests.py, standstills.py.
+"""
 
 from collections.abc import Iterator
 from contextlib import suppress

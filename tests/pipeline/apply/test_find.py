@@ -1,4 +1,7 @@
-"""Keys of every kind are found in real Parquet files: where they stand, and nowhere else."""
+"""Keys of every kind are found in real Parquet files: where they stand, and nowhere else.
+
+Covers pipeline/apply/find.py, match.py, layout.py, mirror_files.py, floors.py.
+"""
 
 from collections.abc import Sequence
 from datetime import UTC, date, datetime

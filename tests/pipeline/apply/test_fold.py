@@ -1,3 +1,5 @@
+"""Covers pipeline/apply/fold.py, provenance.py."""
+
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,4 +1,7 @@
-"""One contract for both writers of a mirror: what ours does by vectors, Spark's MERGE does too."""
+"""One contract for both writers of a mirror: what ours does by vectors, Spark's MERGE does too.
+
+Covers pipeline/apply/spark_merge.py, spark_look.py, spark_sql.py, mirror_writer.py.
+"""
 
 import base64
 import math

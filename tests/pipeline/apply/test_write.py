@@ -1,4 +1,7 @@
-"""New files, vectors beside old ones, and files written anew, as other readers see them."""
+"""New files, vectors beside old ones, and files written anew, as other readers see them.
+
+Covers pipeline/apply/write.py, data_file.py, rewrite.py, fills.py.
+"""
 
 from dataclasses import replace
 from pathlib import Path

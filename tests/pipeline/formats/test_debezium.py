@@ -1,4 +1,7 @@
-"""What Debezium's messages become: the corpus, names of every kind, and whole batches."""
+"""What Debezium's messages become: the corpus, names of every kind, and whole batches.
+
+Covers pipeline/formats/debezium_json.py; pipeline/formats/debezium/batch.py, envelope.py, keys.py.
+"""
 
 import json
 import tracemalloc

@@ -1,4 +1,7 @@
-"""The change log's key: one row, one text, whether built alone or by the column."""
+"""The change log's key: one row, one text, whether built alone or by the column.
+
+Covers pipeline/formats/key.py, canonical.py.
+"""
 
 import json
 

@@ -1,3 +1,5 @@
+"""Covers pipeline/lags/lag.py, samples.py."""
+
 from dataclasses import replace
 from datetime import timedelta
 

@@ -1,4 +1,7 @@
-"""pipeline/lake/commit.py, checked.py, actions.py and checkpoints.py."""
+"""pipeline/lake/commit.py, checked.py, actions.py and checkpoints.py.
+
+Covers pipeline/lake/commit.py, actions.py, checked.py, entries.py.
+"""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""pipeline/lake/protocol.py, alterations.py and footers.py."""
+"""Covers pipeline/lake/protocol.py, alterations.py and footers.py."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,7 @@
-"""pipeline/lake/store.py, folder.py and bucket.py: one contract for every kind of lake."""
+"""pipeline/lake/store.py, folder.py and bucket.py: one contract for every kind of lake.
+
+Covers pipeline/lake/store.py, bucket.py.
+"""
 
 import errno
 import os

@@ -1,4 +1,7 @@
-"""The last key of a partition is told as the change log would tell it, or not at all."""
+"""The last key of a partition is told as the change log would tell it, or not at all.
+
+Covers pipeline/topics/last_keys.py, records.py.
+"""
 
 import json
 import re

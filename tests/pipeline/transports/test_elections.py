@@ -1,4 +1,7 @@
-"""What a task reads while leaders change, and after a log was cut: all of it, or an error."""
+"""What a task reads while leaders change, and after a log was cut: all of it, or an error.
+
+Covers pipeline/transports/consume.py.
+"""
 
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor

@@ -1,6 +1,6 @@
 """A default that fills old rows is exactly what the source itself filled in.
 
-Covers what a schema change tells of a default (`constants`), too.
+Covers pipeline/sources/mysql/defaults.py, constants.py.
 """
 
 import json

@@ -1,7 +1,9 @@
-"""Every statement and what becomes of mirrors' rows; covers ``moves`` too.
+"""Every statement and what becomes of mirrors' rows.
 
 A case is written as a statement, the tables told with it, and the effects: ``d.t keep``.
 The tables before are always ``d.t`` and ``d.u`` with whole mirrors; see TABLES.
+
+Covers pipeline/sources/mysql/effects.py, moves.py; pipeline/schema/effect.py.
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
 """An ENUM or SET holds the label, whichever way the collector spells it.
 
-Covers the texts between quotes (`literals`), too.
+Covers pipeline/sources/mysql/labels.py, literals.py.
 """
 
 import pyarrow as pa

@@ -1,4 +1,7 @@
-"""A real MySQL is asked within limits, in one snapshot, and its log position is what it says."""
+"""A real MySQL is asked within limits, in one snapshot, and its log position is what it says.
+
+Covers pipeline/sources/mysql/source.py, session.py.
+"""
 
 import os
 import signal

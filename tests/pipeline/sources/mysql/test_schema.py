@@ -1,4 +1,7 @@
-"""Schemas by order, as real schema changes told them, and what a mirror may follow."""
+"""Schemas by order, as real schema changes told them, and what a mirror may follow.
+
+Covers pipeline/sources/mysql/evolution.py; pipeline/schema/evolution.py, history.py.
+"""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,7 @@
-"""What statements say by their text alone; covers ``words``, ``reader`` and ``alter`` too."""
+"""What statements say by their text alone.
+
+Covers pipeline/sources/mysql/statement.py, alter.py, reader.py, words.py.
+"""
 
 from typing import Any
 

@@ -1,6 +1,7 @@
 """Every MySQL type becomes its lake type exactly, and what does not fit is told, never lost.
 
-Covers what `typed` is made of, too: the columns' Arrow types, the wire, the values.
+Covers pipeline/schema/typed.py, arrow_types.py, wire.py; pipeline/sources/mysql/values.py,
+typemap.py.
 """
 
 import math

@@ -1,3 +1,5 @@
+"""Covers checks/probes/volatility.py; checks/baseline.py."""
+
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
