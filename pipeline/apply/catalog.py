@@ -24,6 +24,8 @@ from pipeline.schema.schema_change import Told
 
 Births = dict[str, list[tuple[str, Order]]]
 """Shard of one source -> its added columns, each with the order since which it has it."""
+Folding = Mapping[str, str | None]
+"""``source/shard`` -> table, None if it is ignored."""
 
 
 @dataclass(eq=False)
@@ -36,16 +38,18 @@ class Catalog:
     router: Router
     readings: Mapping[str, SchemaReading] = field(default_factory=dict)
     _changes: dict[str, list[SchemaChange]] = field(default_factory=dict)
-    _told: dict[str, list[Told]] = field(default_factory=dict)
+    _told: dict[str, dict[Told, None]] = field(default_factory=dict)  # in the order they came
     _pending: dict[str, PendingStatements] = field(default_factory=dict)
     _asked: dict[str, Mapping[ShardId, Asked]] = field(default_factory=dict)
     _histories: dict[str, History] = field(default_factory=dict)
     _births: dict[str, Births] = field(default_factory=dict)
+    _folded: tuple[Folding, Mapping[str | None, tuple[Shard, ...]]] = ({}, {})
 
     def add(self, rows: Iterable[tuple[str, Order, str]]) -> None:
         """Take (source, order, payload) of landed schema changes; skip what is quarantined.
 
-        A source that is no longer configured tells nothing: nobody knows how to read it.
+        A source that is no longer configured tells nothing: nobody knows how to read it.  Nor does
+        what a collector sends again: statements that come too low are all worked out anew.
         """
         found: dict[str, list[Told]] = {}
         for source, order, payload in rows:
@@ -56,13 +60,16 @@ class Catalog:
                 told, changes = reading.read(payload, order)
             except FormatError:
                 continue
+            known = self._told.setdefault(source, {})
+            if told in known:
+                continue
+            known[told] = None
             found.setdefault(source, []).append(told)
             self.learn((source, change) for change in changes)
         for source, statements in found.items():
-            self._told.setdefault(source, []).extend(statements)
             nothing = PendingStatements(self.readings[source].dialect)
             pending = self._pending.get(source, nothing).after(statements)
-            self._pending[source] = pending or nothing.after(self._told[source]) or nothing
+            self._pending[source] = pending or nothing.after(tuple(self._told[source])) or nothing
             self._asked.pop(source, None)
 
     def learn(self, changes: Iterable[tuple[str, SchemaChange]]) -> None:
@@ -80,9 +87,11 @@ class Catalog:
             self.router,
             self.readings,
             {name: [*own] for name, own in self._changes.items()},
-            {name: [*own] for name, own in self._told.items()},
+            {name: dict(own) for name, own in self._told.items()},
             dict(self._pending),
             dict(self._asked),
+            dict(self._histories),
+            dict(self._births),
         )
         made.add(rows)
         return made
@@ -219,9 +228,9 @@ class Catalog:
             previous = ShardId.parse(change.previous) if change.previous else None
             yield Step(ShardId.parse(change.shard), change.order, change.schema, previous)
 
-    def table(self, name: str, shards: Mapping[str, str | None]) -> Table:
+    def table(self, name: str, shards: Folding) -> Table:
         """The table *name* with its shards among *shards* (``source/shard`` -> table)."""
-        own = tuple(sorted(Shard(*n.split("/", 1)) for n, table in shards.items() if table == name))
+        own = self._shards_of(shards).get(name, ())
         rule = self.router.rule(own[0].name) if own else None
         told = (self.newest(shard.source, shard.name) for shard in own)
         schema = next((one for one in told if one is not None), None)  # a shard may be dropped
@@ -234,6 +243,15 @@ class Catalog:
             unique_across_shards=bool(rule and rule.unique_across_shards),
             tier=rule.tier if rule else 1,
         )
+
+    def _shards_of(self, shards: Folding) -> Mapping[str | None, tuple[Shard, ...]]:
+        """By table; kept, since a pass asks for every table out of the very same *shards*."""
+        if self._folded[0] is not shards:
+            found: dict[str | None, list[Shard]] = {}
+            for name, table in shards.items():
+                found.setdefault(table, []).append(Shard(*name.split("/", 1)))
+            self._folded = (shards, {table: tuple(sorted(own)) for table, own in found.items()})
+        return self._folded[1]
 
     def schema(self, table: Table) -> TableSchema:
         """One schema for all shards of *table*, with the key that the table goes by.

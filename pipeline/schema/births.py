@@ -43,14 +43,16 @@ def births(steps: Iterable[Step]) -> dict[tuple[ShardId, str], Order]:
     """
     lives: dict[ShardId, _Life] = {}
     for _, group in groupby(steps, key=lambda step: step.order):
-        before, dropped = dict(lives), set[ShardId]()
-        for step in group:
+        together, dropped = tuple(group), set[ShardId]()
+        origins = {step.rows_of or step.shard for step in together}
+        before = {shard: lives.get(shard) for shard in origins}
+        for step in together:
             if step.schema is None:
                 dropped.add(step.shard)
                 lives.pop(step.shard, None)
                 continue
             anew = step.rows_of is None and step.shard in dropped
-            origin = None if anew else before.get(step.rows_of or step.shard)
+            origin = None if anew else before[step.rows_of or step.shard]
             lives[step.shard] = _live(origin, step.schema, step.order)
     return {(s, name): order for s, life in lives.items() for name, order in life.born.items()}
 

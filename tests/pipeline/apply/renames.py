@@ -1,6 +1,5 @@
 """A lake in which tables are renamed: statements are told, and rows land under either name."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,10 +13,11 @@ from pipeline.report import Applied, Gap
 from pipeline.schema.history import SchemaChange
 from pipeline.settings import TableRule
 from tests.pipeline.hand_lake import HandLake, row
+from tests.pipeline.schema_messages import described, message
 
 C, U, D, R, S = Op.CREATE, Op.UPDATE, Op.DELETE, Op.READ, Op.SETTLE
 NEW = "db._t_new"
-FIRST_COLUMNS = "id BIGINT, name VARCHAR"
+FIRST_COLUMNS = "id BIGINT, name VARCHAR:80"
 
 
 class Renames:
@@ -35,14 +35,10 @@ class Renames:
         epochs = {"s": Epoch(1, "server", 1, pos)}
         self.lake.mark = replace(mark, acknowledged={"s": Acknowledged(1, pos)}, epochs=epochs)
 
-    def tell(self, pos: int, text: str, described: str = "", columns: str = FIRST_COLUMNS) -> None:
-        """One statement at *pos*; *described* is the table it leaves with *columns*."""
-        payload: dict[str, Any] = {"ddl": text, "databaseName": "db", "tableChanges": []}
-        if described:
-            kind = "CREATE" if text.startswith("CREATE") else "ALTER"
-            named = f'"db"."{described}"'
-            payload["tableChanges"] = [{"type": kind, "id": named, "table": table(columns)}]
-        self.lake.catalog.add([("s", Order(1, 1, pos), json.dumps(payload))])
+    def tell(self, pos: int, text: str, table: str = "", columns: str = FIRST_COLUMNS) -> None:
+        """One statement at *pos*; *table* is the one it leaves with *columns*."""
+        tables = [described(text, table, columns)] if table else []
+        self.lake.catalog.add([("s", Order(1, 1, pos), message(text, *tables))])
         touched = {"db.t": self.lake.mark.batch + 1}
         self.lake.mark = replace(self.lake.mark, tables={**self.lake.mark.tables, **touched})
         self.lake.land()
@@ -82,22 +78,6 @@ class Renames:
 
     def apply(self) -> Applied:
         return self.lake.apply()
-
-
-def table(columns: str) -> dict[str, Any]:
-    made = [
-        {
-            "name": name,
-            "typeName": kind,
-            "length": 80 if kind == "VARCHAR" else None,
-            "optional": True,
-            "position": number,
-            "defaultValueExpression": default[0] if default else None,
-        }
-        for number, text in enumerate(columns.split(", "), 1)
-        for name, kind, *default in [text.split()]
-    ]
-    return {"primaryKeyColumnNames": ["id"], "columns": made}
 
 
 def new(op: Op, pos: int, key: int | None, name: str | None = None, **more: Any) -> dict[str, Any]:

@@ -1,4 +1,3 @@
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -7,6 +6,7 @@ import pytest
 from pipeline.model import Op, Order
 from pipeline.sources.mysql.column import MySqlColumn as Column
 from tests.pipeline.hand_lake import NAME, HandLake, row
+from tests.pipeline.schema_messages import described, message
 
 
 def test_a_key_that_is_spelled_in_two_ways_holds_the_table(tmp_path: Path) -> None:
@@ -23,17 +23,12 @@ def test_a_key_that_is_spelled_in_two_ways_holds_the_table(tmp_path: Path) -> No
 
 
 MADE = "CREATE TABLE t (id BIGINT PRIMARY KEY, name VARCHAR(80))"
-COLUMNS = [
-    {"name": "id", "typeName": "BIGINT", "optional": False, "position": 1},
-    {"name": "name", "typeName": "VARCHAR", "length": 80, "optional": True, "position": 2},
-]
+COLUMNS = "id BIGINT, name VARCHAR:80"
 
 
 def told(text: str, *, made: bool = False) -> str:
     """A statement as the collector sends it; *made* if it describes db.t."""
-    table = {"primaryKeyColumnNames": ["id"], "columns": COLUMNS}
-    changes = [{"type": "CREATE", "id": '"db"."t"', "table": table}] if made else []
-    return json.dumps({"ddl": text, "databaseName": "db", "tableChanges": changes})
+    return message(text, *([described(text, "t", COLUMNS)] if made else []))
 
 
 @pytest.mark.parametrize(
