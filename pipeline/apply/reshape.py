@@ -110,8 +110,33 @@ def growth(snapshot: Snapshot, shape: Shape) -> Growth | None:
         return None
     fills = tuple(fill for name in sorted(moved) for fill in _fills(name, known, shape))
     wanted = lake_schema(shape.schema.columns)
+    _require_same_keys(snapshot, shape.table.key, wanted)
     told = told_schemas({**known, **shape.orders})
     return Growth(wanted, told, fills, bool(fills) or _widened(snapshot, wanted))
+
+
+def _require_same_keys(snapshot: Snapshot, key: Sequence[str], wanted: pa.Schema) -> None:
+    """Refuse a key column, as of an adopted table, whose values another type tells otherwise."""
+    for field in column_types(snapshot, key):
+        kind = wanted.field(field.name).type
+        if not _holds_all(kind, field.type):
+            detail = f"key column {field.name} is {field.type} here, and {kind} by its source"
+            advice = "two of its values may be one there, or none; give it that type, or rebuild"
+            raise HeldError("key_kind", f"{snapshot.uri}: {detail}; {advice} the mirror")
+
+
+def _holds_all(kind: pa.DataType, old: pa.DataType) -> bool:
+    """Whether each value of type *old* is one of its own in *kind*."""
+    if kind.equals(old):
+        return True
+    if pa.types.is_integer(old) and pa.types.is_integer(kind):
+        return bool(kind.bit_width >= old.bit_width)
+    if pa.types.is_decimal(kind) and pa.types.is_integer(old):
+        return bool(kind.precision - kind.scale >= len(str(2 ** (old.bit_width - 1))))
+    if pa.types.is_decimal(kind) and pa.types.is_decimal(old):
+        whole = kind.precision - kind.scale >= old.precision - old.scale
+        return bool(whole and kind.scale >= old.scale)
+    return False
 
 
 def lake_schema(columns: Sequence[Column]) -> pa.Schema:

@@ -190,7 +190,12 @@ class _Own:
         return self.run(snapshot, f"ALTER TABLE {table(snapshot.uri)} ADD COLUMNS ({told})")
 
     def rewrite(self, snapshot: Snapshot, step: Growth, adoption: Adoption) -> Snapshot:
-        """Write all rows anew, with the columns and types of *step* and its defaults."""
+        """Write all rows anew, with the columns and types of *step* and its defaults.
+
+        Raises:
+            HeldError: ``refused``, a value does not fit its column's new type.
+        """
+        self.session.conf.set("spark.sql.ansi.enabled", "true")  # or it would become NULL
         there = protocol.column_names(snapshot)
         kept = [quoted(name) for name in there if name not in step.schema.names]
         cast = [

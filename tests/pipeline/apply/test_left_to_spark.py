@@ -16,11 +16,13 @@ from pipeline.apply.spark_merge import SparkMerge
 from pipeline.apply.upkeep import Upkeep
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.lake.store import open_store
+from pipeline.sources.mysql.column import MySqlColumn as Column
 from tests.pipeline.apply.two_writers import ADOPTED, C, D, U, applied, held, newest
-from tests.pipeline.hand_lake import HandLake, row
+from tests.pipeline.hand_lake import ID, NAME, HandLake, row
 
 pytestmark = pytest.mark.spark
 
+COUNT = Column("name", "BIGINT")
 PLAIN = "(id BIGINT, name STRING)"
 Odd = tuple[str, str, Mapping[str, str], str]  # columns, layout, properties; what is said of them
 CHECK, TIMES = "delta.constraints.named", "delta.enableInCommitTimestamps"
@@ -107,6 +109,24 @@ def test_what_spark_refuses_too_is_held_with_its_name(spark: SparkSession, tmp_p
     assert turn.hold is not None
     assert turn.hold.reason == "protocol"
     assert "holograms" in turn.hold.detail
+
+
+def test_a_key_of_another_type_and_a_value_that_does_not_fit_are_held(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Spark's own CAST would make the text NULL, and one row of the keys 01 and 1."""
+    found = []
+    for number, columns in enumerate(("(id STRING, name STRING)", "(id BIGINT, name STRING)")):
+        lake = HandLake(tmp_path / str(number), columns=(ID, (NAME, COUNT)[number]))
+        lake.writers.spark = SparkMerge(spark)
+        path = table(spark, lake, columns, "", {CHECK: "name <> 'no'"})
+        turn = held(lake, row(U, 10, 0, "7"), waived=ADOPTED)
+        assert turn.hold is not None
+        found.append(turn.hold.reason)
+        rows_ = spark.read.format("delta").load(str(path)).collect()
+        assert {one["name"] for one in rows_} == {"a"}
+
+    assert found == ["key_kind", "refused"]
 
 
 def test_a_row_that_a_constraint_refuses_is_told_without_its_values(

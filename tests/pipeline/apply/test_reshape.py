@@ -3,18 +3,22 @@
 import json
 import re
 from dataclasses import replace
+from datetime import date
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import write_deltalake
 
 from pipeline.apply.mirrors import schemas_of
 from pipeline.apply.reshape import REWRITES
-from pipeline.lake.commit import LostRaceError, commit
+from pipeline.lake.commit import LostRaceError, commit, create
 from pipeline.lake.commits import Commit
 from pipeline.lake.log import Snapshot
+from pipeline.lake.store import open_store
 from pipeline.model import Op, Order
 from pipeline.schema.arrow_types import arrow_type
 from pipeline.settings import TableRule
@@ -58,6 +62,49 @@ def values(lake: HandLake, name: str) -> dict[int, Any]:
 
 def reshapings(lake: HandLake) -> int:
     return [one.operation for one in commits(lake)].count(REWRITES)
+
+
+# an adopted table whose key has another type
+
+
+def adopted(lake: HandLake, *keys: Any, kind: pa.DataType) -> str | None:
+    """Why a table with these keys is held; None if it is merged into."""
+    rows = pa.table({"id": pa.array(keys, kind), "name": ["a"] * len(keys)})
+    path = lake.settings.mirror("db.t")
+    create(open_store(path), rows.schema, clock=lake.now)
+    write_deltalake(path, rows, mode="append")
+    lake.land(row(U, 10, 1, "b"))
+    hold = lake.apply(waived=["foreign_write:db.t:1"]).hold
+    return None if hold is None else hold.reason
+
+
+@pytest.mark.parametrize(
+    ("keys", "kind"),
+    [
+        pytest.param(("01", "1"), pa.string(), id="text: two of them are one number"),
+        pytest.param((b"0", b"1"), pa.binary(), id="bytes"),
+        pytest.param((Decimal("1.25"),), pa.decimal128(20, 2), id="a fraction is none"),
+        pytest.param((Decimal(2**64),), pa.decimal128(20, 0), id="too large a number is none"),
+        pytest.param((date(2026, 1, 2),), pa.date32(), id="a date"),
+    ],
+)
+def test_a_key_of_another_type_than_the_source_s_is_held(
+    tmp_path: Path, keys: tuple[Any, ...], kind: pa.DataType
+) -> None:
+    lake = HandLake(tmp_path)
+
+    assert adopted(lake, *keys, kind=kind) == "key_kind"
+    assert {one["name"] for one in lake.mirror()} == {"a"}
+
+
+@pytest.mark.parametrize("kind", [pa.int8(), pa.int32(), pa.int64()], ids=str)
+def test_a_key_whose_every_value_fits_is_widened_with_its_table(
+    tmp_path: Path, kind: pa.DataType
+) -> None:
+    lake = HandLake(tmp_path)
+
+    assert adopted(lake, 0, 1, kind=kind) is None
+    assert lake.rows() == {0: "a", 1: "b"}
 
 
 # columns that are added

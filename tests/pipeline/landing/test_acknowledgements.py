@@ -242,3 +242,9 @@ def test_f04_each_new_log_needs_a_second_word_of_its_own() -> None:
         found += [desk.round(said, end(10), 10), desk.round(said, end(10), 10)]
 
     assert found == [None] * 4
+
+
+def test_f04_without_an_answer_what_the_server_had_executed_decides_too() -> None:
+    desk = Desk(epoch=replace(FIRST, executed=f"{NEW}:1-3"))
+
+    assert desk.round(Acknowledged(5, 400, f"{NEW}:1-9"), end(10), 10, head=None) is None

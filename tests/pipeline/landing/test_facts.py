@@ -82,6 +82,16 @@ def test_incremental_snapshot_rows_may_stand_anywhere() -> None:
     assert not found.snapshots
 
 
+@pytest.mark.parametrize(
+    ("marker", "ended"),
+    [("last", True), ("last_in_data_collection", True), ("first", False), ("true", False)],
+)
+def test_the_last_row_of_a_snapshot_or_of_its_table_ends_it(marker: str, ended: bool) -> None:
+    read = row(3, 50, op="r", origin=int(Origin.SNAPSHOT), snapshot=marker)
+
+    assert facts(read).snapshots["shop/db.t"].ended is ended
+
+
 def test_a_restarted_snapshot_is_told_by_its_order() -> None:
     reads = [row(n, 100, op="r", snapshot="true", origin=0) for n in range(3)]
     again = [row(n + 3, 200, op="r", snapshot="true", origin=0) for n in range(2)]
