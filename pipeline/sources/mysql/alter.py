@@ -147,12 +147,8 @@ def _partner(reader: Reader, what: str) -> Name:
 
 
 def _add(clause: Reader, draft: _Draft) -> None:
-    clause.skip()
-    draft.described = True
-    _no_periods(clause)
-    if clause.accept(*_KEYS):
+    if not _about_columns(clause, draft):
         return
-    clause.accept("COLUMN")
     clause.phrase("IF", "NOT", "EXISTS")
     if not clause.accept("("):
         _added(clause, draft)
@@ -165,6 +161,17 @@ def _add(clause: Reader, draft: _Draft) -> None:
         inside.accept(",")
         if not column.accept(*_KEYS):
             _added(column, draft)
+
+
+def _about_columns(clause: Reader, draft: _Draft) -> bool:
+    """Whether what is added or dropped is no key; the clause stands before its name then."""
+    clause.skip()
+    draft.described = True
+    _no_periods(clause)
+    if clause.accept(*_KEYS):
+        return False
+    clause.accept("COLUMN")
+    return True
 
 
 def _added(column: Reader, draft: _Draft) -> None:
@@ -201,12 +208,8 @@ def _computed(words: Sequence[str]) -> bool:
 
 
 def _drop(clause: Reader, draft: _Draft) -> None:
-    clause.skip()
-    draft.described = True
-    _no_periods(clause)
-    if clause.accept(*_KEYS):
+    if not _about_columns(clause, draft):
         return
-    clause.accept("COLUMN")
     clause.phrase("IF", "EXISTS")
     draft.left.append(clause.column())
     clause.accept("RESTRICT", "CASCADE")
