@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from pipeline.apply.moved_rows import RowMove
 from pipeline.errors import HeldError
+from pipeline.living import is_there
 from pipeline.mark import Mark
 from pipeline.model import Table
 
@@ -14,13 +15,14 @@ from pipeline.model import Table
 def require_landed(table: Table, mark: Mark, moves: Sequence[RowMove]) -> None:
     """Refuse a table with an open gap; so may one be of which rows have yet to come.
 
-    Unread changes of such a one hold it, too: of the table's own the gate tells.
+    Unread changes of such a one hold it, too: of the table's own the gate tells.  What was lost of
+    a shard that is dropped is missed no more.
 
     Raises:
         HeldError: ``gap``, ``quarantine``.
     """
     others = {f"{one.shard.source}/{one.shard.name}" for move in moves for one in move.names}
-    names = _names(table) | others
+    names = {name for name in _names(table) if is_there(mark, name)} | others
     gaps = [gap for gap, text in mark.gaps.items() if any(f'"{name}"' in text for name in names)]
     if gaps:
         raise HeldError("gap", f"changes were lost before landing ({gaps[0]}); take a new base")

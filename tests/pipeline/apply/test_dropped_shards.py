@@ -1,10 +1,12 @@
 """Rows of a shard that is dropped leave the mirror that others are folded into; covers catalog."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from pipeline.mark import Existence
 from pipeline.model import Order
 from pipeline.settings import TableRule
 from tests.pipeline.apply.renames import NEW, SHADOW, C, Renames, S, new
@@ -65,6 +67,24 @@ def test_f26_rows_of_a_dropped_shard_that_are_still_on_their_way_are_waited_for(
     two.apply()
 
     assert waiting == ()
+    assert pairs(two) == [(1, "old"), (2, "goes"), (5, "five")]
+
+
+def test_f26_what_was_lost_of_a_shard_holds_its_table_no_more_once_it_is_dropped(
+    two: Renames,
+) -> None:
+    two.lake.mark = replace(two.lake.mark, gaps={"g": json.dumps({"shards": [f"s/{NEW}"]})})
+    two.lake.land(row(C, 90, 5, "five"))
+    held = two.apply().hold
+    two.tell(100, "DROP TABLE _t_new")
+    gone = {f"s/{NEW}": Existence(Order(1, 1, 100), there=False)}
+    two.lake.mark = replace(two.lake.mark, existing=gone)
+
+    turn = two.apply()
+
+    assert held is not None
+    assert held.reason == "gap"
+    assert turn.hold is None
     assert pairs(two) == [(1, "old"), (2, "goes"), (5, "five")]
 
 
