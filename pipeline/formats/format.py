@@ -73,6 +73,7 @@ class Decoded:
     ``at``          the source's clock, for display only.
     ``log``         the number of the log's file, ``pos`` and ``row`` the place in it.
     ``snapshot``    which snapshot row this is; None for a live change.
+    ``gtid``        the transaction of a schema change, which has no ``tx``.
     ``error``       why it could not be decoded; then ``raw`` holds the value's bytes, and only
                     ``shard`` and ``key_values`` may be known besides.
     """

@@ -6,9 +6,8 @@ is not plainly a row goes to ``envelope``, alone, so both say the same of all me
 held two to three times over while it is read.  Pure.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated
 
 import msgspec
 import numpy as np
@@ -17,6 +16,7 @@ import pyarrow.compute as pc
 from msgspec import Raw
 from numpy.typing import NDArray
 
+from pipeline.formats import json_text
 from pipeline.formats.debezium import envelope, keys
 from pipeline.formats.format import DECODED, TIME, Decoded, Tx, rows
 from pipeline.model import Op, Origin, ShardId
@@ -29,7 +29,6 @@ MOST_OF_KEYS = MOST // 8  # escapes may make a key's text longer, at worst so ma
 
 Mask = NDArray[np.bool_]
 Numbers = NDArray[np.intp]
-Long = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)] | None
 
 
 class SourceBlock(msgspec.Struct, gc=False):
@@ -39,18 +38,17 @@ class SourceBlock(msgspec.Struct, gc=False):
     table: str | None = None
     file: str | None = None
     snapshot: str | bool | None = None
-    gtid: str | None = None
-    pos: Long = None
-    row: Long = None
-    ts_ms: Long = None
-    ts_us: Long = None
+    pos: int | None = None
+    row: int | None = None
+    ts_ms: int | None = None
+    ts_us: int | None = None
 
 
 class TransactionBlock(msgspec.Struct, gc=False):
     """The transaction block."""
 
     id: str | None = None
-    total_order: Long = None
+    total_order: int | None = None
 
 
 class Envelope(msgspec.Struct, gc=False):
@@ -61,7 +59,7 @@ class Envelope(msgspec.Struct, gc=False):
     after: Raw = NULL
     source: SourceBlock | None = None
     transaction: TransactionBlock | None = None
-    ts_ms: Long = None
+    ts_ms: int | None = None
     status: str | None = None
     id: str | None = None
 
@@ -124,7 +122,12 @@ def decode(batch: pa.RecordBatch) -> pa.RecordBatch:
     whole = len(numbers) == batch.num_rows
     envelopes, read = _envelopes(value if whole else value.take(pa.array(numbers)))
     numbers = numbers[read]
-    plain, fine = _rows(envelopes, numbers, found.values)
+    try:
+        plain, fine = _rows(envelopes, numbers, found.values)
+    except OverflowError:
+        numbers = numbers[[_is_long(one) for one in envelopes]]
+        envelopes = list(filter(_is_long, envelopes))
+        plain, fine = _rows(envelopes, numbers, found.values)
     if len(numbers) == batch.num_rows and fine.all():
         return plain
     dead = _tombstones(batch, np.flatnonzero(found.known & _mask(value.is_null())), found.values)
@@ -184,8 +187,10 @@ def _envelopes(value: pa.BinaryArray) -> tuple[list[Envelope], Mask]:
 
 
 def _lines(value: pa.BinaryArray) -> memoryview:
-    lines = pc.binary_join_element_wise(value, b"\n", b"")
-    return memoryview(lines.buffers()[2])[: pc.sum(pc.binary_length(lines)).as_py()]
+    """All values with a line's end between them."""
+    whole = pa.ListArray.from_arrays(pa.array([0, len(value)], pa.int32()), value)
+    (lines,) = pc.binary_join(whole, b"\n")
+    return memoryview(lines.as_buffer())
 
 
 def _envelope_or_none(value: bytes) -> WrappedEnvelope | None:
@@ -204,21 +209,21 @@ def _rows(
     codes, places = _places(found, sources)
     before, after = _texts([one.before for one in found]), _texts([one.after for one in found])
     pos, row = _longs([one.pos for one in sources]), _longs([one.row for one in sources])
+    messages = pa.array(numbers, pa.int32())
     given = {
-        "message": pa.array(numbers, pa.int32()),
-        "key_values": key_values.take(pa.array(numbers)),
+        "message": messages,
+        "key_values": key_values if len(found) == len(key_values) else key_values.take(messages),
         "before": before.column,
         "after": after.column,
         "at": _at(found, sources),
         "pos": pos,
         "row": row,
         "tx": _tx(blocks),
-        "gtid": pa.array([one.gtid for one in sources], pa.string()),
     }
     for name in ("op", "shard", "log", "snapshot", "origin"):
         few = [getattr(place, name) for place in places]
         given[name] = pa.array(few, DECODED.field(name).type).take(pa.array(codes))
-    columns = [given.get(f.name, pa.nulls(len(found), f.type)) for f in DECODED]
+    columns = _filled(given, len(found))
     fine = np.array([place.fine for place in places], np.bool_)[codes]
     with_after = np.array([place.with_after for place in places], np.bool_)[codes]
     fine = fine & _mask(pc.and_(pos.is_valid(), row.is_valid()))
@@ -275,7 +280,19 @@ def _texts(slices: Sequence[Raw]) -> TextSlices:
 
 
 def _longs(values: Sequence[int | None]) -> pa.Int64Array:
+    """Integers of 64 bits.
+
+    Raises:
+        OverflowError: one is longer.
+    """
     return pa.array(values, pa.int64())
+
+
+def _is_long(one: Envelope) -> bool:
+    """Whether every integer of a message has 64 bits; others are the exact decoder's to judge."""
+    its, block = one.source or _NO_SOURCE, one.transaction or _NO_BLOCK
+    found = (its.pos, its.row, its.ts_us, its.ts_ms, one.ts_ms, block.total_order)
+    return all(value is None or value in json_text.LONG for value in found)
 
 
 def _at(found: Sequence[Envelope], sources: Sequence[SourceBlock]) -> pa.Array:
@@ -298,8 +315,9 @@ def _within(values: pa.Int64Array, end: int) -> pa.Int64Array:
 def _tx(blocks: Sequence[TransactionBlock]) -> pa.StructArray:
     names = pa.array([one.id for one in blocks], pa.string())
     orders = _longs([one.total_order for one in blocks])
+    mask = names.is_null() if names.null_count else None
     return pa.StructArray.from_arrays(
-        [names, orders], fields=list(DECODED.field("tx").type), mask=names.is_null()
+        [names, orders], fields=list(DECODED.field("tx").type), mask=mask
     )
 
 
@@ -314,8 +332,12 @@ def _tombstones(batch: pa.RecordBatch, dead: Numbers, key_values: pa.StringArray
         "key_values": key_values.take(pa.array(dead)),
         "origin": pa.repeat(pa.scalar(int(Origin.LIVE), pa.int32()), len(dead)),
     }
-    columns = [given.get(f.name, pa.nulls(len(dead), f.type)) for f in DECODED]
-    return pa.RecordBatch.from_arrays(columns, schema=DECODED)
+    return pa.RecordBatch.from_arrays(_filled(given, len(dead)), schema=DECODED)
+
+
+def _filled(given: Mapping[str, pa.Array], count: int) -> list[pa.Array]:
+    """Columns of ``DECODED``; null throughout if not given."""
+    return [given[f.name] if f.name in given else pa.nulls(count, f.type) for f in DECODED]
 
 
 def _ends(
@@ -332,6 +354,8 @@ def _ends(
 
 
 def _end(found: Envelope, value: bytes, key_values: str | None) -> Decoded | None:
+    if not _is_long(found):
+        return None
     try:
         payload = bytes(_WRAPPED.decode(value).payload)
     except RecursionError:  # here are some calls more above it than when it was read

@@ -68,11 +68,10 @@ def log_number(file: str | None) -> int | None:
     return int(found[1]) if found else None
 
 
-def instant(micros: int | None, *millis: int | None) -> datetime | None:
+def instant(micros: int | None, millis: int | None) -> datetime | None:
     """Time in microseconds if there is one, else in milliseconds; None if in no calendar."""
-    for some in millis:
-        if micros is None and some is not None:
-            micros = some * 1000
+    if micros is None and millis is not None:
+        micros = millis * 1000
     if micros is None or not 0 <= micros < END_OF_TIME:
         return None
     return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=micros)
@@ -141,7 +140,8 @@ def _schema_change(envelope: Slices, whole: str) -> Decoded:
         # the connector's own schema history, a topic that may lie below its prefix: told twice
         return Decoded(Op.HEARTBEAT, at=instant(None, integer_of(envelope.get("ts_ms"))))
     shard = _changed_shard(envelope, source)
-    placed = _place(Decoded(Op.DDL, shard, after=whole), source, envelope)
+    told = Decoded(Op.DDL, shard, after=whole, gtid=text_of(source.get("gtid")))
+    placed = _place(told, source, envelope)
     return placed or Decoded(Op.ERROR, shard, error=NO_POSITION)
 
 
@@ -181,17 +181,24 @@ def _place(decoded: Decoded, source: Slices, envelope: Slices) -> Decoded | None
     """Add what the source block tells about the change's place in the log; None if it has none."""
     log = log_number(text_of(source.get("file")))
     pos, row = integer_of(source.get("pos")), integer_of(source.get("row"))
-    micros, millis = integer_of(source.get("ts_us")), integer_of(source.get("ts_ms"))
-    own, snapshot = integer_of(envelope.get("ts_ms")), text_of(source.get("snapshot"))
+    snapshot = text_of(source.get("snapshot"))
     if None in (log, pos, row):
         return None
     return replace(
         decoded,
-        at=instant(micros, millis, own),
+        at=_at(source, envelope),
         log=log,
         pos=pos,
         row=row,
         snapshot=None if snapshot in LIVE else snapshot,
         origin=Origin.LIVE if snapshot in LIVE else Origin.SNAPSHOT,
-        gtid=text_of(source.get("gtid")),
     )
+
+
+def _at(source: Slices, envelope: Slices) -> datetime | None:
+    """The finest time that is told; of the others nothing is asked."""
+    micros = integer_of(source.get("ts_us"))
+    if micros is not None:
+        return instant(micros, None)
+    millis = integer_of(source.get("ts_ms"))
+    return instant(None, integer_of(envelope.get("ts_ms")) if millis is None else millis)

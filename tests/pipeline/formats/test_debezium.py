@@ -143,6 +143,7 @@ def test_an_operation_is_looked_at_before_anything_else(op: str, kind: str) -> N
         pytest.param({}, None, None, id="none"),
         pytest.param({"ts_ms": -7}, 9, None, id="before 1970"),
         pytest.param({"ts_ms": 2**63 - 1}, 9, None, id="in no calendar"),
+        pytest.param({"ts_us": 5, "ts_ms": 2**63}, 2**63, 5, id="what is not needed is not asked"),
         pytest.param({"ts_us": envelope.END_OF_TIME - 1}, 9, envelope.END_OF_TIME - 1, id="last"),
         pytest.param({"ts_ms": envelope.END_OF_TIME // 1000}, 9, None, id="the year 10000"),
     ],
@@ -153,6 +154,28 @@ def test_a_time_is_the_most_exact_there_is(
     found = one(change(source={**SOURCE, **its}, ts_ms=own))
 
     assert found["at"] == (None if micros is None else EPOCH + timedelta(microseconds=micros))
+
+
+@pytest.mark.parametrize(
+    "long",
+    [
+        pytest.param(change(source={**SOURCE, "pos": 2**63}), id="position"),
+        pytest.param(change(source={**SOURCE, "ts_us": -(2**63) - 1}), id="time"),
+        pytest.param(change(transaction={"id": "g:1", "total_order": 2**64}), id="place"),
+        pytest.param(
+            b'{"status":"END","id":"g:1","ts_ms":9223372036854775808,"source":{"ts_us":5}}',
+            id="time of an end, beside one that is read",
+        ),
+    ],
+)
+def test_an_integer_that_is_too_long_spoils_its_message_and_no_other(long: bytes) -> None:
+    plain = change(source={**SOURCE, "ts_us": 5})
+    messages = [(b'{"id":1}', value, "p.d.t") for value in (plain, long, plain)]
+
+    found = at_once(messages)
+
+    assert [row["op"] for row in found] == ["c", "error", "c"]
+    assert found == one_by_one(messages)
 
 
 @pytest.mark.parametrize(
