@@ -22,7 +22,7 @@ import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from pipeline.errors import ConfigError, UnreachableError
-from pipeline.formats.format import OPTIONAL, RAW
+from pipeline.transports.gathering import Gathering
 from pipeline.transports.offset_ranges import (
     Cursor,
     OffsetRange,
@@ -31,7 +31,7 @@ from pipeline.transports.offset_ranges import (
     assignments,
 )
 
-MOST = 2_000  # messages asked for at once: a list of more costs more each
+MOST = 500  # messages asked for at once: a list of more costs more each
 WAIT = timedelta(milliseconds=50)  # a range that ends in a hole has no record to wake up for
 HANDED = 8 * 2**20  # bytes asked for at once, by the mean of what has come
 REASONS = 3  # the newest that an error tells; a broker that is down is complained of for ever
@@ -79,15 +79,17 @@ class Consumption:
     def __iter__(self) -> Generator[pa.RecordBatch, None, None]:
         """Read them all, a new client for each assignment: a kept one hands over old errors."""
         self._cursors = [Cursor(one, one.first) for one in self.ranges]
-        kept: list[pa.RecordBatch] = []
+        kept = Gathering(self.ranges, self.columns)
+        numbers = {id(cursor): number for number, cursor in enumerate(self._cursors)}
         for group in assignments(self._cursors, self.bounds.assigned):
-            with _Assigned(self.settings, group, self.bounds.patience) as assigned:
+            own = [numbers[id(cursor)] for cursor in group]
+            with _Assigned(self.settings, group, own, self.bounds.patience) as assigned:
                 while assigned.open:
-                    kept += assigned.take(self.columns)
-                    if _full(kept, self.bounds):
-                        yield _emptied(kept)
+                    assigned.take(kept)
+                    if len(kept) >= self.bounds.rows or kept.size >= self.bounds.size:
+                        yield kept.emptied()
         if kept:
-            yield _emptied(kept)
+            yield kept.emptied()
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,10 +141,15 @@ class _Assigned:
     """One client that reads one assignment; it lives and dies in the process that uses it."""
 
     def __init__(
-        self, settings: Mapping[str, str], group: Sequence[Cursor], patience: timedelta
+        self,
+        settings: Mapping[str, str],
+        group: Sequence[Cursor],
+        numbers: Sequence[int],
+        patience: timedelta,
     ) -> None:
+        """*numbers* are those of *group*'s ranges among all."""
         self._left = {(c.range.topic, c.range.partition): c for c in group}
-        self._cursors = list(group)
+        self._cursors, self._numbers = list(group), np.array(numbers, np.int64)
         self._codes = {place: code for code, place in enumerate(self._left)}
         one_topic = len({cursor.range.topic for cursor in group}) == 1
         self._of_number = {n: code for (_, n), code in self._codes.items()} if one_topic else None
@@ -169,8 +176,8 @@ class _Assigned:
         """Whether any of its ranges is not read."""
         return bool(self._left)
 
-    def take(self, columns: Sequence[str]) -> list[pa.RecordBatch]:
-        """Records that have come within `WAIT`: at most one batch.
+    def take(self, gathering: Gathering) -> None:
+        """Add records that have come within `WAIT`; at most as many as are asked for at once.
 
         Raises:
             UnreachableError: a partition's error, or nothing has come for too long.
@@ -180,9 +187,8 @@ class _Assigned:
         messages = [message for message in came if message.error() is None]
         if len(messages) < len(came):
             self._judge(message for message in came if message.error() is not None)
-        batches = self._batch(messages, columns) if messages else []
-        self._settle(moved=bool(batches))
-        return batches
+        kept = self._keep(messages, gathering) if messages else 0
+        self._settle(moved=kept > 0)
 
     def _aim(self) -> None:
         """Assign, then seek: only a seek has the leader's epoch compared with the log's."""
@@ -223,10 +229,10 @@ class _Assigned:
             else:
                 self._hear(error)  # such as a missing right on the group, beside good records
 
-    def _batch(self, messages: Sequence[Message], columns: Sequence[str]) -> list[pa.RecordBatch]:
+    def _keep(self, messages: Sequence[Message], gathering: Gathering) -> int:
+        """Keep those that lie in their ranges; how many."""
         offsets = np.array([m.offset() for m in messages], np.int64)
-        told = [m.leader_epoch() for m in messages]  # None from a broker before Kafka 2.1
-        epochs = np.array([-1 if epoch is None else epoch for epoch in told], np.int64)
+        epochs = _leader_epochs(messages)
         codes = self._places(messages)
         turns = (np.flatnonzero(np.diff(codes)) + 1).tolist()
         keep = np.zeros(len(messages), dtype=bool)
@@ -235,40 +241,24 @@ class _Assigned:
             if run[0] < cursor.next or (np.diff(run) <= 0).any():
                 raise UnreachableError(f"{cursor.range}: offsets went back to {run.min()}")
             keep[low : low + cursor.advance(run, epochs[low:high])] = True
-        if not keep.any():
-            return []
-        batch = self._arrays(messages, offsets, codes, columns)
-        batch = batch if keep.all() else batch.filter(pa.array(keep))
-        self._records, self._bytes = self._records + len(batch), self._bytes + batch.nbytes
-        return [batch]
+        if not keep.all():
+            messages = [messages[index] for index in np.flatnonzero(keep).tolist()]
+            offsets, codes = offsets[keep], codes[keep]
+        if messages:
+            self._records += len(messages)
+            self._bytes += gathering.add(messages, offsets, self._numbers[codes])
+        return len(messages)
 
     def _places(self, messages: Sequence[Message]) -> npt.NDArray[np.int64]:
         """Which cursor each message belongs to; a topic's name is a new text in each message."""
-        if self._of_number is not None:
-            numbers: Mapping[Any, int] = self._of_number
-            return np.array([numbers[m.partition()] for m in messages], np.int64)
-        codes: Mapping[Any, int] = self._codes
-        return np.array([codes[m.topic(), m.partition()] for m in messages], np.int64)
-
-    def _arrays(
-        self,
-        messages: Sequence[Message],
-        offsets: npt.NDArray[np.int64],
-        codes: npt.NDArray[np.int64],
-        columns: Sequence[str],
-    ) -> pa.RecordBatch:
-        topics = pa.array([cursor.range.topic for cursor in self._cursors], pa.string())
-        partitions = np.array([cursor.range.partition for cursor in self._cursors], np.int32)
-        arrays = [
-            pa.array([m.key() for m in messages], pa.binary()),
-            pa.array([m.value() for m in messages], pa.binary()),
-            topics.take(pa.array(codes)),
-            pa.array(partitions[codes]),
-            pa.array(offsets),
-            *(pa.array(_READ[name](messages), OPTIONAL[name]) for name in columns),
-        ]
-        fields = [*RAW, *(pa.field(name, OPTIONAL[name]) for name in columns)]
-        return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+        if self._of_number is None:
+            codes: Mapping[Any, int] = self._codes
+            return np.array([codes[m.topic(), m.partition()] for m in messages], np.int64)
+        told = [_number(m.partition()) for m in messages]
+        few = {number: self._of_number[number] for number in set(told)}
+        if len(few) == 1:
+            return np.full(len(told), next(iter(few.values())), np.int64)
+        return np.array([few[number] for number in told], np.int64)
 
     def _settle(self, *, moved: bool) -> None:
         """Pause what is done, or it would be fetched on; count the time in which nothing came."""
@@ -308,33 +298,13 @@ def _translated() -> Iterator[None]:
         raise UnreachableError(f"Kafka: {error.args[0].str()}") from error
 
 
-def _emptied(kept: list[pa.RecordBatch]) -> pa.RecordBatch:
-    """All of them as one, and none kept."""
-    batch = kept[0] if len(kept) == 1 else pa.concat_batches(kept)
-    kept.clear()
-    return batch
-
-
-def _full(kept: Sequence[pa.RecordBatch], bounds: ReadBounds) -> bool:
-    rows, size = sum(len(one) for one in kept), sum(one.nbytes for one in kept)
-    return rows >= bounds.rows or size >= bounds.size
+def _leader_epochs(messages: Sequence[Message]) -> npt.NDArray[np.int64]:
+    """Each record's; -1 from a broker before Kafka 2.1."""
+    told = [m.leader_epoch() for m in messages]
+    if None not in (few := set(told)) and len(few) == 1:
+        return np.full(len(told), told[0], np.int64)
+    return np.array([-1 if epoch is None else epoch for epoch in told], np.int64)
 
 
 def _number(value: int | None) -> int:
     return -1 if value is None else value
-
-
-def _times(messages: Sequence[Message]) -> list[int | None]:
-    """Milliseconds to microseconds; kind 0 means that the record has no time."""
-    return [at * 1_000 if kind else None for kind, at in (m.timestamp() for m in messages)]
-
-
-def _headers(messages: Sequence[Message]) -> list[Any]:
-    told: list[Any] = [m.headers() for m in messages]
-    return [h and [{"name": name, "value": value} for name, value in h] for h in told]
-
-
-_READ: Mapping[str, Callable[[Sequence[Message]], list[Any]]] = {
-    "timestamp": _times,
-    "headers": _headers,
-}
