@@ -112,10 +112,12 @@ class SortedFile:
         self._stats = merged(self._stats, stats) if self._stats else stats
         if self._writer is None:
             self._begin()
-        places = pa.array(ordered(rows))
+        places = ordered(rows)
+        sorted_already = bool((np.diff(places) == 1).all())
         group = max(1, min(GROUP, LARGEST * len(rows) // rows.nbytes))
         for first in range(0, len(rows), group):
-            part = rows.take(places.slice(first, group))
+            there = slice(first, first + group)
+            part = rows[there] if sorted_already else rows.take(pa.array(places[there]))
             self._writer.write_table(pa.Table.from_batches([part]), row_group_size=group)
 
     @property

@@ -8,6 +8,7 @@ column of keys escape exactly alike.  Pure.
 
 import json
 from collections.abc import Sequence
+from itertools import product
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -37,12 +38,14 @@ def column(
     *unique* boolean.  Out: string.  A change without a shard has a key only where it is unique.
     """
     behind = pc.binary_replace_slice(key_values.cast(pa.binary()), 0, 1, b"").cast(pa.string())
-    placed = pc.binary_join_element_wise("[", _quoted(source), ",", _quoted(shard), ",", behind, "")
-    return pc.if_else(unique, key_values, placed)
+    placed = pc.binary_join_element_wise(_before(source, shard), behind, "")
+    return pc.if_else(unique, key_values, placed) if unique.true_count else placed
 
 
-def _quoted(names: pa.Array) -> pa.Array:
-    """Quote names of which a batch has few, each once."""
-    few = names.dictionary_encode()
-    texts = pa.array([quote(name) for name in few.dictionary.to_pylist()], pa.string())
-    return texts.take(few.indices)
+def _before(source: pa.Array, shard: pa.Array) -> pa.Array:
+    """What stands before the values: of sources and shards a batch has few, each quoted once."""
+    sources, shards = source.dictionary_encode(), shard.dictionary_encode()
+    pairs = product(sources.dictionary.to_pylist(), shards.dictionary.to_pylist())
+    texts = pa.array([f"[{quote(one)},{quote(other)}," for one, other in pairs], pa.string())
+    width = pa.scalar(len(shards.dictionary), pa.int32())
+    return texts.take(pc.add(pc.multiply(sources.indices, width), shards.indices))
