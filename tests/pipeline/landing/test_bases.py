@@ -81,6 +81,34 @@ def test_rows_of_a_finished_snapshot_sent_again_open_nothing() -> None:
     assert not mark.snaps
 
 
+def test_rows_of_several_batches_are_counted_together() -> None:
+    """One row and one row are no table of a single row, whose end would not be told."""
+    mark, settled = play(rows(S1, 1, ended=False), rows(S1, 1, ended=False), live())
+
+    assert not settled
+    assert mark.snaps["shop/db.t"].rows == 2
+
+
+def test_an_end_that_was_seen_stays_seen() -> None:
+    _, settled = play(rows(S1, 2, ended=True), rows(S1, 2, ended=False), live())
+
+    assert settled == ["2:100"]
+
+
+def test_a_live_change_just_at_the_snapshot_does_not_end_it() -> None:
+    _, settled = play(rows(S1, 3, ended=True), live({"shop/shop.t:0": S1}))
+
+    assert not settled
+
+
+def test_a_live_change_of_an_earlier_batch_counts_and_the_base_began_with_its_first_row() -> None:
+    mark, early = play(rows(S1, 2, ended=False), live())
+    snaps, (settled,) = advance(mark, rows(S1, 1, ended=True), 2)
+
+    assert (early, snaps) == ([], {})
+    assert (settled.order, settled.since) == (S1, 0)
+
+
 def test_a_snapshot_remembers_the_batch_it_began_in() -> None:
     snaps, _ = advance(Mark("main", 6), rows(S1, 2, ended=False), 7)
 
