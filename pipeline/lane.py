@@ -1,12 +1,14 @@
 """One lane: its landing loop, and the mirrors that follow it.
 
 Landing, applying and upkeep may be asked for at the same time, each by one thread.  Landing waits
-for neither of the others; these two wait for each other.
+for neither of the others; these two take turns, a pass and one mirror.
 """
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import InitVar, dataclass, field
+from datetime import timedelta
 
 from pyspark.sql import SparkSession
 
@@ -17,6 +19,8 @@ from pipeline.apply.upkeep import Upkeep
 from pipeline.landing.loop import Landing
 from pipeline.mark import Mark
 from pipeline.report import Applied, Landed
+
+_PATIENCE = timedelta(minutes=1)  # of a merge with upkeep of one mirror, such as Spark's OPTIMIZE
 
 
 @dataclass(eq=False)
@@ -34,6 +38,7 @@ class Lane:
     catalog: InitVar[Catalog]
     session: SparkSession | None = None
     _mirrors: threading.Lock = field(default_factory=threading.Lock)
+    _next: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self, catalog: Catalog) -> None:
         """Know what has landed."""
@@ -57,23 +62,43 @@ class Lane:
     def apply(self, waived: frozenset[str]) -> tuple[Applied, ...]:
         """Bring every mirror with landed changes up to date; tier 0 first.
 
-        Returns a turn for each such mirror, and for each mirror looked at and found foreign.
+        Returns a turn for each such mirror, and for each mirror looked at and found foreign; none
+        where upkeep of one mirror takes so long that the caller had better ask again.
         """
-        with self._mirrors:
+        with self._turn(_PATIENCE) as mine:
             self._in_pool("apply")
-            return self.passes.run(self._known, waived)
+            return self.passes.run(self._known, waived) if mine else ()
 
     def upkeep(self, readers: Mapping[str, int]) -> None:
-        """Compact and clean what is due; *readers*: table -> lowest version still needed."""
-        with self._mirrors:
+        """Compact and clean what is due; *readers*: table -> lowest version still needed.
+
+        A merge waits for one mirror at most, and for nothing of the change log's.
+        """
+        with self._turn():
             mark = self.mark
             applied = {name: self.passes.applied(name) for name in mark.tables}
-            self.upkeeping.run(mark, readers, applied, self.passes.stands_still, self._key)
+        held = self.passes.stands_still
+        self.upkeeping.run(mark, readers, applied, held, key=self._key, turn=self._turn)
 
     def close(self) -> None:
         """Stop Spark."""
         if self.session is not None:
             self.session.stop()
+
+    @contextmanager
+    def _turn(self, within: timedelta | None = None) -> Iterator[bool]:
+        """Have the mirrors to oneself; who waits comes next, whoever had them last.
+
+        False where they were not to be had *within* that time.
+        """
+        seconds = -1 if within is None else within.total_seconds()
+        with self._next:
+            mine = self._mirrors.acquire(timeout=seconds)
+        try:
+            yield mine
+        finally:
+            if mine:
+                self._mirrors.release()
 
     def _key(self, table: str) -> tuple[str, ...]:
         return self._known.catalog.table(table, self.mark.shards).key

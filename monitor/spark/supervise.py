@@ -43,16 +43,8 @@ class Supervisor:
     _failures: int = 0
 
     def __post_init__(self) -> None:
-        """Say whose turns are one: applying and upkeep wait for each other in the lane, too.
-
-        Here they do so before their deadlines begin.
-        """
-        mirrors = threading.Lock()
-        self._turns = {
-            Verb.LAND: threading.Lock(),
-            Verb.APPLY: mirrors,
-            Verb.UPKEEP: mirrors,
-        }
+        """Each line takes one request at a time; applying and upkeep share mirrors in the lane."""
+        self._turns = {verb: threading.Lock() for verb in (Verb.LAND, Verb.APPLY, Verb.UPKEEP)}
 
     @property
     def pid(self) -> int | None:

@@ -30,6 +30,7 @@ class Mirrors:
     settings: PipelineSettings
     _stores: dict[str, Store] = field(default_factory=dict)
     _known: dict[str, Snapshot] = field(default_factory=dict)
+    _absent: set[str] = field(default_factory=set)
 
     def store(self, table: str) -> Store:
         """The mirror's folder."""
@@ -48,13 +49,20 @@ class Mirrors:
         except HeldError:
             self._known.pop(table, None)
             raise
-        if found is not None:
-            self._known[table] = found
+        if found is None:
+            self._absent.add(table)
+        else:
+            self.know(table, found)
         return found
 
     def know(self, table: str, snapshot: Snapshot) -> None:
         """Go on from *snapshot*, which was committed here."""
         self._known[table] = snapshot
+        self._absent.discard(table)
+
+    def absent(self, table: str) -> bool:
+        """Whether there was none when it was looked at last."""
+        return table in self._absent
 
     def seen(self, table: str) -> Snapshot | None:
         """The version looked at last; None if nobody has looked, or there is none."""
@@ -62,7 +70,9 @@ class Mirrors:
 
     def applied(self, table: str) -> int:
         """The batch it was applied through when it was looked at last; -1 before the first."""
-        known = self._known.get(table) or self.look(table)
+        known = self._known.get(table)
+        if known is None and not self.absent(table):
+            known = self.look(table)
         return -1 if known is None else batch_of(known, self.settings.lane)
 
     def applied_of(self, table: str, last: int, lives: Lives) -> int:

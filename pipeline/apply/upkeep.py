@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 
@@ -38,6 +39,7 @@ COMPACTS = "OPTIMIZE"
 _KEPT = "delta.deletedFileRetentionDuration"
 _NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 _AT_ONCE = timedelta(seconds=15)
+_LONGEST = timedelta(minutes=5)  # with the merges it waits for
 _BEGINNING = timedelta(minutes=10)
 _LEAST = timedelta(hours=168)  # nothing younger is ever taken
 _HISTORY = timedelta(days=30)  # Delta's own default for its log
@@ -72,7 +74,7 @@ def worn(files: Mapping[str, ActiveFile]) -> tuple[ActiveFile, ...]:
 class Upkeep:
     """Compact and clean one lane's lake.
 
-    Runs in the process that merges, between merges: two commits on one version of a mirror are one
+    Runs in the process that merges, each mirror between merges: two commits on one version are one
     too many.  The change log is compacted beside landing, which wins where both want a version.
     ``compact`` is Spark's way, for mirrors that it merges; it cleans and checkpoints those itself.
     """
@@ -85,6 +87,7 @@ class Upkeep:
     _vacuumed: dict[str, datetime] = field(default_factory=dict)
     _done: dict[str, datetime] = field(default_factory=dict)
     _checkpointed: dict[str, int] = field(default_factory=dict)
+    _left: dict[str, int] = field(default_factory=dict)  # the version each mirror was left in
 
     def run(
         self,
@@ -92,7 +95,9 @@ class Upkeep:
         readers: Mapping[str, int],
         applied: Mapping[str, int],
         held: Callable[[str], bool],
+        *,
         key: Callable[[str], tuple[str, ...]] = lambda _: (),
+        turn: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> None:
         """Do what is due of the change log and all mirrors, for some seconds; the rest next time.
 
@@ -103,23 +108,50 @@ class Upkeep:
         *held*: whether to leave a mirror alone: a commit of ours on top of somebody else's would
         make it impossible to take that one back.  Asked only of mirrors that are due.
         *key*: table -> its key's columns, by which rows are sorted; none where it is not known.
+        *turn*: what to be in while one mirror is looked at, so that merges come in between.
         """
-        began = self.clock()
         try:
             self._log(mark, applied)
         except (HeldError, UnreachableError) as error:
             log.warning("upkeep left the change log alone", why=str(error))
-        order = sorted(mark.tables, key=lambda name: (self._done.get(name, _NEVER), name))
-        for table in order:
-            self._done[table] = self.clock()
-            try:
-                self._mirror(table, readers.get(table), held, key)
-            except LostRaceError:
-                continue  # somebody came between; next time
-            except (HeldError, UnreachableError) as error:
-                log.warning("upkeep left a mirror alone", table=table, why=str(error))
-            if self.clock() - began > _AT_ONCE:
+        began, spent = self.clock(), timedelta()
+        for table in sorted(mark.tables, key=lambda name: (self._done.get(name, _NEVER), name)):
+            if not self._waiting(table):
+                continue
+            with turn():
+                taken = self.clock()
+                self._done[table] = taken
+                self._kept_well(table, readers.get(table), held, key)
+                spent += self.clock() - taken
+            if spent > _AT_ONCE or taken - began > _LONGEST:
                 return
+
+    def _waiting(self, table: str) -> bool:
+        """Whether the mirror has another version than it was left in, or is to be cleaned.
+
+        By what merges know of it: as many mirrors as there are would each be listed.
+        """
+        seen = self.mirrors.seen(table)
+        if seen is None:
+            return not self.mirrors.absent(table)
+        return self._left.get(table) != seen.version or self._due(table)
+
+    def _kept_well(
+        self,
+        table: str,
+        read: int | None,
+        held: Callable[[str], bool],
+        key: Callable[[str], tuple[str, ...]],
+    ) -> None:
+        try:
+            left = self._mirror(table, read, held, key)
+        except LostRaceError:
+            return  # somebody came between; next time
+        except (HeldError, UnreachableError) as error:
+            log.warning("upkeep left a mirror alone", table=table, why=str(error))
+        else:
+            if left is not None:
+                self._left[table] = left
 
     def _mirror(
         self,
@@ -127,30 +159,37 @@ class Upkeep:
         read: int | None,
         held: Callable[[str], bool],
         key: Callable[[str], tuple[str, ...]],
-    ) -> None:
+    ) -> int | None:
+        """Do what is due of one; the version it is left in, None if it is to be looked at again."""
+        seen = self.mirrors.seen(table)
+        if seen is not None and not (self._wants(table, seen) or self._due(table)):
+            return seen.version
         snapshot = self.mirrors.look(table)
-        if snapshot is None:
-            return
-        files, clean = worn(snapshot.files), self._due(table)
-        if not (files or clean or self._entries(table, snapshot)) or held(table):
-            return
-        store = self.mirrors.store(table)
+        if snapshot is None or held(table):
+            return None
+        files, store = worn(snapshot.files), self.mirrors.store(table)
         if self.compact is not None and why_spark(snapshot) is not None:
             if files:
-                self.mirrors.know(table, self.compact(store, snapshot, self.settings.lane))
-            return
+                snapshot = self.compact(store, snapshot, self.settings.lane)
+                self.mirrors.know(table, snapshot)
+            self._vacuumed[table] = self.clock()
+            return snapshot.version
         refuse(snapshot)
         if files:
             snapshot = self._compact(table, snapshot, files, key(table))
         if self._entries(table, snapshot):
             checkpoints.checkpoint(store)
             self._checkpointed[table] = snapshot.version
-        if clean:
-            self._clean(table, store, read)
+        if self._due(table):
+            snapshot = self._clean(table, store, read) or snapshot
+        return None if worn(snapshot.files) else snapshot.version
+
+    def _wants(self, table: str, snapshot: Snapshot) -> bool:
+        return bool(worn(snapshot.files)) or self._entries(table, snapshot)
 
     def _entries(self, name: str, snapshot: Snapshot) -> bool:
-        """Whether so many versions have come that reading the log by them costs."""
-        known = self._checkpointed.setdefault(name, -1)
+        """Whether so many versions have come since a checkpoint that reading by them costs."""
+        known = max(self._checkpointed.get(name, -1), snapshot.checkpoint)
         return snapshot.version - known >= checkpoints.EVERY
 
     def _due(self, name: str) -> bool:
@@ -185,18 +224,19 @@ class Upkeep:
         self.mirrors.know(table, compacted)
         return compacted
 
-    def _clean(self, table: str, store: Store, read: int | None) -> None:
+    def _clean(self, table: str, store: Store, read: int | None) -> Snapshot | None:
         """Take what no kept version needs; nothing at all while somebody reads an older one."""
         self._vacuumed[table] = self.clock()
         kept = max(self.settings.upkeep.keep_versions, _LEAST)
         since = self._since(table, read)
         if since is None or self.clock() - since > kept:
-            return
+            return None
         snapshot = self._keeping(table, store, kept)
         vacuum.vacuum(store, kept)
         vacuum.sweep_vectors(store, snapshot, self.clock() - kept)
         checkpoints.sweep(store, self.clock() - kept)
         checkpoints.clean(store)
+        return snapshot
 
     def _keeping(self, table: str, store: Store, kept: timedelta) -> Snapshot:
         """Let the log remember for so long which files have left; a checkpoint forgets the rest."""

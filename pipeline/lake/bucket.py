@@ -39,6 +39,7 @@ class Bucket:
 
     uri: str
     objects: ObjectStore
+    ranged: bool = True
 
     def read(self, name: str, start: int = 0, length: int | None = None) -> bytes:
         """*length* bytes from *start* on; the whole file by default."""

@@ -46,6 +46,7 @@ class Folder:
 
     path: str
     uri: str = field(init=False)
+    ranged: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
         self.path = self.uri = self.path.rstrip("/") or "/"

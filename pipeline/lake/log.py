@@ -23,6 +23,7 @@ from pipeline.lake.store import Store
 
 _ENTRY = re.compile(r"(\d{20})\.json")
 _ABSOLUTE = re.compile(r"/|[a-zA-Z][a-zA-Z0-9+.-]*:/")
+_AHEAD = 16  # names asked for beyond the newest entry found, so that a hole is seen as one
 _ATTEMPTS = 3  # a listing may miss what is made meanwhile, and name what is cleaned away
 _exact = msgspec.json.Decoder(float_hook=Decimal)
 
@@ -107,7 +108,8 @@ class Snapshot:
 
     ``files`` is keyed by the paths as in the log; ``transactions`` has each application's newest
     version; ``commit_id`` is our newest commit's, None if it lies before what was read; ``entry``
-    is a digest of the newest entry, "" if only a checkpoint holds it.
+    is a digest of the newest entry, "" if only a checkpoint holds it; ``checkpoint`` is the version
+    of the one that was read, -1 if it was read without one.
     """
 
     uri: str
@@ -118,6 +120,7 @@ class Snapshot:
     transactions: Mapping[str, int]
     commit_id: str | None = None
     entry: str = ""
+    checkpoint: int = field(default=-1, compare=False)
 
     @property
     def vector_files(self) -> frozenset[str]:
@@ -185,16 +188,30 @@ def advanced(snapshot: Snapshot, actions: Sequence[Action], *, entry: str) -> Sn
 
 def _read_on(store: Store, known: Snapshot) -> Snapshot | None:
     """Read the entries above the known one; None if all must be read anew."""
-    versions = _versions(store.after(FOLDER, f"{known.version:020d}"))
-    newest = max(versions, default=-1)
-    if newest < known.version or not known.entry:
+    if not known.entry:
         return None
     try:
         if entries.digest(store.read(entries.name(known.version))) != known.entry:
             return None
-        return _advance(store, known, newest)
+        return _advance(store, known, max(_newer(store, known.version), default=known.version))
     except FileNotFoundError:  # cleaned away meanwhile, or a hole
         return None
+
+
+def _newer(store: Store, version: int) -> list[int]:
+    """Versions above *version*, of which the entry is there; what lies beyond a wide hole is not.
+
+    A folder is asked for names instead of listed: a log holds as many entries as a month has turns.
+    """
+    if store.ranged:
+        return _versions(store.after(FOLDER, f"{version:020d}.json"))
+    found: list[int] = []
+    ahead = version + 1
+    while ahead <= (found or [version])[-1] + _AHEAD:
+        if store.exists(entries.name(ahead)):
+            found.append(ahead)
+        ahead += 1
+    return found
 
 
 def _read_again(store: Store) -> Snapshot | None:
@@ -223,7 +240,8 @@ def _read(store: Store, checkpoint: Checkpoint | None, versions: Sequence[int]) 
         if version in versions:  # what no checkpoint holds: who wrote the newest entry
             own, entry = _entry(store, version)
             held += [action for action in own if "commitInfo" in action]
-        snapshot = advanced(replace(snapshot, version=version - 1), held, entry=entry)
+        before = replace(snapshot, version=version - 1, checkpoint=version)
+        snapshot = advanced(before, held, entry=entry)
     snapshot = _advance(store, snapshot, max(versions, default=-1))
     if not snapshot.protocol or not snapshot.metadata.action:
         raise entries.damaged(store.uri, "its log names no protocol or no columns")

@@ -27,6 +27,10 @@ class Store(Protocol):
     def uri(self) -> str:
         """As it was opened, without a slash at its end."""
 
+    @property
+    def ranged(self) -> bool:
+        """Whether `after` costs by what it finds; in a folder it costs by what is there."""
+
     def read(self, name: str, start: int = 0, length: int | None = None) -> bytes:
         """*length* bytes from *start* on (fewer at the end); the whole file by default."""
 

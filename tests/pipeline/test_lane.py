@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from demo.processes import wait_until
 from pipeline.apply.catalog import Catalog
 from pipeline.apply.mirror_job import run
 from pipeline.apply.passes import Passes
@@ -184,3 +185,36 @@ def test_no_row_is_lost_or_doubled_when_upkeep_and_merging_go_on_under_a_landing
     assert sum(turn.account.read for turn in beside.turns) == beside.changes() == 31
     assert beside.rows() == dict.fromkeys(range(30), "a")
     assert len(log.snapshot.files) < 30, "it was compacted meanwhile"
+
+
+def test_who_waits_for_the_mirrors_comes_next(beside: Beside) -> None:
+    """A lock by itself goes to whoever takes it again at once: upkeep of thousands of mirrors."""
+    lane, taken = beside.lane, list[str]()
+
+    def merge() -> None:
+        with lane._turn():
+            taken.append("a pass")
+
+    with ThreadPoolExecutor(1) as pool:
+        with lane._turn():
+            waiting = pool.submit(merge)
+            wait_until(lane._next.locked, timedelta(seconds=SOON), "a pass that waits")
+        for _ in range(20):
+            with lane._turn():
+                taken.append("a mirror")
+        waiting.result(SOON)
+
+    assert taken == ["a pass", *["a mirror"] * 20]
+
+
+def test_a_merge_waits_for_one_mirrors_upkeep_no_longer_than_its_caller_would(
+    beside: Beside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or Spark's OPTIMIZE of a large mirror would have the process killed as late, for ever."""
+    monkeypatch.setattr("pipeline.lane._PATIENCE", timedelta(milliseconds=1))
+
+    with beside.lane._turn(), ThreadPoolExecutor(1) as pool:
+        turns = pool.submit(beside.lane.apply, frozenset()).result(SOON)
+
+    assert turns == ()
+    assert beside.lane.apply(frozenset()) != ()

@@ -144,7 +144,7 @@ class RandomTurns:
         """Our own upkeep."""
         mark, applied = self.lake.mark, {"db.t": self.lake.mark.batch}
         held = self.lake.passes.stands_still
-        self.upkeep.run(mark, {}, applied, held, lambda _: KEY)
+        self.upkeep.run(mark, {}, applied, held, key=lambda _: KEY)
 
     def grow(self) -> None:
         """The source's table gets a column, whose default its old rows have."""

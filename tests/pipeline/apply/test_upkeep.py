@@ -350,9 +350,11 @@ def test_many_tables_are_done_in_turns_so_that_merging_need_not_wait(tmp_path: P
         return now[0]
 
     changes = ChangeLog(open_store(lake.settings.changes), "main")
-    upkeep, done = Upkeep(lake.settings, changes, Mirrors(lake.settings), clock), []
+    mirrors = Mirrors(lake.settings)
+    upkeep, done = Upkeep(lake.settings, changes, mirrors, clock), []
     for _ in range(2):
-        upkeep.run(lake.mark, {}, dict.fromkeys(names, TOGETHER - 1), lambda _: False)
+        applied = {name: mirrors.applied(name) for name in names}
+        upkeep.run(lake.mark, {}, applied, lambda _: False)
         done.append([named(mirror(lake, name)) for name in names])
 
     assert done == [[1, TOGETHER], [1, 1]]

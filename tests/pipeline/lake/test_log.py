@@ -16,6 +16,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from pipeline.errors import HeldError, UnreachableError
 from pipeline.lake import actions, checkpoints, entries
+from pipeline.lake.folder import Folder
 from pipeline.lake.log import ActiveFile, Snapshot, load
 from pipeline.lake.store import open_store
 from tests.pipeline.lake.tables import NOW, Writer, found, numbers
@@ -367,3 +368,21 @@ def test_an_entry_that_says_nothing_yet_is_no_version(
         snapshot = load(writer.store, before)
         assert snapshot is not None
         assert (snapshot.version, set(snapshot.files)) == (3, {"f0", "f1", "a"})
+
+
+def test_who_knows_a_version_lists_no_folder_however_long_the_log_is(
+    writer: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(writer, 40)
+    known = found(writer.store)
+    fill(writer, 2)
+    asked: list[str] = []
+    there = Folder.exists
+    monkeypatch.setattr(Folder, "after", lambda *_: pytest.fail("listed"))
+    monkeypatch.setattr(Folder, "exists", lambda f, name: (asked.append(name), there(f, name))[1])
+
+    newest = load(writer.store, known)
+
+    assert newest is not None
+    assert newest.version == 42
+    assert len(asked) < 20

@@ -1,0 +1,159 @@
+"""How many mirrors upkeep looks at, and who waits for it; what it does to one is in test_upkeep."""
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from pipeline.apply import mirrors
+from pipeline.apply.upkeep import TOGETHER, Upkeep
+from pipeline.lake import checkpoints
+from pipeline.lake.log import Snapshot, load
+from pipeline.lake.store import Store
+from pipeline.model import Op
+from tests.pipeline.apply.keeping import mirror, named, on_disk
+from tests.pipeline.hand_lake import NOW, HandLake, row
+
+TABLES = tuple(f"db.u{number:02d}" for number in range(12))
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How often each mirror's log was looked at."""
+    found = Counter[str]()
+
+    def counted(store: Store, known: Snapshot | None = None) -> Snapshot | None:
+        found[store.uri.rpartition("/")[2]] += 1
+        return load(store, known)
+
+    monkeypatch.setattr(mirrors, "load", counted)
+    return found
+
+
+def own(name: str) -> dict[str, str]:
+    return {"table": name, "shard": name, "topic": f"s.{name}"}
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> HandLake:
+    """Many mirrors of one row each, all applied."""
+    made = HandLake(tmp_path, others=TABLES)
+    made.land(*({**row(Op.CREATE, 10, 1, "a"), **own(name)} for name in TABLES))
+    for _ in range(2):
+        made.run()
+    return made
+
+
+def upkeep(lake: HandLake) -> Upkeep:
+    """As a lane has it: of the mirrors that its passes know."""
+    return Upkeep(lake.settings, lake.log, lake.passes.mirrors, lambda: NOW)
+
+
+def kept(lake: HandLake, keeping: Upkeep) -> None:
+    applied = {name: lake.passes.applied(name) for name in lake.mark.tables}
+    keeping.run(lake.mark, {}, applied, lake.passes.stands_still)
+
+
+def test_mirrors_that_merges_know_are_not_looked_at_again(
+    lake: HandLake, opened: Counter[str]
+) -> None:
+    keeping = upkeep(lake)
+
+    for _ in range(3):
+        kept(lake, keeping)
+
+    assert opened == {}
+
+
+def test_only_a_mirror_that_has_something_to_do_is_looked_at(
+    lake: HandLake, opened: Counter[str]
+) -> None:
+    keeping = upkeep(lake)
+    kept(lake, keeping)
+    for key in range(2, 2 + TOGETHER):
+        lake.land({**row(Op.CREATE, 10 + key, key, "b"), **own("db.u07")})
+        lake.run()
+    opened.clear()
+
+    kept(lake, keeping)
+    kept(lake, keeping)
+
+    assert opened.keys() == {"u07"}
+    assert named(mirror(lake, "db.u07")) == 1
+
+
+def test_a_mirror_that_is_held_is_asked_about_until_it_is_not(lake: HandLake) -> None:
+    keeping, asked = upkeep(lake), list[str]()
+    for key in range(2, 2 + TOGETHER):
+        lake.land({**row(Op.CREATE, 10 + key, key, "b"), **own("db.u07")})
+        lake.run()
+
+    def held(table: str) -> bool:
+        asked.append(table)
+        return len(asked) < 3
+
+    for _ in range(4):
+        keeping.run(lake.mark, {}, {}, held)
+
+    assert asked == ["db.u07"] * 3
+    assert named(mirror(lake, "db.u07")) == 1
+
+
+def test_a_restart_is_no_reason_for_a_checkpoint(lake: HandLake) -> None:
+    for key in range(2, 2 + checkpoints.EVERY):
+        lake.land({**row(Op.CREATE, 10 + key, key, "b"), **own("db.u07")})
+        lake.run()
+    kept(lake, upkeep(lake))
+    path = mirror(lake, "db.u07")
+    before = on_disk(path, "*.checkpoint.parquet")
+
+    lake.reopen()
+    lake.land({**row(Op.CREATE, 90, 90, "c"), **own("db.u07")})
+    lake.run()
+    lake.run()
+    kept(lake, upkeep(lake))
+
+    assert len(before) == 1
+    assert on_disk(path, "*.checkpoint.parquet") == before
+
+
+def test_each_mirror_is_a_turn_of_its_own_and_the_change_log_none(
+    lake: HandLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keeping, seen = upkeep(lake), list[str]()
+    logged, mended = keeping._log, keeping._mirror
+
+    @contextmanager
+    def turn() -> Iterator[None]:
+        seen.append("(")
+        yield
+        seen.append(")")
+
+    monkeypatch.setattr(keeping, "_log", lambda *a: (seen.append("log"), logged(*a))[1])
+    monkeypatch.setattr(keeping, "_mirror", lambda *a: (seen.append("m"), mended(*a))[1])
+
+    for _ in range(2):
+        keeping.run(lake.mark, {}, {}, lambda _: False, turn=turn)
+
+    assert seen == ["log", *["(", "m", ")"] * len(lake.mark.tables), "log"], "then all are well"
+
+
+def test_waiting_for_merges_comes_to_an_end(lake: HandLake) -> None:
+    """A pass of ten minutes comes in before each mirror: one is enough, the rest next time."""
+    now, turns = [NOW], list[datetime]()
+
+    @contextmanager
+    def turn() -> Iterator[None]:
+        now[0] += timedelta(minutes=10)
+        turns.append(now[0])
+        yield
+
+    keeping = Upkeep(lake.settings, lake.log, lake.passes.mirrors, lambda: now[0])
+    for _ in range(3):
+        keeping.run(lake.mark, {}, {}, lambda _: False, turn=turn)
+
+    assert len(turns) == 3
+    assert len(keeping._done) == 3, "each time another one"
