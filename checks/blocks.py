@@ -3,7 +3,6 @@
 What is known to be wrong still blocks when its sample has grown old.  Pure.
 """
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -11,7 +10,7 @@ from checks.model import Outcome, Reason, Verdict
 from pipeline.lags.lag import Lags
 from pipeline.lags.samples import Samples
 from pipeline.model import Missing, Table
-from pipeline.report import Gap, Hold
+from pipeline.report import Gap, Hold, read_gap
 
 MOST_KEYS = 20  # a ruling names no more, so a waiver of all it names could hide others
 
@@ -58,7 +57,7 @@ def _of_mark(inputs: Inputs) -> Iterator[Reason]:
     for name in _shards(inputs.table):
         if name not in mark.bases:
             yield Reason("no_base", f"{name} has no complete base yet", f"no_base:{name}")
-    for gap in (Gap(**json.loads(text)) for text in mark.gaps.values()):
+    for gap in map(read_gap, mark.gaps.values()):
         if _concerns(gap, inputs.table):
             span = f"{gap.topic}:{gap.partition} [{gap.first}, {gap.until})"
             yield Reason("gap", f"{span} cannot be read: {gap.why}", gap.id)

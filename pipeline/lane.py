@@ -13,7 +13,7 @@ from datetime import timedelta
 from pyspark.sql import SparkSession
 
 from pipeline.apply.catalog import Catalog
-from pipeline.apply.passes import LandedState as Known
+from pipeline.apply.landed_state import LandedState as Known
 from pipeline.apply.passes import Passes
 from pipeline.apply.upkeep import Upkeep
 from pipeline.landing.loop import Landing

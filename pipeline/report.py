@@ -1,7 +1,9 @@
 """What one round of the pipeline did: the values its process hands to the service.  Pure."""
 
+import json
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import lru_cache
 
 from pipeline.model import Account
 
@@ -24,6 +26,13 @@ class Gap:
     tables: tuple[str, ...] = ()
     shards: tuple[str, ...] = ()
     batch: int = -1
+
+
+@lru_cache(maxsize=20_000)  # open gaps stay the same for many rounds, each of which tells them all
+def read_gap(text: str) -> Gap:
+    """Read back one value of ``Mark.gaps``."""
+    raw = json.loads(text)
+    return Gap(**{**raw, "tables": tuple(raw["tables"]), "shards": tuple(raw["shards"])})
 
 
 @dataclass(frozen=True, slots=True)

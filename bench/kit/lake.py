@@ -12,9 +12,10 @@ import pyarrow as pa
 
 from bench.kit.table import AT, BORN, SOURCE, Workload
 from pipeline.apply.catalog import Catalog
+from pipeline.apply.landed_state import LandedState
 from pipeline.apply.mirror_job import Group, TurnOutcome, run
 from pipeline.apply.mirrors import note
-from pipeline.apply.passes import LandedState, Passes, Run
+from pipeline.apply.passes import Passes, Run
 from pipeline.apply.provenance import META, SLUICE
 from pipeline.apply.reshape import Shape, begun
 from pipeline.apply.upkeep import Upkeep

@@ -3,7 +3,7 @@
 Changes may have been lost before they landed, or may no longer be kept.  Pure.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pipeline.apply.moved_rows import RowMove
 from pipeline.errors import HeldError
@@ -12,21 +12,25 @@ from pipeline.mark import Mark
 from pipeline.model import Table
 
 
-def require_landed(table: Table, mark: Mark, moves: Sequence[RowMove]) -> None:
+def require_landed(
+    table: Table, mark: Mark, moves: Sequence[RowMove], gaps: Mapping[str, Sequence[str]]
+) -> None:
     """Refuse a table with an open gap; so may one be of which rows have yet to come.
 
     Unread changes of such a one hold it, too: of the table's own the gate tells.  What was lost of
-    a shard that is dropped is missed no more.
+    a shard that is dropped is missed no more.  *gaps*: ``source/shard`` -> ids of the mark's that
+    concern it.
 
     Raises:
         HeldError: ``gap``, ``quarantine``.
     """
     others = {f"{one.shard.source}/{one.shard.name}" for move in moves for one in move.names}
     names = {name for name in _names(table) if is_there(mark, name)} | others
-    gaps = [gap for gap, text in mark.gaps.items() if any(f'"{name}"' in text for name in names)]
-    if gaps:
-        raise HeldError("gap", f"changes were lost before landing ({gaps[0]}); take a new base")
-    unread = [subject for subject, one in mark.quarantine.items() if others & {*one.shards}]
+    lost = sorted(gap for name in names for gap in gaps.get(name, ()))
+    if lost:
+        raise HeldError("gap", f"changes were lost before landing ({lost[0]}); take a new base")
+    open_ = mark.quarantine.items() if others else ()
+    unread = [subject for subject, one in open_ if others & {*one.shards}]
     if unread:
         detail = f"its rows had another name, and changes of that are unread ({unread[0]})"
         raise HeldError("quarantine", f"{detail}; take a new base of {table.name}")

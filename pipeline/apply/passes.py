@@ -8,7 +8,6 @@ between makes it start over in the next pass.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import cached_property
 
 import structlog
 
@@ -18,6 +17,7 @@ from pipeline.apply.decide import AppliedBefore
 from pipeline.apply.fills import Fill
 from pipeline.apply.foreign_writes import Watch
 from pipeline.apply.highest_orders import HighestOrders
+from pipeline.apply.landed_state import LandedState
 from pipeline.apply.losses import require_kept, require_landed
 from pipeline.apply.mirror_job import Group, MirrorJob, Refusal, TurnOutcome, grouped, run
 from pipeline.apply.mirror_writer import Writers
@@ -32,7 +32,6 @@ from pipeline.changelog.table import DROPPED
 from pipeline.errors import HeldError, UnreachableError
 from pipeline.lake.commit import LostRaceError
 from pipeline.lake.log import Snapshot
-from pipeline.lives import Lives
 from pipeline.living import living_tables
 from pipeline.mark import Mark
 from pipeline.model import Account, Op, Table
@@ -47,19 +46,6 @@ GROUPS = 8  # for each worker, so that one large mirror does not leave the other
 log = structlog.get_logger(__name__)
 
 Run = Callable[[Sequence[Group]], Sequence[Mapping[str, TurnOutcome]]]
-
-
-@dataclass(frozen=True)  # without slots: a pass asks for its lives once for each mirror
-class LandedState:
-    """What a pass goes by: the mark of a landed batch, and the schemas up to it."""
-
-    mark: Mark
-    catalog: Catalog
-
-    @cached_property
-    def lives(self) -> Lives:
-        """Of the change log up to the mark."""
-        return Lives.of(self.mark.lives)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +99,9 @@ class Passes:
             return unheard  # to be kept before the next turns, or a kill takes both accounts
         tables = [landed.catalog.table(name, mark.shards) for name in behind]
         due = sorted(tables, key=lambda table: (table.tier, table.name))
-        standing = broken | self._standing({table.name for table in due}, mark, waived)
-        ready = [t for t in due if t.name not in standing and self._due(t, landed, waived)]
+        tried = [table for table in due if self._due(table, landed, waived)]
+        standing = broken | self._standing({table.name for table in tried}, mark, waived)
+        ready = [table for table in tried if table.name not in standing]
         done = self._turns(ready[:MOST_MIRRORS], landed, waived)
         left = [self._still(name, hold) for name, hold in sorted(standing.items())]
         freed = self._freed(mark, standing, {turn.table for turn in done}, behind)
@@ -149,9 +136,13 @@ class Passes:
         return behind, broken
 
     def _standing(self, due: set[str], mark: Mark, waived: frozenset[str]) -> dict[str, Hold]:
-        """Mirrors to leave alone, because somebody else has written to them."""
+        """Mirrors to leave alone, because somebody else has written to them.
+
+        A held table without one is looked at when it is tried again, or when its turn has come.
+        """
+        held = {name for name in self._held if not self.mirrors.absent(name)}
         found = {}
-        for name in sorted(self.watch.choose(due | self._held, mark.tables)):
+        for name in sorted(self.watch.choose(due | held, mark.tables)):
             hold = self.watch.hold(name, waived)
             if hold is not None:
                 found[name] = hold
@@ -169,7 +160,7 @@ class Passes:
         names = [f"{shard.source}/{shard.name}" for shard in table.shards]
         bases = tuple(mark.bases.get(name) for name in names)
         schemas = tuple(one.order for one in landed.catalog.newest_of(table).values())
-        gaps = tuple(gap for gap, text in mark.gaps.items() if any(f'"{n}"' in text for n in names))
+        gaps = tuple(gap for name in names for gap in landed.gaps.get(name, ()))
         version = None if seen is None else seen.version
         return (mark.tables.get(table.name), bases, schemas, gaps, table.key, waived, version)
 
@@ -238,7 +229,7 @@ class Passes:
         moves = catalog.moves(table, mark, floors)
         if not all(mark.passed(move.shard.source, move.order) for move in moves):
             return  # changes of the other table may still be on their way
-        require_landed(table, mark, moves)
+        require_landed(table, mark, moves, landed.gaps)
         if self.mirrors.applied(name) < 0:
             require_kept(table, mark, self._dropped())
         shape = Shape(table, catalog.schema(table), catalog.newest_of(table), catalog.at)

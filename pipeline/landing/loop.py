@@ -28,7 +28,7 @@ from pipeline.landing.facts import Facts, gather
 from pipeline.landing.inversions import JUDGED, low
 from pipeline.landing.listing import Listing, list_ends, owner
 from pipeline.landing.new_rules import with_rules
-from pipeline.landing.next_mark import next_mark, read_gap
+from pipeline.landing.next_mark import next_mark
 from pipeline.landing.plan import Plan, PlanContext, plan
 from pipeline.landing.recognition import recognised
 from pipeline.landing.redelivery import COLUMNS, resending, unexplained
@@ -39,7 +39,7 @@ from pipeline.landing.task import Done, Intake, LandingTask
 from pipeline.lives import lived
 from pipeline.mark import Mark
 from pipeline.model import PartitionEnd, TopicPartition
-from pipeline.report import Hold, Landed
+from pipeline.report import Hold, Landed, read_gap
 from pipeline.route import Router
 from pipeline.settings import PipelineSettings
 from pipeline.transports.offset_ranges import OffsetRange

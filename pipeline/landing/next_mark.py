@@ -12,7 +12,7 @@ from pipeline.landing.redelivery import resending
 from pipeline.landing.tally import NAMED
 from pipeline.mark import Epoch, Mark, Quarantine
 from pipeline.model import Acknowledged, Order
-from pipeline.report import Gap
+from pipeline.report import Gap, read_gap
 from pipeline.route import Router
 
 
@@ -233,12 +233,6 @@ def _gaps(
             continue
         result[gap.id] = json.dumps(asdict(replace(gap, shards=left)), sort_keys=True)
     return result
-
-
-def read_gap(text: str) -> Gap:
-    """Read back one value of ``Mark.gaps``."""
-    raw = json.loads(text)
-    return Gap(**{**raw, "tables": tuple(raw["tables"]), "shards": tuple(raw["shards"])})
 
 
 def _quarantine(

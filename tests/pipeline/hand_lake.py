@@ -10,9 +10,10 @@ from typing import Any
 import pyarrow as pa
 
 from pipeline.apply.catalog import Catalog
+from pipeline.apply.landed_state import LandedState
 from pipeline.apply.mirror_job import run
 from pipeline.apply.mirror_writer import Writers
-from pipeline.apply.passes import LandedState, Passes
+from pipeline.apply.passes import Passes
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.own_rows import mark_row
 from pipeline.changelog.table import CHANGES, Stamp, app

@@ -1,14 +1,19 @@
 """What a pass costs that has nothing to do; `passes` itself is tested in test_passes."""
 
+import json
 from collections import Counter
+from dataclasses import asdict, replace
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pipeline.apply import mirrors
 from pipeline.lake.log import Snapshot, load
 from pipeline.lake.store import Store
-from pipeline.model import Op
+from pipeline.model import Op, ShardId
+from pipeline.report import Gap, read_gap
 from tests.pipeline.hand_lake import HandLake, row
 
 TABLES = tuple(f"db.u{number:02d}" for number in range(30))
@@ -55,3 +60,74 @@ def test_f42_a_pass_with_one_mirror_due_opens_that_one_and_a_few(
 
     assert [turn.table for turn in done] == ["db.u07"]
     assert opened.total() <= 25
+
+
+@pytest.fixture
+def baseless(tmp_path: Path) -> HandLake:
+    """Many tables that have landed and have no mirror: each is held by a gap of its own."""
+    lake = HandLake(tmp_path, others=TABLES)
+    own = [{"table": name, "shard": name, "topic": f"s.{name}"} for name in TABLES]
+    lake.land(*({**row(Op.CREATE, 10, 1, "a"), **names} for names in own))
+    gaps = [Gap(f"g@{name}", f"s.{name}", 0, 1, 2, "", shards=(f"s/{name}",)) for name in TABLES]
+    lake.mark = replace(lake.mark, gaps={g.id: json.dumps(asdict(g)) for g in gaps})
+    return lake
+
+
+def test_held_tables_without_a_mirror_are_not_looked_for_in_each_pass(
+    baseless: HandLake, opened: Counter[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = baseless.run()
+    opened.clear()
+    monkeypatch.setattr(baseless.passes, "clock", lambda: baseless.now - timedelta(minutes=10))
+
+    baseless.run()
+
+    assert {turn.hold and turn.hold.reason for turn in first} == {"gap"}
+    assert len(first) == len(TABLES)
+    assert opened.total() <= 20
+
+
+def test_a_mirror_that_is_put_back_is_found(baseless: HandLake) -> None:
+    """Such as from a backup; the table is held until then, and tried again now and then."""
+    baseless.run()
+    baseless.mark = replace(baseless.mark, gaps={})
+
+    turns = baseless.run()
+
+    assert {turn.hold for turn in turns} == {None}
+    assert len(turns) == len(TABLES)
+
+
+def test_each_gap_is_read_once_however_many_tables_and_passes(
+    baseless: HandLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+    loads = json.loads
+
+    def counted(text: str) -> Any:
+        read.append(text)
+        return loads(text)
+
+    read_gap.cache_clear()
+    monkeypatch.setattr("pipeline.report.json.loads", counted)
+
+    for _ in range(3):
+        baseless.run()
+
+    told = [text for text in read if '"why"' in text]
+    assert len(told) == len(TABLES)
+
+
+@pytest.mark.parametrize("relation", ["größe", 'a"b', "a.b", "a\\b"])
+def test_a_gap_holds_a_table_of_any_name(tmp_path: Path, relation: str) -> None:
+    name = str(ShardId("db", relation))
+    lake = HandLake(tmp_path, others=(name,))
+    gap = Gap("g@0", f"s.{name}", 0, 1, 2, "", shards=(f"s/{name}",))
+    own = {"table": name, "shard": name, "topic": "s.other"}
+    lake.land({**row(Op.CREATE, 10, 1, "a"), **own})
+    lake.mark = replace(lake.mark, gaps={gap.id: json.dumps(asdict(gap), sort_keys=True)})
+
+    (turn,) = lake.run()
+
+    assert turn.hold is not None
+    assert turn.hold.reason == "gap"

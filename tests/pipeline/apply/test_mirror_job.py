@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from pipeline.apply import mirror_job
+from pipeline.apply.landed_state import LandedState
 from pipeline.apply.mirror_job import Group, MirrorJob, Refusal, grouped, run
-from pipeline.apply.passes import LandedState
 from pipeline.apply.turn import TurnTask, Written, turn
 from pipeline.changelog.scan import Part, parts
 from pipeline.changelog.slices import WantedBatches, read

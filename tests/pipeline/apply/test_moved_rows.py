@@ -1,7 +1,7 @@
 """A renamed table's mirror has the rows it had under its other name, or stands still."""
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -129,7 +129,8 @@ def test_a_shadow_with_an_open_gap_holds(told: Renames) -> None:
     told.begin()
     told.lake.land(*SHADOW)
     told.swap()
-    told.lake.mark = replace(told.lake.mark, gaps={"g": json.dumps({"shards": [f"s/{NEW}"]})})
+    gap = replace(GAP, shards=(f"s/{NEW}",))
+    told.lake.mark = replace(told.lake.mark, gaps={GAP.id: json.dumps(asdict(gap))})
     told.lake.land(row(C, 111, 5, "five"))
 
     hold = told.apply().hold

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.apply.account import Counted
-from pipeline.apply.passes import LandedState
+from pipeline.apply.landed_state import LandedState
 from pipeline.lake import entries
 from pipeline.lake.actions import removed
 from pipeline.lake.alterations import with_properties

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -132,8 +133,16 @@ def test_each_mirror_is_a_turn_of_its_own_and_the_change_log_none(
         yield
         seen.append(")")
 
-    monkeypatch.setattr(keeping, "_log", lambda *a: (seen.append("log"), logged(*a))[1])
-    monkeypatch.setattr(keeping, "_mirror", lambda *a: (seen.append("m"), mended(*a))[1])
+    def of_log(*told: Any) -> None:
+        seen.append("log")
+        logged(*told)
+
+    def of_mirror(*told: Any) -> int | None:
+        seen.append("m")
+        return mended(*told)
+
+    monkeypatch.setattr(keeping, "_log", of_log)
+    monkeypatch.setattr(keeping, "_mirror", of_mirror)
 
     for _ in range(2):
         keeping.run(lake.mark, {}, {}, lambda _: False, turn=turn)

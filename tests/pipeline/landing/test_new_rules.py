@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from pipeline.landing.new_rules import with_rules
-from pipeline.landing.next_mark import read_gap
 from pipeline.mark import Existence, Mark
 from pipeline.model import Order, PartitionEnd
+from pipeline.report import read_gap
 from pipeline.route import Router
 from pipeline.settings import TableRule
 from tests.pipeline.landing.desk import Desk

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from pipeline.landing.facts import Facts, News, UnreadChanges
-from pipeline.landing.next_mark import next_mark, read_gap
+from pipeline.landing.next_mark import next_mark
 from pipeline.landing.plan import Plan
 from pipeline.landing.tally import NAMED, SnapshotRows
 from pipeline.mark import Epoch, Mark, Snap
 from pipeline.model import Acknowledged, Fence, Head, Order, PartitionEnd
-from pipeline.report import Gap
+from pipeline.report import Gap, read_gap
 from pipeline.route import Router
 from pipeline.schema.history import SchemaChange
 from pipeline.settings import TableRule

@@ -1,0 +1,32 @@
+"""What does a pass go by?  The mark of a landed batch, and what follows from it for all mirrors."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from pipeline.apply.catalog import Catalog
+from pipeline.lives import Lives
+from pipeline.mark import Mark
+from pipeline.report import read_gap
+
+
+@dataclass(frozen=True)  # without slots: a pass asks for its lives once for each mirror
+class LandedState:
+    """What a pass goes by: the mark of a landed batch, and the schemas up to it."""
+
+    mark: Mark
+    catalog: Catalog
+
+    @cached_property
+    def lives(self) -> Lives:
+        """Of the change log up to the mark."""
+        return Lives.of(self.mark.lives)
+
+    @cached_property
+    def gaps(self) -> Mapping[str, Sequence[str]]:
+        """``source/shard`` -> ids of the open gaps that concern it."""
+        found: dict[str, list[str]] = {}
+        for gap in map(read_gap, self.mark.gaps.values()):
+            for name in gap.shards:
+                found.setdefault(name, []).append(gap.id)
+        return found
