@@ -102,17 +102,17 @@ def plan(
     """
     known = known or PlanContext()
     named = {str(tp): tp for tp in ends}
-    returned = _returned(named, ends, known)
-    before = {**returned, **w}
+    before = {**_returned(named, ends, known), **w}
+    moving = _moving(named, before, ends, known)
     starts = {
         tp: _start(before.get(name), tp, beginnings[tp], ends[tp], known)
-        for name, tp in sorted(named.items())
+        for name, tp in sorted(moving.items())
     }
     spans = {tp: Span(start.first, ends[tp], start.epoch) for tp, start in starts.items()}
     taken, capped = _cap(spans, cap)
     gone, lost, notes = _gone(w.keys() - named.keys(), w, known)
-    offsets = {name: end for name, end in before.items() if name not in gone}
-    for name, tp in named.items():
+    offsets = {name: end for name, end in before.items() if name not in gone} if gone else before
+    for name, tp in moving.items():
         offsets[name] = _after(taken[tp], before.get(name))
     return Plan(
         spans={tp: span for tp, span in taken.items() if span.size},
@@ -123,6 +123,29 @@ def plan(
         notes=notes,
         anew=frozenset(tp for tp, start in starts.items() if start.anew),
     )
+
+
+def _moving(
+    named: Mapping[str, TopicPartition],
+    w: Mapping[str, PartitionEnd],
+    ends: Ends,
+    known: PlanContext,
+) -> dict[str, TopicPartition]:
+    """Partitions to look at: all but those that rest, which in a quiet round are thousands.
+
+    W of one that rests is its end, of the same log, and no leader says otherwise.
+    """
+    found = {}
+    for name, tp in named.items():
+        stood, end = w.get(name), ends[tp]
+        if (
+            stood is None
+            or stood.offset != end.offset
+            or stood.topic_id != end.topic_id
+            or tp in known.epoch_ends
+        ):
+            found[name] = tp
+    return found
 
 
 def _returned(
