@@ -21,6 +21,7 @@ from pipeline.lake.commit import LostRaceError, commit
 from pipeline.lake.entries import Action
 from pipeline.landing.acknowledgements import Acknowledgements
 from pipeline.landing.bases import Settled
+from pipeline.landing.disorder import Circumstances, Disorder
 from pipeline.landing.division import divided, epochs_read
 from pipeline.landing.epoch_bounds import EpochBounds, bounds
 from pipeline.landing.epochs import Epochs, explain, look
@@ -69,6 +70,7 @@ class Landing:
     mark: Mark
     facts: Facts = field(default_factory=Facts)
     _acknowledgements: Acknowledgements = field(default_factory=Acknowledgements)
+    _disorder: Disorder = field(default_factory=Disorder)
     _ends: dict[TopicPartition, PartitionEnd] = field(default_factory=dict)
     _unsure: bool = False
     _ruled: bool = False
@@ -128,8 +130,12 @@ class Landing:
         """
         epochs = look(self.mark, listing)
         stamp = Stamp(self.mark.lane, self.mark.batch + 1, self.clock())
+        now = Circumstances(chosen, listing, epochs, waived)
+        held.update(self._disorder.standing(now, stamp.received))
+        chosen = self._left_out(chosen, listing, held) if held else chosen
+        read = {listing.source_of[at.topic] for at in chosen.spans}
         self.log.opened(stamp.received)
-        while True:
+        while not held or self._due(chosen, waived):
             staged = self._staged(chosen, listing, epochs, stamp)
             facts = self._gathered(staged)
             strange = self._strange(staged, facts)
@@ -137,9 +143,11 @@ class Landing:
                 break
             epochs, found = explain(epochs, listing, strange, waived)
             held.update(found)
-            chosen = _without(chosen, self.mark, partial(self._held, listing, set(found)))
-        if held and not self._due(chosen, waived):
+            chosen = self._left_out(chosen, listing, found)
+        else:
+            self._disorder.judged(read, held, now, stamp.received)
             return None
+        self._disorder.judged(read, held, now, stamp.received)
         chosen = chosen.landed(staged.epochs)
         made, settled = next_mark(
             self.mark,
@@ -159,6 +167,9 @@ class Landing:
         for note in chosen.notes:  # now: a round that commits nothing would say it again
             log.info("partition gone", lane=made.lane, batch=made.batch, what=note)
         return facts
+
+    def _left_out(self, chosen: Plan, listing: Listing, held: Mapping[str, Hold]) -> Plan:
+        return _without(chosen, self.mark, partial(self._held, listing, set(held)))
 
     def _held(self, listing: Listing, sources: Set[str], topic: str) -> bool:
         if topic in listing.source_of:

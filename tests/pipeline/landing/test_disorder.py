@@ -1,0 +1,126 @@
+"""A source in disorder is not read in each round, and every way out of it still leads out."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from pipeline.apply.retries import FIRST, LONGEST
+from pipeline.report import Landed
+from tests.pipeline.landing.desk import GIB4, NOW, Desk
+
+Change = Callable[[Desk], object]
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    """Two rows of each source have landed; then one of ``a`` stands below them: it is held."""
+    made = Desk(tmp_path)
+    for source in "ab":
+        for pos in (GIB4 - 300, GIB4 - 200):
+            made.topics.put(source, pos, "x")
+    made.land()
+    made.topics.put("a", 100, "new")
+    assert [hold.reason for hold in made.land().holds] == ["disorder"]
+    made.tasks.clear()
+    return made
+
+
+def rounds(desk: Desk, count: int) -> list[Landed]:
+    return [desk.land() for _ in range(count)]
+
+
+def test_it_is_not_read_again_in_each_round_and_told_all_the_same(desk: Desk) -> None:
+    found = rounds(desk, 5)
+
+    assert desk.tasks == []
+    assert [hold.id for one in found for hold in one.holds] == ["disorder:a:a.db.t:0:2@1"] * 5
+
+
+def test_others_are_read_once_a_round(desk: Desk) -> None:
+    for number in range(3):
+        desk.topics.put("b", GIB4 - 100 + number, "more")
+        desk.topics.put("a", GIB4 - 100 + number, "more")
+        (landed,) = rounds(desk, 1)
+        assert (landed.batch, len(landed.holds)) == (number + 1, 1)
+
+    assert desk.tasks == [1, 1, 1]
+    assert [offset for _, _, offset in desk.rows("a")] == [0, 1]
+    assert [offset for _, _, offset in desk.rows("b")] == [0, 1, 2, 3, 4]
+
+
+def to_another_server(desk: Desk) -> None:
+    desk.server.identity = "other"
+
+
+def to_a_log_begun_anew(desk: Desk) -> None:
+    desk.server.log = 1
+
+
+@pytest.mark.parametrize("change", [to_another_server, to_a_log_begun_anew])
+def test_another_server_or_log_is_seen_at_once(desk: Desk, change: Change) -> None:
+    rounds(desk, 2)
+    change(desk)
+
+    (landed,) = rounds(desk, 1)
+
+    assert landed.holds == ()
+    assert [offset for _, _, offset in desk.rows("a")] == [0, 1, 2]
+
+
+def test_a_waiver_is_heard_at_once(desk: Desk) -> None:
+    (held,) = rounds(desk, 1)
+
+    landed = desk.land(held.holds[0].id)
+
+    assert landed.holds == ()
+    assert [offset for _, _, offset in desk.rows("a")] == [0, 1, 2]
+
+
+def test_a_topic_that_is_created_anew_is_read_at_once(desk: Desk) -> None:
+    rounds(desk, 1)
+    desk.topics.create_anew("a.db.t")
+    desk.topics.put("a", GIB4 - 50, "fresh")
+
+    (landed,) = rounds(desk, 1)
+
+    assert landed.holds == ()
+    assert len(landed.gaps) == 1
+    assert (1, GIB4 - 50, 0) in desk.rows("a")
+
+
+def test_it_is_read_again_now_and_then_whatever_is_known(desk: Desk) -> None:
+    """The record itself was mended, such as by a topic that was put back: nobody tells of that."""
+    now = [NOW]
+    desk.loop.clock = lambda: now[0]
+    reads: list[float] = []
+    while now[0] < NOW + timedelta(minutes=4):
+        now[0] += FIRST
+        desk.tasks.clear()
+        desk.land()
+        if desk.tasks:
+            reads.append((now[0] - NOW).total_seconds())
+    pauses = [after - before for before, after in pairwise(reads)]
+
+    assert reads[0] == FIRST.total_seconds()
+    assert pauses[-1] == LONGEST.total_seconds()
+    assert len(reads) < 10
+
+    desk.topics.held["a.db.t"].pop()
+    desk.topics.put("a", GIB4 - 50, "mended")
+    now[0] += LONGEST
+    (landed,) = rounds(desk, 1)
+    assert landed.holds == ()
+    assert [pos for _, pos, _ in desk.rows("a")][-1] == GIB4 - 50
+
+
+def test_what_went_on_is_forgotten(desk: Desk) -> None:
+    (held,) = rounds(desk, 1)
+    desk.land(held.holds[0].id)
+    desk.topics.put("a", 50, "lower still")
+
+    found = rounds(desk, 2)
+
+    assert [hold.id for one in found for hold in one.holds] == ["disorder:a:a.db.t:0:3@2"] * 2
