@@ -1,4 +1,4 @@
-"""Which sources were found in disorder, and when is each read again?  Pure.
+"""Which sources were found in disorder, and when is each read again?
 
 A source that is held stays where W stands, so that the same records would be read, decoded and
 judged in each round.  What can end it is told without reading: another server or log, a waiver, a

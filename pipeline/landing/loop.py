@@ -124,30 +124,16 @@ class Landing:
     def _land(
         self, chosen: Plan, listing: Listing, held: dict[str, Hold], waived: frozenset[str]
     ) -> Facts | None:
-        """Write, judge, and commit; a source in disorder is left out and the rest tried again.
+        """Write, judge, and commit.
 
         None where nothing is left: a source that stands still for days makes no batch a round.
         """
-        epochs = look(self.mark, listing)
         stamp = Stamp(self.mark.lane, self.mark.batch + 1, self.clock())
-        now = Circumstances(chosen, listing, epochs, waived)
-        held.update(self._disorder.standing(now, stamp.received))
-        chosen = self._left_out(chosen, listing, held) if held else chosen
-        read = {listing.source_of[at.topic] for at in chosen.spans}
         self.log.opened(stamp.received)
-        while not held or self._due(chosen, waived):
-            staged = self._staged(chosen, listing, epochs, stamp)
-            facts = self._gathered(staged)
-            strange = self._strange(staged, facts)
-            if not strange:
-                break
-            epochs, found = explain(epochs, listing, strange, waived)
-            held.update(found)
-            chosen = self._left_out(chosen, listing, found)
-        else:
-            self._disorder.judged(read, held, now, stamp.received)
+        judged = self._judged(chosen, listing, held, waived, stamp)
+        if judged is None:
             return None
-        self._disorder.judged(read, held, now, stamp.received)
+        chosen, epochs, staged, facts = judged
         chosen = chosen.landed(staged.epochs)
         made, settled = next_mark(
             self.mark,
@@ -167,6 +153,36 @@ class Landing:
         for note in chosen.notes:  # now: a round that commits nothing would say it again
             log.info("partition gone", lane=made.lane, batch=made.batch, what=note)
         return facts
+
+    def _judged(
+        self,
+        chosen: Plan,
+        listing: Listing,
+        held: dict[str, Hold],
+        waived: frozenset[str],
+        stamp: Stamp,
+    ) -> tuple[Plan, Epochs, Staged, Facts] | None:
+        """What is written and explained; a source in disorder is left out and the rest tried again.
+
+        It gets into *held*, as does one that was found so before and is not read again yet.
+        """
+        epochs = look(self.mark, listing)
+        now = Circumstances(chosen, listing, epochs, waived)
+        held.update(self._disorder.standing(now, stamp.received))
+        chosen = self._left_out(chosen, listing, held) if held else chosen
+        read = {listing.source_of[at.topic] for at in chosen.spans}
+        found: tuple[Plan, Epochs, Staged, Facts] | None = None
+        while found is None and (not held or self._due(chosen, waived)):
+            staged = self._staged(chosen, listing, epochs, stamp)
+            facts = self._gathered(staged)
+            if strange := self._strange(staged, facts):
+                epochs, more = explain(epochs, listing, strange, waived)
+                held.update(more)
+                chosen = self._left_out(chosen, listing, more)
+            else:
+                found = chosen, epochs, staged, facts
+        self._disorder.judged(read, held, now, stamp.received)
+        return found
 
     def _left_out(self, chosen: Plan, listing: Listing, held: Mapping[str, Hold]) -> Plan:
         return _without(chosen, self.mark, partial(self._held, listing, set(held)))

@@ -1,4 +1,7 @@
-"""What a pass costs that has nothing to do; `passes` itself is tested in test_passes."""
+"""What a pass costs that has nothing to do; `passes` itself is tested in test_passes.
+
+Covers pipeline/apply/landed_state.py.
+"""
 
 import json
 from collections import Counter
