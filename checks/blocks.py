@@ -90,7 +90,7 @@ def _of_checks(inputs: Inputs, gating: frozenset[str]) -> Iterator[Reason]:
 
 def _shards(table: Table) -> tuple[str, ...]:
     """Names of the shards as the mark spells them."""
-    return tuple(f"{shard.source}/{shard.name}" for shard in table.shards)
+    return tuple(str(shard) for shard in table.shards)
 
 
 def _concerns(gap: Gap, table: Table) -> bool:

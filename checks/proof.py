@@ -15,7 +15,7 @@ from pipeline.cut import first_fence
 from pipeline.lags.samples import LandedBatch, MirrorPosition, Samples, fresh, living
 from pipeline.lives import Lives
 from pipeline.mark import Mark
-from pipeline.model import Fence, Missing, Stage, Table
+from pipeline.model import Fence, Missing, Shard, Stage, Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ def _read_anew(mark: Mark, sources: Iterable[str]) -> Iterator[Reason]:
     One that was abandoned never ends, unless it is begun again or waived.
     """
     for name, snap in sorted(mark.snaps.items()):
-        if name.partition("/")[0] in sources:
+        if Shard.parse(name).source in sources:
             text = f"the snapshot of {name} is not complete, {snap.rows} rows came so far"
             yield Reason("snapshot", text, snap.waiver(name))
 

@@ -77,7 +77,7 @@ def loads(raw: Iterable[Sequence[Any]], table: Table) -> tuple[Suspect, ...]:
 
 def name(shard: Shard) -> str:
     """The shard as people and marks spell it: ``source/database.table``."""
-    return f"{shard.source}/{shard.name}"
+    return str(shard)
 
 
 def look(table: Table, world: World, suspects: Iterable[Suspect], tries: int = 0) -> SuspectReading:

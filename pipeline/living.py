@@ -7,6 +7,7 @@ no longer ignored.
 from collections.abc import Mapping
 
 from pipeline.mark import Mark
+from pipeline.model import Shard
 from pipeline.route import Router
 
 
@@ -21,7 +22,7 @@ def living_shards(mark: Mark, router: Router) -> Mapping[str, str]:
     return {
         name: table
         for name, table in mark.shards.items()
-        if table is not None and is_there(mark, name) and router.table(name.partition("/")[2])
+        if table is not None and is_there(mark, name) and router.table(Shard.parse(name).name)
     }
 
 

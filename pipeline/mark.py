@@ -6,14 +6,13 @@ tells everything.  Reading begins at the newest of those, which every text names
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from functools import lru_cache
 from typing import Any, cast
 
 import msgspec
 
-from pipeline.errors import FormatError, HeldError
-from pipeline.model import Acknowledged, Fence, Head, Order, PartitionEnd
-from pipeline.sources.mysql import gtid
+from pipeline.errors import HeldError
+from pipeline.model import Acknowledged, Fence, Order, PartitionEnd, Position
+from pipeline.sources.positions import place, reaches
 
 FULL_EVERY = 50  # batches: nobody replays more texts than this
 _PLAIN = ("lane", "batch", "full")  # fields that are no entries
@@ -25,17 +24,15 @@ class Epoch:
 
     ``heartbeat`` is the highest number landed when the epoch began: until a higher one has
     landed, the collector may still be sending again what it sent under the epoch before.
-    ``before`` is what the log before it had executed (empty without GTIDs), ``passed`` what was
+    ``before`` is where the log before it ended when it was last seen, ``passed`` what was
     acknowledged of that log: a collector that goes on where it stopped sends nothing older.
     """
 
     number: int
     identity: str
-    log: int
-    pos: int
-    executed: str = ""
+    position: Position
     heartbeat: int = -1
-    before: str = ""
+    before: Position | None = None
     passed: Acknowledged | None = None
 
 
@@ -193,7 +190,7 @@ class Mark:
         known, epoch = self.acknowledged.get(source), self.epochs.get(source)
         if known is None or known.snapshot or epoch is None:
             return False
-        return (order.epoch, order.log, order.pos) < (epoch.number, known.log, known.pos)
+        return (order.epoch, order.log, order.pos) < (epoch.number, *place(known.position))
 
     def covers(self, fence: Fence) -> bool:
         """Whether everything at or below *fence* is landed in this batch or before.
@@ -211,16 +208,7 @@ class Mark:
             return False  # positions of two servers are never compared
         if self.heartbeats.get(fence.source, -1) < fence.number:
             return False
-        return reaches(known, fence.head)
-
-
-def reaches(known: Acknowledged, head: Head) -> bool:
-    """Whether a collector that has acknowledged *known* has finished everything below *head*.
-
-    By position, and by GTIDs where both have them: after a fail-over a collector's last word may
-    still be of the old server, whose larger position says nothing of the new one.
-    """
-    return (known.log, known.pos) >= (head.log, head.pos) and _holds(known.executed, head.executed)
+        return reaches(known.position, fence.head.position)
 
 
 _NAMES = tuple(each.name for each in fields(Mark) if each.name not in _PLAIN)
@@ -303,14 +291,3 @@ def _applied(mark: Mark, delta: MarkDelta) -> Mark:
         entries[name] = kept
     made = _with(mark, entries)
     return replace(made, batch=delta.changed.batch, full=delta.changed.full)
-
-
-@lru_cache(maxsize=4096)  # the same fences are asked about for every table
-def _holds(executed: str, needed: str) -> bool:
-    """Whether a GTID set holds another; where either is unknown, it has no say."""
-    if not executed or not needed:
-        return True
-    try:
-        return gtid.contains(executed, needed)
-    except FormatError:
-        return True

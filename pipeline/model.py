@@ -115,6 +115,16 @@ class Shard:
     source: str
     name: str
 
+    def __str__(self) -> str:
+        """Render as ``source/database.table``, the form used in marks and messages."""
+        return f"{self.source}/{self.name}"
+
+    @classmethod
+    def parse(cls, text: str) -> "Shard":
+        """Read back what ``str`` wrote; a source's name holds no slash."""
+        source, _, name = text.partition("/")
+        return cls(source, name)
+
     @property
     def database(self) -> str:
         """The schema the physical table lives in."""
@@ -158,17 +168,26 @@ Lag = timedelta | Missing
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
-    """A position in the log of a connected server.
+class Position:
+    """A place in a source's log: ``words`` are for people, and for the source's own ``kind``.
 
-    ``executed`` is its GTID set, empty without GTIDs; ``identity`` its ``server_uuid``.
-    ``log`` and ``pos`` are the binlog file's number and the offset after the last event.
+    It is compared by :mod:`pipeline.sources.positions` and by nothing else.
     """
 
+    kind: str
+    words: str
+
+    def __str__(self) -> str:
+        """Render for people."""
+        return self.words
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """Where the log of a connected server ends; ``identity`` is that server's own."""
+
     identity: str
-    log: int
-    pos: int
-    executed: str = ""
+    position: Position
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,16 +206,12 @@ class Fence:
 
 @dataclass(frozen=True, slots=True)
 class Acknowledged:
-    """What a collector has durably handed over: the transactions it has finished.
+    """What a collector has durably handed over: all transactions before ``position``.
 
-    ``log`` and ``pos`` say where the newest transaction it has *begun* starts, so everything
-    before is finished; ``executed`` is the GTID set it has finished, empty without GTIDs.
     ``snapshot`` is true while it is still reading its initial snapshot: then nothing is proven.
     """
 
-    log: int
-    pos: int
-    executed: str = ""
+    position: Position
     snapshot: bool = False
 
 
@@ -210,6 +225,12 @@ class TopicPartition:
     def __str__(self) -> str:
         """Render as ``topic:partition``, the form used in marks and messages."""
         return f"{self.topic}:{self.partition}"
+
+    @classmethod
+    def parse(cls, text: str) -> "TopicPartition":
+        """Read back what ``str`` wrote."""
+        topic, _, partition = text.rpartition(":")
+        return cls(topic, int(partition))
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,12 +61,6 @@ THEIRS = {
 WORDS = re.compile(r"mysql|mariadb|debezium|binlog|gtid", re.IGNORECASE)
 KNOWS = {
     "pipeline/settings.py": "the default kind and format, and the topics that Debezium adds",
-    "pipeline/mark.py": "positions are compared by their GTIDs here, not by their source",
-    "pipeline/landing/epoch.py": "as the mark",
-    "pipeline/landing/acknowledgements.py": "as the mark",
-    "pipeline/landing/redelivery.py": "as the mark",
-    "pipeline/landing/shape.py": "a schema change goes by its GTID when it is sent again",
-    "pipeline/formats/format.py": "the column of a change that holds its GTID",
     "monitor/examination.py": "the doctor examines MySQL by Debezium, and nothing else yet",
     "monitor/observe/retention.py": "the metric's word for a source's log is binlog",
     "pipeline/worker_daemon.py": "it imports the usual format before Spark's workers are forked",

@@ -16,6 +16,7 @@ from pipeline.mark import Mark
 from pipeline.model import Acknowledged, Head, ShardId
 from pipeline.route import Router
 from pipeline.settings import CollectorSettings, PipelineSettings, SourceSettings
+from pipeline.sources.mysql.position import binlog_position
 from pipeline.start import Workers
 from pipeline.transports.kafka import KafkaTransport
 
@@ -26,11 +27,11 @@ class Idle:
 
     def head(self) -> Head:
         """The end of the log."""
-        return Head("3e11fa47-71ca-11e1-9e33-c80aa9429562", 3, 4)
+        return Head("3e11fa47-71ca-11e1-9e33-c80aa9429562", binlog_position(3, 4))
 
     def acknowledged(self) -> Acknowledged:
         """Everything was handed over."""
-        return Acknowledged(3, 4)
+        return Acknowledged(binlog_position(3, 4))
 
     def address(self) -> tuple[str, int]:
         """Nobody asks."""

@@ -85,7 +85,7 @@ class Roster:
 
     def _build(self, shards: Mapping[str, str]) -> Iterable[Table]:
         router, sources = Router(self.rules), self.sources().keys()
-        named = {Shard(*name.split("/", 1)): table for name, table in shards.items()}
+        named = {Shard.parse(name): table for name, table in shards.items()}
         seen = {shard: table for shard, table in named.items() if shard.source in sources}
         names = set(seen.values())
         folding = tuple(self._folding(router))

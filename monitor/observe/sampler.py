@@ -26,9 +26,10 @@ from pipeline.lags.samples import (
     extended,
     step,
 )
-from pipeline.mark import Mark, reaches
+from pipeline.mark import Mark
 from pipeline.model import Acknowledged, Fence, Missing, Table
 from pipeline.settings import SourceSettings
+from pipeline.sources.positions import reaches
 
 T = TypeVar("T")
 
@@ -236,7 +237,7 @@ def newest_below(fences: tuple[Fence, ...], arrived: Acknowledged) -> Fence | No
     """The newest of *fences*, ascending, of the server written to now, at or below *arrived*."""
     for fence in reversed(fences):
         same = fence.head.identity == fences[-1].head.identity
-        if same and reaches(arrived, fence.head):
+        if same and reaches(arrived.position, fence.head.position):
             return fence
     return None
 

@@ -9,7 +9,7 @@ from sqlalchemy import Row, delete, insert, select
 from monitor.store.database import Database
 from monitor.store.schema import fences
 from monitor.store.thin import thin
-from pipeline.model import Fence, Head
+from pipeline.model import Fence, Head, Position
 
 
 @dataclass(eq=False)
@@ -45,11 +45,11 @@ def _row(fence: Fence) -> dict[str, object]:
         "at": fence.at,
         "number": fence.number,
         "identity": head.identity,
-        "log": head.log,
-        "pos": head.pos,
-        "executed": head.executed,
+        "kind": head.position.kind,
+        "position": head.position.words,
     }
 
 
 def _fence(row: Row[Any]) -> Fence:
-    return Fence(row.source, row.number, row.at, Head(row.identity, row.log, row.pos, row.executed))
+    head = Head(row.identity, Position(row.kind, row.position))
+    return Fence(row.source, row.number, row.at, head)

@@ -41,9 +41,8 @@ fences = _table(
     _key("at", Instant),
     _column("number", BigInteger),
     _column("identity", _NAME),
-    _column("log", BigInteger),
-    _column("pos", BigInteger),
-    _column("executed", Text),
+    _column("kind", _NAME),
+    _column("position", Text),
 )
 verdicts = _table(
     "verdicts",

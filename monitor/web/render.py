@@ -52,7 +52,7 @@ def table(view: TableView) -> Json:
     return {
         "table": view.table.name,
         "tier": view.table.tier,
-        "shards": [f"{shard.source}/{shard.name}" for shard in view.table.shards],
+        "shards": [str(shard) for shard in view.table.shards],
         "key": list(view.table.key),
         "day": {stage.value: _brief(answer) for stage, answer in view.day.items()},
         "recent": {stage.value: _brief(answer) for stage, answer in view.recent.items()},
@@ -89,9 +89,7 @@ def fences(many: Iterable[Fence]) -> list[Json]:
             "number": one.number,
             "at": instant(one.at),
             "identity": one.head.identity,
-            "log": one.head.log,
-            "pos": one.head.pos,
-            "executed": one.head.executed,
+            "position": str(one.head.position),
         }
         for one in many
     ]

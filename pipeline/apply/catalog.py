@@ -136,7 +136,7 @@ class Catalog:
         """The names that moved rows had, back to one that nothing was asked of."""
         while isinstance(asked, MovedRows):
             shard, before = str(asked.rows_of), asked.before
-            name = f"{source}/{shard}"
+            name = str(Shard(source, shard))
             doubts = [before.order] if isinstance(before, BaseNeeded) else []
             doubts += [mark.lost[name]] if name in mark.lost else []
             yield FormerName(
@@ -168,7 +168,7 @@ class Catalog:
         """What is asked of each shard, and neither a base nor a truncate has answered since."""
         for shard in table.shards:
             asked = self._asked_of(shard.source).get(ShardId.parse(shard.name))
-            base, floor = bases.get(f"{shard.source}/{shard.name}"), floors.get(shard)
+            base, floor = bases.get(str(shard)), floors.get(shard)
             answers = [order for order in (base, floor) if order is not None]
             if asked is None or any(order >= asked.order for order in answers):
                 continue
@@ -193,24 +193,24 @@ class Catalog:
 
     def at(self, name: str, order: Order) -> TableSchema | None:
         """Schema of ``source/shard`` in force at *order*."""
-        source, _, shard = name.partition("/")
-        return self.history(source).at(shard, order)
+        shard = Shard.parse(name)
+        return self.history(shard.source).at(shard.name, order)
 
     def newest_of(self, table: Table) -> dict[str, TableSchema]:
         """``source/shard`` -> its newest landed schema, of those shards that have one."""
-        found = {f"{s.source}/{s.name}": self.newest(s.source, s.name) for s in table.shards}
+        found = {str(s): self.newest(s.source, s.name) for s in table.shards}
         return {name: schema for name, schema in found.items() if schema is not None}
 
     def fills(self, name: str) -> tuple[Fill, ...]:
         """Defaults that older rows of ``source/shard`` have in columns that were added to it."""
-        source, _, shard = name.partition("/")
+        shard = Shard.parse(name)
         found = []
-        for column, order in self._born(source).get(shard, ()):
+        for column, order in self._born(shard.source).get(shard.name, ()):
             schema = self.at(name, order)
             born = schema.column(column) if schema is not None else None
             value = born.dialect.default(born) if born is not None else None
             if value is not None and value.is_valid:
-                found.append(Fill(column, Shard(source, shard), order, value))
+                found.append(Fill(column, shard, order, value))
         return tuple(found)
 
     def _born(self, source: str) -> Births:
@@ -249,7 +249,7 @@ class Catalog:
         if self._folded[0] is not shards:
             found: dict[str | None, list[Shard]] = {}
             for name, table in shards.items():
-                found.setdefault(table, []).append(Shard(*name.split("/", 1)))
+                found.setdefault(table, []).append(Shard.parse(name))
             self._folded = (shards, {table: tuple(sorted(own)) for table, own in found.items()})
         return self._folded[1]
 

@@ -9,7 +9,7 @@ from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from pipeline.model import Order
+from pipeline.model import Order, TopicPartition
 
 _REMEMBERED = 1_000  # marks
 
@@ -52,7 +52,7 @@ class HighestOrders:
             if known is order or known == order:
                 continue
             at = name.partition("/")[2]
-            topic = at.rpartition(":")[0]
+            topic = TopicPartition.parse(at).topic
             own = self._topics.get(topic, {})
             steps = own.get(at) or _Steps()
             if len(steps.batches) >= 2 * _REMEMBERED:
@@ -86,4 +86,4 @@ class HighestOrders:
     def topics(self, table: str) -> frozenset[str]:
         """Topics that *table* is known to have changes in."""
         _, high = self._tables.get(table, (-1, {}))
-        return frozenset(name.rpartition(":")[0] for name in high)
+        return frozenset(TopicPartition.parse(name).topic for name in high)

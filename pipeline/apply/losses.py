@@ -24,7 +24,7 @@ def require_landed(
     Raises:
         HeldError: ``gap``, ``quarantine``.
     """
-    others = {f"{one.shard.source}/{one.shard.name}" for move in moves for one in move.names}
+    others = {str(one.shard) for move in moves for one in move.names}
     names = {name for name in _names(table) if is_there(mark, name)} | others
     lost = sorted(gap for name in names for gap in gaps.get(name, ()))
     if lost:
@@ -49,4 +49,4 @@ def require_kept(table: Table, mark: Mark, dropped: int) -> None:
 
 
 def _names(table: Table) -> set[str]:
-    return {f"{shard.source}/{shard.name}" for shard in table.shards}
+    return {str(shard) for shard in table.shards}

@@ -112,7 +112,7 @@ def batch_of(snapshot: Snapshot, lane: str) -> int:
 def floors_of(snapshot: Snapshot) -> dict[Shard, Order]:
     """The highest truncate or settle of each shard that the mirror remembers."""
     text = snapshot.metadata.configuration.get(FLOORS, "{}")
-    return {Shard(*name.split("/", 1)): Order(*parts) for name, parts in json.loads(text).items()}
+    return {Shard.parse(name): Order(*parts) for name, parts in json.loads(text).items()}
 
 
 def schemas_of(snapshot: Snapshot) -> dict[str, Order]:
@@ -123,7 +123,7 @@ def schemas_of(snapshot: Snapshot) -> dict[str, Order]:
 
 def told_floors(floors: Floors) -> dict[str, str]:
     """The property that remembers *floors*."""
-    return {FLOORS: _told({f"{s.source}/{s.name}": order for s, order in floors.items()})}
+    return {FLOORS: _told({str(s): order for s, order in floors.items()})}
 
 
 def life_of(snapshot: Snapshot) -> int | None:

@@ -157,7 +157,7 @@ class Passes:
     ) -> tuple[object, ...]:
         """All that could let a table go on that failed."""
         mark, seen = landed.mark, self.mirrors.seen(table.name)
-        names = [f"{shard.source}/{shard.name}" for shard in table.shards]
+        names = [str(shard) for shard in table.shards]
         bases = tuple(mark.bases.get(name) for name in names)
         schemas = tuple(one.order for one in landed.catalog.newest_of(table).values())
         gaps = tuple(gap for name in names for gap in landed.gaps.get(name, ()))

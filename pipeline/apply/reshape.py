@@ -147,12 +147,11 @@ def lake_schema(columns: Sequence[Column]) -> pa.Schema:
 def _fills(name: str, known: Mapping[str, Order], shape: Shape) -> list[Fill]:
     """Defaults of columns that a shard got since the schema that the mirror follows."""
     step = _step(name, known, shape)
-    source, _, shard = name.partition("/")
     found = [
         (column.name, column.dialect.default(column)) for column in (step.added if step else ())
     ]
     born = shape.orders[name]
-    return [Fill(n, Shard(source, shard), born, value) for n, value in found if value.is_valid]
+    return [Fill(n, Shard.parse(name), born, value) for n, value in found if value.is_valid]
 
 
 def _step(name: str, known: Mapping[str, Order], shape: Shape) -> Compatible | None:

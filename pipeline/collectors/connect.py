@@ -19,6 +19,7 @@ from pipeline.collectors.collector import Collector, CollectorState
 from pipeline.collectors.table_filter import TableFilter
 from pipeline.errors import ConfigError, UnreachableError
 from pipeline.model import Acknowledged, Missing, ShardId, TopicPartition
+from pipeline.sources.mysql.position import binlog_position
 
 WORST_FIRST = ("failed", "unassigned", "restarting", "stopped", "paused", "running")
 SECRETS = ("password", "secret", "sasl.jaas", "token", "passphrase")
@@ -131,7 +132,9 @@ def _acknowledged(offset: Mapping[str, Any]) -> Acknowledged | Missing:
     except (KeyError, ValueError):
         return Missing(f"the stored offset has no MySQL position, only {sorted(offset)}")
     executed = str(offset.get("gtids") or "")
-    return Acknowledged(log, pos, executed, snapshot=_truth(offset.get("snapshot")))
+    return Acknowledged(
+        binlog_position(log, pos, executed), snapshot=_truth(offset.get("snapshot"))
+    )
 
 
 def _truth(flag: object) -> bool:

@@ -16,6 +16,7 @@ from typing import Protocol
 from pipeline.collectors.connect import ConnectCollector
 from pipeline.model import Acknowledged, Missing, PartitionEnd, TopicPartition
 from pipeline.settings import SourceSettings
+from pipeline.sources.positions import place
 from pipeline.transports.kafka import KafkaTransport
 
 Ends = Mapping[TopicPartition, PartitionEnd]
@@ -131,7 +132,7 @@ class Mirrored:
     def _forget_other_log(self, said: Acknowledged) -> None:
         """A position that goes back is one of another log: older ones prove nothing about it."""
         known = [one for one in (self._proven, self._waiting and self._waiting.acknowledged) if one]
-        if said.snapshot or any((said.log, said.pos) < (one.log, one.pos) for one in known):
+        if said.snapshot or any(place(said.position) < place(one.position) for one in known):
             self._proven = self._waiting = None
 
     def _names(self) -> dict[str, str]:

@@ -46,7 +46,6 @@ DECODED = pa.schema(
         ("snapshot", pa.string()),
         ("origin", pa.int32()),
         ("tx", pa.struct([("id", pa.string()), ("total_order", pa.int64())])),
-        ("gtid", pa.string()),
         ("schema_id", pa.int32()),
         ("error", pa.string()),
         ("raw", pa.binary()),
@@ -72,8 +71,8 @@ class Decoded:
                     A delete has at least its key's columns before, or its table is held.
     ``at``          the source's clock, for display only.
     ``log``         the number of the log's file, ``pos`` and ``row`` the place in it.
+    ``tx``          its transaction; a schema change's has the name it has when it is sent again.
     ``snapshot``    which snapshot row this is; None for a live change.
-    ``gtid``        the transaction of a schema change, which has no ``tx``.
     ``error``       why it could not be decoded; then ``raw`` holds the value's bytes, and only
                     ``shard`` and ``key_values`` may be known besides.
     """
@@ -91,7 +90,6 @@ class Decoded:
     snapshot: str | None = None
     origin: Origin = Origin.LIVE
     tx: Tx | None = None
-    gtid: str | None = None
     schema_id: int | None = None
     error: str | None = None
     raw: bytes | None = None

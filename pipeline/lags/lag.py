@@ -13,8 +13,9 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 
 from pipeline.lags.samples import Samples, SourceSamples, age, applied_step, fresh, living
-from pipeline.mark import Mark, reaches
+from pipeline.mark import Mark
 from pipeline.model import Fence, Hop, Lag, Missing, Stage, Table
+from pipeline.sources.positions import proper, reaches
 
 Watermark = datetime | Missing
 STAGE_EXIT = {Stage.LANDED: Hop.CONSUMER, Stage.MIRROR: Hop.MERGE}
@@ -196,13 +197,13 @@ def _collected(
     source = fences[-1].source
     epoch = None if isinstance(mark, Missing) else mark.epochs.get(source)
     if epoch and epoch.number > 1 and not isinstance(mark, Missing):
-        told = acknowledged.executed and fences[-1].head.executed
+        told = proper(acknowledged.position) and proper(fences[-1].head.position)
         if not told and source not in mark.acknowledged:
             return Missing("what is acknowledged may be of the log before")
     identity = epoch.identity if epoch else fences[-1].head.identity
     # positions of two servers are never compared
     own = (fence for fence in reversed(fences) if fence.head.identity == identity)
-    passed = (fence for fence in own if reaches(acknowledged, fence.head))
+    passed = (fence for fence in own if reaches(acknowledged.position, fence.head.position))
     return _at(next(passed, None), "no heartbeat is acknowledged yet")
 
 

@@ -9,8 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from pipeline.mark import Mark, reaches
+from pipeline.mark import Mark
 from pipeline.model import Acknowledged, Fence, Missing, PartitionEnd, TopicPartition
+from pipeline.sources.positions import reaches
 
 FOR_EVER = timedelta(days=100 * 365)  # what is kept for longer is kept without end
 ENOUGH = timedelta(hours=6)
@@ -81,7 +82,7 @@ def collected_through(
     told = tuple(said)
     for fence in reversed(fences):
         own = fence.head.identity == identity
-        if own and any(reaches(one, fence.head) for one in told):
+        if own and any(reaches(one.position, fence.head.position) for one in told):
             quiet = fence is fences[-1] and fence.at < alive
             return None if quiet else fence.at
     return None

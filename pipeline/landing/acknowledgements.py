@@ -10,22 +10,11 @@ the old server's for a while, and its position may well be a likely one of the n
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from pipeline.errors import FormatError
 from pipeline.landing.listing import Listing
 from pipeline.landing.plan import Ends, Plan
 from pipeline.mark import Epoch, Mark
-from pipeline.model import Acknowledged, Head
-from pipeline.sources.mysql import gtid
-
-
-def refusal(said: Acknowledged, head: Head) -> str | None:
-    """Why *said* cannot be of the log whose *head* was read after it; None if it can."""
-    if (said.log, said.pos) > (head.log, head.pos):
-        at = f"{head.log}/{head.pos}"
-        return f"{said.log}/{said.pos} is above the head {at} that was read after it"
-    if _told(said, head) and not gtid.contains(head.executed, said.executed):
-        return f"server {head.identity} has not executed all that was acknowledged"
-    return None
+from pipeline.model import Acknowledged
+from pipeline.sources.positions import beyond, proper
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +41,8 @@ class Promise:
 class Acknowledgements:
     """The oldest listing of each source that W has not passed, with what was said before it.
 
-    ``_stale`` is what a collector without GTIDs said first in an epoch, which may be of the log
-    before: the next thing it says is not.
+    ``_stale`` is what a collector that names no transactions said first in an epoch, which may be
+    of the log before: the next thing it says is not.
     """
 
     _waiting: dict[str, Promise] = field(default_factory=dict)
@@ -81,12 +70,12 @@ class Acknowledgements:
 
     def _credible(self, source: str, listing: Listing, mark: Mark, epoch: Epoch) -> bool:
         said = listing.acknowledged[source]
-        head = Head(epoch.identity, epoch.log, epoch.pos, epoch.executed)
-        if source in listing.heads:
-            head = listing.heads[source][1]
-        if refusal(said, head) is not None:
+        heads = listing.heads.get(source)
+        end = heads[1].position if heads else epoch.position
+        if beyond(said.position, end) is not None:
             return False
-        if epoch.number == 1 or source in mark.acknowledged or _told(said, head):
+        told = proper(said.position) and proper(end)
+        if epoch.number == 1 or source in mark.acknowledged or told:
             return True
         if mark.heartbeats.get(source, -1) <= epoch.heartbeat:
             return False  # nothing shows that the collector reads this log already
@@ -96,11 +85,3 @@ class Acknowledgements:
 def _promise(source: str, listing: Listing) -> Promise:
     own = {tp: end for tp, end in listing.ends.items() if listing.source_of[tp.topic] == source}
     return Promise(listing.acknowledged[source], own)
-
-
-def _told(said: Acknowledged, head: Head) -> bool:
-    """Whether both name their transactions by GTIDs."""
-    try:
-        return all(gtid.GtidSet.parse(one.executed).spans for one in (said, head))
-    except FormatError:
-        return False

@@ -17,7 +17,7 @@ from itertools import groupby
 
 from pipeline.landing.facts import Facts, News
 from pipeline.mark import Existence, Mark, Snap
-from pipeline.model import Order
+from pipeline.model import Order, Shard
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ def births(mark: Mark, facts: Facts) -> tuple[Mapping[str, Existence], Mapping[s
     for (source, order), grouped in groupby(facts.news, key=lambda n: (n.source, n.change.order)):
         together = tuple(grouped)
         for shard in _went(together):
-            _tell(found, f"{source}/{shard}", Existence(order, there=False))
+            _tell(found, str(Shard(source, shard)), Existence(order, there=False))
         for news in (one for one in together if one.change.kind != "drop"):
             name = _name(news)
             seen = name in mark.shards or facts.firsts.get(name, order) < order
@@ -84,7 +84,7 @@ def inherited(mark: Mark, facts: Facts) -> dict[str, Order]:
         for news in facts.news
         if news.captured
         and news.change.previous is not None
-        and (before := f"{news.source}/{news.change.previous}") in mark.bases
+        and (before := str(Shard(news.source, news.change.previous))) in mark.bases
     }
     return {name: order for name, order in found.items() if name not in mark.bases}
 
@@ -105,7 +105,7 @@ def _tell(found: dict[str, Existence], name: str, now: Existence) -> None:
 
 
 def _name(news: News) -> str:
-    return f"{news.source}/{news.change.shard}"
+    return str(Shard(news.source, news.change.shard))
 
 
 def _begin(snaps: dict[str, Snap], mark: Mark, name: str, snap: Snap) -> None:

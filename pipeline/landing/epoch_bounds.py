@@ -85,8 +85,7 @@ def newest_starts(
     for name, start in starts.items():
         source, number, at = name.split("/", 2)
         if source in known and int(number) == known[source].number:
-            topic, _, partition = at.rpartition(":")
-            found[TopicPartition(topic, int(partition))] = start
+            found[TopicPartition.parse(at)] = start
     return found
 
 

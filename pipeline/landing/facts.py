@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from pipeline.errors import FormatError
 from pipeline.landing.inversions import order_of, tops
 from pipeline.landing.tally import RunTally, SnapshotRows, Unreadable
-from pipeline.model import Order, TopicPartition
+from pipeline.model import Order, Shard, TopicPartition
 from pipeline.schema.history import SchemaChange
 from pipeline.schema.reading import SchemaReading
 
@@ -147,7 +147,7 @@ def _firsts(told: Sequence[RunTally], news: Sequence[News]) -> dict[str, Order]:
     """Lowest order of the rows of each shard that was created: was it there before?"""
     created = {one.change.shard for one in news if one.change.kind == "create" and not one.snapshot}
     firsts = _joined([one.firsts for one in told], min)
-    return {name: one for name, one in firsts.items() if name.partition("/")[2] in created}
+    return {name: one for name, one in firsts.items() if Shard.parse(name).name in created}
 
 
 def _unread(one: Unreadable) -> UnreadChanges:

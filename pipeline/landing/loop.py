@@ -39,7 +39,7 @@ from pipeline.landing.staging import Staged, near, staged_rows, write_rows
 from pipeline.landing.task import Done, Intake, LandingTask
 from pipeline.lives import lived
 from pipeline.mark import Mark
-from pipeline.model import PartitionEnd, TopicPartition
+from pipeline.model import PartitionEnd, Shard, TopicPartition
 from pipeline.report import Hold, Landed, read_gap
 from pipeline.route import Router
 from pipeline.settings import PipelineSettings
@@ -267,13 +267,15 @@ class Landing:
         """Tell news of tables whose rows the collector sends, or has sent, from the others."""
         if not facts.news:
             return facts
-        shards = {(news.source, news.change.shard) for news in facts.news}
-        sent = {tuple(name.split("/", 1)) for name in facts.shards}
+        shards = {Shard(news.source, news.change.shard) for news in facts.news}
+        sent = {Shard.parse(name) for name in facts.shards}
         for feed in self.feeds:
             name = feed.settings.name
-            if own := {shard for source, shard in shards - sent if source == name}:
-                sent |= {(name, shard) for shard in feed.captured(own)}
-        news = (replace(one, captured=(one.source, one.change.shard) in sent) for one in facts.news)
+            if own := {shard.name for shard in shards - sent if shard.source == name}:
+                sent |= {Shard(name, shard) for shard in feed.captured(own)}
+        news = (
+            replace(one, captured=Shard(one.source, one.change.shard) in sent) for one in facts.news
+        )
         return replace(facts, news=tuple(news))
 
     def _same_topics(self, chosen: Plan, listing: Listing) -> None:
@@ -319,8 +321,8 @@ class Landing:
                 return
 
     def _settle(self, done: Settled) -> Settle:
-        source, _, shard = done.name.partition("/")
-        return Settle(source, shard, self.router.table(shard), done.order)
+        shard = Shard.parse(done.name)
+        return Settle(shard.source, shard.name, self.router.table(shard.name), done.order)
 
     def _report(
         self,
@@ -366,4 +368,4 @@ def _without(chosen: Plan, mark: Mark, held: Callable[[str], bool]) -> Plan:
 
 
 def _topic(name: str) -> str:
-    return name.rpartition(":")[0]
+    return TopicPartition.parse(name).topic

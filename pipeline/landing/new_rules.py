@@ -11,7 +11,7 @@ from dataclasses import asdict, replace
 
 from pipeline.living import is_there
 from pipeline.mark import Mark
-from pipeline.model import PartitionEnd
+from pipeline.model import PartitionEnd, Shard, TopicPartition
 from pipeline.report import Gap
 from pipeline.route import Router
 
@@ -23,7 +23,7 @@ def with_rules(made: Mark, before: Mark, router: Router) -> Mark:
     """
     shards, gaps = dict(made.shards), dict(made.gaps)
     for name, old in before.shards.items():
-        new = router.table(name.partition("/")[2])
+        new = router.table(Shard.parse(name).name)
         if new == old:
             continue
         shards[name] = new
@@ -34,7 +34,7 @@ def with_rules(made: Mark, before: Mark, router: Router) -> Mark:
 
 
 def _gap(name: str, old: str | None, new: str, made: Mark) -> Gap:
-    topic, partition, until = _place(name.partition("/")[2], made.offsets)
+    topic, partition, until = _place(Shard.parse(name).name, made.offsets)
     went = f"to {old}" if old is not None else "nowhere"
     why = f"the rules sent it {went}, and send it to {new} now; take a new base of {name}"
     return Gap(
@@ -52,7 +52,7 @@ def _gap(name: str, old: str | None, new: str, made: Mark) -> Gap:
 def _place(shard: str, w: Mapping[str, PartitionEnd]) -> tuple[str, int, int]:
     """Topic and partition that *shard* came in, and where W stands there."""
     for name, end in sorted(w.items()):
-        topic, _, partition = name.rpartition(":")
-        if topic.endswith(f".{shard}"):
-            return topic, int(partition), end.offset
+        at = TopicPartition.parse(name)
+        if at.topic.endswith(f".{shard}"):
+            return at.topic, at.partition, end.offset
     return shard, 0, 0

@@ -11,7 +11,7 @@ from pipeline.landing.plan import Plan
 from pipeline.landing.redelivery import resending
 from pipeline.landing.tally import NAMED
 from pipeline.mark import Epoch, Mark, Quarantine
-from pipeline.model import Acknowledged, Order
+from pipeline.model import Acknowledged, Order, Shard, TopicPartition
 from pipeline.report import Gap, read_gap
 from pipeline.route import Router
 
@@ -115,7 +115,7 @@ def _touched(
     none: whether it moves their rows is judged when they are merged, and until then they stand.
     A statement about a table of which nothing else is known, or sent, is none of a mirror's.
     """
-    told = {f"{news.source}/{news.change.shard}" for news in facts.news}
+    told = {str(Shard(news.source, news.change.shard)) for news in facts.news}
     reshaped = {_table(name, router) for name in told.intersection(shards)}
     based = {_table(done.name, router) for done in settled}
     named = {_table(name, router) for name in _named(facts, shards)} if facts.texts else set()
@@ -134,12 +134,12 @@ def _named(facts: Facts, shards: Iterable[str]) -> set[str]:
 
 
 def _stands_in(text: str, name: str) -> bool:
-    database, _, relation = name.partition("/")[2].casefold().partition(".")
+    database, _, relation = Shard.parse(name.casefold()).name.partition(".")
     return relation in text or (("database" in text or "schema" in text) and database in text)
 
 
 def _table(name: str, router: Router) -> str | None:
-    return router.table(name.partition("/")[2])
+    return router.table(Shard.parse(name).name)
 
 
 def _highest(old: Mapping[str, int], new: Mapping[str, int]) -> dict[str, int]:
@@ -147,10 +147,10 @@ def _highest(old: Mapping[str, int], new: Mapping[str, int]) -> dict[str, int]:
 
 
 def _grown(mark: Mark, plan: Plan) -> tuple[str, ...]:
-    added = {name.rpartition(":")[0] for name in plan.offsets.keys() - mark.offsets.keys()}
+    added = {TopicPartition.parse(name).topic for name in plan.offsets.keys() - mark.offsets.keys()}
     if not added:
         return mark.grown
-    topics = {name.rpartition(":")[0] for name in mark.offsets}
+    topics = {TopicPartition.parse(name).topic for name in mark.offsets}
     return tuple(sorted({*mark.grown, *(added & topics)}))
 
 
@@ -185,7 +185,7 @@ class _Concerned:
         named: dict[str, list[str]] = {}
         for name in sorted(shards):
             every.setdefault(_at(name), []).append(name)
-            named.setdefault(name.partition("/")[2], []).append(name)
+            named.setdefault(Shard.parse(name).name, []).append(name)
         return cls(sources, every, named)
 
     def by(self, topic: str) -> tuple[str, ...]:
@@ -203,13 +203,16 @@ def _at(name: str) -> str:
 
 def _topic(name: str) -> str:
     """The topic of a name ``source/topic:partition``."""
-    return name.partition("/")[2].rpartition(":")[0]
+    return TopicPartition.parse(name.partition("/")[2]).topic
 
 
 def _renamed(facts: Facts) -> tuple[tuple[str, str], ...]:
     """Shards by their names before and after."""
     return tuple(
-        (f"{news.source}/{news.change.previous}", f"{news.source}/{news.change.shard}")
+        (
+            str(Shard(news.source, news.change.previous)),
+            str(Shard(news.source, news.change.shard)),
+        )
         for news in facts.news
         if news.change.previous is not None
     )

@@ -195,11 +195,10 @@ def _gone(
     gaps: list[Gap] = []
     notes: list[str] = []
     for name in sorted(absent):
-        topic, _, number = name.rpartition(":")
-        if not known.claimed(topic):
+        partition = TopicPartition.parse(name)
+        if not known.claimed(partition.topic):
             continue
         gone[name] = w[name]
-        partition = TopicPartition(topic, int(number))
         until = _last_end(w[name], partition, known)
         if until == w[name].offset:
             notes.append(f"{name} is gone; it had been landed to its end at {until}")

@@ -21,10 +21,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.changelog.table import ORDER_TYPE
-from pipeline.errors import FormatError
 from pipeline.mark import Epoch, Mark
 from pipeline.model import Order, TopicPartition
-from pipeline.sources.mysql import gtid
+from pipeline.sources.positions import may_hold, place
 
 COLUMNS = ("source", "topic", "partition", "offset", "order", "op", "key", "before", "after", "tx")
 _SAID = ("op", "key", "before", "after")
@@ -200,23 +199,15 @@ def _with_orders(rows: pa.Table, found: Mapping[int, Order]) -> pa.Table:
 def _asked(source: str, rows: pa.Table, mark: Mark, epoch: Epoch) -> Transactions:
     own = pc.and_(pc.equal(rows["source"], source), pc.is_valid(rows["order"]))
     every = pc.unique(_part(rows["tx"].filter(own), "id").drop_null()).to_pylist()
-    ids = tuple(sorted(name for name in every if _in(name, epoch.before, unsure=True)))
+    ids = tuple(
+        sorted(name for name in every if epoch.before is None or may_hold(epoch.before, name))
+    )
     before = mark.epochs.get(source)
     moved = before is not None and before.number != epoch.number
     passed = mark.acknowledged.get(source) if moved else epoch.passed
-    if passed is None or any(_in(name, passed.executed, unsure=True) for name in ids):
+    if passed is None or any(may_hold(passed.position, name) for name in ids):
         return Transactions(source, ids, None)
-    return Transactions(source, ids, Order(epoch.number - 1, passed.log, passed.pos))
-
-
-def _in(transaction: str, executed: str, *, unsure: bool) -> bool:
-    """Whether a set of GTIDs holds a transaction; *unsure* where they are no GTIDs."""
-    if not executed:
-        return unsure
-    try:
-        return gtid.contains(executed, transaction)
-    except FormatError:
-        return unsure
+    return Transactions(source, ids, Order(epoch.number - 1, *place(passed.position)))
 
 
 def _are_low(

@@ -95,7 +95,6 @@ def shape(
         "op": op,
         "key": key.column(decoded["key_values"], source, decoded["shard"], unique=unique),
         "order": _order(decoded, placed, came),
-        "tx": _transactions(decoded),
         "received": pa.repeat(pa.scalar(stamp.received, TIME), count),
         "dt": pa.repeat(pa.scalar(stamp.received.date(), pa.date32()), count),
         **{name: placed[name] for name in ("topic", "partition", "offset")},
@@ -116,18 +115,6 @@ def slim(rows: pa.RecordBatch) -> pa.RecordBatch:
     made = {**parts, "note": _notes(rows)}
     arrays = [made[name] if name in made else rows[name] for name in SLIM.names]
     return pa.RecordBatch.from_arrays(arrays, schema=SLIM)
-
-
-def _transactions(decoded: pa.RecordBatch) -> pa.Array:
-    """Transactions; a schema change has none, and goes by its GTID when it is sent again."""
-    tx, gtid = decoded["tx"], decoded["gtid"]
-    alone = pc.and_(pc.and_(pc.is_null(tx), pc.is_valid(gtid)), pc.equal(decoded["op"], Op.DDL))
-    if not alone.true_count:
-        return tx
-    named = pa.StructArray.from_arrays(
-        [gtid, pa.nulls(len(gtid), pa.int64())], fields=list(tx.type)
-    )
-    return pc.if_else(alone, named, tx)
 
 
 def _placed(decoded: pa.RecordBatch, raw: pa.RecordBatch) -> pa.RecordBatch:

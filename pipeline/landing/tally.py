@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from pipeline.changelog.table import MIRROR_OPS
 from pipeline.landing.grouping import Ints, grouped
 from pipeline.landing.inversions import ORDER, OrderStretch, order_of, places, stretches
-from pipeline.model import Op, Order
+from pipeline.model import Op, Order, Shard
 
 NAMED = 20  # quarantined changes of a subject that are kept by name; a person reads no more
 _ENDS = ("last", "last_in_data_collection")
@@ -88,7 +88,7 @@ def tally(rows: pa.Table) -> RunTally:
     mirrored = _only(rows, pc.and_(pc.is_in(rows["op"], _MIRRORED), pc.is_valid(rows["table"])))
     codes, firsts = grouped(mirrored, ["source", "shard", "table"])
     shards = mirrored.select(["source", "shard", "table"]).take(pa.array(firsts)).to_pylist()
-    names = [f"{one['source']}/{one['shard']}" for one in shards]
+    names = [str(Shard(one["source"], one["shard"])) for one in shards]
     tables = [one["table"] for one in shards]
     return RunTally(
         rows=rows.num_rows,
@@ -147,7 +147,7 @@ def _snapshots(reads: pa.Table) -> dict[str, SnapshotRows]:
     found: dict[str, SnapshotRows] = {}
     names = ["source", "shard", *ORDER, "snapshot"]
     for group in reads.group_by(names).aggregate([([], "count_all")]).to_pylist():
-        name = f"{group['source']}/{group['shard']}"
+        name = str(Shard(group["source"], group["shard"]))
         one = SnapshotRows(order_of(group), group["count_all"], group["snapshot"] in _ENDS)
         found[name] = one.with_rows(found[name]) if name in found else one
     return found

@@ -13,6 +13,7 @@ from typing import ClassVar, Protocol
 from pipeline.model import Head, Missing, Shard
 from pipeline.schema.column import Column
 from pipeline.schema.dialect import Dialect
+from pipeline.sources.positions import PositionRules
 
 Range = tuple[int, int]
 
@@ -36,6 +37,7 @@ class Source(Protocol):
     """One database server; a class of this kind stands as ``SOURCE`` in its module."""
 
     dialect: ClassVar[Dialect]
+    positions: ClassVar[PositionRules]
 
     @property
     def name(self) -> str:

@@ -8,6 +8,7 @@ from pipeline.lags.lag import Lags, measure
 from pipeline.lags.samples import LandedBatch, MirrorPosition, Sample, Samples, SourceSamples
 from pipeline.mark import Epoch, Mark
 from pipeline.model import Acknowledged, Fence, Head, Missing, Order, PartitionEnd, Shard, Table
+from pipeline.sources.mysql.position import binlog_position
 
 NOW = datetime(2026, 3, 2, 0, 10, tzinfo=UTC)
 CUT = NOW - timedelta(minutes=10)
@@ -17,7 +18,7 @@ TABLE = Table("shop.orders", (Shard("shop", "shop_00.orders"), Shard("shop", "sh
 
 def fence(number: int, at: datetime, source: str = "shop", identity: str = "A") -> Fence:
     """A heartbeat whose position is its number."""
-    return Fence(source, number, at, Head(identity, 1, number * 100))
+    return Fence(source, number, at, Head(identity, binlog_position(1, number * 100)))
 
 
 def beats(*, count: int = 700, until: datetime = NOW, source: str = "shop") -> tuple[Fence, ...]:
@@ -33,10 +34,10 @@ def mark(batch: int = 50, through: int = 690, source: str = "shop", **more: obje
         lane="main",
         batch=batch,
         offsets={"t:0": PartitionEnd(1000)},
-        acknowledged={source: Acknowledged(1, through * 100)},
+        acknowledged={source: Acknowledged(binlog_position(1, through * 100))},
         heartbeats={source: through},
         tables={"shop.orders": batch},
-        epochs={source: Epoch(1, "A", 1, 0)},
+        epochs={source: Epoch(1, "A", binlog_position(1, 0))},
         bases=bases,
     )
     return replace(made, **more)  # type: ignore[arg-type]
@@ -56,7 +57,7 @@ def samples(
     """Healthy unless told otherwise: acknowledged to 695, landed to 690, applied in full."""
     ages = ages or {}
     fences = beats() if fences is None else fences
-    acknowledged = acknowledged or Acknowledged(1, 69_500)
+    acknowledged = acknowledged or Acknowledged(binlog_position(1, 69_500))
     landed = landed or mark()
     standing = standing or MirrorPosition(7, 50)
 

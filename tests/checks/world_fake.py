@@ -19,6 +19,7 @@ from pipeline.model import Fence, Head, Op, Order, Shard, Table, TopicPartition
 from pipeline.schema.column import TableSchema
 from pipeline.sources.mysql.column import MySqlColumn as Column
 from pipeline.sources.mysql.column import described
+from pipeline.sources.mysql.position import binlog_position
 
 ONE = Shard("shop", "shop_00.orders")
 TWO = Shard("shop", "shop_01.orders")
@@ -91,7 +92,7 @@ class FakeWorld:
         self.tick()
         number = len(self.fences)
         self.log_.append(Event(Op.HEARTBEAT))
-        fence = Fence("shop", number, self.time, Head("A", 1, len(self.log_)))
+        fence = Fence("shop", number, self.time, Head("A", binlog_position(1, len(self.log_))))
         self.fences.append((fence, len(self.log_)))
 
     def land(self, most: int = 1_000_000) -> None:

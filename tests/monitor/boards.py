@@ -11,10 +11,11 @@ from checks.readiness import Readiness, ReadinessState
 from monitor.board import Board, ChannelView, ComponentView, JobView, TableView
 from pipeline.lags.lag import HopLag, Lags
 from pipeline.model import Fence, Head, Hop, Lag, Missing, Shard, Stage, Table
+from pipeline.sources.mysql.position import binlog_position
 
 NOW = datetime(2026, 11, 21, 9, 30, 12, tzinfo=UTC)
 CUT = datetime(2026, 11, 21, tzinfo=UTC)
-FENCE = Fence("shop", 77, NOW, Head("server-1", 4, 1234))
+FENCE = Fence("shop", 77, NOW, Head("server-1", binlog_position(4, 1234)))
 
 
 def lags(table: str, *seconds: float | None) -> Lags:

@@ -56,6 +56,7 @@ from pipeline.schema.column import Column
 from pipeline.settings import CollectorSettings, SourceSettings
 from pipeline.sources.mysql.column import MySqlColumn
 from pipeline.sources.mysql.description import description
+from pipeline.sources.mysql.position import binlog_position
 from pipeline.sources.mysql.server_facts import ServerFacts
 from pipeline.sources.mysql.shard_facts import Cascade, ShardFacts
 from pipeline.sources.source import SourceDescription
@@ -318,9 +319,9 @@ class Rig:
         """One second later, one heartbeat, and the collector has it."""
         self.second()
         number = len(self.fences.of("shop")) + 1
-        fence = Fence("shop", number, self.now, Head("A", 1, number * 100))
+        fence = Fence("shop", number, self.now, Head("A", binlog_position(1, number * 100)))
         self.fences.add(fence)
-        self.collector.position = Acknowledged(1, number * 100 + 1)
+        self.collector.position = Acknowledged(binlog_position(1, number * 100 + 1))
         return fence
 
     def land(self, *, changes: bool = True) -> None:
@@ -332,10 +333,10 @@ class Rig:
             lane="main",
             batch=batch,
             offsets={"shop.shop.users:0": PartitionEnd(batch * 10)},
-            acknowledged={"shop": Acknowledged(1, newest * 100)},
+            acknowledged={"shop": Acknowledged(binlog_position(1, newest * 100))},
             heartbeats={"shop": newest},
             tables=dict.fromkeys(SHARDS.values(), batch) if changes else before,
-            epochs={"shop": Epoch(1, "A", 1, 0)},
+            epochs={"shop": Epoch(1, "A", binlog_position(1, 0))},
             shards=SHARDS,
             bases={name: Order(1, 1, 0) for name in SHARDS},
         )

@@ -9,6 +9,7 @@ from checks.blocks import Inputs
 from checks.readiness import Question, ReadinessPolicy, ReadinessState, assess
 from pipeline.lags.samples import Samples
 from pipeline.model import Acknowledged, Missing, Stage
+from pipeline.sources.mysql.position import binlog_position
 from tests.checks.samples import CUT, NOW, TABLE, beats, lags, mark, samples
 
 HOUR = timedelta(hours=1)
@@ -32,7 +33,10 @@ def their_delays(taken: Samples) -> list[timedelta | None]:
         pytest.param({"ages": {"mark": HOUR}, "landed": mark(through=10)}, id="frozen"),
         pytest.param({"fences": beats(until=NOW - HOUR)}, id="idle or stalled, nobody can tell"),
         pytest.param({"landed": mark(through=0)}, id="nothing ever landed"),
-        pytest.param({"acknowledged": Acknowledged(0, 0)}, id="the collector stands at its start"),
+        pytest.param(
+            {"acknowledged": Acknowledged(binlog_position(0, 0))},
+            id="the collector stands at its start",
+        ),
     ],
 )
 def test_s13_a_lag_that_is_missing_frozen_or_idle_is_never_ready(bent: dict[str, Any]) -> None:

@@ -13,6 +13,7 @@ from confluent_kafka import Producer
 from pipeline.collectors.collector import Collector, CollectorState
 from pipeline.model import Acknowledged, Missing, ShardId
 from tests.toy.database import Database
+from tests.toy.position import entry
 
 EACH = 3  # changes in a message
 
@@ -25,7 +26,7 @@ class ToyCollector:
     connector: str
 
     def acknowledged(self) -> Acknowledged | Missing:
-        return Acknowledged(0, Database(Path(self.url)).sent())
+        return Acknowledged(entry(Database(Path(self.url)).sent()))
 
     def address(self) -> tuple[str, int]:
         return ("toy", 1)

@@ -12,9 +12,11 @@ from pipeline.model import Head, Shard
 from pipeline.schema.column import Column
 from pipeline.schema.dialect import Dialect
 from pipeline.settings import SourceSettings
+from pipeline.sources.positions import PositionRules
 from pipeline.sources.source import Range, Source, SourceDescription
 from tests.toy.database import Database
 from tests.toy.dialect import TOY, ToyColumn
+from tests.toy.position import EntryNumbers, entry
 
 
 @dataclass(eq=False)
@@ -22,6 +24,7 @@ class ToySource:
     """``options: {path: FILE}`` says where the database is."""
 
     dialect: ClassVar[Dialect] = TOY
+    positions: ClassVar[PositionRules] = EntryNumbers()
     settings: SourceSettings
     path: str
 
@@ -30,7 +33,7 @@ class ToySource:
         return self.settings.name
 
     def head(self) -> Head:
-        return Head("toy", 0, self._database().end())
+        return Head("toy", entry(self._database().end()))
 
     def prepare_heartbeat(self) -> None:
         database, table = self._database(), self.settings.heartbeat

@@ -140,7 +140,8 @@ def _schema_change(envelope: Slices, whole: str) -> Decoded:
         # the connector's own schema history, a topic that may lie below its prefix: told twice
         return Decoded(Op.HEARTBEAT, at=instant(None, integer_of(envelope.get("ts_ms"))))
     shard = _changed_shard(envelope, source)
-    told = Decoded(Op.DDL, shard, after=whole, gtid=text_of(source.get("gtid")))
+    name = text_of(source.get("gtid"))  # no block tells of it
+    told = Decoded(Op.DDL, shard, after=whole, tx=None if name is None else Tx(name))
     placed = _place(told, source, envelope)
     return placed or Decoded(Op.ERROR, shard, error=NO_POSITION)
 

@@ -20,9 +20,11 @@ from pipeline.sources.mysql.column import described
 from pipeline.sources.mysql.description import description
 from pipeline.sources.mysql.dialect import MYSQL
 from pipeline.sources.mysql.heartbeat import prepare
+from pipeline.sources.mysql.position import POSITIONS, binlog_position
 from pipeline.sources.mysql.server_facts import server_facts
 from pipeline.sources.mysql.session import Limits, Session, quoted
 from pipeline.sources.mysql.shard_facts import shard_facts
+from pipeline.sources.positions import PositionRules
 from pipeline.sources.source import Source, SourceDescription
 
 OWN = ("information_schema", "mysql", "performance_schema", "sys")
@@ -34,6 +36,7 @@ class MySqlSource:
     """One database server; ``name`` is that of its settings."""
 
     dialect: ClassVar[Dialect] = MYSQL
+    positions: ClassVar[PositionRules] = POSITIONS
     settings: SourceSettings
     limits: Limits = field(default_factory=Limits)
     _session: Session = field(init=False, repr=False)
@@ -61,8 +64,8 @@ class MySqlSource:
                 raise ConfigError(msg)
             identity = self._identity()
         log = int(found[0]["file"].rpartition(".")[2])
-        executed = "".join(str(found[0].get("executed_gtid_set") or "").split())
-        return Head(identity, log, int(found[0]["position"]), executed)
+        executed = str(found[0].get("executed_gtid_set") or "")
+        return Head(identity, binlog_position(log, int(found[0]["position"]), executed))
 
     def prepare_heartbeat(self) -> None:
         """Make sure the heartbeat's table is there; ConfigError if it may not be created."""

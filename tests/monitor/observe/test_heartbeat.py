@@ -13,6 +13,7 @@ from pipeline.cut import first_fence
 from pipeline.errors import UnreachableError
 from pipeline.model import Fence, Head
 from pipeline.settings import CollectorSettings, SourceSettings
+from pipeline.sources.mysql.position import binlog_position
 
 START = datetime(2026, 3, 29, 12, 0, tzinfo=UTC)
 SETTINGS = SourceSettings("shop", "a", 3306, "u", CollectorSettings("http://c", "shop"), "shop")
@@ -37,7 +38,7 @@ class FakeServer:
         if self.down:
             raise UnreachableError("down: connection refused")
         self.number = max(self.number + 1, at_least)
-        return self.number, Head(self.settings.host, 1, self.number)
+        return self.number, Head(self.settings.host, binlog_position(1, self.number))
 
     def prepare_heartbeat(self) -> None:
         """Nothing to do."""
@@ -155,7 +156,7 @@ def test_f22_an_old_cut_is_answered_by_a_heartbeat_soon_after_it() -> None:
     kept: list[Fence] = []
     for number in range(86_400):
         at = START + timedelta(seconds=number)
-        kept.append(Fence("shop", number, at, Head("a", 1, number)))
+        kept.append(Fence("shop", number, at, Head("a", binlog_position(1, number))))
         if len(kept) > 4_096:
             kept = list(thinned(kept))
     ages = [timedelta(hours=hours) for hours in (1, 4, 9, 23)]

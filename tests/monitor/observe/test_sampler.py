@@ -16,14 +16,20 @@ from pipeline.lags.samples import MirrorPosition, Sample
 from pipeline.lake.commits import Commit
 from pipeline.mark import Mark
 from pipeline.model import Acknowledged, Fence, Head, Hop, Missing, Shard, Table
+from pipeline.sources.mysql.position import binlog_position
 from tests.monitor.rig import NOON, SOURCE, USERS, FakeCollector, Rig
 
 SECOND = timedelta(seconds=1)
 TABLE = Table("shop.t", (Shard("shop", "shop.t"),), ("id",), "id")
 MARK = Mark(lane="main", batch=4)
-FENCE = Fence("shop", 7, NOON, Head("A", 1, 700))
+FENCE = Fence("shop", 7, NOON, Head("A", binlog_position(1, 700)))
 BEATS = tuple(
-    Fence("shop", n, NOON + timedelta(seconds=n), Head("old" if n < 3 else "A", 1, n * 100))
+    Fence(
+        "shop",
+        n,
+        NOON + timedelta(seconds=n),
+        Head("old" if n < 3 else "A", binlog_position(1, n * 100)),
+    )
     for n in range(1, 6)
 )
 
@@ -68,7 +74,10 @@ class Bench:
 
     def __init__(self, folder: Path) -> None:
         self.now = NOON
-        self.collector, self.lake = FakeCollector(Acknowledged(1, 700)), SlowLake(self)
+        self.collector, self.lake = (
+            FakeCollector(Acknowledged(binlog_position(1, 700))),
+            SlowLake(self),
+        )
         self.waived: frozenset[str] = frozenset()
         store = ServiceStore.open(folder / "s.db")
         fences = FenceBook(store.fences)
@@ -110,7 +119,9 @@ def test_a_sample_is_as_old_as_its_question(bench: Bench) -> None:
     assert look.mark == Sample(MARK, NOON, 30 * SECOND)
     assert look.mirrors["shop.t"] == Sample(MirrorPosition(0, 4, "m"), NOON + SECOND, 30 * SECOND)
     assert look.sources["shop"].fences == Sample((FENCE,), NOON, 10 * SECOND)
-    assert look.sources["shop"].acknowledged == Sample(Acknowledged(1, 700), NOON, 30 * SECOND)
+    assert look.sources["shop"].acknowledged == Sample(
+        Acknowledged(binlog_position(1, 700)), NOON, 30 * SECOND
+    )
 
 
 def test_who_does_not_answer_is_missing_with_his_words_and_no_other_is(bench: Bench) -> None:
@@ -232,10 +243,12 @@ def test_a_log_that_loses_commits_between_two_looks_proves_nothing(bench: Bench)
 @pytest.mark.parametrize(
     ("arrived", "number"),
     [
-        pytest.param(Acknowledged(1, 450), 4, id="the newest that it has passed"),
-        pytest.param(Acknowledged(1, 400), 4, id="its own place is enough"),
-        pytest.param(Acknowledged(2, 4), 5, id="in a later file"),
-        pytest.param(Acknowledged(1, 250), None, id="one of another server says nothing"),
+        pytest.param(Acknowledged(binlog_position(1, 450)), 4, id="the newest that it has passed"),
+        pytest.param(Acknowledged(binlog_position(1, 400)), 4, id="its own place is enough"),
+        pytest.param(Acknowledged(binlog_position(2, 4)), 5, id="in a later file"),
+        pytest.param(
+            Acknowledged(binlog_position(1, 250)), None, id="one of another server says nothing"
+        ),
     ],
 )
 def test_the_newest_heartbeat_below_what_has_arrived(
@@ -248,10 +261,13 @@ def test_the_newest_heartbeat_below_what_has_arrived(
 
 def test_f04_what_arrived_of_the_server_before_says_nothing_of_the_one_now() -> None:
     old, new = "3e11fa47-71ca-11e1-9e33-c80aa9429562", "4e11fa47-71ca-11e1-9e33-c80aa9429562"
-    fences = (Fence("shop", 1, NOON, Head("B", 1, 100, f"{old}:1-80,{new}:1")),)
+    fences = (Fence("shop", 1, NOON, Head("B", binlog_position(1, 100, f"{old}:1-80,{new}:1"))),)
 
-    assert newest_below(fences, Acknowledged(9, 9, f"{old}:1-80")) is None
-    assert newest_below(fences, Acknowledged(9, 9, f"{old}:1-80,{new}:1-2")) == fences[0]
+    assert newest_below(fences, Acknowledged(binlog_position(9, 9, f"{old}:1-80"))) is None
+    assert (
+        newest_below(fences, Acknowledged(binlog_position(9, 9, f"{old}:1-80,{new}:1-2")))
+        == fences[0]
+    )
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from pipeline.errors import UnreachableError
 from pipeline.lags.samples import LandedBatch, Sample
 from pipeline.mark import Mark
 from pipeline.model import Fence, Head, Missing, Shard, Table
+from pipeline.sources.mysql.position import binlog_position
 from tests.monitor.rig import NOON
 
 SHARD = Shard("shop", "shop.t")
@@ -27,7 +28,7 @@ OTHER = Table("shop.u", (SHARD,), ("id",), "id")
 
 def fence(number: int, identity: str = "A", source: str = "shop") -> Fence:
     at = NOON + timedelta(seconds=number)
-    return Fence(source, number, at, Head(identity, 1, number * 100))
+    return Fence(source, number, at, Head(identity, binlog_position(1, number * 100)))
 
 
 class FakeMirrors:

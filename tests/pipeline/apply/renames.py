@@ -12,6 +12,7 @@ from pipeline.model import Acknowledged, Op, Order
 from pipeline.report import Applied, Gap
 from pipeline.schema.history import SchemaChange
 from pipeline.settings import TableRule
+from pipeline.sources.mysql.position import binlog_position
 from tests.pipeline.hand_lake import HandLake, row
 from tests.pipeline.schema_messages import described, message
 
@@ -32,8 +33,10 @@ class Renames:
 
     def sent(self, pos: int) -> None:
         mark = self.lake.mark
-        epochs = {"s": Epoch(1, "server", 1, pos)}
-        self.lake.mark = replace(mark, acknowledged={"s": Acknowledged(1, pos)}, epochs=epochs)
+        epochs = {"s": Epoch(1, "server", binlog_position(1, pos))}
+        self.lake.mark = replace(
+            mark, acknowledged={"s": Acknowledged(binlog_position(1, pos))}, epochs=epochs
+        )
 
     def tell(self, pos: int, text: str, table: str = "", columns: str = FIRST_COLUMNS) -> None:
         """One statement at *pos*; *table* is the one it leaves with *columns*."""

@@ -14,6 +14,8 @@ from pipeline.landing.source_feed import Feed
 from pipeline.model import Acknowledged, Head, Missing, PartitionEnd, ShardId, TopicPartition
 from pipeline.settings import CollectorSettings, MirrorSettings, SourceSettings
 from pipeline.sources.mysql.dialect import MYSQL
+from pipeline.sources.mysql.position import binlog_position
+from pipeline.sources.positions import place
 
 SOURCE = SourceSettings("shop", "h", 1, "u", CollectorSettings("http://c", "shop"), "shop")
 USERS, BEATS = TopicPartition("shop.shop.users", 0), TopicPartition("shop.sluice.heartbeat", 0)
@@ -27,7 +29,7 @@ class World:
     there: dict[TopicPartition, int] = field(default_factory=lambda: {USERS: 4, BEATS: 2})
     first: dict[TopicPartition, int] = field(default_factory=dict)
     over: dict[TopicPartition, int] = field(default_factory=dict)
-    said: Acknowledged | Missing = Acknowledged(1, 100)  # noqa: RUF009  - it is frozen
+    said: Acknowledged | Missing = Acknowledged(binlog_position(1, 100))  # noqa: RUF009  - it is frozen
     ids: dict[str, str] = field(default_factory=dict)
     silent: bool = False
 
@@ -63,7 +65,7 @@ class World:
 
     def head(self) -> Head:
         """The end of its log."""
-        return Head("A", 1, 100)
+        return Head("A", binlog_position(1, 100))
 
     def carry(self, *partitions: TopicPartition) -> None:
         """Bring *partitions*, all by default, over to their ends."""
@@ -72,7 +74,7 @@ class World:
     def write(self, pos: int) -> None:
         """One more record everywhere, and the collector has acknowledged it."""
         self.there = {at: end + 1 for at, end in self.there.items()}
-        self.said = Acknowledged(1, pos)
+        self.said = Acknowledged(binlog_position(1, pos))
 
 
 @pytest.fixture
@@ -90,7 +92,7 @@ def test_an_idle_source_is_known_to_have_come_through_at_once(
 ) -> None:
     world.carry()
 
-    assert mirrored.acknowledged() == Acknowledged(1, 100)
+    assert mirrored.acknowledged() == Acknowledged(binlog_position(1, 100))
 
 
 def test_under_load_the_older_position_counts_once_its_ends_are_carried_over(
@@ -100,10 +102,10 @@ def test_under_load_the_older_position_counts_once_its_ends_are_carried_over(
     world.carry()
     world.write(pos=200)
 
-    assert mirrored.acknowledged() == Acknowledged(1, 100)
+    assert mirrored.acknowledged() == Acknowledged(binlog_position(1, 100))
     world.carry()
     world.write(pos=300)
-    assert mirrored.acknowledged() == Acknowledged(1, 200)
+    assert mirrored.acknowledged() == Acknowledged(binlog_position(1, 200))
 
 
 def test_one_partition_says_nothing_about_another(world: World, mirrored: Mirrored) -> None:
@@ -119,7 +121,7 @@ def test_a_partition_that_holds_nothing_is_not_waited_for(world: World, mirrored
     world.there[TopicPartition("shop.shop.users", 1)] = 0
     world.carry()
 
-    assert mirrored.acknowledged() == Acknowledged(1, 100)
+    assert mirrored.acknowledged() == Acknowledged(binlog_position(1, 100))
 
 
 def test_only_the_sources_own_topics_count_by_the_names_they_have_here(world: World) -> None:
@@ -127,7 +129,9 @@ def test_only_the_sources_own_topics_count_by_the_names_they_have_here(world: Wo
     world.there[OTHERS] = 9
     world.carry(USERS, BEATS)
 
-    assert Mirrored(here, world, world, world, "dc1").acknowledged() == Acknowledged(1, 100)
+    assert Mirrored(here, world, world, world, "dc1").acknowledged() == Acknowledged(
+        binlog_position(1, 100)
+    )
     assert isinstance(Mirrored(here, world, world, world).acknowledged(), Missing)  # no alias
 
 
@@ -182,7 +186,9 @@ def test_a_position_that_goes_back_forgets_what_another_log_has_proven(
     "said",
     [
         pytest.param(Missing("no offset yet"), id="nothing is stored"),
-        pytest.param(Acknowledged(1, 100, snapshot=True), id="a snapshot proves nothing"),
+        pytest.param(
+            Acknowledged(binlog_position(1, 100), snapshot=True), id="a snapshot proves nothing"
+        ),
     ],
 )
 def test_what_the_collector_cannot_say_no_mirror_says_for_it(
@@ -213,7 +219,7 @@ def test_landing_believes_the_mirror_not_the_collector(world: World, mirrored: M
 
     assert isinstance(feed.acknowledged(), Missing)
     world.carry()
-    assert feed.acknowledged() == Acknowledged(1, 100)
+    assert feed.acknowledged() == Acknowledged(binlog_position(1, 100))
     world.silent = True
     assert isinstance(feed.acknowledged(), Missing)
 
@@ -246,10 +252,10 @@ def test_whatever_is_called_arrived_is_there(steps: list[str]) -> None:
             world.there[at] += 1
             written += 1
         elif verb == "acknowledge":
-            world.said = Acknowledged(1, written)
+            world.said = Acknowledged(binlog_position(1, written))
             below.setdefault(written, dict(world.there))
         elif verb == "carry" and world.over.get(at, -1) < world.there[at] - 1:
             world.over[at] = world.over.get(at, -1) + 1
         elif verb == "ask" and isinstance(found := mirrored.acknowledged(), Acknowledged):
-            needed = below[found.pos]
+            needed = below[place(found.position)[1]]
             assert all(world.over.get(at, -1) >= end - 1 for at, end in needed.items())

@@ -20,6 +20,7 @@ from pipeline.model import Acknowledged, Fence, TopicPartition
 from pipeline.settings import CollectorSettings, MirrorSettings, SourceSettings
 from pipeline.sources.heartbeat import Heart
 from pipeline.sources.mysql.source import MySqlSource
+from pipeline.sources.positions import place
 from pipeline.transports.kafka import KafkaTransport
 
 pytestmark = pytest.mark.stack
@@ -73,10 +74,9 @@ class Crossing:
 
 
 def past(said: object, fence: Fence) -> bool:
-    return isinstance(said, Acknowledged) and (said.log, said.pos) >= (
-        fence.head.log,
-        fence.head.pos,
-    )
+    if not isinstance(said, Acknowledged):
+        return False
+    return place(said.position) >= place(fence.head.position)
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ from pipeline.lags.samples import (
 )
 from pipeline.mark import Epoch
 from pipeline.model import Acknowledged, Fence, Head, Hop, Missing, Shard, Stage, Table
+from pipeline.sources.mysql.position import binlog_position
 from tests.checks.samples import BUDGET, NOW, TABLE, beats, fence, lags, mark, samples
 
 SECOND = timedelta(seconds=1)
@@ -74,9 +75,15 @@ def test_the_sync_hop_exists_only_where_it_is_configured() -> None:
         pytest.param({"fences": beats(until=NOW + MINUTE)}, Stage.LANDED, id="fences ahead of us"),
         pytest.param({"acknowledged": Missing("down")}, Stage.LANDED, id="collector silent"),
         pytest.param(
-            {"acknowledged": Acknowledged(1, 0, snapshot=True)}, Stage.LANDED, id="snapshotting"
+            {"acknowledged": Acknowledged(binlog_position(1, 0), snapshot=True)},
+            Stage.LANDED,
+            id="snapshotting",
         ),
-        pytest.param({"acknowledged": Acknowledged(0, 1)}, Stage.LANDED, id="nothing acknowledged"),
+        pytest.param(
+            {"acknowledged": Acknowledged(binlog_position(0, 1))},
+            Stage.LANDED,
+            id="nothing acknowledged",
+        ),
         pytest.param({"landed": Missing("no mark")}, Stage.LANDED, id="no mark"),
         pytest.param({"landed": mark(heartbeats={})}, Stage.LANDED, id="no heartbeat landed"),
         pytest.param({"standing": Missing("no mirror")}, Stage.MIRROR, id="no mirror"),
@@ -99,7 +106,9 @@ def test_what_was_not_measured_is_missing_and_never_zero(
 
 
 def test_positions_of_two_servers_are_never_compared() -> None:
-    other = tuple(Fence("shop", one.number, one.at, Head("B", 1, 1)) for one in beats())
+    other = tuple(
+        Fence("shop", one.number, one.at, Head("B", binlog_position(1, 1))) for one in beats()
+    )
 
     found = lags(samples(fences=other))
 
@@ -107,32 +116,49 @@ def test_positions_of_two_servers_are_never_compared() -> None:
 
 
 OLD, NEW = "3e11fa47-71ca-11e1-9e33-c80aa9429562", "4e11fa47-71ca-11e1-9e33-c80aa9429562"
-SECOND_LOG = {"shop": Epoch(2, "A", 1, 0)}
-RETOLD = {"shop": Acknowledged(1, 69_000)}
+SECOND_LOG = {"shop": Epoch(2, "A", binlog_position(1, 0))}
+RETOLD = {"shop": Acknowledged(binlog_position(1, 69_000))}
 
 
 @pytest.mark.parametrize(
     ("said", "executed", "counted", "known"),
     [
         pytest.param(
-            Acknowledged(9, 9, f"{OLD}:1-80"), f"{OLD}:1-80,{NEW}:1", {}, False, id="the old log's"
+            Acknowledged(binlog_position(9, 9, f"{OLD}:1-80")),
+            f"{OLD}:1-80,{NEW}:1",
+            {},
+            False,
+            id="the old log's",
         ),
         pytest.param(
-            Acknowledged(9, 9, f"{OLD}:1-80,{NEW}:1-2"),
+            Acknowledged(binlog_position(9, 9, f"{OLD}:1-80,{NEW}:1-2")),
             f"{OLD}:1-80,{NEW}:1",
             {},
             True,
             id="the new log's, by its transactions",
         ),
-        pytest.param(Acknowledged(9, 9), "", {}, False, id="by position, whose log nobody knows"),
-        pytest.param(Acknowledged(9, 9), "", RETOLD, True, id="by position, since it was counted"),
+        pytest.param(
+            Acknowledged(binlog_position(9, 9)),
+            "",
+            {},
+            False,
+            id="by position, whose log nobody knows",
+        ),
+        pytest.param(
+            Acknowledged(binlog_position(9, 9)),
+            "",
+            RETOLD,
+            True,
+            id="by position, since it was counted",
+        ),
     ],
 )
 def test_f04_a_word_of_the_log_before_a_fail_over_ends_no_lag(
     said: Acknowledged, executed: str, counted: dict[str, Acknowledged], known: bool
 ) -> None:
     fences = tuple(
-        replace(one, head=replace(one.head, executed=executed)) for one in beats(count=700)
+        replace(one, head=Head("A", binlog_position(1, one.number * 100, executed)))
+        for one in beats(count=700)
     )
     landed = mark(epochs=SECOND_LOG, acknowledged=counted, heartbeats={})
 
@@ -142,7 +168,7 @@ def test_f04_a_word_of_the_log_before_a_fail_over_ends_no_lag(
 
 
 def test_a_later_stage_lifts_an_earlier_one_that_was_sampled_before_it() -> None:
-    found = lags(samples(acknowledged=Acknowledged(1, 60_000)))
+    found = lags(samples(acknowledged=Acknowledged(binlog_position(1, 60_000))))
 
     assert [each.lag for each in found.hops] == [10 * SECOND, timedelta(), timedelta()]
 
@@ -153,12 +179,13 @@ def test_a_table_on_two_sources_is_as_late_as_the_later_one() -> None:
     landed = mark()
     both = replace(
         landed,
-        acknowledged={**landed.acknowledged, "a": Acknowledged(1, 65_000)},
+        acknowledged={**landed.acknowledged, "a": Acknowledged(binlog_position(1, 65_000))},
         heartbeats={"shop": 690, "a": 650},
-        epochs={**landed.epochs, "a": Epoch(1, "A", 1, 0)},
+        epochs={**landed.epochs, "a": Epoch(1, "A", binlog_position(1, 0))},
     )
     other = SourceSamples(
-        Sample(beats(source="a"), NOW, BUDGET), Sample(Acknowledged(1, 65_000), NOW, BUDGET)
+        Sample(beats(source="a"), NOW, BUDGET),
+        Sample(Acknowledged(binlog_position(1, 65_000)), NOW, BUDGET),
     )
     taken = Samples({**one.sources, "a": other}, Sample(both, NOW, BUDGET), one.mirror)
 
@@ -179,7 +206,10 @@ def test_a_watermark_does_not_go_back_within_an_epoch() -> None:
 @pytest.mark.parametrize(
     "landed",
     [
-        pytest.param(mark(through=600, epochs={"shop": Epoch(2, "A", 1, 0)}), id="a new epoch"),
+        pytest.param(
+            mark(through=600, epochs={"shop": Epoch(2, "A", binlog_position(1, 0))}),
+            id="a new epoch",
+        ),
         pytest.param(mark(batch=3, through=600), id="a lane begun anew"),
     ],
 )
@@ -238,7 +268,7 @@ def test_lags_sum_exactly_to_now_minus_watermark(
 ) -> None:
     steps = extended((), step(mark(batch=applied, through=older), {"shop": beats()}))
     taken = samples(
-        acknowledged=Acknowledged(1, acknowledged * 100),
+        acknowledged=Acknowledged(binlog_position(1, acknowledged * 100)),
         landed=mark(through=through),
         steps=steps,
         standing=MirrorPosition(7, applied),

@@ -12,6 +12,7 @@ from pipeline.lags.retention import (
 )
 from pipeline.mark import Mark
 from pipeline.model import Acknowledged, Fence, Head, Missing, PartitionEnd, TopicPartition
+from pipeline.sources.mysql.position import binlog_position
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
@@ -72,7 +73,9 @@ def test_a_log_is_kept_for_as_long_as_its_source_says(told: Limit, kept: Limit) 
 
 
 def fence(number: int, identity: str = "server") -> Fence:
-    return Fence("shop", number, NOON + number * HOUR, Head(identity, 7, number * 100))
+    return Fence(
+        "shop", number, NOON + number * HOUR, Head(identity, binlog_position(7, number * 100))
+    )
 
 
 @pytest.mark.parametrize(
@@ -89,13 +92,18 @@ def test_a_collector_needs_nothing_from_before_the_newest_fence_it_has_passed(
 ) -> None:
     fences = [fence(number) for number in (1, 2, 3)]
 
-    assert collected_through(fences, [Acknowledged(*said)], identity, NOON) == through
+    assert (
+        collected_through(fences, [Acknowledged(binlog_position(*said))], identity, NOON) == through
+    )
 
 
 def test_when_heartbeats_have_stopped_nobody_knows_what_waits() -> None:
     stopped = NOON + 4 * HOUR
 
-    assert collected_through([fence(3)], [Acknowledged(8, 4)], "server", stopped) is None
+    assert (
+        collected_through([fence(3)], [Acknowledged(binlog_position(8, 4))], "server", stopped)
+        is None
+    )
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ from pipeline.report import Landed
 from pipeline.route import Router
 from pipeline.settings import CollectorSettings, PipelineSettings, SourceSettings
 from pipeline.sources.mysql.dialect import MYSQL
+from pipeline.sources.mysql.position import binlog_position
 from pipeline.topics.records import LastRecord
 from pipeline.topics.settings import TopicFacts
 from pipeline.transports.offset_ranges import OffsetRange, RangeRead, ReadBounds
@@ -169,10 +170,10 @@ class Server:
     silent: bool = False
 
     def head(self) -> Head:
-        return Head(self.identity, self.log, 10 * GIB4, self.executed)
+        return Head(self.identity, binlog_position(self.log, 10 * GIB4, self.executed))
 
     def acknowledged(self) -> Acknowledged:
-        return Acknowledged(self.log, 10 * GIB4, self.executed)
+        return Acknowledged(binlog_position(self.log, 10 * GIB4, self.executed))
 
     def address(self) -> tuple[str, int]:
         return "127.0.0.1", 1

@@ -5,56 +5,19 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from pipeline.landing.acknowledgements import Acknowledgements, refusal
+from pipeline.landing.acknowledgements import Acknowledgements
 from pipeline.landing.listing import Listing
 from pipeline.landing.plan import Plan
 from pipeline.mark import Epoch, Mark
 from pipeline.model import Acknowledged, Head, PartitionEnd, TopicPartition
+from pipeline.sources.mysql.position import binlog_position
 
 OLD, NEW = "11111111-1111-1111-1111-111111111111", "22222222-2222-2222-2222-222222222222"
 TP = TopicPartition("s.t", 0)
 OTHERS = TopicPartition("o.t", 0)
-HEAD = Head(NEW, 5, 500)
-SAID = Acknowledged(5, 400)
-FIRST = Epoch(1, NEW, 5, 500)
-
-
-@pytest.mark.parametrize(
-    ("said", "head", "word"),
-    [
-        pytest.param(Acknowledged(5, 500), HEAD, None, id="just the head"),
-        pytest.param(Acknowledged(5, 501), HEAD, "above the head", id="a byte above it"),
-        pytest.param(Acknowledged(6, 4), HEAD, "above the head", id="a file above it"),
-        pytest.param(
-            Acknowledged(5, 400, f"{NEW}:1-9"),
-            Head(NEW, 5, 500, f"{NEW}:1-9"),
-            None,
-            id="all of it was executed",
-        ),
-        pytest.param(
-            Acknowledged(5, 400, f"{NEW}:1-10"),
-            Head(NEW, 5, 500, f"{NEW}:1-9"),
-            "not executed",
-            id="one was not executed",
-        ),
-        pytest.param(
-            Acknowledged(5, 400, f"{OLD}:1-3"),
-            Head(NEW, 5, 500, f"{NEW}:1-9"),
-            "not executed",
-            id="another server's",
-        ),
-        pytest.param(
-            Acknowledged(5, 400, "0-1-99"), Head(NEW, 5, 500, "0-1-5"), None, id="MariaDB's"
-        ),
-    ],
-)
-def test_f04_what_the_server_cannot_have_written_is_refused(
-    said: Acknowledged, head: Head, word: str | None
-) -> None:
-    found = refusal(said, head)
-
-    assert (found is None) == (word is None)
-    assert word is None or word in str(found)
+HEAD = Head(NEW, binlog_position(5, 500))
+SAID = Acknowledged(binlog_position(5, 400))
+FIRST = Epoch(1, NEW, binlog_position(5, 500))
 
 
 @dataclass(eq=False)
@@ -101,8 +64,10 @@ def test_what_was_said_before_a_listing_counts_once_w_has_passed_its_ends() -> N
     desk = Desk()
 
     assert desk.round(SAID, end(10), 9) is None
-    assert desk.round(Acknowledged(5, 450), end(20), 10) == SAID
-    assert desk.round(Acknowledged(5, 450), end(20), 20) == Acknowledged(5, 450)
+    assert desk.round(Acknowledged(binlog_position(5, 450)), end(20), 10) == SAID
+    assert desk.round(Acknowledged(binlog_position(5, 450)), end(20), 20) == Acknowledged(
+        binlog_position(5, 450)
+    )
 
 
 def test_a_source_that_moved_forgets_what_was_said_of_the_log_before() -> None:
@@ -114,43 +79,43 @@ def test_a_source_that_moved_forgets_what_was_said_of_the_log_before() -> None:
 
 
 def test_f04_an_acknowledgement_above_the_head_is_refused() -> None:
-    assert Desk().round(Acknowledged(5, 501), end(10), 10) is None
+    assert Desk().round(Acknowledged(binlog_position(5, 501)), end(10), 10) is None
 
 
 def test_f04_without_an_answer_of_the_server_its_highest_head_known_decides() -> None:
     desk = Desk()
 
-    assert desk.round(Acknowledged(5, 501), end(10), 10, head=None) is None
+    assert desk.round(Acknowledged(binlog_position(5, 501)), end(10), 10, head=None) is None
     assert desk.round(SAID, end(10), 10, head=None) == SAID
 
 
 def test_f04_without_gtids_only_the_second_word_in_a_new_log_counts() -> None:
     """The first may still be the old server's, with a position that is likely here too."""
-    desk = Desk(epoch=Epoch(2, NEW, 5, 500, heartbeat=40))
+    desk = Desk(epoch=Epoch(2, NEW, binlog_position(5, 500), heartbeat=40))
     desk.mark = Mark("main", 3, epochs={"s": desk.epoch}, heartbeats={"s": 40})
 
     early = desk.round(SAID, end(10), 10)
-    final = desk.round(Acknowledged(5, 410), end(10), 10)
+    final = desk.round(Acknowledged(binlog_position(5, 410)), end(10), 10)
     desk.mark = replace(desk.mark, heartbeats={"s": 41})
-    first = desk.round(Acknowledged(5, 410), end(10), 10)
-    same = desk.round(Acknowledged(5, 410), end(10), 10)
-    other = desk.round(Acknowledged(5, 420), end(10), 10)
-    desk.mark = replace(desk.mark, acknowledged={"s": Acknowledged(5, 420)})
-    again = desk.round(Acknowledged(5, 410), end(10), 10)
+    first = desk.round(Acknowledged(binlog_position(5, 410)), end(10), 10)
+    same = desk.round(Acknowledged(binlog_position(5, 410)), end(10), 10)
+    other = desk.round(Acknowledged(binlog_position(5, 420)), end(10), 10)
+    desk.mark = replace(desk.mark, acknowledged={"s": Acknowledged(binlog_position(5, 420))})
+    again = desk.round(Acknowledged(binlog_position(5, 410)), end(10), 10)
 
     assert [early, final, first, same] == [None, None, None, None]
-    assert other == Acknowledged(5, 420)
-    assert again == Acknowledged(5, 410), "what is known once needs no second word"
+    assert other == Acknowledged(binlog_position(5, 420))
+    assert again == Acknowledged(binlog_position(5, 410)), "what is known once needs no second word"
 
 
 def test_f04_with_gtids_the_first_word_counts_for_what_it_names() -> None:
     executed = f"{OLD}:1-9,{NEW}:1-3"
-    desk = Desk(epoch=Epoch(2, NEW, 5, 500, executed, heartbeat=40))
+    desk = Desk(epoch=Epoch(2, NEW, binlog_position(5, 500, executed), heartbeat=40))
     desk.mark = Mark("main", 3, epochs={"s": desk.epoch})
 
-    said = Acknowledged(5, 400, f"{OLD}:1-9")
+    said = Acknowledged(binlog_position(5, 400, f"{OLD}:1-9"))
 
-    assert desk.round(said, end(10), 10, head=Head(NEW, 5, 500, executed)) == said
+    assert desk.round(said, end(10), 10, head=Head(NEW, binlog_position(5, 500, executed))) == said
 
 
 @pytest.mark.parametrize(
@@ -165,7 +130,7 @@ def test_f04_with_gtids_the_first_word_counts_for_what_it_names() -> None:
 def test_f24_a_promise_that_cannot_be_kept_is_made_anew(now: PartitionEnd | None) -> None:
     desk = Desk()
     desk.round(SAID, end(10), 5)
-    later = Acknowledged(5, 450)
+    later = Acknowledged(binlog_position(5, 450))
 
     assert desk.round(later, now, 0 if now is None else now.offset) == later
 
@@ -199,7 +164,7 @@ def test_what_another_source_has_to_land_keeps_nobody_waiting() -> None:
     ],
 )
 def test_f04_the_head_that_was_read_last_decides(before: int, after: int, counts: bool) -> None:
-    heads = (Head(NEW, 5, before), Head(NEW, 5, after))
+    heads = (Head(NEW, binlog_position(5, before)), Head(NEW, binlog_position(5, after)))
 
     found = Desk().round(SAID, end(10), 10, before=heads[0], head=heads[1])
 
@@ -233,18 +198,20 @@ def test_a_partition_that_w_does_not_know_is_not_passed() -> None:
 
 def test_f04_each_new_log_needs_a_second_word_of_its_own() -> None:
     """What was said first of one log is not the first word of the next."""
-    desk = Desk(epoch=Epoch(2, NEW, 5, 500, heartbeat=40))
+    desk = Desk(epoch=Epoch(2, NEW, binlog_position(5, 500), heartbeat=40))
     found = []
     for number in (2, 3):
-        desk.epoch = Epoch(number, NEW, 5, 500, heartbeat=40)
+        desk.epoch = Epoch(number, NEW, binlog_position(5, 500), heartbeat=40)
         desk.mark = Mark("main", 3, epochs={"s": desk.epoch}, heartbeats={"s": 41})
-        said = Acknowledged(5, 400 + number)
+        said = Acknowledged(binlog_position(5, 400 + number))
         found += [desk.round(said, end(10), 10), desk.round(said, end(10), 10)]
 
     assert found == [None] * 4
 
 
 def test_f04_without_an_answer_what_the_server_had_executed_decides_too() -> None:
-    desk = Desk(epoch=replace(FIRST, executed=f"{NEW}:1-3"))
+    desk = Desk(epoch=replace(FIRST, position=binlog_position(5, 500, f"{NEW}:1-3")))
 
-    assert desk.round(Acknowledged(5, 400, f"{NEW}:1-9"), end(10), 10, head=None) is None
+    said = Acknowledged(binlog_position(5, 400, f"{NEW}:1-9"))
+
+    assert desk.round(said, end(10), 10, head=None) is None

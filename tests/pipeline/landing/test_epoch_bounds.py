@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from pipeline.landing.epoch_bounds import EpochBounds, bounds, living, newest_starts
 from pipeline.mark import Epoch
 from pipeline.model import PartitionEnd, TopicPartition
+from pipeline.sources.mysql.position import binlog_position
 
 TP, OTHER = TopicPartition("s.db.t", 0), TopicPartition("s.db.t", 1)
 STARTS = st.dictionaries(st.integers(2, 6), st.integers(0, 12))
@@ -30,7 +31,9 @@ def rule(newest: int, starts: dict[int, int], offset: int) -> int:
 def test_each_offset_has_the_epoch_that_the_starts_give_it(
     newest: int, starts: dict[int, int]
 ) -> None:
-    found = bounds("s", [TP], {"s": Epoch(newest, "uuid", 1, 1)}, named(starts))[TP]
+    found = bounds("s", [TP], {"s": Epoch(newest, "uuid", binlog_position(1, 1))}, named(starts))[
+        TP
+    ]
 
     expected = [rule(newest, starts, offset) for offset in range(14)]
     assert [found.at(offset) for offset in range(14)] == expected
@@ -44,7 +47,7 @@ def test_f38_starts_that_w_has_passed_are_dropped_and_no_row_to_come_changes_its
 ) -> None:
     left = living(named(starts), {str(TP): PartitionEnd(w)})
 
-    known = {"s": Epoch(newest, "uuid", 1, 1)}
+    known = {"s": Epoch(newest, "uuid", binlog_position(1, 1))}
     offsets = np.arange(w, 16)
     before, after = (bounds("s", [TP], known, some)[TP] for some in (named(starts), left))
     assert before.epochs(offsets).tolist() == after.epochs(offsets).tolist()
@@ -56,7 +59,7 @@ def test_a_source_never_reached_is_in_its_first_epoch() -> None:
 
 
 def test_a_partition_that_began_anew_knows_nothing_of_starts_before() -> None:
-    known, starts = {"s": Epoch(2, "uuid", 1, 1)}, named({2: 50})
+    known, starts = {"s": Epoch(2, "uuid", binlog_position(1, 1))}, named({2: 50})
 
     assert bounds("s", [TP], known, starts)[TP].steps == ((0, 1), (50, 2))
     assert bounds("s", [TP], known, starts, anew={TP})[TP].steps == ((0, 2),)
@@ -81,6 +84,9 @@ def test_how_long_a_start_is_kept(
 
 def test_the_newest_epochs_starts_by_partition() -> None:
     starts = {**named({2: 5, 3: 9}), f"s/2/{OTHER}": 7, "b/3/b.t:0": 1}
-    known = {"s": Epoch(3, "uuid", 1, 1), "b": Epoch(4, "uuid", 1, 1)}
+    known = {
+        "s": Epoch(3, "uuid", binlog_position(1, 1)),
+        "b": Epoch(4, "uuid", binlog_position(1, 1)),
+    }
 
     assert newest_starts(known, starts) == {TP: 9}

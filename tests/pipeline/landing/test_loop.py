@@ -18,6 +18,7 @@ from pipeline.lake import checkpoints
 from pipeline.lake.alterations import with_properties
 from pipeline.lake.commit import commit
 from pipeline.model import Op
+from pipeline.sources.positions import place
 from tests.pipeline.landing.desk import GIB4, NOW, Desk, Server, Topics
 
 LATER = NOW + timedelta(minutes=1)
@@ -377,7 +378,7 @@ def test_what_was_acknowledged_of_a_log_that_was_reset_proves_nothing_of_the_new
         said.append(desk.loop.mark.acknowledged.get("a"))
 
     assert desk.loop.mark.epochs["a"].number == 2
-    assert [one and one.log for one in said] == expected
+    assert [one and place(one.position)[0] for one in said] == expected
 
 
 # a fail-over

@@ -15,12 +15,13 @@ from pipeline.report import Gap, read_gap
 from pipeline.route import Router
 from pipeline.schema.history import SchemaChange
 from pipeline.settings import TableRule
+from pipeline.sources.mysql.position import binlog_position
 from tests.pipeline.lakes import NOON
 
 ROUTER = Router((TableRule(r"sluice\.heartbeat", "x", ignore=True),))
-EPOCH = Epoch(1, "uuid", 1, 100)
-ACK = Acknowledged(1, 90)
-OLD = Mark("main", 4, epochs={"s": EPOCH}, acknowledged={"s": Acknowledged(1, 50)})
+EPOCH = Epoch(1, "uuid", binlog_position(1, 100))
+ACK = Acknowledged(binlog_position(1, 90))
+OLD = Mark("main", 4, epochs={"s": EPOCH}, acknowledged={"s": Acknowledged(binlog_position(1, 50))})
 END = {"s.db.t:0": PartitionEnd(9)}
 GAP = Gap("s.db.t:0:5", "s.db.t", 0, 5, 8, "deleted")
 OPEN = f"{GAP.id}@5"  # once the batch after OLD has landed
@@ -323,8 +324,10 @@ def test_f38_starts_are_dropped_once_w_and_the_new_log_s_heartbeat_are_past_them
 def test_a_new_epoch_remembers_what_was_acknowledged_of_the_log_before() -> None:
     moved = {"s": replace(EPOCH, number=2, identity="other")}
 
-    assert step(epochs=moved, acknowledged={"s": ACK}).epochs["s"].passed == Acknowledged(1, 50)
-    assert step(step(epochs=moved)).epochs["s"].passed == Acknowledged(1, 50)
+    assert step(epochs=moved, acknowledged={"s": ACK}).epochs["s"].passed == Acknowledged(
+        binlog_position(1, 50)
+    )
+    assert step(step(epochs=moved)).epochs["s"].passed == Acknowledged(binlog_position(1, 50))
     assert step().epochs["s"].passed is None
 
 
@@ -363,9 +366,15 @@ def test_a_topic_that_gains_partitions_is_remembered() -> None:
     [
         pytest.param({}, True, id="everything is there"),
         pytest.param({"acknowledged": {}}, False, id="nothing is acknowledged"),
-        pytest.param({"acknowledged": {"s": Acknowledged(1, 79)}}, False, id="not far enough"),
         pytest.param(
-            {"acknowledged": {"s": Acknowledged(1, 90, snapshot=True)}}, False, id="in a snapshot"
+            {"acknowledged": {"s": Acknowledged(binlog_position(1, 79))}},
+            False,
+            id="not far enough",
+        ),
+        pytest.param(
+            {"acknowledged": {"s": Acknowledged(binlog_position(1, 90), snapshot=True)}},
+            False,
+            id="in a snapshot",
         ),
         pytest.param({"heartbeats": {"s": 6}}, False, id="the heartbeat is not landed"),
         pytest.param({"heartbeats": {}}, False, id="no heartbeat ever"),
@@ -384,7 +393,7 @@ def test_a_topic_that_gains_partitions_is_remembered() -> None:
 def test_a_fence_is_covered_only_if_every_input_says_so(
     changed: Mapping[str, Any], covered: bool
 ) -> None:
-    fence = Fence("s", 7, NOON, Head("uuid", 1, 80))
+    fence = Fence("s", 7, NOON, Head("uuid", binlog_position(1, 80)))
     mark = replace(OLD, acknowledged={"s": ACK}, heartbeats={"s": 7})
 
     assert replace(mark, **changed).covers(fence) is covered

@@ -18,9 +18,12 @@ from pipeline.landing.redelivery import (
 )
 from pipeline.mark import Epoch, Mark
 from pipeline.model import Acknowledged, Order, TopicPartition
+from pipeline.sources.mysql.position import binlog_position
 
 OLD, NEW = "11111111-1111-1111-1111-111111111111", "22222222-2222-2222-2222-222222222222"
-EPOCH = Epoch(2, "new", 1, 1, heartbeat=40, before=f"{OLD}:1-99")
+EPOCH = Epoch(
+    2, "new", binlog_position(1, 1), heartbeat=40, before=binlog_position(4, 99, f"{OLD}:1-99")
+)
 TP = TopicPartition("s.t", 0)
 FAR = 5 * 2**20
 
@@ -147,7 +150,7 @@ def said(number: int, **changed: Any) -> dict[str, Any]:
     return row(number, 5, tx={"id": f"{OLD}:{number}", "total_order": 1}) | changed
 
 
-ACKNOWLEDGED = Acknowledged(4, 90, f"{OLD}:1-50")
+ACKNOWLEDGED = Acknowledged(binlog_position(4, 90, f"{OLD}:1-50"))
 
 
 @pytest.mark.parametrize(
@@ -157,7 +160,13 @@ ACKNOWLEDGED = Acknowledged(4, 90, f"{OLD}:1-50")
         pytest.param(ACKNOWLEDGED, (50, 51), (50, 51), None, id="the collector was set back"),
         pytest.param(ACKNOWLEDGED, (100,), (), None, id="the old server never had it"),
         pytest.param(None, (51,), (51,), None, id="nothing was ever acknowledged"),
-        pytest.param(Acknowledged(4, 90), (51,), (51,), None, id="acknowledged by position only"),
+        pytest.param(
+            Acknowledged(binlog_position(4, 90)),
+            (51,),
+            (51,),
+            None,
+            id="acknowledged by position only",
+        ),
     ],
 )
 def test_f27_only_transactions_of_the_log_before_are_looked_for(

@@ -12,6 +12,7 @@ from pipeline.errors import ConfigError, UnreachableError
 from pipeline.model import Head
 from pipeline.sources.heartbeat import Heart
 from pipeline.sources.mysql.heartbeat import prepare
+from pipeline.sources.mysql.position import binlog_position
 from pipeline.sources.mysql.session import Row
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -32,14 +33,14 @@ class FakeSource:
         self.pos += 100
         if self.lost:
             raise UnreachableError("gone after the commit")
-        return self.row, Head("server", 1, self.pos)
+        return self.row, Head("server", binlog_position(1, self.pos))
 
 
 def test_a_fence_carries_the_callers_time_and_a_head_from_after_the_commit() -> None:
     fence = Heart(FakeSource()).beat(NOON)
 
     assert (fence.source, fence.number, fence.at) == ("shop", 0, NOON)
-    assert fence.head == Head("server", 1, 100)
+    assert fence.head == Head("server", binlog_position(1, 100))
 
 
 @given(st.lists(st.sampled_from(["beat", "lost", "restart", "reset"]), max_size=30))

@@ -21,9 +21,9 @@ from pipeline.errors import ConfigError, ProofError, UnreachableError
 from pipeline.model import Shard
 from pipeline.settings import CollectorSettings, SourceSettings
 from pipeline.sources.heartbeat import Heart
-from pipeline.sources.mysql.gtid import contains
 from pipeline.sources.mysql.session import Limits
 from pipeline.sources.mysql.source import MySqlSource
+from pipeline.sources.positions import may_hold, place, proper, reaches
 
 pytestmark = pytest.mark.stack
 
@@ -74,16 +74,18 @@ def test_a_head_is_identity_log_position_and_what_was_executed(mysql: MySQL) -> 
 
     ((identity,),) = mysql.execute("SELECT @@server_uuid")
     assert before.identity == after.identity == identity
-    assert (before.log, before.pos) < (after.log, after.pos)
-    assert contains(after.executed, before.executed)
-    assert not contains(before.executed, after.executed)
+    assert place(before.position) < place(after.position)
+    assert reaches(after.position, before.position)
+    assert proper(before.position)
+    assert not may_hold(before.position, after.position.words.partition(" ")[2])
+    assert may_hold(after.position, before.position.words.partition(" ")[2])
 
 
 def test_a_rotated_log_has_a_higher_number(mysql: MySQL) -> None:
     with source(mysql) as shop:
         before = shop.head()
         mysql.execute("FLUSH BINARY LOGS")
-        assert shop.head().log == before.log + 1
+        assert place(shop.head().position)[0] == place(before.position)[0] + 1
 
 
 def test_a_fence_stands_at_or_above_its_heartbeat_and_tells_the_callers_time(mysql: MySQL) -> None:
@@ -94,7 +96,7 @@ def test_a_fence_stands_at_or_above_its_heartbeat_and_tells_the_callers_time(mys
         head = shop.head()
 
     assert (first.number, second.number, second.head) == (42, 43, head)
-    assert (first.head.log, first.head.pos) < (second.head.log, second.head.pos)
+    assert place(first.head.position) < place(second.head.position)
     rows = mysql.execute("SELECT source, n, at FROM sluice.p3_beats")
     assert rows == [("shop", 43, NOON.replace(tzinfo=None))]
 

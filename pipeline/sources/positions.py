@@ -1,0 +1,82 @@
+"""How do two positions in a source's log stand to each other?  Its kind knows; nobody else reads.
+
+A position names the kind whose words it is in, so one read back from a mark, a store or a
+certificate needs nothing beside it.  Pure, but for the import of the kind.
+"""
+
+from functools import cache
+from typing import Protocol, cast
+
+from pipeline import plugins, sources
+from pipeline.model import Position
+
+
+class PositionRules(Protocol):
+    """What a kind of source knows about its positions; it stands as ``positions`` in its class."""
+
+    def place(self, position: Position) -> tuple[int, int]:
+        """``log`` and ``pos`` that the `Order` of a change which begins there has."""
+        ...
+
+    def reaches(self, passed: Position, wanted: Position) -> bool:
+        """Whether who has passed all before *passed* has passed all before *wanted*.
+
+        Both are of one log, as far as anybody knows; false where they show that they are not.
+        """
+        ...
+
+    def reset(self, known: Position, now: Position) -> str | None:
+        """Why a log that once ended at *known* cannot end at *now*; None if it can."""
+        ...
+
+    def beyond(self, said: Position, end: Position) -> str | None:
+        """Why *said* cannot lie in the log that ends at *end*; None if it can."""
+        ...
+
+    def proper(self, position: Position) -> bool:
+        """Whether it names its log's transactions: then no other log's is taken for it."""
+        ...
+
+    def may_hold(self, position: Position, transaction: str) -> bool:
+        """Whether *transaction*, by its name in the change log, may stand before it."""
+        ...
+
+
+@cache
+def rules(kind: str) -> PositionRules:
+    """The rules for positions of *kind*; ConfigError if there is no such source."""
+    return cast("PositionRules", plugins.find(sources, "SOURCE", kind).positions)
+
+
+def place(position: Position) -> tuple[int, int]:
+    """``log`` and ``pos`` that the `Order` of a change which begins there has."""
+    return rules(position.kind).place(position)
+
+
+def reaches(passed: Position, wanted: Position) -> bool:
+    """Whether who has passed all before *passed* has passed all before *wanted*."""
+    return passed.kind == wanted.kind and rules(wanted.kind).reaches(passed, wanted)
+
+
+def reset(known: Position, now: Position) -> str | None:
+    """Why a log that once ended at *known* cannot end at *now*; None if it can."""
+    if known.kind != now.kind:
+        return f"its positions were of kind {known.kind} and are of kind {now.kind}"
+    return rules(now.kind).reset(known, now)
+
+
+def beyond(said: Position, end: Position) -> str | None:
+    """Why *said* cannot lie in the log that ends at *end*; None if it can."""
+    if said.kind != end.kind:
+        return f"a position of kind {said.kind} is in no log of kind {end.kind}"
+    return rules(end.kind).beyond(said, end)
+
+
+def proper(position: Position) -> bool:
+    """Whether it names its log's transactions: then no other log's is taken for it."""
+    return rules(position.kind).proper(position)
+
+
+def may_hold(position: Position, transaction: str) -> bool:
+    """Whether *transaction*, by its name in the change log, may stand before it."""
+    return rules(position.kind).may_hold(position, transaction)

@@ -1,0 +1,86 @@
+"""Covers pipeline/sources/mysql/position.py; pipeline/sources/positions.py."""
+
+import pytest
+
+from pipeline.model import Position
+from pipeline.sources.mysql.position import binlog_position as at
+from pipeline.sources.positions import beyond, may_hold, place, proper, reaches, reset
+
+OLD, NEW = "11111111-1111-1111-1111-111111111111", "22222222-2222-2222-2222-222222222222"
+HEAD = at(5, 500)
+
+
+def test_the_words_are_for_people_and_hold_the_set_without_blanks() -> None:
+    found = at(7, 1234, f"{OLD}:1-9,\n {NEW}:1")
+
+    assert str(found) == f"7/1234 {OLD}:1-9,{NEW}:1"
+    assert place(found) == (7, 1234)
+    assert str(at(7, 1234)) == "7/1234"
+
+
+@pytest.mark.parametrize(
+    ("said", "head", "word"),
+    [
+        pytest.param(at(5, 500), HEAD, None, id="just the head"),
+        pytest.param(at(5, 501), HEAD, "above the head", id="a byte above it"),
+        pytest.param(at(6, 4), HEAD, "above the head", id="a file above it"),
+        pytest.param(at(5, 400, f"{NEW}:1-9"), at(5, 500, f"{NEW}:1-9"), None, id="all executed"),
+        pytest.param(
+            at(5, 400, f"{NEW}:1-10"), at(5, 500, f"{NEW}:1-9"), "not executed", id="one was not"
+        ),
+        pytest.param(
+            at(5, 400, f"{OLD}:1-3"),
+            at(5, 500, f"{NEW}:1-9"),
+            "not executed",
+            id="another server's",
+        ),
+        pytest.param(at(5, 400, "0-1-99"), at(5, 500, "0-1-5"), None, id="MariaDB's"),
+        pytest.param(at(5, 400), Position("other", "9"), "no log of kind other", id="other kind"),
+    ],
+)
+def test_f04_what_the_server_cannot_have_written_is_refused(
+    said: Position, head: Position, word: str | None
+) -> None:
+    found = beyond(said, head)
+
+    assert (found is None) == (word is None)
+    assert word is None or word in str(found)
+
+
+@pytest.mark.parametrize(
+    ("said", "head", "reached"),
+    [
+        pytest.param(at(3, 90), at(3, 90), True, id="just there"),
+        pytest.param(at(3, 89), at(3, 90), False, id="one byte short"),
+        pytest.param(at(4, 1), at(3, 90), True, id="a file further"),
+        pytest.param(at(10, 1), at(9, 90), True, id="by number, not by letter"),
+        pytest.param(at(3, 90, f"{NEW}:1-8"), at(3, 90, f"{NEW}:1-9"), False, id="one short"),
+        pytest.param(at(3, 90, "0-1-5"), at(3, 90, "0-1-9"), True, id="MariaDB: by position"),
+        pytest.param(at(3, 90), at(3, 90, f"{NEW}:1-9"), True, id="only one has GTIDs"),
+        pytest.param(at(3, 90), Position("other", "3/90"), False, id="another kind's"),
+    ],
+)
+def test_a_position_is_reached_by_place_and_by_transactions(
+    said: Position, head: Position, reached: bool
+) -> None:
+    assert reaches(said, head) is reached
+
+
+@pytest.mark.parametrize(
+    ("position", "names", "holds"),
+    [
+        pytest.param(at(3, 90), False, True, id="no GTIDs: nobody can say no"),
+        pytest.param(at(3, 90, "0-1-5"), False, True, id="MariaDB's"),
+        pytest.param(at(3, 90, f"{NEW}:1-9"), True, True, id="it is in the set"),
+        pytest.param(at(3, 90, f"{NEW}:1-8"), True, False, id="it is not"),
+    ],
+)
+def test_whether_a_transaction_may_stand_before_it(
+    position: Position, names: bool, holds: bool
+) -> None:
+    assert proper(position) is names
+    assert may_hold(position, f"{NEW}:9") is holds
+
+
+def test_a_log_of_another_kind_is_another_log() -> None:
+    assert "of kind other" in (reset(Position("other", "9"), HEAD) or "")
