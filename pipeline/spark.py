@@ -2,12 +2,13 @@
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from pipeline.plugins import PRELOADED
 from pipeline.settings import PipelineSettings
 
 _SETTINGS = {
@@ -38,13 +39,19 @@ _SETTINGS = {
 }
 
 
-def open_session(settings: PipelineSettings, jars: Sequence[Path]) -> SparkSession:
-    """Build the session with *jars* on its class path, or return the one that is there."""
+def open_session(
+    settings: PipelineSettings, jars: Sequence[Path], plug_ins: Iterable[str] = ()
+) -> SparkSession:
+    """Build the session with *jars* on its class path, or return the one that is there.
+
+    *plug_ins* are modules that its workers begin with.
+    """
     builder = SparkSession.builder.appName(f"sluice:{settings.lane}").master(settings.master)
     options = {
         **_SETTINGS,
         "spark.driver.memory": settings.driver_memory,
         "spark.jars": ",".join(str(jar) for jar in jars),
+        f"spark.executorEnv.{PRELOADED}": ",".join(sorted(set(plug_ins))),
         **settings.spark,
     }
     # Workers run what the service runs, not whatever python3 comes first on the PATH: PySpark asks

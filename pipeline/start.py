@@ -53,12 +53,14 @@ def open_lane(settings: PipelineSettings, clock: Callable[[], datetime]) -> Lane
     router = routed(settings)
     catalog = Catalog(router, readings(settings.sources))
     catalog.add(logs[0].schema_changes(-1))
-    session = open_session(settings, jars.spark())
+    feeds, transport = tuple(map(_feed, settings.sources)), open_transport(settings)
+    carried = [transport.reader(), *(feed.format for feed in feeds)]
+    session = open_session(settings, jars.spark(), (type(one).__module__ for one in carried))
     landing = Landing(
         settings=settings,
-        feeds=tuple(_feed(source) for source in settings.sources),
+        feeds=feeds,
         router=router,
-        transport=open_transport(settings),
+        transport=transport,
         log=logs[0],
         work=Workers(session, settings.small_batch_rows),
         clock=clock,

@@ -5,13 +5,19 @@ minute.  Nothing may be begun here that a fork would tear: no client, and no ``d
 """
 
 import gc
+import os
+from contextlib import suppress
+from importlib import import_module
 
 from pyspark.daemon import manager
 
 import pipeline.apply.mirror_job
-import pipeline.formats.debezium_json
-import pipeline.landing.task
-import pipeline.transports.consume  # noqa: F401
+import pipeline.landing.task  # noqa: F401
+from pipeline.plugins import PRELOADED
+
+for module in filter(None, os.environ.get(PRELOADED, "").split(",")):
+    with suppress(Exception):  # whoever needs it imports it again, and is told why it fails
+        import_module(module)
 
 if __name__ == "__main__":
     gc.freeze()  # pages that are never swept stay shared between all workers

@@ -94,6 +94,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             ),
         },
     )
-    session = open_session(settings, jars.spark())
+    session = open_session(settings, jars.spark(), ["examples.json_lines"])
     yield session
     session.stop()

@@ -62,8 +62,6 @@ WORDS = re.compile(r"mysql|mariadb|debezium|binlog|gtid", re.IGNORECASE)
 KNOWS = {
     "pipeline/settings.py": "the default kind and format, and the topics that Debezium adds",
     "monitor/examination.py": "the doctor examines MySQL by Debezium, and nothing else yet",
-    "monitor/observe/retention.py": "the metric's word for a source's log is binlog",
-    "pipeline/worker_daemon.py": "it imports the usual format before Spark's workers are forked",
     **dict.fromkeys(
         (f"checks/doctor/{name}.py" for name in ("connector", "grants", "server")),
         "the doctor's rules are MySQL's and Debezium's",
@@ -142,8 +140,6 @@ def test_no_implementation_is_named_outside_of_its_seam() -> None:
         for path in PRODUCT
         if path.relative_to(ROOT).parts[0] in LAYERS and not name(path).startswith(PLUG_INS)
     }
-    del named["pipeline/worker_daemon.py"]  # it imports the usual ones before workers are forked
-
     assert {path: found for path, found in named.items() if found} == {}
 
 

@@ -9,13 +9,14 @@ from pipeline import jars
 from pipeline.settings import PipelineSettings
 from pipeline.spark import open_session
 
+PLUG_INS = ("pipeline.formats.debezium_json", "pipeline.transports.consume")
 Sum = tuple[int, int]
 """How many rows, and the sum of their hashes: equal for equal sets of rows, in any order."""
 
 
 def session(settings: PipelineSettings) -> SparkSession:
     """Open the product's session."""
-    return open_session(settings, jars.spark())
+    return open_session(settings, jars.spark(), PLUG_INS)
 
 
 def fresh(folder: Path, name: str) -> str:

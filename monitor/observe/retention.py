@@ -105,14 +105,14 @@ class RetentionWatch:
             kept = retention.log_kept(told.described.kept)
         one = look.sources.get(source)
         if one is None or not one.known() or isinstance(mark, Missing):
-            return Retention("binlog", source, kept, None)
+            return Retention("log", source, kept, None)
         said = [] if isinstance(one.acknowledged, Missing) else [one.acknowledged.value]
         said += _landed_with(mark.value, source)
         epoch = mark.value.epochs.get(source)
         identity = epoch.identity if epoch else one.known()[-1].head.identity
         alive = self.clock() - ALIVE
         through = retention.collected_through(one.known(), said, identity, alive)
-        return Retention("binlog", source, kept, through)
+        return Retention("log", source, kept, through)
 
 
 def _landed_with(mark: Mark, source: str) -> list[Acknowledged]:

@@ -9,7 +9,7 @@ import pytest
 from alerts.model import AlertKind, IncidentState
 from tests.monitor.rig import Rig
 
-TOPIC, BINLOG = ("topic", "shop.shop.users"), ("binlog", "shop")
+TOPIC, LOG = ("topic", "shop.shop.users"), ("log", "shop")
 DAY, HOUR = timedelta(days=1), timedelta(hours=1)
 
 
@@ -35,7 +35,7 @@ def test_a_pipeline_that_keeps_up_has_all_the_time_that_is_kept(rig: Rig) -> Non
     left = rig.current.board.headroom
 
     assert timedelta() < 7 * DAY - left[TOPIC] < timedelta(minutes=1)
-    assert timedelta() < 30 * DAY - left[BINLOG] < timedelta(minutes=1)
+    assert timedelta() < 30 * DAY - left[LOG] < timedelta(minutes=1)
     assert _told(rig) == []
 
 

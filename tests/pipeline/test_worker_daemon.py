@@ -1,0 +1,32 @@
+import os
+import subprocess
+import sys
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipeline.plugins import PRELOADED
+from pipeline.spread import spread
+
+pytestmark = pytest.mark.spark
+
+
+def imported(name: str) -> bool:
+    return name in sys.modules
+
+
+def test_workers_begin_with_the_plug_ins_that_the_session_was_told(spark: SparkSession) -> None:
+    names = ["examples.json_lines", "pipeline.landing.task", "examples.line_file"]
+
+    assert spread(spark, imported, names) == [True, True, False]
+
+
+def test_a_plug_in_whose_import_fails_stops_no_worker() -> None:
+    told = {**os.environ, PRELOADED: "no.such.module,examples.json_lines"}
+    asked = "import sys, pipeline.worker_daemon; print('examples.json_lines' in sys.modules)"
+
+    said = subprocess.run(
+        [sys.executable, "-c", asked], env=told, capture_output=True, text=True, check=True
+    )
+
+    assert said.stdout == "True\n"
