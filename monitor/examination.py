@@ -11,45 +11,21 @@ from datetime import timedelta
 
 from checks.doctor.capture import captured, heartbeat_findings
 from checks.doctor.connector import connector_findings
-from checks.doctor.finding import REFUSE, WARN, Finding
-from checks.doctor.grants import grant_findings
 from checks.doctor.producer import producer_findings
-from checks.doctor.server import server_findings
-from checks.doctor.tables import FoldedTable, table_findings
 from checks.doctor.topics import topic_findings
 from monitor.config.model import Config
-from pipeline.build import open_collector, open_transport
+from pipeline.build import open_collector, open_source, open_transport
 from pipeline.collectors.collector import Collector
 from pipeline.errors import SluiceError, UnreachableError
+from pipeline.finding import REFUSE, WARN, Finding
 from pipeline.route import Router
 from pipeline.settings import PipelineSettings, SourceSettings
-from pipeline.sources.mysql.server_facts import ServerFacts, existing, server_facts
-from pipeline.sources.mysql.session import Session
-from pipeline.sources.mysql.shard_facts import ShardFacts, shard_facts
+from pipeline.sources.scope import ExaminationScope, FoldedTable
+from pipeline.sources.source import Source
 from pipeline.topics.settings import TopicFacts
 from pipeline.transports.transport import Transport
 
 HISTORY = "schema.history.internal.kafka.topic"
-Wanted = Callable[[str], bool]
-
-
-@dataclass(frozen=True, slots=True)
-class ExaminedServer:
-    """A source: its settings, the captured tables, and whether the heartbeat's is there."""
-
-    server: ServerFacts
-    shards: tuple[ShardFacts, ...]
-    heartbeat: bool
-
-
-def describe(settings: SourceSettings, wanted: Wanted) -> ExaminedServer:
-    """Ask one server for all that is ruled on."""
-    with closing(Session(settings)) as session:
-        return ExaminedServer(
-            server_facts(session),
-            shard_facts(session, settings.name, wanted),
-            existing(session, settings.heartbeat),
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +33,7 @@ class Doors:
     """Where facts come from."""
 
     collector: Callable[[SourceSettings], Collector] = open_collector
-    describe: Callable[[SourceSettings, Wanted], ExaminedServer] = describe
+    source: Callable[[SourceSettings], Source] = open_source
     transport: Callable[[PipelineSettings], Transport] = open_transport
 
 
@@ -122,25 +98,15 @@ class Examination:
     def _source(
         self, source: SourceSettings, connector: Mapping[str, str], topics: set[str]
     ) -> None:
-        where = f"source:{source.name}"
-        with self._asking(where):
-            found = self.doors.describe(source, captured(connector))
-            tables = {shard.shard.name for shard in found.shards}
-            databases = {name.partition(".")[0] for name in tables}
-            self.findings += server_findings(found.server, where, databases, self.outage)
-            self.findings += grant_findings(
-                found.server,
-                where,
-                source.heartbeat,
-                present=found.heartbeat,
-                tables=(tables | topics) - {source.heartbeat},
+        with self._asking(f"source:{source.name}"), closing(self.doors.source(source)) as asked:
+            scope = ExaminationScope(
+                fold=_folding(self.config, source.heartbeat),
+                outage=self.outage,
+                captured=captured(connector),
+                named=frozenset(topics),
+                own_keys="message.key.columns" in connector,
             )
-            self.findings += table_findings(
-                found.shards,
-                found.server,
-                _folding(self.config, source.heartbeat),
-                topic_keys="message.key.columns" in connector,
-            )
+            self.findings += asked.examine(scope)
 
     @contextmanager
     def _asking(self, where: str) -> Iterator[None]:

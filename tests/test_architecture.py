@@ -61,12 +61,7 @@ THEIRS = {
 WORDS = re.compile(r"mysql|mariadb|debezium|binlog|gtid", re.IGNORECASE)
 KNOWS = {
     "pipeline/settings.py": "the default kind and format, and the topics that Debezium adds",
-    "monitor/examination.py": "the doctor examines MySQL by Debezium, and nothing else yet",
-    **dict.fromkeys(
-        (f"checks/doctor/{name}.py" for name in ("connector", "grants", "server")),
-        "the doctor's rules are MySQL's and Debezium's",
-    ),
-    "checks/doctor/tables.py": "the same",
+    "checks/doctor/connector.py": "the doctor's rules on collectors are Debezium's",
 }
 FOREIGN_TO_PROBES = {"apscheduler", "deltalake", "httpx", "kafka", "pymysql", "pyspark"}
 

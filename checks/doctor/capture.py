@@ -6,8 +6,8 @@ Pure.
 import re
 from collections.abc import Callable, Mapping
 
-from checks.doctor.finding import REFUSE, Finding
 from pipeline.errors import ConfigError
+from pipeline.finding import REFUSE, Finding
 
 DATABASES = ("database.include.list", "database.exclude.list")
 TABLES = ("table.include.list", "table.exclude.list")

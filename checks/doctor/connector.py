@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from checks.doctor.demands import DEMANDS, FAMILIES, PRESENT
-from checks.doctor.finding import REFUSE, WARN, Demand, Finding, unmet
+from pipeline.finding import REFUSE, WARN, Demand, Finding, unmet
 
 REMEDY = "{name}={value} in the connector's config"
 REMOVE = "remove {name} from the connector's config"

@@ -3,7 +3,7 @@
 Defaults are those of Debezium 3.5, as its plugin tells them.  Pure.
 """
 
-from checks.doctor.finding import NOTE, WARN, Demand
+from pipeline.finding import NOTE, WARN, Demand
 
 UNTYPED = "values would not arrive in the form that Sluice types"
 SKIPPED = "a change that cannot be handled is skipped, and nothing tells"

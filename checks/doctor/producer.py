@@ -7,7 +7,7 @@ Connect does not show a worker's settings: they must be told, or stated in the c
 
 from collections.abc import Mapping
 
-from checks.doctor.finding import NOTE, REFUSE, WARN, Demand, Finding, unmet
+from pipeline.finding import NOTE, REFUSE, WARN, Demand, Finding, unmet
 
 OVER = "producer.override."
 IN_FLIGHT = "max.in.flight.requests.per.connection"

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from checks.doctor.finding import NOTE, REFUSE, WARN, Finding, FindingSeverity
+from pipeline.finding import NOTE, REFUSE, WARN, Finding, FindingSeverity
 from pipeline.topics.settings import TopicFacts
 
 SAFE_COPIES = 2

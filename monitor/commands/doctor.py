@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from checks.doctor.finding import FindingSeverity
 from monitor.config.file import load
 from monitor.config.plug_ins import unbuilt
 from pipeline.errors import ConfigError
+from pipeline.finding import FindingSeverity
 
 if TYPE_CHECKING:
     from monitor.examination import Examination

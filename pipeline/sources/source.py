@@ -5,15 +5,17 @@ UnreachableError (it did not answer, or is loaded), ConfigError (its user may no
 ProofError (it answered, but the question cannot be decided).
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import ClassVar, Protocol
 
+from pipeline.finding import Finding
 from pipeline.model import Head, Missing, Shard
 from pipeline.schema.column import Column
 from pipeline.schema.dialect import Dialect
 from pipeline.sources.positions import PositionRules
+from pipeline.sources.scope import ExaminationScope
 
 Range = tuple[int, int]
 
@@ -90,6 +92,10 @@ class Source(Protocol):
 
     def ids(self, shard: Shard, column: str, span: Range, limit: int) -> tuple[int, ...]:
         """Ids in *span*, ascending, at most *limit*."""
+        ...
+
+    def examine(self, scope: ExaminationScope) -> Iterable[Finding]:
+        """What must be put right, or is good to know, before its tables are mirrored."""
         ...
 
     def close(self) -> None:

@@ -13,21 +13,24 @@ from typing import cast
 import pytest
 from click.testing import CliRunner, Result
 
-from checks.doctor.finding import REFUSE, WARN, FindingSeverity
 from demo.debezium import LOSSLESS
 from monitor import examination
 from monitor.commands.doctor import COMMAND
 from monitor.config.file import load
 from monitor.config.model import Config
-from monitor.examination import Doors, Examination, ExaminedServer
+from monitor.examination import Doors, Examination
 from pipeline.collectors.collector import CollectorState
 from pipeline.collectors.connect import ConnectCollector
 from pipeline.errors import ConfigError, SluiceError, UnreachableError
+from pipeline.finding import REFUSE, WARN, Finding, FindingSeverity
 from pipeline.model import Shard
 from pipeline.settings import PipelineSettings, SourceSettings
 from pipeline.sources.mysql.column import MySqlColumn as Column
+from pipeline.sources.mysql.examination import findings
 from pipeline.sources.mysql.server_facts import ServerFacts
 from pipeline.sources.mysql.shard_facts import Cascade, ShardFacts
+from pipeline.sources.scope import ExaminationScope
+from pipeline.sources.source import Source
 from pipeline.topics.settings import TopicFacts
 from pipeline.transports.transport import Transport
 
@@ -70,6 +73,30 @@ class Collector:
 
 
 @dataclass(eq=False)
+class Server:
+    """A MySQL with these tables."""
+
+    source: SourceSettings
+    shards: tuple[str, ...]
+
+    def examine(self, scope: ExaminationScope) -> tuple[Finding, ...]:
+        users = tuple(
+            ShardFacts(
+                Shard("shop", name),
+                columns=(Column("id", "INT"),),
+                unique=(("id",),),
+                cascades=(Cascade("fk", "shop.teams", "ON DELETE CASCADE"),),
+            )
+            for name in self.shards
+            if scope.captured(name)
+        )
+        server = ServerFacts((8, 0), mariadb=False, variables=STRICT, grants=(ALL,))
+        return findings(self.source, server, users, scope, heartbeat=True)
+
+    def close(self) -> None: ...
+
+
+@dataclass(eq=False)
 class Site:
     """A whole site as the doctor meets it; ``dialled`` is the server that was asked."""
 
@@ -80,27 +107,16 @@ class Site:
     dialled: tuple[str, int] = ("", 0)
 
     def doors(self) -> Doors:
-        return Doors(self.collector, self.describe, self.transport)
+        return Doors(self.collector, self.source, self.transport)
 
     def collector(self, _: SourceSettings) -> ConnectCollector:
         self.fault("collector")
         return cast(ConnectCollector, Collector(self.connector, self.condition))
 
-    def describe(self, settings: SourceSettings, wanted: Callable[[str], bool]) -> ExaminedServer:
+    def source(self, settings: SourceSettings) -> Source:
         self.fault("source")
         self.dialled = settings.host, settings.port
-        users = (
-            ShardFacts(
-                Shard("shop", name),
-                columns=(Column("id", "INT"),),
-                unique=(("id",),),
-                cascades=(Cascade("fk", "shop.teams", "ON DELETE CASCADE"),),
-            )
-            for name in self.shards
-            if wanted(name)
-        )
-        server = ServerFacts((8, 0), mariadb=False, variables=STRICT, grants=(ALL,))
-        return ExaminedServer(server, tuple(users), heartbeat=True)
+        return cast(Source, Server(settings, self.shards))
 
     def transport(self, _: PipelineSettings) -> Transport:
         return cast(Transport, self)

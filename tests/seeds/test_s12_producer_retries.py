@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from checks.doctor.finding import REFUSE
 from checks.doctor.producer import producer_findings
+from pipeline.finding import REFUSE
 
 CHANGES = ("insert 1", "update 1", "insert 2")
 

@@ -1,18 +1,20 @@
 """The toy database as a source; its place in the log is the number of the log's last entry."""
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import ClassVar
 
 from pipeline.errors import UnreachableError
+from pipeline.finding import NOTE, Finding
 from pipeline.model import Head, Shard
 from pipeline.schema.column import Column
 from pipeline.schema.dialect import Dialect
 from pipeline.settings import SourceSettings
 from pipeline.sources.positions import PositionRules
+from pipeline.sources.scope import ExaminationScope
 from pipeline.sources.source import Range, Source, SourceDescription
 from tests.toy.database import Database
 from tests.toy.dialect import TOY, ToyColumn
@@ -75,6 +77,11 @@ class ToySource:
     def ids(self, shard: Shard, column: str, span: Range, limit: int) -> tuple[int, ...]:
         low, high = span
         return tuple(i for i in self._database().rows(shard.name) if low <= i < high)[:limit]
+
+    def examine(self, scope: ExaminationScope) -> Iterable[Finding]:
+        for name in self._database().definitions():
+            if scope.captured(name) and (into := scope.fold(name)):
+                yield Finding(NOTE, "toy", f"table {into.table}", "one file holds it", "none")
 
     def close(self) -> None:
         pass

@@ -21,6 +21,8 @@ from tests.toy.collector import Pump
 from tests.toy.database import Database
 
 CONFIG = Path(__file__).parent / "sluice.yaml"
+KAFKA = "kafka: {env: TOY_KAFKA}\n"
+LINES = "transport: examples.json_lines\ntransport_options: {folder: {env: TOY_LINES}}\n"
 TABLE = "shop.orders"
 COLUMNS = {"id": "number", "name": "word"}
 SOON = timedelta(minutes=3)

@@ -6,10 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.toy.collector import to_lines
-from tests.toy.stand import CONFIG, TABLE, Stand, now
+from tests.toy.stand import CONFIG, KAFKA, LINES, TABLE, Stand, now
 
-KAFKA = "kafka: {env: TOY_KAFKA}\n"
-LINES = "transport: examples.json_lines\ntransport_options: {folder: {env: TOY_LINES}}\n"
 TUNING = "pipeline:\n"
 IN_TASKS = "  small_batch_rows: 0\n"  # each batch is a Spark job
 

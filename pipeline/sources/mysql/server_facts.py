@@ -1,4 +1,4 @@
-"""How is a source set up, and what may its user do?  Facts only; `checks.doctor` rules."""
+"""How is a source set up, and what may its user do?  Facts only; `server_findings` rules."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""What do a source's tables look like?  Facts only; `checks.doctor` rules.
+"""What do a source's tables look like?  Facts only; `table_findings` rules.
 
 Asked of the dictionary alone: no row of a user's table is read.
 """

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import ClassVar
 
 from pipeline.errors import ConfigError, ProofError, UnreachableError
+from pipeline.finding import Finding
 from pipeline.model import Head, Shard
 from pipeline.schema.column import Column
 from pipeline.schema.dialect import Dialect
@@ -19,12 +20,14 @@ from pipeline.settings import SourceSettings
 from pipeline.sources.mysql.column import described
 from pipeline.sources.mysql.description import description
 from pipeline.sources.mysql.dialect import MYSQL
+from pipeline.sources.mysql.examination import findings
 from pipeline.sources.mysql.heartbeat import prepare
 from pipeline.sources.mysql.position import POSITIONS, binlog_position
-from pipeline.sources.mysql.server_facts import server_facts
+from pipeline.sources.mysql.server_facts import existing, server_facts
 from pipeline.sources.mysql.session import Limits, Session, quoted
 from pipeline.sources.mysql.shard_facts import shard_facts
 from pipeline.sources.positions import PositionRules
+from pipeline.sources.scope import ExaminationScope
 from pipeline.sources.source import Source, SourceDescription
 
 OWN = ("information_schema", "mysql", "performance_schema", "sys")
@@ -163,6 +166,13 @@ class MySqlSource:
             server = server_facts(self._session)
             found = shard_facts(self._session, self.name, shards.__contains__)
         return description(server, found, shards)
+
+    def examine(self, scope: ExaminationScope) -> tuple[Finding, ...]:
+        """Rule on its settings, its user's rights, and the tables that are captured."""
+        server = server_facts(self._session)
+        shards = shard_facts(self._session, self.name, scope.captured)
+        heartbeat = existing(self._session, self.settings.heartbeat)
+        return findings(self.settings, server, shards, scope, heartbeat=heartbeat)
 
     def close(self) -> None:
         """Hang up."""

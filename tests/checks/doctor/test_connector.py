@@ -5,8 +5,8 @@ from collections.abc import Mapping
 import pytest
 
 from checks.doctor.connector import connector_findings
-from checks.doctor.finding import NOTE, REFUSE, WARN, FindingSeverity
 from demo.debezium import LOSSLESS
+from pipeline.finding import NOTE, REFUSE, WARN, FindingSeverity
 
 GOOD = {**LOSSLESS, "topic.prefix": "shop", "value.converter.schemas.enable": "false"}
 DEFAULTS = {"connector.class": LOSSLESS["connector.class"], "topic.prefix": "shop"}

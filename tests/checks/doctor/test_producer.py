@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from checks.doctor.finding import NOTE, REFUSE, WARN, FindingSeverity
 from checks.doctor.producer import producer_findings
+from pipeline.finding import NOTE, REFUSE, WARN, FindingSeverity
 
 IN_FLIGHT = "max.in.flight.requests.per.connection"
 PROMPT = {"offset.flush.interval.ms": "1000"}

@@ -5,8 +5,8 @@ from datetime import timedelta
 
 import pytest
 
-from checks.doctor.finding import NOTE, REFUSE, WARN, FindingSeverity
 from checks.doctor.topics import topic_findings
+from pipeline.finding import NOTE, REFUSE, WARN, FindingSeverity
 from pipeline.topics.settings import TopicFacts
 
 KEPT = {"cleanup.policy": "delete", "retention.ms": "604800000", "retention.bytes": "-1"}

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from checks.doctor.finding import NOTE, REFUSE, WARN, FindingSeverity
-from checks.doctor.server import server_findings
+from pipeline.finding import NOTE, REFUSE, WARN, FindingSeverity
 from pipeline.sources.mysql.server_facts import ServerFacts
+from pipeline.sources.mysql.server_findings import server_findings
 
 GOOD = {
     "log_bin": "ON",

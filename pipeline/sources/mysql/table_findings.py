@@ -5,26 +5,18 @@ Pure.
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
-from checks.doctor.finding import NOTE, REFUSE, WARN, Finding, FindingSeverity
+from pipeline.finding import NOTE, REFUSE, WARN, Finding, FindingSeverity
 from pipeline.sources.mysql.description import cascades_unlogged, cascading
 from pipeline.sources.mysql.server_facts import ServerFacts
 from pipeline.sources.mysql.shard_facts import ShardFacts
 from pipeline.sources.mysql.typemap import unverifiable
+from pipeline.sources.scope import FoldedTable
 
 TRANSACTIONAL = ("innodb", "rocksdb", "tokudb", "ndbcluster")
 SHARD = "<shard>"  # stands in a fix until all shards that need it are known
 
 Told = tuple[FindingSeverity, str, str, str]  # severity, code, what, fix
-
-
-@dataclass(frozen=True, slots=True)
-class FoldedTable:
-    """The table that a shard folds into, and the key that its rule names, if any."""
-
-    table: str
-    key: tuple[str, ...] = ()
 
 
 def table_findings(

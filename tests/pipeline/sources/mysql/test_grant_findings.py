@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from checks.doctor.finding import REFUSE
-from checks.doctor.grants import grant_findings
+from pipeline.finding import REFUSE
+from pipeline.sources.mysql.grant_findings import grant_findings
 from pipeline.sources.mysql.grants import may, parse
 from pipeline.sources.mysql.server_facts import ServerFacts
 

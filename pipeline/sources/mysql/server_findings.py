@@ -6,7 +6,7 @@ Cannot see: sessions that set ``sql_log_bin`` or ``binlog_format`` for themselve
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
 
-from checks.doctor.finding import NOTE, REFUSE, WARN, Demand, Finding, unmet
+from pipeline.finding import NOTE, REFUSE, WARN, Demand, Finding, unmet
 from pipeline.sources.mysql.description import log_kept
 from pipeline.sources.mysql.server_facts import ServerFacts
 

@@ -5,7 +5,7 @@ Pure.
 
 from collections.abc import Iterable, Sequence
 
-from checks.doctor.finding import REFUSE, Finding
+from pipeline.finding import REFUSE, Finding
 from pipeline.sources.mysql.grants import LINE, Grant, may, parse
 from pipeline.sources.mysql.heartbeat import creation
 from pipeline.sources.mysql.server_facts import ServerFacts

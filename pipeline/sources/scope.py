@@ -1,0 +1,33 @@
+"""What is a source asked to examine?  The tables that are collected, and what becomes of them.
+
+Pure.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class FoldedTable:
+    """The table that a shard folds into, and the key that its rule names, if any."""
+
+    table: str
+    key: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ExaminationScope:
+    """Shards are ``database.table``; without a word on them, every one is collected.
+
+    ``fold`` gives None for a shard that the rules ignore.  ``named`` are those that topics are
+    named for: a server may hide them.  ``own_keys``: the collector may send other keys than those
+    that tables declare.  ``outage`` is how long the pipeline may stand still without losing a
+    change.
+    """
+
+    fold: Callable[[str], FoldedTable | None]
+    outage: timedelta
+    captured: Callable[[str], bool] = lambda _: True
+    named: frozenset[str] = frozenset()
+    own_keys: bool = False

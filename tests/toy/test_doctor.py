@@ -1,0 +1,37 @@
+"""The doctor asks whatever source the config names, and reports what that one finds."""
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from monitor.config.file import load
+from monitor.examination import Examination
+from pipeline.finding import NOTE, Finding
+from tests.toy.database import Database
+from tests.toy.stand import COLUMNS, CONFIG, KAFKA, LINES, TABLE
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    database = Database(tmp_path / "toy.db")
+    database.create()
+    database.define(TABLE, COLUMNS, "id")
+    database.define("sluice.heartbeat", COLUMNS, "id")
+    (tmp_path / "toy.jsonl").touch()
+    for name, value in {"LAKE": "lake", "DATABASE": "toy.db", "LINES": "", "STORE": "s.db"}.items():
+        monkeypatch.setenv(f"TOY_{name}", str(tmp_path / value))
+    monkeypatch.setenv("TOY_PORT", "1")
+    path = tmp_path / "sluice.yaml"
+    path.write_text(CONFIG.read_text("utf-8").replace(KAFKA, LINES))
+    return path
+
+
+def test_the_doctor_reports_what_a_source_of_ones_own_finds(config: Path) -> None:
+    examination = Examination(load(config), None, timedelta(days=3))
+
+    examination.run()
+
+    assert examination.unasked == []
+    of_tables = [one for one in examination.findings if one.where == f"table {TABLE}"]
+    assert of_tables == [Finding(NOTE, "toy", f"table {TABLE}", "one file holds it", "none")]
