@@ -273,3 +273,28 @@ def test_f04_what_is_acknowledged_reaches_a_head_by_position_and_by_transactions
     )
 
     assert mark.covers(Fence("s", 7, NOON, head)) is reached
+
+
+@pytest.mark.parametrize(
+    ("order", "passed"),
+    [
+        pytest.param(Order(2, 7, 99, 5), True, id="below it"),
+        pytest.param(Order(2, 7, 100), False, id="what begins there is yet to come"),
+        pytest.param(Order(2, 8, 4), False, id="in a later file"),
+        pytest.param(Order(1, 9, 900), True, id="of the log before"),
+        pytest.param(Order(3, 1, 4), False, id="of a later log"),
+    ],
+)
+def test_what_lies_before_the_acknowledged_place_is_passed(order: Order, passed: bool) -> None:
+    said = Acknowledged(binlog_position(7, 100))
+    mark = Mark("main", 1, acknowledged={"s": said}, epochs={"s": Epoch(2, NEW, said.position)})
+
+    assert mark.passed("s", order) is passed
+
+
+def test_nothing_is_passed_by_who_has_said_nothing_or_reads_a_snapshot() -> None:
+    epochs = {"s": Epoch(2, NEW, binlog_position(7, 100))}
+    reading = Acknowledged(binlog_position(7, 100), snapshot=True)
+
+    for said in ({}, {"s": reading}):
+        assert not Mark("main", 1, acknowledged=said, epochs=epochs).passed("s", Order(1, 1, 4))
