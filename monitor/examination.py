@@ -9,15 +9,13 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
-from checks.doctor.capture import captured, heartbeat_findings
-from checks.doctor.connector import connector_findings
-from checks.doctor.producer import producer_findings
 from checks.doctor.topics import topic_findings
 from monitor.config.model import Config
 from pipeline.build import open_collector, open_source, open_transport
-from pipeline.collectors.collector import Collector
+from pipeline.collectors.collector import Collector, CollectorExamination
 from pipeline.errors import SluiceError, UnreachableError
-from pipeline.finding import REFUSE, WARN, Finding
+from pipeline.finding import REFUSE, Finding
+from pipeline.model import ShardId
 from pipeline.route import Router
 from pipeline.settings import PipelineSettings, SourceSettings
 from pipeline.sources.scope import ExaminationScope, FoldedTable
@@ -25,7 +23,17 @@ from pipeline.sources.source import Source
 from pipeline.topics.settings import TopicFacts
 from pipeline.transports.transport import Transport
 
-HISTORY = "schema.history.internal.kafka.topic"
+
+@dataclass(frozen=True, slots=True)
+class CollectedSource:
+    """A source at the address that the service would ask, and what its collector said.
+
+    One that does not answer is taken to send every table.
+    """
+
+    server: SourceSettings
+    examined: CollectorExamination = field(default_factory=CollectorExamination)
+    captures: Callable[[ShardId], bool] = lambda _: True
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,37 +62,30 @@ class Examination:
     def run(self) -> None:
         """Examine each source, its collector and its topics."""
         for source in self.config.sources:
-            connector, at = self._connector(source)
-            topics = self._topics(source, connector)
-            self._source(replace(source, host=at[0], port=at[1]), connector, topics)
+            collected = self._collector(source)
+            topics = self._topics(source, collected.examined.kept_topic)
+            self._source(collected, topics)
 
     @property
     def refused(self) -> bool:
         """Whether something must be put right before a mirror can be believed."""
         return any(finding.severity is REFUSE for finding in self.findings)
 
-    def _connector(self, source: SourceSettings) -> tuple[Mapping[str, str], tuple[str, int]]:
-        """Its config, and the address of the server that the service would ask."""
-        where, named = f"collector:{source.name}", (source.host, source.port)
-        config: Mapping[str, str] = {}
-        with self._asking(where), closing(self.doors.collector(source)) as collector:
-            config, state = collector.config(), collector.state()
-            if not state.running:
-                what = f"connector {source.collector.connector} is {state.state}: {state.detail}"
-                fix = f"POST /connectors/{source.collector.connector}/restart?includeTasks=true"
-                self.findings.append(Finding(WARN, "state", where, what.rstrip(": "), fix))
-            self.findings += connector_findings(
-                config, where, prefix=source.collected_prefix, worker=self.worker
-            )
-            self.findings += producer_findings(config, where, self.worker)
-            self.findings += heartbeat_findings(config, source.heartbeat, where)
-            named = collector.address() if source.follow_collector else named
-        return config, named
+    def _collector(self, source: SourceSettings) -> CollectedSource:
+        collected, where = CollectedSource(source), f"collector:{source.name}"
+        with self._asking(where), closing(self.doors.collector(source)) as asked:
+            examined = asked.examine(source, self.worker)
+            self.findings += examined.findings
+            collected = CollectedSource(source, examined, asked.captures())
+            if source.follow_collector:
+                host, port = asked.address()
+                collected = replace(collected, server=replace(source, host=host, port=port))
+        return collected
 
-    def _topics(self, source: SourceSettings, connector: Mapping[str, str]) -> set[str]:
+    def _topics(self, source: SourceSettings, history: str) -> frozenset[str]:
         """Rule on the topics; tables they are named for, ``database.table``."""
         where, found = f"kafka:{source.name}", tuple[TopicFacts, ...]()
-        history, prefix = connector.get(HISTORY, ""), re.escape(source.prefix)
+        prefix = re.escape(source.prefix)
         names = (source.topic_pattern, prefix, rf"{prefix}\.transaction", re.escape(history))
         transport = self.doors.transport(self.config.settings)
         with self._asking(where), closing(transport):
@@ -93,20 +94,20 @@ class Examination:
                 found, where, prefix=source.prefix, history=history, outage=self.outage
             )
         own = (re.fullmatch(rf"{prefix}\.([^.]+\.[^.]+)", topic.name) for topic in found)
-        return {match[1] for match in own if match}
+        return frozenset(match[1] for match in own if match)
 
-    def _source(
-        self, source: SourceSettings, connector: Mapping[str, str], topics: set[str]
-    ) -> None:
+    def _source(self, collected: CollectedSource, topics: frozenset[str]) -> None:
+        source = collected.server
         with self._asking(f"source:{source.name}"), closing(self.doors.source(source)) as asked:
-            scope = ExaminationScope(
-                fold=_folding(self.config, source.heartbeat),
-                outage=self.outage,
-                captured=captured(connector),
-                named=frozenset(topics),
-                own_keys="message.key.columns" in connector,
+            self.findings += asked.examine(
+                ExaminationScope(
+                    fold=_folding(self.config, source.heartbeat),
+                    outage=self.outage,
+                    captured=collected.captures,
+                    named=topics,
+                    own_keys=collected.examined.own_keys,
+                )
             )
-            self.findings += asked.examine(scope)
 
     @contextmanager
     def _asking(self, where: str) -> Iterator[None]:

@@ -55,13 +55,11 @@ THEIRS = {
     "pipeline/sources/mariadb.py",
     "pipeline/formats/debezium/",
     "pipeline/formats/debezium_json.py",
-    "pipeline/collectors/connect.py",
-    "pipeline/collectors/table_filter.py",  # the lists of its connectors
+    "pipeline/collectors/connect/",
 }
 WORDS = re.compile(r"mysql|mariadb|debezium|binlog|gtid", re.IGNORECASE)
 KNOWS = {
     "pipeline/settings.py": "the default kind and format, and the topics that Debezium adds",
-    "checks/doctor/connector.py": "the doctor's rules on collectors are Debezium's",
 }
 FOREIGN_TO_PROBES = {"apscheduler", "deltalake", "httpx", "kafka", "pymysql", "pyspark"}
 

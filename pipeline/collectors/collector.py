@@ -7,7 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from pipeline.finding import Finding
 from pipeline.model import Acknowledged, Missing, ShardId
+from pipeline.settings import SourceSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +26,19 @@ class CollectorState:
     def running(self) -> bool:
         """Whether all of it runs."""
         return self.state == "running"
+
+
+@dataclass(frozen=True, slots=True)
+class CollectorExamination:
+    """What is to be put right at a collector, and what the rest of the examination goes by.
+
+    ``kept_topic`` is a topic of its own that must be kept for ever; empty if there is none.
+    ``own_keys``: it may send rows under other keys than those that their tables declare.
+    """
+
+    findings: tuple[Finding, ...] = ()
+    kept_topic: str = ""
+    own_keys: bool = False
 
 
 class Collector(Protocol):
@@ -44,8 +59,10 @@ class Collector(Protocol):
         """Says of a table whether its rows are sent, as it is set now; it tells of others, too."""
         ...
 
-    def config(self) -> Mapping[str, str]:
-        """Its settings, without those that hold secrets."""
+    def examine(
+        self, settings: SourceSettings, worker: Mapping[str, str] | None
+    ) -> CollectorExamination:
+        """Rule on how it is set up for its source; *worker*: settings of what runs it, if told."""
         ...
 
     def state(self) -> CollectorState:

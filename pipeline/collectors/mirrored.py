@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Protocol
 
-from pipeline.collectors.connect import ConnectCollector
+from pipeline.collectors.connect.collector import ConnectCollector
 from pipeline.model import Acknowledged, Missing, PartitionEnd, TopicPartition
 from pipeline.settings import SourceSettings
 from pipeline.sources.positions import place

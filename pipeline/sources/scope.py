@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 
+from pipeline.model import ShardId
+
 
 @dataclass(frozen=True, slots=True)
 class FoldedTable:
@@ -18,16 +20,16 @@ class FoldedTable:
 
 @dataclass(frozen=True, slots=True)
 class ExaminationScope:
-    """Shards are ``database.table``; without a word on them, every one is collected.
+    """Without a word on ``captured``, every table is collected.
 
-    ``fold`` gives None for a shard that the rules ignore.  ``named`` are those that topics are
-    named for: a server may hide them.  ``own_keys``: the collector may send other keys than those
-    that tables declare.  ``outage`` is how long the pipeline may stand still without losing a
-    change.
+    ``fold`` is asked of a ``database.table``; None for a shard that the rules ignore.  ``named``
+    are those that topics are named for: a server may hide them.  ``own_keys``: the collector may
+    send other keys than those that tables declare.  ``outage`` is how long the pipeline may stand
+    still without losing a change.
     """
 
     fold: Callable[[str], FoldedTable | None]
     outage: timedelta
-    captured: Callable[[str], bool] = lambda _: True
+    captured: Callable[[ShardId], bool] = lambda _: True
     named: frozenset[str] = frozenset()
     own_keys: bool = False

@@ -19,11 +19,12 @@ from monitor.commands.doctor import COMMAND
 from monitor.config.file import load
 from monitor.config.model import Config
 from monitor.examination import Doors, Examination
-from pipeline.collectors.collector import CollectorState
-from pipeline.collectors.connect import ConnectCollector
+from pipeline.collectors.collector import Collector, CollectorExamination, CollectorState
+from pipeline.collectors.connect.examination import examination as connector_examination
+from pipeline.collectors.connect.table_filter import TableFilter
 from pipeline.errors import ConfigError, SluiceError, UnreachableError
 from pipeline.finding import REFUSE, WARN, Finding, FindingSeverity
-from pipeline.model import Shard
+from pipeline.model import Shard, ShardId
 from pipeline.settings import PipelineSettings, SourceSettings
 from pipeline.sources.mysql.column import MySqlColumn as Column
 from pipeline.sources.mysql.examination import findings
@@ -54,17 +55,19 @@ STRICT = {"sql_mode": "STRICT_TRANS_TABLES,NO_ZERO_DATE"}
 
 
 @dataclass(eq=False)
-class Collector:
+class Connector:
     """A connector that answers, or says why not."""
 
-    settings: Mapping[str, str]
+    config: Mapping[str, str]
     condition: CollectorState
 
-    def config(self) -> Mapping[str, str]:
-        return self.settings
+    def examine(
+        self, settings: SourceSettings, worker: Mapping[str, str] | None
+    ) -> CollectorExamination:
+        return connector_examination(settings, self.condition, self.config, worker)
 
-    def state(self) -> CollectorState:
-        return self.condition
+    def captures(self) -> Callable[[ShardId], bool]:
+        return TableFilter.of(self.config).captures
 
     def address(self) -> tuple[str, int]:
         return "db", 3307
@@ -88,7 +91,7 @@ class Server:
                 cascades=(Cascade("fk", "shop.teams", "ON DELETE CASCADE"),),
             )
             for name in self.shards
-            if scope.captured(name)
+            if scope.captured(ShardId.parse(name))
         )
         server = ServerFacts((8, 0), mariadb=False, variables=STRICT, grants=(ALL,))
         return findings(self.source, server, users, scope, heartbeat=True)
@@ -109,9 +112,9 @@ class Site:
     def doors(self) -> Doors:
         return Doors(self.collector, self.source, self.transport)
 
-    def collector(self, _: SourceSettings) -> ConnectCollector:
+    def collector(self, _: SourceSettings) -> Collector:
         self.fault("collector")
-        return cast(ConnectCollector, Collector(self.connector, self.condition))
+        return cast(Collector, Connector(self.connector, self.condition))
 
     def source(self, settings: SourceSettings) -> Source:
         self.fault("source")

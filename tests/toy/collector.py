@@ -10,8 +10,10 @@ from typing import Any
 
 from confluent_kafka import Producer
 
-from pipeline.collectors.collector import Collector, CollectorState
+from pipeline.collectors.collector import Collector, CollectorExamination, CollectorState
+from pipeline.finding import NOTE, Finding
 from pipeline.model import Acknowledged, Missing, ShardId
+from pipeline.settings import SourceSettings
 from tests.toy.database import Database
 from tests.toy.position import entry
 
@@ -34,8 +36,12 @@ class ToyCollector:
     def captures(self) -> Callable[[ShardId], bool]:
         return lambda shard: True
 
-    def config(self) -> Mapping[str, str]:
-        return {}
+    def examine(
+        self, settings: SourceSettings, worker: Mapping[str, str] | None
+    ) -> CollectorExamination:
+        told = f"{len(Database(Path(self.url)).unsent())} changes are not sent yet"
+        where = f"collector:{settings.name}"
+        return CollectorExamination((Finding(NOTE, "unsent", where, told, "start the pump"),))
 
     def state(self) -> CollectorState:
         return CollectorState("running")

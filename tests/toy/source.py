@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from pipeline.errors import UnreachableError
 from pipeline.finding import NOTE, Finding
-from pipeline.model import Head, Shard
+from pipeline.model import Head, Shard, ShardId
 from pipeline.schema.column import Column
 from pipeline.schema.dialect import Dialect
 from pipeline.settings import SourceSettings
@@ -80,7 +80,7 @@ class ToySource:
 
     def examine(self, scope: ExaminationScope) -> Iterable[Finding]:
         for name in self._database().definitions():
-            if scope.captured(name) and (into := scope.fold(name)):
+            if scope.captured(ShardId.parse(name)) and (into := scope.fold(name)):
                 yield Finding(NOTE, "toy", f"table {into.table}", "one file holds it", "none")
 
     def close(self) -> None:

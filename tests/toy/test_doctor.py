@@ -1,4 +1,4 @@
-"""The doctor asks whatever source the config names, and reports what that one finds."""
+"""The doctor asks whatever source and collector the config names, and reports what they find."""
 
 from datetime import timedelta
 from pathlib import Path
@@ -7,7 +7,6 @@ import pytest
 
 from monitor.config.file import load
 from monitor.examination import Examination
-from pipeline.finding import NOTE, Finding
 from tests.toy.database import Database
 from tests.toy.stand import COLUMNS, CONFIG, KAFKA, LINES, TABLE
 
@@ -27,11 +26,14 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def test_the_doctor_reports_what_a_source_of_ones_own_finds(config: Path) -> None:
+def test_the_doctor_reports_what_a_source_and_a_collector_of_ones_own_find(config: Path) -> None:
     examination = Examination(load(config), None, timedelta(days=3))
 
     examination.run()
 
     assert examination.unasked == []
-    of_tables = [one for one in examination.findings if one.where == f"table {TABLE}"]
-    assert of_tables == [Finding(NOTE, "toy", f"table {TABLE}", "one file holds it", "none")]
+    assert [(one.code, one.where, one.what) for one in examination.findings] == [
+        ("unsent", "collector:toy", "2 changes are not sent yet"),
+        ("copies", "kafka:toy", "toy: one broker's disk holds all there is"),
+        ("toy", f"table {TABLE}", "one file holds it"),
+    ]

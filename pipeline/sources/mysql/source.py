@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from pipeline.errors import ConfigError, ProofError, UnreachableError
 from pipeline.finding import Finding
-from pipeline.model import Head, Shard
+from pipeline.model import Head, Shard, ShardId
 from pipeline.schema.column import Column
 from pipeline.schema.dialect import Dialect
 from pipeline.settings import SourceSettings
@@ -170,7 +170,9 @@ class MySqlSource:
     def examine(self, scope: ExaminationScope) -> tuple[Finding, ...]:
         """Rule on its settings, its user's rights, and the tables that are captured."""
         server = server_facts(self._session)
-        shards = shard_facts(self._session, self.name, scope.captured)
+        shards = shard_facts(
+            self._session, self.name, lambda name: scope.captured(ShardId(*name.split(".", 1)))
+        )
         heartbeat = existing(self._session, self.settings.heartbeat)
         return findings(self.settings, server, shards, scope, heartbeat=heartbeat)
 

@@ -14,7 +14,7 @@ from demo.kafka import Kafka
 from demo.ports import free_ports
 from demo.processes import wait_until
 from demo.servers import Servers
-from pipeline.collectors.connect import ConnectCollector
+from pipeline.collectors.connect.collector import ConnectCollector
 from pipeline.collectors.mirrored import Mirrored, behind_mirror
 from pipeline.model import Acknowledged, Fence, TopicPartition
 from pipeline.settings import CollectorSettings, MirrorSettings, SourceSettings

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from checks.doctor.demands import DEMANDS, FAMILIES, PRESENT
+from pipeline.collectors.connect.demands import DEMANDS, FAMILIES, PRESENT
 from pipeline.finding import REFUSE, WARN, Demand, Finding, unmet
 
 REMEDY = "{name}={value} in the connector's config"

@@ -28,7 +28,7 @@ class TableFilter:
         """The filter of a connector with *config*."""
         names = [f"{what}.{how}.list" for what in ("database", "table") for how in _HOW]
         try:
-            return cls(*(_patterns(config.get(name, "")) for name in names))
+            return cls(*(patterns(config.get(name, "")) for name in names))
         except re.error:
             return cls(tables=())
 
@@ -37,20 +37,26 @@ class TableFilter:
         if shard.database.lower() in BUILT_IN:
             return False
         name = f"{shard.database}.{shard.relation}"
-        inside = _passes(shard.database, self.databases, self.no_databases)
-        return inside and _passes(name, self.tables, self.no_tables)
+        inside = passes(shard.database, self.databases, self.no_databases)
+        return inside and passes(name, self.tables, self.no_tables)
 
 
 _HOW = ("include", "exclude")
 
 
-def _passes(name: str, include: Patterns, exclude: Patterns) -> bool:
+def passes(name: str, include: Patterns, exclude: Patterns) -> bool:
+    """Whether a list that includes, or one that excludes, lets *name* in."""
     if include is not None:
         return any(pattern.fullmatch(name) for pattern in include)
     return not any(pattern.fullmatch(name) for pattern in exclude or ())
 
 
-def _patterns(text: str) -> Patterns:
+def patterns(text: str) -> Patterns:
+    """Read a list; None where it is empty.
+
+    Raises:
+        re.error: one of them is no regular expression that Sluice can read.
+    """
     if not text.strip():
         return None
     parts = re.split(r"(?<!\\),", text)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipeline.collectors.table_filter import TableFilter
+from pipeline.collectors.connect.table_filter import TableFilter
 from pipeline.model import ShardId
 
 
@@ -12,6 +12,7 @@ from pipeline.model import ShardId
         pytest.param({}, "d.t d.u e.t", id="no list: everything"),
         pytest.param({"database.include.list": "d"}, "d.t d.u", id="a database"),
         pytest.param({"database.include.list": " e , x"}, "e.t", id="blanks around"),
+        pytest.param({"database.include.list": ".+_0, d"}, "d.t d.u", id="a whole name"),
         pytest.param({"database.exclude.list": "d"}, "e.t", id="not a database"),
         pytest.param({"table.include.list": "d.t"}, "d.t", id="a table"),
         pytest.param({"table.include.list": r"D\.T"}, "d.t", id="in letters of any size"),

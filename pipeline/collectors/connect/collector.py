@@ -15,10 +15,12 @@ from urllib.parse import quote, urlsplit
 
 import httpx
 
-from pipeline.collectors.collector import Collector, CollectorState
-from pipeline.collectors.table_filter import TableFilter
+from pipeline.collectors.collector import Collector, CollectorExamination, CollectorState
+from pipeline.collectors.connect.examination import examination
+from pipeline.collectors.connect.table_filter import TableFilter
 from pipeline.errors import ConfigError, UnreachableError
 from pipeline.model import Acknowledged, Missing, ShardId, TopicPartition
+from pipeline.settings import SourceSettings
 from pipeline.sources.mysql.position import binlog_position
 
 WORST_FIRST = ("failed", "unassigned", "restarting", "stopped", "paused", "running")
@@ -101,6 +103,12 @@ class ConnectCollector:
             return CollectorState("unassigned", "the connector has no task yet")
         worst = min(parts, key=_badness)
         return CollectorState(str(worst.get("state", "")).lower(), _brief(worst.get("trace", "")))
+
+    def examine(
+        self, settings: SourceSettings, worker: Mapping[str, str] | None
+    ) -> CollectorExamination:
+        """Rule on its state and its settings, which may be changed at any time."""
+        return examination(settings, self.state(), self.config(), worker)
 
     def close(self) -> None:
         """Close the connections."""

@@ -1,11 +1,14 @@
-"""Every setting that harms is found, and the demo's connector, which has none, is clean."""
+"""Every setting that harms is found, and the demo's connector, which has none, is clean.
+
+Covers pipeline/collectors/connect/demands.py.
+"""
 
 from collections.abc import Mapping
 
 import pytest
 
-from checks.doctor.connector import connector_findings
 from demo.debezium import LOSSLESS
+from pipeline.collectors.connect.connector_findings import connector_findings
 from pipeline.finding import NOTE, REFUSE, WARN, FindingSeverity
 
 GOOD = {**LOSSLESS, "topic.prefix": "shop", "value.converter.schemas.enable": "false"}

@@ -16,7 +16,7 @@ from demo.debezium import mysql_connector
 from demo.processes import wait_until
 from demo.servers import Servers
 from pipeline.collectors.collector import CollectorState
-from pipeline.collectors.connect import ConnectCollector
+from pipeline.collectors.connect.collector import ConnectCollector
 from pipeline.errors import UnreachableError
 from pipeline.model import Acknowledged, Missing
 from pipeline.sources.mysql.position import binlog_position

@@ -1,0 +1,31 @@
+"""Does a connector send the heartbeat's changes, as its lists say?  Pure."""
+
+import re
+from collections.abc import Mapping
+
+from pipeline.collectors.connect.table_filter import Patterns, passes, patterns
+from pipeline.finding import REFUSE, Finding
+
+DATABASES = ("database.include.list", "database.exclude.list")
+TABLES = ("table.include.list", "table.exclude.list")
+
+
+def heartbeat_findings(config: Mapping[str, str], heartbeat: str, where: str) -> list[Finding]:
+    """Refuse a connector that does not send the heartbeat's changes, or has odd lists."""
+    lists: dict[str, Patterns] = {}
+    for name in (*DATABASES, *TABLES):
+        try:
+            lists[name] = patterns(config.get(name, ""))
+        except re.error as error:
+            what = f"{name} of the connector is no regular expression: {error}"
+            return [Finding(REFUSE, "not_allowed", where, what, "as it says; then ask again")]
+    fixes = []
+    for (include, exclude), name in ((DATABASES, heartbeat.partition(".")[0]), (TABLES, heartbeat)):
+        if not passes(name, lists[include], lists[exclude]):
+            entry = re.escape(name)
+            inside = bool(config.get(include))
+            fixes.append(f"add {entry} to {include}" if inside else f"let {exclude} spare {name}")
+    if not fixes:
+        return []
+    what = f"{heartbeat} is not captured: no heartbeat would arrive, so nothing could be proven"
+    return [Finding(REFUSE, "heartbeat_captured", where, what, "; ".join(fixes))]

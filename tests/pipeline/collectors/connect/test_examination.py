@@ -1,0 +1,57 @@
+"""A connector is ruled whole: its state, its settings, its producer's, and what it captures."""
+
+import pytest
+
+from demo.debezium import LOSSLESS
+from pipeline.collectors.collector import CollectorExamination, CollectorState
+from pipeline.collectors.connect.examination import examination
+from pipeline.settings import CollectorSettings, MirrorSettings, SourceSettings
+
+GOOD = {**LOSSLESS, "topic.prefix": "shop"}
+WORKER = {"offset.flush.interval.ms": "1000"}
+RUNNING = CollectorState("running")
+COLLECTOR = CollectorSettings("http://connect:8083", "shop-1")
+SETTINGS = SourceSettings("shop", "db", 3306, "sluice", COLLECTOR, "shop")
+
+
+def test_a_connector_that_is_set_up_well_has_nothing_to_put_right() -> None:
+    assert examination(SETTINGS, RUNNING, GOOD, WORKER) == CollectorExamination()
+
+
+def test_what_a_mirror_puts_before_the_prefix_is_not_the_connectors() -> None:
+    mirror = MirrorSettings("there:9092", "http://mirror:8083", "mirror", alias="there")
+    source = SourceSettings(
+        "shop", "db", 3306, "sluice", COLLECTOR, prefix="there.shop", mirrored=mirror
+    )
+
+    assert examination(source, RUNNING, GOOD, WORKER).findings == ()
+
+
+@pytest.mark.parametrize(
+    ("state", "config", "code"),
+    [
+        pytest.param(CollectorState("failed", "oh"), {}, "state", id="state"),
+        pytest.param(RUNNING, {"skipped.operations": "t"}, "skipped.operations", id="setting"),
+        pytest.param(RUNNING, {"producer.override.retries": "0"}, "retries", id="producer"),
+        pytest.param(RUNNING, {"table.include.list": "x.y"}, "heartbeat_captured", id="heartbeat"),
+    ],
+)
+def test_each_part_is_ruled(state: CollectorState, config: dict[str, str], code: str) -> None:
+    found = examination(SETTINGS, state, {**GOOD, **config}, WORKER).findings
+
+    assert [(one.code, one.where) for one in found] == [(code, "collector:shop")]
+
+
+def test_a_connector_that_does_not_run_is_told_with_the_call_that_starts_it() -> None:
+    (found,) = examination(SETTINGS, CollectorState("paused"), GOOD, WORKER).findings
+
+    assert found.what == "connector shop-1 is paused"
+    assert found.fix == "POST /connectors/shop-1/restart?includeTasks=true"
+
+
+def test_its_history_is_to_be_kept_and_keys_of_its_own_are_told() -> None:
+    told = {"schema.history.internal.kafka.topic": "h", "message.key.columns": "a.b:c"}
+
+    found = examination(SETTINGS, RUNNING, {**GOOD, **told}, WORKER)
+
+    assert (found.kept_topic, found.own_keys) == ("h", True)
