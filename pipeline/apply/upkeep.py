@@ -17,7 +17,7 @@ from pipeline.apply.write import Target
 from pipeline.changelog import compaction
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.sorted_file import PARTITION
-from pipeline.changelog.table import DROPPED
+from pipeline.changelog.table import APPS, DROPPED, app
 from pipeline.errors import HeldError, UnreachableError
 from pipeline.lake import checkpoints, vacuum
 from pipeline.lake.actions import removed
@@ -325,6 +325,10 @@ class Upkeep:
         """Drop whole days that are old, and that no mirror and no open question needs."""
         if mark.quarantine or mark.gaps:
             return
+        if lanes := self._other_lanes():
+            why = f"{lanes[0]} lands here, too, and what its mirrors have applied is not known"
+            log.warning("upkeep drops no day of the change log", why=why)
+            return
         oldest = (self.clock() - self.settings.upkeep.keep_changes).date()
         needed = _first_needed(mark, applied)
         known = int(self.changes.snapshot.metadata.configuration.get(DROPPED, "-1"))
@@ -342,6 +346,10 @@ class Upkeep:
             known = max(known, _last(files))
             dropped = {DROPPED: str(known)}
             self._committed((*with_properties(snapshot, dropped), *actions), "DELETE")
+
+    def _other_lanes(self) -> list[str]:
+        numbered = self.changes.snapshot.transactions.keys() - {app(self.settings.lane)}
+        return sorted(name for name in numbered if name.startswith(APPS))
 
 
 def _first_needed(mark: Mark, applied: Mapping[str, int]) -> int:

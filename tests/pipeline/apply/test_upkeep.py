@@ -4,7 +4,6 @@ deltalake vacuums by the wall clock, so upkeep runs at it here, and what was don
 """
 
 import json
-from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -19,8 +18,6 @@ from pipeline.changelog.change_log import ChangeLog
 from pipeline.lake.commit import LostRaceError, commit
 from pipeline.lake.log import load
 from pipeline.lake.store import open_store
-from pipeline.model import Op
-from pipeline.report import Applied
 from pipeline.settings import UpkeepSettings
 from tests.pipeline.apply.keeping import (
     AGED,
@@ -406,94 +403,3 @@ def test_a_batch_that_lands_meanwhile_is_kept_and_compaction_goes_on_top_of_it(
     assert named(lake.settings.changes) < 8
     lake.reopen()
     assert lake.play([row(C, 401, 51, "n")]) == ROWS | {50: "late", 51: "n"}
-
-
-@pytest.fixture
-def days(tmp_path: Path) -> HandLake:
-    """Three batches, each received on a day of its own, long ago."""
-    return on_days(HandLake(tmp_path))
-
-
-def on_days(lake: HandLake) -> HandLake:
-    for batch in range(3):
-        lake.received = NOW + batch * DAY
-        lake.land(row(C, 10 + batch, batch, "a"), row(Op.ERROR, batch, None) | {"order": None})
-    return lake
-
-
-Apply = Callable[[HandLake], Applied | None]
-
-
-def all_of_it(lake: HandLake) -> Applied:
-    return lake.apply()
-
-
-def first_batch(lake: HandLake) -> Applied:
-    newest, lake.mark = lake.mark, replace(lake.mark, batch=0, tables={"db.t": 0})
-    turn = lake.apply()
-    lake.mark = newest
-    return turn
-
-
-@pytest.mark.parametrize(
-    ("apply", "mark", "left"),
-    [
-        pytest.param(all_of_it, {}, [2], id="all but the newest batch, when every mirror has it"),
-        pytest.param(first_batch, {}, [1, 2], id="not what a mirror has not applied"),
-        pytest.param(lambda _: None, {}, [0, 1, 2], id="nothing before a mirror is begun"),
-        pytest.param(all_of_it, {"gaps": {"g": "{}"}}, [0, 1, 2], id="nothing while a gap is open"),
-        pytest.param(
-            all_of_it, {"quarantine": {"s/db.t": ()}}, [0, 1, 2], id="nor while one is unread"
-        ),
-    ],
-)
-def test_a_day_is_dropped_when_it_is_old_and_nobody_needs_it(
-    days: HandLake, apply: Apply, mark: Mapping[str, Any], left: list[int]
-) -> None:
-    apply(days)
-
-    Keeping(days).run(**mark)
-
-    assert batches(days) == left
-    assert batches(days, "mark") == [0, 1, 2], "the marks of all batches stay"
-    assert batches(days, "error") == [0, 1, 2], "and what nobody could read"
-    days.log.look()
-    assert days.log.mark() == days.mark
-
-
-def test_a_day_that_is_young_is_not_dropped(tmp_path: Path) -> None:
-    lake = HandLake(tmp_path)
-    lake.settings = replace(lake.settings, upkeep=UpkeepSettings(keep_changes=timedelta(days=9999)))
-    on_days(lake).apply()
-
-    Keeping(lake).run()
-
-    assert batches(lake) == [0, 1, 2]
-
-
-def test_a_day_is_dropped_once(days: HandLake) -> None:
-    days.apply()
-    keeping = Keeping(days)
-    keeping.run()
-    version = DeltaTable(days.settings.changes).version()
-
-    keeping.run()
-
-    assert DeltaTable(days.settings.changes).version() == version
-
-
-def test_a_mirror_is_not_begun_from_changes_that_were_dropped(days: HandLake) -> None:
-    days.apply()
-    Keeping(days).run()
-    Path(mirror(days)).rename(days.home / "gone")
-    days.reopen()
-
-    days.mark = replace(days.mark, based={"s/db.t": 1})
-    held = days.apply()
-    days.mark = replace(days.mark, based={"s/db.t": 2})
-    begun = days.apply()
-
-    assert held.hold is not None
-    assert held.hold.reason == "no_base"
-    assert "no longer kept" in held.hold.detail
-    assert begun.hold is None
