@@ -11,7 +11,7 @@ from datetime import timedelta
 
 from checks.doctor.topics import topic_findings
 from monitor.config.model import Config
-from pipeline.build import open_collector, open_source, open_transport
+from pipeline.build import every_topic, open_collector, open_source, open_transport
 from pipeline.collectors.collector import Collector, CollectorExamination
 from pipeline.errors import SluiceError, UnreachableError
 from pipeline.finding import REFUSE, Finding
@@ -86,10 +86,10 @@ class Examination:
         """Rule on the topics; tables they are named for, ``database.table``."""
         where, found = f"kafka:{source.name}", tuple[TopicFacts, ...]()
         prefix = re.escape(source.prefix)
-        names = (source.topic_pattern, prefix, rf"{prefix}\.transaction", re.escape(history))
         transport = self.doors.transport(self.config.settings)
         with self._asking(where), closing(transport):
-            found = tuple(transport.settings("|".join(f"(?:{n})" for n in names if n)))
+            also = f"|{re.escape(history)}" if history else ""
+            found = tuple(transport.settings(every_topic(source) + also))
             self.findings += topic_findings(
                 found, where, prefix=source.prefix, history=history, outage=self.outage
             )

@@ -55,6 +55,11 @@ def open_format(settings: SourceSettings) -> Format:
     return made
 
 
+def every_topic(settings: SourceSettings) -> str:
+    """Regular expression for the whole name of each topic of the source, whatever it holds."""
+    return settings.every_topic(open_format(settings).added_topics(settings.prefix))
+
+
 def open_transport(settings: PipelineSettings) -> Transport:
     """A client of what carries the topics; ConfigError if its kind is not known."""
     try:

@@ -1,7 +1,7 @@
 """What an operator decides about the pipeline; the config file maps onto these one to one."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Literal
@@ -58,8 +58,8 @@ class SourceSettings:
     """One database server and the topics its changes arrive in.
 
     ``prefix`` is the collector's topic prefix: schema changes arrive in the topic ``prefix``,
-    transactions in ``prefix.transaction``, rows in topics that match ``topics`` (a regular
-    expression on the whole name; by default ``prefix.<database>.<table>``).
+    rows in topics that match ``topics`` (a regular expression on the whole name; by default
+    ``prefix.<database>.<table>``); the format knows of more, such as one for transactions.
     ``follow_collector``: ask the server the collector is connected to, even if its address is not
     the one given here (a fail-over); turn it off when the two see different networks.
     ``heartbeat`` is the ``database.table`` Sluice writes to, its only write right.
@@ -102,11 +102,10 @@ class SourceSettings:
             return self.prefix
         return self.prefix.removeprefix(f"{self.mirrored.alias}.")
 
-    @property
-    def every_topic(self) -> str:
-        """The same for all its topics: rows, schema changes, transactions, heartbeats."""
-        prefix, rows = re.escape(self.prefix), self.topic_pattern
-        return rf"(?:{rows}|{prefix}|{prefix}\.transaction|__debezium-heartbeat\.{prefix})"
+    def every_topic(self, added: Iterable[str]) -> str:
+        """The same for all its topics: rows, schema changes, and those that its format *added*."""
+        names = (re.escape(name) for name in (self.prefix, *added))
+        return f"(?:{'|'.join((self.topic_pattern, *names))})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from pipeline.apply.spark_merge import SparkMerge
 from pipeline.apply.upkeep import Upkeep
 from pipeline.build import (
     dialect,
+    every_topic,
     open_collector,
     open_format,
     open_source,
@@ -99,5 +100,5 @@ class Workers:
 
 def _feed(source: SourceSettings) -> Feed:
     collector = open_collector(source)
-    arrived = behind_mirror(source, collector)
+    arrived = behind_mirror(source, collector, every_topic(source))
     return Feed(source, collector, open_format(source), open_source, dialect(source), arrived)

@@ -12,6 +12,7 @@ import structlog
 
 from monitor.observe.census import CensusAnswer
 from monitor.observe.sampler import Sampling
+from pipeline.build import every_topic
 from pipeline.errors import SluiceError
 from pipeline.lags import retention
 from pipeline.lags.retention import Limit, Retention
@@ -61,7 +62,7 @@ class RetentionWatch:
         """Ask for every source's topics; whoever does not answer keeps what was told before."""
         for source in self.sources:
             try:
-                told = self.kafka.settings(source.every_topic)
+                told = self.kafka.settings(every_topic(source))
                 at = self.clock()
                 ends = self.kafka.ends([topic.name for topic in told])
             except SluiceError as error:

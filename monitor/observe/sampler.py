@@ -15,6 +15,7 @@ from monitor.observe.foreign_writes import ForeignWrites
 from monitor.observe.heartbeat import FenceBook
 from monitor.observe.roster import Roster
 from pipeline.apply.foreign import Intrusion
+from pipeline.build import every_topic
 from pipeline.collectors.mirrored import UpstreamCollector, behind_mirror
 from pipeline.errors import HeldError, SluiceError
 from pipeline.lags.samples import (
@@ -229,7 +230,10 @@ def synced(
     fences: FenceBook,
 ) -> dict[str, Callable[[], int | Missing]]:
     """Source -> what asks for the number of its newest heartbeat that has come through."""
-    pairs = ((source.name, behind_mirror(source, collectors[source.name])) for source in sources)
+    pairs = (
+        (source.name, behind_mirror(source, collectors[source.name], every_topic(source)))
+        for source in sources
+    )
     return {name: partial(_number, one, fences, name) for name, one in pairs if one is not None}
 
 

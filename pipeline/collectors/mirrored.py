@@ -54,14 +54,19 @@ class UpstreamCollector(Protocol):
         ...
 
 
-def behind_mirror(source: SourceSettings, collector: UpstreamCollector) -> "Mirrored | None":
-    """What speaks for *collector* behind the mirror of *source*; None if it has none."""
+def behind_mirror(
+    source: SourceSettings, collector: UpstreamCollector, topics: str
+) -> "Mirrored | None":
+    """What speaks for *collector* behind the mirror of *source*; None if it has none.
+
+    *topics* matches the whole names of all its topics as they are called here.
+    """
     between = source.mirrored
     if between is None:
         return None
     mirror = ConnectCollector(between.url, between.connector)
     upstream = KafkaTransport(between.kafka, between.kafka_security, timedelta(seconds=5))
-    return Mirrored(source, collector, upstream, mirror, between.alias)
+    return Mirrored(source, collector, upstream, mirror, topics, between.alias)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +93,7 @@ class Mirrored:
     collector: UpstreamCollector
     upstream: Upstream
     mirror: Mirror
+    topics: str
     alias: str = ""
     _ids: dict[str, str] = field(default_factory=dict)
     _waiting: ListedAfter | None = None
@@ -139,7 +145,7 @@ class Mirrored:
         """The source's topics as they are called there, with their ids."""
         before = f"{self.alias}." if self.alias else ""
         every = self.upstream.topics(".*")
-        return {n: i for n, i in every.items() if re.fullmatch(self.source.every_topic, before + n)}
+        return {n: i for n, i in every.items() if re.fullmatch(self.topics, before + n)}
 
     def _examine(
         self, names: Mapping[str, str], ends: Ends, carried: Mapping[TopicPartition, int]

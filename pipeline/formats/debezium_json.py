@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from pipeline.formats.debezium import batch as messages
 from pipeline.formats.debezium import schema_changes
+from pipeline.formats.debezium.envelope import HEARTBEAT_TOPIC
 from pipeline.formats.format import Format
 from pipeline.schema.schema_change import SchemaMessage
 
@@ -17,6 +18,10 @@ class DebeziumJson:
 
     positioned: ClassVar[bool] = True
     columns: ClassVar[tuple[str, ...]] = ()
+
+    def added_topics(self, prefix: str) -> tuple[str, ...]:
+        """Its transactions' and its own heartbeats'."""
+        return (f"{prefix}.transaction", f"{HEARTBEAT_TOPIC}.{prefix}")
 
     def schema_change(self, payload: str) -> SchemaMessage:
         """Read what a connector with ``include.schema.changes`` sends."""

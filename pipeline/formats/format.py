@@ -111,6 +111,10 @@ class Format(Protocol):
         """Names of those of ``OPTIONAL`` that it reads; each costs time on every message."""
         ...
 
+    def added_topics(self, prefix: str) -> tuple[str, ...]:
+        """Topics of a source beside *prefix*, its schema changes', and those of rows."""
+        ...
+
     def schema_change(self, payload: str) -> SchemaMessage:
         """What a change of ``Op.DDL`` tells; *payload* is its ``after``.
 

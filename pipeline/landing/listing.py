@@ -37,7 +37,7 @@ def list_ends(
     """
     before = {feed.settings.name: feed.head() for feed in feeds}
     said = {feed.settings.name: feed.acknowledged() for feed in feeds}
-    every = "|".join(f"(?:{feed.settings.every_topic})" for feed in feeds)
+    every = "|".join(f"(?:{feed.topics})" for feed in feeds)
     claims = {topic: owner(topic, feeds) for topic in transport.topics(every)}
     source_of = {topic: feed.settings.name for topic, feed in claims.items() if feed is not None}
     ends = transport.ends(sorted(source_of))

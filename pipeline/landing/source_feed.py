@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Protocol
 
 import structlog
@@ -72,9 +73,14 @@ class Feed:
         """How schema changes in its topics are read."""
         return SchemaReading(self.format.schema_change, self.dialect)
 
+    @cached_property
+    def topics(self) -> str:
+        """Regular expression for the whole name of each of its topics."""
+        return self.settings.every_topic(self.format.added_topics(self.settings.prefix))
+
     def claims(self, topic: str) -> bool:
         """Whether *topic* is one that this source's changes arrive in."""
-        return re.fullmatch(self.settings.every_topic, topic) is not None
+        return re.fullmatch(self.topics, topic) is not None
 
     def acknowledged(self) -> Acknowledged | Missing:
         """What the collector has handed over and has come here; ``Missing`` if nobody says."""

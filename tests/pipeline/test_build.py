@@ -1,10 +1,11 @@
 """What a config asks of a plug-in is refused by name, before anything runs."""
 
+import re
 from dataclasses import dataclass, replace
 
 import pytest
 
-from pipeline.build import open_format
+from pipeline.build import every_topic, open_format
 from pipeline.errors import ConfigError
 from pipeline.settings import CollectorSettings, SourceSettings
 
@@ -14,6 +15,10 @@ class Greedy:
     """A format that asks for what no message has, unless its settings say otherwise."""
 
     columns: tuple[str, ...] = ("headers", "colour")
+
+    def added_topics(self, prefix: str) -> tuple[str, ...]:
+        """One beside all others."""
+        return (f"of.{prefix}",)
 
 
 FORMAT = Greedy
@@ -38,3 +43,21 @@ def test_an_option_the_format_does_not_know_is_refused() -> None:
         ConfigError, match=r"shop: format_options\.size: unknown key; known: columns"
     ):
         open_format(replace(SOURCE, format_options={"size": 3}))
+
+
+@pytest.mark.parametrize(
+    ("topic", "read"),
+    [
+        pytest.param("rows.users", True, id="rows"),
+        pytest.param("shop", True, id="schema changes"),
+        pytest.param("of.shop", True, id="what the format adds"),
+        pytest.param("shop.users", False, id="another's rows"),
+        pytest.param("of_shop", False, id="a dot is a dot"),
+    ],
+)
+def test_every_topic_is_rows_schema_changes_and_what_the_format_adds(
+    *, topic: str, read: bool
+) -> None:
+    source = replace(SOURCE, topics=r"rows\..+", format_options={"columns": ()})
+
+    assert bool(re.fullmatch(every_topic(source), topic)) is read

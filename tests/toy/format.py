@@ -20,6 +20,9 @@ class ToyFormat:
     positioned: ClassVar[bool] = False
     columns: ClassVar[tuple[str, ...]] = ()
 
+    def added_topics(self, prefix: str) -> tuple[str, ...]:
+        return ()
+
     def schema_change(self, payload: str) -> SchemaMessage:
         try:
             told = json.loads(payload)

@@ -63,7 +63,7 @@ def test_a_mirror_between_two_clusters_may_put_a_word_before_the_names_of_topics
 
     assert source.mirrored == MirrorSettings("10.0.0.1:9092", "http://m:8083", "m", "there")
     assert (source.prefix, source.collected_prefix) == ("there.shop", "shop")
-    assert source.every_topic.startswith(r"(?:there\.shop\.")
+    assert source.every_topic(()).startswith(r"(?:there\.shop\.")
 
 
 def test_a_lake_may_be_an_address() -> None:

@@ -19,6 +19,7 @@ from pipeline.sources.positions import place
 
 SOURCE = SourceSettings("shop", "h", 1, "u", CollectorSettings("http://c", "shop"), "shop")
 USERS, BEATS = TopicPartition("shop.shop.users", 0), TopicPartition("shop.sluice.heartbeat", 0)
+TOPICS = SOURCE.every_topic(())
 OTHERS = TopicPartition("bank.bank.accounts", 0)
 
 
@@ -84,7 +85,7 @@ def world() -> World:
 
 @pytest.fixture
 def mirrored(world: World) -> Mirrored:
-    return Mirrored(SOURCE, world, world, world)
+    return Mirrored(SOURCE, world, world, world, TOPICS)
 
 
 def test_an_idle_source_is_known_to_have_come_through_at_once(
@@ -126,13 +127,15 @@ def test_a_partition_that_holds_nothing_is_not_waited_for(world: World, mirrored
 
 def test_only_the_sources_own_topics_count_by_the_names_they_have_here(world: World) -> None:
     here = SourceSettings("shop", "h", 1, "u", SOURCE.collector, "dc1.shop")
+    topics = here.every_topic(())
     world.there[OTHERS] = 9
     world.carry(USERS, BEATS)
 
-    assert Mirrored(here, world, world, world, "dc1").acknowledged() == Acknowledged(
+    assert Mirrored(here, world, world, world, topics, "dc1").acknowledged() == Acknowledged(
         binlog_position(1, 100)
     )
-    assert isinstance(Mirrored(here, world, world, world).acknowledged(), Missing)  # no alias
+    no_alias = Mirrored(here, world, world, world, topics)
+    assert isinstance(no_alias.acknowledged(), Missing)
 
 
 def _create_anew(world: World) -> None:
@@ -228,8 +231,8 @@ def test_a_source_without_a_mirror_needs_no_one_to_speak_for_its_collector(world
     between = MirrorSettings("127.0.0.1:9", "http://127.0.0.1:9", "mirror", "dc1")
     behind = SourceSettings("s", "h", 1, "u", SOURCE.collector, "dc1.s", mirrored=between)
 
-    assert behind_mirror(SOURCE, world) is None
-    assert isinstance(behind_mirror(behind, world), Mirrored)
+    assert behind_mirror(SOURCE, world, TOPICS) is None
+    assert isinstance(behind_mirror(behind, world, TOPICS), Mirrored)
 
 
 @given(
@@ -243,7 +246,7 @@ def test_a_source_without_a_mirror_needs_no_one_to_speak_for_its_collector(world
 )
 def test_whatever_is_called_arrived_is_there(steps: list[str]) -> None:
     world = World(there={USERS: 0, BEATS: 0}, said=Missing("no offset yet"))
-    mirrored, written = Mirrored(SOURCE, world, world, world), 0
+    mirrored, written = Mirrored(SOURCE, world, world, world, TOPICS), 0
     below: dict[int, dict[TopicPartition, int]] = {}  # position -> ends when it was acknowledged
     for step in steps:
         verb, _, what = step.partition(" ")

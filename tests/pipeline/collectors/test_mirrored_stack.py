@@ -14,6 +14,7 @@ from demo.kafka import Kafka
 from demo.ports import free_ports
 from demo.processes import wait_until
 from demo.servers import Servers
+from pipeline.build import every_topic
 from pipeline.collectors.connect.collector import ConnectCollector
 from pipeline.collectors.mirrored import Mirrored, behind_mirror
 from pipeline.model import Acknowledged, Fence, TopicPartition
@@ -44,7 +45,7 @@ class Crossing:
     def __post_init__(self) -> None:
         """Ask both ends of the way."""
         self.collector = ConnectCollector(self.source.collector.url, NAME)
-        found = behind_mirror(self.source, self.collector)
+        found = behind_mirror(self.source, self.collector, every_topic(self.source))
         assert isinstance(found, Mirrored)
         self.mirrored = found
 

@@ -354,3 +354,7 @@ def test_more_text_than_a_column_holds_is_refused_with_what_to_do(
 
     with pytest.raises(ValueError, match=r"20 messages hold \d+ bytes of values; split them below"):
         FORMAT().decode(batch([(None, change(), "p.d.t")] * 20))
+
+
+def test_transactions_and_heartbeats_come_in_topics_of_their_own() -> None:
+    assert FORMAT().added_topics("p") == ("p.transaction", "__debezium-heartbeat.p")

@@ -13,6 +13,9 @@ class Fatal:
     positioned: bool = False
     columns: tuple[str, ...] = ()
 
+    def added_topics(self, prefix: str) -> tuple[str, ...]:
+        return ()
+
     def schema_change(self, payload: str) -> SchemaMessage:
         return SchemaMessage(payload)
 

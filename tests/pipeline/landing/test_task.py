@@ -34,6 +34,9 @@ class Words:
     positioned: bool = False
     columns: tuple[str, ...] = ()
 
+    def added_topics(self, prefix: str) -> tuple[str, ...]:
+        return ()
+
     def schema_change(self, payload: str) -> SchemaMessage:
         return SchemaMessage(payload)
 
@@ -56,6 +59,9 @@ class Stamped:
 
     positioned: bool = False
     columns: tuple[str, ...] = ("timestamp", "headers")
+
+    def added_topics(self, prefix: str) -> tuple[str, ...]:
+        return ()
 
     def schema_change(self, payload: str) -> SchemaMessage:
         return SchemaMessage(payload)

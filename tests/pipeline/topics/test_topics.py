@@ -107,6 +107,9 @@ class HeaderKeyed:
     positioned: bool = False
     columns: tuple[str, ...] = ("headers", "timestamp")
 
+    def added_topics(self, prefix: str) -> tuple[str, ...]:
+        return ()
+
     def schema_change(self, payload: str) -> SchemaMessage:
         return SchemaMessage(payload)
 
