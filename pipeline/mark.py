@@ -67,7 +67,8 @@ class Quarantine:
 
     ``batch`` is the newest that landed one.  ``ids`` are the first of them, by name, each ending
     in ``@`` and its batch; ``count`` includes those without a name.  A base of each of ``shards``
-    that begins after ``batch`` closes it; without any only a person does.
+    that begins after ``batch`` closes it; without any only a person does.  ``passed`` as of a
+    :class:`pipeline.report.Gap`.
     """
 
     table: str | None
@@ -75,6 +76,7 @@ class Quarantine:
     count: int
     ids: tuple[str, ...]
     shards: tuple[str, ...] = ()
+    passed: bool = False
 
     def names(self, subject: str) -> tuple[str, ...]:
         """What a person may waive: each named change, and all the others as one."""
@@ -104,6 +106,9 @@ class Mark:
     ``lost``          ``source/shard`` -> order of the base that closed its newest gap or
                       quarantine: what landed of it below may lack changes.
     ``snaps``         ``source/shard`` -> the snapshot that is not complete yet.
+    ``trimmed``       topics of which the beginning was gone when they were first read: what is
+                      left of them tells of no empty table, and of no birth.
+    ``parts``         ``source/shard`` -> order of a snapshot of which only a part was left.
     ``grown``         topics that have gained partitions: their keys may have moved.
     ``gaps``          gap id -> JSON of the open :class:`pipeline.report.Gap`.
     ``quarantine``    ``source/shard`` (or ``topic:NAME`` if unknown) -> what is open of it.
@@ -128,6 +133,8 @@ class Mark:
     based: Mapping[str, int] = field(default_factory=dict)
     lost: Mapping[str, Order] = field(default_factory=dict)
     snaps: Mapping[str, Snap] = field(default_factory=dict)
+    trimmed: tuple[str, ...] = ()
+    parts: Mapping[str, Order] = field(default_factory=dict)
     grown: tuple[str, ...] = ()
     gaps: Mapping[str, str] = field(default_factory=dict)
     quarantine: Mapping[str, Quarantine] = field(default_factory=dict)

@@ -14,7 +14,8 @@ class Gap:
 
     ``id`` is stable across rounds (``topic:partition:first``, once landed with ``@batch``);
     ``sluice waive ID`` closes it, and so does a base of each of ``shards`` (as
-    ``source/db.table``) that is later than ``batch``.
+    ``source/db.table``) that is later than ``batch``; their CREATE only once all was read up to
+    an end that came after the gap (``passed``), for until then it may be older than what is lost.
     """
 
     id: str
@@ -26,6 +27,7 @@ class Gap:
     tables: tuple[str, ...] = ()
     shards: tuple[str, ...] = ()
     batch: int = -1
+    passed: bool = False
 
 
 @lru_cache(maxsize=20_000)  # open gaps stay the same for many rounds, each of which tells them all

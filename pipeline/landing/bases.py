@@ -5,12 +5,15 @@ that the snapshot has ended; the shard's own last-row marker proves that all its
 A snapshot that was begun again has a new order and replaces the unfinished one.
 (Debezium sets no end marker on a single row of the first table, nor on an empty table.)
 A table that the collector leaves out has none, though its CREATE, or a snapshot, tells of it.
+What was deleted from a topic before it was first read may have been rows of a snapshot, or all that
+a table had: such a snapshot is none, and neither is a table without rows or its birth.
 
 A CREATE is a birth only of a shard that was not there: after its DROP, or if nothing was ever
 seen of it.  Measured: MySQL logs CREATE TABLE IF NOT EXISTS t LIKE u though t exists, and Debezium
 sends it as a CREATE; taken for a birth, it would empty the mirror.  Pure.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -22,20 +25,25 @@ from pipeline.model import Order, Shard
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """A shard whose base became complete as of ``order``; its first row came in ``since``."""
+    """A shard whose base became complete as of ``order``; its first row came in ``since``.
+
+    ``born``: by its CREATE, which may come later than rows that are newer than it.
+    """
 
     name: str
     order: Order
     since: int
+    born: bool = False
 
 
 def advance(mark: Mark, facts: Facts, batch: int) -> tuple[dict[str, Snap], tuple[Settled, ...]]:
     """Snapshots still open after this batch, and the shards that got a base in it, sorted."""
     snaps = dict(mark.snaps)
     for news in facts.news:
-        if news.change.kind == "create" and news.snapshot and news.captured:
+        whole = not is_trimmed(mark, news.change.shard)
+        if news.change.kind == "create" and news.snapshot and news.captured and whole:
             _begin(snaps, mark, _name(news), Snap(news.change.order, batch))
-    born = {n: Settled(n, order, batch) for n, order in births(mark, facts)[1].items()}
+    born = {n: Settled(n, order, batch, born=True) for n, order in births(mark, facts)[1].items()}
     for name, rows in facts.snapshots.items():
         _begin(snaps, mark, name, Snap(rows.order, batch))
         known = snaps.get(name)
@@ -59,7 +67,8 @@ def births(mark: Mark, facts: Facts) -> tuple[Mapping[str, Existence], Mapping[s
         for news in (one for one in together if one.change.kind != "drop"):
             name = _name(news)
             seen = name in mark.shards or facts.firsts.get(name, order) < order
-            if news.captured and _is_birth(news, found.get(name), seen=seen):
+            whole = name in mark.bases or not is_trimmed(mark, news.change.shard)
+            if news.captured and whole and _is_birth(news, found.get(name), seen=seen):
                 born[name] = order
             _tell(found, name, Existence(order, there=True))
     return found, {n: o for n, o in born.items() if n not in mark.bases or mark.bases[n] < o}
@@ -72,6 +81,15 @@ def _is_birth(news: News, known: Existence | None, *, seen: bool) -> bool:
         return False  # it was sent again
     there = seen if known is None else known.there
     return news.over if there else news.empty
+
+
+def is_trimmed(mark: Mark, shard: str) -> bool:
+    """Whether a topic named after *shard* had lost its beginning when it was first read.
+
+    Collectors put ``_`` for what a topic's name may not hold.
+    """
+    name = "." + re.sub(r"[^\w.-]", "_", shard, flags=re.ASCII)
+    return any(f".{topic}".endswith(name) for topic in mark.trimmed)
 
 
 def inherited(mark: Mark, facts: Facts) -> dict[str, Order]:
@@ -109,9 +127,11 @@ def _name(news: News) -> str:
 
 
 def _begin(snaps: dict[str, Snap], mark: Mark, name: str, snap: Snap) -> None:
-    known, base = snaps.get(name), mark.bases.get(name)
+    known, base, part = snaps.get(name), mark.bases.get(name), mark.parts.get(name)
     if base is not None and base >= snap.order:
         return  # rows of a finished snapshot that were sent again
+    if part is not None and part >= snap.order:
+        return  # its first rows were deleted before they were landed
     if known is None or known.order < snap.order:
         snaps[name] = snap
 

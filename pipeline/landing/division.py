@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
 from pipeline.errors import UnreachableError
-from pipeline.landing.plan import Span
+from pipeline.landing.span import Span
 from pipeline.model import TopicPartition
 from pipeline.transports.offset_ranges import OffsetRange, RangeRead
 

@@ -32,6 +32,7 @@ def next_mark(
     *acknowledged* holds only what W of *plan* has passed.  A source whose epoch moves loses what
     it had acknowledged: positions of two logs prove nothing about each other.
     """
+    mark = _topics(mark, facts, plan)
     open_, settled = advance(mark, facts, batch := mark.batch + 1)
     snaps = {name: snap for name, snap in open_.items() if snap.waiver(name) not in waived}
     shards = _shards(mark, facts, (*snaps, *(done.name for done in settled)), router)
@@ -51,11 +52,20 @@ def next_mark(
         based={**mark.based, **{done.name: done.since for done in settled}},
         lost=_lost(mark, settled),
         snaps=snaps,
-        grown=_grown(mark, plan),
         gaps=_gaps(mark, _opened(plan, batch, mark, shards), settled, waived, _renamed(facts)),
         quarantine=_quarantine(replace(mark, shards=shards), facts, settled, waived),
     )
-    return replace(made, starts=_starts(made, {**mark.starts, **starts}, plan)), settled
+    return _passed(_started(made, starts, plan), acknowledged), settled
+
+
+def _topics(mark: Mark, facts: Facts, plan: Plan) -> Mark:
+    """With topics that have grown, or are read without their beginning and a snapshot's in it."""
+    mark = replace(mark, grown=_grown(mark, plan))
+    if not plan.trimmed:
+        return mark
+    parts = {n: s.order for n, s in facts.snapshots.items() if s.topics & plan.trimmed}
+    topics = tuple(sorted({*mark.trimmed, *plan.trimmed}))
+    return replace(mark, trimmed=topics, parts={**mark.parts, **parts})
 
 
 def _bases(mark: Mark, facts: Facts, settled: Iterable[Settled]) -> dict[str, Order]:
@@ -65,12 +75,12 @@ def _bases(mark: Mark, facts: Facts, settled: Iterable[Settled]) -> dict[str, Or
 
 def _lost(mark: Mark, settled: Iterable[Settled]) -> dict[str, Order]:
     """Up to where shards lack changes though nothing is open: rows moved away before still do."""
-    doubts = [(gap.batch, gap.shards) for gap in map(read_gap, mark.gaps.values())]
-    doubts += [(one.batch, one.shards) for one in mark.quarantine.values()]
+    doubts: list[Gap | Quarantine] = [*map(read_gap, mark.gaps.values())]
+    doubts += mark.quarantine.values()
     closed = {
         done.name: done.order
         for done in settled
-        if any(done.since > batch and done.name in shards for batch, shards in doubts)
+        if any(done.name in doubt.shards and _heals(done, doubt) for doubt in doubts)
     }
     return {**mark.lost, **closed}
 
@@ -95,10 +105,11 @@ def _epochs(mark: Mark, epochs: Mapping[str, Epoch]) -> dict[str, Epoch]:
     return {**epochs, **{name: replace(epochs[name], passed=one) for name, one in said.items()}}
 
 
-def _starts(made: Mark, starts: Mapping[str, int], plan: Plan) -> dict[str, int]:
-    """Starts that say something of rows to come, or of rows that may have been sent again."""
+def _started(made: Mark, starts: Mapping[str, int], plan: Plan) -> Mark:
+    """With starts that say something of rows to come, or of rows that may have been sent again."""
     again = {(name, made.epochs[name].number) for name in resending(made, made.epochs)}
-    return living(starts, made.offsets, anew=plan.anew, kept=again)
+    known = {**made.starts, **starts}
+    return replace(made, starts=living(known, made.offsets, anew=plan.anew, kept=again))
 
 
 def _shards(mark: Mark, facts: Facts, seen: Iterable[str], router: Router) -> dict[str, str | None]:
@@ -228,13 +239,13 @@ def _gaps(
     """What is still lost; it goes with the rows when their table is renamed."""
     result: dict[str, str] = {}
     for gap in (*(read_gap(text) for text in mark.gaps.values()), *opened):
-        healed = _healed(settled, gap.batch)
+        healed = _healed(settled, gap)
         left = tuple(name for name in gap.shards if name not in healed)
         came = (new for old, new in renamed if old in gap.shards and new not in left)
         left = (*left, *came)
         if gap.id in waived or (gap.shards and not left):
             continue
-        result[gap.id] = json.dumps(asdict(replace(gap, shards=left)), sort_keys=True)
+        result[gap.id] = _told(replace(gap, shards=left))
     return result
 
 
@@ -275,11 +286,32 @@ def _waived(subject: str, one: Quarantine, waived: frozenset[str]) -> Quarantine
 
 
 def _closed(one: Quarantine, settled: Iterable[Settled]) -> Quarantine | None:
-    healed = _healed(settled, one.batch)
+    healed = _healed(settled, one)
     left = tuple(name for name in one.shards if name not in healed)
     return None if one.shards and not left else replace(one, shards=left)
 
 
-def _healed(settled: Iterable[Settled], batch: int) -> set[str]:
-    """Shards whose new base holds all that was lost up to *batch*: it began after that."""
-    return {done.name for done in settled if done.since > batch}
+def _healed(settled: Iterable[Settled], doubt: Gap | Quarantine) -> set[str]:
+    """Shards whose new base holds all that is in *doubt*."""
+    return {done.name for done in settled if _heals(done, doubt)}
+
+
+def _heals(done: Settled, doubt: Gap | Quarantine) -> bool:
+    """Whether a base began after all that is in *doubt*; a CREATE may merely have come later."""
+    return done.since > doubt.batch and (doubt.passed or not done.born)
+
+
+def _passed(made: Mark, acknowledged: Mapping[str, Acknowledged]) -> Mark:
+    """The mark with what is lost noted as passed, of sources that are read up to an end."""
+
+    def passed(doubt: Gap | Quarantine) -> bool:
+        return doubt.passed or {_at(name) for name in doubt.shards} <= acknowledged.keys()
+
+    gaps = {name: read_gap(text) for name, text in made.gaps.items()}
+    noted = {n: _told(replace(gap, passed=True)) for n, gap in gaps.items() if passed(gap)}
+    unread = {n: replace(one, passed=passed(one)) for n, one in made.quarantine.items()}
+    return replace(made, gaps={**made.gaps, **noted}, quarantine=unread)
+
+
+def _told(gap: Gap) -> str:
+    return json.dumps(asdict(gap), sort_keys=True)

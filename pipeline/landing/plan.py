@@ -4,30 +4,14 @@ A hole inside a partition is none: retention and compaction leave them, and a re
 deleted before it was landed shows as W below the partition's first offset.  Pure.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from pipeline.landing.span import Span, shared
 from pipeline.model import PartitionEnd, TopicPartition
 from pipeline.report import Gap
 
 Ends = Mapping[TopicPartition, PartitionEnd]
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """Offsets ``[first, end.offset)`` of one partition.
-
-    ``epoch`` is the leader epoch of the record before ``first``, to seek with; -1: not known.
-    """
-
-    first: int
-    end: PartitionEnd
-    epoch: int = -1
-
-    @property
-    def size(self) -> int:
-        """Offsets in the span; at most as many records."""
-        return self.end.offset - self.first
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +21,8 @@ class Plan:
     ``spans`` holds no empty span.  ``capped`` is true when ends were lowered to the cap.
     ``gone`` are all partitions that are no longer there, with where W stood; ``notes`` say of
     those that went now, and held nothing more, that they did.  ``anew`` are the partitions that
-    begin again: no offset noted of them before means anything.
+    begin again: no offset noted of them before means anything.  ``trimmed`` are topics that are
+    read for the first time, of which the beginning is gone.
     """
 
     spans: Mapping[TopicPartition, Span]
@@ -47,6 +32,7 @@ class Plan:
     gone: Mapping[str, PartitionEnd] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     anew: frozenset[TopicPartition] = frozenset()
+    trimmed: frozenset[str] = frozenset()
 
     def landed(self, epochs: Mapping[TopicPartition, int]) -> "Plan":
         """The plan once it was read: *epochs* are the leader epochs of the last records read.
@@ -84,6 +70,7 @@ class _Start:
     gap: Gap | None = None
     epoch: int = -1
     anew: bool = False
+    trimmed: bool = False
 
 
 def plan(
@@ -104,12 +91,9 @@ def plan(
     named = {str(tp): tp for tp in ends}
     before = {**_returned(named, ends, known), **w}
     moving = _moving(named, before, ends, known)
-    starts = {
-        tp: _start(before.get(name), tp, beginnings[tp], ends[tp], known)
-        for name, tp in sorted(moving.items())
-    }
+    starts = _starts(moving, before, beginnings, ends, known)
     spans = {tp: Span(start.first, ends[tp], start.epoch) for tp, start in starts.items()}
-    taken, capped = _cap(spans, cap)
+    taken, capped = shared(spans, cap)
     gone, lost, notes = _gone(w.keys() - named.keys(), w, known)
     offsets = {name: end for name, end in before.items() if name not in gone} if gone else before
     for name, tp in moving.items():
@@ -122,7 +106,24 @@ def plan(
         gone={name: end for name, end in known.gone.items() if name not in offsets} | gone,
         notes=notes,
         anew=frozenset(tp for tp, start in starts.items() if start.anew),
+        trimmed=frozenset(tp.topic for tp, start in starts.items() if start.trimmed),
     )
+
+
+def _starts(
+    moving: Mapping[str, TopicPartition],
+    w: Mapping[str, PartitionEnd],
+    beginnings: Ends,
+    ends: Ends,
+    known: PlanContext,
+) -> dict[TopicPartition, _Start]:
+    read = _read(moving.keys() - w.keys(), w, known)
+    return {
+        tp: _start(w[name], tp, beginnings[tp], ends[tp], known)
+        if name in w
+        else _first(tp, beginnings[tp], anew=name in known.gone, read=tp.topic in read)
+        for name, tp in sorted(moving.items())
+    }
 
 
 def _moving(
@@ -161,14 +162,12 @@ def _renewed(known: PartitionEnd, end: PartitionEnd) -> bool:
 
 
 def _start(
-    w: PartitionEnd | None,
+    w: PartitionEnd,
     partition: TopicPartition,
     begin: PartitionEnd,
     end: PartitionEnd,
     known: PlanContext,
 ) -> _Start:
-    if w is None:
-        return _Start(begin.offset, anew=str(partition) in known.gone)
     if _renewed(w, end):
         why = f"topic {partition.topic} was created anew (id {w.topic_id} -> {end.topic_id})"
         until = _last_end(w, partition, known) or w.offset
@@ -185,6 +184,25 @@ def _start(
         why = f"the log ends at {end.offset}, but was landed up to {w.offset}"
         return _Start(begin.offset, _gap(partition, end.offset, w.offset, why))
     return _Start(w.offset, epoch=w.leader_epoch)
+
+
+def _read(
+    fresh: Collection[str], w: Mapping[str, PartitionEnd], known: PlanContext
+) -> frozenset[str]:
+    """Topics of which something was read before; not asked where no partition is *fresh*."""
+    return frozenset(TopicPartition.parse(n).topic for n in (*w, *known.gone) if fresh)
+
+
+def _first(partition: TopicPartition, begin: PartitionEnd, *, anew: bool, read: bool) -> _Start:
+    """Where to begin to read what was never read.
+
+    Of a topic that is read already, what was deleted is a gap.  Of another one nothing is missed
+    yet: no table has a base in it, and none gets one by what is left (``trimmed``).
+    """
+    if begin.offset and read:
+        why = f"offsets 0 to {begin.offset - 1} were deleted before they were landed"
+        return _Start(begin.offset, _gap(partition, 0, begin.offset, why), anew=anew)
+    return _Start(begin.offset, anew=anew, trimmed=begin.offset > 0)
 
 
 def _gone(
@@ -224,18 +242,3 @@ def _after(span: Span, before: PartitionEnd | None) -> PartitionEnd:
     """W after a span: its leader epoch is set by what is read (:meth:`Plan.landed`)."""
     after = PartitionEnd(span.end.offset, span.end.topic_id, span.epoch)
     return before if before == after else after
-
-
-def _cap(spans: Mapping[TopicPartition, Span], cap: int) -> tuple[dict[TopicPartition, Span], bool]:
-    """Give each partition an equal share of *cap*, and what others leave over."""
-    left, result, capped = cap, {}, False
-    waiting = sorted(spans.items(), key=lambda item: item[1].size)
-    for index, (partition, span) in enumerate(waiting):
-        share = max(1, left // (len(waiting) - index))
-        if span.size > share:
-            capped = True
-            end = replace(span.end, offset=span.first + share)
-            span = replace(span, end=end)  # noqa: PLW2901  - the span, cut to its share
-        result[partition] = span
-        left -= span.size
-    return result, capped

@@ -32,12 +32,14 @@ class SnapshotRows:
     order: Order
     rows: int
     ended: bool
+    topics: frozenset[str] = frozenset()
 
     def with_rows(self, other: "SnapshotRows") -> "SnapshotRows":
         """Both if they are of one snapshot, else the newer one."""
         if self.order != other.order:
             return max(self, other, key=lambda one: one.order)
-        return SnapshotRows(self.order, self.rows + other.rows, self.ended or other.ended)
+        ended, topics = self.ended or other.ended, self.topics | other.topics
+        return SnapshotRows(self.order, self.rows + other.rows, ended, topics)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,10 +147,11 @@ def _heartbeats(beats: pa.Table) -> dict[str, int]:
 def _snapshots(reads: pa.Table) -> dict[str, SnapshotRows]:
     reads = reads.filter(pc.not_equal(pc.fill_null(reads["snapshot"], ""), "incremental"))
     found: dict[str, SnapshotRows] = {}
-    names = ["source", "shard", *ORDER, "snapshot"]
+    names = ["source", "shard", *ORDER, "snapshot", "topic"]
     for group in reads.group_by(names).aggregate([([], "count_all")]).to_pylist():
         name = str(Shard(group["source"], group["shard"]))
-        one = SnapshotRows(order_of(group), group["count_all"], group["snapshot"] in _ENDS)
+        ended, topics = group["snapshot"] in _ENDS, frozenset({group["topic"]})
+        one = SnapshotRows(order_of(group), group["count_all"], ended, topics)
         found[name] = one.with_rows(found[name]) if name in found else one
     return found
 

@@ -64,7 +64,7 @@ class Renames:
             replace(mark, existing=existing),
             Facts(**facts),
             Plan({}, {}, gaps, capped=False),
-            acknowledged={},
+            acknowledged=mark.acknowledged,
             epochs=mark.epochs,
             starts={},
             waived=frozenset(),

@@ -36,10 +36,14 @@ GIB4 = 2**32
 
 @dataclass(eq=False)
 class Topics:
-    """A broker in memory: one partition a topic, whole records, one leader epoch."""
+    """A broker in memory: one partition a topic, whole records, one leader epoch.
+
+    ``deleted``: how many records at the beginning of a topic are gone.
+    """
 
     held: dict[str, list[tuple[bytes, bytes]]] = field(default_factory=dict)
     ids: dict[str, str] = field(default_factory=dict)
+    deleted: dict[str, int] = field(default_factory=dict)
 
     def put(
         self,
@@ -54,6 +58,15 @@ class Topics:
         """One insert as Debezium writes it, at *pos* of the binlog; of row ``pos % 100``."""
         row = {"id": pos % 100 if key is None else key, "name": name}
         self._insert(source, ("db", "t"), row, (log, pos), tx)
+
+    def snapshot(self, source: str, pos: int, count: int) -> None:
+        """Rows of a snapshot of ``db.t``, all of them."""
+        for key in range(count):
+            place = {"db": "db", "table": "t", "file": "binlog.000007", "pos": pos, "row": 0}
+            told = "last_in_data_collection" if key == count - 1 else "true"
+            value = {"after": {"id": key}, "source": place | {"snapshot": told}, "op": "r"}
+            record = (json.dumps({"id": key}).encode(), json.dumps(value).encode())
+            self.held.setdefault(f"{source}.db.t", []).append(record)
 
     def beat(self, source: str, number: int, *, pos: int, log: int = 7) -> None:
         """A heartbeat of Sluice's."""
@@ -106,7 +119,10 @@ class Topics:
         }
 
     def beginnings(self, topics: Iterable[str]) -> Mapping[TopicPartition, PartitionEnd]:
-        return {TopicPartition(t, 0): PartitionEnd(0, self.ids.get(t, t), 0) for t in topics}
+        return {
+            TopicPartition(t, 0): PartitionEnd(self.deleted.get(t, 0), self.ids.get(t, t), 0)
+            for t in topics
+        }
 
     def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
         return {at: len(self.held[at.topic]) for at in epochs}

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline.landing.bases import advance, births
+from pipeline.landing.bases import advance, births, is_trimmed
 from pipeline.landing.facts import Facts, News
 from pipeline.landing.tally import SnapshotRows
 from pipeline.mark import Existence, Mark, Snap
@@ -225,6 +225,54 @@ def test_an_empty_table_that_a_snapshot_describes_has_one() -> None:
     facts = Facts(news=(snapshot,), high={"shop/shop.other:0": Order(1, 1, 900)})
 
     assert [one.order.pos for one in advance(Mark("main", 4), facts, 5)[1]] == [60]
+
+
+TRIMMED = Mark("main", 4, trimmed=("shop.db.t",))
+
+
+def test_a_table_whose_topic_had_lost_its_beginning_is_not_empty_by_a_description() -> None:
+    high = {"shop/shop.other:0": Order(1, 1, 900)}
+    described = Facts(news=(told("create", 60, snapshot=True),), high=high)
+
+    assert advance(TRIMMED, described, 5) == ({}, ())
+    assert advance(TRIMMED, replace(rows(S1, 1, ended=False), high=high), 5)[1]
+
+
+@pytest.mark.parametrize(
+    ("mark", "born"),
+    [
+        pytest.param(TRIMMED, False, id="its first rows may be gone"),
+        pytest.param(replace(TRIMMED, trimmed=("shop.db.at",)), True, id="another topic"),
+        pytest.param(replace(TRIMMED, bases={"shop/db.t": Order(1, 1, 9)}), True, id="based since"),
+    ],
+)
+def test_a_create_is_no_birth_where_the_beginning_of_the_topic_is_gone(
+    mark: Mark, *, born: bool
+) -> None:
+    assert (births(mark, Facts(news=(CREATE,)))[1] != {}) is born
+
+
+def test_a_snapshot_of_which_a_part_is_left_is_no_base_and_the_next_one_is() -> None:
+    mark = Mark("main", 4, parts={"shop/db.t": S1})
+    left = replace(rows(S1, 2, ended=True), high=LIVE)
+
+    assert advance(mark, left, 5) == ({}, ())
+    assert [one.order for one in advance(mark, replace(rows(S2, 2, ended=True), high=LIVE), 5)[1]]
+
+
+@pytest.mark.parametrize(
+    ("topic", "shard", "named"),
+    [
+        ("shop.db.t", "db.t", True),
+        ("mirror.shop.db.t", "db.t", True),
+        ("shop.db.a_b", "db.a$b", True),
+        ("shop.xdb.t", "db.t", False),
+        ("db.t", "db.t", True),
+        ("shop", "db.t", False),
+    ],
+)
+def test_a_topic_is_told_by_its_shard(topic: str, shard: str, *, named: bool) -> None:
+    assert is_trimmed(Mark("main", 4, trimmed=(topic,)), shard) is named
 
 
 @pytest.mark.parametrize(

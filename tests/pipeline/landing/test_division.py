@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from pipeline.errors import UnreachableError
 from pipeline.landing.division import LEAST, divided, epochs_read
-from pipeline.landing.plan import Span
+from pipeline.landing.span import Span
 from pipeline.model import PartitionEnd, TopicPartition
 from pipeline.transports.offset_ranges import OffsetRange, RangeRead
 

@@ -9,7 +9,7 @@ from pipeline.landing.facts import Facts, News, UnreadChanges
 from pipeline.landing.next_mark import next_mark
 from pipeline.landing.plan import Plan
 from pipeline.landing.tally import NAMED, SnapshotRows
-from pipeline.mark import Epoch, Mark, Snap
+from pipeline.mark import Epoch, Existence, Mark, Snap
 from pipeline.model import Acknowledged, Fence, Head, Order, PartitionEnd
 from pipeline.report import Gap, read_gap
 from pipeline.route import Router
@@ -42,6 +42,31 @@ def step(
     }
     made, _ = next_mark(mark, facts or Facts(), Plan({}, END, gaps, capped=False), **given | more)
     return made
+
+
+def test_what_a_trimmed_topic_still_holds_of_a_snapshot_is_remembered_as_a_part() -> None:
+    chosen = Plan({}, END, (), capped=False, trimmed=frozenset({"s.db.t"}))
+    snapshots = {
+        "s/db.t": SnapshotRows(Order(1, 1, 9), 2, ended=True, topics=frozenset({"s.db.t"})),
+        "s/db.u": SnapshotRows(Order(1, 1, 9), 2, ended=True, topics=frozenset({"s.db.u"})),
+    }
+    facts = Facts(snapshots=snapshots, high={"s/s.db.u:0": Order(1, 1, 50)})
+
+    made, settled = next_mark(
+        replace(OLD, trimmed=("s.db.v",)),
+        facts,
+        chosen,
+        acknowledged={},
+        epochs=OLD.epochs,
+        starts={},
+        waived=frozenset(),
+        router=ROUTER,
+    )
+
+    assert made.trimmed == ("s.db.t", "s.db.v")
+    assert made.parts == {"s/db.t": Order(1, 1, 9)}
+    assert [one.name for one in settled] == ["s/db.u"]
+    assert not made.snaps
 
 
 def test_the_tables_of_a_batch_carry_its_number() -> None:
@@ -141,6 +166,41 @@ def test_a_gap_is_open_until_each_of_its_shards_has_a_later_base() -> None:
 
     assert read_gap(opened.gaps[OPEN]).shards == ("s/db.t",)
     assert closed.gaps == {}
+
+
+ANEW = Facts(
+    news=(News("s", SchemaChange("create", "db.t", Order(1, 1, 500), None, ""), snapshot=False),)
+)
+DROPPED = {"s/db.t": Existence(Order(1, 1, 400), there=False)}
+
+
+@pytest.mark.parametrize(
+    ("passed_at", "closed"),
+    [
+        pytest.param(None, False, id="the CREATE may be older than what is lost, and come late"),
+        pytest.param("the gap", True, id="all that was there beside the gap is read"),
+        pytest.param("later", True, id="all that was there after the gap is read"),
+        pytest.param("the CREATE", False, id="what comes with the CREATE says nothing of before"),
+    ],
+)
+@pytest.mark.parametrize("lost", ["a gap", "an unread change"])
+def test_a_create_closes_only_what_was_lost_before_an_end_that_is_passed(
+    lost: str, passed_at: str | None, *, closed: bool
+) -> None:
+    def at(when: str) -> dict[str, Any]:
+        return {"acknowledged": {"s": ACK} if passed_at == when else {}}
+
+    known = replace(OLD, shards={"s/db.t": "t"}, existing=DROPPED)
+    gaps = (GAP,) if lost == "a gap" else ()
+    unread_ = Facts(errors={"s/db.t": unread(7)} if not gaps else {})
+
+    opened = step(known, unread_, gaps, **at("the gap"))
+    later = step(opened, **at("later"))
+    created = step(later, ANEW, **at("the CREATE"))
+
+    assert opened.gaps or opened.quarantine
+    assert (not created.gaps and not created.quarantine) is closed
+    assert created.bases["s/db.t"].pos == 500
 
 
 def test_a_base_that_closes_a_gap_leaves_word_of_how_far_changes_are_missing() -> None:

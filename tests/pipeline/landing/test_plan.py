@@ -38,11 +38,33 @@ def test_a_batch_starts_exactly_where_the_last_ended() -> None:
 
 
 def test_a_partition_seen_for_the_first_time_starts_at_its_beginning() -> None:
-    chosen = planned(None, begin=end(3))
+    chosen = planned(None)
 
-    assert chosen.spans[A].first == 3
+    assert chosen.spans[A].first == 0
     assert not chosen.gaps
     assert not chosen.anew
+    assert not chosen.trimmed
+
+
+@pytest.mark.parametrize("until", [END, end(3)])
+def test_a_topic_first_read_without_its_beginning_is_no_gap_but_told(until: PartitionEnd) -> None:
+    chosen = planned(None, begin=end(3), until=until)
+
+    assert chosen.offsets["shop.a:0"] == until
+    assert not chosen.gaps
+    assert chosen.trimmed == {"shop.a"}
+
+
+def test_a_new_partition_of_a_topic_that_is_read_has_a_gap_where_its_beginning_is_gone() -> None:
+    w, ends = {str(A): end(9)}, {A: end(9), B: end(8)}
+
+    whole = plan(w, {A: end(5), B: end(0)}, ends, cap=1_000)
+    cut_off = plan(w, {A: end(5), B: end(3)}, ends, cap=1_000)
+
+    assert not whole.gaps
+    assert [(gap.partition, gap.first, gap.until) for gap in cut_off.gaps] == [(1, 0, 3)]
+    assert cut_off.spans[B].first == 3
+    assert not cut_off.trimmed
 
 
 def test_nothing_new_reads_nothing_and_keeps_w() -> None:
