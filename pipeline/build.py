@@ -21,13 +21,13 @@ T = TypeVar("T")
 
 def open_source(settings: SourceSettings) -> Source:
     """A client of one source; ConfigError if its kind is not known."""
-    kind = _found(settings, "kind", sources, "SOURCE", settings.kind)
+    kind = _source(settings)
     return cast("Source", _made(partial(kind, settings), settings, "options", settings.options))
 
 
 def dialect(settings: SourceSettings) -> Dialect:
     """What the source's kind says of columns and statements; ConfigError if it is not known."""
-    return cast("Dialect", _found(settings, "kind", sources, "SOURCE", settings.kind).dialect)
+    return cast("Dialect", _source(settings).dialect)
 
 
 def readings(every: Iterable[SourceSettings]) -> Mapping[str, SchemaReading]:
@@ -38,18 +38,19 @@ def readings(every: Iterable[SourceSettings]) -> Mapping[str, SchemaReading]:
 def open_collector(settings: SourceSettings) -> Collector:
     """A client of the source's collector; ConfigError if its kind is not known."""
     own = settings.collector
-    kind = _found(settings, "collector.kind", collectors, "COLLECTOR", own.kind)
+    kind = _collector(settings)
     made = partial(kind, own.url, own.connector)
     return cast("Collector", _made(made, settings, "collector.options", own.options))
 
 
 def open_format(settings: SourceSettings) -> Format:
     """The format of the source's topics; ConfigError if it is not known."""
-    kind = _found(settings, "format", formats, "FORMAT", settings.format)
+    name = settings.format or _collector(settings).usual_format
+    kind = _found(settings, "format", formats, "FORMAT", name)
     made = cast("Format", _made(kind, settings, "format_options", settings.format_options))
     if unknown := set(made.columns) - set(OPTIONAL):
         raise ConfigError(
-            f"source {settings.name}: format {settings.format} reads columns {sorted(unknown)} that"
+            f"source {settings.name}: format {name} reads columns {sorted(unknown)} that"
             f" no message has; known: {', '.join(sorted(OPTIONAL))}"
         )
     return made
@@ -80,7 +81,7 @@ def mistakes(settings: SourceSettings) -> tuple[str, ...]:
             build(settings)
         except ConfigError as error:
             found.append(str(error).removeprefix(f"source {settings.name}: "))
-    return tuple(found)
+    return tuple(dict.fromkeys(found))  # a collector that is not there says neither kind nor format
 
 
 def _try_source(settings: SourceSettings) -> None:
@@ -89,6 +90,15 @@ def _try_source(settings: SourceSettings) -> None:
 
 def _try_collector(settings: SourceSettings) -> None:
     open_collector(settings).close()
+
+
+def _source(settings: SourceSettings) -> Any:
+    name = settings.kind or _collector(settings).usual_kind
+    return _found(settings, "kind", sources, "SOURCE", name)
+
+
+def _collector(settings: SourceSettings) -> Any:
+    return _found(settings, "collector.kind", collectors, "COLLECTOR", settings.collector.kind)
 
 
 def _made(

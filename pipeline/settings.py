@@ -65,6 +65,7 @@ class SourceSettings:
     ``heartbeat`` is the ``database.table`` Sluice writes to, its only write right.
     ``mirrored``: the collector writes to another cluster, and a mirror brings its topics here;
     ``prefix`` and ``topics`` are then the names that they have here.
+    ``kind`` and ``format``: empty for what its kind of collector usually reads and writes.
     ``options`` and ``format_options`` are further settings of the ``kind`` and of the ``format``:
     fields of their classes.
     """
@@ -76,8 +77,8 @@ class SourceSettings:
     collector: CollectorSettings
     prefix: str
     password: str = field(default="", repr=False)
-    kind: str = "mysql"
-    format: str = "debezium_json"
+    kind: str = ""
+    format: str = ""
     topics: str = ""
     heartbeat: str = "sluice.heartbeat"
     tls: bool = False

@@ -5,7 +5,7 @@ Every method raises UnreachableError when the collector does not answer.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from pipeline.finding import Finding
 from pipeline.model import Acknowledged, Missing, ShardId
@@ -42,7 +42,13 @@ class CollectorExamination:
 
 
 class Collector(Protocol):
-    """What reads one source's log; a class of this kind stands as ``COLLECTOR`` in its module."""
+    """What reads one source's log; a class of this kind stands as ``COLLECTOR`` in its module.
+
+    ``usual_kind`` and ``usual_format`` hold where a source's settings name none.
+    """
+
+    usual_kind: ClassVar[str]
+    usual_format: ClassVar[str]
 
     def acknowledged(self) -> Acknowledged | Missing:
         """What it has durably handed over: Kafka has every change before it.

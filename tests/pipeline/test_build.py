@@ -5,9 +5,13 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from pipeline.build import every_topic, open_format
+from pipeline.build import dialect, every_topic, mistakes, open_format
 from pipeline.errors import ConfigError
+from pipeline.formats.debezium_json import DebeziumJson
 from pipeline.settings import CollectorSettings, SourceSettings
+from pipeline.sources.mysql.dialect import MYSQL
+from tests.toy.dialect import TOY
+from tests.toy.format import ToyFormat
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,3 +65,19 @@ def test_every_topic_is_rows_schema_changes_and_what_the_format_adds(
     source = replace(SOURCE, topics=r"rows\..+", format_options={"columns": ()})
 
     assert bool(re.fullmatch(every_topic(source), topic)) is read
+
+
+def test_a_source_that_names_no_kind_and_no_format_has_those_of_its_collector() -> None:
+    usual = replace(SOURCE, format="", collector=CollectorSettings("http://c", "shop"))
+    toy = replace(usual, collector=CollectorSettings("", "", kind="tests.toy.collector"))
+
+    assert (dialect(usual), type(open_format(usual))) == (MYSQL, DebeziumJson)
+    assert (dialect(toy), type(open_format(toy))) == (TOY, ToyFormat)
+
+
+def test_a_collector_that_is_not_there_is_told_once() -> None:
+    source = replace(SOURCE, format="", collector=CollectorSettings("", "", kind="conect"))
+
+    (told,) = mistakes(source)
+
+    assert told.startswith("collector.kind: no collector 'conect' in pipeline/collectors; known: ")

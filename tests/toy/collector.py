@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from confluent_kafka import Producer
 
@@ -24,6 +24,8 @@ EACH = 3  # changes in a message
 class ToyCollector:
     """``url`` is the database's file: what was sent is remembered there."""
 
+    usual_kind: ClassVar[str] = "tests.toy.source"
+    usual_format: ClassVar[str] = "tests.toy.format"
     url: str
     connector: str
 

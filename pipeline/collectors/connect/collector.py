@@ -10,7 +10,7 @@ Measured: during the initial snapshot nothing is stored; from its end until the 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import quote, urlsplit
 
 import httpx
@@ -34,6 +34,8 @@ class ConnectCollector:
     Every method raises UnreachableError when the worker or the connector does not answer.
     """
 
+    usual_kind: ClassVar[str] = "mysql"
+    usual_format: ClassVar[str] = "debezium_json"
     url: str
     connector: str
     timeout: timedelta = timedelta(seconds=3)
