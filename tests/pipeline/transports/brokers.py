@@ -1,16 +1,20 @@
 """Brokers that one test needs for itself: several that elect leaders, or one that asks who you are.
 
-A controller of its own, so that a majority is there whichever brokers are dead.
+A controller of its own, so that a majority is there whichever brokers are dead.  A certificate is
+signed by itself, and speaks of 127.0.0.1 alone: who comes by another name must not believe it.
 """
 
+import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
+from typing import Final
 
 from demo.daemon import Daemon
 from demo.java import Program
 from demo.ports import free_ports, listening
+from pipeline import jars
 
 START = timedelta(seconds=60)
 CLUSTER = "c2x1aWNlLXRlc3RzLWthZg"
@@ -43,6 +47,20 @@ ASKING = {  # for one broker: who are you, and may you?
     "super.users": "User:admin;User:ANONYMOUS",  # the controller's own connections have no name
 }
 
+SCRAM: Final = "SCRAM-SHA-512"
+SECURED = {  # for one broker: nothing unencrypted, and no password sent
+    "listener.security.protocol.map": "CLIENTS:SASL_SSL,CONTROLLER:PLAINTEXT",
+    "sasl.enabled.mechanisms": SCRAM,
+    "sasl.mechanism.inter.broker.protocol": SCRAM,
+    "listener.name.clients.scram-sha-512.sasl.jaas.config": (
+        "org.apache.kafka.common.security.scram.ScramLoginModule required"
+        ' username="admin" password="over-all";'
+    ),
+    "ssl.keystore.type": "PKCS12",
+    "ssl.keystore.password": "of-the-store",
+    "ssl.truststore.type": "PEM",  # it looks whether it would believe itself
+}
+
 
 @dataclass(eq=False)
 class Node:
@@ -54,6 +72,7 @@ class Node:
     controller: str
     roles: str
     more: Mapping[str, str] = field(default_factory=dict)
+    users: Mapping[str, str] = field(default_factory=dict)  # who log in by SCRAM
     daemon: Daemon = field(init=False)
 
     def __post_init__(self) -> None:
@@ -69,7 +88,9 @@ class Node:
         settings = self.home / "server.properties"
         settings.write_text("".join(f"{k}={v}\n" for k, v in self._settings().items()))
         if not (self.home / "data").exists():
-            arguments = ("format", "-t", CLUSTER, "-c", str(settings))
+            told = (f"{SCRAM}=[name={name},password={word}]" for name, word in self.users.items())
+            users = (word for one in told for word in ("--add-scram", one))
+            arguments = ("format", "-t", CLUSTER, "-c", str(settings), *users)
             program = self._program("kafka.tools.StorageTool", arguments, "128m")
             Daemon(f"format {self.id}", self.home / "format.log").run(program.command, START)
         program = self._program("kafka.Kafka", (str(settings),), "256m")
@@ -116,3 +137,21 @@ def asking(home: Path) -> Node:
     """One broker that lets nobody in without a password, and nowhere without a right."""
     port, controller = free_ports(2)
     return Node(home, 1, port, f"127.0.0.1:{controller}", "broker,controller", ASKING)
+
+
+def secured(home: Path) -> Node:
+    """One broker that is told from others by its certificate, ``home / "ca.pem"``."""
+    (port, controller), store, ca = free_ports(2), home / "store.p12", home / "ca.pem"
+    home.mkdir(parents=True)
+    own = f"-keystore {store} -storepass {SECURED['ssl.keystore.password']} -alias own"
+    told = "-keyalg EC -dname CN=broker -validity 2 -ext san=ip:127.0.0.1 -ext bc:c"
+    _keytool(f"-genkeypair {own} {told}")
+    _keytool(f"-exportcert {own} -rfc -file {ca}")
+    files = {"ssl.keystore.location": str(store), "ssl.truststore.location": str(ca)}
+    at = f"127.0.0.1:{controller}"
+    return Node(home, 1, port, at, "broker,controller", SECURED | files, PASSWORDS)
+
+
+def _keytool(arguments: str) -> None:
+    tool = Path(jars.java()).resolve().with_name("keytool")
+    subprocess.run([tool, *arguments.split()], check=True, capture_output=True, timeout=60)
