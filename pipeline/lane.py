@@ -13,10 +13,12 @@ from datetime import timedelta
 from pyspark.sql import SparkSession
 
 from pipeline.apply.catalog import Catalog
+from pipeline.apply.highest_orders import HighestOrders
 from pipeline.apply.landed_state import LandedState as Known
 from pipeline.apply.passes import Passes
 from pipeline.apply.upkeep import Upkeep
 from pipeline.landing.loop import Landing
+from pipeline.lives import Lives
 from pipeline.mark import Mark
 from pipeline.report import Applied, Landed
 
@@ -54,7 +56,12 @@ class Lane:
         self._in_pool("land")
         landed = self.landing.land(waived)
         mark, known = self.landing.mark, self._known
-        if mark.batch > known.mark.batch:
+        if set_back := _is_set_back(known.mark, mark):
+            known = Known(
+                Mark(mark.lane, -1), Catalog(known.catalog.router, known.catalog.readings)
+            )
+            self.passes.highs = HighestOrders()
+        if set_back or mark.batch > known.mark.batch:
             self.passes.highs.landed(mark.batch, mark.high)
             self._known = Known(mark, self._learnt(known, mark, landed))
         return landed
@@ -117,3 +124,11 @@ class Lane:
         """
         if self.session is not None:
             self.session.sparkContext.setLocalProperty("spark.scheduler.pool", name)
+
+
+def _is_set_back(known: Mark, now: Mark) -> bool:
+    """Whether the log has lost the batch of *known*, whose number another may have by *now*."""
+    if now.batch < known.batch:
+        return True
+    lives = (Lives.of(one.lives).at(known.batch) for one in (known, now))
+    return now.lives is not known.lives and len({*lives}) > 1

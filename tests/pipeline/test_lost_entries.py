@@ -133,3 +133,42 @@ def _lose_entries(beside: Beside, count: int) -> None:
 def _holds(beside: Beside) -> list[str]:
     beside.apply()
     return sorted({turn.hold.reason for turn in beside.turns if turn.hold})
+
+
+@pytest.mark.parametrize("more", [0, 1, 2, 3])
+def test_a_service_that_lives_on_learns_what_took_the_numbers_of_lost_batches(
+    life: Life, more: int
+) -> None:
+    """Its mirror has applied none of them, so that nothing stands still."""
+    one = life()
+    one.land(0, 1)
+    one.apply()
+    one.land(1, 4)
+    _lose_entries(one, 3)
+    one.desk.loop._unsure = True
+    one.desk.topics.alter("a", 500, "name", "note")
+    one.lane.land(frozenset())
+    one.apply()
+
+    one.land(401, 401 + more)
+    one.apply()
+
+    schema = one.lane._known.catalog.newest("a", TABLE)
+    assert one.lane.mark == one.desk.loop.mark
+    assert schema is not None
+    assert [column.name for column in schema.columns] == ["id", "name", "note"]
+    assert _holds(one) == []
+    assert one.rows() == dict.fromkeys([0, 1, 2, 3, *range(401, 401 + more)], "a")
+
+
+def test_a_service_whose_whole_log_was_lost_knows_no_table(life: Life) -> None:
+    one = life()
+    one.land(0, 1)
+    _lose_entries(one, 1)
+    one.desk.loop._unsure = True
+    one.desk.topics.held.clear()
+
+    one.lane.land(frozenset())
+
+    assert one.lane.mark == one.desk.loop.mark
+    assert one.lane._known.catalog.newest("a", TABLE) is None
