@@ -1,8 +1,6 @@
 """Clients of what the settings name: sources, collectors, formats, transport; none is asked yet."""
 
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
-from inspect import signature
 from types import ModuleType
 from typing import Any, TypeVar, cast
 
@@ -10,6 +8,7 @@ from pipeline import collectors, formats, plugins, sources, transports
 from pipeline.collectors.collector import Collector
 from pipeline.errors import ConfigError
 from pipeline.formats.format import OPTIONAL, Format
+from pipeline.options import filled
 from pipeline.schema.dialect import Dialect
 from pipeline.schema.reading import SchemaReading
 from pipeline.settings import PipelineSettings, SourceSettings
@@ -22,7 +21,7 @@ T = TypeVar("T")
 def open_source(settings: SourceSettings) -> Source:
     """A client of one source; ConfigError if its kind is not known."""
     kind = _source(settings)
-    return cast("Source", _made(partial(kind, settings), settings, "options", settings.options))
+    return cast("Source", _made(kind, settings, settings, at="options", options=settings.options))
 
 
 def dialect(settings: SourceSettings) -> Dialect:
@@ -39,15 +38,18 @@ def open_collector(settings: SourceSettings) -> Collector:
     """A client of the source's collector; ConfigError if its kind is not known."""
     own = settings.collector
     kind = _collector(settings)
-    made = partial(kind, own.url, own.connector)
-    return cast("Collector", _made(made, settings, "collector.options", own.options))
+    made = _made(
+        kind, settings, own.url, own.connector, at="collector.options", options=own.options
+    )
+    return cast("Collector", made)
 
 
 def open_format(settings: SourceSettings) -> Format:
     """The format of the source's topics; ConfigError if it is not known."""
     name = settings.format or _collector(settings).usual_format
     kind = _found(settings, "format", formats, "FORMAT", name)
-    made = cast("Format", _made(kind, settings, "format_options", settings.format_options))
+    options = settings.format_options
+    made = cast("Format", _made(kind, settings, at="format_options", options=options))
     if unknown := set(made.columns) - set(OPTIONAL):
         raise ConfigError(
             f"source {settings.name}: format {name} reads columns {sorted(unknown)} that"
@@ -67,7 +69,8 @@ def open_transport(settings: PipelineSettings) -> Transport:
         kind = plugins.find(transports, "TRANSPORT", settings.transport)
     except ConfigError as error:
         raise ConfigError(f"transport: {error}") from error
-    return cast("Transport", _filled(kind, "transport_options", settings.transport_fields))
+    options, told = settings.transport_options, settings.kafka_fields
+    return cast("Transport", filled(kind, (), options, at="transport_options", told=told))
 
 
 def mistakes(settings: SourceSettings) -> tuple[str, ...]:
@@ -102,28 +105,16 @@ def _collector(settings: SourceSettings) -> Any:
 
 
 def _made(
-    kind: Callable[..., T], settings: SourceSettings, field: str, options: Mapping[str, Any]
+    kind: Callable[..., T],
+    settings: SourceSettings,
+    *given: Any,
+    at: str,
+    options: Mapping[str, Any],
 ) -> T:
     try:
-        return _filled(kind, field, options)
+        return filled(kind, given, options, at=at)
     except ConfigError as error:
         raise ConfigError(f"source {settings.name}: {error}") from error
-
-
-def _filled(kind: Callable[..., T], field: str, options: Mapping[str, Any]) -> T:
-    """Fill the fields of a plug-in's class with what the config names beside the common ones."""
-    fields = {
-        name: one for name, one in signature(kind).parameters.items() if not name.startswith("_")
-    }
-    if strange := sorted(set(options) - set(fields)):
-        known = ", ".join(sorted(fields)) or "none"
-        raise ConfigError(f"{field}.{strange[0]}: unknown key; known: {known}")
-    if lacking := [n for n, one in fields.items() if one.default is one.empty and n not in options]:
-        raise ConfigError(f"{field}.{lacking[0]}: is required")
-    try:
-        return kind(**options)
-    except TypeError as error:
-        raise ConfigError(f"{field}: {error}") from error
 
 
 def _found(settings: SourceSettings, field: str, seam: ModuleType, name: str, key: str) -> Any:

@@ -164,10 +164,9 @@ class PipelineSettings:
     transport_options: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def transport_fields(self) -> Mapping[str, Any]:
-        """Settings of the transport's class; those of a Kafka stand in sections of their own."""
-        told = {"bootstrap": self.kafka, "security": self.kafka_security} if self.kafka else {}
-        return {**told, **self.transport_options}
+    def kafka_fields(self) -> Mapping[str, Any]:
+        """Fields of the transport's class that stand in sections of their own; none without."""
+        return {"bootstrap": self.kafka, "security": self.kafka_security} if self.kafka else {}
 
     @property
     def changes(self) -> str:

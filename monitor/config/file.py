@@ -11,12 +11,12 @@ from pydantic import TypeAdapter, ValidationError
 
 from alerts import channel as channels
 from checks import run as probes
-from monitor.config.faults import fault_lines
 from monitor.config.mistakes import mistakes, securities
 from monitor.config.model import Config
 from monitor.config.plans import Beside, CheckPlan, plan, read, with_keys
 from monitor.config.secret import expand, resolve, secret_fields
 from pipeline.errors import ConfigError
+from pipeline.faults import fault_lines
 from pipeline.settings import KafkaSecurity, SourceSettings
 
 APART = ("probes", "channels")  # sections whose keys are names of files

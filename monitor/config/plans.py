@@ -14,9 +14,9 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from monitor.config.faults import fault_lines, join
 from monitor.config.secret import expand, resolve, secret_fields
 from pipeline.errors import ConfigError
+from pipeline.faults import fault_lines, join
 
 COMMON = ("every", "enabled", "tables", "overrides")
 

@@ -22,7 +22,7 @@ from kafka import TopicPartition as Partition
 from kafka.admin import OffsetSpec
 from kafka.errors import KafkaError, KafkaTimeoutError, UnknownTopicOrPartitionError, for_code
 
-from pipeline.errors import ConfigError, UnreachableError
+from pipeline.errors import UnreachableError
 from pipeline.model import PartitionEnd, TopicPartition
 from pipeline.settings import KafkaSecurity
 from pipeline.topics.records import LastRecord, drain, newest
@@ -46,11 +46,6 @@ class KafkaTransport:
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
     _admin: Any = field(default=None, repr=False)
     _consumer: Any = field(default=None, repr=False)
-
-    def __post_init__(self) -> None:
-        """Refuse what the config cannot say: options are not given their fields' types."""
-        if not isinstance(self.timeout, timedelta):
-            raise ConfigError("transport_options: timeout cannot be set; remove it")
 
     @property
     def cluster(self) -> Mapping[str, Any]:

@@ -1,15 +1,25 @@
 """What a config asks of a plug-in is refused by name, before anything runs."""
 
 import re
+from contextlib import closing
 from dataclasses import dataclass, replace
+from datetime import timedelta
 
 import pytest
 
-from pipeline.build import dialect, every_topic, mistakes, open_format
+from pipeline.build import (
+    dialect,
+    every_topic,
+    mistakes,
+    open_collector,
+    open_format,
+    open_transport,
+)
 from pipeline.errors import ConfigError
 from pipeline.formats.debezium_json import DebeziumJson
-from pipeline.settings import CollectorSettings, SourceSettings
+from pipeline.settings import CollectorSettings, KafkaSecurity, PipelineSettings, SourceSettings
 from pipeline.sources.mysql.dialect import MYSQL
+from pipeline.transports.kafka import KafkaTransport
 from tests.toy.dialect import TOY
 from tests.toy.format import ToyFormat
 
@@ -81,3 +91,23 @@ def test_a_collector_that_is_not_there_is_told_once() -> None:
     (told,) = mistakes(source)
 
     assert told.startswith("collector.kind: no collector 'conect' in pipeline/collectors; known: ")
+
+
+def test_a_duration_among_the_options_of_a_collector_is_one() -> None:
+    slow = CollectorSettings("http://c", "shop", options={"timeout": "PT9S"})
+
+    with closing(open_collector(replace(SOURCE, collector=slow))) as collector:
+        assert getattr(collector, "timeout", None) == timedelta(seconds=9)
+
+
+def test_a_kafka_has_its_own_sections_and_options_beside_them() -> None:
+    security = KafkaSecurity("SSL")
+    settings = PipelineSettings(
+        *("lake", "k:1", ()), kafka_security=security, transport_options={"timeout": "PT3S"}
+    )
+
+    found = open_transport(settings)
+
+    assert isinstance(found, KafkaTransport)
+    assert (found.bootstrap, found.security) == ("k:1", security)
+    assert found.timeout == timedelta(seconds=3)

@@ -1,7 +1,9 @@
 import pytest
 
+from examples.json_lines import JsonLines
 from monitor.config.file import parse
 from monitor.config.plug_ins import unbuilt
+from pipeline.build import open_transport
 from pipeline.errors import ConfigError
 from tests.monitor.config.test_config import MINIMAL, PLACE
 
@@ -11,7 +13,8 @@ def test_another_transport_needs_no_kafka() -> None:
 
     config = parse(text + "transport_options: {folder: /spool}\n", PLACE)
 
-    assert config.settings.transport_fields == {"folder": "/spool"}
+    assert config.settings.kafka_fields == {}
+    assert open_transport(config.settings) == JsonLines("/spool")
 
 
 @pytest.mark.parametrize(
@@ -27,8 +30,8 @@ def test_another_transport_needs_no_kafka() -> None:
             id="no folder",
         ),
         pytest.param(
-            "kafka: k:1\ntransport_options: {timeout: PT1S}",
-            "transport_options: timeout",
+            "kafka: k:1\ntransport_options: {timeout: soon}",
+            "transport_options.timeout: is not a duration; write ISO 8601",
             id="type",
         ),
     ],
