@@ -37,6 +37,7 @@ READ_WANTED = 1.3  # times the fresh mirror
 READ_AFTER = 1_000  # small turns
 MEMORY_WANTED = 1536  # MiB
 ROUNDS = 5
+READS = 15  # of each version
 SHARE = 0.9  # of the changes, that one mirror has
 KEPT_UP = 20  # small turns between two times of upkeep
 FEW = 20  # changes of a small turn
@@ -116,20 +117,33 @@ def commits(folder: Path, size: Size) -> None:
 
 
 def read(folder: Path, size: Size) -> None:
-    """A full read after many small turns with upkeep, beside that of the fresh mirror."""
+    """A full read after many small turns, beside that of the fresh mirror; with upkeep's share."""
     rows, turns = size.grown // 16, min(size.commits, READ_AFTER)
     for keys, window in (("recent", min(500 * FEW, rows)), ("uniform", rows)):
         work = table.Workload(table.NARROW, rows, FEW, window=window)
         lake = _fresh(folder, [work])
-        fresh = _reading(lake, work)
+        versions, spent = [_version(lake, work)], [0.0, 0.0]
+        written = 0
         for number in range(1, turns + 1):
-            _turn(lake, [work])
+            spent[0] += _turn(lake, [work])
             if number % KEPT_UP == 0:
-                lake.upkeep()
-        worn = _reading(lake, work)
-        told = f"{fresh:.3f} s fresh, {worn:.3f} s after {turns} small turns; {under_load()}"
-        click.echo(f"  {rows} rows, {keys} keys: {told}")
-        click.echo(f"  {worn / fresh:.2f} x; wanted: {READ_WANTED} x")
+                versions[1:] = [_version(lake, work)]
+                seconds, anew = _kept_up(lake, work)
+                spent[1] += seconds
+                written += anew
+        versions.append(_version(lake, work))
+        click.echo(f"  {rows} rows, {keys} keys, {turns} small turns; {under_load()}")
+        click.echo(
+            f"  turns {spent[0]:.1f} s, upkeep {spent[1]:.1f} s, in which it wrote "
+            f"{written / (turns * FEW):.1f} rows for each changed one"
+        )
+        fresh, *worn = _reading(lake, work, versions)
+        for when, one in zip(("before", "after"), worn, strict=False):
+            cpu, seconds = (part / whole for part, whole in zip(one, fresh, strict=True))
+            click.echo(
+                f"  {when} the last upkeep: {one[0]:.3f} s of CPU, {cpu:.2f} x the fresh mirror's; "
+                f"{one[1]:.3f} s, {seconds:.2f} x; wanted: {READ_WANTED} x"
+            )
 
 
 def memory(folder: Path, size: Size) -> None:
@@ -204,17 +218,38 @@ def _turn(lake: Lake, works: Sequence[table.Workload]) -> float:
     return time.monotonic() - started
 
 
-def _reading(lake: Lake, work: table.Workload) -> float:
-    """Seconds that another reader takes for all rows and columns, the best of some."""
-    spent = []
-    for _ in range(ROUNDS):
-        started = time.monotonic()
-        query = QueryBuilder().register("t", DeltaTable(lake.mirror(work)))
-        rows = pa.table(query.execute("SELECT * FROM t").read_all())
-        spent.append(time.monotonic() - started)
-        if len(rows) < work.rows:
-            raise AssertionError(f"{len(rows)} rows were read of {work.rows}")
-    return min(spent)
+def _version(lake: Lake, work: table.Workload) -> int:
+    return int(DeltaTable(lake.mirror(work)).version())
+
+
+def _kept_up(lake: Lake, work: table.Workload) -> tuple[float, int]:
+    """Seconds of upkeep, and the rows that it wrote anew."""
+    before = lake.files(work)
+    started = time.monotonic()
+    lake.upkeep()
+    seconds = time.monotonic() - started
+    made = (file for path, file in lake.files(work).items() if path not in before)
+    return seconds, sum(file.records or 0 for file in made)
+
+
+def _reading(
+    lake: Lake, work: table.Workload, versions: Sequence[int]
+) -> list[tuple[float, float]]:
+    """CPU and other seconds that another reader takes for all rows of each, the best of some.
+
+    One after the other in each round: what else the machine does meanwhile hits all alike.
+    """
+    spent: list[list[tuple[float, float]]] = [[] for _ in versions]
+    for _ in range(READS):
+        for version, found in zip(versions, spent, strict=True):
+            started, used = time.monotonic(), time.process_time()
+            mirror = DeltaTable(lake.mirror(work), version=version)
+            query = QueryBuilder().register("t", mirror)
+            rows = pa.table(query.execute("SELECT * FROM t").read_all())
+            found.append((time.process_time() - used, time.monotonic() - started))
+            if len(rows) < work.rows:
+                raise AssertionError(f"{len(rows)} rows were read of {work.rows}")
+    return [(min(cpu for cpu, _ in one), min(wall for _, wall in one)) for one in spent]
 
 
 def _alone(folder: Path, work: table.Workload, mark: Mark) -> tuple[float, int]:

@@ -3,7 +3,7 @@
 Only Kafka is left out: changes are put into the change log as landing would have left them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,6 +25,7 @@ from pipeline.changelog.own_rows import mark_row
 from pipeline.changelog.sorted_file import SortedFile, WrittenFile
 from pipeline.changelog.table import Stamp, app
 from pipeline.lake.commit import commit
+from pipeline.lake.log import ActiveFile
 from pipeline.lake.store import open_store
 from pipeline.mark import Mark
 from pipeline.model import Op, Order, Origin
@@ -116,7 +117,14 @@ class Lake:
     def upkeep(self) -> None:
         """Compact what is due, as the service does between passes."""
         applied = {name: self.passes.mirrors.applied(name) for name in self.mark.tables}
-        self.upkeeping.run(self.mark, {}, applied, self.passes.stands_still)
+        keys = {work.shard: ("id",) for work in self.works}
+        held = self.passes.stands_still
+        self.upkeeping.run(self.mark, {}, applied, held, key=keys.__getitem__)
+
+    def files(self, work: Workload) -> Mapping[str, ActiveFile]:
+        """The files of a table's mirror, by path."""
+        snapshot = self.passes.mirrors.look(work.shard)
+        return {} if snapshot is None else snapshot.files
 
     def mirror(self, work: Workload) -> str:
         """The address of a table's mirror."""

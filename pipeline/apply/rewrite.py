@@ -25,10 +25,15 @@ _WINDOW = 512 << 20  # bytes in memory; what is sorted together, and about four 
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """Actions that put new files in the place of old ones, and the rows in them."""
+    """Actions that put new files in the place of old ones, and the rows in each of the new."""
 
     actions: tuple[Action, ...]
-    rows: int
+    files: tuple[int, ...]
+
+    @property
+    def rows(self) -> int:
+        """Rows in all of them."""
+        return sum(self.files)
 
 
 def rewrite(
@@ -49,15 +54,15 @@ def rewrite(
             ``account``, rows were lost or doubled; or a file cannot be read.
     """
     made: list[Action] = []
-    rows = 0
+    files: list[int] = []
     for part in _windows(_rows(mirror, target, fills), window):
-        rows += len(part)
+        files.append(len(part))
         made.append(write(part, target, data_change=data_change))
     went = [actions.removed(file, at=target.at, data_change=data_change) for file in mirror.files]
-    if rows != (wanted := mirror.count()):
-        detail = f"{rows} rows were written anew from files that have {wanted}; report this"
+    if sum(files) != (wanted := mirror.count()):
+        detail = f"{sum(files)} rows were written anew from files that have {wanted}; report this"
         raise HeldError("account", detail)
-    return Rewritten((*went, *made), rows)
+    return Rewritten((*went, *made), tuple(files))
 
 
 def _rows(mirror: MirrorFiles, target: Target, fills: Sequence[Fill]) -> Iterator[pa.Table]:

@@ -13,6 +13,7 @@ from pipeline.apply.mirror_files import MirrorFiles
 from pipeline.apply.mirror_writer import why_spark
 from pipeline.apply.mirrors import Mirrors, following
 from pipeline.apply.rewrite import rewrite
+from pipeline.apply.worn_files import LARGE, worn
 from pipeline.apply.write import Target
 from pipeline.changelog import compaction
 from pipeline.changelog.change_log import ChangeLog
@@ -30,11 +31,7 @@ from pipeline.mark import Mark
 from pipeline.model import Op
 from pipeline.settings import PipelineSettings
 
-TOGETHER = 10  # files of about one size that are worth joining
 KEPT = (Op.DDL, Op.MARK, Op.ERROR)  # they tell what no other row does
-SIZES = (10_000, 100_000, 1_000_000)  # rows: a file of more stays as it is
-GONE = 0.3  # share of a file's rows that are deleted, from which on it is written anew
-AT_ONCE = 2_000_000  # rows that are written anew in one turn
 COMPACTS = "OPTIMIZE"
 _KEPT = "delta.deletedFileRetentionDuration"
 _NEVER = datetime(1970, 1, 1, tzinfo=UTC)
@@ -44,30 +41,6 @@ _BEGINNING = timedelta(minutes=10)
 _LEAST = timedelta(hours=168)  # nothing younger is ever taken
 _HISTORY = timedelta(days=30)  # Delta's own default for its log
 log = structlog.get_logger(__name__)
-
-
-def worn(files: Mapping[str, ActiveFile]) -> tuple[ActiveFile, ...]:
-    """Files of a mirror that are to be written anew together; none if it reads well enough."""
-    rooms: dict[int, list[ActiveFile]] = {}
-    found: list[ActiveFile] = []
-    for file in files.values():
-        rows = file.records or 0
-        gone = int(file.vector["cardinality"]) if file.vector else 0
-        if gone > GONE * rows:
-            found.append(file)
-            continue
-        size = next((n for n, limit in enumerate(SIZES) if rows - gone < limit), None)
-        if size is not None:
-            rooms.setdefault(size, []).append(file)
-    for same in rooms.values():
-        if len(same) >= TOGETHER:
-            found += same
-    kept: list[ActiveFile] = []
-    for file in sorted(found, key=lambda one: one.records or 0):
-        if kept and sum(one.records or 0 for one in kept) + (file.records or 0) > AT_ONCE:
-            break
-        kept.append(file)
-    return tuple(kept)
 
 
 @dataclass(eq=False)
@@ -87,6 +60,7 @@ class Upkeep:
     _vacuumed: dict[str, datetime] = field(default_factory=dict)
     _done: dict[str, datetime] = field(default_factory=dict)
     _checkpointed: dict[str, int] = field(default_factory=dict)
+    _whole: dict[str, int] = field(default_factory=dict)  # rows of files that do not become larger
     _left: dict[str, int] = field(default_factory=dict)  # the version each mirror was left in
 
     def run(
@@ -167,7 +141,7 @@ class Upkeep:
         snapshot = self.mirrors.look(table)
         if snapshot is None or held(table):
             return None
-        files, store = worn(snapshot.files), self.mirrors.store(table)
+        files, store = self._worn(table, snapshot), self.mirrors.store(table)
         if self.compact is not None and why_spark(snapshot) is not None:
             if files:
                 snapshot = self.compact(store, snapshot, self.settings.lane)
@@ -182,10 +156,13 @@ class Upkeep:
             self._checkpointed[table] = snapshot.version
         if self._due(table):
             snapshot = self._clean(table, store, read) or snapshot
-        return None if worn(snapshot.files) else snapshot.version
+        return None if self._worn(table, snapshot) else snapshot.version
+
+    def _worn(self, table: str, snapshot: Snapshot) -> tuple[ActiveFile, ...]:
+        return worn(snapshot.files.values(), self._whole.get(table, LARGE))
 
     def _wants(self, table: str, snapshot: Snapshot) -> bool:
-        return bool(worn(snapshot.files)) or self._entries(table, snapshot)
+        return bool(self._worn(table, snapshot)) or self._entries(table, snapshot)
 
     def _entries(self, name: str, snapshot: Snapshot) -> bool:
         """Whether so many versions have come since a checkpoint that reading by them costs."""
@@ -213,6 +190,8 @@ class Upkeep:
         mirror = MirrorFiles(store=store, files=files, layout=layout)
         target = Target(store, snapshot.metadata, key, self.clock(), compression="zstd")
         made = rewrite(mirror, target, data_change=False)
+        if len(made.files) > 1:  # those before the last have all that is held in memory at once
+            self._whole[table] = min(made.files[:-1]) // 2
         compacted = commit(
             store,
             snapshot,

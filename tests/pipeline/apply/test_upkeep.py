@@ -6,14 +6,18 @@ deltalake vacuums by the wall clock, so upkeep runs at it here, and what was don
 import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from deltalake import DeltaTable
 
+from pipeline.apply import upkeep
 from pipeline.apply.mirrors import Mirrors
-from pipeline.apply.upkeep import AT_ONCE, TOGETHER, Upkeep, worn
+from pipeline.apply.rewrite import rewrite
+from pipeline.apply.upkeep import Upkeep
+from pipeline.apply.worn_files import TOGETHER
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.lake.commit import LostRaceError, commit
 from pipeline.lake.log import load
@@ -29,7 +33,6 @@ from tests.pipeline.apply.keeping import (
     U,
     aged,
     batches,
-    file,
     filled,
     kept,
     mirror,
@@ -45,47 +48,6 @@ def lake(tmp_path: Path) -> HandLake:
     """Twelve rows in twelve files; then the first one was updated."""
     made = HandLake(tmp_path, now=datetime.now(UTC) - timedelta(hours=6))
     return filled(made)
-
-
-# which files are to be written anew
-
-
-@pytest.mark.parametrize(
-    ("files", "expected"),
-    [
-        pytest.param([(10, 0)] * (TOGETHER - 1), 0, id="few small files are well"),
-        pytest.param([(10, 0)] * TOGETHER, TOGETHER, id="as many as are worth joining"),
-        pytest.param([(10, 0)] * 9 + [(500_000, 0)] * 9, 0, id="sizes are counted apart"),
-        pytest.param([(5_000_000, 0)] * 40, 0, id="large files stay however many there are"),
-        pytest.param([(100, 30)], 0, id="some deleted rows are borne"),
-        pytest.param([(100, 31), (100, 0)], 1, id="a file with many deleted rows goes by itself"),
-        pytest.param([(5_000_000, 2_000_000)], 1, id="even one of more rows than a turn writes"),
-        pytest.param([(900_000, 0)] * 12, 2, id="no more rows than a turn writes"),
-    ],
-)
-def test_worn_files_are_small_and_many_or_full_of_deleted_rows(
-    files: list[tuple[int, int]], expected: int
-) -> None:
-    found = worn({str(n): file(str(n), *one) for n, one in enumerate(files)})
-
-    assert len(found) == expected
-    assert len(found) < 2 or sum(one.records or 0 for one in found) <= AT_ONCE
-
-
-def test_writing_worn_files_anew_comes_to_an_end() -> None:
-    """Each round makes one file of those it takes, as a compaction does."""
-    files = {str(n): file(str(n), 1 + 37 * n, gone=n) for n in range(300)}
-    rounds = 0
-    while taken := worn(files):
-        rounds += 1
-        rows = sum(
-            (one.records or 0) - int((one.vector or {}).get("cardinality", 0)) for one in taken
-        )
-        files = {n: one for n, one in files.items() if one not in taken}
-        files[f"made {rounds}"] = file(f"made {rounds}", rows)
-        assert rounds < 50
-
-    assert len(files) < TOGETHER * 4
 
 
 # mirrors
@@ -118,6 +80,21 @@ def test_compaction_is_no_change_of_data_and_is_known_to_be_ours(lake: HandLake)
     files = [action[k] for action in actions for k in ("add", "remove") if k in action]
     assert {one["dataChange"] for one in files} == {False}
     assert lake.passes.watch.hold("db.t", frozenset()) is None
+
+
+def test_files_that_writing_anew_makes_no_larger_are_written_once(
+    lake: HandLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As those of wide rows, of which memory holds too few at once."""
+    monkeypatch.setattr(upkeep, "rewrite", partial(rewrite, window=1))
+    keeping = Keeping(lake)
+    keeping.run()
+    anew = DeltaTable(mirror(lake)).version()
+
+    keeping.run()
+
+    assert DeltaTable(mirror(lake)).version() == anew
+    assert named(mirror(lake)) >= TOGETHER
 
 
 def test_vacuum_takes_what_is_old_and_no_kept_version_needs(lake: HandLake) -> None:

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from pipeline.apply import mirrors
-from pipeline.apply.upkeep import TOGETHER, Upkeep
+from pipeline.apply.upkeep import Upkeep
+from pipeline.apply.worn_files import TOGETHER
 from pipeline.lake import checkpoints
 from pipeline.lake.log import Snapshot, load
 from pipeline.lake.store import Store
