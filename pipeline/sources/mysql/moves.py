@@ -86,7 +86,7 @@ class Moves:
             case Dropped(tables):
                 named = {self._remove(self._shard(name, told)) for name in tables}
             case DatabaseDropped(database):
-                named = {self._remove(shard) for shard in self._inside(database)}
+                named = self._drop_database(database)
             case Truncated(table):
                 named = {self._empty(self._shard(table, told), None)}
             case Renamed(pairs):
@@ -107,11 +107,16 @@ class Moves:
             self.touched[shard] = None
         return set(known)
 
-    def _inside(self, database: str) -> list[ShardId]:
-        """The tables of a database; in other letters, if none is written so."""
-        exact = [shard for shard in self.rows if shard.database == database]
+    def _drop_database(self, database: str) -> set[ShardId]:
+        """Take its tables away; those of one in other letters may be another one's: in doubt."""
+        inside = [shard for shard in self.rows if shard.database == database]
+        if inside:
+            return {self._remove(shard) for shard in inside}
         folded = database.casefold()
-        return exact or [shard for shard in self.rows if shard.database.casefold() == folded]
+        alike = {shard for shard in self.rows if shard.database.casefold() == folded}
+        for shard in alike:
+            self._doubt(shard, ("statement", f"DROP DATABASE {database}, which may be another one"))
+        return alike
 
     def _create(self, statement: Created, told: Told) -> set[ShardId]:
         shard = self._shard(statement.table, told)
