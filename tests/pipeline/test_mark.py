@@ -45,6 +45,7 @@ VALUES = {
     "bases": st.builds(Order, NUMBERS, NUMBERS, NUMBERS),
     "based": NUMBERS,
     "lost": st.builds(Order, NUMBERS, NUMBERS, NUMBERS),
+    "parts": st.builds(Order, NUMBERS, NUMBERS, NUMBERS),
     "snaps": st.builds(Snap, st.just(ORDER), NUMBERS, NUMBERS, st.booleans()),
     "gaps": st.just('{"id": "g"}'),
     "lives": NUMBERS,
@@ -54,12 +55,14 @@ VALUES = {
 
 def marks(batch: int) -> st.SearchStrategy[Mark]:
     entries = {name: st.dictionaries(NAMES, one, max_size=3) for name, one in VALUES.items()}
-    grown = st.frozensets(NAMES).map(lambda names: tuple(sorted(names)))
-    return st.builds(Mark, st.just("main"), st.just(batch), grown=grown, **entries)
+    topics = st.frozensets(NAMES).map(lambda names: tuple(sorted(names)))
+    return st.builds(Mark, st.just("main"), st.just(batch), trimmed=topics, grown=topics, **entries)
 
 
 def test_every_field_of_a_mark_is_tried() -> None:
-    assert {*VALUES, "lane", "batch", "grown", "full"} == {one.name for one in fields(Mark)}
+    assert {*VALUES, "lane", "batch", "trimmed", "grown", "full"} == {
+        one.name for one in fields(Mark)
+    }
 
 
 @settings(max_examples=examples(40))
