@@ -103,6 +103,7 @@ class Mark:
     ``existing``      ``source/shard`` -> whether it is there, of every one a schema change told of.
     ``bases``         ``source/shard`` -> order its newest base is complete as of.
     ``based``         ``source/shard`` -> batch in which the rows of that base began.
+    ``complete``      ``source/shard`` -> batch in which that base became complete.
     ``lost``          ``source/shard`` -> order of the base that closed its newest gap or
                       quarantine: what landed of it below may lack changes.
     ``snaps``         ``source/shard`` -> the snapshot that is not complete yet.
@@ -131,6 +132,7 @@ class Mark:
     existing: Mapping[str, Existence] = field(default_factory=dict)
     bases: Mapping[str, Order] = field(default_factory=dict)
     based: Mapping[str, int] = field(default_factory=dict)
+    complete: Mapping[str, int] = field(default_factory=dict)
     lost: Mapping[str, Order] = field(default_factory=dict)
     snaps: Mapping[str, Snap] = field(default_factory=dict)
     trimmed: tuple[str, ...] = ()

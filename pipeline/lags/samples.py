@@ -5,6 +5,7 @@ A mirror that has applied a table's last change at or before a batch is applied 
 batch, so the newest such batch tells what the mirror holds without any empty merge.  Pure.
 """
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -89,11 +90,18 @@ class Samples:
         return self.sources.get(name, SourceSamples(nothing, nothing))
 
     def walked(self, table: Table) -> tuple[LandedBatch, ...]:
-        """The steps with the present mark's, however old its sample, at their end."""
+        """The steps that say something of *table*: those since its newest base is complete.
+
+        A mirror that holds an earlier one lacks the rows of that base.  The present mark's, however
+        old its sample, stands at their end.
+        """
         if isinstance(self.mark, Missing):
             return self.steps
+        mark = self.mark.value
         fences = {name: self.source(name).known() for name in table.sources}
-        return extended(self.steps, step(self.mark.value, fences))
+        complete = max((mark.complete.get(str(shard), -1) for shard in table.shards), default=-1)
+        steps = extended(self.steps, step(mark, fences))
+        return steps[bisect_left(steps, complete, key=lambda one: one.batch) :]
 
 
 def fresh(sample: Sample[T] | Missing, now: datetime) -> T | Missing:

@@ -52,10 +52,10 @@ def next_mark(
         based={**mark.based, **{done.name: done.since for done in settled}},
         lost=_lost(mark, settled),
         snaps=snaps,
-        gaps=_gaps(mark, _opened(plan, batch, mark, shards), settled, waived, _renamed(facts)),
+        gaps=_gaps(mark, facts, _opened(plan, batch, mark, shards), settled, waived),
         quarantine=_quarantine(replace(mark, shards=shards), facts, settled, waived),
     )
-    return _passed(_started(made, starts, plan), acknowledged), settled
+    return _passed(_started(_completed(made, settled), starts, plan), acknowledged), settled
 
 
 def _topics(mark: Mark, facts: Facts, plan: Plan) -> Mark:
@@ -71,6 +71,11 @@ def _topics(mark: Mark, facts: Facts, plan: Plan) -> Mark:
 def _bases(mark: Mark, facts: Facts, settled: Iterable[Settled]) -> dict[str, Order]:
     own = {done.name: done.order for done in settled}
     return {**mark.bases, **inherited(mark, facts), **own}
+
+
+def _completed(made: Mark, settled: Iterable[Settled]) -> Mark:
+    complete = dict.fromkeys((done.name for done in settled), made.batch)
+    return replace(made, complete={**made.complete, **complete})
 
 
 def _lost(mark: Mark, settled: Iterable[Settled]) -> dict[str, Order]:
@@ -229,15 +234,25 @@ def _renamed(facts: Facts) -> tuple[tuple[str, str], ...]:
     )
 
 
+def _dropped(facts: Facts, batch: int) -> tuple[Settled, ...]:
+    """Shards that were dropped: what is lost of them is missed no more."""
+    return tuple(
+        Settled(f"{news.source}/{news.change.shard}", news.change.order, batch, born=True)
+        for news in facts.news
+        if news.change.kind == "drop" and not news.snapshot
+    )
+
+
 def _gaps(
     mark: Mark,
+    facts: Facts,
     opened: Iterable[Gap],
     settled: Iterable[Settled],
     waived: frozenset[str],
-    renamed: Iterable[tuple[str, str]],
 ) -> dict[str, str]:
     """What is still lost; it goes with the rows when their table is renamed."""
     result: dict[str, str] = {}
+    renamed, settled = _renamed(facts), (*settled, *_dropped(facts, mark.batch + 1))
     for gap in (*(read_gap(text) for text in mark.gaps.values()), *opened):
         healed = _healed(settled, gap)
         left = tuple(name for name in gap.shards if name not in healed)
@@ -254,6 +269,7 @@ def _quarantine(
 ) -> dict[str, Quarantine]:
     """What is open after this batch; *mark* is the one before it, with the shards after it."""
     result: dict[str, Quarantine] = {}
+    settled = (*settled, *_dropped(facts, mark.batch + 1))
     for subject in sorted({*mark.quarantine, *facts.errors}):
         one, fresh = mark.quarantine.get(subject), facts.errors.get(subject)
         one = _waived(subject, one, waived) if one else None

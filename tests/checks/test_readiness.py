@@ -83,6 +83,25 @@ def test_a_mirror_that_holds_an_older_covering_batch_is_ready_under_steady_load(
 
 
 @pytest.mark.parametrize(
+    ("applied", "ready"), [(49, False), (50, True)], ids=["not applied yet", "applied"]
+)
+@pytest.mark.parametrize("rule", list(Rule))
+def test_a_mirror_is_not_ready_before_it_holds_its_newest_base(
+    rule: Rule, applied: int, *, ready: bool
+) -> None:
+    """What the base heals lies before the cut, which an earlier batch covers all the same."""
+    landed = mark(complete={"shop/shop_01.orders": 50, "shop/other": 51})
+    steps = extended((), step(mark(batch=49, through=600), {"shop": beats()}))
+    taken = {"landed": landed, "steps": steps, "standing": MirrorPosition(6, applied)}
+    earlier = Question(Stage.MIRROR, NOW - 3 * MINUTE)
+
+    answer = assess(earlier, inputs(taken=taken), ReadinessPolicy(rule))
+
+    assert answer.ready is ready
+    assert answer.state is not ReadinessState.BLOCKED
+
+
+@pytest.mark.parametrize(
     ("bent", "state", "code"),
     [
         pytest.param(

@@ -44,6 +44,7 @@ VALUES = {
     "existing": st.builds(Existence, st.just(ORDER), st.booleans()),
     "bases": st.builds(Order, NUMBERS, NUMBERS, NUMBERS),
     "based": NUMBERS,
+    "complete": NUMBERS,
     "lost": st.builds(Order, NUMBERS, NUMBERS, NUMBERS),
     "parts": st.builds(Order, NUMBERS, NUMBERS, NUMBERS),
     "snaps": st.builds(Snap, st.just(ORDER), NUMBERS, NUMBERS, st.booleans()),

@@ -201,6 +201,7 @@ def test_a_create_closes_only_what_was_lost_before_an_end_that_is_passed(
     assert opened.gaps or opened.quarantine
     assert (not created.gaps and not created.quarantine) is closed
     assert created.bases["s/db.t"].pos == 500
+    assert created.complete == {"s/db.t": 7}
 
 
 def test_a_base_that_closes_a_gap_leaves_word_of_how_far_changes_are_missing() -> None:
