@@ -159,7 +159,7 @@ def test_no_row_is_lost_or_doubled_when_upkeep_and_merging_go_on_under_a_landing
     beside: Beside, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(compaction, "TOGETHER", 8)
-    monkeypatch.setattr("pipeline.apply.upkeep.TOGETHER", 3)
+    monkeypatch.setattr("pipeline.apply.worn_files.TOGETHER", 3)
     ended = threading.Event()
 
     def keep() -> None:
