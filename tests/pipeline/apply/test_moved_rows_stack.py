@@ -272,7 +272,7 @@ def test_f08_a_dropped_partition_holds_until_the_new_base_that_it_asks_for(
 def test_f08_a_column_dropped_and_added_holds_until_the_new_base_that_it_asks_for(
     pipe: Callable[..., Pipe],
 ) -> None:
-    p = pipe("again", 40)
+    p = pipe("added", 40)
     p.sql("ALTER TABLE DB.t DROP COLUMN v, ADD COLUMN v INT NOT NULL DEFAULT 9")
     p.catch_up()
     held = hold(p)
