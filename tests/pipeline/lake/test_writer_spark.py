@@ -266,7 +266,9 @@ def test_every_kind_of_sparks_checkpoints_is_read_without_the_entries_below(
 def checkpoint_by(spark: SparkSession, folder: Path, confs: dict[str, str]) -> None:
     for name, value in confs.items():
         spark.conf.set(name, value)
-    deltas: Any = spark._jvm.org.apache.spark.sql.delta  # type: ignore[union-attr]
+    jvm: Any = spark._jvm
+    jvm.SparkSession.setActiveSession(spark._jsparkSession)  # Delta asks this one for its settings
+    deltas: Any = jvm.org.apache.spark.sql.delta
     deltas.DeltaLog.forTable(spark._jsparkSession, str(folder)).checkpoint()
     for name in confs:
         spark.conf.unset(name)
