@@ -24,11 +24,14 @@ class Router:
 
     def rule(self, shard: str) -> TableRule | None:
         """The rule that decides for ``db.table`` *shard*, if any; asked for again each round."""
-        if shard not in self._found:
-            if len(self._found) >= _KNOWN:
-                self._found.clear()
-            self._found[shard] = self._decisive(shard)
-        return self._found[shard]
+        try:
+            return self._found[shard]
+        except KeyError:  # never asked for, or cleared by another thread meanwhile
+            found = self._decisive(shard)
+        if len(self._found) >= _KNOWN:
+            self._found.clear()
+        self._found[shard] = found
+        return found
 
     def table(self, shard: str) -> str | None:
         """Name of the table that *shard* folds into; None for a shard the rules ignore."""
