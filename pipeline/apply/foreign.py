@@ -41,6 +41,10 @@ class Known:
     shape: str | None = None
     entry: str = ""
 
+    def differs(self, shape: str | None) -> bool:
+        """Whether *shape*, None where nothing was told anew, is known to be another."""
+        return shape is not None and self.shape not in (None, shape)
+
     def after(self, commit: Commit) -> "Known":
         """With *commit* on top, which is taken for ours."""
         told = commit.own.get("shape", self.shape)
@@ -73,8 +77,7 @@ class NetChange:
 
     def is_back(self, known: Known) -> bool:
         """Whether the table is again what it was as of *known*."""
-        reshaped = self.shape is not None and known.shape not in (None, self.shape)
-        return not (self.came or self.went or reshaped or self.numbered)
+        return not (self.came or self.went or known.differs(self.shape) or self.numbered)
 
 
 def waiver(table: str, version: int) -> str:
@@ -138,8 +141,7 @@ def find(
 
 def _intrudes(commit: Commit, known: Known) -> bool:
     """Whether a foreign commit changes a row, or what Sluice remembers in the table."""
-    reshapes = commit.shape is not None and known.shape not in (None, commit.shape)
-    return commit.data_changing or reshapes or _numbers(commit)
+    return commit.data_changing or known.differs(commit.shape) or _numbers(commit)
 
 
 def _numbers(commit: Commit) -> bool:
