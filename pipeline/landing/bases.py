@@ -40,8 +40,8 @@ def advance(mark: Mark, facts: Facts, batch: int) -> tuple[dict[str, Snap], tupl
     """Snapshots still open after this batch, and the shards that got a base in it, sorted."""
     snaps = dict(mark.snaps)
     for news in facts.news:
-        whole = not is_trimmed(mark, news.change.shard)
-        if news.change.kind == "create" and news.snapshot and news.captured and whole:
+        described = news.change.kind == "create" and news.snapshot and news.captured
+        if described and not is_trimmed(mark, news.change.shard):
             _begin(snaps, mark, _name(news), Snap(news.change.order, batch))
     born = {n: Settled(n, order, batch, born=True) for n, order in births(mark, facts)[1].items()}
     for name, rows in facts.snapshots.items():
@@ -67,8 +67,8 @@ def births(mark: Mark, facts: Facts) -> tuple[Mapping[str, Existence], Mapping[s
         for news in (one for one in together if one.change.kind != "drop"):
             name = _name(news)
             seen = name in mark.shards or facts.firsts.get(name, order) < order
-            whole = name in mark.bases or not is_trimmed(mark, news.change.shard)
-            if news.captured and whole and _is_birth(news, found.get(name), seen=seen):
+            birth = news.captured and _is_birth(news, found.get(name), seen=seen)
+            if birth and (name in mark.bases or not is_trimmed(mark, news.change.shard)):
                 born[name] = order
             _tell(found, name, Existence(order, there=True))
     return found, {n: o for n, o in born.items() if n not in mark.bases or mark.bases[n] < o}

@@ -320,13 +320,13 @@ def _heals(done: Settled, doubt: Gap | Quarantine) -> bool:
 def _passed(made: Mark, acknowledged: Mapping[str, Acknowledged]) -> Mark:
     """The mark with what is lost noted as passed, of sources that are read up to an end."""
 
-    def passed(doubt: Gap | Quarantine) -> bool:
-        return doubt.passed or {_at(name) for name in doubt.shards} <= acknowledged.keys()
+    def newly(doubt: Gap | Quarantine) -> bool:
+        return not doubt.passed and {_at(name) for name in doubt.shards} <= acknowledged.keys()
 
     gaps = {name: read_gap(text) for name, text in made.gaps.items()}
-    noted = {n: _told(replace(gap, passed=True)) for n, gap in gaps.items() if passed(gap)}
-    unread = {n: replace(one, passed=passed(one)) for n, one in made.quarantine.items()}
-    return replace(made, gaps={**made.gaps, **noted}, quarantine=unread)
+    noted = {name: _told(replace(gap, passed=True)) for name, gap in gaps.items() if newly(gap)}
+    unread = {n: replace(one, passed=True) for n, one in made.quarantine.items() if newly(one)}
+    return replace(made, gaps={**made.gaps, **noted}, quarantine={**made.quarantine, **unread})
 
 
 def _told(gap: Gap) -> str:
