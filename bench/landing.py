@@ -4,7 +4,8 @@
 
 Contenders: Kafka -> Parquet and Kafka -> Delta as plain Spark copies of key, value and place, and
 Sluice's landing, which decodes each message, folds shards, orders, judges, and commits W with its
-mark.  Then small batches by themselves: what a change waits for on a quiet day.
+mark.  Then small batches by themselves: what a change waits for on a quiet day.  At last landings
+of the same changes in one table and in many, in turns: minutes apart the machine is another.
 """
 
 import shutil
@@ -28,6 +29,7 @@ from pipeline.settings import PipelineSettings
 from pipeline.transports.kafka import KafkaTransport
 
 WANTED = 0.9
+ALIKE = 0.9  # many tables beside one
 SMALL, SMALL_ROUNDS, SMALL_WANTED = 100, 20, 0.5
 RAW = ("key", "value", "topic", "partition", "offset", "timestamp")
 
@@ -69,6 +71,12 @@ class Race:
             raise AssertionError(f"{found['sluice'][0]} of {self.events} events are there")
         for path in self.done.values():
             shutil.rmtree(path)
+
+    def landed(self) -> int:
+        """How many rows were landed last; they are dropped."""
+        count = _landed(self.session, self.done["sluice"]).count()
+        shutil.rmtree(self.done["sluice"])
+        return count
 
     def small(self, rounds: int) -> list[float]:
         """Seconds of each small batch, after all there was has landed and one has warmed up."""
@@ -132,10 +140,13 @@ def main(
     spark = session(PipelineSettings(str(folder), kafka.bootstrap, (), driver_memory="2g"))
     try:
         for count in partitions:
-            for number in tables:
-                stream = Stream(kafka.bootstrap, number, count)
-                with KafkaTransport(kafka.bootstrap) as transport:
-                    measure(Race(spark, stream, folder, events, transport), rounds)
+            with KafkaTransport(kafka.bootstrap) as transport:
+                streams = [Stream(kafka.bootstrap, number, count) for number in tables]
+                races = [Race(spark, stream, folder, events, transport) for stream in streams]
+                for race in races:
+                    measure(race, rounds)
+                if len(races) > 1:
+                    compare(races, rounds)
     finally:
         spark.stop()
         kafka.stop()
@@ -160,6 +171,20 @@ def measure(race: Race, rounds: int) -> None:
     small = race.small(SMALL_ROUNDS)
     told = f"{statistics.median(small):.3f} s ({min(small):.3f} to {max(small):.3f})"
     click.echo(f"  {SMALL} events alone: {told}; wanted: {SMALL_WANTED} s; {under_load()}")
+
+
+def compare(races: Sequence[Race], rounds: int) -> None:
+    """Land the races' topics in turns: does the number of tables matter?"""
+    named = {f"{race.stream.tables} tables": race for race in races}
+
+    def check(_: int) -> None:
+        counts = {name: (race.landed(), 0) for name, race in named.items()}
+        require_equal(counts)
+
+    contenders = [Contender(name, race.sluice) for name, race in named.items()]
+    times = compete(contenders, rounds + 1, check)
+    title = f"the same changes, {races[0].stream.partitions} partitions"
+    report(title, {name: spent[1:] for name, spent in times.items()}, next(iter(named)), ALIKE)
 
 
 if __name__ == "__main__":

@@ -101,19 +101,25 @@ def commits(folder: Path, size: Size) -> None:
     lake = _fresh(folder, [work])
     stretch = max(1, size.commits // 10)
     turns: list[float] = []
-    found, kept = [], 0.0
+    used, found, kept = 0.0, [], 0.0
     for number in range(1, size.commits + 1):
+        cpu = time.process_time()
         turns.append(_turn(lake, [work]))
+        used += time.process_time() - cpu
         if number % KEPT_UP == 0:
             started = time.monotonic()
             lake.upkeep()
             kept += time.monotonic() - started
         if number % stretch == 0:
-            found.append(statistics.median(turns))
-            told = f"median {found[-1]:.4f} s, upkeep {kept:.1f} s; {under_load()}"
-            click.echo(f"  {len(turns)} small turns up to the {number}th: {told}")
-            turns, kept = [], 0.0
-    click.echo(f"  {found[-1] / found[0]:.2f} x the first; wanted: {FLAT_WANTED} x")
+            found.append((statistics.median(turns), used / stretch))
+            told = f"median {found[-1][0]:.4f} s, {found[-1][1]:.4f} s of CPU with their landing"
+            click.echo(
+                f"  {len(turns)} small turns up to the {number}th: {told}; "
+                f"upkeep {kept:.1f} s; {under_load()}"
+            )
+            turns, used, kept = [], 0.0, 0.0
+    seconds, cpu = (last / first for first, last in zip(found[0], found[-1], strict=True))
+    click.echo(f"  {seconds:.2f} x the first, {cpu:.2f} x of CPU; wanted: {FLAT_WANTED} x")
 
 
 def read(folder: Path, size: Size) -> None:

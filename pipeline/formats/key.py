@@ -8,6 +8,7 @@ column of keys escape exactly alike.  Pure.
 
 import json
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import product
 
 import pyarrow as pa
@@ -46,6 +47,11 @@ def _before(source: pa.Array, shard: pa.Array) -> pa.Array:
     """What stands before the values: of sources and shards a batch has few, each quoted once."""
     sources, shards = source.dictionary_encode(), shard.dictionary_encode()
     pairs = product(sources.dictionary.to_pylist(), shards.dictionary.to_pylist())
-    texts = pa.array([f"[{quote(one)},{quote(other)}," for one, other in pairs], pa.string())
+    texts = pa.array([_beginning(one, other) for one, other in pairs], pa.string())
     width = pa.scalar(len(shards.dictionary), pa.int32())
     return texts.take(pc.add(pc.multiply(sources.indices, width), shards.indices))
+
+
+@lru_cache(maxsize=2**16)  # the shards of one batch are those of the next
+def _beginning(source: str, shard: str) -> str:
+    return f"[{quote(source)},{quote(shard)},"

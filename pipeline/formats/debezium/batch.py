@@ -8,6 +8,7 @@ held two to three times over while it is read.  Pure.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import msgspec
 import numpy as np
@@ -250,6 +251,7 @@ class _Numbered(dict[Combination, int]):
         return self.setdefault(combination, len(self))
 
 
+@lru_cache(maxsize=2**16)  # a batch of many tables asks for as many, and the next asks again
 def _place(combination: Combination) -> Place:
     name, database, table, file, told = combination
     snapshot = str(told).lower() if isinstance(told, bool) else told
