@@ -84,3 +84,34 @@ def test_whether_a_transaction_may_stand_before_it(
 
 def test_a_log_of_another_kind_is_another_log() -> None:
     assert "of kind other" in (reset(Position("other", "9"), HEAD) or "")
+
+
+@pytest.mark.parametrize(
+    ("known", "now", "why"),
+    [
+        pytest.param(at(5, 500), at(5, 500), None, id="where it was"),
+        pytest.param(at(5, 500), at(5, 501), None, id="a byte further"),
+        pytest.param(at(9, 500), at(10, 4), None, id="a file further, by number"),
+        pytest.param(at(5, 500), at(5, 499), "log went back from 5/500 to 5/499", id="a byte back"),
+        pytest.param(at(5, 4), at(4, 900), "log went back from 5/4 to 4/900", id="a file back"),
+        pytest.param(
+            at(5, 500, f"{NEW}:1-9"), at(5, 499, f"{NEW}:1-9"), "log went back", id="in place alone"
+        ),
+        pytest.param(at(5, 500, f"{NEW}:1-9"), at(6, 4, f"{NEW}:1-12"), None, id="with more"),
+        pytest.param(
+            at(5, 500, f"{NEW}:1-9"), at(6, 4, f"{OLD}:1,{NEW}:1-9"), None, id="with others' too"
+        ),
+        pytest.param(
+            at(5, 500, f"{NEW}:1-9"), at(6, 4, f"{NEW}:1-8"), "forgotten", id="one forgotten"
+        ),
+        pytest.param(at(5, 500, f"{NEW}:1-9"), at(6, 4), "forgotten", id="all forgotten"),
+        pytest.param(at(5, 500), at(6, 4, f"{NEW}:1-9"), None, id="none known before"),
+    ],
+)
+def test_a_log_that_cannot_have_grown_from_what_it_was_is_another(
+    known: Position, now: Position, why: str | None
+) -> None:
+    found = reset(known, now)
+
+    assert (found is None) == (why is None)
+    assert why is None or why in str(found)
