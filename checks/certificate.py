@@ -121,6 +121,8 @@ def _mirror_lost(evidence: Evidence, mirror: MirrorPosition | str) -> str:
         return f"the mirror was made anew: it is table {mirror.mirror} now"
     if evidence.version is None or mirror.version < evidence.version:
         return f"the mirror stands at version {mirror.version}, and it names {evidence.version}"
+    if evidence.applied is None or mirror.batch < evidence.applied:
+        return f"the mirror holds batch {mirror.batch}, and it rests on {evidence.applied}"
     return ""
 
 

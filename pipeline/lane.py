@@ -18,7 +18,7 @@ from pipeline.apply.landed_state import LandedState as Known
 from pipeline.apply.passes import Passes
 from pipeline.apply.upkeep import Upkeep
 from pipeline.landing.loop import Landing
-from pipeline.lives import Lives
+from pipeline.lives import is_set_back
 from pipeline.mark import Mark
 from pipeline.report import Applied, Landed
 
@@ -56,7 +56,7 @@ class Lane:
         self._in_pool("land")
         landed = self.landing.land(waived)
         mark, known = self.landing.mark, self._known
-        if set_back := _is_set_back(known.mark, mark):
+        if set_back := is_set_back(known.mark, mark):
             known = Known(
                 Mark(mark.lane, -1), Catalog(known.catalog.router, known.catalog.readings)
             )
@@ -124,11 +124,3 @@ class Lane:
         """
         if self.session is not None:
             self.session.sparkContext.setLocalProperty("spark.scheduler.pool", name)
-
-
-def _is_set_back(known: Mark, now: Mark) -> bool:
-    """Whether the log has lost the batch of *known*, whose number another may have by *now*."""
-    if now.batch < known.batch:
-        return True
-    lives = (Lives.of(one.lives).at(known.batch) for one in (known, now))
-    return now.lives is not known.lives and len({*lives}) > 1

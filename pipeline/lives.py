@@ -8,6 +8,8 @@ from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from pipeline.mark import Mark
+
 MOST = 1_000  # an older life says nothing of a log's newest entries
 
 
@@ -36,3 +38,11 @@ def lived(told: Mapping[str, int], batch: int, life: int) -> Mapping[str, int]:
         return told
     kept = sorted(told, key=int)[1 - MOST :]
     return {**{first: told[first] for first in kept}, str(batch): life}
+
+
+def is_set_back(known: Mark, now: Mark) -> bool:
+    """Whether the log has lost the batch of *known*, whose number another may have by *now*."""
+    if now.batch < known.batch:
+        return True
+    lives = (Lives.of(one.lives).at(known.batch) for one in (known, now))
+    return now.lives is not known.lives and len({*lives}) > 1

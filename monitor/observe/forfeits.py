@@ -59,7 +59,8 @@ def _onward(before: Ground, now: Ground) -> bool:
     if not isinstance(now.mirror, MirrorPosition) or not isinstance(before.mirror, MirrorPosition):
         return False
     same = now.mirror.mirror == before.mirror.mirror
-    return same and now.mirror.version >= before.mirror.version
+    later = now.mirror.version >= before.mirror.version and now.mirror.batch >= before.mirror.batch
+    return same and later
 
 
 def _known(now: Ground, before: Ground) -> Ground:

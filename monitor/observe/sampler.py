@@ -27,6 +27,7 @@ from pipeline.lags.samples import (
     extended,
     step,
 )
+from pipeline.lives import is_set_back
 from pipeline.mark import Mark
 from pipeline.model import Acknowledged, Fence, Missing, Table
 from pipeline.settings import SourceSettings
@@ -201,6 +202,7 @@ class Watcher:
     roster: Roster
     clock: Callable[[], datetime]
     _look: Sampling = field(default_factory=Sampling.nothing)
+    _mark: Mark | None = None
     _steps: tuple[LandedBatch, ...] = ()
     _turn: threading.Lock = field(default_factory=threading.Lock)
 
@@ -217,7 +219,10 @@ class Watcher:
         look = self.sampler.look(self.roster.tables())
         if isinstance(look.mark, Missing):
             return replace(look, steps=self._steps)
-        mark = look.mark.value
+        mark, known = look.mark.value, self._mark
+        if known is not None and is_set_back(known, mark):
+            self._steps = ()  # of batches that the log has lost, though others have their numbers
+        self._mark = mark
         fences = {name: one.known() for name, one in look.sources.items()}
         self._steps = extended(self._steps, step(mark, fences))
         self.roster.update(mark)

@@ -1,6 +1,7 @@
 """A look never fails: who does not answer is Missing, with his words and never told too young."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -301,3 +302,24 @@ def test_a_mirror_that_lags_shows_as_its_own_hop_and_a_silent_one_as_missing(rig
     rig.watcher.sampler.synced = {"shop": lambda: Missing("the mirror does not answer")}
     rig.round()
     assert isinstance(_hops(rig)[Hop.SYNC], Missing)
+
+
+def test_batches_that_the_log_has_lost_prove_nothing_though_others_have_their_numbers(
+    rig: Rig,
+) -> None:
+    """It was put back and landed on between two looks: what they covered is not there any more."""
+    rig.round()
+    assert rig.lake.newest is not None
+    first = replace(rig.lake.newest, batch=5, lives={"0": 7})
+    seen = []
+    for mark in (
+        first,
+        replace(first, batch=6),
+        replace(first, batch=8, lives={"0": 7, "6": 9}),
+        replace(first, batch=9, lives={"0": 7, "6": 9}),
+    ):
+        rig.lake.newest = mark
+        rig.second()
+        seen.append([one.batch for one in rig.watcher.look(timedelta()).steps])
+
+    assert seen == [[5], [5, 6], [8], [8, 9]]
