@@ -101,6 +101,8 @@ class Mark:
     ``high``          ``source/topic:partition`` -> highest LIVE order landed.
     ``shards``        ``source/shard`` -> its table, of every shard ever seen; None if ignored.
     ``existing``      ``source/shard`` -> whether it is there, of every one a schema change told of.
+    ``departed``      table -> newest batch in which a shard was dropped or renamed away: a mirror
+                      before it has rows of that one, and nobody asks any more whether all.
     ``bases``         ``source/shard`` -> order its newest base is complete as of.
     ``based``         ``source/shard`` -> batch in which the rows of that base began.
     ``complete``      ``source/shard`` -> batch in which that base became complete.
@@ -130,6 +132,7 @@ class Mark:
     high: Mapping[str, Order] = field(default_factory=dict)
     shards: Mapping[str, str | None] = field(default_factory=dict)
     existing: Mapping[str, Existence] = field(default_factory=dict)
+    departed: Mapping[str, int] = field(default_factory=dict)
     bases: Mapping[str, Order] = field(default_factory=dict)
     based: Mapping[str, int] = field(default_factory=dict)
     complete: Mapping[str, int] = field(default_factory=dict)

@@ -90,18 +90,20 @@ class Samples:
         return self.sources.get(name, SourceSamples(nothing, nothing))
 
     def walked(self, table: Table) -> tuple[LandedBatch, ...]:
-        """The steps that say something of *table*: those since its newest base is complete.
+        """The steps that say something of *table*: since its newest base, and since a shard left.
 
-        A mirror that holds an earlier one lacks the rows of that base.  The present mark's, however
-        old its sample, stands at their end.
+        A mirror that holds an earlier one lacks the rows of that base, or has some of that shard,
+        which may have been lost in part.  The present mark's, however old its sample, stands at
+        their end.
         """
         if isinstance(self.mark, Missing):
             return self.steps
         mark = self.mark.value
         fences = {name: self.source(name).known() for name in table.sources}
-        complete = max((mark.complete.get(str(shard), -1) for shard in table.shards), default=-1)
+        based = (mark.complete.get(str(shard), -1) for shard in table.shards)
+        since = max((*based, mark.departed.get(table.name, -1)))
         steps = extended(self.steps, step(mark, fences))
-        return steps[bisect_left(steps, complete, key=lambda one: one.batch) :]
+        return steps[bisect_left(steps, since, key=lambda one: one.batch) :]
 
 
 def fresh(sample: Sample[T] | Missing, now: datetime) -> T | Missing:

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, replace
 
 from pipeline.landing.bases import Settled, advance, births, inherited
 from pipeline.landing.epoch_bounds import living
-from pipeline.landing.facts import Facts, UnreadChanges
+from pipeline.landing.facts import Facts, News, UnreadChanges
 from pipeline.landing.plan import Plan
 from pipeline.landing.redelivery import resending
 from pipeline.landing.tally import NAMED
@@ -48,8 +48,8 @@ def next_mark(
         high={**mark.high, **facts.high},
         shards=shards,
         existing=births(mark, facts)[0],
+        departed={**mark.departed, **dict.fromkeys(_departed(mark, facts), batch)},
         bases=_bases(mark, facts, settled),
-        based={**mark.based, **{done.name: done.since for done in settled}},
         lost=_lost(mark, settled),
         snaps=snaps,
         gaps=_gaps(mark, facts, _opened(plan, batch, mark, shards), settled, waived),
@@ -68,6 +68,13 @@ def _topics(mark: Mark, facts: Facts, plan: Plan) -> Mark:
     return replace(mark, trimmed=topics, parts={**mark.parts, **parts})
 
 
+def _departed(mark: Mark, facts: Facts) -> set[str]:
+    """Tables that a shard has left, by a DROP or a RENAME."""
+    gone = {old for old, _ in _renamed(mark, facts)}
+    gone |= {done.name for done in _dropped(mark, facts, mark.batch)}
+    return {table for name in gone if (table := mark.shards.get(name)) is not None}
+
+
 def _bases(mark: Mark, facts: Facts, settled: Iterable[Settled]) -> dict[str, Order]:
     own = {done.name: done.order for done in settled}
     return {**mark.bases, **inherited(mark, facts), **own}
@@ -75,7 +82,8 @@ def _bases(mark: Mark, facts: Facts, settled: Iterable[Settled]) -> dict[str, Or
 
 def _completed(made: Mark, settled: Iterable[Settled]) -> Mark:
     complete = dict.fromkeys((done.name for done in settled), made.batch)
-    return replace(made, complete={**made.complete, **complete})
+    began = {done.name: done.since for done in settled}
+    return replace(made, based={**made.based, **began}, complete={**made.complete, **complete})
 
 
 def _lost(mark: Mark, settled: Iterable[Settled]) -> dict[str, Order]:
@@ -222,7 +230,7 @@ def _topic(name: str) -> str:
     return TopicPartition.parse(name.partition("/")[2]).topic
 
 
-def _renamed(facts: Facts) -> tuple[tuple[str, str], ...]:
+def _renamed(mark: Mark, facts: Facts) -> tuple[tuple[str, str], ...]:
     """Shards by their names before and after."""
     return tuple(
         (
@@ -230,17 +238,25 @@ def _renamed(facts: Facts) -> tuple[tuple[str, str], ...]:
             str(Shard(news.source, news.change.shard)),
         )
         for news in facts.news
-        if news.change.previous is not None
+        if news.change.previous is not None and _is_new(mark, news, news.change.previous)
     )
 
 
-def _dropped(facts: Facts, batch: int) -> tuple[Settled, ...]:
+def _dropped(mark: Mark, facts: Facts, batch: int) -> tuple[Settled, ...]:
     """Shards that were dropped: what is lost of them is missed no more."""
     return tuple(
         Settled(f"{news.source}/{news.change.shard}", news.change.order, batch, born=True)
         for news in facts.news
-        if news.change.kind == "drop" and not news.snapshot
+        if news.change.kind == "drop"
+        and not news.snapshot
+        and _is_new(mark, news, news.change.shard)
     )
+
+
+def _is_new(mark: Mark, news: News, shard: str) -> bool:
+    """Whether a statement about *shard* was not sent before: what came since outlives it."""
+    known = mark.existing.get(str(Shard(news.source, shard)))
+    return known is None or known.order < news.change.order
 
 
 def _gaps(
@@ -252,7 +268,7 @@ def _gaps(
 ) -> dict[str, str]:
     """What is still lost; it goes with the rows when their table is renamed."""
     result: dict[str, str] = {}
-    renamed, settled = _renamed(facts), (*settled, *_dropped(facts, mark.batch + 1))
+    renamed, settled = _renamed(mark, facts), (*settled, *_dropped(mark, facts, mark.batch + 1))
     for gap in (*(read_gap(text) for text in mark.gaps.values()), *opened):
         healed = _healed(settled, gap)
         left = tuple(name for name in gap.shards if name not in healed)
@@ -269,7 +285,7 @@ def _quarantine(
 ) -> dict[str, Quarantine]:
     """What is open after this batch; *mark* is the one before it, with the shards after it."""
     result: dict[str, Quarantine] = {}
-    settled = (*settled, *_dropped(facts, mark.batch + 1))
+    settled = (*settled, *_dropped(mark, facts, mark.batch + 1))
     for subject in sorted({*mark.quarantine, *facts.errors}):
         one, fresh = mark.quarantine.get(subject), facts.errors.get(subject)
         one = _waived(subject, one, waived) if one else None

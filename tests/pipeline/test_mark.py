@@ -45,6 +45,7 @@ VALUES = {
     "bases": st.builds(Order, NUMBERS, NUMBERS, NUMBERS),
     "based": NUMBERS,
     "complete": NUMBERS,
+    "departed": NUMBERS,
     "lost": st.builds(Order, NUMBERS, NUMBERS, NUMBERS),
     "parts": st.builds(Order, NUMBERS, NUMBERS, NUMBERS),
     "snaps": st.builds(Snap, st.just(ORDER), NUMBERS, NUMBERS, st.booleans()),

@@ -6,9 +6,11 @@ from typing import Any
 import pytest
 
 from pipeline.landing.facts import Facts, News, UnreadChanges
+from pipeline.mark import Existence
 from pipeline.model import Order
+from pipeline.report import read_gap
 from pipeline.schema.history import SchemaChange
-from tests.pipeline.landing.test_next_mark import ACK, GAP, OLD, step
+from tests.pipeline.landing.test_next_mark import ACK, GAP, OLD, renamed, step
 
 SHARDS = replace(OLD, shards={"s/db.t": "t", "s/db.u": "t"})
 PASSED: dict[str, Any] = {"acknowledged": {"s": ACK}}
@@ -48,3 +50,42 @@ def test_what_is_lost_of_a_shard_goes_with_it(
     assert opened.gaps or opened.quarantine
     assert (not made.gaps and not made.quarantine) is closed
     assert "s/db.t" not in made.bases
+
+
+def test_a_drop_that_is_sent_again_closes_nothing_of_the_table_made_since() -> None:
+    """A collector that starts again sends the statements of before once more."""
+    there = {"s/db.t": Existence(Order(1, 1, 600), there=True)}  # created after that DROP
+    opened = step(replace(SHARDS, existing=there), gaps=(GAP,), **PASSED)
+
+    made = step(opened, drop("db.t"))
+
+    assert list(made.gaps) == list(opened.gaps)
+    assert made.departed == {}
+
+
+@pytest.mark.parametrize(
+    ("news", "left"),
+    [
+        pytest.param(drop("db.t"), {"t": 5}, id="dropped"),
+        pytest.param(Facts(news=(renamed("t", "x"),)), {"t": 5}, id="renamed away"),
+        pytest.param(drop("db.t", snapshot=True), {}, id="a snapshot's DROP is none"),
+        pytest.param(drop("db.never"), {}, id="a table that was never seen"),
+    ],
+)
+def test_a_table_remembers_when_a_shard_left_it(news: Facts, left: dict[str, int]) -> None:
+    """Of that shard nobody asks any more whether it had a base, or has lost anything."""
+    made = step(SHARDS, news)
+
+    assert made.departed == left
+    assert step(made).departed == left
+
+
+def test_a_rename_that_is_sent_again_moves_no_gap_of_the_table_made_since() -> None:
+    there = {"s/db.u": Existence(Order(1, 1, 600), there=True)}  # made anew after that RENAME
+    mark = replace(SHARDS, existing=there)
+    opened = step(mark, gaps=(replace(GAP, topic="s.db.u"),), **PASSED)
+
+    made = step(opened, Facts(news=(renamed("u", "t"),)))
+
+    (gap,) = map(read_gap, made.gaps.values())
+    assert gap.shards == ("s/db.u",)
