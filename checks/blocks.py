@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from checks.model import Outcome, Reason, Verdict
 from pipeline.lags.lag import Lags
 from pipeline.lags.samples import Samples
+from pipeline.mark import Quarantine
 from pipeline.model import Missing, Table
 from pipeline.report import Gap, Hold, read_gap
 
@@ -19,11 +20,12 @@ MOST_KEYS = 20  # a ruling names no more, so a waiver of all it names could hide
 class Inputs:
     """Everything known of one table in one round.
 
-    ``topics`` are those its shards arrive in (empty: not known, then any topic's quarantine
-    counts as its own).  ``holds`` may include other tables'.  ``residual`` is the sum of its
-    accounts' residuals.  ``verdicts`` holds, per gating check, at least the newest and the newest
-    that is not UNKNOWN.  ``unproven`` says what no log shows of it (a cascade); empty if there
-    is nothing, Missing if its sources have not told.
+    ``topics`` are those its shards and their schema changes arrive in (empty: not known, then any
+    topic's quarantine counts as its own).  ``holds`` may include other tables'.  ``residual`` is
+    the sum of its accounts' residuals.  ``verdicts`` holds, per gating check, at least the newest
+    and the newest that is not UNKNOWN.  ``unproven`` says what no log shows of it (a cascade);
+    empty if there is nothing, Missing if its sources have not told.  ``unlisted`` says why it may
+    have more shards than are known; empty if it cannot.
     """
 
     table: Table
@@ -35,6 +37,7 @@ class Inputs:
     residual: int = 0
     verdicts: tuple[Verdict, ...] = ()
     unproven: str | Missing = ""
+    unlisted: str = ""
 
 
 def blocks(inputs: Inputs, gating: frozenset[str]) -> tuple[Reason, ...]:
@@ -61,10 +64,11 @@ def _of_mark(inputs: Inputs) -> Iterator[Reason]:
         if _concerns(gap, inputs.table):
             span = f"{gap.topic}:{gap.partition} [{gap.first}, {gap.until})"
             yield Reason("gap", f"{span} cannot be read: {gap.why}", gap.id)
-    for subject, names in mark.quarantined.items():
-        if _quarantines(subject, inputs):
-            for name in names:
-                yield Reason("quarantine", f"{subject}: undecoded change {name}", name)
+    for subject, one in sorted(mark.quarantine.items()):
+        if _quarantines(subject, one, inputs):
+            for name in one.names(subject):
+                text = f"{one.table or subject}: undecoded change {name}"
+                yield Reason("quarantine", text, name)
 
 
 def _of_rounds(inputs: Inputs) -> Iterator[Reason]:
@@ -100,11 +104,13 @@ def _concerns(gap: Gap, table: Table) -> bool:
     return table.name in gap.tables or any(name in gap.shards for name in _shards(table))
 
 
-def _quarantines(subject: str, inputs: Inputs) -> bool:
-    topic = subject.removeprefix("topic:")
-    if topic == subject:
-        return subject == inputs.table.name
-    return not inputs.topics or topic in inputs.topics
+def _quarantines(subject: str, one: Quarantine, inputs: Inputs) -> bool:
+    """Whether the changes may be of the table: of a topic without a table, whatever it may hold."""
+    if one.table is not None:
+        return one.table == inputs.table.name
+    if not inputs.topics or subject.removeprefix("topic:") in inputs.topics:
+        return True
+    return any(name in one.shards for name in _shards(inputs.table))
 
 
 def _newest(inputs: Inputs, check: str) -> Verdict | None:

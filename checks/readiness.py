@@ -139,8 +139,8 @@ def _ruled(
         return ReadinessState.UNKNOWN, reasons or proof.reasons
     if not all(one.holds for one in asked):
         return ReadinessState.NOT_READY, reasons
-    unlogged = _unlogged(inputs)
-    return (ReadinessState.UNKNOWN, unlogged) if unlogged else (ReadinessState.READY, ())
+    doubts = (*_unlisted(inputs), *_unlogged(inputs))
+    return (ReadinessState.UNKNOWN, doubts) if doubts else (ReadinessState.READY, ())
 
 
 def _answered(
@@ -161,6 +161,11 @@ def _strange(question: Question, inputs: Inputs) -> tuple[Reason, ...]:
         return ()
     found = blocks(inputs, frozenset())
     return tuple(reason for reason in found if reason.code == FOREIGN_WRITE)
+
+
+def _unlisted(inputs: Inputs) -> tuple[Reason, ...]:
+    """Whether it may have shards that are none of its own yet; nobody can waive what is unknown."""
+    return (Reason("unlisted", inputs.unlisted),) if inputs.unlisted else ()
 
 
 def _unlogged(inputs: Inputs) -> tuple[Reason, ...]:

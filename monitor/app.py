@@ -148,6 +148,7 @@ class App:
             memory=self.store.waivers,
             residuals=self.store.accounts.residuals,
             unproven=UnloggedChanges(self.census.unproven, self.store.memory, clock).unproven,
+            unlisted=self.roster.unlisted,
             clock=clock,
         )
 

@@ -21,6 +21,7 @@ from pipeline.memory import OperatorDecisions
 from pipeline.model import Missing, Order, Table
 from pipeline.report import Hold
 from pipeline.settings import SourceSettings
+from pipeline.topics.naming import spelled
 
 
 @dataclass(eq=False)
@@ -35,6 +36,7 @@ class Assessor:
     memory: OperatorDecisions
     residuals: Callable[[], Mapping[str, int]]
     unproven: Callable[[Table, Mapping[str, Order]], str | Missing]
+    unlisted: Callable[[Table], str]
     clock: Callable[[], datetime]
     _earlier: dict[str, Lags] = field(default_factory=dict)
     _disagreeing: dict[tuple[str, Question], datetime | None] = field(default_factory=dict)
@@ -61,6 +63,7 @@ class Assessor:
             residual=residuals.get(table.name, 0),
             verdicts=self.rulings.of(table.name),
             unproven=self.unproven(table, _bases(look)),
+            unlisted=self.unlisted(table),
         )
 
     def answer(self, question: Question, inputs: Inputs) -> Readiness:
@@ -89,11 +92,13 @@ class Assessor:
             self._disagreeing[name, question] = answer.disagreeing
 
     def _topics(self, table: Table) -> frozenset[str]:
-        """Topics of the table's shards; empty if a source names them in a way of its own."""
+        """Topics of the table's rows and schema changes; empty if a source has names of its own."""
         settings = {source.name: source for source in self.sources}
         if any(settings[shard.source].topics for shard in table.shards):
             return frozenset()
-        return frozenset(f"{settings[s.source].prefix}.{s.name}" for s in table.shards)
+        prefixes = {shard: settings[shard.source].prefix for shard in table.shards}
+        rows = {f"{prefix}.{spelled(shard.name)}" for shard, prefix in prefixes.items()}
+        return frozenset({*prefixes.values(), *rows})
 
 
 def _once(holds: Iterable[Hold]) -> tuple[Hold, ...]:

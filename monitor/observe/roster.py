@@ -7,7 +7,7 @@ be called ready without it.
 """
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Protocol
@@ -52,6 +52,9 @@ class Roster:
     _tables: tuple[Table, ...] = ()
     _shards: Mapping[str, str] | None = None
     _declared: Mapping[str, str] = field(default_factory=dict)
+    _there: dict[tuple[str, str], tuple[Shard, ...]] = field(default_factory=dict)
+    _silent: Mapping[str, str] = field(default_factory=dict)
+    _moving: frozenset[str] = frozenset()
     _asked: datetime | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -72,6 +75,21 @@ class Roster:
         """``shards`` of each rule that asks for tables -> why nothing is collected; "" if it is."""
         return self._declared
 
+    def unlisted(self, table: Table) -> str:
+        """Why *table* may have shards that are not among its own; empty if it cannot.
+
+        A source is believed by what it told last; one that has told nothing yet may have any.
+        """
+        if table.name in self._moving:
+            return "its rule is new, and nothing has landed under it yet"
+        router = Router(self.rules)
+        if all(router.rule(shard.name) is None for shard in table.shards):
+            return ""
+        silent = ((name, self._silent.get(name)) for name in table.sources)
+        return next(
+            (f"source {name} has not listed its tables: {why}" for name, why in silent if why), ""
+        )
+
     def update(self, mark: Mark) -> None:
         """Take over the shards of *mark*; ask the sources when it is time."""
         now = self.clock()
@@ -82,6 +100,7 @@ class Roster:
                 return
             self._shards, self._asked = shards, now
             self._tables = tuple(self._build(shards))
+            self._moving = frozenset(_moving(shards, Router(self.rules)))
 
     def _build(self, shards: Mapping[str, str]) -> Iterable[Table]:
         router, sources = Router(self.rules), self.sources().keys()
@@ -101,16 +120,22 @@ class Roster:
             own = tuple(sorted(shard for shard, table in every.items() if table == name))
             yield self._table(name, own, router.rule(own[0].name), before.get(name))
 
-    def _folding(self, router: Router) -> Iterable[tuple[Shard, str | None]]:
-        """Shards that the sources have and a rule folds, captured or not."""
+    def _folding(self, router: Router) -> Iterator[tuple[Shard, str | None]]:
+        """Shards that the sources have and a rule folds, captured or not, as they told last."""
+        self._silent = dict(self._ask())
+        for found in self._there.values():
+            yield from ((shard, router.table(shard.name)) for shard in found)
+
+    def _ask(self) -> Iterator[tuple[str, str]]:
+        """Ask each source which shards every rule finds; those that never told all, with why."""
         for name, source in self.sources().items():
-            for rule in self.rules:
-                try:
-                    found = source.shards(rule.shards)
-                except SluiceError as error:
-                    log.info("source was not asked for shards", source=name, why=str(error))
-                    break
-                yield from ((shard, router.table(shard.name)) for shard in found)
+            try:
+                for rule in self.rules:
+                    self._there[name, rule.shards] = source.shards(rule.shards)
+            except SluiceError as error:
+                log.info("source was not asked for shards", source=name, why=str(error))
+                if any((name, rule.shards) not in self._there for rule in self.rules):
+                    yield name, str(error)
 
     def _table(
         self, name: str, shards: tuple[Shard, ...], rule: TableRule | None, before: Table | None
@@ -152,3 +177,11 @@ def _uncollected(
         return "no source is known to have a table that it matches, and none has landed"
     more = f" and {len(found) - 1} more" if len(found) > 1 else ""
     return f"{found[0].name} of source {found[0].source}{more}: nothing of it has landed"
+
+
+def _moving(shards: Mapping[str, str], router: Router) -> Iterator[str]:
+    """Tables that the rules give a shard which has landed for another, or for none."""
+    for name, table in shards.items():
+        now = router.table(Shard.parse(name).name)
+        if now is not None and now != table:
+            yield now

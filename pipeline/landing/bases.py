@@ -13,7 +13,6 @@ seen of it.  Measured: MySQL logs CREATE TABLE IF NOT EXISTS t LIKE u though t e
 sends it as a CREATE; taken for a birth, it would empty the mirror.  Pure.
 """
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -21,6 +20,7 @@ from itertools import groupby
 from pipeline.landing.facts import Facts, News
 from pipeline.mark import Existence, Mark, Snap
 from pipeline.model import Order, Shard
+from pipeline.topics.naming import spelled
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +84,8 @@ def _is_birth(news: News, known: Existence | None, *, seen: bool) -> bool:
 
 
 def is_trimmed(mark: Mark, shard: str) -> bool:
-    """Whether a topic named after *shard* had lost its beginning when it was first read.
-
-    Collectors put ``_`` for what a topic's name may not hold.
-    """
-    name = "." + re.sub(r"[^\w.-]", "_", shard, flags=re.ASCII)
+    """Whether a topic named after *shard* had lost its beginning when it was first read."""
+    name = f".{spelled(shard)}"
     return any(f".{topic}".endswith(name) for topic in mark.trimmed)
 
 

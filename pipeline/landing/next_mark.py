@@ -14,6 +14,7 @@ from pipeline.mark import Epoch, Mark, Quarantine
 from pipeline.model import Acknowledged, Order, Shard, TopicPartition
 from pipeline.report import Gap, read_gap
 from pipeline.route import Router
+from pipeline.topics.naming import spelled
 
 
 def next_mark(
@@ -193,7 +194,7 @@ def _opened(plan: Plan, batch: int, mark: Mark, shards: Iterable[str]) -> tuple[
 class _Concerned:
     """Which shards does a topic concern?  Sorted out once: all topics may be lost together.
 
-    ``sources`` is by topic, ``every`` by source, ``named`` by shard without its source.
+    ``sources`` is by topic, ``every`` by source, ``named`` by what topics call a shard.
     """
 
     sources: Mapping[str, set[str]]
@@ -209,11 +210,11 @@ class _Concerned:
         named: dict[str, list[str]] = {}
         for name in sorted(shards):
             every.setdefault(_at(name), []).append(name)
-            named.setdefault(Shard.parse(name).name, []).append(name)
+            named.setdefault(spelled(Shard.parse(name).name), []).append(name)
         return cls(sources, every, named)
 
     def by(self, topic: str) -> tuple[str, ...]:
-        """Its own shard, or every known one of its source, sorted."""
+        """The shards it is named after, or every known one of its source, sorted."""
         sources = self.sources.get(topic) or self.every.keys()
         parts = topic.split(".")
         ends = (".".join(parts[start:]) for start in range(1, len(parts)))

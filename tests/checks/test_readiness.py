@@ -330,6 +330,16 @@ def test_an_unproven_table_needs_a_waiver() -> None:
     assert assess(MIRROR, waived, BOTH).ready
 
 
+def test_a_table_that_may_have_shards_nobody_knows_is_not_ready_whatever_is_waived() -> None:
+    unlisted = inputs(unlisted="source shop has not listed its tables: down")
+    waived = replace(unlisted, waived=frozenset({f"unproven:{TABLE.name}"}))
+
+    answer = assess(MIRROR, waived, BOTH)
+
+    assert answer.state is ReadinessState.UNKNOWN
+    assert [(reason.code, reason.id) for reason in answer.reasons] == [("unlisted", "")]
+
+
 def test_a_table_whose_schema_nobody_has_told_is_not_called_ready() -> None:
     untold = inputs(unproven=Missing("source shop has not described its tables: down"))
 

@@ -4,6 +4,7 @@ Time stands still but for :meth:`Rig.second`; nothing here starts a thread.
 """
 
 import asyncio
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -53,7 +54,7 @@ from pipeline.model import (
     TopicPartition,
 )
 from pipeline.schema.column import Column
-from pipeline.settings import CollectorSettings, SourceSettings
+from pipeline.settings import CollectorSettings, SourceSettings, TableRule
 from pipeline.sources.mysql.column import MySqlColumn
 from pipeline.sources.mysql.description import description
 from pipeline.sources.mysql.position import binlog_position
@@ -116,12 +117,18 @@ class FakeLake:
         return [one for one in self.commits.get(table, []) if one.version > since]
 
 
+@dataclass
 class FakeDictionary:
-    """Every table has the key ``id``."""
+    """Every table has the key ``id``; ``there`` are its tables, told unless it is ``silent``."""
+
+    there: list[str] = field(default_factory=list)
+    silent: bool = False
 
     def shards(self, pattern: str) -> tuple[Shard, ...]:
-        """Nothing beyond what is landed."""
-        return ()
+        """Those whose whole name matches."""
+        if self.silent:
+            raise UnreachableError("source:shop: slow: took more than 5 s")
+        return tuple(Shard("shop", name) for name in self.there if re.fullmatch(pattern, name))
 
     def key_columns(self, shard: Shard) -> tuple[str, ...]:
         """One column."""
@@ -245,6 +252,7 @@ class Rig:
         self.rulings, self.current = Rulings(), CurrentBoard()
         self.standstills, self.kafka = Standstills(self.store.holds), FakeKafka()
         self.facts, self.schema = FakeFacts(self.store), FakeSchema()
+        self.dictionary, self.rules = FakeDictionary(), tuple[TableRule, ...]()
         self.restart()
 
     def restart(self) -> None:
@@ -263,7 +271,7 @@ class Rig:
             beat,
             ForeignWrites(self.lake, self.store.waivers.waived),
         )
-        self.roster = Roster(lambda: {"shop": FakeDictionary()}, (), self.clock)
+        self.roster = Roster(lambda: {"shop": self.dictionary}, self.rules, self.clock)
         self.census = Census(
             {"shop": lambda: SOURCE}, self.roster.tables, self.schema.describe, self.clock
         )
@@ -299,6 +307,7 @@ class Rig:
             self.store.waivers,
             self.store.accounts.residuals,
             UnloggedChanges(self.census.unproven, self.store.memory, self.clock).unproven,
+            self.roster.unlisted,
             self.clock,
         )
 

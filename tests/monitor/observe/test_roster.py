@@ -110,6 +110,48 @@ def test_a_shard_that_was_never_landed_is_listed_so_that_its_table_is_not_called
     assert [shard.name for shard in orders.shards] == ["shop_0.orders", "shop_1.orders"]
 
 
+def test_a_shard_that_was_never_landed_stays_listed_while_the_source_does_not_answer() -> None:
+    watch = Watch(ORDERS, shop_0__orders=BIG, shop_1__orders=BIG)
+    watch.see(shop_0__orders="shop.orders")
+    watch.source.silent = True
+    watch.now += timedelta(minutes=5)
+
+    (orders,) = watch.see(shop_0__orders="shop.orders")
+
+    assert [shard.name for shard in orders.shards] == ["shop_0.orders", "shop_1.orders"]
+    assert watch.roster.unlisted(orders) == ""
+    assert watch.roster.declared() == {ORDERS.shards: ""}
+
+
+def test_a_source_that_never_listed_its_tables_leaves_those_of_a_rule_in_doubt() -> None:
+    watch = Watch(ORDERS, shop_0__orders=BIG, shop_1__orders=BIG, shop__users=BIG)
+    watch.source.silent = True
+
+    orders, users = watch.see(shop_0__orders="shop.orders", shop__users="shop.users")
+
+    why = "source shop has not listed its tables: source:shop: no route to host"
+    assert (watch.roster.unlisted(orders), watch.roster.unlisted(users)) == (why, "")
+    watch.source.silent = False
+    watch.now += timedelta(minutes=1)
+    watch.see(shop_0__orders="shop.orders", shop__users="shop.users")
+    assert watch.roster.unlisted(orders) == ""
+
+
+def test_a_table_that_new_rules_give_a_shard_is_in_doubt_until_a_batch_has_landed_under_them() -> (
+    None
+):
+    """Until then the mark tells of the shard as of another table's, and of no gap."""
+    watch = Watch(ORDERS, shop_0__orders=BIG, shop_1__orders=BIG)
+    before = {"shop_0__orders": "shop.orders", "shop_1__orders": "shop_1.orders"}
+
+    old, single = watch.see(**before)
+    doubts = watch.roster.unlisted(old), watch.roster.unlisted(single)
+    (new,) = watch.see(shop_0__orders="shop.orders", shop_1__orders="shop.orders")
+
+    assert doubts == ("its rule is new, and nothing has landed under it yet", "")
+    assert watch.roster.unlisted(new) == ""
+
+
 def test_a_table_of_which_nothing_was_landed_is_not_watched() -> None:
     watch = Watch(ORDERS, shop__users=BIG, shop_0__orders=BIG)
 

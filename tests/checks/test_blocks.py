@@ -1,0 +1,48 @@
+"""What blocks a table that all lags and positions call complete?"""
+
+import pytest
+
+from checks.blocks import blocks
+from pipeline.mark import Quarantine
+from tests.checks.samples import TABLE, mark
+from tests.checks.test_readiness import inputs
+
+OWN = frozenset({"shop", "shop.shop_00.orders", "shop.shop_01.orders"})
+UNREAD = Quarantine(None, 3, 1, ("x:0:5@3",))
+
+
+@pytest.mark.parametrize(
+    ("topic", "shards", "blocked"),
+    [
+        pytest.param("shop.shop_01.orders", (), True, id="a topic of its own"),
+        pytest.param("shop.other.t", ("shop/other.t",), False, id="another table's topic"),
+        pytest.param(
+            "shop.all_orders",
+            ("shop/other.t", "shop/shop_01.orders"),
+            True,
+            id="a topic of no table, which may hold any",
+        ),
+        pytest.param("shop", (), True, id="the topic of its schema changes"),
+    ],
+)
+def test_an_unread_change_of_a_topic_blocks_every_table_it_may_concern(
+    topic: str, shards: tuple[str, ...], blocked: bool
+) -> None:
+    unread = Quarantine(UNREAD.table, UNREAD.batch, UNREAD.count, UNREAD.ids, shards)
+    taken = {"landed": mark(quarantine={f"topic:{topic}": unread})}
+
+    found = blocks(inputs(taken=taken, topics=OWN), frozenset())
+
+    assert [reason.id for reason in found] == (["x:0:5@3"] if blocked else [])
+
+
+def test_an_unread_change_is_told_with_its_table_or_else_its_topic() -> None:
+    known = Quarantine(TABLE.name, 3, 1, ("t:0:1@3",))
+    taken = {"landed": mark(quarantine={"shop/shop_01.orders": known, "topic:x": UNREAD})}
+
+    texts = [reason.text for reason in blocks(inputs(taken=taken), frozenset())]
+
+    assert texts == [
+        f"{TABLE.name}: undecoded change t:0:1@3",
+        "topic:x: undecoded change x:0:5@3",
+    ]

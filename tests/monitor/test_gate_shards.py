@@ -1,0 +1,84 @@
+"""The gate knows of every shard of a table, or does not open; covers monitor/gate.py."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pipeline.mark import Mark, Quarantine
+from pipeline.settings import TableRule
+from tests.monitor.rig import SHARDS, USERS, Rig
+
+DAY, EARLIER, UNASKED = "2026-03-28", "2026-03-27", "2026-03-26"
+LEFT_OUT = "shop.users_2"  # the source has it, and the collector does not send it
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Iterator[Rig]:
+    rig = Rig(tmp_path)
+    rig.rules = (TableRule(r"shop\.users(_\d)?", USERS),)
+    rig.dictionary.there = [USERS, LEFT_OUT]
+    rig.restart()
+    yield rig
+    rig.close()
+
+
+def test_a_shard_that_is_not_collected_blocks_also_while_its_source_is_too_slow(rig: Rig) -> None:
+    rig.round()
+    rig.round()
+    before = rig.ask(cut=DAY)
+    rig.dictionary.silent = True
+    rig.second(60)
+    rig.round()
+
+    during = rig.ask(cut=EARLIER)
+
+    assert [status for status, _ in (before, during)] == [409, 409]
+
+
+def test_a_source_that_lists_no_tables_after_a_restart_withholds_ready(rig: Rig) -> None:
+    rig.dictionary.silent = True
+    rig.round()
+    rig.round()
+
+    status, answer = rig.ask(cut=DAY)
+
+    codes = [reason["code"] for reason in answer["tables"][0]["reasons"]]
+    assert (status, codes) == (404, ["unlisted"])
+
+
+@pytest.mark.parametrize(
+    ("shard", "topic"),
+    [
+        pytest.param('shop.we"ird', "shop.shop.we_ird", id="a name that no topic may have"),
+        pytest.param("shop.users", "shop", id="a schema change"),
+        pytest.param("shop.users", "shop.all", id="a topic that is named after no table"),
+    ],
+)
+def test_what_nobody_could_read_blocks_the_table_it_may_be_of(
+    rig: Rig, shard: str, topic: str
+) -> None:
+    rig.dictionary.there = []
+    rig.round()
+    rig.round()
+    assert rig.ask(cut=EARLIER)[0] == 200
+    unread = Quarantine(
+        None, 1, 1, (f"{topic}:0:5@1",), tuple(SHARDS) if topic == "shop.all" else ()
+    )
+    rig.lake.newest = _with(rig, shard, quarantine={f"topic:{topic}": unread})
+    rig.second(2)
+
+    status, answer = rig.ask(SHARDS.get(f"shop/{shard}", shard), cut=UNASKED)
+
+    codes = [reason["code"] for reason in answer["tables"][0]["reasons"]]
+    assert status == 409
+    assert "quarantine" in codes
+
+
+def _with(rig: Rig, shard: str, **more: object) -> Mark:
+    mark = rig.lake.newest
+    assert mark is not None
+    shards = {**mark.shards, f"shop/{shard}": SHARDS.get(f"shop/{shard}", shard)}
+    bases = {**mark.bases, f"shop/{shard}": mark.bases[f"shop/{USERS}"]}
+    return replace(mark, shards=shards, bases=bases, **more)  # type: ignore[arg-type]
