@@ -1,12 +1,13 @@
 """Who else has written to a mirror?  Judged from the commits of its Delta log; pure.
 
-Each commit of Sluice names the version it follows, and the shape it found.  One that is not ours
-and changes rows, columns, what Sluice remembers in the table, or the number of the applied batch
-makes the mirror foreign, until all of that is taken back.
+Each commit of Sluice names the version it follows, and the shape and number of rows it found.  One
+that is not ours and changes rows, columns, what Sluice remembers in the table, or the number of the
+applied batch makes the mirror foreign, until all of that is taken back.  One that says it only
+moved rows is believed as long as there are as many as before.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from pipeline.changelog.table import APPS
@@ -14,6 +15,7 @@ from pipeline.lake.commits import Commit, FileState
 from pipeline.report import Hold
 
 _WAIVER = "foreign_write:"
+INSERTED, DELETED = "numTargetRowsInserted", "numTargetRowsDeleted"  # as Delta calls them
 _VERSION = re.compile(r"[0-9]{1,18}")
 
 
@@ -34,12 +36,14 @@ class Known:
     """A version up to which all commits are ours, or wanted by a person.
 
     ``shape`` is the table's as of then, None if none of ours has told; ``entry`` tells the entry of
-    that version from another that may come to stand in its place.
+    that version from another that may come to stand in its place; ``rows`` are those of then, None
+    where nobody has told.
     """
 
     version: int = -1
     shape: str | None = None
     entry: str = ""
+    rows: int | None = None
 
     def differs(self, shape: str | None) -> bool:
         """Whether *shape*, None where nothing was told anew, is known to be another."""
@@ -50,7 +54,8 @@ class Known:
         told = commit.own.get("shape", self.shape)
         if commit.shape is not None and (told is not None or commit.after is not None):
             told = commit.shape
-        return Known(commit.version, told, commit.entry)
+        rows = _left(commit) if commit.own else self.rows
+        return Known(commit.version, told, commit.entry, rows)
 
 
 BEFORE = Known()  # nothing
@@ -107,19 +112,37 @@ def unread_hold(table: str, first: int, last: int) -> Hold:
     """Why *table* must stand still after commits that nobody can look at any more."""
     name = waiver(table, first)
     detail = (
-        f"versions {first} to {last} of mirror {table} were cleaned out of its log before they "
-        f"were looked at; rebuild the mirror, or waive {name}"
+        f"versions {first} to {last} of mirror {table} were cleaned out of its log before this "
+        f"service looked at them; rebuild the mirror, or waive {name}"
     )
     return Hold(name, table, "foreign_write", detail)
 
 
+def judge(
+    commits: Sequence[Commit], rows: int | None, known: Known, accepted: frozenset[int]
+) -> tuple[Intrusion | None, Known]:
+    """As ``find``, of a table that has *rows* after all *commits*; None if nobody can count them.
+
+    Where their number is not what it was, whoever said that rows were only moved is not believed.
+    """
+    believed = find(commits, known, accepted)
+    if believed[0] is None and believed[1].rows in (None, rows):
+        return believed
+    strict = find(commits, known, accepted, believing=False)
+    return strict if strict[0] is None or believed[0] is None else believed
+
+
 def find(
-    commits: Iterable[Commit], known: Known = BEFORE, accepted: frozenset[int] = frozenset()
+    commits: Iterable[Commit],
+    known: Known = BEFORE,
+    accepted: frozenset[int] = frozenset(),
+    *,
+    believing: bool = True,
 ) -> tuple[Intrusion | None, Known]:
     """The intrusion that still counts after all *commits*, ascending, and what is ours before it.
 
     No intrusion: all is ours.  *known*: what lies before the first of *commits*.
-    *accepted*: versions a person has waived.
+    *accepted*: versions a person has waived.  *believing*: that who says so has only moved rows.
     """
     intrusion: Intrusion | None = None
     since = NetChange()
@@ -131,7 +154,9 @@ def find(
                 intrusion = replace(intrusion, good=-1)
             elif intrusion.good >= 0 and since.is_back(known):
                 known, intrusion = replace(known, version=commit.version, entry=commit.entry), None
-        elif commit.after is not None or commit.version in accepted or not _intrudes(commit, known):
+        elif commit.version in accepted:
+            known = replace(known.after(commit), rows=None)
+        elif commit.after is not None or not _intrudes(commit, known, believing=believing):
             known = known.after(commit)
         else:
             intrusion = Intrusion(commit.version, commit.operation, known.version)
@@ -139,9 +164,17 @@ def find(
     return intrusion, known
 
 
-def _intrudes(commit: Commit, known: Known) -> bool:
+def _intrudes(commit: Commit, known: Known, *, believing: bool) -> bool:
     """Whether a foreign commit changes a row, or what Sluice remembers in the table."""
-    return commit.data_changing or known.differs(commit.shape) or _numbers(commit)
+    moved = commit.data_changing if believing else commit.came != commit.went
+    return moved or known.differs(commit.shape) or _numbers(commit)
+
+
+def _left(commit: Commit) -> int | None:
+    """Rows after a commit of ours: those it found, and what it says it did to them."""
+    found = commit.own.get("rows")
+    came, went = (int(commit.metrics.get(name, 0)) for name in (INSERTED, DELETED))
+    return found + came - went if isinstance(found, int) else None
 
 
 def _numbers(commit: Commit) -> bool:

@@ -2,16 +2,19 @@
 
 Each commit of ours names the version it follows, so a stranger's is found by looking at the commits
 since the last one known to be ours.  In a mirror that this process has not looked at, that is the
-newest turn: no turn is committed on top of a foreign commit.
+newest turn: none is committed on top of a foreign commit.  Where the log tells of no turn any more,
+any other commit of ours serves, for none is put on a version that was not looked at.
 """
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
 from pipeline.apply.account import miscounted
-from pipeline.apply.foreign import Known, accepted, find, foreign_hold, unread_hold
+from pipeline.apply.foreign import Known, accepted, foreign_hold, judge, unread_hold
+from pipeline.apply.layout import Layout
+from pipeline.apply.mirror_files import MirrorFiles
 from pipeline.apply.mirrors import Mirrors
 from pipeline.errors import HeldError, UnreachableError
 from pipeline.lake.commits import Commit
@@ -21,7 +24,7 @@ from pipeline.model import Account
 from pipeline.report import Hold
 
 _ROTATED = 20  # mirrors with nothing to apply that are looked at in one pass
-_FAR = 1_000  # commits that are searched for a turn at first
+_FAR = 1_000  # commits that are searched for the account of a turn
 
 
 @dataclass(eq=False)
@@ -49,7 +52,7 @@ class Watch:
         known = self._good.get(seen.metadata.id)
         if known is not None and known.version == version - 1:
             shape = shape_of(seen.metadata.action)
-            self._good[seen.metadata.id] = Known(version, shape, seen.entry)
+            self._good[seen.metadata.id] = Known(version, shape, seen.entry, seen.rows)
 
     def below(self, table: str, snapshot: Snapshot, waived: frozenset[str]) -> Hold | None:
         """Why nothing of ours may come on top of *snapshot*; it may be newer than the last look."""
@@ -58,24 +61,11 @@ class Watch:
     def hold(self, table: str, waived: frozenset[str]) -> Hold | None:
         """Why *table* must stand still; None when all of its commits are ours or waived."""
         try:
-            snapshot = self.mirrors.look(table)
+            return self._judged(table, waived)
         except HeldError as error:
             return Hold(f"{error.reason}:{table}", table, error.reason, error.detail)
         except UnreachableError as error:
             return Hold(f"unreachable:{table}", table, "unreachable", str(error))
-        if snapshot is None or self._all_ours(snapshot):
-            return None
-        wanted = accepted(table, waived)
-        known, commits = self._since(table, snapshot)
-        first = min((one.version for one in commits), default=snapshot.version + 1)
-        if known is not None and first > known.version + 1 and known.version + 1 not in wanted:
-            return unread_hold(table, known.version + 1, first - 1)
-        intrusion, good = find(commits, known or Known(first - 1), wanted)
-        doubts = (miscounted(table, one) for one in commits)
-        doubt = next((one for one in doubts if one and one.id not in waived), None)
-        if intrusion is None and doubt is None:
-            self._good[snapshot.metadata.id] = good
-        return doubt if intrusion is None else foreign_hold(table, intrusion)
 
     def last_turn(self, table: str) -> tuple[int, Account] | None:
         """Batch and account of the newest turn; None if the log tells of none."""
@@ -86,6 +76,28 @@ class Watch:
             if "account" in commit.own:
                 return int(commit.own["batch"]), Account(**commit.own["account"])
         return None
+
+    def _judged(self, table: str, waived: frozenset[str]) -> Hold | None:
+        snapshot = self.mirrors.look(table)
+        if snapshot is None or self._all_ours(snapshot):
+            return None
+        wanted = accepted(table, waived)
+        known, commits = self._since(table, snapshot)
+        first = min((one.version for one in commits), default=snapshot.version + 1)
+        if (hold := _unread(table, known, commits, first)) is not None and hold.id not in waived:
+            return hold
+        rows = self._rows(table, snapshot)
+        intrusion, good = judge(commits, rows, known or Known(first - 1), wanted)
+        doubts = (miscounted(table, one) for one in commits)
+        doubt = next((one for one in doubts if one and one.id not in waived), None)
+        if intrusion is None and doubt is None:
+            self._good[snapshot.metadata.id] = good
+        return doubt if intrusion is None else foreign_hold(table, intrusion)
+
+    def _rows(self, table: str, snapshot: Snapshot) -> int:
+        """Rows by the log, or by the footers of files of which it does not tell."""
+        files, layout = tuple(snapshot.files.values()), Layout.of(snapshot.metadata)
+        return MirrorFiles(self.mirrors.store(table), files, layout).count()
 
     def _all_ours(self, snapshot: Snapshot) -> bool:
         known = self._good.get(snapshot.metadata.id)
@@ -106,14 +118,24 @@ class Watch:
                     break
                 known = None
             found.append(commit)
-            if known is None and (_begins(commit) or commit.version <= snapshot.version - _FAR):
+            if known is None and "account" in commit.own and _follows(commit):
                 break
         return known, tuple(found)[::-1]
 
 
-def _begins(commit: Commit) -> bool:
-    """Whether it is a turn right on top of the version that it was made from.
+def _unread(table: str, known: Known | None, commits: Sequence[Commit], first: int) -> Hold | None:
+    """Why *table* must stand still if commits below version *first* are gone, and count."""
+    if known is not None:
+        gone = known.version + 1
+        return unread_hold(table, gone, first - 1) if gone < first else None
+    if first == 0 or (commits and _follows(commits[0])):
+        return None
+    return unread_hold(table, 0, first - 1)
+
+
+def _follows(commit: Commit) -> bool:
+    """Whether it is ours, and right on top of the version that it was made from.
 
     Nothing foreign lies below one: that version was looked at before.
     """
-    return "account" in commit.own and commit.after == commit.version - 1
+    return commit.after == commit.version - 1

@@ -143,9 +143,12 @@ def told_schemas(orders: Mapping[str, Order]) -> dict[str, str]:
 
 
 def following(snapshot: Snapshot, batch: int, lane: str, **more: object) -> dict[str, object]:
-    """As ``note``, of a commit that follows *snapshot*; with its shape, to hold others' against."""
+    """As ``note``, of a commit that follows *snapshot*; with its shape and how many rows it has.
+
+    Others' commits are held against these.
+    """
     shape = shape_of(snapshot.metadata.action)
-    return note(snapshot.version, batch, lane, shape=shape, **more)
+    return note(snapshot.version, batch, lane, shape=shape, rows=snapshot.rows, **more)
 
 
 def note(after: int, batch: int, lane: str, **more: object) -> dict[str, object]:

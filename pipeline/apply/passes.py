@@ -260,9 +260,12 @@ class Passes:
         return int(self.changes.snapshot.metadata.configuration.get(DROPPED, "-1"))
 
     def _shaped(self, name: str, shape: Shape) -> Snapshot:
-        """The mirror with the columns of today, made if it was not there."""
+        """The mirror with the columns of today, made if it was not there.
+
+        On the version that was looked at for others' commits, or not at all.
+        """
         store, lane, now = self.mirrors.store(name), self.settings.lane, self.clock()
-        snapshot = self.mirrors.look(name)
+        snapshot = self.mirrors.seen(name)
         if snapshot is None:
             made = begun(store, shape, now, lane)
         else:

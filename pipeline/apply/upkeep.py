@@ -155,7 +155,7 @@ class Upkeep:
             checkpoints.checkpoint(store)
             self._checkpointed[table] = snapshot.version
         if self._due(table):
-            snapshot = self._clean(table, store, read) or snapshot
+            snapshot = self._clean(table, snapshot, read) or snapshot
         return None if self._worn(table, snapshot) else snapshot.version
 
     def _worn(self, table: str, snapshot: Snapshot) -> tuple[ActiveFile, ...]:
@@ -203,25 +203,26 @@ class Upkeep:
         self.mirrors.know(table, compacted)
         return compacted
 
-    def _clean(self, table: str, store: Store, read: int | None) -> Snapshot | None:
+    def _clean(self, table: str, snapshot: Snapshot, read: int | None) -> Snapshot | None:
         """Take what no kept version needs; nothing at all while somebody reads an older one."""
+        store = self.mirrors.store(table)
         self._vacuumed[table] = self.clock()
         kept = max(self.settings.upkeep.keep_versions, _LEAST)
-        since = self._since(table, read)
+        since = self._since(table, snapshot, read)
         if since is None or self.clock() - since > kept:
             return None
-        snapshot = self._keeping(table, store, kept)
+        snapshot = self._keeping(table, snapshot, kept)
         vacuum.vacuum(store, kept)
         vacuum.sweep_vectors(store, snapshot, self.clock() - kept)
         checkpoints.sweep(store, self.clock() - kept)
         checkpoints.clean(store)
         return snapshot
 
-    def _keeping(self, table: str, store: Store, kept: timedelta) -> Snapshot:
-        """Let the log remember for so long which files have left; a checkpoint forgets the rest."""
-        snapshot = self.mirrors.look(table)
-        if snapshot is None:
-            raise HeldError("table_replaced", f"{store.uri} is gone; restore it")
+    def _keeping(self, table: str, snapshot: Snapshot, kept: timedelta) -> Snapshot:
+        """Let the log remember for so long which files have left; a checkpoint forgets the rest.
+
+        On the version that was looked at, or not at all: nothing of ours hides another's commit.
+        """
         files, entries = (
             f"interval {math.ceil(time / timedelta(hours=1))} hours"
             for time in (kept, max(kept, _HISTORY))
@@ -232,18 +233,22 @@ class Upkeep:
             return snapshot
         told = following(snapshot, -1, self.settings.lane)
         made = commit(
-            store, snapshot, actions, operation="SET TBLPROPERTIES", clock=self.clock(), note=told
+            self.mirrors.store(table),
+            snapshot,
+            actions,
+            operation="SET TBLPROPERTIES",
+            clock=self.clock(),
+            note=told,
         )
         self.mirrors.know(table, made)
         return made
 
-    def _since(self, table: str, read: int | None) -> datetime | None:
+    def _since(self, table: str, snapshot: Snapshot, read: int | None) -> datetime | None:
         """When version *read* was committed, now if it is the newest; None if no log tells.
 
         What it needs was removed later than that, by the stamps of the log.
         """
-        snapshot = self.mirrors.look(table)
-        if snapshot is None or read is None or read >= snapshot.version:
+        if read is None or read >= snapshot.version:
             return self.clock()
         return next((one.at for one in self.mirrors.commits(table, read)), None)
 

@@ -123,6 +123,16 @@ class Snapshot:
     checkpoint: int = field(default=-1, compare=False)
 
     @property
+    def rows(self) -> int | None:
+        """Rows that are not deleted; None where the log does not tell of each file."""
+        total = 0
+        for file in self.files.values():
+            if (told := file.records) is None:
+                return None
+            total += told - (int(file.vector["cardinality"]) if file.vector else 0)
+        return total
+
+    @property
     def vector_files(self) -> frozenset[str]:
         """Names of the vector files in use beside the table."""
         used = (file.vector for file in self.files.values())

@@ -7,12 +7,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from pipeline.apply.mirrors import FLOORS, note
+from pipeline.apply.mirrors import FLOORS, following, note
 from pipeline.lake import entries
-from pipeline.lake.actions import removed
+from pipeline.lake.actions import added, removed
 from pipeline.lake.log import Snapshot, load
 from pipeline.lake.store import open_store
 from pipeline.model import Op
@@ -185,3 +186,99 @@ def test_commits_that_were_cleaned_away_unread_are_not_taken_for_ours(lake: Hand
 
     assert hold_id(lake) == f"foreign_write:db.t:{version}"
     assert lake.apply(waived=[f"foreign_write:db.t:{version}"]).hold is None
+
+
+def moved(lake: HandLake, *, lost: int) -> list[Action]:
+    """A file whose rows, but for some of them, are said to be only moved to another."""
+    (first,) = now_of(lake).files.values()
+    other = f"moved-{now_of(lake).version}.parquet"
+    mirror = Path(lake.settings.mirror("db.t"))
+    kept = pq.read_table(mirror / first.path)
+    pq.write_table(kept.slice(lost), mirror / other)
+    size, told = (mirror / other).stat().st_size, {"numRecords": len(kept) - lost}
+    came = added(other, size=size, at=NOW, stats=told, data_change=False)
+    return [removed(first, at=NOW, data_change=False), came]
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_who_says_that_rows_were_only_moved_is_believed_if_all_are_there(
+    tmp_path: Path, restarted: bool
+) -> None:
+    lake = HandLake(tmp_path)
+    lake.play([row(C, 10, 1, "a"), row(C, 11, 2, "b")])
+    intrude(lake, *moved(lake, lost=0), operation="OPTIMIZE")
+    if restarted:
+        lake.reopen()
+
+    assert hold_id(lake) is None
+    assert lake.rows() == {1: "z", 2: "b"}
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_who_says_that_rows_were_only_moved_and_lost_one_is_not_believed(
+    tmp_path: Path, restarted: bool
+) -> None:
+    """As by a job that writes with `dataChange` off, and filters."""
+    lake = HandLake(tmp_path)
+    lake.play([row(C, 10, 1, "a"), row(C, 11, 2, "b")])
+    before = now_of(lake).version
+    intrude(lake, *moved(lake, lost=0), operation="OPTIMIZE")
+    intrude(lake, *moved(lake, lost=1), operation="OPTIMIZE")
+    if restarted:
+        lake.reopen()
+
+    assert hold_id(lake) == f"foreign_write:db.t:{before + 1}"
+    lake.reopen()
+    assert hold_id(lake) == f"foreign_write:db.t:{before + 1}"
+    DeltaTable(lake.settings.mirror("db.t")).restore(before)
+    assert lake.apply().hold is None
+    assert lake.rows() == {1: "z", 2: "b"}
+
+
+def test_rows_that_a_person_let_go_are_missed_no_more(tmp_path: Path) -> None:
+    lake = HandLake(tmp_path)
+    lake.play([row(C, 10, 1, "a"), row(C, 11, 2, "b")])
+    version = intrude(lake, *moved(lake, lost=1), operation="OPTIMIZE")
+    waived = f"foreign_write:db.t:{version}"
+    assert hold_id(lake) == waived
+
+    assert lake.apply(waived=[waived]).hold is None
+
+    lake.reopen()
+    assert hold_id(lake) is None
+
+
+def cleaned(lake: HandLake, until: int) -> None:
+    """The log begins with a checkpoint of its newest version, and entries from *until* on."""
+    mirror = lake.settings.mirror("db.t")
+    DeltaTable(mirror).create_checkpoint()
+    for gone in range(until):
+        (Path(mirror) / entries.name(gone)).unlink()
+
+
+def test_a_process_that_cannot_look_at_what_was_cleaned_away_says_so(lake: HandLake) -> None:
+    """Somebody deletes while the service is down, and his checkpoint cleans the log."""
+    version = intrude(lake, deleted(lake), operation="DELETE")
+    last = intrude(lake, operation="VACUUM START")
+    cleaned(lake, last)
+    lake.reopen()
+
+    assert hold_id(lake) == "foreign_write:db.t:0"
+    hold = lake.apply().hold
+    assert hold is not None
+    assert f"versions 0 to {version}" in hold.detail
+    assert lake.apply(waived=["foreign_write:db.t:0"]).hold is None
+    lake.reopen()
+    assert hold_id(lake) is None, "a turn was put on top of it"
+
+
+def test_a_mirror_that_rested_until_its_turns_were_cleaned_away_goes_on(lake: HandLake) -> None:
+    """The newest commit is of upkeep, which looked before it wrote."""
+    seen = now_of(lake).version
+    own = following(now_of(lake), -1, "main")
+    newest = intrude(lake, operation="SET TBLPROPERTIES", userMetadata=json.dumps(own))
+    assert newest == seen + 1
+    cleaned(lake, newest)
+    lake.reopen()
+
+    assert hold_id(lake) is None
