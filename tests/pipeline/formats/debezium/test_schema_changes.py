@@ -1,6 +1,7 @@
 """What a schema-change message tells, as a real collector wrote them."""
 
 import json
+from typing import Any
 
 import pytest
 
@@ -77,3 +78,28 @@ def test_a_snapshot_only_describes(snapshot: str | None, expected: bool) -> None
 def test_a_schema_change_that_is_none_is_refused(after: str) -> None:
     with pytest.raises(FormatError, match="schema change"):
         read(after, END)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        pytest.param({"ddl": {"a": None}}, id="a statement that is no text"),
+        pytest.param({"ddl": "x", "databaseName": ["db"]}, id="a database that is no name"),
+        pytest.param({"ddl": "x", "source": {"snapshot": [[]]}}, id="a snapshot of another kind"),
+        pytest.param({"ddl": "x", "tableChanges": {"id": "x"}}, id="changes that are no list"),
+        pytest.param({"name": [1, 2]}, id="a column's name that is no text"),
+        pytest.param({"typeName": None}, id="a type without a name"),
+        pytest.param({"length": "80"}, id="a length that is no number"),
+        pytest.param({"scale": 0.5}, id="a scale that is no whole number"),
+        pytest.param({"defaultValueExpression": {}}, id="a default that is no text"),
+        pytest.param({"enumValues": [1]}, id="a label that is no text"),
+    ],
+)
+def test_what_is_of_another_kind_than_debezium_writes_is_no_schema_change(told: Any) -> None:
+    """It would break landing, or the next start, and not be quarantined."""
+    column = {"name": "c", "typeName": "INT", "optional": True, "position": 1, **told}
+    change = {"type": "ALTER", "id": '"s"."t"', "table": {"columns": [column]}}
+    message = told if "ddl" in told else {"ddl": "x", "tableChanges": [change]}
+
+    with pytest.raises(FormatError, match="not built as Debezium's"):
+        read(json.dumps(message), END)
