@@ -72,7 +72,7 @@ class App:
         followed = {one.settings.name: one.followed for one in self.heartbeats}
         self.servers = Servers(followed)
         self.roster = Roster(self.servers.all, config.tables, clock)
-        self.census = Census(followed, self.roster.tables, describe, clock)
+        self.census = Census(followed, self.roster.tables, self.roster.existing, describe, clock)
         self.retention = RetentionWatch(config.sources, self.lake, self.census.answer, clock)
         self.watcher = Watcher(self._sampler(), self.roster, clock)
         self.recorder = VerdictRecorder(config.alerts, store, self.rulings, policy.gating, clock)

@@ -1,7 +1,8 @@
 """What do the sources say of their servers and tables?  Asked rarely, each by a short connection.
 
 What was told stays known until it is told anew: a source that is loaded, slow or silent is asked
-again a little later.  Too old, or told by another server than heartbeats go to now, is not known.
+again a little later.  Too old, told by another server than heartbeats go to now, or of a shard that
+a landed statement has changed since, is not known: it may be what lets rows change unlogged.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -12,7 +13,8 @@ import structlog
 
 from checks.unproven import why_unproven
 from pipeline.errors import SluiceError
-from pipeline.model import Missing, Table
+from pipeline.mark import Existence
+from pipeline.model import Missing, Order, Shard, Table
 from pipeline.settings import SourceSettings
 from pipeline.sources.source import SourceDescription
 
@@ -21,10 +23,18 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class CensusQuestion:
-    """Who is asked, and about which shards (``database.table``)."""
+    """Who is asked, and about which shards (``database.table``).
+
+    ``changed`` tells of each the order of its newest statement that had landed by then, if any.
+    """
 
     settings: SourceSettings
     shards: frozenset[str]
+    changed: frozenset[tuple[str, Order]] = frozenset()
+
+    def concerns(self, shard: str, changed: Order | None) -> bool:
+        """Whether it was asked of *shard* after its newest statement, *changed*, had landed."""
+        return shard in self.shards and (changed is None or (shard, changed) in self.changed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +51,13 @@ class CensusAnswer:
 class Census:
     """Every source's answer, asked anew every *every*, at once when its question changes.
 
-    *followed* gives each source's settings with the address that its heartbeats go to now.
+    *followed* gives each source's settings with the address that its heartbeats go to now,
+    *existing* what landed statements told last of each ``source/shard``.
     """
 
     followed: Mapping[str, Callable[[], SourceSettings]]
     tables: Callable[[], tuple[Table, ...]]
+    existing: Callable[[], Mapping[str, Existence]]
     describe: Callable[[SourceSettings, Collection[str]], SourceDescription]
     clock: Callable[[], datetime]
     every: timedelta = timedelta(minutes=10)
@@ -76,17 +88,27 @@ class Census:
         told = {name: self.answer(name) for name in table.sources}
         for shard in table.shards:
             one = told[shard.source]
-            if isinstance(one, CensusAnswer) and shard.name not in one.question.shards:
-                told[shard.source] = Missing(f"it was not asked about {shard.name} yet")
+            if isinstance(one, CensusAnswer) and not self._asked(one.question, shard):
+                told[shard.source] = Missing(f"it was not asked about {shard.name} as it is now")
         return why_unproven(
             table, {n: t.described if isinstance(t, CensusAnswer) else t for n, t in told.items()}
         )
 
     def _question(self, name: str) -> CensusQuestion:
-        shards = (shard for table in self.tables() for shard in table.shards)
+        own = [shard for table in self.tables() for shard in table.shards if shard.source == name]
+        changed = ((shard.name, self._changed(shard)) for shard in own)
         return CensusQuestion(
-            self.followed[name](), frozenset(s.name for s in shards if s.source == name)
+            self.followed[name](),
+            frozenset(shard.name for shard in own),
+            frozenset((shard, order) for shard, order in changed if order is not None),
         )
+
+    def _asked(self, question: CensusQuestion, shard: Shard) -> bool:
+        return question.concerns(shard.name, self._changed(shard))
+
+    def _changed(self, shard: Shard) -> Order | None:
+        told = self.existing().get(str(shard))
+        return told.order if told else None
 
     def _due(self, name: str, question: CensusQuestion) -> bool:
         failed, answered = self._failed.get(name), self._answers.get(name)

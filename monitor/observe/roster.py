@@ -16,7 +16,7 @@ import structlog
 
 from pipeline.errors import SluiceError
 from pipeline.living import living_shards
-from pipeline.mark import Mark
+from pipeline.mark import Existence, Mark
 from pipeline.model import Shard, Table
 from pipeline.route import Router
 from pipeline.schema.column import Column
@@ -51,6 +51,7 @@ class Roster:
     every: timedelta = timedelta(seconds=60)
     _tables: tuple[Table, ...] = ()
     _shards: Mapping[str, str] | None = None
+    _existing: Mapping[str, Existence] = field(default_factory=dict)
     _declared: Mapping[str, str] = field(default_factory=dict)
     _there: dict[tuple[str, str], tuple[Shard, ...]] = field(default_factory=dict)
     _silent: Mapping[str, str] = field(default_factory=dict)
@@ -70,6 +71,10 @@ class Roster:
     def table(self, name: str) -> Table | None:
         """The table of that name, if there is one."""
         return next((table for table in self._tables if table.name == name), None)
+
+    def existing(self) -> Mapping[str, Existence]:
+        """What landed statements told last of each ``source/shard``."""
+        return self._existing
 
     def declared(self) -> Mapping[str, str]:
         """``shards`` of each rule that asks for tables -> why nothing is collected; "" if it is."""
@@ -92,7 +97,7 @@ class Roster:
 
     def update(self, mark: Mark) -> None:
         """Take over the shards of *mark*; ask the sources when it is time."""
-        now = self.clock()
+        now, self._existing = self.clock(), mark.existing
         with self._lock:
             due = self._asked is None or now - self._asked >= self.every
             shards = living_shards(mark, Router(self.rules))

@@ -273,7 +273,11 @@ class Rig:
         )
         self.roster = Roster(lambda: {"shop": self.dictionary}, self.rules, self.clock)
         self.census = Census(
-            {"shop": lambda: SOURCE}, self.roster.tables, self.schema.describe, self.clock
+            {"shop": lambda: SOURCE},
+            self.roster.tables,
+            self.roster.existing,
+            self.schema.describe,
+            self.clock,
         )
         self.retention = RetentionWatch((SOURCE,), self.kafka, self.census.answer, self.clock)
         self.watcher = Watcher(sampler, self.roster, self.clock)

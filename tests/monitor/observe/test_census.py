@@ -9,7 +9,8 @@ import pytest
 
 from monitor.observe.census import Census
 from monitor.store.waivers import Waiver
-from pipeline.model import Missing, Shard, Table
+from pipeline.mark import Existence
+from pipeline.model import Missing, Order, Shard, Table
 from pipeline.sources.mysql.shard_facts import Cascade
 from tests.monitor.rig import NOON, ORDERS, SOURCE, USERS, FakeSchema, Rig
 
@@ -80,10 +81,12 @@ class Asked:
     def __init__(self) -> None:
         self.now, self.settings = NOON, SOURCE
         self.tables: tuple[Table, ...] = (TABLE,)
+        self.existing: dict[str, Existence] = {}
         self.schema = FakeSchema(grants=("GRANT SELECT ON *.* TO `sluice`@`%`",))
         self.census = Census(
             {"shop": lambda: self.settings},
             lambda: self.tables,
+            lambda: self.existing,
             self.schema.describe,
             lambda: self.now,
         )
@@ -129,6 +132,23 @@ def test_a_new_shard_is_unknown_until_it_was_asked_about(asked: Asked) -> None:
 
     assert asked.after(1) == 2
     assert asked.census.unproven(MORE) == ""
+
+
+def test_what_was_said_before_a_statement_landed_says_nothing_of_the_table_after_it(
+    asked: Asked,
+) -> None:
+    """It may have added a cascade, whose changes no log shows."""
+    asked.tables = (TABLE, MORE)
+    asked.existing = {f"shop/{USERS}": Existence(Order(1, 1, 100), there=True)}
+    asked.after(1)
+    asked.schema.cascades[USERS] = CASCADE
+    asked.existing = {f"shop/{USERS}": Existence(Order(1, 1, 900), there=True)}
+    before = asked.census.unproven(TABLE), asked.census.unproven(MORE)
+
+    count = asked.after(1)
+
+    assert (count, isinstance(before[0], Missing), before[1]) == (3, True, "")
+    assert CASCADE.parent in str(asked.census.unproven(TABLE))
 
 
 def test_what_another_server_said_counts_no_more(asked: Asked) -> None:

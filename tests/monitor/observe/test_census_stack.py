@@ -28,7 +28,11 @@ def settings(mysql: MySQL, user: str) -> SourceSettings:
 def asked(mysql: MySQL, user: str) -> Census:
     one = settings(mysql, user)
     census = Census(
-        {"shop": lambda: one}, lambda: (TEAMS, PEOPLE, GONE), describe, lambda: datetime.now(UTC)
+        {"shop": lambda: one},
+        lambda: (TEAMS, PEOPLE, GONE),
+        dict,
+        describe,
+        lambda: datetime.now(UTC),
     )
     census.ask()
     return census
