@@ -25,7 +25,7 @@ from pyspark.sql import SparkSession
 from bench.kit import table
 from bench.kit.lake import Lake, here
 from bench.kit.rounds import under_load
-from bench.kit.spark import session
+from bench.kit.spark import session, total
 from pipeline.apply.mirror_job import run as run_group
 from pipeline.mark import Mark
 from pipeline.settings import PipelineSettings
@@ -127,7 +127,7 @@ def read(folder: Path, size: Size) -> None:
     rows, turns = size.grown // 16, min(size.commits, READ_AFTER)
     for keys, window in (("recent", min(500 * FEW, rows)), ("uniform", rows)):
         work = table.Workload(table.NARROW, rows, FEW, window=window)
-        lake = _fresh(folder, [work])
+        lake = _fresh(folder / keys, [work])  # Spark remembers a folder's log
         versions, spent = [_version(lake, work)], [0.0, 0.0]
         written = 0
         for number in range(1, turns + 1):
@@ -144,11 +144,13 @@ def read(folder: Path, size: Size) -> None:
             f"{written / (turns * FEW):.1f} rows for each changed one"
         )
         fresh, *worn = _reading(lake, work, versions)
-        for when, one in zip(("before", "after"), worn, strict=False):
+        by_spark = _reading_by_spark(folder / keys, lake.mirror(work), versions)
+        for when, one, spark in zip(("before", "after"), worn, by_spark[1:], strict=False):
             cpu, seconds = (part / whole for part, whole in zip(one, fresh, strict=True))
             click.echo(
                 f"  {when} the last upkeep: {one[0]:.3f} s of CPU, {cpu:.2f} x the fresh mirror's; "
-                f"{one[1]:.3f} s, {seconds:.2f} x; wanted: {READ_WANTED} x"
+                f"{one[1]:.3f} s, {seconds:.2f} x; by Spark {spark:.3f} s, "
+                f"{spark / by_spark[0]:.2f} x; wanted: {READ_WANTED} x"
             )
 
 
@@ -256,6 +258,23 @@ def _reading(
             if len(rows) < work.rows:
                 raise AssertionError(f"{len(rows)} rows were read of {work.rows}")
     return [(min(cpu for cpu, _ in one), min(wall for _, wall in one)) for one in spent]
+
+
+def _reading_by_spark(folder: Path, mirror: str, versions: Sequence[int]) -> list[float]:
+    """Seconds that Spark takes for all rows of each, the best of some, in turns as above.
+
+    It reads a file by one task whether rows went from it or not; the other reader divides only
+    files of which none went.
+    """
+    spark = session(PipelineSettings(str(folder), "", ()))
+    spent: list[list[float]] = [[] for _ in versions]
+    for _ in range(READS):
+        for version, found in zip(versions, spent, strict=True):
+            started = time.monotonic()
+            rows = spark.read.format("delta").option("versionAsOf", version).load(mirror)
+            total(rows)
+            found.append(time.monotonic() - started)
+    return [min(one) for one in spent]
 
 
 def _alone(folder: Path, work: table.Workload, mark: Mark) -> tuple[float, int]:

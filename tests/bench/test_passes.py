@@ -16,7 +16,12 @@ TINY = passes.Size(
     ("what", "told"),
     [
         pytest.param(passes.commits, "4 small turns up to the 40th", id="many commits"),
-        pytest.param(passes.read, "1000 rows, uniform keys", id="a read after many turns"),
+        pytest.param(
+            passes.read,
+            "1000 rows, uniform keys",
+            id="a read after many turns",
+            marks=pytest.mark.spark,
+        ),
         pytest.param(passes.memory, "20 uniform keys in 500 rows", id="a process of its own"),
     ],
 )
