@@ -1,21 +1,34 @@
-"""What a certificate speaks of must be there."""
+"""What a certificate speaks of must be there; what takes it back, and what spares it."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from checks.certificate import Certificate, Ground, forfeited
+from checks.certificate import Certificate, Ground, forfeited, revocations
+from checks.model import Outcome, Ruling, Verdict
 from checks.proof import Evidence
 from pipeline.lags.samples import MirrorPosition
-from pipeline.model import Stage
-from tests.checks.samples import CUT, NOW
+from pipeline.model import Fence, Stage
+from tests.checks.samples import CUT, NOW, fence
 
-EVIDENCE = Evidence((), batch=5, version=7, applied=5, mirror="m")
+EVIDENCE = Evidence((), batch=5, version=7, applied=5, mirror="m", life=70)
 ISSUED = Certificate("c", "shop.orders", Stage.MIRROR, CUT, NOW, EVIDENCE)
+THERE = MirrorPosition(7, 5, "m")
+
+
+def taken_back(one: Certificate, ground: Ground) -> str:
+    """Why; empty if it holds."""
+    found = forfeited([one], ground, NOW)
+    assert all(each.revoked == NOW for each in found)
+    return found[0].why if found else ""
 
 
 @pytest.mark.parametrize(
     ("mirror", "why"),
     [
-        pytest.param(MirrorPosition(7, 5, "m"), "", id="as it was"),
+        pytest.param(THERE, "", id="as it was"),
         pytest.param(MirrorPosition(9, 8, "m"), "", id="gone on"),
         pytest.param(
             MirrorPosition(6, 5, "m"),
@@ -27,12 +40,90 @@ ISSUED = Certificate("c", "shop.orders", Stage.MIRROR, CUT, NOW, EVIDENCE)
             "the mirror holds batch 4, and it rests on 5",
             id="put back, and grown again by upkeep alone",
         ),
+        pytest.param(
+            MirrorPosition(9, 9, "n"), "the mirror was made anew: it is table n now", id="another"
+        ),
+        pytest.param("no route", "its mirror cannot be read: no route", id="not to be read"),
         pytest.param(None, "", id="nobody could look"),
     ],
 )
 def test_a_mirror_that_does_not_hold_what_was_certified_takes_it_back(
-    mirror: MirrorPosition | None, why: str
+    mirror: MirrorPosition | str | None, why: str
 ) -> None:
-    found = forfeited([ISSUED], Ground(mirror, batch=9), NOW)
+    landed = replace(ISSUED, stage=Stage.LANDED)
 
-    assert [one.why for one in found] == ([why] if why else [])
+    assert taken_back(ISSUED, Ground(mirror, batch=9)) == why
+    assert taken_back(landed, Ground(mirror, batch=9)) == "", "it speaks of no mirror"
+
+
+@pytest.mark.parametrize(
+    "untold",
+    [{"mirror": ""}, {"version": None}, {"applied": None}],
+    ids=["which table", "which version", "which batch"],
+)
+def test_a_certificate_that_does_not_say_what_it_rests_on_does_not_hold(
+    untold: Mapping[str, Any],
+) -> None:
+    vague = replace(ISSUED, evidence=replace(EVIDENCE, **untold))
+
+    assert taken_back(vague, Ground(replace(THERE, mirror=vague.evidence.mirror), batch=9))
+
+
+@pytest.mark.parametrize(
+    ("batch", "lives", "life", "why"),
+    [
+        pytest.param(5, {}, 70, "", id="the batch is the newest"),
+        pytest.param(
+            4, {}, 70, "the change log ends at batch 4, and it rests on 5", id="it is lost"
+        ),
+        pytest.param(9, {"0": 70, "6": 71}, 70, "", id="landed in that life"),
+        pytest.param(
+            9,
+            {"0": 70, "5": 71},
+            70,
+            "the change log has lost batch 5, and another has its number",
+            id="landed in another",
+        ),
+        pytest.param(9, {"0": 71}, None, "", id="its life was not told"),
+        pytest.param(9, {"6": 71}, 70, "", id="nobody remembers whose it was"),
+        pytest.param(None, {"0": 71}, 70, "", id="the log does not answer"),
+    ],
+)
+@pytest.mark.parametrize("stage", list(Stage))
+def test_a_batch_that_the_change_log_has_lost_takes_it_back(
+    stage: Stage, batch: int | None, lives: Mapping[str, int], life: int | None, why: str
+) -> None:
+    one = replace(ISSUED, stage=stage, evidence=replace(EVIDENCE, life=life))
+
+    assert taken_back(one, Ground(THERE, batch, lives)) == why
+    assert forfeited([replace(one, revoked=CUT)], Ground("gone", batch, lives), NOW) == ()
+
+
+@pytest.mark.parametrize(
+    ("fences", "seen", "spared"),
+    [
+        pytest.param((fence(5, CUT),), (fence(6, NOW),), True, id="looked at past its cut"),
+        pytest.param((fence(5, CUT),), (fence(5, NOW),), False, id="at its cut, and no further"),
+        pytest.param(
+            (fence(5, CUT), fence(5, CUT, "other")), (fence(6, NOW),), False, id="in one source"
+        ),
+        pytest.param((), (fence(6, NOW),), False, id="nobody knows its cut's position"),
+    ],
+)
+def test_a_pass_spares_a_certificate_that_it_looked_at_in_all_its_sources(
+    fences: tuple[Fence, ...], seen: tuple[Fence, ...], spared: bool
+) -> None:
+    one = replace(ISSUED, evidence=replace(EVIDENCE, fences=fences), issued=CUT)
+    fail = Verdict(one.table, "schema", Ruling(Outcome.FAIL, "x"), NOW)
+    passed = Verdict(one.table, "schema", Ruling(Outcome.PASS, "x"), NOW, seen)
+
+    assert (revocations(fail, [one], passed) == ()) is spared
+    assert revocations(fail, [replace(one, issued=NOW)], passed), "issued when it had looked"
+
+
+@pytest.mark.parametrize(("number", "revoked"), [(4, False), (5, True), (6, True)])
+def test_a_fail_takes_back_what_lies_at_or_below_its_position(number: int, revoked: bool) -> None:
+    one = replace(ISSUED, evidence=replace(EVIDENCE, fences=(fence(5, CUT),)))
+    fail = Verdict(one.table, "schema", Ruling(Outcome.FAIL, "x"), NOW, (fence(number, NOW),))
+
+    assert bool(revocations(fail, [one], None)) is revoked

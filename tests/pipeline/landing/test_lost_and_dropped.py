@@ -52,9 +52,10 @@ def test_what_is_lost_of_a_shard_goes_with_it(
     assert "s/db.t" not in made.bases
 
 
-def test_a_drop_that_is_sent_again_closes_nothing_of_the_table_made_since() -> None:
+@pytest.mark.parametrize("pos", [500, 600], ids=["nothing came since", "it was created since"])
+def test_a_drop_that_is_sent_again_closes_nothing(pos: int) -> None:
     """A collector that starts again sends the statements of before once more."""
-    there = {"s/db.t": Existence(Order(1, 1, 600), there=True)}  # created after that DROP
+    there = {"s/db.t": Existence(Order(1, 1, pos), there=pos > 500)}
     opened = step(replace(SHARDS, existing=there), gaps=(GAP,), **PASSED)
 
     made = step(opened, drop("db.t"))
@@ -89,3 +90,23 @@ def test_a_rename_that_is_sent_again_moves_no_gap_of_the_table_made_since() -> N
 
     (gap,) = map(read_gap, made.gaps.values())
     assert gap.shards == ("s/db.u",)
+
+
+def test_a_drop_that_is_news_closes_what_was_lost_of_a_table_that_statements_told_of() -> None:
+    there = {"s/db.t": Existence(Order(1, 1, 300), there=True)}
+    opened = step(replace(SHARDS, existing=there), gaps=(GAP,), **PASSED)
+
+    assert step(opened, drop("db.t")).gaps == {}
+
+
+def test_a_batch_forgets_nothing_of_what_it_does_not_tell() -> None:
+    """Heartbeats of a source, where changes are missing, and the shards that only rows tell of."""
+    known = replace(SHARDS, heartbeats={"s": 7, "b": 9}, lost={"s/db.t": Order(1, 1, 5)})
+    facts = Facts(heartbeats={"s": 8}, shards={"s/db.new": "new"}, tables={"new": 1})
+
+    made = step(known, facts)
+
+    assert made.heartbeats == {"s": 8, "b": 9}
+    assert step(known, Facts(heartbeats={"b": 3})).heartbeats == {"s": 7, "b": 9}
+    assert made.lost == {"s/db.t": Order(1, 1, 5)}
+    assert made.shards == {**SHARDS.shards, "s/db.new": "new"}
