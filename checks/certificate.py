@@ -141,9 +141,12 @@ def _under(fence: Fence, limit: Fence | None) -> bool:
 
 
 def _at_or_below(fences: Iterable[Fence], limit: Iterable[Fence]) -> bool:
-    """Whether no fence is above its source's limit; positions of two servers count as below."""
-    highest = {fence.source: fence for fence in limit}
-    return not any(_above(fence, highest.get(fence.source)) for fence in fences)
+    """Whether a fence is not above its source's limit; positions of two servers count as below.
+
+    One is enough: what is wrong may be of that source.
+    """
+    highest, own = {fence.source: fence for fence in limit}, tuple(fences)
+    return not own or not all(_above(fence, highest.get(fence.source)) for fence in own)
 
 
 def _above(fence: Fence, limit: Fence | None) -> bool:

@@ -127,3 +127,15 @@ def test_a_fail_takes_back_what_lies_at_or_below_its_position(number: int, revok
     fail = Verdict(one.table, "schema", Ruling(Outcome.FAIL, "x"), NOW, (fence(number, NOW),))
 
     assert bool(revocations(fail, [one], None)) is revoked
+
+
+def test_a_fail_takes_back_what_lies_below_its_position_in_one_source_of_two() -> None:
+    """What is missing may be of that one."""
+    fences = (fence(5, CUT), fence(9, CUT, "other"))
+    one = replace(ISSUED, evidence=replace(EVIDENCE, fences=fences))
+    seen = (fence(6, NOW), fence(8, NOW, "other"))
+    fail = Verdict(one.table, "schema", Ruling(Outcome.FAIL, "x"), NOW, seen)
+
+    assert revocations(fail, [one], None)
+    assert not revocations(replace(fail, as_of=(fence(4, NOW), seen[1])), [one], None)
+    assert revocations(fail, [ISSUED], None), "nobody knows where its cut lies"
