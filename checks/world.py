@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
+from pipeline.apply.mirror_side import MirrorSide, Range
 from pipeline.lake.seen import LogKey, Touch, Transaction
 from pipeline.model import Fence, Shard, Table
 from pipeline.schema.column import Column, TableSchema
@@ -23,8 +24,6 @@ __all__ = [
     "Transaction",
     "World",
 ]
-
-Range = tuple[int, int]
 
 
 class SourceSide(Protocol):
@@ -48,44 +47,6 @@ class SourceSide(Protocol):
 
     def columns(self, shard: Shard) -> Sequence[Column]:
         """The shard's columns, in order; empty if it is not there."""
-        ...
-
-
-class MirrorSide(Protocol):
-    """One mirror at one pinned version, read without Spark."""
-
-    @property
-    def version(self) -> int:
-        """The pinned version of the mirror."""
-        ...
-
-    @property
-    def batch(self) -> int:
-        """Applied through this batch of its lane."""
-        ...
-
-    def rows(self) -> int:
-        """Rows, from the table's own metadata where it is exact."""
-        ...
-
-    def max_id(self, shard: Shard, column: str) -> int | None:
-        """Highest id of the shard's rows; None when it has none."""
-        ...
-
-    def count_ids(self, shard: Shard, column: str, ranges: Sequence[Range]) -> tuple[int, ...]:
-        """Rows of the shard in each range."""
-        ...
-
-    def ids(self, shard: Shard, column: str, span: Range, limit: int) -> tuple[int, ...]:
-        """Ids of the shard's rows in *span*, ascending, duplicates kept, at most *limit*."""
-        ...
-
-    def has_keys(self, keys: Sequence[LogKey]) -> tuple[bool, ...]:
-        """Whether each key's row is there, in the order asked."""
-        ...
-
-    def sample(self, limit: int) -> Sequence[Mapping[str, Any]]:
-        """At most *limit* rows of the newest slice, columns without ``_sluice``."""
         ...
 
 

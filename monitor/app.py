@@ -101,7 +101,7 @@ class App:
         return RoundWorld(
             look=look,
             sources=self.servers.all(),
-            mirrors=self.lake.delta,
+            mirrors=self.lake.lake,
             open_log=self.lake.log,
             fences=self.fences,
             memory=self.store.memory,
@@ -121,7 +121,7 @@ class App:
             self.collectors[source.name],
             open_source,
             self.fences,
-            partial(highest_landed, self.lake.delta, source.name),
+            partial(highest_landed, self.lake.lake, source.name),
             clock,
         )
 
@@ -129,12 +129,12 @@ class App:
         readiness = self.config.readiness
         return Sampler(
             self.collectors,
-            self.lake.delta,
+            self.lake.lake,
             self.fences,
             clock,
             readiness.sample_age,
             readiness.heartbeat_age,
-            ForeignWrites(self.lake.delta, self.store.waivers.waived),
+            ForeignWrites(self.lake.lake, self.store.waivers.waived),
             synced(self.config.sources, self.collectors, self.fences),
         )
 

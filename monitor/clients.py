@@ -9,12 +9,12 @@ from checks.world import LogKey, LogSide
 from monitor.config.model import Config
 from monitor.observe.schemas import Schemas
 from monitor.observe.world import LandedLog
-from pipeline.build import open_format, open_source, open_transport, readings
+from pipeline.build import open_format, open_source, open_table_format, open_transport, readings
 from pipeline.errors import SluiceError
 from pipeline.model import PartitionEnd, Table, TopicPartition
 from pipeline.settings import SourceSettings
 from pipeline.sources.source import Source, SourceDescription
-from pipeline.tables.delta import DeltaLake
+from pipeline.tables.lake import Lake
 from pipeline.topics.last_keys import KeyedTopics, end_keys
 from pipeline.topics.settings import TopicFacts
 from pipeline.transports.transport import Transport
@@ -51,7 +51,7 @@ class Servers:
 class LakeClient:
     """The lake and the topics, as probes read them."""
 
-    delta: DeltaLake
+    lake: Lake
     transport: Transport
     origins: tuple[KeyedTopics, ...]
     schemas: Schemas
@@ -63,7 +63,7 @@ class LakeClient:
             KeyedTopics(one.name, one.topic_pattern, open_format(one)) for one in config.sources
         )
         return cls(
-            DeltaLake(config.settings),
+            Lake(config.settings, open_table_format(config.settings)),
             open_transport(config.settings),
             origins,
             Schemas(readings(config.sources)),
@@ -71,7 +71,7 @@ class LakeClient:
 
     def log(self) -> LogSide:
         """The change log, pinned now, and the topics."""
-        return LandedLog(self.delta.changes(), self._keys, self.schemas)
+        return LandedLog(self.lake.changes(), self._keys, self.schemas)
 
     def settings(self, pattern: str) -> Sequence[TopicFacts]:
         """Topics whose whole name matches *pattern*, with their settings."""
@@ -115,7 +115,7 @@ def describe(settings: SourceSettings, shards: Collection[str]) -> SourceDescrip
         return source.describe(shards)
 
 
-def highest_landed(lake: DeltaLake, source: str) -> int:
+def highest_landed(lake: Lake, source: str) -> int:
     """The highest heartbeat number ever landed, -1 for none: numbers must not go back."""
     mark = lake.mark()
     return mark.heartbeats.get(source, -1) if mark else -1

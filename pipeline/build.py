@@ -1,10 +1,11 @@
-"""Clients of what the settings name: sources, collectors, formats, transport; none is asked yet."""
+"""Clients of what the settings name, source by source and for the lane; none is asked yet."""
 
 from collections.abc import Callable, Iterable, Mapping
 from types import ModuleType
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from pipeline import collectors, formats, plugins, sources, transports
+from pipeline import collectors, formats, plugins, sources, tables, transports
+from pipeline.apply.table_format import TableFormat
 from pipeline.collectors.collector import Collector
 from pipeline.errors import ConfigError
 from pipeline.formats.format import OPTIONAL, Format
@@ -14,6 +15,9 @@ from pipeline.schema.reading import SchemaReading
 from pipeline.settings import PipelineSettings, SourceSettings
 from pipeline.sources.source import Source
 from pipeline.transports.transport import Transport
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 T = TypeVar("T")
 
@@ -71,6 +75,23 @@ def open_transport(settings: PipelineSettings) -> Transport:
         raise ConfigError(f"transport: {error}") from error
     options, told = settings.transport_options, settings.kafka_fields
     return cast("Transport", filled(kind, (), options, at="transport_options", told=told))
+
+
+def open_table_format(
+    settings: PipelineSettings, session: "SparkSession | None" = None
+) -> TableFormat[Any, Any]:
+    """What mirrors are laid out in, with Spark's *session* where they are merged.
+
+    Raises:
+        ConfigError: there is no such format, or it has no such options.
+    """
+    try:
+        kind = plugins.find(tables, "TABLE_FORMAT", settings.table_format)
+    except ConfigError as error:
+        raise ConfigError(f"table_format: {error}") from error
+    options = settings.table_format_options
+    made = filled(kind, (session,), options, at="table_format_options")
+    return cast("TableFormat[Any, Any]", made)
 
 
 def mistakes(settings: SourceSettings) -> tuple[str, ...]:

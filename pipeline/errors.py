@@ -16,6 +16,10 @@ class UnreachableError(SluiceError):
     """A server did not answer; the same call may succeed later."""
 
 
+class LostRaceError(UnreachableError):
+    """Another commit has this version; look again, and start over from what is there."""
+
+
 class FormatError(SluiceError):
     """One message cannot be decoded; it is quarantined, the rest goes on."""
 

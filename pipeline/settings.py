@@ -144,6 +144,7 @@ class PipelineSettings:
     read and written in the driver, without a Spark job; ``landing_tasks`` is how many tasks a
     larger one is divided into at most.  ``transport`` is what carries the topics, with
     ``transport_options``, further fields of its class; ``kafka`` is empty if it needs none.
+    ``table_format`` is what mirrors are laid out in, with ``table_format_options``.
     """
 
     lake: str
@@ -162,6 +163,8 @@ class PipelineSettings:
     kafka_security: KafkaSecurity = KafkaSecurity()
     transport: str = "kafka"
     transport_options: Mapping[str, Any] = field(default_factory=dict)
+    table_format: str = "delta"
+    table_format_options: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def kafka_fields(self) -> Mapping[str, Any]:

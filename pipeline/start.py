@@ -11,9 +11,7 @@ from pyspark.sql import SparkSession
 from pipeline import jars
 from pipeline.apply.catalog import Catalog
 from pipeline.apply.mirror_job import run as run_group
-from pipeline.apply.mirror_writer import Writers
 from pipeline.apply.passes import Passes
-from pipeline.apply.spark_merge import SparkMerge
 from pipeline.apply.upkeep import Upkeep
 from pipeline.build import (
     dialect,
@@ -21,6 +19,7 @@ from pipeline.build import (
     open_collector,
     open_format,
     open_source,
+    open_table_format,
     open_transport,
     readings,
 )
@@ -55,8 +54,9 @@ def open_lane(settings: PipelineSettings, clock: Callable[[], datetime]) -> Lane
     catalog = Catalog(router, readings(settings.sources))
     catalog.add(logs[0].schema_changes(-1))
     feeds, transport = tuple(map(_feed, settings.sources)), open_transport(settings)
-    carried = [transport.reader(), *(feed.format for feed in feeds)]
-    session = open_session(settings, jars.spark(), (type(one).__module__ for one in carried))
+    worker = open_table_format(settings).worker()
+    carried = [transport.reader(), worker, *(feed.format for feed in feeds)]
+    session = open_session(settings, jars.spark(), (one.__module__ for one in carried))
     landing = Landing(
         settings=settings,
         feeds=feeds,
@@ -67,10 +67,9 @@ def open_lane(settings: PipelineSettings, clock: Callable[[], datetime]) -> Lane
         clock=clock,
         mark=mark,
     )
-    merging = SparkMerge(session)
-    writers = Writers(merging)
-    passes = Passes(settings, logs[1], partial(spread, session, run_group), clock, writers)
-    upkeep = Upkeep(settings, logs[2], passes.mirrors, clock, merging.compacted)
+    table_format = open_table_format(settings, session)
+    passes = Passes(settings, logs[1], partial(spread, session, run_group), clock, table_format)
+    upkeep = Upkeep(settings, logs[2], passes.mirrors, clock)
     return Lane(landing, passes, upkeep, catalog, session)
 
 

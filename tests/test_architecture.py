@@ -43,12 +43,13 @@ IMPURE_CALLS = {"now", "today", "utcnow", "open", "input", "print"}
 EMPTY_WORDS = {
     *("base", "common", "core", "helper", "helpers", "impl", "info", "manager", "util", "utils"),
 }
-FAMILIES = {("pipeline", "sources"), ("pipeline", "formats"), ("pipeline", "collectors")}
+FAMILIES = {("pipeline", name) for name in ("sources", "formats", "collectors", "tables")}
 PLUG_INS = (
     "pipeline/sources/",
     "pipeline/collectors/",
     "pipeline/formats/",
     "pipeline/transports/",
+    "pipeline/tables/",
 )
 THEIRS = {
     "pipeline/sources/mysql/",
@@ -57,6 +58,7 @@ THEIRS = {
     "pipeline/formats/debezium_json.py",
     "pipeline/collectors/connect/",
 }
+OF_THE_LAKE = ("pipeline.lake.store", "pipeline.lake.seen")
 WORDS = re.compile(r"mysql|mariadb|debezium|binlog|gtid", re.IGNORECASE)
 FOREIGN_TO_PROBES = {"apscheduler", "deltalake", "httpx", "kafka", "pymysql", "pyspark"}
 
@@ -131,6 +133,29 @@ def test_no_implementation_is_named_outside_of_its_seam() -> None:
         if path.relative_to(ROOT).parts[0] in LAYERS and not name(path).startswith(PLUG_INS)
     }
     assert {path: found for path, found in named.items() if found} == {}
+
+
+def test_who_applies_changes_knows_no_table_format() -> None:
+    """Of the lake only how files are opened and what readers have seen: the log's matter, too."""
+    told = {
+        one
+        for path in PRODUCT
+        if name(path).startswith("pipeline/apply/")
+        for one in modules(path)
+        if one.startswith(("pipeline.lake", "pipeline.tables", "deltalake", "pyspark"))
+    }
+    assert {one for one in told if not one.startswith(OF_THE_LAKE)} == set()
+
+
+def test_no_part_of_delta_mirrors_is_named_outside_of_their_folder() -> None:
+    named = {
+        name(path)
+        for path in PRODUCT
+        if path.relative_to(ROOT).parts[0] in LAYERS
+        and not name(path).startswith("pipeline/tables/delta/")
+        and any(one.startswith("pipeline.tables.delta") for one in modules(path))
+    }
+    assert named == set()
 
 
 def test_packages_are_at_most_two_levels_deep_and_three_inside_a_family_of_plug_ins() -> None:
@@ -237,7 +262,7 @@ def modules(path: Path) -> Iterator[str]:
 
 
 def bears_a_plug_in(path: Path) -> bool:
-    bears = {"SOURCE", "COLLECTOR", "FORMAT", "TRANSPORT"}
+    bears = {"SOURCE", "COLLECTOR", "FORMAT", "TRANSPORT", "TABLE_FORMAT"}
     targets = (
         [node.target] if isinstance(node, ast.AnnAssign) else node.targets
         for node in tree(path).body

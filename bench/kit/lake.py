@@ -14,12 +14,11 @@ from bench.kit.table import AT, BORN, SOURCE, Workload
 from pipeline.apply.catalog import Catalog
 from pipeline.apply.landed_state import LandedState
 from pipeline.apply.mirror_job import Group, TurnOutcome, run
-from pipeline.apply.mirrors import note
+from pipeline.apply.mirror_snapshot import CommitStamp, note
 from pipeline.apply.passes import Passes, Run
 from pipeline.apply.provenance import META, SLUICE
-from pipeline.apply.reshape import Shape, begun
+from pipeline.apply.reshape import Shape
 from pipeline.apply.upkeep import Upkeep
-from pipeline.apply.write import Target, write
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.own_rows import mark_row
 from pipeline.changelog.sorted_file import SortedFile, WrittenFile
@@ -33,6 +32,9 @@ from pipeline.report import Applied
 from pipeline.route import Router
 from pipeline.schema.history import SchemaChange
 from pipeline.settings import PipelineSettings
+from pipeline.tables.delta.growth import begun
+from pipeline.tables.delta.table_format import DeltaMirrors
+from pipeline.tables.delta.write import Target, write
 
 LANE = "main"
 AT_ONCE = 1_000_000  # rows of a file of a mirror
@@ -72,7 +74,7 @@ class Lake:
             ChangeLog(open_store(self.settings.changes), LANE) for _ in range(3)
         )
         self.log.opened(AT)
-        self.passes = Passes(self.settings, reader, self.spread, _now)
+        self.passes = Passes(self.settings, reader, self.spread, _now, DeltaMirrors(None))
         self.upkeeping = Upkeep(self.settings, third, self.passes.mirrors, _now)
 
     def fill(self) -> None:
@@ -135,7 +137,7 @@ class Lake:
         name = f"{SOURCE}/{work.shard}"
         table = self.catalog.table(work.shard, {name: work.shard})
         shape = Shape(table, work.schema, {name: work.schema}, self.catalog.at)
-        made = begun(store, shape, AT, LANE)
+        made = begun(store, shape, CommitStamp(LANE, AT))
         target = Target(store, made.metadata, table.key, AT)
         adds = [write(_provided(rows, work), target) for rows in work.image(AT_ONCE)]
         commit(

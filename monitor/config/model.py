@@ -117,6 +117,8 @@ class Config(BaseModel):
     kafka_security: KafkaSecurity = KafkaSecurity()
     transport: Text = "kafka"
     transport_options: Mapping[str, Any] = {}
+    table_format: Text = "delta"
+    table_format_options: Mapping[str, Any] = {}
     sources: Annotated[tuple[SourceSettings, ...], Field(min_length=1)]
     tables: tuple[TableRule, ...] = ()
     pipeline: Tuning = Tuning()
@@ -139,6 +141,8 @@ class Config(BaseModel):
             kafka_security=self.kafka_security,
             transport=self.transport,
             transport_options=self.transport_options,
+            table_format=self.table_format,
+            table_format_options=self.table_format_options,
             sources=self.sources,
             rules=self.tables,
             **tuning,

@@ -20,5 +20,9 @@ def unbuilt(config: Config) -> Iterator[str]:
             build.open_transport(config.settings).close()
         except ConfigError as error:
             yield str(error)
+    try:
+        build.open_table_format(config.settings)
+    except ConfigError as error:
+        yield str(error)
     for number, source in enumerate(config.sources):
         yield from (f"sources[{number}].{fault}" for fault in build.mistakes(source))

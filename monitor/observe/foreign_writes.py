@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from pipeline.apply.commits import Commit
 from pipeline.apply.foreign import Intrusion, Known, accepted, find
 from pipeline.errors import ProofError
-from pipeline.lake.commits import Commit
 
 FIRST_LOOK = 100  # versions read back at the start; the lane has judged those before
 

@@ -5,7 +5,7 @@ Pure.
 
 from dataclasses import dataclass
 
-from pipeline.lake.commits import Commit
+from pipeline.apply.commits import Commit
 from pipeline.model import Account
 from pipeline.report import Hold
 

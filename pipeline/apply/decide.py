@@ -15,7 +15,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.apply.find import Found
 from pipeline.apply.floors import Floors, below
 from pipeline.apply.fold import Folded
 from pipeline.apply.provenance import Integers, Mask, Owned, above, owned, plain, ranked, same
@@ -23,6 +22,24 @@ from pipeline.errors import HeldError
 from pipeline.model import Op, Order, Origin
 
 Verdicts = npt.NDArray[np.int8]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Found:
+    """For each key that was sought, in their order: file (-1: nowhere), position in it, owner.
+
+    What ``owned`` says of a key that stands nowhere is of no meaning.
+    """
+
+    file: npt.NDArray[np.int32]
+    position: Integers
+    owned: Owned
+
+    @property
+    def there(self) -> Mask:
+        """Which keys stand somewhere."""
+        found: Mask = self.file >= 0
+        return found
 
 
 class RowVerdict(IntEnum):
@@ -79,6 +96,16 @@ def decide(folded: Folded, found: Found, floors: Floors, raised: Floors) -> Verd
     verdicts[left & ~deletes] = RowVerdict.MOVE
     verdicts[deletes & ((newer & own) | left)] = RowVerdict.DELETE
     return withdrawn(verdicts, ~deletes & below(changes, floors))
+
+
+def stands(verdicts: Verdicts) -> Mask:
+    """Which changes leave a new row."""
+    return np.isin(verdicts, (RowVerdict.INSERT, RowVerdict.UPDATE, RowVerdict.MOVE))
+
+
+def leaves(verdicts: Verdicts) -> Mask:
+    """Under which changes the row that stands there goes, replaced or not."""
+    return np.isin(verdicts, (RowVerdict.UPDATE, RowVerdict.MOVE, RowVerdict.DELETE))
 
 
 def withdrawn(verdicts: Verdicts, mask: Mask) -> Verdicts:

@@ -1,4 +1,4 @@
-"""Who else has written to a mirror?  Judged from the commits of its Delta log; pure.
+"""Who else has written to a mirror?  Judged from its commits; pure.
 
 Each commit of Sluice names the version it follows, and the shape and number of rows it found.  One
 that is not ours and changes rows, columns, what Sluice remembers in the table, or the number of the
@@ -10,12 +10,11 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from pipeline.apply.commits import Commit, FileState
 from pipeline.changelog.table import APPS
-from pipeline.lake.commits import Commit, FileState
 from pipeline.report import Hold
 
 _WAIVER = "foreign_write:"
-INSERTED, DELETED = "numTargetRowsInserted", "numTargetRowsDeleted"  # as Delta calls them
 _VERSION = re.compile(r"[0-9]{1,18}")
 
 
@@ -173,8 +172,7 @@ def _intrudes(commit: Commit, known: Known, *, believing: bool) -> bool:
 def _left(commit: Commit) -> int | None:
     """Rows after a commit of ours: those it found, and what it says it did to them."""
     found = commit.own.get("rows")
-    came, went = (int(commit.metrics.get(name, 0)) for name in (INSERTED, DELETED))
-    return found + came - went if isinstance(found, int) else None
+    return found + commit.gained if isinstance(found, int) else None
 
 
 def _numbers(commit: Commit) -> bool:

@@ -10,16 +10,14 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from typing import Any
 
 from pipeline.apply.account import miscounted
+from pipeline.apply.commits import Commit
 from pipeline.apply.foreign import Known, accepted, foreign_hold, judge, unread_hold
-from pipeline.apply.layout import Layout
-from pipeline.apply.mirror_files import MirrorFiles
+from pipeline.apply.mirror_snapshot import MirrorSnapshot
 from pipeline.apply.mirrors import Mirrors
 from pipeline.errors import HeldError, UnreachableError
-from pipeline.lake.commits import Commit
-from pipeline.lake.log import Snapshot
-from pipeline.lake.shape import shape_of
 from pipeline.model import Account
 from pipeline.report import Hold
 
@@ -34,7 +32,7 @@ class Watch:
     ``_good`` goes by the tables' ids: a mirror made anew in its folder begins at version 0 again.
     """
 
-    mirrors: Mirrors
+    mirrors: Mirrors[Any]
     _good: dict[str, Known] = field(default_factory=dict)
     _asked: deque[str] = field(default_factory=deque)
 
@@ -49,12 +47,11 @@ class Watch:
         seen = self.mirrors.seen(table)
         if seen is None or seen.version != version:
             return
-        known = self._good.get(seen.metadata.id)
+        known = self._good.get(seen.id)
         if known is not None and known.version == version - 1:
-            shape = shape_of(seen.metadata.action)
-            self._good[seen.metadata.id] = Known(version, shape, seen.entry, seen.rows)
+            self._good[seen.id] = Known(version, seen.shape, seen.entry, seen.rows)
 
-    def below(self, table: str, snapshot: Snapshot, waived: frozenset[str]) -> Hold | None:
+    def below(self, table: str, snapshot: MirrorSnapshot, waived: frozenset[str]) -> Hold | None:
         """Why nothing of ours may come on top of *snapshot*; it may be newer than the last look."""
         return None if self._all_ours(snapshot) else self.hold(table, waived)
 
@@ -86,31 +83,28 @@ class Watch:
         first = min((one.version for one in commits), default=snapshot.version + 1)
         if (hold := _unread(table, known, commits, first)) is not None and hold.id not in waived:
             return hold
-        rows = self._rows(table, snapshot)
+        rows = self.mirrors.table_format.count(snapshot)
         intrusion, good = judge(commits, rows, known or Known(first - 1), wanted)
         doubts = (miscounted(table, one) for one in commits)
         doubt = next((one for one in doubts if one and one.id not in waived), None)
         if intrusion is None and doubt is None:
-            self._good[snapshot.metadata.id] = good
+            self._good[snapshot.id] = good
         return doubt if intrusion is None else foreign_hold(table, intrusion)
 
-    def _rows(self, table: str, snapshot: Snapshot) -> int:
-        """Rows by the log, or by the footers of files of which it does not tell."""
-        files, layout = tuple(snapshot.files.values()), Layout.of(snapshot.metadata)
-        return MirrorFiles(self.mirrors.store(table), files, layout).count()
-
-    def _all_ours(self, snapshot: Snapshot) -> bool:
-        known = self._good.get(snapshot.metadata.id)
+    def _all_ours(self, snapshot: MirrorSnapshot) -> bool:
+        known = self._good.get(snapshot.id)
         there = snapshot.version, snapshot.entry
         return known is not None and (known.version, known.entry) == there
 
-    def _since(self, table: str, snapshot: Snapshot) -> tuple[Known | None, tuple[Commit, ...]]:
+    def _since(
+        self, table: str, snapshot: MirrorSnapshot
+    ) -> tuple[Known | None, tuple[Commit, ...]]:
         """What is known, and the commits after it, ascending; of nothing known, from a turn on.
 
         A log that was taken back, so that other commits have the numbers of those that are known,
         is one of which nothing is known.
         """
-        known = self._good.get(snapshot.metadata.id)
+        known = self._good.get(snapshot.id)
         found: list[Commit] = []
         for commit in self.mirrors.commits(table, snapshot.version):
             if known is not None and commit.version <= known.version:

@@ -4,30 +4,29 @@ Mirrors are sent in groups, so that a file of the change log is opened once for 
 that fails is told of and spoils no other.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import structlog
 
-from pipeline.apply.data_file import Footers
 from pipeline.apply.decide import AppliedBefore
 from pipeline.apply.fills import Fill
 from pipeline.apply.floors import Floors
 from pipeline.apply.moved_rows import RowMove, moved
-from pipeline.apply.turn import TurnTask, Written, turn
+from pipeline.apply.turn import Turn, TurnTask, Written
 from pipeline.changelog.scan import Part, scan
 from pipeline.changelog.slices import APPLIED_COLUMNS, TableRows, WantedBatches, read
 from pipeline.changelog.table import CHANGES
 from pipeline.errors import HeldError, SluiceError
-from pipeline.lake.log import Metadata, Snapshot
 from pipeline.lake.store import Store, open_store
 from pipeline.model import Op, Order, Table
 from pipeline.schema.column import Column
 
-Turn = Callable[[TurnTask], Written]
+S = TypeVar("S")  # a mirror as of one version, as its format tells it
 DELETE_COLUMNS = ("key", "source", "shard", "order", "origin")
 TOGETHER = 1_000_000  # rows of the change log that are held at once for several mirrors
 log = structlog.get_logger(__name__)
@@ -58,7 +57,7 @@ class LandedDeletes:
 
 
 @dataclass(frozen=True, slots=True)
-class MirrorJob:
+class MirrorJob(Generic[S]):
     """One mirror's turn, but for its changes; see :class:`pipeline.apply.turn.TurnTask`.
 
     ``deletes`` are the files of the change log that may hold deletes.  ``moves`` bring rows of
@@ -66,13 +65,12 @@ class MirrorJob:
     """
 
     table: Table
-    snapshot: Snapshot
+    snapshot: S
     columns: tuple[Column, ...]
     wanted: WantedBatches
     at: datetime
     deletes: tuple[Part, ...]
     known: AppliedBefore | None = None
-    metadata: Metadata | None = None
     floors: Floors | None = None
     fills: tuple[Fill, ...] = ()
     adopted: Order | None = None
@@ -83,11 +81,15 @@ class MirrorJob:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Jobs that run one after the other; ``files`` are those of the change log to read."""
+    """Jobs that run one after the other; ``files`` are those of the change log to read.
+
+    ``turn`` works out each.
+    """
 
     changes: str
     files: tuple[Part, ...]
-    jobs: tuple[MirrorJob, ...]
+    jobs: tuple[MirrorJob[Any], ...]
+    turn: Turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,19 +104,11 @@ class Refusal:
 class TurnOutcome:
     """What one job came to; ``topics`` its changes arrived in."""
 
-    result: Written | Refusal
+    result: Written[Any] | Refusal
     topics: frozenset[str] = field(default_factory=frozenset)
 
 
-_footers = Footers()  # of this process: a mirror's files stay, and are looked at in each turn
-
-
-def by_vectors(task: TurnTask) -> Written:
-    """A turn of our own writer."""
-    return turn(task, footers=_footers)
-
-
-def run(group: Group, do: Turn = by_vectors) -> dict[str, TurnOutcome]:
+def run(group: Group) -> dict[str, TurnOutcome]:
     """Do each job, by table; what fails is a refusal, never an exception of its own."""
     store = open_store(group.changes)
     try:
@@ -123,17 +117,17 @@ def run(group: Group, do: Turn = by_vectors) -> dict[str, TurnOutcome]:
         portions = tuple((one,) for one in group.jobs)
     found: dict[str, TurnOutcome] = {}
     for portion in portions:
-        found |= _together(replace(group, jobs=portion), store, do)
+        found |= _together(replace(group, jobs=portion), store)
     return found
 
 
-def _portions(group: Group, store: Store) -> Iterator[tuple[MirrorJob, ...]]:
+def _portions(group: Group, store: Store) -> Iterator[tuple[MirrorJob[Any], ...]]:
     """Jobs whose rows are read at once: all, unless that may be more than memory holds."""
     if sum(part.rows for part in group.files) <= TOGETHER:
         yield group.jobs
         return
     rows, held = TableRows(store), 0
-    portion: list[MirrorJob] = []
+    portion: list[MirrorJob[Any]] = []
     for one in group.jobs:
         near = [part for part in group.files if part.high > one.wanted.after]
         most = sum(rows.of(part, one.table.name) for part in near if part.low <= one.wanted.until)
@@ -145,16 +139,16 @@ def _portions(group: Group, store: Store) -> Iterator[tuple[MirrorJob, ...]]:
     yield tuple(portion)
 
 
-def _together(group: Group, store: Store, do: Turn) -> dict[str, TurnOutcome]:
+def _together(group: Group, store: Store) -> dict[str, TurnOutcome]:
     wanted = {one.table.name: one.wanted for one in group.jobs}
     try:
         rows = read(store, group.files, wanted)
     except SluiceError:
-        return {one.table.name: _alone(one, group, store, do) for one in group.jobs}
-    return {one.table.name: _done(one, group.changes, rows, do) for one in group.jobs}
+        return {one.table.name: _alone(one, group, store) for one in group.jobs}
+    return {one.table.name: _done(one, group.changes, rows, group.turn) for one in group.jobs}
 
 
-def _alone(job: MirrorJob, group: Group, store: Store, do: Turn) -> TurnOutcome:
+def _alone(job: MirrorJob[S], group: Group, store: Store) -> TurnOutcome:
     """Do one job by itself: it may not need the file that could not be read."""
     try:
         rows = read(store, group.files, {job.table.name: job.wanted})
@@ -162,10 +156,10 @@ def _alone(job: MirrorJob, group: Group, store: Store, do: Turn) -> TurnOutcome:
         return TurnOutcome(Refusal(error.reason, error.detail))
     except SluiceError as error:
         return TurnOutcome(Refusal("unreachable", str(error)))
-    return _done(job, group.changes, rows, do)
+    return _done(job, group.changes, rows, group.turn)
 
 
-def _done(job: MirrorJob, changes: str, rows: Mapping[str, pa.Table], do: Turn) -> TurnOutcome:
+def _done(job: MirrorJob[S], changes: str, rows: Mapping[str, pa.Table], turn: Turn) -> TurnOutcome:
     name = job.table.name
     own = rows.get(name)
     if own is None:
@@ -174,7 +168,7 @@ def _done(job: MirrorJob, changes: str, rows: Mapping[str, pa.Table], do: Turn) 
     try:
         came = [moved(move, open_store(changes), job.history, job.dropped) for move in job.moves]
         own = pa.concat_tables([own, *came]) if came else own
-        return TurnOutcome(do(_task(job, changes, own)), topics)
+        return TurnOutcome(turn(_task(job, changes, own)), topics)
     except HeldError as error:
         return TurnOutcome(Refusal(error.reason, error.detail), topics)
     except SluiceError as error:
@@ -184,7 +178,7 @@ def _done(job: MirrorJob, changes: str, rows: Mapping[str, pa.Table], do: Turn) 
         return TurnOutcome(Refusal("failed", f"{type(error).__name__}: {error}"[:500]), topics)
 
 
-def _task(job: MirrorJob, changes: str, rows: pa.Table) -> TurnTask:
+def _task(job: MirrorJob[S], changes: str, rows: pa.Table) -> TurnTask[S]:
     name = job.table.name
     return TurnTask(
         table=job.table,
@@ -194,7 +188,6 @@ def _task(job: MirrorJob, changes: str, rows: pa.Table) -> TurnTask:
         at=job.at,
         deletes=LandedDeletes(changes, job.deletes, name, job.wanted.after),
         known=job.known,
-        metadata=job.metadata,
         floors=job.floors,
         fills=job.fills,
         adopted=job.adopted,
@@ -205,5 +198,5 @@ def grouped(group: Group, count: int) -> tuple[Group, ...]:
     """Cut a group into at most *count*, of tables that lie next to each other in sorted files."""
     jobs = sorted(group.jobs, key=lambda one: one.table.name)
     size = max(1, -(-len(jobs) // max(1, count)))
-    parts: list[Sequence[MirrorJob]] = [jobs[i : i + size] for i in range(0, len(jobs), size)]
+    parts: list[Sequence[MirrorJob[Any]]] = [jobs[i : i + size] for i in range(0, len(jobs), size)]
     return tuple(replace(group, jobs=tuple(part)) for part in parts)

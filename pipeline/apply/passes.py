@@ -8,6 +8,7 @@ between makes it start over in the next pass.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
 import structlog
 
@@ -20,18 +21,17 @@ from pipeline.apply.highest_orders import HighestOrders
 from pipeline.apply.landed_state import LandedState
 from pipeline.apply.losses import require_kept, require_landed
 from pipeline.apply.mirror_job import Group, MirrorJob, Refusal, TurnOutcome, grouped, run
-from pipeline.apply.mirror_writer import Writers
-from pipeline.apply.mirrors import Mirrors, batch_of, floors_of
-from pipeline.apply.reshape import Shape, begun
+from pipeline.apply.mirror_snapshot import CommitStamp, MirrorSnapshot, batch_of, floors_of
+from pipeline.apply.mirrors import Mirrors
+from pipeline.apply.reshape import Shape
 from pipeline.apply.retries import Retries
-from pipeline.apply.turn import Written
+from pipeline.apply.table_format import TableFormat
+from pipeline.apply.turn import Turn, Written
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.scan import Part, parts
 from pipeline.changelog.slices import TableRows, WantedBatches, bounded
 from pipeline.changelog.table import DROPPED
-from pipeline.errors import HeldError, UnreachableError
-from pipeline.lake.commit import LostRaceError
-from pipeline.lake.log import Snapshot
+from pipeline.errors import HeldError, LostRaceError, UnreachableError
 from pipeline.living import living_tables
 from pipeline.mark import Mark
 from pipeline.model import Account, Op, Table
@@ -72,9 +72,9 @@ class Passes:
     changes: ChangeLog
     spread: Run
     clock: Callable[[], datetime]
-    writers: Writers = field(default_factory=Writers)
+    table_format: TableFormat[Any, Any]
     highs: HighestOrders = field(default_factory=HighestOrders)
-    mirrors: Mirrors = field(init=False)
+    mirrors: Mirrors[Any] = field(init=False)
     watch: Watch = field(init=False)
     _retries: Retries = field(default_factory=Retries)
     _heard: set[str] = field(default_factory=set)
@@ -83,7 +83,7 @@ class Passes:
 
     def __post_init__(self) -> None:
         """Read nothing yet."""
-        self.mirrors = Mirrors(self.settings)
+        self.mirrors = Mirrors(self.settings, self.table_format)
         self.watch = Watch(self.mirrors)
 
     def run(self, landed: LandedState, waived: frozenset[str]) -> tuple[Applied, ...]:
@@ -192,7 +192,7 @@ class Passes:
         self, ready: Sequence[Table], landed: LandedState, waived: frozenset[str]
     ) -> tuple[Applied, ...]:
         started = self.clock()
-        jobs: list[MirrorJob] = []
+        jobs: list[MirrorJob[Any]] = []
         failed: list[Applied] = []
         waiting = self._waiting(ready, landed)
         for table in ready:
@@ -220,7 +220,9 @@ class Passes:
             rows=TableRows(self.changes.store),
         )
 
-    def _job(self, table: Table, landed: LandedState, waiting: PendingFiles) -> Iterator[MirrorJob]:
+    def _job(
+        self, table: Table, landed: LandedState, waiting: PendingFiles
+    ) -> Iterator[MirrorJob[Any]]:
         """What a turn of *table* needs; nothing where this pass has only changed its columns."""
         mark, catalog, name = landed.mark, landed.catalog, table.name
         seen = self.mirrors.seen(name)
@@ -259,35 +261,33 @@ class Passes:
         """The newest batch of which changes are no longer kept."""
         return int(self.changes.snapshot.metadata.configuration.get(DROPPED, "-1"))
 
-    def _shaped(self, name: str, shape: Shape) -> Snapshot:
+    def _shaped(self, name: str, shape: Shape) -> MirrorSnapshot:
         """The mirror with the columns of today, made if it was not there.
 
         On the version that was looked at for others' commits, or not at all.
         """
-        store, lane, now = self.mirrors.store(name), self.settings.lane, self.clock()
-        snapshot = self.mirrors.seen(name)
-        if snapshot is None:
-            made = begun(store, shape, now, lane)
-        else:
-            writer = self.writers.of(name, snapshot)
-            made = writer.followed(store, snapshot, shape, now, lane)
+        known, uri = self.mirrors.seen(name), self.settings.mirror(name)
+        made: MirrorSnapshot = self.table_format.shaped(uri, known, shape, self._stamp())
         self.mirrors.know(name, made)
         return made
 
     def _outcomes(
-        self, jobs: Sequence[MirrorJob], files: tuple[Part, ...]
-    ) -> Iterator[tuple[MirrorJob, TurnOutcome]]:
-        """What our own turns came to, then Spark's: each is asked for when its turn has come."""
-        ours: list[MirrorJob] = []
-        theirs: list[MirrorJob] = []
+        self, jobs: Sequence[MirrorJob[Any]], files: tuple[Part, ...]
+    ) -> Iterator[tuple[MirrorJob[Any], TurnOutcome]]:
+        """What our own turns came to, then another engine's: each is asked for when it is due."""
+        ours: list[MirrorJob[Any]] = []
+        theirs: list[tuple[MirrorJob[Any], Turn]] = []
         for one in jobs:
-            spark = self.writers.by_spark(one.table.name, one.snapshot)
-            (theirs if spark else ours).append(one)
-        found = self._run(Group(self.changes.store.uri, files, tuple(ours)))
+            engine = self.table_format.engine(one.snapshot)
+            if engine is None:
+                ours.append(one)
+            else:
+                theirs.append((one, engine))
+        log_uri = self.changes.store.uri
+        found = self._run(Group(log_uri, files, tuple(ours), self.table_format.worker()))
         yield from ((one, found[one.table.name]) for one in ours)
-        for one in theirs:
-            do = self.writers.of(one.table.name, one.snapshot).turn
-            yield one, run(Group(self.changes.store.uri, files, (one,)), do)[one.table.name]
+        for one, engine in theirs:
+            yield one, run(Group(log_uri, files, (one,), engine))[one.table.name]
 
     def _run(self, group: Group) -> Mapping[str, TurnOutcome]:
         """Our own turns, here or spread."""
@@ -302,7 +302,7 @@ class Passes:
 
     def _finished(
         self,
-        job: MirrorJob,
+        job: MirrorJob[Any],
         outcome: TurnOutcome,
         started: datetime,
         landed: LandedState,
@@ -326,8 +326,9 @@ class Passes:
         except (HeldError, UnreachableError) as error:
             self._doubted[table.name] = until
             return self._failed(table, hold_of(table.name, error), landed, waived)
-        told = self.watch.hold(table.name, waived) if result.decided is not None else None
-        if told is not None:
+        if self.table_format.engine(job.snapshot) is None:
+            self.watch.ours(table.name, version)
+        elif (told := self.watch.hold(table.name, waived)) is not None:
             return self._failed(table, told, landed, waived)
         self._heard.add(table.name)
         self._retries.succeeded(table.name)
@@ -335,20 +336,14 @@ class Passes:
         took = self.clock() - started
         return Applied(table.name, until, version, result.account, started, took)
 
-    def _commit(self, job: MirrorJob, written: Written, life: int | None) -> int:
+    def _commit(self, job: MirrorJob[Any], written: Written[Any], life: int | None) -> int:
         table = job.table.name
-        made = self.writers.of(table, job.snapshot).commit(
-            self.mirrors.store(table),
-            job,
-            written,
-            clock=self.clock(),
-            lane=self.settings.lane,
-            life=life,
-        )
+        made: MirrorSnapshot = self.table_format.commit(job, written, self._stamp(life))
         self.mirrors.know(table, made)
-        if written.decided is None:
-            self.watch.ours(table, made.version)
         return made.version
+
+    def _stamp(self, life: int | None = None) -> CommitStamp:
+        return CommitStamp(self.settings.lane, self.clock(), life)
 
     def _failed(
         self, table: Table, hold: Hold, landed: LandedState, waived: frozenset[str]

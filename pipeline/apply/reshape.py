@@ -1,35 +1,26 @@
 """The mirror follows its source's columns by itself where nothing can go wrong, else it stands.
 
-One commit makes the new columns and, where old rows must change, the files that have them: wider
-types, and defaults, which the source gave to rows that were there without writing its log.
+Old rows change with them where types become wider, and where columns have defaults, which the
+source gave to rows that were there without writing its log.  Pure.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 
 import pyarrow as pa
 
 from pipeline.apply.fills import Fill
-from pipeline.apply.layout import Layout
-from pipeline.apply.mirror_files import Adoption, MirrorFiles
-from pipeline.apply.mirrors import PROPERTIES, following, note, schemas_of, told_schemas
+from pipeline.apply.mirror_snapshot import MirrorSnapshot, schemas_of, told_schemas
 from pipeline.apply.provenance import META, SLUICE
-from pipeline.apply.rewrite import rewrite
-from pipeline.apply.write import Target
 from pipeline.errors import HeldError
-from pipeline.lake.alterations import altered
-from pipeline.lake.commit import commit, create
-from pipeline.lake.log import Metadata, Snapshot
-from pipeline.lake.protocol import column_types
-from pipeline.lake.store import Store
 from pipeline.model import Order, Shard, Table
 from pipeline.schema.arrow_types import arrow_type
 from pipeline.schema.column import Column, TableSchema
 from pipeline.schema.evolution import Compatible, Incompatible, compare
 
 Find = Callable[[str, Order], TableSchema | None]
-REWRITES = "sluice: columns"
+Kinds = Callable[[Sequence[str]], pa.Schema]
+"""Names -> those of them that the mirror has as columns, with their types."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,58 +42,21 @@ class Shape:
         return {name: found.order for name, found in self.newest.items()}
 
 
-def begun(store: Store, shape: Shape, clock: datetime, lane: str) -> Snapshot:
-    """Create the mirror, empty."""
-    return create(
-        store,
-        lake_schema(shape.schema.columns),
-        clock=clock,
-        configuration={**PROPERTIES, **told_schemas(shape.orders)},
-        note=note(-1, -1, lane),
-    )
-
-
-def followed(
-    store: Store, snapshot: Snapshot, shape: Shape, clock: datetime, lane: str
-) -> Snapshot:
-    """The mirror with the columns of today; the same snapshot where they are.
-
-    Raises:
-        HeldError: a change cannot be followed; names it and the statement that solves it.
-        LostRaceError: somebody else committed meanwhile.
-    """
-    step = growth(snapshot, shape)
-    actions = altered(snapshot, step.schema, step.properties) if step is not None else ()
-    if step is None or not actions:
-        return snapshot
-    more: Sequence[Mapping[str, object]] = ()
-    if step.rewrites:
-        more = _rewritten(store, snapshot, shape.table, actions, fills=step.fills, clock=clock)
-    return commit(
-        store,
-        snapshot,
-        (*actions, *more),
-        operation=REWRITES,
-        clock=clock,
-        note=following(snapshot, -1, lane),
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """The columns and properties that a mirror is to have, and whether its rows change for it."""
+    """The columns that a mirror is to have, what it then remembers, and whether rows change."""
 
     schema: pa.Schema
-    properties: Mapping[str, str]
+    remembered: Mapping[str, str]
     fills: tuple[Fill, ...]
     rewrites: bool
 
 
-def growth(snapshot: Snapshot, shape: Shape) -> Growth | None:
+def growth(snapshot: MirrorSnapshot, kinds: Kinds, shape: Shape) -> Growth | None:
     """What the mirror lacks; None if it follows the newest schema of each shard.
 
     Raises:
-        HeldError: as ``followed``.
+        HeldError: a change cannot be followed; names it and the statement that solves it.
     """
     known = schemas_of(snapshot)
     moved = {name for name, order in shape.orders.items() if known.get(name) != order}
@@ -110,19 +64,21 @@ def growth(snapshot: Snapshot, shape: Shape) -> Growth | None:
         return None
     fills = tuple(fill for name in sorted(moved) for fill in _fills(name, known, shape))
     wanted = lake_schema(shape.schema.columns)
-    _require_same_keys(snapshot, shape.table.key, wanted)
+    _require_same_keys(snapshot.uri, kinds(shape.table.key), wanted)
     told = told_schemas({**known, **shape.orders})
-    return Growth(wanted, told, fills, bool(fills) or _widened(snapshot, wanted))
+    return Growth(
+        wanted, told, fills, bool(fills) or _widened(kinds(sorted(set(wanted.names))), wanted)
+    )
 
 
-def _require_same_keys(snapshot: Snapshot, key: Sequence[str], wanted: pa.Schema) -> None:
+def _require_same_keys(uri: str, keys: pa.Schema, wanted: pa.Schema) -> None:
     """Refuse a key column, as of an adopted table, whose values another type tells otherwise."""
-    for field in column_types(snapshot, key):
+    for field in keys:
         kind = wanted.field(field.name).type
         if not _holds_all(kind, field.type):
             detail = f"key column {field.name} is {field.type} here, and {kind} by its source"
             advice = "two of its values may be one there, or none; give it that type, or rebuild"
-            raise HeldError("key_kind", f"{snapshot.uri}: {detail}; {advice} the mirror")
+            raise HeldError("key_kind", f"{uri}: {detail}; {advice} the mirror")
 
 
 def _holds_all(kind: pa.DataType, old: pa.DataType) -> bool:
@@ -164,28 +120,5 @@ def _step(name: str, known: Mapping[str, Order], shape: Shape) -> Compatible | N
     return step
 
 
-def _widened(snapshot: Snapshot, wanted: pa.Schema) -> bool:
-    there = column_types(snapshot, sorted(set(wanted.names)))
+def _widened(there: pa.Schema, wanted: pa.Schema) -> bool:
     return any(there.field(f.name).type != f.type for f in wanted if f.name in there.names)
-
-
-def _rewritten(
-    store: Store,
-    snapshot: Snapshot,
-    table: Table,
-    actions: Sequence[Mapping[str, object]],
-    *,
-    fills: Sequence[Fill],
-    clock: datetime,
-) -> tuple[Mapping[str, object], ...]:
-    described = next(action["metaData"] for action in actions if "metaData" in action)
-    shards = table.shards
-    mirror = MirrorFiles(
-        store=store,
-        files=tuple(snapshot.files.values()),
-        layout=Layout.of(snapshot.metadata),
-        adoption=Adoption(None, shards[0] if len(shards) == 1 else None),
-    )
-    metadata = Metadata.of(described)  # type: ignore[arg-type]
-    target = Target(store, metadata, table.key, clock)
-    return rewrite(mirror, target, fills=fills).actions

@@ -10,16 +10,19 @@ from pipeline.errors import HeldError
 from pipeline.lake import checkpoint_reader
 from pipeline.lake.entries import FOLDER
 from pipeline.lake.folder import LEFTOVER
-from pipeline.lake.log import load
+from pipeline.lake.log import Snapshot, load
 from pipeline.lake.store import Store
 
 _NEWEST = "_last_checkpoint"
 EVERY = 15  # versions; reading a log costs by entry, a checkpoint by file
 
 
-def due(version: int) -> bool:
-    """Whether a checkpoint belongs to this version."""
-    return version > 0 and version % EVERY == 0
+def overdue(snapshot: Snapshot, known: int) -> bool:
+    """Whether so many versions have come since a checkpoint that reading by them costs.
+
+    *known*: the version of one that was made here, -1 if none was.
+    """
+    return snapshot.version - max(known, snapshot.checkpoint) >= EVERY
 
 
 def checkpoint(store: Store) -> None:

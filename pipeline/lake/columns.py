@@ -12,13 +12,18 @@ from typing import Any
 import pyarrow as pa
 
 from pipeline.errors import HeldError
-from pipeline.lake.delta_types import arrow_field, delta_field, struct_fields
+from pipeline.lake.delta_types import (
+    PHYSICAL,
+    arrow_field,
+    delta_field,
+    physical_name,
+    struct_fields,
+)
 from pipeline.lake.log import Metadata
 
 MODE = "delta.columnMapping.mode"
 MAX_ID = "delta.columnMapping.maxColumnId"
 ID = "delta.columnMapping.id"
-PHYSICAL = "delta.columnMapping.physicalName"
 _ODD = frozenset(" ,;{}()\n\t=")
 _FIELD_ID = b"PARQUET:field_id"
 
@@ -65,11 +70,6 @@ def partition_names(metadata: Metadata) -> set[str]:
         return set()
     fields = json.loads(metadata.schema_string)["fields"]
     return {physical_name(one) for one in fields if one["name"] in metadata.partition_columns}
-
-
-def physical_name(field: Mapping[str, Any]) -> str:
-    """A field's name in files and statistics."""
-    return str(field["metadata"].get(PHYSICAL, field["name"]))
 
 
 def fitted(table: pa.Table, metadata: Metadata) -> pa.Table:

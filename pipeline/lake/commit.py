@@ -12,16 +12,12 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from pipeline.errors import HeldError, UnreachableError
+from pipeline.errors import HeldError, LostRaceError, UnreachableError
 from pipeline.lake import checked, columns, entries, protocol
 from pipeline.lake.actions import milliseconds
 from pipeline.lake.entries import ENGINE, FOLDER, Action
 from pipeline.lake.log import Snapshot, advanced, begin
 from pipeline.lake.store import Store
-
-
-class LostRaceError(UnreachableError):
-    """Another commit has this version; read the log again, and start over from there."""
 
 
 def commit(

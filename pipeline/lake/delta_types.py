@@ -32,7 +32,13 @@ _DELTA = {kind: name for name, kind in _ARROW.items()} | {
     pa.large_binary(): "binary",
     pa.binary_view(): "binary",
 }
+PHYSICAL = "delta.columnMapping.physicalName"
 _DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
+
+
+def physical_name(field: Mapping[str, Any]) -> str:
+    """A field's name in files and statistics."""
+    return str(field["metadata"].get(PHYSICAL, field["name"]))
 
 
 def to_arrow(schema_string: str) -> pa.Schema:

@@ -19,6 +19,7 @@ from pipeline.errors import HeldError, UnreachableError
 from pipeline.lake import checkpoint_reader, entries, vectors
 from pipeline.lake.checkpoint_reader import Checkpoint
 from pipeline.lake.entries import FOLDER, Action
+from pipeline.lake.shape import shape_of
 from pipeline.lake.store import Store
 
 _ENTRY = re.compile(r"(\d{20})\.json")
@@ -131,6 +132,21 @@ class Snapshot:
                 return None
             total += told - (int(file.vector["cardinality"]) if file.vector else 0)
         return total
+
+    @property
+    def id(self) -> str:
+        """Of the table, whatever its folder."""
+        return self.metadata.id
+
+    @property
+    def shape(self) -> str:
+        """What its metadata says of its rows, as a digest."""
+        return shape_of(self.metadata.action)
+
+    @property
+    def remembered(self) -> Mapping[str, str]:
+        """Its properties, Sluice's own among them."""
+        return self.metadata.configuration
 
     @property
     def vector_files(self) -> frozenset[str]:

@@ -13,10 +13,8 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
 from deltalake.exceptions import DeltaError, TableNotFoundError
-from pyarrow import fs
 
 from pipeline.errors import ProofError, UnreachableError
-from pipeline.lake.commits import Commit, commit
 
 UNDECIDABLE = (
     "Schema error",
@@ -79,32 +77,6 @@ class PinnedTable:
         low, high = (files[name].to_pylist() for name in names)
         return () if None in low or None in high else tuple(zip(low, high, strict=True))
 
-    def commits(self, since: int) -> tuple[Commit, ...]:
-        """What was committed after version *since*, up to this one, oldest first.
-
-        Raises:
-            ProofError: if one of them is no longer in the log, so that nobody can tell.
-        """
-        return tuple(self.commit(version) for version in range(since + 1, self.version + 1))
-
-    def recent(self, most: int) -> tuple[Commit, ...]:
-        """The newest commits, oldest first; fewer than *most* where the log tells no more."""
-        found: list[Commit] = []
-        for version in range(self.version, max(self.version - most, -1), -1):
-            try:
-                found.append(self.commit(version))
-            except ProofError:
-                break
-        return tuple(reversed(found))
-
-    def commit(self, version: int) -> Commit:
-        """What was committed as *version*.
-
-        Raises:
-            ProofError: if it is no longer in the log.
-        """
-        return commit_at(self.path, version)
-
 
 def open_table(path: str, version: int | None = None) -> PinnedTable | None:
     """The table at *path*, newest *version* by default; None if there is no table.
@@ -119,43 +91,9 @@ def open_table(path: str, version: int | None = None) -> PinnedTable | None:
             return None
 
 
-def folders(path: str) -> list[str]:
-    """Folders right below *path*; empty if it is not there."""
-    with translated(path):
-        system, folder = _filesystem(path)
-        found = system.get_file_info(fs.FileSelector(folder, allow_not_found=True))
-    return [f"{path}/{info.base_name}" for info in found if info.type == fs.FileType.Directory]
-
-
 def _arrow(answer: Any) -> pa.Table:
     # not pa.table(): that asks pandas first whether it knows the type, which costs two seconds
     return pa.RecordBatchReader.from_stream(answer).read_all()
-
-
-def commit_at(path: str, version: int) -> Commit:
-    """What was committed to the table at *path* as *version*; the table itself is not opened.
-
-    Raises:
-        ProofError: if it is no longer in the log.
-    """
-    with translated(path):
-        system, folder = _filesystem(path)
-        name = f"{folder}/_delta_log/{version:020d}.json"
-        try:
-            with system.open_input_stream(name) as stream:
-                lines = stream.read().decode().splitlines()
-        except FileNotFoundError as error:
-            msg = f"version {version} of {path} is no longer in its log"
-            raise ProofError(msg) from error
-    return commit(version, lines)
-
-
-def _filesystem(path: str) -> tuple[Any, str]:
-    uri = _uri(path)
-    if "://" in uri:
-        system, folder = fs.FileSystem.from_uri(uri)
-        return system, folder
-    return fs.LocalFileSystem(), uri
 
 
 def _uri(path: str) -> str:

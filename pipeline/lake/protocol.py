@@ -13,8 +13,8 @@ from typing import Any
 import pyarrow as pa
 
 from pipeline.errors import HeldError
-from pipeline.lake.columns import MODE, PHYSICAL
-from pipeline.lake.delta_types import arrow_field, struct_fields, to_arrow
+from pipeline.lake.columns import MODE
+from pipeline.lake.delta_types import PHYSICAL, arrow_field, struct_fields, to_arrow
 from pipeline.lake.log import Snapshot
 
 VECTORS = "delta.enableDeletionVectors"

@@ -10,7 +10,7 @@ import json
 from functools import lru_cache
 from typing import Any
 
-from pipeline.lake.columns import physical_name
+from pipeline.lake.delta_types import physical_name
 from pipeline.lake.entries import Action
 
 _OWN = "sluice."

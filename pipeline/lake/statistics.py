@@ -15,7 +15,8 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.lake.columns import fields_in_files, physical_name
+from pipeline.lake.columns import fields_in_files
+from pipeline.lake.delta_types import physical_name
 from pipeline.lake.log import Metadata
 
 _PREFIX = 32  # characters of a text that a bound has, as Spark cuts them

@@ -16,8 +16,8 @@ import structlog
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.own_rows import Settle, mark_row, settle_rows
 from pipeline.changelog.table import Stamp, app
-from pipeline.errors import HeldError
-from pipeline.lake.commit import LostRaceError, commit
+from pipeline.errors import HeldError, LostRaceError
+from pipeline.lake.commit import commit
 from pipeline.lake.entries import Action
 from pipeline.landing.acknowledgements import Acknowledgements
 from pipeline.landing.bases import Settled

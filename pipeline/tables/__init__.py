@@ -1,1 +1,1 @@
-"""One file a table format: reading mirrors and the change log without Spark."""
+"""One file or folder a table format: how mirrors are read and written; and the lake's readers."""

@@ -13,9 +13,10 @@ from checks.model import Outcome
 from examples.few_rows import FewRows, Rows
 from examples.json_lines import JsonLines
 from examples.line_file import LineFile
+from examples.parquet_versions import ParquetVersions
 from monitor.config.file import parse
 from pipeline import collectors, formats, plugins, sources
-from pipeline.build import open_transport
+from pipeline.build import open_table_format, open_transport
 from tests.alerts.kit import message
 from tests.docs.markdown import ROOT, blocks
 
@@ -54,7 +55,7 @@ def test_each_seam_of_the_table_has_its_protocol_and_its_name() -> None:
         assert plugins.find(folder, name, module).__module__ == module
 
 
-def test_the_probe_the_channel_and_the_transport_are_found_by_the_config_and_work(
+def test_the_other_plug_ins_are_found_by_the_config_and_work(
     tmp_path: Path,
 ) -> None:
     sections = [yaml.safe_load(text) for text in blocks(PAGE, "yaml")[1:]]
@@ -80,6 +81,7 @@ def test_the_probe_the_channel_and_the_transport_are_found_by_the_config_and_wor
     assert plan.probe.judge(Rows(999), ()).outcome is Outcome.FAIL
     assert plan.probe.judge(Rows(1000), ()).outcome is Outcome.PASS
     assert open_transport(config.settings) == JsonLines("/var/spool/messages")
+    assert open_table_format(config.settings) == ParquetVersions(None, "snappy")
     assert isinstance(config.channels["diary"], LineFile)
     assert probes.find("examples.few_rows") is FewRows
     assert channels.find("examples.line_file") is LineFile

@@ -39,9 +39,9 @@ from monitor.spark.standstills import Standstills
 from monitor.store.store import ServiceStore
 from monitor.web import api
 from monitor.web.metrics import registry
+from pipeline.apply.commits import Commit
 from pipeline.errors import UnreachableError
 from pipeline.lags.samples import MirrorPosition
-from pipeline.lake.commits import Commit
 from pipeline.mark import Epoch, Mark
 from pipeline.model import (
     Acknowledged,

@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,6 @@ import pyarrow as pa
 from pipeline.apply.catalog import Catalog
 from pipeline.apply.landed_state import LandedState
 from pipeline.apply.mirror_job import run
-from pipeline.apply.mirror_writer import Writers
 from pipeline.apply.passes import Passes
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.own_rows import mark_row
@@ -29,6 +29,7 @@ from pipeline.schema.column import TableSchema
 from pipeline.schema.history import SchemaChange
 from pipeline.settings import PipelineSettings, TableRule
 from pipeline.sources.mysql.column import MySqlColumn as Column
+from pipeline.tables.delta.table_format import DeltaMirrors
 from tests.pipeline.reading import readings
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -74,7 +75,7 @@ class HandLake:
     now: datetime = NOW
     received: datetime = NOW
     key: tuple[str, ...] = ("id",)
-    writers: Writers = field(default_factory=Writers)
+    table_format: Any = field(default_factory=partial(DeltaMirrors, None))
     passes: Passes = field(init=False)
 
     def __post_init__(self) -> None:
@@ -99,7 +100,7 @@ class HandLake:
             changes,
             lambda groups: [run(g) for g in groups],
             lambda: self.now,
-            self.writers,
+            self.table_format,
         )
 
     def alter(self, *columns: Column, at: Order, shard: str = "db.t") -> None:

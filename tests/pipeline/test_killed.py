@@ -70,7 +70,7 @@ def upkeep(beside: Beside) -> None:
 def services(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Services:
     """Some batches have landed, and been applied; the next changes wait in Kafka."""
     monkeypatch.setattr(compaction, "TOGETHER", 4)
-    monkeypatch.setattr("pipeline.apply.worn_files.TOGETHER", 2)
+    monkeypatch.setattr("pipeline.tables.delta.worn_files.TOGETHER", 2)
     monkeypatch.setattr(checkpoints, "EVERY", 3)
     made = Services(tmp_path / "lake")
     made.topics.alter("a", 10, "name", kind="CREATE")

@@ -21,6 +21,7 @@ from pipeline.lane import Lane
 from pipeline.model import Op
 from pipeline.report import Applied
 from pipeline.route import Router
+from pipeline.tables.delta.table_format import DeltaMirrors
 from tests.pipeline.landing.desk import NOW, Desk
 from tests.pipeline.reading import readings
 
@@ -37,7 +38,9 @@ class Beside:
 
     def __post_init__(self) -> None:
         settings, log = self.desk.settings, self.desk.log
-        passes = Passes(settings, log(), lambda groups: [run(g) for g in groups], self.clock)
+        passes = Passes(
+            settings, log(), lambda groups: [run(g) for g in groups], self.clock, DeltaMirrors(None)
+        )
         upkeep = Upkeep(settings, log(), passes.mirrors, self.clock)
         catalog, known = Catalog(Router(), readings("a", "b")), log()
         if known.look() is not None:
@@ -159,7 +162,7 @@ def test_no_row_is_lost_or_doubled_when_upkeep_and_merging_go_on_under_a_landing
     beside: Beside, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(compaction, "TOGETHER", 8)
-    monkeypatch.setattr("pipeline.apply.worn_files.TOGETHER", 3)
+    monkeypatch.setattr("pipeline.tables.delta.worn_files.TOGETHER", 3)
     ended = threading.Event()
 
     def keep() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.apply.mirrors import LIFE
+from pipeline.apply.mirror_snapshot import LIFE
 from pipeline.lake import entries
 from pipeline.lake.log import load
 from pipeline.lake.store import open_store

@@ -99,6 +99,13 @@ class Stand:
         found = httpx.get(f"{self._url}/v1/incidents", timeout=30, trust_env=False).json()
         return [one for one in found if one["state"] in ("firing", "recovering")]
 
+    def passed(self) -> set[str]:
+        """Checks of the table whose newest verdict is that it passed."""
+        asked = {"table": TABLE, "limit": "500"}
+        answer = httpx.get(f"{self._url}/v1/verdicts", params=asked, timeout=30, trust_env=False)
+        newest = {one["check"]: one["outcome"] for one in reversed(answer.json())}
+        return {check for check, outcome in newest.items() if outcome == "pass"}
+
     def lags(self) -> set[str]:
         """Hops of the table whose lag is known."""
         lines = httpx.get(f"{self._url}/metrics", timeout=30, trust_env=False).text.splitlines()

@@ -11,10 +11,10 @@ from monitor.observe.foreign_writes import ForeignWrites
 from monitor.observe.heartbeat import FenceBook
 from monitor.observe.sampler import CollectorFailure, Sampler, Sampling, newest_below, synced
 from monitor.store.store import ServiceStore
+from pipeline.apply.commits import Commit
 from pipeline.apply.foreign import Intrusion, waiver
 from pipeline.errors import HeldError, ProofError, UnreachableError
 from pipeline.lags.samples import MirrorPosition, Sample
-from pipeline.lake.commits import Commit
 from pipeline.mark import Mark
 from pipeline.model import Acknowledged, Fence, Head, Hop, Missing, Shard, Table
 from pipeline.sources.mysql.position import binlog_position

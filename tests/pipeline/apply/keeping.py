@@ -17,6 +17,7 @@ from pipeline.lake.log import ActiveFile
 from pipeline.lake.pinned import open_table
 from pipeline.lake.store import open_store
 from pipeline.model import Op
+from pipeline.tables.delta.table_format import DeltaMirrors
 from tests.pipeline.hand_lake import HandLake, row
 
 C, U, D = Op.CREATE, Op.UPDATE, Op.DELETE
@@ -37,7 +38,9 @@ class Keeping:
     def __post_init__(self) -> None:
         settings = self.lake.settings
         changes = ChangeLog(open_store(settings.changes), "main")
-        self.upkeep = Upkeep(settings, changes, Mirrors(settings), lambda: self.now)
+        self.upkeep = Upkeep(
+            settings, changes, Mirrors(settings, DeltaMirrors(None)), lambda: self.now
+        )
         self.run()
 
     def run(self, readers: Mapping[str, int] | None = None, **mark: Any) -> None:

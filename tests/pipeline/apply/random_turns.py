@@ -18,15 +18,14 @@ from delta_kernel_rust_sharing_wrapper import PythonInterface, ScanBuilder, Tabl
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from pipeline.apply.mirror_writer import Writers
 from pipeline.apply.provenance import SLUICE
-from pipeline.apply.spark_merge import SparkMerge
 from pipeline.apply.upkeep import Upkeep
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.lake.pinned import open_table
 from pipeline.lake.store import open_store
 from pipeline.model import Op, Order
 from pipeline.sources.mysql.column import MySqlColumn as Column
+from pipeline.tables.delta.table_format import DeltaMirrors
 from tests.pipeline.apply.two_writers import C, D, U, change, plain
 from tests.pipeline.hand_lake import HandLake, row
 
@@ -65,8 +64,8 @@ class RandomTurns:
         """Begin with an empty mirror whose log may be cleaned at once."""
         self.random = random.Random(self.seed)
         self.columns = list(COLUMNS)
-        writers = Writers(SparkMerge(self.spark), lambda _: None)
-        self.lake = HandLake(self.home, columns=COLUMNS, key=KEY, writers=writers)
+        writers = DeltaMirrors(self.spark)
+        self.lake = HandLake(self.home, columns=COLUMNS, key=KEY, table_format=writers)
         self.path = self.lake.settings.mirror("db.t")
         changes = ChangeLog(open_store(self.lake.settings.changes), "main")
         mirrors = self.lake.passes.mirrors
@@ -86,12 +85,12 @@ class RandomTurns:
 
     def vectors(self, rows: int | None = None) -> None:
         """A turn of our own writer."""
-        self.lake.writers.why = lambda _: None
+        self.lake.table_format.why = lambda _: None
         self._turn(rows)
 
     def spark_merge(self) -> None:
         """A turn of Spark's MERGE."""
-        self.lake.writers.why = lambda _: "its turn has come"
+        self.lake.table_format.why = lambda _: "its turn has come"
         self._turn(None)
 
     def optimize(self) -> None:
@@ -142,6 +141,7 @@ class RandomTurns:
 
     def keep_up(self) -> None:
         """Our own upkeep."""
+        self.lake.table_format.why = lambda _: None
         mark, applied = self.lake.mark, {"db.t": self.lake.mark.batch}
         held = self.lake.passes.stands_still
         self.upkeep.run(mark, {}, applied, held, key=lambda _: KEY)

@@ -5,14 +5,21 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pipeline.apply.decide import AppliedBefore, RowVerdict, decide, doubtful, outlived, withdrawn
-from pipeline.apply.find import Found
+from pipeline.apply.decide import (
+    AppliedBefore,
+    Found,
+    RowVerdict,
+    decide,
+    doubtful,
+    outlived,
+    withdrawn,
+)
 from pipeline.apply.floors import highest
 from pipeline.apply.fold import fold
 from pipeline.apply.provenance import Owned, ranked
 from pipeline.errors import HeldError
 from pipeline.model import Op, Order, Origin, Shard
-from tests.pipeline.apply.turns import CHANGES, FAR, A, B, change, order, table, unique
+from tests.pipeline.tables.delta.turns import CHANGES, FAR, A, B, change, order, table, unique
 
 C, U, D, R = Op.CREATE, Op.UPDATE, Op.DELETE, Op.READ
 INSERT, UPDATE, DELETE, NOOP, AGAIN, MOVE = RowVerdict

@@ -14,7 +14,7 @@ from pipeline.apply.fold import Folded, fold
 from pipeline.apply.provenance import ORDER
 from pipeline.errors import HeldError
 from pipeline.model import Op, Origin, Shard
-from tests.pipeline.apply.turns import FAR, A, B, change, table, unique
+from tests.pipeline.tables.delta.turns import FAR, A, B, change, table, unique
 
 C, U, D, R = Op.CREATE, Op.UPDATE, Op.DELETE, Op.READ
 Row = dict[str, Any]

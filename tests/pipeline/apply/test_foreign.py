@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from pipeline.apply.commits import Commit
 from pipeline.apply.foreign import BEFORE, Intrusion, Known, accepted, find, waiver
-from pipeline.lake.commits import Commit, commit
 from pipeline.lake.shape import shape_of
+from pipeline.tables.delta.commits import commit
 
 State = dict[str, str | None]  # path -> vector
 SHARED = {"id": "t", "schemaString": "{}"}

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from pipeline.apply.mirrors import FLOORS, following, note
+from pipeline.apply.mirror_snapshot import FLOORS, following, note
 from pipeline.lake import entries
 from pipeline.lake.actions import added, removed
 from pipeline.lake.log import Snapshot, load

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from pipeline.apply import mirrors
 from pipeline.lake.log import Snapshot, load
 from pipeline.lake.store import Store
 from pipeline.model import Op, ShardId
 from pipeline.report import Gap, read_gap
+from pipeline.tables.delta import table_format
 from tests.pipeline.hand_lake import HandLake, row
 
 TABLES = tuple(f"db.u{number:02d}" for number in range(30))
@@ -31,7 +31,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
         found[store.uri] += 1
         return load(store, known)
 
-    monkeypatch.setattr(mirrors, "load", counted)
+    monkeypatch.setattr(table_format, "load", counted)
     return found
 
 

@@ -11,12 +11,14 @@ import pytest
 from pipeline.apply import mirror_job
 from pipeline.apply.landed_state import LandedState
 from pipeline.apply.mirror_job import Group, MirrorJob, Refusal, grouped, run
-from pipeline.apply.turn import TurnTask, Written, turn
+from pipeline.apply.turn import TurnTask, Written
 from pipeline.changelog.scan import Part, parts
 from pipeline.changelog.slices import WantedBatches, read
 from pipeline.errors import HeldError, UnreachableError
 from pipeline.lake.store import Store
 from pipeline.model import Op, Table
+from pipeline.tables.delta.table_format import DeltaMirrors
+from pipeline.tables.delta.turn import turn
 from tests.pipeline.hand_lake import HandLake, row
 
 C, D = Op.CREATE, Op.DELETE
@@ -38,12 +40,12 @@ def land(lake: HandLake, pos: int, key: int) -> None:
 def breaks(monkeypatch: pytest.MonkeyPatch, table: str, error: BaseException) -> None:
     """Let turns of *table* raise *error*."""
 
-    def broken(task: TurnTask, **more: Any) -> Written:
+    def broken(task: TurnTask[Any], **more: Any) -> Written[Any]:
         if task.table.name == table:
             raise error
         return turn(task, **more)
 
-    monkeypatch.setattr(mirror_job, "turn", broken)
+    monkeypatch.setattr(DeltaMirrors, "worker", lambda _: broken)
 
 
 @pytest.mark.parametrize(
@@ -205,7 +207,7 @@ def test_a_landed_delete_is_found_for_its_keys_up_to_the_batch_that_is_applied(
 def test_a_group_is_cut_into_neighbours(tables: int, count: int, sizes: list[int]) -> None:
     names = [f"t{n}" for n in range(tables)]
     made = tuple(_job(name) for name in reversed(names))
-    group = Group("changes", (), made)
+    group = Group("changes", (), made, turn)
 
     found = grouped(group, count)
 
@@ -214,7 +216,7 @@ def test_a_group_is_cut_into_neighbours(tables: int, count: int, sizes: list[int
     assert {one.changes for one in found} <= {"changes"}
 
 
-def _job(name: str) -> MirrorJob:
+def _job(name: str) -> MirrorJob[Any]:
     nothing: Any = None
     return MirrorJob(Table(name, ()), nothing, (), nothing, nothing, ())
 

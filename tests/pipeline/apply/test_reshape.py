@@ -1,4 +1,7 @@
-"""A mirror takes on its source's new columns, and every row has what the source has in them."""
+"""A mirror takes on its source's new columns, and every row has what the source has in them.
+
+Covers pipeline/tables/delta/growth.py.
+"""
 
 import json
 import re
@@ -13,16 +16,17 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
 
-from pipeline.apply.mirrors import schemas_of
-from pipeline.apply.reshape import REWRITES
-from pipeline.lake.commit import LostRaceError, commit, create
-from pipeline.lake.commits import Commit
+from pipeline.apply.commits import Commit
+from pipeline.apply.mirror_snapshot import schemas_of
+from pipeline.errors import LostRaceError
+from pipeline.lake.commit import commit, create
 from pipeline.lake.log import Snapshot
 from pipeline.lake.store import open_store
 from pipeline.model import Op, Order
 from pipeline.schema.arrow_types import arrow_type
 from pipeline.settings import TableRule
 from pipeline.sources.mysql.column import MySqlColumn as Column
+from pipeline.tables.delta.growth import REWRITES
 from tests.pipeline.hand_lake import ID, NAME, HandLake, row
 
 C, U, D = Op.CREATE, Op.UPDATE, Op.DELETE
@@ -47,7 +51,7 @@ def image(op: Op, pos: int, key: int, at: str = "db.t", /, **columns: Any) -> di
 
 
 def snapshot(lake: HandLake) -> Snapshot:
-    found = lake.passes.mirrors.look("db.t")
+    found: Snapshot | None = lake.passes.mirrors.look("db.t")
     assert found is not None
     return found
 
@@ -430,7 +434,7 @@ def test_somebody_who_comes_between_makes_it_start_over(
             raise LostRaceError("somebody came between")
         return commit(*arguments, **more)
 
-    monkeypatch.setattr("pipeline.apply.reshape.commit", late)
+    monkeypatch.setattr("pipeline.tables.delta.growth.commit", late)
     lake.alter(ID, NAME, SEVEN, at=BORN)
     lake.land(image(C, 20, 2, name="b", extra=1))
 
@@ -447,7 +451,7 @@ def test_a_process_that_ends_between_the_columns_and_the_rows_loses_neither(
     lake.alter(ID, NAME, SEVEN, at=BORN)
     lake.land(image(C, 20, 2, name="b", extra=None))
     with monkeypatch.context() as patched:
-        patched.setattr("pipeline.apply.mirror_writer.commit", _killed)
+        patched.setattr("pipeline.tables.delta.table_format.commit", _killed)
         with pytest.raises(KeyboardInterrupt):
             lake.apply()
     between = values(lake, "extra")

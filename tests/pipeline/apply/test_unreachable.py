@@ -67,7 +67,7 @@ def test_a_turn_whose_commit_was_not_answered_is_told_once_the_mirror_is_read_ag
     lake = HandLake(tmp_path)
     lake.play([row(C, 10, 1, "a")])
     lake.land(row(C, 20, 2, "b"), row(C, 30, 3, "c"))
-    store = lake.passes.mirrors.store("db.t")
+    store = lake.table_format.store(lake.settings.mirror("db.t"))
     put, read = store.put_new, store.read
     unread: set[str] = set()
 
@@ -79,7 +79,7 @@ def test_a_turn_whose_commit_was_not_answered_is_told_once_the_mirror_is_read_ag
     def silent(name: str) -> bytes:
         if name in unread:
             raise UnreachableError("no answer")
-        return read(name)
+        return bytes(read(name))
 
     monkeypatch.setattr(store, "put_new", unanswered)
     monkeypatch.setattr(store, "read", silent)

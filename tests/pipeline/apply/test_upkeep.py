@@ -1,6 +1,7 @@
 """What upkeep may take, and what it must leave; real mirrors and a real change log, no Spark.
 
 deltalake vacuums by the wall clock, so upkeep runs at it here, and what was done is made older.
+Covers pipeline/changelog/upkeep.py, cleaning_times.py, and pipeline/tables/delta/mirror_upkeep.py.
 """
 
 import json
@@ -13,16 +14,18 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from pipeline.apply import upkeep
 from pipeline.apply.mirrors import Mirrors
-from pipeline.apply.rewrite import rewrite
 from pipeline.apply.upkeep import Upkeep
-from pipeline.apply.worn_files import TOGETHER
 from pipeline.changelog.change_log import ChangeLog
-from pipeline.lake.commit import LostRaceError, commit
+from pipeline.errors import LostRaceError
+from pipeline.lake.commit import commit
 from pipeline.lake.log import load
 from pipeline.lake.store import open_store
 from pipeline.settings import UpkeepSettings
+from pipeline.tables.delta import mirror_upkeep
+from pipeline.tables.delta.rewrite import rewrite
+from pipeline.tables.delta.table_format import DeltaMirrors
+from pipeline.tables.delta.worn_files import TOGETHER
 from tests.pipeline.apply.keeping import (
     AGED,
     DAY,
@@ -86,7 +89,7 @@ def test_files_that_writing_anew_makes_no_larger_are_written_once(
     lake: HandLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As those of wide rows, of which memory holds too few at once."""
-    monkeypatch.setattr(upkeep, "rewrite", partial(rewrite, window=1))
+    monkeypatch.setattr(mirror_upkeep, "rewrite", partial(rewrite, window=1))
     keeping = Keeping(lake)
     keeping.run()
     anew = DeltaTable(mirror(lake)).version()
@@ -267,7 +270,7 @@ def test_somebody_who_comes_between_is_left_his_version(
             raise LostRaceError("somebody came between")
         return commit(store, snapshot, actions, **more)
 
-    monkeypatch.setattr("pipeline.apply.upkeep.commit", late)
+    monkeypatch.setattr("pipeline.tables.delta.mirror_upkeep.commit", late)
     keeping.__init__(lake)  # type: ignore[misc]
     after_race = named(mirror(lake))
     keeping.run()
@@ -324,7 +327,7 @@ def test_many_tables_are_done_in_turns_so_that_merging_need_not_wait(tmp_path: P
         return now[0]
 
     changes = ChangeLog(open_store(lake.settings.changes), "main")
-    mirrors = Mirrors(lake.settings)
+    mirrors = Mirrors(lake.settings, DeltaMirrors(None))
     upkeep, done = Upkeep(lake.settings, changes, mirrors, clock), []
     for _ in range(2):
         applied = {name: mirrors.applied(name) for name in names}
@@ -372,7 +375,7 @@ def test_a_batch_that_lands_meanwhile_is_kept_and_compaction_goes_on_top_of_it(
             lake.land(row(C, 400, 50, "late"))
         return commit(store, snapshot, actions, **more)
 
-    monkeypatch.setattr("pipeline.apply.upkeep.commit", late)
+    monkeypatch.setattr("pipeline.changelog.upkeep.commit", late)
     Keeping(lake)
 
     assert landed == [13]

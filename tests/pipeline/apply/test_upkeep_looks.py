@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from pipeline.apply import mirrors
 from pipeline.apply.upkeep import Upkeep
-from pipeline.apply.worn_files import TOGETHER
 from pipeline.lake import checkpoints
 from pipeline.lake.log import Snapshot, load
 from pipeline.lake.store import Store
 from pipeline.model import Op
+from pipeline.tables.delta import table_format
+from pipeline.tables.delta.worn_files import TOGETHER
 from tests.pipeline.apply.keeping import mirror, named, on_disk
 from tests.pipeline.hand_lake import NOW, HandLake, row
 
@@ -31,7 +31,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
         found[store.uri.rpartition("/")[2]] += 1
         return load(store, known)
 
-    monkeypatch.setattr(mirrors, "load", counted)
+    monkeypatch.setattr(table_format, "load", counted)
     return found
 
 
@@ -126,7 +126,7 @@ def test_each_mirror_is_a_turn_of_its_own_and_the_change_log_none(
     lake: HandLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keeping, seen = upkeep(lake), list[str]()
-    logged, mended = keeping._log, keeping._mirror
+    logged, mended = keeping._log.run, keeping._mirror
 
     @contextmanager
     def turn() -> Iterator[None]:
@@ -142,7 +142,7 @@ def test_each_mirror_is_a_turn_of_its_own_and_the_change_log_none(
         seen.append("m")
         return mended(*told)
 
-    monkeypatch.setattr(keeping, "_log", of_log)
+    monkeypatch.setattr(keeping._log, "run", of_log)
     monkeypatch.setattr(keeping, "_mirror", of_mirror)
 
     for _ in range(2):

@@ -8,14 +8,13 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from pipeline.apply.mirror_writer import Writers
 from pipeline.apply.provenance import SLUICE
-from pipeline.apply.spark_merge import SparkMerge
 from pipeline.lake.log import Snapshot, load
 from pipeline.lake.pinned import open_table
 from pipeline.lake.store import open_store
 from pipeline.model import Account, Op, Origin
 from pipeline.report import Applied
+from pipeline.tables.delta.table_format import DeltaMirrors
 from tests.pipeline.hand_lake import HandLake, row
 
 C, U, D, R = Op.CREATE, Op.UPDATE, Op.DELETE, Op.READ
@@ -23,11 +22,13 @@ ADOPTED = tuple(f"foreign_write:db.t:{version}" for version in range(1, 20))  # 
 Image = Mapping[str, Any]
 
 
-def writers_of(kind: str, spark: SparkSession) -> Writers:
+def writers_of(kind: str, spark: SparkSession) -> DeltaMirrors:
     """``vectors`` or ``spark``, whatever the table is like."""
     if kind == "vectors":
-        return Writers()
-    return Writers(SparkMerge(spark), lambda _: "the test asks for it")
+        return DeltaMirrors(None)
+    made = DeltaMirrors(spark)
+    made.why = lambda _: "the test asks for it"
+    return made
 
 
 def change(

@@ -4,7 +4,7 @@ import json
 import sys
 from pathlib import Path
 
-from pipeline.lake.commit import LostRaceError
+from pipeline.errors import LostRaceError
 from pipeline.lake.log import load
 from tests.pipeline.lake.tables import Writer, numbers
 

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline.errors import HeldError
-from pipeline.lake import columns
+from pipeline.lake import columns, delta_types
 from pipeline.lake.delta_types import to_arrow
 from pipeline.lake.log import Metadata
 from tests.pipeline.lake.tables import Writer, to_delta
@@ -95,7 +95,7 @@ def test_rule_22_a_file_has_the_tables_names_types_and_ids(tmp_path: Path) -> No
     written = file.schema_arrow
 
     fields = columns.fields_in_files(writer.snapshot.metadata)
-    names = {one["name"]: columns.physical_name(one) for one in fields}
+    names = {one["name"]: delta_types.physical_name(one) for one in fields}
     assert written.names == [names["id"], names["a b"], names["s"]] == ["id", names["a b"], "s"]
     assert names["a b"].startswith("col-")
     assert written.field("id").type == pa.int32()

@@ -18,13 +18,13 @@ import pytest
 from deltalake import DeltaTable
 from obstore.store import MemoryStore
 
-from pipeline.errors import HeldError, UnreachableError
+from pipeline.errors import HeldError, LostRaceError, UnreachableError
 from pipeline.lake import actions, alterations, checkpoints, entries, vectors
 from pipeline.lake.bucket import Bucket
-from pipeline.lake.commit import LostRaceError, create
+from pipeline.lake.commit import create
 from pipeline.lake.entries import Action
 from pipeline.lake.folder import LEFTOVER, Folder
-from pipeline.lake.log import load
+from pipeline.lake.log import begin, load
 from tests.pipeline.lake.tables import NOW, PLAIN, Writer, found, log_files, numbers, queried
 
 
@@ -391,8 +391,11 @@ def test_rule_14_sums_of_what_a_checkpoint_replaced_go(writer: Writer, tmp_path:
     assert {name for name in log_files(tmp_path / "t") if name.startswith(".")} == {".other.crc"}
 
 
-def test_a_checkpoint_is_due_every_fifteen_versions() -> None:
-    assert [version for version in range(50) if checkpoints.due(version)] == [15, 30, 45]
+def test_a_checkpoint_is_due_fifteen_versions_after_the_one_before() -> None:
+    then = replace(begin("t"), version=40, checkpoint=20)
+
+    assert [known for known in (-1, 25, 26) if checkpoints.overdue(then, known)] == [-1, 25]
+    assert not checkpoints.overdue(replace(then, checkpoint=26), -1)
 
 
 def test_entries_older_than_the_retention_go_once_a_checkpoint_holds_them(

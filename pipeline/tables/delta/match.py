@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.apply.layout import Path
 from pipeline.apply.provenance import Integers, Mask
 from pipeline.errors import HeldError
+from pipeline.tables.delta.layout import Path
 
 Window = tuple[int, int]  # of sorted values: from, to (not included)
 Raw = int | bytes  # a bound as a footer has it

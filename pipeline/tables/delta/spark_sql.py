@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_type
 
+from pipeline.apply.adoption import RANK, SHARD, SOURCE, Adoption
 from pipeline.apply.floors import Floors
-from pipeline.apply.mirror_files import RANK, SHARD, SOURCE, Adoption
 
 INSERT, UPDATE, DELETE = 0, 1, 2  # what a row of ``changes`` does
 

@@ -1,6 +1,6 @@
 """New files, vectors beside old ones, and files written anew, as other readers see them.
 
-Covers pipeline/apply/write.py, data_file.py, rewrite.py, fills.py.
+Covers pipeline/tables/delta/write.py, data_file.py, rewrite.py, and pipeline/apply/fills.py.
 """
 
 from dataclasses import replace
@@ -12,21 +12,22 @@ import pyarrow.parquet as pq
 import pytest
 from pyroaring import BitMap64
 
-from pipeline.apply import write as writing
-from pipeline.apply.data_file import Footers
+from pipeline.apply.adoption import Adoption
 from pipeline.apply.fills import Fill
-from pipeline.apply.layout import Layout
-from pipeline.apply.mirror_files import Adoption, MirrorFiles
 from pipeline.apply.provenance import META, SLUICE
-from pipeline.apply.rewrite import rewrite
-from pipeline.apply.write import Target, without, write
 from pipeline.errors import HeldError
 from pipeline.lake import alterations, commit
 from pipeline.lake.columns import described
 from pipeline.lake.log import ActiveFile, Metadata, Snapshot
 from pipeline.lake.vectors import VectorFile, read
 from pipeline.model import Op, Shard
-from tests.pipeline.apply.turns import NOW, A, B, TurnBench, change, mirror_schema, order
+from pipeline.tables.delta import write as writing
+from pipeline.tables.delta.data_file import Footers
+from pipeline.tables.delta.layout import Layout
+from pipeline.tables.delta.mirror_files import MirrorFiles
+from pipeline.tables.delta.rewrite import rewrite
+from pipeline.tables.delta.write import Target, without, write
+from tests.pipeline.tables.delta.turns import NOW, A, B, TurnBench, change, mirror_schema, order
 
 C, U, D = Op.CREATE, Op.UPDATE, Op.DELETE
 
@@ -119,7 +120,7 @@ def test_a_file_that_loses_its_last_row_goes(bench: TurnBench) -> None:
 
     written = bench.play(change(D, 11, 2))
 
-    (gone,) = (action["remove"] for action in written.actions)
+    (gone,) = (action["remove"] for action in written.work)
     assert gone["deletionVector"] == old
     assert bench.files == ()
 

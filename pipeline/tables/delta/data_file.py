@@ -13,12 +13,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
-from pipeline.apply.layout import Path, leaves
 from pipeline.errors import HeldError
 from pipeline.lake import vectors
 from pipeline.lake.footers import footer_fits
 from pipeline.lake.log import ActiveFile
 from pipeline.lake.store import Store
+from pipeline.tables.delta.layout import Path, leaves
 
 Raw = int | bytes
 _CUT = 32  # bytes; a longer text may be cut off in a bound, so equal bounds prove nothing

@@ -1,3 +1,8 @@
+"""What a turn comes to, by our own writer.
+
+Covers pipeline/apply/turn.py.
+"""
+
 import os
 import pickle
 import subprocess
@@ -16,16 +21,18 @@ from hypothesis import strategies as st
 
 from pipeline.apply.decide import AppliedBefore
 from pipeline.apply.fills import Fill
-from pipeline.apply.turn import TurnTask, turn
-from pipeline.errors import HeldError
+from pipeline.apply.turn import TurnTask
+from pipeline.errors import HeldError, LostRaceError
 from pipeline.lake import alterations
-from pipeline.lake.commit import LostRaceError
+from pipeline.lake.commit import commit
 from pipeline.lake.log import load
 from pipeline.model import Op, Origin, Shard
 from pipeline.sources.mysql.column import MySqlColumn as Column
+from pipeline.tables.delta.turn import turn
 from tests.example_count import examples
-from tests.pipeline.apply.turns import (
+from tests.pipeline.tables.delta.turns import (
     FAR,
+    NOW,
     A,
     B,
     TurnBench,
@@ -222,7 +229,7 @@ def test_each_change_is_in_one_term_of_the_account(bench: TurnBench) -> None:
 def test_a_turn_that_changes_nothing_has_no_actions(bench: TurnBench) -> None:
     bench.play(change(C, 10, 1, "a"))
 
-    assert bench.play(change(C, 10, 1, "a")).actions == ()
+    assert bench.play(change(C, 10, 1, "a")).work == ()
 
 
 @pytest.mark.parametrize(
@@ -268,7 +275,7 @@ def test_a_zombie_loses_the_race_and_leaves_nothing_that_counts(bench: TurnBench
 def test_a_task_and_what_it_writes_can_be_pickled(bench: TurnBench) -> None:
     bench.play(change(C, 10, 1, "a"))
     fill = Fill("name", A, order(5), pa.scalar("d"))
-    task: TurnTask = pickle.loads(  # noqa: S301 - our own
+    task: TurnTask[Any] = pickle.loads(  # noqa: S301 - our own
         pickle.dumps(bench.task(table(change(U, 20, 1, "b")), fills=(fill,)))
     )
 
@@ -280,29 +287,25 @@ def test_a_task_and_what_it_writes_can_be_pickled(bench: TurnBench) -> None:
 
 def test_a_turn_needs_neither_spark_nor_deltalake() -> None:
     code = (
-        "import sys, pipeline.apply.turn, pipeline.apply.rewrite; "
+        "import sys, pipeline.tables.delta.turn, pipeline.tables.delta.rewrite; "
         "sys.exit(bool({'pyspark', 'deltalake'} & set(sys.modules)))"
     )
-    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[4])}
 
     done = subprocess.run([sys.executable, "-c", code], env=env, timeout=60, check=False)
 
     assert done.returncode == 0
 
 
-def test_a_column_is_added_by_the_commit_that_first_has_it(bench: TurnBench) -> None:
+def test_a_column_that_was_added_is_filled_in_changes_older_than_it(bench: TurnBench) -> None:
     bench.play(change(C, 10, 1, "a"))
     more = Column("more", "INT")
     adding = alterations.altered(bench.snapshot, pa.schema([("more", pa.int32())]), {})
-    described = next(action["metaData"] for action in adding if "metaData" in action)
-    metadata = type(bench.snapshot.metadata).of(described)
+    bench.snapshot = commit(bench.store, bench.snapshot, adding, operation="ADD", clock=NOW)
     rows = table(change(U, 20, 1, after='{"id":1,"name":"b","more":7}'), change(C, 15, 2, "old"))
     fill = Fill("more", A, order(18), pa.scalar(3, pa.int32()))
 
-    written = turn(
-        bench.task(rows, metadata=metadata, columns=(*bench.columns, more), fills=(fill,))
-    )
-    bench.commit(replace(written, actions=(*adding, *written.actions)))
+    bench.run(rows, columns=(*bench.columns, more), fills=(fill,))
 
     found = {row["id"]: (row["name"], row["more"]) for row in bench.elsewhere()}
     assert found == {1: ("b", 7), 2: ("old", 3)}

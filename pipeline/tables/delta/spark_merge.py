@@ -9,21 +9,44 @@ settings that number and name a commit would be taken by whoever shares it.
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from pipeline.apply.decide import RowVerdict
+from pipeline.apply.adoption import SHARD, SOURCE, Adoption
+from pipeline.apply.decide import Found, RowVerdict
 from pipeline.apply.fills import Fill, filled
-from pipeline.apply.mirror_files import SHARD, SOURCE, Adoption
 from pipeline.apply.mirror_job import MirrorJob
-from pipeline.apply.mirror_writer import metrics, told_turn
-from pipeline.apply.mirrors import LIFE, following, life_of, told_floors, told_life
-from pipeline.apply.reshape import Growth, Shape, growth
-from pipeline.apply.spark_look import KeyLookup, translated, view
-from pipeline.apply.spark_sql import (
+from pipeline.apply.mirror_snapshot import (
+    LIFE,
+    CommitStamp,
+    following,
+    life_of,
+    told_floors,
+    told_life,
+)
+from pipeline.apply.provenance import Owned
+from pipeline.apply.reshape import Growth, Shape
+from pipeline.apply.turn import (
+    Decided,
+    TurnTask,
+    Written,
+    account_of,
+    counts_of,
+    decided,
+)
+from pipeline.apply.turn_commit import told_turn
+from pipeline.changelog.table import app
+from pipeline.errors import HeldError, LostRaceError, UnreachableError
+from pipeline.lake import columns, protocol
+from pipeline.lake.log import Snapshot, load
+from pipeline.lake.store import Store, open_store
+from pipeline.spark import described
+from pipeline.tables.delta.growth import lacking
+from pipeline.tables.delta.spark_look import KeyLookup, translated, view
+from pipeline.tables.delta.spark_sql import (
     DELETE,
     INSERT,
     UPDATE,
@@ -35,22 +58,7 @@ from pipeline.apply.spark_sql import (
     table,
     text,
 )
-from pipeline.apply.turn import (
-    Decided,
-    TurnTask,
-    Written,
-    account_of,
-    adoption_of,
-    counts_of,
-    decided,
-)
-from pipeline.changelog.table import app
-from pipeline.errors import HeldError, UnreachableError
-from pipeline.lake import columns, protocol
-from pipeline.lake.commit import LostRaceError
-from pipeline.lake.log import Snapshot, load
-from pipeline.lake.store import Store
-from pipeline.spark import described
+from pipeline.tables.delta.turn import keys_in, metrics
 
 _ACTS = {
     RowVerdict.INSERT: INSERT,
@@ -69,52 +77,40 @@ class SparkMerge:
 
     session: SparkSession
 
-    def followed(
-        self, store: Store, snapshot: Snapshot, shape: Shape, clock: datetime, lane: str
-    ) -> Snapshot:
+    def followed(self, snapshot: Snapshot, shape: Shape, stamp: CommitStamp) -> Snapshot:
         """The mirror with the columns of today, by as many commits as Spark needs for it.
 
         Raises:
             HeldError: a change cannot be followed, or Spark refuses it.
             LostRaceError: somebody else committed meanwhile.
         """
-        step = growth(snapshot, shape)
+        step = lacking(snapshot, shape)
         if step is None:
             return snapshot
-        shards = shape.table.shards
-        own = _Own(self.session.newSession(), store, lane)
+        own = self._own(snapshot, stamp)
         snapshot = own.tell(snapshot, _features(snapshot, step.schema))
         if step.rewrites:
-            snapshot = own.rewrite(
-                snapshot, step, Adoption(None, shards[0] if len(shards) == 1 else None)
-            )
+            snapshot = own.rewrite(snapshot, step, Adoption.of(shape.table))
         else:
             snapshot = own.widen(snapshot, step.schema)
-        return own.tell(snapshot, step.properties)
+        return own.tell(snapshot, step.remembered)
 
-    def turn(self, task: TurnTask) -> Written:
+    def turn(self, task: TurnTask[Snapshot]) -> Written[Decided]:
         """Work a turn out; nothing is written before it is committed.
 
         Raises:
             HeldError: the table must stand still; the reason says why.
         """
-        look = KeyLookup(self.session.newSession(), task.snapshot, adoption_of(task))
+        look = KeyLookup(self.session.newSession(), task.snapshot, task.adoption)
         with described(self.session, f"look up {task.table.name}"):
-            made = decided(task, look.find)
+            made = decided(task, partial(_find, look))
             floored = look.below(made.raised)
         counts = counts_of(made.verdicts, floored)
         account = account_of(task, made, counts)
-        return Written(task.snapshot.version, (), counts, account, made.floors, made)
+        return Written(task.snapshot.version, made, counts, account, made.floors)
 
     def commit(
-        self,
-        store: Store,
-        job: MirrorJob,
-        written: Written,
-        *,
-        clock: datetime,
-        lane: str,
-        life: int | None,
+        self, job: MirrorJob[Snapshot], written: Written[Decided], stamp: CommitStamp
     ) -> Snapshot:
         """MERGE what was decided, as one commit that bears the applied batch.
 
@@ -123,38 +119,40 @@ class SparkMerge:
             UnreachableError: whether it was merged is not known; reading the log again tells.
             HeldError: Spark refuses to write the table or a row.
         """
-        own = _Own(self.session.newSession(), store, lane)
-        snapshot, until, made = job.snapshot, job.wanted.until, written.decided
-        if made is None:
-            raise ValueError("a turn of our own writer is not Spark's to commit")
+        snapshot, until, made = job.snapshot, job.wanted.until, written.work
+        own, life, numbered = self._own(snapshot, stamp), stamp.life, app(stamp.lane)
         if written.floors:  # remembered first: below them nothing is ever inserted, now or later
             snapshot = own.tell(snapshot, told_floors(written.floors))
         if life_of(snapshot) not in (None, life):  # it speaks of the applied batch, old or new
             snapshot = own.forget(snapshot, LIFE)
-        shards = job.table.shards
-        adoption = Adoption(job.adopted, shards[0] if len(shards) == 1 else None)
+        adoption = Adoption.of(job.table, job.adopted)
         with described(self.session, f"merge {job.table.name} up to batch {until}"):
             statement = own.merge(snapshot, job, made, adoption)
             told = {**told_turn(job, written), "counts": metrics(written.counts)}
-            own.session.conf.set(_APP, app(lane))
+            own.session.conf.set(_APP, numbered)
             own.session.conf.set(_NUMBER, str(until))
             snapshot = own.run(snapshot, statement, batch=until, told=told)
-        if snapshot.transactions.get(app(lane)) != until:
-            raise UnreachableError(f"{store.uri}: Spark's MERGE up to batch {until} left no commit")
+        if snapshot.transactions.get(numbered) != until:
+            raise UnreachableError(
+                f"{snapshot.uri}: Spark's MERGE up to batch {until} left no commit"
+            )
         return own.tell(snapshot, told_life(life))
 
-    def compacted(self, store: Store, snapshot: Snapshot, lane: str) -> Snapshot:
+    def compacted(self, snapshot: Snapshot, stamp: CommitStamp) -> Snapshot:
         """The mirror with its small and worn files joined; the same where Spark finds none.
 
         Raises:
             LostRaceError: somebody else committed meanwhile.
             HeldError: Spark refuses to write the table.
         """
-        own = _Own(self.session.newSession(), store, lane)
+        own = self._own(snapshot, stamp)
         for name, size in _FILE_SIZES.items():
             own.session.conf.set(f"spark.databricks.delta.optimize.{name}", size)
         with described(self.session, f"compact {snapshot.uri}"):
             return own.run(snapshot, f"OPTIMIZE {table(snapshot.uri)}")
+
+    def _own(self, snapshot: Snapshot, stamp: CommitStamp) -> "_Own":
+        return _Own(self.session.newSession(), open_store(snapshot.uri), stamp.lane)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -214,7 +212,9 @@ class _Own:
             writer.partitionBy(*snapshot.metadata.partition_columns).save(snapshot.uri)
         return self._after(snapshot)
 
-    def merge(self, snapshot: Snapshot, job: MirrorJob, made: Decided, adoption: Adoption) -> str:
+    def merge(
+        self, snapshot: Snapshot, job: MirrorJob[Snapshot], made: Decided, adoption: Adoption
+    ) -> str:
         """The statement; its rows stand in the view ``changes``."""
         coded = np.full(len(RowVerdict), -1, np.int64)
         for verdict, act in _ACTS.items():
@@ -262,6 +262,10 @@ class _Own:
         if made is None:
             raise HeldError("table_replaced", f"{snapshot.uri} is gone; restore it")
         return made
+
+
+def _find(look: KeyLookup, keys: pa.Table, owners: Owned | None) -> Found:
+    return look.find(keys_in(look.snapshot, keys), owners)
 
 
 def _features(snapshot: Snapshot, schema: pa.Schema) -> dict[str, str]:

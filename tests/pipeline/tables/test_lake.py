@@ -17,7 +17,8 @@ from pipeline.lake.seen import LogKey
 from pipeline.mark import Mark
 from pipeline.model import Op, PartitionEnd, Shard, Table, TopicPartition
 from pipeline.settings import PipelineSettings
-from pipeline.tables.delta import DeltaLake
+from pipeline.tables.delta.table_format import DeltaMirrors
+from pipeline.tables.lake import Lake
 from tests.pipeline.lakes import APP, change, commit_properties, meta, write_changes, write_mirror
 
 A = Shard("shop", "s.orders_00")
@@ -26,16 +27,16 @@ TYPES = {"id": pa.int64()}
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> DeltaLake:
-    return DeltaLake(PipelineSettings(lake=str(tmp_path), kafka="", sources=()))
+def lake(tmp_path: Path) -> Lake:
+    return Lake(PipelineSettings(lake=str(tmp_path), kafka="", sources=()), DeltaMirrors(None))
 
 
-def land(lake: DeltaLake, mark: Mark) -> None:
+def land(lake: Lake, mark: Mark) -> None:
     rows = [change(Op.MARK, lane=mark.lane, table=None, after=mark.dumps()), change(Op.CREATE, 5)]
     write_changes(Path(lake.settings.changes), mark.batch, rows)
 
 
-def mirror(lake: DeltaLake, name: str = "shop.orders") -> Path:
+def mirror(lake: Lake, name: str = "shop.orders") -> Path:
     return Path(lake.settings.mirror(name))
 
 
@@ -43,7 +44,7 @@ def row(number: int, batch: int = 0) -> dict[str, object]:
     return {"id": number, "_sluice": meta(A.name, batch)}
 
 
-def test_the_mark_is_that_of_the_newest_batch(lake: DeltaLake) -> None:
+def test_the_mark_is_that_of_the_newest_batch(lake: Lake) -> None:
     assert lake.mark() is None
     first = Mark("main", 0, offsets={"t:0": PartitionEnd(7, "id", 3)}, tables={"shop.orders": 0})
     land(lake, first)
@@ -52,10 +53,10 @@ def test_the_mark_is_that_of_the_newest_batch(lake: DeltaLake) -> None:
     land(lake, second)
 
     assert lake.mark() == second
-    assert DeltaLake(replace(lake.settings, lane="second")).mark() is None
+    assert Lake(replace(lake.settings, lane="second"), DeltaMirrors(None)).mark() is None
 
 
-def test_a_numbered_batch_without_its_mark_is_refused(lake: DeltaLake) -> None:
+def test_a_numbered_batch_without_its_mark_is_refused(lake: Lake) -> None:
     land(lake, Mark("main", 0))
     write_changes(Path(lake.settings.changes), 1, [change(Op.CREATE, 5)])
 
@@ -63,20 +64,17 @@ def test_a_numbered_batch_without_its_mark_is_refused(lake: DeltaLake) -> None:
         lake.mark()
 
 
-def test_mirrors_are_listed_by_name_and_say_what_is_applied(lake: DeltaLake) -> None:
-    assert lake.tables() == ()
+def test_mirrors_say_what_is_applied(lake: Lake) -> None:
     assert lake.applied("shop.orders") is None
     write_mirror(mirror(lake), [row(1)], None, TYPES)
     write_mirror(mirror(lake, "a.users"), [row(1)], 4, TYPES)
-    (mirror(lake, "a.half") / "_temporary").mkdir(parents=True)
 
-    assert lake.tables() == ("a.users", "shop.orders")
     users, orders = lake.applied("a.users"), lake.applied("shop.orders")
     assert users == MirrorPosition(0, 4, identity(mirror(lake, "a.users")))
     assert orders == MirrorPosition(0, -1, identity(mirror(lake)))
 
 
-def test_f02_a_mirror_made_anew_in_the_same_folder_is_another_table(lake: DeltaLake) -> None:
+def test_f02_a_mirror_made_anew_in_the_same_folder_is_another_table(lake: Lake) -> None:
     write_mirror(mirror(lake), [row(1)], 4, TYPES)
     write_mirror(mirror(lake), [row(2)], 5, TYPES)
     before = lake.applied("shop.orders")
@@ -92,7 +90,7 @@ def test_f02_a_mirror_made_anew_in_the_same_folder_is_another_table(lake: DeltaL
     assert before.mirror != anew.mirror
 
 
-def test_a_lake_that_cannot_be_read_is_unreachable(lake: DeltaLake) -> None:
+def test_a_lake_that_cannot_be_read_is_unreachable(lake: Lake) -> None:
     mirror(lake).mkdir(parents=True)
     (mirror(lake) / "_delta_log").write_text("a file where a folder should be")
     Path(lake.settings.changes).write_text("and here")
@@ -103,14 +101,14 @@ def test_a_lake_that_cannot_be_read_is_unreachable(lake: DeltaLake) -> None:
         lake.mark()
 
 
-def test_without_a_table_there_is_no_reader(lake: DeltaLake) -> None:
+def test_without_a_table_there_is_no_reader(lake: Lake) -> None:
     with pytest.raises(ProofError, match=r"shop\.orders has no mirror"):
         lake.mirror(TABLE)
     with pytest.raises(ProofError, match="no change log"):
         lake.changes()
 
 
-def test_readers_are_pinned_to_what_was_newest(lake: DeltaLake) -> None:
+def test_readers_are_pinned_to_what_was_newest(lake: Lake) -> None:
     write_mirror(mirror(lake), [row(1)], 2, TYPES)
     land(lake, Mark("main", 0))
 
@@ -118,7 +116,7 @@ def test_readers_are_pinned_to_what_was_newest(lake: DeltaLake) -> None:
     assert lake.changes().change_counts(TABLE, -1, 0) == 1
 
 
-def test_history_tells_foreign_commits_from_our_own(lake: DeltaLake) -> None:
+def test_history_tells_foreign_commits_from_our_own(lake: Lake) -> None:
     assert lake.history("shop.orders", -1) == ()
     write_mirror(mirror(lake), [row(1), row(2)], 0, TYPES)
     own = commit_properties(1, '{"sluice": {"after": 0}}')
@@ -134,7 +132,7 @@ def test_history_tells_foreign_commits_from_our_own(lake: DeltaLake) -> None:
     assert [commit.after for commit in told] == [0, None, None]
 
 
-def test_a_history_that_was_cleaned_up_is_undecided(lake: DeltaLake) -> None:
+def test_a_history_that_was_cleaned_up_is_undecided(lake: Lake) -> None:
     for batch in range(3):
         write_mirror(mirror(lake), [row(batch)], batch, TYPES)
     DeltaTable(str(mirror(lake))).create_checkpoint()
@@ -145,7 +143,7 @@ def test_a_history_that_was_cleaned_up_is_undecided(lake: DeltaLake) -> None:
     assert len(lake.history("shop.orders", 1)) == 1
 
 
-def test_a_version_that_is_not_there_is_unreachable(lake: DeltaLake) -> None:
+def test_a_version_that_is_not_there_is_unreachable(lake: Lake) -> None:
     write_mirror(mirror(lake), [row(1)], 0, TYPES)
 
     with pytest.raises(UnreachableError):
@@ -185,14 +183,14 @@ def written(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pa
 
 
 @pytest.fixture
-def vectors(lake: DeltaLake, written: Path) -> Path:
+def vectors(lake: Lake, written: Path) -> Path:
     """The mirror of `written`, for one test alone."""
     return Path(copytree(written, mirror(lake)))
 
 
 @pytest.mark.spark
 def test_rows_under_deletion_vectors_are_gone_and_unsigned_ids_whole(
-    lake: DeltaLake, vectors: Path
+    lake: Lake, vectors: Path
 ) -> None:
     found = lake.mirror(TABLE)
     keys = [
@@ -211,7 +209,7 @@ def test_rows_under_deletion_vectors_are_gone_and_unsigned_ids_whole(
 
 @pytest.mark.spark
 def test_a_sample_falls_back_when_the_newest_slice_was_deleted(
-    lake: DeltaLake, spark: SparkSession, vectors: Path
+    lake: Lake, spark: SparkSession, vectors: Path
 ) -> None:
     spark.sql(f"DELETE FROM delta.`{vectors}` WHERE id > 1000")
 
@@ -220,7 +218,7 @@ def test_a_sample_falls_back_when_the_newest_slice_was_deleted(
 
 @pytest.mark.spark
 def test_deltalake_takes_a_mirror_back_under_deletion_vectors_and_spark_agrees(
-    lake: DeltaLake, spark: SparkSession, vectors: Path
+    lake: Lake, spark: SparkSession, vectors: Path
 ) -> None:
     before = lake.mirror(TABLE)
     spark.sql(f"DELETE FROM delta.`{vectors}` WHERE id < 300")

@@ -1,4 +1,7 @@
-"""Which commits are Sluice's own is told from their notes, not from their transaction ids."""
+"""Which commits are Sluice's own is told from their notes, not from their transaction ids.
+
+Covers pipeline/apply/commits.py.
+"""
 
 import json
 from typing import Any
@@ -6,7 +9,7 @@ from typing import Any
 import pytest
 
 from pipeline.apply.foreign import find
-from pipeline.lake.commits import commit
+from pipeline.tables.delta.commits import commit
 
 
 def lines(*actions: dict[str, Any]) -> list[str]:

@@ -1,6 +1,6 @@
 """One contract for both writers of a mirror: what ours does by vectors, Spark's MERGE does too.
 
-Covers pipeline/apply/spark_merge.py, spark_look.py, spark_sql.py, mirror_writer.py.
+Covers pipeline/tables/delta/spark_merge.py, spark_look.py, spark_sql.py.
 """
 
 import base64
@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.apply.mirror_writer import Writers
 from pipeline.model import Op, Order
 from pipeline.settings import TableRule
 from pipeline.sources.mysql.column import MySqlColumn as Column
+from pipeline.tables.delta.table_format import DeltaMirrors
 from tests.pipeline.apply.two_writers import (
     ADOPTED,
     C,
@@ -79,14 +79,16 @@ EDGES: tuple[tuple[Column, tuple[tuple[Any, Any], tuple[Any, Any]]], ...] = (
 
 
 @pytest.fixture(params=["vectors", "spark"])
-def writers(request: pytest.FixtureRequest, spark: SparkSession) -> Writers:
+def writers(request: pytest.FixtureRequest, spark: SparkSession) -> DeltaMirrors:
     """Either writer."""
     return writers_of(request.param, spark)
 
 
-def test_every_type_keeps_its_edges(writers: Writers, spark: SparkSession, tmp_path: Path) -> None:
+def test_every_type_keeps_its_edges(
+    writers: DeltaMirrors, spark: SparkSession, tmp_path: Path
+) -> None:
     columns = (Column("id", "INT"), *(column for column, _ in EDGES))
-    lake = HandLake(tmp_path, columns=columns, writers=writers)
+    lake = HandLake(tmp_path, columns=columns, table_format=writers)
     low, high = ({c.name: edges[i][0] for c, edges in EDGES} for i in (0, 1))
     lowest, highest = ({c.name: edges[i][1] for c, edges in EDGES} for i in (0, 1))
     empty = dict.fromkeys(low)
@@ -103,7 +105,7 @@ def test_every_type_keeps_its_edges(writers: Writers, spark: SparkSession, tmp_p
 
 
 def test_keys_of_every_kind_are_told_apart_byte_by_byte(
-    writers: Writers, spark: SparkSession, tmp_path: Path
+    writers: DeltaMirrors, spark: SparkSession, tmp_path: Path
 ) -> None:
     columns = (
         *(Column("t", "VARCHAR", 99), Column("d", "DECIMAL", 38, 2), Column("day", "DATE")),
@@ -111,7 +113,7 @@ def test_keys_of_every_kind_are_told_apart_byte_by_byte(
         Column("v", "INT"),
     )
     key = tuple(column.name for column in columns[:-1])
-    lake = HandLake(tmp_path, columns=columns, key=key, writers=writers)
+    lake = HandLake(tmp_path, columns=columns, key=key, table_format=writers)
     one = {"t": "a", "d": "1.00", "day": 0, "at": 0, "b": coded(b"a"), "n": 0}
     texts = ("A", "a ", "ä", "a\u0308", "", "x" * 40, "x" * 41, "q'u`\\")
     others: list[dict[str, Any]] = [{"t": text} for text in texts]
@@ -131,12 +133,12 @@ def test_keys_of_every_kind_are_told_apart_byte_by_byte(
 
 
 def test_odd_names_of_columns_are_just_names(
-    writers: Writers, spark: SparkSession, tmp_path: Path
+    writers: DeltaMirrors, spark: SparkSession, tmp_path: Path
 ) -> None:
     names = ("Order.Id", "a b", "q\"uo'te", "ba`ck", "SELECT", "x,;{}()=y", "é", "_act", "c0", "n")
     columns = tuple(Column(name, "VARCHAR", 40) for name in names)
     key = ("Order.Id", "ba`ck")
-    lake = HandLake(tmp_path, columns=columns, key=key, writers=writers)
+    lake = HandLake(tmp_path, columns=columns, key=key, table_format=writers)
     rows = [{name: f"{i} {name}" for name in names} for i in range(3)]
 
     applied(lake, *(change(C, i, one, key=key) for i, one in enumerate(rows)))
@@ -147,9 +149,9 @@ def test_odd_names_of_columns_are_just_names(
 
 
 def test_only_what_is_newer_acts_and_each_change_has_its_term(
-    writers: Writers, spark: SparkSession, tmp_path: Path
+    writers: DeltaMirrors, spark: SparkSession, tmp_path: Path
 ) -> None:
-    lake = HandLake(tmp_path, writers=writers)
+    lake = HandLake(tmp_path, table_format=writers)
     applied(lake, *(row(C, 10 + i, i, "old") for i in range(7)))
 
     account = applied(
@@ -176,11 +178,11 @@ def test_only_what_is_newer_acts_and_each_change_has_its_term(
 
 
 def test_a_delete_and_a_truncate_speak_for_their_own_shard(
-    writers: Writers, spark: SparkSession, tmp_path: Path
+    writers: DeltaMirrors, spark: SparkSession, tmp_path: Path
 ) -> None:
     shards = ("db.t", "db.u")
     rules = (TableRule(r"db\.[tu]", "db.t"),)
-    lake = HandLake(tmp_path, rules=rules, shards=shards, writers=writers)
+    lake = HandLake(tmp_path, rules=rules, shards=shards, table_format=writers)
     both = [row(C, 10 + i, i, s, shard=s) for i in range(3) for s in shards]
     applied(lake, *both, row(C, 80, 9, "after", shard="db.u"))
 
@@ -196,10 +198,10 @@ def test_a_delete_and_a_truncate_speak_for_their_own_shard(
 
 
 def test_a_row_moves_between_shards_whose_keys_are_unique(
-    writers: Writers, spark: SparkSession, tmp_path: Path
+    writers: DeltaMirrors, spark: SparkSession, tmp_path: Path
 ) -> None:
     rules = (TableRule(r"db\.[tu]", "db.t", unique_across_shards=True),)
-    lake = HandLake(tmp_path, rules=rules, shards=("db.t", "db.u"), writers=writers)
+    lake = HandLake(tmp_path, rules=rules, shards=("db.t", "db.u"), table_format=writers)
 
     def of(shard: str, *told: Any) -> dict[str, Any]:
         made = row(*told, shard=shard)
@@ -212,10 +214,10 @@ def test_a_row_moves_between_shards_whose_keys_are_unique(
 
 
 def test_added_and_widened_columns_keep_what_old_rows_mean(
-    writers: Writers, spark: SparkSession, tmp_path: Path
+    writers: DeltaMirrors, spark: SparkSession, tmp_path: Path
 ) -> None:
     number = Column("n", "INT")
-    lake = HandLake(tmp_path, columns=(ID, number), writers=writers)
+    lake = HandLake(tmp_path, columns=(ID, number), table_format=writers)
     applied(lake, *(change(C, i, {"id": i, "n": i}) for i in range(3)))
     plain, filled = Column("plain x", "DATETIME", 6), Column("with", "VARCHAR", 9, default="dflt")
 
@@ -236,9 +238,9 @@ def test_added_and_widened_columns_keep_what_old_rows_mean(
 
 
 def test_rows_without_provenance_are_older_than_any_change(
-    writers: Writers, spark: SparkSession, tmp_path: Path
+    writers: DeltaMirrors, spark: SparkSession, tmp_path: Path
 ) -> None:
-    lake = HandLake(tmp_path, writers=writers)
+    lake = HandLake(tmp_path, table_format=writers)
     spark.sql(
         f"CREATE TABLE delta.`{lake.settings.mirror('db.t')}` (id BIGINT, name STRING) USING delta"
     )

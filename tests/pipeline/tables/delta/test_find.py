@@ -1,6 +1,7 @@
 """Keys of every kind are found in real Parquet files: where they stand, and nowhere else.
 
-Covers pipeline/apply/find.py, match.py, layout.py, mirror_files.py, floors.py.
+Covers pipeline/tables/delta/find.py, match.py, layout.py, mirror_files.py, outlived_rows.py,
+positions.py, and pipeline/apply/floors.py, adoption.py.
 """
 
 from collections.abc import Sequence
@@ -17,20 +18,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyroaring import BitMap64
 
-from pipeline.apply.data_file import Footers
-from pipeline.apply.find import Found, find
-from pipeline.apply.floors import gone_below, holding
-from pipeline.apply.layout import Layout, leaves
-from pipeline.apply.match import wanted
-from pipeline.apply.mirror_files import Adoption, MirrorFiles
+from pipeline.apply.adoption import Adoption
+from pipeline.apply.decide import Found
 from pipeline.apply.provenance import META, SLUICE, owned
 from pipeline.errors import HeldError
 from pipeline.lake.log import ActiveFile
 from pipeline.lake.store import open_store
 from pipeline.lake.vectors import VectorFile
 from pipeline.model import Shard
+from pipeline.tables.delta.data_file import Footers
+from pipeline.tables.delta.find import find
+from pipeline.tables.delta.layout import Layout, leaves
+from pipeline.tables.delta.match import wanted
+from pipeline.tables.delta.mirror_files import MirrorFiles
+from pipeline.tables.delta.outlived_rows import gone_below, holding
 from tests.example_count import examples
-from tests.pipeline.apply.turns import NOW, A, B, order
+from tests.pipeline.tables.delta.turns import NOW, A, B, order
 
 DEC = pa.decimal128(38, 10)
 BIG = pa.decimal128(20, 0)

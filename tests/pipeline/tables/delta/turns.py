@@ -11,17 +11,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable, QueryBuilder
 
-from pipeline.apply.data_file import Footers
 from pipeline.apply.decide import AppliedBefore
 from pipeline.apply.floors import Floors
 from pipeline.apply.provenance import META, ORDER, SLUICE
-from pipeline.apply.turn import TurnTask, Written, turn
+from pipeline.apply.turn import TurnTask, Written
 from pipeline.lake import commit, vectors
 from pipeline.lake.log import ActiveFile, Snapshot
 from pipeline.lake.store import Store, open_store
 from pipeline.model import Op, Order, Origin, Shard, Table
 from pipeline.schema.typed import arrow_type
 from pipeline.sources.mysql.column import MySqlColumn as Column
+from pipeline.tables.delta.data_file import Footers
+from pipeline.tables.delta.turn import turn
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 A, B, FAR = Shard("s", "db.a"), Shard("s", "db.b"), Shard("far", "db.a")
@@ -103,7 +104,7 @@ class TurnBench:
         spanning = self.spanning
         self.table = Table("t", self.shards, self.key, unique_across_shards=spanning)
 
-    def task(self, changes: pa.Table, **more: Any) -> TurnTask:
+    def task(self, changes: pa.Table, **more: Any) -> TurnTask[Any]:
         """A turn of *changes*; *more* replaces what the task says."""
         told = TurnTask(
             table=self.table,
@@ -117,12 +118,12 @@ class TurnBench:
         )
         return replace(told, **more)
 
-    def play(self, *rows: Mapping[str, Any], **more: Any) -> Written:
+    def play(self, *rows: Mapping[str, Any], **more: Any) -> Written[Any]:
         """Write and commit one turn; its account must balance."""
         told = [unique(row) for row in rows] if self.spanning else list(rows)
         return self.run(table(*told), **more)
 
-    def run(self, changes: pa.Table, **more: Any) -> Written:
+    def run(self, changes: pa.Table, **more: Any) -> Written[Any]:
         """As ``play``."""
         written = turn(self.task(changes, **more), footers=self.footers)
         assert written.account.residual == 0, written.account
@@ -131,11 +132,11 @@ class TurnBench:
         self.played.append(changes)
         return written
 
-    def commit(self, written: Written) -> None:
+    def commit(self, written: Written[Any]) -> None:
         """Commit what a turn wrote on the version that it was made from."""
         assert written.version == self.snapshot.version
         self.snapshot = commit.commit(
-            self.store, self.snapshot, written.actions, operation="MERGE", clock=NOW
+            self.store, self.snapshot, written.work, operation="MERGE", clock=NOW
         )
 
     @property

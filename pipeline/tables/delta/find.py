@@ -8,36 +8,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.apply.data_file import DataFile, Footer, opened
-from pipeline.apply.layout import Path
-from pipeline.apply.match import Values, WantedKeys, Window, bounded, wanted
-from pipeline.apply.mirror_files import RANK, SHARD, SOURCE, MirrorFiles, taken
-from pipeline.apply.positions import among
-from pipeline.apply.provenance import Integers, Mask, Owned
+from pipeline.apply.adoption import RANK, SHARD, SOURCE
+from pipeline.apply.decide import Found
+from pipeline.apply.provenance import Integers, Owned
 from pipeline.errors import HeldError
 from pipeline.lake.log import ActiveFile
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Found:
-    """For each key that was sought, in their order: file (-1: nowhere), position in it, owner.
-
-    What ``owned`` says of a key that stands nowhere is of no meaning.
-    """
-
-    file: npt.NDArray[np.int32]
-    position: Integers
-    owned: Owned
-
-    @property
-    def there(self) -> Mask:
-        """Which keys stand somewhere."""
-        found: Mask = self.file >= 0
-        return found
+from pipeline.tables.delta.data_file import DataFile, Footer, opened
+from pipeline.tables.delta.layout import Path
+from pipeline.tables.delta.match import Values, WantedKeys, Window, bounded, wanted
+from pipeline.tables.delta.mirror_files import MirrorFiles, taken
+from pipeline.tables.delta.positions import among
 
 
 def find(keys: pa.Table, mirror: MirrorFiles, *, owners: Owned | None = None) -> Found:

@@ -10,15 +10,15 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from pipeline.apply.data_file import DataFile, opened
 from pipeline.apply.fills import Fill, filled
-from pipeline.apply.mirror_files import MirrorFiles
-from pipeline.apply.positions import among
-from pipeline.apply.write import Target, write
 from pipeline.errors import HeldError
 from pipeline.lake import actions
 from pipeline.lake.delta_types import to_arrow
 from pipeline.lake.entries import Action
+from pipeline.tables.delta.data_file import DataFile, opened
+from pipeline.tables.delta.mirror_files import MirrorFiles
+from pipeline.tables.delta.positions import among
+from pipeline.tables.delta.write import Target, write
 
 _WINDOW = 512 << 20  # bytes in memory; what is sorted together, and about four of a file's
 

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.errors import ProofError, UnreachableError
-from pipeline.lake.mirror_reader import MirrorReader
 from pipeline.lake.pinned import open_table
 from pipeline.lake.seen import LogKey
 from pipeline.model import Shard, Table, TopicPartition
+from pipeline.tables.delta.mirror_reader import MirrorReader
 from tests.pipeline.lakes import APP, meta, write_mirror
 
 A, B = Shard("shop", "s.orders_00"), Shard("shop", "s.orders_01")

@@ -7,53 +7,14 @@ read.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from pipeline.apply.data_file import DataFile, Footers
-from pipeline.apply.layout import Layout
-from pipeline.apply.provenance import META, NOBODY, PARTS, SLUICE, Integers, Owned, ranked
+from pipeline.apply.adoption import RANK, SHARD, SOURCE, Adoption
+from pipeline.apply.provenance import NOBODY, Integers, Owned
 from pipeline.lake.log import ActiveFile
 from pipeline.lake.store import Store
-from pipeline.model import Order, Origin, Shard
-
-SOURCE, SHARD = (SLUICE, "source"), (SLUICE, "shard")
-RANK = (*((SLUICE, "order", part) for part in PARTS), (SLUICE, "origin"))
-_BEFORE_ALL = Order(np.iinfo(np.int64).min, 0, 0)
-
-
-@dataclass(frozen=True, slots=True)
-class Adoption:
-    """What counts for rows without ``_sluice``: read at ``order``, and of which shard.
-
-    Without an order they are older than any change.  ``shard`` is None where the table has several.
-    """
-
-    order: Order | None = None
-    shard: Shard | None = None
-
-    def owners(self, rows: pa.Table) -> Owned:
-        """Provenance of whole *rows*, under the table's names."""
-        if SLUICE not in rows.column_names:
-            nobody = pa.nulls(len(rows), META)
-            rows = rows.append_column(SLUICE, nobody)
-        told = (pc.struct_field(rows[SLUICE], list(path[1:])) for path in (SOURCE, SHARD, *RANK))
-        source, shard, *rank = (column.combine_chunks() for column in told)
-        return self.owned(source, shard, rank)
-
-    def owned(self, source: pa.Array, shard: pa.Array, rank: Sequence[pa.Array]) -> Owned:
-        """Provenance of rows by what stands in their ``_sluice``; *rank* is as ``RANK``."""
-        order, origin = rank[:-1], rank[-1]
-        adopted = np.zeros(len(source), np.bool_)
-        for part in order:
-            adopted |= pc.is_null(part).to_numpy(zero_copy_only=False)
-        lines = [pc.fill_null(part.cast(pa.int64()), 0).to_numpy() for part in (*order, origin)]
-        found = np.stack(lines)
-        found[:, adopted] = ranked(self.order or _BEFORE_ALL, Origin.SNAPSHOT)
-        if (own := self.shard) is not None and adopted.any():
-            source, shard = pc.fill_null(source, own.source), pc.fill_null(shard, own.name)
-        return Owned(source, shard, found, adopted)
+from pipeline.tables.delta.data_file import DataFile, Footers
+from pipeline.tables.delta.layout import Layout
 
 
 @dataclass(eq=False)
@@ -63,7 +24,7 @@ class MirrorFiles:
     store: Store
     files: Sequence[ActiveFile]
     layout: Layout
-    adoption: Adoption = Adoption()
+    adoption: Adoption = field(default_factory=Adoption)
     footers: Footers = field(default_factory=Footers)
 
     def __post_init__(self) -> None:

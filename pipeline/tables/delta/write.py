@@ -14,7 +14,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
-from pipeline.apply.mirror_files import MirrorFiles
 from pipeline.lake import actions, vectors
 from pipeline.lake.columns import fitted
 from pipeline.lake.entries import Action
@@ -22,6 +21,7 @@ from pipeline.lake.log import Metadata
 from pipeline.lake.statistics import of
 from pipeline.lake.store import Store
 from pipeline.lake.vectors import VectorFile
+from pipeline.tables.delta.mirror_files import MirrorFiles
 
 GROUP_ROWS = 122_880  # as others have them; 8,192 divides it
 _SAMPLE = 4_096

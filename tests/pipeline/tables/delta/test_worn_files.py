@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from pipeline.apply.worn_files import AT_ONCE, BORNE, OPENING, TOGETHER, excess, worn
 from pipeline.lake.log import ActiveFile
+from pipeline.tables.delta.worn_files import AT_ONCE, BORNE, OPENING, TOGETHER, excess, worn
 from tests.pipeline.apply.keeping import file
 
 LARGE = 1_000_000

@@ -11,16 +11,15 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from pipeline.apply.find import Found
+from pipeline.apply.adoption import RANK, SHARD, SOURCE, Adoption
+from pipeline.apply.decide import Found
 from pipeline.apply.floors import Floors
-from pipeline.apply.layout import Path
-from pipeline.apply.match import wanted
-from pipeline.apply.mirror_files import RANK, SHARD, SOURCE, Adoption
 from pipeline.apply.provenance import Owned, same
-from pipeline.apply.spark_sql import below, owner, path_of, quoted
-from pipeline.errors import HeldError, UnreachableError
-from pipeline.lake.commit import LostRaceError
+from pipeline.errors import HeldError, LostRaceError, UnreachableError
 from pipeline.lake.log import Snapshot
+from pipeline.tables.delta.layout import Path
+from pipeline.tables.delta.match import wanted
+from pipeline.tables.delta.spark_sql import below, owner, path_of, quoted
 
 _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]+)[.\]]")
 _RACES = ("DELTA_CONCURRENT", "DELTA_METADATA_CHANGED", "DELTA_PROTOCOL_CHANGED")
@@ -36,7 +35,7 @@ class KeyLookup:
     adoption: Adoption
 
     def find(self, keys: pa.Table, owners: Owned | None) -> Found:
-        """As :func:`pipeline.apply.find.find`; there are no files to tell of, only 0 for "there".
+        """As ``find`` in :mod:`pipeline.tables.delta.find`; of files only 0 for "there" is told.
 
         Collects as many rows as there are keys, times the table's shards at most.
         """

@@ -1,7 +1,7 @@
 """Spark merges, and nobody notes it: the service dies, hears no answer, or another was quicker.
 
-Covers pipeline/apply/spark_merge.py.  Whatever happens between two of a turn's commits, each batch
-is merged by one of them, and told once by each process that lives.
+Covers pipeline/tables/delta/spark_merge.py.  Whatever happens between two of a turn's commits,
+each batch is merged by one of them, and told once by each process that lives.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,7 +13,7 @@ import pytest
 from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
-from pipeline.apply.mirrors import batch_of, floors_of, life_of
+from pipeline.apply.mirror_snapshot import batch_of, floors_of, life_of
 from pipeline.changelog.table import app
 from pipeline.model import Op, Order, Shard
 from tests.pipeline.apply.two_writers import C, D, U, mirror_of, writers_of
@@ -60,7 +60,7 @@ def ear(monkeypatch: pytest.MonkeyPatch) -> Ear:
 @pytest.fixture
 def lake(spark: SparkSession, tmp_path: Path) -> HandLake:
     """Four rows, merged in life 4; then a truncate, changes below and above it, in life 5."""
-    made = HandLake(tmp_path, writers=writers_of("spark", spark))
+    made = HandLake(tmp_path, table_format=writers_of("spark", spark))
     made.mark = replace(made.mark, lives={"0": 4, "1": 5})
     made.play([row(C, 10 + key, key, "a") for key in range(4)])
     made.land(
@@ -128,7 +128,7 @@ def test_a_merge_without_an_answer_is_looked_up_and_told_once(ear: Ear, lake: Ha
 def test_a_batch_that_another_process_merges_meanwhile_is_merged_once(
     ear: Ear, lake: HandLake, spark: SparkSession
 ) -> None:
-    other = HandLake(lake.home, writers=writers_of("spark", spark))
+    other = HandLake(lake.home, table_format=writers_of("spark", spark))
     other.mark, other.passes.highs = lake.mark, lake.passes.highs
     theirs: list[tuple[int, int]] = []
     ear.words, ear.before = MERGE, lambda: theirs.extend(told(other))

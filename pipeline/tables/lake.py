@@ -1,21 +1,24 @@
-"""What stands in a lake of Delta tables?  Its mark, its mirrors, its change log; read only.
+"""What stands in a lake?  Its mark, its mirrors, its change log; read only.
 
 A reader is pinned to the version that was newest when it was asked for; ask again to see more.
+Mirrors are in the table format that the settings name; the change log is Delta, whatever they are.
 """
 
 import threading
 from dataclasses import dataclass, field
 from itertools import takewhile
+from typing import Any
 
-from pipeline.apply.mirrors import Mirrors, batch_of
+from pipeline.apply.commits import Commit
+from pipeline.apply.mirror_side import MirrorSide
+from pipeline.apply.mirror_snapshot import MirrorSnapshot, batch_of
+from pipeline.apply.mirrors import Mirrors
+from pipeline.apply.table_format import TableFormat
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.errors import HeldError, ProofError
 from pipeline.lags.samples import MirrorPosition
-from pipeline.lake.commits import Commit
-from pipeline.lake.log import Snapshot
 from pipeline.lake.log_reader import LogReader
-from pipeline.lake.mirror_reader import MirrorReader
-from pipeline.lake.pinned import folders, open_table, translated
+from pipeline.lake.pinned import open_table, translated
 from pipeline.lake.store import open_store
 from pipeline.mark import Mark
 from pipeline.model import Table
@@ -25,21 +28,17 @@ FIRST_LOOK = 100  # commits
 
 
 @dataclass(eq=False)
-class DeltaLake:
+class Lake:
     """The change log and the mirrors of one lane, in the lake of its settings."""
 
     settings: PipelineSettings
+    table_format: TableFormat[Any, Any]
     _turn: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def __post_init__(self) -> None:
         """Read nothing yet."""
         self._log = ChangeLog(open_store(self.settings.changes), self.settings.lane)
-        self._mirrors = Mirrors(self.settings)
-
-    @property
-    def app(self) -> str:
-        """Transaction id that numbers this lane's batches, in the change log and in mirrors."""
-        return f"sluice:{self.settings.lane}"
+        self._mirrors = Mirrors(self.settings, self.table_format)
 
     def mark(self) -> Mark | None:
         """The newest batch's mark; None before the first batch.
@@ -60,26 +59,19 @@ class DeltaLake:
         found = self._newest(table)
         if found is None:
             return None
-        return MirrorPosition(found.version, batch_of(found, self.settings.lane), found.metadata.id)
+        return MirrorPosition(found.version, batch_of(found, self.settings.lane), found.id)
 
-    def tables(self) -> tuple[str, ...]:
-        """Names of the mirrors that are there, sorted."""
-        databases = folders(f"{self.settings.lake}/mirrors")
-        paths = [path for database in databases for path in folders(database)]
-        there = [path for path in paths if f"{path}/_delta_log" in folders(path)]
-        return tuple(sorted(".".join(path.split("/")[-2:]) for path in there))
-
-    def mirror(self, table: Table) -> MirrorReader:
+    def mirror(self, table: Table) -> MirrorSide:
         """The newest version of a mirror, pinned.
 
         Raises:
             ProofError: if there is no mirror yet.
         """
-        found = open_table(self.settings.mirror(table.name))
+        uri = self.settings.mirror(table.name)
+        found = self.table_format.reader(uri, table, self.settings.lane)
         if found is None:
-            msg = f"{table.name} has no mirror at {self.settings.mirror(table.name)} yet"
-            raise ProofError(msg)
-        return MirrorReader(found, table, self.app)
+            raise ProofError(f"{table.name} has no mirror at {uri} yet")
+        return found
 
     def changes(self) -> LogReader:
         """The newest version of the change log, pinned.
@@ -115,7 +107,7 @@ class DeltaLake:
             raise ProofError(msg)
         return found
 
-    def _newest(self, table: str) -> Snapshot | None:
+    def _newest(self, table: str) -> MirrorSnapshot | None:
         """A mirror as it stands now, also where another table has come into its folder."""
         with self._turn, translated(self.settings.mirror(table)):
             try:

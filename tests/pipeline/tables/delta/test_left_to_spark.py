@@ -1,4 +1,7 @@
-"""Tables whose protocol Sluice does not write: Spark merges them, or they are held by name."""
+"""Tables whose protocol Sluice does not write: Spark merges them, or they are held by name.
+
+Covers pipeline/tables/delta/table_format.py.
+"""
 
 import json
 from collections.abc import Mapping
@@ -11,12 +14,12 @@ import pytest
 from pyspark.sql import SparkSession
 from structlog.testing import capture_logs
 
-from pipeline.apply.mirror_writer import Writers
-from pipeline.apply.spark_merge import SparkMerge
 from pipeline.apply.upkeep import Upkeep
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.lake.store import open_store
 from pipeline.sources.mysql.column import MySqlColumn as Column
+from pipeline.tables.delta.spark_merge import SparkMerge
+from pipeline.tables.delta.table_format import DeltaMirrors
 from tests.pipeline.apply.two_writers import ADOPTED, C, D, U, applied, held, newest
 from tests.pipeline.hand_lake import ID, NAME, HandLake, row
 
@@ -77,7 +80,7 @@ def test_what_our_writer_refuses_spark_takes_and_the_log_says_why(
     told: Odd,
 ) -> None:
     columns, layout, properties, why = told
-    lake = HandLake(tmp_path, writers=Writers(SparkMerge(spark)))
+    lake = HandLake(tmp_path, table_format=DeltaMirrors(spark))
     path = table(spark, lake, columns, layout, properties)
 
     with capture_logs() as said:
@@ -92,14 +95,14 @@ def test_what_our_writer_refuses_spark_takes_and_the_log_says_why(
     assert line["log_level"] == "info"
     assert why in line["because"]
     assert newest(lake).metrics["numTargetRowsUpdated"] == "1"
-    lake.writers.spark = None
+    lake.table_format.spark = None
     turn = held(lake, row(U, 30, 3, "d"))
     assert turn.hold is not None
     assert turn.hold.reason == "protocol"
 
 
 def test_what_spark_refuses_too_is_held_with_its_name(spark: SparkSession, tmp_path: Path) -> None:
-    lake = HandLake(tmp_path, writers=Writers(SparkMerge(spark)))
+    lake = HandLake(tmp_path, table_format=DeltaMirrors(spark))
     path = table(spark, lake, PLAIN, "", {})
     applied(lake, row(U, 10, 0, "b"), waived=ADOPTED)
     _entry(path, lake, {"readerFeatures": ["deletionVectors", "holograms"]})
@@ -118,7 +121,7 @@ def test_a_key_of_another_type_and_a_value_that_does_not_fit_are_held(
     found = []
     for number, columns in enumerate(("(id STRING, name STRING)", "(id BIGINT, name STRING)")):
         lake = HandLake(tmp_path / str(number), columns=(ID, (NAME, COUNT)[number]))
-        lake.writers.spark = SparkMerge(spark)
+        lake.table_format.spark = SparkMerge(spark)
         path = table(spark, lake, columns, "", {CHECK: "name <> 'no'"})
         turn = held(lake, row(U, 10, 0, "7"), waived=ADOPTED)
         assert turn.hold is not None
@@ -132,7 +135,7 @@ def test_a_key_of_another_type_and_a_value_that_does_not_fit_are_held(
 def test_a_row_that_a_constraint_refuses_is_told_without_its_values(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    lake = HandLake(tmp_path, writers=Writers(SparkMerge(spark)))
+    lake = HandLake(tmp_path, table_format=DeltaMirrors(spark))
     path = table(spark, lake, PLAIN, "", {"delta.constraints.named": "name <> 'secret'"})
 
     turn = held(lake, row(U, 20, 0, "secret"), waived=ADOPTED)
@@ -147,8 +150,7 @@ def test_a_row_that_a_constraint_refuses_is_told_without_its_values(
 def test_upkeep_lets_spark_join_its_files_as_a_commit_of_ours(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    merging = SparkMerge(spark)
-    lake = HandLake(tmp_path, writers=Writers(merging))
+    lake = HandLake(tmp_path, table_format=DeltaMirrors(spark))
     path = table(spark, lake, PLAIN, "", {CHECK: "name <> 'no'"})
     for key in range(10):
         insert = f"INSERT INTO delta.`{path}` (id, name) VALUES ({10 + key}, 'a')"
@@ -157,7 +159,7 @@ def test_upkeep_lets_spark_join_its_files_as_a_commit_of_ours(
     assert before is not None
     changes = ChangeLog(open_store(lake.settings.changes), "main")
     clock = partial(datetime.now, UTC)
-    upkeep = Upkeep(lake.settings, changes, lake.passes.mirrors, clock, merging.compacted)
+    upkeep = Upkeep(lake.settings, changes, lake.passes.mirrors, clock)
     lake.land(row(U, 10, 0, "b"))
 
     upkeep.run(lake.mark, {}, {}, lambda _: False)

@@ -1,0 +1,113 @@
+"""What must a table format do, so that mirrors may be laid out in it?
+
+A mirror goes from version to version.  Each is one commit: whoever has seen version v makes v + 1,
+or learns that somebody else has.  What Sluice remembers of a mirror stands in its commits and
+nowhere else: the number of the batch it is applied through, and some short texts (``remembered``).
+Without Spark's session a format is for readers, in the process that watches.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Protocol, TypeVar
+
+from pipeline.apply.commits import Commit
+from pipeline.apply.mirror_job import MirrorJob
+from pipeline.apply.mirror_side import MirrorSide
+from pipeline.apply.mirror_snapshot import CommitStamp, MirrorSnapshot
+from pipeline.apply.reshape import Shape
+from pipeline.apply.turn import Turn, Written
+from pipeline.model import Table
+
+
+@dataclass(frozen=True, slots=True)
+class Chores:
+    """What upkeep is to do with a mirror.
+
+    Rows are sorted by ``key``, where that is known.  What has left it longer ago than ``keep`` is
+    removed; nothing is where that is None, because it is not due or somebody still reads it.
+    """
+
+    stamp: CommitStamp
+    key: tuple[str, ...] = ()
+    keep: timedelta | None = None
+
+
+S = TypeVar("S", bound=MirrorSnapshot)
+W = TypeVar("W")
+
+
+class TableFormat(Protocol[S, W]):
+    """Reads and writes mirrors, each told by its address.
+
+    One thread at a time writes and looks; whoever else reads has a format of his own.
+    """
+
+    def look(self, uri: str, known: S | None) -> S | None:
+        """The newest version, read on from *known*; None: there is no mirror.
+
+        Raises:
+            HeldError: ``table_replaced``, *known* is gone or another's; or it cannot be read whole.
+            UnreachableError: nobody knows what is there.
+        """
+        ...
+
+    def count(self, snapshot: S) -> int:
+        """Its rows; opens files where nothing else tells."""
+        ...
+
+    def commits(self, uri: str, until: int) -> Iterator[Commit]:
+        """What was committed up to version *until*, newest first, as far as that is still told."""
+        ...
+
+    def reader(self, uri: str, table: Table, lane: str) -> MirrorSide | None:
+        """The newest version as probes read it, of *table*; None: there is no mirror."""
+        ...
+
+    def shaped(self, uri: str, known: S | None, shape: Shape, stamp: CommitStamp) -> S:
+        """The mirror with the columns of today; made, empty, where none is *known*.
+
+        What it remembers then are the schemas that it follows, see
+        :func:`pipeline.apply.reshape.growth`.
+
+        Raises:
+            HeldError: a change cannot be followed; names it and the statement that solves it.
+            LostRaceError: somebody else committed meanwhile.
+        """
+        ...
+
+    def worker(self) -> Turn:
+        """What works a turn out, pickled, where a task runs; it commits nothing."""
+        ...
+
+    def engine(self, snapshot: S) -> Turn | None:
+        """How another engine works out turns of such a mirror; None: the worker does.
+
+        They run here, each right before its commit, which is looked at in the log afterwards.
+        """
+        ...
+
+    def commit(self, job: MirrorJob[S], written: Written[W], stamp: CommitStamp) -> S:
+        """Make what a turn came to the version after that of *job*; nothing is rebased.
+
+        The number of the batch, its life, the floors and the note of :func:`turned` go with it.
+
+        Raises:
+            LostRaceError: somebody else has that version; nothing of ours is in the mirror.
+            UnreachableError: whether ours is in the mirror is not known; looking again tells.
+            HeldError: the mirror or a file is not as it was read.
+        """
+        ...
+
+    def worn(self, snapshot: S) -> bool:
+        """Whether its files or its log are to be put in order; asks nobody."""
+        ...
+
+    def kept(self, snapshot: S, chores: Chores) -> S:
+        """The mirror after its chores; what readers see of its rows stays the same.
+
+        Raises:
+            LostRaceError: somebody else committed meanwhile; next time.
+            HeldError: it is none that is written here.
+        """
+        ...

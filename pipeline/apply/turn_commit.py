@@ -1,0 +1,49 @@
+"""What does the commit of a turn bear, whatever format the mirror is in?
+
+Its rows say nothing of the batch that they are applied through: only what goes with them does.
+Pure.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, TypeVar
+
+from pipeline.apply.floors import highest
+from pipeline.apply.mirror_job import MirrorJob
+from pipeline.apply.mirror_snapshot import (
+    CommitStamp,
+    MirrorSnapshot,
+    following,
+    told_floors,
+    told_life,
+)
+from pipeline.apply.turn import Written
+from pipeline.changelog.table import app
+
+S = TypeVar("S", bound=MirrorSnapshot)
+
+
+@dataclass(frozen=True, slots=True)
+class TurnCommit:
+    """What is told with the rows: the applied batch's number, texts to be remembered, a note."""
+
+    application: str
+    batch: int
+    remembered: Mapping[str, str]
+    note: Mapping[str, object]
+
+
+def turn_commit(job: MirrorJob[S], written: Written[Any], stamp: CommitStamp) -> TurnCommit:
+    """What the commit of *written* tells, besides what others know already."""
+    until, floors = job.wanted.until, highest(written.floors)
+    return TurnCommit(
+        application=app(stamp.lane),
+        batch=until,
+        remembered={**(told_floors(floors) if floors else {}), **told_life(stamp.life)},
+        note=following(job.snapshot, until, stamp.lane, **told_turn(job, written)),
+    )
+
+
+def told_turn(job: MirrorJob[S], written: Written[Any]) -> Mapping[str, object]:
+    """What the note of a turn says of it, besides the version that it follows."""
+    return {"since": job.wanted.after, "account": asdict(written.account)}

@@ -1,0 +1,178 @@
+"""Mirrors as Delta tables: written by deletion vectors, or by Spark's MERGE where that cannot be.
+
+The table's own protocol decides who writes it, each time it is looked at.  What stands behind an
+applied batch is the table's transaction number for the lane; what is remembered, its properties.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, cast
+
+import structlog
+
+from pipeline.apply.commits import Commit
+from pipeline.apply.mirror_job import MirrorJob
+from pipeline.apply.mirror_snapshot import CommitStamp
+from pipeline.apply.reshape import Shape
+from pipeline.apply.table_format import Chores, TableFormat
+from pipeline.apply.turn import Decided, Turn, Written
+from pipeline.apply.turn_commit import turn_commit
+from pipeline.changelog.table import app
+from pipeline.lake import entries
+from pipeline.lake.alterations import with_properties
+from pipeline.lake.commit import commit
+from pipeline.lake.entries import Action
+from pipeline.lake.log import Snapshot, load
+from pipeline.lake.protocol import VECTORS, unwritable, writes_vectors
+from pipeline.lake.store import Store, open_store
+from pipeline.model import Table
+from pipeline.tables.delta import commits, growth
+from pipeline.tables.delta.layout import Layout
+from pipeline.tables.delta.mirror_files import MirrorFiles
+from pipeline.tables.delta.mirror_reader import MirrorReader
+from pipeline.tables.delta.mirror_upkeep import MirrorUpkeep
+from pipeline.tables.delta.turn import metrics, turn
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from pipeline.tables.delta.spark_merge import SparkMerge
+
+Work = tuple[Action, ...] | Decided
+log = structlog.get_logger(__name__)
+
+
+def why_spark(snapshot: Snapshot) -> str | None:
+    """What makes the table one that Sluice does not write itself; None if nothing does."""
+    if (what := unwritable(snapshot)) is not None:
+        return what
+    if snapshot.metadata.partition_columns:
+        return f"it is partitioned by {', '.join(snapshot.metadata.partition_columns)}"
+    return None if writes_vectors(snapshot) else f"{VECTORS} is not on"
+
+
+@dataclass(eq=False)
+class DeltaMirrors:
+    """Without a ``session`` of Spark's a mirror that is not ours to write is refused.
+
+    ``why`` tells for what reason a table is left to Spark.
+    """
+
+    session: "SparkSession | None"
+    spark: "SparkMerge | None" = field(init=False)
+    why: Callable[[Snapshot], str | None] = field(default=why_spark, init=False)
+    _upkeep: MirrorUpkeep = field(default_factory=MirrorUpkeep, init=False)
+    _stores: dict[str, Store] = field(default_factory=dict, init=False)
+    _told: dict[str, str] = field(default_factory=dict, init=False)
+    _left: dict[str, int] = field(default_factory=dict, init=False)  # versions, by Spark
+
+    def __post_init__(self) -> None:
+        """Read nothing yet."""
+        self.spark = None if self.session is None else _merging(self.session)
+
+    def look(self, uri: str, known: Snapshot | None) -> Snapshot | None:
+        """By the log."""
+        return load(self.store(uri), known)
+
+    def count(self, snapshot: Snapshot) -> int:
+        """By the log, or by the footers of files of which it does not tell."""
+        files, layout = tuple(snapshot.files.values()), Layout.of(snapshot.metadata)
+        return MirrorFiles(self.store(snapshot.uri), files, layout).count()
+
+    def commits(self, uri: str, until: int) -> Iterator[Commit]:
+        """By the log, down to where it was cleaned."""
+        store = self.store(uri)
+        for version in range(until, -1, -1):
+            try:
+                content = store.read(entries.name(version))
+            except FileNotFoundError:
+                return
+            lines = content.decode().splitlines()
+            yield commits.commit(version, lines, entry=entries.digest(content))
+
+    def reader(self, uri: str, table: Table, lane: str) -> MirrorReader | None:
+        """By the query engine of `deltalake`."""
+        from pipeline.lake.pinned import open_table  # noqa: PLC0415 - its threads survive no fork
+
+        found = open_table(uri)
+        return None if found is None else MirrorReader(found, table, app(lane))
+
+    def shaped(
+        self, uri: str, known: Snapshot | None, shape: Shape, stamp: CommitStamp
+    ) -> Snapshot:
+        """In one commit, with the files whose rows change; as many as Spark needs."""
+        if known is None:
+            return growth.begun(self.store(uri), shape, stamp)
+        if (spark := self._engine(known)) is not None:
+            return spark.followed(known, shape, stamp)
+        return growth.followed(self.store(uri), known, shape, stamp)
+
+    def worker(self) -> Turn:
+        """Leaves files, and remembers footers from turn to turn."""
+        return turn
+
+    def engine(self, snapshot: Snapshot) -> Turn | None:
+        """Spark's MERGE."""
+        spark = self._engine(snapshot)
+        return None if spark is None else spark.turn
+
+    def commit(
+        self, job: MirrorJob[Snapshot], written: Written[Work], stamp: CommitStamp
+    ) -> Snapshot:
+        """Put if absent, or by Spark; the applied batch, its life and the floors go with it."""
+        if isinstance(written.work, Decided):
+            if self.spark is None:
+                raise ValueError("a turn that Spark has worked out is not ours to commit")
+            return self.spark.commit(job, cast("Written[Decided]", written), stamp)
+        snapshot, told = job.snapshot, turn_commit(job, written, stamp)
+        more = with_properties(snapshot, told.remembered) if told.remembered else ()
+        return commit(
+            self.store(snapshot.uri),
+            snapshot,
+            (*more, *written.work),
+            operation="MERGE",
+            clock=stamp.at,
+            note=told.note,
+            txn=(told.application, told.batch),
+            metrics=metrics(written.counts),
+        )
+
+    def worn(self, snapshot: Snapshot) -> bool:
+        """By the files' statistics, and how many versions have come since a checkpoint."""
+        if self._engine(snapshot) is None:
+            return bool(self._upkeep.worn(snapshot)) or self._upkeep.overdue(snapshot)
+        left = self._left.get(snapshot.uri) == snapshot.version  # Spark's own idea of it is another
+        return not left and bool(self._upkeep.worn(snapshot))
+
+    def kept(self, snapshot: Snapshot, chores: Chores) -> Snapshot:
+        """Here, or by Spark's OPTIMIZE, which cleans and checkpoints its tables itself."""
+        if (spark := self._engine(snapshot)) is None:
+            return self._upkeep.kept(self.store(snapshot.uri), snapshot, chores)
+        if self._upkeep.worn(snapshot):
+            snapshot = spark.compacted(snapshot, chores.stamp)
+        self._left[snapshot.uri] = snapshot.version
+        return snapshot
+
+    def store(self, uri: str) -> Store:
+        """The mirror's folder, opened once."""
+        if uri not in self._stores:
+            self._stores[uri] = open_store(uri)
+        return self._stores[uri]
+
+    def _engine(self, snapshot: Snapshot) -> "SparkMerge | None":
+        """Spark, if it is there and has to write the mirror; logged once, with the reason."""
+        if self.spark is None or (why := self.why(snapshot)) is None:
+            return None
+        if self._told.get(snapshot.uri) != why:
+            self._told[snapshot.uri] = why
+            log.info("mirror_merged_by_spark", mirror=snapshot.uri, because=why)
+        return self.spark
+
+
+def _merging(session: "SparkSession") -> "SparkMerge":
+    from pipeline.tables.delta.spark_merge import SparkMerge  # noqa: PLC0415 - readers do without
+
+    return SparkMerge(session)
+
+
+TABLE_FORMAT: type[TableFormat[Snapshot, Work]] = DeltaMirrors

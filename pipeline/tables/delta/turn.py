@@ -1,0 +1,134 @@
+"""One turn of a mirror by our own writer: found, decided and written; not committed.
+
+It leaves files that nobody knows of until its actions are committed on the version it was made
+from.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+from pyroaring import BitMap64
+
+from pipeline.apply.decide import Found, Verdicts, leaves, stands
+from pipeline.apply.provenance import Owned
+from pipeline.apply.turn import Counts, TurnTask, Written, account_of, counts_of, decided
+from pipeline.errors import HeldError
+from pipeline.lake.entries import Action
+from pipeline.lake.log import Snapshot, advanced
+from pipeline.lake.protocol import column_types, padded, refuse
+from pipeline.lake.store import open_store
+from pipeline.lake.vectors import VectorFile
+from pipeline.tables.delta.commits import DELETED, INSERTED
+from pipeline.tables.delta.data_file import Footers
+from pipeline.tables.delta.find import find
+from pipeline.tables.delta.layout import Layout
+from pipeline.tables.delta.mirror_files import MirrorFiles
+from pipeline.tables.delta.outlived_rows import gone_below
+from pipeline.tables.delta.positions import bitmap
+from pipeline.tables.delta.write import Target, without, write
+
+_footers = Footers()  # of this process: a mirror's files stay, and are looked at in each turn
+
+
+def turn(task: TurnTask[Snapshot], *, footers: Footers = _footers) -> Written[tuple[Action, ...]]:
+    """Work out and write one turn; *footers* are kept from turn to turn.
+
+    Raises:
+        HeldError: the table must stand still; the reason says why.
+    """
+    mirror = _mirror(task, footers)
+    made = decided(task, partial(_find, task.snapshot, mirror))
+    gone = gone_below(mirror, made.raised)
+    floored = sum(len(positions) for positions in gone.values())
+    _add_replaced(gone, made.verdicts, made.found)
+    actions = _write(task, mirror, made.rows.filter(pa.array(stands(made.verdicts))), gone)
+    counts = counts_of(made.verdicts, floored)
+    _confirm(task, mirror, counts, actions)
+    account = account_of(task, made, counts)
+    return Written(task.snapshot.version, actions, counts, account, made.floors)
+
+
+def _mirror(task: TurnTask[Snapshot], footers: Footers) -> MirrorFiles:
+    refuse(task.snapshot)
+    if task.snapshot.metadata.partition_columns:
+        detail = f"{task.snapshot.uri} is partitioned, which Sluice does not write; rebuild it"
+        raise HeldError("protocol", detail)
+    return MirrorFiles(
+        store=open_store(task.snapshot.uri),
+        files=tuple(task.snapshot.files.values()),
+        layout=Layout.of(task.snapshot.metadata),
+        adoption=task.adoption,
+        footers=footers,
+    )
+
+
+def keys_in(snapshot: Snapshot, keys: pa.Table) -> pa.Table:
+    """The *keys* in the mirror's types.
+
+    Raises:
+        HeldError: ``key_kind``.
+    """
+    if odd := sorted(padded(snapshot) & set(keys.column_names)):
+        detail = f"key column {odd[0]} is CHAR(n), which Spark pads when it reads"
+        raise HeldError("key_kind", f"{detail}; make it STRING")
+    return keys.cast(column_types(snapshot, keys.column_names))
+
+
+def _find(snapshot: Snapshot, mirror: MirrorFiles, keys: pa.Table, owners: Owned | None) -> Found:
+    return find(keys_in(snapshot, keys), mirror, owners=owners)
+
+
+def _add_replaced(gone: dict[int, BitMap64], verdicts: Verdicts, found: Found) -> None:
+    """Add the positions of rows that were updated or deleted to those that are *gone*."""
+    leave = leaves(verdicts)
+    file, position = found.file[leave], found.position[leave]
+    for number in np.unique(file).tolist():
+        positions = bitmap(position[file == number])
+        gone[number] = gone.get(number, BitMap64()) | positions
+
+
+def _write(
+    task: TurnTask[Snapshot], mirror: MirrorFiles, rows: pa.Table, gone: Mapping[int, BitMap64]
+) -> tuple[Action, ...]:
+    vector_file = VectorFile()
+    target = Target(mirror.store, task.snapshot.metadata, task.table.key, task.at)
+    actions = list(without(mirror, gone, vector_file, task.at))
+    if len(rows):
+        actions.append(write(rows, target))
+    vector_file.save(mirror.store)
+    return tuple(actions)
+
+
+def _confirm(
+    task: TurnTask[Snapshot], mirror: MirrorFiles, counts: Counts, actions: Sequence[Action]
+) -> None:
+    """Compare *counts* with the log's own before and after the turn.
+
+    Raises:
+        HeldError: ``account``, rows were lost or doubled.
+    """
+    following = advanced(task.snapshot, actions, entry="")
+    new = [file for path, file in following.files.items() if path not in task.snapshot.files]
+    made = sum(mirror.records(file) for file in new)
+    before = mirror.count()
+    after = replace(mirror, files=tuple(following.files.values())).count()
+    gone = counts.deleted + counts.floored
+    if made != counts.inserted + counts.updated or before + counts.inserted - gone != after:
+        detail = (
+            f"{counts.inserted} inserted, {counts.updated} updated, {counts.deleted} and "
+            f"{counts.floored} deleted, but the mirror would go from {before} to {after} rows, "
+            f"{made} of them new; report this"
+        )
+        raise HeldError("account", detail)
+
+
+def metrics(counts: Counts) -> dict[str, int]:
+    """The rows that a turn changes, under Delta's names."""
+    return {
+        INSERTED: counts.inserted,
+        "numTargetRowsUpdated": counts.updated,
+        DELETED: counts.deleted + counts.floored,
+    }
