@@ -3,6 +3,8 @@
 Servers live under build/ and end with the tests.
 """
 
+import gc
+import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -10,6 +12,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+import structlog
 from hypothesis import HealthCheck, settings
 from pyspark.sql import SparkSession
 
@@ -29,6 +32,24 @@ SLOW = (HealthCheck.too_slow,)
 settings.register_profile("patient", deadline=None, suppress_health_check=SLOW)
 settings.register_profile("brief", settings.get_profile("patient"), max_examples=20)  # make check
 settings.load_profile("patient")
+
+# Thousands of tests, their modules and what they import are no garbage: seldom look for some in them.
+gc.set_threshold(50_000, 20, 20)
+
+# What the program itself does too.  The default draws every local variable of every frame, in
+# colours: 5 s for one error that a test provokes.
+structlog.dev.ConsoleRenderer.get_active().exception_formatter = structlog.dev.plain_traceback
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_power_failure() -> Iterator[None]:
+    """A disk need not keep anything when the power fails, which would end the tests as well.
+
+    What is synced, and in which order, is asked of a disk that writes it down.
+    """
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(os, "fsync", lambda _: None)
+        yield
 
 
 @pytest.fixture(scope="session")
