@@ -1,7 +1,9 @@
 """A lake without Kafka and Spark: changes are put into a real change log, then really applied."""
 
 import json
+import shutil
 from collections.abc import Mapping, Sequence
+from copy import copy, deepcopy
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -102,6 +104,17 @@ class HandLake:
             lambda: self.now,
             self.table_format,
         )
+
+    def copied(self, home: Path) -> "HandLake":
+        """The same on a folder of its own, after a restart; to make it anew takes far longer."""
+        shutil.copytree(self.home, home, dirs_exist_ok=True)
+        made = copy(self)
+        made.home, made.settings = home, replace(self.settings, lake=str(home))
+        made.catalog = deepcopy(self.catalog)
+        made.log = ChangeLog(open_store(made.settings.changes), "main")
+        made.log.look()
+        made.reopen()
+        return made
 
     def alter(self, *columns: Column, at: Order, shard: str = "db.t") -> None:
         """Let the source's table have *columns* from *at* on."""

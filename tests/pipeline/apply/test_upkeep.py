@@ -46,11 +46,17 @@ from tests.pipeline.apply.keeping import (
 from tests.pipeline.hand_lake import NOW, HandLake, row
 
 
-@pytest.fixture
-def lake(tmp_path: Path) -> HandLake:
+@pytest.fixture(scope="module")
+def pattern(tmp_path_factory: pytest.TempPathFactory) -> HandLake:
     """Twelve rows in twelve files; then the first one was updated."""
-    made = HandLake(tmp_path, now=datetime.now(UTC) - timedelta(hours=6))
-    return filled(made)
+    home = tmp_path_factory.mktemp("pattern")
+    return filled(HandLake(home, now=datetime.now(UTC) - timedelta(hours=6)))
+
+
+@pytest.fixture
+def lake(pattern: HandLake, tmp_path: Path) -> HandLake:
+    """A copy of the pattern."""
+    return pattern.copied(tmp_path)
 
 
 # mirrors

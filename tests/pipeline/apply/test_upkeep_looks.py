@@ -39,11 +39,18 @@ def own(name: str) -> dict[str, str]:
     return {"table": name, "shard": name, "topic": f"s.{name}"}
 
 
-@pytest.fixture
-def lake(tmp_path: Path) -> HandLake:
-    """Many mirrors of one row each, all applied."""
-    made = HandLake(tmp_path, others=TABLES)
+@pytest.fixture(scope="module")
+def pattern(tmp_path_factory: pytest.TempPathFactory) -> HandLake:
+    made = HandLake(tmp_path_factory.mktemp("pattern"), others=TABLES)
     made.land(*({**row(Op.CREATE, 10, 1, "a"), **own(name)} for name in TABLES))
+    made.run()
+    return made
+
+
+@pytest.fixture
+def lake(pattern: HandLake, tmp_path: Path) -> HandLake:
+    """Many mirrors of one row each, all applied and known."""
+    made = pattern.copied(tmp_path)
     for _ in range(2):
         made.run()
     return made

@@ -20,16 +20,28 @@ EVERY = 6  # batches between two full marks here
 OTHERS = tuple(f"db.u{n}" for n in range(8))  # so that a mark tells less than everything
 
 
-@pytest.fixture
-def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> HandLake:
+@pytest.fixture(scope="module")
+def pattern(tmp_path_factory: pytest.TempPathFactory) -> HandLake:
     """Batches 0 to 20, all applied; full marks at 0, 6, 12 and 18."""
+    with pytest.MonkeyPatch.context() as patched:
+        often_full(patched)
+        made = HandLake(tmp_path_factory.mktemp("pattern"), others=OTHERS)
+        for batch in range(21):
+            made.land(row(C, 10 + batch, batch, "a"))
+        made.apply()
+    return made
+
+
+@pytest.fixture
+def lake(pattern: HandLake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> HandLake:
+    """A copy of the pattern."""
+    often_full(monkeypatch)
+    return pattern.copied(tmp_path)
+
+
+def often_full(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pipeline.mark.FULL_EVERY", EVERY)
     monkeypatch.setattr("pipeline.changelog.marks.FULL_EVERY", EVERY)
-    made = HandLake(tmp_path, others=OTHERS)
-    for batch in range(21):
-        made.land(row(C, 10 + batch, batch, "a"))
-    made.apply()
-    return made
 
 
 def reader(lake: HandLake) -> ChangeLog:
