@@ -8,14 +8,14 @@ from pyspark.sql import SparkSession
 from bench import passes
 
 TINY = passes.Size(
-    mirrors=25, rows=40, changed=10, large=300, grown=16_000, huge=500, turned=20, commits=40
+    mirrors=25, rows=40, changed=10, large=300, grown=16_000, huge=500, turned=20, commits=20
 )
 
 
 @pytest.mark.parametrize(
     ("what", "told"),
     [
-        pytest.param(passes.commits, "4 small turns up to the 40th", id="many commits"),
+        pytest.param(passes.commits, "2 small turns up to the 20th", id="many commits"),
         pytest.param(
             passes.read,
             "1000 rows, uniform keys",
@@ -26,8 +26,14 @@ TINY = passes.Size(
     ],
 )
 def test_turns_of_one_mirror_are_told_of(
-    what: passes.Scenario, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    what: passes.Scenario,
+    told: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(passes, "READS", 2)
+
     what(tmp_path / "lake", TINY)
 
     assert told in capsys.readouterr().out
