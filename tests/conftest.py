@@ -33,7 +33,7 @@ settings.register_profile("patient", deadline=None, suppress_health_check=SLOW)
 settings.register_profile("brief", settings.get_profile("patient"), max_examples=20)  # make check
 settings.load_profile("patient")
 
-# Thousands of tests, their modules and what they import are no garbage: seldom look for some in them.
+# Tests by thousands, their modules and what these import are no garbage: seldom look among them.
 gc.set_threshold(50_000, 20, 20)
 
 # What the program itself does too.  The default draws every local variable of every frame, in
