@@ -11,7 +11,7 @@ from fastapi import FastAPI
 from alerts.deliver import Delivery
 from checks.world import World
 from monitor.board import CurrentBoard
-from monitor.clients import LakeClient, Servers, close_all, describe, highest_landed
+from monitor.clients import LakeClient, Servers, describe, highest_landed
 from monitor.config.model import Config
 from monitor.cycle import Cycle
 from monitor.gate import Gate
@@ -73,7 +73,9 @@ class App:
         self.servers = Servers(followed)
         self.roster = Roster(self.servers.all, config.tables, clock)
         self.census = Census(followed, self.roster.tables, self.roster.existing, describe, clock)
-        self.retention = RetentionWatch(config.sources, self.lake, self.census.answer, clock)
+        self.retention = RetentionWatch(
+            config.sources, self.lake.transport, self.census.answer, clock
+        )
         self.watcher = Watcher(self._sampler(), self.roster, clock)
         self.recorder = VerdictRecorder(config.alerts, store, self.rulings, policy.gating, clock)
         self.assessor = self._assessor()
@@ -112,13 +114,18 @@ class App:
     def close(self) -> None:
         """Hang up everywhere."""
         self.delivery.close()
-        close_all(*self.heartbeats, self.servers, self.lake, *self.collectors.values())
+        for heartbeat in self.heartbeats:
+            heartbeat.close()
+        self.servers.close()
+        self.lake.close()
+        for collector in self.collectors.values():
+            collector.close()
         self.store.close()
 
     def _heartbeat(self, source: SourceSettings) -> HeartbeatWriter:
         return HeartbeatWriter(
             source,
-            self.collectors[source.name],
+            self.collectors[source.name].address,
             open_source,
             self.fences,
             partial(highest_landed, self.lake.lake, source.name),
@@ -145,7 +152,7 @@ class App:
             certificates=self.store.certificates,
             rulings=self.rulings,
             standstills=self.standstills,
-            memory=self.store.waivers,
+            waived=self.store.waivers.waived,
             residuals=self.store.accounts.residuals,
             unproven=UnloggedChanges(self.census.unproven, self.store.memory, clock).unproven,
             unlisted=self.roster.unlisted,
@@ -155,11 +162,11 @@ class App:
     def _lane_requests(self) -> LaneRequests:
         paces = self.config.schedule
         return LaneRequests(
-            spark=self.supervisor,
+            call=self.supervisor.call,
             lane=self.config.pipeline.lane,
             sources=tuple(self.collectors),
             deadlines=Deadlines(paces.land_deadline, paces.merge_deadline, paces.upkeep_deadline),
-            memory=self.store.waivers,
+            waived=self.store.waivers.waived,
             standstills=self.standstills,
             accounts=self.store.accounts,
             clock=clock,

@@ -1,9 +1,8 @@
 """Clients of everything outside: built here once, closed together."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from checks.world import LogKey, LogSide
 from monitor.config.model import Config
@@ -11,12 +10,11 @@ from monitor.observe.schemas import Schemas
 from monitor.observe.world import LandedLog
 from pipeline.build import open_format, open_source, open_table_format, open_transport, readings
 from pipeline.errors import SluiceError
-from pipeline.model import PartitionEnd, Table, TopicPartition
+from pipeline.model import Table
 from pipeline.settings import SourceSettings
 from pipeline.sources.source import Source, SourceDescription
 from pipeline.tables.lake import Lake
 from pipeline.topics.last_keys import KeyedTopics, end_keys
-from pipeline.topics.settings import TopicFacts
 from pipeline.transports.transport import Transport
 
 
@@ -73,14 +71,6 @@ class LakeClient:
         """The change log, pinned now, and the topics."""
         return LandedLog(self.lake.changes(), self._keys, self.schemas)
 
-    def settings(self, pattern: str) -> Sequence[TopicFacts]:
-        """Topics whose whole name matches *pattern*, with their settings."""
-        return self.transport.settings(pattern)
-
-    def ends(self, topics: Iterable[str]) -> Mapping[TopicPartition, PartitionEnd]:
-        """Next offset of each partition of *topics*."""
-        return self.transport.ends(topics)
-
     def close(self) -> None:
         """Hang up."""
         with suppress(SluiceError):
@@ -88,20 +78,6 @@ class LakeClient:
 
     def _keys(self, table: Table) -> tuple[LogKey, ...]:
         return end_keys(table, self.origins, self.transport)
-
-
-class Closing(Protocol):
-    """Whatever holds a connection."""
-
-    def close(self) -> None:
-        """Hang up."""
-        ...
-
-
-def close_all(*clients: Closing) -> None:
-    """Hang up everywhere."""
-    for client in clients:
-        client.close()
 
 
 def describe(settings: SourceSettings, shards: Collection[str]) -> SourceDescription:

@@ -3,14 +3,13 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Protocol
 from zoneinfo import ZoneInfo
 
-from alerts.model import Incident, Member
+from alerts.model import Member
 from checks.blocks import Inputs, blocks
 from checks.model import Verdict
 from checks.readiness import Question, Readiness
-from monitor.board import Board, ChannelView, ComponentView, CurrentBoard, JobView, TableView
+from monitor.board import Board, ComponentView, CurrentBoard, TableView
 from monitor.config.plans import CheckPlan
 from monitor.observe import own_verdicts as own
 from monitor.observe.assessor import Assessor
@@ -18,41 +17,12 @@ from monitor.observe.own_verdicts import Component
 from monitor.observe.recorder import VerdictRecorder
 from monitor.observe.roster import Roster
 from monitor.observe.sampler import Sampling, Watcher
+from monitor.observe.service_state import ServiceState
 from pipeline.cut import day_end
 from pipeline.lags.retention import Retention
 from pipeline.model import Stage, Table
 
 AT_ONCE = timedelta()
-
-
-class BoardFacts(Protocol):
-    """What the board shows beside the tables."""
-
-    def parts(
-        self, look: Sampling, channels: Sequence[ChannelView], now: datetime
-    ) -> Sequence[Component]:
-        """Every part of the way, the working ones too."""
-        ...
-
-    def jobs(self, now: datetime) -> tuple[JobView, ...]:
-        """Every scheduled job."""
-        ...
-
-    def channels(self, now: datetime) -> tuple[ChannelView, ...]:
-        """Every way to people."""
-        ...
-
-    def incidents(self) -> tuple[Incident, ...]:
-        """Open ones."""
-        ...
-
-    def changes(self) -> Mapping[tuple[str, str], int]:
-        """(Table, term) -> changes so far."""
-        ...
-
-    def restarts(self) -> int:
-        """How often the Spark process was started again."""
-        ...
 
 
 @dataclass(eq=False)
@@ -63,7 +33,7 @@ class Cycle:
     roster: Roster
     assessor: Assessor
     recorder: VerdictRecorder
-    facts: BoardFacts
+    facts: ServiceState
     retentions: Callable[[Sampling], Mapping[str, Sequence[Retention]]]
     current: CurrentBoard
     plans: tuple[CheckPlan, ...]

@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Protocol
 
 import structlog
 from apscheduler.executors.pool import ThreadPoolExecutor
@@ -21,37 +20,13 @@ from apscheduler.triggers.interval import IntervalTrigger
 from structlog.contextvars import bound_contextvars
 
 from monitor.logs import new_run
+from monitor.store.ticks import Ticks
 from monitor.ticks import EPOCH, batches, due, missed
 from pipeline.errors import SluiceError
 
 PULSE = timedelta(seconds=1)
 SILENCE = timedelta(seconds=15)  # a timer that did not beat for so long is dead or stuck
 log = structlog.get_logger(__name__)
-
-
-class TickBook(Protocol):
-    """Where ticks are written down."""
-
-    def start(self, job: str, planned: datetime, at: datetime) -> bool:
-        """A tick begins; false if it was accepted before, by whomever."""
-        ...
-
-    def finish(
-        self,
-        job: str,
-        planned: datetime,
-        at: datetime,
-        result: str,
-        detail: str = "",
-        *,
-        through: Sequence[datetime] = (),
-    ) -> None:
-        """It has ended, well or not; it stands for the ticks *through* which it ran, too."""
-        ...
-
-    def miss_many(self, job: str, planneds: Sequence[datetime], at: datetime) -> None:
-        """These did not run."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +61,7 @@ class Schedule:
     """
 
     jobs: Sequence[Job]
-    book: TickBook
+    book: Ticks
     clock: Callable[[], datetime]
     last: Mapping[str, datetime] = field(default_factory=dict)
     restarts: int = 0

@@ -3,12 +3,14 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import cast
 
 from pyspark.sql import SparkSession
 
 from bench.kit.events import Stream
 from pipeline.build import dialect, open_format
 from pipeline.changelog.change_log import ChangeLog
+from pipeline.collectors.collector import Collector
 from pipeline.lake.store import open_store
 from pipeline.landing.loop import Landing
 from pipeline.landing.source_feed import Feed
@@ -17,6 +19,7 @@ from pipeline.model import Acknowledged, Head, ShardId
 from pipeline.route import Router
 from pipeline.settings import CollectorSettings, PipelineSettings, SourceSettings
 from pipeline.sources.mysql.position import binlog_position
+from pipeline.sources.source import Source
 from pipeline.start import Workers
 from pipeline.transports.kafka import KafkaTransport
 
@@ -32,10 +35,6 @@ class Idle:
     def acknowledged(self) -> Acknowledged:
         """Everything was handed over."""
         return Acknowledged(binlog_position(3, 4))
-
-    def address(self) -> tuple[str, int]:
-        """Nobody asks."""
-        return "127.0.0.1", 1
 
     def captures(self) -> Callable[[ShardId], bool]:
         """Every table."""
@@ -55,9 +54,11 @@ def opened(session: SparkSession, stream: Stream, lake: str, transport: KafkaTra
     )
     settings = PipelineSettings(lake, stream.kafka, (source,))
     log = ChangeLog(open_store(settings.changes), settings.lane)
+    collector, server = cast(Collector, Idle()), cast(Source, Idle())
+    feed = Feed(source, collector, open_format(source), lambda _: server, dialect(source))
     return Landing(
         settings=settings,
-        feeds=(Feed(source, Idle(), open_format(source), lambda _: Idle(), dialect(source)),),
+        feeds=(feed,),
         router=Router(),
         transport=transport,
         log=log,

@@ -17,7 +17,6 @@ from monitor.spark.standstills import Standstills
 from monitor.store.certificates import Certificates
 from pipeline.apply.foreign import foreign_hold
 from pipeline.lags.lag import Lags, measure
-from pipeline.memory import OperatorDecisions
 from pipeline.model import Missing, Order, Table
 from pipeline.report import Hold
 from pipeline.settings import SourceSettings
@@ -33,7 +32,7 @@ class Assessor:
     certificates: Certificates
     rulings: Rulings
     standstills: Standstills
-    memory: OperatorDecisions
+    waived: Callable[[], frozenset[str]]
     residuals: Callable[[], Mapping[str, int]]
     unproven: Callable[[Table, Mapping[str, Order]], str | Missing]
     unlisted: Callable[[Table], str]
@@ -50,7 +49,7 @@ class Assessor:
         """Everything known of *table*; the clock is read last, so no sample is from the future."""
         self._forfeits.take_back(table.name, look, self.clock())
         samples = look.samples(table)
-        waived, residuals = self.memory.waived(), self.residuals()
+        waived, residuals = self.waived(), self.residuals()
         holds = _once((*self.standstills.holds(), *_intruded(table, look)))
         lags = measure(table, samples, self.clock(), self._earlier.get(table.name))
         return Inputs(

@@ -8,7 +8,6 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Protocol
 
 import structlog
 
@@ -17,30 +16,11 @@ from pipeline.errors import SluiceError
 from pipeline.lags.spacing import spaced
 from pipeline.model import Fence
 from pipeline.settings import SourceSettings
-from pipeline.sources.heartbeat import Beating, Heart
+from pipeline.sources.heartbeat import Heart
+from pipeline.sources.source import Source
 
 FOLLOW = timedelta(seconds=10)
 log = structlog.get_logger(__name__)
-
-
-class Beatable(Beating, Protocol):
-    """A server that heartbeats can be written to."""
-
-    def prepare_heartbeat(self) -> None:
-        """Make sure their table is there."""
-        ...
-
-    def close(self) -> None:
-        """Hang up."""
-        ...
-
-
-class Guide(Protocol):
-    """The collector: it knows where it is connected."""
-
-    def address(self) -> tuple[str, int]:
-        """Host and port."""
-        ...
 
 
 @dataclass(eq=False)
@@ -75,17 +55,18 @@ class FenceBook:
 class HeartbeatWriter:
     """The heartbeat of one source; ``ailment`` says why the last beat failed.
 
-    ``newest`` asks for the highest number ever landed, so that numbers never go back.
+    ``collected_from`` asks the collector for host and port of the server that it reads, ``newest``
+    for the highest number ever landed, so that numbers never go back.
     """
 
     settings: SourceSettings
-    guide: Guide
-    connect: Callable[[SourceSettings], Beatable]
+    collected_from: Callable[[], tuple[str, int]]
+    connect: Callable[[SourceSettings], Source]
     fences: FenceBook
     newest: Callable[[], int]
     clock: Callable[[], datetime]
     ailment: str = ""
-    _server: Beatable | None = None
+    _server: Source | None = None
     _heart: Heart | None = None
     _address: tuple[str, int] | None = None
     _asked: datetime | None = field(default=None)
@@ -136,7 +117,7 @@ class HeartbeatWriter:
             return known
         self._asked = now
         try:
-            return self.guide.address()
+            return self.collected_from()
         except SluiceError:
             return known
 

@@ -3,10 +3,9 @@
 Limits and ends are asked rarely; what is left is computed anew in each round from what was told.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Protocol
 
 import structlog
 
@@ -19,23 +18,11 @@ from pipeline.lags.retention import Limit, Retention
 from pipeline.mark import Mark
 from pipeline.model import Acknowledged, Missing, PartitionEnd, TopicPartition
 from pipeline.settings import SourceSettings
-from pipeline.topics.settings import TopicFacts
+from pipeline.transports.transport import Transport
 
 Ends = Mapping[TopicPartition, PartitionEnd]
 ALIVE = timedelta(minutes=1)  # without a heartbeat for so long, nobody knows what waits
 log = structlog.get_logger(__name__)
-
-
-class Kafka(Protocol):
-    """The topics as their brokers describe them."""
-
-    def settings(self, pattern: str) -> Sequence[TopicFacts]:
-        """Those whose whole name matches, with their settings."""
-        ...
-
-    def ends(self, topics: Iterable[str]) -> Ends:
-        """Next offset of each of their partitions."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +39,7 @@ class RetentionWatch:
     """Topics and binary logs of all sources; *census* gives what a source has told of itself."""
 
     sources: Sequence[SourceSettings]
-    kafka: Kafka
+    transport: Transport
     census: Callable[[str], CensusAnswer | Missing]
     clock: Callable[[], datetime]
     _topics: dict[str, Topics] = field(default_factory=dict)
@@ -62,9 +49,9 @@ class RetentionWatch:
         """Ask for every source's topics; whoever does not answer keeps what was told before."""
         for source in self.sources:
             try:
-                told = self.kafka.settings(every_topic(source))
+                told = self.transport.settings(every_topic(source))
                 at = self.clock()
-                ends = self.kafka.ends([topic.name for topic in told])
+                ends = self.transport.ends([topic.name for topic in told])
             except SluiceError as error:
                 log.info("topics were not described", source=source.name, why=str(error))
                 continue

@@ -16,7 +16,8 @@ from monitor.observe.heartbeat import FenceBook
 from monitor.observe.roster import Roster
 from pipeline.apply.foreign import Intrusion
 from pipeline.build import every_topic
-from pipeline.collectors.mirrored import UpstreamCollector, behind_mirror
+from pipeline.collectors.collector import Collector, CollectorState
+from pipeline.collectors.mirrored import Mirrored, behind_mirror
 from pipeline.errors import HeldError, SluiceError
 from pipeline.lags.samples import (
     LandedBatch,
@@ -36,20 +37,6 @@ from pipeline.sources.positions import reaches
 T = TypeVar("T")
 
 
-class WatchedState(Protocol):
-    """How a collector fares."""
-
-    @property
-    def state(self) -> str:
-        """One word."""
-        ...
-
-    @property
-    def detail(self) -> str:
-        """The error, if there is one."""
-        ...
-
-
 class WatchedCollector(Protocol):
     """What reads a source's log into topics."""
 
@@ -57,7 +44,7 @@ class WatchedCollector(Protocol):
         """What it has durably handed over."""
         ...
 
-    def state(self) -> WatchedState:
+    def state(self) -> CollectorState:
         """How it fares."""
         ...
 
@@ -75,14 +62,6 @@ class WatchedLake(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class CollectorFailure:
-    """A collector that does not work, and what it says."""
-
-    state: str
-    detail: str
-
-
-@dataclass(frozen=True, slots=True)
 class Sampling:
     """All that was sampled at once; ``at`` is when it began.
 
@@ -94,7 +73,7 @@ class Sampling:
     sources: Mapping[str, SourceSamples]
     mark: Sample[Mark] | Missing
     mirrors: Mapping[str, Sample[MirrorPosition] | Missing]
-    troubles: Mapping[str, CollectorFailure] = field(default_factory=dict)
+    troubles: Mapping[str, CollectorState] = field(default_factory=dict)
     intrusions: Mapping[str, Intrusion] = field(default_factory=dict)
     unreadable: Mapping[str, str] = field(default_factory=dict)
     steps: tuple[LandedBatch, ...] = ()
@@ -177,16 +156,16 @@ class Sampler:
         self.foreign.inspect(table, found.version)
         return found
 
-    def _troubles(self) -> dict[str, CollectorFailure]:
+    def _troubles(self) -> dict[str, CollectorState]:
         found = {}
         for name, collector in self.collectors.items():
             try:
                 state = collector.state()
             except SluiceError as error:
-                found[name] = CollectorFailure("unreachable", str(error))
+                found[name] = CollectorState("unreachable", str(error))
                 continue
-            if state.state != "running":
-                found[name] = CollectorFailure(state.state, state.detail)
+            if not state.running:
+                found[name] = state
         return found
 
 
@@ -231,7 +210,7 @@ class Watcher:
 
 def synced(
     sources: Iterable[SourceSettings],
-    collectors: Mapping[str, UpstreamCollector],
+    collectors: Mapping[str, Collector],
     fences: FenceBook,
 ) -> dict[str, Callable[[], int | Missing]]:
     """Source -> what asks for the number of its newest heartbeat that has come through."""
@@ -251,7 +230,7 @@ def newest_below(fences: tuple[Fence, ...], arrived: Acknowledged) -> Fence | No
     return None
 
 
-def _number(mirrored: UpstreamCollector, fences: FenceBook, name: str) -> int | Missing:
+def _number(mirrored: Mirrored, fences: FenceBook, name: str) -> int | Missing:
     arrived = mirrored.acknowledged()
     if isinstance(arrived, Missing):
         return arrived

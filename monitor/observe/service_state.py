@@ -22,7 +22,7 @@ BLAMED = ("heartbeat:", *DRIVEN)  # their failures are told by the part that ail
 
 @dataclass(eq=False)
 class ServiceState:
-    """Reads the running parts; fits what :class:`monitor.cycle.Cycle` asks for."""
+    """Reads the running parts, and counts what the store keeps."""
 
     store: ServiceStore
     heartbeats: Sequence[HeartbeatWriter]

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from checks.suspects import name
-from monitor.observe.world import Memory
+from monitor.store.memory import CheckMemory
 from pipeline.model import Missing, Order, Table
 
 CHECK = "unproven"
@@ -20,7 +20,7 @@ class UnloggedChanges:
     """What *told* says of a table, and what it has said before; a restart forgets nothing."""
 
     told: Callable[[Table], str | Missing]
-    memory: Memory
+    memory: CheckMemory
     clock: Callable[[], datetime]
     _kept: dict[str, Mapping[str, Any]] = field(default_factory=dict)
 

@@ -10,6 +10,7 @@ from checks.world import LogKey, LogSide, MirrorSide, Range, SourceSide, Touch, 
 from monitor.observe.heartbeat import FenceBook
 from monitor.observe.sampler import Sampling
 from monitor.observe.schemas import Schemas
+from monitor.store.memory import CheckMemory
 from pipeline.cut import first_fence
 from pipeline.errors import UnreachableError
 from pipeline.lake.log_reader import LogReader
@@ -22,18 +23,6 @@ class MirrorOpener(Protocol):
 
     def mirror(self, table: Table) -> MirrorSide:
         """A reader pinned to the version that is newest now."""
-        ...
-
-
-class Memory(Protocol):
-    """What checks asked to be remembered."""
-
-    def recall(self, table: str, check: str) -> Mapping[str, Any] | None:
-        """What was kept last."""
-        ...
-
-    def remember(self, table: str, check: str, kept: Mapping[str, Any], at: datetime) -> None:
-        """Keep something instead."""
         ...
 
 
@@ -123,7 +112,7 @@ class RoundWorld:
     mirrors: MirrorOpener
     open_log: Callable[[], LogSide]
     fences: FenceBook
-    memory: Memory
+    memory: CheckMemory
     clock_now: Callable[[], datetime]
     now: datetime
     _mirrors: dict[str, MirrorSide] = field(default_factory=dict)

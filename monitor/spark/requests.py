@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Protocol
 
 import structlog
 
@@ -16,18 +15,9 @@ from monitor.spark.standstills import Standstills
 from monitor.spark.wire import Reply, Request, Verb
 from monitor.store.accounts import Accounts
 from pipeline.errors import HeldError, SluiceError
-from pipeline.memory import OperatorDecisions
 from pipeline.report import Hold, Landed
 
 log = structlog.get_logger(__name__)
-
-
-class Caller(Protocol):
-    """The Spark process."""
-
-    def call(self, request: Request, deadline: timedelta) -> Reply:
-        """Ask, and wait."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +31,16 @@ class Deadlines:
 
 @dataclass(eq=False)
 class LaneRequests:
-    """Drives one lane; ``ailments`` says of landing and applying why the last one failed."""
+    """Drives one lane; ``call`` asks the Spark process, and waits for as long as it is told.
 
-    spark: Caller
+    ``ailments`` says of landing and applying why the last one failed.
+    """
+
+    call: Callable[[Request, timedelta], Reply]
     lane: str
     sources: tuple[str, ...]
     deadlines: Deadlines
-    memory: OperatorDecisions
+    waived: Callable[[], frozenset[str]]
     standstills: Standstills
     accounts: Accounts
     clock: Callable[[], datetime]
@@ -100,10 +93,10 @@ class LaneRequests:
     def upkeep(self) -> None:
         """Compact and clean, keeping the versions that certificates still name."""
         request = Request(0, Verb.UPKEEP, readers=self.readers())
-        self.spark.call(request, self.deadlines.upkeep)
+        self.call(request, self.deadlines.upkeep)
 
     def _ask(self, verb: Verb, deadline: timedelta) -> Reply:
-        return self.spark.call(Request(0, verb, self.memory.waived()), deadline)
+        return self.call(Request(0, verb, self.waived()), deadline)
 
     @contextmanager
     def _ailing(self, verb: Verb) -> Iterator[None]:

@@ -21,7 +21,7 @@ class Waiver:
 
 @dataclass(eq=False)
 class Waivers:
-    """What :class:`pipeline.memory.OperatorDecisions` asks for."""
+    """Waivers of every lane; one is never taken back."""
 
     database: Database
 

@@ -8,55 +8,22 @@ Cannot see: what the mirror left out (a filter, a transform) or skipped while no
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Protocol
 
+from pipeline.collectors.collector import Collector
 from pipeline.collectors.connect.collector import ConnectCollector
 from pipeline.model import Acknowledged, Missing, PartitionEnd, TopicPartition
 from pipeline.settings import SourceSettings
 from pipeline.sources.positions import place
 from pipeline.transports.kafka import KafkaTransport
+from pipeline.transports.transport import Transport
 
 Ends = Mapping[TopicPartition, PartitionEnd]
 
 
-class Upstream(Protocol):
-    """The cluster that the collector writes to."""
-
-    def topics(self, pattern: str) -> Mapping[str, str]:
-        """Topics whose whole name matches, with their ids."""
-        ...
-
-    def ends(self, topics: Iterable[str]) -> Ends:
-        """Next offset of each partition."""
-        ...
-
-    def beginnings(self, topics: Iterable[str]) -> Ends:
-        """First offset still kept of each partition."""
-        ...
-
-
-class Mirror(Protocol):
-    """What copies its topics to the cluster that is read here."""
-
-    def carried(self) -> Mapping[TopicPartition, int]:
-        """Last offset of each of its partitions that was handed over, and stored as such."""
-        ...
-
-
-class UpstreamCollector(Protocol):
-    """What reads the source's log into topics."""
-
-    def acknowledged(self) -> Acknowledged | Missing:
-        """What it has durably handed over."""
-        ...
-
-
-def behind_mirror(
-    source: SourceSettings, collector: UpstreamCollector, topics: str
-) -> "Mirrored | None":
+def behind_mirror(source: SourceSettings, collector: Collector, topics: str) -> "Mirrored | None":
     """What speaks for *collector* behind the mirror of *source*; None if it has none.
 
     *topics* matches the whole names of all its topics as they are called here.
@@ -90,9 +57,9 @@ class Mirrored:
     """Stands in for the collector wherever its word must hold for the topics read here."""
 
     source: SourceSettings
-    collector: UpstreamCollector
-    upstream: Upstream
-    mirror: Mirror
+    collector: Collector
+    upstream: Transport
+    mirror: ConnectCollector
     topics: str
     alias: str = ""
     _ids: dict[str, str] = field(default_factory=dict)

@@ -4,50 +4,20 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Protocol
 
 import structlog
 
+from pipeline.collectors.collector import Collector
+from pipeline.collectors.mirrored import Mirrored
 from pipeline.errors import UnreachableError
 from pipeline.formats.format import Format
 from pipeline.model import Acknowledged, Head, Missing, ShardId
 from pipeline.schema.dialect import Dialect
 from pipeline.schema.reading import SchemaReading
 from pipeline.settings import SourceSettings
+from pipeline.sources.source import Source
 
 log = structlog.get_logger(__name__)
-
-
-class Server(Protocol):
-    """The connected database server."""
-
-    def head(self) -> Head:
-        """Identity and position of its log now."""
-        ...
-
-
-class FeedCollector(Protocol):
-    """What reads the server's log into topics."""
-
-    def acknowledged(self) -> Acknowledged | Missing:
-        """What it has durably handed over."""
-        ...
-
-    def address(self) -> tuple[str, int]:
-        """Host and port of the server it is connected to."""
-        ...
-
-    def captures(self) -> Callable[[ShardId], bool]:
-        """Says of a table whether its rows are sent."""
-        ...
-
-
-class Arrived(Protocol):
-    """What knows how much of a collector's work has come through a mirror."""
-
-    def acknowledged(self) -> Acknowledged | Missing:
-        """What was handed over durably, and carried here."""
-        ...
 
 
 @dataclass(eq=False)
@@ -60,12 +30,12 @@ class Feed:
     """
 
     settings: SourceSettings
-    collector: FeedCollector
+    collector: Collector
     format: Format
-    connect: Callable[[SourceSettings], Server]
+    connect: Callable[[SourceSettings], Source]
     dialect: Dialect
-    arrived: Arrived | None = None
-    _servers: dict[tuple[str, int], Server] = field(default_factory=dict)
+    arrived: Mirrored | None = None
+    _servers: dict[tuple[str, int], Source] = field(default_factory=dict)
     _captures: Callable[[ShardId], bool] | None = None
 
     @property
@@ -106,7 +76,7 @@ class Feed:
         except UnreachableError:
             return None
 
-    def server(self) -> Server:
+    def server(self) -> Source:
         """A client of the connected server, kept while its address stays."""
         address = (self.settings.host, self.settings.port)
         if self.settings.follow_collector:
@@ -115,6 +85,8 @@ class Feed:
             except UnreachableError:
                 address = next(iter(self._servers), address)
         if address not in self._servers:
+            for left in self._servers.values():
+                left.close()
             self._servers.clear()
             host, port = address
             self._servers[address] = self.connect(replace(self.settings, host=host, port=port))

@@ -6,29 +6,16 @@ It skips none either, unless the row was reset: a lost answer is followed by the
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
 
-from pipeline.model import Fence, Head
-
-
-class Beating(Protocol):
-    """The part of a source that a heart needs."""
-
-    @property
-    def name(self) -> str:
-        """The source's name."""
-        ...
-
-    def beat(self, at_least: int, at: datetime) -> tuple[int, Head]:
-        """Commit the row's number plus one, *at_least* this one; that, and a head read after."""
-        ...
+from pipeline.model import Fence
+from pipeline.sources.source import Source
 
 
 @dataclass(eq=False)
 class Heart:
     """The heartbeat of one source; ``known`` is the highest number seen of it, -1 for none."""
 
-    source: Beating
+    source: Source
     known: int = -1
 
     def beat(self, now: datetime) -> Fence:

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from zoneinfo import ZoneInfo
 
 import httpx
@@ -33,13 +33,15 @@ from monitor.observe.recorder import VerdictRecorder
 from monitor.observe.retention import RetentionWatch
 from monitor.observe.roster import Roster
 from monitor.observe.rulings import Rulings
-from monitor.observe.sampler import CollectorFailure, Sampler, Sampling, Watcher
+from monitor.observe.sampler import Sampler, Sampling, Watcher
+from monitor.observe.service_state import ServiceState
 from monitor.observe.unlogged_changes import UnloggedChanges
 from monitor.spark.standstills import Standstills
 from monitor.store.store import ServiceStore
 from monitor.web import api
 from monitor.web.metrics import registry
 from pipeline.apply.commits import Commit
+from pipeline.collectors.collector import CollectorState
 from pipeline.errors import UnreachableError
 from pipeline.lags.samples import MirrorPosition
 from pipeline.mark import Epoch, Mark
@@ -62,6 +64,7 @@ from pipeline.sources.mysql.server_facts import ServerFacts
 from pipeline.sources.mysql.shard_facts import Cascade, ShardFacts
 from pipeline.sources.source import SourceDescription
 from pipeline.topics.settings import TopicFacts
+from pipeline.transports.transport import Transport
 
 NOON = datetime(2026, 3, 29, 12, 0, tzinfo=UTC)
 USERS, ORDERS = "shop.users", "shop.orders"
@@ -75,7 +78,7 @@ class FakeCollector:
     """Says what it was told to say."""
 
     position: Acknowledged | Missing = field(default_factory=lambda: Missing("no offset yet"))
-    trouble: CollectorFailure = field(default_factory=lambda: CollectorFailure("running", ""))
+    trouble: CollectorState = field(default_factory=lambda: CollectorState("running"))
     silent: bool = False
 
     def acknowledged(self) -> Acknowledged | Missing:
@@ -84,7 +87,7 @@ class FakeCollector:
             raise UnreachableError("connector shop: connection refused")
         return self.position
 
-    def state(self) -> CollectorFailure:
+    def state(self) -> CollectorState:
         """How it fares."""
         if self.silent:
             raise UnreachableError("connector shop: connection refused")
@@ -279,19 +282,24 @@ class Rig:
             self.schema.describe,
             self.clock,
         )
-        self.retention = RetentionWatch((SOURCE,), self.kafka, self.census.answer, self.clock)
+        self.retention = RetentionWatch(
+            (SOURCE,), cast(Transport, self.kafka), self.census.answer, self.clock
+        )
         self.watcher = Watcher(sampler, self.roster, self.clock)
         api_parts = AlertSettings((Route(hold=timedelta(0), keep=timedelta(0)),))
         self.recorder = VerdictRecorder(api_parts, self.store, self.rulings, GATING, self.clock)
         self.assessor = self._assessor()
         zone = ZoneInfo("Europe/Berlin")
         self.gate = Gate(self.watcher, self.roster, self.assessor, self.recorder, zone, self.clock)
-        self.cycle = Cycle(
+        self.cycle = self._cycle(zone)
+
+    def _cycle(self, zone: ZoneInfo) -> Cycle:
+        return Cycle(
             self.watcher,
             self.roster,
             self.assessor,
             self.recorder,
-            self.facts,
+            cast(ServiceState, self.facts),
             self.retention.retentions,
             self.current,
             (CheckPlan("range_counts", timedelta(seconds=30), "*", object()),),
@@ -308,7 +316,7 @@ class Rig:
             self.store.certificates,
             self.rulings,
             self.standstills,
-            self.store.waivers,
+            self.store.waivers.waived,
             self.store.accounts.residuals,
             UnloggedChanges(self.census.unproven, self.store.memory, self.clock).unproven,
             self.roster.unlisted,

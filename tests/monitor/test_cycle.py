@@ -11,8 +11,8 @@ from alerts.model import AlertKind, IncidentState
 from checks.model import Outcome, Ruling, Verdict
 from checks.readiness import ReadinessState
 from monitor.observe.rulings import Rulings
-from monitor.observe.sampler import CollectorFailure
 from pipeline.apply.foreign import waiver
+from pipeline.collectors.collector import CollectorState
 from pipeline.model import Account, Stage
 from pipeline.report import Applied, Hold
 from pipeline.settings import TableRule
@@ -47,7 +47,7 @@ def test_a_healthy_round_opens_nothing_and_certifies_yesterday(rig: Rig) -> None
 
 
 def _stop_collector(rig: Rig) -> None:
-    rig.collector.trouble = CollectorFailure("failed", "cannot read the binlog")
+    rig.collector.trouble = CollectorState("failed", "cannot read the binlog")
 
 
 def _silence_collector(rig: Rig) -> None:
@@ -81,7 +81,7 @@ def test_what_stops_every_table_is_one_incident_and_ends_as_one(
         rig.cycle.watch()
 
     down = _open(rig)
-    rig.collector.trouble, rig.collector.silent = CollectorFailure("running", ""), False
+    rig.collector.trouble, rig.collector.silent = CollectorState("running"), False
     rig.facts.broken.clear()
     rig.round()
     rig.round()

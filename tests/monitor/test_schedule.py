@@ -5,15 +5,17 @@ Covers monitor/schedule.py, ticks.py.
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from typing import cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor.schedule import Job, Schedule
+from monitor.store.ticks import Ticks
 from monitor.ticks import EPOCH, batches, due, missed
 
 START = datetime(2026, 10, 25, 0, 59, 58, tzinfo=UTC)
@@ -71,6 +73,12 @@ class Book:
         return "".join(letter for _, letter in sorted(self.letters.items()))
 
 
+def scheduled(
+    job: Job, book: Book, clock: Callable[[], datetime], last: Mapping[str, datetime] | None = None
+) -> Schedule:
+    return Schedule([job], cast(Ticks, book), clock, last or {})
+
+
 def _job(run: Callable[[], object], deadline: timedelta = FIVE) -> Job:
     return Job("watch", FIVE, deadline, run)
 
@@ -88,7 +96,7 @@ def _job(run: Callable[[], object], deadline: timedelta = FIVE) -> Job:
 def test_each_tick_of_the_grid_is_written_down_once(waits: list[float], sheet: str) -> None:
     book, clock = Book(), Clock()
     job = _job(lambda: None)
-    schedule = Schedule([job], book, clock)
+    schedule = scheduled(job, book, clock)
 
     schedule.tick(job)
     for wait in waits:
@@ -112,7 +120,7 @@ def test_ticks_missed_while_the_service_was_down_are_recorded(down: float, sheet
     last = due(clock(), FIVE)
     clock.advance(down)
 
-    Schedule([job], book, clock, last={"watch": last}).tick(job)
+    scheduled(job, book, clock, last={"watch": last}).tick(job)
 
     assert str(book) == sheet
 
@@ -120,7 +128,7 @@ def test_ticks_missed_while_the_service_was_down_are_recorded(down: float, sheet
 def test_a_long_tick_is_late_and_the_ticks_it_covers_are_missed() -> None:
     book, clock = Book(), Clock()
     job = _job(lambda: clock.advance(12))
-    schedule = Schedule([job], book, clock)
+    schedule = scheduled(job, book, clock)
 
     schedule.tick(job)
     clock.advance(3)
@@ -146,7 +154,7 @@ def test_a_continuous_job_covers_the_ticks_that_it_runs_through(
     job = Job(
         "land", FIVE, timedelta(minutes=1), lambda: clock.advance(next(left)), continuous=True
     )
-    schedule = Schedule([job], book, clock)
+    schedule = scheduled(job, book, clock)
 
     schedule.tick(job)
     for pause in pauses:
@@ -164,11 +172,11 @@ def test_a_continuous_job_that_fails_covers_its_ticks_and_one_cut_off_by_a_crash
         raise ValueError("no such table")
 
     job = Job("land", FIVE, timedelta(minutes=1), fail_late, continuous=True)
-    Schedule([job], book, clock).tick(job)
+    scheduled(job, book, clock).tick(job)
     began = due(clock(), FIVE) + FIVE
     clock.advance(18)  # killed at once: the store knows of its begin alone
 
-    Schedule([job], book, clock, last={"land": began}).tick(job)
+    scheduled(job, book, clock, last={"land": began}).tick(job)
 
     assert str(book) == "f--mmf--"
 
@@ -183,7 +191,7 @@ def test_a_tick_that_fails_is_recorded_and_the_next_one_runs() -> None:
             raise ValueError("no such table")
 
     job = _job(fail_once)
-    schedule = Schedule([job], book, clock)
+    schedule = scheduled(job, book, clock)
 
     schedule.tick(job)
     clock.advance(5)
@@ -204,7 +212,7 @@ def test_a_tick_in_progress_is_overdue_after_its_deadline() -> None:
         seen.append(schedule.overdue(clock()))
 
     job = _job(run)
-    schedule = Schedule([job], Book(), clock)
+    schedule = scheduled(job, Book(), clock)
 
     schedule.tick(job)
 
@@ -217,7 +225,7 @@ def test_a_silent_timer_is_started_again(jump: float) -> None:
     clock = Clock(datetime.now(UTC))  # APScheduler has no other clock than the real one
     ran = threading.Event()
     job = Job("watch", timedelta(seconds=1), FIVE, ran.set)
-    schedule = Schedule([job], Book(), clock)
+    schedule = scheduled(job, Book(), clock)
     schedule.start()
     try:
         _wait_for(ran.is_set)
@@ -233,7 +241,7 @@ def test_a_silent_timer_is_started_again(jump: float) -> None:
 def test_a_real_timer_runs_every_job_at_once_and_again() -> None:
     runs: list[float] = []
     job = Job("beat", timedelta(milliseconds=200), FIVE, lambda: runs.append(time.monotonic()))
-    schedule = Schedule([job], Book(), lambda: datetime.now(UTC))
+    schedule = scheduled(job, Book(), lambda: datetime.now(UTC))
 
     schedule.start()
     try:

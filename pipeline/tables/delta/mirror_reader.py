@@ -7,10 +7,11 @@ mirrors, which have no such column, can be asked too, and so that strangers are 
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from pipeline.errors import ProofError
 from pipeline.lake.query import Pinned, literal, name
+from pipeline.lake.seen import LogKey
 from pipeline.model import Shard, Table
 
 META = "_sluice"
@@ -20,20 +21,6 @@ KEYS_AT_ONCE = 100
 FILES_FIRST = 4  # files looked through for a maximum at first, then eight times as many
 
 Range = tuple[int, int]
-
-
-class Key(Protocol):
-    """What is asked of a key: its shard, and its canonical JSON text."""
-
-    @property
-    def shard(self) -> Shard:
-        """The shard it was seen in."""
-        ...
-
-    @property
-    def key(self) -> str:
-        """Canonical JSON array of texts."""
-        ...
 
 
 @dataclass(eq=False)
@@ -92,7 +79,7 @@ class MirrorReader:
         )
         return tuple(int(row["id"]) for row in found)
 
-    def has_keys(self, keys: Sequence[Key]) -> tuple[bool, ...]:
+    def has_keys(self, keys: Sequence[LogKey]) -> tuple[bool, ...]:
         """Whether each key's row is there, in the order asked.
 
         Raises:
@@ -127,7 +114,7 @@ class MirrorReader:
         source, relation = (f"{name(META)}['{part}']" for part in ("source", "shard"))
         return f"{source} = {literal(shard.source)} AND {relation} = {literal(shard.name)}"
 
-    def _values(self, key: Key) -> tuple[str, ...]:
+    def _values(self, key: LogKey) -> tuple[str, ...]:
         texts = json.loads(key.key)
         values = tuple(texts if self.table.unique_across_shards else texts[2:])
         if not values or len(values) != len(self.table.key) or None in values:

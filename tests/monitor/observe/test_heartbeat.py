@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -14,6 +15,7 @@ from pipeline.errors import UnreachableError
 from pipeline.model import Fence, Head
 from pipeline.settings import CollectorSettings, SourceSettings
 from pipeline.sources.mysql.position import binlog_position
+from pipeline.sources.source import Source
 
 START = datetime(2026, 3, 29, 12, 0, tzinfo=UTC)
 SETTINGS = SourceSettings("shop", "a", 3306, "u", CollectorSettings("http://c", "shop"), "shop")
@@ -63,9 +65,9 @@ class Way:
             raise UnreachableError("connector: connection refused")
         return self.host, 3306
 
-    def connect(self, settings: SourceSettings) -> FakeServer:
+    def connect(self, settings: SourceSettings) -> Source:
         """One client per host."""
-        return self.servers.setdefault(settings.host, FakeServer(settings))
+        return cast(Source, self.servers.setdefault(settings.host, FakeServer(settings)))
 
     def clock(self) -> datetime:
         """A second further each time."""
@@ -83,7 +85,7 @@ def store(tmp_path: Path) -> Iterator[ServiceStore]:
 def _pulse(store: ServiceStore, way: Way, landed: int = -1) -> HeartbeatWriter:
     fences = FenceBook(store.fences)
     fences.load(["shop"], START - timedelta(days=1))
-    return HeartbeatWriter(SETTINGS, way, way.connect, fences, lambda: landed, way.clock)
+    return HeartbeatWriter(SETTINGS, way.address, way.connect, fences, lambda: landed, way.clock)
 
 
 def test_each_beat_is_a_fence_that_survives_a_restart(store: ServiceStore) -> None:

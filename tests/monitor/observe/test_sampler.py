@@ -4,15 +4,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from monitor.observe.foreign_writes import ForeignWrites
 from monitor.observe.heartbeat import FenceBook
-from monitor.observe.sampler import CollectorFailure, Sampler, Sampling, newest_below, synced
+from monitor.observe.sampler import Sampler, Sampling, newest_below, synced
 from monitor.store.store import ServiceStore
 from pipeline.apply.commits import Commit
 from pipeline.apply.foreign import Intrusion, waiver
+from pipeline.collectors.collector import Collector, CollectorState
 from pipeline.errors import HeldError, ProofError, UnreachableError
 from pipeline.lags.samples import MirrorPosition, Sample
 from pipeline.mark import Mark
@@ -134,7 +136,7 @@ def test_who_does_not_answer_is_missing_with_his_words_and_no_other_is(bench: Be
     refused = "connector shop: connection refused"
     assert look.mark == Missing("lake: no route to host")
     assert look.sources["shop"].acknowledged == Missing(refused)
-    assert look.troubles == {"shop": CollectorFailure("unreachable", refused)}
+    assert look.troubles == {"shop": CollectorState("unreachable", refused)}
     assert isinstance(look.mirrors["shop.t"], Sample)
     assert isinstance(look.sources["shop"].fences, Sample)
 
@@ -174,9 +176,9 @@ def test_a_table_that_was_not_sampled_is_missing() -> None:
 
 @pytest.mark.parametrize("state", ["failed", "paused", "stopped"])
 def test_a_collector_that_does_not_run_is_a_trouble(bench: Bench, state: str) -> None:
-    bench.collector.trouble = CollectorFailure(state, "why")
+    bench.collector.trouble = CollectorState(state, "why")
 
-    assert bench.look().troubles == {"shop": CollectorFailure(state, "why")}
+    assert bench.look().troubles == {"shop": CollectorState(state, "why")}
 
 
 def test_a_foreign_commit_is_told_until_it_is_taken_back(bench: Bench) -> None:
@@ -287,7 +289,7 @@ def _hops(rig: Rig) -> dict[Hop, object]:
 def test_without_a_mirror_there_is_no_such_hop(rig: Rig) -> None:
     rig.round()
 
-    assert synced([SOURCE], {"shop": rig.collector}, FenceBook(rig.store.fences)) == {}
+    assert synced([SOURCE], {"shop": cast(Collector, rig.collector)}, rig.fences) == {}
     assert Hop.SYNC not in _hops(rig)
 
 

@@ -1,17 +1,17 @@
 """What one probe may see in one round: one mirror, blame by name, and no more than was proven."""
 
-from collections.abc import Callable, Mapping
-from datetime import datetime, timedelta
+from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
 from checks.world import LogSide, MirrorSide, SourceSide
 from monitor.observe.heartbeat import FenceBook
 from monitor.observe.sampler import Sampling
-from monitor.observe.world import Memory, MirrorOpener, RoundWorld
+from monitor.observe.world import MirrorOpener, RoundWorld
 from monitor.store.store import ServiceStore
 from pipeline.errors import UnreachableError
 from pipeline.lags.samples import LandedBatch, Sample
@@ -45,22 +45,6 @@ class FakeMirrors:
         return cast("MirrorSide", found)
 
 
-class FakeMemory:
-    """Remembers by table and check."""
-
-    def __init__(self) -> None:
-        self.kept: dict[tuple[str, str], tuple[Mapping[str, Any], datetime]] = {}
-
-    def recall(self, table: str, check: str) -> Mapping[str, Any] | None:
-        """What was kept last."""
-        found = self.kept.get((table, check))
-        return found and found[0]
-
-    def remember(self, table: str, check: str, kept: Mapping[str, Any], at: datetime) -> None:
-        """Keep it."""
-        self.kept[table, check] = kept, at
-
-
 class SilentSource:
     """Says why it says nothing."""
 
@@ -84,7 +68,6 @@ def world(
     mirrors: FakeMirrors | None = None,
     source: SourceSide | None = None,
     logs: list[int] | None = None,
-    memory: Memory | None = None,
 ) -> RoundWorld:
     """A world over fakes, with two heartbeats written."""
     store = ServiceStore.open(folder / "s.db")
@@ -104,7 +87,7 @@ def world(
         mirrors=cast("MirrorOpener", mirrors or FakeMirrors()),
         open_log=open_log,
         fences=fences,
-        memory=memory or FakeMemory(),
+        memory=store.memory,
         clock_now=lambda: NOON + timedelta(seconds=9),
         now=NOON,
     )
@@ -222,14 +205,14 @@ def test_the_batch_landed(tmp_path: Path, mark: Sample[Mark] | Missing, batch: i
 
 
 def test_a_check_remembers_its_own_by_table(tmp_path: Path) -> None:
-    memory = FakeMemory()
-    seen = world(tmp_path, memory=memory)
+    seen = world(tmp_path)
 
     seen.remember(TABLE, "max_id", {"a": 1})
 
     assert seen.recall(TABLE, "max_id") == {"a": 1}
     assert seen.recall(OTHER, "max_id") is None
-    assert memory.kept["shop.t", "max_id"] == ({"a": 1}, NOON)
+    assert seen.memory.recall("shop.t", "max_id") == {"a": 1}
+    seen.memory.database.close()
 
 
 def test_now_stands_still_and_the_clock_does_not(tmp_path: Path) -> None:

@@ -62,11 +62,11 @@ def _requests(store: ServiceStore, spark: FakeSpark) -> LaneRequests:
     standstills = Standstills(store.holds)
     standstills.load()
     return LaneRequests(
-        spark=spark,
+        call=spark.call,
         lane="main",
         sources=("shop",),
         deadlines=deadlines,
-        memory=store.waivers,
+        waived=store.waivers.waived,
         standstills=standstills,
         accounts=store.accounts,
         clock=lambda: NOW,

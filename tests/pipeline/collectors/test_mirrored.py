@@ -2,11 +2,14 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipeline.collectors.collector import Collector
+from pipeline.collectors.connect.collector import ConnectCollector
 from pipeline.collectors.mirrored import Mirrored, behind_mirror
 from pipeline.errors import UnreachableError
 from pipeline.formats.debezium_json import DebeziumJson
@@ -16,6 +19,8 @@ from pipeline.settings import CollectorSettings, MirrorSettings, SourceSettings
 from pipeline.sources.mysql.dialect import MYSQL
 from pipeline.sources.mysql.position import binlog_position
 from pipeline.sources.positions import place
+from pipeline.sources.source import Source
+from pipeline.transports.transport import Transport
 
 SOURCE = SourceSettings("shop", "h", 1, "u", CollectorSettings("http://c", "shop"), "shop")
 USERS, BEATS = TopicPartition("shop.shop.users", 0), TopicPartition("shop.sluice.heartbeat", 0)
@@ -85,7 +90,15 @@ def world() -> World:
 
 @pytest.fixture
 def mirrored(world: World) -> Mirrored:
-    return Mirrored(SOURCE, world, world, world, TOPICS)
+    return standing_in(world)
+
+
+def standing_in(
+    world: World, source: SourceSettings = SOURCE, topics: str = TOPICS, alias: str = ""
+) -> Mirrored:
+    """*world* is the collector, its cluster and the mirror at once."""
+    collector, upstream = cast(Collector, world), cast(Transport, world)
+    return Mirrored(source, collector, upstream, cast(ConnectCollector, world), topics, alias)
 
 
 def test_an_idle_source_is_known_to_have_come_through_at_once(
@@ -131,10 +144,10 @@ def test_only_the_sources_own_topics_count_by_the_names_they_have_here(world: Wo
     world.there[OTHERS] = 9
     world.carry(USERS, BEATS)
 
-    assert Mirrored(here, world, world, world, topics, "dc1").acknowledged() == Acknowledged(
+    assert standing_in(world, here, topics, "dc1").acknowledged() == Acknowledged(
         binlog_position(1, 100)
     )
-    no_alias = Mirrored(here, world, world, world, topics)
+    no_alias = standing_in(world, here, topics)
     assert isinstance(no_alias.acknowledged(), Missing)
 
 
@@ -218,7 +231,14 @@ def test_a_position_waits_for_as_long_as_the_mirror_stands_still(
 
 
 def test_landing_believes_the_mirror_not_the_collector(world: World, mirrored: Mirrored) -> None:
-    feed = Feed(SOURCE, world, DebeziumJson(), lambda _: world, MYSQL, mirrored)
+    feed = Feed(
+        SOURCE,
+        cast(Collector, world),
+        DebeziumJson(),
+        lambda _: cast(Source, world),
+        MYSQL,
+        mirrored,
+    )
 
     assert isinstance(feed.acknowledged(), Missing)
     world.carry()
@@ -231,8 +251,8 @@ def test_a_source_without_a_mirror_needs_no_one_to_speak_for_its_collector(world
     between = MirrorSettings("127.0.0.1:9", "http://127.0.0.1:9", "mirror", "dc1")
     behind = SourceSettings("s", "h", 1, "u", SOURCE.collector, "dc1.s", mirrored=between)
 
-    assert behind_mirror(SOURCE, world, TOPICS) is None
-    assert isinstance(behind_mirror(behind, world, TOPICS), Mirrored)
+    assert behind_mirror(SOURCE, cast(Collector, world), TOPICS) is None
+    assert isinstance(behind_mirror(behind, cast(Collector, world), TOPICS), Mirrored)
 
 
 @given(
@@ -246,7 +266,7 @@ def test_a_source_without_a_mirror_needs_no_one_to_speak_for_its_collector(world
 )
 def test_whatever_is_called_arrived_is_there(steps: list[str]) -> None:
     world = World(there={USERS: 0, BEATS: 0}, said=Missing("no offset yet"))
-    mirrored, written = Mirrored(SOURCE, world, world, world, TOPICS), 0
+    mirrored, written = standing_in(world), 0
     below: dict[int, dict[TopicPartition, int]] = {}  # position -> ends when it was acknowledged
     for step in steps:
         verb, _, what = step.partition(" ")

@@ -5,12 +5,13 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.scan import parts, scan
+from pipeline.collectors.collector import Collector
 from pipeline.errors import UnreachableError
 from pipeline.formats.debezium_json import DebeziumJson
 from pipeline.formats.format import RAW
@@ -25,6 +26,7 @@ from pipeline.route import Router
 from pipeline.settings import CollectorSettings, PipelineSettings, SourceSettings
 from pipeline.sources.mysql.dialect import MYSQL
 from pipeline.sources.mysql.position import binlog_position
+from pipeline.sources.source import Source
 from pipeline.topics.records import LastRecord
 from pipeline.topics.settings import TopicFacts
 from pipeline.transports.offset_ranges import OffsetRange, RangeRead, ReadBounds
@@ -229,7 +231,13 @@ class Desk:
         self.loop = Landing(
             settings=self.settings,
             feeds=tuple(
-                Feed(one, self.server, DebeziumJson(), lambda _: self.server, MYSQL)
+                Feed(
+                    one,
+                    cast(Collector, self.server),
+                    DebeziumJson(),
+                    lambda _: cast(Source, self.server),
+                    MYSQL,
+                )
                 for one in sources
             ),
             router=Router(),

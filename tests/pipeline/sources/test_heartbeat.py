@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import pairwise
+from typing import cast
 
 import pytest
 from hypothesis import given
@@ -14,6 +15,7 @@ from pipeline.sources.heartbeat import Heart
 from pipeline.sources.mysql.heartbeat import prepare
 from pipeline.sources.mysql.position import binlog_position
 from pipeline.sources.mysql.session import Row
+from pipeline.sources.source import Source
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -36,8 +38,12 @@ class FakeSource:
         return self.row, Head("server", binlog_position(1, self.pos))
 
 
+def heart_of(source: FakeSource, known: int = -1) -> Heart:
+    return Heart(cast(Source, source), known)
+
+
 def test_a_fence_carries_the_callers_time_and_a_head_from_after_the_commit() -> None:
-    fence = Heart(FakeSource()).beat(NOON)
+    fence = heart_of(FakeSource()).beat(NOON)
 
     assert (fence.source, fence.number, fence.at) == ("shop", 0, NOON)
     assert fence.head == Head("server", binlog_position(1, 100))
@@ -46,10 +52,10 @@ def test_a_fence_carries_the_callers_time_and_a_head_from_after_the_commit() -> 
 @given(st.lists(st.sampled_from(["beat", "lost", "restart", "reset"]), max_size=30))
 def test_numbers_grow_by_one_unless_the_row_was_reset(events: list[str]) -> None:
     source, numbers, told = FakeSource(), [], [-1]
-    heart, was_reset = Heart(source), False
+    heart, was_reset = heart_of(source), False
     for event in events:
         if event == "restart":
-            heart = Heart(source, known=heart.known)
+            heart = heart_of(source, known=heart.known)
         elif event == "reset" and source.row is not None:
             source.row, was_reset = 0, True
         elif event == "lost":
@@ -70,7 +76,7 @@ def test_numbers_grow_by_one_unless_the_row_was_reset(events: list[str]) -> None
 def test_a_reset_row_goes_on_above_the_highest_known_number() -> None:
     source = FakeSource(row=3)
 
-    assert Heart(source, known=41).beat(NOON).number == 42
+    assert heart_of(source, known=41).beat(NOON).number == 42
 
 
 def test_a_table_that_may_not_be_made_is_asked_for_by_statement() -> None:

@@ -1,0 +1,119 @@
+"""Whoever is silent is `None` or `Missing` to landing; the server asked is the collector's."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import cast
+
+import pytest
+
+from pipeline.collectors.collector import Collector
+from pipeline.errors import UnreachableError
+from pipeline.formats.debezium_json import DebeziumJson
+from pipeline.landing.source_feed import Feed
+from pipeline.model import Acknowledged, Head, Missing, ShardId
+from pipeline.settings import CollectorSettings, SourceSettings
+from pipeline.sources.mysql.dialect import MYSQL
+from pipeline.sources.mysql.position import binlog_position
+from pipeline.sources.source import Source
+
+SOURCE = SourceSettings("shop", "set", 1, "u", CollectorSettings("http://c", "shop"), "shop")
+HERE = binlog_position(1, 100)
+
+
+@dataclass(eq=False)
+class Server:
+    """One that knows where it was dialled, and that nobody uses any more once it is closed."""
+
+    host: str
+    closed: bool = False
+
+    def head(self) -> Head:
+        if self.host == "down":
+            raise UnreachableError("down: connection refused")
+        return Head(self.host, HERE)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@dataclass(eq=False)
+class Site:
+    """A collector that reads ``host``, and every server that was ever dialled."""
+
+    host: str = "one"
+    silent: bool = False
+    servers: list[Server] = field(default_factory=list)
+
+    def address(self) -> tuple[str, int]:
+        self._speak()
+        return self.host, 3306
+
+    def acknowledged(self) -> Acknowledged | Missing:
+        self._speak()
+        return Acknowledged(HERE)
+
+    def captures(self) -> Callable[[ShardId], bool]:
+        self._speak()
+        return lambda shard: shard.database == self.host
+
+    def connect(self, settings: SourceSettings) -> Source:
+        self.servers.append(Server(settings.host))
+        return cast(Source, self.servers[-1])
+
+    def feed(self, settings: SourceSettings = SOURCE) -> Feed:
+        return Feed(settings, cast(Collector, self), DebeziumJson(), self.connect, MYSQL)
+
+    def _speak(self) -> None:
+        if self.silent:
+            raise UnreachableError("connector shop: connection refused")
+
+
+def test_a_server_that_the_collector_has_left_is_hung_up() -> None:
+    site = Site()
+    feed = site.feed()
+
+    told = [feed.head(), feed.head()]
+    site.host = "two"
+    told.append(feed.head())
+
+    assert told == [Head("one", HERE), Head("one", HERE), Head("two", HERE)]
+    assert [(one.host, one.closed) for one in site.servers] == [("one", True), ("two", False)]
+
+
+def test_while_the_collector_is_silent_the_server_that_was_asked_last_is() -> None:
+    site = Site()
+    feed = site.feed()
+    feed.head()
+    site.silent = True
+
+    assert feed.head() == Head("one", HERE)
+    assert site.feed().head() == Head("set", HERE), "nobody was asked before"
+    assert isinstance(feed.acknowledged(), Missing)
+
+
+@pytest.mark.parametrize(
+    ("follow", "host", "identity"),
+    [
+        pytest.param(True, "down", None, id="a server that is down has no head"),
+        pytest.param(False, "down", "set", id="two networks: the configured address counts"),
+    ],
+)
+def test_where_the_head_is_asked_for(*, follow: bool, host: str, identity: str | None) -> None:
+    settings = SourceSettings(
+        "shop", "set", 1, "u", SOURCE.collector, "shop", follow_collector=follow
+    )
+
+    found = Site(host).feed(settings).head()
+
+    assert (found.identity if found else None) == identity
+
+
+def test_what_a_collector_captures_is_remembered_while_it_is_silent() -> None:
+    site = Site("db")
+    feed, unheard = site.feed(), Site(silent=True).feed()
+
+    before = feed.captured(["db.t", "other.t"])
+    site.silent = True
+
+    assert before == feed.captured(["db.t", "other.t"]) == {"db.t"}
+    assert unheard.captured(["db.t"]) == frozenset()
