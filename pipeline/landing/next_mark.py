@@ -1,7 +1,7 @@
 """The mark after a batch, from the mark before it and what the batch holds; pure."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
 from pipeline.landing.bases import Settled, advance, births, inherited
@@ -10,7 +10,7 @@ from pipeline.landing.facts import Facts, News, UnreadChanges
 from pipeline.landing.plan import Plan
 from pipeline.landing.redelivery import resending
 from pipeline.landing.tally import NAMED
-from pipeline.mark import Epoch, Mark, Quarantine
+from pipeline.mark import Epoch, Mark, Quarantine, Snap
 from pipeline.model import Acknowledged, Order, Shard, TopicPartition
 from pipeline.report import Gap, read_gap
 from pipeline.route import Router
@@ -34,9 +34,9 @@ def next_mark(
     it had acknowledged: positions of two logs prove nothing about each other.
     """
     mark = _topics(mark, facts, plan)
-    open_, settled = advance(mark, facts, batch := mark.batch + 1)
-    snaps = {name: snap for name, snap in open_.items() if snap.waiver(name) not in waived}
+    snaps, settled = _snaps(mark, facts, batch := mark.batch + 1, waived)
     shards = _shards(mark, facts, (*snaps, *(done.name for done in settled)), router)
+    closed = (*settled, *(dropped := _dropped(mark, facts, batch)))
     made = replace(
         mark,
         batch=batch,
@@ -49,12 +49,12 @@ def next_mark(
         high={**mark.high, **facts.high},
         shards=shards,
         existing=births(mark, facts)[0],
-        departed={**mark.departed, **dict.fromkeys(_departed(mark, facts), batch)},
+        departed={**mark.departed, **dict.fromkeys(_departed(mark, facts, dropped), batch)},
         bases=_bases(mark, facts, settled),
         lost=_lost(mark, settled),
         snaps=snaps,
-        gaps=_gaps(mark, facts, _opened(plan, batch, mark, shards), settled, waived),
-        quarantine=_quarantine(replace(mark, shards=shards), facts, settled, waived),
+        gaps=_gaps(mark, facts, _opened(plan, batch, mark, shards), closed, waived),
+        quarantine=_quarantine(replace(mark, shards=shards), facts, closed, waived),
     )
     return _passed(_started(_completed(made, settled), starts, plan), acknowledged), settled
 
@@ -69,11 +69,18 @@ def _topics(mark: Mark, facts: Facts, plan: Plan) -> Mark:
     return replace(mark, trimmed=topics, parts={**mark.parts, **parts})
 
 
-def _departed(mark: Mark, facts: Facts) -> set[str]:
+def _departed(mark: Mark, facts: Facts, dropped: Iterable[Settled]) -> set[str]:
     """Tables that a shard has left, by a DROP or a RENAME."""
-    gone = {old for old, _ in _renamed(mark, facts)}
-    gone |= {done.name for done in _dropped(mark, facts, mark.batch)}
+    gone = {*(old for old, _ in _renamed(mark, facts)), *(done.name for done in dropped)}
     return {table for name in gone if (table := mark.shards.get(name)) is not None}
+
+
+def _snaps(
+    mark: Mark, facts: Facts, batch: int, waived: frozenset[str]
+) -> tuple[dict[str, Snap], tuple[Settled, ...]]:
+    """Snapshots that are still awaited, and the bases that this batch completes."""
+    left, settled = advance(mark, facts, batch)
+    return {n: snap for n, snap in left.items() if snap.waiver(n) not in waived}, settled
 
 
 def _bases(mark: Mark, facts: Facts, settled: Iterable[Settled]) -> dict[str, Order]:
@@ -264,12 +271,12 @@ def _gaps(
     mark: Mark,
     facts: Facts,
     opened: Iterable[Gap],
-    settled: Iterable[Settled],
+    settled: Sequence[Settled],
     waived: frozenset[str],
 ) -> dict[str, str]:
     """What is still lost; it goes with the rows when their table is renamed."""
     result: dict[str, str] = {}
-    renamed, settled = _renamed(mark, facts), (*settled, *_dropped(mark, facts, mark.batch + 1))
+    renamed = _renamed(mark, facts)
     for gap in (*(read_gap(text) for text in mark.gaps.values()), *opened):
         healed = _healed(settled, gap)
         left = tuple(name for name in gap.shards if name not in healed)
@@ -282,11 +289,10 @@ def _gaps(
 
 
 def _quarantine(
-    mark: Mark, facts: Facts, settled: Iterable[Settled], waived: frozenset[str]
+    mark: Mark, facts: Facts, settled: Sequence[Settled], waived: frozenset[str]
 ) -> dict[str, Quarantine]:
     """What is open after this batch; *mark* is the one before it, with the shards after it."""
     result: dict[str, Quarantine] = {}
-    settled = (*settled, *_dropped(mark, facts, mark.batch + 1))
     for subject in sorted({*mark.quarantine, *facts.errors}):
         one, fresh = mark.quarantine.get(subject), facts.errors.get(subject)
         one = _waived(subject, one, waived) if one else None
