@@ -36,12 +36,11 @@ Reminders = Callable[[datetime], Sequence[tuple[str, Message]]]
 
 @dataclass(frozen=True, slots=True)
 class DeliveryTally:
-    """What one step did: letters delivered and dead; channels in a pause, and still at work."""
+    """What one step did: letters delivered and dead; channels that are in a pause now."""
 
     delivered: int = 0
     dead: int = 0
     failing: tuple[str, ...] = ()
-    busy: tuple[str, ...] = ()
 
 
 @dataclass(eq=False)
@@ -79,7 +78,6 @@ class Delivery:
             delivered=sum(tally.delivered for tally in tallies),
             dead=sum(tally.dead for tally in tallies),
             failing=tuple(sorted(name for tally in tallies for name in tally.failing)),
-            busy=tuple(sorted(self._jobs)),
         )
 
     def close(self) -> None:

@@ -25,12 +25,11 @@ class SourceDescription:
     """A source in its own words; shards are ``database.table``, of those it was asked about.
 
     ``kept`` is for how long it keeps its log: None without end, Missing if it does not tell.
-    ``shown`` are the shards it has.  ``hidden`` may be there, but its user may not see them.
+    ``hidden`` may be there, but its user may not see them.
     ``unlogged``: shard -> why its log does not show all of the shard's changes.
     """
 
     kept: timedelta | Missing | None
-    shown: frozenset[str] = frozenset()
     hidden: frozenset[str] = frozenset()
     unlogged: Mapping[str, str] = field(default_factory=dict)
 

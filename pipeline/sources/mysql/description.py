@@ -23,14 +23,14 @@ def description(
     user would see was dropped.
     """
     grants = [grant for line in server.grants if (grant := parse(line))]
-    shown = frozenset(facts.shard.name for facts in shards)
+    shown = {facts.shard.name for facts in shards}
     hidden = (n for n in asked if n not in shown and not _readable(grants, n))
     unlogged = {
         facts.shard.name: cascading(facts)
         for facts in shards
         if facts.cascades and cascades_unlogged(server)
     }
-    return SourceDescription(log_kept(server.variables), shown, frozenset(hidden), unlogged)
+    return SourceDescription(log_kept(server.variables), frozenset(hidden), unlogged)
 
 
 def _readable(grants: Sequence[Grant], name: str) -> bool:

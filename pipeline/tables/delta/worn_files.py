@@ -28,12 +28,6 @@ def worn(files: Collection[ActiveFile], whole: int = LARGE) -> tuple[ActiveFile,
     return _at_once(sorted(_alike(files, whole), key=_rows)) or _costly(files, whole)
 
 
-def excess(files: Collection[ActiveFile]) -> float:
-    """What reading costs beyond the fresh mirror, as a share of that."""
-    fresh = _fresh(files)
-    return (sum(_rows(file) + OPENING for file in files) - fresh) / fresh
-
-
 def _alike(files: Iterable[ActiveFile], whole: int) -> Iterable[ActiveFile]:
     """Files that lost many rows, and small ones of which there are many of about one size."""
     rooms: dict[int, list[ActiveFile]] = {}

@@ -1,11 +1,12 @@
 """Which files of a mirror are written anew: none for long that a reader would notice, few often."""
 
+import math
 import random
 
 import pytest
 
 from pipeline.lake.log import ActiveFile
-from pipeline.tables.delta.worn_files import AT_ONCE, BORNE, OPENING, TOGETHER, excess, worn
+from pipeline.tables.delta.worn_files import AT_ONCE, BORNE, OPENING, TOGETHER, worn
 from tests.pipeline.apply.keeping import file
 
 LARGE = 1_000_000
@@ -23,6 +24,12 @@ def rows(found: list[ActiveFile] | tuple[ActiveFile, ...]) -> int:
 
 def left(found: list[ActiveFile] | tuple[ActiveFile, ...]) -> int:
     return rows(found) - sum(int((one.vector or {}).get("cardinality", 0)) for one in found)
+
+
+def excess(found: list[ActiveFile]) -> float:
+    """What reading costs beyond the fresh mirror, as a share of that."""
+    fresh = left(found) + OPENING * max(1, math.ceil(left(found) / LARGE))
+    return (rows(found) + OPENING * len(found) - fresh) / fresh
 
 
 @pytest.mark.parametrize(
