@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from pipeline import collectors, formats, plugins, sources, tables, transports
 from pipeline.apply.table_format import TableFormat
-from pipeline.collectors.collector import Collector
+from pipeline.collectors.collector import USUAL, Collector
 from pipeline.errors import ConfigError
 from pipeline.formats.format import OPTIONAL, Format
 from pipeline.options import filled
@@ -20,6 +20,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 T = TypeVar("T")
+SEAMS: Mapping[str, type] = {
+    "SOURCE": Source,
+    "COLLECTOR": Collector,
+    "FORMAT": Format,
+    "TRANSPORT": Transport,
+    "TABLE_FORMAT": TableFormat,
+}
 
 
 def open_source(settings: SourceSettings) -> Source:
@@ -70,7 +77,7 @@ def every_topic(settings: SourceSettings) -> str:
 def open_transport(settings: PipelineSettings) -> Transport:
     """A client of what carries the topics; ConfigError if its kind is not known."""
     try:
-        kind = plugins.find(transports, "TRANSPORT", settings.transport)
+        kind = _whole(transports, "TRANSPORT", settings.transport)
     except ConfigError as error:
         raise ConfigError(f"transport: {error}") from error
     options, told = settings.transport_options, settings.kafka_fields
@@ -86,7 +93,7 @@ def open_table_format(
         ConfigError: there is no such format, or it has no such options.
     """
     try:
-        kind = plugins.find(tables, "TABLE_FORMAT", settings.table_format)
+        kind = _whole(tables, "TABLE_FORMAT", settings.table_format)
     except ConfigError as error:
         raise ConfigError(f"table_format: {error}") from error
     options = settings.table_format_options
@@ -122,7 +129,8 @@ def _source(settings: SourceSettings) -> Any:
 
 
 def _collector(settings: SourceSettings) -> Any:
-    return _found(settings, "collector.kind", collectors, "COLLECTOR", settings.collector.kind)
+    kind = settings.collector.kind or USUAL
+    return _found(settings, "collector.kind", collectors, "COLLECTOR", kind)
 
 
 def _made(
@@ -140,6 +148,14 @@ def _made(
 
 def _found(settings: SourceSettings, field: str, seam: ModuleType, name: str, key: str) -> Any:
     try:
-        return plugins.find(seam, name, key)
+        return _whole(seam, name, key)
     except ConfigError as error:
         raise ConfigError(f"source {settings.name}: {field}: {error}") from error
+
+
+def _whole(seam: ModuleType, name: str, key: str) -> Any:
+    """The class of *key*; ConfigError if there is none, or it lacks what its seam asks for."""
+    kind = plugins.find(seam, name, key)
+    if missing := plugins.lacking(kind, SEAMS[name]):
+        raise ConfigError(f"{kind.__module__}.{kind.__name__} {missing}")
+    return kind

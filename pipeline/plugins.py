@@ -7,6 +7,7 @@ with a dot in it is the full name of a module elsewhere, which needs no entry an
 """
 
 from importlib import import_module
+from inspect import get_annotations
 from pkgutil import iter_modules
 from types import ModuleType
 from typing import Any
@@ -42,12 +43,23 @@ def find(seam: ModuleType, name: str, key: str) -> Any:
     if isinstance(found := getattr(module, name, None), type):
         return found
     if elsewhere:
-        raise ConfigError(f"{where}: {_lacking(module, name, found)}")
+        raise ConfigError(f"{where}: {_unfit(module, name, found)}")
     folder, word = seam.__name__.replace(".", "/"), name.lower()
     raise ConfigError(f"no {word} {key!r} in {folder}; known: {', '.join(known(seam, name))}")
 
 
-def _lacking(module: ModuleType | None, name: str, found: object) -> str:
+def lacking(kind: type, protocol: type) -> str:
+    """What *kind* lacks of *protocol*, for people; empty if nothing.
+
+    A field without a default is no attribute of its class, and a member of every object of it.
+    """
+    asked = {n for n in (*vars(protocol), *get_annotations(protocol)) if not n.startswith("_")}
+    has = {*dir(kind), *getattr(kind, "__dataclass_fields__", ())}
+    missing = ", ".join(sorted(asked - has))
+    return f"lacks {missing}; see docs/extending.md" if missing else ""
+
+
+def _unfit(module: ModuleType | None, name: str, found: object) -> str:
     """Why a module elsewhere is no implementation."""
     if module is None:
         return "there is no such module where Python looks; put its folder on PYTHONPATH"

@@ -9,14 +9,15 @@ from typing import Any, Literal
 
 @dataclass(frozen=True, slots=True)
 class CollectorSettings:
-    """Where the collector of one source answers; ``kind`` names a file of collectors/.
+    """Where the collector of one source answers.
 
+    ``kind`` names a file of collectors/; empty for the usual one.
     ``options`` are further settings of that kind: fields of its class.
     """
 
     url: str
     connector: str
-    kind: str = "connect"
+    kind: str = ""
     options: Mapping[str, Any] = field(default_factory=dict)
 
 

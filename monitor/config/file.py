@@ -1,8 +1,8 @@
 """From the text of `sluice.yaml` to a `Config`, or to all that is wrong."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +17,11 @@ from monitor.config.plans import Beside, CheckPlan, plan, read, with_keys
 from monitor.config.secret import expand, resolve, secret_fields
 from pipeline.errors import ConfigError
 from pipeline.faults import fault_lines
+from pipeline.plugins import lacking
 from pipeline.settings import KafkaSecurity, SourceSettings
 
 APART = ("probes", "channels")  # sections whose keys are names of files
 FILES = ("ca", "certificate", "key")  # of Kafka's, named in the config
-PROBE = ("every", "gating", "limit", "measure", "judge")
-CHANNEL = ("per_minute", "refresh", "send")
 SECRET_SCHEMA = {
     "oneOf": [
         {
@@ -167,7 +166,7 @@ def _probes(raw: Any) -> tuple[list[CheckPlan], list[str]]:
     if not isinstance(raw, Mapping):
         return [], ["probes: must be a mapping of probe names"]
     known = probes.known()
-    elsewhere, strangers = _elsewhere(probes.find, [n for n in raw if n not in known], PROBE)
+    elsewhere, strangers = _elsewhere(probes.find, [n for n in raw if n not in known], probes.Probe)
     faults = [f"probes.{name}: {why}" for name, why in strangers.items()]
     plans = []
     for name in (*known, *elsewhere):
@@ -185,7 +184,7 @@ def _channels(raw: Any) -> tuple[dict[str, Any], list[str]]:
     for name, section in {"log": {}, **raw}.items():  # what no route is for goes to the log
         settings = dict(section or {})
         kind = settings.pop("kind", name)
-        _, strangers = _elsewhere(channels.find, [kind], CHANNEL)
+        _, strangers = _elsewhere(channels.find, [kind], channels.Channel)
         if strangers:
             faults.append(f"channels.{name}.kind: {strangers[kind]}")
             continue
@@ -195,7 +194,7 @@ def _channels(raw: Any) -> tuple[dict[str, Any], list[str]]:
 
 
 def _elsewhere(
-    find: Callable[[str], type], names: Iterable[str], needs: Sequence[str]
+    find: Callable[[str], type], names: Iterable[str], needs: type
 ) -> tuple[list[str], dict[str, str]]:
     """Those of *names* that can be found, as modules elsewhere are; and why the others cannot."""
     found, strangers = [], {}
@@ -212,18 +211,16 @@ def _elsewhere(
     return found, strangers
 
 
-def _lacks(kind: type, needs: Sequence[str]) -> str:
+def _lacks(kind: type, needs: type) -> str:
     """What would stop a class of another's in the middle of reading its section."""
     if not is_dataclass(kind):
         return "is no dataclass; its fields would be the settings"
-    has = {*dir(kind), *(field.name for field in fields(kind))}
-    missing = [name for name in needs if name not in has]
-    return f"lacks {', '.join(missing)}; see docs/extending.md" if missing else ""
+    return lacking(kind, needs)
 
 
 def _strangers(config: Config, sinks: Mapping[str, Any]) -> list[str]:
     """Names that refer to nothing: a gate that looks closed and is open, a page nobody gets."""
-    _, unknown = _elsewhere(probes.find, config.readiness.gating or (), PROBE)
+    _, unknown = _elsewhere(probes.find, config.readiness.gating or (), probes.Probe)
     gating = [
         f"readiness.gating[{i}]: {unknown[name]}"
         for i, name in enumerate(config.readiness.gating or ())

@@ -11,6 +11,8 @@ from pipeline.finding import Finding
 from pipeline.model import Acknowledged, Missing, ShardId
 from pipeline.settings import SourceSettings
 
+USUAL = "connect"  # where a source names no kind of collector
+
 
 @dataclass(frozen=True, slots=True)
 class CollectorState:

@@ -1,10 +1,14 @@
 """What a config asks of a plug-in is refused by name, before anything runs."""
 
 import re
+import sys
 from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from types import ModuleType
+from typing import ClassVar
 
+import pyarrow as pa
 import pytest
 
 from pipeline.build import (
@@ -17,6 +21,7 @@ from pipeline.build import (
 )
 from pipeline.errors import ConfigError
 from pipeline.formats.debezium_json import DebeziumJson
+from pipeline.schema.schema_change import SchemaMessage
 from pipeline.settings import CollectorSettings, KafkaSecurity, PipelineSettings, SourceSettings
 from pipeline.sources.mysql.dialect import MYSQL
 from pipeline.transports.kafka import KafkaTransport
@@ -29,10 +34,17 @@ class Greedy:
     """A format that asks for what no message has, unless its settings say otherwise."""
 
     columns: tuple[str, ...] = ("headers", "colour")
+    positioned: ClassVar[bool] = False
 
     def added_topics(self, prefix: str) -> tuple[str, ...]:
         """One beside all others."""
         return (f"of.{prefix}",)
+
+    def schema_change(self, payload: str) -> SchemaMessage:
+        return SchemaMessage(payload)
+
+    def decode(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        return batch
 
 
 FORMAT = Greedy
@@ -111,3 +123,55 @@ def test_a_kafka_has_its_own_sections_and_options_beside_them() -> None:
     assert isinstance(found, KafkaTransport)
     assert (found.bootstrap, found.security) == ("k:1", security)
     assert found.timeout == timedelta(seconds=3)
+
+
+class Nameless:
+    """Nothing of what any seam asks for."""
+
+
+@pytest.fixture
+def nameless(monkeypatch: pytest.MonkeyPatch) -> str:
+    """A module that bears it at every seam."""
+    module = ModuleType("our.nameless")
+    for seam in ("SOURCE", "COLLECTOR", "FORMAT", "TRANSPORT"):
+        setattr(module, seam, Nameless)
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    return module.__name__
+
+
+def test_a_collector_that_says_no_usual_kind_is_refused_by_name(nameless: str) -> None:
+    source = replace(SOURCE, format="", collector=CollectorSettings("", "", kind=nameless))
+
+    (told,) = mistakes(source)
+
+    assert told.startswith(f"collector.kind: {__name__}.Nameless lacks acknowledged, address, ")
+    assert told.endswith("usual_format, usual_kind; see docs/extending.md")
+
+
+@pytest.mark.parametrize(
+    ("place", "lacks"),
+    [
+        pytest.param("kind", "beat, close, ", id="a source"),
+        pytest.param("format", "added_topics, columns, decode, ", id="a format"),
+    ],
+)
+def test_what_a_class_lacks_of_its_seam_is_told_before_anything_runs(
+    nameless: str, place: str, lacks: str
+) -> None:
+    source = replace(SOURCE, format="", collector=CollectorSettings("http://c", "shop"))
+    settings = {"kind": replace(source, kind=nameless), "format": replace(source, format=nameless)}
+
+    (told,) = mistakes(settings[place])
+
+    assert told.startswith(f"{place}: {__name__}.Nameless lacks {lacks}")
+
+
+def test_a_transport_that_lacks_something_is_refused_by_name(nameless: str) -> None:
+    with pytest.raises(ConfigError, match=r"transport: .*\.Nameless lacks beginnings, close, "):
+        open_transport(PipelineSettings("lake", "", (), transport=nameless))
+
+
+def test_what_stands_in_the_folders_lacks_nothing_of_its_seam() -> None:
+    usual = replace(SOURCE, format="", collector=CollectorSettings("http://c", "shop"))
+
+    assert mistakes(usual) == mistakes(replace(usual, kind="mariadb")) == ()
