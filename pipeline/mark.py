@@ -11,7 +11,7 @@ from typing import Any, cast
 import msgspec
 
 from pipeline.errors import HeldError
-from pipeline.model import Acknowledged, Fence, Order, PartitionEnd, Position
+from pipeline.model import Acknowledged, Fence, Order, PartitionEnd, Position, TopicPartition
 from pipeline.sources.positions import place, reaches
 
 FULL_EVERY = 50  # batches: nobody replays more texts than this
@@ -34,6 +34,25 @@ class Epoch:
     heartbeat: int = -1
     before: Position | None = None
     passed: Acknowledged | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EpochStart:
+    """An epoch of a source as it begins in one partition."""
+
+    source: str
+    number: int
+    at: TopicPartition
+
+    def __str__(self) -> str:
+        """Render as ``source/epoch/topic:partition``, the form used in marks."""
+        return f"{self.source}/{self.number}/{self.at}"
+
+    @classmethod
+    def parse(cls, text: str) -> "EpochStart":
+        """Read back what ``str`` wrote."""
+        source, number, at = text.split("/", 2)
+        return cls(source, int(number), TopicPartition.parse(at))
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +108,8 @@ class Quarantine:
 class Mark:
     """What a batch proves about itself and all batches before it, of one lane.
 
+    Names are the texts that those of their types render: who goes by their parts parses them.
+
     ``offsets``       W: ``topic:partition`` -> the next offset to read, and the leader epoch of
                       the last record read.
     ``gone``          partitions that are no longer there -> where W stood.
@@ -96,9 +117,9 @@ class Mark:
                       W has passed: every such transaction is landed.  Dropped when the epoch moves.
     ``heartbeats``    source -> highest heartbeat number landed.
     ``tables``        table -> the last batch that holds a change of it.
-    ``epochs``        source -> its epoch now; ``starts``: ``source/epoch/topic:partition`` ->
-                      first offset that belongs to it, while W is below it.
-    ``high``          ``source/topic:partition`` -> highest LIVE order landed.
+    ``epochs``        source -> its epoch now; ``starts``: each `EpochStart` -> first offset that
+                      belongs to it, while W is below it.
+    ``high``          each `SourcePartition` -> highest LIVE order landed.
     ``shards``        ``source/shard`` -> its table, of every shard ever seen; None if ignored.
     ``existing``      ``source/shard`` -> whether it is there, of every one a schema change told of.
     ``departed``      table -> newest batch in which a shard was dropped or renamed away: a mirror
@@ -214,7 +235,7 @@ class Mark:
         epoch = self.epochs.get(fence.source)
         if known is None or known.snapshot or epoch is None:
             return False
-        if any(name.startswith(f"{fence.source}/") for name in self.snaps):
+        if any(source_of(name) == fence.source for name in self.snaps):
             return False  # rows deleted before the snapshot are not yet known to be gone
         if epoch.identity != fence.head.identity:
             return False  # positions of two servers are never compared
@@ -258,6 +279,11 @@ class MarkDelta:
             return msgspec.json.decode(text, type=cls)
         except msgspec.DecodeError as error:
             raise HeldError("mark_lost", f"a marker cannot be read: {error}") from error
+
+
+def source_of(name: str) -> str:
+    """The source of a shard, or of a partition, that a mark names; no source has a slash in it."""
+    return name.partition("/")[0]
 
 
 def _text(delta: MarkDelta) -> str:

@@ -234,6 +234,24 @@ class TopicPartition:
 
 
 @dataclass(frozen=True, slots=True)
+class SourcePartition:
+    """A partition, and the source whose changes it holds."""
+
+    source: str
+    at: TopicPartition
+
+    def __str__(self) -> str:
+        """Render as ``source/topic:partition``, the form used in marks."""
+        return f"{self.source}/{self.at}"
+
+    @classmethod
+    def parse(cls, text: str) -> "SourcePartition":
+        """Read back what ``str`` wrote; a source's name holds no slash."""
+        source, _, at = text.partition("/")
+        return cls(source, TopicPartition.parse(at))
+
+
+@dataclass(frozen=True, slots=True)
 class PartitionEnd:
     """How far one partition has been landed: the next offset to read, and in which incarnation."""
 

@@ -27,7 +27,7 @@ from pipeline.lake.commit import commit
 from pipeline.lake.log import ActiveFile
 from pipeline.lake.store import open_store
 from pipeline.mark import Mark
-from pipeline.model import Op, Order, Origin
+from pipeline.model import Op, Order, Origin, SourcePartition, TopicPartition
 from pipeline.report import Applied
 from pipeline.route import Router
 from pipeline.schema.history import SchemaChange
@@ -89,7 +89,8 @@ class Lake:
         for rows in changes:
             first = rows.slice(0, 1).to_pylist()[0]
             last = rows.slice(len(rows) - 1).to_pylist()[0]
-            high[f"{SOURCE}/{first['topic']}:0"] = Order(**last["order"])
+            at = TopicPartition(first["topic"], 0)
+            high[str(SourcePartition(SOURCE, at))] = Order(**last["order"])
             tables[first["table"]] = batch
         if batch == 0:
             tables = {work.shard: 0 for work in self.works}

@@ -6,7 +6,7 @@ stands for the key.  An upsert never crosses sources by itself, for orders of tw
 compared: the key must have left the other source first.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -19,7 +19,7 @@ from pipeline.apply.floors import Floors, below
 from pipeline.apply.fold import Folded
 from pipeline.apply.provenance import Integers, Mask, Owned, above, owned, plain, ranked, same
 from pipeline.errors import HeldError
-from pipeline.model import Op, Order, Origin
+from pipeline.model import Op, Order, Origin, TopicPartition
 
 Verdicts = npt.NDArray[np.int8]
 
@@ -60,11 +60,11 @@ class RowVerdict(IntEnum):
 class AppliedBefore:
     """What a mirror has applied before, so that an old upsert is told from a new one.
 
-    ``high``: ``topic:partition`` -> its highest LIVE order applied, as far as that is known; None
-    when nothing is.  ``grown``: a topic has gained partitions, so a key may have moved to another.
+    ``high``: the highest LIVE order applied of each partition, as far as it is known; None when
+    nothing is.  ``grown``: a topic has gained partitions, so a key may have moved to another.
     """
 
-    high: Mapping[str, Order] | None
+    high: Mapping[TopicPartition, Order] | None
     grown: bool = False
 
 
@@ -127,10 +127,8 @@ def doubtful(folded: Folded, verdicts: Verdicts, known: AppliedBefore) -> Mask:
     rank = owned(changes).rank[:-1]
     most = max(known.high.values()) if known.grown and known.high else None
     behind = np.zeros(len(inserts), np.bool_)
-    number = changes["partition"].cast(pa.string())
-    names = pc.binary_join_element_wise(plain(changes["topic"]), number, ":").combine_chunks()
-    for name in pc.unique(names).drop_null().to_pylist():
-        here, order = same(names, pa.scalar(name)), known.high.get(name)
+    for at, here in _partitions(changes):
+        order = known.high.get(at)
         # in a partition that was not met since the start much may have been applied before it
         behind |= here if order is None else here & _not_above(rank, most or order)
     return inserts & (~live | behind)
@@ -152,6 +150,16 @@ def outlived(folded: Folded, deletes: pa.Table) -> Mask:
     own = same(theirs.source, ours.source) & same(theirs.shard, ours.shard)
     gone[rows[own & ~above(ours.rank, theirs.rank)]] = True
     return gone
+
+
+def _partitions(changes: pa.Table) -> Iterator[tuple[TopicPartition, Mask]]:
+    """Each partition that changes came from, and which of them did."""
+    topics = plain(changes["topic"]).combine_chunks()
+    numbers = changes["partition"].combine_chunks()
+    every = pa.table({"topic": topics, "partition": numbers})
+    for one in every.group_by(every.column_names).aggregate([]).drop_null().to_pylist():
+        at = TopicPartition(**one)
+        yield at, same(topics, pa.scalar(at.topic)) & same(numbers, pa.scalar(at.partition))
 
 
 def _not_above(rank: Integers, order: Order) -> Mask:

@@ -9,7 +9,7 @@ from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from pipeline.model import Order, TopicPartition
+from pipeline.model import Order, SourcePartition, TopicPartition
 
 _REMEMBERED = 1_000  # marks
 
@@ -39,35 +39,34 @@ class HighestOrders:
     Marks come from one thread, rising; each table is asked and told of by one other at a time.
     """
 
-    _tables: dict[str, tuple[int, Mapping[str, Order]]] = field(default_factory=dict)
+    _tables: dict[str, tuple[int, Mapping[TopicPartition, Order]]] = field(default_factory=dict)
     _newest: Mapping[str, Order] = field(default_factory=dict)
     _landed: dict[int, None] = field(default_factory=dict)
-    _topics: dict[str, dict[str, _Steps]] = field(default_factory=dict)
+    _topics: dict[str, dict[TopicPartition, _Steps]] = field(default_factory=dict)
 
     def landed(self, batch: int, high: Mapping[str, Order]) -> None:
-        """Keep the mark's ``source/topic:partition`` -> highest order."""
+        """Keep what the mark of *batch* says of its partitions, by the names it has for them."""
         before, oldest = self._newest, batch - _REMEMBERED
         for name, order in high.items():
             known = before.get(name)
             if known is order or known == order:
                 continue
-            at = name.partition("/")[2]
-            topic = TopicPartition.parse(at).topic
-            own = self._topics.get(topic, {})
+            at = SourcePartition.parse(name).at
+            own = self._topics.get(at.topic, {})
             steps = own.get(at) or _Steps()
             if len(steps.batches) >= 2 * _REMEMBERED:
                 steps = steps.since(oldest)
             steps.orders.append(order)  # first: whoever finds the batch finds its order
             steps.batches.append(batch)
             if own.get(at) is not steps:
-                self._topics[topic] = {**own, at: steps}
+                self._topics[at.topic] = {**own, at: steps}
         self._newest = high
         self._landed[batch] = None
         self._landed.pop(oldest, None)
 
     def applied(self, table: str, batch: int, topics: frozenset[str]) -> None:
         """*table* is applied through *batch*, which had changes of it in *topics*."""
-        found: dict[str, Order] = {}
+        found: dict[TopicPartition, Order] = {}
         for topic in topics | self.topics(table) if batch in self._landed else ():
             for at, steps in self._topics.get(topic, {}).items():
                 order = steps.at(batch)
@@ -75,8 +74,8 @@ class HighestOrders:
                     found[at] = order
         self._tables[table] = (batch, found)
 
-    def of(self, table: str, batch: int) -> Mapping[str, Order] | None:
-        """``topic:partition`` -> highest order applied through *batch*, as far as it is known.
+    def of(self, table: str, batch: int) -> Mapping[TopicPartition, Order] | None:
+        """Partition -> highest order applied through *batch*, as far as it is known.
 
         None where that is nothing: what is known of another batch says too little of this one.
         """
@@ -86,4 +85,4 @@ class HighestOrders:
     def topics(self, table: str) -> frozenset[str]:
         """Topics that *table* is known to have changes in."""
         _, high = self._tables.get(table, (-1, {}))
-        return frozenset(TopicPartition.parse(name).topic for name in high)
+        return frozenset(at.topic for at in high)

@@ -107,7 +107,7 @@ def above(left: Integers, right: Integers) -> Mask:
 
 
 def same(left: pa.Array, right: pa.Array | pa.Scalar) -> Mask:
-    """Where two texts are equal; two nulls are."""
+    """Where two values are equal; two nulls are."""
     both = pc.and_(pc.is_null(left), pc.is_null(right))
     equal = pc.or_(pc.fill_null(pc.equal(left, right), False), both)
     found: Mask = equal.to_numpy(zero_copy_only=False)

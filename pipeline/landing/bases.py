@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 from pipeline.landing.facts import Facts, News
-from pipeline.mark import Existence, Mark, Snap
+from pipeline.mark import Existence, Mark, Snap, source_of
 from pipeline.model import Order, Shard
 from pipeline.topics.naming import spelled
 
@@ -51,7 +51,9 @@ def advance(mark: Mark, facts: Facts, batch: int) -> tuple[dict[str, Snap], tupl
             ended = known.ended or rows.ended
             snaps[name] = replace(known, rows=known.rows + rows.rows, ended=ended)
     live = _live({**mark.high, **facts.high})
-    done = {name: snap for name, snap in snaps.items() if _complete(snap, live.get(_source(name)))}
+    done = {
+        name: snap for name, snap in snaps.items() if _complete(snap, live.get(source_of(name)))
+    }
     settled = born | {name: Settled(name, s.order, s.batch) for name, s in done.items()}
     left = {name: snap for name, snap in snaps.items() if name not in done}
     return left, tuple(settled[name] for name in sorted(settled))
@@ -141,10 +143,6 @@ def _live(high: Mapping[str, Order]) -> dict[str, Order]:
     """Source -> its highest LIVE order over all partitions."""
     result: dict[str, Order] = {}
     for name, order in high.items():
-        source = _source(name)
+        source = source_of(name)
         result[source] = max(order, result.get(source, order))
     return result
-
-
-def _source(name: str) -> str:
-    return name.partition("/")[0]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.mark import Epoch
+from pipeline.mark import Epoch, EpochStart
 from pipeline.model import PartitionEnd, TopicPartition
 
 
@@ -37,56 +37,56 @@ def bounds(
     source: str,
     partitions: Iterable[TopicPartition],
     known: Mapping[str, Epoch],
-    starts: Mapping[str, int],
+    starts: Mapping[EpochStart, int],
     *,
     anew: Collection[TopicPartition] = (),
 ) -> dict[TopicPartition, EpochBounds]:
     """The bounds of each of *partitions*; a partition that began *anew* forgets its starts.
 
-    *known* and *starts* are those of the mark: a source never reached is in its first epoch, and
-    a partition without a start belongs to the newest one from its first offset on.
+    A source that is not *known* was never reached and is in its first epoch; a partition without a
+    start belongs to the newest one from its first offset on.
     """
     newest = known[source].number if source in known else 1
+    later = range(2, newest + 1)
     return {
-        tp: _bounds(newest, [0 if tp in anew else starts.get(f"{source}/{n}/{tp}", 0) for n in ns])
-        for ns in [range(2, newest + 1)]
-        for tp in partitions
+        at: _bounds(newest, [starts.get(EpochStart(source, n, at), 0) for n in later])
+        if at not in anew
+        else EpochBounds(((0, newest),))
+        for at in partitions
     }
 
 
 def living(
-    starts: Mapping[str, int],
+    starts: Mapping[EpochStart, int],
     w: Mapping[str, PartitionEnd],
     *,
     anew: Collection[TopicPartition] = (),
     kept: Collection[tuple[str, int]] = (),
-) -> dict[str, int]:
+) -> dict[EpochStart, int]:
     """Starts that still say something: W is below them, or has not come to the partition.
 
     Every row read from W on belongs to such an epoch or a later one without being told; and in a
     partition that began *anew* offsets of before mean nothing.  Those of *kept* (source, epoch)
     are not dropped otherwise.
     """
-    again = {str(tp) for tp in anew}
     found = {}
-    for name, start in starts.items():
-        source, number, at = name.split("/", 2)
-        passed = at in w and w[at].offset >= start
-        if at not in again and (not passed or (source, int(number)) in kept):
-            found[name] = start
+    for one, first in starts.items():
+        end = w.get(str(one.at))
+        passed = end is not None and end.offset >= first
+        if one.at not in anew and (not passed or (one.source, one.number) in kept):
+            found[one] = first
     return found
 
 
 def newest_starts(
-    known: Mapping[str, Epoch], starts: Mapping[str, int]
+    known: Mapping[str, Epoch], starts: Mapping[EpochStart, int]
 ) -> dict[TopicPartition, int]:
     """First offset of its source's newest epoch in each partition that has one."""
-    found = {}
-    for name, start in starts.items():
-        source, number, at = name.split("/", 2)
-        if source in known and int(number) == known[source].number:
-            found[TopicPartition.parse(at)] = start
-    return found
+    return {
+        one.at: first
+        for one, first in starts.items()
+        if one.source in known and one.number == known[one.source].number
+    }
 
 
 def _bounds(newest: int, starts: list[int]) -> EpochBounds:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from pipeline.landing.epoch import observe
 from pipeline.landing.listing import Listing
-from pipeline.mark import Epoch, Mark
+from pipeline.mark import Epoch, EpochStart, Mark
 from pipeline.model import TopicPartition
 from pipeline.report import Hold
 
@@ -14,12 +14,11 @@ from pipeline.report import Hold
 class Epochs:
     """Sources' epochs, and from which offset of each partition they are valid.
 
-    Keys of ``starts``: ``source/epoch/topic:partition``; a partition without one belongs to the
-    source's newest epoch from its first offset on.
+    A partition without a start belongs to the source's newest epoch from its first offset on.
     """
 
     known: Mapping[str, Epoch]
-    starts: Mapping[str, int]
+    starts: Mapping[EpochStart, int]
 
     def number(self, source: str) -> int:
         """The newest epoch; 1 before the server was ever reached."""
@@ -32,7 +31,8 @@ def look(mark: Mark, listing: Listing) -> Epochs:
     A new one is valid from the ends that were listed: a row of the new log that stands before
     them is either above all of the old log's rows, and right where it is, or it is found too low.
     """
-    known, starts = dict(mark.epochs), dict(mark.starts)
+    known = dict(mark.epochs)
+    starts = {EpochStart.parse(name): first for name, first in mark.starts.items()}
     for source, (first, second) in listing.heads.items():
         beat = mark.heartbeats.get(source, -1)
         before = known.get(source)
@@ -60,17 +60,17 @@ def explain(
         if hold.id in waived and source in known:
             known[source] = replace(known[source], number=known[source].number + 1)
             starts |= _from_ends(source, known[source].number, listing)
-        name = f"{source}/{Epochs(known, starts).number(source)}/{partition}"
-        if offset < starts.get(name, 0):
-            starts[name] = offset
+        begun = EpochStart(source, Epochs(known, starts).number(source), partition)
+        if offset < starts.get(begun, 0):
+            starts[begun] = offset
         else:
             held[source] = hold
     return Epochs(known, starts), held
 
 
-def _from_ends(source: str, number: int, listing: Listing) -> dict[str, int]:
+def _from_ends(source: str, number: int, listing: Listing) -> dict[EpochStart, int]:
     return {
-        f"{source}/{number}/{partition}": end.offset
+        EpochStart(source, number, partition): end.offset
         for partition, end in listing.ends.items()
         if listing.source_of[partition.topic] == source
     }

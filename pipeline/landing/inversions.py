@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.landing.grouping import Ints, grouped
-from pipeline.model import Op, Order, Origin, TopicPartition
+from pipeline.model import Op, Order, Origin, SourcePartition, TopicPartition
 
 _PARTITION = ("source", "topic", "partition")
 ORDER = ("epoch", "log", "pos", "row")
@@ -43,7 +43,7 @@ class OrderStretch:
     @property
     def name(self) -> str:
         """Its partition as in ``Mark.high``."""
-        return f"{self.source}/{self.at}"
+        return str(SourcePartition(self.source, self.at))
 
 
 def stretches(rows: pa.Table) -> tuple[OrderStretch, ...]:
@@ -57,11 +57,11 @@ def stretches(rows: pa.Table) -> tuple[OrderStretch, ...]:
         every = [column[low:high] for column in columns]
         alive = [column[ordered.live[low:high]] for column in every]
         rising = not falls[low : high - 1].any()
-        source, at = ordered.partitions[codes[low]]
+        of = ordered.partitions[codes[low]]
         found.append(
             OrderStretch(
-                source,
-                at,
+                of.source,
+                of.at,
                 first=int(ordered.offsets[low]),
                 lowest=_at(every, 0 if rising else _sorted(every)[0]),
                 highest=_at(alive, -1 if rising else _sorted(alive)[-1]) if len(alive[0]) else None,
@@ -101,7 +101,7 @@ def low(rows: pa.Table, high: Mapping[str, Order]) -> dict[TopicPartition, tuple
     for name, part in zip(ORDER, parts, strict=True):
         flat = flat.append_column(name, part)
     ordered = _by_offset(flat)
-    names = [f"{source}/{at}" for source, at in ordered.partitions]
+    names = [str(one) for one in ordered.partitions]
     before = {code: high[name] for code, name in enumerate(names) if name in high}
     if not names:
         return {}
@@ -110,7 +110,7 @@ def low(rows: pa.Table, high: Mapping[str, Order]) -> dict[TopicPartition, tuple
     turns = np.flatnonzero(np.diff(codes, prepend=-1))
     parts = np.split(offsets, turns[1:])
     return {
-        ordered.partitions[code][1]: tuple(part.tolist())
+        ordered.partitions[code].at: tuple(part.tolist())
         for code, part in zip(codes[turns].tolist(), parts, strict=False)
     }
 
@@ -140,7 +140,7 @@ def _placed(rows: pa.Table) -> pa.Table:
 class _Ordered:
     """Rows partition by partition, by offset; ``partitions`` is what each of ``codes`` means."""
 
-    partitions: Sequence[tuple[str, TopicPartition]]
+    partitions: Sequence[SourcePartition]
     codes: Ints
     offsets: Ints
     places: Columns
@@ -151,7 +151,10 @@ def _by_offset(rows: pa.Table) -> _Ordered:
     placed = _placed(rows)
     codes, firsts = grouped(placed, _PARTITION)
     named = placed.select(_PARTITION).take(pa.array(firsts)).to_pylist()
-    partitions = [(one["source"], TopicPartition(one["topic"], one["partition"])) for one in named]
+    partitions = [
+        SourcePartition(one["source"], TopicPartition(one["topic"], one["partition"]))
+        for one in named
+    ]
     live = _ints(placed, "origin") == int(Origin.LIVE)
     offsets, columns = _ints(placed, "offset"), places(placed)
     if _less([codes[1:], offsets[1:]], [codes[:-1], offsets[:-1]]).any():

@@ -10,8 +10,8 @@ from pipeline.landing.facts import Facts, News, UnreadChanges
 from pipeline.landing.plan import Plan
 from pipeline.landing.redelivery import resending
 from pipeline.landing.tally import NAMED
-from pipeline.mark import Epoch, Mark, Quarantine, Snap
-from pipeline.model import Acknowledged, Order, Shard, TopicPartition
+from pipeline.mark import Epoch, EpochStart, Mark, Quarantine, Snap, source_of
+from pipeline.model import Acknowledged, Order, Shard, SourcePartition, TopicPartition
 from pipeline.report import Gap, read_gap
 from pipeline.route import Router
 from pipeline.topics.naming import spelled
@@ -24,7 +24,7 @@ def next_mark(
     *,
     acknowledged: Mapping[str, Acknowledged],
     epochs: Mapping[str, Epoch],
-    starts: Mapping[str, int],
+    starts: Mapping[EpochStart, int],
     waived: frozenset[str],
     router: Router,
 ) -> tuple[Mark, tuple[Settled, ...]]:
@@ -126,11 +126,11 @@ def _epochs(mark: Mark, epochs: Mapping[str, Epoch]) -> dict[str, Epoch]:
     return {**epochs, **{name: replace(epochs[name], passed=one) for name, one in said.items()}}
 
 
-def _started(made: Mark, starts: Mapping[str, int], plan: Plan) -> Mark:
-    """With starts that say something of rows to come, or of rows that may have been sent again."""
+def _started(made: Mark, starts: Mapping[EpochStart, int], plan: Plan) -> Mark:
+    """With those of all *starts* that say something of rows to come, or to be sent again."""
     again = {(name, made.epochs[name].number) for name in resending(made, made.epochs)}
-    known = {**made.starts, **starts}
-    return replace(made, starts=living(known, made.offsets, anew=plan.anew, kept=again))
+    left = living(starts, made.offsets, anew=plan.anew, kept=again)
+    return replace(made, starts={str(one): first for one, first in left.items()})
 
 
 def _shards(mark: Mark, facts: Facts, seen: Iterable[str], router: Router) -> dict[str, str | None]:
@@ -162,7 +162,7 @@ def _named(facts: Facts, shards: Iterable[str]) -> set[str]:
     texts: dict[str, str] = {}
     for source, text in facts.texts:
         texts[source] = f"{texts.get(source, '')}\n{text}\n{text.replace('``', '`')}".casefold()
-    return {name for name in shards if _stands_in(texts.get(_at(name), ""), name)}
+    return {name for name in shards if _stands_in(texts.get(source_of(name), ""), name)}
 
 
 def _stands_in(text: str, name: str) -> bool:
@@ -212,11 +212,12 @@ class _Concerned:
     def of(cls, mark: Mark, shards: Iterable[str]) -> "_Concerned":
         sources: dict[str, set[str]] = {}
         for name in mark.high:
-            sources.setdefault(_topic(name), set()).add(_at(name))
+            one = SourcePartition.parse(name)
+            sources.setdefault(one.at.topic, set()).add(one.source)
         every: dict[str, list[str]] = {}
         named: dict[str, list[str]] = {}
         for name in sorted(shards):
-            every.setdefault(_at(name), []).append(name)
+            every.setdefault(source_of(name), []).append(name)
             named.setdefault(spelled(Shard.parse(name).name), []).append(name)
         return cls(sources, every, named)
 
@@ -225,17 +226,8 @@ class _Concerned:
         sources = self.sources.get(topic) or self.every.keys()
         parts = topic.split(".")
         ends = (".".join(parts[start:]) for start in range(1, len(parts)))
-        own = [one for end in ends for one in self.named.get(end, ()) if _at(one) in sources]
+        own = [one for end in ends for one in self.named.get(end, ()) if source_of(one) in sources]
         return tuple(sorted(own or (one for at in sources for one in self.every.get(at, ()))))
-
-
-def _at(name: str) -> str:
-    return name.partition("/")[0]
-
-
-def _topic(name: str) -> str:
-    """The topic of a name ``source/topic:partition``."""
-    return TopicPartition.parse(name.partition("/")[2]).topic
 
 
 def _renamed(mark: Mark, facts: Facts) -> tuple[tuple[str, str], ...]:
@@ -344,7 +336,9 @@ def _passed(made: Mark, acknowledged: Mapping[str, Acknowledged]) -> Mark:
     """The mark with what is lost noted as passed, of sources that are read up to an end."""
 
     def newly(doubt: Gap | Quarantine) -> bool:
-        return not doubt.passed and {_at(name) for name in doubt.shards} <= acknowledged.keys()
+        return (
+            not doubt.passed and {source_of(name) for name in doubt.shards} <= acknowledged.keys()
+        )
 
     gaps = {name: read_gap(text) for name, text in made.gaps.items()}
     noted = {name: _told(replace(gap, passed=True)) for name, gap in gaps.items() if newly(gap)}

@@ -24,7 +24,7 @@ from pipeline.lake.pinned import open_table
 from pipeline.lake.store import open_store
 from pipeline.landing.staging import write_rows
 from pipeline.mark import Mark, MarkDelta
-from pipeline.model import Op, Order, Origin
+from pipeline.model import Op, Order, Origin, SourcePartition, TopicPartition
 from pipeline.report import Applied
 from pipeline.route import Router
 from pipeline.schema.column import TableSchema
@@ -127,7 +127,7 @@ class HandLake:
         batch = self.mark.batch + 1
         high = {**self.mark.high}
         for r in rows:
-            name = f"s/{r['topic']}:{r['partition']}"
+            name = str(SourcePartition("s", TopicPartition(r["topic"], r["partition"])))
             if r["origin"] == Origin.LIVE and r["order"]:
                 high[name] = max(r["order"], high.get(name, r["order"]))
         tables = {**self.mark.tables, **{r["table"]: batch for r in rows if r["table"]}}

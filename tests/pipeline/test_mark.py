@@ -12,13 +12,15 @@ from pipeline.errors import HeldError
 from pipeline.mark import (
     FULL_EVERY,
     Epoch,
+    EpochStart,
     Existence,
     Mark,
     MarkDelta,
     Quarantine,
     Snap,
+    source_of,
 )
-from pipeline.model import Acknowledged, Fence, Head, Order, PartitionEnd
+from pipeline.model import Acknowledged, Fence, Head, Order, PartitionEnd, TopicPartition
 from pipeline.sources.mysql.position import binlog_position
 from tests.example_count import examples
 from tests.pipeline.lakes import NOON
@@ -303,3 +305,11 @@ def test_nothing_is_passed_by_who_has_said_nothing_or_reads_a_snapshot() -> None
 
     for said in ({}, {"s": reading}):
         assert not Mark("main", 1, acknowledged=said, epochs=epochs).passed("s", Order(1, 1, 4))
+
+
+@given(st.text().filter(lambda source: "/" not in source), st.integers(0), st.text())
+def test_every_start_of_an_epoch_comes_back(source: str, number: int, topic: str) -> None:
+    one = EpochStart(source, number, TopicPartition(topic, 3))
+
+    assert EpochStart.parse(str(one)) == one
+    assert source_of(str(one)) == source

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.model import ShardId
+from pipeline.model import ShardId, SourcePartition, TopicPartition
 
 
 @pytest.mark.parametrize(
@@ -29,3 +29,10 @@ def test_every_pair_of_names_comes_back(database: str, relation: str) -> None:
 def test_what_is_not_canonical_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="names no table"):
         ShardId.parse(text)
+
+
+@given(st.text().filter(lambda source: "/" not in source), st.text(), st.integers(0))
+def test_every_partition_of_a_source_comes_back(source: str, topic: str, partition: int) -> None:
+    one = SourcePartition(source, TopicPartition(topic, partition))
+
+    assert SourcePartition.parse(str(one)) == one

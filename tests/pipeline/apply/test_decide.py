@@ -18,7 +18,7 @@ from pipeline.apply.floors import highest
 from pipeline.apply.fold import fold
 from pipeline.apply.provenance import Owned, ranked
 from pipeline.errors import HeldError
-from pipeline.model import Op, Order, Origin, Shard
+from pipeline.model import Op, Order, Origin, Shard, TopicPartition
 from tests.pipeline.tables.delta.turns import CHANGES, FAR, A, B, change, order, table, unique
 
 C, U, D, R = Op.CREATE, Op.UPDATE, Op.DELETE, Op.READ
@@ -164,7 +164,7 @@ def test_nothing_is_inserted_below_a_floor(
     assert verdict(*rows, found=found, floors=floors, raised=raised) is expected
 
 
-HIGH = {"s.db.a:0": order(10), "s.db.a:1": order(20)}
+HIGH = {TopicPartition("s.db.a", 0): order(10), TopicPartition("s.db.a", 1): order(20)}
 
 
 @pytest.mark.parametrize(

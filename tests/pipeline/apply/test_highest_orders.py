@@ -3,7 +3,9 @@
 from collections.abc import Iterator, Mapping
 
 from pipeline.apply.highest_orders import HighestOrders
-from pipeline.model import Order
+from pipeline.model import Order, TopicPartition
+
+T, U = TopicPartition("s.t", 0), TopicPartition("s.u", 0)
 
 
 class Counted(Mapping[str, Order]):
@@ -36,8 +38,8 @@ def test_a_mirror_is_as_high_as_the_mark_of_its_batch_in_its_own_topics() -> Non
     highs.applied("t", 4, frozenset({"s.t"}))
     highs.applied("u", 3, frozenset({"s.u"}))
 
-    assert highs.of("t", 4) == {"s.t:0": Order(1, 1, 10)}
-    assert highs.of("u", 3) == {"s.u:0": Order(1, 1, 20)}
+    assert highs.of("t", 4) == {T: Order(1, 1, 10)}
+    assert highs.of("u", 3) == {U: Order(1, 1, 20)}
     assert highs.of("u", 4) is None
 
 
@@ -60,8 +62,8 @@ def test_old_marks_are_forgotten_and_what_still_counts_of_them_is_not() -> None:
     highs.applied("u", 4_000, frozenset({"s.t", "s.u"}))
 
     assert highs.of("t", 3_999) == {}
-    assert highs.of("u", 4_000) == {"s.t:0": Order(1, 1, 4_000), "s.u:0": Order(1, 1, 7)}
-    steps = highs._topics["s.t"]["s.t:0"]
+    assert highs.of("u", 4_000) == {T: Order(1, 1, 4_000), U: Order(1, 1, 7)}
+    steps = highs._topics["s.t"][T]
     assert len(steps.batches) <= 2_000
 
 
@@ -74,7 +76,7 @@ def test_a_mirror_costs_its_own_partitions_and_not_all_that_there_are() -> None:
         highs.applied(f"t{number}", 1, frozenset({f"s.t{number}"}))
 
     assert high.walks == walked
-    assert highs.of("t9", 1) == {"s.t9:0": Order(1, 1, 9)}
+    assert highs.of("t9", 1) == {TopicPartition("s.t9", 0): Order(1, 1, 9)}
 
 
 def test_a_mark_in_which_nothing_rose_is_not_kept() -> None:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.landing.epoch_bounds import EpochBounds, bounds, living, newest_starts
-from pipeline.mark import Epoch
+from pipeline.mark import Epoch, EpochStart
 from pipeline.model import PartitionEnd, TopicPartition
 from pipeline.sources.mysql.position import binlog_position
 
@@ -14,8 +14,8 @@ TP, OTHER = TopicPartition("s.db.t", 0), TopicPartition("s.db.t", 1)
 STARTS = st.dictionaries(st.integers(2, 6), st.integers(0, 12))
 
 
-def named(starts: dict[int, int]) -> dict[str, int]:
-    return {f"s/{number}/{TP}": start for number, start in starts.items()}
+def named(starts: dict[int, int]) -> dict[EpochStart, int]:
+    return {EpochStart("s", number, TP): start for number, start in starts.items()}
 
 
 def rule(newest: int, starts: dict[int, int], offset: int) -> int:
@@ -83,7 +83,8 @@ def test_how_long_a_start_is_kept(
 
 
 def test_the_newest_epochs_starts_by_partition() -> None:
-    starts = {**named({2: 5, 3: 9}), f"s/2/{OTHER}": 7, "b/3/b.t:0": 1}
+    others = {EpochStart("s", 2, OTHER): 7, EpochStart("b", 3, TopicPartition("b.t", 0)): 1}
+    starts = named({2: 5, 3: 9}) | others
     known = {
         "s": Epoch(3, "uuid", binlog_position(1, 1)),
         "b": Epoch(4, "uuid", binlog_position(1, 1)),

@@ -9,8 +9,8 @@ from pipeline.landing.facts import Facts, News, UnreadChanges
 from pipeline.landing.next_mark import next_mark
 from pipeline.landing.plan import Plan
 from pipeline.landing.tally import NAMED, SnapshotRows
-from pipeline.mark import Epoch, Existence, Mark, Snap
-from pipeline.model import Acknowledged, Fence, Head, Order, PartitionEnd
+from pipeline.mark import Epoch, EpochStart, Existence, Mark, Snap
+from pipeline.model import Acknowledged, Fence, Head, Order, PartitionEnd, TopicPartition
 from pipeline.report import Gap, read_gap
 from pipeline.route import Router
 from pipeline.schema.history import SchemaChange
@@ -36,7 +36,7 @@ def step(
     given: dict[str, Any] = {
         "acknowledged": {},
         "epochs": mark.epochs,
-        "starts": {},
+        "starts": {EpochStart.parse(name): first for name, first in mark.starts.items()},
         "waived": frozenset(),
         "router": ROUTER,
     }
@@ -374,7 +374,8 @@ def test_a_gap_concerns_shards_of_its_own_source_only() -> None:
 
 def test_f38_starts_are_dropped_once_w_and_the_new_log_s_heartbeat_are_past_them() -> None:
     epoch = replace(EPOCH, number=2, identity="other", heartbeat=40)
-    begun = step(epochs={"s": epoch}, starts={"s/2/s.db.t:0": 9, "s/2/s.db.u:0": 9})
+    begins = {EpochStart("s", 2, TopicPartition(topic, 0)): 9 for topic in ("s.db.t", "s.db.u")}
+    begun = step(epochs={"s": epoch}, starts=begins)
     still = step(begun, Facts(heartbeats={"s": 40}))
     later = step(still, Facts(heartbeats={"s": 41}))
 

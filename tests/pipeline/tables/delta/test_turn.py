@@ -26,7 +26,7 @@ from pipeline.errors import HeldError, LostRaceError
 from pipeline.lake import alterations
 from pipeline.lake.commit import commit
 from pipeline.lake.log import load
-from pipeline.model import Op, Origin, Shard
+from pipeline.model import Op, Origin, Shard, TopicPartition
 from pipeline.sources.mysql.column import MySqlColumn as Column
 from pipeline.tables.delta.turn import turn
 from tests.example_count import examples
@@ -473,7 +473,11 @@ def test_a_mirror_never_applied_asks_for_no_deletes(bench: TurnBench) -> None:
         raise AssertionError
 
     bench.play(change(R, 10, 1, "a"), known=None, deletes=asked)
-    bench.play(change(C, 20, 2, "b"), known=AppliedBefore({"s.db.a:0": order(15)}), deletes=asked)
+    bench.play(
+        change(C, 20, 2, "b"),
+        known=AppliedBefore({TopicPartition("s.db.a", 0): order(15)}),
+        deletes=asked,
+    )
 
     assert bench.rows() == {1: "a", 2: "b"}
     assert mirror_schema(bench.columns).names == bench.read().column_names
