@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from pipeline.landing.facts import Facts, News, UnreadChanges
-from pipeline.mark import Existence
+from pipeline.landing.tally import SnapshotRows
+from pipeline.mark import Epoch, Existence
 from pipeline.model import Order
 from pipeline.report import read_gap
 from pipeline.schema.history import SchemaChange
@@ -100,13 +101,75 @@ def test_a_drop_that_is_news_closes_what_was_lost_of_a_table_that_statements_tol
 
 
 def test_a_batch_forgets_nothing_of_what_it_does_not_tell() -> None:
-    """Heartbeats of a source, where changes are missing, and the shards that only rows tell of."""
-    known = replace(SHARDS, heartbeats={"s": 7, "b": 9}, lost={"s/db.t": Order(1, 1, 5)})
-    facts = Facts(heartbeats={"s": 8}, shards={"s/db.new": "new"}, tables={"new": 1})
+    """Heartbeats of a source, where changes are missing, the shards that only rows tell of, ..."""
+    low, top = Order(1, 1, 5), Order(1, 1, 9)
+    known = replace(
+        SHARDS,
+        heartbeats={"s": 7, "b": 9},
+        lost={"s/db.t": low},
+        high={"s/x:0": low, "s/y:0": low},
+        parts={"s/db.p": low},
+        based={"s/db.o": 1},
+        complete={"s/db.o": 2},
+    )
+    facts = Facts(
+        heartbeats={"s": 8}, shards={"s/db.new": "new"}, tables={"new": 1}, high={"s/x:0": top}
+    )
 
     made = step(known, facts)
 
     assert made.heartbeats == {"s": 8, "b": 9}
     assert step(known, Facts(heartbeats={"b": 3})).heartbeats == {"s": 7, "b": 9}
-    assert made.lost == {"s/db.t": Order(1, 1, 5)}
+    assert made.high == {"s/x:0": top, "s/y:0": low}
     assert made.shards == {**SHARDS.shards, "s/db.new": "new"}
+    kept = (made.lost, made.parts, made.based, made.complete)
+    assert kept == (known.lost, known.parts, known.based, known.complete)
+
+
+def test_a_base_tells_when_its_rows_began_and_when_it_was_complete() -> None:
+    """Who begins a mirror needs all batches since the first; none before the second proves it."""
+    begun = step(facts=Facts(snapshots={"s/db.t": SnapshotRows(Order(1, 1, 7), 2, ended=True)}))
+
+    made = step(step(begun), Facts(high={"s/x:0": Order(1, 1, 9)}))
+
+    assert (made.based, made.complete) == ({"s/db.t": 5}, {"s/db.t": 7})
+
+
+def test_a_source_that_is_new_takes_no_word_of_another() -> None:
+    made = step(epochs={**OLD.epochs, "b": Epoch(1, "new", OLD.epochs["s"].position)})
+
+    assert made.acknowledged == OLD.acknowledged
+    assert made.epochs.keys() == {"s", "b"}
+
+
+def test_a_gap_concerns_the_shard_of_its_own_source_and_stays_where_another_is_renamed() -> None:
+    mark = replace(
+        SHARDS, shards={**SHARDS.shards, "b/db.t": "t"}, high={"s/s.db.t:0": Order(1, 1, 1)}
+    )
+    opened = step(mark, gaps=(GAP,))
+
+    made = step(opened, Facts(news=(renamed("u", "x"),)))
+
+    assert [read_gap(text).shards for text in made.gaps.values()] == [("s/db.t",)]
+
+
+@pytest.mark.parametrize(
+    ("name", "began", "told"),
+    [
+        pytest.param("s/db.t", 6, True, id="it began after the gap"),
+        pytest.param("s/db.u", 6, False, id="another shard's"),
+        pytest.param("s/db.t", 5, False, id="it began with the gap"),
+    ],
+)
+def test_only_a_base_that_closes_a_gap_tells_where_changes_are_missing(
+    name: str, began: int, *, told: bool
+) -> None:
+    base = Facts(snapshots={name: SnapshotRows(Order(1, 1, 700), 2, ended=True)})
+    mark = step(SHARDS, base if began == 5 else None, gaps=(GAP,))
+    if began == 6:
+        mark = step(mark, base)
+
+    made = step(mark, Facts(high={"s/x:0": Order(1, 1, 900)}))
+
+    assert name in made.bases
+    assert made.lost == ({"s/db.t": Order(1, 1, 700)} if told else {})
