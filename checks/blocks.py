@@ -46,6 +46,12 @@ def blocks(inputs: Inputs, gating: frozenset[str]) -> tuple[Reason, ...]:
     return tuple(reason for reason in found if not reason.id or reason.id not in inputs.waived)
 
 
+def waivers_of(fail: Verdict) -> tuple[str, ...]:
+    """What a person may waive of a FAIL, key by key; one empty text if nobody can."""
+    keys = fail.ruling.keys if len(fail.ruling.keys) < MOST_KEYS else ()
+    return tuple(f"{fail.check}:{fail.table}:{key}" for key in keys) or ("",)
+
+
 def undecided(inputs: Inputs, gating: frozenset[str]) -> tuple[str, ...]:
     """Gating checks whose newest verdict is UNKNOWN or that never ruled, sorted."""
     newest = {name: _newest(inputs, name) for name in gating}
@@ -87,8 +93,7 @@ def _of_checks(inputs: Inputs, gating: frozenset[str]) -> Iterator[Reason]:
         ruled = _newest_ruled(inputs, name)
         if ruled is None or ruled.ruling.outcome is not Outcome.FAIL:
             continue
-        keys = ruled.ruling.keys if len(ruled.ruling.keys) < MOST_KEYS else ()
-        for id_ in [f"{name}:{inputs.table.name}:{key}" for key in keys] or [""]:
+        for id_ in waivers_of(ruled):
             yield Reason("check_failed", f"{name}: {ruled.ruling.reason}", id_)
 
 

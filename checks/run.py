@@ -86,6 +86,14 @@ def find(name: str) -> type[Probe[Any]]:
     return cast("type[Probe[Any]]", plugins.find(probes, "PROBE", name))
 
 
+def is_whole(name: str) -> bool:
+    """Whether a PASS of that probe has looked at all rows: its class says ``whole = True``.
+
+    Only such a PASS spares older certificates from a later FAIL.
+    """
+    return bool(getattr(find(name), "whole", False))
+
+
 def run_probe(
     check: Check, world: World, past: Sequence[float] = (), run: str = ""
 ) -> Verdict | NotYet:

@@ -59,7 +59,7 @@ class App:
 
     def __post_init__(self) -> None:
         """Build the parts in the order in which they need each other."""
-        config, store, policy = self.config, self.store, self.config.policy
+        config, store = self.config, self.store
         self.stopping = threading.Event()
         self.started = clock()
         self.current = CurrentBoard()
@@ -77,7 +77,7 @@ class App:
             config.sources, self.lake.transport, self.census.answer, clock
         )
         self.watcher = Watcher(self._sampler(), self.roster, clock)
-        self.recorder = VerdictRecorder(config.alerts, store, self.rulings, policy.gating, clock)
+        self.recorder = self._recorder()
         self.assessor = self._assessor()
         self.supervisor = Supervisor(config.settings, self.spark)
         self.requests = self._lane_requests()
@@ -144,6 +144,10 @@ class App:
             ForeignWrites(self.lake.lake, self.store.waivers.waived),
             synced(self.config.sources, self.collectors, self.fences),
         )
+
+    def _recorder(self) -> VerdictRecorder:
+        config, gating = self.config, self.config.policy.gating
+        return VerdictRecorder(config.alerts, self.store, self.rulings, gating, config.whole, clock)
 
     def _assessor(self) -> Assessor:
         return Assessor(

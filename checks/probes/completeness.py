@@ -46,6 +46,7 @@ class Completeness:
     limit: timedelta = timedelta(seconds=20)
     every: ClassVar[timedelta] = timedelta(seconds=30)
     gating: ClassVar[bool] = True
+    whole: ClassVar[bool] = True
 
     def measure(self, table: Table, world: World) -> Promises | NotYet | Undecided:
         """Judge what had landed when last looked; what was wrong before is counted again."""

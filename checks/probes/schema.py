@@ -48,6 +48,7 @@ class Schema:
     limit: timedelta = timedelta(seconds=30)
     every: ClassVar[timedelta] = timedelta(minutes=5)
     gating: ClassVar[bool] = True
+    whole: ClassVar[bool] = True
 
     def measure(self, table: Table, world: World) -> Columns | NotYet | Undecided:
         """Compare once what was seen last has a heartbeat behind it; rule on what is still so."""

@@ -158,6 +158,11 @@ class Config(BaseModel):
         return ReadinessPolicy(own.rule, own.margin, gating, own.disagreement)
 
     @property
+    def whole(self) -> frozenset[str]:
+        """Probes that run of which a PASS has looked at all rows."""
+        return frozenset(plan.name for plan in self.plans if probes.is_whole(plan.name))
+
+    @property
     def plans(self) -> tuple[CheckPlan, ...]:
         """The probes that run."""
         return self.probes

@@ -13,6 +13,7 @@ import structlog
 
 from alerts.model import Member, Message
 from alerts.round import AlertSettings, Round, reminders, settle, withdraw
+from checks.blocks import waivers_of
 from checks.certificate import revocations
 from checks.model import Outcome, Verdict
 from monitor.observe.rulings import Rulings
@@ -23,12 +24,17 @@ log = structlog.get_logger(__name__)
 
 @dataclass(eq=False)
 class VerdictRecorder:
-    """``deciding`` is held while anything is ruled or certified."""
+    """``deciding`` is held while anything is ruled or certified.
+
+    ``gating`` are the checks whose FAIL takes certificates back, ``whole`` those whose PASS has
+    looked at all rows: one that looked at some spares nothing.
+    """
 
     settings: AlertSettings
     records: ServiceStore
     rulings: Rulings
     gating: frozenset[str]
+    whole: frozenset[str]
     clock: Callable[[], datetime]
     deciding: threading.RLock = field(default_factory=threading.RLock)
 
@@ -64,7 +70,10 @@ class VerdictRecorder:
     def _revoke(self, verdict: Verdict) -> None:
         if verdict.check not in self.gating or verdict.ruling.outcome is not Outcome.FAIL:
             return
-        passed = self.rulings.last_pass(verdict.table, verdict.check)
+        if set(waivers_of(verdict)) <= self.records.waivers.waived():
+            return  # it blocks nothing any more
+        whole = verdict.check in self.whole
+        passed = self.rulings.last_pass(verdict.table, verdict.check) if whole else None
         valid = self.records.certificates.holding(verdict.table)
         gone = revocations(verdict, valid, passed)
         if gone:

@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 
 from checks import probes
 from checks.model import NotYet, Outcome, Ruling, Undecided, Verdict
-from checks.run import Check, Probe, find, known, run_probe
+from checks.run import Check, Probe, find, is_whole, known, run_probe
 from checks.world import World
 from pipeline.errors import ConfigError, ProofError, UnreachableError
 from pipeline.model import Fence, Table
@@ -181,3 +181,7 @@ def test_a_table_whose_keys_cannot_be_ranged_is_unsupported(name: str, table: Ta
 
     assert isinstance(answer, Verdict)
     assert answer.ruling.code == "unsupported"
+
+
+def test_f03_only_what_looks_at_all_rows_says_so() -> None:
+    assert [name for name in known() if is_whole(name)] == ["completeness", "schema"]

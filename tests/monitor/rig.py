@@ -256,6 +256,7 @@ class Rig:
         self.standstills, self.kafka = Standstills(self.store.holds), FakeKafka()
         self.facts, self.schema = FakeFacts(self.store), FakeSchema()
         self.dictionary, self.rules = FakeDictionary(), tuple[TableRule, ...]()
+        self.whole = frozenset[str]()
         self.restart()
 
     def restart(self) -> None:
@@ -287,7 +288,9 @@ class Rig:
         )
         self.watcher = Watcher(sampler, self.roster, self.clock)
         api_parts = AlertSettings((Route(hold=timedelta(0), keep=timedelta(0)),))
-        self.recorder = VerdictRecorder(api_parts, self.store, self.rulings, GATING, self.clock)
+        self.recorder = VerdictRecorder(
+            api_parts, self.store, self.rulings, GATING, self.whole, self.clock
+        )
         self.assessor = self._assessor()
         zone = ZoneInfo("Europe/Berlin")
         self.gate = Gate(self.watcher, self.roster, self.assessor, self.recorder, zone, self.clock)

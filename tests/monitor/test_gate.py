@@ -180,6 +180,39 @@ def test_a_loss_revokes_and_a_pass_certifies_anew(healthy: Rig) -> None:
     assert second["tables"][0]["certificate"] != number
 
 
+@pytest.mark.parametrize(
+    ("whole", "status"),
+    [(frozenset[str](), 409), (frozenset({"range_counts"}), 200)],
+    ids=["it looked at some", "it looked at all"],
+)
+def test_f03_a_pass_spares_yesterday_only_if_it_looked_at_all_rows(
+    healthy: Rig, whole: frozenset[str], status: int
+) -> None:
+    """A row that is found missing may be in a range that no PASS has looked at since."""
+    healthy.recorder.whole = whole
+    assert healthy.ask(cut=DAY)[0] == 200
+    healthy.round()
+    healthy.rule(USERS, Outcome.PASS)
+    healthy.round()
+
+    healthy.rule(USERS, Outcome.FAIL)
+    healthy.second(2)
+
+    assert healthy.ask(cut=DAY)[0] == status
+
+
+def test_f29_a_fail_of_which_all_is_waived_takes_nothing_back(healthy: Rig) -> None:
+    before = healthy.ask(cut=DAY)[1]["tables"][0]["certificate"]
+    told = Waiver(f"range_counts:{USERS}:[1, 2)", "a test row", "me", healthy.now)
+    healthy.store.waivers.add(told)
+
+    healthy.rule(USERS, Outcome.FAIL)
+    healthy.second(2)
+    status, answer = healthy.ask(cut=DAY)
+
+    assert (status, answer["tables"][0]["certificate"]) == (200, before)
+
+
 def _forget(rig: Rig) -> None:
     del rig.lake.mirrors[USERS]
 

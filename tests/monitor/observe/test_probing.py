@@ -113,7 +113,7 @@ class Bench:
             roster=cast("Roster", FakeRoster()),
             history=self.store.verdicts,
             recorder=VerdictRecorder(
-                AlertSettings(), self.store, self.rulings, frozenset(), self.clock
+                AlertSettings(), self.store, self.rulings, frozenset(), frozenset(), self.clock
             ),
             open_world=self.open_world,
             clock=self.clock,
