@@ -20,13 +20,6 @@ from pipeline.model import Stage
 
 FRESH = timedelta(seconds=1)
 CLOSED = (ReadinessState.BLOCKED, ReadinessState.REVOKED)
-EXITS = {
-    ReadinessState.READY: 0,
-    ReadinessState.NOT_READY: 1,
-    ReadinessState.UNKNOWN: 3,
-    ReadinessState.BLOCKED: 4,
-    ReadinessState.REVOKED: 4,
-}
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,17 @@ import click
 
 from checks.readiness import ReadinessState
 from monitor.client import address, ask
-from monitor.gate import EXITS
 from monitor.options import about_cut, asks_service
 from pipeline.errors import UnreachableError
 
 LONGEST = 60.0
+EXITS = {
+    ReadinessState.READY: 0,
+    ReadinessState.NOT_READY: 1,
+    ReadinessState.UNKNOWN: 3,
+    ReadinessState.BLOCKED: 4,
+    ReadinessState.REVOKED: 4,
+}
 
 
 @click.command("gate", short_help="May a job go on?  Exit status 0 is yes.")

@@ -279,3 +279,12 @@ def test_the_program_ends_with_one_line_and_never_a_traceback(
     assert done.returncode == code
     assert said in done.stdout + done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_verb_that_asks_the_service_loads_no_engine() -> None:
+    """A job asks at the gate every few seconds; with the engine that took 2 s of CPU each."""
+    asked = "import sys, monitor.commands.gate; print({'pyarrow', 'sqlalchemy'} & set(sys.modules))"
+
+    done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
+
+    assert done.stdout.strip() == "set()"
