@@ -14,6 +14,8 @@ from tests.checks.world_fake import TABLE, FakeWorld
 # Great Expectations imports what Python and pandas have deprecated.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 
+THOROUGH = pytest.mark.thorough  # to import Great Expectations costs more than hundreds of tests
+
 DAY = datetime(2026, 1, 1, tzinfo=UTC)
 ROWS: Sequence[Mapping[str, Any]] = [
     {"id": 1, "email": "top-secret-1", "paid": Decimal("1.50"), "at": DAY},
@@ -82,6 +84,7 @@ def ruled(*suite: ExpectationResults) -> Ruling:
         ),
     ],
 )
+@THOROUGH
 def test_a_suite_is_evaluated_on_the_newest_rows(
     suite: list[ExpectationResults], outcome: Outcome, says: str
 ) -> None:
@@ -91,6 +94,7 @@ def test_a_suite_is_evaluated_on_the_newest_rows(
     assert says in ruling.reason
 
 
+@THOROUGH
 def test_no_value_of_a_row_leaves_the_probe() -> None:
     probe = Expectations(
         (

@@ -23,6 +23,7 @@ from pipeline.settings import PipelineSettings
 
 FAKE = (sys.executable, "-m", "tests.monitor.fake_worker")
 SOON = timedelta(seconds=30)
+THOROUGH = pytest.mark.thorough  # a process takes longer to begin than most tests take
 
 
 @pytest.fixture
@@ -137,7 +138,7 @@ def test_a_held_source_is_told_and_the_process_goes_on(supervisor: Supervisor) -
     [
         pytest.param("die", SOON, id="killed by the kernel in the middle of a batch"),
         pytest.param("fail", SOON, id="an error nobody foresaw, such as a dead JVM"),
-        pytest.param("sleep", timedelta(seconds=1), id="a missed deadline"),
+        pytest.param("sleep", timedelta(seconds=1), id="a missed deadline", marks=THOROUGH),
     ],
 )
 def test_a_process_that_dies_or_hangs_is_replaced_and_its_jvm_goes_with_it(
@@ -180,6 +181,7 @@ def test_landing_goes_on_while_mirrors_are_merged(
     assert len(merging.result(20).applied) == 2
 
 
+@THOROUGH
 def test_upkeep_goes_on_while_mirrors_are_merged(
     supervisor: Supervisor, ask: Ask, lake: Path
 ) -> None:
@@ -209,7 +211,9 @@ def test_a_kill_wakes_everybody_who_waits(supervisor: Supervisor, ask: Ask) -> N
 @pytest.mark.parametrize(
     ("order", "deadline", "why"),
     [
-        pytest.param("sleep", timedelta(seconds=1), "missed 0:00:01; killed", id="is late"),
+        pytest.param(
+            "sleep", timedelta(seconds=1), "missed 0:00:01; killed", id="is late", marks=THOROUGH
+        ),
         pytest.param("fail", SOON, "java gateway is gone", id="crashes"),
     ],
 )
@@ -227,7 +231,7 @@ def test_a_line_that_ends_the_process_tells_the_other_line_why(
     assert supervisor.restarts == 1
 
 
-@pytest.mark.thorough
+@THOROUGH
 @pytest.mark.parametrize("seed", range(3))
 def test_nobody_is_left_waiting_whenever_the_process_is_killed(
     supervisor: Supervisor, callers: ThreadPoolExecutor, seed: int
@@ -257,6 +261,7 @@ def test_nobody_is_left_waiting_whenever_the_process_is_killed(
         assert one.result(20) >= 0
 
 
+@THOROUGH
 def test_every_call_to_a_dead_process_fails_at_once(supervisor: Supervisor) -> None:
     supervisor.first_pause = timedelta(seconds=30)
     with pytest.raises(UnreachableError):
@@ -296,6 +301,7 @@ def test_stop_closes_spark_before_the_process_ends(supervisor: Supervisor, lake:
     _wait_for(lambda: _gone(jvm))
 
 
+@THOROUGH
 def test_stop_lets_what_runs_end_and_begins_nothing_new(
     supervisor: Supervisor, ask: Ask, callers: ThreadPoolExecutor, lake: Path
 ) -> None:
@@ -309,6 +315,7 @@ def test_stop_lets_what_runs_end_and_begins_nothing_new(
     assert (lake / "closed").exists()
 
 
+@THOROUGH
 def test_stop_waits_for_a_long_merge_a_little_and_tells_no_failure_of_it(
     supervisor: Supervisor, ask: Ask, lake: Path
 ) -> None:
@@ -325,7 +332,13 @@ def test_stop_waits_for_a_long_merge_a_little_and_tells_no_failure_of_it(
         merging.result(20)
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM], ids=["kill -9", "terminate"])
+@pytest.mark.parametrize(
+    "how",
+    [
+        pytest.param(signal.SIGKILL, id="kill -9"),
+        pytest.param(signal.SIGTERM, id="terminate", marks=THOROUGH),
+    ],
+)
 def test_no_process_outlives_a_killed_service(lake: Path, how: signal.Signals) -> None:
     script = (
         "import sys, time; from datetime import timedelta\n"
@@ -342,6 +355,7 @@ def test_no_process_outlives_a_killed_service(lake: Path, how: signal.Signals) -
     _wait_for(lambda: _gone(jvm))
 
 
+@THOROUGH
 def test_a_process_that_hangs_while_it_opens_is_replaced_long_before_the_job_is_late(
     lake: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

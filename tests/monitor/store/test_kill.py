@@ -16,9 +16,10 @@ from alerts.model import IncidentState
 from monitor.store.store import ServiceStore
 from pipeline.jars import ROOT
 from tests.alerts.kit import START
+from tests.example_count import examples
 from tests.monitor.store.life import LETTERS
 
-LIVES = 12
+LIVES = examples(12, brief=3)
 
 
 class Lives:

@@ -21,7 +21,7 @@ ACTS = st.tuples(
 BATCHES = st.lists(st.lists(ACTS, min_size=1, max_size=7), min_size=1, max_size=6)
 
 
-@settings(max_examples=examples(25), deadline=None)
+@settings(max_examples=examples(25, brief=4), deadline=None)
 @given(BATCHES, st.lists(st.booleans(), min_size=6, max_size=6), st.integers(0, 3))
 def test_every_turns_own_counts_are_what_its_files_say(
     batches: list[list[tuple[Op, int, str]]], kept: list[bool], again: int

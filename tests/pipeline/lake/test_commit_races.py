@@ -16,7 +16,7 @@ RACER = "from tests.pipeline.lake.racer import race; race()"
 @pytest.mark.parametrize(
     ("racers", "rounds"),
     [
-        pytest.param(4, 50, id="4 racers"),
+        pytest.param(4, 50, id="4 racers", marks=pytest.mark.thorough),
         pytest.param(8, 200, id="8 racers", marks=pytest.mark.long),
     ],
 )

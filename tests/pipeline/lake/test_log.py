@@ -302,6 +302,7 @@ def test_an_entry_that_is_no_json_stops_the_reader(writer: Writer) -> None:
         found(writer.store)
 
 
+@pytest.mark.thorough
 def test_a_change_log_of_4000_files_loads_from_a_checkpoint_and_more(
     writer: Writer,
 ) -> None:

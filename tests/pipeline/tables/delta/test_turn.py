@@ -47,7 +47,7 @@ C, U, D, R = Op.CREATE, Op.UPDATE, Op.DELETE, Op.READ
 T, S, TOMB, ERROR = Op.TRUNCATE, Op.SETTLE, Op.TOMBSTONE, Op.ERROR
 Row = dict[str, Any]
 FEW = settings(
-    max_examples=examples(50),
+    max_examples=examples(50, brief=8),
     deadline=None,
     suppress_health_check=list(HealthCheck),
     derandomize=True,
