@@ -1,0 +1,84 @@
+"""Positions alone: which heartbeat that was passed proves a cut, in how many sources."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from checks.proof import prove
+from checks.readiness import Question, ReadinessPolicy, ReadinessState, Rule, assess
+from pipeline.lags.samples import LandedBatch, Sample
+from pipeline.model import Acknowledged, Fence, Missing, Shard, Stage
+from pipeline.sources.mysql.position import binlog_position
+from tests.checks.samples import BUDGET, CUT, NOW, TABLE, beats, fence, lags, mark, samples
+from tests.checks.test_readiness import inputs
+
+SECOND = timedelta(seconds=1)
+TWO = replace(TABLE, shards=(*TABLE.shards, Shard("other", "shop_02.orders")))
+
+
+@pytest.mark.parametrize(
+    ("passed", "proven"),
+    [
+        pytest.param(fence(100, CUT), True, id="the cut's own"),
+        pytest.param(fence(99, CUT - SECOND), False, id="the one before"),
+        pytest.param(fence(101, CUT + SECOND), True, id="a later one"),
+        pytest.param(fence(100, CUT - SECOND), True, id="its number, whatever its clock said"),
+        pytest.param(fence(1, CUT, identity="B"), True, id="another server's, at the cut"),
+        pytest.param(
+            fence(900, CUT - SECOND, identity="B"), False, id="another server's, of before"
+        ),
+        pytest.param(None, False, id="none"),
+    ],
+)
+def test_a_cut_is_proven_by_a_heartbeat_at_it_or_past_it(
+    passed: Fence | None, *, proven: bool
+) -> None:
+    nothing = mark(acknowledged={})
+    steps = (LandedBatch(49, {TABLE.name: 49}, {"shop": passed} if passed else {}),)
+
+    found = prove(TABLE, Stage.MIRROR, CUT, samples(landed=nothing, steps=steps), NOW)
+
+    assert found.holds is proven
+
+
+@pytest.mark.parametrize(
+    ("through", "proven"), [(690, True), (90, False)], ids=["both", "one of two"]
+)
+def test_every_source_must_have_passed_it(through: int, *, proven: bool) -> None:
+    landed, said = mark(), Acknowledged(binlog_position(1, through * 100))
+    both = replace(
+        landed,
+        acknowledged={**landed.acknowledged, "other": said},
+        heartbeats={**landed.heartbeats, "other": through},
+        epochs={**landed.epochs, "other": landed.epochs["shop"]},
+    )
+    taken = samples(landed=both)
+    one = replace(taken.source("shop"), fences=Sample(beats(source="other"), NOW, BUDGET))
+
+    found = prove(
+        TWO, Stage.LANDED, CUT, replace(taken, sources={**taken.sources, "other": one}), NOW
+    )
+    silent = prove(TWO, Stage.LANDED, CUT, taken, NOW)
+
+    assert (found.holds, silent.holds) == (proven, None)
+
+
+@pytest.mark.parametrize("rule", list(Rule))
+def test_no_rule_says_ready_without_evidence(rule: Rule) -> None:
+    """Lags that are known still make no certificate where nobody knows what is landed."""
+    known = lags(samples())
+    blind = replace(inputs(taken={"landed": Missing("down")}), lags=known)
+
+    answer = assess(Question(Stage.LANDED, CUT), blind, ReadinessPolicy(rule))
+
+    assert answer.state is ReadinessState.UNKNOWN
+    assert answer.reasons
+    assert answer.disagreeing is None
+
+
+def test_rules_that_agree_contradict_nobody() -> None:
+    for cut in (CUT, NOW - SECOND):
+        answer = assess(Question(Stage.LANDED, cut), inputs(), ReadinessPolicy())
+
+        assert answer.disagreeing is None
