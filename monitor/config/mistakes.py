@@ -75,6 +75,8 @@ def _of_sources(config: Config) -> Iterator[str]:
         at = f"sources[{i}]"
         if fault := _no_pattern(source.topics):
             yield f"{at}.topics: {fault}"
+        if not source.name.strip() or "/" in source.name:
+            yield f"{at}.name: {source.name!r} names no source; write a word without a slash"
         if source.name in {other.name for other in before}:
             yield f"{at}.name: {source.name!r} is already the name of another source"
         if config.transport == TRANSPORT and not _TOPIC.fullmatch(source.prefix):

@@ -34,6 +34,22 @@ def test_a_prefix_is_a_name_that_a_topic_can_begin_with(prefix: str, odd: str) -
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "fine"),
+    [
+        pytest.param("eu.shop-1", True, id="odd and fine"),
+        pytest.param("eu/shop", False, id="a slash ends the source in the name of a shard"),
+        pytest.param("", False, id="empty"),
+        pytest.param(" ", False, id="blank"),
+    ],
+)
+def test_a_source_has_a_name_that_names_of_shards_can_begin_with(*, name: str, fine: bool) -> None:
+    told = faults(MINIMAL.replace("name: shop", f"name: '{name}'"))
+
+    write = "names no source; write a word without a slash"
+    assert told == ([] if fine else [f"sources[0].name: {name!r} {write}"])
+
+
 W = "write letters, digits, '_' and '-', with dots between"
 
 
