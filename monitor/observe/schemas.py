@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from pipeline.apply.catalog import Catalog
 from pipeline.changelog.table import app
 from pipeline.lake.log_reader import LogReader
-from pipeline.lake.schema_changes import schema_changes
 from pipeline.model import Shard
 from pipeline.route import Router
 from pipeline.schema.column import TableSchema
@@ -32,6 +31,6 @@ class Schemas:
         if last < self._until:  # another log, or an older one put back
             self._catalog, self._until = Catalog(Router(), self.readings), -1
         if last > self._until:
-            self._catalog.add(schema_changes(log.pinned, log.lane, self._until))
+            self._catalog.add(log.schema_changes(self._until))
             self._until = last
         return self._catalog.newest(shard.source, shard.name)

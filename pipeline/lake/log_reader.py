@@ -12,7 +12,7 @@ from typing import Any
 from pipeline.lake.query import Pinned, among, literal
 from pipeline.lake.resumed import SentEvent, resumed
 from pipeline.lake.seen import LogKey, Touch, Transaction
-from pipeline.model import Op, Shard, Table
+from pipeline.model import Op, Order, Shard, Table
 
 ROWS = (Op.CREATE, Op.UPDATE, Op.DELETE)
 KEYED = (*ROWS, Op.READ)
@@ -86,6 +86,18 @@ class LogReader:
             f' AND t."table" = {literal(table.name)} AND {among("op", ROWS)}'
         )
         return int(found[0]["n"])
+
+    def schema_changes(self, after: int) -> list[tuple[str, Order, str]]:
+        """Source, order and payload of schema changes in later batches, as they landed.
+
+        Several of one order (a statement that swaps two tables) mean something in that order only.
+        """
+        found = self.pinned.select(
+            f'SELECT source, "after" AS payload, {PLACES} FROM t'  # noqa: S608
+            f" WHERE lane = {literal(self.lane)} AND batch > {after} AND op = {literal(Op.DDL)}"
+            ' AND t."order" IS NOT NULL ORDER BY batch, topic, t."offset"'
+        )
+        return [(row["source"], Order(*_place(row)), row["payload"]) for row in found]
 
     def _landed_since(self, keys: Sequence[LogKey]) -> int | None:
         seen = " OR ".join(

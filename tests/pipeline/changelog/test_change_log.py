@@ -8,6 +8,7 @@ from pipeline.changelog.change_log import ChangeLog, require_rows_with_a_mark
 from pipeline.changelog.table import CHANGES, PROPERTIES, Stamp, app
 from pipeline.errors import HeldError, ProofError
 from pipeline.lake.commit import commit
+from pipeline.lake.log_reader import LogReader
 from pipeline.lake.pinned import open_table
 from pipeline.lake.store import open_store
 from pipeline.landing.staging import write_rows
@@ -113,7 +114,10 @@ def test_schema_changes_come_as_they_landed_and_only_those_that_are_newer(lake: 
     lake.land(statement(30, "third"), statement(31, "no place") | {"order": None})
     log = log_of(lake)
     log.look()
+    pinned = open_table(lake.settings.changes)
+    assert pinned is not None
 
+    assert log.schema_changes(-1) == LogReader(pinned, "main").schema_changes(-1)
     assert log.schema_changes(-1) == [
         ("s", Order(1, 1, 10), "first"),
         ("s", Order(1, 1, 12), "second"),
