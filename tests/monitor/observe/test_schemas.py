@@ -1,6 +1,5 @@
 """The newest landed columns of a shard, from a change log that grows."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from pipeline.lake.pinned import PinnedTable, open_table
 from pipeline.model import Op, Shard
 from tests.pipeline.lakes import change, write_changes
 from tests.pipeline.reading import readings
+from tests.pipeline.schema_messages import described, dropped, message
 
 SHARD = Shard("shop", "s.orders")
 
@@ -26,13 +26,11 @@ def told(
     pos: int, *names: str, shard: str = "s.orders", kind: str = "ALTER", ddl: str = ""
 ) -> dict[str, Any]:
     """A schema change as it stands in the log, of columns that are all numbers."""
-    columns = [
-        {"name": name, "typeName": "INT", "optional": True, "position": place + 1}
-        for place, name in enumerate(names)
-    ]
-    one = {"type": kind, "id": '"{}"."{}"'.format(*shard.split("."))}
-    table = None if kind == "DROP" else {"columns": columns, "primaryKeyColumnNames": []}
-    payload = json.dumps({"ddl": ddl, "tableChanges": [{**one, "table": table}]})
+    database, _, name = shard.partition(".")
+    columns = ", ".join(f"{one} INT" for one in names)
+    table = described(ddl, name, columns, database=database, key=(), kind=kind)
+    one = dropped(name, database=database) if kind == "DROP" else table
+    payload = message(ddl, one, database=database)
     return change(Op.DDL, pos, shard=shard, after=payload)
 
 

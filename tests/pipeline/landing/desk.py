@@ -31,6 +31,7 @@ from pipeline.topics.records import LastRecord
 from pipeline.topics.settings import TopicFacts
 from pipeline.transports.offset_ranges import OffsetRange, RangeRead, ReadBounds
 from pipeline.transports.transport import RecordReader
+from tests.pipeline.schema_messages import described, message
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 GIB4 = 2**32
@@ -77,18 +78,11 @@ class Topics:
 
     def alter(self, source: str, pos: int, *columns: str, kind: str = "ALTER") -> None:
         """A statement after which ``db.t`` has the texts *columns* beside its id."""
-        raw: list[dict[str, Any]] = [
-            {"name": "id", "typeName": "BIGINT", "optional": False, "position": 1}
-        ]
-        for position, name in enumerate(columns, 2):
-            told = {"typeName": "VARCHAR", "length": 80, "optional": True, "position": position}
-            raw.append({"name": name, **told})
-        table = {"primaryKeyColumnNames": ["id"], "columns": raw}
-        change = {"type": kind, "id": '"db"."t"', "table": table}
+        told = ", ".join(["id BIGINT!", *(f"{name} VARCHAR:80" for name in columns)])
         place = {"db": "db", "table": "t", "file": "binlog.000007", "pos": pos, "row": 0}
-        words = f"{kind} TABLE t"
-        value = {"source": place, "databaseName": "db", "ddl": words, "tableChanges": [change]}
-        self.held.setdefault(source, []).append((b"{}", json.dumps(value).encode()))
+        text = f"{kind} TABLE t"
+        value = message(text, described(text, "t", told), source=place)
+        self.held.setdefault(source, []).append((b"{}", value.encode()))
 
     def _insert(
         self,

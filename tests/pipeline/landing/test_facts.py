@@ -11,6 +11,7 @@ from pipeline.landing.shape import SLIM
 from pipeline.landing.tally import NAMED, RunTally, tally
 from pipeline.model import Order, Origin, TopicPartition
 from tests.pipeline.reading import readings
+from tests.pipeline.schema_messages import described, message
 
 TP = TopicPartition("shop.db.t", 0)
 
@@ -144,13 +145,6 @@ def test_f38_broken_messages_by_the_thousand_are_counted_and_the_first_named() -
     assert errors["shop/db_1.t"].ids == tuple(f"shop.db.t:0:{2 * n + 1}" for n in range(NAMED))
 
 
-CREATED = {
-    "id": '"db"."t"',
-    "type": "CREATE",
-    "table": {"columns": [], "primaryKeyColumnNames": []},
-}
-
-
 @pytest.mark.parametrize(
     ("snapshot", "firsts"),
     [
@@ -161,7 +155,7 @@ CREATED = {
 def test_the_first_row_of_a_created_shard_is_told(
     snapshot: str | None, firsts: dict[str, Order]
 ) -> None:
-    note = json.dumps({"ddl": "CREATE TABLE t ...", "tableChanges": [CREATED]})
+    note = message("CREATE TABLE t ...", described("CREATE TABLE t ...", "t", ""))
     ddl = row(0, 50, topic="shop", op="ddl", table=None, shard=None, snapshot=snapshot, note=note)
 
     found = facts(ddl, row(1, 30), row(0, 20), row(2, 5, shard="db.u"))
@@ -171,7 +165,7 @@ def test_the_first_row_of_a_created_shard_is_told(
 
 
 def statement(offset: int, pos: int | None, text: str, kind: str = "CREATE") -> dict[str, Any]:
-    note = json.dumps({"ddl": text, "tableChanges": [{**CREATED, "type": kind}]})
+    note = message(text, described(text, "t", "", kind=kind))
     return row(offset, pos, topic="shop", op="ddl", table=None, shard=None, note=note)
 
 

@@ -1,16 +1,12 @@
 """What a server says of a table, held against what its log has told."""
 
-import json
-
 import pytest
 
 from pipeline.model import Order
 from pipeline.schema.column import TableSchema
 from pipeline.sources.mysql.column import MySqlColumn as Column
-from pipeline.sources.mysql.column import columns
 from pipeline.sources.mysql.column import described as column_of
 from pipeline.sources.mysql.differences import differences
-from tests.pipeline.reading import parse
 
 ID = Column("id", "INT", nullable=False)
 
@@ -73,18 +69,6 @@ def test_columns_in_another_order_are_a_difference() -> None:
         "a: column 1 of the log, where the server has b",
         "b: column 2 of the log, where the server has a",
     )
-
-
-@pytest.mark.parametrize("quoted", ["'it''s'", '"it\'s"'])
-def test_labels_are_read_in_whichever_quotes_they_were_written(quoted: str) -> None:
-    column = {"name": "c", "typeName": "ENUM", "optional": True, "position": 1}
-    table = {"columns": [{**column, "enumValues": [quoted]}]}
-    change = {"type": "ALTER", "id": '"s"."t"', "table": table}
-
-    (read,) = parse(json.dumps({"ddl": "", "tableChanges": [change]}), Order(1, 1, 0))
-
-    assert read.schema is not None
-    assert columns(read.schema)[0].values == ("it's",)
 
 
 def described(name: str, kind: str, nullable: str = "YES", **sizes: int) -> Column:
