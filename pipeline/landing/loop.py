@@ -150,7 +150,7 @@ class Landing:
             made = with_rules(made, self.mark, self.router)
         made = replace(made, lives=lived(self.mark.lives, made.batch, self._life.int >> 66))
         self._commit(made, settled, staged, stamp)
-        for note in chosen.notes:  # now: a round that commits nothing would say it again
+        for note in chosen.notes.values():  # now: a round that commits nothing would say it again
             log.info("partition gone", lane=made.lane, batch=made.batch, what=note)
         return facts
 
@@ -362,7 +362,7 @@ def _without(chosen: Plan, mark: Mark, held: Callable[[str], bool]) -> Plan:
         offsets=kept | {name: end for name, end in mark.offsets.items() if held(_topic(name))},
         gaps=tuple(gap for gap in chosen.gaps if not held(gap.topic)),
         gone=gone | {name: end for name, end in mark.gone.items() if held(_topic(name))},
-        notes=tuple(note for note in chosen.notes if not held(_topic(note.partition(" ")[0]))),
+        notes={name: note for name, note in chosen.notes.items() if not held(_topic(name))},
         anew=frozenset(at for at in chosen.anew if not held(at.topic)),
     )
 

@@ -30,7 +30,7 @@ class Plan:
     gaps: tuple[Gap, ...]
     capped: bool
     gone: Mapping[str, PartitionEnd] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
+    notes: Mapping[str, str] = field(default_factory=dict)
     anew: frozenset[TopicPartition] = frozenset()
     trimmed: frozenset[str] = frozenset()
 
@@ -207,11 +207,11 @@ def _first(partition: TopicPartition, begin: PartitionEnd, *, anew: bool, read: 
 
 def _gone(
     absent: Iterable[str], w: Mapping[str, PartitionEnd], known: PlanContext
-) -> tuple[dict[str, PartitionEnd], tuple[Gap, ...], tuple[str, ...]]:
+) -> tuple[dict[str, PartitionEnd], tuple[Gap, ...], Mapping[str, str]]:
     """Partitions that went now; a gap of each that held more than was landed, a note of others."""
     gone: dict[str, PartitionEnd] = {}
     gaps: list[Gap] = []
-    notes: list[str] = []
+    notes: dict[str, str] = {}
     for name in sorted(absent):
         partition = TopicPartition.parse(name)
         if not known.claimed(partition.topic):
@@ -219,12 +219,12 @@ def _gone(
         gone[name] = w[name]
         until = _last_end(w[name], partition, known)
         if until == w[name].offset:
-            notes.append(f"{name} is gone; it had been landed to its end at {until}")
+            notes[name] = f"{name} is gone; it had been landed to its end at {until}"
             continue
         held = "nobody knows what it held beyond" if until is None else f"it went on to {until}"
         why = f"{name} is gone, landed up to {w[name].offset}; {held}"
         gaps.append(_gap(partition, w[name].offset, until or w[name].offset, why))
-    return gone, tuple(gaps), tuple(notes)
+    return gone, tuple(gaps), notes
 
 
 def _last_end(w: PartitionEnd, partition: TopicPartition, known: PlanContext) -> int | None:
