@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.schema.effect import BaseNeeded, Drop, Effect, Empty, Keep, Replace
+from pipeline.schema.effect import BaseNeeded, Effect
 from pipeline.sources.mysql.effects import follow
+from tests.pipeline.effect_words import written
 from tests.pipeline.sources.mysql.test_effects import BOTH, TABLE, told
 
 PAGE = Path(__file__).parents[2] / "docs" / "ddl.md"
@@ -58,7 +59,7 @@ def test_a_statement_does_what_the_page_says(text: str, effect: str, advice: str
 
     found, _ = follow([told(text, described, key=KEYS.get(clauses(text), "id"))], BOTH)
 
-    assert sorted(written(one) for one in found) == sorted(expected(effect))
+    assert sorted(map(in_the_tables_words, found)) == sorted(expected(effect))
     for hold in (one for one in found if isinstance(one, BaseNeeded)):
         assert f"take a new base of {hold.shard}" in hold.detail
         assert "base" in advice
@@ -76,16 +77,7 @@ def expected(cell: str) -> list[str]:
     return [one if one.split()[0] not in words else f"t {one}" for one in effects]
 
 
-def written(effect: Effect) -> str:
-    match effect:
-        case Keep():
-            what = "keep"
-        case Empty():
-            what = "empty"
-        case Replace():
-            what = "replace"
-        case Drop():
-            what = "gone"
-        case BaseNeeded(reason=reason):
-            what = f"hold: {reason}"
-    return f"{effect.shard.relation} {what}"
+def in_the_tables_words(effect: Effect) -> str:
+    _, word, *rest = written(effect).split()
+    words = {"of": "replace", "drop": "gone", "hold": f"hold: {' '.join(rest)}"}
+    return f"{effect.shard.relation} {words.get(word, word)}"

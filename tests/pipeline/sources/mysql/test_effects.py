@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 
 from pipeline.model import Order, ShardId
 from pipeline.schema.column import TableSchema
-from pipeline.schema.effect import BaseNeeded, Drop, Effect, Empty, Keep, KnownTables, Replace
+from pipeline.schema.effect import BaseNeeded, Effect, Keep, KnownTables
 from pipeline.schema.schema_change import Told
 from pipeline.sources.mysql.column import MySqlColumn as Column
 from pipeline.sources.mysql.effects import follow
+from tests.pipeline.effect_words import written
 
 HERE = Order(1, 1, 100)
 
@@ -74,22 +75,8 @@ def known(*shards: str, based: Sequence[str] | None = None, missed: str = "") ->
     return KnownTables(lambda shard: str(shard) != missed, tables, frozenset(whole))
 
 
-def written(found: Sequence[Effect]) -> list[str]:
-    return sorted(write(effect) for effect in found)
-
-
-def write(effect: Effect) -> str:
-    match effect:
-        case Keep():
-            return f"{effect.shard} keep"
-        case Empty():
-            return f"{effect.shard} empty"
-        case Drop():
-            return f"{effect.shard} drop"
-        case Replace():
-            return f"{effect.shard} of {effect.rows_of}"
-        case BaseNeeded():
-            return f"{effect.shard} hold {effect.reason}"
+def all_written(found: Sequence[Effect]) -> list[str]:
+    return sorted(written(effect) for effect in found)
 
 
 BOTH = known("d.t", "d.u")
@@ -146,7 +133,7 @@ ALTERS = [
 def test_an_alter_keeps_only_what_is_known_to_stay(clauses: str, columns: str, effect: str) -> None:
     found = effects([told(f"ALTER TABLE t {clauses}", f"d.t:{columns}")], BOTH)
 
-    assert written(found) == [f"d.t {effect}"]
+    assert all_written(found) == [f"d.t {effect}"]
 
 
 @pytest.mark.parametrize(
@@ -254,7 +241,7 @@ STATEMENTS = [
 
 @pytest.mark.parametrize(("text", "described", "expected"), STATEMENTS)
 def test_a_statement_has_its_effects(text: str, described: str, expected: list[str]) -> None:
-    assert written(effects([told(text, described)], BOTH)) == expected
+    assert all_written(effects([told(text, described)], BOTH)) == expected
 
 
 def test_f07_create_table_if_not_exists_like_leaves_rows_as_they_are() -> None:
@@ -301,7 +288,7 @@ def test_f08_renames_of_one_order_say_whose_rows_are_whose(
 ) -> None:
     apart = [rename(pair, described=pair != "t>a") for pair in pairs]
 
-    assert written(effects(apart, BOTH)) == expected
+    assert all_written(effects(apart, BOTH)) == expected
 
 
 def test_renames_in_one_text_mean_the_same_as_one_message_each() -> None:
@@ -309,7 +296,7 @@ def test_renames_in_one_text_mean_the_same_as_one_message_each() -> None:
 
     together = effects([told(text, f"d.t:{TABLE}\nd.u:{TABLE}")], BOTH)
 
-    assert written(together) == ["d.t of d.u", "d.u of d.t"]
+    assert all_written(together) == ["d.t of d.u", "d.u of d.t"]
 
 
 def test_messages_sent_twice_count_once() -> None:
@@ -352,7 +339,7 @@ def test_rows_are_taken_over_only_from_a_whole_mirror_that_fits(
     before = replace(before, schemas={**before.schemas, ShardId("d", "u"): new})
     swap = [rename("t>old"), told("RENAME TABLE u TO t", f"d.t:{columns}")]
 
-    assert f"d.t {effect}" in written(effects(swap, before))
+    assert f"d.t {effect}" in all_written(effects(swap, before))
 
 
 def test_a_ghost_table_grows_from_its_create_to_the_swap() -> None:
@@ -369,7 +356,7 @@ def test_a_ghost_table_grows_from_its_create_to_the_swap() -> None:
 
     found = effects(story, BOTH)
 
-    assert [(e.order.pos, write(e)) for e in found] == [
+    assert [(e.order.pos, written(e)) for e in found] == [
         (0, "d._t empty"),
         (1, "d._t keep"),
         (2, "d.t of d._t"),
@@ -385,7 +372,7 @@ def test_two_alters_that_look_like_none_are_held_at_the_first() -> None:
     without = told("ALTER TABLE t DROP v", "d.t: id INT!, s VARCHAR:10", order=Order(1, 1, 1))
     again = told("ALTER TABLE t ADD v INT AFTER id", SAME, order=Order(1, 1, 2))
 
-    assert [write(e) for e in effects([without, again], BOTH)] == ["d.t hold schema", "d.t keep"]
+    assert [written(e) for e in effects([without, again], BOTH)] == ["d.t hold schema", "d.t keep"]
 
 
 def test_a_table_held_is_no_table_to_take_rows_from() -> None:
@@ -395,7 +382,7 @@ def test_a_table_held_is_no_table_to_take_rows_from() -> None:
         told("RENAME TABLE u TO t", SAME, order=Order(1, 1, 2)),
     ]
 
-    assert "d.t hold renamed" in written(effects(story, BOTH))
+    assert "d.t hold renamed" in all_written(effects(story, BOTH))
 
 
 def test_a_held_table_that_is_emptied_is_whole_again() -> None:
@@ -429,14 +416,14 @@ def test_a_snapshot_describes_and_has_no_effect() -> None:
 
     found = effects([*snapshot, later], BOTH)
 
-    assert [write(effect) for effect in found] == ["d.t hold schema"]
+    assert [written(effect) for effect in found] == ["d.t hold schema"]
 
 
 def test_a_table_that_a_snapshot_only_drops_is_not_there() -> None:
     gone = replace(told("DROP TABLE IF EXISTS t", "d.t:"), snapshot=True)
     made = told("CREATE TABLE t (id INT)", "d.t: id INT", order=Order(1, 1, 101))
 
-    assert written(effects([gone, made], BOTH)) == ["d.t empty"]
+    assert all_written(effects([gone, made], BOTH)) == ["d.t empty"]
 
 
 def test_odd_names_are_told_apart() -> None:
@@ -447,4 +434,4 @@ def test_odd_names_are_told_apart() -> None:
         [Told(HERE, 'RENAME TABLE `d.e`.`t"``.x` TO `d`.`RENAME TABLE t TO u`', "d", ())], before
     )
 
-    assert written(found) == sorted([f"{odd} drop", f"d.RENAME TABLE t TO u of {odd}"])
+    assert all_written(found) == sorted([f"{odd} drop", f"d.RENAME TABLE t TO u of {odd}"])

@@ -19,9 +19,10 @@ from demo.debezium import mysql_connector
 from demo.processes import wait_until
 from demo.servers import Servers
 from pipeline.model import Order, ShardId
-from pipeline.schema.effect import BaseNeeded, Drop, Effect, Empty, Keep, KnownTables, Replace
+from pipeline.schema.effect import BaseNeeded, KnownTables
 from pipeline.schema.schema_change import Told
 from pipeline.sources.mysql.effects import follow
+from tests.pipeline.effect_words import written
 from tests.pipeline.reading import read
 
 PREFIX, END = "effects", "the_end"
@@ -236,7 +237,7 @@ def test_every_statement_is_read_as_meant(run: Run) -> None:
         made, known = follow(run.of(number), known)
         held = {e.shard for e in made if isinstance(e, BaseNeeded)} & set(known.schemas)
         known = replace(known, based=known.based | held)
-        found.append((statement, *sorted(written(effect) for effect in made)))
+        found.append((statement, *sorted(written(effect).replace("ea.", "") for effect in made)))
 
     assert found == [(statement, *sorted(expected)) for statement, *expected in STORY]
 
@@ -317,18 +318,3 @@ def records(servers: Servers, topic: str) -> Iterator[dict[str, Any]]:
         while consumer.position(partition) < end:
             for batch in consumer.poll(timeout_ms=1000).values():
                 yield from (json.loads(record.value) for record in batch if record.value)
-
-
-def written(effect: Effect) -> str:
-    match effect:
-        case Keep():
-            what = "keep"
-        case Empty():
-            what = "empty"
-        case Drop():
-            what = "drop"
-        case Replace():
-            what = f"of {str(effect.rows_of).removeprefix('ea.')}"
-        case BaseNeeded():
-            what = f"hold {effect.reason}"
-    return f"{effect.shard} {what}".removeprefix("ea.")
