@@ -15,9 +15,10 @@ from pipeline.apply.catalog import Catalog
 from pipeline.apply.landed_state import LandedState
 from pipeline.apply.mirror_job import Group, TurnOutcome, run
 from pipeline.apply.mirror_snapshot import CommitStamp, note
-from pipeline.apply.passes import Passes, Run
+from pipeline.apply.passes import Passes
 from pipeline.apply.provenance import META, SLUICE
 from pipeline.apply.reshape import Shape
+from pipeline.apply.spread_turns import Run
 from pipeline.apply.upkeep import Upkeep
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.own_rows import mark_row

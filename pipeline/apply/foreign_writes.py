@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
+import structlog
+
 from pipeline.apply.account import miscounted
 from pipeline.apply.commits import Commit
 from pipeline.apply.foreign import Known, accepted, foreign_hold, judge, unread_hold
@@ -23,6 +25,8 @@ from pipeline.report import Hold
 
 _ROTATED = 20  # mirrors with nothing to apply that are looked at in one pass
 _FAR = 1_000  # commits that are searched for the account of a turn
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(eq=False)
@@ -63,6 +67,10 @@ class Watch:
             return Hold(f"{error.reason}:{table}", table, error.reason, error.detail)
         except UnreachableError as error:
             return Hold(f"unreachable:{table}", table, "unreachable", str(error))
+        except Exception as error:  # the boundary of one mirror: others write what they like there
+            log.exception("log_unread", table=table)
+            detail = f"its log cannot be judged: {type(error).__name__}: {error}"[:500]
+            return Hold(f"failed:{table}", table, "failed", detail)
 
     def last_turn(self, table: str) -> tuple[int, Account] | None:
         """Batch and account of the newest turn; None if the log tells of none."""

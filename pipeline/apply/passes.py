@@ -5,6 +5,7 @@ made here, one mirror after the other, each on the version its turn was made fro
 between makes it start over in the next pass.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -13,51 +14,29 @@ from typing import Any
 import structlog
 
 from pipeline.apply.account import unexplained
-from pipeline.apply.catalog import Catalog
-from pipeline.apply.decide import AppliedBefore
-from pipeline.apply.fills import Fill
 from pipeline.apply.foreign_writes import Watch
 from pipeline.apply.highest_orders import HighestOrders
 from pipeline.apply.landed_state import LandedState
-from pipeline.apply.losses import require_kept, require_landed
-from pipeline.apply.mirror_job import Group, MirrorJob, Refusal, TurnOutcome, grouped, run
-from pipeline.apply.mirror_snapshot import CommitStamp, MirrorSnapshot, batch_of, floors_of
+from pipeline.apply.mirror_job import Group, MirrorJob, Refusal, TurnOutcome, run
+from pipeline.apply.mirror_snapshot import CommitStamp, MirrorSnapshot, batch_of
 from pipeline.apply.mirrors import Mirrors
-from pipeline.apply.reshape import Shape
 from pipeline.apply.retries import Retries
+from pipeline.apply.spread_turns import Run, SpreadTurns
 from pipeline.apply.table_format import TableFormat
 from pipeline.apply.turn import Turn, Written
+from pipeline.apply.turn_jobs import TurnJobs
 from pipeline.changelog.change_log import ChangeLog
-from pipeline.changelog.scan import Part, parts
-from pipeline.changelog.slices import TableRows, WantedBatches, bounded
-from pipeline.changelog.table import DROPPED
+from pipeline.changelog.scan import Part
 from pipeline.errors import HeldError, LostRaceError, UnreachableError
 from pipeline.living import living_tables
 from pipeline.mark import Mark
-from pipeline.model import Account, Op, Table
+from pipeline.model import Account, Table
 from pipeline.report import Applied, Hold
 from pipeline.settings import PipelineSettings
 
-MOST_ROWS = 2_000_000  # of one mirror in one turn; older batches first when more is waiting
-MOST_MIRRORS = 1_000  # in one pass, so that the first of them are not committed late
-HERE = 100_000  # rows that are read in this process; more are worth a Spark job
-HERE_MIRRORS = 24
-GROUPS = 8  # for each worker, so that one large mirror does not leave the others idle
+MOST_MIRRORS = 1_000  # of a tier in one pass, so that the first of them are not committed late
+PASS_ROWS = 10_000_000  # for each worker: a pass that takes too long is killed, and nothing is kept
 log = structlog.get_logger(__name__)
-
-Run = Callable[[Sequence[Group]], Sequence[Mapping[str, TurnOutcome]]]
-
-
-@dataclass(frozen=True, slots=True)
-class PendingFiles:
-    """Files of the change log that a pass reads, and those that may hold deletes of any batch.
-
-    Found once: as many mirrors as there are would each go through all files.
-    """
-
-    files: tuple[Part, ...]
-    deletes: tuple[Part, ...]
-    rows: TableRows
 
 
 @dataclass(eq=False)
@@ -76,15 +55,21 @@ class Passes:
     highs: HighestOrders = field(default_factory=HighestOrders)
     mirrors: Mirrors[Any] = field(init=False)
     watch: Watch = field(init=False)
+    jobs: TurnJobs = field(init=False)
+    ours: SpreadTurns = field(init=False)
     _retries: Retries = field(default_factory=Retries)
     _heard: set[str] = field(default_factory=set)
     _held: set[str] = field(default_factory=set)
     _doubted: dict[str, int] = field(default_factory=dict)  # turns that may have been committed
+    _asked: dict[str, int] = field(default_factory=dict)  # the pass in which each had its turn
+    _number: int = 0
 
     def __post_init__(self) -> None:
         """Read nothing yet."""
         self.mirrors = Mirrors(self.settings, self.table_format)
         self.watch = Watch(self.mirrors)
+        self.ours = SpreadTurns(self.spread, self.settings.merge_workers)
+        self.jobs = TurnJobs(self.settings, self.changes, self.mirrors, self.table_format)
 
     def run(self, landed: LandedState, waived: frozenset[str]) -> tuple[Applied, ...]:
         """Turns of every mirror with landed changes, tier 0 first.
@@ -98,17 +83,29 @@ class Passes:
         if unheard:
             return unheard  # to be kept before the next turns, or a kill takes both accounts
         tables = [landed.catalog.table(name, mark.shards) for name in behind]
-        due = sorted(tables, key=lambda table: (table.tier, table.name))
-        tried = [table for table in due if self._due(table, landed, waived)]
+        tried = [table for table in tables if self._due(table, landed, waived)]
         standing = broken | self._standing({table.name for table in tried}, mark, waived)
-        ready = [table for table in tried if table.name not in standing]
-        done = self._turns(ready[:MOST_MIRRORS], landed, waived)
+        ready = self._first([table for table in tried if table.name not in standing])
+        done = self._turns(ready, landed, waived)
         left = [self._still(name, hold) for name, hold in sorted(standing.items())]
         freed = self._freed(mark, standing, {turn.table for turn in done}, behind)
         result = (*done, *left, *freed)
         self._held |= {turn.table for turn in result if turn.hold is not None}
         self._held -= {turn.table for turn in result if turn.hold is None}
         return result
+
+    def _first(self, ready: Sequence[Table]) -> list[Table]:
+        """Those to have a turn in this pass: tier 0 first, in a tier whose turn is longest ago."""
+        self._number += 1
+        found: list[Table] = []
+        taken: Counter[int] = Counter()
+        for table in sorted(ready, key=self._place):
+            taken[table.tier] += 1
+            found += [table] if taken[table.tier] <= MOST_MIRRORS else []
+        return found
+
+    def _place(self, table: Table) -> tuple[int, int, str]:
+        return table.tier, self._asked.get(table.name, 0), table.name
 
     def applied(self, table: str) -> int:
         """The batch a mirror is applied through; -1 before the first, and where nobody can tell."""
@@ -130,6 +127,10 @@ class Passes:
                 applied = self.mirrors.applied_of(name, landed.mark.batch, landed.lives)
             except (HeldError, UnreachableError) as error:
                 broken[name] = hold_of(name, error)
+                continue
+            except Exception as error:  # the boundary of one mirror: it stops no other
+                log.exception("turn_broken", table=name)
+                broken[name] = hold_of(name, _failure(error))
                 continue
             if applied < last:
                 behind.append(name)
@@ -194,82 +195,30 @@ class Passes:
         started = self.clock()
         jobs: list[MirrorJob[Any]] = []
         failed: list[Applied] = []
-        waiting = self._waiting(ready, landed)
+        pending = self.jobs.pending(ready, landed)
+        room = PASS_ROWS * self.settings.merge_workers
         for table in ready:
+            if room <= 0:
+                break  # the others come first in the next pass
+            self._asked[table.name] = self._number
             try:
-                jobs += self._job(table, landed, waiting)
+                job = self.jobs.of(table, landed, pending, self.highs, self._stamp())
             except LostRaceError:
                 continue  # somebody came between: next time, from what is there then
             except (HeldError, UnreachableError) as error:
                 failed.append(self._failed(table, hold_of(table.name, error), landed, waived))
+            except Exception as error:  # the boundary of one mirror: it stops no other
+                log.exception("turn_broken", table=table.name)
+                hold = hold_of(table.name, _failure(error))
+                failed.append(self._failed(table, hold, landed, waived))
+            else:
+                jobs += [job] if job is not None else []
+                room -= pending.most(job, room) if job is not None else 0
         done = (
             self._finished(job, outcome, started, landed, waived)
-            for job, outcome in self._outcomes(jobs, waiting.files)
+            for job, outcome in self._outcomes(jobs, pending.files)
         )
         return (*failed, *(turn for turn in done if turn is not None))
-
-    def _waiting(self, ready: Sequence[Table], landed: LandedState) -> PendingFiles:
-        """What some of these mirrors have not applied."""
-        if not ready:
-            return PendingFiles((), (), TableRows(self.changes.store))
-        self.changes.look()
-        first, until = min(self.mirrors.applied(one.name) for one in ready), landed.mark.batch
-        return PendingFiles(
-            files=parts(self.changes.snapshot, first, until),
-            deletes=parts(self.changes.snapshot, -1, until, (Op.DELETE,)),
-            rows=TableRows(self.changes.store),
-        )
-
-    def _job(
-        self, table: Table, landed: LandedState, waiting: PendingFiles
-    ) -> Iterator[MirrorJob[Any]]:
-        """What a turn of *table* needs; nothing where this pass has only changed its columns."""
-        mark, catalog, name = landed.mark, landed.catalog, table.name
-        seen = self.mirrors.seen(name)
-        floors = floors_of(seen) if seen is not None else {}
-        catalog.require_rows(table, mark.bases, floors)
-        moves = catalog.moves(table, mark, floors)
-        if not all(mark.passed(move.shard.source, move.order) for move in moves):
-            return  # changes of the other table may still be on their way
-        require_landed(table, mark, moves, landed.gaps)
-        if self.mirrors.applied(name) < 0:
-            require_kept(table, mark, self._dropped())
-        shape = Shape(table, catalog.schema(table), catalog.newest_of(table), catalog.at)
-        snapshot = self._shaped(name, shape)
-        after = batch_of(snapshot, self.settings.lane)
-        wanted = WantedBatches(after, mark.tables[name])
-        near = [part for part in waiting.files if part.high > after and part.low <= wanted.until]
-        if sum(part.rows for part in near) > MOST_ROWS:
-            wanted = bounded(waiting.rows, near, name, wanted, MOST_ROWS)
-        grown = bool(self.highs.topics(name) & set(mark.grown))
-        yield MirrorJob(
-            table=table,
-            snapshot=snapshot,
-            columns=shape.schema.columns,
-            wanted=wanted,
-            at=self.clock(),
-            deletes=waiting.deletes if after >= 0 else (),
-            known=None if after < 0 else AppliedBefore(self.highs.of(name, after), grown),
-            floors=floors_of(snapshot),
-            fills=tuple(_fills(catalog, table, shape)),
-            moves=moves,
-            history=parts(self.changes.snapshot, -1, mark.batch) if moves else (),
-            dropped=self._dropped(),
-        )
-
-    def _dropped(self) -> int:
-        """The newest batch of which changes are no longer kept."""
-        return int(self.changes.snapshot.metadata.configuration.get(DROPPED, "-1"))
-
-    def _shaped(self, name: str, shape: Shape) -> MirrorSnapshot:
-        """The mirror with the columns of today, made if it was not there.
-
-        On the version that was looked at for others' commits, or not at all.
-        """
-        known, uri = self.mirrors.seen(name), self.settings.mirror(name)
-        made: MirrorSnapshot = self.table_format.shaped(uri, known, shape, self._stamp())
-        self.mirrors.know(name, made)
-        return made
 
     def _outcomes(
         self, jobs: Sequence[MirrorJob[Any]], files: tuple[Part, ...]
@@ -284,21 +233,10 @@ class Passes:
             else:
                 theirs.append((one, engine))
         log_uri = self.changes.store.uri
-        found = self._run(Group(log_uri, files, tuple(ours), self.table_format.worker()))
+        found = self.ours(Group(log_uri, files, tuple(ours), self.table_format.worker()))
         yield from ((one, found[one.table.name]) for one in ours)
         for one, engine in theirs:
             yield one, run(Group(log_uri, files, (one,), engine))[one.table.name]
-
-    def _run(self, group: Group) -> Mapping[str, TurnOutcome]:
-        """Our own turns, here or spread."""
-        rows = sum(part.rows for part in group.files)
-        if rows <= HERE and len(group.jobs) <= HERE_MIRRORS:
-            return run(group) if group.jobs else {}
-        count = GROUPS * self.settings.merge_workers
-        found: dict[str, TurnOutcome] = {}
-        for part in self.spread(grouped(group, count)):
-            found |= part
-        return found
 
     def _finished(
         self,
@@ -381,7 +319,6 @@ def hold_of(table: str, error: HeldError | UnreachableError) -> Hold:
     return Hold(f"{error.reason}:{table}", table, error.reason, detail)
 
 
-def _fills(catalog: Catalog, table: Table, shape: Shape) -> Iterator[Fill]:
-    """Defaults of columns that were added to shards whose older changes may still be applied."""
-    for name in shape.newest:
-        yield from catalog.fills(name)
+def _failure(error: Exception) -> HeldError:
+    """What nobody foresaw; the log has the trace."""
+    return HeldError("failed", f"{type(error).__name__}: {error}"[:500])

@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipeline.errors import ConfigError, UnreachableError
+from pipeline.errors import ConfigError, HeldError, UnreachableError
 
 LEFTOVER = ".sluice-"  # what a killed `put_new` leaves; the dot hides it from every reader of logs
 _NO_LINKS = frozenset(
@@ -188,6 +188,9 @@ def _told(folder: Folder, name: str, *, only: Collection[int] = ()) -> Iterator[
         yield
     except (FileNotFoundError, FileExistsError):
         raise
+    except ValueError as error:
+        detail = f"{folder.uri!r}: {error}; no file has such a name: ignore the table by a rule"
+        raise HeldError("name", detail) from error
     except OSError as error:
         if only and error.errno not in only:
             raise

@@ -1,0 +1,170 @@
+"""What does a mirror's turn need, and may it have one now?  Asked table by table.
+
+A table that cannot have one raises why; one that waits for changes still on their way has none for
+a while, and says so when that takes long.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from pipeline.apply.arrivals import Arrivals
+from pipeline.apply.catalog import Catalog
+from pipeline.apply.decide import AppliedBefore
+from pipeline.apply.fills import Fill
+from pipeline.apply.floors import Floors, highest
+from pipeline.apply.highest_orders import HighestOrders
+from pipeline.apply.landed_state import LandedState
+from pipeline.apply.losses import require_kept, require_landed
+from pipeline.apply.mirror_job import MirrorJob
+from pipeline.apply.mirror_snapshot import CommitStamp, MirrorSnapshot, batch_of, floors_of
+from pipeline.apply.mirrors import Mirrors
+from pipeline.apply.moved_rows import RowMove
+from pipeline.apply.reshape import Shape
+from pipeline.apply.table_format import TableFormat
+from pipeline.changelog.change_log import ChangeLog
+from pipeline.changelog.scan import Part, parts
+from pipeline.changelog.slices import TableRows, WantedBatches, bounded
+from pipeline.changelog.table import DROPPED
+from pipeline.mark import Mark
+from pipeline.model import Op, Table
+from pipeline.settings import PipelineSettings
+
+MOST_ROWS = 2_000_000  # of one mirror in one turn; older batches first when more is waiting
+
+
+@dataclass(frozen=True, slots=True)
+class PendingFiles:
+    """Files of the change log that a pass reads, and those that may hold deletes of any batch.
+
+    Found once: as many mirrors as there are would each go through all files.
+    """
+
+    files: tuple[Part, ...]
+    deletes: tuple[Part, ...]
+    rows: TableRows
+
+    def of(self, wanted: WantedBatches) -> list[Part]:
+        """Those that may hold one of these batches."""
+        return [one for one in self.files if one.high > wanted.after and one.low <= wanted.until]
+
+    def most(self, job: MirrorJob[Any], room: int) -> int:
+        """Rows that *job* may read; not counted where all that are pending are within *room*."""
+        if sum(part.rows for part in self.files) <= room:
+            return 0
+        return sum(self.rows.of(part, job.table.name) for part in self.of(job.wanted))
+
+
+@dataclass(eq=False)
+class TurnJobs:
+    """Makes the jobs of a pass; a mirror's columns follow its source's before its rows do."""
+
+    settings: PipelineSettings
+    changes: ChangeLog
+    mirrors: Mirrors[Any]
+    table_format: TableFormat[Any, Any]
+    _arrivals: Arrivals = field(default_factory=Arrivals)
+
+    def pending(self, ready: Sequence[Table], landed: LandedState) -> PendingFiles:
+        """What some of these mirrors have not applied."""
+        if not ready:
+            return PendingFiles((), (), TableRows(self.changes.store))
+        self.changes.look()
+        first, until = min(self.mirrors.applied(one.name) for one in ready), landed.mark.batch
+        return PendingFiles(
+            files=parts(self.changes.snapshot, first, until),
+            deletes=parts(self.changes.snapshot, -1, until, (Op.DELETE,)),
+            rows=TableRows(self.changes.store),
+        )
+
+    def of(
+        self,
+        table: Table,
+        landed: LandedState,
+        pending: PendingFiles,
+        highs: HighestOrders,
+        stamp: CommitStamp,
+    ) -> MirrorJob[Any] | None:
+        """What a turn of *table* needs; None where it waits for changes still on their way.
+
+        Raises:
+            HeldError: it must stand still; the reason says why.
+            LostRaceError: somebody else committed to its mirror meanwhile.
+        """
+        mark, catalog, name = landed.mark, landed.catalog, table.name
+        moves = self._moves(table, landed, stamp.at)
+        if moves is None:
+            return None
+        shape = Shape(table, catalog.schema(table), catalog.newest_of(table), catalog.at)
+        snapshot = self._shaped(name, shape, stamp)
+        after = batch_of(snapshot, self.settings.lane)
+        grown = bool(highs.topics(name) & set(mark.grown))
+        return MirrorJob(
+            table=table,
+            snapshot=snapshot,
+            columns=shape.schema.columns,
+            wanted=_wanted(name, WantedBatches(after, mark.tables[name]), pending),
+            at=stamp.at,
+            deletes=pending.deletes if after >= 0 else (),
+            known=None if after < 0 else AppliedBefore(highs.of(name, after), grown),
+            floors=highest(floors_of(snapshot), _bases(table, mark)),
+            fills=tuple(_fills(catalog, table, shape)),
+            moves=moves,
+            history=parts(self.changes.snapshot, -1, mark.batch) if moves else (),
+            dropped=self._dropped(),
+        )
+
+    def _moves(
+        self, table: Table, landed: LandedState, now: datetime
+    ) -> tuple[RowMove, ...] | None:
+        """Rows that come from other names or go; None if changes of these may be on their way."""
+        mark, seen = landed.mark, self.mirrors.seen(table.name)
+        floors = floors_of(seen) if seen is not None else {}
+        landed.catalog.require_rows(table, mark.bases, floors)
+        moves = landed.catalog.moves(table, mark, floors)
+        if not self._arrivals.complete(table.name, moves, mark, now):
+            return None
+        require_landed(table, mark, moves, landed.gaps)
+        if self.mirrors.applied(table.name) < 0:
+            require_kept(table, mark, self._dropped())
+        return moves
+
+    def _dropped(self) -> int:
+        """The newest batch of which changes are no longer kept."""
+        return int(self.changes.snapshot.metadata.configuration.get(DROPPED, "-1"))
+
+    def _shaped(self, name: str, shape: Shape, stamp: CommitStamp) -> MirrorSnapshot:
+        """The mirror with the columns of today, made if it was not there.
+
+        On the version that was looked at for others' commits, or not at all.
+        """
+        known, uri = self.mirrors.seen(name), self.settings.mirror(name)
+        made: MirrorSnapshot = self.table_format.shaped(uri, known, shape, stamp)
+        self.mirrors.know(name, made)
+        return made
+
+
+def _wanted(name: str, wanted: WantedBatches, pending: PendingFiles) -> WantedBatches:
+    """The older of the batches, where all are too many rows at once."""
+    near = pending.of(wanted)
+    if sum(part.rows for part in near) <= MOST_ROWS:
+        return wanted
+    return bounded(pending.rows, near, name, wanted, MOST_ROWS)
+
+
+def _bases(table: Table, mark: Mark) -> Floors:
+    """Below its shards' bases nothing counts, also in a turn that does not come to their settles.
+
+    Such changes may be of columns that are no longer there.  Where keys span shards, one that left
+    another shard must be seen to.
+    """
+    if table.unique_across_shards:
+        return {}
+    return {s: mark.bases[str(s)] for s in table.shards if str(s) in mark.bases}
+
+
+def _fills(catalog: Catalog, table: Table, shape: Shape) -> Iterator[Fill]:
+    """Defaults of columns that were added to shards whose older changes may still be applied."""
+    for name in shape.newest:
+        yield from catalog.fills(name)

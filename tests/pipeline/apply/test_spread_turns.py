@@ -1,0 +1,69 @@
+"""pipeline/apply/spread_turns.py over workers that die over one mirror."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from pipeline.apply import spread_turns
+from pipeline.apply.mirror_job import Group, run
+from pipeline.apply.spread_turns import Outcomes
+from pipeline.errors import UnreachableError
+from pipeline.model import Op
+from pipeline.report import Hold
+from tests.pipeline.hand_lake import HandLake, row
+
+NAMES = ("db.t", "db.u", "db.v", "db.w")
+
+
+class Workers:
+    """They die over the tables of *fatal*, and with them their job."""
+
+    def __init__(self, *fatal: str) -> None:
+        self.fatal, self.jobs = set(fatal), list[int]()
+
+    def __call__(self, groups: Sequence[Group]) -> list[Outcomes]:
+        self.jobs.append(sum(len(group.jobs) for group in groups))
+        if self.fatal & {job.table.name for group in groups for job in group.jobs}:
+            raise UnreachableError("a worker died")
+        return [run(group) for group in groups]
+
+
+@pytest.fixture
+def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> HandLake:
+    monkeypatch.setattr(spread_turns, "HERE", -1)
+    monkeypatch.setattr(spread_turns, "GROUPS", 1)
+    return HandLake(tmp_path, others=NAMES[1:])
+
+
+def turned(lake: HandLake, pos: int, workers: Workers) -> dict[str, Hold | None]:
+    """A change of each table, and what its turn came to."""
+    lake.passes.ours.spread = workers
+    more = {name: {"table": name, "shard": name, "topic": f"s.{name}"} for name in NAMES}
+    lake.land(*(row(Op.CREATE, pos, pos, "x") | more[name] for name in NAMES))
+    return {turn.table: turn.hold for turn in lake.run()}
+
+
+def test_a_mirror_that_ends_its_worker_ends_no_other_mirrors_turn(lake: HandLake) -> None:
+    first = turned(lake, 10, Workers("db.u"))
+
+    assert first["db.u"] is not None
+    assert (first["db.u"].reason, first["db.u"].detail) == ("unreachable", "a worker died")
+    assert [first[name] for name in NAMES if name != "db.u"] == [None] * 3
+
+
+def test_it_is_run_by_itself_until_it_comes_through(lake: HandLake) -> None:
+    turned(lake, 10, Workers("db.u"))
+    dies, lives, after = Workers("db.u"), Workers(), Workers()
+
+    turned(lake, 20, dies)
+    turned(lake, 30, lives)
+    turned(lake, 40, after)
+
+    assert (dies.jobs, lives.jobs, after.jobs) == ([3, 1], [3, 1], [4])
+    assert lake.rows("db.u") == dict.fromkeys((10, 20, 30, 40), "x")
+
+
+def test_workers_that_die_over_all_of_them_are_nobodys_fault(lake: HandLake) -> None:
+    with pytest.raises(UnreachableError, match="a worker died"):
+        turned(lake, 10, Workers(*NAMES))

@@ -1,0 +1,105 @@
+"""Which mirrors have a turn in a pass, and how much of what is pending: none waits for ever."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.apply import passes, turn_jobs
+from pipeline.model import Op, Order
+from pipeline.schema.column import TableSchema
+from pipeline.schema.history import SchemaChange
+from pipeline.sources.mysql.column import MySqlColumn as Column
+from tests.pipeline.hand_lake import ID, NAME, HandLake, row
+
+C, R, S = Op.CREATE, Op.READ, Op.SETTLE
+OTHERS = ("db.u", "db.v", "db.w")
+
+
+def each(pos: int, *tables: str) -> list[dict[str, Any]]:
+    return [
+        row(C, pos, pos, "x") | {"table": name, "shard": name, "topic": f"s.{name}"}
+        for name in tables
+    ]
+
+
+def told(kind: str, pos: int) -> tuple[str, SchemaChange]:
+    """db.t was dropped, or made anew with other columns."""
+    order = Order(1, 1, pos)
+    schema = TableSchema("db.t", order, (ID, NAME), ("id",)) if kind == "create" else None
+    return "s", SchemaChange(kind, "db.t", order, schema, "")
+
+
+@pytest.mark.parametrize(
+    ("limit", "most"),
+    [
+        pytest.param("MOST_MIRRORS", 2, id="more mirrors than a pass takes"),
+        pytest.param("PASS_ROWS", 1, id="more rows than a pass reads"),
+    ],
+)
+def test_tables_that_always_have_something_to_apply_keep_no_other_from_its_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, most: int
+) -> None:
+    monkeypatch.setattr(passes, limit, most)
+    lake = HandLake(tmp_path, others=OTHERS)
+    had: set[str] = set()
+
+    for pos in range(10, 22):
+        lake.land(*each(pos, "db.t", *OTHERS))
+        had |= {turn.table for turn in lake.run() if turn.hold is None}
+
+    assert had == {"db.t", *OTHERS}
+
+
+def test_a_turn_that_does_not_come_to_a_new_base_reads_nothing_from_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those changes may have columns that are there no longer, and would hold it for ever."""
+    lake = HandLake(tmp_path, columns=(ID, Column("gone", "VARCHAR", 80)))
+    for pos in range(10, 20):
+        lake.land({**row(C, pos, pos), "after": f'{{"id": {pos}, "gone": "x"}}'})
+    lake.land(row(R, 50, 1, "read"), row(S, 50, None))
+    lake.catalog.learn([told("drop", 40), told("create", 40)])
+    lake.mark = replace(lake.mark, bases={"s/db.t": Order(1, 1, 50)})
+    monkeypatch.setattr(turn_jobs, "MOST_ROWS", 4)
+
+    turns = [turn for _ in range(8) for turn in lake.run()]
+
+    assert [turn.hold for turn in turns if turn.hold] == []
+    assert lake.rows() == {1: "read"}
+
+
+def test_a_table_that_nobody_foresaw_stops_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = HandLake(tmp_path, others=("db.u",))
+    lake.land(*each(10, "db.t", "db.u"))
+    known = lake.catalog.schema
+
+    def breaks(table: Any) -> Any:
+        if table.name == "db.t":
+            raise ValueError("a column nobody has seen")
+        return known(table)
+
+    monkeypatch.setattr(lake.catalog, "schema", breaks)
+
+    turns = {turn.table: turn.hold for turn in lake.run()}
+
+    assert turns["db.u"] is None
+    assert turns["db.t"] is not None
+    assert (turns["db.t"].reason, turns["db.t"].detail) == (
+        "failed",
+        "ValueError: a column nobody has seen",
+    )
+
+
+def test_a_table_with_an_impossible_name_stops_no_other(tmp_path: Path) -> None:
+    lake = HandLake(tmp_path, others=("db.u", "db.\0"))
+    lake.land(*each(10, "db.u", "db.\0"))
+
+    turns = {turn.table: turn.hold for turn in lake.run()}
+
+    assert turns["db.u"] is None
+    assert turns["db.\0"] is not None
+    assert turns["db.\0"].reason == "name"
