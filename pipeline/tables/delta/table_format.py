@@ -60,7 +60,7 @@ class DeltaMirrors:
 
     session: "SparkSession | None"
     spark: "SparkMerge | None" = field(init=False)
-    why: Callable[[Snapshot], str | None] = field(default=why_spark, init=False)
+    why: Callable[[Snapshot], str | None] = field(init=False)
     _upkeep: MirrorUpkeep = field(default_factory=MirrorUpkeep, init=False)
     _stores: dict[str, Store] = field(default_factory=dict, init=False)
     _told: dict[str, str] = field(default_factory=dict, init=False)
@@ -69,6 +69,7 @@ class DeltaMirrors:
     def __post_init__(self) -> None:
         """Read nothing yet."""
         self.spark = None if self.session is None else _merging(self.session)
+        self.why = why_spark  # the instance's own: the class would make a method of it
 
     def look(self, uri: str, known: Snapshot | None) -> Snapshot | None:
         """By the log."""
