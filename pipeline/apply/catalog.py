@@ -65,12 +65,24 @@ class Catalog:
                 continue
             known[told] = None
             found.setdefault(source, []).append(told)
-            self.learn((source, change) for change in changes)
+            self.learn((source, change) for change in (*changes, *self._dropped_with(source, told)))
         for source, statements in found.items():
             nothing = PendingStatements(self.readings[source].dialect)
             pending = self._pending.get(source, nothing).after(statements)
             self._pending[source] = pending or nothing.after(tuple(self._told[source])) or nothing
             self._asked.pop(source, None)
+
+    def _dropped_with(self, source: str, told: Told) -> list[SchemaChange]:
+        """A DROP of each table of a database that was dropped: none is told of."""
+        database = self.readings[source].dialect.database_dropped(told.text)
+        if told.snapshot or database is None:
+            return []
+        shards = sorted({change.shard for change in self._changes.get(source, ())})
+        return [
+            SchemaChange("drop", shard, told.order, None, told.text)
+            for shard in shards
+            if ShardId.parse(shard).database == database
+        ]
 
     def learn(self, changes: Iterable[tuple[str, SchemaChange]]) -> None:
         """Take (source, change), in any order, without what the statement does to rows."""

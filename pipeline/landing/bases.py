@@ -18,8 +18,10 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 from pipeline.landing.facts import Facts, News
+from pipeline.living import is_there
 from pipeline.mark import Existence, Mark, Snap, source_of
-from pipeline.model import Order, Shard
+from pipeline.model import Order, Shard, ShardId
+from pipeline.schema.history import SchemaChange
 from pipeline.topics.naming import spelled
 
 
@@ -74,6 +76,23 @@ def births(mark: Mark, facts: Facts) -> tuple[Mapping[str, Existence], Mapping[s
                 born[name] = order
             _tell(found, name, Existence(order, there=True))
     return found, {n: o for n, o in born.items() if n not in mark.bases or mark.bases[n] < o}
+
+
+def with_drops(facts: Facts, mark: Mark) -> Facts:
+    """*facts* with a DROP of each known shard of a database that was dropped: none is told of."""
+    if not facts.databases:
+        return facts
+    told = {_name(news) for news in facts.news if not news.snapshot}
+    known = {*mark.shards, *mark.existing, *facts.shards}
+    names = sorted(told | {name for name in known if is_there(mark, name)})
+    made = [
+        News(one.source, SchemaChange("drop", shard.name, one.order, None, one.text), False)
+        for one in facts.databases
+        for shard in map(Shard.parse, names)
+        if shard.source == one.source and ShardId.parse(shard.name).database == one.database
+    ]
+    every = sorted((*facts.news, *made), key=lambda news: (news.source, news.change.order))
+    return replace(facts, news=tuple(every))
 
 
 def _is_birth(news: News, known: Existence | None, *, seen: bool) -> bool:

@@ -1,6 +1,6 @@
 """What a written batch says of itself, added up from its runs before it is committed.  Pure."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import add
@@ -12,6 +12,7 @@ from pipeline.landing.tally import RunTally, SnapshotRows, Unreadable
 from pipeline.model import Order, Shard, TopicPartition
 from pipeline.schema.history import SchemaChange
 from pipeline.schema.reading import SchemaReading
+from pipeline.schema.schema_change import Told
 
 T = TypeVar("T")
 
@@ -30,6 +31,16 @@ class News:
     captured: bool = True
     empty: bool = True
     over: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DroppedDatabase:
+    """A database that went at ``order``, with all its tables, of which none is told."""
+
+    source: str
+    order: Order
+    database: str
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +67,7 @@ class Facts:
     ``snapshots``   ``source/shard`` -> its newest snapshot's rows.
     ``news``        schema changes, in log order; one that cannot be read is an error.
     ``statements``  schema changes of any kind, those about no table among them.
+    ``databases``   those that were dropped, in log order.
     ``texts``       (source, text) of those that are no part of a snapshot.
     ``firsts``      ``source/shard`` -> lowest order of a row, of those created in it.
     ``errors``      ``source/shard`` (or ``topic:NAME`` where it is not known) -> what is unread.
@@ -70,6 +82,7 @@ class Facts:
     snapshots: Mapping[str, SnapshotRows] = field(default_factory=dict)
     news: tuple[News, ...] = ()
     statements: int = 0
+    databases: tuple[DroppedDatabase, ...] = ()
     texts: tuple[tuple[str, str], ...] = ()
     firsts: Mapping[str, Order] = field(default_factory=dict)
     errors: Mapping[str, UnreadChanges] = field(default_factory=dict)
@@ -97,7 +110,8 @@ def gather(
         snapshots=_joined([one.snapshots for one in told], SnapshotRows.with_rows),
         news=news,
         statements=sum(len(one.statements) for one in told),
-        texts=texts,
+        databases=tuple(_databases(texts, readings)),
+        texts=tuple((source, one.text) for source, one in texts),
         firsts=_firsts(told, news),
         errors={name: _unread(one) for name, one in errors.items()},
         doubted=doubted,
@@ -114,10 +128,10 @@ def _joined(told: Iterable[Mapping[str, T]], join: Callable[[T, T], T]) -> dict[
 
 def _news(
     statements: Sequence[Mapping[str, Any]], readings: Mapping[str, SchemaReading]
-) -> tuple[tuple[News, ...], tuple[tuple[str, str], ...], list[dict[str, Unreadable]]]:
-    """Schema changes in log order, their texts, and those that cannot be read, of their topics."""
+) -> tuple[tuple[News, ...], tuple[tuple[str, Told], ...], list[dict[str, Unreadable]]]:
+    """Schema changes in log order, their statements, and those unread, of their topics."""
     news: list[News] = []
-    texts: list[tuple[str, str]] = []
+    texts: list[tuple[str, Told]] = []
     unread: list[dict[str, Unreadable]] = []
     placed = [row for row in statements if row["log"] is not None]
     for row in sorted(placed, key=lambda row: (row["topic"], row["offset"])):
@@ -125,7 +139,7 @@ def _news(
             reading = readings[row["source"]]
             told, parsed = reading.read(row["note"], order_of(row))
             if row["snapshot"] is None:
-                texts.append((row["source"], told.text))
+                texts.append((row["source"], told))
         except FormatError:
             where = (row["topic"], row["partition"], row["offset"])
             unread.append({f"topic:{row['topic']}": Unreadable(row["source"], None, 1, (where,))})
@@ -133,6 +147,15 @@ def _news(
         for change in parsed:
             news.append(_told(row, change, reading))
     return tuple(news), tuple(texts), unread
+
+
+def _databases(
+    texts: Sequence[tuple[str, Told]], readings: Mapping[str, SchemaReading]
+) -> Iterator[DroppedDatabase]:
+    for source, told in texts:
+        database = readings[source].dialect.database_dropped(told.text)
+        if database is not None:
+            yield DroppedDatabase(source, told.order, database, told.text)
 
 
 def _told(row: Mapping[str, Any], change: SchemaChange, reading: SchemaReading) -> News:

@@ -20,7 +20,7 @@ from pipeline.errors import HeldError, LostRaceError
 from pipeline.lake.commit import commit
 from pipeline.lake.entries import Action
 from pipeline.landing.acknowledgements import Acknowledgements
-from pipeline.landing.bases import Settled
+from pipeline.landing.bases import Settled, with_drops
 from pipeline.landing.disorder import Circumstances, Disorder
 from pipeline.landing.division import divided, epochs_read
 from pipeline.landing.epoch_bounds import EpochBounds, bounds
@@ -195,7 +195,8 @@ class Landing:
 
     def _gathered(self, staged: Staged) -> Facts:
         readings = {feed.settings.name: feed.reading for feed in self.feeds}
-        return self._captured(gather(staged.tallies, self.mark.high, readings))
+        facts = gather(staged.tallies, self.mark.high, readings)
+        return self._captured(with_drops(facts, self.mark))
 
     def _staged(self, chosen: Plan, listing: Listing, epochs: Epochs, stamp: Stamp) -> Staged:
         """Write the batch's rows as files that nobody names yet."""

@@ -40,6 +40,10 @@ class Dialect(Protocol):
         """Whether it makes a table that begins empty; *there* if there was one of its name."""
         ...
 
+    def database_dropped(self, statement: str) -> str | None:
+        """The database that a statement takes away, with all its tables; None if it does not."""
+        ...
+
     def compare(self, old: TableSchema, new: TableSchema) -> Compatible | Incompatible:
         """Say what changed from *old* to *new*, of one shard; the first obstacle, if any."""
         ...

@@ -2,8 +2,8 @@
 
 A hold, rows that come from another shard, or that there are none left of one that moved away or
 was dropped; a base or a truncate at that order or later answers each.  A statement that leaves a
-shard empty asks for one of these, too: a CREATE is a base by itself, but one after DROP DATABASE,
-of which no table is told, is none, and a TRUNCATE that only its statement tells of empties nothing.
+shard empty asks for one of these, too: a CREATE is a base by itself, but only where nothing of its
+name was there, and a TRUNCATE that only its statement tells of empties nothing.
 The effects of an order are worked out again whenever more of it comes: the messages of one RENAME
 may be cut apart by the end of a batch, and a collector that starts again sends some of them twice.
 """

@@ -55,6 +55,9 @@ class ToyDialect:
     def makes_anew(self, statement: str, *, there: bool) -> bool:
         return not there
 
+    def database_dropped(self, statement: str) -> str | None:
+        return None
+
     def compare(self, old: TableSchema, new: TableSchema) -> Compatible | Incompatible:
         for column in old.columns:
             if new.column(column.name) != column:

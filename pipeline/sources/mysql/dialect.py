@@ -20,7 +20,7 @@ from pipeline.schema.wire import SentAs
 from pipeline.sources.mysql import ddl, differences, effects, evolution, labels, moves, values
 from pipeline.sources.mysql.column import MySqlColumn, columns
 from pipeline.sources.mysql.defaults import default_scalar
-from pipeline.sources.mysql.statement import read
+from pipeline.sources.mysql.statement import DatabaseDropped, read
 from pipeline.sources.mysql.typemap import WHOLE, lake_type
 
 _INTEGERS = (*WHOLE, "BIGINT")
@@ -60,6 +60,13 @@ class MySqlDialect:
     def makes_anew(self, statement: str, *, there: bool) -> bool:
         """See :mod:`pipeline.sources.mysql.moves`."""
         return moves.makes_anew(read(statement), there=there)
+
+    def database_dropped(self, statement: str) -> str | None:
+        """By its very letters: in others it may be another one, and its tables are in doubt."""
+        if "drop" not in statement.casefold():
+            return None
+        said = read(statement)
+        return said.database if isinstance(said, DatabaseDropped) else None
 
     def compare(self, old: TableSchema, new: TableSchema) -> Compatible | Incompatible:
         """See :mod:`pipeline.sources.mysql.evolution`."""

@@ -84,6 +84,12 @@ class Topics:
         value = message(text, described(text, "t", told), source=place)
         self.held.setdefault(source, []).append((b"{}", value.encode()))
 
+    def say(self, source: str, pos: int, text: str) -> None:
+        """A statement of which no table is told."""
+        place = {"db": "db", "table": "", "file": "binlog.000007", "pos": pos, "row": 0}
+        value = {"source": place, "databaseName": "db", "ddl": text, "tableChanges": []}
+        self.held.setdefault(source, []).append((b"{}", json.dumps(value).encode()))
+
     def _insert(
         self,
         source: str,
