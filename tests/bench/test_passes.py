@@ -22,7 +22,12 @@ TINY = passes.Size(
             id="a read after many turns",
             marks=pytest.mark.spark,
         ),
-        pytest.param(passes.memory, "20 uniform keys in 500 rows", id="a process of its own"),
+        pytest.param(
+            passes.memory,
+            "20 uniform keys in 500 rows",
+            id="a process of its own",
+            marks=pytest.mark.thorough,
+        ),
     ],
 )
 def test_turns_of_one_mirror_are_told_of(

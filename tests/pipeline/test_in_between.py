@@ -29,12 +29,12 @@ def cleans(beside: Beside) -> None:
 
 
 LONG = pytest.mark.long
-THOROUGH = pytest.mark.thorough  # `make check` tries one at each step
+THOROUGH = pytest.mark.thorough  # `make check` tries a foreign write at each step
 CASES = [
     pytest.param((), land, apply, id="a turn while another lands", marks=LONG),
     pytest.param((), land, land, id="two land one lane", marks=THOROUGH),
     pytest.param((land,), apply, land, id="a batch lands during a turn", marks=LONG),
-    pytest.param((land,), apply, apply, id="a zombie driver of a turn"),
+    pytest.param((land,), apply, apply, id="a zombie driver of a turn", marks=THOROUGH),
     pytest.param(
         (land,), apply, cleans, id="checkpoint, cleaning and VACUUM during a turn", marks=THOROUGH
     ),

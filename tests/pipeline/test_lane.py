@@ -158,6 +158,7 @@ def test_merging_while_landing_goes_on_reads_every_change_once(beside: Beside) -
     assert beside.rows() == dict.fromkeys(range(30), "a")
 
 
+@pytest.mark.thorough
 def test_no_row_is_lost_or_doubled_when_upkeep_and_merging_go_on_under_a_landing(
     beside: Beside, monkeypatch: pytest.MonkeyPatch
 ) -> None:
