@@ -7,6 +7,7 @@ from pyspark.sql import SparkSession
 
 from bench import passes
 
+THOROUGH = pytest.mark.thorough  # they take seconds: hundreds of commits, a process
 TINY = passes.Size(
     mirrors=25, rows=40, changed=10, large=300, grown=16_000, huge=500, turned=20, commits=20
 )
@@ -15,7 +16,9 @@ TINY = passes.Size(
 @pytest.mark.parametrize(
     ("what", "told"),
     [
-        pytest.param(passes.commits, "2 small turns up to the 20th", id="many commits"),
+        pytest.param(
+            passes.commits, "2 small turns up to the 20th", id="many commits", marks=THOROUGH
+        ),
         pytest.param(
             passes.read,
             "1000 rows, uniform keys",
@@ -26,7 +29,7 @@ TINY = passes.Size(
             passes.memory,
             "20 uniform keys in 500 rows",
             id="a process of its own",
-            marks=pytest.mark.thorough,
+            marks=THOROUGH,
         ),
     ],
 )
@@ -44,6 +47,7 @@ def test_turns_of_one_mirror_are_told_of(
     assert told in capsys.readouterr().out
 
 
+@THOROUGH
 def test_a_mirror_grows_by_fours(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     passes.grown(tmp_path / "lake", TINY)
 

@@ -19,7 +19,7 @@ from tests.pipeline.test_lane import Beside
 Work = Callable[[Beside], object]
 Unsynced = Callable[[bytes], bytes | None]
 LONG = pytest.mark.long
-THOROUGH = pytest.mark.thorough  # `make check` walks the steps of a kill
+THOROUGH = pytest.mark.thorough  # `make check` walks the steps of a kill while landing
 TABLE = "db.t"
 
 
@@ -101,7 +101,7 @@ def services(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Services:
     ("before", "work"),
     [
         pytest.param((), land, id="landing"),
-        pytest.param((land,), apply, id="a turn"),
+        pytest.param((land,), apply, id="a turn", marks=THOROUGH),
         pytest.param((land, apply), upkeep, id="upkeep", marks=LONG),
     ],
 )

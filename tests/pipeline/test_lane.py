@@ -144,6 +144,7 @@ def test_a_batch_without_a_statement_costs_no_look_at_the_schemas(
     assert beside.lane._known.catalog is known
 
 
+@pytest.mark.thorough
 def test_merging_while_landing_goes_on_reads_every_change_once(beside: Beside) -> None:
     beside.apply()
     with ThreadPoolExecutor(1) as pool:

@@ -25,7 +25,9 @@ def life(tmp_path: Path) -> Life:
     return lambda: Beside(Desk(tmp_path, first.desk.topics, first.desk.server))
 
 
-@pytest.mark.parametrize("more", [0, 1, 2, 3, 9])
+@pytest.mark.parametrize(
+    "more", [0, *(pytest.param(n, marks=pytest.mark.thorough) for n in (1, 2, 3)), 9]
+)
 def test_a_mirror_of_batches_that_were_lost_is_held_though_others_have_their_numbers(
     life: Life, more: int
 ) -> None:

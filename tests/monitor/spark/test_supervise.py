@@ -137,7 +137,9 @@ def test_a_held_source_is_told_and_the_process_goes_on(supervisor: Supervisor) -
     ("order", "deadline"),
     [
         pytest.param("die", SOON, id="killed by the kernel in the middle of a batch"),
-        pytest.param("fail", SOON, id="an error nobody foresaw, such as a dead JVM"),
+        pytest.param(
+            "fail", SOON, id="an error nobody foresaw, such as a dead JVM", marks=THOROUGH
+        ),
         pytest.param("sleep", timedelta(seconds=1), id="a missed deadline", marks=THOROUGH),
     ],
 )
@@ -155,6 +157,7 @@ def test_a_process_that_dies_or_hangs_is_replaced_and_its_jvm_goes_with_it(
     assert supervisor.restarts == 1
 
 
+@THOROUGH
 def test_a_kill_between_two_calls_is_noticed_without_a_call(
     supervisor: Supervisor, lake: Path
 ) -> None:
@@ -214,7 +217,7 @@ def test_a_kill_wakes_everybody_who_waits(supervisor: Supervisor, ask: Ask) -> N
         pytest.param(
             "sleep", timedelta(seconds=1), "missed 0:00:01; killed", id="is late", marks=THOROUGH
         ),
-        pytest.param("fail", SOON, "java gateway is gone", id="crashes"),
+        pytest.param("fail", SOON, "java gateway is gone", id="crashes", marks=THOROUGH),
     ],
 )
 def test_a_line_that_ends_the_process_tells_the_other_line_why(
@@ -275,6 +278,7 @@ def test_every_call_to_a_dead_process_fails_at_once(supervisor: Supervisor) -> N
     assert time.monotonic() - begun < 5
 
 
+@THOROUGH
 def test_a_lane_that_refuses_to_open_says_why_on_each_call(tmp_path: Path) -> None:
     (tmp_path / "lost-mark").touch()
     settings = PipelineSettings(str(tmp_path), "127.0.0.1:9", ())
