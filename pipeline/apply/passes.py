@@ -25,6 +25,7 @@ from pipeline.apply.spread_turns import Run, SpreadTurns
 from pipeline.apply.table_format import TableFormat
 from pipeline.apply.turn import Turn, Written
 from pipeline.apply.turn_jobs import TurnJobs
+from pipeline.apply.untold_turns import UntoldTurns
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.scan import Part
 from pipeline.errors import HeldError, LostRaceError, UnreachableError
@@ -58,9 +59,8 @@ class Passes:
     jobs: TurnJobs = field(init=False)
     ours: SpreadTurns = field(init=False)
     _retries: Retries = field(default_factory=Retries)
-    _heard: set[str] = field(default_factory=set)
+    _untold: UntoldTurns = field(init=False)
     _held: set[str] = field(default_factory=set)
-    _doubted: dict[str, int] = field(default_factory=dict)  # turns that may have been committed
     _asked: dict[str, int] = field(default_factory=dict)  # the pass in which each had its turn
     _number: int = 0
 
@@ -70,6 +70,7 @@ class Passes:
         self.watch = Watch(self.mirrors)
         self.ours = SpreadTurns(self.spread, self.settings.merge_workers)
         self.jobs = TurnJobs(self.settings, self.changes, self.mirrors, self.table_format)
+        self._untold = UntoldTurns(self.mirrors, self.watch, self.clock)
 
     def run(self, landed: LandedState, waived: frozenset[str]) -> tuple[Applied, ...]:
         """Turns of every mirror with landed changes, tier 0 first.
@@ -77,18 +78,18 @@ class Passes:
         Returns a turn for each such mirror, and for each one that was looked at and stands still.
         """
         mark = landed.mark
-        self._look_for_doubted()
+        self._untold.settle()
         behind, broken = self._behind(landed)
-        unheard = tuple(self._unheard(sorted(mark.tables), waived))
-        if unheard:
-            return unheard  # to be kept before the next turns, or a kill takes both accounts
+        untold = tuple(self._untold.turns(sorted(mark.tables)))
+        if untold:
+            return untold  # to be kept before the next turns, or a kill takes both accounts
         tables = [landed.catalog.table(name, mark.shards) for name in behind]
         tried = [table for table in tables if self._due(table, landed, waived)]
         standing = broken | self._standing({table.name for table in tried}, mark, waived)
         ready = self._first([table for table in tried if table.name not in standing])
         done = self._turns(ready, landed, waived)
         left = [self._still(name, hold) for name, hold in sorted(standing.items())]
-        freed = self._freed(mark, standing, {turn.table for turn in done}, behind)
+        freed = self._freed(standing, {turn.table for turn in done}, behind)
         result = (*done, *left, *freed)
         self._held |= {turn.table for turn in result if turn.hold is not None}
         self._held -= {turn.table for turn in result if turn.hold is None}
@@ -165,30 +166,6 @@ class Passes:
         version = None if seen is None else seen.version
         return (mark.tables.get(table.name), bases, schemas, gaps, table.key, waived, version)
 
-    def _look_for_doubted(self) -> None:
-        """A turn that was committed without an answer is told as one of a process before."""
-        for name, batch in tuple(self._doubted.items()):
-            try:
-                self.mirrors.look(name)
-            except (HeldError, UnreachableError):
-                continue
-            if self.applied(name) >= batch:
-                self._heard.discard(name)
-            del self._doubted[name]
-
-    def _unheard(self, names: Sequence[str], waived: frozenset[str]) -> Iterator[Applied]:
-        """Last turns of the process before this one, whose accounts it may not have told."""
-        for name in names:
-            if name in self._heard:
-                continue
-            self._heard.add(name)
-            snapshot = self.mirrors.seen(name)
-            last = self.watch.last_turn(name)
-            if snapshot is not None and last is not None:
-                batch, account = last
-                now = self.clock()
-                yield Applied(name, batch, snapshot.version, account, now, now - now)
-
     def _turns(
         self, ready: Sequence[Table], landed: LandedState, waived: frozenset[str]
     ) -> tuple[Applied, ...]:
@@ -262,13 +239,13 @@ class Passes:
             self.mirrors.look(table.name)
             return None
         except (HeldError, UnreachableError) as error:
-            self._doubted[table.name] = until
+            self._untold.unanswered(table.name, until)
             return self._failed(table, hold_of(table.name, error), landed, waived)
         if self.table_format.engine(job.snapshot) is None:
             self.watch.ours(table.name, version)
         elif (told := self.watch.hold(table.name, waived)) is not None:
             return self._failed(table, told, landed, waived)
-        self._heard.add(table.name)
+        self._untold.told(table.name)
         self._retries.succeeded(table.name)
         self.highs.applied(table.name, until, outcome.topics)
         took = self.clock() - started
@@ -298,7 +275,7 @@ class Passes:
         return Applied(name, batch, version, Account(), now, now - now, hold)
 
     def _freed(
-        self, mark: Mark, standing: Mapping[str, Hold], done: set[str], behind: Sequence[str]
+        self, standing: Mapping[str, Hold], done: set[str], behind: Sequence[str]
     ) -> list[Applied]:
         """Tables that were held, are not any more, and have nothing to apply."""
         now, free = self.clock(), sorted(self._held - set(standing) - done - set(behind))

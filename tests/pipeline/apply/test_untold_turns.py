@@ -1,0 +1,78 @@
+"""A turn that a process committed and did not outlive is told by the next one, once."""
+
+from pathlib import Path
+
+import pytest
+
+from pipeline.apply.untold_turns import UntoldTurns
+from pipeline.model import Op
+from tests.pipeline.hand_lake import HandLake, row
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> HandLake:
+    lake = HandLake(tmp_path)
+    lake.land(row(Op.CREATE, 10, 1, "a"), row(Op.CREATE, 11, 2, "b"))
+    lake.apply()
+    return lake
+
+
+def untold(lake: HandLake) -> UntoldTurns:
+    """What a process that has told nothing yet knows."""
+    lake.passes.mirrors.look("db.t")
+    return UntoldTurns(lake.passes.mirrors, lake.passes.watch, lambda: lake.now)
+
+
+def told(found: UntoldTurns) -> list[tuple[str, int, int]]:
+    return [(one.table, one.batch, one.account.applied) for one in found.turns(["db.t", "db.u"])]
+
+
+def test_the_newest_turn_of_each_mirror_is_told_once(lake: HandLake) -> None:
+    found = untold(lake)
+
+    assert told(found) == [("db.t", 0, 2)]
+    assert told(found) == []
+
+
+def test_a_turn_that_was_told_by_who_made_it_is_not_told_again(lake: HandLake) -> None:
+    found = untold(lake)
+
+    found.told("db.t")
+
+    assert told(found) == []
+
+
+@pytest.mark.parametrize(
+    ("batch", "expected"),
+    [
+        pytest.param(0, [("db.t", 0, 2)], id="it was committed"),
+        pytest.param(1, [], id="it was not: its turn comes again"),
+    ],
+)
+def test_a_commit_without_an_answer_is_told_if_it_was_made(
+    lake: HandLake, batch: int, expected: list[tuple[str, int, int]]
+) -> None:
+    found = untold(lake)
+    found.told("db.t")
+
+    found.unanswered("db.t", batch)
+    found.settle()
+
+    assert told(found) == expected
+
+
+def test_while_the_mirror_cannot_be_looked_at_the_answer_waits(lake: HandLake) -> None:
+    found, log = untold(lake), Path(lake.settings.mirror("db.t"), "_delta_log")
+    found.told("db.t")
+    found.unanswered("db.t", 0)
+    away = log.rename(log.with_name("away"))
+    log.write_text("no folder")
+
+    found.settle()
+    waiting = told(found)
+    log.unlink()
+    away.rename(log)
+    found.settle()
+
+    assert waiting == []
+    assert told(found) == [("db.t", 0, 2)]
