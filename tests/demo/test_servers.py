@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kafka import KafkaConsumer, TopicPartition
 
 from demo.debezium import mysql_connector
 from demo.mysql import MySQL
 from demo.processes import Process, wait_until
 from demo.servers import Servers
 from pipeline import jars
+from tests.topic_records import records
 
 pytestmark = pytest.mark.stack
 
@@ -21,22 +21,9 @@ SOON = timedelta(seconds=60)
 
 
 def events(servers: Servers, topic: str) -> list[Any]:
-    """Read all values of a topic of one partition; empty if there is no topic yet."""
-    consumer = KafkaConsumer(bootstrap_servers=servers.kafka.bootstrap, enable_auto_commit=False)
-    try:
-        if not consumer.partitions_for_topic(topic):
-            return []
-        partition = TopicPartition(topic, 0)
-        consumer.assign([partition])
-        consumer.seek_to_beginning(partition)
-        end = consumer.end_offsets([partition])[partition]
-        found: list[Any] = []
-        while consumer.position(partition) < end:
-            for batch in consumer.poll(timeout_ms=500).values():
-                found.extend(json.loads(record.value) for record in batch if record.value)
-        return found
-    finally:
-        consumer.close()
+    """All values of a topic of one partition; empty if there is no topic yet."""
+    found = records(servers.kafka.bootstrap, topic)
+    return [json.loads(record.value) for record in found if record.value]
 
 
 def ids(servers: Servers, topic: str) -> set[int]:

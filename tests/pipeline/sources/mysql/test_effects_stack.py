@@ -6,13 +6,11 @@ whose range of the log it stands in.  After a hold a base is taken at once.
 
 import json
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
-from kafka import KafkaConsumer, TopicPartition
 from pymysql.cursors import Cursor
 
 from demo.debezium import mysql_connector
@@ -24,6 +22,7 @@ from pipeline.schema.schema_change import Told
 from pipeline.sources.mysql.effects import follow
 from tests.pipeline.effect_words import written
 from tests.pipeline.reading import read
+from tests.topic_records import records
 
 PREFIX, END = "effects", "the_end"
 OURS = ("ea", "eb", "e.dot")
@@ -282,10 +281,10 @@ def test_the_database_told_is_that_of_the_new_name_not_the_sessions(run: Run) ->
 
 def test_a_truncate_comes_among_the_rows_of_its_table_and_only_when_it_runs(run: Run) -> None:
     """Neither for a temporary table of that name, nor where a body of an event says so."""
-    truncates = [record["op"] for record in records(run.servers, f"{PREFIX}.ea.t")]
+    truncates = [record["op"] for record in sent(run.servers, f"{PREFIX}.ea.t")]
 
     assert truncates == ["t"]
-    assert [*records(run.servers, f"{PREFIX}.ea.px")] == []
+    assert [*sent(run.servers, f"{PREFIX}.ea.px")] == []
 
 
 def captured(shard: ShardId) -> bool:
@@ -299,22 +298,14 @@ def place(cursor: Cursor) -> Place:
 
 
 def told(servers: Servers) -> list[Told]:
-    sent = []
-    for record in records(servers, PREFIX):
+    found = []
+    for record in sent(servers, PREFIX):
         source = record["source"]
         log = int(source["file"].rpartition(".")[2])
-        sent.append(read(json.dumps(record), Order(1, log, source["pos"], source["row"])))
-    return sent
+        found.append(read(json.dumps(record), Order(1, log, source["pos"], source["row"])))
+    return found
 
 
-def records(servers: Servers, topic: str) -> Iterator[dict[str, Any]]:
-    settings = {"bootstrap_servers": servers.kafka.bootstrap, "enable_auto_commit": False}
-    with closing(KafkaConsumer(**settings, auto_offset_reset="earliest")) as consumer:
-        if topic not in consumer.topics():
-            return
-        partition = TopicPartition(topic, 0)
-        consumer.assign([partition])
-        end = consumer.end_offsets([partition])[partition]
-        while consumer.position(partition) < end:
-            for batch in consumer.poll(timeout_ms=1000).values():
-                yield from (json.loads(record.value) for record in batch if record.value)
+def sent(servers: Servers, topic: str) -> Iterator[dict[str, Any]]:
+    found = records(servers.kafka.bootstrap, topic)
+    yield from (json.loads(record.value) for record in found if record.value)

@@ -1,14 +1,13 @@
 """Values of every MySQL type through a real collector equal what MySQL itself returns."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from datetime import timedelta
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from kafka import KafkaConsumer, TopicPartition
 from pymysql.cursors import DictCursor
 
 from demo.debezium import mysql_connector
@@ -27,6 +26,7 @@ from pipeline.sources.mysql.differences import differences
 from pipeline.sources.mysql.typemap import unverifiable
 from tests.pipeline import every_type
 from tests.pipeline.reading import parse
+from tests.topic_records import records
 
 PREFIX, SHARD = "types", "every_type.every"
 SENT_LATER = 10  # ids of rows that came through the log, above those of the snapshot
@@ -128,17 +128,8 @@ def changes(servers: Servers) -> list[Change]:
     return [change for topic in topics for change in messages(servers, topic)]
 
 
-def messages(servers: Servers, topic: str) -> Iterator[Change]:
-    settings = {"bootstrap_servers": servers.kafka.bootstrap, "enable_auto_commit": False}
-    with closing(KafkaConsumer(**settings, auto_offset_reset="earliest")) as consumer:
-        if topic not in consumer.topics():
-            return
-        partition = TopicPartition(topic, 0)
-        consumer.assign([partition])
-        end = consumer.end_offsets([partition])[partition]
-        while consumer.position(partition) < end:
-            for records in consumer.poll(timeout_ms=1000).values():
-                yield from decoded(records)
+def messages(servers: Servers, topic: str) -> list[Change]:
+    return decoded([*records(servers.kafka.bootstrap, topic)])
 
 
 def decoded(records: Sequence[Any]) -> list[Change]:
