@@ -56,7 +56,7 @@ def bounds(
     }
 
 
-def living(
+def needed(
     starts: Mapping[EpochStart, int],
     w: Mapping[str, PartitionEnd],
     *,

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
 from pipeline.landing.bases import Settled, advance, births, inherited
-from pipeline.landing.epoch_bounds import living
+from pipeline.landing.epoch_bounds import needed
 from pipeline.landing.facts import Facts, News, UnreadChanges
 from pipeline.landing.plan import Plan
 from pipeline.landing.redelivery import resending
@@ -129,7 +129,7 @@ def _epochs(mark: Mark, epochs: Mapping[str, Epoch]) -> dict[str, Epoch]:
 def _started(made: Mark, starts: Mapping[EpochStart, int], plan: Plan) -> Mark:
     """With those of all *starts* that say something of rows to come, or to be sent again."""
     again = {(name, made.epochs[name].number) for name in resending(made, made.epochs)}
-    left = living(starts, made.offsets, anew=plan.anew, kept=again)
+    left = needed(starts, made.offsets, anew=plan.anew, kept=again)
     return replace(made, starts={str(one): first for one, first in left.items()})
 
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.landing.epoch_bounds import EpochBounds, bounds, living, newest_starts
+from pipeline.landing.epoch_bounds import EpochBounds, bounds, needed, newest_starts
 from pipeline.mark import Epoch, EpochStart
 from pipeline.model import PartitionEnd, TopicPartition
 from pipeline.sources.mysql.position import binlog_position
@@ -45,7 +45,7 @@ def test_each_offset_has_the_epoch_that_the_starts_give_it(
 def test_f38_starts_that_w_has_passed_are_dropped_and_no_row_to_come_changes_its_epoch(
     newest: int, starts: dict[int, int], w: int
 ) -> None:
-    left = living(named(starts), {str(TP): PartitionEnd(w)})
+    left = needed(named(starts), {str(TP): PartitionEnd(w)})
 
     known = {"s": Epoch(newest, "uuid", binlog_position(1, 1))}
     offsets = np.arange(w, 16)
@@ -63,7 +63,7 @@ def test_a_partition_that_began_anew_knows_nothing_of_starts_before() -> None:
 
     assert bounds("s", [TP], known, starts)[TP].steps == ((0, 1), (50, 2))
     assert bounds("s", [TP], known, starts, anew={TP})[TP].steps == ((0, 2),)
-    assert living(starts, {str(TP): PartitionEnd(3)}, anew={TP}) == {}
+    assert needed(starts, {str(TP): PartitionEnd(3)}, anew={TP}) == {}
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_a_partition_that_began_anew_knows_nothing_of_starts_before() -> None:
 def test_how_long_a_start_is_kept(
     w: dict[str, PartitionEnd], kept: set[tuple[str, int]], left: bool
 ) -> None:
-    assert bool(living(named({2: 50}), w, kept=kept)) is left
+    assert bool(needed(named({2: 50}), w, kept=kept)) is left
 
 
 def test_the_newest_epochs_starts_by_partition() -> None:
