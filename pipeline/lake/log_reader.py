@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pipeline.lake.query import Pinned, among, literal
+from pipeline.lake.pinned import PinnedTable
+from pipeline.lake.query import among, literal
 from pipeline.lake.resumed import SentEvent, resumed
 from pipeline.lake.seen import LogKey, Touch, Transaction
 from pipeline.model import Op, Order, Shard, Table
@@ -41,7 +42,7 @@ class _End:
 class LogReader:
     """The change log at one version, as one lane filled it."""
 
-    pinned: Pinned
+    pinned: PinnedTable
     lane: str
 
     def last_touches(self, table: Table, keys: Sequence[LogKey]) -> tuple[Touch | None, ...]:

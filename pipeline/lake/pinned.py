@@ -43,11 +43,6 @@ class PinnedTable:
         with translated(self.path):
             return self.table.transaction_version(app)
 
-    def properties(self) -> Mapping[str, str]:
-        """The table's own settings."""
-        with translated(self.path):
-            return dict(self.table.metadata().configuration)
-
     def columns(self) -> Mapping[str, str]:
         """Top-level columns in order, with their types in Delta's words (``long``, ``struct``)."""
         return {field.name: str(field.type.type) for field in self.table.schema().fields}

@@ -1,40 +1,9 @@
-"""What do readers ask of a lake table at one version?  Rows by SQL, bounds from its statistics.
+"""How are names and values written in a query of a lake table?  Quoted here and nowhere else.
 
-The table is called ``t`` in every query; names and values are quoted here and nowhere else.
+The table is called ``t`` in every query.
 """
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
-
-
-class Pinned(Protocol):
-    """One table at one version; errors are those of ``checks/world.py``."""
-
-    @property
-    def version(self) -> int:
-        """The pinned version."""
-        ...
-
-    @property
-    def path(self) -> str:
-        """Where the table lies, for messages."""
-        ...
-
-    def transaction(self, app: str) -> int | None:
-        """Newest transaction version of *app*; None if it never committed here."""
-        ...
-
-    def columns(self) -> Mapping[str, str]:
-        """Top-level columns in order, with their types in Delta's words (``long``, ``struct``)."""
-        ...
-
-    def select(self, query: str) -> list[dict[str, Any]]:
-        """Rows of the answer; the query bounds how many."""
-        ...
-
-    def bounds(self, column: str) -> tuple[tuple[Any, Any], ...]:
-        """Lowest and highest value in each file, or nothing; never narrower than the truth."""
-        ...
+from collections.abc import Iterable
 
 
 def name(column: str) -> str:

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipeline.errors import ProofError
-from pipeline.lake.query import Pinned, literal, name
+from pipeline.lake.pinned import PinnedTable
+from pipeline.lake.query import literal, name
 from pipeline.lake.seen import LogKey
 from pipeline.model import Shard, Table
 
@@ -27,7 +28,7 @@ Range = tuple[int, int]
 class MirrorReader:
     """One mirror at one version; ``app`` is the transaction id that numbers applied batches."""
 
-    pinned: Pinned
+    pinned: PinnedTable
     table: Table
     app: str
 

@@ -50,7 +50,7 @@ def test_it_is_made_once_and_stands_as_others_read_it(tmp_path: Path) -> None:
 
     assert (first.version, again.version) == (0, 0)
     assert found is not None
-    assert found.properties().items() >= PROPERTIES.items()
+    assert found.table.metadata().configuration.items() >= PROPERTIES.items()
     assert list(found.columns()) == CHANGES.names
     assert log.batch() == -1
 
