@@ -4,6 +4,7 @@ Covers pipeline/apply/table_format.py, turn_commit.py, mirror_snapshot.py, mirro
 """
 
 import os
+import pickle
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
@@ -14,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from examples.parquet_versions import ROWS, VERSIONS, ParquetVersions, PinnedRows
+from pipeline.apply.mirror_job import run
 from pipeline.apply.mirror_snapshot import CommitStamp
 from pipeline.apply.table_format import Chores
 from pipeline.build import open_table_format
@@ -171,6 +173,15 @@ def test_a_commit_that_was_written_before_its_answer_was_lost_is_not_lost(
     assert names(lake) == {1: "a", 2: "b"}
 
 
+def test_turns_are_sent_to_where_tasks_run_and_back(
+    lake: HandLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipeline.apply.passes.HERE", 0)
+    lake.passes.spread = lambda groups: [_copied(run(_copied(one))) for one in groups]
+
+    assert played(lake, row(C, 10, 1, "a"), row(C, 11, 2, "b")) == {1: "a", 2: "b"}
+
+
 def test_a_strangers_commit_holds_the_mirror_until_it_is_waived(lake: HandLake) -> None:
     played(lake, row(C, 10, 1, "a"))
     folder = Path(lake.settings.mirror("db.t"), VERSIONS)
@@ -224,6 +235,10 @@ def test_files_go_once_no_kept_version_has_them(lake: HandLake) -> None:
 
     assert len(list(folder.iterdir())) == 3
     assert reader(lake).sample(1) == [{"id": 1, "name": "v3"}]
+
+
+def _copied(one: Any) -> Any:
+    return pickle.loads(pickle.dumps(one))  # noqa: S301 - our own
 
 
 def _worked_out(lake: HandLake, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, Any]:
