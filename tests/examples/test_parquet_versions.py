@@ -176,8 +176,8 @@ def test_a_commit_that_was_written_before_its_answer_was_lost_is_not_lost(
 def test_turns_are_sent_to_where_tasks_run_and_back(
     lake: HandLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pipeline.apply.passes.HERE", 0)
-    lake.passes.spread = lambda groups: [_copied(run(_copied(one))) for one in groups]
+    monkeypatch.setattr("pipeline.apply.spread_turns.HERE", 0)
+    lake.passes.ours.spread = lambda groups: [_copied(run(_copied(one))) for one in groups]
 
     assert played(lake, row(C, 10, 1, "a"), row(C, 11, 2, "b")) == {1: "a", 2: "b"}
 
