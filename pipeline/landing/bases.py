@@ -45,13 +45,15 @@ def advance(mark: Mark, facts: Facts, batch: int) -> tuple[dict[str, Snap], tupl
         described = news.change.kind == "create" and news.snapshot and news.captured
         if described and not is_trimmed(mark, news.change.shard):
             _begin(snaps, mark, _name(news), Snap(news.change.order, batch))
-    born = {n: Settled(n, order, batch, born=True) for n, order in births(mark, facts)[1].items()}
+    existing, created = births(mark, facts)
+    born = {n: Settled(n, order, batch, born=True) for n, order in created.items()}
     for name, rows in facts.snapshots.items():
         _begin(snaps, mark, name, Snap(rows.order, batch))
         known = snaps.get(name)
         if known is not None and known.order == rows.order:
             ended = known.ended or rows.ended
             snaps[name] = replace(known, rows=known.rows + rows.rows, ended=ended)
+    snaps = {n: s for n, s in snaps.items() if not _is_outlived(s, existing.get(n), created.get(n))}
     live = _live({**mark.high, **facts.high})
     done = {
         name: snap for name, snap in snaps.items() if _complete(snap, live.get(source_of(name)))
@@ -59,6 +61,12 @@ def advance(mark: Mark, facts: Facts, batch: int) -> tuple[dict[str, Snap], tupl
     settled = born | {name: Settled(name, s.order, s.batch) for name, s in done.items()}
     left = {name: snap for name, snap in snaps.items() if name not in done}
     return left, tuple(settled[name] for name in sorted(settled))
+
+
+def _is_outlived(snap: Snap, known: Existence | None, created: Order | None) -> bool:
+    """Whether the table was dropped since, or made anew: what was read of it is no base."""
+    gone = known is not None and not known.there and known.order > snap.order
+    return gone or (created is not None and created > snap.order)
 
 
 def births(mark: Mark, facts: Facts) -> tuple[Mapping[str, Existence], Mapping[str, Order]]:

@@ -298,3 +298,24 @@ def test_a_snapshot_opens_with_the_description_of_its_table_and_nothing_else() -
 
     assert opening == {"shop/db.t": Snap(Order(1, 1, 60), 5)}
     assert [advance(SEEN, Facts(news=(one,)), 5) for one in others] == [({}, ())] * 3
+
+
+DROP, MADE = told("drop", 600), told("create", 700)
+
+
+@pytest.mark.parametrize("first", [(), (rows(S1, 2, ended=False),)], ids=["one batch", "two"])
+def test_a_table_made_anew_as_its_snapshot_ends_goes_by_its_birth(first: tuple[Facts, ...]) -> None:
+    """Or the older of two bases would be its own, and it would wait for another for ever."""
+    end = replace(rows(S1, 2, ended=True), news=(DROP, MADE), high=LIVE)
+
+    mark, settled = play(*first, end, live())
+
+    assert [one.partition(":")[2] for one in settled] == ["700"]
+    assert mark.snaps == {}
+
+
+def test_the_snapshot_of_a_table_that_was_dropped_since_is_waited_for_no_more() -> None:
+    """Its end comes never, and with one open no cut of the source is proved."""
+    mark, settled = play(rows(S1, 3, ended=False), Facts(news=(DROP,), high=LIVE))
+
+    assert (mark.snaps, settled) == ({}, [])
