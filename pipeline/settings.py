@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Literal
 
+_UNSAFE = re.compile(r"[/\\%~\x00-\x1f\x7f]")  # in the name of a folder
+
 
 @dataclass(frozen=True, slots=True)
 class CollectorSettings:
@@ -178,5 +180,10 @@ class PipelineSettings:
         return f"{self.lake}/changes"
 
     def mirror(self, table: str) -> str:
-        """The address of a table's mirror: ``<lake>/mirrors/<database>/<table>``."""
-        return f"{self.lake}/mirrors/" + table.replace(".", "/", 1)
+        """The address of a table's mirror: ``<lake>/mirrors/<database>/<table>``.
+
+        Letters that a path reads in its own way are written by number, and so is the sign for
+        that: ``d.a`` and ``d.a/`` are two tables, and must not be one mirror.
+        """
+        named = _UNSAFE.sub(lambda found: f"~{ord(found[0]):02X}", table)
+        return f"{self.lake}/mirrors/" + named.replace(".", "/", 1)

@@ -1,0 +1,62 @@
+"""Each table has a mirror of its own, whatever letters its names hold, and it can be read.
+
+Covers pipeline/settings.py.
+"""
+
+import json
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.model import Op, ShardId
+from pipeline.settings import PipelineSettings
+from tests.pipeline.hand_lake import HandLake, row
+
+SETTINGS = PipelineSettings(lake="/lake", kafka="", sources=())
+ODD = ("a", "a/", "/a", "a//", "a.b", "a/b", "b", ".", "..", "../a", "a~2F", "a%2F", "A", '"a"', "~")
+
+
+def change(table: str, pos: int, key: int, name: str) -> dict[str, Any]:
+    made = row(Op.CREATE, pos, key, name, shard=table, table=table)
+    return made | {"key": json.dumps(["s", table, str(key)])}
+
+
+def test_an_ordinary_table_lies_in_the_folder_of_its_names() -> None:
+    assert SETTINGS.mirror("shop.orders_1") == "/lake/mirrors/shop/orders_1"
+
+
+def test_no_two_tables_share_an_address_and_none_leaves_the_folder() -> None:
+    tables = [str(ShardId(database, name)) for database in ODD for name in ODD]
+    found = {table: SETTINGS.mirror(table) for table in tables}
+
+    for one, other in combinations(tables, 2):
+        assert Path(found[one]) != Path(found[other]), (one, other)
+    for address in found.values():
+        below = Path(address).relative_to("/lake/mirrors").parts
+        assert len(below) == 2, address
+        assert not {".", ".."} & set(below), address
+
+
+@pytest.mark.parametrize(("one", "other"), [("d.a", "d.a/"), ("d.a/b", "d/a.b")])
+def test_rows_of_tables_whose_names_hold_slashes_are_not_mixed(
+    tmp_path: Path, one: str, other: str
+) -> None:
+    lake = HandLake(tmp_path, others=(one, other))
+    lake.land(change(one, 11, 1, "of one"), change(one, 12, 2, "of one"))
+    lake.run()
+    lake.land(change(other, 13, 1, "of the other"))
+    lake.run()
+
+    assert lake.rows(one) == {1: "of one", 2: "of one"}
+    assert lake.rows(other) == {1: "of the other"}
+
+
+@pytest.mark.parametrize("name", ["d.a%20b", "d.a\\b", "d.a\nb", "d.a b", "d.é#?*[x]😀", "d.select"])
+def test_a_mirror_of_an_odd_name_can_be_read(tmp_path: Path, name: str) -> None:
+    lake = HandLake(tmp_path, others=(name,))
+    lake.land(change(name, 11, 1, "x"))
+    lake.run()
+
+    assert lake.rows(name) == {1: "x"}
