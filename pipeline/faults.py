@@ -13,7 +13,13 @@ def fault_lines(error: ValidationError, schema: Mapping[str, Any], at: str = "")
 
     *schema* is the JSON Schema of what was validated: it knows which keys there are.
     """
-    return [f"{join(at, fault['loc'])}: {_say(fault, schema)}" for fault in error.errors()]
+    found = error.errors()
+    wrong = {fault["loc"][: len(fault["loc"]) - n] for fault in found for n in range(1, 9)}
+    return [
+        f"{join(at, fault['loc'])}: {_say(fault, schema)}"
+        for fault in found
+        if fault["type"] != "too_short" or fault["loc"] not in wrong  # what is wrong in it counts
+    ]
 
 
 def join(at: str, loc: tuple[int | str, ...]) -> str:
@@ -30,6 +36,8 @@ def _say(fault: Any, schema: Mapping[str, Any]) -> str:
         return f"unknown key; known: {', '.join(known)}"
     if fault["type"] == "missing":
         return "is required"
+    if fault["type"] == "too_short":
+        return "needs one at least"
     if fault["type"].startswith("time_delta"):
         return "is not a duration; write ISO 8601, such as PT30S, PT15M or P1D"
     if fault["type"] == "zoneinfo_str":

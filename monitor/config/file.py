@@ -1,7 +1,7 @@
 """From the text of `sluice.yaml` to a `Config`, or to all that is wrong."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import is_dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -55,6 +55,8 @@ def load(path: Path, also: Faults = _none) -> Config:
     except OSError as error:
         msg = f"cannot read {path}: {error.strerror}; `sluice init` writes one to begin with"
         raise ConfigError(msg) from None
+    except UnicodeDecodeError as error:
+        raise _refusal(path, [f"is not UTF-8 text, from byte {error.start} on"]) from None
     return parse(text, path, also)
 
 
@@ -65,8 +67,8 @@ def parse(text: str, path: Path, also: Faults = _none) -> Config:
         ConfigError: with one line per fault.
     """
     raw = _mapping(text, path)
-    plans, faults = _probes(raw.get("probes") or {})
-    sinks, more = _channels(raw.get("channels") or {})
+    plans, faults = _probes(raw.get("probes"))
+    sinks, more = _channels(raw.get("channels"))
     plain, hidden = _with_secrets({k: v for k, v in raw.items() if k not in APART})
     plain, unset = expand(plain, "")
     if unset:
@@ -82,7 +84,8 @@ def parse(text: str, path: Path, also: Faults = _none) -> Config:
         | {"sources": tuple(_source(source, path) for source in config.sources)}
     )
     told = {fault.partition(": ")[0] for fault in faults}
-    wrong = mistakes(config) + _strangers(config, sinks) + [*_unreadable(config), *also(config)]
+    wrong = mistakes(config) + _strangers(config, plans, sinks)
+    wrong += [*_unplaced(config, path), *_unreadable(config), *also(config)]
     faults += [fault for fault in wrong if fault.partition(": ")[0] not in told]
     if faults:
         raise _refusal(path, faults)
@@ -118,6 +121,12 @@ def _mapping(text: str, path: Path) -> dict[str, Any]:
         raise _refusal(path, [f"is not YAML: {' '.join(str(error).split())}"]) from None
     if not isinstance(raw, dict):
         raise _refusal(path, ["must be a mapping; `sluice init` writes one to begin with"])
+    try:
+        json.dumps(raw, default=str)  # as it is read from here on
+    except (ValueError, RecursionError):
+        raise _refusal(path, ["an alias stands within what it stands for"]) from None
+    except TypeError as error:
+        raise _refusal(path, [f"a key is no name: {error}; quote it"]) from None
     return {str(key): value for key, value in raw.items()}
 
 
@@ -162,35 +171,46 @@ def _security(raw: Mapping[str, Any], before: str) -> tuple[dict[str, Any], list
     return {**raw, "kafka_security": known}, faults
 
 
-def _probes(raw: Any) -> tuple[list[CheckPlan], list[str]]:
-    if not isinstance(raw, Mapping):
-        return [], ["probes: must be a mapping of probe names"]
+def _probes(told: Any) -> tuple[list[CheckPlan], list[str]]:
+    off = "must be a mapping of settings; {enabled: false} switches it off"
+    raw, wrong = _sections(told, "probes", off)
     known = probes.known()
     elsewhere, strangers = _elsewhere(probes.find, [n for n in raw if n not in known], probes.Probe)
-    faults = [f"probes.{name}: {why}" for name, why in strangers.items()]
+    faults = wrong + [f"probes.{name}: {why}" for name, why in strangers.items()]
     plans = []
     for name in (*known, *elsewhere):
-        one, wrong = plan(name, probes.find(name), raw.get(name) or {}, f"probes.{name}")
+        one, wrong = plan(name, probes.find(name), raw.get(name, {}), f"probes.{name}")
         plans += [one] if one else []
         faults += wrong
     return plans, faults
 
 
-def _channels(raw: Any) -> tuple[dict[str, Any], list[str]]:
-    if not isinstance(raw, Mapping):
-        return {}, ["channels: must be a mapping of channel names"]
+def _channels(told: Any) -> tuple[dict[str, Any], list[str]]:
+    raw, faults = _sections(told, "channels", "must be a mapping of settings, such as its kind")
     built: dict[str, Any] = {}
-    faults: list[str] = []
     for name, section in {"log": {}, **raw}.items():  # what no route is for goes to the log
-        settings = dict(section or {})
-        kind = settings.pop("kind", name)
+        settings = dict(section)
+        kind = str(settings.pop("kind", name))
         _, strangers = _elsewhere(channels.find, [kind], channels.Channel)
         if strangers:
             faults.append(f"channels.{name}.kind: {strangers[kind]}")
             continue
         built[name], wrong = read(channels.find(kind), settings, f"channels.{name}", ("kind",))
         faults += wrong
+        if built[name] is not None and built[name].per_minute < 1:
+            faults.append(
+                f"channels.{name}.per_minute: must be 1 at least, or nothing is ever sent"
+            )
     return built, faults
+
+
+def _sections(told: Any, at: str, must: str) -> tuple[dict[str, Mapping[str, Any]], list[str]]:
+    """Sections by their names, and what is none: left out, it would pass for its defaults."""
+    if not isinstance(told, Mapping | None):
+        return {}, [f"{at}: must be a mapping of names"]
+    found = {str(name): {} if one is None else one for name, one in (told or {}).items()}
+    known = {name: one for name, one in found.items() if isinstance(one, Mapping)}
+    return known, [f"{at}.{name}: {must}" for name in found if name not in known]
 
 
 def _elsewhere(
@@ -218,7 +238,7 @@ def _lacks(kind: type, needs: type) -> str:
     return lacking(kind, needs)
 
 
-def _strangers(config: Config, sinks: Mapping[str, Any]) -> list[str]:
+def _strangers(config: Config, plans: Sequence[CheckPlan], sinks: Mapping[str, Any]) -> list[str]:
     """Names that refer to nothing: a gate that looks closed and is open, a page nobody gets."""
     _, unknown = _elsewhere(probes.find, config.readiness.gating or (), probes.Probe)
     gating = [
@@ -226,12 +246,21 @@ def _strangers(config: Config, sinks: Mapping[str, Any]) -> list[str]:
         for i, name in enumerate(config.readiness.gating or ())
         if name in unknown
     ]
-    return gating + [
-        f"alerts.routes[{i}].channels: no channel {name!r}; known: {', '.join(sorted(sinks))}"
-        for i, route in enumerate(config.alerts.routes)
-        for name in route.channels or ()
-        if name not in sinks
+    idle = [
+        f"readiness.gating[{i}]: probe {name!r} is switched off, and can hold no gate"
+        for i, name in enumerate(config.readiness.gating or ())
+        if name not in unknown and name not in {plan.name for plan in plans}
     ]
+    return (
+        gating
+        + idle
+        + [
+            f"alerts.routes[{i}].channels: no channel {name!r}; known: {', '.join(sorted(sinks))}"
+            for i, route in enumerate(config.alerts.routes)
+            for name in route.channels or ()
+            if name not in sinks
+        ]
+    )
 
 
 def _section(kind: type, beside: Mapping[str, Any]) -> dict[str, Any]:
@@ -261,6 +290,14 @@ def _placed(security: KafkaSecurity, path: Path) -> KafkaSecurity:
         _place(file, path) if (file := getattr(security, name)) else "" for name in FILES
     )
     return replace(security, ca=ca, certificate=certificate, key=key)
+
+
+def _unplaced(config: Config, path: Path) -> Iterator[str]:
+    for name, text in (("lake", config.lake), ("store", config.store)):
+        try:
+            _place(text, path)
+        except (RuntimeError, ValueError) as error:  # a stranger's home, a letter no path holds
+            yield f"{name}: {text!r} is no path: {error}"
 
 
 def _unreadable(config: Config) -> Iterator[str]:

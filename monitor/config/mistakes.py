@@ -5,6 +5,7 @@ Better told here, with its place, than later by each client in words of its own.
 
 import re
 from collections.abc import Iterator
+from datetime import timedelta
 from urllib.parse import urlsplit
 
 from monitor.config.model import Config
@@ -13,6 +14,9 @@ from pipeline.transports.security import contradictions
 
 TRANSPORT: str = Config.model_fields["transport"].default
 _TOPIC = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
+_LONGEST = 64
+_BEAT = re.compile(r'[^."`/]+[.][^."`/]+')
+_MEMORY = re.compile(r"[1-9]\d*[kmgt]b?", re.IGNORECASE)
 _MASTER = re.compile(r"local(\[(\*|[1-9]\d*)(, *[1-9]\d*)?\])?|yarn|(spark|k8s)://.+")
 
 
@@ -21,6 +25,8 @@ def mistakes(config: Config) -> list[str]:
     return [
         *_of_tables(config),
         *_of_sources(config),
+        *_of_servers(config),
+        *_of_numbers(config),
         *_places(config),
         *(
             f"{at}.{name}: {fault}"
@@ -90,6 +96,36 @@ def _of_sources(config: Config) -> Iterator[str]:
         before.append(source)
 
 
+def _of_servers(config: Config) -> Iterator[str]:
+    for i, source in enumerate(config.sources):
+        at, host = f"sources[{i}]", source.host
+        if len(source.name) > _LONGEST:
+            yield f"{at}.name: is too long for the heartbeat table; at most {_LONGEST} letters"
+        if not host.strip() or "://" in host or host.count(":") == 1:
+            yield f"{at}.host: {host!r} is no host; write a name or an address, the port by `port`"
+        if not source.port:
+            yield f"{at}.port: 0 is no port; write one up to 65535"
+        if not source.collector.connector.strip():
+            yield f"{at}.collector.connector: is empty; write the connector's name"
+        if not _BEAT.fullmatch(source.heartbeat):
+            yield f"{at}.heartbeat: {source.heartbeat!r} names no table; write database.table"
+
+
+def _of_numbers(config: Config) -> Iterator[str]:
+    tuning, upkeep = config.pipeline, config.pipeline.upkeep
+    least = {"batch_rows": 1, "small_batch_rows": 0, "landing_tasks": 1, "merge_workers": 1}
+    for name, bound in least.items():
+        if getattr(tuning, name) < bound:
+            yield f"pipeline.{name}: must be {bound} at least"
+    for name in ("vacuum_every", "keep_versions", "keep_changes"):
+        if getattr(upkeep, name) <= timedelta():
+            yield f"pipeline.upkeep.{name}: must be longer than nothing"
+    if not _MEMORY.fullmatch(tuning.driver_memory):
+        yield f"pipeline.driver_memory: {tuning.driver_memory!r} is no size; write 1500m or 4g"
+    if config.readiness.margin < timedelta():  # a gate that opens before the changes are in
+        yield "readiness.margin: must not be below nothing"
+
+
 def _both(one: SourceSettings, other: SourceSettings) -> str:
     """Why topics of *other* would be read as those of *one*, too."""
     if one.prefix == other.prefix:
@@ -101,9 +137,12 @@ def _both(one: SourceSettings, other: SourceSettings) -> str:
 
 
 def _no_url(text: str) -> str:
-    found = urlsplit(text)
-    if found.scheme in ("http", "https") and found.hostname:
-        return ""
+    try:
+        found = urlsplit(text)
+        if found.scheme in ("http", "https") and found.hostname and found.port != 0:
+            return ""
+    except ValueError:  # a port or a bracket that is none
+        pass
     return f"{text!r} is no address; write http://host:port"
 
 

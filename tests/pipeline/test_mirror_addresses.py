@@ -15,7 +15,23 @@ from pipeline.settings import PipelineSettings
 from tests.pipeline.hand_lake import HandLake, row
 
 SETTINGS = PipelineSettings(lake="/lake", kafka="", sources=())
-ODD = ("a", "a/", "/a", "a//", "a.b", "a/b", "b", ".", "..", "../a", "a~2F", "a%2F", "A", '"a"', "~")
+ODD = (
+    "a",
+    "a/",
+    "/a",
+    "a//",
+    "a.b",
+    "a/b",
+    "b",
+    ".",
+    "..",
+    "../a",
+    "a~2F",
+    "a%2F",
+    "A",
+    '"a"',
+    "~",
+)
 
 
 def change(table: str, pos: int, key: int, name: str) -> dict[str, Any]:
@@ -53,7 +69,9 @@ def test_rows_of_tables_whose_names_hold_slashes_are_not_mixed(
     assert lake.rows(other) == {1: "of the other"}
 
 
-@pytest.mark.parametrize("name", ["d.a%20b", "d.a\\b", "d.a\nb", "d.a b", "d.é#?*[x]😀", "d.select"])
+@pytest.mark.parametrize(
+    "name", ["d.a%20b", "d.a\\b", "d.a\nb", "d.a b", "d.é#?*[x]😀", "d.select"]
+)
 def test_a_mirror_of_an_odd_name_can_be_read(tmp_path: Path, name: str) -> None:
     lake = HandLake(tmp_path, others=(name,))
     lake.land(change(name, 11, 1, "x"))

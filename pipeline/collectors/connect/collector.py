@@ -47,7 +47,7 @@ class ConnectCollector:
         Raises:
             ConfigError: ``url`` is no address.
         """
-        if not self.url.startswith(("http://", "https://")) or not urlsplit(self.url).hostname:
+        if not _address(self.url):
             raise ConfigError(f"collector.url: {self.url!r} is no address; write http://host:port")
         self._client = httpx.Client(
             base_url=self.url.rstrip("/"),
@@ -133,6 +133,14 @@ class ConnectCollector:
         said = found.get("message", "") if isinstance(found, dict) else ""
         msg = f"{where} answered {path} with {answer.status_code}: {said}"
         raise UnreachableError(msg)
+
+
+def _address(url: str) -> bool:
+    try:
+        found = urlsplit(url)
+        return found.scheme in ("http", "https") and bool(found.hostname) and found.port != 0
+    except ValueError:  # a port or a bracket that is none
+        return False
 
 
 def _acknowledged(offset: Mapping[str, Any]) -> Acknowledged | Missing:

@@ -1,6 +1,8 @@
+from pathlib import Path
+
 import pytest
 
-from monitor.config.file import parse
+from monitor.config.file import load, parse
 from pipeline.errors import ConfigError
 from tests.monitor.config.test_config import MINIMAL, PLACE
 
@@ -142,3 +144,127 @@ def test_a_mirror_answers_at_an_address(url: str) -> None:
     told = faults(MINIMAL + f"    mirrored: {mirror}\n")
 
     assert told == [f"sources[0].mirrored.url: {url!r} is no address; write http://host:port"]
+
+
+@pytest.mark.parametrize(
+    ("more", "line"),
+    [
+        ("readiness: {margin: -PT5S}", "readiness.margin: must not be below nothing"),
+        ("pipeline: {batch_rows: 0}", "pipeline.batch_rows: must be 1 at least"),
+        ("pipeline: {small_batch_rows: -1}", "pipeline.small_batch_rows: must be 0 at least"),
+        ("pipeline: {landing_tasks: 0}", "pipeline.landing_tasks: must be 1 at least"),
+        ("pipeline: {merge_workers: 0}", "pipeline.merge_workers: must be 1 at least"),
+        ("pipeline: {driver_memory: lots}", "pipeline.driver_memory: 'lots' is no size; write"),
+        ("pipeline: {driver_memory: 0g}", "pipeline.driver_memory: '0g' is no size; write"),
+        *(
+            (f"pipeline: {{upkeep: {{{name}: PT0S}}}}", f"pipeline.upkeep.{name}: must be longer")
+            for name in ("vacuum_every", "keep_versions", "keep_changes")
+        ),
+    ],
+)
+def test_a_number_that_nothing_can_come_of_is_told(more: str, line: str) -> None:
+    (told,) = faults(MINIMAL + more)
+
+    assert told.startswith(line)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line"),
+    [
+        ("name: shop", "name: " + "s" * 65, "name: is too long for the heartbeat table"),
+        ("host: 127.0.0.1", "host: ''", "host: '' is no host; write a name or an address"),
+        ("host: 127.0.0.1", "host: 'db:3306'", "host: 'db:3306' is no host; write a name"),
+        ("host: 127.0.0.1", "host: 'mysql://db'", "host: 'mysql://db' is no host; write a name"),
+        ("port: 3306", "port: 0", "port: 0 is no port; write one up to 65535"),
+        ("connector: shop", "connector: ''", "collector.connector: is empty"),
+        ("prefix", "heartbeat: beat\n    prefix", "heartbeat: 'beat' names no table; write"),
+        ("prefix", "heartbeat: a.b.c\n    prefix", "heartbeat: 'a.b.c' names no table; write"),
+    ],
+)
+def test_a_source_that_could_not_be_asked_is_told(old: str, new: str, line: str) -> None:
+    (told,) = faults(MINIMAL.replace(old, new))
+
+    assert told.startswith(f"sources[0].{line}")
+
+
+def test_an_address_of_the_sixth_version_is_a_host_and_sizes_may_be_in_any_unit() -> None:
+    text = MINIMAL.replace("host: 127.0.0.1", "host: '::1'")
+
+    assert faults(text + "pipeline: {driver_memory: 4GB}\nreadiness: {margin: PT0S}") == []
+
+
+@pytest.mark.parametrize("url", ["http://m:abc", "http://[m", "http://m:99999", "http://m:0"])
+def test_a_port_or_a_bracket_that_is_none_is_no_address(url: str) -> None:
+    mirror = f"{{kafka: k:1, url: '{url}', connector: m}}"
+
+    (told,) = faults(MINIMAL + f"    mirrored: {mirror}\n")
+
+    assert told == f"sources[0].mirrored.url: {url!r} is no address; write http://host:port"
+
+
+def test_a_rule_that_ignores_needs_no_table_and_another_does() -> None:
+    assert faults(MINIMAL + "tables: [{shards: 'shop[.]x', ignore: true}]") == []
+    (told,) = faults(MINIMAL + "tables: [{shards: 'shop[.]x'}]")
+    assert told.startswith("tables[0].table: '' names no table; write database.table")
+
+
+OFF = "must be a mapping of settings; {enabled: false} switches it off"
+NONE = "must be a mapping of settings, such as its kind"
+
+
+@pytest.mark.parametrize(
+    ("more", "line"),
+    [
+        ("probes: false", "probes: must be a mapping of names"),
+        ("probes: {max_id: false}", f"probes.max_id: {OFF}"),
+        ("probes: {max_id: true}", f"probes.max_id: {OFF}"),
+        ("probes: {max_id: [a]}", f"probes.max_id: {OFF}"),
+        ("channels: []", "channels: must be a mapping of names"),
+        ("channels: {log: false}", f"channels.log: {NONE}"),
+        ("channels: {slack: here}", f"channels.slack: {NONE}"),
+        ("channels: {a: {kind: [a]}}", "channels.a.kind: no channel \"['a']\" in alerts/channels"),
+        ("channels: {log: {per_minute: 0}}", "channels.log.per_minute: must be 1 at least"),
+        (
+            "readiness: {gating: [max_id]}\nprobes: {max_id: {enabled: false}}",
+            "readiness.gating[0]: probe 'max_id' is switched off, and can hold no gate",
+        ),
+    ],
+)
+def test_a_section_that_would_pass_for_its_defaults_is_told(more: str, line: str) -> None:
+    (told,) = faults(MINIMAL + more)
+
+    assert told.startswith(line)
+
+
+def test_an_empty_section_has_its_defaults() -> None:
+    assert faults(MINIMAL + "probes:\n  max_id:\nchannels:\n  log:\n") == []
+
+
+@pytest.mark.parametrize(
+    ("more", "line"),
+    [
+        ("tables: &a [*a]", "an alias stands within what it stands for"),
+        ("tables: {2026-01-01: a}", "a key is no name: keys must be str"),
+        ('store: "a\\0b"', "store: 'a\\x00b' is no path: "),
+        ("store: ~nobody_at_all/x", "store: '~nobody_at_all/x' is no path: "),
+    ],
+)
+def test_what_cannot_be_read_at_all_is_told_too(more: str, line: str) -> None:
+    (told,) = faults(MINIMAL + more)
+
+    assert told.startswith(line)
+
+
+def test_a_file_of_another_encoding_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "sluice.yaml"
+    path.write_bytes(b"lake: \xe4\n")
+
+    with pytest.raises(ConfigError, match="is not UTF-8 text, from byte 6 on"):
+        load(path)
+
+
+def test_a_mistake_in_a_source_is_told_once_and_no_source_at_all_as_such() -> None:
+    assert faults(MINIMAL.replace("port: 3306", "port: x")) == [
+        "sources[0].port: input should be a valid integer"
+    ]
+    assert faults("lake: l\nkafka: k:1\nsources: []") == ["sources: needs one at least"]
