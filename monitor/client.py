@@ -17,8 +17,8 @@ def address(server: str | None, config: Path) -> str:
     if server:
         return server.rstrip("/")
     http = load(config).http
-    host = "127.0.0.1" if http.host in ("", "0.0.0.0") else http.host  # noqa: S104  - not bound here
-    return f"http://{host}:{http.port}"
+    host = "127.0.0.1" if http.host in ("", "0.0.0.0", "::") else http.host  # noqa: S104  - not bound here
+    return f"http://[{host}]:{http.port}" if ":" in host else f"http://{host}:{http.port}"
 
 
 def ask(
@@ -38,6 +38,8 @@ def send(method: str, url: str, wait: float = 0.0, **rest: Any) -> tuple[int, An
     try:
         answer = httpx.request(method, url, timeout=PATIENCE + wait, trust_env=False, **rest)
         found = answer.json()
+    except httpx.InvalidURL as error:
+        raise ConfigError(f"{url}: {error}; write http://host:port") from error
     except httpx.HTTPError as error:
         msg = f"no service answers at {url}: {error}; is `sluice run` up?"
         raise UnreachableError(msg) from error

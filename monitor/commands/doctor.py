@@ -84,6 +84,8 @@ def _properties(path: Path) -> dict[str, str]:
     except OSError as error:
         msg = f"cannot read {path}: {error.strerror}"
         raise ConfigError(msg) from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"cannot read {path}: is not UTF-8 text") from None
     pairs = (line.partition("=") for line in text.splitlines() if line.strip()[:1] not in "#!")
     return {name.strip(): value.strip() for name, _, value in pairs}
 

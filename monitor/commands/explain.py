@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import click
 
@@ -19,7 +20,7 @@ def explain(table: str, cut: str | None, config: Path, server: str | None, as_js
     base = address(server, config)
     params = {"cut": cut} if cut else {}
     answers = [
-        ask(base, f"/v1/readiness/{table}", {**params, "stage": stage})[1]
+        ask(base, f"/v1/readiness/{quote(table, safe='')}", {**params, "stage": stage})[1]
         for stage in ("landed", "mirror")
     ]
     verdicts = _newest(ask(base, "/v1/verdicts", {"table": table, "limit": 500})[1])

@@ -13,7 +13,12 @@ from monitor.logs import configure
 @click.command("run")
 @click.option("--config", default="sluice.yaml", type=click.Path(path_type=Path), show_default=True)
 @click.option("--log-format", type=click.Choice(["json", "console"]), help="By default as stderr.")
-@click.option("--log-level", default="INFO", show_default=True)
+@click.option(
+    "--log-level",
+    type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"], case_sensitive=False),
+    default="INFO",
+    show_default=True,
+)
 def run(config: Path, log_format: str | None, log_level: str) -> None:
     """Land, merge, watch, gate, alert."""
     found = load(config, unbuilt)

@@ -66,7 +66,7 @@ def _gate_routes(parts: ApiParts) -> APIRouter:
         """Every table with its readiness for the end of yesterday and for one lag budget ago."""
         return [render.table(view) for view in parts.current.board.tables]
 
-    @router.get("/readiness/{table}")
+    @router.get("/readiness/{table:path}")  # names of tables may hold slashes
     async def readiness(
         table: str, cut: str | None = None, stage: Stage = Stage.MIRROR
     ) -> render.Json:

@@ -17,11 +17,12 @@ from fastapi import FastAPI
 
 from checks.model import Outcome
 from monitor.__main__ import sluice as program
-from monitor.commands import check_config, explain, gate, init, status, waive
+from monitor.commands import check_config, doctor, explain, gate, init, run, status, waive
 from monitor.web import api
 from monitor.web.server import HttpServer
 from pipeline.errors import ConfigError, UnreachableError
 from pipeline.model import Missing
+from tests.monitor.config.test_config import MINIMAL
 from tests.monitor.rig import ORDERS, USERS, Rig
 
 DAY = "2026-03-28"
@@ -163,6 +164,48 @@ def test_explain_names_hops_reasons_and_what_to_waive(
 
     assert "hop collection: " in result.output
     assert "sluice waive foreign_write:shop.users:2 --reason" in result.output
+
+
+@pytest.mark.parametrize("more", ["#x", "?cut=now", "/x", "%23", "/../users"])
+def test_explain_never_tells_of_another_table_than_the_one_that_was_named(
+    sluice: Callable[..., Result], more: str
+) -> None:
+    result = sluice(explain.COMMAND, f"{ORDERS}{more}")
+
+    assert isinstance(result.exception, ConfigError)
+    assert f"no table '{ORDERS}{more}'" in str(result.exception)
+
+
+def test_a_service_at_an_address_of_the_sixth_version_is_asked_there(tmp_path: Path) -> None:
+    path = tmp_path / "sluice.yaml"
+    path.write_text(MINIMAL + "http: {host: '::1', port: 9}\n")
+
+    result = CliRunner().invoke(status.COMMAND, ["--config", str(path)])
+
+    assert isinstance(result.exception, UnreachableError)
+    assert "http://[::1]:9/" in str(result.exception)
+
+
+def test_an_address_that_is_none_is_told_as_such() -> None:
+    result = CliRunner().invoke(gate.COMMAND, [USERS, "--server", "http://::1:8088"])
+
+    assert isinstance(result.exception, ConfigError)
+    assert "write http://host:port" in str(result.exception)
+
+
+def test_a_level_that_no_log_has_is_wrong_usage() -> None:
+    assert CliRunner().invoke(run.COMMAND, ["--log-level", "loud"]).exit_code == 2
+
+
+def test_a_workers_file_of_another_encoding_is_told(tmp_path: Path) -> None:
+    path, worker = tmp_path / "sluice.yaml", tmp_path / "worker.properties"
+    path.write_text(MINIMAL)
+    worker.write_bytes(b"\xe4=1\n")
+
+    result = CliRunner().invoke(doctor.COMMAND, ["--config", str(path), "--worker", str(worker)])
+
+    assert isinstance(result.exception, ConfigError)
+    assert "is not UTF-8 text" in str(result.exception)
 
 
 def test_waive_is_recorded_with_who_and_why(rig: Rig, sluice: Callable[..., Result]) -> None:
