@@ -40,7 +40,6 @@ def pairs(told: Renames) -> list[tuple[int, str]]:
         pytest.param("DROP TABLE t", [(1, "changed"), (3, "three")], id="the other"),
         pytest.param("RENAME TABLE db._t_new TO x.y", [(1, "old"), (2, "goes")], id="moved away"),
         pytest.param("DROP TABLE t, _t_new", OF_BOTH, id="a table without a shard keeps them"),
-        pytest.param("DROP DATABASE db", OF_BOTH, id="nor do all go with their database"),
     ],
 )
 def test_f26_rows_of_a_dropped_shard_leave_those_of_the_others(
@@ -54,6 +53,17 @@ def test_f26_rows_of_a_dropped_shard_leave_those_of_the_others(
     assert before == OF_BOTH
     assert (turn.hold, turn.account.residual) == (None, 0)
     assert pairs(two) == left
+
+
+def test_f26_a_mirror_whose_shards_went_with_their_database_is_left_as_it_was(two: Renames) -> None:
+    two.tell(100, "DROP DATABASE db")
+    gone = Existence(Order(1, 1, 100), there=False)
+    two.lake.mark = replace(two.lake.mark, existing={"s/db.t": gone, f"s/{NEW}": gone})
+
+    turns = two.lake.run()
+
+    assert turns == ()
+    assert pairs(two) == OF_BOTH
 
 
 def test_f26_rows_of_a_dropped_shard_that_are_still_on_their_way_are_waited_for(

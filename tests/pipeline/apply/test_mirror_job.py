@@ -145,7 +145,7 @@ def jobs(lake: HandLake, monkeypatch: pytest.MonkeyPatch) -> Group:
         return {one.table.name: mirror_job.TurnOutcome(Refusal("noted", "x")) for one in group.jobs}
 
     with monkeypatch.context() as patched:
-        patched.setattr("pipeline.apply.passes.run", noted)
+        patched.setattr("pipeline.apply.spread_turns.run", noted)
         lake.now = lake.now.replace(year=lake.now.year + 1)
         lake.passes.run(LandedState(lake.mark, lake.catalog), frozenset())
     return found[0]
