@@ -108,6 +108,7 @@ class Landing:
             self._ends,
             epoch_ends=listing.epoch_ends,
             claimed=lambda topic: owner(topic, self.feeds) is not None,
+            ahead=frozenset(feed.settings.prefix for feed in self.feeds),
         )
         again = resending(self.mark, look(self.mark, listing).known)
         most = min(self.settings.batch_rows, RESENT_AT_ONCE) if again else self.settings.batch_rows

@@ -54,12 +54,15 @@ class PlanContext:
                     (OffsetsForLeaderEpoch); absent where it is not told.
     ``claimed``     whether a topic of that name would be listed if it were there: what nobody
                     reads any more is not gone.
+    ``ahead``       topics of schema changes, which a batch that cannot hold all reads first: a
+                    table whose rows land before its CREATE was there before, for all one knows.
     """
 
     gone: Mapping[str, PartitionEnd] = field(default_factory=dict)
     last: Ends = field(default_factory=dict)
     epoch_ends: Mapping[TopicPartition, int] = field(default_factory=dict)
     claimed: Callable[[str], bool] = lambda _: True
+    ahead: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +96,11 @@ def plan(
     moving = _moving(named, before, ends, known)
     starts = _starts(moving, before, beginnings, ends, known)
     spans = {tp: Span(start.first, ends[tp], start.epoch) for tp, start in starts.items()}
-    taken, capped = shared(spans, cap)
+    if sum(span.size for tp, span in spans.items() if tp.topic in known.ahead) > cap:
+        moving = {name: tp for name, tp in moving.items() if tp.topic in known.ahead}
+        starts = {tp: starts[tp] for tp in moving.values()}
+        spans = {tp: spans[tp] for tp in moving.values()}
+    taken, capped = shared(spans, cap, known.ahead)
     gone, lost, notes = _gone(w.keys() - named.keys(), w, known)
     offsets = {name: end for name, end in before.items() if name not in gone} if gone else before
     for name, tp in moving.items():

@@ -1,6 +1,6 @@
 """What does a batch read of one partition, and how do partitions share what it may hold?  Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, replace
 
 from pipeline.model import PartitionEnd, TopicPartition
@@ -24,17 +24,18 @@ class Span:
 
 
 def shared(
-    spans: Mapping[TopicPartition, Span], cap: int
+    spans: Mapping[TopicPartition, Span], cap: int, ahead: Container[str] = ()
 ) -> tuple[dict[TopicPartition, Span], bool]:
-    """Give each partition an equal share of *cap*, and what others leave over; was anything cut?"""
+    """Give each partition an equal share of *cap*, and what others leave over; was anything cut?
+
+    Topics *ahead* are taken whole, as far as *cap* goes.
+    """
     left, result, capped = cap, {}, False
-    waiting = sorted(spans.items(), key=lambda item: item[1].size)
+    waiting = sorted(spans.items(), key=lambda one: (one[0].topic not in ahead, one[1].size))
     for index, (partition, span) in enumerate(waiting):
-        share = max(1, left // (len(waiting) - index))
-        if span.size > share:
-            capped = True
-            end = replace(span.end, offset=span.first + share)
-            span = replace(span, end=end)  # noqa: PLW2901  - the span, cut to its share
-        result[partition] = span
-        left -= span.size
+        share = left if partition.topic in ahead else left // (len(waiting) - index)
+        taken = replace(span.end, offset=min(span.end.offset, span.first + max(1, share)))
+        result[partition] = replace(span, end=taken)
+        capped = capped or taken != span.end
+        left -= result[partition].size
     return result, capped

@@ -230,3 +230,17 @@ def test_a_cap_that_is_just_enough_cuts_nothing() -> None:
 
     assert not chosen.capped
     assert replace(chosen.spans[B].end) == end(90)
+
+
+def test_what_goes_ahead_fills_a_batch_by_itself_and_nothing_is_noted_of_the_others() -> None:
+    """Of another topic nothing lands before it; its beginning, and its gap, wait."""
+    ends = {A: end(100), TopicPartition("b", 0): end(9)}
+    known = PlanContext(ahead=frozenset({"b"}))
+
+    chosen = plan({}, dict.fromkeys(ends, end(3)), ends, cap=5, known=known)
+
+    assert chosen.capped
+    assert {str(at): span.size for at, span in chosen.spans.items()} == {"b:0": 5}
+    assert list(chosen.offsets) == ["b:0"]
+    assert list(chosen.trimmed) == ["b"]
+    assert not chosen.gaps

@@ -25,3 +25,22 @@ def test_each_partition_has_a_record_of_its_own_however_small_the_cap() -> None:
 
 def test_a_cap_that_is_just_enough_cuts_nothing() -> None:
     assert shared(spans(10, 90), 100) == (spans(10, 90), False)
+
+
+def test_what_goes_ahead_is_taken_whole_and_the_others_share_what_is_left() -> None:
+    schema = TopicPartition("shop", 0)
+    given = {**spans(10, 1000), schema: Span(3, PartitionEnd(83))}
+
+    taken, capped = shared(given, 100, {"shop"})
+
+    assert capped
+    assert {at: span.size for at, span in taken.items()} == {schema: 80, SMALL: 10, LARGE: 10}
+
+
+def test_what_goes_ahead_is_cut_by_the_cap_and_leaves_each_of_the_others_a_record() -> None:
+    taken, capped = shared(
+        spans(10, 1000) | {TopicPartition("b", 0): Span(0, PartitionEnd(9))}, 5, {"b"}
+    )
+
+    assert capped
+    assert [span.size for span in taken.values()] == [5, 1, 1]
