@@ -15,7 +15,7 @@ from typing import Protocol
 import structlog
 
 from pipeline.errors import SluiceError
-from pipeline.living import living_shards
+from pipeline.living import is_there, living_shards
 from pipeline.mark import Existence, Mark
 from pipeline.model import Shard, Table
 from pipeline.route import Router
@@ -105,7 +105,7 @@ class Roster:
                 return
             self._shards, self._asked = shards, now
             self._tables = tuple(self._build(shards))
-            self._moving = frozenset(_moving(shards, Router(self.rules)))
+            self._moving = frozenset(_moving(mark, Router(self.rules)))
 
     def _build(self, shards: Mapping[str, str]) -> Iterable[Table]:
         router, sources = Router(self.rules), self.sources().keys()
@@ -184,9 +184,9 @@ def _uncollected(
     return f"{found[0].name} of source {found[0].source}{more}: nothing of it has landed"
 
 
-def _moving(shards: Mapping[str, str], router: Router) -> Iterator[str]:
+def _moving(mark: Mark, router: Router) -> Iterator[str]:
     """Tables that the rules give a shard which has landed for another, or for none."""
-    for name, table in shards.items():
+    for name, table in mark.shards.items():
         now = router.table(Shard.parse(name).name)
-        if now is not None and now != table:
+        if now is not None and now != table and is_there(mark, name):
             yield now

@@ -48,6 +48,25 @@ def test_a_source_that_lists_no_tables_after_a_restart_withholds_ready(rig: Rig)
     assert (status, codes) == (404, ["unlisted"])
 
 
+def test_a_shard_that_was_ignored_withholds_ready_before_a_batch_under_the_new_rules(
+    rig: Rig,
+) -> None:
+    """It has a base, though the mirror has no row of it: a certificate would stand for good."""
+    rig.schema.grants = ("GRANT SELECT ON *.* TO `sluice`@`%`",)
+    rig.round()
+    rig.round()
+    mark = _with(rig, LEFT_OUT)
+    rig.lake.newest = replace(mark, shards={**mark.shards, f"shop/{LEFT_OUT}": None})
+    rig.restart()
+    rig.ask(cut=DAY)
+    rig.census.ask()
+
+    status, answer = rig.ask(cut=DAY)
+
+    codes = [reason["code"] for reason in answer["tables"][0]["reasons"]]
+    assert (status, codes) == (404, ["unlisted"])
+
+
 @pytest.mark.parametrize(
     ("shard", "topic"),
     [

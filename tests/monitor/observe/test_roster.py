@@ -68,7 +68,7 @@ class Watch:
         self.roster.update(Mark(lane="main", batch=0, shards=named))
         return self.roster.tables()
 
-    def drop(self, *dropped: str, shards: Mapping[str, str]) -> tuple[Table, ...]:
+    def drop(self, *dropped: str, shards: Mapping[str, str | None]) -> tuple[Table, ...]:
         """Land a batch that tells of shards of the source, and of a DROP of some of them."""
         gone = {f"shop/{name}": Existence(Order(1, 1, 9), there=False) for name in dropped}
         named = {f"shop/{name}": table for name, table in shards.items()}
@@ -150,6 +150,30 @@ def test_a_table_that_new_rules_give_a_shard_is_in_doubt_until_a_batch_has_lande
 
     assert doubts == ("its rule is new, and nothing has landed under it yet", "")
     assert watch.roster.unlisted(new) == ""
+
+
+def test_a_shard_that_is_no_longer_ignored_leaves_its_table_in_doubt_until_a_batch_has_landed() -> (
+    None
+):
+    """Its base is known, for a base is a shard's; but no row of it is in that table's mirror."""
+    watch = Watch(ORDERS, shop_0__orders=BIG, shop_1__orders=BIG)
+
+    (old,) = watch.see(shop_0__orders="shop.orders", shop_1__orders=None)
+    doubt = watch.roster.unlisted(old)
+    (new,) = watch.see(shop_0__orders="shop.orders", shop_1__orders="shop.orders")
+
+    assert doubt == "its rule is new, and nothing has landed under it yet"
+    assert watch.roster.unlisted(new) == ""
+
+
+def test_a_shard_that_is_gone_leaves_no_table_in_doubt() -> None:
+    watch = Watch(ORDERS, shop_0__orders=BIG)
+
+    (orders,) = watch.drop(
+        "shop_1.orders", shards={"shop_0.orders": "shop.orders", "shop_1.orders": None}
+    )
+
+    assert watch.roster.unlisted(orders) == ""
 
 
 def test_a_table_of_which_nothing_was_landed_is_not_watched() -> None:
