@@ -2,6 +2,9 @@
 
 A mirror that is gone, cannot be read, was made anew or has lost its newest versions takes back
 what was said of it, and so does a change log that has lost batches.
+
+A round goes through its tables with one look while jobs ask with newer ones.  What the older look
+does not show was not lost, and what is certified by it was not gone through.
 """
 
 from dataclasses import dataclass, field
@@ -24,9 +27,14 @@ class Forfeits:
 
     certificates: Certificates
     _ground: dict[str, Ground] = field(default_factory=dict)
+    _newest: dict[str, int] = field(default_factory=dict)  # looks
 
     def take_back(self, table: str, look: Sampling, at: datetime) -> None:
         """Revoke the certificates of *table* that *look* shows to speak of something lost."""
+        if look.number < self._newest.get(table, 0):
+            self._ground.pop(table, None)
+            return
+        self._newest[table] = look.number
         now, before = _ground(table, look), self._ground.get(table)
         if before is not None and _onward(before, now):
             self._ground[table] = _known(now, before)

@@ -63,7 +63,7 @@ class WatchedLake(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """All that was sampled at once; ``at`` is when it began.
+    """All that was sampled at once; ``at`` is when it began, ``number`` rises from look to look.
 
     ``troubles`` holds collectors that do not run, ``intrusions`` mirrors others have written to,
     ``unreadable`` mirrors that were looked at and are not there or cannot be read, each with why.
@@ -77,6 +77,7 @@ class Sampling:
     intrusions: Mapping[str, Intrusion] = field(default_factory=dict)
     unreadable: Mapping[str, str] = field(default_factory=dict)
     steps: tuple[LandedBatch, ...] = ()
+    number: int = 0
 
     @classmethod
     def nothing(cls) -> "Sampling":
@@ -195,7 +196,8 @@ class Watcher:
             return self._look
 
     def _take(self) -> Sampling:
-        look = self.sampler.look(self.roster.tables())
+        number = self._look.number + 1
+        look = replace(self.sampler.look(self.roster.tables()), number=number)
         if isinstance(look.mark, Missing):
             return replace(look, steps=self._steps)
         mark, known = look.mark.value, self._mark

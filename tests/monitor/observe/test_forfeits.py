@@ -1,0 +1,66 @@
+"""Looks of before come late: a round goes through many tables while jobs ask with newer ones."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from checks.readiness import Question
+from monitor.observe.sampler import Sampling
+from pipeline.model import Stage
+from tests.monitor.rig import USERS, Rig
+
+DAY, EARLIER = "2026-03-28", "2026-03-27"
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Iterator[Rig]:
+    rig = Rig(tmp_path)
+    rig.round()
+    rig.round()
+    yield rig
+    rig.close()
+
+
+def test_an_older_look_takes_back_nothing_that_a_newer_one_has_certified(rig: Rig) -> None:
+    older = rig.watcher.look(timedelta())
+    rig.beat()
+    rig.land()
+    rig.apply()
+    rig.second(2)
+    certificate = rig.ask(cut=EARLIER)[1]["tables"][0]["certificate"]
+
+    _judge(rig, older)
+
+    kept = rig.store.certificates.get(certificate)
+    assert kept is not None
+    assert kept.evidence.version == 2
+    assert kept.revoked is None
+
+
+def test_what_an_older_look_has_certified_is_taken_back_by_the_next(rig: Rig) -> None:
+    """The one in between has seen that the mirror is gone, and the certificate was not there."""
+    older = rig.watcher.look(timedelta())
+    rig.second(2)
+    del rig.lake.mirrors[USERS]
+    rig.ask(cut=DAY)
+    certificate = _judge(rig, older)
+    rig.second(2)
+
+    rig.ask(cut=DAY)
+
+    kept = rig.store.certificates.get(certificate)
+    assert kept is not None
+    assert kept.why == "its mirror cannot be read: there is no mirror"
+
+
+def _judge(rig: Rig, look: Sampling) -> str:
+    """What a round does with a table: answer, and certify."""
+    table = rig.roster.table(USERS)
+    assert table is not None
+    question = Question(Stage.MIRROR, rig.gate.cut(EARLIER))
+    answer = rig.assessor.answer(question, rig.assessor.inputs(table, look))
+    rig.assessor.certify(answer)
+    assert answer.certificate is not None
+    return answer.certificate.id
