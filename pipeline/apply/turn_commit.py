@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
-from pipeline.apply.floors import highest
+from pipeline.apply.floors import Floors, highest
 from pipeline.apply.mirror_job import MirrorJob
 from pipeline.apply.mirror_snapshot import (
     CommitStamp,
@@ -42,6 +42,17 @@ def turn_commit(job: MirrorJob[S], written: Written[Any], stamp: CommitStamp) ->
         remembered={**(told_floors(floors) if floors else {}), **told_life(stamp.life)},
         note=following(job.snapshot, until, stamp.lane, **told_turn(job, written)),
     )
+
+
+def floors_first(job: MirrorJob[S], written: Written[Any]) -> Floors:
+    """Floors that may be remembered in a commit of their own before that of the turn's rows.
+
+    Below them nothing is ever inserted, whatever becomes of the turn.  One that tells that moved
+    rows have come is none of these: without the rows, it would be believed for good.
+    """
+    came = {move.shard: move.order for move in job.moves}
+    own = {shard: order for shard, order in written.floors.items() if came.get(shard) != order}
+    return highest(job.floors or {}, own)
 
 
 def told_turn(job: MirrorJob[S], written: Written[Any]) -> Mapping[str, object]:

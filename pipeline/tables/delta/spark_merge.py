@@ -37,7 +37,7 @@ from pipeline.apply.turn import (
     counts_of,
     decided,
 )
-from pipeline.apply.turn_commit import told_turn
+from pipeline.apply.turn_commit import floors_first, told_turn
 from pipeline.changelog.table import app
 from pipeline.errors import HeldError, LostRaceError, UnreachableError
 from pipeline.lake import columns, protocol
@@ -121,8 +121,8 @@ class SparkMerge:
         """
         snapshot, until, made = job.snapshot, job.wanted.until, written.work
         own, life, numbered = self._own(snapshot, stamp), stamp.life, app(stamp.lane)
-        if written.floors:  # remembered first: below them nothing is ever inserted, now or later
-            snapshot = own.tell(snapshot, told_floors(written.floors))
+        if first := floors_first(job, written):
+            snapshot = own.tell(snapshot, told_floors(first))
         if life_of(snapshot) not in (None, life):  # it speaks of the applied batch, old or new
             snapshot = own.forget(snapshot, LIFE)
         adoption = Adoption.of(job.table, job.adopted)
@@ -136,7 +136,8 @@ class SparkMerge:
             raise UnreachableError(
                 f"{snapshot.uri}: Spark's MERGE up to batch {until} left no commit"
             )
-        return own.tell(snapshot, told_life(life))
+        floors = told_floors(written.floors) if written.floors else {}
+        return own.tell(snapshot, {**floors, **told_life(life)})
 
     def compacted(self, snapshot: Snapshot, stamp: CommitStamp) -> Snapshot:
         """The mirror with its small and worn files joined; the same where Spark finds none.
