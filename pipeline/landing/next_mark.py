@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from pipeline.landing.bases import Settled, advance, births, inherited
 from pipeline.landing.epoch_bounds import needed
 from pipeline.landing.facts import Facts, News, UnreadChanges
+from pipeline.landing.mentioned import mentioned
 from pipeline.landing.plan import Plan
 from pipeline.landing.redelivery import resending
 from pipeline.landing.tally import NAMED
@@ -150,24 +151,9 @@ def _touched(
     told = {str(Shard(news.source, news.change.shard)) for news in facts.news}
     reshaped = {_table(name, router) for name in told.intersection(shards)}
     based = {_table(done.name, router) for done in settled}
-    named = {_table(name, router) for name in _named(facts, shards)} if facts.texts else set()
+    texts = facts.texts
+    named = {_table(name, router) for name in mentioned(texts, shards)} if texts else set()
     return {name for name in {*facts.tables, *reshaped, *based, *named} if name is not None}
-
-
-def _named(facts: Facts, shards: Iterable[str]) -> set[str]:
-    """Shards whose relation stands somewhere in the text of a statement of their source.
-
-    Or whose database does, in one about a database: no table is told to be dropped with it.
-    """
-    texts: dict[str, str] = {}
-    for source, text in facts.texts:
-        texts[source] = f"{texts.get(source, '')}\n{text}\n{text.replace('``', '`')}".casefold()
-    return {name for name in shards if _stands_in(texts.get(source_of(name), ""), name)}
-
-
-def _stands_in(text: str, name: str) -> bool:
-    database, _, relation = Shard.parse(name.casefold()).name.partition(".")
-    return relation in text or (("database" in text or "schema" in text) and database in text)
 
 
 def _table(name: str, router: Router) -> str | None:

@@ -1,0 +1,52 @@
+"""Shards by the names in statements' texts, odd ones too, and what many of both cost."""
+
+import string
+from random import Random
+
+import pytest
+
+from pipeline.landing.mentioned import mentioned
+from pipeline.model import Shard
+
+
+def test_a_relation_within_a_longer_word_counts() -> None:
+    assert mentioned([("s", "ALTER TABLE `_Orders_new` ADD x INT")], ["s/db.orders"]) == {
+        "s/db.orders"
+    }
+
+
+def test_another_sources_statement_is_about_nothing() -> None:
+    assert mentioned([("other", "ALTER TABLE orders ADD x INT")], ["s/db.orders"]) == set()
+
+
+@pytest.mark.parametrize("text", ["DROP DATABASE db", "drop schema `DB`"])
+def test_a_database_counts_where_a_statement_may_be_about_one(text: str) -> None:
+    assert mentioned([("s", text)], ["s/db.orders", "s/shop.orders"]) == {"s/db.orders"}
+
+
+def test_a_database_counts_nowhere_else() -> None:
+    assert mentioned([("s", "ALTER TABLE db.items ADD x INT")], ["s/db.orders"]) == set()
+
+
+@pytest.mark.parametrize("relation", ["or ders", "or-ders", "or$ders", "größe", "or`ders"])
+def test_names_of_other_than_word_characters_are_found(relation: str) -> None:
+    text = f"ALTER TABLE `{relation.replace('`', '``')}` ADD x INT"
+
+    assert mentioned([("s", text)], [f"s/db.{relation}", "s/db.u"]) == {f"s/db.{relation}"}
+
+
+def test_names_are_found_wherever_they_stand() -> None:
+    """Cut into words, a text holds no less than it did."""
+    random = Random(7)
+    letters = "ab_1 .`$-ä" + string.ascii_uppercase[:2]
+    for _ in range(2_000):
+        text = "".join(random.choices(letters, k=12))
+        relation = "".join(random.choices(letters.replace(".", ""), k=random.randint(1, 3)))
+        folded, name = (
+            f"{text}\n{text.replace('``', '`')}".casefold(),
+            str(Shard("s", f"d.{relation}")),
+        )
+
+        assert mentioned([("s", text)], [name]) == (
+            {name} if relation.casefold() in folded else set()
+        )
