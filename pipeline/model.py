@@ -96,6 +96,11 @@ class ShardId:
             raise ValueError(msg)
         return cls(*parts)
 
+    @staticmethod
+    def beginning(database: str) -> str:
+        """What the text of each table of *database* begins with, and that of no other."""
+        return f"{_part(database)}."
+
 
 _PART = re.compile(r'"(?:[^"]|"")*"|[^."]+')
 

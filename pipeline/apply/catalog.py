@@ -77,12 +77,9 @@ class Catalog:
         database = self.readings[source].dialect.database_dropped(told.text)
         if told.snapshot or database is None:
             return []
-        shards = sorted({change.shard for change in self._changes.get(source, ())})
-        return [
-            SchemaChange("drop", shard, told.order, None, told.text)
-            for shard in shards
-            if ShardId.parse(shard).database == database
-        ]
+        begins, changes = ShardId.beginning(database), self._changes.get(source, ())
+        shards = {change.shard for change in changes if change.shard.startswith(begins)}
+        return [SchemaChange("drop", one, told.order, None, told.text) for one in sorted(shards)]
 
     def learn(self, changes: Iterable[tuple[str, SchemaChange]]) -> None:
         """Take (source, change), in any order, without what the statement does to rows."""

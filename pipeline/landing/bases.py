@@ -94,10 +94,15 @@ def with_drops(facts: Facts, mark: Mark) -> Facts:
     known = {*mark.shards, *mark.existing, *facts.shards}
     names = sorted(told | {name for name in known if is_there(mark, name)})
     made = [
-        News(one.source, SchemaChange("drop", shard.name, one.order, None, one.text), False)
+        News(
+            one.source,
+            SchemaChange("drop", Shard.parse(name).name, one.order, None, one.text),
+            False,
+        )
         for one in facts.databases
-        for shard in map(Shard.parse, names)
-        if shard.source == one.source and ShardId.parse(shard.name).database == one.database
+        for begins in [str(Shard(one.source, ShardId.beginning(one.database)))]
+        for name in names
+        if name.startswith(begins)
     ]
     every = sorted((*facts.news, *made), key=lambda news: (news.source, news.change.order))
     return replace(facts, news=tuple(every))

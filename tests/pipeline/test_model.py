@@ -25,6 +25,15 @@ def test_every_pair_of_names_comes_back(database: str, relation: str) -> None:
     assert ShardId.parse(str(ShardId(database, relation))) == ShardId(database, relation)
 
 
+@given(*3 * [st.text('ab."', max_size=4)])
+def test_tables_of_a_database_are_told_by_how_their_texts_begin(
+    database: str, other: str, relation: str
+) -> None:
+    begun = str(ShardId(database, relation)).startswith(ShardId.beginning(other))
+
+    assert begun == (database == other)
+
+
 @pytest.mark.parametrize("text", ["", "t", "a.b.c", '"a.b', '"a".b', 'a"b.c', "a..b", ".a.b"])
 def test_what_is_not_canonical_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="names no table"):
