@@ -29,6 +29,18 @@ _FAR = 1_000  # commits that are searched for the account of a turn
 log = structlog.get_logger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class _StandsStill:
+    """Why a mirror stands still as of one entry of its log; kept while nothing of that changes.
+
+    It may stand so for days, with thousands of commits that others have made.
+    """
+
+    at: tuple[str, int, str]
+    waived: frozenset[str]
+    hold: Hold
+
+
 @dataclass(eq=False)
 class Watch:
     """Search mirrors' logs for foreign commits; what was found to be ours is not read again.
@@ -39,6 +51,7 @@ class Watch:
     mirrors: Mirrors[Any]
     _good: dict[str, Known] = field(default_factory=dict)
     _asked: deque[str] = field(default_factory=deque)
+    _found: dict[str, _StandsStill] = field(default_factory=dict)
 
     def choose(self, due: Iterable[str], tables: Iterable[str]) -> set[str]:
         """Mirrors to look at in this pass: those *due*, and a few others in rotation."""
@@ -62,7 +75,7 @@ class Watch:
     def hold(self, table: str, waived: frozenset[str]) -> Hold | None:
         """Why *table* must stand still; None when all of its commits are ours or waived."""
         try:
-            return self._judged(table, waived)
+            return self._looked(table, waived)
         except HeldError as error:
             return Hold(f"{error.reason}:{table}", table, error.reason, error.detail)
         except UnreachableError as error:
@@ -82,10 +95,20 @@ class Watch:
                 return int(commit.own["batch"]), Account(**commit.own["account"])
         return None
 
-    def _judged(self, table: str, waived: frozenset[str]) -> Hold | None:
+    def _looked(self, table: str, waived: frozenset[str]) -> Hold | None:
         snapshot = self.mirrors.look(table)
         if snapshot is None or self._all_ours(snapshot):
             return None
+        at = (snapshot.id, snapshot.version, snapshot.entry)
+        found = self._found.get(table)
+        if found is not None and (found.at, found.waived) == (at, waived):
+            return found.hold
+        hold = self._judged(table, snapshot, waived)
+        if hold is not None:
+            self._found[table] = _StandsStill(at, waived, hold)
+        return hold
+
+    def _judged(self, table: str, snapshot: MirrorSnapshot, waived: frozenset[str]) -> Hold | None:
         wanted = accepted(table, waived)
         known, commits = self._since(table, snapshot)
         first = min((one.version for one in commits), default=snapshot.version + 1)

@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
+from pipeline.apply.commits import Commit
 from pipeline.apply.mirror_snapshot import FLOORS, following, note
 from pipeline.lake import entries
 from pipeline.lake.actions import added, removed
@@ -282,3 +283,37 @@ def test_a_mirror_that_rested_until_its_turns_were_cleaned_away_goes_on(lake: Ha
     lake.reopen()
 
     assert hold_id(lake) is None
+
+
+def test_a_mirror_that_stands_still_is_judged_once_however_many_passes(
+    lake: HandLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    intrude(lake, deleted(lake))
+    held = hold_id(lake)
+    read: list[int] = []
+    commits = lake.passes.mirrors.commits
+
+    def counted(table: str, until: int) -> Iterator[Commit]:
+        for one in commits(table, until):
+            read.append(one.version)
+            yield one
+
+    monkeypatch.setattr(lake.passes.mirrors, "commits", counted)
+
+    again = [lake.apply().hold for _ in range(3)]
+
+    assert held is not None
+    assert {hold and hold.id for hold in again} == {held}
+    assert read == []
+
+
+def test_what_is_found_later_of_a_mirror_that_stands_still_is_judged(lake: HandLake) -> None:
+    """The rows come back by one commit, and go again by the next."""
+    gone = deleted(lake)
+    (back,) = (file for file in now_of(lake).files.values() if file.path == gone["remove"]["path"])
+    intrude(lake, gone)
+    assert hold_id(lake) is not None
+
+    intrude(lake, {"add": dict(back.action)})
+
+    assert lake.apply().hold is None
