@@ -20,8 +20,10 @@ from pipeline.lake.actions import removed
 from pipeline.lake.alterations import with_properties
 from pipeline.lake.commit import commit
 from pipeline.lake.log import ActiveFile
+from pipeline.living import living_tables
 from pipeline.mark import Mark
 from pipeline.model import Op
+from pipeline.route import Router
 from pipeline.settings import PipelineSettings
 
 KEPT = (Op.DDL, Op.MARK, Op.ERROR)  # they tell what no other row does
@@ -109,7 +111,8 @@ class LogUpkeep:
             log.warning("upkeep drops no day of the change log", why=why)
             return
         oldest = (self.clock() - self.settings.upkeep.keep_changes).date()
-        needed = _first_needed(mark, applied)
+        living = living_tables(mark, Router(self.settings.rules))
+        needed = _first_needed(mark.batch, living, applied)
         known = int(self.changes.snapshot.metadata.configuration.get(DROPPED, "-1"))
         days: dict[str, list[ActiveFile]] = {}
         for file in self.changes.snapshot.files.values():
@@ -131,12 +134,14 @@ class LogUpkeep:
         return sorted(name for name in numbered if name.startswith(APPS))
 
 
-def _first_needed(mark: Mark, applied: Mapping[str, int]) -> int:
-    """The lowest batch that some mirror has not applied; the newest one is always needed."""
-    behind = [
-        applied.get(t, -1) + 1 for t, last in mark.tables.items() if applied.get(t, -1) < last
-    ]
-    return min([mark.batch, *behind])
+def _first_needed(newest: int, tables: Mapping[str, int], applied: Mapping[str, int]) -> int:
+    """The lowest batch that some mirror has not applied; the *newest* one is always needed.
+
+    *tables*: those that are there -> last batch of each.  A mirror whose table is gone applies
+    nothing more, and begins with a new base if that comes back: it would keep all for ever.
+    """
+    behind = [applied.get(t, -1) + 1 for t, last in tables.items() if applied.get(t, -1) < last]
+    return min([newest, *behind])
 
 
 def _last(files: list[ActiveFile]) -> int:

@@ -15,8 +15,8 @@ from pipeline.changelog.table import Stamp, app
 from pipeline.lake.commit import commit
 from pipeline.lake.store import open_store
 from pipeline.landing.staging import write_rows
-from pipeline.mark import Mark
-from pipeline.model import Op
+from pipeline.mark import Existence, Mark
+from pipeline.model import Op, Order
 from pipeline.report import Applied
 from pipeline.settings import UpkeepSettings
 from tests.pipeline.apply.keeping import DAY, C, Keeping, batches, mirror
@@ -37,6 +37,7 @@ def on_days(lake: HandLake) -> HandLake:
 
 
 Apply = Callable[[HandLake], Applied | None]
+GONE = {"existing": {"s/db.t": Existence(Order(1, 1, 99), there=False)}}
 
 
 def all_of_it(lake: HandLake) -> Applied:
@@ -55,6 +56,9 @@ def first_batch(lake: HandLake) -> Applied:
     [
         pytest.param(all_of_it, {}, [2], id="all but the newest batch, when every mirror has it"),
         pytest.param(first_batch, {}, [1, 2], id="not what a mirror has not applied"),
+        pytest.param(
+            first_batch, GONE, [2], id="what a mirror has not applied whose table is gone"
+        ),
         pytest.param(lambda _: None, {}, [0, 1, 2], id="nothing before a mirror is begun"),
         pytest.param(all_of_it, {"gaps": {"g": "{}"}}, [0, 1, 2], id="nothing while a gap is open"),
         pytest.param(
