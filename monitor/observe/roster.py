@@ -8,7 +8,7 @@ be called ready without it.
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import InitVar, dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Protocol
 
@@ -46,7 +46,7 @@ class Roster:
     """The tables of the newest marker; sources are asked every *every*, or when shards change."""
 
     sources: Callable[[], Mapping[str, Dictionary]]
-    rules: tuple[TableRule, ...]
+    rules: InitVar[tuple[TableRule, ...]]
     clock: Callable[[], datetime]
     every: timedelta = timedelta(seconds=60)
     _tables: tuple[Table, ...] = ()
@@ -58,6 +58,11 @@ class Roster:
     _moving: frozenset[str] = frozenset()
     _asked: datetime | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
+    router: Router = field(init=False)
+
+    def __post_init__(self, rules: tuple[TableRule, ...]) -> None:
+        """Ask nobody yet."""
+        self.router = Router(rules)  # one: it remembers which rule decides for each shard
 
     @property
     def known(self) -> bool:
@@ -87,8 +92,7 @@ class Roster:
         """
         if table.name in self._moving:
             return "its rule is new, and nothing has landed under it yet"
-        router = Router(self.rules)
-        if all(router.rule(shard.name) is None for shard in table.shards):
+        if all(self.router.rule(shard.name) is None for shard in table.shards):
             return ""
         silent = ((name, self._silent.get(name)) for name in table.sources)
         return next(
@@ -100,22 +104,22 @@ class Roster:
         now, self._existing = self.clock(), mark.existing
         with self._lock:
             due = self._asked is None or now - self._asked >= self.every
-            shards = living_shards(mark, Router(self.rules))
+            shards = living_shards(mark, self.router)
             if shards == self._shards and not due:
                 return
             self._shards, self._asked = shards, now
             self._tables = tuple(self._build(shards))
-            self._moving = frozenset(_moving(mark, Router(self.rules)))
+            self._moving = frozenset(_moving(mark, self.router))
 
     def _build(self, shards: Mapping[str, str]) -> Iterable[Table]:
-        router, sources = Router(self.rules), self.sources().keys()
+        router, sources = self.router, self.sources().keys()
         named = {Shard.parse(name): table for name, table in shards.items()}
         seen = {shard: table for shard, table in named.items() if shard.source in sources}
         names = set(seen.values())
         folding = tuple(self._folding(router))
         self._declared = {
             rule.shards: _uncollected(rule, router, seen, [shard for shard, _ in folding])
-            for rule in self.rules
+            for rule in self.router.rules
             if not rule.ignore
         }
         unseen = {shard: table for shard, table in folding if table in names}
@@ -135,11 +139,11 @@ class Roster:
         """Ask each source which shards every rule finds; those that never told all, with why."""
         for name, source in self.sources().items():
             try:
-                for rule in self.rules:
+                for rule in self.router.rules:
                     self._there[name, rule.shards] = source.shards(rule.shards)
             except SluiceError as error:
                 log.info("source was not asked for shards", source=name, why=str(error))
-                if any((name, rule.shards) not in self._there for rule in self.rules):
+                if any((name, rule.shards) not in self._there for rule in self.router.rules):
                     yield name, str(error)
 
     def _table(

@@ -15,6 +15,7 @@ from pipeline.apply.foreign import waiver
 from pipeline.collectors.collector import CollectorState
 from pipeline.model import Account, Stage
 from pipeline.report import Applied, Hold
+from pipeline.route import Router
 from pipeline.settings import TableRule
 from tests.monitor.rig import ORDERS, USERS, Rig
 
@@ -206,14 +207,14 @@ def test_a_restart_knows_the_fail_behind_an_unknown(rig: Rig) -> None:
 
 
 def test_f06_a_rule_for_which_nothing_is_collected_is_unknown_by_name(rig: Rig) -> None:
-    rig.roster.rules = (TableRule(shards=r"shop\.(ordres)", table=r"shop.\1"),)
+    rig.roster.router = Router((TableRule(shards=r"shop\.(ordres)", table=r"shop.\1"),))
     rig.round()
 
     told = rig.rulings.newest(r"rule:shop\.(ordres)", "collected")
 
     assert told is not None
     assert (told.ruling.outcome, told.ruling.code) == (Outcome.UNKNOWN, "not_collected")
-    rig.roster.rules = (TableRule(shards=r"shop\.(orders)", table=r"shop.\1"),)
+    rig.roster.router = Router((TableRule(shards=r"shop\.(orders)", table=r"shop.\1"),))
     rig.second(61)
     rig.round()
     assert rig.rulings.newest(r"rule:shop\.(orders)", "collected") == Verdict(

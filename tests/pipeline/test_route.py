@@ -44,8 +44,15 @@ def test_rules_are_gone_through_once_for_a_shard(monkeypatch: pytest.MonkeyPatch
 
     for _ in range(100):
         assert router.rule("other.a") is None
+        assert router.table("other.a") == "other.a"
 
     assert asked == ["other.a"] * len(RULES)
+
+
+def test_a_name_is_put_together_once_for_a_shard() -> None:
+    router = Router(RULES)
+
+    assert router.table("shop.a") is router.table("shop.a")
 
 
 def test_what_was_found_is_neither_sent_nor_part_of_what_it_is() -> None:
@@ -64,3 +71,4 @@ def test_what_was_found_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert all(router.table(f"db.t{n}") == f"db.t{n}" for n in range(95))
     assert len(router._found) <= 10
+    assert len(router._tables) <= 10

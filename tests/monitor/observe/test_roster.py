@@ -336,3 +336,22 @@ def test_f06_a_rule_whose_tables_another_takes_first_asks_for_nothing_itself() -
 
     assert watch.roster.declared()[first.shards] == ""
     assert watch.roster.declared()[ORDERS.shards].startswith("no source is known")
+
+
+def test_rules_are_gone_through_once_for_a_shard_however_many_rounds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    watch, asked = Watch(ORDERS, shop_0__orders=BIG), list[str]()
+    watch.see(shop_0__orders="shop.orders")
+    fullmatch = re.fullmatch
+
+    def counted(pattern: str, text: str) -> re.Match[str] | None:
+        asked.append(text)
+        return fullmatch(pattern, text)
+
+    monkeypatch.setattr(re, "fullmatch", counted)
+    for _ in range(10):
+        (orders,) = watch.see(shop_0__orders="shop.orders")
+        assert watch.roster.unlisted(orders) == ""
+
+    assert asked == []
