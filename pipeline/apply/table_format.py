@@ -90,7 +90,9 @@ class TableFormat(Protocol[S, W]):
     def commit(self, job: MirrorJob[S], written: Written[W], stamp: CommitStamp) -> S:
         """Make what a turn came to the version after that of *job*; nothing is rebased.
 
-        The number of the batch, its life, the floors and the note of :func:`turned` go with it.
+        The number of the batch, its life, the floors and the note go with it: see
+        :func:`pipeline.apply.turn_commit.turn_commit`.  In more commits than one, those of
+        :func:`pipeline.apply.turn_commit.floors_first` may come before the rows, others after.
 
         Raises:
             LostRaceError: somebody else has that version; nothing of ours is in the mirror.
