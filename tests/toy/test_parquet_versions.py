@@ -42,7 +42,7 @@ def test_mirrors_of_another_format_are_merged_watched_and_gated(stand: Stand) ->
     assert mirrored(stand) == stand.database.rows(TABLE)
     wait_until(lambda: stand.lags() == {"collection", "consumer", "merge"}, SOON, "lags")
     assert stand.incidents() == []
-    assert stand.passed() >= {"max_id", "range_counts"}
+    wait_until(lambda: stand.passed() >= {"max_id", "range_counts"}, SOON, "probes")
 
 
 def mirrored(stand: Stand) -> dict[int, dict[str, Any]]:

@@ -158,8 +158,9 @@ def collector_killed_at_swap(p: Pipe) -> Iterator[None]:
     ended, killed = threading.Event(), threading.Event()
 
     def watch() -> None:
-        shadowed = False
-        while not ended.is_set():
+        shadowed = over = False
+        while not over:
+            over = ended.is_set()  # the swap may be between the look before and the end
             there = bool(p.sql(rf"SHOW TABLES FROM {p.name} LIKE '\_t\_new'"))
             if shadowed and not there:
                 p.servers.connect.kill()
