@@ -32,6 +32,10 @@ class CensusQuestion:
     shards: frozenset[str]
     changed: frozenset[tuple[str, Order]] = frozenset()
 
+    def alike(self, other: "CensusQuestion") -> bool:
+        """Whether the same source is asked about the same shards, changed since or not."""
+        return (self.settings, self.shards) == (other.settings, other.shards)
+
     def concerns(self, shard: str, changed: Order | None) -> bool:
         """Whether it was asked of *shard* after its newest statement, *changed*, had landed."""
         return shard in self.shards and (changed is None or (shard, changed) in self.changed)
@@ -50,6 +54,9 @@ class CensusAnswer:
 @dataclass(eq=False)
 class Census:
     """Every source's answer, asked anew every *every*, at once when its question changes.
+
+    But for statements that land: all of a source is asked for each, and a migration has thousands.
+    For those it is kept busy for a tenth of the time at most.
 
     *followed* gives each source's settings with the address that its heartbeats go to now,
     *existing* what landed statements told last of each ``source/shard``.
@@ -112,10 +119,12 @@ class Census:
 
     def _due(self, name: str, question: CensusQuestion) -> bool:
         failed, answered = self._failed.get(name), self._answers.get(name)
-        if failed and failed[0] == question:
+        if failed and failed[0].alike(question):
             return self.clock() - failed[1] >= self.again
-        if answered and answered.question == question:
-            return self.clock() - answered.began >= self.every
+        if answered and answered.question.alike(question):
+            busy = min(self.every, 10 * (answered.ended - answered.began))
+            pause = self.every if answered.question == question else busy
+            return self.clock() - answered.began >= pause
         return True
 
     def _ask(self, name: str, question: CensusQuestion) -> None:

@@ -1,6 +1,6 @@
 """Sources are asked rarely, keep their word until asked again; not to know is not to be ready."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -11,7 +11,9 @@ from monitor.observe.census import Census
 from monitor.store.waivers import Waiver
 from pipeline.mark import Existence
 from pipeline.model import Missing, Order, Shard, Table
+from pipeline.settings import SourceSettings
 from pipeline.sources.mysql.shard_facts import Cascade
+from pipeline.sources.source import SourceDescription
 from tests.monitor.rig import NOON, ORDERS, SOURCE, USERS, FakeSchema, Rig
 
 DAY = "2026-03-28"
@@ -149,6 +151,38 @@ def test_what_was_said_before_a_statement_landed_says_nothing_of_the_table_after
 
     assert (count, isinstance(before[0], Missing), before[1]) == (3, True, "")
     assert CASCADE.parent in str(asked.census.unproven(TABLE))
+
+
+@pytest.mark.parametrize(("took", "asked_again"), [(0, 3), (1, 3), (4, 1), (100, 0)])
+def test_a_migration_of_thousands_of_tables_keeps_no_source_busy(
+    asked: Asked, took: int, asked_again: int
+) -> None:
+    """Each statement asks anew, of all tables, which takes a source of many some seconds."""
+    described = asked.census.describe
+
+    def slow(settings: SourceSettings, shards: Collection[str]) -> SourceDescription:
+        asked.now += timedelta(seconds=took)
+        return described(settings, shards)
+
+    asked.census.describe = slow
+    asked.after(600)
+    began = asked.schema.asked
+    for second in (10, 10, 40):
+        asked.existing = {
+            f"shop/{USERS}": Existence(Order(1, 1, int(asked.now.timestamp())), there=True)
+        }
+        asked.after(second)
+
+    assert asked.schema.asked - began == asked_again
+
+
+def test_a_silent_source_is_spared_though_statements_land(asked: Asked) -> None:
+    asked.schema.silent = True
+    asked.after(600)
+
+    asked.existing = {f"shop/{USERS}": Existence(Order(1, 1, 900), there=True)}
+
+    assert [asked.after(seconds) for seconds in (5, 50, 5)] == [2, 2, 3]
 
 
 def test_what_another_server_said_counts_no_more(asked: Asked) -> None:
