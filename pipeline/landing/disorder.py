@@ -40,6 +40,10 @@ class Disorder:
     _holds: dict[str, Hold] = field(default_factory=dict)
     _retries: Retries = field(default_factory=Retries)
 
+    def holds(self, source: str) -> bool:
+        """Whether it was found in disorder when it was read last."""
+        return source in self._holds
+
     def standing(self, now: Circumstances, at: datetime) -> Mapping[str, Hold]:
         """Sources that are left out of this round unread."""
         return {

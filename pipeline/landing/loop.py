@@ -103,12 +103,13 @@ class Landing:
             self.mark, self._unsure, self._ruled = found, False, False
 
     def _plan(self, listing: Listing) -> Plan:
+        going = [feed for feed in self.feeds if not self._disorder.holds(feed.settings.name)]
         known = PlanContext(
             self.mark.gone,
             self._ends,
             epoch_ends=listing.epoch_ends,
             claimed=lambda topic: owner(topic, self.feeds) is not None,
-            ahead=frozenset(feed.settings.prefix for feed in self.feeds),
+            ahead=frozenset(feed.settings.prefix for feed in going),
         )
         again = resending(self.mark, look(self.mark, listing).known)
         most = min(self.settings.batch_rows, RESENT_AT_ONCE) if again else self.settings.batch_rows

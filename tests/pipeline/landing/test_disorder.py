@@ -1,6 +1,7 @@
 """A source in disorder is not read in each round, and every way out of it still leads out."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -49,6 +50,18 @@ def test_others_are_read_once_a_round(desk: Desk) -> None:
     assert desk.tasks == [1, 1, 1]
     assert [offset for _, _, offset in desk.rows("a")] == [0, 1]
     assert [offset for _, _, offset in desk.rows("b")] == [0, 1, 2, 3, 4]
+
+
+def test_its_schema_changes_go_ahead_of_nobody(desk: Desk) -> None:
+    """More than a batch holds: read first, they would leave the others nothing."""
+    desk.loop.settings = replace(desk.loop.settings, batch_rows=3)
+    for pos in range(5):
+        desk.topics.say("a", GIB4 - 90 + pos, "CREATE VIEW w AS SELECT 1")
+    desk.topics.put("b", GIB4 - 100, "more")
+
+    rounds(desk, 2)
+
+    assert [offset for _, _, offset in desk.rows("b")] == [0, 1, 2]
 
 
 def to_another_server(desk: Desk) -> None:
