@@ -46,12 +46,18 @@ class UntoldTurns:
             del self._unanswered[table]
 
     def turns(self, tables: Iterable[str]) -> Iterator[Applied]:
-        """The newest turn of each of *tables* that nobody was told of; from now on it is told."""
+        """The newest turn of each of *tables* that nobody was told of; from now on it is told.
+
+        A mirror that does not answer is asked in the next pass, and keeps no other from it.
+        """
         for table in tables:
             if table in self._told:
                 continue
+            try:
+                snapshot, last = self.mirrors.seen(table), self.watch.last_turn(table)
+            except (HeldError, UnreachableError):
+                continue
             self._told.add(table)
-            snapshot, last = self.mirrors.seen(table), self.watch.last_turn(table)
             if snapshot is not None and last is not None:
                 batch, account = last
                 now = self.clock()

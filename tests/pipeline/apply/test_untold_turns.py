@@ -1,10 +1,13 @@
 """A turn that a process committed and did not outlive is told by the next one, once."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from pipeline.apply.commits import Commit
 from pipeline.apply.untold_turns import UntoldTurns
+from pipeline.errors import UnreachableError
 from pipeline.model import Op
 from tests.pipeline.hand_lake import HandLake, row
 
@@ -40,6 +43,23 @@ def test_a_turn_that_was_told_by_who_made_it_is_not_told_again(lake: HandLake) -
     found.told("db.t")
 
     assert told(found) == []
+
+
+def test_a_mirror_that_does_not_answer_is_asked_again_and_keeps_no_other_from_being_told(
+    lake: HandLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = untold(lake)
+    commits = lake.passes.mirrors.commits
+
+    def silent(table: str, until: int) -> Iterator[Commit]:
+        raise UnreachableError(f"{table} at {until}")
+
+    monkeypatch.setattr(lake.passes.mirrors, "commits", silent)
+    while_silent = told(found)
+    monkeypatch.setattr(lake.passes.mirrors, "commits", commits)
+
+    assert while_silent == []
+    assert told(found) == [("db.t", 0, 2)]
 
 
 @pytest.mark.parametrize(
