@@ -15,6 +15,7 @@ sends it as a CREATE; taken for a birth, it would empty the mirror.  Pure.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import groupby
 
 from pipeline.landing.facts import Facts, News
@@ -119,8 +120,14 @@ def _is_birth(news: News, known: Existence | None, *, seen: bool) -> bool:
 
 def is_trimmed(mark: Mark, shard: str) -> bool:
     """Whether a topic named after *shard* had lost its beginning when it was first read."""
-    name = f".{spelled(shard)}"
-    return any(f".{topic}".endswith(name) for topic in mark.trimmed)
+    return bool(mark.trimmed) and spelled(shard) in _endings(mark.trimmed)
+
+
+@lru_cache(maxsize=4)  # a snapshot tells of all tables at once, and all topics may be trimmed
+def _endings(topics: tuple[str, ...]) -> frozenset[str]:
+    """The *topics*, and what each ends with after a dot."""
+    parts = [topic.split(".") for topic in topics]
+    return frozenset(".".join(one[first:]) for one in parts for first in range(len(one)))
 
 
 def inherited(mark: Mark, facts: Facts) -> dict[str, Order]:
