@@ -19,6 +19,7 @@ from pipeline.apply.commits import Commit
 from pipeline.apply.foreign import Known, accepted, foreign_hold, judge, unread_hold
 from pipeline.apply.mirror_snapshot import MirrorSnapshot
 from pipeline.apply.mirrors import Mirrors
+from pipeline.apply.refusal import Refusal
 from pipeline.errors import HeldError, UnreachableError
 from pipeline.model import Account
 from pipeline.report import Hold
@@ -76,14 +77,11 @@ class Watch:
         """Why *table* must stand still; None when all of its commits are ours or waived."""
         try:
             return self._looked(table, waived)
-        except HeldError as error:
-            return Hold(f"{error.reason}:{table}", table, error.reason, error.detail)
-        except UnreachableError as error:
-            return Hold(f"unreachable:{table}", table, "unreachable", str(error))
+        except (HeldError, UnreachableError) as error:
+            return Refusal.of(error).hold(table)
         except Exception as error:  # the boundary of one mirror: others write what they like there
             log.exception("log_unread", table=table)
-            detail = f"its log cannot be judged: {type(error).__name__}: {error}"[:500]
-            return Hold(f"failed:{table}", table, "failed", detail)
+            return Refusal.unforeseen(error, "its log cannot be judged: ").hold(table)
 
     def last_turn(self, table: str) -> tuple[int, Account] | None:
         """Batch and account of the newest turn; None if the log tells of none."""

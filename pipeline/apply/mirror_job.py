@@ -17,11 +17,12 @@ from pipeline.apply.decide import AppliedBefore
 from pipeline.apply.fills import Fill
 from pipeline.apply.floors import Floors
 from pipeline.apply.moved_rows import RowMove, moved
+from pipeline.apply.refusal import Refusal
 from pipeline.apply.turn import Turn, TurnTask, Written
 from pipeline.changelog.scan import Part, scan
 from pipeline.changelog.slices import APPLIED_COLUMNS, TableRows, WantedBatches, read
 from pipeline.changelog.table import CHANGES
-from pipeline.errors import HeldError, SluiceError
+from pipeline.errors import SluiceError
 from pipeline.lake.store import Store, open_store
 from pipeline.model import Op, Order, Table
 from pipeline.schema.column import Column
@@ -93,14 +94,6 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
-    """Why a mirror was left alone."""
-
-    reason: str
-    detail: str
-
-
-@dataclass(frozen=True, slots=True)
 class TurnOutcome:
     """What one job came to; ``topics`` its changes arrived in."""
 
@@ -129,8 +122,7 @@ def _portions(group: Group, store: Store) -> Iterator[tuple[MirrorJob[Any], ...]
     rows, held = TableRows(store), 0
     portion: list[MirrorJob[Any]] = []
     for one in group.jobs:
-        near = [part for part in group.files if part.high > one.wanted.after]
-        most = sum(rows.of(part, one.table.name) for part in near if part.low <= one.wanted.until)
+        most = sum(rows.of(part, one.table.name) for part in group.files if one.wanted.meets(part))
         if portion and held + most > TOGETHER:
             yield tuple(portion)
             portion, held = [], 0
@@ -152,10 +144,8 @@ def _alone(job: MirrorJob[S], group: Group, store: Store) -> TurnOutcome:
     """Do one job by itself: it may not need the file that could not be read."""
     try:
         rows = read(store, group.files, {job.table.name: job.wanted})
-    except HeldError as error:
-        return TurnOutcome(Refusal(error.reason, error.detail))
     except SluiceError as error:
-        return TurnOutcome(Refusal("unreachable", str(error)))
+        return TurnOutcome(Refusal.of(error))
     return _done(job, group.changes, rows, group.turn)
 
 
@@ -169,13 +159,11 @@ def _done(job: MirrorJob[S], changes: str, rows: Mapping[str, pa.Table], turn: T
         came = [moved(move, open_store(changes), job.history, job.dropped) for move in job.moves]
         own = pa.concat_tables([own, *came]) if came else own
         return TurnOutcome(turn(_task(job, changes, own)), topics)
-    except HeldError as error:
-        return TurnOutcome(Refusal(error.reason, error.detail), topics)
     except SluiceError as error:
-        return TurnOutcome(Refusal("unreachable", str(error)), topics)
+        return TurnOutcome(Refusal.of(error), topics)
     except Exception as error:  # the boundary of one mirror's turn: it blocks no other
         log.exception("turn_broken", table=name)
-        return TurnOutcome(Refusal("failed", f"{type(error).__name__}: {error}"[:500]), topics)
+        return TurnOutcome(Refusal.unforeseen(error), topics)
 
 
 def _task(job: MirrorJob[S], changes: str, rows: pa.Table) -> TurnTask[S]:

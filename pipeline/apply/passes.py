@@ -17,9 +17,10 @@ from pipeline.apply.account import unexplained
 from pipeline.apply.foreign_writes import Watch
 from pipeline.apply.highest_orders import HighestOrders
 from pipeline.apply.landed_state import LandedState
-from pipeline.apply.mirror_job import Group, MirrorJob, Refusal, TurnOutcome, run
+from pipeline.apply.mirror_job import Group, MirrorJob, TurnOutcome, run
 from pipeline.apply.mirror_snapshot import CommitStamp, MirrorSnapshot, batch_of
 from pipeline.apply.mirrors import Mirrors
+from pipeline.apply.refusal import Refusal
 from pipeline.apply.retries import Retries
 from pipeline.apply.spread_turns import Run, SpreadTurns
 from pipeline.apply.table_format import TableFormat
@@ -127,11 +128,11 @@ class Passes:
             try:
                 applied = self.mirrors.applied_of(name, landed.mark.batch, landed.lives)
             except (HeldError, UnreachableError) as error:
-                broken[name] = hold_of(name, error)
+                broken[name] = Refusal.of(error).hold(name)
                 continue
             except Exception as error:  # the boundary of one mirror: it stops no other
                 log.exception("turn_broken", table=name)
-                broken[name] = hold_of(name, _failure(error))
+                broken[name] = Refusal.unforeseen(error).hold(name)
                 continue
             if applied < last:
                 behind.append(name)
@@ -183,10 +184,11 @@ class Passes:
             except LostRaceError:
                 continue  # somebody came between: next time, from what is there then
             except (HeldError, UnreachableError) as error:
-                failed.append(self._failed(table, hold_of(table.name, error), landed, waived))
+                hold = Refusal.of(error).hold(table.name)
+                failed.append(self._failed(table, hold, landed, waived))
             except Exception as error:  # the boundary of one mirror: it stops no other
                 log.exception("turn_broken", table=table.name)
-                hold = hold_of(table.name, _failure(error))
+                hold = Refusal.unforeseen(error).hold(table.name)
                 failed.append(self._failed(table, hold, landed, waived))
             else:
                 jobs += [job] if job is not None else []
@@ -226,8 +228,7 @@ class Passes:
         """Commit one turn; None if somebody else came between, so that it starts over."""
         table, result = job.table, outcome.result
         if isinstance(result, Refusal):
-            hold = hold_of(table.name, HeldError(result.reason, result.detail))
-            return self._failed(table, hold, landed, waived)
+            return self._failed(table, result.hold(table.name), landed, waived)
         until = job.wanted.until
         doubt = self.watch.below(table.name, job.snapshot, waived)
         doubt = doubt or unexplained(table.name, until, result.account)
@@ -240,7 +241,7 @@ class Passes:
             return None
         except (HeldError, UnreachableError) as error:
             self._untold.unanswered(table.name, until)
-            return self._failed(table, hold_of(table.name, error), landed, waived)
+            return self._failed(table, Refusal.of(error).hold(table.name), landed, waived)
         if self.table_format.engine(job.snapshot) is None:
             self.watch.ours(table.name, version)
         elif (told := self.watch.hold(table.name, waived)) is not None:
@@ -286,16 +287,3 @@ class Passes:
             batch = self.applied(name)
             found.append(Applied(name, batch, version, Account(), now, now - now))
         return found
-
-
-def hold_of(table: str, error: HeldError | UnreachableError) -> Hold:
-    """The hold of a table that stands still because of *error*; stable while the cause lasts."""
-    if isinstance(error, UnreachableError):
-        error = HeldError("unreachable", str(error))
-    detail = error.detail or f"{error.reason}, without a word why; see the log"
-    return Hold(f"{error.reason}:{table}", table, error.reason, detail)
-
-
-def _failure(error: Exception) -> HeldError:
-    """What nobody foresaw; the log has the trace."""
-    return HeldError("failed", f"{type(error).__name__}: {error}"[:500])

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field, replace
 
 import structlog
 
-from pipeline.apply.mirror_job import Group, Refusal, TurnOutcome, grouped, run
+from pipeline.apply.mirror_job import Group, TurnOutcome, grouped, run
+from pipeline.apply.refusal import Refusal
 from pipeline.errors import UnreachableError
 
 HERE = 100_000  # rows that are read in this process; more are worth a Spark job
@@ -75,6 +76,6 @@ class SpreadTurns:
             (found,) = self.spread([group])
         except UnreachableError as error:
             self._fatal.add(name)
-            return {name: TurnOutcome(Refusal("unreachable", str(error)))}
+            return {name: TurnOutcome(Refusal.of(error))}
         self._fatal.discard(name)
         return found

@@ -47,7 +47,7 @@ class PendingFiles:
 
     def of(self, wanted: WantedBatches) -> list[Part]:
         """Those that may hold one of these batches."""
-        return [one for one in self.files if one.high > wanted.after and one.low <= wanted.until]
+        return [one for one in self.files if wanted.meets(one)]
 
     def most(self, job: MirrorJob[Any], room: int) -> int:
         """Rows that *job* may read; not counted where all that are pending are within *room*."""

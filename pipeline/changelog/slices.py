@@ -30,6 +30,10 @@ class WantedBatches:
     after: int
     until: int
 
+    def meets(self, part: Part) -> bool:
+        """Whether *part* may hold one of them."""
+        return part.high > self.after and part.low <= self.until
+
 
 def read(
     store: Store,
@@ -79,7 +83,7 @@ def bounded(
     """Stop at a batch so that about *most* rows are read; at least one file is."""
     total, stop = 0, wanted.after
     for part in files:
-        if part.high <= wanted.after or part.low > wanted.until:
+        if not wanted.meets(part):
             continue
         total += rows.of(part, table)
         if total > most and stop > wanted.after:

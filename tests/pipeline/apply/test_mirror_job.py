@@ -10,7 +10,8 @@ import pytest
 
 from pipeline.apply import mirror_job
 from pipeline.apply.landed_state import LandedState
-from pipeline.apply.mirror_job import Group, MirrorJob, Refusal, grouped, run
+from pipeline.apply.mirror_job import Group, MirrorJob, grouped, run
+from pipeline.apply.refusal import Refusal
 from pipeline.apply.turn import TurnTask, Written
 from pipeline.changelog.scan import Part, parts
 from pipeline.changelog.slices import WantedBatches, read
