@@ -1,9 +1,10 @@
 """`sluice`: one verb per file of `monitor/commands`."""
 
+import ast
 import importlib
 import pkgutil
 import sys
-from importlib.metadata import version
+from pathlib import Path
 
 import click
 
@@ -14,7 +15,7 @@ USAGE = 2
 
 
 class Verbs(click.Group):
-    """Imports the verb that was asked for, and no other: together they take a second."""
+    """Imports the verb that was asked for, and no other; help reads their files' first lines."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Names as they are typed: those of the files, with dashes."""
@@ -29,9 +30,22 @@ class Verbs(click.Group):
         found: click.Command = module.COMMAND
         return found
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the verbs without importing one."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, _question(name)) for name in self.list_commands(ctx)])
+
+
+def _question(verb: str) -> str:
+    """What its file says after its name, as a sentence of its own."""
+    file = Path(commands.__path__[0], f"{verb.replace('-', '_')}.py")
+    told = ast.get_docstring(ast.parse(file.read_bytes())) or ""
+    text = told.partition("\n")[0].partition(": ")[2]
+    return text[:1].upper() + text[1:]
+
 
 @click.group(cls=Verbs)
-@click.version_option(version("sluice"), prog_name="sluice")
+@click.version_option(package_name="sluice", prog_name="sluice")
 def sluice() -> None:
     """Land every change, prove each mirror, and say when a table is complete."""
 

@@ -1,12 +1,11 @@
 """How the verbs ask the running service; an answer is JSON, silence is one clear error."""
 
 from collections.abc import Mapping
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
-import httpx
-
-from monitor.config.file import load
+from monitor.config.whereabouts import whereabouts
 from pipeline.errors import ConfigError, UnreachableError
 
 PATIENCE = 30.0
@@ -14,11 +13,7 @@ PATIENCE = 30.0
 
 def address(server: str | None, config: Path) -> str:
     """Where the service answers: *server*, or what the config says."""
-    if server:
-        return server.rstrip("/")
-    http = load(config).http
-    host = "127.0.0.1" if http.host in ("", "0.0.0.0", "::") else http.host  # noqa: S104  - not bound here
-    return f"http://[{host}]:{http.port}" if ":" in host else f"http://{host}:{http.port}"
+    return server.rstrip("/") if server else whereabouts(config).address
 
 
 def ask(
@@ -35,6 +30,8 @@ def send(method: str, url: str, wait: float = 0.0, **rest: Any) -> tuple[int, An
         UnreachableError: nobody answers there, or it is not Sluice.
         ConfigError: the service refuses the question.
     """
+    import httpx  # noqa: PLC0415  - help needs none, and it is half of what a verb waits for
+
     try:
         answer = httpx.request(method, url, timeout=PATIENCE + wait, trust_env=False, **rest)
         found = answer.json()
@@ -46,8 +43,8 @@ def send(method: str, url: str, wait: float = 0.0, **rest: Any) -> tuple[int, An
     except ValueError as error:
         msg = f"what answers at {url} is not Sluice"
         raise UnreachableError(msg) from error
-    if answer.status_code == httpx.codes.BAD_REQUEST:
+    if answer.status_code == HTTPStatus.BAD_REQUEST:
         raise ConfigError(str(found.get("error", found)))
-    if answer.status_code >= httpx.codes.INTERNAL_SERVER_ERROR:
+    if answer.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR:
         raise UnreachableError(f"{url}: {found.get('error', found)}")
     return answer.status_code, found

@@ -9,7 +9,7 @@ from monitor.config.file import load, schema
 from monitor.config.plug_ins import unbuilt
 
 
-@click.command("check-config", short_help="Tell every mistake in the config.")
+@click.command("check-config")
 @click.option("--config", default="sluice.yaml", type=click.Path(path_type=Path), show_default=True)
 @click.option("--schema", "as_schema", is_flag=True, help="Print the JSON Schema for editors.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")

@@ -1,4 +1,4 @@
-"""`sluice doctor`: what must be put right at the servers, each with the statement that does it."""
+"""`sluice doctor`: what must be put right at the servers, and by which statement."""
 
 import json
 import sys
@@ -25,7 +25,7 @@ TITLES = {
 }
 
 
-@click.command("doctor", short_help="Tell what to put right at the servers.")
+@click.command("doctor")
 @click.option("--config", default="sluice.yaml", type=click.Path(path_type=Path), show_default=True)
 @click.option(
     "--worker",

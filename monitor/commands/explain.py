@@ -11,7 +11,7 @@ from monitor.client import address, ask
 from monitor.options import about_cut, asks_service
 
 
-@click.command("explain", short_help="Why is a table ready, or why not?")
+@click.command("explain")
 @click.argument("table")
 @about_cut
 @asks_service

@@ -8,22 +8,17 @@ from typing import Any
 
 import click
 
-from checks.readiness import ReadinessState
 from monitor.client import address, ask
+from monitor.last_words import last_words, lines
 from monitor.options import about_cut, asks_service
 from pipeline.errors import UnreachableError
 
 LONGEST = 60.0
-EXITS = {
-    ReadinessState.READY: 0,
-    ReadinessState.NOT_READY: 1,
-    ReadinessState.UNKNOWN: 3,
-    ReadinessState.BLOCKED: 4,
-    ReadinessState.REVOKED: 4,
-}
+CLOSED = ("blocked", "revoked")
+EXITS = {"ready": 0, "not_ready": 1, "unknown": 3, **dict.fromkeys(CLOSED, 4)}
 
 
-@click.command("gate", short_help="May a job go on?  Exit status 0 is yes.")
+@click.command("gate")
 @click.argument("tables", nargs=-1, required=True)
 @about_cut
 @click.option(
@@ -57,9 +52,11 @@ def gate(
         answer = _wait(address(server, config), question, wait, patient=patient)
     except UnreachableError as error:
         click.echo(str(error), err=True)
-        sys.exit(EXITS[ReadinessState.UNKNOWN])  # a gate nobody answers at is not open
+        if server is None:
+            _unwatched(last_words(config, stage, tables), as_json=as_json)
+        sys.exit(EXITS["unknown"])  # a gate nobody answers at is not open, whatever was proven
     click.echo(json.dumps(answer) if as_json else "\n".join(_lines(answer)))
-    sys.exit(EXITS[ReadinessState(answer["state"])])
+    sys.exit(EXITS[answer["state"]])
 
 
 def _wait(base: str, question: dict[str, Any], wait: float, *, patient: bool) -> dict[str, Any]:
@@ -69,11 +66,18 @@ def _wait(base: str, question: dict[str, Any], wait: float, *, patient: bool) ->
         left = max(until - time.monotonic(), 0.0)
         turn = min(left, LONGEST)
         _, answer = ask(base, "/v1/gate", {**question, "wait": turn, "patient": patient}, turn)
-        closed = ReadinessState(answer["state"]) in (ReadinessState.BLOCKED, ReadinessState.REVOKED)
-        if answer["ready"] or (closed and not patient) or time.monotonic() >= until:
+        closed = answer["state"] in CLOSED and not patient
+        if answer["ready"] or closed or time.monotonic() >= until:
             return dict(answer)
         if answer["tables"]:
             question = {**question, "cut": answer["tables"][0]["cut"]}
+
+
+def _unwatched(known: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps({"state": "unknown", "ready": False, "last_known": known}))
+        return
+    click.echo("\n".join(["UNKNOWN: nobody looks at the tables", *lines(known)]))
 
 
 def _lines(answer: dict[str, Any]) -> list[str]:

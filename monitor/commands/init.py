@@ -9,7 +9,7 @@ from pipeline.errors import ConfigError
 TEMPLATE = Path(__file__).with_name("sluice.yaml")
 
 
-@click.command("init", short_help="Write a commented config to begin with.")
+@click.command("init")
 @click.option("--config", default="sluice.yaml", type=click.Path(path_type=Path), show_default=True)
 def init(config: Path) -> None:
     """Write a commented config; a file that is there is never overwritten."""

@@ -1,40 +1,68 @@
 """`sluice status`: all tables and open incidents in one screen."""
 
 import json
+import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from monitor.client import address, ask
+from monitor.last_words import last_words, lines
 from monitor.options import asks_service
+from pipeline.errors import UnreachableError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+UNWATCHED = 3
 
 
 @click.command("status")
 @asks_service
 def status(config: Path, server: str | None, as_json: bool) -> None:
-    """Show what the service knows."""
+    """Show what the service knows; where none answers, what it wrote last (exit status 3)."""
     base = address(server, config)
-    tables, incidents = ask(base, "/v1/tables")[1], ask(base, "/v1/incidents")[1]
-    _, turning = ask(base, "/v1/service")
+    try:
+        tables, incidents = ask(base, "/v1/tables")[1], ask(base, "/v1/incidents")[1]
+        _, turning = ask(base, "/v1/service")
+    except UnreachableError as error:
+        if server is not None:
+            raise
+        _unwatched(str(error), last_words(config, "mirror"), as_json=as_json)
+        sys.exit(UNWATCHED)
     if as_json:
         click.echo(json.dumps({"service": turning, "tables": tables, "incidents": incidents}))
         return
+    from rich.console import Console  # noqa: PLC0415  - help draws no table
+    from rich.text import Text  # noqa: PLC0415
+
     console = Console(highlight=False)
     if not turning["turning"]:
         why = f"nothing below can be believed: {turning['why']}"
         console.print(Text(why, style="bold red"))  # a name in it may look like markup
     console.print(_tables(tables))
     for one in incidents:
-        about = f"{one['about']} {one['check']}".strip()
-        line = f"{one['severity']} {one['state']} {one['kind']} {about}: {one['reason']}"
-        console.print(line, markup=False, soft_wrap=True)
+        console.print(_incident(one), markup=False, soft_wrap=True)
 
 
-def _tables(rows: list[dict[str, Any]]) -> Table:
+def _unwatched(why: str, known: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps({"service": {"turning": False, "why": why}, "last_known": known}))
+        return
+    for line in (why, *lines(known), *map(_incident, known["incidents"])):
+        click.echo(line)
+
+
+def _incident(one: dict[str, Any]) -> str:
+    about = f"{one['about']} {one['check']}".strip()
+    return f"{one['severity']} {one['state']} {one['kind']} {about}: {one['reason']}"
+
+
+def _tables(rows: list[dict[str, Any]]) -> "Table":
+    from rich.table import Table  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
     table = Table("table", "yesterday", "recent", "lag", "why")
     for row in rows:
         day, recent = row["day"]["mirror"], row["recent"]["mirror"]

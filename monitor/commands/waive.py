@@ -10,7 +10,7 @@ from monitor.client import address, send
 from monitor.options import asks_service
 
 
-@click.command("waive", short_help="Close a gap, hold, change or key by name.")
+@click.command("waive")
 @click.argument("id_", metavar="ID")
 @click.option("--reason", required=True, help="Why it is safe to go on; kept for ever.")
 @click.option("--who", default=getpass.getuser, help="By default the name you are logged in with.")

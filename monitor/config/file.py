@@ -6,7 +6,6 @@ from dataclasses import is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import TypeAdapter, ValidationError
 
 from alerts import channel as channels
@@ -15,6 +14,7 @@ from monitor.config.mistakes import mistakes, securities
 from monitor.config.model import Config
 from monitor.config.plans import Beside, CheckPlan, plan, read, with_keys
 from monitor.config.secret import expand, resolve, secret_fields
+from monitor.config.text import mapping, placed, read_text, refusal
 from pipeline.errors import ConfigError
 from pipeline.faults import fault_lines
 from pipeline.plugins import lacking
@@ -50,14 +50,7 @@ def load(path: Path, also: Faults = _none) -> Config:
     Raises:
         ConfigError: with one line per fault.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        msg = f"cannot read {path}: {error.strerror}; `sluice init` writes one to begin with"
-        raise ConfigError(msg) from None
-    except UnicodeDecodeError as error:
-        raise _refusal(path, [f"is not UTF-8 text, from byte {error.start} on"]) from None
-    return parse(text, path, also)
+    return parse(read_text(path), path, also)
 
 
 def parse(text: str, path: Path, also: Faults = _none) -> Config:
@@ -66,19 +59,19 @@ def parse(text: str, path: Path, also: Faults = _none) -> Config:
     Raises:
         ConfigError: with one line per fault.
     """
-    raw = _mapping(text, path)
+    raw = mapping(text, path)
     plans, faults = _probes(raw.get("probes"))
     sinks, more = _channels(raw.get("channels"))
     plain, hidden = _with_secrets({k: v for k, v in raw.items() if k not in APART})
     plain, unset = expand(plain, "")
     if unset:
-        raise _refusal(path, unset + hidden)
+        raise refusal(path, unset + hidden)
     faults += more + hidden
     try:
         config = Config.model_validate_json(json.dumps(plain, default=str))
     except ValidationError as error:
         schema = with_keys(Config.model_json_schema(), APART)
-        raise _refusal(path, fault_lines(error, schema) + faults) from None
+        raise refusal(path, fault_lines(error, schema) + faults) from None
     config = config.model_copy(
         update={"kafka_security": _placed(config.kafka_security, path)}
         | {"sources": tuple(_source(source, path) for source in config.sources)}
@@ -88,13 +81,13 @@ def parse(text: str, path: Path, also: Faults = _none) -> Config:
     wrong += [*_unplaced(config, path), *_unreadable(config), *also(config)]
     faults += [fault for fault in wrong if fault.partition(": ")[0] not in told]
     if faults:
-        raise _refusal(path, faults)
+        raise refusal(path, faults)
     return config.model_copy(
         update={
             "probes": tuple(plans),
             "channels": sinks,
-            "lake": _place(config.lake, path),
-            "store": _place(config.store, path),
+            "lake": placed(config.lake, path),
+            "store": placed(config.store, path),
         }
     )
 
@@ -112,36 +105,6 @@ def schema() -> dict[str, Any]:
     kinds = {name: _section(channels.find(name), {"kind": {}}) for name in channels.known()}
     whole["properties"]["channels"] = {**_by_name(kinds), "additionalProperties": True}
     return whole
-
-
-def _mapping(text: str, path: Path) -> dict[str, Any]:
-    try:
-        raw = yaml.load(text, _Loader)  # noqa: S506  - a SafeLoader that refuses doubled keys
-    except yaml.YAMLError as error:
-        raise _refusal(path, [f"is not YAML: {' '.join(str(error).split())}"]) from None
-    if not isinstance(raw, dict):
-        raise _refusal(path, ["must be a mapping; `sluice init` writes one to begin with"])
-    try:
-        json.dumps(raw, default=str)  # as it is read from here on
-    except (ValueError, RecursionError):
-        raise _refusal(path, ["an alias stands within what it stands for"]) from None
-    except TypeError as error:
-        raise _refusal(path, [f"a key is no name: {error}; quote it"]) from None
-    return {str(key): value for key, value in raw.items()}
-
-
-class _Loader(yaml.SafeLoader):
-    """YAML's own rule for a key that stands twice is that the last one wins, silently."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """Refuse a mapping that names one key twice."""
-        keys = [key.value for key, _ in node.value]
-        for key, _ in node.value:
-            if keys.count(key.value) > 1:
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"key {key.value!r} stands twice", key.start_mark
-                )
-        return super().construct_mapping(node, deep)
 
 
 def _with_secrets(raw: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
@@ -274,10 +237,6 @@ def _by_name(sections: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "object", "properties": dict(sections), "additionalProperties": False}
 
 
-def _place(text: str, path: Path) -> str:
-    return text if "://" in text else str((path.parent / Path(text).expanduser()).resolve())
-
-
 def _source(source: SourceSettings, path: Path) -> SourceSettings:
     if source.mirrored is None:
         return source
@@ -287,7 +246,7 @@ def _source(source: SourceSettings, path: Path) -> SourceSettings:
 
 def _placed(security: KafkaSecurity, path: Path) -> KafkaSecurity:
     ca, certificate, key = (
-        _place(file, path) if (file := getattr(security, name)) else "" for name in FILES
+        placed(file, path) if (file := getattr(security, name)) else "" for name in FILES
     )
     return replace(security, ca=ca, certificate=certificate, key=key)
 
@@ -295,7 +254,7 @@ def _placed(security: KafkaSecurity, path: Path) -> KafkaSecurity:
 def _unplaced(config: Config, path: Path) -> Iterator[str]:
     for name, text in (("lake", config.lake), ("store", config.store)):
         try:
-            _place(text, path)
+            placed(text, path)
         except (RuntimeError, ValueError) as error:  # a stranger's home, a letter no path holds
             yield f"{name}: {text!r} is no path: {error}"
 
@@ -309,7 +268,3 @@ def _unreadable(config: Config) -> Iterator[str]:
                     Path(file).open("rb").close()
                 except OSError as error:
                     yield f"{at}.{name}: cannot read {file}: {error.strerror}"
-
-
-def _refusal(path: Path, faults: list[str]) -> ConfigError:
-    return ConfigError("\n".join(f"{path}: {fault}" for fault in faults))

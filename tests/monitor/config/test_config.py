@@ -1,6 +1,6 @@
 """Each mistake in `sluice.yaml` is one line that says where it is and what to write instead.
 
-Covers monitor/config/file.py, model.py, plans.py, secret.py.
+Covers monitor/config/file.py, model.py, plans.py, secret.py, text.py.
 """
 
 import json

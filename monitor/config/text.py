@@ -1,0 +1,73 @@
+"""What stands in `sluice.yaml`, as plain values?  Read without knowing what any of it means.
+
+Apart from what knows: a verb that only asks the service reads two lines of the file, and waits
+for no model of the rest.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from pipeline.errors import ConfigError
+
+
+def read_text(path: Path) -> str:
+    """All of the file.
+
+    Raises:
+        ConfigError: it cannot be read, or is no text.
+    """
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        msg = f"cannot read {path}: {error.strerror}; `sluice init` writes one to begin with"
+        raise ConfigError(msg) from None
+    except UnicodeDecodeError as error:
+        raise refusal(path, [f"is not UTF-8 text, from byte {error.start} on"]) from None
+
+
+def mapping(text: str, path: Path) -> dict[str, Any]:
+    """The sections of *text* by their names.
+
+    Raises:
+        ConfigError: it is no YAML, or no mapping; *path* is where it says so.
+    """
+    try:
+        raw = yaml.load(text, _Loader)  # noqa: S506  - a SafeLoader that refuses doubled keys
+    except yaml.YAMLError as error:
+        raise refusal(path, [f"is not YAML: {' '.join(str(error).split())}"]) from None
+    if not isinstance(raw, dict):
+        raise refusal(path, ["must be a mapping; `sluice init` writes one to begin with"])
+    try:
+        json.dumps(raw, default=str)  # as it is read from here on
+    except (ValueError, RecursionError):
+        raise refusal(path, ["an alias stands within what it stands for"]) from None
+    except TypeError as error:
+        raise refusal(path, [f"a key is no name: {error}; quote it"]) from None
+    return {str(key): value for key, value in raw.items()}
+
+
+def placed(text: str, path: Path) -> str:
+    """A place as *path*'s file names it: from its folder, if it is no URL."""
+    return text if "://" in text else str((path.parent / Path(text).expanduser()).resolve())
+
+
+def refusal(path: Path, faults: list[str]) -> ConfigError:
+    """All that is wrong with the file, a line each."""
+    return ConfigError("\n".join(f"{path}: {fault}" for fault in faults))
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML's own rule for a key that stands twice is that the last one wins, silently."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """Refuse a mapping that names one key twice."""
+        keys = [key.value for key, _ in node.value]
+        for key, _ in node.value:
+            if keys.count(key.value) > 1:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"key {key.value!r} stands twice", key.start_mark
+                )
+        return super().construct_mapping(node, deep)

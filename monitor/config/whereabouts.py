@@ -1,0 +1,68 @@
+"""Where does the service of a config answer, and where is what it wrote?  Nothing else is read.
+
+So a job at the gate waits for no model of the file and needs no secret of a source, and a fault
+elsewhere in a file that is just being edited keeps nobody from asking.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from monitor.config.secret import expand
+from monitor.config.text import mapping, placed, read_text, refusal
+
+HOST, PORT, STORE, ZONE = "127.0.0.1", 8088, "sluice.db", "UTC"  # the model's defaults, by a test
+SECTIONS = ("http", "store", "time_zone")
+EVERYWHERE = ("", "0.0.0.0", "::")  # noqa: S104  - not bound here
+
+
+@dataclass(frozen=True, slots=True)
+class Whereabouts:
+    """The address without a slash at its end, the store's file, and where a business day ends."""
+
+    address: str
+    store: Path
+    zone: ZoneInfo
+
+
+def whereabouts(path: Path) -> Whereabouts:
+    """Read them from the config in *path*.
+
+    Raises:
+        ConfigError: the file cannot be read, or one of them is none.
+    """
+    raw = mapping(read_text(path), path)
+    known, unset = expand({name: raw[name] for name in SECTIONS if name in raw}, "")
+    http, store = known.get("http", {}), known.get("store", STORE)
+    zone = known.get("time_zone", ZONE)
+    faults = unset or [*_no_server(http), *_no_file(store), *_no_zone(zone)]
+    if faults:
+        raise refusal(path, faults)
+    host, port = http.get("host", HOST), http.get("port", PORT)
+    host = HOST if host in EVERYWHERE else host
+    name = f"[{host}]" if ":" in host else host
+    return Whereabouts(f"http://{name}:{port}", Path(placed(store, path)), ZoneInfo(zone))
+
+
+def _no_server(http: Any) -> list[str]:
+    if not isinstance(http, Mapping):
+        return ["http: must be a mapping of host and port"]
+    host, port = http.get("host", HOST), http.get("port", PORT)
+    faults = [] if isinstance(host, str) else [f"http.host: {host!r} is no host"]
+    if not isinstance(port, int) or not 0 <= port <= 65535:
+        faults.append(f"http.port: {port!r} is no port; write one up to 65535")
+    return faults
+
+
+def _no_file(store: Any) -> list[str]:
+    return [] if isinstance(store, str) and store else ["store: must be the path of a file"]
+
+
+def _no_zone(zone: Any) -> list[str]:
+    try:
+        ZoneInfo(zone)
+    except (LookupError, OSError, TypeError, ValueError, AttributeError):
+        return [f"time_zone: {zone!r} is no time zone; write one such as Europe/Berlin"]
+    return []

@@ -1,0 +1,87 @@
+"""What did the service write last, where none answers?
+
+By SQLite itself, read only: the store's own door takes a second to import, and upgrades what it
+opens.  Nothing here is an answer about now: only a service that looks may say READY.
+"""
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from pipeline.errors import UnreachableError
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_NEWEST = """
+    SELECT "table", id, max(cut) FROM certificates
+    WHERE stage = ? AND revoked IS NULL GROUP BY "table" ORDER BY "table"
+"""
+_OPEN = "SELECT body FROM incidents WHERE state != 'resolved' ORDER BY opened, id"
+
+
+@dataclass(frozen=True, slots=True)
+class LastProof:
+    """The certificate of a table with the latest cut, of those that had not been revoked."""
+
+    table: str
+    certificate: str
+    cut: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class LastKnown:
+    """What stands in the store at *path*.
+
+    Each method raises UnreachableError where there is none, or it cannot be read.
+    """
+
+    path: Path
+
+    def at(self) -> datetime | None:
+        """When a job of the service last ended; None if none ever did."""
+        with self._connection() as connection:
+            ((found,),) = connection.execute("SELECT max(finished) FROM ticks").fetchall()
+        return None if found is None else _instant(found)
+
+    def proofs(self, stage: str) -> tuple[LastProof, ...]:
+        """Of each table that was READY at *stage* the one up to the latest, by names."""
+        with self._connection() as connection:
+            rows = connection.execute(_NEWEST, (stage,)).fetchall()
+        return tuple(LastProof(table, of, _instant(cut)) for table, of, cut in rows)
+
+    def incidents(self) -> tuple[dict[str, Any], ...]:
+        """Those that were open, oldest first, as the service's own answer names their parts."""
+        with self._connection() as connection:
+            bodies = [json.loads(body) for (body,) in connection.execute(_OPEN)]
+        return tuple(_incident(body) for body in bodies)
+
+    @contextmanager
+    def _connection(self) -> Iterator[sqlite3.Connection]:
+        if not self.path.exists():
+            raise UnreachableError(f"store {self.path}: no service has written one yet")
+        try:
+            with closing(sqlite3.connect(f"file:{quote(str(self.path))}?mode=ro", uri=True)) as it:
+                yield it
+        except sqlite3.Error as error:
+            raise UnreachableError(f"store {self.path}: {error}") from error
+
+
+def _incident(body: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "kind": body["cause"]["kind"],
+        "check": body["cause"]["check"],
+        "about": body["cause"]["subject"],
+        "state": body["state"],
+        "severity": body["severity"],
+        "opened": body["opened"],
+        "reason": body["ruling"]["reason"],
+    }
+
+
+def _instant(microseconds: int) -> datetime:
+    return _EPOCH + timedelta(microseconds=microseconds)

@@ -1,0 +1,80 @@
+"""Where the service answers is read without the rest of the file, and its secrets."""
+
+from pathlib import Path
+
+import pytest
+
+from monitor.config.model import Config
+from monitor.config.whereabouts import HOST, PORT, STORE, ZONE, whereabouts
+from pipeline.errors import ConfigError
+
+
+def _written(folder: Path, text: str) -> Path:
+    path = folder / "sluice.yaml"
+    path.write_text(text)
+    return path
+
+
+def test_the_defaults_are_those_of_the_model() -> None:
+    fields = Config.model_fields
+    http = fields["http"].default
+
+    assert (http.host, http.port, fields["store"].default) == (HOST, PORT, STORE)
+    assert fields["time_zone"].default.key == ZONE
+
+
+def test_f51_a_fault_elsewhere_and_an_unset_secret_keep_nobody_from_asking(tmp_path: Path) -> None:
+    text = "sources: [{password: {env: NOT_SET}}, nonsense]\nhttp: {port: 9000}\n"
+
+    found = whereabouts(_written(tmp_path, text))
+
+    assert found.address == "http://127.0.0.1:9000"
+    assert found.store == (tmp_path / "sluice.db").resolve()
+
+
+@pytest.mark.parametrize(
+    ("host", "address"),
+    [
+        pytest.param("0.0.0.0", "http://127.0.0.1:8088", id="bound everywhere"),  # noqa: S104
+        pytest.param("'::1'", "http://[::1]:8088", id="of the sixth version"),
+        pytest.param("gauge", "http://gauge:8088", id="a name"),
+        pytest.param("{env: GAUGE}", "http://10.0.0.7:8088", id="from the environment"),
+    ],
+)
+def test_a_host_is_called_as_one_dials_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, host: str, address: str
+) -> None:
+    monkeypatch.setenv("GAUGE", "10.0.0.7")
+
+    found = whereabouts(_written(tmp_path, f"http: {{host: {host}}}\n"))
+
+    assert found.address == address
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        pytest.param("http: 8088", "http: must be a mapping", id="no mapping"),
+        pytest.param("http: {host: 1}", "http.host: 1 is no host", id="no host"),
+        pytest.param("http: {port: here}", "http.port: 'here' is no port", id="no port"),
+        pytest.param("http: {port: 65536}", "http.port: 65536 is no port", id="too high"),
+        pytest.param("http: {port: {env: NOT_SET}}", "NOT_SET is not set", id="unset"),
+        pytest.param("store: []", "store: must be the path", id="no store"),
+        pytest.param("time_zone: Mars/Base", "time_zone: 'Mars/Base' is no", id="no zone"),
+        pytest.param("time_zone: [1]", "time_zone: [1] is no", id="no text"),
+        pytest.param("[]", "must be a mapping", id="no config"),
+    ],
+)
+def test_what_is_no_address_is_told_with_its_place(tmp_path: Path, text: str, said: str) -> None:
+    path = _written(tmp_path, text)
+
+    with pytest.raises(ConfigError) as told:
+        whereabouts(path)
+
+    assert str(told.value).startswith(f"{path}: ")
+    assert said in str(told.value)
+
+
+def test_a_file_that_is_not_there_is_told() -> None:
+    with pytest.raises(ConfigError, match="sluice init"):
+        whereabouts(Path("/no/such.yaml"))
