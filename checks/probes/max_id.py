@@ -15,6 +15,7 @@ from checks.model import NotYet, Outcome, Ruling, Undecided
 from checks.run import Probe
 from checks.suspects import WRONG, Fate, Suspect, SuspectReading, fates, look, name
 from checks.world import World
+from pipeline.errors import ProofError, UnreachableError
 from pipeline.model import Fence, Table
 
 NAME = "max_id"
@@ -54,7 +55,7 @@ class MaxId:
         if table.id_column is None or table.key not in {(), (table.id_column,)}:
             return Undecided("unsupported", "the key is not one integer column")
         memory = world.recall(table, NAME)
-        if memory is None:
+        if not memory:
             _begin(table, world)
             return NotYet("read for the first time")
         seen = SuspectReading.loads(memory["look"], table) if memory["look"] else None
@@ -78,7 +79,7 @@ class MaxId:
                 return Ruling(Outcome.FAIL, why, "mirror_short", (key,))
         if reading.moving:
             return Ruling(Outcome.UNKNOWN, "the highest id changed at each look", "in_motion")
-        return Ruling(Outcome.PASS, f"both sides reach id {reading.highest}")
+        return Ruling(Outcome.PASS, self._told(reading))
 
     def _confirm(
         self,
@@ -101,8 +102,16 @@ class MaxId:
             for suspect, fate in became.items()
             if fate in WRONG
         )
-        _begin(table, world)
+        _begin_next(table, world)
         return Reach(fences, _highest(memory), short, len(moving))
+
+    def _told(self, reading: Reach) -> str:
+        if reading.highest is None:
+            return "both sides are empty"
+        short = max((gap for _, gap in reading.short), default=0)
+        if short:
+            return f"the mirror is {short} ids short, {self.tolerance} may be"
+        return f"both sides reach id {reading.highest}"
 
 
 def _begin(table: Table, world: World) -> None:
@@ -111,6 +120,14 @@ def _begin(table: Table, world: World) -> None:
     maxima = [[name(s), world.source(s.source).max_id(s, column)] for s in table.shards]
     memory = {"ended": world.clock().isoformat(), "maxima": maxima, "look": None, "gaps": []}
     world.remember(table, NAME, memory)
+
+
+def _begin_next(table: Table, world: World) -> None:
+    """The same after a round that has its answer: a source silent now must not take that away."""
+    try:
+        _begin(table, world)
+    except (UnreachableError, ProofError):
+        world.remember(table, NAME, {})  # the next round begins, and says what it hears
 
 
 def _compare(
@@ -125,14 +142,21 @@ def _compare(
         there = mirror.max_id(shard, table.id_column or "")
         if source != there:
             highest = max(each for each in (source, there) if each is not None)
-            gaps[shard, highest] = (source or 0) - (there or 0)
+            gaps[shard, highest] = _reach(source, there) - _reach(there, source)
     if not gaps:
-        _begin(table, world)
+        _begin_next(table, world)
         return Reach(fences, _highest(memory))
     spelled = [[name(shard), id_, gap] for (shard, id_), gap in gaps.items()]
     seen = look(table, world, gaps)
     world.remember(table, NAME, {**memory, "look": seen.dumps(), "gaps": spelled})
     return NotYet(f"asking {len(gaps)} highest ids again")
+
+
+def _reach(highest: int | None, other: int | None) -> int:
+    """How far a side goes; without a row, to just below what the *other* side has."""
+    if highest is not None:
+        return highest
+    return min(other or 0, 0) - 1
 
 
 def _highest(memory: Mapping[str, Any]) -> int | None:

@@ -1,0 +1,95 @@
+"""Covers checks/probes/max_id.py; what it finds while the source goes on is in test_harm.py."""
+
+import pytest
+
+from checks.model import NotYet, Outcome, Ruling, Verdict
+from checks.probes.max_id import MaxId
+from checks.run import Check, run_probe
+from pipeline.errors import UnreachableError
+from pipeline.model import Op
+from tests.checks.world_fake import ONE, TABLE, FakeWorld
+
+
+def settled(probe: MaxId, world: FakeWorld) -> Ruling:
+    """What it says at last of a world in step in which nothing more happens."""
+    for _ in range(6):
+        world.catch_up()
+        answer = run_probe(Check("max_id", probe, TABLE), world)
+        if isinstance(answer, Verdict):
+            return answer.ruling
+    raise AssertionError("it never said anything")
+
+
+@pytest.mark.parametrize(
+    ("source", "mirror", "code"),
+    [
+        pytest.param([0], [], "mirror_short", id="only id 0 is missing"),
+        pytest.param([], [0], "mirror_ahead", id="a ghost with id 0"),
+        pytest.param([-5], [], "mirror_short", id="a negative id is missing"),
+        pytest.param([], [-5], "mirror_ahead", id="a ghost with a negative id"),
+        pytest.param([-5, 0], [-5], "mirror_short", id="id 0 after a negative one"),
+        pytest.param([-7, -5], [-7], "mirror_short", id="the higher of two negative ones"),
+        pytest.param([1], [], "mirror_short", id="the first row of all"),
+        pytest.param([0], [0], "", id="id 0 on both sides"),
+        pytest.param([], [], "", id="both empty"),
+    ],
+)
+def test_f15_an_id_on_one_side_only_fails_whatever_its_number(
+    source: list[int], mirror: list[int], code: str
+) -> None:
+    world = FakeWorld()
+    world.rows[ONE] |= set(source)  # as under sql_log_bin=0
+    world.copy[ONE].update(mirror)
+
+    ruling = settled(MaxId(), world)
+
+    assert ruling.code == code
+    assert ruling.outcome is (Outcome.FAIL if code else Outcome.PASS)
+
+
+@pytest.mark.parametrize(
+    ("source", "mirror", "told"),
+    [
+        pytest.param([], [], "both sides are empty", id="empty"),
+        pytest.param([4, 9], [4, 9], "both sides reach id 9", id="in step"),
+        pytest.param([4, 8], [4], "the mirror is 4 ids short, 5 may be", id="within its tolerance"),
+    ],
+)
+def test_a_pass_says_no_more_than_what_was_seen(
+    source: list[int], mirror: list[int], told: str
+) -> None:
+    world = FakeWorld()
+    world.rows[ONE] |= set(source)
+    world.copy[ONE].update(mirror)
+
+    ruling = settled(MaxId(tolerance=5), world)
+
+    assert (ruling.outcome, ruling.reason) == (Outcome.PASS, told)
+
+
+def test_one_id_beyond_the_tolerance_fails() -> None:
+    world = FakeWorld()
+    world.rows[ONE] |= {4, 10}
+    world.copy[ONE].update([4])
+
+    assert settled(MaxId(tolerance=5), world).keys == ("shop/shop_00.orders:10",)
+
+
+def test_a_finding_is_told_though_the_source_answers_no_further_question() -> None:
+    probe, world = MaxId(), FakeWorld()
+    world.commit((Op.CREATE, ONE, 1))
+    world.catch_up()
+    check = Check("max_id", probe, TABLE)
+    world.rows[ONE].add(7)
+    for _ in range(2):
+        assert isinstance(run_probe(check, world), NotYet)
+        world.catch_up()
+
+    def falls_silent() -> None:
+        world.error = UnreachableError("source:shop: down: gone")
+
+    world.meanwhile = [falls_silent]  # its next look is the last that is answered
+    answer = run_probe(check, world)
+
+    assert isinstance(answer, Verdict)
+    assert answer.ruling.code == "mirror_short"
