@@ -8,6 +8,7 @@ Id ranges are half open: ``(low, high)`` holds ``low`` and not ``high``.
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol
+from zoneinfo import ZoneInfo
 
 from pipeline.apply.mirror_side import MirrorSide, Range
 from pipeline.lake.seen import LogKey, Touch, Transaction
@@ -89,6 +90,11 @@ class World(Protocol):
     @property
     def now(self) -> datetime:
         """The round's one instant, aware, UTC."""
+        ...
+
+    @property
+    def zone(self) -> ZoneInfo:
+        """The pipeline's one time zone: where a day begins."""
         ...
 
     def source(self, name: str) -> SourceSide:

@@ -109,6 +109,7 @@ class App:
             memory=self.store.memory,
             clock_now=clock,
             now=clock(),
+            zone=self.config.time_zone,
         )
 
     def close(self) -> None:

@@ -1,8 +1,9 @@
 """Does the table change as much as it usually does at this hour?
 
 A table that was migrated away stops changing and still has equal counts; only this shows it.
-Intervals are cut only while the mirror is close behind the source, so a delay is not taken for
-quiet, nor catching up for a storm.
+Intervals begin at the same times of the local day, so a nightly job stays in its own.  They are
+cut only while the mirror is close behind the source, so a delay is not taken for quiet, nor
+catching up for a storm.
 Cannot see: what changes at its usual rate but wrongly; anything before it has enough history.
 """
 
@@ -10,18 +11,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, ClassVar
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from checks.baseline import Interval, Past, awaited, comparable, enough, usual
+from checks.day import next_part
 from checks.fences import Fences, passed
 from checks.model import NotYet, Outcome, Ruling, Undecided
 from checks.run import Probe
 from checks.world import World
+from pipeline.errors import ConfigError
 from pipeline.model import Fence, Table
 
 NAME = "volatility"
 CLOSE = 10  # the mirror must be within this part of an interval
-LONGEST = 2  # intervals; longer ones span hours that differ
+SHORTEST, LONGEST = 0.5, 2  # intervals; others are no measure of their hour
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,26 +49,42 @@ class Changes:
 class Volatility:
     """Fail when the number of changes leaves the band, either way, or they stop.
 
-    Intervals of the same hour of the day in *zone* are compared, of the same weekday too once
-    there are four weeks of history, which goes back *weeks*.  The band is *width* deviations, at
-    least *slack* (a share) of the median; *needed* comparable intervals make a history.
+    Intervals of the same hour of the day are compared, in *zone* (by default the pipeline's time
+    zone), of the same weekday too once there are four weeks of history, which goes back *weeks*.
+    The band is *width* deviations, at least *slack* (a share) of the median; *needed* comparable
+    intervals make a history.
     """
 
     interval: timedelta = timedelta(hours=1)
     width: float = 6.0
     slack: float = 0.5
     needed: int = 7
-    zone: str = "UTC"
+    zone: str = ""
     weeks: int = 12
     patience: timedelta = timedelta(minutes=30)
     limit: timedelta = timedelta(seconds=10)
     every: ClassVar[timedelta] = timedelta(minutes=1)
     gating: ClassVar[bool] = False
 
+    def __post_init__(self) -> None:
+        """Refuse what no day could be divided by.
+
+        Raises:
+            ConfigError: for a zone that does not exist, or no interval.
+        """
+        if self.interval <= timedelta():
+            msg = f"interval: {self.interval} is no length; write one such as PT1H"
+            raise ConfigError(msg)
+        try:
+            ZoneInfo(self.zone or "UTC")
+        except (ValueError, OSError, ZoneInfoNotFoundError) as error:
+            msg = f"zone: {self.zone!r} is no time zone; write one such as Europe/Berlin"
+            raise ConfigError(msg) from error
+
     def measure(self, table: Table, world: World) -> Changes | NotYet | Undecided:
         """Close the interval when its time has come and the mirror is close; else nothing new."""
-        memory = world.recall(table, NAME)
-        due = datetime.fromisoformat(memory["since"]) + self.interval if memory else world.now
+        memory, zone = world.recall(table, NAME), self._zone(world)
+        due = _due(memory, self.interval, zone) if memory else world.now
         if world.now < due:
             return NotYet(f"the interval ends at {due:%H:%M:%S %Z}")
         near = passed(table, world, world.now - self.interval / CLOSE, self.patience)
@@ -76,7 +95,7 @@ class Volatility:
         if memory is None:
             _remember(table, world, batch, ())
             return NotYet("the first interval begins")
-        return self._close(table, world, memory, batch, near)
+        return self._close(table, world, memory, batch=batch, near=near)
 
     def judge(self, reading: Changes, past: Sequence[float]) -> Ruling:
         """Compare with the band of the comparable intervals, which the reading brings along."""
@@ -94,23 +113,30 @@ class Volatility:
             return Ruling(Outcome.FAIL, told, "too_many")
         return Ruling(Outcome.PASS, told)
 
+    def _zone(self, world: World) -> ZoneInfo:
+        return ZoneInfo(self.zone) if self.zone else world.zone
+
     def _close(
-        self, table: Table, world: World, memory: Mapping[str, Any], batch: int, near: Fences
+        self, table: Table, world: World, memory: Mapping[str, Any], *, batch: int, near: Fences
     ) -> Changes | NotYet:
-        zone = ZoneInfo(self.zone)
+        zone = self._zone(world)
         since = datetime.fromisoformat(memory["since"])
         oldest = world.now - timedelta(weeks=self.weeks)
         history = [each for each in _loads(memory, zone) if each.start >= oldest]
         length = world.now - since
-        if length > LONGEST * self.interval:
+        if not SHORTEST * self.interval <= length <= LONGEST * self.interval:
             _remember(table, world, batch, history)
-            return NotYet("nobody cut the interval in time; it is left out")
+            return NotYet("the interval was not cut at its ends; it is left out")
         counted = world.log().change_counts(table, memory["batch"], batch)
         own = Interval(since.astimezone(zone), counted * (self.interval / length))
         history.append(own)
         _remember(table, world, batch, history)
         past = comparable(history, own.start)
         return Changes(near, own.count, past, awaited(history, self.needed))
+
+
+def _due(memory: Mapping[str, Any], interval: timedelta, zone: ZoneInfo) -> datetime:
+    return next_part(datetime.fromisoformat(memory["since"]), interval, zone)
 
 
 def _remember(table: Table, world: World, batch: int, history: Sequence[Interval]) -> None:

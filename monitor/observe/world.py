@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
+from zoneinfo import ZoneInfo
 
 from checks.world import LogKey, LogSide, MirrorSide, Range, SourceSide, Touch, Transaction
 from monitor.observe.heartbeat import FenceBook
@@ -115,6 +116,7 @@ class RoundWorld:
     memory: CheckMemory
     clock_now: Callable[[], datetime]
     now: datetime
+    zone: ZoneInfo
     _mirrors: dict[str, MirrorSide] = field(default_factory=dict)
     _log: list[LogSide] = field(default_factory=list)
 

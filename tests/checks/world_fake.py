@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from checks.model import Ruling, Verdict
 from checks.run import Check, run_probe
@@ -24,6 +25,7 @@ from pipeline.sources.mysql.position import binlog_position
 ONE = Shard("shop", "shop_00.orders")
 TWO = Shard("shop", "shop_01.orders")
 TABLE = Table("shop.orders", (ONE, TWO), ("id",), "id")
+UTC_ZONE = ZoneInfo("UTC")
 START = datetime(2026, 3, 2, tzinfo=UTC)
 
 
@@ -64,6 +66,7 @@ class FakeWorld:
     memory: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     meanwhile: list[Callable[[], object]] = field(default_factory=list)
     error: Exception | None = None
+    zone: ZoneInfo = UTC_ZONE
 
     # what the world does
 

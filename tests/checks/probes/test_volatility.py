@@ -1,7 +1,10 @@
 """Covers checks/probes/volatility.py; checks/baseline.py."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
@@ -10,10 +13,13 @@ from hypothesis import strategies as st
 from checks.baseline import Interval, Past, awaited, band, comparable, usual
 from checks.model import NotYet, Outcome, Undecided
 from checks.probes.volatility import Changes, Volatility
-from pipeline.model import Op
+from pipeline.errors import ConfigError
+from pipeline.model import Fence, Head, Op, Table
+from pipeline.sources.mysql.position import binlog_position
 from tests.checks.world_fake import ONE, TABLE, FakeWorld
 
 HOUR = timedelta(hours=1)
+BERLIN = ZoneInfo("Europe/Berlin")
 MONDAY = datetime(2026, 3, 2, 9, tzinfo=UTC)
 counts = st.lists(st.floats(0, 1e6), min_size=1, max_size=40)
 
@@ -152,3 +158,110 @@ def test_an_interval_nobody_cut_in_time_is_left_out() -> None:
     reading = probe.measure(TABLE, world)
     assert isinstance(reading, Changes)
     assert probe.judge(reading, []).outcome is Outcome.PASS
+
+
+@dataclass
+class NightJob(FakeWorld):
+    """In step by the minute; a job at 00:30 by the clocks of *zone* changes 5,000 rows.
+
+    The other changes are twenty in each hour.  A batch lands in each minute.
+    """
+
+    zone: ZoneInfo = BERLIN
+
+    def fence_after(self, source: str, instant: datetime) -> Fence:
+        return Fence(source, 0, instant, Head("A", binlog_position(1, 1)))
+
+    def reached(self, table: Table, fences: Sequence[Fence]) -> bool:
+        return True
+
+    def landed_batch(self) -> int:
+        return (self.time - NIGHTS) // timedelta(minutes=1)
+
+    def log(self) -> "NightJob":  # type: ignore[override]
+        return self
+
+    def change_counts(self, table: Table, after: int, until: int) -> int:
+        minutes = (NIGHTS + timedelta(minutes=each) for each in range(after + 1, until + 1))
+        return sum(map(self.changes, minutes))
+
+    def changes(self, minute: datetime) -> int:
+        local = minute.astimezone(self.zone)
+        return (5_000 if (local.hour, local.minute) == (0, 30) else 0) + (minute.minute % 3 == 0)
+
+
+NIGHTS = datetime(2026, 2, 1, tzinfo=UTC)
+
+
+def usual_hours(world: NightJob, until: datetime) -> Mapping[str, Any]:
+    """The memory of an hourly probe that has cut at each full hour up to *until*."""
+    hours = (until - NIGHTS) // HOUR
+    counts = [
+        [
+            (NIGHTS + n * HOUR).isoformat(),
+            world.change_counts(TABLE, 60 * n - 1, 60 * n + 59),
+        ]
+        for n in range(hours - 12 * 24, hours)
+    ]
+    return {"since": until.isoformat(), "batch": 60 * hours - 1, "counts": counts}
+
+
+@pytest.mark.parametrize(
+    "until",
+    [
+        pytest.param(datetime(2026, 3, 28, 21, tzinfo=UTC), id="summer time begins"),
+        pytest.param(datetime(2026, 10, 24, 20, tzinfo=UTC), id="summer time ends"),
+    ],
+)
+def test_f32_a_nightly_job_is_usual_by_local_clocks(until: datetime) -> None:
+    probe, world = Volatility(), NightJob(time=until)
+    world.memory["volatility"] = usual_hours(world, until)
+
+    rulings = []
+    for _ in range(30 * 12):  # two nights and the day between
+        world.time += timedelta(minutes=5)
+        reading = probe.measure(TABLE, world)
+        if isinstance(reading, Changes):
+            rulings.append(probe.judge(reading, []))
+
+    assert len(rulings) >= 29
+    assert {each.outcome for each in rulings} == {Outcome.PASS}
+
+
+def test_the_probes_own_zone_comes_before_the_pipelines() -> None:
+    probe, world = Volatility(interval=timedelta(days=1), zone="Asia/Tokyo"), FakeWorld()
+    world.catch_up()
+    probe.measure(TABLE, world)
+
+    world.tick(timedelta(hours=15))  # midnight in Tokyo
+    world.catch_up()
+
+    assert isinstance(probe.measure(TABLE, world), Changes)
+
+
+def test_a_first_part_of_an_hour_is_no_measure_of_it() -> None:
+    probe, world = Volatility(), FakeWorld(time=MONDAY + timedelta(minutes=50))
+    world.catch_up()
+    probe.measure(TABLE, world)
+
+    work(world, timedelta(minutes=10), 50)
+    short = probe.measure(TABLE, world)
+    work(world, HOUR, 50)
+
+    assert short == NotYet("the interval was not cut at its ends; it is left out")
+    assert isinstance(probe.measure(TABLE, world), Changes)
+    assert len(world.memory["volatility"]["counts"]) == 1
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        pytest.param({"zone": "Europe/Atlantis"}, id="no such zone"),
+        pytest.param({"zone": "../etc"}, id="no name of a zone"),
+        pytest.param({"interval": timedelta()}, id="no interval"),
+        pytest.param({"interval": -HOUR}, id="an interval that goes back"),
+    ],
+)
+def test_settings_that_could_never_rule_are_refused(wrong: Any) -> None:
+    with pytest.raises(ConfigError, match=f"^{next(iter(wrong))}: .* write one such as"):
+        Volatility(**wrong)

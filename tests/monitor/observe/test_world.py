@@ -5,6 +5,7 @@ from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -90,6 +91,7 @@ def world(
         memory=store.memory,
         clock_now=lambda: NOON + timedelta(seconds=9),
         now=NOON,
+        zone=ZoneInfo("UTC"),
     )
 
 

@@ -1,0 +1,24 @@
+"""When does the next part of a day begin, by the clocks of one zone?  Pure.
+
+Days of 23 and 25 hours are right: an hour that comes twice has two beginnings.
+"""
+
+from datetime import datetime, time, timedelta
+from zoneinfo import ZoneInfo
+
+DAY = timedelta(days=1)
+
+
+def next_part(after: datetime, length: timedelta, zone: ZoneInfo) -> datetime:
+    """The first instant after *after* when the time of day is a multiple of *length*.
+
+    Midnight always is one.  *length* must be above zero; a longer one than a day counts whole days.
+    """
+    local = after.astimezone(zone).replace(tzinfo=None)
+    midnight = datetime.combine(local.date(), time())
+    if length >= DAY:
+        return (midnight + length // DAY * DAY).replace(tzinfo=zone).astimezone(after.tzinfo)
+    begun = midnight + (local - midnight) // length * length
+    walls = {begun, min(begun + length, midnight + DAY)}
+    instants = [wall.replace(tzinfo=zone, fold=fold) for wall in walls for fold in (0, 1)]
+    return min(i for each in instants if (i := each.astimezone(after.tzinfo)) > after)
