@@ -16,7 +16,7 @@ from checks.probes.volatility import Changes, Volatility
 from pipeline.errors import ConfigError
 from pipeline.model import Fence, Head, Op, Table
 from pipeline.sources.mysql.position import binlog_position
-from tests.checks.world_fake import ONE, TABLE, FakeWorld
+from tests.checks.world_fake import ONE, TABLE, FakeLog, FakeWorld
 
 HOUR = timedelta(hours=1)
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -178,16 +178,26 @@ class NightJob(FakeWorld):
     def landed_batch(self) -> int:
         return (self.time - NIGHTS) // timedelta(minutes=1)
 
-    def log(self) -> "NightJob":  # type: ignore[override]
-        return self
+    def log(self) -> "NightLog":
+        return NightLog(self)
 
-    def change_counts(self, table: Table, after: int, until: int) -> int:
+    def counted(self, after: int, until: int) -> int:
         minutes = (NIGHTS + timedelta(minutes=each) for each in range(after + 1, until + 1))
         return sum(map(self.changes, minutes))
 
     def changes(self, minute: datetime) -> int:
         local = minute.astimezone(self.zone)
         return (5_000 if (local.hour, local.minute) == (0, 30) else 0) + (minute.minute % 3 == 0)
+
+
+@dataclass
+class NightLog(FakeLog):
+    """The log of a NightJob."""
+
+    world: NightJob
+
+    def change_counts(self, table: Table, after: int, until: int) -> int:
+        return self.world.counted(after, until)
 
 
 NIGHTS = datetime(2026, 2, 1, tzinfo=UTC)
@@ -199,7 +209,7 @@ def usual_hours(world: NightJob, until: datetime) -> Mapping[str, Any]:
     counts = [
         [
             (NIGHTS + n * HOUR).isoformat(),
-            world.change_counts(TABLE, 60 * n - 1, 60 * n + 59),
+            world.counted(60 * n - 1, 60 * n + 59),
         ]
         for n in range(hours - 12 * 24, hours)
     ]
