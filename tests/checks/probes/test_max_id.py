@@ -1,4 +1,4 @@
-"""Covers checks/probes/max_id.py; what it finds while the source goes on is in test_harm.py."""
+"""Covers checks/probes/max_id.py; harm while the source goes on stands with the other probes."""
 
 import pytest
 
