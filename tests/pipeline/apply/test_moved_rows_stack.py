@@ -8,6 +8,7 @@ up, each time.  So the cut-over here locks the ghost table, too, which the tool 
 """
 
 import json
+import os
 import shutil
 import subprocess
 import threading
@@ -32,6 +33,13 @@ from tests.pipeline.live import PATIENCE, Pipe
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark]
 
+# a plug-in of pt-online-schema-change: it leaves a file when the tables have been swapped
+TELLS = """
+package pt_online_schema_change_plugin;
+sub new { return bless {}, shift }
+sub after_swap_tables { open(my $file, '>', $ENV{SWAPPED}) or die $!; close($file) }
+1;
+"""
 COLUMNS = "id INT PRIMARY KEY, name VARCHAR(40), v INT NOT NULL DEFAULT 1, touched BIGINT NOT NULL"
 
 
@@ -140,10 +148,13 @@ def online_change(p: Pipe, alter: str) -> None:
     tool_text = Path(found).read_text().replace("cmp('8.0.14') >= 0", "cmp('9.9.9') >= 0")
     script = p.home.parent / "pt-online-schema-change"
     script.write_text(tool_text)
-    options = ("--execute", "--recursion-method=none", "--chunk-size=300", "--statistics")
+    told = p.home.parent / "tells.pl"
+    told.write_text(TELLS)
+    options = ("--execute", "--recursion-method=none", "--chunk-size=300", f"--plugin={told}")
     command = ["perl", str(script), *options, f"--alter={alter}", where]
+    env = os.environ | {"SWAPPED": str(swapped(p))}
     with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=env
     ) as tool:
         while tool.poll() is None:
             p.round()
@@ -152,28 +163,27 @@ def online_change(p: Pipe, alter: str) -> None:
     assert "Successfully altered" in said
 
 
+def swapped(p: Pipe) -> Path:
+    """What is there once pt-online-schema-change has swapped the tables."""
+    return p.home.parent / "swapped"
+
+
 @contextmanager
 def collector_killed_at_swap(p: Pipe) -> Iterator[None]:
     """It has read the RENAME, or half of it, and noted no offset: it will send it again."""
-    ended, killed = threading.Event(), threading.Event()
+    killed = threading.Event()
 
     def watch() -> None:
-        shadowed = over = False
-        while not over:
-            over = ended.is_set()  # the swap may be between the look before and the end
-            there = bool(p.sql(rf"SHOW TABLES FROM {p.name} LIKE '\_t\_new'"))
-            if shadowed and not there:
-                p.servers.connect.kill()
-                killed.set()
-                return
-            shadowed = there
+        wait_until(swapped(p).exists, PATIENCE, "swap")
+        p.servers.connect.kill()
+        killed.set()
 
+    swapped(p).unlink(missing_ok=True)
     thread = threading.Thread(target=watch)
     thread.start()
     try:
         yield
     finally:
-        ended.set()
         thread.join()
     assert killed.is_set()
 
@@ -195,7 +205,7 @@ def test_f08_pt_online_schema_change_under_load_leaves_the_oracle_at_zero(
         p.servers.connect.start()
     p.catch_up()
     assert findings(p) == {}
-    assert {turn.table for turn in p.applied if turn.hold is not None} == set()
+    assert [turn for turn in p.applied if turn.hold is not None] == []
 
 
 def test_f08_gh_osts_cut_over_under_load_leaves_the_oracle_at_zero(
