@@ -8,7 +8,7 @@ between makes it start over in the next pass.
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import structlog
@@ -38,6 +38,8 @@ from pipeline.settings import PipelineSettings
 
 MOST_MIRRORS = 1_000  # of a tier in one pass, so that the first of them are not committed late
 PASS_ROWS = 10_000_000  # for each worker: a pass that takes too long is killed, and nothing is kept
+ON_ITS_WAY = ("no_schema", "unknown_field")  # a row may land before the statement it follows
+PATIENCE = timedelta(minutes=1)  # with that; nobody is told as long
 log = structlog.get_logger(__name__)
 
 
@@ -172,7 +174,7 @@ class Passes:
     ) -> tuple[Applied, ...]:
         started = self.clock()
         jobs: list[MirrorJob[Any]] = []
-        failed: list[Applied] = []
+        failed: list[Applied | None] = []
         pending = self.jobs.pending(ready, landed)
         room = PASS_ROWS * self.settings.merge_workers
         for table in ready:
@@ -197,7 +199,7 @@ class Passes:
             self._finished(job, outcome, started, landed, waived)
             for job, outcome in self._outcomes(jobs, pending.files)
         )
-        return (*failed, *(turn for turn in done if turn is not None))
+        return tuple(turn for turn in (*failed, *done) if turn is not None)
 
     def _outcomes(
         self, jobs: Sequence[MirrorJob[Any]], files: tuple[Part, ...]
@@ -225,7 +227,7 @@ class Passes:
         landed: LandedState,
         waived: frozenset[str],
     ) -> Applied | None:
-        """Commit one turn; None if somebody else came between, so that it starts over."""
+        """Commit one turn; None if it starts over: somebody came between, or more has to land."""
         table, result = job.table, outcome.result
         if isinstance(result, Refusal):
             return self._failed(table, result.hold(table.name), landed, waived)
@@ -263,10 +265,13 @@ class Passes:
 
     def _failed(
         self, table: Table, hold: Hold, landed: LandedState, waived: frozenset[str]
-    ) -> Applied:
+    ) -> Applied | None:
+        """The table as it stands; None while what it lacks may still be on its way."""
         now = self.clock()
         circumstances = self._circumstances(table, landed, waived)
-        self._retries.failed(table.name, circumstances, now)
+        failing = self._retries.failed(table.name, circumstances, now)
+        if hold.reason in ON_ITS_WAY and failing < PATIENCE:
+            return None
         return self._still(table.name, hold)
 
     def _still(self, name: str, hold: Hold) -> Applied:

@@ -13,6 +13,7 @@ LONGEST = timedelta(minutes=1)
 
 @dataclass(frozen=True, slots=True)
 class _Wait:
+    since: datetime
     until: datetime
     pause: timedelta
     circumstances: Hashable
@@ -29,12 +30,18 @@ class Retries:
         wait = self._waits.get(table)
         return wait is None or now >= wait.until or circumstances != wait.circumstances
 
-    def failed(self, table: str, circumstances: Hashable, now: datetime) -> None:
-        """Leave *table* alone for a while, longer each time under the same circumstances."""
+    def failed(self, table: str, circumstances: Hashable, now: datetime) -> timedelta:
+        """Leave *table* alone for a while, longer each time under the same circumstances.
+
+        Returns:
+            For how long it has failed, whatever the cause.
+        """
         wait = self._waits.get(table)
         again = wait is not None and wait.circumstances == circumstances
         pause = min(wait.pause * 2, LONGEST) if wait is not None and again else FIRST
-        self._waits[table] = _Wait(now + pause, pause, circumstances)
+        since = now if wait is None else wait.since
+        self._waits[table] = _Wait(since, now + pause, pause, circumstances)
+        return now - since
 
     def succeeded(self, table: str) -> None:
         """Forget its failures."""

@@ -178,7 +178,7 @@ def _typed(task: TurnTask[Any], folded: Folded) -> pa.Table:
     read = typed(texts, task.columns)
     if read.unknown:
         names = ", ".join(read.unknown[:5])
-        detail = f"fields {names} are in no schema that has landed; it may still be on its way"
+        detail = f"fields {names} are in no schema that has landed, though it had time to land"
         raise HeldError("unknown_field", detail)
     if misread := int(pc.sum(read.misread).as_py() or 0):
         first = folded.rows["key"][pc.index(read.misread, True).as_py()]

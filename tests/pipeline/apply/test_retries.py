@@ -59,3 +59,13 @@ def test_what_went_well_is_forgotten() -> None:
     assert retries.due("t", "as it is", NOW)
     retries.failed("t", "as it is", NOW)
     assert retries.due("t", "as it is", NOW + FIRST)
+
+
+def test_it_tells_for_how_long_a_table_has_failed() -> None:
+    retries = Retries()
+
+    failing = [retries.failed("t", ("schema", n), NOW + n * SECOND) // SECOND for n in (0, 3, 90)]
+    retries.succeeded("t")
+
+    assert failing == [0, 3, 90]
+    assert retries.failed("t", "again", NOW + 100 * SECOND) == timedelta()
