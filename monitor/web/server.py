@@ -43,6 +43,11 @@ class HttpServer:
         """Whether its thread runs."""
         return self._thread is not None and self._thread.is_alive()
 
+    @property
+    def answers(self) -> bool:
+        """Whether it has begun to answer."""
+        return self._server is not None and self._server.started
+
     def start(self, app: FastAPI) -> None:
         """Begin to answer."""
         config = uvicorn.Config(

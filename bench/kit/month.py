@@ -1,0 +1,218 @@
+"""How large does the store grow, and for how long does pruning keep who writes waiting?
+
+One hour over midnight is lived through for real by two tables, one of which changes every minute.
+What that left in the store is then given to all tables and hours, under their own names and times,
+a day at a time; each day is pruned as the service prunes.
+"""
+
+import sqlite3
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from sqlalchemy import event
+
+from bench.kit.service import BEGIN, Service
+from checks.model import Outcome, Ruling
+from checks.world import World
+from monitor.app import App
+from monitor.config.plans import CheckPlan
+from monitor.store.database import Database
+from monitor.store.store import ServiceStore
+from pipeline.model import Account, Fence, Table
+
+BUSY_SHARE = 0.1  # of the tables change every minute
+PROBES = ("completeness", "max_id", "offset_keys", "range_counts", "schema", "volatility")
+JOBS = ("watch", "probe", "deliver")
+ROUND, HOUR, DAY = timedelta(seconds=5), timedelta(hours=1), timedelta(days=1)
+TIMES: Mapping[str, tuple[str, ...]] = {
+    "verdicts": ("at",),
+    "accounts": ("at",),
+    "certificates": ("cut", "issued"),
+    "fences": ("at",),
+    "ticks": ("planned", "until", "started", "finished"),
+}
+"""Instants of a row; the first tells when it was written."""
+OWN = ("verdicts", "accounts", "certificates")  # rows are a table's own
+DAILY = ("certificates",)
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Steady:
+    """What a probe found."""
+
+    value: float
+    as_of: tuple[Fence, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SteadyProbe:
+    """Finds nothing wrong; of the table that is busy, another number each minute."""
+
+    busy: str
+    limit: timedelta = timedelta(minutes=1)
+
+    def measure(self, table: Table, world: World) -> Steady:
+        """Look at nothing but the time."""
+        fence = world.fence_after(table.sources[0], world.now - timedelta(minutes=1))
+        value = float(world.now.minute) if table.name == self.busy else 0.0
+        return Steady(value, (fence,) if fence else ())
+
+    def judge(self, reading: Steady, past: Sequence[float]) -> Ruling:
+        """All is well."""
+        return Ruling(Outcome.PASS, "both sides reach id 1200300")
+
+
+@dataclass(frozen=True, slots=True)
+class NoServers:
+    """Nothing is dialled."""
+
+    def all(self) -> dict[str, object]:
+        """None."""
+        return {}
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredHour:
+    """Rows that one hour has written: of the busy table, of the other, and of no table."""
+
+    busy: Mapping[str, Sequence[Row]]
+    idle: Mapping[str, Sequence[Row]]
+    common: Mapping[str, Sequence[Row]]
+
+
+def lived(folder: Path, size: int, days: int) -> tuple[int, float]:
+    """Bytes of the store after *days* of *size* tables, and the longest wait for a writer, in s."""
+    service = Service(folder, 2)
+    service.clock.now = BEGIN.replace(hour=23, minute=25)
+    probe = SteadyProbe(service.tables[0])
+    plans = tuple(CheckPlan(name, timedelta(seconds=15), "*", probe) for name in PROBES)
+    service.config = service.config.model_copy(update={"probes": plans})
+    with service.life() as app:
+        app.servers = NoServers()  # type: ignore[assignment]
+        event.listen(app.store.database.engine, "checkout", _hasty)
+        _live(service, app, timedelta(minutes=5))
+        since = service.clock.now
+        _live(service, app, HOUR)
+    path, longest = folder / "s.db", 0.0
+    hour = _hour(path, service, since.timestamp() * 1e6)
+    for day in range(days):
+        with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+            connection.execute("BEGIN")
+            for name in TIMES:
+                _insert(connection, name, rows(hour, name, size, day=day))
+            connection.execute("COMMIT")
+        with closing(ServiceStore.open(path)) as store:
+            longest = max(longest, _longest_write(store, service, day))
+    return path.stat().st_size, longest
+
+
+def _live(service: Service, app: App, length: timedelta) -> None:
+    jobs = [job for job in app.schedule.jobs if job.name.partition(":")[0] in JOBS]
+    for number in range(length // ROUND):
+        changed = service.tables[:1] if number % 12 == 0 else ()
+        service.round(changed)
+        batch, now = service.lake.mark().batch, service.clock()
+        for table in changed:
+            app.store.accounts.add("main", table, batch, Account(read=9, applied=9), now)
+        for job in jobs:
+            app.schedule.tick(job)
+
+
+def _hasty(connection: Any, *_: object) -> None:
+    """An hour of a commit a second need not wait for the disk each time."""
+    connection.execute("PRAGMA synchronous=OFF").close()
+
+
+def _hour(path: Path, service: Service, since: float) -> StoredHour:
+    busy, idle = service.tables
+    with closing(sqlite3.connect(path)) as connection:
+        connection.row_factory = sqlite3.Row
+        found = {
+            name: [
+                dict(row)
+                for row in connection.execute(f"SELECT * FROM {name}")
+                if row[times[-1] if name in DAILY else times[0]] >= since
+            ]
+            for name, times in TIMES.items()
+        }
+    own = {
+        table: {name: [row for row in found[name] if row["table"] == table] for name in OWN}
+        for table in (busy, idle)
+    }
+    common = {name: rows for name, rows in found.items() if name not in OWN}
+    return StoredHour(own[busy], own[idle], common)
+
+
+def rows(hour: StoredHour, name: str, size: int, *, day: int) -> Iterator[Row]:
+    """Rows of one day in *name*."""
+    for number in range(1) if name in DAILY else range(24):
+        later = day * DAY + (number + 1) * HOUR
+        if name not in OWN:
+            yield from (_moved(row, name, later, "") for row in hour.common[name])
+            continue
+        for table in range(size):
+            own = hour.busy if table < size * BUSY_SHARE else hour.idle
+            yield from (_moved(r, name, later, f"shop.orders_{table:05}") for r in own[name])
+
+
+def _moved(row: Row, name: str, later: timedelta, table: str) -> Row:
+    moved = dict(row)
+    micros = later // timedelta(microseconds=1)
+    for column in TIMES[name]:
+        moved[column] = None if row[column] is None else row[column] + micros
+    if table:
+        moved["table"] = table
+    if name == "verdicts":
+        moved["id"] = None
+    elif name == "accounts":
+        moved["batch"] += later // ROUND
+    elif name == "certificates":
+        moved["id"] = f"{row['id'][:8]}{table}{later.days}"[-20:]
+    return moved
+
+
+def _insert(connection: sqlite3.Connection, name: str, rows: Iterator[Row]) -> None:
+    first = next(rows, None)
+    if first is None:
+        return
+    names, marks = ", ".join(f'"{n}"' for n in first), ", ".join(f":{n}" for n in first)
+    text = f"INSERT OR REPLACE INTO {name} ({names}) VALUES ({marks})"
+    connection.execute(text, first)
+    connection.executemany(text, rows)
+
+
+def _longest_write(store: ServiceStore, service: Service, day: int) -> float:
+    """Prune what is due at the end of *day*; the longest time that the store was kept for it."""
+    spent, plain = list[float](), Database.write
+    with patch.object(Database, "write", lambda self: _Timed(plain(self), spent)):
+        store.prune(service.clock() + (day + 1) * DAY)
+    return max(spent, default=0.0)
+
+
+@dataclass(eq=False)
+class _Timed:
+    """A transaction, and how long it was."""
+
+    inner: Any
+    spent: list[float]
+    began: float = 0.0
+
+    def __enter__(self) -> Any:
+        self.began = time.monotonic()
+        return self.inner.__enter__()
+
+    def __exit__(self, *error: Any) -> Any:
+        try:
+            return self.inner.__exit__(*error)
+        finally:
+            self.spent.append(time.monotonic() - self.began)

@@ -1,0 +1,315 @@
+"""The service as it is wired, over a lake, collectors and sources that answer at once.
+
+The store is a real file.  Nothing here starts a thread, a JVM or a server; time is moved by hand.
+"""
+
+import re
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from monitor import app as wiring
+from monitor.app import App
+from monitor.config.file import parse
+from monitor.service import REMEMBERED
+from monitor.store.store import ServiceStore
+from pipeline.apply.commits import Commit
+from pipeline.collectors.collector import CollectorState
+from pipeline.lags.samples import MirrorPosition
+from pipeline.mark import Epoch, Mark
+from pipeline.model import (
+    Acknowledged,
+    Fence,
+    Head,
+    Order,
+    PartitionEnd,
+    Shard,
+    SourcePartition,
+    TopicPartition,
+)
+from pipeline.schema.column import Column
+from pipeline.sources.mysql.column import MySqlColumn
+from pipeline.sources.mysql.description import description
+from pipeline.sources.mysql.position import binlog_position
+from pipeline.sources.mysql.server_facts import ServerFacts
+from pipeline.sources.mysql.shard_facts import ShardFacts
+from pipeline.sources.source import SourceDescription
+from pipeline.topics.settings import TopicFacts
+
+BEGIN = datetime(2026, 3, 29, 12, 0, tzinfo=UTC)
+SOURCES = ("east", "north", "west")
+PARTITIONS = 2  # of each topic
+BORN = Order(1, 1, 4)
+_SOURCE = """
+  - name: {name}
+    host: 127.0.0.1
+    port: 9
+    user: sluice
+    prefix: {name}
+    collector: {{url: "http://127.0.0.1:9", connector: {name}}}
+"""
+
+
+@dataclass(eq=False)
+class Clock:
+    """The service's clock: it stands still, but for where it is told to flow as real time does."""
+
+    now: datetime = BEGIN
+    since: float | None = None
+
+    def __call__(self) -> datetime:
+        """Now."""
+        if self.since is None:
+            return self.now
+        return self.now + timedelta(seconds=time.monotonic() - self.since)
+
+    def flows(self) -> None:
+        """Go on by itself."""
+        self.since = time.monotonic()
+
+    def stands(self) -> None:
+        """Stand still again."""
+        self.now, self.since = self(), None
+
+
+@dataclass(eq=False)
+class Beats:
+    """Heartbeats of all sources, and collectors that have handed over each of them."""
+
+    number: int = 0
+
+    @property
+    def handed_over(self) -> Acknowledged:
+        """What every collector says."""
+        return Acknowledged(binlog_position(1, self.number * 100 + 1))
+
+    def next(self, at: datetime) -> tuple[Fence, ...]:
+        """One of each source."""
+        self.number += 1
+        head = Head("A", binlog_position(1, self.number * 100))
+        return tuple(Fence(name, self.number, at, head) for name in SOURCES)
+
+
+@dataclass(frozen=True, slots=True)
+class FakeCollector:
+    """One that runs, and has handed over all."""
+
+    beats: Beats
+
+    def acknowledged(self) -> Acknowledged:
+        """All."""
+        return self.beats.handed_over
+
+    def state(self) -> CollectorState:
+        """It runs."""
+        return CollectorState("running")
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+@dataclass(frozen=True, slots=True)
+class FakeSource:
+    """A source that knows its tables by name."""
+
+    name: str
+    there: tuple[str, ...]
+
+    def shards(self, pattern: str) -> tuple[Shard, ...]:
+        """Those whose whole name matches."""
+        return tuple(Shard(self.name, one) for one in self.there if re.fullmatch(pattern, one))
+
+    def key_columns(self, shard: Shard) -> tuple[str, ...]:
+        """One column."""
+        return ("id",)
+
+    def columns(self, shard: Shard) -> Sequence[Column]:
+        """An integer."""
+        return [MySqlColumn("id", "BIGINT")]
+
+
+@dataclass(eq=False)
+class FakeKafka:
+    """Topics of *PARTITIONS* each, that end where the mark stands."""
+
+    lake: "FakeLake"
+
+    def settings(self, pattern: str) -> tuple[TopicFacts, ...]:
+        """A week."""
+        topics = {TopicPartition.parse(name).topic for name in self.lake.newest.offsets}
+        kept = {"retention.ms": str(timedelta(days=7) // timedelta(milliseconds=1))}
+        found = sorted(topic for topic in topics if re.fullmatch(pattern, topic))
+        return tuple(TopicFacts(topic, settings=kept) for topic in found)
+
+    def ends(self, topics: Sequence[str]) -> dict[TopicPartition, PartitionEnd]:
+        """As landed."""
+        own, every = set(topics), self.lake.newest.offsets.items()
+        ends = {TopicPartition.parse(name): end for name, end in every}
+        return {at: end for at, end in ends.items() if at.topic in own}
+
+
+@dataclass(eq=False)
+class FakeLake:
+    """A mark that grows by its own texts, and mirrors at versions; *asked* counts looks at them."""
+
+    tables: Sequence[str]
+    beats: Beats
+    newest: Mark = field(init=False)
+    mirrors: dict[str, MirrorPosition] = field(default_factory=dict)
+    asked: int = 0
+    text: str = ""
+
+    def __post_init__(self) -> None:
+        """Everything has its base, landed and applied in batch 0."""
+        shards = {f"{source_of(n)}/{name}": name for n, name in enumerate(self.tables)}
+        ends = {
+            str(TopicPartition(f"{Shard.parse(shard).source}.{name}", partition)): PartitionEnd(1)
+            for shard, name in shards.items()
+            for partition in range(PARTITIONS)
+        }
+        self.newest = Mark(
+            "main",
+            0,
+            offsets=ends,
+            acknowledged=dict.fromkeys(SOURCES, self.beats.handed_over),
+            heartbeats=dict.fromkeys(SOURCES, 0),
+            tables=dict.fromkeys(self.tables, 0),
+            epochs={name: Epoch(1, "A", binlog_position(1, 0)) for name in SOURCES},
+            high={f"{name.partition('.')[0]}/{name}": BORN for name in ends},
+            shards=shards,
+            bases=dict.fromkeys(shards, BORN),
+            complete=dict.fromkeys(shards, 0),
+            full=0,
+        )
+        self.mirrors = {name: MirrorPosition(0, 0, f"{name}-1") for name in self.tables}
+
+    def mark(self) -> Mark:
+        """Read on from the one before, as the change log's reader does."""
+        if self.text:
+            self.newest, self.text = self.newest.advanced(self.text), ""
+        return self.newest
+
+    def applied(self, table: str) -> MirrorPosition | None:
+        """Where it stands."""
+        self.asked += 1
+        return self.mirrors.get(table)
+
+    def history(self, table: str, since: int) -> Sequence[Commit]:
+        """Commits of our own."""
+        newest = self.mirrors[table].version
+        return [
+            Commit(
+                version, "MERGE", BEGIN, data_changing=True, note={"sluice": {"after": version - 1}}
+            )
+            for version in range(since + 1, newest + 1)
+        ]
+
+    def land(self, changed: Sequence[str] = (), *, partitions: int = PARTITIONS) -> str:
+        """Land and apply a batch with a change in *partitions* of each of *changed*; its text."""
+        before = self.mark()
+        batch, place = before.batch + 1, self.beats.number
+        own = {name: Shard.parse(shard).source for shard, name in before.shards.items() if name}
+        touched = [
+            SourcePartition(own[name], TopicPartition(f"{own[name]}.{name}", partition))
+            for name in changed
+            for partition in range(partitions)
+        ]
+        moved = {str(one.at): PartitionEnd(batch + 1) for one in touched}
+        high = {str(one): Order(1, 1, place * 100) for one in touched}
+        after = replace(
+            before,
+            batch=batch,
+            offsets={**before.offsets, **moved},
+            high={**before.high, **high},
+            tables={**before.tables, **dict.fromkeys(changed, batch)},
+            acknowledged=dict.fromkeys(SOURCES, self.beats.handed_over),
+            heartbeats=dict.fromkeys(SOURCES, place),
+        )
+        self.text = after.changes_since(before)
+        for name in changed:
+            old = self.mirrors[name]
+            self.mirrors[name] = replace(old, version=old.version + 1, batch=batch)
+        return self.text
+
+
+@dataclass(eq=False)
+class Service:
+    """One life after the other of a service of *size* tables, in *folder*."""
+
+    folder: Path
+    size: int
+    clock: Clock = field(default_factory=Clock)
+    beats: Beats = field(default_factory=Beats)
+    app: App = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Make the lake; begin no life yet."""
+        self.tables = tuple(f"shop.orders_{number:05}" for number in range(self.size))
+        self.lake = FakeLake(self.tables, self.beats)
+        text = f"lake: lake\nkafka: 127.0.0.1:9\nsources:{''.join(map(_source, SOURCES))}"
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.config = parse(text, self.folder / "sluice.yaml")
+
+    @contextmanager
+    def life(self) -> Iterator[App]:
+        """The parts as `sluice run` wires them, remembering what the store does."""
+        wiring.clock = self.clock
+        self.app = App(self.config, ServiceStore.open(self.folder / "s.db", service=True))
+        try:
+            self._fake()
+            self._remember()
+            yield self.app
+        finally:
+            self.app.close()
+
+    def beat(self, seconds: float = 1) -> None:
+        """Let time pass, and every heartbeat be written, landed nowhere yet."""
+        if self.clock.since is None:
+            self.clock.now += timedelta(seconds=seconds)
+        for fence in self.beats.next(self.clock()):
+            self.app.fences.add(fence)
+
+    def round(self, changed: Sequence[str] = ()) -> None:
+        """Five seconds of a healthy pipeline, without the look at it."""
+        for _ in range(1 if self.clock.since else 5):
+            self.beat()
+        self.lake.land(changed)
+
+    def changing(self, share: float) -> Sequence[str]:
+        """Some of the tables, at least one."""
+        return self.tables[: max(1, int(self.size * share))]
+
+    def _fake(self) -> None:
+        app: Any = self.app  # plain objects stand in for its clients
+        there = {name: self._of(name) for name in SOURCES}
+        app.collectors.update({name: FakeCollector(self.beats) for name in SOURCES})
+        app.watcher.sampler.lake = app.watcher.sampler.foreign.lake = self.lake
+        app.roster.sources = lambda: {name: FakeSource(name, own) for name, own in there.items()}
+        app.retention.transport = FakeKafka(self.lake)
+        app.census.describe = _described
+
+    def _of(self, source: str) -> tuple[str, ...]:
+        return tuple(one for n, one in enumerate(self.tables) if source_of(n) == source)
+
+    def _remember(self) -> None:
+        self.app.fences.load(self.app.collectors, self.clock() - REMEMBERED)
+        self.app.rulings.load(self.app.store.verdicts)
+        self.app.standstills.load()
+
+
+def source_of(number: int) -> str:
+    """Where the table of that number comes from."""
+    return SOURCES[number % len(SOURCES)]
+
+
+def _source(name: str) -> str:
+    return _SOURCE.format(name=name).rstrip("\n")
+
+
+def _described(settings: Any, shards: Sequence[str]) -> SourceDescription:
+    server = ServerFacts((8, 0), mariadb=False, grants=(), variables={})
+    return description(server, [ShardFacts(Shard(settings.name, one)) for one in shards], shards)

@@ -1,0 +1,256 @@
+"""What does the service itself cost at so many tables?  Without a JVM, a lake or a server.
+
+    python -m bench.watch --tables 1 --tables 5000
+
+The parts are those of `sluice run`, over a store that is a real file; lake, collectors and sources
+answer at once (`bench/kit/service.py`).  Each number of tables has a process of its own.  Seconds
+are of CPU, but for those of a gate's decision and of a pause, which somebody waits for.
+"""
+
+import gc
+import http.client
+import multiprocessing
+import random
+import resource
+import shutil
+import socket
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import click
+
+from bench.kit import month
+from bench.kit.rounds import under_load
+from bench.kit.service import Service
+from monitor.app import App
+from monitor.logs import configure
+from monitor.web.server import HttpServer
+
+ROUNDS = 3
+CHANGED = 0.1  # of the tables, in a round
+TOUCHED = 10  # partitions of a batch whose mark is measured
+WAITING = 200  # callers at the gate
+ASKED = 300  # decisions that are timed meanwhile
+PACE = 5.0  # seconds from round to round
+MIB = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What one number of tables cost; sizes in bytes, ``rest`` and ``busy`` are rounds."""
+
+    tables: int
+    start: float
+    rest: float
+    busy: float
+    gate: float
+    waiting: float
+    metrics: float
+    metrics_size: int
+    page: float
+    page_size: int
+    mark: int
+    memory: int
+    store: int
+    pause: float
+
+
+COLUMNS: dict[str, tuple[str, Callable[[float], str]]] = {
+    "tables": ("tables", lambda value: f"{value:.0f}"),
+    "start": ("start-up to the first board, s of CPU", lambda value: f"{value:.2f}"),
+    "rest": ("round, nothing changed, s of CPU", lambda value: f"{value:.3f}"),
+    "busy": ("round, 10 % changed, s of CPU", lambda value: f"{value:.3f}"),
+    "gate": ("gate, p95, ms", lambda value: f"{value * 1000:.1f}"),
+    "waiting": ("200 waiting callers, s of CPU a second", lambda value: f"{value:.2f}"),
+    "metrics": ("metrics, s of CPU", lambda value: f"{value:.3f}"),
+    "metrics_size": ("metrics, MB", lambda value: f"{value / 1e6:.2f}"),
+    "page": ("page, s of CPU", lambda value: f"{value:.3f}"),
+    "page_size": ("page, kB", lambda value: f"{value / 1e3:.0f}"),
+    "mark": ("mark of ten partitions, kB", lambda value: f"{value / 1e3:.1f}"),
+    "memory": ("memory, MiB", lambda value: f"{value / MIB:.0f}"),
+    "store": ("store after the days, MB", lambda value: f"{value / 1e6:.0f}"),
+    "pause": ("longest pause of pruning, ms", lambda value: f"{value * 1000:.0f}"),
+}
+
+
+@click.command()
+@click.option("--tables", "sizes", multiple=True, type=int, default=[1, 100, 1_000, 5_000])
+@click.option("--days", default=30, help="Days that the store lives through; 0 leaves them out.")
+@click.option("--dir", "folder", default=Path("build/bench/watch"), type=Path)
+def main(*, sizes: Sequence[int], days: int, folder: Path) -> None:
+    """Measure the service at these numbers of tables, twice as many partitions each."""
+    found = []
+    for size in sizes:
+        home = folder.resolve() / str(size)
+        shutil.rmtree(home, ignore_errors=True)
+        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as alone:
+            found.append(alone.submit(measure, home, size, days).result())
+        shutil.rmtree(home, ignore_errors=True)
+        click.echo(f"  {size} tables measured; {under_load()}")
+    for line in told(found):
+        click.echo(line)
+
+
+def told(found: Sequence[Figures]) -> Iterator[str]:
+    """A line for each figure: at each number of tables, and by how much it grows with one more."""
+    for name, (title, text) in COLUMNS.items():
+        values = [float(getattr(one, name)) for one in found]
+        line = f"  {title:42}" + "".join(f"{text(value):>12}" for value in values)
+        yield line if name == "tables" else f"{line}   {slope(found, name)}"
+
+
+def slope(found: Sequence[Figures], name: str) -> str:
+    """What 1,000 tables more add, from the smallest number measured to the largest."""
+    least, most = min(found, key=lambda one: one.tables), max(found, key=lambda one: one.tables)
+    if least.tables == most.tables:
+        return ""
+    more = float(getattr(most, name)) - float(getattr(least, name))
+    return f"+ {COLUMNS[name][1](more * 1000 / (most.tables - least.tables))} for 1,000"
+
+
+def measure(folder: Path, size: int, days: int) -> Figures:
+    """All figures of one number of tables, by this process."""
+    configure(json=True, level="CRITICAL")
+    service = Service(folder, size)
+    with service.life() as app:
+        _settle(service, app)
+    started = time.process_time()
+    with service.life() as app:  # it remembers what the life before has written
+        service.round()
+        app.cycle.watch()
+        start = time.process_time() - started
+        app.census.ask()
+        app.retention.ask()
+        rest = statistics.median(_rounds(service, app, ()))
+        busy = statistics.median(_rounds(service, app, service.changing(CHANGED)))
+        gate, waiting = _gate(service, app)
+        metrics, metrics_size = _served(app, "/metrics")
+        page, page_size = _served(app, "/")
+        gc.collect()
+        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    touched = service.tables[:TOUCHED]
+    mark = len(service.lake.land(touched, partitions=max(1, TOUCHED // len(touched))))
+    store, pause = month.lived(folder / "month", size, days) if days else (0, 0.0)
+    return Figures(
+        tables=size,
+        start=start,
+        rest=rest,
+        busy=busy,
+        gate=gate,
+        waiting=waiting,
+        metrics=metrics,
+        metrics_size=metrics_size,
+        page=page,
+        page_size=page_size,
+        mark=mark,
+        memory=memory,
+        store=store,
+        pause=pause,
+    )
+
+
+def _settle(service: Service, app: App) -> None:
+    """A few rounds, after which yesterday is certified, and sources have told of themselves."""
+    for _ in range(ROUNDS):
+        service.round()
+        app.cycle.watch()
+        app.census.ask()
+        app.retention.ask()
+
+
+def _rounds(service: Service, app: App, changed: Sequence[str]) -> Iterator[float]:
+    for _ in range(ROUNDS):
+        service.round(changed)
+        started = time.process_time()
+        app.cycle.watch()
+        yield time.process_time() - started
+
+
+def _served(app: App, path: str) -> tuple[float, int]:
+    """CPU and bytes of one answer over HTTP."""
+    with _serving(app) as port:
+        started = time.process_time()
+        connection = http.client.HTTPConnection("127.0.0.1", port)
+        connection.request("GET", path)
+        size = len(connection.getresponse().read())
+        connection.close()
+        return time.process_time() - started, size
+
+
+def _gate(service: Service, app: App) -> tuple[float, float]:
+    """The p95 of a decision while others wait and rounds turn, and the CPU of those who wait."""
+    service.clock.flows()
+    context = multiprocessing.get_context("spawn")
+    here, there = context.Pipe()
+    try:
+        with _serving(app) as port:
+            child = context.Process(
+                target=_callers, args=(port, service.tables, there), daemon=True
+            )
+            child.start()
+            here.recv()  # all wait
+            used, since = time.process_time(), time.monotonic()
+            time.sleep(PACE)
+            waiting = (time.process_time() - used) / (time.monotonic() - since)
+            here.send(None)
+            while not here.poll(PACE):
+                service.round()
+                app.cycle.watch()
+            spent = here.recv()
+            app.stopping.set()  # whoever still waits is answered
+            child.join()
+    finally:
+        app.stopping.clear()
+        service.clock.stands()
+    return statistics.quantiles(spent, n=20)[-1], waiting
+
+
+def _callers(port: int, tables: Sequence[str], parent: Connection) -> None:
+    """Wait at the gate as many, and ask as one more; give the seconds of each answer."""
+    waiting = [socket.create_connection(("127.0.0.1", port)) for _ in range(WAITING)]
+    for number, one in enumerate(waiting):
+        one.sendall(_request(tables[number % len(tables)], "&wait=290").encode())
+    time.sleep(1)
+    parent.send(None)
+    parent.recv()
+    connection = http.client.HTTPConnection("127.0.0.1", port)
+    spent, choice = [], random.Random(7)
+    for _ in range(ASKED):
+        started = time.monotonic()
+        connection.request("GET", _path(choice.choice(tables)))
+        connection.getresponse().read()
+        spent.append(time.monotonic() - started)
+        time.sleep(0.03)
+    parent.send(spent)
+    for one in waiting:
+        one.close()
+
+
+def _path(table: str, more: str = "") -> str:
+    return f"/v1/gate?table={table}&cut=2026-03-30{more}"
+
+
+def _request(table: str, more: str) -> str:
+    return f"GET {_path(table, more)} HTTP/1.1\r\nHost: sluice\r\n\r\n"
+
+
+@contextmanager
+def _serving(app: App) -> Iterator[int]:
+    server = HttpServer("127.0.0.1", 0)
+    server.start(app.api())
+    try:
+        while not server.answers:
+            time.sleep(0.01)
+        yield server.port
+    finally:
+        server.stop()
+
+
+if __name__ == "__main__":
+    main()

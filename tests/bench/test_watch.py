@@ -1,0 +1,99 @@
+"""The service's own cost is told at each size, of a service that does its whole work."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bench import watch
+from bench.kit import month
+from bench.kit.service import SOURCES, Service
+from checks.readiness import ReadinessState
+from pipeline.model import Stage
+
+SMALL = watch.Figures(
+    tables=1,
+    start=0.5,
+    rest=0.01,
+    busy=0.02,
+    gate=0.004,
+    waiting=0.1,
+    metrics=0.01,
+    metrics_size=10_000,
+    page=0.01,
+    page_size=9_000,
+    mark=2_000,
+    memory=200 * watch.MIB,
+    store=1_000_000,
+    pause=0.01,
+)
+
+
+def test_a_figure_is_told_at_each_size_with_what_a_thousand_tables_add() -> None:
+    large = replace(SMALL, tables=2_001, rest=2.01, metrics_size=8_010_000)
+
+    lines = list(watch.told([SMALL, large]))
+
+    assert lines[0].split() == ["tables", "1", "2001"]
+    assert [line.split()[-7:] for line in lines if "nothing changed" in line] == [
+        ["CPU", "0.010", "2.010", "+", "1.000", "for", "1,000"]
+    ]
+    assert [line.split()[-6:] for line in lines if "metrics, MB" in line] == [
+        ["0.01", "8.01", "+", "4.00", "for", "1,000"]
+    ]
+
+
+def test_one_size_alone_has_no_slope() -> None:
+    assert watch.slope([SMALL], "rest") == ""
+
+
+def test_the_service_measured_is_one_whose_tables_are_ready(tmp_path: Path) -> None:
+    service = Service(tmp_path, 4)
+
+    with service.life() as app:
+        for _ in range(3):
+            service.round()
+            app.cycle.watch()
+            app.census.ask()
+            app.retention.ask()
+        views = app.current.board.tables
+
+    assert [view.day[Stage.MIRROR].state for view in views] == [ReadinessState.READY] * 4
+    assert [view.recent[Stage.MIRROR].state for view in views] == [ReadinessState.READY] * 4
+    assert {view.table.sources for view in views} == {(name,) for name in SOURCES}
+    assert all(view.table.id_column == "id" for view in views)
+
+
+def test_a_batch_moves_what_it_touches_and_nothing_else(tmp_path: Path) -> None:
+    service = Service(tmp_path, 3)
+
+    with service.life():
+        service.beat()
+        before = service.lake.mark()
+        service.lake.land(service.changing(0.4), partitions=1)
+        after = service.lake.mark()
+
+    moved = [name for name, end in after.offsets.items() if before.offsets[name] != end]
+    assert moved == ["east.shop.orders_00000:0"]
+    assert [service.lake.mirrors[name].batch for name in service.tables] == [1, 0, 0]
+
+
+@pytest.mark.thorough  # it lives through an hour
+def test_a_store_lives_through_days_of_as_many_tables(tmp_path: Path) -> None:
+    small, _ = month.lived(tmp_path / "small", 2, 1)
+    large, pause = month.lived(tmp_path / "large", 40, 1)
+
+    assert large > small
+    assert pause > 0
+
+
+def test_rows_of_an_hour_are_given_to_every_table_and_hour() -> None:
+    row = {"id": 7, "table": "shop.orders_00001", "at": 0}
+    hour = month.StoredHour({"verdicts": [row, row]}, {"verdicts": [row]}, {})
+
+    rows = list(month.rows(hour, "verdicts", 20, day=1))
+
+    assert len(rows) == 24 * (2 * 2 + 18)
+    assert {row["table"] for row in rows} == {f"shop.orders_{n:05}" for n in range(20)}
+    assert rows[0]["at"] == 25 * 3600 * 1_000_000
+    assert {row["id"] for row in rows} == {None}
