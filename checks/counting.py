@@ -4,7 +4,7 @@ Counts that differ are no finding yet: rows may have changed since the source wa
 tell where to look for suspects.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -21,17 +21,33 @@ from checks.ranges import (
     width,
 )
 from checks.suspects import Suspect, name
-from checks.world import Range, World
+from checks.world import Range, SourceSide, World
+from pipeline.errors import TooManyRowsError
 from pipeline.model import Shard, Table
+
+BREADTH = 16  # ranges halved at once: some 500 statements a shard, however much is lost
+NARROWER = 16  # a count that was refused, or failed, is tried with blocks this much narrower
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How much is counted in one cycle; see the probe's settings of the same names."""
+    """How much is counted in one cycle; see the probe's settings of the same names.
+
+    ``failed`` counts the attempts before, which may have failed for the width of their blocks.
+    """
 
     block_rows: int
     newest: int
     rotating: int
+    failed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Suspicion:
+    """Ids to be asked again; ``whole`` unless ranges differ in more rows than were named."""
+
+    ids: frozenset[Suspect]
+    whole: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +94,12 @@ def count(
     moved: dict[str, int] = {}
     for shard in table.shards:
         own = name(shard)
-        choice = _choice(table, world, shard, pace, rows=rows, cursor=cursors.get(own, 0))
-        ranges[own] = tuple(sorted({*choice.ranges, *again.get(own, ())}))
-        counts[own] = world.source(shard.source).count_ids(shard, _column(table), ranges[own])
-        moved[own] = choice.cursor
+        asked = _Asked(world.source(shard.source), shard, _column(table))
+        more = () if pace.failed else again.get(own, ())
+        choice, counts[own] = _counted(
+            asked, pace, rows=rows, cursor=cursors.get(own, 0), more=more
+        )
+        ranges[own], moved[own] = choice.ranges, choice.cursor
     return CountedRanges(world.clock(), ranges, counts, moved)
 
 
@@ -103,42 +121,70 @@ def compared(
 
 
 def suspects_in(
-    table: Table,
-    world: World,
-    wide: Mapping[Shard, Sequence[Mismatch]],
-    *,
-    leaf: int,
-    halvings: int,
-) -> Iterable[Suspect]:
+    table: Table, world: World, wide: Mapping[Shard, Sequence[Mismatch]], *, leaf: int, most: int
+) -> Suspicion:
     """Ids the two sides do not hold alike now, found by halving; both sides are read anew."""
-    mirror = world.mirror(table)
-    column = _column(table)
+    mirror, column = world.mirror(table), _column(table)
+    ids: list[Suspect] = []
+    whole = True
     for shard, found in wide.items():
         source = world.source(shard.source)
 
         def both(
-            ranges: Sequence[Range], shard: Shard = shard
+            ranges: Sequence[Range], shard: Shard = shard, source: SourceSide = source
         ) -> tuple[Sequence[int], Sequence[int]]:
-            here = world.source(shard.source).count_ids(shard, column, ranges)
+            here = source.count_ids(shard, column, ranges)
             return here, mirror.count_ids(shard, column, ranges)
 
-        for span in narrowed(found, both, leaf=leaf, most=halvings):
-            most = 2 * leaf
-            here = source.ids(shard, column, span, most)
-            there = mirror.ids(shard, column, span, most)
-            yield from ((shard, id_) for id_ in differing(here, there, most))
+        narrow = narrowed(found, both, leaf=leaf, breadth=BREADTH)
+        whole = whole and narrow.whole
+        for span in narrow.spans:
+            if len(ids) >= most:
+                return Suspicion(frozenset(ids[:most]), whole=False)
+            limit = max(2 * leaf, most)
+            here = source.ids(shard, column, span, limit)
+            there = mirror.ids(shard, column, span, limit)
+            whole = whole and max(len(here), len(there)) < limit
+            ids += [(shard, id_) for id_ in differing(here, there, limit)]
+    return Suspicion(frozenset(ids[:most]), whole and len(ids) <= most)
 
 
-def _choice(
-    table: Table, world: World, shard: Shard, pace: Pace, *, rows: int, cursor: int
-) -> Choice:
-    source = world.source(shard.source)
-    low = source.min_id(shard, _column(table))
-    high = source.max_id(shard, _column(table))
-    if low is None or high is None:
-        return Choice(((FLOOR, CEILING),), 0)  # empty: any row of the mirror is one too many
-    size = width(low, high, rows, pace.block_rows)
-    return choose(low, high, size, cursor=cursor, newest=pace.newest, rotating=pace.rotating)
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """One shard's ids at its source."""
+
+    source: SourceSide
+    shard: Shard
+    column: str
+
+    def counts(self, ranges: Sequence[Range]) -> tuple[int, ...]:
+        return self.source.count_ids(self.shard, self.column, ranges)
+
+
+def _counted(
+    asked: _Asked, pace: Pace, *, rows: int, cursor: int, more: Sequence[Range]
+) -> tuple[Choice, tuple[int, ...]]:
+    """Count blocks as wide as they may be, and *more*; narrower ones alone if that is too much.
+
+    How many rows a block holds is a guess from the mirror, which may have lost them, or from a
+    mean: ids may lie far apart but for one dense block.
+    """
+    low = asked.source.min_id(asked.shard, asked.column)
+    high = asked.source.max_id(asked.shard, asked.column)
+    if low is None or high is None:  # empty: any row of the mirror is one too many
+        choice = Choice(tuple(sorted({(FLOOR, CEILING), *more})), 0)
+        return choice, asked.counts(choice.ranges)
+    dense = width(0, 0, 1, pace.block_rows)
+    size = max(width(low, high, rows, pace.block_rows) // NARROWER**pace.failed, dense)
+    while True:
+        chosen = choose(low, high, size, cursor=cursor, newest=pace.newest, rotating=pace.rotating)
+        choice = Choice(tuple(sorted({*chosen.ranges, *more})), chosen.cursor)
+        try:
+            return choice, asked.counts(choice.ranges)
+        except TooManyRowsError:
+            if size == dense and not more:
+                raise
+        size, more = max(size // NARROWER, dense), ()
 
 
 def _column(table: Table) -> str:

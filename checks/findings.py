@@ -44,6 +44,9 @@ def ruled(reading: Differences) -> Ruling:
     if reading.moving:
         why = f"{reading.moving} ids changed each time they were looked at"
         return Ruling(Outcome.UNKNOWN, why, "in_motion")
+    if reading.more:
+        why = f"about {reading.more} more rows differed than could be asked for; counted again"
+        return Ruling(Outcome.UNKNOWN, why, "not_all_asked")
     return Ruling(Outcome.PASS, reading.looked)
 
 

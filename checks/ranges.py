@@ -27,6 +27,14 @@ class Mismatch:
 
 
 @dataclass(frozen=True, slots=True)
+class Narrowed:
+    """Ranges to read ids from; ``whole`` unless some mismatch was left out."""
+
+    spans: tuple[Range, ...]
+    whole: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Choice:
     """Ranges of one round, and the id below which the next round's rotation goes on."""
 
@@ -52,7 +60,7 @@ def choose(low: int, high: int, size: int, *, cursor: int, newest: int, rotating
     oldest_new = max(first, last - newest + 1)
     fresh = range(oldest_new, last + 1)
     top = oldest_new - 1
-    start = min(cursor // size - 1, top)
+    start = min((cursor - 1) // size, top)  # the cursor may lie inside: widths change
     start = top if start < first else start
     old = [k for k in range(start, start - rotating, -1) if k >= first]
     blocks = [(k * size, (k + 1) * size) for k in (*sorted(old), *fresh)]
@@ -70,35 +78,40 @@ def mismatches(
     return tuple(Mismatch(span, one, other) for span, one, other in rows if one != other)
 
 
-def narrowed(
-    wide: Sequence[Mismatch], counts: Counts, *, leaf: int, most: int
-) -> tuple[Range, ...]:
-    """Halve mismatching ranges until each holds at most *leaf* rows; ask at most *most* times.
+def narrowed(wide: Sequence[Mismatch], counts: Counts, *, leaf: int, breadth: int) -> Narrowed:
+    """Halve mismatching ranges until each is small; *breadth* of them at most, the lowest.
 
+    Small is one with at most *leaf* rows, or with rows on one side alone: all of them differ.
     Both halves are counted anew each time; a mismatch that has gone meanwhile is dropped.
     """
-    leaves = [each.span for each in wide if _small(each, leaf)]
-    left = [each for each in wide if not _small(each, leaf)]
-    for _ in range(most):
-        if not left:
-            break
-        halves = [half for each in left for half in _halves(each.span)]
-        found = mismatches(halves, *counts(halves))
-        leaves += [each.span for each in found if _small(each, leaf)]
-        left = [each for each in found if not _small(each, leaf)]
-    return tuple(sorted((*leaves, *(each.span for each in left))))
+    leaves: list[Range] = []
+    left, whole = sorted(wide, key=lambda each: each.span), True
+    while left:
+        leaves += [each.span for each in left if _small(each, leaf)]
+        left = [each for each in left if not _small(each, leaf)]
+        room = max(breadth - len(leaves), 0)
+        whole = whole and len(left) <= room
+        halves = [half for each in left[:room] for half in _halves(each.span)]
+        left = list(mismatches(halves, *counts(halves))) if halves else []
+    return Narrowed(tuple(sorted(leaves[:breadth])), whole and len(leaves) <= breadth)
 
 
 def differing(source: Sequence[int], mirror: Sequence[int], limit: int) -> tuple[int, ...]:
     """Ids that the two ascending lists hold a different number of times, ascending.
 
-    A list as long as *limit* may have been cut off: nothing past its end is compared.
+    A list as long as *limit* may have been cut off: nothing past its end is compared, and its last
+    id only if it is already there more often than in the other.
     """
     ends = [ids[-1] for ids in (source, mirror) if len(ids) >= limit]
-    until = min(ends) - 1 if ends else None
     one, other = Counter(source), Counter(mirror)
     ids = sorted(key for key in one.keys() | other.keys() if one[key] != other[key])
-    return tuple(ids if until is None else [key for key in ids if key <= until])
+    if not ends:
+        return tuple(ids)
+    end = min(ends)
+    cut_here, cut_there = (len(ids) >= limit and ids[-1] == end for ids in (source, mirror))
+    fewer, more = (other, one) if cut_here else (one, other)
+    sure = cut_here != cut_there and more[end] > fewer[end]
+    return tuple(key for key in ids if key < end or (key == end and sure))
 
 
 def spans(ids: Sequence[int]) -> Iterator[tuple[int, int]]:
@@ -117,7 +130,8 @@ def spans(ids: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 
 def _small(each: Mismatch, leaf: int) -> bool:
-    return max(each.source, each.mirror) <= leaf or each.span[1] - each.span[0] <= 1
+    few = max(each.source, each.mirror) <= leaf or min(each.source, each.mirror) == 0
+    return few or each.span[1] - each.span[0] <= 1
 
 
 def _halves(span: Range) -> tuple[Range, Range]:

@@ -44,3 +44,7 @@ class HeldError(SluiceError):
 
 class ProofError(SluiceError):
     """Neither right nor wrong can be shown; counts as UNKNOWN, never as loss."""
+
+
+class TooManyRowsError(ProofError):
+    """More rows than a source may be made to read at once; a smaller range can be asked for."""

@@ -8,9 +8,9 @@ every count; an old range until its turn comes; tables whose key is not one inte
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from itertools import islice
 from typing import Any, ClassVar
 
 from checks.counting import CountedRanges, Pace, compared, count, suspects_in
@@ -20,6 +20,7 @@ from checks.model import NotYet, Ruling, Undecided
 from checks.run import Probe
 from checks.suspects import WRONG, Fate, Suspect, SuspectReading, dumps, fates, loads, look, name
 from checks.world import Range, World
+from pipeline.errors import ProofError, UnreachableError
 from pipeline.model import Table
 
 NAME = "range_counts"
@@ -31,15 +32,14 @@ class RangeCounts:
     """Fail when ids are on one side only, or doubled.
 
     A block holds about *block_rows*; each cycle counts the *newest* blocks of each shard and
-    *rotating* older ones.  Ranges are halved to *leaf* rows in at most *halvings* steps; at most
-    *suspects* ids are asked again, at most *tries* times while they keep moving.
+    *rotating* older ones.  Ranges that differ are halved to *leaf* rows; at most *suspects* ids
+    are asked again, at most *tries* times while they keep moving.
     """
 
     block_rows: int = 20_000
     newest: int = 2
     rotating: int = 4
     leaf: int = 200
-    halvings: int = 64
     suspects: int = 200
     tries: int = 3
     patience: timedelta = timedelta(minutes=10)
@@ -52,12 +52,9 @@ class RangeCounts:
         if table.id_column is None or table.key not in {(), (table.id_column,)}:
             return Undecided("unsupported", "the key is not one integer column")
         memory = world.recall(table, NAME)
-        if memory is None:
-            pace = Pace(self.block_rows, self.newest, self.rotating)
-            world.remember(
-                table, NAME, _memory(count(table, world, pace, cursors={}, again={}), ())
-            )
-            return NotYet("counted for the first time")
+        if memory is None or memory.get("failed"):
+            self._begin(table, world, memory or {})
+            return NotYet("a cycle has begun")
         counted = CountedRanges.loads(memory["counted"])
         seen = SuspectReading.loads(memory["look"], table) if memory["look"] else None
         instant = seen.ended if seen else counted.ended
@@ -77,15 +74,15 @@ class RangeCounts:
     ) -> Differences | NotYet:
         """Look for suspects where counts differ; what was found before stays suspect."""
         wide = compared(table, world, counted)
-        fresh = suspects_in(table, world, wide, leaf=self.leaf, halvings=self.halvings)
-        named = set(islice(fresh, self.suspects))
-        suspects = named | set(loads(memory["found"], table))
-        if not suspects:
-            return self._finish(table, world, memory, Differences(fences, _told(counted)))
+        fresh = suspects_in(table, world, wide, leaf=self.leaf, most=self.suspects)
         rows = sum(abs(each.source - each.mirror) for found in wide.values() for each in found)
-        more = rows - len(named) if len(named) >= self.suspects else 0
+        more = 0 if fresh.whole else max(rows - len(fresh.ids), 1)
+        suspects = fresh.ids | set(loads(memory["found"], table))
+        if not suspects:
+            reading = Differences(fences, _told(counted), more=more)
+            return self._finish(table, world, memory, reading)
         seen = look(table, world, suspects)
-        world.remember(table, NAME, {**memory, "look": seen.dumps(), "more": max(more, 0)})
+        world.remember(table, NAME, {**memory, "look": seen.dumps(), "more": more})
         return NotYet(f"asking {len(suspects)} ids again")
 
     def _confirm(
@@ -101,28 +98,35 @@ class RangeCounts:
             return NotYet(f"{len(moving)} ids keep moving")
         found = tuple((suspect, fate) for suspect, fate in became if fate in WRONG)
         told = _told(CountedRanges.loads(memory["counted"]))
-        more = memory["more"] if found else 0
         if not found:  # a PASS vouches for no more than what was counted
             ended = CountedRanges.loads(memory["counted"]).ended
             fences = fences_after(table, world, ended) or fences
-        reading = Differences(fences, told, found, len(moving), more)
+        reading = Differences(fences, told, found, len(moving), memory["more"])
         return self._finish(table, world, memory, reading)
 
     def _finish(
         self, table: Table, world: World, memory: Memory, reading: Differences
     ) -> Differences:
-        """Begin the next cycle, which counts the guilty ranges again and asks the found again."""
-        counted = CountedRanges.loads(memory["counted"])
-        found = [suspect for suspect, _ in reading.found]
-        again = dict(_guilty(counted.ranges, found))
-        pace = Pace(self.block_rows, self.newest, self.rotating)
-        fresh = count(table, world, pace, cursors=counted.cursors, again=again)
-        world.remember(table, NAME, _memory(fresh, found))
+        """Begin the next cycle: the reading stands, whether the source answers that or not."""
+        found = [suspect for suspect, _ in reading.found][: self.suspects]
+        with suppress(UnreachableError, ProofError):  # the next round tries again, and says why
+            self._begin(table, world, {**memory, "found": dumps(found)})
         return reading
 
-
-def _memory(counted: CountedRanges, found: Iterable[Suspect]) -> dict[str, Any]:
-    return {"counted": counted.dumps(), "look": None, "found": dumps(found), "more": 0}
+    def _begin(self, table: Table, world: World, memory: Memory) -> None:
+        """Count anew, the guilty ranges too; narrower ones after each time that failed."""
+        last = CountedRanges.loads(memory["counted"]) if memory.get("counted") else None
+        found, failed = loads(memory.get("found", ()), table), memory.get("failed", 0)
+        pace = Pace(self.block_rows, self.newest, self.rotating, failed)
+        cursors, again = (last.cursors, dict(_guilty(last.ranges, found))) if last else ({}, {})
+        kept = {"look": None, "found": dumps(found), "more": 0}
+        try:
+            fresh = count(table, world, pace, cursors=cursors, again=again)
+        except (UnreachableError, ProofError):
+            counted = last.dumps() if last else None
+            world.remember(table, NAME, {**kept, "counted": counted, "failed": failed + 1})
+            raise
+        world.remember(table, NAME, {**kept, "counted": fresh.dumps(), "failed": 0})
 
 
 def _guilty(

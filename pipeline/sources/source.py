@@ -86,7 +86,11 @@ class Source(Protocol):
         ...
 
     def count_ids(self, shard: Shard, column: str, ranges: Sequence[Range]) -> tuple[int, ...]:
-        """Rows in each half-open range, all counted in one snapshot."""
+        """Rows in each half-open range, all counted in one snapshot.
+
+        Raises:
+            TooManyRowsError: a range is too large to be counted without harm.
+        """
         ...
 
     def ids(self, shard: Shard, column: str, span: Range, limit: int) -> tuple[int, ...]:

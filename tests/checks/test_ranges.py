@@ -8,7 +8,7 @@ from checks.ranges import (
     CEILING,
     FLOOR,
     UNSIGNED_CEILING,
-    Mismatch,
+    Narrowed,
     choose,
     differing,
     mismatches,
@@ -85,7 +85,7 @@ def test_halving_finds_exactly_the_ids_that_differ(
 
     whole = [(0, 2048)]
     wide = mismatches(whole, *counts(whole))
-    leaves = narrowed(wide, counts, leaf=leaf, most=64)
+    leaves = narrowed(wide, counts, leaf=leaf, breadth=10_000).spans
     found = [
         id_
         for low, high in leaves
@@ -100,16 +100,63 @@ def test_halving_finds_exactly_the_ids_that_differ(
     assert list(leaves) == sorted(set(leaves))
 
 
-def test_halving_asks_no_more_than_it_may() -> None:
+def halved(
+    source: Sequence[int], mirror: Sequence[int], *, leaf: int, breadth: int
+) -> tuple[Narrowed, list[int]]:
+    """What halving one range of all ids comes to, and how many ranges each step asked for."""
     asked = []
 
     def counts(ranges: Sequence[Range]) -> tuple[list[int], list[int]]:
         asked.append(len(ranges))
-        return [high - low for low, high in ranges], [0] * len(ranges)
+        here, there = (
+            [sum(low <= id_ < high for id_ in ids) for low, high in ranges]
+            for ids in (source, mirror)
+        )
+        return here, there
 
-    narrowed([Mismatch((0, 2**62), 2**62, 0)], counts, leaf=1, most=3)
+    whole = [(0, 4096)]
+    return narrowed(mismatches(whole, *counts(whole)), counts, leaf=leaf, breadth=breadth), asked
 
-    assert asked == [2, 4, 8]
+
+def test_halving_asks_for_no_more_ranges_than_it_may_and_says_so() -> None:
+    found, asked = halved(range(4096), range(0, 4096, 2), leaf=1, breadth=4)
+
+    assert len(found.spans) == 4
+    assert not found.whole
+    assert max(asked) <= 8
+
+
+@pytest.mark.parametrize(
+    ("lost", "breadth", "whole"),
+    [
+        pytest.param({7}, 1, True, id="one"),
+        pytest.param({7, 4000}, 2, True, id="as many as may be"),
+        pytest.param({7, 90, 4000}, 2, False, id="one too many"),
+    ],
+)
+def test_halving_is_whole_unless_a_mismatch_was_left_out(
+    lost: set[int], breadth: int, whole: bool
+) -> None:
+    source = range(4096)
+
+    found, _ = halved(source, [id_ for id_ in source if id_ not in lost], leaf=1, breadth=breadth)
+
+    assert found.whole is whole
+    assert len(found.spans) == breadth
+    assert all(any(low <= id_ < high for id_ in lost) for low, high in found.spans)
+
+
+@pytest.mark.parametrize(
+    ("source", "mirror"),
+    [
+        pytest.param(range(4096), (), id="an empty mirror"),
+        pytest.param((), range(4096), id="an empty source"),
+    ],
+)
+def test_a_range_with_rows_on_one_side_alone_is_not_halved(
+    source: Sequence[int], mirror: Sequence[int]
+) -> None:
+    assert halved(source, mirror, leaf=1, breadth=1) == (Narrowed(((0, 4096),), True), [1])
 
 
 @pytest.mark.parametrize(
@@ -120,6 +167,13 @@ def test_halving_asks_no_more_than_it_may() -> None:
         pytest.param([1, 2], [1, 2, 2], 10, (2,), id="doubled"),
         pytest.param([1, 2, 3], [1, 3, 4], 3, (2,), id="nothing past the end of a cut list"),
         pytest.param([], [], 10, (), id="empty"),
+        pytest.param([5], [5, 5, 5], 3, (5,), id="one id more often than a list is long"),
+        pytest.param([5, 5, 5], [5], 3, (5,), id="at the source, too"),
+        pytest.param([5, 5, 5], [5, 5, 5], 3, (), id="both cut at one id"),
+        pytest.param([5, 5], [4, 5, 5], 3, (4,), id="perhaps as often"),
+        pytest.param([5, 5, 5], [4, 5], 3, (4, 5), id="surely not as often"),
+        pytest.param([4, 5], [5, 6, 6], 3, (4, 6), id="surely not there"),
+        pytest.param([4, 5, 5], [6, 6, 6], 3, (4, 5), id="each cut at its own end"),
     ],
 )
 def test_ids_differ_by_number(

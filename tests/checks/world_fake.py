@@ -5,6 +5,7 @@ to a batch.  Nothing is lost unless a test loses it.  While a probe reads, `mean
 the source between two of its queries, as other sessions do.
 """
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from zoneinfo import ZoneInfo
 from checks.model import Ruling, Verdict
 from checks.run import Check, run_probe
 from checks.world import LogKey, Range, Touch, Transaction
+from pipeline.errors import TooManyRowsError
 from pipeline.formats.key import canonical
 from pipeline.model import Fence, Head, Op, Order, Shard, Table, TopicPartition
 from pipeline.schema.column import TableSchema
@@ -25,6 +27,7 @@ from pipeline.sources.mysql.position import binlog_position
 ONE = Shard("shop", "shop_00.orders")
 TWO = Shard("shop", "shop_01.orders")
 TABLE = Table("shop.orders", (ONE, TWO), ("id",), "id")
+TOO_MANY = TooManyRowsError("more rows than may be counted")
 UTC_ZONE = ZoneInfo("UTC")
 START = datetime(2026, 3, 2, tzinfo=UTC)
 
@@ -67,6 +70,9 @@ class FakeWorld:
     meanwhile: list[Callable[[], object]] = field(default_factory=list)
     error: Exception | None = None
     zone: ZoneInfo = UTC_ZONE
+    allowed: int = 1_000_000  # rows of one range that the source lets be counted
+    refusal: Exception = TOO_MANY
+    asked: int = 0  # ranges that it was asked to count
 
     # what the world does
 
@@ -205,7 +211,11 @@ class FakeSource:
 
     def count_ids(self, shard: Shard, column: str, ranges: Sequence[Range]) -> tuple[int, ...]:
         rows = self._rows(shard)
-        return tuple(sum(low <= id_ < high for id_ in rows) for low, high in ranges)
+        self.world.asked += len(ranges)
+        counts = tuple(bisect_left(rows, high) - bisect_left(rows, low) for low, high in ranges)
+        if max(counts, default=0) > self.world.allowed:
+            raise self.world.refusal
+        return counts
 
     def ids(self, shard: Shard, column: str, span: Range, limit: int) -> tuple[int, ...]:
         return tuple(i for i in self._rows(shard) if span[0] <= i < span[1])[:limit]
@@ -230,7 +240,7 @@ class FakeMirror:
 
     def count_ids(self, shard: Shard, column: str, ranges: Sequence[Range]) -> tuple[int, ...]:
         rows = self._rows(shard)
-        return tuple(sum(low <= id_ < high for id_ in rows) for low, high in ranges)
+        return tuple(bisect_left(rows, high) - bisect_left(rows, low) for low, high in ranges)
 
     def ids(self, shard: Shard, column: str, span: Range, limit: int) -> tuple[int, ...]:
         return tuple(i for i in self._rows(shard) if span[0] <= i < span[1])[:limit]

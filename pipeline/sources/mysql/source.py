@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import ClassVar
 
-from pipeline.errors import ConfigError, ProofError, UnreachableError
+from pipeline.errors import ConfigError, ProofError, TooManyRowsError
 from pipeline.finding import Finding
 from pipeline.model import Head, Shard, ShardId
 from pipeline.schema.column import Column
@@ -132,7 +132,8 @@ class MySqlSource:
         """Rows in each half-open range, all counted in one snapshot.
 
         Raises:
-            UnreachableError: ``loaded``, ``slow``, ``large`` or ``down``: nothing is known.
+            UnreachableError: ``loaded``, ``slow`` or ``down``: nothing is known.
+            TooManyRowsError: one range holds more than `Limits` allow; none was counted.
         """
         where = f"FROM {_table(shard)} WHERE {quoted(column)} >= %s AND {quoted(column)} < %s"
         session, counts = self._session, []
@@ -204,8 +205,10 @@ class MySqlSource:
         plan = self._session.ask(f"EXPLAIN {statement}", *arguments)
         rows = max(int(step.get("rows") or 0) for step in plan)
         if rows > self.limits.rows:
-            msg = f"large: about {rows} rows of {shard.name} to count, {self.limits.rows} allowed"
-            raise UnreachableError(msg)
+            msg = (
+                f"about {rows} rows of {shard.name} in one range, {self.limits.rows} may be counted"
+            )
+            raise TooManyRowsError(msg)
 
 
 def _table(shard: Shard) -> str:

@@ -1,0 +1,201 @@
+"""Covers checks/probes/range_counts.py; checks/counting.py; checks/findings.py."""
+
+from dataclasses import replace
+
+import pytest
+
+from checks.findings import Differences, ruled
+from checks.model import NotYet, Outcome, Ruling, Verdict
+from checks.probes.range_counts import RangeCounts
+from checks.run import Check, run_probe
+from checks.suspects import Fate
+from pipeline.errors import SluiceError, TooManyRowsError, UnreachableError
+from pipeline.model import Op
+from tests.checks.world_fake import ONE, TABLE, TWO, FakeWorld
+
+KEY = "shop/shop_00.orders:"
+PROBE = RangeCounts(block_rows=16, newest=1, rotating=2, leaf=4, suspects=20)
+
+
+def filled(*ids: int) -> FakeWorld:
+    """A table whose first shard holds *ids*, in step."""
+    world = FakeWorld()
+    world.commit(*[(Op.CREATE, ONE, id_) for id_ in ids])
+    world.catch_up()
+    return world
+
+
+def rulings(world: FakeWorld, rounds: int, probe: RangeCounts = PROBE) -> list[Ruling]:
+    found = []
+    for _ in range(rounds):
+        world.catch_up()
+        answer = run_probe(Check("range_counts", probe, TABLE), world)
+        if isinstance(answer, Verdict):
+            found.append(answer.ruling)
+    return found
+
+
+def first_failure(world: FakeWorld, rounds: int) -> Ruling:
+    found = [each for each in rulings(world, rounds) if each.outcome is Outcome.FAIL]
+    assert found
+    return found[0]
+
+
+def test_f28_a_mirror_that_was_emptied_fails_though_its_source_is_too_large_to_count() -> None:
+    world = filled(*range(1, 2000))
+    assert rulings(world, 3)[-1].outcome is Outcome.PASS
+    world.allowed = 100
+
+    world.copy[ONE].clear()
+    failed = first_failure(world, 6)
+
+    assert failed.code == "missing_rows"
+    assert failed.keys[0].startswith(KEY)
+    assert "more rows differ" in failed.reason
+
+
+@pytest.mark.parametrize(
+    "purged",
+    [
+        pytest.param(range(1, 5900), id="all but the newest"),
+        pytest.param(range(1, 6000, 2), id="each second row"),
+        pytest.param(range(1, 6000), id="all"),
+    ],
+)
+def test_f28_a_purge_that_no_log_shows_is_named_by_few_questions(purged: range) -> None:
+    world = filled(*range(1, 6000))
+    rulings(world, 2)
+    before = world.asked
+
+    world.rows[ONE] -= set(purged)
+    failed = first_failure(world, 6)
+
+    assert failed.code == "extra_rows"
+    assert failed.keys[0].startswith(KEY)
+    assert (world.asked - before) / 6 < 400
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        pytest.param(TooManyRowsError("too many"), id="refused"),
+        pytest.param(UnreachableError("source:shop: slow: ended"), id="ended at its time limit"),
+    ],
+)
+def test_f28_a_dense_block_among_wide_ones_is_counted_by_parts(refusal: SluiceError) -> None:
+    world = filled(*range(1, 400), 2**20)
+    world.allowed, world.refusal = 50, refusal
+    del world.copy[ONE][7]
+
+    failed = first_failure(world, 200)
+
+    assert failed.keys == (f"{KEY}7",)
+
+
+def test_f28_every_part_of_a_dense_block_has_its_turn() -> None:
+    world = filled(*range(1, 400), 2**20)
+    world.allowed = 50
+    for id_ in (7, 130, 260, 390):
+        del world.copy[ONE][id_]
+
+    failed = {key for each in rulings(world, 150) for key in each.keys}
+
+    assert failed == {f"{KEY}{id_}" for id_ in (7, 130, 260, 390)}
+
+
+def test_f28_a_finding_is_told_though_the_next_count_fails_and_stays_one() -> None:
+    world = filled(*range(1, 20))
+    world.rows[ONE].add(500)
+    check = Check("range_counts", PROBE, TABLE)
+    for _ in range(2):
+        assert isinstance(run_probe(check, world), NotYet)
+        world.catch_up()
+
+    def falls_silent() -> None:
+        world.error = UnreachableError("source:shop: loaded: 65 threads run, 64 may")
+
+    world.meanwhile = [falls_silent]  # the suspects are the last that it answers for
+    told = run_probe(check, world)
+    silent = run_probe(check, world)
+    world.error = None
+
+    assert isinstance(told, Verdict)
+    assert (told.ruling.code, told.ruling.keys) == ("missing_rows", (f"{KEY}500",))
+    assert isinstance(silent, Verdict)
+    assert silent.ruling.code == "unreachable"
+    assert rulings(world, 4)[-1].keys == (f"{KEY}500",)
+
+
+def test_a_row_doubled_more_often_than_a_list_is_long_is_named() -> None:
+    world = filled(*range(1, 20))
+
+    world.copy[ONE][7] = 1000
+
+    assert first_failure(world, 8).code == "doubled_rows"
+
+
+def test_a_guilty_range_that_grew_too_large_does_not_keep_the_others_from_being_counted() -> None:
+    world = filled(*range(100_000, 100_200))
+    world.copy[ONE][5] = 1
+    assert first_failure(world, 6).keys == (f"{KEY}5",)
+
+    world.commit(*[(Op.CREATE, ONE, id_) for id_ in range(6, 600)])
+    world.allowed = 100
+
+    assert rulings(world, 20)[-1].keys == (f"{KEY}5",)
+
+
+def test_ids_found_are_asked_again_but_no_more_than_may_be() -> None:
+    world = filled(*range(1, 3000))
+    rulings(world, 2)
+
+    world.rows[ONE] -= set(range(1, 3000, 2))
+    rulings(world, 30)
+
+    assert len(world.memory["range_counts"]["found"]) <= PROBE.suspects
+
+
+def test_what_was_not_asked_for_is_no_pass() -> None:
+    world = filled(*range(1, 600))
+    check = Check("range_counts", replace(PROBE, block_rows=4096), TABLE)
+    assert isinstance(run_probe(check, world), NotYet)
+    world.commit(*[(Op.DELETE, ONE, id_) for id_ in range(1, 300)])
+    world.catch_up()
+    world.commit(*[(Op.DELETE, ONE, id_) for id_ in range(300, 600)])
+
+    assert run_probe(check, world) == NotYet("asking 20 ids again")
+    world.catch_up()
+    answer = run_probe(check, world)
+
+    assert isinstance(answer, Verdict)
+    assert answer.ruling.code == "not_all_asked"
+    assert rulings(world, 2)[-1].outcome is Outcome.PASS
+
+
+@pytest.mark.parametrize(
+    ("reading", "outcome", "code"),
+    [
+        pytest.param(Differences((), "all"), Outcome.PASS, "", id="alike"),
+        pytest.param(Differences((), "", more=3), Outcome.UNKNOWN, "not_all_asked", id="too many"),
+        pytest.param(Differences((), "", moving=1), Outcome.UNKNOWN, "in_motion", id="moving"),
+        pytest.param(
+            Differences((), "", (((TWO, 4), Fate.EXTRA),), 1, 3),
+            Outcome.FAIL,
+            "extra_rows",
+            id="found comes first",
+        ),
+        pytest.param(
+            Differences((), "", (((TWO, 4), Fate.EXTRA), ((ONE, 9), Fate.MISSING))),
+            Outcome.FAIL,
+            "missing_rows",
+            id="missing is named before extra",
+        ),
+    ],
+)
+def test_a_cycle_is_ruled_on_by_what_was_confirmed(
+    reading: Differences, outcome: Outcome, code: str
+) -> None:
+    ruling = ruled(reading)
+
+    assert (ruling.outcome, ruling.code) == (outcome, code)
+    assert ruling.reason or outcome is Outcome.PASS
