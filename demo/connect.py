@@ -20,6 +20,7 @@ from pipeline.errors import UnreachableError
 
 START = timedelta(seconds=60)
 RUNNING = timedelta(seconds=60)
+PROVIDERS = "org.apache.kafka.common.config.provider"
 
 
 @dataclass(eq=False)
@@ -177,6 +178,8 @@ class Connect:
             "offset.flush.interval.ms": "1000",
             "plugin.path": str(unpack.plugins()),
             "plugin.discovery": "service_load",
+            "config.providers": "file",  # passwords are references: ${file:PATH:KEY}
+            "config.providers.file.class": f"{PROVIDERS}.FileConfigProvider",
             "listeners": self.url,
             "connector.client.config.override.policy": "All",
             "producer.acks": "all",

@@ -11,10 +11,17 @@ from datetime import timedelta
 
 from checks.doctor.topics import topic_findings
 from monitor.config.model import Config
-from pipeline.build import every_topic, open_collector, open_source, open_transport
+from pipeline.build import (
+    collection_scope,
+    every_topic,
+    open_collector,
+    open_source,
+    open_transport,
+)
 from pipeline.collectors.collector import Collector, CollectorExamination
+from pipeline.collectors.registration import Registration, SettingDifference
 from pipeline.errors import SluiceError, UnreachableError
-from pipeline.finding import REFUSE, Finding
+from pipeline.finding import NOTE, REFUSE, Finding
 from pipeline.model import ShardId
 from pipeline.route import Router
 from pipeline.settings import PipelineSettings, SourceSettings
@@ -74,8 +81,15 @@ class Examination:
     def _collector(self, source: SourceSettings) -> CollectedSource:
         collected, where = CollectedSource(source), f"collector:{source.name}"
         with self._asking(where), closing(self.doors.collector(source)) as asked:
+            registration = asked.registration(collection_scope(self.config.settings, source))
+            differences = _differences(registration, where) if registration else ()
+            if differences is None:
+                self.findings.append(_unregistered(where))
+                return collected
             examined = asked.examine(source, self.worker)
+            told = {finding.code for finding in examined.findings}
             self.findings += examined.findings
+            self.findings += [one for one in differences if one.code not in told]
             collected = CollectedSource(source, examined, asked.captures())
             if source.follow_collector:
                 host, port = asked.address()
@@ -118,6 +132,31 @@ class Examination:
         except SluiceError as error:
             fix = "as it says; then ask again"
             self.findings.append(Finding(REFUSE, "not_allowed", where, str(error), fix))
+
+
+def _differences(registration: Registration, where: str) -> tuple[Finding, ...] | None:
+    """Each setting that `sluice connector` would add or change; None if nothing is registered."""
+    now = registration.now()
+    if now is None:
+        return None
+    return tuple(
+        Finding(NOTE, one.name, where, _unlike(one), f"{one.name}={one.after}, or {_apply(where)}")
+        for one in registration.differences(now)
+    )
+
+
+def _unlike(one: SettingDifference) -> str:
+    is_ = "is not set" if one.before is None else f"is {one.before}"
+    return f"{one.name} {is_}" + (f": {one.why}" if one.why else "")
+
+
+def _unregistered(where: str) -> Finding:
+    what = "no collector is registered: no change of this source arrives"
+    return Finding(REFUSE, "unregistered", where, what, _apply(where))
+
+
+def _apply(where: str) -> str:
+    return f"sluice connector {where.partition(':')[2]} --apply"
 
 
 def _folding(config: Config, heartbeat: str) -> Callable[[str], FoldedTable | None]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from pipeline import collectors, formats, plugins, sources, tables, transports
 from pipeline.apply.table_format import TableFormat
 from pipeline.collectors.collector import USUAL, Collector
+from pipeline.collectors.registration import CollectionScope
 from pipeline.errors import ConfigError
 from pipeline.formats.format import OPTIONAL, Format
 from pipeline.options import filled
@@ -53,6 +54,14 @@ def open_collector(settings: SourceSettings) -> Collector:
         kind, settings, own.url, own.connector, at="collector.options", options=own.options
     )
     return cast("Collector", made)
+
+
+def collection_scope(settings: PipelineSettings, source: SourceSettings) -> CollectionScope:
+    """What the collector of *source* collects, and to which cluster it writes."""
+    there = source.mirrored
+    brokers = there.kafka if there is not None else settings.kafka
+    security = there.kafka_security if there is not None else settings.kafka_security
+    return CollectionScope(source, brokers, security, settings.rules)
 
 
 def open_format(settings: SourceSettings) -> Format:

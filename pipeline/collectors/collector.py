@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
+from pipeline.collectors.registration import CollectionScope, Registration
 from pipeline.finding import Finding
 from pipeline.model import Acknowledged, Missing, ShardId
 from pipeline.settings import SourceSettings
@@ -71,6 +72,13 @@ class Collector(Protocol):
         self, settings: SourceSettings, worker: Mapping[str, str] | None
     ) -> CollectorExamination:
         """Rule on how it is set up for its source; *worker*: settings of what runs it, if told."""
+        ...
+
+    def registration(self, scope: CollectionScope) -> Registration | None:
+        """How it is to be set up to collect *scope*; None if that is not done from here.
+
+        Nobody is asked yet.  ConfigError where what the config says of it cannot be set.
+        """
         ...
 
     def state(self) -> CollectorState:

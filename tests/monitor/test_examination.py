@@ -22,8 +22,9 @@ from monitor.examination import Doors, Examination
 from pipeline.collectors.collector import Collector, CollectorExamination, CollectorState
 from pipeline.collectors.connect.examination import examination as connector_examination
 from pipeline.collectors.connect.table_filter import TableFilter
+from pipeline.collectors.registration import CollectionScope, Registration
 from pipeline.errors import ConfigError, SluiceError, UnreachableError
-from pipeline.finding import REFUSE, WARN, Finding, FindingSeverity
+from pipeline.finding import NOTE, REFUSE, WARN, Demand, Finding, FindingSeverity
 from pipeline.model import Shard, ShardId
 from pipeline.settings import PipelineSettings, SourceSettings
 from pipeline.sources.mysql.column import MySqlColumn as Column
@@ -60,6 +61,11 @@ class Connector:
 
     config: Mapping[str, str]
     condition: CollectorState
+    registered: Registration | None = None
+
+    def registration(self, scope: CollectionScope) -> Registration | None:
+        assert scope.brokers == "127.0.0.1:9"
+        return self.registered
 
     def examine(
         self, settings: SourceSettings, worker: Mapping[str, str] | None
@@ -108,13 +114,14 @@ class Site:
     fault: Callable[[str], None]
     shards: tuple[str, ...] = ("shop.users",)
     dialled: tuple[str, int] = ("", 0)
+    registered: Registration | None = None
 
     def doors(self) -> Doors:
         return Doors(self.collector, self.source, self.transport)
 
     def collector(self, _: SourceSettings) -> Collector:
         self.fault("collector")
-        return cast(Collector, Connector(self.connector, self.condition))
+        return cast(Collector, Connector(self.connector, self.condition, self.registered))
 
     def source(self, settings: SourceSettings) -> Source:
         self.fault("source")
@@ -217,6 +224,40 @@ def test_a_connector_that_failed_is_told_with_its_error(path: Path) -> None:
 
     assert (told.code, told.severity) == ("state", WARN)
     assert told.what == "connector shop is failed: no such table"
+
+
+def registered(now: Mapping[str, str] | None) -> Registration:
+    demand = Demand("skipped.operations", "TRUNCATE leaves no trace", good=("none",))
+    wanted = {"skipped.operations": "none", "pace": "1"}
+    return Registration(
+        wanted, (demand,), frozenset(), lambda _: False, lambda: now, lambda _: None
+    )
+
+
+def test_f52_each_difference_from_what_is_wanted_is_named_once_with_its_fix(path: Path) -> None:
+    shop = site(skipped_operations="t")
+    shop.registered = registered(shop.connector)
+
+    told = [one for one in examined(path, shop).findings if one.where == "collector:shop"]
+
+    assert [(one.code, one.severity) for one in told] == [
+        ("skipped.operations", REFUSE),
+        ("pace", NOTE),
+    ]
+    assert told[1].what == "pace is not set"
+    assert told[1].fix == "pace=1, or sluice connector shop --apply"
+
+
+def test_f52_a_collector_that_is_not_registered_is_refused_with_the_verb_that_does_it(
+    path: Path,
+) -> None:
+    shop = site()
+    shop.registered = registered(None)
+
+    told = examined(path, shop).findings[0]
+
+    assert (told.code, told.severity) == ("unregistered", REFUSE)
+    assert told.fix == "sluice connector shop --apply"
 
 
 @pytest.fixture

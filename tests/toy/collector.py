@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 from confluent_kafka import Producer
 
 from pipeline.collectors.collector import Collector, CollectorExamination, CollectorState
+from pipeline.collectors.registration import CollectionScope
 from pipeline.finding import NOTE, Finding
 from pipeline.model import Acknowledged, Missing, ShardId
 from pipeline.settings import SourceSettings
@@ -44,6 +45,9 @@ class ToyCollector:
         told = f"{len(Database(Path(self.url)).unsent())} changes are not sent yet"
         where = f"collector:{settings.name}"
         return CollectorExamination((Finding(NOTE, "unsent", where, told, "start the pump"),))
+
+    def registration(self, scope: CollectionScope) -> None:
+        """Whoever starts the pump says what it carries."""
 
     def state(self) -> CollectorState:
         return CollectorState("running")

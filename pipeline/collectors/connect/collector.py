@@ -18,19 +18,22 @@ import httpx
 from pipeline.collectors.collector import Collector, CollectorExamination, CollectorState
 from pipeline.collectors.connect.examination import examination
 from pipeline.collectors.connect.table_filter import TableFilter
+from pipeline.collectors.connect.wanted import LISTS, firm, secret, wanted
+from pipeline.collectors.registration import CollectionScope, Registration
 from pipeline.errors import ConfigError, UnreachableError
 from pipeline.model import Acknowledged, Missing, ShardId, TopicPartition
 from pipeline.settings import SourceSettings
 from pipeline.sources.mysql.position import binlog_position
 
+VALIDATION = timedelta(seconds=30)  # Connect tries the settings on the database first
 WORST_FIRST = ("failed", "unassigned", "restarting", "stopped", "paused", "running")
-SECRETS = ("password", "secret", "sasl.jaas", "token", "passphrase")
 
 
 @dataclass(eq=False)
 class ConnectCollector:
     """One connector of one Connect cluster, asked over REST; any worker's address will do.
 
+    ``settings`` are further settings of the connector, or others than Sluice would choose.
     Every method raises UnreachableError when the worker or the connector does not answer.
     """
 
@@ -39,6 +42,7 @@ class ConnectCollector:
     url: str
     connector: str
     timeout: timedelta = timedelta(seconds=3)
+    settings: Mapping[str, str] = field(default_factory=dict)
     _client: httpx.Client = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -87,11 +91,7 @@ class ConnectCollector:
     def config(self) -> Mapping[str, str]:
         """Settings without the ones that hold secrets."""
         config = self._get("/config")
-        return {
-            str(name): str(value)
-            for name, value in config.items()
-            if not any(word in name.lower() for word in SECRETS)
-        }
+        return {str(name): str(value) for name, value in config.items() if not secret(name)}
 
     def captures(self) -> Callable[[ShardId], bool]:
         """By its lists of databases and tables."""
@@ -112,27 +112,77 @@ class ConnectCollector:
         """Rule on its state and its settings, which may be changed at any time."""
         return examination(settings, self.state(), self.config(), worker)
 
+    def registration(self, scope: CollectionScope) -> Registration:
+        """How to register it with Debezium's settings for *scope*."""
+        return Registration(
+            wanted(scope, self.settings),
+            firm(scope, self.settings),
+            LISTS,
+            secret,
+            self._registered,
+            self._register,
+        )
+
     def close(self) -> None:
         """Close the connections."""
         self._client.close()
 
+    def _registered(self) -> Mapping[str, str] | None:
+        """All its settings, secrets too; None where Connect knows no such connector."""
+        if not self._exists():
+            return None
+        return {str(name): str(value) for name, value in self._get("/config").items()}
+
+    def _register(self, settings: Mapping[str, str]) -> None:
+        """Create the connector, or change it; Connect restarts its task."""
+        answer = self._answer("PUT", "/config", dict(settings))
+        if answer.status_code == httpx.codes.BAD_REQUEST:
+            raise ConfigError(f"{self._where} refuses these settings: {_said(answer)}")
+        self._found(answer, "/config")
+
+    def _exists(self) -> bool:
+        """Only Connect itself may say that it is not there: JSON, and the status in it."""
+        answer = self._answer("GET", "/config")
+        if answer.status_code != httpx.codes.NOT_FOUND:
+            return True
+        return not (answer.headers.get("content-type", "").startswith("application/json"))
+
     def _get(self, path: str) -> dict[str, Any]:
-        where = f"connector {self.connector} at {self._client.base_url.netloc.decode()}"
+        return self._found(self._answer("GET", path), path)
+
+    @property
+    def _where(self) -> str:
+        return f"connector {self.connector} at {self._client.base_url.netloc.decode()}"
+
+    def _answer(self, method: str, path: str, body: Any = None) -> httpx.Response:
+        url = f"/connectors/{quote(self.connector, safe='')}{path}"
+        patience = self.timeout if body is None else max(self.timeout, VALIDATION)
         try:
-            answer = self._client.get(f"/connectors/{quote(self.connector, safe='')}{path}")
+            return self._client.request(method, url, json=body, timeout=patience.total_seconds())
         except httpx.HTTPError as error:
-            msg = f"{where}: {type(error).__name__}: {error}"
+            msg = f"{self._where}: {type(error).__name__}: {error}"
             raise UnreachableError(msg) from error
+
+    def _found(self, answer: httpx.Response, path: str) -> dict[str, Any]:
         try:
             found = answer.json()
         except ValueError as error:
-            msg = f"{where} answered {path} with {answer.status_code} and no JSON"
+            msg = f"{self._where} answered {path} with {answer.status_code} and no JSON"
             raise UnreachableError(msg) from error
         if answer.is_success and isinstance(found, dict):
             return found
-        said = found.get("message", "") if isinstance(found, dict) else ""
-        msg = f"{where} answered {path} with {answer.status_code}: {said}"
+        msg = f"{self._where} answered {path} with {answer.status_code}: {_said(answer)}"
         raise UnreachableError(msg)
+
+
+def _said(answer: httpx.Response) -> str:
+    """Connect's message, in one line."""
+    try:
+        found = answer.json()
+    except ValueError:
+        return ""
+    said = found.get("message", "") if isinstance(found, dict) else ""
+    return " ".join(str(said).split())
 
 
 def _address(url: str) -> bool:

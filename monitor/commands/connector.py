@@ -1,0 +1,63 @@
+"""`sluice connector`: what a source's collector is to be set to, and sets it."""
+
+import json
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from pipeline.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pipeline.collectors.registration import Registration
+
+
+@click.command("connector")
+@click.argument("source")
+@click.option("--config", default="sluice.yaml", type=click.Path(path_type=Path), show_default=True)
+@click.option("--apply", "applies", is_flag=True, help="Register it, and tell what that changes.")
+@click.option("--json", "as_json", is_flag=True, help="Tell what was changed as JSON.")
+def connector(source: str, config: Path, applies: bool, as_json: bool) -> None:
+    """Print the settings of SOURCE's collector, complete, as JSON; nobody is asked.
+
+    With --apply they are registered.  What is set to another value already stays, unless changes
+    or values would get lost by it; nothing is taken away.  Secrets are references, which the
+    collector resolves itself.
+    """
+    from monitor.config.file import load  # noqa: PLC0415  - help needs none of the three
+    from monitor.config.plug_ins import unbuilt  # noqa: PLC0415
+    from pipeline.build import collection_scope, open_collector  # noqa: PLC0415
+
+    found = load(config, unbuilt)
+    every = {one.name: one for one in found.sources}
+    if source not in every:
+        raise ConfigError(f"no source {source!r}; known: {', '.join(every)}")
+    with closing(open_collector(every[source])) as asked:
+        registration = asked.registration(collection_scope(found.settings, every[source]))
+        if registration is None:
+            raise ConfigError(f"the collector of source {source!r} is not set up from here")
+        click.echo(
+            "\n".join(_applied(registration, as_json=as_json) if applies else _wanted(registration))
+        )
+
+
+def _wanted(registration: "Registration") -> list[str]:
+    wanted = registration.wanted
+    shown = {name: registration.shown(name, wanted[name]) for name in sorted(wanted)}
+    return [json.dumps(shown, indent=2)]
+
+
+def _applied(registration: "Registration", *, as_json: bool) -> list[str]:
+    now = registration.now()
+    changes = registration.differences(now)
+    if changes:
+        registration.put(registration.target(now))
+    if as_json:
+        told = [{"name": one.name, "before": one.before, "after": one.after} for one in changes]
+        return [json.dumps({"new": now is None, "changes": told})]
+    done = "registered" if now is None else "changed"
+    return [*map(str, changes), done if changes else "is set up so already; nothing was changed"]
+
+
+COMMAND = connector

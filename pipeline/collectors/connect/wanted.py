@@ -1,0 +1,147 @@
+"""Which settings does a Debezium connector need for a source of the config?  All of them.  Pure.
+
+What the doctor demands stands in its own lists, and is taken from there.  Passwords are references
+that Connect resolves itself: nothing here knows one.
+"""
+
+import re
+import zlib
+from collections.abc import Mapping
+
+from pipeline.collectors.connect.capture_findings import DATABASES, TABLES
+from pipeline.collectors.connect.connector_findings import CLASSES, JSON, NULLS
+from pipeline.collectors.connect.demands import DEMANDS
+from pipeline.collectors.connect.include_lists import include_lists
+from pipeline.collectors.registration import CollectionScope
+from pipeline.errors import ConfigError
+from pipeline.finding import Demand
+from pipeline.settings import KafkaSecurity, SourceSettings
+
+SECRETS = ("password", "secret", "sasl.jaas", "token", "passphrase")
+REFERENCE = re.compile(r"\$\{[^}]+\}")
+LISTS = frozenset((*DATABASES, *TABLES))
+KINDS = {"mariadb": "io.debezium.connector.mariadb.MariaDbConnector"}
+USUAL = "io.debezium.connector.mysql.MySqlConnector"
+CLIENTS = (
+    "schema.history.internal.producer.",
+    "schema.history.internal.consumer.",
+    "signal.consumer.",
+)
+PACE = {
+    "tasks.max": "1",
+    "snapshot.mode": "when_needed",
+    "heartbeat.interval.ms": "1000",  # without it an idle source is acknowledged late
+    "connect.keep.alive.interval.ms": "2000",  # its default finds a dead source in 60 s
+    "errors.max.retries": "-1",
+    "retriable.restart.connector.wait.ms": "1000",
+}
+CONVERTERS = {
+    "key.converter": JSON,
+    "value.converter": JSON,
+    "key.converter.schemas.enable": "false",
+    "value.converter.schemas.enable": "false",
+    NULLS: "false",
+}
+PRODUCER = {
+    "producer.override.acks": "all",
+    "producer.override.enable.idempotence": "true",
+    "producer.override.max.in.flight.requests.per.connection": "1",
+    "producer.override.retries": "2147483647",
+}
+
+
+def wanted(scope: CollectionScope, own: Mapping[str, str]) -> dict[str, str]:
+    """All of them by name; *own* are a person's, and go before.
+
+    Raises:
+        ConfigError: *own* holds a secret itself.
+    """
+    for name, value in own.items():
+        if secret(name) and not REFERENCE.search(value):
+            what = f"collector.options.settings: {name} is a secret, and would be shown"
+            raise ConfigError(f"{what}; write a reference that Connect resolves: ${{env:NAME}}")
+    source = scope.source
+    found = {
+        **_connection(source),
+        **{one.name: one.good[0] for one in DEMANDS if one.good and not _usual(one)},
+        **PACE,
+        **CONVERTERS,
+        **PRODUCER,
+        **_topics(scope),
+        **include_lists(scope.rules, source.heartbeat),
+    }
+    if LISTS & own.keys():
+        found = {name: value for name, value in found.items() if name not in LISTS}
+    return {**found, **own}
+
+
+def firm(scope: CollectionScope, own: Mapping[str, str]) -> tuple[Demand, ...]:
+    """What a setting must be, where a person chose another value."""
+    prefix = scope.source.collected_prefix
+    demands = (
+        *(one for one in DEMANDS if one.good),
+        Demand("connector.class", "", good=CLASSES),
+        Demand("topic.prefix", f"the config reads {prefix}", good=(prefix.lower(),)),
+        *(Demand(name, "", good=(JSON.lower(),)) for name in ("key.converter", "value.converter")),
+        Demand(NULLS, "NULL arrives as the column's default", good=("false",)),
+        Demand("producer.override.acks", "a change may get lost", good=("all", "-1")),
+        Demand("producer.override.retries", "a change may get lost", bad=("0",)),
+    )
+    return (
+        *(one for one in demands if one.name not in own),
+        *(Demand(n, "the config says so", good=(value.lower(),)) for n, value in own.items()),
+    )
+
+
+def secret(name: str) -> bool:
+    """Whether the setting of that *name* holds one."""
+    return any(word in name.lower() for word in SECRETS)
+
+
+def _usual(demand: Demand) -> bool:
+    """Whether it is met where nothing is set."""
+    return demand.default in demand.good
+
+
+def _connection(source: SourceSettings) -> dict[str, str]:
+    variable = re.sub(r"\W", "_", source.name).upper()
+    found = {
+        "connector.class": KINDS.get(source.kind, USUAL),
+        "database.hostname": source.host,
+        "database.port": str(source.port),
+        "database.user": "debezium",
+        "database.password": f"${{env:{variable}_DEBEZIUM_PASSWORD}}",
+        "database.server.id": str(100_000 + zlib.crc32(source.name.encode()) % 900_000),
+    }
+    return {**found, "database.ssl.mode": "required"} if source.tls else found
+
+
+def _topics(scope: CollectionScope) -> dict[str, str]:
+    """Its own topics bear names that no table's topic has."""
+    prefix = scope.source.collected_prefix
+    brokers = {
+        "schema.history.internal.kafka.bootstrap.servers": scope.brokers,
+        "signal.kafka.bootstrap.servers": scope.brokers,
+    }
+    return {
+        "topic.prefix": prefix,
+        "topic.creation.default.partitions": "-1",  # what the brokers have as their default
+        "topic.creation.default.replication.factor": "-1",
+        "schema.history.internal.kafka.topic": f"__schema-history.{prefix}",
+        "signal.enabled.channels": "kafka",
+        "signal.kafka.topic": f"__signals.{prefix}",
+        **({name: value for name, value in brokers.items() if value}),
+        **_security(scope.security, prefix),
+    }
+
+
+def _security(security: KafkaSecurity, prefix: str) -> dict[str, str]:
+    """How its own clients of Kafka sign in; whom they believe is a matter of Connect's machine."""
+    if security.protocol == "PLAINTEXT":
+        return {}
+    found: dict[str, str] = {"security.protocol": security.protocol}
+    if security.mechanism is not None:
+        variable = re.sub(r"\W", "_", prefix).upper()
+        found["sasl.mechanism"] = security.mechanism
+        found["sasl.jaas.config"] = f"${{env:{variable}_KAFKA_JAAS}}"
+    return {client + name: value for client in CLIENTS for name, value in found.items()}

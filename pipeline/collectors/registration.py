@@ -1,0 +1,96 @@
+"""What is a collector to be set to, what is it set to, and where do the two differ?
+
+A setting that a person chose stays, unless a demand forbids it; what is missing is added, and
+nothing is taken away.  A secret is never shown, but for a reference to one.  Pure.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from pipeline.finding import Demand
+from pipeline.settings import KafkaSecurity, SourceSettings, TableRule
+
+HIDDEN = "(hidden)"
+Settings = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class CollectionScope:
+    """What a collector is to collect, and where to.
+
+    ``brokers`` and ``security`` are those of the cluster that it writes to, which may not be ours;
+    empty where nothing is written to Kafka.  ``rules`` say which tables are wanted.
+    """
+
+    source: SourceSettings
+    brokers: str
+    security: KafkaSecurity
+    rules: tuple[TableRule, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SettingDifference:
+    """One setting that is to be another; ``before`` is None if it is not set."""
+
+    name: str
+    before: str | None
+    after: str
+    why: str = ""
+
+    def __str__(self) -> str:
+        """In the manner of a diff."""
+        if self.before is None:
+            return f"+ {self.name}={self.after}"
+        return f"~ {self.name}: {self.before} -> {self.after}"
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """How one collector is set up.
+
+    ``wanted`` is complete: all that it needs to be registered anew.  ``firm`` says which values
+    will do where a person chose another.  ``together`` are settings of which one is enough: where
+    any is set, no other of them is added.  ``now`` asks what it is set to, None if it is not
+    registered; ``put`` registers it.  Both raise UnreachableError; ``put`` ConfigError, where the
+    settings are refused.
+    """
+
+    wanted: Settings
+    firm: tuple[Demand, ...]
+    together: frozenset[str]
+    secret: Callable[[str], bool]
+    now: Callable[[], Settings | None]
+    put: Callable[[Settings], None]
+
+    def target(self, now: Settings | None) -> dict[str, str]:
+        """What it is to be set to, where it is set to *now*."""
+        if now is None:
+            return dict(self.wanted)
+        left_out = self.together if self.together & now.keys() else frozenset()
+        added = {name: value for name, value in self.wanted.items() if name not in left_out}
+        return {**added, **now, **{one.name: self._value(one) for one in self._unmet(now)}}
+
+    def differences(self, now: Settings | None) -> tuple[SettingDifference, ...]:
+        """Each setting that ``target`` changes or adds, by name."""
+        before, after = now or {}, self.target(now)
+        whys = {one.name: one.why for one in self.firm}
+        return tuple(
+            SettingDifference(
+                name,
+                self.shown(name, before[name]) if name in before else None,
+                self.shown(name, after[name]),
+                whys.get(name, ""),
+            )
+            for name in sorted(after)
+            if before.get(name) != after[name]
+        )
+
+    def shown(self, name: str, value: str) -> str:
+        """*value*, if people may read it: a reference to a secret is none."""
+        return HIDDEN if self.secret(name) and not value.startswith("${") else value
+
+    def _unmet(self, now: Settings) -> list[Demand]:
+        return [one for one in self.firm if one.name in now and not one.met(now[one.name])]
+
+    def _value(self, demand: Demand) -> str:
+        return self.wanted.get(demand.name) or demand.good[0]

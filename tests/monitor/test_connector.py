@@ -1,0 +1,141 @@
+"""The verb prints a complete config, registers it, and says what that changed.
+
+Covers monitor/commands/connector.py; pipeline/collectors/connect/collector.py.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from monitor.commands.connector import COMMAND
+from pipeline.errors import ConfigError, UnreachableError
+from tests.pipeline.collectors.connect.fake_connect import FakeConnect, fake_connect
+
+CONFIG = """\
+lake: lake
+kafka: 127.0.0.1:9
+sources:
+  - {{name: shop, host: db, port: 3306, user: sluice, prefix: shop,
+      kind: mysql, format: debezium_json,
+      collector: {{url: "{url}", connector: shop-1, {more}}}}}
+"""
+
+
+@pytest.fixture
+def connect() -> Iterator[FakeConnect]:
+    with fake_connect() as fake:
+        yield fake
+
+
+@pytest.fixture
+def sluice(connect: FakeConnect, tmp_path: Path) -> Callable[..., Result]:
+    def run(*words: str, url: str = "", more: str = "") -> Result:
+        path = tmp_path / "sluice.yaml"
+        path.write_text(CONFIG.format(url=url or connect.url, more=more), encoding="utf-8")
+        return CliRunner().invoke(COMMAND, [*words, "--config", str(path)])
+
+    return run
+
+
+def test_f52_the_whole_config_is_printed_and_nobody_is_asked(sluice: Callable[..., Result]) -> None:
+    result = sluice("shop", url="http://127.0.0.1:9")
+
+    config = json.loads(result.output)
+    assert config["topic.prefix"] == "shop"
+    assert config["database.password"] == "${env:SHOP_DEBEZIUM_PASSWORD}"
+    assert list(config) == sorted(config)
+
+
+def test_f52_apply_registers_what_was_printed(
+    connect: FakeConnect, sluice: Callable[..., Result]
+) -> None:
+    printed = json.loads(sluice("shop").output)
+
+    first, second = sluice("shop", "--apply"), sluice("shop", "--apply")
+
+    assert connect.registered["shop-1"] == {**printed, "name": "shop-1"}
+    assert "+ topic.prefix=shop\n" in first.output
+    assert first.output.endswith("\nregistered\n")
+    assert second.output == "is set up so already; nothing was changed\n"
+    assert connect.changes == 1
+
+
+def test_f52_apply_tells_what_it_changes_and_keeps_what_a_person_chose(
+    connect: FakeConnect, sluice: Callable[..., Result]
+) -> None:
+    sluice("shop", "--apply")
+    connect.registered["shop-1"] |= {
+        "database.password": "raw",
+        "max.batch.size": "9",
+        "skipped.operations": "t",
+    }
+
+    result = sluice("shop", "--apply")
+
+    assert result.output == "~ skipped.operations: t -> none\nchanged\n"
+    kept = connect.registered["shop-1"]
+    assert (kept["database.password"], kept["max.batch.size"]) == ("raw", "9")
+    assert kept["skipped.operations"] == "none"
+
+
+def test_f52_programs_are_told_the_changes(
+    connect: FakeConnect, sluice: Callable[..., Result]
+) -> None:
+    sluice("shop", "--apply")
+    del connect.registered["shop-1"]["tasks.max"]
+
+    told = json.loads(sluice("shop", "--apply", "--json").output)
+
+    change = {"name": "tasks.max", "before": None, "after": "1"}
+    assert told == {"new": False, "changes": [change]}
+
+
+def test_f52_without_connect_it_is_one_sentence(sluice: Callable[..., Result]) -> None:
+    result = sluice("shop", "--apply", url="http://127.0.0.1:9")
+
+    assert isinstance(result.exception, UnreachableError)
+    assert "connector shop-1 at 127.0.0.1:9" in str(result.exception)
+
+
+def test_f52_what_connect_refuses_is_told_in_its_words_on_one_line(
+    connect: FakeConnect, sluice: Callable[..., Result]
+) -> None:
+    connect.refusal = "Connector configuration is invalid:\nUnable to connect: Access denied"
+
+    result = sluice("shop", "--apply")
+
+    assert isinstance(result.exception, ConfigError)
+    assert str(result.exception).endswith("is invalid: Unable to connect: Access denied")
+    assert connect.registered == {}
+
+
+def test_settings_of_the_config_go_before(
+    connect: FakeConnect, sluice: Callable[..., Result]
+) -> None:
+    sluice("shop", "--apply")
+
+    result = sluice("shop", "--apply", more='options: {settings: {snapshot.mode: "initial"}}')
+
+    assert "~ snapshot.mode: when_needed -> initial" in result.output
+    assert connect.registered["shop-1"]["snapshot.mode"] == "initial"
+
+
+def test_f51_a_source_that_is_not_there_is_told_with_those_that_are(
+    sluice: Callable[..., Result],
+) -> None:
+    result = sluice("nobody")
+
+    assert isinstance(result.exception, ConfigError)
+    assert str(result.exception) == "no source 'nobody'; known: shop"
+
+
+def test_a_collector_that_is_set_up_elsewhere_says_so(
+    sluice: Callable[..., Result],
+) -> None:
+    result = sluice("shop", more="kind: tests.toy.collector")
+
+    assert isinstance(result.exception, ConfigError)
+    assert "not set up from here" in str(result.exception)

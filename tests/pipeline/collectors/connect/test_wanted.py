@@ -1,0 +1,112 @@
+"""What the verb prints is complete, holds no secret, and the doctor has nothing to say to it."""
+
+from dataclasses import replace
+
+import pytest
+
+from demo.debezium import LOSSLESS
+from pipeline.collectors.collector import CollectorState
+from pipeline.collectors.connect.examination import examination
+from pipeline.collectors.connect.wanted import firm, secret, wanted
+from pipeline.collectors.registration import CollectionScope
+from pipeline.errors import ConfigError
+from pipeline.settings import (
+    CollectorSettings,
+    KafkaSecurity,
+    MirrorSettings,
+    SourceSettings,
+    TableRule,
+)
+
+CONNECT = CollectorSettings("http://connect:8083", "shop-1")
+SOURCE = SourceSettings("shop", "db", 3307, "sluice", CONNECT, "shop", password="dangerous")
+SCRAM = KafkaSecurity("SASL_SSL", "SCRAM-SHA-512", "sluice", "dangerous", key_password="dangerous")
+RULES = (TableRule(r"shop_\d+\.orders_\d+", "shop.orders"), TableRule(r"crm\.x", ignore=True))
+THERE = MirrorSettings("there:9092", "http://mirror:8083", "mirror", alias="there")
+
+
+def _scope(source: SourceSettings = SOURCE, **more: object) -> CollectionScope:
+    return replace(CollectionScope(source, "kafka:9092", KafkaSecurity(), RULES), **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "scope",
+    [
+        pytest.param(_scope(), id="plain"),
+        pytest.param(_scope(rules=()), id="all tables"),
+        pytest.param(_scope(replace(SOURCE, kind="mariadb", tls=True)), id="MariaDB"),
+        pytest.param(_scope(security=SCRAM), id="a cluster that asks who it is"),
+        pytest.param(_scope(replace(SOURCE, prefix="there.shop", mirrored=THERE)), id="mirrored"),
+    ],
+)
+def test_f52_the_doctor_has_nothing_to_put_right_in_what_is_wanted(scope: CollectionScope) -> None:
+    config = wanted(scope, {})
+
+    found = examination(scope.source, CollectorState("running"), config, None).findings
+
+    assert {one.code for one in found} == {"flush_unseen"}  # a matter of the worker
+    assert [one.name for one in firm(scope, {}) if one.name in config] != []
+    assert [o for o in firm(scope, {}) if o.name in config and not o.met(config[o.name])] == []
+
+
+def test_f52_it_says_what_the_demo_needs_to_lose_no_value() -> None:
+    config = wanted(_scope(), {})
+
+    by_default = {one.name for one in firm(_scope(), {}) if one.default in one.good}
+    assert LOSSLESS.keys() - config.keys() - by_default == set()
+
+
+def test_f52_no_secret_is_in_it_and_each_is_a_reference() -> None:
+    config = wanted(_scope(security=SCRAM), {})
+
+    assert "dangerous" not in str(config)
+    secrets = {name: value for name, value in config.items() if secret(name)}
+    assert secrets["database.password"] == "${env:SHOP_DEBEZIUM_PASSWORD}"
+    assert {value for value in secrets.values() if not value.startswith("${env:")} == set()
+    jaas = {name for name in secrets if name.endswith("sasl.jaas.config")}
+    assert len(jaas) == 3
+
+
+def test_it_is_about_this_source_and_its_topics() -> None:
+    config = wanted(_scope(), {})
+
+    assert (config["database.hostname"], config["database.port"]) == ("db", "3307")
+    assert config["topic.prefix"] == "shop"
+    assert config["schema.history.internal.kafka.bootstrap.servers"] == "kafka:9092"
+    assert config["signal.kafka.topic"] == "__signals.shop"
+    assert config["database.include.list"] == r"shop_\d+,sluice"
+    assert config["table.exclude.list"].endswith(r"(?:crm\.x)")
+
+
+def test_two_sources_have_two_server_ids() -> None:
+    other = replace(SOURCE, name="crm")
+
+    ids = {wanted(_scope(one), {})["database.server.id"] for one in (SOURCE, other)}
+
+    assert len(ids) == 2
+    assert all(100_000 <= int(one) < 1_000_000 for one in ids)
+
+
+def test_settings_of_a_person_go_before() -> None:
+    own = {"snapshot.mode": "initial", "table.include.list": "shop.a", "max.batch.size": "9"}
+
+    config = wanted(_scope(), own)
+
+    assert {name: config[name] for name in own} == own
+    assert "database.include.list" not in config
+
+
+def test_settings_of_a_person_are_what_must_be_registered() -> None:
+    (one,) = [one for one in firm(_scope(), {"max.batch.size": "9"}) if one.name[:4] == "max."]
+
+    assert (one.met("9"), one.met("8")) == (True, False)
+
+
+@pytest.mark.parametrize("name", ["database.password", "ssl.key.passphrase", "x.sasl.jaas.config"])
+def test_a_secret_in_the_config_itself_is_refused_and_not_shown(name: str) -> None:
+    with pytest.raises(ConfigError, match="write a reference") as told:
+        wanted(_scope(), {name: "dangerous"})
+
+    assert name in str(told.value)
+    assert "dangerous" not in str(told.value)
+    assert wanted(_scope(), {name: "${file:/run/x:y}"})[name] == "${file:/run/x:y}"
