@@ -45,7 +45,7 @@ def advance(mark: Mark, facts: Facts, batch: int) -> tuple[dict[str, Snap], tupl
     for news in facts.news:
         described = news.change.kind == "create" and news.snapshot and news.captured
         if described and not is_trimmed(mark, news.change.shard):
-            _begin(snaps, mark, _name(news), Snap(news.change.order, batch))
+            _begin(snaps, mark, news.name, Snap(news.change.order, batch))
     existing, created = births(mark, facts)
     born = {n: Settled(n, order, batch, born=True) for n, order in created.items()}
     for name, rows in facts.snapshots.items():
@@ -78,7 +78,7 @@ def births(mark: Mark, facts: Facts) -> tuple[Mapping[str, Existence], Mapping[s
         for shard in _went(together):
             _tell(found, str(Shard(source, shard)), Existence(order, there=False))
         for news in (one for one in together if one.change.kind != "drop"):
-            name = _name(news)
+            name = news.name
             seen = name in mark.shards or facts.firsts.get(name, order) < order
             birth = news.captured and _is_birth(news, found.get(name), seen=seen)
             if birth and (name in mark.bases or not is_trimmed(mark, news.change.shard)):
@@ -91,7 +91,7 @@ def with_drops(facts: Facts, mark: Mark) -> Facts:
     """*facts* with a DROP of each known shard of a database that was dropped: none is told of."""
     if not facts.databases:
         return facts
-    told = {_name(news) for news in facts.news if not news.snapshot}
+    told = {news.name for news in facts.news if not news.snapshot}
     known = {*mark.shards, *mark.existing, *facts.shards}
     names = sorted(told | {name for name in known if is_there(mark, name)})
     made = [
@@ -136,11 +136,9 @@ def inherited(mark: Mark, facts: Facts) -> dict[str, Order]:
     They are older than the rename, so that the rows that came with it have still to be moved.
     """
     found = {
-        _name(news): mark.bases[before]
+        news.name: mark.bases[before]
         for news in facts.news
-        if news.captured
-        and news.change.previous is not None
-        and (before := str(Shard(news.source, news.change.previous))) in mark.bases
+        if news.captured and (before := news.former) is not None and before in mark.bases
     }
     return {name: order for name, order in found.items() if name not in mark.bases}
 
@@ -158,10 +156,6 @@ def _tell(found: dict[str, Existence], name: str, now: Existence) -> None:
     known = found.get(name)
     if known is None or known.order <= now.order:
         found[name] = now
-
-
-def _name(news: News) -> str:
-    return str(Shard(news.source, news.change.shard))
 
 
 def _begin(snaps: dict[str, Snap], mark: Mark, name: str, snap: Snap) -> None:

@@ -32,6 +32,17 @@ class News:
     empty: bool = True
     over: bool = False
 
+    @property
+    def name(self) -> str:
+        """The shard that it is about, as a mark names it."""
+        return str(Shard(self.source, self.change.shard))
+
+    @property
+    def former(self) -> str | None:
+        """The name that the shard had before, if it was renamed."""
+        before = self.change.previous
+        return None if before is None else str(Shard(self.source, before))
+
 
 @dataclass(frozen=True, slots=True)
 class DroppedDatabase:

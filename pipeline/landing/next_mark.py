@@ -148,7 +148,7 @@ def _touched(
     none: whether it moves their rows is judged when they are merged, and until then they stand.
     A statement about a table of which nothing else is known, or sent, is none of a mirror's.
     """
-    told = {str(Shard(news.source, news.change.shard)) for news in facts.news}
+    told = {news.name for news in facts.news}
     reshaped = {_table(name, router) for name in told.intersection(shards)}
     based = {_table(done.name, router) for done in settled}
     texts = facts.texts
@@ -219,29 +219,24 @@ class _Concerned:
 def _renamed(mark: Mark, facts: Facts) -> tuple[tuple[str, str], ...]:
     """Shards by their names before and after."""
     return tuple(
-        (
-            str(Shard(news.source, news.change.previous)),
-            str(Shard(news.source, news.change.shard)),
-        )
+        (news.former, news.name)
         for news in facts.news
-        if news.change.previous is not None and _is_new(mark, news, news.change.previous)
+        if news.former is not None and _is_new(mark, news, news.former)
     )
 
 
 def _dropped(mark: Mark, facts: Facts, batch: int) -> tuple[Settled, ...]:
     """Shards that were dropped: what is lost of them is missed no more."""
     return tuple(
-        Settled(f"{news.source}/{news.change.shard}", news.change.order, batch, born=True)
+        Settled(news.name, news.change.order, batch, born=True)
         for news in facts.news
-        if news.change.kind == "drop"
-        and not news.snapshot
-        and _is_new(mark, news, news.change.shard)
+        if news.change.kind == "drop" and not news.snapshot and _is_new(mark, news, news.name)
     )
 
 
-def _is_new(mark: Mark, news: News, shard: str) -> bool:
-    """Whether a statement about *shard* was not sent before: what came since outlives it."""
-    known = mark.existing.get(str(Shard(news.source, shard)))
+def _is_new(mark: Mark, news: News, name: str) -> bool:
+    """Whether a statement about shard *name* was not sent before: what came since outlives it."""
+    known = mark.existing.get(name)
     return known is None or known.order < news.change.order
 
 

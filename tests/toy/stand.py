@@ -1,7 +1,8 @@
 """The toy's database, its pump, and a service that reads what it sends and is asked over HTTP."""
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -17,7 +18,7 @@ from demo.daemon import Daemon
 from demo.ports import free_ports
 from demo.processes import wait_until
 from pipeline.errors import UnreachableError
-from tests.toy.collector import Pump
+from tests.toy.collector import Pump, to_lines
 from tests.toy.database import Database
 
 CONFIG = Path(__file__).parent / "sluice.yaml"
@@ -125,6 +126,24 @@ class Stand:
     @property
     def _url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
+
+
+@contextmanager
+def without_kafka(home: Path, replaced: Mapping[str, str]) -> Iterator[Stand]:
+    """The toy's messages go through the transport of examples/; its config with *replaced*, too."""
+    home.mkdir()
+    text = CONFIG.read_text("utf-8")
+    for old, new in {KAFKA: LINES, **replaced}.items():
+        assert old in text
+        text = text.replace(old, new)
+    config = home / "sluice.yaml"
+    config.write_text(text)
+    made = Stand(home, to_lines(home / "toy.jsonl"), {"TOY_LINES": str(home)}, config)
+    try:
+        made.start()
+        yield made
+    finally:
+        made.stop()
 
 
 def now() -> str:

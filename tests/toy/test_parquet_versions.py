@@ -9,8 +9,7 @@ import pytest
 
 from demo.processes import wait_until
 from examples.parquet_versions import ParquetVersions
-from tests.toy.collector import to_lines
-from tests.toy.stand import CONFIG, KAFKA, LINES, SOON, TABLE, Stand, now
+from tests.toy.stand import LINES, SOON, TABLE, Stand, now, without_kafka
 
 FORMAT = "table_format: examples.parquet_versions\ntable_format_options: {compression: snappy}\n"
 
@@ -19,18 +18,8 @@ pytestmark = [pytest.mark.stack, pytest.mark.spark]
 
 @pytest.fixture
 def stand(server_folder: Path) -> Iterator[Stand]:
-    home = server_folder / "toy_versions"
-    home.mkdir()
-    text = CONFIG.read_text("utf-8")
-    assert KAFKA in text
-    config = home / "sluice.yaml"
-    config.write_text(text.replace(KAFKA, f"{LINES}{FORMAT}"))
-    made = Stand(home, to_lines(home / "toy.jsonl"), {"TOY_LINES": str(home)}, config)
-    try:
-        made.start()
+    with without_kafka(server_folder / "toy_versions", {LINES: f"{LINES}{FORMAT}"}) as made:
         yield made
-    finally:
-        made.stop()
 
 
 def test_mirrors_of_another_format_are_merged_watched_and_gated(stand: Stand) -> None:
