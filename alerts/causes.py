@@ -30,6 +30,7 @@ KINDS: Mapping[str, AlertKind] = {
     "tick": AlertKind.SERVICE,
     "worker": AlertKind.SERVICE,
     "channel": AlertKind.SERVICE,
+    "clock": AlertKind.SERVICE,
     "disk": AlertKind.SERVICE,
     "headroom": AlertKind.SERVICE,
     "collected": AlertKind.SERVICE,

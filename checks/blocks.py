@@ -26,6 +26,7 @@ class Inputs:
     and the newest that is not UNKNOWN.  ``unproven`` says what no log shows of it (a cascade);
     empty if there is nothing, Missing if its sources have not told.  ``unlisted`` says why it may
     have more shards than are known; empty if it cannot.
+    ``clocks`` say why the times of its sources' heartbeats cannot be believed now.
     """
 
     table: Table
@@ -38,6 +39,7 @@ class Inputs:
     verdicts: tuple[Verdict, ...] = ()
     unproven: str | Missing = ""
     unlisted: str = ""
+    clocks: tuple[Reason, ...] = ()
 
 
 def blocks(inputs: Inputs, gating: frozenset[str]) -> tuple[Reason, ...]:

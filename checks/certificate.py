@@ -11,6 +11,7 @@ from datetime import datetime
 
 from checks.model import Outcome, Verdict
 from checks.proof import Evidence
+from pipeline.clocks import ClockStep
 from pipeline.lags.samples import MirrorPosition
 from pipeline.lives import Lives
 from pipeline.model import Fence, Stage
@@ -93,6 +94,16 @@ def forfeited(
     valid = (one for one in certificates if one.revoked is None)
     told = ((one, _lost(one, ground)) for one in valid)
     return tuple(replace(one, revoked=at, why=why) for one, why in told if why)
+
+
+def misdated(certificates: Iterable[Certificate], step: ClockStep) -> tuple[Certificate, ...]:
+    """Those that rest on a heartbeat whose time *step* has shown to be wrong, marked as revoked."""
+    why = f"the clocks of source {step.source} and Sluice went back at heartbeat {step.number}"
+    return tuple(
+        replace(one, revoked=step.after, why=why)
+        for one in certificates
+        if one.revoked is None and any(step.fells(fence) for fence in one.evidence.fences)
+    )
 
 
 def _lost(one: Certificate, ground: Ground) -> str:

@@ -12,7 +12,7 @@ from datetime import datetime
 
 from checks.model import Reason
 from pipeline.cut import first_fence
-from pipeline.lags.samples import LandedBatch, MirrorPosition, Samples, fresh, living
+from pipeline.lags.samples import LandedBatch, MirrorPosition, Samples, ahead, fresh, living
 from pipeline.lives import Lives
 from pipeline.mark import Mark
 from pipeline.model import Fence, Missing, Shard, Stage, Table
@@ -70,7 +70,7 @@ def prove(table: Table, stage: Stage, cut: datetime, samples: Samples, now: date
 def _fence(source: str, cut: datetime, samples: Samples, now: datetime) -> Fence | Missing | None:
     """The source's first fence after the cut; None while a living heartbeat has not come to it."""
     one = samples.source(source)
-    found = first_fence(one.known(), cut)
+    found = ahead(one.known(), now) or first_fence(one.known(), cut)
     if found or cut > now:
         return found
     fences = living(one, now)

@@ -107,7 +107,7 @@ def assess(
         certificate = _certificate(question, inputs, proof.evidence, unknown)
     elif certificate:
         state, reasons = ReadinessState.REVOKED, (Reason("revoked", certificate.why), *reasons)
-    since = (disagreeing or now) if _contradict(summed, proof) else None
+    since = (disagreeing or now) if _contradict(inputs, summed, proof) else None
     if since and now - since >= policy.disagreement:
         reasons = (*reasons, _disagreement(summed, since))
     return Readiness(
@@ -135,6 +135,8 @@ def _ruled(
     blocked = blocks(inputs, policy.gating)
     if blocked:
         return ReadinessState.BLOCKED, (*blocked, *reasons)
+    if inputs.clocks:
+        return ReadinessState.UNKNOWN, (*inputs.clocks, *reasons)
     if any(one.holds is None for one in asked) or proof.evidence is None:
         return ReadinessState.UNKNOWN, reasons or proof.reasons
     if not all(one.holds for one in asked):
@@ -197,8 +199,10 @@ def _certified(certificate: Certificate) -> Reason:
     return Reason("certified", f"certificate {certificate.id}")
 
 
-def _contradict(summed: Sum, proof: Proof) -> bool:
-    """Whether both rules know, and know different things."""
+def _contradict(inputs: Inputs, summed: Sum, proof: Proof) -> bool:
+    """Whether both rules know, by clocks that can be believed, and know different things."""
+    if inputs.clocks:
+        return False
     return None not in (summed.holds, proof.holds) and summed.holds != proof.holds
 
 

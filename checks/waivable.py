@@ -10,6 +10,7 @@ _SHARD = r"[^/]+/.+"
 _NUMBER = r"[0-9]{1,18}"
 _FORMS = {
     "account": rf".+:{_NUMBER}",
+    "clock": rf".+:{_NUMBER}",
     "dead_letters": rf".+:{_NUMBER}",
     "disorder": rf".+:{_NUMBER}:{_NUMBER}@.+",
     "foreign_write": rf".+:{_NUMBER}",

@@ -19,6 +19,7 @@ from monitor.jobs import Works, jobs
 from monitor.logs import current_run
 from monitor.observe.assessor import Assessor
 from monitor.observe.census import Census
+from monitor.observe.clocks import Clocks
 from monitor.observe.foreign_writes import ForeignWrites
 from monitor.observe.heartbeat import FenceBook, HeartbeatWriter
 from monitor.observe.probing import Probing
@@ -64,7 +65,8 @@ class App:
         self.started = clock()
         self.current = CurrentBoard()
         self.lake = LakeClient.of(config)
-        self.fences = FenceBook(store.fences)
+        self.clocks = self._clocks()
+        self.fences = FenceBook(store.fences, self.clocks.stepped)
         self.rulings = Rulings()
         self.standstills = Standstills(store.holds)
         self.collectors = {one.name: open_collector(one) for one in config.sources}
@@ -131,7 +133,12 @@ class App:
             self.fences,
             partial(highest_landed, self.lake.lake, source.name),
             clock,
+            partial(self.clocks.compared, source.name),
         )
+
+    def _clocks(self) -> Clocks:
+        limit, store = self.config.readiness.clock_skew, self.store
+        return Clocks(limit, store.memory, store.certificates, store.waivers.waived)
 
     def _sampler(self) -> Sampler:
         readiness = self.config.readiness
@@ -148,7 +155,15 @@ class App:
 
     def _recorder(self) -> VerdictRecorder:
         config, gating = self.config, self.config.policy.gating
-        return VerdictRecorder(config.alerts, self.store, self.rulings, gating, config.whole, clock)
+        return VerdictRecorder(
+            config.alerts,
+            self.store,
+            self.rulings,
+            gating,
+            config.whole,
+            clock,
+            deciding=self.clocks.deciding,
+        )
 
     def _assessor(self) -> Assessor:
         return Assessor(
@@ -161,6 +176,7 @@ class App:
             residuals=self.store.accounts.residuals,
             unproven=UnloggedChanges(self.census.unproven, self.store.memory, clock).unproven,
             unlisted=self.roster.unlisted,
+            doubts=self.clocks.reasons,
             clock=clock,
         )
 
@@ -180,7 +196,8 @@ class App:
 
     def _cycle(self) -> Cycle:
         running = (self.heartbeats, self.requests, self.supervisor, lambda: self.schedule)
-        facts = ServiceState(self.store, *running, tuple(self.config.channels))
+        ways = tuple(self.config.channels)
+        facts = ServiceState(self.store, *running, ways, self.clocks.ailment)
         return Cycle(
             watcher=self.watcher,
             roster=self.roster,

@@ -131,6 +131,6 @@ def _left(
 def _concerns(part: Component, table: Table) -> bool:
     """Whether the table's changes pass the part: its own sources and collectors, or Spark."""
     kind, _, name = part.name.partition(":")
-    if kind in ("source", "collector"):
+    if kind in ("source", "collector", "clock"):
         return name in table.sources
     return kind == "worker"

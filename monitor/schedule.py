@@ -127,7 +127,12 @@ class Schedule:
         planned = due(self.clock(), job.every)
         with self._lock:
             last = self._seen.get(job.name)
-            if job.name in self.running or (last is not None and planned <= last):
+            if job.name in self.running:
+                return
+            if last is not None and last > self.clock():
+                self.book.forget(job.name, planned, job.every)  # the clock went back
+                last = None
+            if last is not None and planned <= last:
                 return
             self._seen[job.name] = planned
             self.running[job.name] = Running(planned, self.clock())

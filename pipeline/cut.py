@@ -6,7 +6,7 @@ Pure.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
@@ -54,10 +54,15 @@ def day_end(day: date, zone: ZoneInfo) -> datetime:
     return midnight.astimezone(UTC)
 
 
-def first_fence(fences: Iterable[Fence], instant: datetime) -> Fence | None:
-    """The lowest-numbered fence at or after *instant*; None while none is written.
+def first_fence(fences: Sequence[Fence], instant: datetime) -> Fence | None:
+    """The lowest-numbered of *fences*, ascending, at or after *instant*; None while there is none.
 
-    Of a thinned history it is a later one than the first ever written: still a proof.
+    One that has a later-numbered one before the instant does not count: its clock was fast.  Of a
+    thinned history it is a later one than the first ever written: still a proof.
     """
-    after = (fence for fence in fences if fence.at >= instant)
-    return min(after, key=lambda fence: fence.number, default=None)
+    found = None
+    for fence in reversed(fences):
+        if fence.at < instant:
+            break
+        found = fence
+    return found

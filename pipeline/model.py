@@ -199,8 +199,9 @@ class Head:
 class Fence:
     """A heartbeat as a position: all that its source committed before ``at`` stands below it.
 
-    ``at`` was read from Sluice's clock *before* the heartbeat's statement, ``head`` from the
-    server *after* its commit; so ``head`` is at or above the heartbeat itself.
+    ``at`` is the earlier of Sluice's clock, read *before* the heartbeat's statement, and the
+    server's own, read before its commit; ``head`` was read from the server *after* it, so it is
+    at or above the heartbeat itself.
     """
 
     source: str

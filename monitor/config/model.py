@@ -58,13 +58,15 @@ class ReadinessSettings:
 
     ``gating`` names the probes whose FAIL blocks a table, by default those that say so themselves.
     ``sample_age`` is how old a sample may be that a READY rests on, ``heartbeat_age`` how old the
-    newest heartbeat.  ``lag_budget`` is per tier; a tier it does not name has that of the highest.
+    newest heartbeat.  ``clock_skew`` is how far a source's clock may be from Sluice's.
+    ``lag_budget`` is per tier; a tier it does not name has that of the highest.
     """
 
     rule: Rule = Rule.BOTH
     margin: timedelta = timedelta(seconds=5)
     sample_age: Every = timedelta(seconds=60)
     heartbeat_age: Every = timedelta(seconds=15)
+    clock_skew: Every = timedelta(seconds=2)
     disagreement: Every = timedelta(minutes=10)
     gating: tuple[str, ...] | None = None
     lag_budget: Mapping[str, Every] = field(

@@ -4,11 +4,12 @@ Gathers for `checks.readiness.assess` what it takes as arguments, and keeps betw
 what it asks to be kept: last round's lags, and since when its two rules contradict each other.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from checks.blocks import Inputs
+from checks.model import Reason
 from checks.readiness import Question, Readiness, ReadinessPolicy, assess
 from monitor.observe.forfeits import Forfeits
 from monitor.observe.rulings import Rulings
@@ -36,6 +37,7 @@ class Assessor:
     residuals: Callable[[], Mapping[str, int]]
     unproven: Callable[[Table, Mapping[str, Order]], str | Missing]
     unlisted: Callable[[Table], str]
+    doubts: Callable[[Sequence[str], datetime], tuple[Reason, ...]]
     clock: Callable[[], datetime]
     _earlier: dict[str, Lags] = field(default_factory=dict)
     _disagreeing: dict[tuple[str, Question], datetime | None] = field(default_factory=dict)
@@ -52,6 +54,9 @@ class Assessor:
         waived, residuals = self.waived(), self.residuals()
         holds = _once((*self.standstills.holds(), *_intruded(table, look)))
         lags = measure(table, samples, self.clock(), self._earlier.get(table.name))
+        doubts = self.doubts(table.sources, lags.at)
+        if doubts:
+            lags = measure(table, samples, lags.at)
         return Inputs(
             table=table,
             samples=samples,
@@ -63,6 +68,7 @@ class Assessor:
             verdicts=self.rulings.of(table.name),
             unproven=self.unproven(table, _bases(look)),
             unlisted=self.unlisted(table),
+            clocks=doubts,
         )
 
     def answer(self, question: Question, inputs: Inputs) -> Readiness:
@@ -84,7 +90,10 @@ class Assessor:
     def settle(self, inputs: Inputs, answers: Mapping[Question, Readiness]) -> None:
         """End a watching round: its lags and disagreements are what the next one looks back on."""
         name = inputs.table.name
-        self._earlier[name] = inputs.lags
+        if inputs.clocks:
+            self._earlier.pop(name, None)  # watermarks by clocks that nobody believes are not kept
+        else:
+            self._earlier[name] = inputs.lags
         for key in [key for key in self._disagreeing if key[0] == name]:
             del self._disagreeing[key]
         for question, answer in answers.items():

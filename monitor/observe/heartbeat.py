@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 import structlog
 
 from monitor.store.fences import Fences
+from pipeline.clocks import ClockStep, in_order, step_back
 from pipeline.errors import SluiceError
 from pipeline.lags.spacing import spaced
 from pipeline.model import Fence
@@ -20,27 +21,51 @@ from pipeline.sources.heartbeat import Heart
 from pipeline.sources.source import Source
 
 FOLLOW = timedelta(seconds=10)
+ALL = 200_000  # more than are ever kept of a source
+LOOKED_BACK = (timedelta(hours=1), timedelta(days=1), timedelta(days=43))
 log = structlog.get_logger(__name__)
+
+
+def _nobody(step: ClockStep) -> None:
+    """Hear of it."""
 
 
 @dataclass(eq=False)
 class FenceBook:
-    """All heartbeats still remembered, by source, ascending; safe from several threads."""
+    """All heartbeats still remembered, by source, ascending in number and time.
+
+    Safe from several threads, of which one adds those of a source.
+    ``on_step`` is told when a heartbeat shows that the clocks went back, before those fences fall.
+    """
 
     store: Fences
+    on_step: Callable[[ClockStep], object] = _nobody
     _known: dict[str, tuple[Fence, ...]] = field(default_factory=dict)
+    _fallen: dict[str, range] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def load(self, sources: Iterable[str], since: datetime) -> None:
         """Remember what an earlier life has written down."""
         for source in sources:
-            self._known[source] = thinned(self.store.since(source, since, limit=200_000))
+            self._known[source] = thinned(in_order(self.store.since(source, since, ALL)))
 
-    def add(self, fence: Fence) -> None:
-        """Keep *fence*: in the store first, so that no proof rests on one that is lost."""
+    def add(self, fence: Fence, later: datetime | None = None) -> None:
+        """Keep *fence*: in the store first, so that no proof rests on one that is lost.
+
+        *later* is what the later of both clocks showed, if not the same.  Where it has not gone
+        back, what was committed before the last fence's time stands below this one too.  Where
+        both have, the fences whose times that shows to be wrong are kept no longer.
+        """
+        known, step = self.of(fence.source), None
+        if known and fence.at < known[-1].at:
+            if (later or fence.at) >= known[-1].at:
+                fence = replace(fence, at=known[-1].at)
+            elif step := self._step(fence):
+                self._fall(step)
         self.store.add(fence)
         with self._lock:
-            self._known[fence.source] = thinned((*self._known.get(fence.source, ()), fence))
+            left = (one for one in known if step is None or not step.fells(one))
+            self._known[fence.source] = thinned((*left, fence))
 
     def known(self) -> Mapping[str, tuple[Fence, ...]]:
         """Those of every source, as they are now."""
@@ -50,13 +75,35 @@ class FenceBook:
         """Those of *source*; empty before the first."""
         return self._known.get(source, ())
 
+    def fallen(self) -> Mapping[str, range]:
+        """Numbers, by source, among which those lie whose times proved wrong in this life."""
+        return dict(self._fallen)
+
+    def _fall(self, step: ClockStep) -> None:
+        before = self._fallen.get(step.source, range(step.first, step.number))
+        self._fallen[step.source] = range(min(before.start, step.first), step.number)
+        self.on_step(step)
+        self.store.fell(step)
+
+    def _step(self, fence: Fence) -> ClockStep | None:
+        """What fell; looked for as far back as it takes, in all that are kept."""
+        step = None
+        for length in LOOKED_BACK:
+            history = self.store.since(fence.source, fence.at - length, ALL)
+            before = [one for one in in_order(history) if one.number < fence.number]
+            step = step_back(before or self.of(fence.source), fence)
+            if step is not None and before and step.first > before[0].number:
+                break
+        return step
+
 
 @dataclass(eq=False)
 class HeartbeatWriter:
     """The heartbeat of one source; ``ailment`` says why the last beat failed.
 
     ``collected_from`` asks the collector for host and port of the server that it reads, ``newest``
-    for the highest number ever landed, so that numbers never go back.
+    for the highest number ever landed, so that numbers never go back.  ``compared`` is told how
+    far the source's clock is behind ours.
     """
 
     settings: SourceSettings
@@ -65,6 +112,7 @@ class HeartbeatWriter:
     fences: FenceBook
     newest: Callable[[], int]
     clock: Callable[[], datetime]
+    compared: Callable[[timedelta, datetime], object]
     ailment: str = ""
     _server: Source | None = None
     _heart: Heart | None = None
@@ -75,7 +123,10 @@ class HeartbeatWriter:
         """Write the next heartbeat and remember it as a position."""
         try:
             heart = self._ready()
-            self.fences.add(heart.beat(self.clock()))
+            fence = heart.beat(self.clock)
+            if heart.reading is not None:
+                self.compared(heart.reading.skew, fence.at)
+                self.fences.add(fence, heart.reading.later)
         except SluiceError as error:
             self._asked = None
             self.ailment = str(error)
@@ -113,7 +164,7 @@ class HeartbeatWriter:
         now = self.clock()
         if not self.settings.follow_collector:
             return known
-        if self._asked is not None and now - self._asked < FOLLOW:
+        if self._asked is not None and timedelta() <= now - self._asked < FOLLOW:
             return known
         self._asked = now
         try:

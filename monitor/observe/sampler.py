@@ -25,6 +25,7 @@ from pipeline.lags.samples import (
     Sample,
     Samples,
     SourceSamples,
+    believed,
     extended,
     step,
 )
@@ -189,7 +190,7 @@ class Watcher:
     def look(self, patience: timedelta) -> Sampling:
         """A look that began at most *patience* ago; it is taken now if there is none."""
         with self._turn:
-            if self.clock() - self._look.at > patience:
+            if not timedelta() <= self.clock() - self._look.at <= patience:
                 self._look = self._take()
             if {table.name for table in self.roster.tables()} - self._look.mirrors.keys():
                 self._look = self._take()  # tables that the look before has brought
@@ -205,7 +206,8 @@ class Watcher:
             self._steps = ()  # of batches that the log has lost, though others have their numbers
         self._mark = mark
         fences = {name: one.known() for name, one in look.sources.items()}
-        self._steps = extended(self._steps, step(mark, fences))
+        steps = extended(self._steps, step(mark, fences))
+        self._steps = believed(steps, self.sampler.fences.fallen())
         self.roster.update(mark)
         return replace(look, steps=self._steps)
 

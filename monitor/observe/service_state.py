@@ -30,6 +30,7 @@ class ServiceState:
     supervisor: Supervisor
     schedule: Callable[[], Schedule]
     ways: tuple[str, ...]
+    doubts: Callable[[str, datetime], str]
 
     def parts(
         self, look: Sampling, channels: Sequence[ChannelView], now: datetime
@@ -38,6 +39,8 @@ class ServiceState:
         sources = [
             Component(f"source:{p.settings.name}", "service", p.ailment) for p in self.heartbeats
         ]
+        names = [one.settings.name for one in self.heartbeats]
+        sources += [Component(f"clock:{name}", "clock", self.doubts(name, now)) for name in names]
         collectors = [
             Component(f"collector:{name}", "service", _ailment(look, name)) for name in look.sources
         ]

@@ -55,6 +55,12 @@ class Certificates:
             query = query.where(certificates.c.issued >= since)
         return self._all(query.order_by(certificates.c.issued))
 
+    def holding_since(self, since: datetime) -> tuple[Certificate, ...]:
+        """Those of all tables that are not revoked, issued at or after *since*, oldest first."""
+        valid = certificates.c.revoked.is_(None) & (certificates.c.issued >= since)
+        query = select(certificates).where(valid)
+        return self._all(query.order_by(certificates.c.issued))
+
     def revoke(self, revoked: Sequence[Certificate]) -> int:
         """Keep when and why each was taken back; the first time counts.  Returns how many were."""
         count = 0

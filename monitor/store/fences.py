@@ -9,6 +9,7 @@ from sqlalchemy import Row, delete, insert, select
 from monitor.store.database import Database
 from monitor.store.schema import fences
 from monitor.store.thin import thin
+from pipeline.clocks import ClockStep
 from pipeline.model import Fence, Head, Position
 
 
@@ -24,6 +25,16 @@ class Fences:
         with self.database.write() as connection:
             connection.execute(delete(fences).where(same))
             connection.execute(insert(fences).values(_row(fence)))
+
+    def fell(self, step: ClockStep) -> None:
+        """Forget those whose times *step* has shown to be wrong."""
+        gone = (
+            (fences.c.source == step.source)
+            & (fences.c.number >= step.first)
+            & (fences.c.number < step.number)
+        )
+        with self.database.write() as connection:
+            connection.execute(delete(fences).where(gone))
 
     def since(self, source: str, instant: datetime, limit: int = 10_000) -> tuple[Fence, ...]:
         """At most *limit* fences at or after *instant*, oldest first."""

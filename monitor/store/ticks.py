@@ -92,6 +92,21 @@ class Ticks:
             connection.execute(insert(ticks).values({**row, "until": last, "many": len(planneds)}))
             _count(connection, job, MISSED, len(planneds))
 
+    def forget(self, job: str, since: datetime, every: timedelta) -> None:
+        """Give up the ticks at or after *since*, which a clock that was fast has used up.
+
+        They are to come again; what they were counted as stays counted.
+        """
+        mine, before = ticks.c.job == job, since - every
+        with self.database.write() as connection:
+            connection.execute(delete(ticks).where(mine, ticks.c.planned >= since))
+            astride = mine & (ticks.c.until >= since)
+            for row in connection.execute(select(ticks).where(astride)).all():
+                many = (before - row.planned) // every + 1
+                same = mine & (ticks.c.planned == row.planned)
+                change = update(ticks).where(same).values(until=before, many=many)
+                connection.execute(change)
+
     def last(self, job: str) -> datetime | None:
         """The newest tick that is accounted for, run or missed; None before the first."""
         with self.database.read() as connection:

@@ -7,7 +7,7 @@ batch, so the newest such batch tells what the mirror holds without any empty me
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar
 
@@ -125,10 +125,20 @@ def living(one: SourceSamples, now: datetime) -> tuple[Fence, ...] | Missing:
         return fences
     if not fences:
         return Missing("no heartbeat was ever written")
+    if early := ahead(fences, now):
+        return early
     quiet = now - fences[-1].at
     if quiet > one.fences.budget:
         return Missing(f"the newest heartbeat is {quiet.total_seconds():.0f} s old")
     return fences
+
+
+def ahead(fences: Sequence[Fence], now: datetime) -> Missing | None:
+    """Why *fences*, ascending, prove nothing where the newest is of a time still to come."""
+    if not fences or fences[-1].at <= now:
+        return None
+    seconds = (fences[-1].at - now).total_seconds()
+    return Missing(f"the newest heartbeat is {seconds:.1f} s ahead of Sluice's clock")
 
 
 def age(now: datetime, *samples: Sample[Any] | Missing) -> timedelta | None:
@@ -160,6 +170,25 @@ def extended(
         return (new,)
     kept = steps[:-1] if steps and steps[-1].batch == new.batch else steps
     return spaced((*kept, new), lambda one: one.batch, share=30, limit=limit)
+
+
+def believed(
+    steps: tuple[LandedBatch, ...], fallen: Mapping[str, range]
+) -> tuple[LandedBatch, ...]:
+    """The *steps* without those fences whose times proved wrong: by source, their numbers."""
+    if not fallen:
+        return steps
+    return tuple(
+        replace(
+            one,
+            passed={
+                source: fence
+                for source, fence in one.passed.items()
+                if fence.number not in fallen.get(source, ())
+            },
+        )
+        for one in steps
+    )
 
 
 def applied_step(steps: Sequence[LandedBatch], table: str, applied: int) -> LandedBatch | None:

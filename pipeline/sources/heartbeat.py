@@ -4,22 +4,29 @@ A number never goes back: it is above every number known before, even if someone
 It skips none either, unless the row was reset: a lost answer is followed by the next number.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
+from pipeline.clocks import ClockReading
 from pipeline.model import Fence
 from pipeline.sources.source import Source
 
 
 @dataclass(eq=False)
 class Heart:
-    """The heartbeat of one source; ``known`` is the highest number seen of it, -1 for none."""
+    """The heartbeat of one source; ``known`` is the highest number seen of it, -1 for none.
+
+    ``reading`` is what both clocks showed at the last beat.
+    """
 
     source: Source
     known: int = -1
+    reading: ClockReading | None = None
 
-    def beat(self, now: datetime) -> Fence:
-        """Write the next heartbeat; *now* must have been read from the clock before this call."""
-        number, head = self.source.beat(self.known + 1, now)
-        self.known = number
-        return Fence(self.source.name, number, now, head)
+    def beat(self, clock: Callable[[], datetime]) -> Fence:
+        """Write the next heartbeat, with the earlier of both clocks' times."""
+        before = clock()
+        made = self.source.beat(self.known + 1, before)
+        self.known, self.reading = made.number, ClockReading(before, made.told, clock())
+        return Fence(self.source.name, made.number, self.reading.earlier, made.head)

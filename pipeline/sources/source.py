@@ -34,6 +34,18 @@ class SourceDescription:
     unlogged: Mapping[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """A heartbeat that is committed: its ``number``, and a ``head`` that was read after that.
+
+    ``told`` is what the source's own clock said before the commit: aware, and never ours.
+    """
+
+    number: int
+    head: Head
+    told: datetime
+
+
 class Source(Protocol):
     """One database server; a class of this kind stands as ``SOURCE`` in its module."""
 
@@ -53,8 +65,8 @@ class Source(Protocol):
         """Make sure the heartbeat's table is there."""
         ...
 
-    def beat(self, at_least: int, at: datetime) -> tuple[int, Head]:
-        """Commit the next heartbeat number, *at_least* this one; that number and a head after it.
+    def beat(self, at_least: int, at: datetime) -> Beat:
+        """Commit the next heartbeat number, *at_least* this one, written down with our time *at*.
 
         A row of the heartbeat's table that arrives as a change has ``source``, this one's name,
         and ``n``, the number.

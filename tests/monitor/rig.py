@@ -26,6 +26,7 @@ from monitor.cycle import Cycle
 from monitor.gate import Gate
 from monitor.observe.assessor import Assessor
 from monitor.observe.census import Census
+from monitor.observe.clocks import Clocks
 from monitor.observe.foreign_writes import ForeignWrites
 from monitor.observe.heartbeat import FenceBook
 from monitor.observe.own_verdicts import Component
@@ -41,6 +42,7 @@ from monitor.store.store import ServiceStore
 from monitor.web import api
 from monitor.web.metrics import registry
 from pipeline.apply.commits import Commit
+from pipeline.clocks import ClockReading
 from pipeline.collectors.collector import CollectorState
 from pipeline.errors import UnreachableError
 from pipeline.lags.samples import MirrorPosition
@@ -248,9 +250,8 @@ class Rig:
     """A service without threads: beat, land, apply, watch, ask."""
 
     def __init__(self, folder: Path, now: datetime = NOON) -> None:
-        self.now = now
+        self.now, self.apart = now, timedelta()
         self.store = ServiceStore.open(folder / "rig.db", service=True)
-        self.fences = FenceBook(self.store.fences)
         self.collector, self.lake = FakeCollector(), FakeLake()
         self.rulings, self.current = Rulings(), CurrentBoard()
         self.standstills, self.kafka = Standstills(self.store.holds), FakeKafka()
@@ -265,6 +266,7 @@ class Rig:
         self.client = Client(api.application(self.api_parts()))
 
     def _build(self) -> None:
+        self._wind()
         age, beat = timedelta(seconds=30), timedelta(seconds=10)
         sampler = Sampler(
             {"shop": self.collector},
@@ -289,12 +291,26 @@ class Rig:
         self.watcher = Watcher(sampler, self.roster, self.clock)
         api_parts = AlertSettings((Route(hold=timedelta(0), keep=timedelta(0)),))
         self.recorder = VerdictRecorder(
-            api_parts, self.store, self.rulings, GATING, self.whole, self.clock
+            api_parts,
+            self.store,
+            self.rulings,
+            GATING,
+            self.whole,
+            self.clock,
+            deciding=self.clocks.deciding,
         )
         self.assessor = self._assessor()
         zone = ZoneInfo("Europe/Berlin")
         self.gate = Gate(self.watcher, self.roster, self.assessor, self.recorder, zone, self.clock)
         self.cycle = self._cycle(zone)
+
+    def _wind(self) -> None:
+        """Clocks and heartbeats, as a service remembers them."""
+        memory, waived = self.store.memory, self.store.waivers.waived
+        self.clocks = Clocks(timedelta(seconds=2), memory, self.store.certificates, waived)
+        self.clocks.load(["shop"])
+        self.fences = FenceBook(self.store.fences, self.clocks.stepped)
+        self.fences.load(["shop"], self.now - timedelta(days=40))
 
     def _cycle(self, zone: ZoneInfo) -> Cycle:
         return Cycle(
@@ -323,6 +339,7 @@ class Rig:
             self.store.accounts.residuals,
             UnloggedChanges(self.census.unproven, self.store.memory, self.clock).unproven,
             self.roster.unlisted,
+            self.clocks.reasons,
             self.clock,
         )
 
@@ -339,12 +356,19 @@ class Rig:
         """Let time pass; nobody does anything."""
         self.now += timedelta(seconds=count)
 
+    def set_clock(self, by: float) -> None:
+        """Somebody puts Sluice's clock forward, or back; the source's goes on as it was."""
+        self.now += timedelta(seconds=by)
+        self.apart += timedelta(seconds=by)
+
     def beat(self) -> Fence:
         """One second later, one heartbeat, and the collector has it."""
         self.second()
-        number = len(self.fences.of("shop")) + 1
-        fence = Fence("shop", number, self.now, Head("A", binlog_position(1, number * 100)))
-        self.fences.add(fence)
+        known, told = self.fences.of("shop"), self.now - self.apart
+        number, read = known[-1].number + 1 if known else 1, ClockReading(self.now, told, self.now)
+        fence = Fence("shop", number, read.earlier, Head("A", binlog_position(1, number * 100)))
+        self.clocks.compared("shop", read.skew, fence.at)
+        self.fences.add(fence, read.later)
         self.collector.position = Acknowledged(binlog_position(1, number * 100 + 1))
         return fence
 

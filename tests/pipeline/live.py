@@ -65,7 +65,7 @@ class Pipe:
         server = MySqlSource(self.source())
         server.prepare_heartbeat()
         self.heart = Heart(server)
-        self.fence = self.heart.beat(now())
+        self.fence = self.heart.beat(now)
         self.register()
         self.open()
 
@@ -99,7 +99,7 @@ class Pipe:
     def round(self, waived: frozenset[str] = frozenset()) -> Fence:
         """One heartbeat, one batch, one pass over the mirrors; a snapshot may lock heartbeats."""
         with contextlib.suppress(UnreachableError):
-            self.fence = self.heart.beat(now())
+            self.fence = self.heart.beat(now)
         self.landed.append(self.lane.land(waived))
         self.applied.extend(self.lane.apply(waived))
         return self.fence

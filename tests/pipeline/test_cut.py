@@ -80,3 +80,13 @@ def test_the_fence_of_a_cut_is_the_first_at_or_after_it() -> None:
     assert first_fence(beats, NOW + timedelta(seconds=2)) == beats[2]
     assert first_fence(beats, NOW + timedelta(seconds=2.5)) == beats[3]
     assert first_fence(beats, NOW + timedelta(seconds=4.5)) is None
+
+
+def test_f01_no_fence_counts_that_has_a_later_one_before_the_cut() -> None:
+    """The clock was twelve minutes fast for two beats, and was then set back."""
+    fast, right = NOW + timedelta(minutes=12), NOW - timedelta(seconds=3)
+    at = [right, fast, fast + timedelta(seconds=1), *(right + timedelta(seconds=n) for n in (2, 4))]
+    beats = [fence(number, one) for number, one in enumerate(at)]
+
+    assert first_fence(beats, NOW) == beats[4]
+    assert first_fence(beats[:4], NOW) is None

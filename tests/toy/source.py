@@ -3,7 +3,7 @@
 import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import ClassVar
 
@@ -15,7 +15,7 @@ from pipeline.schema.dialect import Dialect
 from pipeline.settings import SourceSettings
 from pipeline.sources.positions import PositionRules
 from pipeline.sources.scope import ExaminationScope
-from pipeline.sources.source import Range, Source, SourceDescription
+from pipeline.sources.source import Beat, Range, Source, SourceDescription
 from tests.toy.database import Database
 from tests.toy.dialect import TOY, ToyColumn
 from tests.toy.position import EntryNumbers, entry
@@ -42,11 +42,11 @@ class ToySource:
         if table not in database.definitions():
             database.define(table, {"id": "number", "source": "word", "n": "number"}, "id")
 
-    def beat(self, at_least: int, at: datetime) -> tuple[int, Head]:
-        database, table = self._database(), self.settings.heartbeat
+    def beat(self, at_least: int, at: datetime) -> Beat:
+        database, table, told = self._database(), self.settings.heartbeat, datetime.now(UTC)
         number = max(database.rows(table).get(1, {"n": -1})["n"] + 1, at_least)
         database.put(table, {"id": 1, "source": self.name, "n": number})
-        return number, self.head()
+        return Beat(number, self.head(), told)
 
     def describe(self, shards: Collection[str]) -> SourceDescription:
         self._database()

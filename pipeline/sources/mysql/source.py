@@ -28,7 +28,7 @@ from pipeline.sources.mysql.session import Limits, Session, quoted
 from pipeline.sources.mysql.shard_facts import shard_facts
 from pipeline.sources.positions import PositionRules
 from pipeline.sources.scope import ExaminationScope
-from pipeline.sources.source import Source, SourceDescription
+from pipeline.sources.source import Beat, Source, SourceDescription
 
 OWN = ("information_schema", "mysql", "performance_schema", "sys")
 Range = tuple[int, int]
@@ -74,10 +74,11 @@ class MySqlSource:
         """Make sure the heartbeat's table is there; ConfigError if it may not be created."""
         prepare(self._session.ask, self.settings.heartbeat, self.name)
 
-    def beat(self, at_least: int, at: datetime) -> tuple[int, Head]:
-        """Commit the next heartbeat number, *at_least* this one; that number and a head after it.
+    def beat(self, at_least: int, at: datetime) -> Beat:
+        """Commit the next heartbeat number, *at_least* this one, written down with our time *at*.
 
-        The number is the row's plus one, so an answer that was lost leaves no hole.
+        The number is the row's plus one, so an answer that was lost leaves no hole.  The server's
+        time goes with it: UTC, whatever its time zone, and of the start of that statement.
         """
         utc = at.astimezone(UTC).replace(tzinfo=None)
         with self._session.together() as ask:
@@ -87,9 +88,12 @@ class MySqlSource:
                 " ON DUPLICATE KEY UPDATE n = GREATEST(n + 1, %s), at = %s",
                 *(self.name, at_least, utc, at_least, utc),
             )
-            number = ask(f"SELECT n FROM {self._heartbeat} WHERE source = %s", self.name)[0]["n"]  # noqa: S608
+            (row,) = ask(
+                f"SELECT n, UTC_TIMESTAMP(6) AS told FROM {self._heartbeat} WHERE source = %s",  # noqa: S608
+                self.name,
+            )
             ask("COMMIT")
-            return int(number), self.head()
+            return Beat(int(row["n"]), self.head(), row["told"].replace(tzinfo=UTC))
 
     def shards(self, pattern: str) -> tuple[Shard, ...]:
         """Tables whose whole ``database.table`` matches *pattern*, sorted; no views."""

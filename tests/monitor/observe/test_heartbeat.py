@@ -15,7 +15,7 @@ from pipeline.errors import UnreachableError
 from pipeline.model import Fence, Head
 from pipeline.settings import CollectorSettings, SourceSettings
 from pipeline.sources.mysql.position import binlog_position
-from pipeline.sources.source import Source
+from pipeline.sources.source import Beat, Source
 
 START = datetime(2026, 3, 29, 12, 0, tzinfo=UTC)
 SETTINGS = SourceSettings("shop", "a", 3306, "u", CollectorSettings("http://c", "shop"), "shop")
@@ -29,18 +29,20 @@ class FakeServer:
     number: int = -1
     down: bool = False
     closed: bool = False
+    fast: timedelta = timedelta()
 
     @property
     def name(self) -> str:
         """The source's."""
         return self.settings.name
 
-    def beat(self, at_least: int, at: datetime) -> tuple[int, Head]:
+    def beat(self, at_least: int, at: datetime) -> Beat:
         """The next number."""
         if self.down:
             raise UnreachableError("down: connection refused")
         self.number = max(self.number + 1, at_least)
-        return self.number, Head(self.settings.host, binlog_position(1, self.number))
+        head = Head(self.settings.host, binlog_position(1, self.number))
+        return Beat(self.number, head, at + self.fast)
 
     def prepare_heartbeat(self) -> None:
         """Nothing to do."""
@@ -58,6 +60,7 @@ class Way:
     silent: bool = False
     now: datetime = START
     servers: dict[str, FakeServer] = field(default_factory=dict)
+    skews: list[timedelta] = field(default_factory=list)
 
     def address(self) -> tuple[str, int]:
         """Where the collector is connected."""
@@ -74,6 +77,10 @@ class Way:
         self.now += timedelta(seconds=1)
         return self.now
 
+    def compared(self, skew: timedelta, at: datetime) -> None:
+        """Note what a beat has found."""
+        self.skews.append(skew)
+
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[ServiceStore]:
@@ -85,7 +92,9 @@ def store(tmp_path: Path) -> Iterator[ServiceStore]:
 def _pulse(store: ServiceStore, way: Way, landed: int = -1) -> HeartbeatWriter:
     fences = FenceBook(store.fences)
     fences.load(["shop"], START - timedelta(days=1))
-    return HeartbeatWriter(SETTINGS, way.address, way.connect, fences, lambda: landed, way.clock)
+    return HeartbeatWriter(
+        SETTINGS, way.address, way.connect, fences, lambda: landed, way.clock, way.compared
+    )
 
 
 def test_each_beat_is_a_fence_that_survives_a_restart(store: ServiceStore) -> None:

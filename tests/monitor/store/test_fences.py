@@ -1,3 +1,4 @@
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -6,6 +7,7 @@ from hypothesis import strategies as st
 
 from monitor.store.store import ServiceStore
 from monitor.store.thin import HISTORY
+from pipeline.clocks import ClockStep
 from tests.example_count import examples
 from tests.monitor.store.kit import DAY, NOW, SECOND, fence, first, newest
 
@@ -97,3 +99,14 @@ def test_the_newest_survives_any_age(store: ServiceStore) -> None:
 
     assert newest(store) == fence(2, NOW - 99 * DAY)
     assert HISTORY > 40 * DAY
+
+
+def test_f01_fences_that_fell_are_gone_and_no_others(store: ServiceStore) -> None:
+    for number in range(5):
+        store.fences.add(fence(number, NOW + number * SECOND))
+    store.fences.add(replace(fence(2, NOW), source="other"))
+
+    store.fences.fell(ClockStep("shop", 2, 4, NOW, NOW, NOW))
+
+    assert [one.number for one in store.fences.since("shop", NOW)] == [0, 1, 4]
+    assert newest(store, "other") is not None

@@ -87,3 +87,16 @@ def test_old_good_ticks_go_first_and_the_newest_and_the_totals_stay(store: Servi
     assert [tick.result for tick in store.ticks.list()] == ["done", "failed"]
     assert store.ticks.last("cycle") == NOW + 2 * SECOND
     assert store.ticks.totals() == {("cycle", "done"): 2, ("cycle", "failed"): 1}
+
+
+def test_f01_ticks_that_a_fast_clock_has_used_up_are_given_back(store: ServiceStore) -> None:
+    store.ticks.miss_many("watch", [NOW + n * SECOND for n in range(6)], NOW)
+    store.ticks.start("watch", NOW + 6 * SECOND, NOW)
+    store.ticks.start("land", NOW + 6 * SECOND, NOW)
+
+    store.ticks.forget("watch", NOW + 3 * SECOND, SECOND)
+
+    (tick,) = store.ticks.list("watch")
+    assert (tick.planned, tick.until, tick.many) == (NOW, NOW + 2 * SECOND, 3)
+    assert store.ticks.start("watch", NOW + 3 * SECOND, NOW)
+    assert store.ticks.last("land") == NOW + 6 * SECOND

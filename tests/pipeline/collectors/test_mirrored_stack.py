@@ -52,11 +52,11 @@ class Crossing:
     def insert(self, number: int) -> Fence:
         """Commit a row, and a heartbeat after it."""
         self.servers.mysql.execute(f"INSERT INTO {NAME}.t VALUES ({number})")
-        return self.heart.beat(datetime.now(UTC))
+        return self.heart.beat(lambda: datetime.now(UTC))
 
     def beat(self) -> None:
         """The last transaction counts as finished only when the next one was read."""
-        self.heart.beat(datetime.now(UTC))
+        self.heart.beat(lambda: datetime.now(UTC))
 
     def collected(self, fence: Fence) -> bool:
         """Whether the collector has handed it over, there."""

@@ -1,7 +1,7 @@
 """Heartbeat numbers only grow, and the time stands before the statement."""
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import cast
 
@@ -15,7 +15,7 @@ from pipeline.sources.heartbeat import Heart
 from pipeline.sources.mysql.heartbeat import prepare
 from pipeline.sources.mysql.position import binlog_position
 from pipeline.sources.mysql.session import Row
-from pipeline.sources.source import Source
+from pipeline.sources.source import Beat, Source
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -27,15 +27,16 @@ class FakeSource:
     row: int | None = None
     pos: int = 0
     lost: bool = False
+    told: datetime = NOON
     name: str = "shop"
 
-    def beat(self, at_least: int, at: datetime) -> tuple[int, Head]:
+    def beat(self, at_least: int, at: datetime) -> Beat:
         assert at == NOON
         self.row = at_least if self.row is None else max(self.row + 1, at_least)
         self.pos += 100
         if self.lost:
             raise UnreachableError("gone after the commit")
-        return self.row, Head("server", binlog_position(1, self.pos))
+        return Beat(self.row, Head("server", binlog_position(1, self.pos)), self.told)
 
 
 def heart_of(source: FakeSource, known: int = -1) -> Heart:
@@ -43,10 +44,36 @@ def heart_of(source: FakeSource, known: int = -1) -> Heart:
 
 
 def test_a_fence_carries_the_callers_time_and_a_head_from_after_the_commit() -> None:
-    fence = heart_of(FakeSource()).beat(NOON)
+    fence = heart_of(FakeSource()).beat(lambda: NOON)
 
     assert (fence.source, fence.number, fence.at) == ("shop", 0, NOON)
     assert fence.head == Head("server", binlog_position(1, 100))
+
+
+@pytest.mark.parametrize(
+    ("told", "answered", "at", "behind"),
+    [
+        pytest.param(0.5, 1, 0, 0, id="both clocks agree"),
+        pytest.param(-720, 1, -720, 720, id="ours is fast: its own time counts"),
+        pytest.param(721, 1, 0, -720, id="its own is fast: our time counts"),
+        pytest.param(4, 5, 0, 0, id="a statement that waited for a lock is no skew"),
+        pytest.param(-720, -719, -720, 720, id="ours was set back meanwhile"),
+    ],
+)
+def test_f01_a_fence_bears_the_earlier_of_both_clocks_times(
+    told: float, answered: float, at: float, behind: float
+) -> None:
+    def after(seconds: float) -> datetime:
+        return NOON + timedelta(seconds=seconds)
+
+    heart, readings = heart_of(FakeSource(told=after(told))), iter((NOON, after(answered)))
+
+    fence = heart.beat(lambda: next(readings))
+
+    assert (fence.at, heart.reading and heart.reading.skew) == (
+        after(at),
+        timedelta(seconds=behind),
+    )
 
 
 @given(st.lists(st.sampled_from(["beat", "lost", "restart", "reset"]), max_size=30))
@@ -61,11 +88,11 @@ def test_numbers_grow_by_one_unless_the_row_was_reset(events: list[str]) -> None
         elif event == "lost":
             source.lost = True
             with pytest.raises(UnreachableError):
-                heart.beat(NOON)
+                heart.beat(lambda: NOON)
             source.lost = False
             numbers.append(source.row)
         else:
-            told.append(heart.beat(NOON).number)
+            told.append(heart.beat(lambda: NOON).number)
             numbers.append(told[-1])
 
     steps = {after - before for before, after in pairwise(n for n in numbers if n is not None)}
@@ -76,7 +103,7 @@ def test_numbers_grow_by_one_unless_the_row_was_reset(events: list[str]) -> None
 def test_a_reset_row_goes_on_above_the_highest_known_number() -> None:
     source = FakeSource(row=3)
 
-    assert heart_of(source, known=41).beat(NOON).number == 42
+    assert heart_of(source, known=41).beat(lambda: NOON).number == 42
 
 
 def test_a_table_that_may_not_be_made_is_asked_for_by_statement() -> None:

@@ -92,13 +92,28 @@ def test_a_fence_stands_at_or_above_its_heartbeat_and_tells_the_callers_time(mys
     with source(mysql) as shop:
         shop.prepare_heartbeat()
         shop.prepare_heartbeat()
-        first, second = (Heart(shop, known=41).beat(NOON) for _ in range(2))
+        first, second = (Heart(shop, known=41).beat(lambda: NOON) for _ in range(2))
         head = shop.head()
 
     assert (first.number, second.number, second.head) == (42, 43, head)
     assert place(first.head.position) < place(second.head.position)
     rows = mysql.execute("SELECT source, n, at FROM sluice.p3_beats")
     assert rows == [("shop", 43, NOON.replace(tzinfo=None))]
+
+
+def test_f01_its_own_clock_is_told_in_utc_whatever_its_time_zone(mysql: MySQL) -> None:
+    mysql.execute("SET GLOBAL time_zone = '+05:00'")
+    try:
+        with source(mysql) as shop:
+            shop.prepare_heartbeat()
+            heart = Heart(shop)
+            heart.beat(lambda: datetime.now(UTC))
+    finally:
+        mysql.execute("SET GLOBAL time_zone = 'SYSTEM'")
+
+    assert heart.reading is not None
+    assert heart.reading.before <= heart.reading.told <= heart.reading.after
+    assert heart.reading.skew == timedelta()
 
 
 def test_a_heartbeat_that_may_not_be_made_is_asked_for_by_statement(mysql: MySQL) -> None:
@@ -216,7 +231,7 @@ def test_a_loaded_source_is_spared_but_still_beats(mysql: MySQL) -> None:
             return False
 
         wait_until(refused, SOON, "refusal")
-        assert shop.beat(0, NOON)[0] >= 0
+        assert shop.beat(0, NOON).number >= 0
         assert [sleep.result() for sleep in sleeps] == [[(0,)]] * 4
         assert shop.max_id(FEW, "id") is not None
 
@@ -251,7 +266,7 @@ def test_a_frozen_and_a_killed_server_are_unreachable_until_they_answer_again(
     assert process is not None
     with source(mysql, Limits(statement=timedelta(milliseconds=500))) as shop:
         shop.prepare_heartbeat()
-        first = Heart(shop).beat(NOON)
+        first = Heart(shop).beat(lambda: NOON)
         os.kill(process.pid, signal.SIGSTOP)
         with pytest.raises(UnreachableError, match="source:shop: slow"):
             shop.head()
@@ -262,4 +277,4 @@ def test_a_frozen_and_a_killed_server_are_unreachable_until_they_answer_again(
         with pytest.raises(UnreachableError, match="source:shop: down"):
             shop.head()
         mysql.start()
-        assert Heart(shop, known=first.number).beat(NOON).number == first.number + 1
+        assert Heart(shop, known=first.number).beat(lambda: NOON).number == first.number + 1

@@ -1,0 +1,132 @@
+"""Whose clocks cannot be believed now, and what became of answers that rested on them?
+
+A source whose clock is too far from ours is UNKNOWN(clock) until a heartbeat finds that they agree.
+Clocks that went back are so until they have come past all they had shown, and for a minute at
+least: until then nobody can tell which of two equal times is meant, and no older look is left.
+"""
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime, timedelta
+
+import structlog
+
+from checks.certificate import misdated
+from checks.model import Reason
+from monitor.store.certificates import Certificates
+from monitor.store.codec import dumps, loads
+from monitor.store.memory import CheckMemory
+from pipeline.clocks import ClockStep
+
+LEAST = timedelta(minutes=1)
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ClockState:
+    """What is known of one source's clock; ``skew`` as of its last heartbeat."""
+
+    skew: timedelta = timedelta()
+    step: ClockStep | None = None
+
+
+@dataclass(eq=False)
+class Clocks:
+    """Remembers each source's skew and last step back, in this life and the next.
+
+    ``deciding`` is held while anything is certified: what is taken back must not slip through.
+    """
+
+    limit: timedelta
+    memory: CheckMemory
+    certificates: Certificates
+    waived: Callable[[], frozenset[str]]
+    deciding: threading.RLock = field(default_factory=threading.RLock)
+    _known: dict[str, ClockState] = field(default_factory=dict)
+
+    def load(self, sources: Iterable[str]) -> None:
+        """Remember what an earlier life has found."""
+        for source in sources:
+            kept = self.memory.recall(_subject(source), "clock")
+            if kept is not None:
+                self._known[source] = loads(ClockState, str(kept["state"]))
+
+    def compared(self, source: str, skew: timedelta, at: datetime) -> None:
+        """Note how far *source*'s clock was behind ours at a heartbeat."""
+        before = self._of(source)
+        now = ClockState(skew, before.step)
+        self._known[source] = now
+        if self._far(before) != self._far(now):
+            log.warning("clock_compared", source=source, behind=skew.total_seconds())
+            self._keep(source, now, at)
+
+    def stepped(self, step: ClockStep) -> None:
+        """Believe in nothing of the source, and take back what rests on heartbeats that fell."""
+        before = self._of(step.source)
+        if before.step is not None and not _over(before.step, step.after):
+            first, since = min((one.first, one.since) for one in (before.step, step))
+            highest = max(before.step.before, step.before)
+            step = replace(step, first=first, since=since, before=highest)
+        state = replace(before, step=step)
+        self._known[step.source] = state
+        self._keep(step.source, state, step.after)
+        log.warning("clock_went_back", **{name: str(one) for name, one in asdict(step).items()})
+        with self.deciding:
+            gone = misdated(self.certificates.holding_since(step.since), step)
+            if gone:
+                count = self.certificates.revoke(gone)
+                log.warning("certificates_revoked", count=count, why=gone[0].why)
+
+    def step(self, source: str) -> ClockStep | None:
+        """The last step back of *source*'s heartbeats; None if there never was one."""
+        return self._of(source).step
+
+    def reasons(self, sources: Iterable[str], now: datetime) -> tuple[Reason, ...]:
+        """Why the times of heartbeats of *sources* cannot be believed *now*."""
+        return tuple(reason for source in sources for reason in self._doubts(source, now))
+
+    def ailment(self, source: str, now: datetime) -> str:
+        """The same as one line; empty if the clocks are right."""
+        return "; ".join(reason.text for reason in self.reasons((source,), now))
+
+    def _doubts(self, source: str, now: datetime) -> Iterator[Reason]:
+        state = self._of(source)
+        if self._far(state):
+            yield Reason("clock", _apart(source, state.skew, self.limit))
+        step = state.step
+        if step is not None and not _over(step, now) and step.id not in self.waived():
+            yield Reason("clock", _went_back(step), step.id)
+
+    def _far(self, state: ClockState) -> bool:
+        return abs(state.skew) > self.limit
+
+    def _of(self, source: str) -> ClockState:
+        return self._known.get(source, ClockState())
+
+    def _keep(self, source: str, state: ClockState, at: datetime) -> None:
+        self.memory.remember(_subject(source), "clock", {"state": dumps(ClockState, state)}, at)
+
+
+def _over(step: ClockStep, now: datetime) -> bool:
+    return now >= max(step.before, step.after + LEAST)
+
+
+def _subject(source: str) -> str:
+    return f"source:{source}"
+
+
+def _apart(source: str, skew: timedelta, limit: timedelta) -> str:
+    word = "behind" if skew > timedelta() else "ahead of"
+    return (
+        f"source {source}: its clock is {abs(skew).total_seconds():.1f} s {word} Sluice's, "
+        f"{limit.total_seconds():.1f} s may be"
+    )
+
+
+def _went_back(step: ClockStep) -> str:
+    return (
+        f"source {step.source}: its clock and Sluice's went back by {step.size.total_seconds():.1f}"
+        f" s at heartbeat {step.number}, from {step.before:%Y-%m-%d %H:%M:%S} UTC; "
+        f"heartbeats since {step.first} no longer count"
+    )

@@ -1,0 +1,90 @@
+"""Which heartbeats fall when clocks are set back: those since they leapt forward."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.clocks import ClockReading, in_order, step_back
+from pipeline.model import Fence
+from tests.checks.samples import NOW, fence
+
+SECOND = timedelta(seconds=1)
+
+
+def beats(*seconds: float) -> tuple[Fence, ...]:
+    """Heartbeats of these times, numbered from 0."""
+    return tuple(fence(n, NOW + one * SECOND) for n, one in enumerate(seconds))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "first"),
+    [
+        pytest.param([0, 1, 2, 3], None, id="clocks that go on"),
+        pytest.param([0, 1, 1], None, id="the same instant twice"),
+        pytest.param([], None, id="no history"),
+        pytest.param([5, 0], 0, id="the only one before it"),
+        pytest.param([0, 1, 2, 723, 724, 5], 3, id="fast by twelve minutes for two beats"),
+        pytest.param(
+            [0, *range(31, 131), 102], 1, id="fast for longer than the leap: also earlier ones"
+        ),
+        pytest.param([0, *range(40, 50), *range(110, 115), 55], 11, id="the last leap, as far"),
+        pytest.param([0, 1, *range(100, 130), 80], 2, id="a longer silence may hide the leap"),
+        pytest.param([0, 1, 2, 3, 4, 5, 2.5], 0, id="fast without a leap: a clock that ran fast"),
+    ],
+)
+def test_f01_those_since_the_leap_forward_fall(seconds: list[float], first: int | None) -> None:
+    *history, new = beats(*seconds) if seconds else (fence(0, NOW),)
+
+    step = step_back(history, new)
+
+    assert (step and step.first) == first
+    if step is not None:
+        assert [one.number for one in history if step.fells(one)] == [
+            *range(step.first, new.number)
+        ]
+        assert (step.since, step.before) == (history[step.first].at, history[-1].at)
+        assert not step.fells(new)
+
+
+@given(st.lists(st.integers(0, 40), min_size=1, max_size=12))
+def test_f01_what_is_left_standing_is_never_later_than_what_came_after(times: list[int]) -> None:
+    kept: Sequence[Fence] = ()
+    for one in beats(*times):
+        step = step_back(kept, one)
+        kept = (*(old for old in kept if step is None or not step.fells(old)), one)
+
+    assert in_order(kept) == kept
+    assert kept[-1].number == len(times) - 1
+
+
+@given(st.lists(st.integers(0, 9), max_size=12))
+def test_f01_of_a_history_in_disorder_none_stands_before_an_earlier_one(times: list[int]) -> None:
+    history = beats(*times)
+
+    kept = in_order(tuple(reversed(history)))
+
+    assert kept == tuple(
+        one for n, one in enumerate(history) if all(one.at <= later.at for later in history[n:])
+    )
+
+
+def test_f01_a_step_waives_and_names_itself() -> None:
+    history = beats(0, 720, 1)
+
+    step = step_back(history[:2], history[2])
+
+    assert step is not None
+    assert (step.id, step.size) == ("clock:shop:2", timedelta(seconds=719))
+
+
+@pytest.mark.parametrize(
+    ("told", "behind"),
+    [(0, 0), (2, 0), (-1, 1), (3, -1), (-720, 720)],
+)
+def test_f01_only_what_no_round_trip_explains_is_skew(told: int, behind: int) -> None:
+    found = ClockReading(NOW, NOW + told * SECOND, NOW + 2 * SECOND)
+
+    assert found.skew == behind * SECOND
