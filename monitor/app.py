@@ -74,7 +74,10 @@ class App:
         followed = {one.settings.name: one.followed for one in self.heartbeats}
         self.servers = Servers(followed)
         self.roster = Roster(self.servers.all, config.tables, clock)
-        self.census = Census(followed, self.roster.tables, self.roster.existing, describe, clock)
+        roster = self.roster
+        self.census = Census(
+            followed, roster.tables, roster.existing, describe, clock, store.memory
+        )
         self.retention = RetentionWatch(
             config.sources, self.lake.transport, self.census.answer, clock
         )

@@ -1,23 +1,28 @@
 """What do the sources say of their servers and tables?  Asked rarely, each by a short connection.
 
-What was told stays known until it is told anew: a source that is loaded, slow or silent is asked
-again a little later.  Too old, told by another server than heartbeats go to now, or of a shard that
-a landed statement has changed since, is not known: it may be what lets rows change unlogged.
+What was told stays known until it is told anew, over restarts too: a source that is slow or silent
+is asked again a little later.  Too old, told by another server than heartbeats go to now, or of a
+shard that a landed statement has changed since, is not known: it may be what lets rows change
+unlogged.
 """
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from typing import Any
 
 import structlog
 
 from checks.unproven import why_unproven
+from monitor.store.memory import CheckMemory
 from pipeline.errors import SluiceError
 from pipeline.mark import Existence
 from pipeline.model import Missing, Order, Shard, Table
 from pipeline.settings import SourceSettings
 from pipeline.sources.source import SourceDescription
 
+CHECK = "census"
+WHO = ("host", "port", "user")  # of the settings: whose answer it is, and to whom
 log = structlog.get_logger(__name__)
 
 
@@ -50,6 +55,31 @@ class CensusAnswer:
     began: datetime
     ended: datetime
 
+    def dumps(self) -> dict[str, Any]:
+        """As JSON values; of the settings no more than whose answer it was."""
+        question, described = self.question, self.described
+        kept = described.kept
+        return {
+            "server": [getattr(question.settings, part) for part in WHO],
+            "shards": sorted(question.shards),
+            "changed": sorted([shard, list(order.parts)] for shard, order in question.changed),
+            "kept": {"missing": kept.why} if isinstance(kept, Missing) else _seconds(kept),
+            "hidden": sorted(described.hidden),
+            "unlogged": dict(described.unlogged),
+            "asked": [self.began.isoformat(), self.ended.isoformat()],
+        }
+
+    @classmethod
+    def loads(cls, raw: Mapping[str, Any], settings: SourceSettings) -> "CensusAnswer":
+        """Read back what :meth:`dumps` wrote, as an answer of that server."""
+        changed = frozenset((shard, Order(*parts)) for shard, parts in raw["changed"])
+        asked = replace(settings, **dict(zip(WHO, raw["server"], strict=True)))
+        question = CensusQuestion(asked, frozenset(raw["shards"]), changed)
+        kept = raw["kept"]
+        told = Missing(kept["missing"]) if isinstance(kept, Mapping) else _duration(kept)
+        described = SourceDescription(told, frozenset(raw["hidden"]), raw["unlogged"])
+        return cls(question, described, *map(datetime.fromisoformat, raw["asked"]))
+
 
 @dataclass(eq=False)
 class Census:
@@ -59,7 +89,8 @@ class Census:
     For those it is kept busy for a tenth of the time at most.
 
     *followed* gives each source's settings with the address that its heartbeats go to now,
-    *existing* what landed statements told last of each ``source/shard``.
+    *existing* what landed statements told last of each ``source/shard``.  What *memory* has kept
+    from before a restart is as good as it was: statements that landed since are told by *existing*.
     """
 
     followed: Mapping[str, Callable[[], SourceSettings]]
@@ -67,10 +98,11 @@ class Census:
     existing: Callable[[], Mapping[str, Existence]]
     describe: Callable[[SourceSettings, Collection[str]], SourceDescription]
     clock: Callable[[], datetime]
+    memory: CheckMemory
     every: timedelta = timedelta(minutes=10)
     again: timedelta = timedelta(minutes=1)
     old: timedelta = timedelta(days=1)
-    _answers: dict[str, CensusAnswer] = field(default_factory=dict)
+    _answers: dict[str, CensusAnswer | None] = field(default_factory=dict)
     _failed: dict[str, tuple[CensusQuestion, datetime, str]] = field(default_factory=dict)
 
     def ask(self) -> None:
@@ -82,7 +114,7 @@ class Census:
 
     def answer(self, name: str) -> CensusAnswer | Missing:
         """What the source *name* has told last."""
-        found, failed = self._answers.get(name), self._failed.get(name)
+        found, failed = self._last(name), self._failed.get(name)
         why = failed[2] if failed else "it was not asked yet"
         if found is None or found.question.settings != self.followed[name]():
             return Missing(why)
@@ -101,6 +133,13 @@ class Census:
             table, {n: t.described if isinstance(t, CensusAnswer) else t for n, t in told.items()}
         )
 
+    def _last(self, name: str) -> CensusAnswer | None:
+        if name not in self._answers:
+            kept = self.memory.recall(f"source:{name}", CHECK)
+            found = CensusAnswer.loads(kept, self.followed[name]()) if kept else None
+            self._answers.setdefault(name, found)
+        return self._answers[name]
+
     def _question(self, name: str) -> CensusQuestion:
         own = [shard for table in self.tables() for shard in table.shards if shard.source == name]
         changed = ((shard.name, self._changed(shard)) for shard in own)
@@ -118,7 +157,7 @@ class Census:
         return told.order if told else None
 
     def _due(self, name: str, question: CensusQuestion) -> bool:
-        failed, answered = self._failed.get(name), self._answers.get(name)
+        failed, answered = self._failed.get(name), self._last(name)
         if failed and failed[0].alike(question):
             return self.clock() - failed[1] >= self.again
         if answered and answered.question.alike(question):
@@ -135,5 +174,15 @@ class Census:
             self._failed[name] = question, began, str(error)
             log.info("source did not describe itself", source=name, why=str(error))
             return
-        self._answers[name] = CensusAnswer(question, described, began, self.clock())
+        told = CensusAnswer(question, described, began, self.clock())
+        self.memory.remember(f"source:{name}", CHECK, told.dumps(), told.ended)
+        self._answers[name] = told
         self._failed.pop(name, None)
+
+
+def _seconds(kept: timedelta | None) -> float | None:
+    return None if kept is None else kept.total_seconds()
+
+
+def _duration(seconds: float | None) -> timedelta | None:
+    return None if seconds is None else timedelta(seconds=seconds)

@@ -284,6 +284,7 @@ class Rig:
             self.roster.existing,
             self.schema.describe,
             self.clock,
+            self.store.memory,
         )
         self.retention = RetentionWatch(
             (SOURCE,), cast(Transport, self.kafka), self.census.answer, self.clock

@@ -75,7 +75,8 @@ class Session:
         with self._turn:
             running = int(self.ask("SHOW GLOBAL STATUS LIKE 'Threads_running'")[0]["value"])
             if running > self.limits.running:
-                msg = f"{self._where}: loaded: {running} threads run, {self.limits.running} may"
+                most = self.limits.running
+                msg = f"{self._where}: loaded: {running} threads run, limits.running is {most}"
                 raise UnreachableError(msg)
             yield
 

@@ -161,15 +161,17 @@ class MySqlSource:
         return tuple(int(row["id"]) for row in found)
 
     def describe(self, shards: Collection[str]) -> SourceDescription:
-        """What it says of itself and of *shards*, unless it is loaded.
+        """What it says of itself and of *shards*, loaded or not.
+
+        A few statements on its dictionary, rarely, each ended at its limit: a server that is always
+        busy would never have described its tables, and none of them would ever be ready.
 
         Raises:
             UnreachableError: it did not answer all of it.
             ConfigError: its user may not log in.
         """
-        with self._session.spared():
-            server = server_facts(self._session)
-            found = shard_facts(self._session, self.name, shards.__contains__)
+        server = server_facts(self._session)
+        found = shard_facts(self._session, self.name, shards.__contains__)
         return description(server, found, shards)
 
     def examine(self, scope: ExaminationScope) -> tuple[Finding, ...]:

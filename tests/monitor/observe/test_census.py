@@ -1,13 +1,17 @@
 """Sources are asked rarely, keep their word until asked again; not to know is not to be ready."""
 
+import json
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from monitor.observe.census import Census
+from monitor.observe.census import Census, CensusAnswer, CensusQuestion
+from monitor.store.memory import CheckMemory
+from monitor.store.store import ServiceStore
 from monitor.store.waivers import Waiver
 from pipeline.mark import Existence
 from pipeline.model import Missing, Order, Shard, Table
@@ -80,17 +84,23 @@ def test_a_certificate_answers_though_a_cascade_is_found_later(rig: Rig) -> None
 class Asked:
     """A census with hands on its clock, its roster, and the address that is followed."""
 
-    def __init__(self) -> None:
+    def __init__(self, memory: CheckMemory) -> None:
         self.now, self.settings = NOON, SOURCE
+        self.memory = memory
         self.tables: tuple[Table, ...] = (TABLE,)
         self.existing: dict[str, Existence] = {}
         self.schema = FakeSchema(grants=("GRANT SELECT ON *.* TO `sluice`@`%`",))
+        self.begin()
+
+    def begin(self) -> None:
+        """As after a restart: nothing is known but what the store keeps."""
         self.census = Census(
             {"shop": lambda: self.settings},
             lambda: self.tables,
             lambda: self.existing,
             self.schema.describe,
             lambda: self.now,
+            self.memory,
         )
 
     def after(self, seconds: float) -> int:
@@ -101,8 +111,15 @@ class Asked:
 
 
 @pytest.fixture
-def asked() -> Asked:
-    asked = Asked()
+def unasked(tmp_path: Path) -> Iterator[Asked]:
+    store = ServiceStore.open(tmp_path / "s.db")
+    yield Asked(store.memory)
+    store.close()
+
+
+@pytest.fixture
+def asked(unasked: Asked) -> Asked:
+    asked = unasked
     assert asked.after(0) == 1
     return asked
 
@@ -193,8 +210,73 @@ def test_what_another_server_said_counts_no_more(asked: Asked) -> None:
     assert asked.census.unproven(TABLE) == ""
 
 
-def test_a_source_without_tables_is_spared() -> None:
-    asked = Asked()
-    asked.tables = ()
+def test_a_source_without_tables_is_spared(unasked: Asked) -> None:
+    unasked.tables = ()
 
-    assert asked.after(0) == 0
+    assert unasked.after(0) == 0
+
+
+def test_f23_what_a_source_said_survives_a_restart_though_it_is_silent_then(asked: Asked) -> None:
+    asked.schema.cascades[USERS] = CASCADE
+    asked.tables = (TABLE, MORE)
+    asked.existing = {f"shop/{ORDERS}": Existence(Order(1, 1, 100), there=True)}
+    asked.after(600)
+    told = asked.census.answer("shop")
+    asked.schema.silent = True
+
+    asked.begin()
+
+    assert asked.census.answer("shop") == told
+    assert "shop.teams" in str(asked.census.unproven(TABLE))
+    assert asked.census.unproven(MORE) == ""
+    assert [asked.after(seconds) for seconds in (5, 590, 5)] == [2, 2, 3]
+    assert asked.census.unproven(MORE) == ""
+
+
+@pytest.mark.parametrize(
+    "since",
+    [
+        pytest.param({"settings": replace(SOURCE, host="elsewhere")}, id="another server"),
+        pytest.param({"settings": replace(SOURCE, port=1)}, id="another port"),
+        pytest.param({"settings": replace(SOURCE, user="reader")}, id="another user"),
+        pytest.param({"now": NOON + timedelta(days=1, seconds=1)}, id="too old"),
+        pytest.param(
+            {"existing": {f"shop/{USERS}": Existence(Order(1, 1, 900), there=True)}},
+            id="a statement landed since",
+        ),
+        pytest.param({"tables": (MORE,)}, id="a shard nobody asked about"),
+    ],
+)
+def test_f23_what_no_longer_holds_is_forgotten_by_a_restart_too(
+    asked: Asked, since: dict[str, Any]
+) -> None:
+    for name, value in since.items():
+        setattr(asked, name, value)
+
+    asked.begin()
+
+    assert isinstance(asked.census.unproven(asked.tables[0]), Missing)
+    assert asked.after(0) == 2
+    assert asked.census.unproven(asked.tables[0]) == ""
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        pytest.param(None, id="without end"),
+        pytest.param(timedelta(hours=30), id="for a while"),
+        pytest.param(Missing("it does not say"), id="not told"),
+    ],
+)
+def test_an_answer_is_read_back_as_it_was_and_holds_no_secret(
+    kept: timedelta | Missing | None,
+) -> None:
+    settings = replace(SOURCE, password="hush")
+    described = SourceDescription(kept, frozenset({"shop.hidden"}), {USERS: "a cascade"})
+    question = CensusQuestion(settings, frozenset({USERS}), frozenset({(USERS, Order(1, 2, 3))}))
+    answer = CensusAnswer(question, described, NOON, NOON + timedelta(seconds=2))
+
+    text = json.dumps(answer.dumps())
+
+    assert CensusAnswer.loads(json.loads(text), settings) == answer
+    assert "hush" not in text
