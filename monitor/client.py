@@ -16,15 +16,28 @@ def address(server: str | None, config: Path) -> str:
     return server.rstrip("/") if server else whereabouts(config).address
 
 
-def ask(
-    base: str, path: str, params: Mapping[str, Any] | None = None, wait: float = 0.0
-) -> tuple[int, Any]:
-    """GET; status and JSON.  Raises what :func:`send` raises."""
-    return send("GET", base + path, wait, params=params)
+def listed(base: str, path: str, params: Mapping[str, Any] | None = None) -> list[Any]:
+    """GET what is a list.  Raises what :func:`asked` raises."""
+    found = asked("GET", base + path, params=params)
+    if not isinstance(found, list):
+        raise _stranger(base + path)
+    return found
 
 
-def send(method: str, url: str, wait: float = 0.0, **rest: Any) -> tuple[int, Any]:
-    """One request; status and JSON of the answer.
+def told(
+    base: str, path: str, key: str, params: Mapping[str, Any] | None = None, wait: float = 0.0
+) -> dict[str, Any]:
+    """GET what is a mapping with *key* in it.  Raises what :func:`asked` raises."""
+    return _with(key, asked("GET", base + path, wait, params=params), base + path)
+
+
+def posted(base: str, path: str, key: str, body: Mapping[str, Any]) -> dict[str, Any]:
+    """POST; the answer is a mapping with *key* in it.  Raises what :func:`asked` raises."""
+    return _with(key, asked("POST", base + path, json=body), base + path)
+
+
+def asked(method: str, url: str, wait: float = 0.0, **rest: Any) -> Any:
+    """One request; JSON of the answer, whatever its status says beside.
 
     Raises:
         UnreachableError: nobody answers there, or it is not Sluice.
@@ -32,19 +45,33 @@ def send(method: str, url: str, wait: float = 0.0, **rest: Any) -> tuple[int, An
     """
     import httpx  # noqa: PLC0415  - help needs none, and it is half of what a verb waits for
 
+    secured = url.startswith("https:")  # else the authorities need not be read: a tenth of a second
+    rest |= {"timeout": PATIENCE + wait, "trust_env": False, "verify": secured}
     try:
-        answer = httpx.request(method, url, timeout=PATIENCE + wait, trust_env=False, **rest)
+        answer = httpx.request(method, url, **rest)
         found = answer.json()
-    except httpx.InvalidURL as error:
+    except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
         raise ConfigError(f"{url}: {error}; write http://host:port") from error
+    except UnicodeEncodeError as error:
+        raise ConfigError(f"{error.object!r} is no text that can be asked for") from error
     except httpx.HTTPError as error:
         msg = f"no service answers at {url}: {error}; is `sluice run` up?"
         raise UnreachableError(msg) from error
     except ValueError as error:
-        msg = f"what answers at {url} is not Sluice"
-        raise UnreachableError(msg) from error
+        raise _stranger(url) from error
+    said = str(found.get("error", found) if isinstance(found, dict) else found)
     if answer.status_code == HTTPStatus.BAD_REQUEST:
-        raise ConfigError(str(found.get("error", found)))
+        raise ConfigError(said)
     if answer.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR:
-        raise UnreachableError(f"{url}: {found.get('error', found)}")
-    return answer.status_code, found
+        raise UnreachableError(f"{url}: {said}")
+    return found
+
+
+def _with(key: str, found: Any, url: str) -> dict[str, Any]:
+    if not isinstance(found, dict) or key not in found:
+        raise _stranger(url)
+    return found
+
+
+def _stranger(url: str) -> UnreachableError:
+    return UnreachableError(f"what answers at {url} is not Sluice")

@@ -1,6 +1,7 @@
 """Options that several verbs share."""
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,28 @@ CUT = (
 def about_cut(verb: Verb) -> Verb:
     """Add ``--cut`` to a verb that asks up to when a table is complete."""
     return click.option("--cut", metavar="WHEN", help=CUT)(verb)
+
+
+def asked_cut(cut: str | None) -> Mapping[str, str]:
+    """The cut as the service is asked for it; an empty one is no cut, and it says so."""
+    return {} if cut is None else {"cut": cut}
+
+
+class Amount(click.FloatRange):
+    """From none up to *most*, and a number: a range of its own lets `nan` through."""
+
+    def __init__(self, most: float) -> None:
+        """The upper bound is in."""
+        super().__init__(min=0, max=most)
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Refuse what is no number."""
+        found = float(super().convert(value, param, ctx))
+        if math.isnan(found):
+            self.fail(f"{value} is no number", param, ctx)
+        return found
 
 
 def asks_service(verb: Verb) -> Verb:

@@ -11,6 +11,7 @@ import click
 
 from monitor.config.file import load
 from monitor.config.plug_ins import unbuilt
+from monitor.options import Amount
 from pipeline.errors import ConfigError
 from pipeline.finding import FindingSeverity
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from monitor.examination import Examination
 
 REFUSED, UNASKED = 1, 3
+CENTURY = 36_525.0  # in days
 TITLES = {
     FindingSeverity.REFUSE: "REFUSED: changes or values would get lost",
     FindingSeverity.WARN: "WARNINGS: less can be proven",
@@ -34,7 +36,7 @@ TITLES = {
 )
 @click.option(
     "--outage-days",
-    type=click.FloatRange(min=0),
+    type=Amount(CENTURY),
     default=3.0,
     show_default=True,
     help="How long the pipeline may stand still without losing a change.",

@@ -3,12 +3,11 @@
 import json
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import click
 
-from monitor.client import address, ask
-from monitor.options import about_cut, asks_service
+from monitor.client import address, listed, told
+from monitor.options import about_cut, asked_cut, asks_service
 
 
 @click.command("explain")
@@ -18,12 +17,13 @@ from monitor.options import about_cut, asks_service
 def explain(table: str, cut: str | None, config: Path, server: str | None, as_json: bool) -> None:
     """Show the answer for both stages with everything that it rests on."""
     base = address(server, config)
-    params = {"cut": cut} if cut else {}
-    answers = [
-        ask(base, f"/v1/readiness/{quote(table, safe='')}", {**params, "stage": stage})[1]
+    question = {"table": table, **asked_cut(cut)}
+    decisions = [
+        told(base, "/v1/gate", "state", {**question, "stage": stage})
         for stage in ("landed", "mirror")
     ]
-    verdicts = _newest(ask(base, "/v1/verdicts", {"table": table, "limit": 500})[1])
+    answers = [one for decision in decisions for one in decision["tables"] or [decision]]
+    verdicts = _newest(listed(base, "/v1/verdicts", {"table": table, "limit": 500}))
     if as_json:
         click.echo(json.dumps({"answers": answers, "verdicts": verdicts}))
         return

@@ -8,12 +8,12 @@ from typing import Any
 
 import click
 
-from monitor.client import address, ask
+from monitor.client import address, told
 from monitor.last_words import last_words, lines
-from monitor.options import about_cut, asks_service
+from monitor.options import Amount, about_cut, asked_cut, asks_service
 from pipeline.errors import UnreachableError
 
-LONGEST = 60.0
+LONGEST, YEAR = 60.0, 365 * 86_400.0
 CLOSED = ("blocked", "revoked")
 EXITS = {"ready": 0, "not_ready": 1, "unknown": 3, **dict.fromkeys(CLOSED, 4)}
 
@@ -28,7 +28,7 @@ EXITS = {"ready": 0, "not_ready": 1, "unknown": 3, **dict.fromkeys(CLOSED, 4)}
     show_default=True,
     help="In the mirror, or in the change log.",
 )
-@click.option("--wait", type=click.FloatRange(min=0), default=0.0, help="Seconds to wait at most.")
+@click.option("--wait", type=Amount(YEAR), default=0.0, help="Seconds to wait at most.")
 @click.option("--patient", is_flag=True, help="Go on waiting while blocked.")
 @asks_service
 def gate(
@@ -47,7 +47,7 @@ def gate(
     Exit status 0: ready; 1: not ready yet; 2: wrong usage; 3: unknown; 4: blocked or revoked,
     waiting will not help.
     """
-    question = {"table": list(tables), "stage": stage, **({"cut": cut} if cut else {})}
+    question = {"table": list(tables), "stage": stage, **asked_cut(cut)}
     try:
         answer = _wait(address(server, config), question, wait, patient=patient)
     except UnreachableError as error:
@@ -65,10 +65,11 @@ def _wait(base: str, question: dict[str, Any], wait: float, *, patient: bool) ->
     while True:
         left = max(until - time.monotonic(), 0.0)
         turn = min(left, LONGEST)
-        _, answer = ask(base, "/v1/gate", {**question, "wait": turn, "patient": patient}, turn)
+        params = {**question, "wait": turn, "patient": patient}
+        answer = told(base, "/v1/gate", "state", params, turn)
         closed = answer["state"] in CLOSED and not patient
         if answer["ready"] or closed or time.monotonic() >= until:
-            return dict(answer)
+            return answer
         if answer["tables"]:
             question = {**question, "cut": answer["tables"][0]["cut"]}
 

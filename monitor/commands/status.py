@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from monitor.client import address, ask
+from monitor.client import address, listed, told
 from monitor.last_words import last_words, lines
 from monitor.options import asks_service
 from pipeline.errors import UnreachableError
@@ -24,8 +24,8 @@ def status(config: Path, server: str | None, as_json: bool) -> None:
     """Show what the service knows; where none answers, what it wrote last (exit status 3)."""
     base = address(server, config)
     try:
-        tables, incidents = ask(base, "/v1/tables")[1], ask(base, "/v1/incidents")[1]
-        _, turning = ask(base, "/v1/service")
+        tables, incidents = listed(base, "/v1/tables"), listed(base, "/v1/incidents")
+        turning = told(base, "/v1/service", "turning")
     except UnreachableError as error:
         if server is not None:
             raise

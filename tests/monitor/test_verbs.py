@@ -1,0 +1,131 @@
+"""Every verb that is asked about what is not there answers with a sentence and exit status 2.
+
+Covers monitor/__main__.py, client.py, options.py.
+"""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+from fastapi import FastAPI
+
+from monitor import __main__ as program
+from monitor.web import api
+from monitor.web.server import HttpServer
+from tests.monitor.config.test_config import MINIMAL
+from tests.monitor.rig import USERS, Rig
+
+ASKS = frozenset({"explain", "gate", "status", "waive"})
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    rig = Rig(tmp_path_factory.mktemp("rig"))
+    rig.round()
+    rig.round()
+    http = HttpServer("127.0.0.1", 0)
+    http.start(api.application(rig.api_parts()))
+    yield http.address
+    http.stop()
+    rig.close()
+
+
+@pytest.fixture(scope="module")
+def stranger() -> Iterator[str]:
+    """Something else that answers with JSON, whatever it is asked."""
+    other = FastAPI()
+    other.get("/{path:path}")(lambda path: {"error_code": 404, "message": f"HTTP 404 {path}"})
+    http = HttpServer("127.0.0.1", 0)
+    http.start(other)
+    yield http.address
+    http.stop()
+
+
+def _run(words: list[str], monkeypatch: pytest.MonkeyPatch) -> object:
+    """The exit status; anything but an exit would be a traceback, and fails the test."""
+    monkeypatch.setattr(sys, "argv", ["sluice", *words])
+    with pytest.raises(SystemExit) as ended:
+        program.main()
+    return ended.value.code
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        pytest.param(["gate", "no.such"], "no table 'no.such'; known: ", id="gate: a table"),
+        pytest.param(["gate", ""], "no table ''; known: ", id="gate: no name"),
+        pytest.param(["gate", USERS, "no.such"], "no table 'no.such'", id="gate: one of two"),
+        pytest.param(["gate", "\udcff"], "is no text", id="gate: bytes that are no text"),
+        pytest.param(["gate", USERS, "--cut", "x"], "bad cut 'x'", id="gate: a cut"),
+        pytest.param(["gate", USERS, "--cut", ""], "bad cut ''", id="gate: an empty cut"),
+        pytest.param(["gate", USERS, "--cut", "2026-02-30"], "no such cut", id="gate: a day"),
+        pytest.param(["gate", USERS, "--wait", "nan"], "is no number", id="gate: no time"),
+        pytest.param(["gate", USERS, "--wait", "inf"], "not in the range", id="gate: for ever"),
+        pytest.param(["gate", USERS, "--server", "here"], "write http://host:port", id="a server"),
+        pytest.param(["explain", "no.such"], "no table 'no.such'; known: ", id="explain: a table"),
+        pytest.param(["explain", ""], "no table ''", id="explain: no name"),
+        pytest.param(["explain", ".."], "no table '..'", id="explain: a name that climbs"),
+        pytest.param(["explain", "\udcff"], "is no text", id="explain: bytes that are no text"),
+        pytest.param(["explain", USERS, "--cut", ""], "bad cut ''", id="explain: an empty cut"),
+        pytest.param(["waive", "nothing", "--reason", "x"], "is no id", id="waive: an id"),
+        pytest.param(["waive", "", "--reason", "x"], "at least 1 character", id="waive: no id"),
+        pytest.param(["status", "--config", "/no/such"], "cannot read", id="status: a config"),
+        pytest.param(["run", "--config", "/no/such"], "cannot read", id="run: a config"),
+        pytest.param(["check-config", "--config", "/"], "Is a directory", id="check: a folder"),
+        pytest.param(["init", "--config", "/no/such/x"], "cannot write", id="init: a folder"),
+        pytest.param(["connector", "no"], "no source 'no'; known: shop", id="connector: a source"),
+        pytest.param(["doctor", "--worker", "/no"], "cannot read /no", id="doctor: a worker"),
+        pytest.param(["doctor", "--outage-days", "nan"], "is no number", id="doctor: no days"),
+        pytest.param(["doctor", "--outage-days", "1e99"], "not in the range", id="doctor: ages"),
+        pytest.param(["fly"], "No such command 'fly'", id="a verb"),
+    ],
+)
+def test_f51_what_is_not_there_is_told_in_a_sentence(
+    *,
+    words: list[str],
+    said: str,
+    server: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "sluice.yaml").write_text(MINIMAL)
+    monkeypatch.chdir(tmp_path)
+    asks = words[0] in ASKS and not {"--config", "--server"} & set(words)
+
+    status = _run([*words, *(["--server", server] if asks else [])], monkeypatch)
+
+    assert status == 2
+    assert said in capsys.readouterr().err
+
+
+def test_f51_every_verb_is_asked() -> None:
+    function = test_f51_what_is_not_there_is_told_in_a_sentence
+    (marks,) = [mark.args[1] for mark in function.pytestmark]  # type: ignore[attr-defined]
+    asked = {case.values[0][0] for case in marks}
+
+    verbs = program.Verbs().list_commands(click.Context(program.sluice))
+    assert set(verbs) - asked == set()
+
+
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [
+        pytest.param(["status"], 2, id="status"),
+        pytest.param(["gate", USERS], 3, id="gate"),
+        pytest.param(["explain", USERS], 2, id="explain"),
+        pytest.param(["waive", "schema:a.b", "--reason", "x"], 2, id="waive"),
+    ],
+)
+def test_f51_another_service_that_answers_there_is_told_as_such(
+    *,
+    words: list[str],
+    status: int,
+    stranger: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert _run([*words, "--server", stranger], monkeypatch) == status
+    assert "is not Sluice" in capsys.readouterr().err
