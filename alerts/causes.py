@@ -3,12 +3,16 @@
 A member leaves a cause only by being seen good: a verdict that blames something else, or knows
 nothing, is no evidence that the first trouble is over.  UNKNOWN verdicts are findings too, of a
 kind of their own: for that kind any knowledge is good, and a FAIL ends it.  An UNKNOWN that nobody
-can help opens nothing, and ends what another kind of not knowing has opened.  Pure.
+can help opens nothing, and ends what another kind of not knowing has opened.
+
+What follows from a table's state is no incident of its own: while a table is part of an incident
+that says why it stands still, or is not there yet, its lateness and what is not known of it are
+shown and open nothing.  A loss, a gap or a suspicion never follows from anything.  Pure.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-from alerts.model import AlertKind, Cause, CauseFinding, Incident, Member
+from alerts.model import AlertKind, Cause, CauseFinding, Incident, IncidentState, Member
 from checks.model import Outcome, Ruling, Verdict
 
 KINDS: Mapping[str, AlertKind] = {
@@ -22,6 +26,7 @@ KINDS: Mapping[str, AlertKind] = {
     "snapshot": AlertKind.SUSPECT,
     "gap": AlertKind.BLOCKED,
     "hold": AlertKind.BLOCKED,
+    "first_landing": AlertKind.BLOCKED,
     "blocked": AlertKind.BLOCKED,
     "quarantine": AlertKind.BLOCKED,
     "foreign_write": AlertKind.BLOCKED,
@@ -42,48 +47,107 @@ BEYOND_HELP = frozenset({"unsupported", "no_history", "not_yet"})
 """Codes of UNKNOWN that no person can change: not for this table, not before time has passed."""
 
 _NOTHING = Ruling(Outcome.UNKNOWN, "no verdict")
+_STANDING_STILL = (AlertKind.SERVICE, AlertKind.BLOCKED)
+_FOLLOWING = (AlertKind.LATE, AlertKind.UNKNOWN)
 
 
 def findings(
-    verdicts: Sequence[Verdict], incidents: Iterable[Incident]
+    verdicts: Sequence[Verdict],
+    incidents: Iterable[Incident],
+    starting: Collection[str] = frozenset(),
 ) -> tuple[CauseFinding, ...]:
     """Fold one round's *verdicts* by cause, given the *incidents* that are open.
 
     One finding per cause that is blamed now, or of whose members at least one has spoken.  Of
-    several verdicts on one member the last counts.
+    several verdicts on one member the last counts.  *starting* are tables that are read for the
+    first time.
     """
     spoken = {Member(verdict.table, verdict.check): verdict for verdict in verdicts}
     standing = {incident.cause: incident for incident in incidents}
-    blamed = [cause for verdict in spoken.values() if (cause := blame(verdict))]
+    follows = _consequences(spoken.values(), standing, starting)
+    blamed = {
+        member: _kept(cause, member, standing)
+        for member, verdict in spoken.items()
+        if (cause := blame(verdict)) and not follows(verdict)
+    }
     touched = [
         cause for cause, incident in standing.items() if spoken.keys() & set(incident.members)
     ]
-    causes = dict.fromkeys(blamed + touched)
-    return tuple(_weigh(cause, spoken, standing.get(cause)) for cause in causes)
+    causes = dict.fromkeys((*blamed.values(), *touched))
+    guilty: dict[Cause, list[Member]] = {cause: [] for cause in causes}
+    for member, cause in blamed.items():
+        guilty[cause].append(member)
+    return tuple(
+        _weigh(cause, spoken, sorted(guilty[cause]), standing.get(cause), follows)
+        for cause in causes
+    )
 
 
 def blame(verdict: Verdict) -> Cause | None:
     """Name what *verdict* holds against the world; None for a PASS, or if nobody can help it."""
     if verdict.ruling.outcome is Outcome.PASS or _beyond_help(verdict):
         return None
-    unknown = verdict.ruling.outcome is Outcome.UNKNOWN
-    kind = AlertKind.UNKNOWN if unknown else KINDS.get(verdict.check, AlertKind.LOST)
     if verdict.cause:
-        return Cause(kind, "", verdict.cause)
-    return Cause(kind, verdict.check, verdict.table)
+        return Cause(_kind(verdict), "", verdict.cause)
+    return Cause(_kind(verdict), verdict.check, verdict.table)
+
+
+def _kind(verdict: Verdict) -> AlertKind:
+    if verdict.ruling.outcome is Outcome.UNKNOWN:
+        return AlertKind.UNKNOWN
+    return KINDS.get(verdict.check, AlertKind.LOST)
+
+
+def _consequences(
+    verdicts: Collection[Verdict], standing: Mapping[Cause, Incident], starting: Collection[str]
+) -> Callable[[Verdict], bool]:
+    """Tells of a verdict whether it follows from what its table, or its cause, suffers anyway."""
+    now = [(verdict.table, cause) for verdict in verdicts if (cause := blame(verdict))]
+    known = [one for cause, one in standing.items() if cause.kind in _STANDING_STILL]
+    still = {table for table, cause in now if cause.kind in _STANDING_STILL}
+    still |= {member.table for one in known for member in one.failing}
+    parts = {cause.subject for _, cause in now if cause.kind in _STANDING_STILL}
+    parts |= {one.cause.subject for one in known}
+
+    def follows(verdict: Verdict) -> bool:
+        if verdict.ruling.outcome is Outcome.PASS or _kind(verdict) not in _FOLLOWING:
+            return False
+        return verdict.table in still or verdict.table in starting or verdict.cause in parts
+
+    return follows
+
+
+def _kept(cause: Cause, member: Member, standing: Mapping[Cause, Incident]) -> Cause:
+    """Stay with the lateness that is open: what holds changes up moves on while they catch up."""
+    if cause.kind is not AlertKind.LATE or cause in standing:
+        return cause
+    late = (known for known in standing if known.kind is AlertKind.LATE)
+    return next((known for known in late if member in standing[known].failing), cause)
 
 
 def _weigh(
-    cause: Cause, spoken: Mapping[Member, Verdict], incident: Incident | None
+    cause: Cause,
+    spoken: Mapping[Member, Verdict],
+    guilty: Sequence[Member],
+    incident: Incident | None,
+    follows: Callable[[Verdict], bool],
 ) -> CauseFinding:
-    guilty = sorted(member for member, verdict in spoken.items() if blame(verdict) == cause)
     known = set(incident.members) if incident else set()
-    good = {member for member in known & spoken.keys() if _good(cause.kind, spoken[member])}
-    failing = ({*incident.failing} if incident else set()) - good | set(guilty)
+    pending = incident is not None and incident.state is IncidentState.PENDING
+
+    def good(verdict: Verdict) -> bool:
+        if follows(verdict) and (pending or cause.kind is AlertKind.UNKNOWN):
+            return True
+        return _good(cause.kind, verdict)
+
+    passed = {member for member in known & spoken.keys() if good(spoken[member])}
+    if any(member.table == cause.subject for member in passed) and not cause.check:
+        passed = known  # the part itself works: whoever blamed it has, or will name, another cause
+    failing = ({*incident.failing} if incident else set()) - passed | set(guilty)
     witness = next(iter(guilty), next(iter(sorted(known & spoken.keys())), None))
     return CauseFinding(
         cause=cause,
-        outcome=_outcome(guilty=bool(guilty), failing=bool(failing), good=bool(good)),
+        outcome=_outcome(guilty=bool(guilty), failing=bool(failing), good=bool(passed)),
         ruling=spoken[witness].ruling if witness else _NOTHING,
         failing=tuple(sorted(failing)),
         run=spoken[witness].run if witness else "",

@@ -1,6 +1,6 @@
 """From one round's verdicts to changed incidents and letters, without clock or store.  Pure."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -43,14 +43,19 @@ def settle(
     verdicts: Sequence[Verdict],
     silences: Iterable[Silence],
     now: datetime,
+    *,
+    starting: Collection[str] = frozenset(),
 ) -> Round:
-    """Advance every open incident that *verdicts* touch, and open those they call for."""
+    """Advance every open incident that *verdicts* touch, and open those they call for.
+
+    *starting* are tables that are read for the first time: what is not known yet is no trouble.
+    """
     silences = tuple(silences)
     standing = {incident.cause: incident for incident in incidents}
     changed: list[Incident] = []
     dropped: list[Incident] = []
     notices: list[Notice] = []
-    for finding in findings(verdicts, incidents):
+    for finding in findings(verdicts, incidents, starting):
         before = standing.get(finding.cause)
         after, told = advance(before, finding, policy(settings.routes, finding, silences, now), now)
         notices += told
@@ -64,15 +69,22 @@ def settle(
 def withdraw(
     settings: AlertSettings, incidents: Iterable[Incident], watched: Iterable[Member], now: datetime
 ) -> Round:
-    """Close incidents none of whose members is watched any more: no verdict will ever do it."""
+    """Close incidents that only members no longer watched keep open: no verdict will ever do it.
+
+    Members that are no longer watched leave the others.
+    """
     kept = frozenset(watched)
-    orphans = [incident for incident in incidents if not kept & frozenset(incident.members)]
     changed: list[Incident] = []
     notices: list[Notice] = []
-    for incident in orphans:
-        after, told = end(replace(incident, ruling=_UNWATCHED), now)
-        changed += [after] if after else []
-        notices += told
+    for incident in incidents:
+        failing = tuple(member for member in incident.failing if member in kept)
+        orphan = not kept & frozenset(incident.members)
+        if orphan or (incident.failing and not failing):
+            after, told = end(replace(incident, ruling=_UNWATCHED), now)
+            changed += [after] if after else []
+            notices += told
+        elif failing != incident.failing:
+            changed.append(replace(incident, failing=failing))
     return _round(settings, changed, [], notices)
 
 

@@ -17,7 +17,7 @@ def compose(notice: Notice, runbooks: str = "docs/runbooks") -> Message:
     """Put *notice* into words; *runbooks* is the folder or address that its link starts with."""
     incident = notice.incident
     cause = incident.cause
-    runbook = f"{runbooks.rstrip('/')}/{cause.kind}.md" + (f"#{cause.check}" if cause.check else "")
+    runbook = page(incident, runbooks)
     return Message(
         id=notice.fingerprint,
         incident=incident.id,
@@ -36,6 +36,15 @@ def compose(notice: Notice, runbooks: str = "docs/runbooks") -> Message:
         opened=incident.opened,
         ended=notice.at if notice.event is Event.CLEARED else None,
     )
+
+
+def page(incident: Incident, runbooks: str) -> str:
+    """Where to read on: the section of its check; of a common cause, of the part that ails."""
+    cause, members = incident.cause, incident.members
+    own = {member.check for member in members if member.table == cause.subject}
+    checks = own or {member.check for member in members}
+    check = cause.check or (next(iter(checks)) if len(checks) == 1 else "")
+    return f"{runbooks.rstrip('/')}/{cause.kind}.md" + (f"#{check}" if check else "")
 
 
 def _subject(notice: Notice) -> str:

@@ -13,6 +13,7 @@ from pipeline.mark import Quarantine
 from pipeline.model import Missing, Table
 from pipeline.report import Gap, Hold, read_gap
 
+LAKE = "lake"  # what tables blame whose mirrors cannot be reached
 MOST_KEYS = 20  # a ruling names no more, so a waiver of all it names could hide others
 
 
@@ -71,12 +72,13 @@ def _of_mark(inputs: Inputs) -> Iterator[Reason]:
     for gap in map(read_gap, mark.gaps.values()):
         if _concerns(gap, inputs.table):
             span = f"{gap.topic}:{gap.partition} [{gap.first}, {gap.until})"
-            yield Reason("gap", f"{span} cannot be read: {gap.why}", gap.id)
+            everyone = "" if gap.tables or gap.shards else gap.id
+            yield Reason("gap", f"{span} cannot be read: {gap.why}", gap.id, everyone)
     for subject, one in sorted(mark.quarantine.items()):
         if _quarantines(subject, one, inputs):
             for name in one.names(subject):
                 text = f"{one.table or subject}: undecoded change {name}"
-                yield Reason("quarantine", text, name)
+                yield Reason("quarantine", text, name, "" if one.table else subject)
 
 
 def _of_rounds(inputs: Inputs) -> Iterator[Reason]:
@@ -84,7 +86,7 @@ def _of_rounds(inputs: Inputs) -> Iterator[Reason]:
     subjects = {table.name, *(f"source:{source}" for source in table.sources)}
     for hold in inputs.holds:
         if hold.subject in subjects:
-            yield Reason(hold.reason, hold.detail, hold.id)
+            yield Reason(hold.reason, hold.detail, hold.id, _shared(hold, inputs))
     if inputs.residual:
         text = f"{inputs.residual} changes read are not accounted for"
         yield Reason("unbalanced", text, f"unbalanced:{table.name}")
@@ -97,6 +99,14 @@ def _of_checks(inputs: Inputs, gating: frozenset[str]) -> Iterator[Reason]:
             continue
         for id_ in waivers_of(ruled):
             yield Reason("check_failed", f"{name}: {ruled.ruling.reason}", id_)
+
+
+def _shared(hold: Hold, inputs: Inputs) -> str:
+    """What holds other tables too: a source, all sources alike, or a lake that did not answer."""
+    if hold.subject == inputs.table.name:
+        return LAKE if hold.reason == "unreachable" else ""
+    alike = any(one.id == hold.id and one.subject != hold.subject for one in inputs.holds)
+    return hold.id if alike else hold.subject
 
 
 def _shards(table: Table) -> tuple[str, ...]:

@@ -72,8 +72,10 @@ class Reason:
     """Why an answer is not READY: a short stable code, one line for people.
 
     ``id`` is what ``sluice waive`` takes, if a person may close it; empty otherwise.
+    ``cause`` names what blocks other tables as well; empty for what is the table's own.
     """
 
     code: str
     text: str
     id: str = ""
+    cause: str = ""

@@ -20,6 +20,7 @@ from monitor.logs import current_run
 from monitor.observe.assessor import Assessor
 from monitor.observe.census import Census
 from monitor.observe.clocks import Clocks
+from monitor.observe.first_landing import FirstLandings
 from monitor.observe.foreign_writes import ForeignWrites
 from monitor.observe.heartbeat import FenceBook, HeartbeatWriter
 from monitor.observe.probing import Probing
@@ -215,6 +216,7 @@ class App:
             clock=clock,
             started=self.started,
             runbooks=self.config.alerts.runbooks,
+            firsts=FirstLandings(self.census.rows),
         )
 
     def _works(self) -> Works:

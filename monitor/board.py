@@ -79,6 +79,26 @@ class ChannelView:
 
 
 @dataclass(frozen=True, slots=True)
+class FirstLanding:
+    """What is read of one source for the first time, which tables wait for it, and until when.
+
+    ``stuck`` says since when nothing of it has moved; None while it does.
+    """
+
+    source: str
+    told: str
+    since: datetime
+    tables: tuple[str, ...] = ()
+    eta: datetime | None = None
+    stuck: datetime | None = None
+
+    @property
+    def line(self) -> str:
+        """The whole of it in one line."""
+        return f"source {self.source} is read for the first time: {self.told}"
+
+
+@dataclass(frozen=True, slots=True)
 class Board:
     """One round's whole picture; ``at`` is NEVER before the first round."""
 
@@ -92,6 +112,7 @@ class Board:
     channels: tuple[ChannelView, ...] = ()
     changes: Mapping[tuple[str, str], int] = field(default_factory=dict)
     headroom: Mapping[tuple[str, str], timedelta] = field(default_factory=dict)
+    firsts: tuple[FirstLanding, ...] = ()
     restarts: int = 0
     runbooks: str = ""
 

@@ -1,7 +1,7 @@
 """One watching round: look, rule, tell, and put the whole picture on the board."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -9,10 +9,11 @@ from alerts.model import Member
 from checks.blocks import Inputs, blocks
 from checks.model import Verdict
 from checks.readiness import Question, Readiness
-from monitor.board import Board, ComponentView, CurrentBoard, TableView
+from monitor.board import Board, ComponentView, CurrentBoard, FirstLanding, TableView
 from monitor.config.plans import CheckPlan
 from monitor.observe import own_verdicts as own
 from monitor.observe.assessor import Assessor
+from monitor.observe.first_landing import FirstLandings, by_table
 from monitor.observe.own_verdicts import Component
 from monitor.observe.recorder import VerdictRecorder
 from monitor.observe.roster import Roster
@@ -42,6 +43,7 @@ class Cycle:
     clock: Callable[[], datetime]
     started: datetime
     runbooks: str = ""
+    firsts: FirstLandings = field(default_factory=FirstLandings)
 
     def watch(self) -> None:
         """Do one round."""
@@ -50,14 +52,22 @@ class Cycle:
         channels, retentions = self.facts.channels(now), self.retentions(look)
         parts = self.facts.parts(look, channels, now)
         cut = yesterday(now, self.zone)
-        views = [self._view(table, look, cut, parts) for table in self.roster.tables()]
-        verdicts = [own.of_part(part, now) for part in parts]
+        firsts = self.firsts.look(look, self.roster.tables(), now)
+        own_first = by_table(firsts)
+        self.recorder.starting = frozenset(t for t, one in own_first.items() if not one.stuck)
+        views = [
+            self._view(table, look, cut, parts, own_first.get(table.name))
+            for table in self.roster.tables()
+        ]
+        verdicts = [own.of_part(part, now, parts) for part in parts]
+        verdicts += own.of_first_landings(look.sources, firsts, parts, now)
         verdicts += [own.of_retentions(source, held, now) for source, held in retentions.items()]
-        verdicts += own.of_declared(self.roster.declared(), now)
+        landing = next((one.line for one in firsts if one.stuck is None), "")
+        verdicts += own.of_declared(self.roster.declared(), now, landing)
         verdicts += [verdict for _, found in views for verdict in found]
         self.recorder.tell(verdicts, kept=self.recorder.changed(verdicts))
         if self.roster.known:
-            self.recorder.withdraw(self._watched(parts, retentions))
+            self.recorder.withdraw(self._watched(look, parts, retentions))
         self.current.board = Board(
             at=now,
             started=self.started,
@@ -70,11 +80,17 @@ class Cycle:
             changes=self.facts.changes(),
             restarts=self.facts.restarts(),
             headroom=_left(retentions, now),
+            firsts=firsts,
             runbooks=self.runbooks,
         )
 
     def _view(
-        self, table: Table, look: Sampling, cut: datetime, parts: Sequence[Component]
+        self,
+        table: Table,
+        look: Sampling,
+        cut: datetime,
+        parts: Sequence[Component],
+        first: FirstLanding | None,
     ) -> tuple[TableView, tuple[Verdict, ...]]:
         """One table's view, with the verdicts on it of this round."""
         with self.recorder.deciding:
@@ -86,7 +102,7 @@ class Cycle:
                 self.assessor.certify(answer)
         now_ish = {s: self.assessor.answer(q, inputs) for s, (_, q) in questions.items()}
         self.assessor.settle(inputs, {questions[s][0]: day[s] for s in Stage})
-        verdicts = tuple(self._verdicts(inputs, [*day.values()], parts))
+        verdicts = tuple(self._verdicts(inputs, [*day.values()], parts, first))
         seen = {verdict.check: verdict for verdict in self.recorder.rulings.of(table.name)[::-1]}
         shown = {**seen, **{verdict.check: verdict for verdict in verdicts}}
         view = TableView(
@@ -95,19 +111,29 @@ class Cycle:
         return view, verdicts
 
     def _verdicts(
-        self, inputs: Inputs, answers: Sequence[Readiness], parts: Sequence[Component]
+        self,
+        inputs: Inputs,
+        answers: Sequence[Readiness],
+        parts: Sequence[Component],
+        first: FirstLanding | None,
     ) -> Iterator[Verdict]:
         table, at = inputs.table, inputs.lags.at
         down = [part for part in parts if part.ailment and _concerns(part, table)]
+        if down and first:
+            first = replace(first, stuck=None)  # it moves on once they work
         yield from own.of_table(table, inputs.lags, self.budget(table.tier), down, at)
-        yield from own.of_standstills(table.name, blocks(inputs, frozenset()), at)
+        yield from own.of_standstills(table.name, blocks(inputs, frozenset()), at, first)
         yield own.of_disagreement(table.name, answers, at)
 
-    def _watched(self, parts: Sequence[Component], retentions: Iterable[str]) -> Iterator[Member]:
+    def _watched(
+        self, look: Sampling, parts: Sequence[Component], retentions: Iterable[str]
+    ) -> Iterator[Member]:
         yield from (Member(own.retention_of(source), "headroom") for source in retentions)
         yield from (Member(own.rule_of(rule), "collected") for rule in self.roster.declared())
         for part in parts:
             yield Member(part.name, part.check)
+        for source in look.sources:
+            yield Member(own.source_of(source), own.FIRST_LANDING)
         for table in self.roster.tables():
             checks = [plan.name for plan in self.plans if plan.probe_for(table.name)]
             for check in (*own.CHECKS, *checks):

@@ -122,6 +122,11 @@ class Census:
             return Missing(f"not since {found.began.isoformat()}: {why}")
         return found
 
+    def rows(self, name: str) -> Mapping[str, int]:
+        """Shard -> about how many rows it has, as the source *name* has told last."""
+        found = self.answer(name)
+        return {} if isinstance(found, Missing) else found.described.rows
+
     def unproven(self, table: Table) -> str | Missing:
         """What no log shows of *table*; empty if nothing."""
         told = {name: self.answer(name) for name in table.sources}

@@ -1,8 +1,8 @@
 """What is wrong that no probe looks for?  Lateness, standstills, and the parts of the way itself.
 
 Each check is ruled on in every round, PASS included: an incident ends only by being seen good.
-While a part of the way is down, its tables are not called late one by one: they blame the part.
-Pure.
+What many tables suffer from has one name as its cause: a part that is down, a source whose changes
+are late before they are any table's own, a hold of a whole source.  Pure.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -11,9 +11,10 @@ from datetime import datetime, timedelta
 
 from checks.model import Outcome, Reason, Ruling, Verdict
 from checks.readiness import Readiness
-from pipeline.lags.lag import Lags
+from monitor.board import FirstLanding
+from pipeline.lags.lag import HopLag, Lags
 from pipeline.lags.retention import Retention
-from pipeline.model import Missing, Stage, Table
+from pipeline.model import Hop, Missing, Stage, Table
 
 GOOD = Ruling(Outcome.PASS, "nothing stands in the way")
 STANDSTILLS: Mapping[str, str] = {
@@ -25,6 +26,7 @@ STANDSTILLS: Mapping[str, str] = {
 }
 """Reason code -> check; any other reason is a ``hold``."""
 ELSEWHERE = frozenset({"check_failed"})  # a probe's FAIL is an incident of its own
+FIRST_LANDING = "first_landing"
 CHECKS = ("lag", "service", "hold", "disagreement", *dict.fromkeys(STANDSTILLS.values()))
 
 
@@ -37,11 +39,45 @@ class Component:
     ailment: str = ""
 
 
-def of_part(part: Component, at: datetime) -> Verdict:
-    """One verdict on a part of the way; all that suffers from it shares its cause."""
+def of_part(part: Component, at: datetime, parts: Sequence[Component] = ()) -> Verdict:
+    """One verdict on a part of the way; all that suffers from it shares its cause.
+
+    A collector whose source is down cannot read: while that lasts, it suffers from it too.
+    """
     if not part.ailment:
         return Verdict(part.name, part.check, Ruling(Outcome.PASS, "works"), at)
-    return _blaming(part.name, part.check, part, at)
+    read = source_of(part.name.removeprefix("collector:"))
+    down = next((one for one in parts if one.name == read and one.ailment), part)
+    return _blaming(part.name, part.check, down, at)
+
+
+def source_of(name: str) -> str:
+    """What a verdict on a source itself is about."""
+    return f"source:{name}"
+
+
+def of_first_landings(
+    sources: Iterable[str],
+    landings: Iterable[FirstLanding],
+    parts: Sequence[Component],
+    at: datetime,
+) -> Iterator[Verdict]:
+    """Whether what is read for the first time of each source moves on, as far as its parts work."""
+    under_way = {one.source: one for one in landings}
+    for name in sources:
+        own = (source_of(name), f"collector:{name}", "worker")
+        down = next((part for part in parts if part.name in own and part.ailment), None)
+        ruling = _landing(under_way.get(name), down, at)
+        yield Verdict(source_of(name), FIRST_LANDING, ruling, at, cause=source_of(name))
+
+
+def _landing(one: FirstLanding | None, down: Component | None, at: datetime) -> Ruling:
+    if one is None:
+        return Ruling(Outcome.PASS, "what was to be read for the first time has landed")
+    if one.stuck is None or down is not None:
+        return Ruling(Outcome.UNKNOWN, one.line, "not_yet")
+    still = f"nothing has moved for {(at - one.stuck).total_seconds() / 60:.0f} min"
+    return Ruling(Outcome.FAIL, f"{one.line}; {still}", "stuck")
 
 
 def of_table(
@@ -52,17 +88,29 @@ def of_table(
         yield _blaming(table.name, "service", down[0], at)
         return
     yield Verdict(table.name, "service", Ruling(Outcome.PASS, "every part works"), at)
-    yield Verdict(table.name, "lag", _lateness(lags, budget), at, value=_seconds(lags))
+    lateness, cause = _lateness(lags, budget), _held_up(table, lags)
+    yield Verdict(table.name, "lag", lateness, at, value=_seconds(lags), cause=cause)
 
 
-def of_standstills(table: str, reasons: Iterable[Reason], at: datetime) -> Iterator[Verdict]:
-    """One verdict per kind of standstill, from the reasons that block the table."""
+def of_standstills(
+    table: str, reasons: Iterable[Reason], at: datetime, first: FirstLanding | None = None
+) -> Iterator[Verdict]:
+    """One verdict per kind of standstill, from the reasons that block the table.
+
+    That it has no base yet is no trouble while it is read for the *first* time, and that moves.
+    """
     kinds: dict[str, list[Reason]] = {"hold": [], **{kind: [] for kind in STANDSTILLS.values()}}
     for reason in reasons:
         if reason.code not in ELSEWHERE:
             kinds[STANDSTILLS.get(reason.code, "hold")].append(reason)
     for kind, found in kinds.items():
-        yield Verdict(table, kind, _standing(found), at, value=float(len(found)))
+        own = [reason for reason in found if not reason.cause]
+        cause = found[0].cause if found and not own else ""
+        ruling = _standing([*own, *(one for one in found if one.cause)])
+        if first and found and kind == STANDSTILLS["no_base"]:
+            cause = source_of(first.source)
+            ruling = ruling if first.stuck else Ruling(Outcome.UNKNOWN, first.line, "not_yet")
+        yield Verdict(table, kind, ruling, at, value=float(len(found)), cause=cause)
 
 
 def of_disagreement(table: str, answers: Iterable[Readiness], at: datetime) -> Verdict:
@@ -80,12 +128,16 @@ def rule_of(shards: str) -> str:
     return f"rule:{shards}"
 
 
-def of_declared(declared: Mapping[str, str], at: datetime) -> Iterator[Verdict]:
-    """Whether something is collected for each rule that asks for tables."""
+def of_declared(declared: Mapping[str, str], at: datetime, first: str = "") -> Iterator[Verdict]:
+    """Whether something is collected for each rule that asks for tables.
+
+    *first* says how far something is read for the first time: what a rule asks for may be of it.
+    """
     for shards, why in declared.items():
         ruling = Ruling(Outcome.PASS, "something it asks for is collected")
         if why:
-            ruling = Ruling(Outcome.UNKNOWN, why, "not_collected")
+            told = f"{why}; {first}" if first else why
+            ruling = Ruling(Outcome.UNKNOWN, told, "not_yet" if first else "not_collected")
         yield Verdict(rule_of(shards), "collected", ruling, at)
 
 
@@ -131,8 +183,39 @@ def _lateness(lags: Lags, budget: timedelta) -> Ruling:
         return Ruling(Outcome.UNKNOWN, f"lag is unknown: {total.why}", "lag_unknown")
     told = f"lag {total.total_seconds():.0f} s, budget {budget.total_seconds():.0f} s"
     if total > budget:
-        return Ruling(Outcome.FAIL, told, "late")
+        slow = _slowest(lags)
+        most = f"{told}; most of it, {_length(slow).total_seconds():.0f} s, in {slow.hop}"
+        return Ruling(Outcome.FAIL, most, "late")
     return Ruling(Outcome.PASS, told)
+
+
+def _held_up(table: Table, lags: Lags) -> str:
+    """The source at which all its tables are held up; empty if it is the table's own merge."""
+    if not lags.hops:
+        return ""
+    slow = _slowest(lags)
+    if slow.hop is Hop.MERGE:
+        return ""
+    if isinstance(slow.lag, Missing):
+        words = slow.lag.why
+        named = (name for name in table.sources if words.endswith(f"(source {name})"))
+        return f"source:{next(named, table.sources[0])}"
+    ends = {
+        name: lags.kept[name, slow.hop].at
+        for name in table.sources
+        if (name, slow.hop) in lags.kept
+    }
+    return f"source:{min(ends, key=lambda name: ends[name], default=table.sources[0])}"
+
+
+def _slowest(lags: Lags) -> HopLag:
+    """The first hop that is not known, else the one that takes longest."""
+    unknown = (hop for hop in lags.hops if isinstance(hop.lag, Missing))
+    return next(unknown, None) or max(lags.hops, key=_length)
+
+
+def _length(hop: HopLag) -> timedelta:
+    return timedelta() if isinstance(hop.lag, Missing) else hop.lag
 
 
 def _seconds(lags: Lags) -> float | None:

@@ -27,7 +27,8 @@ class VerdictRecorder:
     """``deciding`` is held while anything is ruled or certified.
 
     ``gating`` are the checks whose FAIL takes certificates back, ``whole`` those whose PASS has
-    looked at all rows: one that looked at some spares nothing.
+    looked at all rows: one that looked at some spares nothing.  ``starting`` are tables
+    that are read for the first time, as the watching round saw last.
     """
 
     settings: AlertSettings
@@ -37,13 +38,16 @@ class VerdictRecorder:
     whole: frozenset[str]
     clock: Callable[[], datetime]
     deciding: threading.RLock = field(default_factory=threading.RLock)
+    starting: frozenset[str] = frozenset()
 
     def tell(self, verdicts: Sequence[Verdict], *, kept: Sequence[Verdict] | None = None) -> None:
         """Let *verdicts* open and close incidents; write *kept* (all, by default) to history."""
         with self.deciding:
             now = self.clock()
             open_now, silences = self.records.incidents.open(), self.records.silences.list(now)
-            settled = settle(self.settings, open_now, verdicts, silences, now)
+            settled = settle(
+                self.settings, open_now, verdicts, silences, now, starting=self.starting
+            )
             with self.records.write():
                 self.records.record(settled, verdicts if kept is None else kept, now)
                 for verdict in verdicts:

@@ -35,6 +35,7 @@ from pipeline.model import Acknowledged, Fence, Missing, Table
 from pipeline.settings import SourceSettings
 from pipeline.sources.positions import reaches
 
+NO_MIRROR = "there is no mirror"
 T = TypeVar("T")
 
 
@@ -152,8 +153,8 @@ class Sampler:
             self._unreadable[table] = str(error)
             raise
         if found is None:
-            self._unreadable[table] = "there is no mirror"
-            return Missing("there is no mirror yet")
+            self._unreadable[table] = NO_MIRROR
+            return Missing(f"{NO_MIRROR} yet")
         self._unreadable.pop(table, None)
         self.foreign.inspect(table, found.version)
         return found

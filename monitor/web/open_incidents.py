@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from alerts.model import AlertKind, Incident, IncidentState, Severity
+from alerts.text import page
 from monitor.board import Board
 from monitor.web.durations import span
 
@@ -43,7 +44,6 @@ def _told(one: Incident) -> bool:
 
 def _trouble(one: Incident, board: Board, now: datetime) -> ShownIncident:
     kind, check = one.cause.kind.value, one.cause.check
-    place = f"{kind}.md" + (f"#{check}" if check else "")
     return ShownIncident(
         severity=one.severity.value,
         kind=kind,
@@ -55,6 +55,6 @@ def _trouble(one: Incident, board: Board, now: datetime) -> ShownIncident:
         more=max(len(one.ruling.keys) - MOST_KEYS, 0),
         tables=one.tables,
         owner=one.owner,
-        runbook=f"{board.runbooks.rstrip('/')}/{place}",
+        runbook=page(one, board.runbooks),
         id=one.id,
     )

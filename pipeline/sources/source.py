@@ -27,11 +27,13 @@ class SourceDescription:
     ``kept`` is for how long it keeps its log: None without end, Missing if it does not tell.
     ``hidden`` may be there, but its user may not see them.
     ``unlogged``: shard -> why its log does not show all of the shard's changes.
+    ``rows``: shard -> about how many rows it has, of those it keeps an estimate of.
     """
 
     kept: timedelta | Missing | None
     hidden: frozenset[str] = frozenset()
     unlogged: Mapping[str, str] = field(default_factory=dict)
+    rows: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,7 +61,7 @@ def test_a_common_cause_lists_its_tables_up_to_a_bound() -> None:
     message = compose(Notice(Event.FIRED, folded(60), at(0)))
 
     assert message.subject == "LATE 60 tables: hop:consumer stalled: no batch for 300 s"
-    assert message.runbook == "docs/runbooks/late.md"
+    assert message.runbook == "docs/runbooks/late.md#lag"
     assert "shop.t000, shop.t001" in message.body
     assert "shop.t049 and 10 more" in message.body
     assert "shop.t050" not in message.body

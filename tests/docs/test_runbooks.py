@@ -13,7 +13,7 @@ from alerts.text import compose
 from checks import run as probes
 from checks.model import Outcome, Ruling, Verdict
 from grafana.generate import rules
-from monitor.observe.own_verdicts import CHECKS
+from monitor.observe.own_verdicts import CHECKS, FIRST_LANDING
 from tests.docs.markdown import ROOT, anchors
 
 RUNBOOKS = ROOT / "docs" / "runbooks"
@@ -33,7 +33,7 @@ def checks_of_parts() -> set[str]:
     }
 
 
-CAN_FAIL = sorted({*probes.known(), *CHECKS, *checks_of_parts()})
+CAN_FAIL = sorted({*probes.known(), *CHECKS, FIRST_LANDING, *checks_of_parts()})
 CAN_BE_UNKNOWN = sorted({*probes.known(), "lag"})
 
 

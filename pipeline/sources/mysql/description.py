@@ -30,7 +30,8 @@ def description(
         for facts in shards
         if facts.cascades and cascades_unlogged(server)
     }
-    return SourceDescription(log_kept(server.variables), frozenset(hidden), unlogged)
+    rows = {facts.shard.name: facts.rows for facts in shards if facts.rows is not None}
+    return SourceDescription(log_kept(server.variables), frozenset(hidden), unlogged, rows)
 
 
 def _readable(grants: Sequence[Grant], name: str) -> bool:

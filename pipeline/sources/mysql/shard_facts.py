@@ -29,7 +29,7 @@ class ShardFacts:
     """A table as its server describes it.
 
     ``unique`` are the sets of columns that name one row, the primary key first; ``primary`` says
-    whether there is one.
+    whether there is one.  ``rows`` is the engine's own estimate; None where it has none.
     """
 
     shard: Shard
@@ -38,6 +38,7 @@ class ShardFacts:
     unique: tuple[tuple[str, ...], ...] = ()
     primary: bool = False
     cascades: tuple[Cascade, ...] = ()
+    rows: int | None = None
 
 
 def shard_facts(
@@ -45,26 +46,26 @@ def shard_facts(
 ) -> tuple[ShardFacts, ...]:
     """Describe every table whose ``database.table`` is *wanted*, sorted; a view is no table."""
     tables = session.ask(
-        "SELECT table_schema AS d, table_name AS t, engine AS e FROM information_schema.tables"
-        " WHERE table_type = 'BASE TABLE' AND table_schema NOT IN (%s, %s, %s, %s)",
+        "SELECT table_schema AS d, table_name AS t, engine AS e, table_rows AS n"
+        " FROM information_schema.tables WHERE table_type = 'BASE TABLE'"
+        " AND table_schema NOT IN (%s, %s, %s, %s)",
         *OWN,
     )
-    chosen = {
-        (row["d"], row["t"]): str(row["e"]) for row in tables if wanted(f"{row['d']}.{row['t']}")
-    }
+    chosen = {(row["d"], row["t"]): row for row in tables if wanted(f"{row['d']}.{row['t']}")}
     found: list[ShardFacts] = []
     for database in sorted({database for database, _ in chosen}):
         columns, indexes, keys = _described(session, database)
         found += [
             ShardFacts(
                 Shard(source, f"{database}.{name}"),
-                engine,
-                tuple(described(row) for row in columns[name]),
+                str(row["e"]),
+                tuple(described(column) for column in columns[name]),
                 tuple(_unique(indexes[name])),
-                any(row["index_name"] == "PRIMARY" for row in indexes[name]),
-                tuple(_cascade(row) for row in keys[name]),
+                any(index["index_name"] == "PRIMARY" for index in indexes[name]),
+                tuple(_cascade(key) for key in keys[name]),
+                None if row["n"] is None else int(row["n"]),
             )
-            for (own, name), engine in sorted(chosen.items())
+            for (own, name), row in sorted(chosen.items(), key=lambda one: one[0])
             if own == database
         ]
     return tuple(found)

@@ -1,0 +1,220 @@
+"""F33: whatever happens to all tables at once, a person is told one thing."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from alerts.model import IncidentState
+from checks.model import Outcome, Ruling, Verdict
+from pipeline.mark import Snap
+from pipeline.model import Account, Acknowledged, Missing, Order
+from pipeline.report import Applied, Hold, Landed
+from pipeline.route import Router
+from pipeline.settings import TableRule
+from pipeline.sources.mysql.position import binlog_position
+from tests.monitor.rig import ORDERS, SHARDS, USERS, Rig
+
+PROBES = ("range_counts", "max_id", "offset_keys", "completeness")
+MINUTES = 4
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Iterator[Rig]:
+    rig = Rig(tmp_path)
+    yield rig
+    rig.close()
+
+
+def told(rig: Rig) -> list[tuple[str, str]]:
+    """What every open incident is about, fired or not."""
+    return sorted((o.cause.kind.value, o.cause.subject) for o in rig.store.incidents.open())
+
+
+def minutes(rig: Rig, count: int, code: str = "", cause: str = "") -> None:
+    """Watch for *count* minutes; with a *code* each probe says each time that it does not know."""
+    for _ in range(count):
+        position = rig.collector.position
+        rig.second(58)
+        rig.beat()
+        rig.collector.position = position  # the source is well; what comes of it is not
+        rig.cycle.watch()
+        if code:
+            unknown = Ruling(Outcome.UNKNOWN, "why", code)
+            asked = ((table, probe) for table in SHARDS.values() for probe in PROBES)
+            rig.recorder.tell([Verdict(*one, unknown, rig.now, cause=cause) for one in asked])
+
+
+def hold(rig: Rig, table: str, reason: str = "schema") -> None:
+    found = Hold(f"{reason}:{table}", table, reason, f"{reason}: what now")
+    rig.standstills.applied([Applied(table, 1, 1, Account(), rig.now, timedelta(), found)], rig.now)
+
+
+def first_snapshot(rig: Rig, rows: int) -> None:
+    """A batch with rows of the first snapshot, of which no end is in sight."""
+    rig.land(changes=False)
+    assert rig.lake.newest is not None
+    snaps = {name: Snap(Order(1, 1, 0), 0, rows) for name in SHARDS}
+    rig.lake.newest = replace(rig.lake.newest, bases={}, snaps=snaps)
+    rig.collector.position = Acknowledged(binlog_position(1, 1), snapshot=True)
+
+
+def test_f33_a_held_table_is_one_incident_however_long_it_lasts(rig: Rig) -> None:
+    rig.round()
+    rig.round()
+    hold(rig, USERS)
+    for _ in range(MINUTES):
+        rig.beat()
+        rig.land()
+        rig.apply(ORDERS)
+        rig.cycle.watch()
+        unknown = Ruling(Outcome.UNKNOWN, "why", "not_reached")
+        rig.recorder.tell([Verdict(USERS, probe, unknown, rig.now) for probe in PROBES])
+        rig.second(60)
+
+    assert told(rig) == [("blocked", USERS)]
+
+
+def test_f33_a_silent_source_is_one_incident_that_lists_its_tables(rig: Rig) -> None:
+    rig.round()
+    rig.round()
+    rig.facts.broken["source:shop"] = "down: connection refused"
+    rig.collector.silent = True
+    minutes(rig, MINUTES, "unreachable", "source:shop")
+
+    (incident,) = rig.store.incidents.open()
+    assert incident.cause.subject == "source:shop"
+    assert set(incident.tables) >= {ORDERS, USERS}
+    assert "connection refused" in incident.ruling.reason
+
+
+def test_f33_what_the_way_holds_up_is_one_incident_about_its_source(rig: Rig) -> None:
+    rig.round()
+    rig.round()
+    minutes(rig, MINUTES)
+
+    assert told(rig) == [("late", "source:shop")]
+    assert "in collection" in rig.store.incidents.open()[0].ruling.reason
+
+
+def test_f33_an_offset_that_nobody_tells_is_one_incident_about_its_source(rig: Rig) -> None:
+    rig.round()
+    rig.round()
+    rig.collector.position = Missing("no offset yet")
+    minutes(rig, MINUTES)
+
+    assert told(rig) == [("unknown", "source:shop")]
+
+
+@pytest.mark.parametrize(
+    ("holds", "subject"),
+    [
+        pytest.param(
+            [Hold("disorder:shop:t:0:5@1", "source:shop", "disorder", "stands below")],
+            "source:shop",
+            id="one source",
+        ),
+        pytest.param(
+            [Hold("mark_lost:main", f"source:{n}", "mark_lost", "restore") for n in ("shop", "hr")],
+            "mark_lost:main",
+            id="the whole lane",
+        ),
+    ],
+)
+def test_f33_a_hold_of_a_whole_source_is_one_incident(
+    rig: Rig, holds: list[Hold], subject: str
+) -> None:
+    rig.round()
+    rig.round()
+    rig.standstills.landed(
+        Landed("main", None, 0, rig.now, timedelta(), holds=tuple(holds)), rig.now
+    )
+    minutes(rig, MINUTES)
+
+    blocked = [about for kind, about in told(rig) if kind == "blocked"]
+    assert blocked == [subject]
+
+
+def test_f33_a_lake_that_no_mirror_can_be_reached_in_is_one_incident(rig: Rig) -> None:
+    rig.round()
+    rig.round()
+    hold(rig, USERS, "unreachable")
+    hold(rig, ORDERS, "unreachable")
+    rig.round()
+
+    assert told(rig) == [("blocked", "lake")]
+
+
+def test_f33_before_the_first_landing_one_line_says_what_is_waited_for(rig: Rig) -> None:
+    rig.roster.router = Router((TableRule(shards=r"shop\.(orders)", table=r"shop.\1"),))
+    rig.collector.position = Acknowledged(binlog_position(1, 1), snapshot=True)
+    minutes(rig, MINUTES)
+
+    assert told(rig) == []
+    assert [one.told for one in rig.current.board.firsts] == [
+        "nothing has landed yet: the collector is reading its first snapshot"
+    ]
+
+
+def test_f33_the_first_landing_opens_nothing_while_it_moves(rig: Rig) -> None:
+    asks = (r"shop\.(orders)", r"hr\.(people)")
+    rig.roster.router = Router(tuple(TableRule(shards=one, table=r"x.\1") for one in asks))
+    for minute in range(MINUTES):
+        rig.beat()
+        first_snapshot(rig, rows=minute)
+        minutes(rig, 1, "unprovable")
+
+    assert told(rig) == []
+    (line,) = rig.current.board.firsts
+    assert line.told.startswith("6 rows of 2 tables landed")
+    rig.round()
+    rig.round()
+    assert told(rig) == [("unknown", r"rule:hr\.(people)")]
+    assert rig.current.board.firsts == ()
+
+
+def test_f33_a_first_landing_that_stands_still_is_one_incident_of_its_source(rig: Rig) -> None:
+    rig.beat()
+    first_snapshot(rig, rows=5)
+    minutes(rig, 17)
+
+    assert told(rig) == [("blocked", "source:shop")]
+    (incident,) = rig.store.incidents.open()
+    assert incident.tables == (ORDERS, USERS, "source:shop")
+
+
+def test_f33_a_first_landing_that_a_part_holds_up_is_the_part_s(rig: Rig) -> None:
+    rig.beat()
+    first_snapshot(rig, rows=5)
+    rig.collector.silent = True
+    minutes(rig, 17)
+
+    assert told(rig) == [("service", "collector:shop")]
+
+
+def test_f33_a_table_that_gets_no_base_though_nothing_reads_it_is_blocked(rig: Rig) -> None:
+    rig.round()
+    assert rig.lake.newest is not None
+    rig.lake.newest = replace(rig.lake.newest, bases={"shop/shop.users": Order(1, 1, 0)})
+    minutes(rig, 1)
+
+    assert told(rig) == [("blocked", ORDERS)]
+
+
+def test_f33_the_end_of_a_common_cause_ends_its_incident(rig: Rig) -> None:
+    rig.round()
+    rig.round()
+    rig.facts.broken["source:shop"] = "down"
+    rig.collector.silent = True
+    minutes(rig, 5, "unreachable", "source:shop")
+    rig.facts.broken.clear()
+    rig.collector.silent = False
+    rig.round()
+    rig.round()
+
+    assert [one.state for one in rig.store.incidents.open()] == []
+    assert {one.state for one in rig.store.incidents.list(list(IncidentState))} == {
+        IncidentState.RESOLVED
+    }
