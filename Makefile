@@ -18,7 +18,7 @@ FAST := timeout --foreground 900
 SPARK := timeout --foreground 2400
 STACK := timeout --foreground 2700
 
-.PHONY: help setup demo test test-fast test-spark test-stack test-long check check-static check-fast fmt bench lock clean packages
+.PHONY: help setup demo test test-fast test-spark test-stack test-long check check-static check-fast fmt bench lock clean basics libraries packages
 
 help:
 	echo "make demo | test | check | test-long | bench | fmt | lock | clean"
@@ -26,7 +26,7 @@ help:
 setup: .venv/.locked build/jars/.locked
 
 # A virtual environment that holds exactly the locked versions.
-.venv/.locked: requirements.lock requirements-build.lock pyproject.toml
+.venv/.locked: requirements.lock requirements-build.lock pyproject.toml | basics
 	if ! test -x $(BIN)/python; then python=$$(./python.sh); "$$python" -m venv .venv; fi
 	if ! test -x $(BIN)/uv; then
 		$(BIN)/python -m pip --version >/dev/null 2>&1 || $(BIN)/python -m ensurepip >/dev/null
@@ -40,7 +40,7 @@ build/jars/.locked: jars.lock .venv/.locked
 	$(BIN)/python -m pipeline.jars
 	touch $@
 
-demo: setup
+demo: libraries setup
 	exec $(BIN)/python -m demo run $(if $(KEEP),--keep)
 
 # Both at once: what reads the code needs one core, and laws are tried with few examples, walks are short (all: make test).
@@ -75,10 +75,19 @@ test-stack: setup
 test-long: packages setup
 	$(PYTEST) -m long
 
-# Tests never skip for want of a program: they fail here, in one line.
+# What a bare machine lacks to begin with; each only where nothing else will do.
+NEEDED = $$(test -x $(BIN)/python || ./python.sh >/dev/null 2>&1 || echo python3-venv) $$(test -n "$${JAVA_HOME:-}" || command -v java >/dev/null || echo openjdk-17-jre-headless)
+
+basics:
+	./packages.sh $(NEEDED)
+
+# What MySQL is linked with; asked for before anything is downloaded.
+libraries:
+	./packages.sh libaio1 libnuma1 $(NEEDED)
+
+# Tests never skip for want of a program.
 packages:
-	missing=$$(while read -r name; do dpkg-query -W -f '$${db:Status-Status}' "$$name" 2>/dev/null | grep -qx installed || printf ' %s' "$$name"; done <apt.txt)
-	test -z "$$missing" || { echo "make test needs packages that are not installed; run: sudo apt-get install -y$$missing" >&2; exit 1; }
+	./packages.sh $$(cat apt.txt) $(NEEDED)
 
 fmt: setup
 	$(BIN)/ruff format $(CODE)

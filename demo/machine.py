@@ -14,6 +14,7 @@ from pipeline.errors import ConfigError
 JAVAS = (17, 21)  # what Spark 4.0 and Kafka 4.1 both run on
 DISK = 3 * 2**30  # bytes: servers, lake and logs of one demo
 LIBRARIES = {"libaio.so.1": "libaio1", "libnuma.so.1": "libnuma1"}  # what mysqld is linked with
+RENAMED = "t64"  # what newer distributions put after the names of some
 
 
 def require(home: Path) -> None:
@@ -34,10 +35,10 @@ def _missing(home: Path) -> Iterator[str]:
         )
     yield from _java_trouble()
     for library, package in LIBRARIES.items():
-        if not _loads(library):
+        if not _loads(library) and not _loads(library + RENAMED):
             yield (
                 f"{library} is missing, MySQL needs it; run: sudo apt-get install {package}"
-                f" (newer distributions: {package}t64)"
+                f" (newer distributions: {package}{RENAMED})"
             )
     free = shutil.disk_usage(_existing(home)).free
     if free < DISK:

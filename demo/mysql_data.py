@@ -16,11 +16,13 @@ from pipeline.errors import UnreachableError
 
 INITIALIZE = timedelta(seconds=120)
 TEMPLATE = "mysql-data"
+RENAMED = Path("/usr/lib/x86_64-linux-gnu/libaio.so.1t64")  # as newer distributions call it
 
 
 def program() -> tuple[str, ...]:
     """The server's command with what it needs wherever it runs; it refuses root unless told."""
     base = unpack.mysql()
+    _link(base / "bin" / "libaio.so.1")
     command = (str(base / "bin" / "mysqld"), "--no-defaults", f"--basedir={base}")
     user = ("--user=root",) if os.geteuid() == 0 else ()
     return (*command, f"--lc-messages-dir={base / 'share'}", *user)
@@ -32,6 +34,13 @@ def make(place: Path) -> None:
     shutil.rmtree(scratch, ignore_errors=True)
     shutil.copytree(_template(), scratch)
     scratch.rename(place)
+
+
+def _link(name: Path) -> None:
+    """Give libaio the name that mysqld asks for, beside it: there it looks first."""
+    if RENAMED.exists():
+        with suppress(FileExistsError):
+            name.symlink_to(RENAMED)
 
 
 def _template() -> Path:

@@ -1,5 +1,6 @@
 """The page says what is true, in words that do not need its colours."""
 
+import shutil
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
@@ -26,7 +27,7 @@ from tests.monitor.boards import (
 )
 
 CHROMIUM = (
-    "/usr/bin/chromium",
+    shutil.which("chromium") or "/usr/bin/chromium-browser",  # as Ubuntu calls it
     "--headless",
     "--no-sandbox",
     "--disable-gpu",
