@@ -9,6 +9,7 @@ from datetime import timedelta
 import structlog
 
 from monitor.app import App, clock
+from monitor.arenas import limit_arenas
 from monitor.config.model import Config
 from monitor.spark.supervise import COMMAND
 from monitor.store.store import ServiceStore
@@ -27,6 +28,7 @@ def run(config: Config, ready: Callable[[str], object], spark: Sequence[str] = C
     Raises:
         ConfigError: the port or the store is taken; nothing was started.
     """
+    limit_arenas()
     http = HttpServer(config.http.host, config.http.port)
     app = App(config, ServiceStore.open(config.store, service=True), spark)
     for number in (signal.SIGTERM, signal.SIGINT):
