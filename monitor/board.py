@@ -21,7 +21,8 @@ STALE = timedelta(seconds=60)
 class TableView:
     """One table: how far it is behind, and whether it may be read.
 
-    ``day`` answers for the end of yesterday, ``recent`` for one lag budget ago.
+    ``day`` answers for the end of yesterday, ``recent`` for one lag budget ago; ``since`` is when
+    the graver of them became what it is, as far back as this life of the service has seen.
     """
 
     table: Table
@@ -30,6 +31,7 @@ class TableView:
     recent: Mapping[Stage, Readiness]
     verdicts: tuple[Verdict, ...] = ()
     residual: int = 0
+    since: datetime | None = None
 
     @property
     def worst(self) -> ReadinessState:
@@ -59,12 +61,16 @@ class ComponentView:
 
 @dataclass(frozen=True, slots=True)
 class JobView:
-    """A scheduled job: its totals by result, when it last ended well, whether it is overdue."""
+    """A scheduled job: its totals by result, when it last ended well, whether it is overdue.
+
+    ``lately`` counts those of the last minutes that did not end well; totals are for ever.
+    """
 
     name: str
     results: Mapping[str, int] = field(default_factory=dict)
     succeeded: datetime | None = None
     overdue: bool = False
+    lately: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +120,7 @@ class Board:
     headroom: Mapping[tuple[str, str], timedelta] = field(default_factory=dict)
     firsts: tuple[FirstLanding, ...] = ()
     restarts: int = 0
-    runbooks: str = ""
+    runbooks: str = "docs/runbooks"
 
     def age(self, now: datetime) -> timedelta:
         """How old what stands here is."""

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 from alerts.model import Member
 from checks.blocks import Inputs, blocks
 from checks.model import Verdict
-from checks.readiness import Question, Readiness
+from checks.readiness import Question, Readiness, ReadinessState
 from monitor.board import Board, ComponentView, CurrentBoard, FirstLanding, TableView
 from monitor.config.plans import CheckPlan
 from monitor.observe import own_verdicts as own
@@ -42,8 +42,9 @@ class Cycle:
     zone: ZoneInfo
     clock: Callable[[], datetime]
     started: datetime
-    runbooks: str = ""
+    runbooks: str = "docs/runbooks"
     firsts: FirstLandings = field(default_factory=FirstLandings)
+    _states: dict[str, tuple[ReadinessState, datetime]] = field(default_factory=dict)
 
     def watch(self) -> None:
         """Do one round."""
@@ -108,7 +109,15 @@ class Cycle:
         view = TableView(
             table, inputs.lags, day, now_ish, tuple(shown.values()), residual=inputs.residual
         )
-        return view, verdicts
+        return self._dated(view), verdicts
+
+    def _dated(self, view: TableView) -> TableView:
+        """The view, and since when its table is in the state it is in."""
+        state, since = self._states.get(view.table.name, (None, None))
+        if state is not view.worst or since is None:
+            since = view.lags.at
+            self._states[view.table.name] = view.worst, since
+        return replace(view, since=since)
 
     def _verdicts(
         self,

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 UNWATCHED = 3
+SHOWN = 40
 
 
 @click.command("status")
@@ -41,7 +42,10 @@ def status(config: Path, server: str | None, as_json: bool) -> None:
     if not turning["turning"]:
         why = f"nothing below can be believed: {turning['why']}"
         console.print(Text(why, style="bold red"))  # a name in it may look like markup
-    console.print(_tables(tables))
+    for one in turning.get("first", ()) if turning["turning"] else ():
+        console.print(_first(one), markup=False, soft_wrap=True)
+    if tables:
+        console.print(_tables(tables))
     for one in incidents:
         console.print(_incident(one), markup=False, soft_wrap=True)
 
@@ -54,6 +58,14 @@ def _unwatched(why: str, known: dict[str, Any], *, as_json: bool) -> None:
         click.echo(line)
 
 
+def _first(one: dict[str, Any]) -> str:
+    """Which tables, why, since when, where, and where to read on: one line, as on the page."""
+    kind = one["kind"].upper().replace("_", " ")
+    about, facts = one["about"] and f" {one['about']}", one["facts"] and f" ({one['facts']})"
+    read_on = one["runbook"] and f"; see {one['runbook']}"
+    return f"{kind}{about}: {one['what']}{facts}{read_on}"
+
+
 def _incident(one: dict[str, Any]) -> str:
     about = f"{one['about']} {one['check']}".strip()
     return f"{one['severity']} {one['state']} {one['kind']} {about}: {one['reason']}"
@@ -64,14 +76,21 @@ def _tables(rows: list[dict[str, Any]]) -> "Table":
     from rich.text import Text  # noqa: PLC0415
 
     table = Table("table", "yesterday", "recent", "lag", "why")
-    for row in rows:
+    waits_first = sorted(rows, key=lambda row: (_ready(row), row["table"]))
+    for row in waits_first[:SHOWN]:
         day, recent = row["day"]["mirror"], row["recent"]["mirror"]
         lag = "unknown" if row["lag_seconds"] is None else f"{row['lag_seconds']:.1f} s"
         shown = day if day["state"] != "ready" else recent
         ready = shown["state"] == "ready" or not shown["reasons"]
         why = "" if ready else shown["reasons"][0]["text"]
         table.add_row(*map(Text, (row["table"], day["state"], recent["state"], lag, why)))
+    if len(rows) > SHOWN:
+        table.add_row(Text(f"and {len(rows) - SHOWN} more: --json has all"))
     return table
+
+
+def _ready(row: dict[str, Any]) -> bool:
+    return all(row[each]["mirror"]["state"] == "ready" for each in ("day", "recent"))
 
 
 COMMAND = status

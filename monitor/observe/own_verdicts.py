@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from checks.model import Outcome, Reason, Ruling, Verdict
 from checks.readiness import Readiness
 from monitor.board import FirstLanding
-from pipeline.lags.lag import HopLag, Lags
+from pipeline.lags.lag import Lags
 from pipeline.lags.retention import Retention
 from pipeline.model import Hop, Missing, Stage, Table
 
@@ -183,18 +183,16 @@ def _lateness(lags: Lags, budget: timedelta) -> Ruling:
         return Ruling(Outcome.UNKNOWN, f"lag is unknown: {total.why}", "lag_unknown")
     told = f"lag {total.total_seconds():.0f} s, budget {budget.total_seconds():.0f} s"
     if total > budget:
-        slow = _slowest(lags)
-        most = f"{told}; most of it, {_length(slow).total_seconds():.0f} s, in {slow.hop}"
-        return Ruling(Outcome.FAIL, most, "late")
+        slow = lags.slowest
+        where = f"; the longest hop is {slow.hop}" if slow else ""
+        return Ruling(Outcome.FAIL, f"{told}{where}", "late")
     return Ruling(Outcome.PASS, told)
 
 
 def _held_up(table: Table, lags: Lags) -> str:
     """The source at which all its tables are held up; empty if it is the table's own merge."""
-    if not lags.hops:
-        return ""
-    slow = _slowest(lags)
-    if slow.hop is Hop.MERGE:
+    slow = lags.slowest
+    if slow is None or slow.hop is Hop.MERGE:
         return ""
     if isinstance(slow.lag, Missing):
         words = slow.lag.why
@@ -206,16 +204,6 @@ def _held_up(table: Table, lags: Lags) -> str:
         if (name, slow.hop) in lags.kept
     }
     return f"source:{min(ends, key=lambda name: ends[name], default=table.sources[0])}"
-
-
-def _slowest(lags: Lags) -> HopLag:
-    """The first hop that is not known, else the one that takes longest."""
-    unknown = (hop for hop in lags.hops if isinstance(hop.lag, Missing))
-    return next(unknown, None) or max(lags.hops, key=_length)
-
-
-def _length(hop: HopLag) -> timedelta:
-    return timedelta() if isinstance(hop.lag, Missing) else hop.lag
 
 
 def _seconds(lags: Lags) -> float | None:

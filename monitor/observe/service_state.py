@@ -1,7 +1,7 @@
 """What the board shows beside the tables: parts of the way, jobs, incidents, counts."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from alerts.model import Incident
@@ -9,6 +9,7 @@ from alerts.routing import CHANNEL
 from monitor.board import ChannelView, JobView
 from monitor.observe.channels import channel_views
 from monitor.observe.heartbeat import HeartbeatWriter
+from monitor.observe.lately import Lately
 from monitor.observe.own_verdicts import Component
 from monitor.observe.sampler import Sampling
 from monitor.schedule import Schedule
@@ -17,6 +18,7 @@ from monitor.spark.supervise import Supervisor
 from monitor.store.store import ServiceStore
 
 DRIVEN = ("land", "merge")  # by the Spark process
+WELL = ("done", "ok")
 BLAMED = ("heartbeat:", *DRIVEN)  # their failures are told by the part that ails
 
 
@@ -31,6 +33,7 @@ class ServiceState:
     schedule: Callable[[], Schedule]
     ways: tuple[str, ...]
     doubts: Callable[[str, datetime], str]
+    lately: Lately = field(default_factory=Lately)
 
     def parts(
         self, look: Sampling, channels: Sequence[ChannelView], now: datetime
@@ -60,12 +63,14 @@ class ServiceState:
         """Every scheduled job with its totals."""
         totals, ended = self.store.ticks.totals(), self.store.ticks.last_success()
         overdue = self.schedule().overdue(now)
+        lately = self.lately.counted(totals, now)
         return tuple(
             JobView(
                 job.name,
                 {result: n for (name, result), n in totals.items() if name == job.name},
                 ended.get(job.name),
                 job.name in overdue,
+                {r: n for (name, r), n in lately.items() if name == job.name and r not in WELL},
             )
             for job in self.schedule().jobs
         )

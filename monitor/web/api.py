@@ -21,8 +21,10 @@ from monitor.board import Board, CurrentBoard
 from monitor.gate import CLOSED, Decision, Gate
 from monitor.store.store import ServiceStore
 from monitor.web import render
+from monitor.web.first_lines import first_lines
 from monitor.web.history_api import history_routes
 from monitor.web.metrics import exposition
+from monitor.web.runbooks import runbook_routes
 from monitor.web.status_page import status_page
 from pipeline.errors import ConfigError, UnreachableError
 from pipeline.model import Stage
@@ -52,6 +54,7 @@ def application(parts: ApiParts) -> FastAPI:
     app.include_router(_gate_routes(parts))
     app.include_router(history_routes(parts.store, parts.clock))
     app.include_router(_service_routes(parts))
+    app.include_router(runbook_routes())
     app.exception_handler(ConfigError)(_bad_request)
     app.exception_handler(RequestValidationError)(_bad_parameters)
     app.exception_handler(UnreachableError)(_unreachable)
@@ -120,7 +123,9 @@ def _service_routes(parts: ApiParts) -> APIRouter:
     async def service() -> render.Json:
         """The same for programs that want to know more than a status."""
         board, now = parts.current.board, parts.clock()
-        return {"turning": not _stalled(board, now), "why": _stalled(board, now), **_parts(board)}
+        first = [render.first_line(one) for one in first_lines(board, now)]
+        state = {"turning": not _stalled(board, now), "why": _stalled(board, now)}
+        return {**state, "first": first, **_parts(board)}
 
     @router.get("/", response_class=HTMLResponse)
     async def page() -> str:

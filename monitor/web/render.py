@@ -9,6 +9,7 @@ from checks.certificate import Certificate
 from checks.model import Reason, Verdict
 from checks.readiness import Readiness
 from monitor.board import TableView
+from monitor.web.first_lines import FirstLine
 from pipeline.lags.lag import HopLag, Lags
 from pipeline.model import Fence, Missing, Stage
 
@@ -130,6 +131,18 @@ def incident(one: Incident) -> Json:
         "tables": list(one.tables),
         "failing": [{"table": m.table, "check": m.check} for m in one.failing],
         "acknowledged": one.acknowledged.who if one.acknowledged else None,
+    }
+
+
+def first_line(one: FirstLine) -> Json:
+    """One cause that a person must know of first."""
+    return {
+        "kind": one.kind,
+        "about": one.about,
+        "tables": list(one.tables),
+        "what": one.what,
+        "facts": one.facts,
+        "runbook": one.runbook,
     }
 
 

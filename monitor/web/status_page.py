@@ -15,8 +15,10 @@ from checks.model import Outcome, Verdict
 from checks.readiness import Readiness, ReadinessState
 from monitor.board import GRAVITY, Board, TableView
 from monitor.web.durations import moment, span
+from monitor.web.first_lines import first_lines
 from monitor.web.lag_bars import Segment, segments
 from monitor.web.open_incidents import troubles
+from monitor.web.runbooks import link
 from pipeline.model import Missing, Stage
 
 LOSS = "check_failed"
@@ -76,6 +78,8 @@ def status_page(board: Board, now: datetime) -> str:
     return template.render(
         lines=lines,
         counts=_counts(lines),
+        first=first_lines(board, now),
+        link=link,
         incidents=incidents,
         pending=pending,
         parts=board.parts,

@@ -69,6 +69,13 @@ class Lags:
             total += each.lag
         return total if self.hops else Missing("no hop was measured")
 
+    @property
+    def slowest(self) -> HopLag | None:
+        """The first hop of which the lag is not known, else the one that takes longest."""
+        unknown = (each for each in self.hops if isinstance(each.lag, Missing))
+        known = ((each.lag, each) for each in self.hops if not isinstance(each.lag, Missing))
+        return next(unknown, None) or max(known, key=lambda one: one[0], default=(None, None))[1]
+
     def watermark(self, stage: Stage) -> Watermark:
         """Every change committed at the source up to here is in *stage*."""
         found = (each.watermark for each in self.hops if each.hop is STAGE_EXIT[stage])

@@ -136,6 +136,58 @@ def test_status_shows_tables_and_incidents(rig: Rig, sluice: Callable[..., Resul
     assert "critical firing lost shop.orders range_counts" in result.output
 
 
+def test_status_begins_with_what_a_person_must_know_first(
+    rig: Rig, sluice: Callable[..., Result]
+) -> None:
+    well = sluice(status.COMMAND).output.splitlines()
+    rig.intrude(USERS)
+    rig.second()
+    rig.cycle.watch()
+
+    lines = sluice(status.COMMAND).output.splitlines()
+
+    assert well[0].startswith("READY: all 2 tables are ready up to ")
+    assert lines[0].startswith(f"BLOCKED {USERS}: version 2 ")
+    assert "at merge); see docs/runbooks/blocked.md#foreign_write" in lines[0]
+
+
+def test_f51_status_of_an_empty_service_says_what_it_waits_for(tmp_path: Path) -> None:
+    rig = Rig(tmp_path / "empty")
+    rig.collector.position = Missing("connector shop has not stored an offset yet")
+    rig.cycle.watch()
+    http = HttpServer("127.0.0.1", 0)
+    http.start(api.application(rig.api_parts()))
+
+    result = CliRunner().invoke(status.COMMAND, ["--server", http.address])
+    http.stop()
+    rig.close()
+
+    said = "source shop is read for the first time: nothing has landed yet: connector shop has not"
+    assert said in result.output
+
+
+def test_status_of_thousands_of_tables_fits_a_screen() -> None:
+    service = FastAPI()
+    state = {"state": "ready", "reasons": []}
+    late = {"state": "not_ready", "reasons": [{"text": "late"}]}
+    rows = [
+        {"table": f"t{n:04}", "lag_seconds": 1, "day": {"mirror": s}, "recent": {"mirror": s}}
+        for n in range(3000)
+        for s in [late if n == 2999 else state]
+    ]
+    service.get("/v1/tables")(lambda: rows)
+    service.get("/v1/incidents")(lambda: [])
+    service.get("/v1/service")(lambda: {"turning": True, "why": "", "first": []})
+    http = HttpServer("127.0.0.1", 0)
+    http.start(service)
+
+    result = CliRunner().invoke(status.COMMAND, ["--server", http.address])
+    http.stop()
+
+    assert "t2999" in result.output
+    assert len(result.output.splitlines()) < 60
+
+
 @pytest.mark.parametrize("name", ["[red]", "shop.[/]", "a[bold]b", ":cat:.t"])
 def test_status_shows_a_name_as_it_is_whatever_rich_would_read_in_it(name: str) -> None:
     service, waits = FastAPI(), {"state": name, "reasons": [{"text": name}]}

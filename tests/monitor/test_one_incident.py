@@ -96,7 +96,7 @@ def test_f33_what_the_way_holds_up_is_one_incident_about_its_source(rig: Rig) ->
     minutes(rig, MINUTES)
 
     assert told(rig) == [("late", "source:shop")]
-    assert "in collection" in rig.store.incidents.open()[0].ruling.reason
+    assert "hop is collection" in rig.store.incidents.open()[0].ruling.reason
 
 
 def test_f33_an_offset_that_nobody_tells_is_one_incident_about_its_source(rig: Rig) -> None:

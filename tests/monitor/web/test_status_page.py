@@ -92,7 +92,9 @@ def _text(html: str) -> str:
             ["channel:slack: sendings that failed in a row: 3", "4 alerts wait, 2 given up"],
             id="a channel that does not work",
         ),
-        pytest.param(ALL_WELL, ["Open incidents: 0", "None.", "missed 2"], id="all well"),
+        pytest.param(
+            ALL_WELL, ["Open incidents: 0", "None.", "ready up to 2026-11-21"], id="all well"
+        ),
         pytest.param(Board(), ["nothing is known", "No table is known yet"], id="just started"),
     ],
 )
@@ -100,6 +102,19 @@ def test_the_page_says(shown: Board, said: list[str]) -> None:
     text = _text(status_page(shown, NOW))
 
     assert [words for words in said if words not in text] == []
+
+
+def test_f54_a_healthy_page_tells_of_no_tick_that_was_missed_long_ago() -> None:
+    busy = replace(ALL_WELL.jobs[0], lately={"missed": 3})
+
+    assert "missed" not in _text(status_page(ALL_WELL, NOW))
+    assert "missed 3 in the last 10 min" in _text(status_page(replace(ALL_WELL, jobs=(busy,)), NOW))
+
+
+def test_the_runbook_is_a_link() -> None:
+    html = status_page(board(LOST, incidents=(incident(),)), NOW)
+
+    assert html.count('<a href="runbooks/lost.md#range_counts">') == 2
 
 
 def test_what_is_worst_comes_first() -> None:

@@ -1,0 +1,80 @@
+"""The runbooks as pages of the service itself: who is woken follows a link, not a path.
+
+They are read from ``docs`` beside the program; where they are not there, nothing links to them.
+"""
+
+import re
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+
+from fastapi import APIRouter, HTTPException
+from fastapi.responses import HTMLResponse
+from jinja2 import Environment
+from markdown_it import MarkdownIt
+
+DOCS = Path(__file__).parents[2] / "docs"
+FOLDER = "runbooks"
+_PAGE = Environment(autoescape=True).from_string(
+    """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>Sluice: {{ name }}</title>
+<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">
+<style>
+:root { color-scheme: light dark; }
+body { max-width: 48rem; margin: 1rem auto; padding: 0 1rem; overflow-wrap: anywhere;
+  font: 16px/1.5 system-ui, "DejaVu Sans", sans-serif; }
+pre { overflow-x: auto; padding: .6rem; border: 1px solid #8886; border-radius: .4rem; }
+table { border-collapse: collapse; display: block; overflow-x: auto; }
+td, th { border: 1px solid #8886; padding: .25rem .5rem; text-align: left; vertical-align: top; }
+:target { background: #fdf0d3; color: #16202a; }
+</style></head><body><p><a href="{{ home }}">Sluice</a></p>
+{{ body|safe }}
+</body></html>
+"""
+)
+
+
+def link(runbook: str) -> str:
+    """Where the page may send a reader for *runbook*; empty if nowhere.
+
+    A full address as it is; else the service's own page, as seen from the status page.
+    """
+    if runbook.startswith(("http://", "https://")):
+        return runbook
+    name = runbook.rpartition("/")[2]
+    return f"{FOLDER}/{name}" if (DOCS / FOLDER / name.partition("#")[0]).is_file() else ""
+
+
+def runbook_routes() -> APIRouter:
+    """The pages below ``/runbooks``, and those of ``docs`` that they lead to."""
+    router = APIRouter(include_in_schema=False)
+
+    @router.get(f"/{FOLDER}/{{name}}.md", response_class=HTMLResponse)
+    def runbook(name: str) -> str:
+        return _page(DOCS / FOLDER, name, "../")
+
+    @router.get("/{name}.md", response_class=HTMLResponse)
+    def page(name: str) -> str:
+        return _page(DOCS, name, "./")
+
+    return router
+
+
+def _page(folder: Path, name: str, home: str) -> str:
+    known = {path.stem: path for path in folder.glob("*.md")}
+    if name not in known:
+        raise HTTPException(404, f"no page {name!r} here; known: {', '.join(sorted(known))}")
+    return _rendered(known[name], home)
+
+
+@cache
+def _rendered(path: Path, home: str) -> str:
+    """The page as HTML; each heading is an anchor, named as elsewhere in Markdown."""
+    markdown = MarkdownIt("commonmark", {"html": False}).enable("table")
+    tokens = markdown.parse(path.read_text(encoding="utf-8"))
+    for opening, text in pairwise(tokens):
+        if opening.type == "heading_open":
+            slug = re.sub(r"[^\w\- ]", "", text.content.lower()).replace(" ", "-")
+            opening.attrSet("id", slug)
+    body = markdown.renderer.render(tokens, markdown.options, {})
+    return _PAGE.render(name=path.stem, body=body, home=home)

@@ -1,0 +1,54 @@
+"""Covers monitor/web/runbooks.py: what the page links to is there, and nothing else is."""
+
+import asyncio
+
+import httpx
+import pytest
+from fastapi import FastAPI
+
+from monitor.web.runbooks import DOCS, link, runbook_routes
+from tests.docs.markdown import anchors
+
+
+def get(path: str) -> httpx.Response:
+    app = FastAPI()
+    app.include_router(runbook_routes())
+
+    async def ask() -> httpx.Response:
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://sluice") as client:
+            return await client.get(path)
+
+    return asyncio.run(ask())
+
+
+@pytest.mark.parametrize("page", sorted(path.name for path in (DOCS / "runbooks").glob("*.md")))
+def test_each_runbook_is_a_page_with_an_anchor_for_each_of_its_sections(page: str) -> None:
+    answer = get(f"/{link(f'docs/runbooks/{page}#x').partition('#')[0]}")
+
+    assert answer.status_code == 200
+    missing = [one for one in anchors(DOCS / "runbooks" / page) if f'id="{one}"' not in answer.text]
+    assert missing == []
+
+
+def test_what_a_runbook_leads_to_is_there() -> None:
+    assert '<a href="../operations.md#a-new-base">' in get("/runbooks/blocked.md").text
+    assert 'id="a-new-base"' in get("/operations.md").text
+
+
+@pytest.mark.parametrize(
+    ("runbook", "href"),
+    [
+        pytest.param("https://wiki/r/late.md#lag", "https://wiki/r/late.md#lag", id="elsewhere"),
+        pytest.param("docs/runbooks/late.md#lag", "runbooks/late.md#lag", id="the service's own"),
+        pytest.param("docs/runbooks/nothing.md", "", id="a page that is not there"),
+        pytest.param("javascript:alert(1)", "", id="no address"),
+    ],
+)
+def test_a_link_leads_somewhere_or_is_none(runbook: str, href: str) -> None:
+    assert link(runbook) == href
+
+
+@pytest.mark.parametrize("path", ["/runbooks/nothing.md", "/runbooks/..%2Foperations.md", "/x.md"])
+def test_what_is_no_page_is_not_found(path: str) -> None:
+    assert get(path).status_code == 404
