@@ -4,7 +4,7 @@ What is known to be wrong still blocks when its sample has grown old.  Pure.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from checks.model import Outcome, Reason, Verdict
 from pipeline.lags.lag import Lags
@@ -41,12 +41,18 @@ class Inputs:
     unproven: str | Missing = ""
     unlisted: str = ""
     clocks: tuple[Reason, ...] = ()
+    _blocks: dict[frozenset[str], tuple[Reason, ...]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )  # by checks: each question of a round asks for them
 
 
 def blocks(inputs: Inputs, gating: frozenset[str]) -> tuple[Reason, ...]:
     """Reasons for BLOCKED that nobody has waived."""
-    found = [*_of_mark(inputs), *_of_rounds(inputs), *_of_checks(inputs, gating)]
-    return tuple(reason for reason in found if not reason.id or reason.id not in inputs.waived)
+    known = inputs._blocks
+    if gating not in known:
+        found = (*_of_mark(inputs), *_of_rounds(inputs), *_of_checks(inputs, gating))
+        known[gating] = tuple(one for one in found if not one.id or one.id not in inputs.waived)
+    return known[gating]
 
 
 def waivers_of(fail: Verdict) -> tuple[str, ...]:
@@ -57,9 +63,13 @@ def waivers_of(fail: Verdict) -> tuple[str, ...]:
 
 def undecided(inputs: Inputs, gating: frozenset[str]) -> tuple[str, ...]:
     """Gating checks whose newest verdict is UNKNOWN or that never ruled, sorted."""
-    newest = {name: _newest(inputs, name) for name in gating}
-    unknown = [n for n, v in newest.items() if v is None or v.ruling.outcome is Outcome.UNKNOWN]
-    return tuple(sorted(unknown))
+    newest: dict[str, Verdict] = {}
+    for verdict in inputs.verdicts:
+        known = newest.get(verdict.check)
+        if verdict.table == inputs.table.name and (known is None or verdict.at > known.at):
+            newest[verdict.check] = verdict
+    ruled = {name for name, one in newest.items() if one.ruling.outcome is not Outcome.UNKNOWN}
+    return tuple(sorted(gating - ruled))
 
 
 def _of_mark(inputs: Inputs) -> Iterator[Reason]:
@@ -128,11 +138,6 @@ def _quarantines(subject: str, one: Quarantine, inputs: Inputs) -> bool:
     if not inputs.topics or subject.removeprefix("topic:") in inputs.topics:
         return True
     return any(name in one.shards for name in _shards(inputs.table))
-
-
-def _newest(inputs: Inputs, check: str) -> Verdict | None:
-    own = (v for v in inputs.verdicts if v.check == check and v.table == inputs.table.name)
-    return max(own, key=lambda verdict: verdict.at, default=None)
 
 
 def _newest_ruled(inputs: Inputs, check: str) -> Verdict | None:

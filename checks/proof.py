@@ -9,13 +9,14 @@ through it.  What was landed stays landed, so any batch remembered may serve.  P
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from itertools import count
 
 from checks.model import Reason
 from pipeline.cut import first_fence
 from pipeline.lags.samples import LandedBatch, MirrorPosition, Samples, ahead, fresh, living
 from pipeline.lives import Lives
 from pipeline.mark import Mark
-from pipeline.model import Fence, Missing, Shard, Stage, Table
+from pipeline.model import Fence, Missing, Shard, Stage, Table, TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +24,9 @@ class Evidence:
     """What a certificate rests on.
 
     ``fences`` stand for the cut, one per source; ``batch`` is the newest landed and ``offsets``
-    its W; ``version`` is the mirror's and ``applied`` its batch, both None for `landed`;
-    ``mirror`` is the id of its table.  ``life`` is that in which the batch was landed: a change
-    log that lost it may have given its number to another.
+    its W where the table's own changes arrive; ``version`` is the mirror's and ``applied`` its
+    batch, both None for `landed`; ``mirror`` is the id of its table.  ``life`` is that in which
+    the batch was landed: a change log that lost it may have given its number to another.
     """
 
     fences: tuple[Fence, ...]
@@ -58,19 +59,40 @@ def prove(table: Table, stage: Stage, cut: datetime, samples: Samples, now: date
     if any(isinstance(fence, Missing) for fence in fences.values()):
         return Proof(None, tuple(_missing(mark, standing, fences)))
     known = {source: fence for source, fence in fences.items() if isinstance(fence, Fence)}
-    evidence = _evidence(known, mark, standing)
+    landed = samples.once(("evidence", table.sources, cut), lambda: _landed_evidence(known, mark))
+    evidence = _evidence(landed, standing)
     reasons = tuple(_unwritten(fences, cut, now)) or tuple(
-        _behind(table, known, cut, samples.walked(table), standing)
+        _behind(table, known, cut, samples, standing)
     )
     if any(reason.code == "not_landed" for reason in reasons):
         reasons += tuple(_read_anew(mark, known))
     return Proof(not reasons, reasons, evidence)
 
 
+def landed_to(mark: Mark, topics: frozenset[str]) -> Mapping[str, int]:
+    """W in the partitions of *topics*, ``topic:partition`` -> offset; in all, if it names none."""
+    if not topics:
+        return {name: end.offset for name, end in mark.offsets.items()}
+    return dict(_own(mark, topics))
+
+
+def _own(mark: Mark, topics: Iterable[str]) -> Iterator[tuple[str, int]]:
+    """Partitions are numbered without gaps, and a mark names thousands of other topics'."""
+    for topic in sorted(topics):
+        for number in count():
+            name = str(TopicPartition(topic, number))
+            if name not in mark.offsets and name not in mark.gone:
+                break
+            if name in mark.offsets:
+                yield name, mark.offsets[name].offset
+
+
 def _fence(source: str, cut: datetime, samples: Samples, now: datetime) -> Fence | Missing | None:
     """The source's first fence after the cut; None while a living heartbeat has not come to it."""
     one = samples.source(source)
-    found = ahead(one.known(), now) or first_fence(one.known(), cut)
+    found = ahead(one.known(), now) or samples.once(
+        ("fence", source, cut), lambda: first_fence(one.known(), cut)
+    )
     if found or cut > now:
         return found
     fences = living(one, now)
@@ -105,15 +127,33 @@ def _behind(
     table: Table,
     fences: Mapping[str, Fence],
     cut: datetime,
-    steps: Sequence[LandedBatch],
+    samples: Samples,
     standing: MirrorPosition | None,
 ) -> Iterator[Reason]:
-    landed = [step for step in steps if _covers(step, fences, cut)]
+    landed = _landed(table, fences, cut, samples)
     if not landed:
         yield Reason("not_landed", "the cut's heartbeat is not proven landed yet")
     elif standing and not any(step.holds(table.name, standing.batch) for step in landed):
         text = f"applied through batch {standing.batch}; the cut landed in {landed[0].batch}"
         yield Reason("not_applied", text)
+
+
+def _landed(
+    table: Table, fences: Mapping[str, Fence], cut: datetime, samples: Samples
+) -> Sequence[LandedBatch]:
+    """The steps that say something of *table* and prove the cut landed, ascending."""
+    walked = samples.walked(table)
+    if not walked:
+        return ()
+    since = walked[0].batch  # what is walked is the end of what all tables of the sources walk
+
+    def covering() -> tuple[LandedBatch, ...]:
+        return tuple(step for step in samples.steps_of(table) if _covers(step, fences, cut))
+
+    found = samples.once(("covering", table.sources, cut), covering)
+    if not found or found[0].batch >= since:
+        return found
+    return [step for step in found if step.batch >= since]
 
 
 def _read_anew(mark: Mark, sources: Iterable[str]) -> Iterator[Reason]:
@@ -139,12 +179,12 @@ def _past(passed: Fence | None, fence: Fence, cut: datetime) -> bool:
     return passed.at >= cut or (same and passed.number >= fence.number)
 
 
-def _evidence(fences: Mapping[str, Fence], mark: Mark, standing: MirrorPosition | None) -> Evidence:
+def _landed_evidence(fences: Mapping[str, Fence], mark: Mark) -> Evidence:
     ordered = tuple(fences[source] for source in sorted(fences))
-    offsets = {name: end.offset for name, end in mark.offsets.items()}
-    landed = Evidence(
-        ordered, mark.batch, offsets=offsets, life=Lives.of(mark.lives).at(mark.batch)
-    )
+    return Evidence(ordered, mark.batch, life=Lives.of(mark.lives).at(mark.batch))
+
+
+def _evidence(landed: Evidence, standing: MirrorPosition | None) -> Evidence:
     if standing is None:
         return landed
     return replace(landed, version=standing.version, applied=standing.batch, mirror=standing.mirror)

@@ -5,14 +5,14 @@ positions.  One missing hop makes the sum unknown, one missing input the proof; 
 ready.  A cut that has a valid certificate keeps its answer.  Pure.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 
 from checks.blocks import Inputs, blocks, undecided
 from checks.certificate import Certificate, certify
 from checks.model import Reason
-from checks.proof import Evidence, Proof, prove
+from checks.proof import Evidence, Proof, landed_to, prove
 from checks.sum_rule import Sum, add_up
 from pipeline.lags.lag import Lags
 from pipeline.model import Missing, Stage
@@ -183,8 +183,10 @@ def _unlogged(inputs: Inputs) -> tuple[Reason, ...]:
 def _certificate(
     question: Question, inputs: Inputs, evidence: Evidence | None, unknown: tuple[str, ...]
 ) -> Certificate | None:
-    if evidence is None:
+    mark = inputs.samples.mark
+    if evidence is None or isinstance(mark, Missing):
         return None
+    evidence = replace(evidence, offsets=landed_to(mark.value, inputs.topics))
     return certify(
         inputs.table.name,
         question.stage,

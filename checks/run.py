@@ -63,7 +63,7 @@ class Probe(Protocol[R]):
         ...
 
     def judge(self, reading: R, past: Sequence[float]) -> Ruling:
-        """Rule on *reading*; *past* holds earlier values, oldest first.  Pure."""
+        """Rule on *reading*; *past* holds earlier values, oldest first, if it looks back.  Pure."""
         ...
 
 
@@ -92,6 +92,14 @@ def is_whole(name: str) -> bool:
     Only such a PASS spares older certificates from a later FAIL.
     """
     return bool(getattr(find(name), "whole", False))
+
+
+def looks_back(probe: Probe[Any]) -> int:
+    """How many earlier values its ``judge`` is given: none but where it says ``looks_back = n``.
+
+    All of its values are kept then, and they are asked of the store each time.
+    """
+    return int(getattr(probe, "looks_back", 0))
 
 
 def run_probe(

@@ -24,6 +24,7 @@ from pipeline.lags.retention import Retention
 from pipeline.model import Stage, Table
 
 AT_ONCE = timedelta()
+FEW = 20  # tables that are answered for together
 
 
 @dataclass(eq=False)
@@ -56,17 +57,15 @@ class Cycle:
         firsts = self.firsts.look(look, self.roster.tables(), now)
         own_first = by_table(firsts)
         self.recorder.starting = frozenset(t for t, one in own_first.items() if not one.stuck)
-        views = [
-            self._view(table, look, cut, parts, own_first.get(table.name))
-            for table in self.roster.tables()
-        ]
+        views = list(self._views(look, cut, now, parts, own_first))
         verdicts = [own.of_part(part, now, parts) for part in parts]
         verdicts += own.of_first_landings(look.sources, firsts, parts, now)
         verdicts += [own.of_retentions(source, held, now) for source, held in retentions.items()]
         landing = next((one.line for one in firsts if one.stuck is None), "")
         verdicts += own.of_declared(self.roster.declared(), now, landing)
         verdicts += [verdict for _, found in views for verdict in found]
-        self.recorder.tell(verdicts, kept=self.recorder.changed(verdicts))
+        news = self.recorder.news(verdicts)
+        self.recorder.tell(news, kept=self.recorder.changed(news))
         if self.roster.known:
             self.recorder.withdraw(self._watched(look, parts, retentions))
         self.current.board = Board(
@@ -85,24 +84,44 @@ class Cycle:
             runbooks=self.runbooks,
         )
 
-    def _view(
+    def _views(
         self,
-        table: Table,
         look: Sampling,
         cut: datetime,
+        at: datetime,
+        parts: Sequence[Component],
+        firsts: Mapping[str, FirstLanding],
+    ) -> Iterator[tuple[TableView, tuple[Verdict, ...]]]:
+        """Each table's view, with the verdicts on it of this round.
+
+        Few at once: jobs that ask at the gate wait no longer than they take.
+        """
+        tables = self.roster.tables()
+        for first in range(0, len(tables), FEW):
+            few = tables[first : first + FEW]
+            with self.recorder.deciding:
+                facts = self.assessor.facts()
+                asked = [self.assessor.inputs(table, look, facts) for table in few]
+                days = [self._day(inputs, cut) for inputs in asked]
+                self.assessor.certify(answer for day in days for answer in day.values())
+            for inputs, day in zip(asked, days, strict=True):
+                yield self._view(inputs, day, at, parts, firsts.get(inputs.table.name))
+
+    def _day(self, inputs: Inputs, cut: datetime) -> dict[Stage, Readiness]:
+        return {stage: self.assessor.answer(Question(stage, cut), inputs) for stage in Stage}
+
+    def _view(
+        self,
+        inputs: Inputs,
+        day: Mapping[Stage, Readiness],
+        at: datetime,
         parts: Sequence[Component],
         first: FirstLanding | None,
     ) -> tuple[TableView, tuple[Verdict, ...]]:
-        """One table's view, with the verdicts on it of this round."""
-        with self.recorder.deciding:
-            inputs = self.assessor.inputs(table, look)
-            recent = inputs.lags.at - self.budget(table.tier)
-            questions = {s: (Question(s, cut), Question(s, recent)) for s in Stage}
-            day = {s: self.assessor.answer(q, inputs) for s, (q, _) in questions.items()}
-            for answer in day.values():
-                self.assessor.certify(answer)
-        now_ish = {s: self.assessor.answer(q, inputs) for s, (_, q) in questions.items()}
-        self.assessor.settle(inputs, {questions[s][0]: day[s] for s in Stage})
+        table = inputs.table
+        recent = at - self.budget(table.tier)  # the same of all: what answers it is worked out once
+        now_ish = {s: self.assessor.passing(Question(s, recent), inputs) for s in Stage}
+        self.assessor.settle(inputs, {Question(s, one.cut): one for s, one in day.items()})
         verdicts = tuple(self._verdicts(inputs, [*day.values()], parts, first))
         seen = {verdict.check: verdict for verdict in self.recorder.rulings.of(table.name)[::-1]}
         shown = {**seen, **{verdict.check: verdict for verdict in verdicts}}
@@ -136,17 +155,23 @@ class Cycle:
 
     def _watched(
         self, look: Sampling, parts: Sequence[Component], retentions: Iterable[str]
-    ) -> Iterator[Member]:
-        yield from (Member(own.retention_of(source), "headroom") for source in retentions)
-        yield from (Member(own.rule_of(rule), "collected") for rule in self.roster.declared())
-        for part in parts:
-            yield Member(part.name, part.check)
-        for source in look.sources:
-            yield Member(own.source_of(source), own.FIRST_LANDING)
-        for table in self.roster.tables():
-            checks = [plan.name for plan in self.plans if plan.probe_for(table.name)]
-            for check in (*own.CHECKS, *checks):
-                yield Member(table.name, check)
+    ) -> Callable[[Member], bool]:
+        """Whether somebody still rules on a member of an incident."""
+        others = {Member(own.retention_of(source), "headroom") for source in retentions}
+        others |= {Member(own.rule_of(rule), "collected") for rule in self.roster.declared()}
+        others |= {Member(part.name, part.check) for part in parts}
+        others |= {Member(own.source_of(source), own.FIRST_LANDING) for source in look.sources}
+
+        def watched(member: Member) -> bool:
+            if self.roster.table(member.table) is None:
+                return member in others
+            return member in others or member.check in own.CHECKS or self._probed(member)
+
+        return watched
+
+    def _probed(self, member: Member) -> bool:
+        plans = (plan for plan in self.plans if plan.name == member.check)
+        return any(plan.probe_for(member.table) for plan in plans)
 
 
 def yesterday(now: datetime, zone: ZoneInfo) -> datetime:

@@ -67,13 +67,13 @@ class Gate:
         if unknown:
             return Decision(())
         with self.recorder.deciding:
+            facts = self.assessor.facts()
             answers = [
-                self.assessor.answer(Question(stage, cut), self.assessor.inputs(table, look))
+                self.assessor.answer(Question(stage, cut), self.assessor.inputs(table, look, facts))
                 for _, table in known
                 if table is not None
             ]
-            for answer in answers:
-                self.assessor.certify(answer)
+            self.assessor.certify(answers)
         return Decision(tuple(answers))
 
     def cut(self, text: str | None) -> datetime:

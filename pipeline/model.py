@@ -159,6 +159,8 @@ class Table:
     @property
     def sources(self) -> tuple[str, ...]:
         """Names of the sources the shards live on, sorted, each once."""
+        if len(self.shards) == 1:  # of thousands of tables, many times a round
+            return (self.shards[0].source,)
         return tuple(sorted({shard.source for shard in self.shards}))
 
 

@@ -62,7 +62,8 @@ class Clock:
     since: float | None = None
 
     def __call__(self) -> datetime:
-        """Now."""
+        """Now, which is never the same instant again."""
+        self.now += timedelta(microseconds=1)
         if self.since is None:
             return self.now
         return self.now + timedelta(seconds=time.monotonic() - self.since)

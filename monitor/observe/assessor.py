@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from checks.blocks import Inputs
+from checks.certificate import Certificate
 from checks.model import Reason
 from checks.readiness import Question, Readiness, ReadinessPolicy, assess
 from monitor.observe.forfeits import Forfeits
@@ -22,6 +23,21 @@ from pipeline.model import Missing, Order, Table
 from pipeline.report import Hold
 from pipeline.settings import SourceSettings
 from pipeline.topics.naming import spelled
+
+
+@dataclass(frozen=True, slots=True)
+class RoundFacts:
+    """What people and the Spark process have told; ``holds`` are those of tables, by table."""
+
+    waived: frozenset[str]
+    residuals: Mapping[str, int]
+    sources: tuple[Hold, ...]
+    holds: Mapping[str, tuple[Hold, ...]]
+
+    def holds_of(self, table: Table) -> Iterator[Hold]:
+        """Those of sources, of which there are few, and those of *table*."""
+        yield from self.sources
+        yield from self.holds.get(table.name, ())
 
 
 @dataclass(eq=False)
@@ -40,19 +56,27 @@ class Assessor:
     doubts: Callable[[Sequence[str], datetime], tuple[Reason, ...]]
     clock: Callable[[], datetime]
     _earlier: dict[str, Lags] = field(default_factory=dict)
-    _disagreeing: dict[tuple[str, Question], datetime | None] = field(default_factory=dict)
+    _disagreeing: dict[str, Mapping[Question, datetime]] = field(default_factory=dict)
     _forfeits: Forfeits = field(init=False)
 
     def __post_init__(self) -> None:
         """Know of no certificate yet."""
         self._forfeits = Forfeits(self.certificates)
 
-    def inputs(self, table: Table, look: Sampling) -> Inputs:
+    def facts(self) -> RoundFacts:
+        """What is known now that concerns no table more than another: asked once for all."""
+        sources, tables = list[Hold](), dict[str, tuple[Hold, ...]]()
+        for hold in self.standstills.holds():
+            if hold.subject.startswith("source:"):
+                sources.append(hold)
+            else:
+                tables[hold.subject] = (*tables.get(hold.subject, ()), hold)
+        return RoundFacts(self.waived(), self.residuals(), tuple(sources), tables)
+
+    def inputs(self, table: Table, look: Sampling, facts: RoundFacts) -> Inputs:
         """Everything known of *table*; the clock is read last, so no sample is from the future."""
         self._forfeits.take_back(table.name, look, self.clock())
         samples = look.samples(table)
-        waived, residuals = self.waived(), self.residuals()
-        holds = _once((*self.standstills.holds(), *_intruded(table, look)))
         lags = measure(table, samples, self.clock(), self._earlier.get(table.name))
         doubts = self.doubts(table.sources, lags.at)
         if doubts:
@@ -62,9 +86,9 @@ class Assessor:
             samples=samples,
             lags=lags,
             topics=self._topics(table),
-            holds=holds,
-            waived=waived,
-            residual=residuals.get(table.name, 0),
+            holds=_once((*facts.holds_of(table), *_intruded(table, look))),
+            waived=facts.waived,
+            residual=facts.residuals.get(table.name, 0),
             verdicts=self.rulings.of(table.name),
             unproven=self.unproven(table, _bases(look)),
             unlisted=self.unlisted(table),
@@ -73,19 +97,24 @@ class Assessor:
 
     def answer(self, question: Question, inputs: Inputs) -> Readiness:
         """Answer *question*; a certificate that was issued for it before is taken into account."""
-        known = self.certificates.newest(inputs.table.name, question.stage, question.cut)
-        return assess(
+        return self._ruled(
             question,
             inputs,
-            self.policy,
-            certificate=known,
-            disagreeing=self._disagreeing.get((inputs.table.name, question)),
+            self.certificates.newest(inputs.table.name, question.stage, question.cut),
         )
 
-    def certify(self, answer: Readiness) -> None:
-        """Store a READY answer's certificate: before anybody is told."""
-        if answer.ready and answer.certificate is not None:
-            self.certificates.add(answer.certificate)
+    def passing(self, question: Question, inputs: Inputs) -> Readiness:
+        """Answer *question* of a moment that nobody was or will be certified."""
+        return self._ruled(question, inputs, None)
+
+    def certify(self, answers: Iterable[Readiness]) -> None:
+        """Store the certificates of READY answers: before anybody is told.
+
+        Those that have answered before are kept already.
+        """
+        issued = [answer.certificate for answer in answers if _issued(answer)]
+        if issued:
+            self.certificates.add(*[one for one in issued if one is not None])
 
     def settle(self, inputs: Inputs, answers: Mapping[Question, Readiness]) -> None:
         """End a watching round: its lags and disagreements are what the next one looks back on."""
@@ -94,10 +123,21 @@ class Assessor:
             self._earlier.pop(name, None)  # watermarks by clocks that nobody believes are not kept
         else:
             self._earlier[name] = inputs.lags
-        for key in [key for key in self._disagreeing if key[0] == name]:
-            del self._disagreeing[key]
-        for question, answer in answers.items():
-            self._disagreeing[name, question] = answer.disagreeing
+        since = {q: one.disagreeing for q, one in answers.items() if one.disagreeing is not None}
+        if since or name in self._disagreeing:
+            self._disagreeing[name] = since
+
+    def _ruled(
+        self, question: Question, inputs: Inputs, certificate: Certificate | None
+    ) -> Readiness:
+        since = self._disagreeing.get(inputs.table.name)
+        return assess(
+            question,
+            inputs,
+            self.policy,
+            certificate=certificate,
+            disagreeing=since.get(question) if since else None,
+        )
 
     def _topics(self, table: Table) -> frozenset[str]:
         """Topics of the table's rows and schema changes; empty if a source has names of its own."""
@@ -107,6 +147,11 @@ class Assessor:
         prefixes = {shard: settings[shard.source].prefix for shard in table.shards}
         rows = {f"{prefix}.{spelled(shard.name)}" for shard, prefix in prefixes.items()}
         return frozenset({*prefixes.values(), *rows})
+
+
+def _issued(answer: Readiness) -> bool:
+    """Whether its certificate was issued with it, and not before."""
+    return answer.certificate is not None and answer.certificate.issued == answer.at
 
 
 def _once(holds: Iterable[Hold]) -> tuple[Hold, ...]:

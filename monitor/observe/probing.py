@@ -8,7 +8,7 @@ from typing import Any
 import structlog
 
 from checks.model import NotYet, Outcome, Ruling, Verdict
-from checks.run import Check, run_probe
+from checks.run import Check, looks_back, run_probe
 from checks.world import World
 from monitor.config.plans import CheckPlan
 from monitor.observe.recorder import VerdictRecorder
@@ -16,7 +16,6 @@ from monitor.observe.roster import Roster
 from monitor.store.verdicts import Verdicts
 from pipeline.model import Table
 
-PAST = 1000
 UNABLE = ("unreachable", "unprovable")  # codes of an UNKNOWN for want of an answer
 log = structlog.get_logger(__name__)
 
@@ -46,14 +45,20 @@ class Probing:
                 opened = table, self.open_world()
             world = opened[1]
             started = self.clock()
-            past = [value for _, value in self.history.history(table.name, plan.name, PAST)]
+            past = self._past(plan, probe, table)
             verdict = run_probe(Check(plan.name, probe, table), world, past, self.run())
             if isinstance(verdict, NotYet):
                 log.debug("nothing new", check=plan.name, table=table.name, why=verdict.why)
                 self._able_again(plan.name, table.name, verdict.why)
                 continue
             self._ran[plan.name, table.name] = started
-            self._tell(verdict)
+            self._tell(verdict, whole=looks_back(probe) > 0)
+
+    def _past(self, plan: CheckPlan, probe: Any, table: Table) -> list[float]:
+        """Earlier values, for a probe that asks for them: of thousands of tables hardly any do."""
+        if not (many := looks_back(probe)):
+            return []
+        return [value for _, value in self.history.history(table.name, plan.name, many)]
 
     def _able_again(self, check: str, table: str, why: str) -> None:
         newest = self.recorder.rulings.newest(table, check)
@@ -61,10 +66,10 @@ class Probing:
             ruling = Ruling(Outcome.UNKNOWN, why, "not_yet")
             self._tell(Verdict(table, check, ruling, self.clock(), run=self.run()))
 
-    def _tell(self, verdict: Verdict) -> None:
-        """Every number is kept; one more UNKNOWN like the last says nothing new."""
-        kept = [verdict] if verdict.value is not None else self.recorder.changed([verdict])
-        self.recorder.tell([verdict], kept=kept)
+    def _tell(self, verdict: Verdict, *, whole: bool = False) -> None:
+        """Keep what says something new; each number, if the probe looks back on the *whole*."""
+        kept = whole and verdict.value is not None
+        self.recorder.tell([verdict], kept=[verdict] if kept else self.recorder.changed([verdict]))
 
     def _due(self) -> Iterator[tuple[CheckPlan, Any, Table]]:
         tables = sorted(self.roster.tables(), key=lambda table: (table.tier, table.name))

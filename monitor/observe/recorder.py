@@ -5,13 +5,14 @@ verdicts and the storing of a READY that rests on them.
 """
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import structlog
 
-from alerts.model import Member, Message
+from alerts.model import Incident, Member, Message
 from alerts.round import AlertSettings, Round, reminders, settle, withdraw
 from checks.blocks import waivers_of
 from checks.certificate import revocations
@@ -19,6 +20,7 @@ from checks.model import Outcome, Verdict
 from monitor.observe.rulings import Rulings
 from monitor.store.store import ServiceStore
 
+AGAIN = timedelta(hours=1)
 log = structlog.get_logger(__name__)
 
 
@@ -39,40 +41,77 @@ class VerdictRecorder:
     clock: Callable[[], datetime]
     deciding: threading.RLock = field(default_factory=threading.RLock)
     starting: frozenset[str] = frozenset()
+    _open: tuple[Incident, ...] | None = None  # what the store says, read again after each write
+    _kept: dict[tuple[str, str], Verdict] = field(default_factory=dict)
 
     def tell(self, verdicts: Sequence[Verdict], *, kept: Sequence[Verdict] | None = None) -> None:
-        """Let *verdicts* open and close incidents; write *kept* (all, by default) to history."""
+        """Let *verdicts* open and close incidents; write *kept* (all, by default) to history.
+
+        The store is left alone by what changes nothing in it.
+        """
+        kept = verdicts if kept is None else kept
         with self.deciding:
-            now = self.clock()
-            open_now, silences = self.records.incidents.open(), self.records.silences.list(now)
-            settled = settle(
-                self.settings, open_now, verdicts, silences, now, starting=self.starting
-            )
-            with self.records.write():
-                self.records.record(settled, verdicts if kept is None else kept, now)
-                for verdict in verdicts:
-                    self._revoke(verdict)
-            self._log(verdicts)
+            now, telling = self.clock(), self.news(verdicts)
+            settled = Round()
+            if telling:
+                silences, standing = self.records.silences.list(now), self._standing()
+                settled = settle(
+                    self.settings, standing, telling, silences, now, starting=self.starting
+                )
+            failed = [one for one in telling if one.ruling.outcome is Outcome.FAIL]
+            if kept or failed or settled != Round():
+                with self._writing():
+                    self.records.record(settled, kept, now)
+                    for verdict in failed:
+                        self._revoke(verdict)
+            self._kept |= {(one.table, one.check): one for one in kept}
+            self._log(telling)
             self.rulings.add(verdicts)
 
-    def changed(self, verdicts: Iterable[Verdict]) -> tuple[Verdict, ...]:
-        """Those that say something new, or repeat it after a minute: the others only fill disks."""
-        return tuple(verdict for verdict in verdicts if self._new(verdict))
+    def news(self, verdicts: Iterable[Verdict]) -> tuple[Verdict, ...]:
+        """All but one more PASS after a PASS, where no open incident waits for it."""
+        with self.deciding:
+            waiting = {member for one in self._standing() for member in one.members}
+            return tuple(
+                one
+                for one in verdicts
+                if not self._passed_again(one) or Member(one.table, one.check) in waiting
+            )
 
-    def withdraw(self, watched: Iterable[Member]) -> None:
+    def changed(self, verdicts: Iterable[Verdict]) -> tuple[Verdict, ...]:
+        """Those worth keeping: the others only fill disks."""
+        return tuple(verdict for verdict in verdicts if self._worth_keeping(verdict))
+
+    def withdraw(self, watched: Callable[[Member], bool]) -> None:
         """Close incidents about what is not watched any more."""
         with self.deciding:
-            now = self.clock()
-            settled = withdraw(self.settings, self.records.incidents.open(), watched, now)
+            now, standing = self.clock(), self._standing()
+            kept = {member for one in standing for member in one.members if watched(member)}
+            settled = withdraw(self.settings, standing, kept, now)
             if settled != Round():
-                self.records.record(settled, (), now)
+                with self._writing():
+                    self.records.record(settled, (), now)
 
     def reminders(self, now: datetime) -> tuple[tuple[str, Message], ...]:
         """All that was told and is not over, per channel: for receivers that forget."""
         return reminders(self.settings, self.records.incidents.open(), now)
 
+    def _standing(self) -> tuple[Incident, ...]:
+        if self._open is None:
+            self._open = self.records.incidents.open()
+        return self._open
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """One transaction; whatever becomes of it, what is open is read again."""
+        try:
+            with self.records.write():
+                yield
+        finally:
+            self._open = None
+
     def _revoke(self, verdict: Verdict) -> None:
-        if verdict.check not in self.gating or verdict.ruling.outcome is not Outcome.FAIL:
+        if verdict.check not in self.gating:
             return
         if set(waivers_of(verdict)) <= self.records.waivers.waived():
             return  # it blocks nothing any more
@@ -84,15 +123,22 @@ class VerdictRecorder:
             count = self.records.certificates.revoke(gone)
             log.warning("certificates revoked", table=verdict.table, count=count)
 
-    def _new(self, verdict: Verdict) -> bool:
+    def _passed_again(self, verdict: Verdict) -> bool:
+        if verdict.ruling.outcome is not Outcome.PASS:
+            return False
         before = self.rulings.newest(verdict.table, verdict.check)
-        if before is None or before.ruling.outcome is not verdict.ruling.outcome:
+        return before is not None and before.ruling.outcome is Outcome.PASS
+
+    def _worth_keeping(self, verdict: Verdict) -> bool:
+        """What rules otherwise than before; once in a while a FAIL that lasts, and a new number."""
+        before = self.rulings.newest(verdict.table, verdict.check)
+        now, old = verdict.ruling, before.ruling if before else None
+        if before is None or old is None or (now.outcome, now.code) != (old.outcome, old.code):
             return True
-        if verdict.at.replace(second=0, microsecond=0) != before.at.replace(
-            second=0, microsecond=0
-        ):
-            return True
-        return before.ruling.code != verdict.ruling.code
+        kept = self._kept.setdefault((verdict.table, verdict.check), before)
+        if verdict.at - kept.at < AGAIN:
+            return False
+        return now.outcome is Outcome.FAIL or verdict.value != kept.value
 
     def _log(self, verdicts: Iterable[Verdict]) -> None:
         for verdict in verdicts:

@@ -50,6 +50,7 @@ class Roster:
     clock: Callable[[], datetime]
     every: timedelta = timedelta(seconds=60)
     _tables: tuple[Table, ...] = ()
+    _named: Mapping[str, Table] = field(default_factory=dict)
     _shards: Mapping[str, str] | None = None
     _existing: Mapping[str, Existence] = field(default_factory=dict)
     _declared: Mapping[str, str] = field(default_factory=dict)
@@ -75,7 +76,7 @@ class Roster:
 
     def table(self, name: str) -> Table | None:
         """The table of that name, if there is one."""
-        return next((table for table in self._tables if table.name == name), None)
+        return self._named.get(name)
 
     def existing(self) -> Mapping[str, Existence]:
         """What landed statements told last of each ``source/shard``."""
@@ -109,6 +110,7 @@ class Roster:
                 return
             self._shards, self._asked = shards, now
             self._tables = tuple(self._build(shards))
+            self._named = {table.name: table for table in self._tables}
             self._moving = frozenset(_moving(mark, self.router))
 
     def _build(self, shards: Mapping[str, str]) -> Iterable[Table]:
@@ -123,11 +125,11 @@ class Roster:
             if not rule.ignore
         }
         unseen = {shard: table for shard, table in folding if table in names}
-        every = {**unseen, **seen}
-        before = {table.name: table for table in self._tables}
-        for name in sorted(names):
-            own = tuple(sorted(shard for shard, table in every.items() if table == name))
-            yield self._table(name, own, router.rule(own[0].name), before.get(name))
+        folded: dict[str, list[Shard]] = {}
+        for shard, table in sorted({**unseen, **seen}.items()):
+            folded.setdefault(table, []).append(shard)
+        for name, own in sorted(folded.items()):
+            yield self._table(name, tuple(own), router.rule(own[0].name), self._named.get(name))
 
     def _folding(self, router: Router) -> Iterator[tuple[Shard, str | None]]:
         """Shards that the sources have and a rule folds, captured or not, as they told last."""

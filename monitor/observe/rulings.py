@@ -43,12 +43,9 @@ class Rulings:
 
     def of(self, table: str) -> tuple[Verdict, ...]:
         """Newest of each check of *table*, and beside an UNKNOWN the newest that ruled."""
-        newest, ruled = (told.get(table, {}) for told in (self._newest, self._ruled))
-        return tuple(dict.fromkeys((*newest.values(), *ruled.values())))
-
-    def all(self) -> tuple[Verdict, ...]:
-        """The newest of each table and check."""
-        return tuple(v for own in list(self._newest.values()) for v in own.values())
+        newest, ruled = self._newest.get(table, {}), self._ruled.get(table, {})
+        older = [one for check, one in ruled.items() if one is not newest.get(check)]
+        return (*newest.values(), *older)
 
 
 def _keep(told: dict[str, dict[str, Verdict]], verdict: Verdict) -> None:

@@ -25,6 +25,7 @@ from pipeline.lags.samples import (
     Sample,
     Samples,
     SourceSamples,
+    WorkedOut,
     believed,
     extended,
     step,
@@ -80,6 +81,7 @@ class Sampling:
     unreadable: Mapping[str, str] = field(default_factory=dict)
     steps: tuple[LandedBatch, ...] = ()
     number: int = 0
+    worked: WorkedOut = field(default_factory=WorkedOut, compare=False, repr=False)
 
     @classmethod
     def nothing(cls) -> "Sampling":
@@ -90,7 +92,7 @@ class Sampling:
         """The part that concerns *table*."""
         nothing = Missing("the mirror was not sampled")
         mirror = self.mirrors.get(table.name, nothing)
-        return Samples(self.sources, self.mark, mirror, self.steps)
+        return Samples(self.sources, self.mark, mirror, self.steps, self.worked)
 
 
 @dataclass(eq=False)

@@ -1,7 +1,8 @@
 """READY answers that were given, and what became of them."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+import threading
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -14,21 +15,41 @@ from monitor.store.schema import certificates
 from monitor.store.thin import HISTORY
 from pipeline.model import Stage
 
+_REMEMBERED = 8  # cuts and stages of a table
+
 
 @dataclass(eq=False)
 class Certificates:
-    """Those issued in the last forty days."""
+    """Those issued in the last forty days.
+
+    Only this object writes any: the newest of a few cuts of each table are remembered until one of
+    the table's is issued or revoked.  Who writes them as part of a larger transaction keeps others
+    from asking until its end.
+    """
 
     database: Database
+    _newest: dict[str, dict[tuple[Stage, datetime], Certificate | None]] = field(
+        default_factory=dict, repr=False
+    )
+    _writes: int = 0
+    _turn: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
-    def add(self, certificate: Certificate) -> bool:
-        """Keep *certificate*; False if its id is known: what was issued is never rewritten."""
-        known = select(certificates.c.id).where(certificates.c.id == certificate.id)
+    def add(self, *many: Certificate) -> int:
+        """Keep *many*, in one transaction; what was issued is never rewritten.  How many are new.
+
+        Nothing is asked of the store where there is none.
+        """
+        if not many:
+            return 0
+        ids = [one.id for one in many]
         with self.database.write() as connection:
-            if connection.scalar(known) is not None:
-                return False
-            connection.execute(insert(certificates).values(_row(certificate)))
-        return True
+            query = select(certificates.c.id).where(certificates.c.id.in_(ids))
+            known = set(connection.scalars(query))
+            fresh = [one for one in many if one.id not in known]
+            if fresh:
+                connection.execute(insert(certificates), [_row(one) for one in fresh])
+        self._forget(one.table for one in many)
+        return len(fresh)
 
     def get(self, number: str) -> Certificate | None:
         """The certificate of that id; None if there is none (any more)."""
@@ -37,6 +58,20 @@ class Certificates:
 
     def newest(self, table: str, stage: Stage, cut: datetime) -> Certificate | None:
         """The one issued last for that cut, revoked or not; None if there never was one."""
+        with self._turn:
+            own, writes = self._newest.get(table, {}), self._writes
+            if (stage, cut) in own:
+                return own[stage, cut]
+        found = self._read_newest(table, stage, cut)
+        with self._turn:
+            if writes == self._writes:  # else it may be what was revoked meanwhile
+                own = self._newest.setdefault(table, {})
+                if len(own) >= _REMEMBERED:
+                    own.clear()
+                own[stage, cut] = found
+        return found
+
+    def _read_newest(self, table: str, stage: Stage, cut: datetime) -> Certificate | None:
         same = (
             (certificates.c.table == table)
             & (certificates.c.stage == stage.value)
@@ -69,6 +104,7 @@ class Certificates:
                 mine = (certificates.c.id == one.id) & certificates.c.revoked.is_(None)
                 change = update(certificates).where(mine).values(revoked=one.revoked, why=one.why)
                 count += connection.execute(change).rowcount
+        self._forget(one.table for one in revoked)
         return count
 
     def list(
@@ -86,7 +122,15 @@ class Certificates:
         """Forget those issued long ago; return how many went."""
         with self.database.write() as connection:
             old = delete(certificates).where(certificates.c.issued < now - HISTORY)
-            return connection.execute(old).rowcount
+            count = connection.execute(old).rowcount
+        self._forget(list(self._newest))
+        return count
+
+    def _forget(self, tables: Iterable[str]) -> None:
+        with self._turn:
+            self._writes += 1
+            for table in tables:
+                self._newest.pop(table, None)
 
     def _all(self, query: Any) -> tuple[Certificate, ...]:
         with self.database.read() as connection:

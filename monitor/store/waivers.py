@@ -1,6 +1,7 @@
 """What a person has closed by name: gaps, holds, quarantined changes."""
 
-from dataclasses import dataclass
+import threading
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from sqlalchemy import insert, select
@@ -21,9 +22,14 @@ class Waiver:
 
 @dataclass(eq=False)
 class Waivers:
-    """Waivers of every lane; one is never taken back."""
+    """Waivers of every lane; one is never taken back.
+
+    Only this object adds any, so their ids are read back once.
+    """
 
     database: Database
+    _waived: frozenset[str] | None = None
+    _turn: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def add(self, waiver: Waiver) -> bool:
         """Record *waiver*; False if it was waived before: the first one stands."""
@@ -33,12 +39,17 @@ class Waivers:
                 return False
             row = {"id": waiver.id, "reason": waiver.reason, "who": waiver.who, "at": waiver.at}
             connection.execute(insert(waivers).values(row))
+        with self._turn:
+            self._waived = None
         return True
 
     def waived(self) -> frozenset[str]:
         """Every id that was ever waived."""
-        with self.database.read() as connection:
-            return frozenset(connection.scalars(select(waivers.c.id)))
+        with self._turn:
+            if self._waived is None:
+                with self.database.read() as connection:
+                    self._waived = frozenset(connection.scalars(select(waivers.c.id)))
+            return self._waived
 
     def list(self) -> tuple[Waiver, ...]:
         """All of them, newest first."""

@@ -6,8 +6,8 @@ batch, so the newest such batch tells what the mirror holds without any empty me
 """
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar
 
@@ -72,22 +72,47 @@ class SourceSamples:
         return () if isinstance(self.fences, Missing) else self.fences.value
 
 
+@dataclass(eq=False, slots=True)
+class WorkedOut:
+    """What follows from one look whatever the table: worked out for the first that asks."""
+
+    _about: tuple[object, ...] = ()
+    _found: dict[Hashable, Any] = field(default_factory=dict)
+
+    def once(self, about: tuple[object, ...], key: Hashable, make: Callable[[], T]) -> T:
+        """What *make* gave when *key* was asked for first; anew if it is not *about* the same."""
+        if not self._about:
+            self._about = about
+        if any(one is not other for one, other in zip(self._about, about, strict=True)):
+            return make()
+        if key not in self._found:
+            self._found[key] = make()
+        found: T = self._found[key]
+        return found
+
+
 @dataclass(frozen=True, slots=True)
 class Samples:
     """Everything one table's lags and proof rest on, sampled upstream first.
 
-    ``steps`` are the batches seen so far, ascending (:func:`extended`).
+    ``steps`` are the batches seen so far, ascending (:func:`extended`).  ``worked`` is shared by
+    all tables of one look: by samples that differ in nothing but the mirror.
     """
 
     sources: Mapping[str, SourceSamples]
     mark: Sample[Mark] | Missing
     mirror: Sample[MirrorPosition] | Missing
     steps: tuple[LandedBatch, ...] = ()
+    worked: WorkedOut = field(default_factory=WorkedOut, compare=False, repr=False)
 
     def source(self, name: str) -> SourceSamples:
         """The samples of a source; all Missing when it was not sampled."""
         nothing = Missing(f"source {name} was not sampled")
         return self.sources.get(name, SourceSamples(nothing, nothing))
+
+    def once(self, key: Hashable, make: Callable[[], T]) -> T:
+        """What *make* gives, which must not rest on the mirror: worked out once for all tables."""
+        return self.worked.once((self.sources, self.mark, self.steps), key, make)
 
     def walked(self, table: Table) -> tuple[LandedBatch, ...]:
         """The steps that say something of *table*: since its newest base, and since a shard left.
@@ -98,12 +123,24 @@ class Samples:
         """
         if isinstance(self.mark, Missing):
             return self.steps
-        mark = self.mark.value
-        fences = {name: self.source(name).known() for name in table.sources}
+        mark, steps = self.mark.value, self.steps_of(table)
         based = (mark.complete.get(str(shard), -1) for shard in table.shards)
         since = max((*based, mark.departed.get(table.name, -1)))
-        steps = extended(self.steps, step(mark, fences))
+        if since <= steps[0].batch:
+            return steps
         return steps[bisect_left(steps, since, key=lambda one: one.batch) :]
+
+    def steps_of(self, table: Table) -> tuple[LandedBatch, ...]:
+        """All steps of the table's sources, whether or not they say something of *table*."""
+        sources, mark = table.sources, self.mark
+        if isinstance(mark, Missing):
+            return self.steps
+
+        def known() -> tuple[LandedBatch, ...]:
+            fences = {name: self.source(name).known() for name in sources}
+            return extended(self.steps, step(mark.value, fences))
+
+        return self.once(("steps", sources), known)
 
 
 def fresh(sample: Sample[T] | Missing, now: datetime) -> T | Missing:

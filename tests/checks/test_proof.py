@@ -1,14 +1,17 @@
 """Positions alone: which heartbeat that was passed proves a cut, in how many sources."""
 
+from collections.abc import Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
-from checks.proof import prove
+from checks import proof
+from checks.proof import landed_to, prove
 from checks.readiness import Question, ReadinessPolicy, ReadinessState, Rule, assess
-from pipeline.lags.samples import LandedBatch, Sample
-from pipeline.model import Acknowledged, Fence, Missing, Shard, Stage
+from pipeline.cut import first_fence
+from pipeline.lags.samples import LandedBatch, Sample, SourceSamples
+from pipeline.model import Acknowledged, Fence, Missing, PartitionEnd, Shard, Stage
 from pipeline.sources.mysql.position import binlog_position
 from tests.checks.samples import BUDGET, CUT, NOW, TABLE, beats, fence, lags, mark, samples
 from tests.checks.test_readiness import inputs
@@ -82,3 +85,43 @@ def test_rules_that_agree_contradict_nobody() -> None:
         answer = assess(Question(Stage.LANDED, cut), inputs(), ReadinessPolicy())
 
         assert answer.disagreeing is None
+
+
+def test_many_tables_of_one_look_ask_the_fences_once_for_a_cut(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = list[datetime]()
+
+    def counting(fences: Sequence[Fence], instant: datetime) -> Fence | None:
+        asked.append(instant)
+        return first_fence(fences, instant)
+
+    monkeypatch.setattr(proof, "first_fence", counting)
+    taken = samples()
+
+    found = [
+        prove(replace(TABLE, name=f"{TABLE.name}_{n}"), Stage.LANDED, CUT, taken, NOW).holds
+        for n in range(50)
+    ]
+
+    assert found == [True] * 50
+    assert asked == [CUT]
+
+
+def test_samples_that_differ_share_nothing_that_was_worked_out() -> None:
+    taken = samples()
+    before = prove(TABLE, Stage.LANDED, CUT, taken, NOW)
+    silent = replace(taken, sources={"shop": SourceSamples(Missing("x"), Missing("x"))})
+
+    after = prove(TABLE, Stage.LANDED, CUT, silent, NOW)
+
+    assert (before.holds, after.holds) == (True, None)
+
+
+def test_a_certificate_rests_on_w_of_its_own_topics() -> None:
+    offsets = {f"{topic}:{n}": PartitionEnd(n) for topic in ("shop.a", "shop.b") for n in range(12)}
+    gone = {"shop.a:3": offsets.pop("shop.a:3")}
+
+    found = landed_to(mark(offsets=offsets, gone=gone), frozenset({"shop.a", "shop"}))
+
+    assert found == {f"shop.a:{n}": n for n in range(12) if n != 3}

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from sqlalchemy import event
 
 from alerts.round import AlertSettings
-from checks.model import NotYet, Outcome, Ruling, Undecided
+from checks.model import NotYet, Outcome, Ruling, Undecided, Verdict
 from checks.world import World
 from monitor.config.plans import CheckPlan
 from monitor.observe.probing import Probing
@@ -20,6 +21,7 @@ from monitor.observe.recorder import VerdictRecorder
 from monitor.observe.roster import Roster
 from monitor.observe.rulings import Rulings
 from monitor.store.store import ServiceStore
+from monitor.store.verdicts import Verdicts
 from pipeline.errors import ProofError, UnreachableError
 from pipeline.model import Fence, Shard, Table
 from tests.monitor.rig import NOON
@@ -89,6 +91,13 @@ class FakeProbe:
         return Ruling(Outcome.PASS, "fine")
 
 
+@dataclass
+class LookingBack(FakeProbe):
+    """One that is shown earlier values."""
+
+    looks_back: int = 1000
+
+
 class Bench:
     """Probing over a real store, its time moved by hand."""
 
@@ -96,6 +105,9 @@ class Bench:
         self.now, self.worlds = NOON, 0
         self.store = ServiceStore.open(folder / "s.db")
         self.rulings = Rulings()
+        self.recorder = VerdictRecorder(
+            AlertSettings(), self.store, self.rulings, frozenset(), frozenset(), self.clock
+        )
 
     def clock(self) -> datetime:
         """Now."""
@@ -112,9 +124,7 @@ class Bench:
             plans=plans,
             roster=cast("Roster", FakeRoster()),
             history=self.store.verdicts,
-            recorder=VerdictRecorder(
-                AlertSettings(), self.store, self.rulings, frozenset(), frozenset(), self.clock
-            ),
+            recorder=self.recorder,
             open_world=self.open_world,
             clock=self.clock,
         )
@@ -212,8 +222,10 @@ def test_nothing_new_leaves_what_was_ruled_standing(bench: Bench, outcome: str) 
     assert bench.rulings.newest("shop.a", "max_id") is before
 
 
-def test_every_number_is_kept_and_handed_to_the_next_ruling(bench: Bench) -> None:
-    probe = FakeProbe(Number(1.0))
+def test_every_number_is_kept_and_handed_to_the_next_ruling_of_a_probe_that_looks_back(
+    bench: Bench,
+) -> None:
+    probe = LookingBack(Number(1.0))
     probing = bench.probing(plan(probe, tables="shop.a"))
 
     for value in (1.0, 2.0, 3.0):
@@ -222,6 +234,63 @@ def test_every_number_is_kept_and_handed_to_the_next_ruling(bench: Bench) -> Non
         bench.now += MINUTE
 
     assert probe.pasts == [[], [1.0], [1.0, 2.0]]
+
+
+def test_f45_a_probe_that_does_not_look_back_has_no_past_read_for_it(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    probe = FakeProbe(Number(1.0))
+    monkeypatch.delattr(Verdicts, "history")
+    probing = bench.probing(plan(probe, tables="shop.a"))
+
+    for value in (1.0, 2.0):
+        probe.answer = Number(value)
+        probing.round()
+        bench.now += MINUTE
+
+    assert probe.pasts == [[], []]
+
+
+def test_f44_a_number_is_kept_when_it_changes_and_once_an_hour_at_most(bench: Bench) -> None:
+    probe = FakeProbe(Number(0.0))
+    probing = bench.probing(plan(probe, tables="shop.a"))
+
+    for minute in range(190):
+        probe.answer = Number(0.0 if minute < 100 else float(minute))
+        probing.round()
+        bench.now += MINUTE
+
+    kept = bench.store.verdicts.history("shop.a", "max_id")
+    assert [(at - NOON) // MINUTE for at, _ in kept] == [0, 100, 160]
+
+
+def test_f44_one_more_pass_asks_the_store_for_nothing(bench: Bench) -> None:
+    probing = bench.probing(plan(FakeProbe(), tables="shop.a"))
+    probing.round()
+    bench.recorder.news([])  # what is open is read after each write, once
+    asked = list[str]()
+    event.listen(
+        bench.store.database.engine, "before_cursor_execute", lambda *a: asked.append(a[2])
+    )
+
+    for _ in range(3):
+        bench.now += MINUTE
+        probing.round()
+
+    assert asked == []
+    newest = bench.rulings.newest("shop.a", "max_id")
+    assert newest is not None
+    assert newest.at == NOON + 3 * MINUTE
+
+
+def test_f44_a_fail_that_lasts_is_kept_once_an_hour(bench: Bench) -> None:
+    for minute in range(130):
+        verdict = Verdict("shop.a", "gap", Ruling(Outcome.FAIL, f"{minute} min"), bench.now)
+        bench.recorder.tell([verdict], kept=bench.recorder.changed([verdict]))
+        bench.now += MINUTE
+
+    kept = bench.store.verdicts.list("shop.a", "gap")
+    assert [one.ruling.reason for one in kept] == ["120 min", "60 min", "0 min"]
 
 
 def test_one_more_unknown_like_the_last_is_not_kept(bench: Bench) -> None:
