@@ -218,13 +218,14 @@ class Desk:
     server: Server = field(default_factory=Server)
     most: int = 1_000
     meanwhile: Callable[[], object] = nothing
+    names: Sequence[str] = "ab"
     tasks: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         """Go on from what the lake says."""
         collector = CollectorSettings("", "")
         sources = tuple(
-            SourceSettings(n, "127.0.0.1", 1, "", collector=collector, prefix=n) for n in "ab"
+            SourceSettings(n, "127.0.0.1", 1, "", collector=collector, prefix=n) for n in self.names
         )
         self.settings = PipelineSettings(str(self.home), "", sources, batch_rows=self.most)
         log = self.log()

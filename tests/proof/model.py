@@ -1,0 +1,245 @@
+"""Landing and gate as they are, over a source, a collector and mirrors that a seed plays with.
+
+What a transaction wrote, and when, is known here; the service knows only its own clock.  Clocks go
+wrong, servers fail over, topics are made anew, mirrors are written to by others and rebuilt.  At
+most one of the two clocks is fast at a time: what both agree on nobody can know better.
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+from random import Random
+
+from checks.certificate import Certificate
+from pipeline.clocks import ClockReading
+from pipeline.model import Acknowledged, Fence, Head, Op, ShardId, Stage
+from pipeline.sources.mysql.position import binlog_position
+from tests.monitor.rig import Rig
+from tests.pipeline.landing.desk import Desk, Topics
+
+TABLE, TOPIC = "db.t", "shop.db.t"
+KEYS = 8
+Contents = Mapping[int, int]
+"""Key -> number of the last transaction that wrote it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """One transaction: a heartbeat, or number ``number`` of row ``key``, committed at ``at``."""
+
+    number: int
+    key: int | None
+    server: int
+    gtid: str
+    at: datetime
+
+
+@dataclass(eq=False)
+class Database:
+    """Servers that took over from one another, and the collector of the newest.
+
+    ``carried`` of what was ``written`` is in the topics, as the collector knows.
+    """
+
+    topics: Topics
+    written: list[Written] = field(default_factory=list)
+    server: int = 0
+    begun: int = 0
+    carried: int = 0
+
+    def write(self, number: int, key: int | None, at: datetime) -> None:
+        """Commit one transaction."""
+        own = sum(one.server == self.server for one in self.written) + 1
+        self.written.append(Written(number, key, self.server, f"{_uuid(self.server)}:{own}", at))
+
+    def carry(self, most: int) -> None:
+        """Bring at most so many transactions into the topics."""
+        for place, one in list(enumerate(self.written))[self.carried : self.carried + most]:
+            self.send(place, one)
+            self.carried = place + 1
+
+    def send(self, place: int, one: Written) -> None:
+        """Bring one, perhaps again."""
+        log, pos = self.server + 1, self.pos(place)
+        if one.key is None:
+            self.topics.beat("shop", one.number, pos=pos, log=log)
+            return
+        self.topics.put("shop", pos, str(one.number), log=log, tx=one.gtid, key=one.key)
+
+    def snapshot(self) -> None:
+        """Bring every row as it stands now, after all that was written."""
+        self.carry(len(self.written))
+        rows = {one.key: one.number for one in self.written if one.key is not None}
+        place = {"db": "db", "table": "t", "file": f"binlog.{self.server + 1:06d}", "row": 0}
+        place["pos"] = self.pos(len(self.written))
+        for left, (key, number) in zip(reversed(range(len(rows))), rows.items(), strict=True):
+            told = {"snapshot": "true" if left else "last_in_data_collection"}
+            value = {"after": {"id": key, "name": str(number)}, "source": place | told, "op": "r"}
+            record = (json.dumps({"id": key}).encode(), json.dumps(value).encode())
+            self.topics.held[TOPIC].append(record)
+
+    def fail_over(self) -> None:
+        """Another server, with all of it at other places."""
+        self.server += 1
+        self.begun = len(self.written)
+
+    def pos(self, place: int) -> int:
+        """Where the newest server has a transaction in its log."""
+        return 1_000 * (place + 1) if self.server == 0 else 70 * (place + 1)
+
+    def position(self, count: int) -> Acknowledged:
+        """The place after the first *count* transactions."""
+        sets = defaultdict[int, int](int)
+        for one in self.written[:count]:
+            sets[one.server] += 1
+        executed = ",".join(f"{_uuid(server)}:1-{many}" for server, many in sets.items())
+        return Acknowledged(binlog_position(self.server + 1, self.pos(count - 1) + 1, executed))
+
+    def head(self) -> Head:
+        return Head(f"server-{self.server}", self.position(len(self.written)).position)
+
+    def acknowledged(self) -> Acknowledged:
+        return self.position(self.carried)
+
+    def address(self) -> tuple[str, int]:
+        return "127.0.0.1", 1
+
+    def captures(self) -> Callable[[ShardId], bool]:
+        return lambda _: True
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """What a version of a mirror holds: all through ``batch``, but for rows that others deleted."""
+
+    batch: int
+    deleted: frozenset[int] = frozenset()
+
+
+class Model(Rig):
+    """A rig whose batches are really landed; ``truth`` is the time that no clock has to show."""
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        self.random = Random(seed)
+        self.topics = Topics()
+        self.database = Database(self.topics)
+        self.home = folder / "lake"
+        self.numbers, self.source_apart = 0, timedelta()
+        self.versions: dict[tuple[str, int], Version] = {}
+        super().__init__(folder)
+        self.begun = self.now
+        self.topics.alter("shop", 5, "name", kind="CREATE")
+        self.dictionary.there = [TABLE]
+        for _ in range(3):
+            self.beat()
+            self.carry(1)
+            self.land()
+            self.apply()
+
+    @property
+    def truth(self) -> datetime:
+        """The time."""
+        return self.now - self.apart
+
+    def _build(self) -> None:
+        super()._build()
+        self.assessor.unproven = lambda _, __: ""
+        self.desk = Desk(self.home, self.topics, self.database, names=("shop",))  # type: ignore[arg-type]
+
+    def beat(self) -> Fence:
+        """One second later, one heartbeat, with what both clocks show."""
+        self.second()
+        known = self.fences.of("shop")
+        number = known[-1].number + 1 if known else 1
+        read = ClockReading(self.now, self.truth + self.source_apart, self.now)
+        self.database.write(number, None, self.truth)
+        fence = Fence("shop", number, read.earlier, self.database.head())
+        self.clocks.compared("shop", read.skew, fence.at)
+        self.fences.add(fence, read.later)
+        self.collector.position = self.database.acknowledged()
+        return fence
+
+    def change(self) -> None:
+        """A transaction or two, each a moment later."""
+        for _ in range(self.random.randint(0, 2)):
+            self.second(self.random.random() / 2)
+            self.numbers += 1
+            self.database.write(self.numbers, self.random.randrange(KEYS), self.truth)
+
+    def carry(self, most: int) -> None:
+        """The collector goes on."""
+        self.database.carry(most)
+        self.collector.position = self.database.acknowledged()
+
+    def set_source_clock(self, by: float) -> None:
+        """Somebody puts the source's clock forward, or back."""
+        self.source_apart += timedelta(seconds=by)
+
+    def land(self, *, changes: bool = True) -> None:
+        """One batch of what the topics hold."""
+        self.desk.land()
+        self.lake.newest = self.desk.loop.mark
+
+    def apply(self, *tables: str) -> None:
+        """Merge what is landed."""
+        super().apply(TABLE)
+        self._note(frozenset())
+
+    def intrude(self, table: str = TABLE) -> None:
+        """Somebody deletes a row of the mirror."""
+        if table in self.lake.mirrors:
+            super().intrude(table)
+            self._note(frozenset({self.random.randrange(KEYS)}))
+
+    def rebuild(self, table: str = TABLE) -> None:
+        """The mirror is moved away; a new one has all of the change log."""
+        if table in self.lake.mirrors:
+            super().rebuild(table)
+
+    def _note(self, deleted: frozenset[int]) -> None:
+        now = self.lake.mirrors[TABLE]
+        before = self.versions.get((now.mirror, now.version - 1), Version(-1))
+        version = Version(now.batch, before.deleted | deleted)
+        self.versions[now.mirror, now.version] = version
+
+    def violations(self, one: Certificate, landed: Mapping[int, Contents]) -> list[str]:
+        """Rows older in what *one* speaks of than its cut was worth."""
+        batch, deleted = one.evidence.batch, frozenset[int]()
+        if one.stage is Stage.MIRROR:
+            version = self.versions[one.evidence.mirror, one.evidence.version or 0]
+            batch, deleted = version.batch, version.deleted
+        holds = landed.get(batch, {})
+        due: dict[int, int] = {}
+        for each in self.database.written:
+            if each.key is not None and each.at < one.cut:
+                due[each.key] = each.number
+        return [
+            f"{one.stage} as of {one.cut}: row {key} is of {holds.get(key)}, due is {number}"
+            for key, number in due.items()
+            if holds.get(key, -1) < number or key in deleted
+        ]
+
+    def landed(self) -> dict[int, Contents]:
+        """Batch -> what a mirror holds that is applied through it, by the change log alone."""
+        rows = self.desk.landed(Op.CREATE, Op.READ)
+        found: dict[int, Contents] = {}
+        newest: dict[int, int] = {}
+        last = max((row["batch"] for row in rows), default=-1)
+        by_batch = defaultdict[int, list[dict[str, object]]](list)
+        for row in rows:
+            by_batch[row["batch"]].append(row)
+        for batch in range(max(last, self.desk.loop.mark.batch) + 1):
+            for row in by_batch[batch]:
+                after = json.loads(str(row["after"]))
+                if "name" in after:
+                    key, number = int(after["id"]), int(after["name"])
+                    newest[key] = max(newest.get(key, -1), number)
+            found[batch] = dict(newest)
+        return found
+
+
+def _uuid(server: int) -> str:
+    return f"{server:08d}-0000-0000-0000-000000000000"

@@ -1,0 +1,128 @@
+"""What a seed does to a model, second by second, and what the gate said of it."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from checks.readiness import ReadinessState
+from pipeline.model import Stage
+from tests.proof.model import TABLE, TOPIC, Model
+
+SIZES = (-700.0, -40.0, -5.0, 3.0, 30.0, 720.0)  # of clock steps, in seconds
+ASKED = 4  # questions a second
+
+
+@dataclass(eq=False)
+class Play:
+    """One run; ``certificates`` are those that were given, ``states`` what else was said."""
+
+    model: Model
+    certificates: set[str] = field(default_factory=set)
+    states: Counter[ReadinessState] = field(default_factory=Counter)
+    done: Counter[str] = field(default_factory=Counter)
+    seconds: int = 0
+    _dead: int = 0
+    _mends: list[tuple[int, Callable[[], object]]] = field(default_factory=list)
+    _waiting: list[tuple[Stage, datetime]] = field(default_factory=list)
+
+    def second(self) -> None:
+        """Time passes; now and then something happens; the gate is asked."""
+        model, random = self.model, self.model.random
+        model.change()
+        self.mend()
+        if random.random() < 0.15 and len(self._mends) < 3:
+            self._happen()
+        self._dead = max(self._dead - 1, 0)
+        if not self._dead:
+            model.carry(random.randint(1, 9))
+        model.beat()
+        if random.random() < 0.7:
+            model.land()
+        if random.random() < 0.7:
+            model.apply()
+        model.cycle.watch() if random.random() < 0.2 else None
+        self.ask()
+
+    def mend(self) -> None:
+        """What is due of what somebody does about trouble."""
+        self.seconds += 1
+        due = [mend for at, mend in self._mends if at <= self.seconds]
+        self._mends = [one for one in self._mends if one[0] > self.seconds]
+        for mend in due:
+            mend()
+
+    def _then(self, mend: Callable[[], object]) -> None:
+        self._mends.append((self.seconds + self.model.random.randint(2, 9), mend))
+
+    def ask(self) -> None:
+        """Old questions again, and new ones of cuts about now, by the time that is true."""
+        random = self.model.random
+        ago = timedelta(seconds=random.choice((-2.0, 0.0, 0.3, 1.5, 4.0, 20.0)))
+        self._waiting += [(stage, self.model.truth - ago) for stage in Stage]
+        asked = random.sample(self._waiting, min(ASKED, len(self._waiting)))
+        for stage, cut in asked:
+            (answer,) = self.model.gate.decide([TABLE], cut, stage).answers
+            self.states[answer.state] += 1
+            if answer.certificate is not None:
+                self.certificates.add(answer.certificate.id)
+                self._waiting.remove((stage, cut))
+        self._waiting = self._waiting[-40:]
+
+    def _happen(self) -> None:
+        events: list[Callable[[], object]] = [
+            self.clock,
+            self.source_clock,
+            self.die,
+            self.fail_over,
+            self.new_topic,
+            self.intrude,
+            self.model.rebuild,
+            self.model.restart,
+            self.model.database.snapshot,
+        ]
+        event = self.model.random.choice(events)
+        self.done[event.__name__] += 1
+        event()
+
+    def clock(self) -> None:
+        """Sluice's clock is wrong, or right again; never fast while the source's is."""
+        apart = self.model.apart.total_seconds()
+        to = 0.0 if apart else self.model.random.choice(SIZES)
+        if to <= 0 or self.model.source_apart <= timedelta():
+            self.model.set_clock(to - apart)
+            self._then(lambda: self.model.set_clock(-self.model.apart.total_seconds()))
+
+    def source_clock(self) -> None:
+        """The same of the source's."""
+        apart = self.model.source_apart.total_seconds()
+        to = 0.0 if apart else self.model.random.choice(SIZES)
+        if to <= 0 or self.model.apart <= timedelta():
+            self.model.set_source_clock(to - apart)
+            self._then(
+                lambda: self.model.set_source_clock(-self.model.source_apart.total_seconds())
+            )
+
+    def die(self) -> None:
+        """The collector is away for some seconds."""
+        self._dead = self.model.random.randint(2, 9)
+
+    def fail_over(self) -> None:
+        """Another server, perhaps with another clock; the collector sends some of it again."""
+        database = self.model.database
+        database.fail_over()
+        again = range(max(0, database.carried - self.model.random.randint(0, 3)), database.carried)
+        for place in again:
+            database.send(place, database.written[place])
+
+    def new_topic(self) -> None:
+        """The topic goes, with what was not landed, and comes again, empty."""
+        self.model.change()
+        self.model.carry(9)
+        self.model.topics.create_anew(TOPIC)
+        self._then(self.model.database.snapshot)
+
+    def intrude(self) -> None:
+        """Somebody deletes a row of the mirror, and somebody rebuilds it."""
+        self.model.intrude()
+        self._then(self.model.rebuild)

@@ -1,0 +1,73 @@
+"""Whatever clocks, servers, topics and mirrors do: no READY is false, by a ledger of its own."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from checks.certificate import Certificate
+from checks.readiness import ReadinessState
+from pipeline.model import Stage
+from tests.example_count import examples
+from tests.proof.model import Model
+from tests.proof.play import Play
+
+SECONDS = 40
+DECISIONS = 150  # of one run, at least
+
+
+def run(folder: Path, seed: int, seconds: int = SECONDS) -> Play:
+    """Play by *seed*."""
+    play = Play(Model(folder, seed))
+    for _ in range(seconds):
+        play.second()
+    return play
+
+
+def given(play: Play) -> Iterator[Certificate]:
+    """Every READY that was told."""
+    for number in play.certificates:
+        one = play.model.store.certificates.get(number)
+        assert one is not None, f"{number} is not in the store"
+        yield one
+
+
+def false(play: Play) -> list[str]:
+    """Those that were not true."""
+    landed = play.model.landed()
+    return [why for one in given(play) for why in play.model.violations(one, landed)]
+
+
+@pytest.mark.parametrize("seed", range(examples(14, brief=2)))
+def test_no_ready_is_false(tmp_path: Path, seed: int) -> None:
+    play = run(tmp_path, seed)
+
+    assert false(play) == []
+    assert play.states.total() >= DECISIONS
+    assert play.states[ReadinessState.READY] > 0
+    play.model.close()
+
+
+@pytest.mark.long
+def test_none_of_twenty_thousand_is_false(tmp_path: Path) -> None:
+    decided, seed = 0, 1_000
+    while decided < 20_000:
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        play = run(folder, seed)
+        assert false(play) == [], seed
+        decided, seed = decided + play.states.total(), seed + 1
+        play.model.close()
+
+
+def test_the_judge_is_awake(tmp_path: Path) -> None:
+    """With the evidence of the first certificate the last one would be false."""
+    play = run(tmp_path, 3)
+    landed = (one for one in given(play) if one.stage is Stage.LANDED)
+    first, *_, last = sorted(landed, key=lambda one: one.issued)
+
+    found = play.model.violations(replace(last, evidence=first.evidence), play.model.landed())
+
+    assert found
+    play.model.close()
