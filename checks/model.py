@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from pipeline.errors import worded
 from pipeline.model import Fence
 
 
@@ -31,6 +32,10 @@ class Ruling:
     reason: str
     code: str = ""
     keys: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Say so where a probe of somebody's own gave no reason."""
+        object.__setattr__(self, "reason", worded(self.reason, self.code or self.outcome.value))
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,3 +84,7 @@ class Reason:
     text: str
     id: str = ""
     cause: str = ""
+
+    def __post_init__(self) -> None:
+        """Say so where nobody said why."""
+        object.__setattr__(self, "text", worded(self.text, self.code))

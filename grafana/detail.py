@@ -41,7 +41,10 @@ PANELS = (
         "One line per stage and state; the line that is there is the state that answers.",
         "state-timeline",
         "short",
-        (Query(f"{m.READINESS.name}{_OWN} == 1", "{{stage}} {{state}}"),),
+        (
+            Query(f"{m.READINESS.name}{_OWN} == 1", "{{stage}} {{state}}"),
+            Query(f"{m.WHY.name}{_OWN}", "{{stage}}: {{code}}"),
+        ),
     ),
     Panel(
         "Verdicts",

@@ -4,8 +4,17 @@ Pure.
 """
 
 
+def worded(text: str, what: str) -> str:
+    """The *text* if it says anything, else that *what* came without a word: nothing is silent."""
+    return text if text.strip() else f"{what}, without a word why; see the log"
+
+
 class SluiceError(Exception):
-    """Root of every error Sluice raises on purpose."""
+    """Root of every error Sluice raises on purpose; its text is never empty."""
+
+    def __str__(self) -> str:
+        """What was said, or which error it is."""
+        return worded(super().__str__(), type(self).__name__)
 
 
 class ConfigError(SluiceError):
@@ -35,7 +44,7 @@ class HeldError(SluiceError):
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(f"{reason}: {detail}")
         self.reason = reason
-        self.detail = detail
+        self.detail = worded(detail, reason)
 
     def __reduce__(self) -> tuple[type["HeldError"], tuple[str, str]]:
         """Travel between processes as what it was made of."""

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import IntEnum, StrEnum
 
+from pipeline.errors import worded
+
 
 class Op(StrEnum):
     """What a row of the change log records; the first five concern mirrors."""
@@ -169,6 +171,10 @@ class Missing:
     """A measurement that does not exist; ``why`` is shown to people.  Never a number."""
 
     why: str
+
+    def __post_init__(self) -> None:
+        """Say so where nobody said why."""
+        object.__setattr__(self, "why", worded(self.why, "no answer"))
 
 
 Lag = timedelta | Missing

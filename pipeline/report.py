@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
 
+from pipeline.errors import worded
 from pipeline.model import Account
 
 
@@ -29,6 +30,10 @@ class Gap:
     batch: int = -1
     passed: bool = False
 
+    def __post_init__(self) -> None:
+        """Say so where nobody said why."""
+        object.__setattr__(self, "why", worded(self.why, "gap"))
+
 
 @lru_cache(maxsize=20_000)  # open gaps stay the same for many rounds, each of which tells them all
 def read_gap(text: str) -> Gap:
@@ -48,6 +53,10 @@ class Hold:
     subject: str
     reason: str
     detail: str
+
+    def __post_init__(self) -> None:
+        """Say so where nobody said why."""
+        object.__setattr__(self, "detail", worded(self.detail, self.reason))
 
 
 @dataclass(frozen=True, slots=True)

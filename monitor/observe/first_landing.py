@@ -185,7 +185,7 @@ def _some(names: Sequence[str]) -> str:
 def _why(name: str, look: Sampling) -> str:
     trouble, source = look.troubles.get(name), look.sources[name]
     if trouble is not None:
-        return f"the collector is {trouble.state} {trouble.detail}".rstrip()
+        return f"the collector is {trouble.told}"
     if isinstance(source.acknowledged, Missing):
         return source.acknowledged.why
     if source.acknowledged.value.snapshot:

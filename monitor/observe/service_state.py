@@ -101,4 +101,4 @@ class ServiceState:
 
 def _ailment(look: Sampling, name: str) -> str:
     trouble = look.troubles.get(name)
-    return f"{trouble.state}: {trouble.detail}" if trouble else ""
+    return trouble.told if trouble else ""

@@ -99,6 +99,16 @@ def _readiness(board: Board, now: datetime) -> Iterator[Row]:
                 yield (view.table.name, stage, state), float(shown is state)
 
 
+def _why(board: Board, now: datetime) -> Iterator[Row]:
+    stale = board.stale(now)
+    for view in board.tables:
+        for stage, answer in view.day.items():
+            if stale or not answer.ready:
+                codes = [reason.code for reason in answer.reasons if reason.code]
+                code = "stale" if stale else next(iter(codes), "not_told")
+                yield (view.table.name, stage, code), 1.0
+
+
 def _outcomes(board: Board, _: datetime) -> Iterator[Row]:
     for view in board.tables:
         for verdict in view.verdicts:
@@ -179,6 +189,12 @@ READINESS = Metric(
     "1 for the state that answers for the end of yesterday, 0 for the others.",
     _readiness,
 )
+WHY = Metric(
+    "sluice_not_ready_reason",
+    ("table", "stage", "code"),
+    "1 for the first reason why the end of yesterday is not ready; absent for what is.",
+    _why,
+)
 OUTCOME = Metric(
     "sluice_check_outcome",
     ("table", "check", "outcome"),
@@ -247,6 +263,7 @@ METRICS = (
     HOP_AGE,
     WATERMARK,
     READINESS,
+    WHY,
     OUTCOME,
     VALUE,
     CHANGES,

@@ -27,5 +27,4 @@ class Refusal:
 
     def hold(self, table: str) -> Hold:
         """The hold of *table*; stable while the cause lasts."""
-        detail = self.detail or f"{self.reason}, without a word why; see the log"
-        return Hold(f"{self.reason}:{table}", table, self.reason, detail)
+        return Hold(f"{self.reason}:{table}", table, self.reason, self.detail)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
 from pipeline.collectors.registration import CollectionScope, Registration
+from pipeline.errors import worded
 from pipeline.finding import Finding
 from pipeline.model import Acknowledged, Missing, ShardId
 from pipeline.settings import SourceSettings
@@ -29,6 +30,11 @@ class CollectorState:
     def running(self) -> bool:
         """Whether all of it runs."""
         return self.state == "running"
+
+    @property
+    def told(self) -> str:
+        """The state, and what failed."""
+        return f"{self.state}: {worded(self.detail, self.state)}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -201,7 +201,7 @@ class FakeFacts:
         self, look: Sampling, channels: Sequence[ChannelView], now: datetime
     ) -> Sequence[Component]:
         """A source, its collector, Spark."""
-        down = {f"collector:{name}": trouble.detail for name, trouble in look.troubles.items()}
+        down = {f"collector:{name}": trouble.told for name, trouble in look.troubles.items()}
         names = (("source:shop", "service"), ("collector:shop", "service"), ("worker", "worker"))
         return [Component(n, check, {**down, **self.broken}.get(n, "")) for n, check in names]
 

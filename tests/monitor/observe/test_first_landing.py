@@ -70,7 +70,9 @@ def test_before_anything_has_landed_it_says_what_is_waited_for() -> None:
 @pytest.mark.parametrize(
     ("harm", "said"),
     [
-        pytest.param("trouble", "the collector is failed cannot read", id="a collector that fails"),
+        pytest.param(
+            "trouble", "the collector is failed: cannot read", id="a collector that fails"
+        ),
         pytest.param("offset", "connector shop has not stored an offset", id="one that begins"),
         pytest.param("none", "nothing is landed yet", id="one that runs"),
     ],
