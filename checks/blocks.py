@@ -44,6 +44,9 @@ class Inputs:
     _blocks: dict[frozenset[str], tuple[Reason, ...]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )  # by checks: each question of a round asks for them
+    _undecided: dict[frozenset[str], tuple[str, ...]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
 
 def blocks(inputs: Inputs, gating: frozenset[str]) -> tuple[Reason, ...]:
@@ -63,13 +66,20 @@ def waivers_of(fail: Verdict) -> tuple[str, ...]:
 
 def undecided(inputs: Inputs, gating: frozenset[str]) -> tuple[str, ...]:
     """Gating checks whose newest verdict is UNKNOWN or that never ruled, sorted."""
+    known = inputs._undecided
+    if gating not in known:
+        known[gating] = tuple(sorted(gating - _ruled_newest(inputs)))
+    return known[gating]
+
+
+def _ruled_newest(inputs: Inputs) -> set[str]:
+    """Checks whose newest verdict is a PASS or a FAIL."""
     newest: dict[str, Verdict] = {}
     for verdict in inputs.verdicts:
         known = newest.get(verdict.check)
         if verdict.table == inputs.table.name and (known is None or verdict.at > known.at):
             newest[verdict.check] = verdict
-    ruled = {name for name, one in newest.items() if one.ruling.outcome is not Outcome.UNKNOWN}
-    return tuple(sorted(gating - ruled))
+    return {name for name, one in newest.items() if one.ruling.outcome is not Outcome.UNKNOWN}
 
 
 def _of_mark(inputs: Inputs) -> Iterator[Reason]:

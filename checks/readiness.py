@@ -60,8 +60,9 @@ class Question:
 class Readiness:
     """The answer, and all a person needs to understand it.
 
-    ``certificate`` is there if and only if the state is READY.  ``eta`` assumes the lags stay as
-    they are; None when they are unknown.  ``unknown`` lists gating checks without a ruling.
+    ``certificate`` is there if and only if the state is READY, but in a :func:`passing` answer.
+    ``eta`` assumes the lags stay as they are; None when they are unknown.  ``unknown`` lists gating
+    checks without a ruling.
     ``disagreeing`` is since when the two rules contradict each other; None when they do not.
     """
 
@@ -96,9 +97,7 @@ def assess(
     *certificate* is the newest one issued for this table, stage and cut, valid or revoked;
     *disagreeing* what the last answer to the same question said.
     """
-    now = inputs.lags.at
-    proof = prove(inputs.table, question.stage, question.cut, inputs.samples, now)
-    summed = add_up(question.stage, question.cut, inputs.lags, policy.margin)
+    now, proof, summed = inputs.lags.at, *_by_both(question, inputs, policy)
     state, reasons = _ruled(inputs, policy, summed, proof)
     unknown = undecided(inputs, policy.gating)
     if certificate and certificate.revoked is None:
@@ -123,6 +122,29 @@ def assess(
         unknown=unknown,
         disagreeing=since,
     )
+
+
+def passing(question: Question, inputs: Inputs, policy: ReadinessPolicy) -> Readiness:
+    """Answer *question* for the eye alone: no certificate is issued, and none is looked for."""
+    proof, summed = _by_both(question, inputs, policy)
+    state, reasons = _ruled(inputs, policy, summed, proof)
+    return Readiness(
+        table=inputs.table.name,
+        stage=question.stage,
+        cut=question.cut,
+        at=inputs.lags.at,
+        state=state,
+        reasons=reasons,
+        lags=inputs.lags,
+        eta=summed.eta if state is ReadinessState.NOT_READY else None,
+        unknown=undecided(inputs, policy.gating),
+    )
+
+
+def _by_both(question: Question, inputs: Inputs, policy: ReadinessPolicy) -> tuple[Proof, Sum]:
+    now = inputs.lags.at
+    proof = prove(inputs.table, question.stage, question.cut, inputs.samples, now)
+    return proof, add_up(question.stage, question.cut, inputs.lags, policy.margin)
 
 
 def _ruled(

@@ -97,10 +97,11 @@ class Cycle:
         Few at once: jobs that ask at the gate wait no longer than they take.
         """
         tables = self.roster.tables()
+        self.assessor.certificates.read_whole(cut)
         for first in range(0, len(tables), FEW):
             few = tables[first : first + FEW]
             with self.recorder.deciding:
-                facts = self.assessor.facts()
+                facts = self.assessor.facts(at)
                 asked = [self.assessor.inputs(table, look, facts) for table in few]
                 days = [self._day(inputs, cut) for inputs in asked]
                 self.assessor.certify(answer for day in days for answer in day.values())

@@ -67,7 +67,7 @@ class Gate:
         if unknown:
             return Decision(())
         with self.recorder.deciding:
-            facts = self.assessor.facts()
+            facts = self.assessor.facts(self.clock())
             answers = [
                 self.assessor.answer(Question(stage, cut), self.assessor.inputs(table, look, facts))
                 for _, table in known

@@ -11,7 +11,7 @@ from datetime import datetime
 from checks.blocks import Inputs
 from checks.certificate import Certificate
 from checks.model import Reason
-from checks.readiness import Question, Readiness, ReadinessPolicy, assess
+from checks.readiness import Question, Readiness, ReadinessPolicy, assess, passing
 from monitor.observe.forfeits import Forfeits
 from monitor.observe.rulings import Rulings
 from monitor.observe.sampler import Sampling
@@ -29,6 +29,7 @@ from pipeline.topics.naming import spelled
 class RoundFacts:
     """What people and the Spark process have told; ``holds`` are those of tables, by table."""
 
+    at: datetime
     waived: frozenset[str]
     residuals: Mapping[str, int]
     sources: tuple[Hold, ...]
@@ -63,21 +64,24 @@ class Assessor:
         """Know of no certificate yet."""
         self._forfeits = Forfeits(self.certificates)
 
-    def facts(self) -> RoundFacts:
-        """What is known now that concerns no table more than another: asked once for all."""
+    def facts(self, at: datetime) -> RoundFacts:
+        """What is known now that concerns no table more than another: asked once for all.
+
+        Answers are as of *at*, read after the look that they rest on: none of it is of the future.
+        """
         sources, tables = list[Hold](), dict[str, tuple[Hold, ...]]()
         for hold in self.standstills.holds():
             if hold.subject.startswith("source:"):
                 sources.append(hold)
             else:
                 tables[hold.subject] = (*tables.get(hold.subject, ()), hold)
-        return RoundFacts(self.waived(), self.residuals(), tuple(sources), tables)
+        return RoundFacts(at, self.waived(), self.residuals(), tuple(sources), tables)
 
     def inputs(self, table: Table, look: Sampling, facts: RoundFacts) -> Inputs:
-        """Everything known of *table*; the clock is read last, so no sample is from the future."""
-        self._forfeits.take_back(table.name, look, self.clock())
+        """Everything known of *table* at the time of *facts*."""
+        self._forfeits.take_back(table.name, look, facts.at)
         samples = look.samples(table)
-        lags = measure(table, samples, self.clock(), self._earlier.get(table.name))
+        lags = measure(table, samples, facts.at, self._earlier.get(table.name))
         doubts = self.doubts(table.sources, lags.at)
         if doubts:
             lags = measure(table, samples, lags.at)
@@ -105,7 +109,7 @@ class Assessor:
 
     def passing(self, question: Question, inputs: Inputs) -> Readiness:
         """Answer *question* of a moment that nobody was or will be certified."""
-        return self._ruled(question, inputs, None)
+        return passing(question, inputs, self.policy)
 
     def certify(self, answers: Iterable[Readiness]) -> None:
         """Store the certificates of READY answers: before anybody is told.

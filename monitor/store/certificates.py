@@ -32,6 +32,8 @@ class Certificates:
         default_factory=dict, repr=False
     )
     _writes: int = 0
+    _read_whole: datetime | None = None  # a cut
+    _since: set[str] = field(default_factory=set, repr=False)  # tables forgotten since then
     _turn: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def add(self, *many: Certificate) -> int:
@@ -48,7 +50,11 @@ class Certificates:
             fresh = [one for one in many if one.id not in known]
             if fresh:
                 connection.execute(insert(certificates), [_row(one) for one in fresh])
-        self._forget(one.table for one in many)
+        self._forget({one.table for one in many} - {one.table for one in fresh})
+        with self._turn:
+            self._writes += 1
+            for one in fresh:
+                self._newest.setdefault(one.table, {})[one.stage, one.cut] = one
         return len(fresh)
 
     def get(self, number: str) -> Certificate | None:
@@ -62,14 +68,33 @@ class Certificates:
             own, writes = self._newest.get(table, {}), self._writes
             if (stage, cut) in own:
                 return own[stage, cut]
+            if cut == self._read_whole and table not in self._since:
+                return None
         found = self._read_newest(table, stage, cut)
         with self._turn:
             if writes == self._writes:  # else it may be what was revoked meanwhile
                 own = self._newest.setdefault(table, {})
                 if len(own) >= _REMEMBERED:
                     own.clear()
+                    self._since.add(table)
                 own[stage, cut] = found
         return found
+
+    def read_whole(self, cut: datetime) -> None:
+        """Remember the newest of every table for one *cut*, by one question to the store."""
+        with self._turn:
+            if cut == self._read_whole:
+                return
+            writes = self._writes
+        found = self._all(
+            select(certificates).where(certificates.c.cut == cut).order_by(certificates.c.issued)
+        )
+        with self._turn:
+            if writes != self._writes:
+                return
+            self._read_whole, self._newest, self._since = cut, {}, set()
+            for one in found:
+                self._newest.setdefault(one.table, {})[one.stage, cut] = one
 
     def _read_newest(self, table: str, stage: Stage, cut: datetime) -> Certificate | None:
         same = (
@@ -131,6 +156,7 @@ class Certificates:
             self._writes += 1
             for table in tables:
                 self._newest.pop(table, None)
+                self._since.add(table)
 
     def _all(self, query: Any) -> tuple[Certificate, ...]:
         with self.database.read() as connection:

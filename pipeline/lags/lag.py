@@ -140,6 +140,20 @@ def _age(hop: Hop, table: Table, samples: Samples, now: datetime) -> timedelta |
 
 def sampled(table: Table, source: str, samples: Samples, now: datetime) -> dict[Hop, Watermark]:
     """The watermark each hop of one source ends at, as sampled; SYNC only if it exists."""
+    upstream = samples.once(("upstream", source, now), lambda: _upstream(source, samples, now))
+    if Hop.MERGE in upstream:
+        return dict(upstream)  # what stands in the way of knowing it of any table
+    newest = samples.walked(table)[-1].passed.get(source)
+    landed = _at(newest, "no heartbeat has landed yet")
+    return {
+        **upstream,
+        Hop.CONSUMER: landed,
+        Hop.MERGE: _merged(table, source, samples, now),
+    }
+
+
+def _upstream(source: str, samples: Samples, now: datetime) -> dict[Hop, Watermark]:
+    """Exits that are the same for all tables of the source; all hops, if nobody can know more."""
     one = samples.source(source)
     mark = fresh(samples.mark, now)
     fences = living(one, now)
@@ -151,9 +165,6 @@ def sampled(table: Table, source: str, samples: Samples, now: datetime) -> dict[
         exits[Hop.SYNC] = _synced(one, fences, now)
     if isinstance(mark, Missing):
         return exits | {Hop.CONSUMER: mark, Hop.MERGE: mark}
-    newest = samples.walked(table)[-1].passed.get(source)
-    exits[Hop.CONSUMER] = _at(newest, "no heartbeat has landed yet")
-    exits[Hop.MERGE] = _merged(table, source, samples, now)
     return exits
 
 

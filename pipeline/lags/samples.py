@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 
 from pipeline.lags.spacing import spaced
 from pipeline.mark import Mark
-from pipeline.model import Acknowledged, Fence, Missing, Table
+from pipeline.model import Acknowledged, Fence, Missing, Shard, Table
 
 T = TypeVar("T")
 
@@ -76,19 +76,17 @@ class SourceSamples:
 class WorkedOut:
     """What follows from one look whatever the table: worked out for the first that asks."""
 
-    _about: tuple[object, ...] = ()
+    _about: tuple[object, object, object] | None = None
     _found: dict[Hashable, Any] = field(default_factory=dict)
 
-    def once(self, about: tuple[object, ...], key: Hashable, make: Callable[[], T]) -> T:
-        """What *make* gave when *key* was asked for first; anew if it is not *about* the same."""
-        if not self._about:
-            self._about = about
-        if any(one is not other for one, other in zip(self._about, about, strict=True)):
-            return make()
-        if key not in self._found:
-            self._found[key] = make()
-        found: T = self._found[key]
-        return found
+    def of(self, sources: object, mark: object, steps: object) -> dict[Hashable, Any]:
+        """What is remembered of these very samples; nothing of any but those asked of first."""
+        if self._about is None:
+            self._about = sources, mark, steps
+        known = self._about
+        if known[0] is sources and known[1] is mark and known[2] is steps:
+            return self._found
+        return {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +102,9 @@ class Samples:
     mirror: Sample[MirrorPosition] | Missing
     steps: tuple[LandedBatch, ...] = ()
     worked: WorkedOut = field(default_factory=WorkedOut, compare=False, repr=False)
+    _walked: dict[tuple[str, tuple[Shard, ...]], tuple[LandedBatch, ...]] = field(
+        default_factory=dict, init=False, compare=False, repr=False
+    )
 
     def source(self, name: str) -> SourceSamples:
         """The samples of a source; all Missing when it was not sampled."""
@@ -112,7 +113,11 @@ class Samples:
 
     def once(self, key: Hashable, make: Callable[[], T]) -> T:
         """What *make* gives, which must not rest on the mirror: worked out once for all tables."""
-        return self.worked.once((self.sources, self.mark, self.steps), key, make)
+        known = self.worked.of(self.sources, self.mark, self.steps)
+        if key not in known:
+            known[key] = make()
+        found: T = known[key]
+        return found
 
     def walked(self, table: Table) -> tuple[LandedBatch, ...]:
         """The steps that say something of *table*: since its newest base, and since a shard left.
@@ -123,7 +128,13 @@ class Samples:
         """
         if isinstance(self.mark, Missing):
             return self.steps
-        mark, steps = self.mark.value, self.steps_of(table)
+        key = (table.name, table.shards)
+        if key not in self._walked:
+            self._walked[key] = self._walk(table, self.mark.value)
+        return self._walked[key]
+
+    def _walk(self, table: Table, mark: Mark) -> tuple[LandedBatch, ...]:
+        steps = self.steps_of(table)
         based = (mark.complete.get(str(shard), -1) for shard in table.shards)
         since = max((*based, mark.departed.get(table.name, -1)))
         if since <= steps[0].batch:

@@ -60,7 +60,8 @@ def _judge(rig: Rig, look: Sampling) -> str:
     table = rig.roster.table(USERS)
     assert table is not None
     question = Question(Stage.MIRROR, rig.gate.cut(EARLIER))
-    answer = rig.assessor.answer(question, rig.assessor.inputs(table, look, rig.assessor.facts()))
+    inputs = rig.assessor.inputs(table, look, rig.assessor.facts(rig.now))
+    answer = rig.assessor.answer(question, inputs)
     rig.assessor.certify([answer])
     assert answer.certificate is not None
     return answer.certificate.id

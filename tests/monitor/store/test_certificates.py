@@ -19,6 +19,23 @@ def certificate(seconds: int = 0, stage: Stage = Stage.MIRROR) -> Certificate:
     )
 
 
+def test_what_was_read_for_a_whole_cut_is_not_believed_of_a_table_that_changed_since(
+    store: ServiceStore,
+) -> None:
+    first, later = certificate(), replace(certificate(), id="later", table="shop.later")
+    store.certificates.add(first)
+    store.certificates.read_whole(first.cut)
+
+    store.certificates.add(later)
+    store.certificates.revoke([replace(first, revoked=NOW, why="lost")])
+
+    known = store.certificates.newest(first.table, first.stage, first.cut)
+    assert known is not None
+    assert known.revoked == NOW
+    assert store.certificates.newest("shop.later", first.stage, first.cut) == later
+    assert store.certificates.newest("shop.none", first.stage, first.cut) is None
+
+
 def test_a_certificate_comes_back_with_its_evidence(store: ServiceStore) -> None:
     assert store.certificates.add(certificate())
 
