@@ -18,10 +18,10 @@ FAST := timeout --foreground 900
 SPARK := timeout --foreground 2400
 STACK := timeout --foreground 2700
 
-.PHONY: help setup demo test test-fast test-spark test-stack test-long check check-static check-fast fmt bench lock clean basics libraries packages
+.PHONY: help setup demo test test-fast test-spark test-stack test-long mutants check check-static check-fast fmt bench lock clean basics libraries packages
 
 help:
-	echo "make demo | test | check | test-long | bench | fmt | lock | clean"
+	echo "make demo | test | check | test-long | mutants | bench | fmt | lock | clean"
 
 setup: .venv/.locked build/jars/.locked
 
@@ -72,8 +72,12 @@ test-spark: setup
 test-stack: setup
 	$(STACK) $(PYTEST) -m "stack and not long"
 
-test-long: packages setup
+test-long: packages setup mutants
 	$(PYTEST) -m long
+
+# Mistakes put into what decides, one at a time: which of them does no fast test notice?  (docs/testing.md)
+mutants: setup
+	nice -n 10 $(BIN)/python -m tests.mutants
 
 # What a bare machine lacks to begin with; each only where nothing else will do.
 NEEDED = $$(test -x $(BIN)/python || ./python.sh >/dev/null 2>&1 || echo python3-venv) $$(test -n "$${JAVA_HOME:-}" || command -v java >/dev/null || echo openjdk-17-jre-headless)

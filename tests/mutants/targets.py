@@ -1,0 +1,34 @@
+"""Which modules decide, and which fast tests must notice when one decides wrongly?
+
+The tests are of the module's own layer, the nearest first.
+"""
+
+CHECKS = "tests/checks"
+LANDING = "tests/pipeline/landing"
+APPLY = "tests/pipeline/apply"
+LAGS = "tests/pipeline/lags"
+MYSQL = "tests/pipeline/sources/mysql"
+
+TARGETS: dict[str, tuple[str, ...]] = {
+    "checks/proof.py": (f"{CHECKS}/test_proof.py", f"{CHECKS}/test_readiness.py"),
+    "checks/sum_rule.py": (f"{CHECKS}/test_readiness.py",),
+    "checks/blocks.py": (f"{CHECKS}/test_blocks.py", f"{CHECKS}/test_readiness.py"),
+    "checks/certificate.py": (f"{CHECKS}/test_certificate.py",),
+    "checks/readiness.py": (f"{CHECKS}/test_readiness.py",),
+    "checks/suspects.py": (f"{CHECKS}/test_suspects.py", f"{CHECKS}/probes/test_range_counts.py"),
+    "pipeline/lags/lag.py": (f"{LAGS}/test_lag.py", f"{LAGS}/test_samples.py"),
+    "pipeline/landing/plan.py": (f"{LANDING}/test_plan.py",),
+    "pipeline/landing/epoch.py": (f"{LANDING}/test_epoch.py",),
+    "pipeline/landing/epochs.py": (f"{LANDING}/test_epoch.py", f"{LANDING}/test_epoch_bounds.py"),
+    "pipeline/landing/epoch_bounds.py": (f"{LANDING}/test_epoch_bounds.py",),
+    "pipeline/landing/redelivery.py": (f"{LANDING}/test_redelivery.py",),
+    "pipeline/landing/acknowledgements.py": (f"{LANDING}/test_acknowledgements.py",),
+    "pipeline/landing/bases.py": (f"{LANDING}/test_bases.py", f"{LANDING}/test_next_mark.py"),
+    "pipeline/landing/next_mark.py": (f"{LANDING}/test_next_mark.py",),
+    "pipeline/apply/fold.py": (f"{APPLY}/test_fold.py",),
+    "pipeline/apply/decide.py": (f"{APPLY}/test_decide.py",),
+    "pipeline/apply/account.py": (f"{APPLY}/test_account.py", f"{APPLY}/test_accounts_exact.py"),
+    "pipeline/sources/mysql/effects.py": (f"{MYSQL}/test_effects.py", f"{MYSQL}/test_statement.py"),
+    "pipeline/sources/mysql/moves.py": (f"{MYSQL}/test_effects.py",),
+    "alerts/lifecycle.py": ("tests/alerts/test_lifecycle.py", "tests/alerts/test_round.py"),
+}

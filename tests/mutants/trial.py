@@ -1,0 +1,232 @@
+"""Do a module's tests notice its mutants?  Each is tried in a fork, after the tests were collected.
+
+A mutant inside a function is put into the living module as that function's code, so nothing is
+imported anew; one outside of all functions is what the import finds.
+"""
+
+import ast
+import gc
+import importlib.abc
+import importlib.util
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import CodeType, FunctionType, ModuleType
+from typing import Any
+
+import pytest
+from hypothesis import Phase, settings
+
+from tests.mutants.operators import Mutant, mutants
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = ROOT / "build" / "mutants" / str(os.getpid())  # of one run: its trials come in turns
+LEAST, MOST = 2.0, 300.0  # seconds of CPU that a mutant gets, however quick the tests are
+TIMES = 5  # what is so much slower than without a mutant is noticed
+QUICK = (
+    *("-q", "-x", "-s", "-p", "no:cacheprovider", "-p", "no:randomly"),
+    *("-m", "not spark and not stack and not long"),
+    *("-W", "ignore::pytest.PytestAssertRewriteWarning"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a mutant."""
+
+    name: str
+    line: int
+    killed: bool
+
+
+def tried(target: str, tests: Sequence[str], tell: Callable[[Outcome], None]) -> None:
+    """Try every mutant of the file *target*; to be called in a process of its own.
+
+    Raises:
+        SystemExit: the tests fail without any mutant.
+    """
+    every = list(mutants((ROOT / target).read_text("utf-8")))
+    sound = _fork(lambda: _whole(tests), MOST)
+    if sound.noticed:
+        raise SystemExit(f"{target}: its tests fail without any mutant: {' '.join(tests)}")
+    for one in every:
+        if not one.function:
+            run = partial(_imported, target, one, tests)
+            tell(Outcome(one.name, one.line, _fork(run, _limit(sound)).noticed))
+    living = _Living(target, [one for one in every if one.function], tell)
+    if _whole(tests, [living]) or living.unfound:
+        raise SystemExit(f"{target}: these could not be tried: {living.unfound}")
+    shutil.rmtree(FOLDER, ignore_errors=True)
+
+
+def _whole(tests: Sequence[str], plugins: Sequence[object] = ()) -> bool:
+    """Whether one of the tests fails."""
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    arguments = [*QUICK, f"--basetemp={FOLDER / 'tests'}", *tests]
+    return pytest.main(arguments, plugins=[_Brief(), *plugins]) != pytest.ExitCode.OK
+
+
+def _imported(target: str, one: Mutant, tests: Sequence[str]) -> bool:
+    sys.meta_path.insert(0, _Finder(target, one.tree))
+    return _whole(tests)
+
+
+class _Brief:
+    """Few examples, always the same, none kept and none made smaller."""
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection(self) -> None:
+        """Before any test is imported."""
+        settings.register_profile(
+            "brief",
+            settings.get_profile("patient"),
+            max_examples=20,
+            database=None,
+            derandomize=True,
+            phases=(Phase.explicit, Phase.generate),
+        )
+        settings.load_profile("brief")
+
+
+@dataclass(eq=False)
+class _Living:
+    """Tries mutants on the module that the collected tests have imported."""
+
+    target: str
+    mutants: Sequence[Mutant]
+    tell: Callable[[Outcome], None]
+    unfound: list[str] = field(default_factory=list)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """Instead of running the tests once."""
+        module = sys.modules[_module(self.target)]
+        before = dict(_codes(compile((ROOT / self.target).read_text("utf-8"), "<before>", "exec")))
+        functions = {
+            (code.co_qualname, code.co_firstlineno): one
+            for one in _functions(module)
+            for code in [one.__code__]
+        }
+        gc.freeze()  # or each fork would copy what it never changes
+        limit = _limit(_fork(lambda: _fails(session), MOST))
+        for one in self.mutants:
+            if one.function not in {name for name, _ in functions}:
+                self.unfound.append(one.name)
+                continue
+            run = partial(_bent_fails, session, one, functions, before)
+            self.tell(Outcome(one.name, one.line, _fork(run, limit).noticed))
+        return True
+
+
+def _bent_fails(
+    session: pytest.Session,
+    one: Mutant,
+    functions: Mapping[tuple[str, int], FunctionType],
+    before: Mapping[tuple[str, int], CodeType],
+) -> bool:
+    for place, code in _codes(compile(one.tree, "<before>", "exec")):
+        if place in functions and code != before.get(place):
+            functions[place].__code__ = code
+    return _fails(session)
+
+
+def _fails(session: pytest.Session) -> bool:
+    from _pytest.main import pytest_runtestloop  # noqa: PLC0415  - what pytest itself would do
+
+    try:
+        pytest_runtestloop(session)
+    except (session.Failed, session.Interrupted):
+        return True
+    return session.testsfailed > 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """Whether it failed, or died, or took too long; and the seconds of CPU that it took."""
+
+    noticed: bool
+    seconds: float
+
+
+def _limit(sound: _Run) -> float:
+    return max(LEAST, TIMES * sound.seconds)
+
+
+def _fork(run: Callable[[], bool], limit: float) -> _Run:
+    """What *run* answers in a process of its own, that ends after *limit* seconds of CPU."""
+    child = os.fork()
+    if child == 0:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, 1)
+        os.dup2(nowhere, 2)
+        for kind, after in ((signal.ITIMER_PROF, limit), (signal.ITIMER_REAL, MOST)):
+            signal.setitimer(kind, after)
+        noticed = True
+        try:
+            noticed = run()
+        finally:
+            os._exit(int(noticed))
+    _, status, used = os.wait4(child, 0)
+    return _Run(os.waitstatus_to_exitcode(status) != 0, used.ru_utime + used.ru_stime)
+
+
+def _codes(code: CodeType) -> Iterator[tuple[tuple[str, int], CodeType]]:
+    """The functions of a module and of its classes, by name and first line."""
+    for each in code.co_consts:
+        if isinstance(each, CodeType):
+            yield (each.co_qualname, each.co_firstlineno), each
+            if not each.co_flags & 0x2:  # a class: a function has locals of its own
+                yield from _codes(each)
+
+
+def _functions(module: ModuleType) -> Iterator[FunctionType]:
+    for value in vars(module).values():
+        yield from _within(value, module.__name__)
+
+
+def _within(value: Any, module: str) -> Iterator[FunctionType]:
+    if isinstance(value, type):
+        if value.__module__ == module:
+            for each in vars(value).values():
+                yield from _within(each, module)
+    elif isinstance(value, property):
+        yield from (one for one in (value.fget, value.fset) if isinstance(one, FunctionType))
+    elif isinstance(value, FunctionType) and hasattr(value, "__wrapped__"):
+        yield from _within(value.__wrapped__, module)
+    elif isinstance(value, FunctionType):
+        if value.__module__ == module:
+            yield value
+    else:
+        inner = getattr(value, "__func__", None) or getattr(value, "__wrapped__", None)
+        inner = inner or getattr(value, "func", None)
+        if isinstance(inner, FunctionType):
+            yield from _within(inner, module)
+
+
+@dataclass(eq=False)
+class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """The import of one module finds another tree."""
+
+    target: str
+    tree: ast.Module
+
+    def find_spec(self, name: str, path: object, target: object = None) -> ModuleSpec | None:
+        """The module's own."""
+        if name != _module(self.target):
+            return None
+        return importlib.util.spec_from_loader(name, self, origin=str(ROOT / self.target))
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Run the mutant."""
+        module.__file__ = str(ROOT / self.target)
+        exec(compile(self.tree, module.__file__, "exec"), module.__dict__)  # noqa: S102
+
+
+def _module(target: str) -> str:
+    return target.removesuffix(".py").replace("/", ".")
