@@ -31,7 +31,7 @@ PANELS = (
         "Checks of this table whose newest verdict is FAIL.",
         "stat",
         "short",
-        (Query(f'sum({m.OUTCOME.name}{{table="$table", outcome="fail"}})', "checks"),),
+        (Query(f'sum({m.OUTCOME.name}{{table="$table", outcome="fail"}}) or vector(0)', "checks"),),
         width=6,
         height=5,
         red=1,

@@ -87,7 +87,7 @@ LAGS = (
         "All checks of all tables. UNKNOWN is neither good nor bad: it is not known.",
         "timeseries",
         "short",
-        (Query(f"sum by (outcome) ({m.OUTCOME.name}{_OWN})", "{{outcome}}"),),
+        (Query(f"sum by (outcome) ({m.CHECKED.name})", "{{outcome}}"),),
         stacked=True,
     ),
 )

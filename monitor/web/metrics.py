@@ -4,12 +4,15 @@ Every metric Sluice exposes stands at the end: name, labels, help, and where on 
 Dashboards are generated from that.
 
 A value that is unknown is absent: a gauge that shows the last known one would look like knowledge.
+So is what says of thousands of tables that nothing is the matter: other states than the one that
+holds, checks that pass (these are counted), numbers of standstills where there is none, young ages.
 On a board that has grown old, lags are absent and every table is UNKNOWN.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -20,9 +23,11 @@ from alerts.model import IncidentState, Severity
 from checks.model import Outcome
 from checks.readiness import ReadinessState
 from monitor.board import Board
+from monitor.observe.own_verdicts import CHECKS
 from pipeline.model import Missing, Stage
 
 Row = tuple[tuple[str, ...], float]
+OLD = timedelta(seconds=10)
 OPEN = (IncidentState.PENDING, IncidentState.FIRING, IncidentState.RECOVERING)
 
 
@@ -78,8 +83,8 @@ def _lags(board: Board, now: datetime) -> Iterator[Row]:
 def _ages(board: Board, now: datetime) -> Iterator[Row]:
     for view in board.tables:
         for hop in view.lags.hops:
-            if hop.age is not None:
-                yield (view.table.name, hop.hop), (hop.age + board.age(now)).total_seconds()
+            if hop.age is not None and (age := hop.age + board.age(now)) >= OLD:
+                yield (view.table.name, hop.hop), age.total_seconds()
 
 
 def _watermarks(board: Board, _: datetime) -> Iterator[Row]:
@@ -95,8 +100,10 @@ def _readiness(board: Board, now: datetime) -> Iterator[Row]:
     for view in board.tables:
         for stage, answer in view.day.items():
             shown = ReadinessState.UNKNOWN if stale else answer.state
-            for state in ReadinessState:
-                yield (view.table.name, stage, state), float(shown is state)
+            ready = ReadinessState.READY
+            yield (view.table.name, stage, ready), float(shown is ready)
+            if shown is not ready:
+                yield (view.table.name, stage, shown), 1.0
 
 
 def _why(board: Board, now: datetime) -> Iterator[Row]:
@@ -112,15 +119,23 @@ def _why(board: Board, now: datetime) -> Iterator[Row]:
 def _outcomes(board: Board, _: datetime) -> Iterator[Row]:
     for view in board.tables:
         for verdict in view.verdicts:
-            for outcome in Outcome:
-                same = float(verdict.ruling.outcome is outcome)
-                yield (view.table.name, verdict.check, outcome), same
+            if verdict.ruling.outcome is not Outcome.PASS:
+                yield (view.table.name, verdict.check, verdict.ruling.outcome), 1.0
+
+
+def _checks(board: Board, _: datetime) -> Iterator[Row]:
+    found = Counter(
+        (verdict.check, verdict.ruling.outcome)
+        for view in board.tables
+        for verdict in view.verdicts
+    )
+    yield from ((key, float(count)) for key, count in sorted(found.items()))
 
 
 def _values(board: Board, _: datetime) -> Iterator[Row]:
     for view in board.tables:
         for verdict in view.verdicts:
-            if verdict.value is not None:
+            if verdict.value is not None and (verdict.value or verdict.check not in CHECKS):
                 yield (view.table.name, verdict.check), verdict.value
 
 
@@ -174,7 +189,7 @@ HOP_LAG = Metric(
 HOP_AGE = Metric(
     "sluice_hop_sample_age_seconds",
     ("table", "hop"),
-    "Age of the oldest sample that the hop's lag rests on.",
+    "Age of the oldest sample that the hop's lag rests on, from 10 s on.",
     _ages,
 )
 WATERMARK = Metric(
@@ -186,7 +201,7 @@ WATERMARK = Metric(
 READINESS = Metric(
     "sluice_readiness",
     ("table", "stage", "state"),
-    "1 for the state that answers for the end of yesterday, 0 for the others.",
+    "1 for the state that answers for the end of yesterday; ready is 0 where another one does.",
     _readiness,
 )
 WHY = Metric(
@@ -198,8 +213,14 @@ WHY = Metric(
 OUTCOME = Metric(
     "sluice_check_outcome",
     ("table", "check", "outcome"),
-    "1 for the outcome of the check's newest verdict, 0 for the others.",
+    "1 for the outcome of the check's newest verdict, if that is no pass.",
     _outcomes,
+)
+CHECKED = Metric(
+    "sluice_checks",
+    ("check", "outcome"),
+    "Tables by the outcome of the check's newest verdict.",
+    _checks,
 )
 VALUE = Metric(
     "sluice_check_value",
@@ -265,6 +286,7 @@ METRICS = (
     READINESS,
     WHY,
     OUTCOME,
+    CHECKED,
     VALUE,
     CHANGES,
     RESIDUAL,

@@ -7,7 +7,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from monitor.board import Board
 from monitor.web.metrics import METRICS, exposition, registry
-from tests.monitor.boards import MIXED, MUTE, NOW, incident
+from tests.monitor.boards import ALL_WELL, MIXED, MUTE, NOW, incident
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 LATER = NOW + timedelta(minutes=3)
@@ -44,7 +44,7 @@ def test_the_families_are_those_of_the_list(shown: Board) -> None:
 def test_every_listed_metric_has_a_sample_with_its_labels() -> None:
     shown = Board(**{f: getattr(MIXED, f) for f in MIXED.__slots__} | {"incidents": (incident(),)})
 
-    _, samples = _scrape(shown)
+    _, samples = _scrape(shown, NOW + timedelta(seconds=20))
 
     for metric in METRICS:
         labels = [set(dict(key[1])) for key in samples if key[0] == metric.name]
@@ -60,7 +60,7 @@ def test_an_unknown_lag_is_absent_and_never_zero() -> None:
     assert _value(samples, name, table="shop.users", hop="collection") == 1.2
 
 
-def test_one_state_is_1_and_the_others_0() -> None:
+def test_f46_the_state_that_holds_is_1_and_ready_is_always_told() -> None:
     _, samples = _scrape(MIXED)
 
     states = {
@@ -70,13 +70,27 @@ def test_one_state_is_1_and_the_others_0() -> None:
         and dict(labels)["table"] == "shop.orders"
         and dict(labels)["stage"] == "mirror"
     }
-    assert states == {
-        "ready": 0.0,
-        "not_ready": 1.0,
-        "unknown": 0.0,
-        "blocked": 0.0,
-        "revoked": 0.0,
+    assert states == {"ready": 0.0, "not_ready": 1.0}
+
+
+def test_f46_checks_that_pass_are_counted_and_not_listed() -> None:
+    _, samples = _scrape(MIXED)
+
+    listed = {
+        (dict(labels)["table"], dict(labels)["check"], dict(labels)["outcome"])
+        for name, labels in samples
+        if name == "sluice_check_outcome"
     }
+    assert {outcome for _, _, outcome in listed} == {"fail", "unknown"}
+    assert _value(samples, "sluice_checks", check="range_counts", outcome="pass") == 3.0
+    assert _value(samples, "sluice_checks", check="range_counts", outcome="fail") == 1.0
+
+
+def test_f46_a_table_that_is_well_has_few_series() -> None:
+    _, samples = _scrape(ALL_WELL)
+
+    own = [labels for _, labels in samples if ("table", "shop.users") in labels]
+    assert len(own) <= 12
 
 
 def test_a_board_that_has_grown_old_is_unknown_and_its_lags_are_gone() -> None:
