@@ -1,6 +1,7 @@
 """Clients of what the settings name, source by source and for the lane; none is asked yet."""
 
 from collections.abc import Callable, Iterable, Mapping
+from inspect import signature
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -90,6 +91,8 @@ def open_transport(settings: PipelineSettings) -> Transport:
     except ConfigError as error:
         raise ConfigError(f"transport: {error}") from error
     options, told = settings.transport_options, settings.kafka_fields
+    if told and not told.keys() <= signature(kind).parameters.keys():
+        raise ConfigError(f"kafka: transport {settings.transport} has no use for it; remove it")
     return cast("Transport", filled(kind, (), options, at="transport_options", told=told))
 
 

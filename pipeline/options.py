@@ -33,11 +33,12 @@ def filled(
     Raises:
         ConfigError: an option is unknown, lacking or of a wrong type, or the class refuses it.
     """
-    named = {**(told or {}), **options}
+    elsewhere = told or {}
+    named = {**elsewhere, **options}
     every = [one for one in signature(kind).parameters.items() if not one[0].startswith("_")]
     fields = dict(every[len(given) :])
-    if strange := sorted(set(named) - set(fields)):
-        known = ", ".join(sorted(fields)) or "none"
+    if strange := sorted({*options} & {*elsewhere} | {*options} - {*fields}):
+        known = ", ".join(sorted(fields.keys() - elsewhere)) or "none"
         raise ConfigError(f"{at}.{strange[0]}: unknown key; known: {known}")
     if lacking := [n for n, one in fields.items() if one.default is one.empty and n not in named]:
         raise ConfigError(f"{at}.{lacking[0]}: is required")

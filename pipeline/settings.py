@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any, Literal
 
 _UNSAFE = re.compile(r"[/\\%~\x00-\x1f\x7f]")  # in the name of a folder
+_TAKEN = re.compile(r"\.{1,2}|_delta_log|_samples")  # names that mean something else to readers
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,5 +186,11 @@ class PipelineSettings:
         Letters that a path reads in its own way are written by number, and so is the sign for
         that: ``d.a`` and ``d.a/`` are two tables, and must not be one mirror.
         """
-        named = _UNSAFE.sub(lambda found: f"~{ord(found[0]):02X}", table)
-        return f"{self.lake}/mirrors/" + named.replace(".", "/", 1)
+        named = _UNSAFE.sub(lambda found: _numbered(found[0]), table)
+        parts = named.split(".", 1)
+        safe = [_numbered(one[0]) + one[1:] if _TAKEN.fullmatch(one) else one for one in parts]
+        return f"{self.lake}/mirrors/" + "/".join(safe)
+
+
+def _numbered(letter: str) -> str:
+    return f"~{ord(letter):02X}"

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 from checks.completeness import Tally, expected, tally
 from checks.fences import passed
 from checks.model import NotYet, Outcome, Ruling, Undecided
+from checks.numbers import Span
 from checks.run import Probe
 from checks.world import Transaction, World
 from pipeline.model import Fence, Table
@@ -42,8 +43,8 @@ class Promises:
 class Completeness:
     """Fail when a transaction has fewer or more events in the change log than it promised."""
 
-    patience: timedelta = timedelta(minutes=10)
-    limit: timedelta = timedelta(seconds=20)
+    patience: Span = timedelta(minutes=10)
+    limit: Span = timedelta(seconds=20)
     every: ClassVar[timedelta] = timedelta(seconds=30)
     gating: ClassVar[bool] = True
     whole: ClassVar[bool] = True

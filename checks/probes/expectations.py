@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import Any, ClassVar
 
 from checks.model import NotYet, Outcome, Ruling, Undecided
+from checks.numbers import OneOrMore, Span
 from checks.run import Probe
 from checks.world import World
 from pipeline.model import Fence, Table
@@ -54,8 +55,8 @@ class Expectations:
     """Fail when an expectation of *suite* is not met by the newest *rows* of the mirror."""
 
     suite: tuple[ExpectationResults, ...] = ()
-    rows: int = 1000
-    limit: timedelta = timedelta(minutes=2)
+    rows: OneOrMore = 1000
+    limit: Span = timedelta(minutes=2)
     every: ClassVar[timedelta] = timedelta(minutes=15)
     gating: ClassVar[bool] = False
 

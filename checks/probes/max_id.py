@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 from checks.fences import Fences, passed
 from checks.model import NotYet, Outcome, Ruling, Undecided
+from checks.numbers import NoneOrMore, OneOrMore, Span
 from checks.run import Probe
 from checks.suspects import WRONG, Fate, Suspect, SuspectReading, fates, look, name
 from checks.world import World
@@ -43,10 +44,10 @@ class Reach:
 class MaxId:
     """Fail when the mirror is more than *tolerance* ids short, or ahead at all."""
 
-    tolerance: int = 0
-    tries: int = 3
-    patience: timedelta = timedelta(minutes=10)
-    limit: timedelta = timedelta(seconds=10)
+    tolerance: NoneOrMore = 0
+    tries: OneOrMore = 3
+    patience: Span = timedelta(minutes=10)
+    limit: Span = timedelta(seconds=10)
     every: ClassVar[timedelta] = timedelta(seconds=15)
     gating: ClassVar[bool] = False
 

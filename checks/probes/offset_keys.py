@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 
 from checks.fences import Fences, passed
 from checks.model import NotYet, Outcome, Ruling, Undecided
+from checks.numbers import Span
 from checks.run import Probe
 from checks.suspects import name
 from checks.world import LogKey, Touch, World
@@ -54,8 +55,8 @@ class EndKeys:
 class OffsetKeys:
     """Fail when a key is absent without a delete, or there in spite of one, twice."""
 
-    patience: timedelta = timedelta(minutes=10)
-    limit: timedelta = timedelta(seconds=15)
+    patience: Span = timedelta(minutes=10)
+    limit: Span = timedelta(seconds=15)
     every: ClassVar[timedelta] = timedelta(seconds=15)
     gating: ClassVar[bool] = True
 

@@ -17,6 +17,7 @@ from checks.counting import CountedRanges, Pace, compared, count, suspects_in
 from checks.fences import Fences, fences_after, passed
 from checks.findings import Differences, ruled
 from checks.model import NotYet, Ruling, Undecided
+from checks.numbers import NoneOrMore, OneOrMore, Span
 from checks.run import Probe
 from checks.suspects import WRONG, Fate, Suspect, SuspectReading, dumps, fates, loads, look, name
 from checks.world import Range, World
@@ -36,14 +37,14 @@ class RangeCounts:
     are asked again, at most *tries* times while they keep moving.
     """
 
-    block_rows: int = 20_000
-    newest: int = 2
-    rotating: int = 4
-    leaf: int = 200
-    suspects: int = 200
-    tries: int = 3
-    patience: timedelta = timedelta(minutes=10)
-    limit: timedelta = timedelta(seconds=30)
+    block_rows: OneOrMore = 20_000
+    newest: OneOrMore = 2
+    rotating: NoneOrMore = 4
+    leaf: OneOrMore = 200
+    suspects: OneOrMore = 200
+    tries: OneOrMore = 3
+    patience: Span = timedelta(minutes=10)
+    limit: Span = timedelta(seconds=30)
     every: ClassVar[timedelta] = timedelta(seconds=15)
     gating: ClassVar[bool] = True
 

@@ -16,6 +16,7 @@ from zlib import crc32
 
 from checks.fences import passed
 from checks.model import NotYet, Outcome, Ruling, Undecided
+from checks.numbers import Span
 from checks.run import Probe
 from checks.suspects import name
 from checks.world import World
@@ -44,8 +45,8 @@ class Columns:
 class Schema:
     """Fail when a column is on one side only, or of another type there."""
 
-    patience: timedelta = timedelta(minutes=10)
-    limit: timedelta = timedelta(seconds=30)
+    patience: Span = timedelta(minutes=10)
+    limit: Span = timedelta(seconds=30)
     every: ClassVar[timedelta] = timedelta(minutes=5)
     gating: ClassVar[bool] = True
     whole: ClassVar[bool] = True

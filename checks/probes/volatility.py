@@ -17,6 +17,7 @@ from checks.baseline import Interval, Past, awaited, comparable, enough, usual
 from checks.day import next_part
 from checks.fences import Fences, passed
 from checks.model import NotYet, Outcome, Ruling, Undecided
+from checks.numbers import OneOrMore, Share, Span
 from checks.run import Probe
 from checks.world import World
 from pipeline.errors import ConfigError
@@ -56,13 +57,13 @@ class Volatility:
     """
 
     interval: timedelta = timedelta(hours=1)
-    width: float = 6.0
-    slack: float = 0.5
-    needed: int = 7
+    width: Share = 6.0
+    slack: Share = 0.5
+    needed: OneOrMore = 7
     zone: str = ""
-    weeks: int = 12
-    patience: timedelta = timedelta(minutes=30)
-    limit: timedelta = timedelta(seconds=10)
+    weeks: OneOrMore = 12
+    patience: Span = timedelta(minutes=30)
+    limit: Span = timedelta(seconds=10)
     every: ClassVar[timedelta] = timedelta(minutes=1)
     gating: ClassVar[bool] = False
 

@@ -12,8 +12,9 @@ from alerts import channel as channels
 from checks import run as probes
 from monitor.config.mistakes import mistakes, securities
 from monitor.config.model import Config
-from monitor.config.plans import Beside, CheckPlan, plan, read, with_keys
-from monitor.config.secret import expand, resolve, secret_fields
+from monitor.config.places import misplaced
+from monitor.config.plans import Beside, CheckPlan, SectionPlace, plan, read, with_keys
+from monitor.config.secret import beside, expand, resolve, secret_fields
 from monitor.config.text import mapping, placed, read_text, refusal
 from pipeline.errors import ConfigError
 from pipeline.faults import fault_lines
@@ -60,25 +61,24 @@ def parse(text: str, path: Path, also: Faults = _none) -> Config:
         ConfigError: with one line per fault.
     """
     raw = mapping(text, path)
-    plans, faults = _probes(raw.get("probes"))
-    sinks, more = _channels(raw.get("channels"))
-    plain, hidden = _with_secrets({k: v for k, v in raw.items() if k not in APART})
+    plans, faults = _probes(raw.get("probes"), path.parent)
+    sinks, more = _channels(raw.get("channels"), path.parent)
+    plain, hidden = _with_secrets({k: v for k, v in raw.items() if k not in APART}, path.parent)
     plain, unset = expand(plain, "")
-    if unset:
-        raise refusal(path, unset + hidden)
-    faults += more + hidden
+    faults += more + hidden + unset
     try:
         config = Config.model_validate_json(json.dumps(plain, default=str))
     except ValidationError as error:
         schema = with_keys(Config.model_json_schema(), APART)
-        raise refusal(path, fault_lines(error, schema) + faults) from None
+        wrong = beside(fault_lines(error, schema), unset)
+        raise refusal(path, wrong + faults) from None
     config = config.model_copy(
         update={"kafka_security": _placed(config.kafka_security, path)}
         | {"sources": tuple(_source(source, path) for source in config.sources)}
     )
     told = {fault.partition(": ")[0] for fault in faults}
     wrong = mistakes(config) + _strangers(config, plans, sinks)
-    wrong += [*_unplaced(config, path), *_unreadable(config), *also(config)]
+    wrong += [*misplaced(config, path), *_unreadable(config), *also(config)]
     faults += [fault for fault in wrong if fault.partition(": ")[0] not in told]
     if faults:
         raise refusal(path, faults)
@@ -107,34 +107,39 @@ def schema() -> dict[str, Any]:
     return whole
 
 
-def _with_secrets(raw: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    known, faults = _security(raw, "")
+def _with_secrets(raw: dict[str, Any], folder: Path) -> tuple[dict[str, Any], list[str]]:
+    known, faults = _security(raw, "", folder)
     sources = raw.get("sources")
     if isinstance(sources, list):
-        found = [_with_secrets_of(one, f"sources[{number}]") for number, one in enumerate(sources)]
+        found = [
+            _with_secrets_of(one, f"sources[{number}]", folder)
+            for number, one in enumerate(sources)
+        ]
         known["sources"] = [source for source, _ in found]
         faults += [fault for _, wrong in found for fault in wrong]
     return known, faults
 
 
-def _with_secrets_of(source: Any, where: str) -> tuple[Any, list[str]]:
+def _with_secrets_of(source: Any, where: str, folder: Path) -> tuple[Any, list[str]]:
     if not isinstance(source, Mapping):
         return source, []
-    known, faults = resolve(source, SourceSettings, where)
+    known, faults = resolve(source, SourceSettings, where, folder)
     if isinstance(known.get("mirrored"), Mapping):
-        known["mirrored"], wrong = _security(known["mirrored"], f"{where}.mirrored.")
+        known["mirrored"], wrong = _security(known["mirrored"], f"{where}.mirrored.", folder)
         faults += wrong
     return known, faults
 
 
-def _security(raw: Mapping[str, Any], before: str) -> tuple[dict[str, Any], list[str]]:
+def _security(
+    raw: Mapping[str, Any], before: str, folder: Path
+) -> tuple[dict[str, Any], list[str]]:
     if not isinstance(section := raw.get("kafka_security"), Mapping):
         return dict(raw), []
-    known, faults = resolve(section, KafkaSecurity, f"{before}kafka_security")
+    known, faults = resolve(section, KafkaSecurity, f"{before}kafka_security", folder)
     return {**raw, "kafka_security": known}, faults
 
 
-def _probes(told: Any) -> tuple[list[CheckPlan], list[str]]:
+def _probes(told: Any, folder: Path) -> tuple[list[CheckPlan], list[str]]:
     off = "must be a mapping of settings; {enabled: false} switches it off"
     raw, wrong = _sections(told, "probes", off)
     known = probes.known()
@@ -142,13 +147,13 @@ def _probes(told: Any) -> tuple[list[CheckPlan], list[str]]:
     faults = wrong + [f"probes.{name}: {why}" for name, why in strangers.items()]
     plans = []
     for name in (*known, *elsewhere):
-        one, wrong = plan(name, probes.find(name), raw.get(name, {}), f"probes.{name}")
+        one, wrong = plan(name, probes.find(name), raw.get(name, {}), folder)
         plans += [one] if one else []
         faults += wrong
     return plans, faults
 
 
-def _channels(told: Any) -> tuple[dict[str, Any], list[str]]:
+def _channels(told: Any, folder: Path) -> tuple[dict[str, Any], list[str]]:
     raw, faults = _sections(told, "channels", "must be a mapping of settings, such as its kind")
     built: dict[str, Any] = {}
     for name, section in {"log": {}, **raw}.items():  # what no route is for goes to the log
@@ -158,7 +163,8 @@ def _channels(told: Any) -> tuple[dict[str, Any], list[str]]:
         if strangers:
             faults.append(f"channels.{name}.kind: {strangers[kind]}")
             continue
-        built[name], wrong = read(channels.find(kind), settings, f"channels.{name}", ("kind",))
+        place = SectionPlace(f"channels.{name}", folder)
+        built[name], wrong = read(channels.find(kind), settings, place, ("kind",))
         faults += wrong
         if built[name] is not None and built[name].per_minute < 1:
             faults.append(
@@ -249,14 +255,6 @@ def _placed(security: KafkaSecurity, path: Path) -> KafkaSecurity:
         placed(file, path) if (file := getattr(security, name)) else "" for name in FILES
     )
     return replace(security, ca=ca, certificate=certificate, key=key)
-
-
-def _unplaced(config: Config, path: Path) -> Iterator[str]:
-    for name, text in (("lake", config.lake), ("store", config.store)):
-        try:
-            placed(text, path)
-        except (RuntimeError, ValueError) as error:  # a stranger's home, a letter no path holds
-            yield f"{name}: {text!r} is no path: {error}"
 
 
 def _unreadable(config: Config) -> Iterator[str]:

@@ -156,10 +156,8 @@ def _places(config: Config) -> Iterator[str]:
     for at, port in [*ports, ("http.port", config.http.port)]:
         if not 0 <= port <= 65535:
             yield f"{at}: {port} is no port; write one up to 65535"
-    if "://" in config.store:
-        yield "store: must be the path of a file, of SQLite; other databases cannot be used"
-    if config.lake.startswith(("hdfs:", "viewfs:")):
-        yield "lake: Sluice does not write tables on HDFS itself; put the lake on a local folder"
+    if config.kafka_security != KafkaSecurity() and not config.kafka:
+        yield "kafka_security: there is no `kafka` that it could secure; remove it"
     if not _MASTER.fullmatch(config.pipeline.master):
         known = "local[4], local[*], yarn, spark://host:port or k8s://address"
         yield f"pipeline.master: {config.pipeline.master!r} is no Spark; write {known}"

@@ -10,13 +10,13 @@ from datetime import timedelta
 from typing import Annotated, Any
 from zoneinfo import ZoneInfo
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 from pydantic.json_schema import SkipJsonSchema
 
 from alerts.round import AlertSettings
 from checks import run as probes
 from checks.readiness import ReadinessPolicy, Rule
-from monitor.config.plans import CheckPlan
+from monitor.config.plans import CheckPlan, Every
 from pipeline.settings import (
     KafkaSecurity,
     PipelineSettings,
@@ -25,15 +25,6 @@ from pipeline.settings import (
     UpkeepSettings,
 )
 
-
-def _positive(value: timedelta) -> timedelta:
-    if value <= timedelta():
-        msg = "must be longer than nothing"
-        raise ValueError(msg)
-    return value
-
-
-Every = Annotated[timedelta, AfterValidator(_positive)]
 Text = Annotated[str, Field(min_length=1)]
 
 

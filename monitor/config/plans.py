@@ -10,22 +10,33 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from fnmatch import fnmatchcase
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import AfterValidator, TypeAdapter, ValidationError
 
-from monitor.config.secret import expand, resolve, secret_fields
+from monitor.config.secret import beside, expand, resolve, secret_fields
 from pipeline.errors import ConfigError
 from pipeline.faults import fault_lines, join
 
 COMMON = ("every", "enabled", "tables", "overrides")
 
 
+def _positive(value: timedelta) -> timedelta:
+    if value <= timedelta():
+        msg = "must be longer than nothing"
+        raise ValueError(msg)
+    return value
+
+
+Every = Annotated[timedelta, AfterValidator(_positive)]
+
+
 @dataclass(frozen=True, slots=True)
 class Beside:
     """What every probe's section may say beside the probe's own fields."""
 
-    every: timedelta | None = None
+    every: Every | None = None
     enabled: bool = True
     tables: str = "*"
     overrides: tuple[Mapping[str, Any], ...] = ()
@@ -48,45 +59,53 @@ class CheckPlan:
         return next((v for glob, v in self.variants if fnmatchcase(table, glob)), self.probe)
 
 
+@dataclass(frozen=True, slots=True)
+class SectionPlace:
+    """Where in the config a section stands, and the folder that its files are named from."""
+
+    at: str
+    folder: Path
+
+
 def plan(
-    name: str, kind: type, raw: Mapping[str, Any], at: str
+    name: str, kind: type, raw: Mapping[str, Any], folder: Path
 ) -> tuple[CheckPlan | None, list[str]]:
     """Read one probe's section; None when it is switched off or wrong, with the faults."""
-    beside, faults = read(Beside, {k: v for k, v in raw.items() if k in COMMON}, at)
+    place = SectionPlace(f"probes.{name}", folder)
+    common, faults = read(Beside, {k: v for k, v in raw.items() if k in COMMON}, place)
     own = {k: v for k, v in raw.items() if k not in COMMON}
-    probe, more = read(kind, own, at, also=COMMON)
-    if beside is None or probe is None or not beside.enabled:
+    probe, more = read(kind, own, place, also=COMMON)
+    if common is None or probe is None or not common.enabled:
         return None, faults + more
     variants, rest = [], []
-    for number, override in enumerate(beside.overrides):
-        where = join(at, ("overrides", number))
+    for number, override in enumerate(common.overrides):
+        where = SectionPlace(join(place.at, ("overrides", number)), folder)
         variant, wrong = _variant(kind, own, override, where)
         variants += variant
         rest += wrong
-    every = beside.every or kind.every  # type: ignore[attr-defined]  # a probe's own pace
-    return CheckPlan(name, every, beside.tables, probe, tuple(variants)), rest
+    every = common.every or kind.every  # type: ignore[attr-defined]  # a probe's own pace
+    return CheckPlan(name, every, common.tables, probe, tuple(variants)), rest
 
 
 def read(
-    kind: type, raw: Mapping[str, Any], at: str, also: Sequence[str] = ()
+    kind: type, raw: Mapping[str, Any], place: SectionPlace, also: Sequence[str] = ()
 ) -> tuple[Any | None, list[str]]:
     """Build dataclass *kind* from one section, strictly; *also* names keys read elsewhere."""
-    known, faults = resolve(raw, kind, at)
+    at = place.at
+    known, faults = resolve(raw, kind, at, place.folder)
+    lost = [f"{at}.{name}: is lost" for name in secret_fields(kind) & (raw.keys() - known.keys())]
     known, unset = expand(known, at)
-    if unset:
-        return None, faults + unset
+    faults += unset
+    told = {fault.partition(": ")[0] for fault in unset}
+    known = {name: value for name, value in known.items() if f"{at}.{name}" not in told}
     adapter: TypeAdapter[Any] = TypeAdapter(kind)
     try:
         value = adapter.validate_json(json.dumps(known), strict=True, extra="forbid")
     except ConfigError as error:  # the class itself refuses what its types allow
         return None, [*faults, f"{at}: {error}"]
     except ValidationError as error:
-        lost = secret_fields(kind) & (raw.keys() - known.keys())
-        return None, faults + [
-            line
-            for line in fault_lines(error, with_keys(adapter.json_schema(), also), at)
-            if not any(line.startswith(f"{at}.{name}: ") for name in lost)
-        ]
+        lines = fault_lines(error, with_keys(adapter.json_schema(), also), at)
+        return None, faults + beside(lines, unset + lost)
     return (None if faults else value), faults
 
 
@@ -97,11 +116,11 @@ def with_keys(schema: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:
 
 
 def _variant(
-    kind: type, own: Mapping[str, Any], override: Mapping[str, Any], at: str
+    kind: type, own: Mapping[str, Any], override: Mapping[str, Any], place: SectionPlace
 ) -> tuple[list[tuple[str, Any]], list[str]]:
     glob = override.get("tables")
     if not isinstance(glob, str):
-        return [], [f"{at}.tables: is required; write a pattern such as shop.*"]
+        return [], [f"{place.at}.tables: is required; write a pattern such as shop.*"]
     fields = {k: v for k, v in override.items() if k != "tables"}
-    probe, faults = read(kind, {**own, **fields}, at, also=("tables",))
+    probe, faults = read(kind, {**own, **fields}, place, also=("tables",))
     return ([(glob, probe)] if probe is not None else []), faults

@@ -6,7 +6,7 @@ hides it from `repr` (``field(repr=False)``): what keeps it out of logs keeps it
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -16,16 +16,19 @@ import yaml
 WAYS = "{env: NAME} or {file: PATH}"
 
 
-def resolve(raw: Mapping[str, Any], kind: type, where: str) -> tuple[dict[str, Any], list[str]]:
+def resolve(
+    raw: Mapping[str, Any], kind: type, where: str, folder: Path
+) -> tuple[dict[str, Any], list[str]]:
     """Replace the references in *raw*'s secret fields of *kind* by what they refer to.
 
+    Files are named from *folder*, in which the config lies, wherever the program was started.
     Returns the new mapping and one line per reference that is wrong; what is wrong is left out,
     so that no message built from the mapping can show it.
     """
     found, faults = dict(raw), []
     for name in sorted(secret_fields(kind) & raw.keys()):
         try:
-            found[name] = _read(raw[name])
+            found[name] = _read(raw[name], folder)
         except ValueError as error:
             faults.append(f"{where}.{name}: {error}")
             del found[name]
@@ -47,6 +50,13 @@ def expand(raw: Any, at: str) -> tuple[Any, list[str]]:
     return raw, []
 
 
+def beside(faults: Iterable[str], unset: Iterable[str]) -> list[str]:
+    """Those of *faults* that are not about a value which is only *unset*."""
+    places = [fault.partition(": ")[0] for fault in unset]
+    within = tuple(f"{place}{sign}" for place in places for sign in (": ", ".", "["))
+    return [fault for fault in faults if not fault.startswith(within)]
+
+
 def secret_fields(kind: type) -> frozenset[str]:
     """Names of the fields of dataclass *kind* that hold secrets."""
     return frozenset(field.name for field in fields(kind) if not field.repr)
@@ -61,12 +71,12 @@ def _expanded(name: str, at: str) -> tuple[Any, list[str]]:
         return None, [f"{at}: environment variable {name} is no YAML value"]
 
 
-def _read(reference: object) -> str:
+def _read(reference: object, folder: Path) -> str:
     match reference:
         case {"env": str(name), **rest} if not rest:
             return _from_environment(name)
         case {"file": str(path), **rest} if not rest:
-            return _from_file(Path(path))
+            return _from_file(folder / path)
     msg = f"a secret is never written here; name where it is: {WAYS}"
     raise ValueError(msg)
 

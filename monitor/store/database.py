@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.exc import DatabaseError, OperationalError
 
 from monitor.store.lock import Lock
@@ -105,7 +105,8 @@ class Database:
 
 
 def _engine(path: Path) -> Engine:
-    engine = create_engine(f"sqlite+pysqlite:///{path}", pool_size=4, max_overflow=28)
+    address = URL.create("sqlite+pysqlite", database=str(path))  # as text a `?` would end it
+    engine = create_engine(address, pool_size=4, max_overflow=28)
     event.listen(engine, "connect", _prepare)
     event.listen(engine, "begin", _begin)
     return engine

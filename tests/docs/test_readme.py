@@ -89,7 +89,7 @@ def test_its_probe_does_not_know_when_nobody_answers() -> None:
 
 
 def test_its_probe_takes_its_settings_from_the_config() -> None:
-    made, faults = plan(PROBE, FewRows, {"least": 7, "every": "PT30S"}, f"probes.{PROBE}")
+    made, faults = plan(PROBE, FewRows, {"least": 7, "every": "PT30S"}, ROOT)
 
     assert faults == []
     assert made is not None

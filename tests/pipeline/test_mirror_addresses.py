@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 
 from pipeline.model import Op, ShardId
 from pipeline.settings import PipelineSettings
@@ -26,6 +27,8 @@ ODD = (
     ".",
     "..",
     "../a",
+    "_delta_log",
+    "~5Fdelta_log",
     "a~2F",
     "a%2F",
     "A",
@@ -70,7 +73,8 @@ def test_rows_of_tables_whose_names_hold_slashes_are_not_mixed(
 
 
 @pytest.mark.parametrize(
-    "name", ["d.a%20b", "d.a\\b", "d.a\nb", "d.a b", "d.é#?*[x]😀", "d.select"]
+    "name",
+    ["d.a%20b", "d.a\\b", "d.a\nb", "d.a b", "d.é#?*[x]😀", "d.select", "d.^|", "d._delta_log"],
 )
 def test_a_mirror_of_an_odd_name_can_be_read(tmp_path: Path, name: str) -> None:
     lake = HandLake(tmp_path, others=(name,))
@@ -78,3 +82,13 @@ def test_a_mirror_of_an_odd_name_can_be_read(tmp_path: Path, name: str) -> None:
     lake.run()
 
     assert lake.rows(name) == {1: "x"}
+    opened = DeltaTable(lake.settings.mirror(name))  # as others read it
+    assert opened.version() >= 0
+
+
+@pytest.mark.parametrize("name", ["d._delta_log", "d._samples", "_delta_log.t"])
+def test_no_part_of_an_address_is_a_name_that_readers_take_for_a_log(name: str) -> None:
+    below = Path(SETTINGS.mirror(name)).relative_to("/lake/mirrors").parts
+
+    assert not {"_delta_log", "_samples"} & set(below)
+    assert SETTINGS.mirror("d._delta_log_1") == "/lake/mirrors/d/_delta_log_1"

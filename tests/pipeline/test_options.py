@@ -77,12 +77,20 @@ def test_a_class_that_is_no_dataclass_gets_types_too() -> None:
     assert filled(Plain, (), {"wait": "PT1M"}, at="o").wait == timedelta(minutes=1)
 
 
-def test_what_is_told_is_taken_as_it_is_and_an_option_goes_before_it() -> None:
+def test_what_is_told_is_taken_as_it_is() -> None:
     limits, lock = Limits(7), Lock()
 
-    found = made({"wait": "PT1S"}, {"limits": limits, "lock": lock, "wait": timedelta()})
+    found = made({"wait": "PT1S"}, {"limits": limits, "lock": lock})
 
     assert (found.limits, found.lock, found.wait) == (limits, lock, timedelta(seconds=1))
+
+
+@pytest.mark.parametrize("name", ["wait", "weight"])
+def test_what_stands_in_a_section_of_its_own_is_no_option(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"options.{name}: unknown key") as refused:
+        made({name: "PT1S"}, {"wait": timedelta()})
+
+    assert "wait" not in str(refused.value).partition("known: ")[2].split(", ")
 
 
 @pytest.mark.parametrize(

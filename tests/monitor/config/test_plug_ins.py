@@ -37,7 +37,7 @@ def test_a_source_names_only_plug_ins_that_can_be_built() -> None:
         pytest.param(
             "connector: shop}",
             "connector: shop, options: {pace: 3}}",
-            "sources[0].collector.options.pace: unknown key; known: timeout",
+            "sources[0].collector.options.pace: unknown key; known: settings, timeout",
             id="a collector's option",
         ),
         pytest.param(

@@ -34,6 +34,27 @@ def test_another_transport_needs_no_kafka() -> None:
             "transport_options.timeout: is not a duration; write ISO 8601",
             id="type",
         ),
+        pytest.param(
+            "kafka: k:1\ntransport: examples.json_lines\ntransport_options: {folder: x}",
+            "kafka: transport examples.json_lines has no use for it; remove it",
+            id="a kafka beside a transport without use for it",
+        ),
+        pytest.param(
+            "kafka_security: {protocol: SSL}\ntransport: examples.json_lines\n"
+            "transport_options: {folder: x}",
+            "kafka_security: there is no `kafka` that it could secure; remove it",
+            id="nothing to secure",
+        ),
+        pytest.param(
+            "kafka: k:1\ntransport_options: {bootstrp: 'x:1'}",
+            "transport_options.bootstrp: unknown key; known: timeout",
+            id="no option of what stands elsewhere",
+        ),
+        pytest.param(
+            "kafka: k:1\ntransport_options: {bootstrap: 'x:1'}",
+            "transport_options.bootstrap: unknown key; known: timeout",
+            id="two truths",
+        ),
     ],
 )
 def test_a_transport_that_cannot_be_built_is_refused(kafka: str, line: str) -> None:

@@ -1,0 +1,80 @@
+"""A lake or a store that could not lie where the config says is told, and nothing is made."""
+
+from pathlib import Path
+
+import pytest
+
+from monitor.config.file import parse
+from monitor.config.places import OBJECT_STORES
+from pipeline.errors import ConfigError
+from pipeline.lake import store
+from tests.monitor.config.test_config import MINIMAL
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where the config stands, beside a file and a folder."""
+    (tmp_path / "file").touch()
+    (tmp_path / "folder").mkdir()
+    return tmp_path / "sluice.yaml"
+
+
+def _told(path: Path, text: str) -> str:
+    with pytest.raises(ConfigError) as refused:
+        parse(text, path)
+    return str(refused.value).removeprefix(f"{path}: ")
+
+
+@pytest.mark.parametrize(
+    ("lake", "said"),
+    [
+        pytest.param("a%20b", "lake: '{here}/a%20b' holds '%'", id="a sign for another letter"),
+        pytest.param("'a\\b'", "holds '\\\\'", id="a backslash"),
+        pytest.param("s3://bucket/a%20b", "holds '%'", id="in a bucket"),
+        pytest.param("s3:/x", "'s3:/x' is no address; write s3://bucket/folder", id="a slash less"),
+        pytest.param("s3://", "is no address", id="no bucket"),
+        pytest.param("' s3a://b'", "is no address", id="a blank before"),
+        pytest.param("S3a://b", "is no address", id="in other letters"),
+        pytest.param("foo://x", "'foo://x' is of no known kind", id="no such kind"),
+        pytest.param("file:/x", "is of no known kind", id="Hadoop's way of a path"),
+        pytest.param("C:/x", "is of no known kind", id="another system's path"),
+        pytest.param("HDFS://x", "does not write tables on HDFS", id="HDFS"),
+        pytest.param("'  '", "lake: is empty", id="blanks"),
+        pytest.param("file", "{here}/file is a file", id="a file"),
+        pytest.param("file/lake", "{here}/file is a file", id="below a file"),
+    ],
+)
+def test_a_lake_that_cannot_be_read_by_all_is_refused(path: Path, lake: str, said: str) -> None:
+    text = MINIMAL.replace("lake: lake", f"lake: {lake}")
+
+    assert said.format(here=path.parent) in _told(path, text)
+
+
+@pytest.mark.parametrize(
+    "lake",
+    ["lake", "a b", "./x:y", "/no/such/folder", "file:///data", "s3://bucket", "abfss://c@a/x"],
+)
+def test_a_lake_elsewhere_is_fine_and_is_not_made(path: Path, lake: str) -> None:
+    config = parse(MINIMAL.replace("lake: lake", f"lake: {lake}"), path)
+
+    assert config.lake in (lake, str((path.parent / lake).resolve()))
+    assert sorted(one.name for one in path.parent.iterdir()) == ["file", "folder"]
+
+
+def test_the_kinds_of_lakes_are_those_that_the_lake_knows() -> None:
+    assert OBJECT_STORES == store._OBJECT_STORES
+
+
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [
+        pytest.param("folder", "store: {here}/folder is a folder; name a file in it", id="folder"),
+        pytest.param(".", "store: {here} is a folder", id="its own folder"),
+        pytest.param("file/sluice.db", "store: {here}/file is a file", id="below a file"),
+        pytest.param("mysql://x/y", "store: must be the path of a file", id="another database"),
+    ],
+)
+def test_a_store_that_can_be_no_file_is_refused(path: Path, place: str, said: str) -> None:
+    told = _told(path, f"{MINIMAL}store: {place}\n")
+
+    assert told.startswith(said.format(here=path.parent))

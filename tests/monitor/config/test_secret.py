@@ -1,0 +1,99 @@
+"""A secret's file lies beside the config; what is not set yet hides no other mistake.
+
+Covers monitor/config/plans.py, secret.py.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from monitor.config.file import parse
+from pipeline.errors import ConfigError
+from tests.monitor.config.test_config import MINIMAL
+
+WITH_FILE = MINIMAL.replace("user: sluice", "user: sluice\n    password: {file: secrets/shop}")
+HOOK = "channels: {webhook: {url: {file: secrets/url}, secret: {file: secrets/shop}}}\n"
+SECURITY = (
+    "kafka_security: {protocol: SASL_SSL, mechanism: PLAIN, username: u, password: {file: %s}}\n"
+)
+
+
+def _faults(text: str) -> list[str]:
+    with pytest.raises(ConfigError) as told:
+        parse(text, Path("/etc/sluice.yaml"))
+    return [line.removeprefix("/etc/sluice.yaml: ") for line in str(told.value).splitlines()]
+
+
+def test_a_secrets_file_is_named_from_the_configs_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, elsewhere = tmp_path / "etc", tmp_path / "elsewhere"
+    (home / "secrets").mkdir(parents=True)
+    (home / "secrets" / "shop").write_text("hidden\n")
+    (home / "secrets" / "url").write_text("https://hook.example/x")
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+
+    config = parse(WITH_FILE + HOOK + SECURITY % "secrets/shop", home / "sluice.yaml")
+
+    assert config.sources[0].password == "hidden"
+    assert config.channels["webhook"].secret == "hidden"
+    assert config.kafka_security.password == "hidden"
+
+
+def test_a_file_with_its_whole_path_is_that_file(tmp_path: Path) -> None:
+    (tmp_path / "s").write_text("hidden")
+
+    config = parse(MINIMAL + SECURITY % (tmp_path / "s"), Path("/etc/sluice.yaml"))
+
+    assert config.kafka_security.password == "hidden"
+
+
+UNSET = "environment variable SLUICE_NO_SUCH is not set"
+
+
+@pytest.mark.parametrize(
+    ("text", "faults"),
+    [
+        pytest.param(
+            MINIMAL + "http: {port: {env: SLUICE_NO_SUCH}}\nreadiness: {rule: bth}\nkafak: x\n",
+            ["http.port: ", "kafak: unknown key", "readiness.rule: input should be"],
+            id="beside it",
+        ),
+        pytest.param(
+            MINIMAL.replace("port: 3306", "port: {env: SLUICE_NO_SUCH}").replace(
+                "host: 127", "hst: 127"
+            ),
+            ["sources[0].host: is required", "sources[0].hst: unknown", "sources[0].port: "],
+            id="in one section",
+        ),
+        pytest.param(
+            MINIMAL
+            + "probes: {max_id: {tolerance: {env: SLUICE_NO_SUCH}, tries: x, tolrance: 1}}\n",
+            [
+                "probes.max_id.tolerance: ",
+                "probes.max_id.tolrance: unknown",
+                "probes.max_id.tries: ",
+            ],
+            id="in a probe",
+        ),
+        pytest.param(
+            MINIMAL + "channels: {webhook: {url: {env: SLUICE_NO_SUCH}, per_minute: x}}\n",
+            ["channels.webhook.per_minute: ", "channels.webhook.url: "],
+            id="in a channel, of what it needs",
+        ),
+        pytest.param(
+            MINIMAL + "alerts: {routes: {env: SLUICE_NO_SUCH}}\nschedule: {land: 3}\n",
+            ["alerts.routes: ", "schedule.land: is not a duration"],
+            id="of a list",
+        ),
+    ],
+)
+def test_what_is_not_set_hides_no_other_mistake_and_is_told_once(
+    text: str, faults: list[str]
+) -> None:
+    told = sorted(_faults(text))
+
+    assert len(told) == len(faults), told
+    assert all(line.startswith(start) for line, start in zip(told, faults, strict=True)), told
+    assert sum(line.endswith(UNSET) for line in told) == 1
