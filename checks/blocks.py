@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from checks.model import Outcome, Reason, Verdict
 from pipeline.lags.lag import Lags
 from pipeline.lags.samples import Samples
-from pipeline.mark import Quarantine
+from pipeline.mark import Mark, Quarantine
 from pipeline.model import Missing, Table
 from pipeline.report import Gap, Hold, read_gap
 
@@ -88,7 +88,7 @@ def _of_mark(inputs: Inputs) -> Iterator[Reason]:
     mark = inputs.samples.mark.value
     for name in _shards(inputs.table):
         if name not in mark.bases:
-            yield Reason("no_base", f"{name} has no complete base yet", f"no_base:{name}")
+            yield Reason("no_base", f"{name} has no complete base yet", _without_base(mark, name))
     for gap in map(read_gap, mark.gaps.values()):
         if _concerns(gap, inputs.table):
             span = f"{gap.topic}:{gap.partition} [{gap.first}, {gap.until})"
@@ -109,7 +109,7 @@ def _of_rounds(inputs: Inputs) -> Iterator[Reason]:
             yield Reason(hold.reason, hold.detail, hold.id, _shared(hold, inputs))
     if inputs.residual:
         text = f"{inputs.residual} changes read are not accounted for"
-        yield Reason("unbalanced", text, f"unbalanced:{table.name}")
+        yield Reason("unbalanced", text, f"unbalanced:{table.name}@{inputs.residual}")
 
 
 def _of_checks(inputs: Inputs, gating: frozenset[str]) -> Iterator[Reason]:
@@ -132,6 +132,13 @@ def _shared(hold: Hold, inputs: Inputs) -> str:
 def _shards(table: Table) -> tuple[str, ...]:
     """Names of the shards as the mark spells them."""
     return tuple(str(shard) for shard in table.shards)
+
+
+def _without_base(mark: Mark, name: str) -> str:
+    """What a person waives of a shard as it is since the newest schema change of it."""
+    existing = mark.existing.get(name)
+    since = ".".join(map(str, existing.order.parts)) if existing else "0"
+    return f"no_base:{name}@{since}"
 
 
 def _concerns(gap: Gap, table: Table) -> bool:

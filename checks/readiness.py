@@ -14,6 +14,7 @@ from checks.certificate import Certificate, certify
 from checks.model import Reason
 from checks.proof import Evidence, Proof, landed_to, prove
 from checks.sum_rule import Sum, add_up
+from checks.unproven import unlogged
 from pipeline.lags.lag import Lags
 from pipeline.model import Missing, Stage
 
@@ -194,12 +195,8 @@ def _unlisted(inputs: Inputs) -> tuple[Reason, ...]:
 
 def _unlogged(inputs: Inputs) -> tuple[Reason, ...]:
     """What lags and proof cannot see, since no log shows it, or whether there is such a thing."""
-    waiver, told = f"unproven:{inputs.table.name}", inputs.unproven
-    if not told or waiver in inputs.waived:
-        return ()
-    if isinstance(told, Missing):
-        return (Reason("not_described", told.why, waiver),)
-    return (Reason("unproven", told, waiver),)
+    told = unlogged(inputs.table, inputs.unproven)
+    return tuple(reason for reason in told if reason.id not in inputs.waived)
 
 
 def _certificate(

@@ -5,6 +5,7 @@ of it.  A waiver of a name that nothing ever has would be kept for good, and wou
 """
 
 import re
+from hashlib import sha256
 
 _SHARD = r"[^/]+/.+"
 _NUMBER = r"[0-9]{1,18}"
@@ -14,19 +15,27 @@ _FORMS = {
     "dead_letters": rf".+:{_NUMBER}",
     "disorder": rf".+:{_NUMBER}:{_NUMBER}@.+",
     "foreign_write": rf".+:{_NUMBER}",
-    "no_base": _SHARD,
+    "no_base": rf"{_SHARD}@[0-9.]+",
     "rules": rf"{_SHARD}@{_NUMBER}",
     "snapshot": rf"{_SHARD}@{_NUMBER}",
+    "unbalanced": rf".+@-?{_NUMBER}",
+    "unproven": ".+@[0-9a-f]{8}",
 }
 _OF_BATCH = re.compile(rf".+:({_NUMBER}:{_NUMBER}|and {_NUMBER} more)@{_NUMBER}", re.DOTALL)
 _WITHOUT_BATCH = re.compile(rf".+:{_NUMBER}:{_NUMBER}", re.DOTALL)
-_OF_TABLE = re.compile(r"[A-Za-z_][\w.]*:[^:].*", re.DOTALL)
+_OF_TABLE = re.compile(rf"[A-Za-z_][\w.]*:([^:].*:.+|.+@{_NUMBER})", re.DOTALL)
+
+
+def told_of(name: str, text: str) -> str:
+    """What a person waives of *name* for as long as *text* is what is told of it."""
+    return f"{name}@{sha256(text.encode()).hexdigest()[:8]}"
 
 
 def waivable(id_: str) -> bool:
     """Whether something may bear this name: a gap, a hold, a change, or a key a check found.
 
-    Reasons of holds and names of checks are free words, as plug-ins have their own.
+    Each names one instance: a waiver of a reason for good would hide the next.  Reasons of holds
+    and names of checks are free words, as plug-ins have their own.
     """
     if _OF_BATCH.fullmatch(id_):
         return True

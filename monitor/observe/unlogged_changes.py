@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from checks.suspects import name
+from checks.unproven import SINCE_GONE
 from monitor.store.memory import CheckMemory
 from pipeline.model import Missing, Order, Table
 
@@ -41,7 +42,7 @@ class UnloggedChanges:
         if own and all(own.get(shard, old) != old for shard, old in kept["bases"].items()):
             self._keep(table.name, kept, {})
             return told
-        return f"{kept['why']}; not any more, but what they changed before needs a new base"
+        return f"{kept['why']}{SINCE_GONE}"
 
     def _recall(self, table: str) -> Mapping[str, Any]:
         if table not in self._kept:

@@ -1,12 +1,13 @@
 """Which tables and sources stand still, as the Spark process last said?
 
 A table's hold stands until a turn of that table comes back without one: a table that had nothing
-to do is not mentioned.  Kept in the store, so that a restart does not forget what blocks.
+to do is not mentioned.  Each has a name of its own, which ends with it.  Kept in the store, so that
+a restart does not forget what blocks.
 """
 
 import threading
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from monitor.store.holds import Holds
@@ -24,6 +25,7 @@ class Standstills:
     _sources: tuple[Hold, ...] = ()
     _gaps: tuple[Gap, ...] = ()
     _tables: Mapping[str, Hold] = field(default_factory=dict)
+    _named: dict[str, dict[str, Hold]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def load(self) -> None:
@@ -35,6 +37,8 @@ class Standstills:
         ]
         self._sources = tuple(hold for hold in holds if hold.subject.startswith("source:"))
         self._tables = {hold.subject: hold for hold in holds if hold not in self._sources}
+        for table, hold in self._tables.items():
+            self._named[table] = {hold.reason: hold}
 
     def holds(self) -> tuple[Hold, ...]:
         """All that stand now."""
@@ -49,7 +53,7 @@ class Standstills:
     def applied(self, turns: Iterable[Applied], at: datetime) -> None:
         """Take over what the turns said of their tables."""
         with self._lock:
-            told = {turn.table: turn.hold for turn in turns}
+            told = {turn.table: self._named_once(turn.table, turn.hold, at) for turn in turns}
             tables = {**self._tables, **told}
             self._tables = {name: hold for name, hold in tables.items() if hold is not None}
             self._keep(at)
@@ -61,6 +65,22 @@ class Standstills:
                 Hold(hold.id, f"source:{source}", hold.reason, hold.detail) for source in sources
             )
             self._keep(at)
+
+    def _named_once(self, table: str, hold: Hold | None, at: datetime) -> Hold | None:
+        """*hold* with the second since which it stands in its id, if it names nothing of its own.
+
+        A waiver ends with it: once the table has gone on, the next hold has another name.  What
+        comes between, as a lake that does not answer, ends nothing.
+        """
+        if hold is None:
+            self._named.pop(table, None)
+            return None
+        if hold.id != f"{hold.reason}:{table}":
+            return hold
+        known = self._named.setdefault(table, {})
+        named = known.get(hold.reason, replace(hold, id=f"{hold.id}@{int(at.timestamp())}"))
+        known[hold.reason] = replace(named, detail=hold.detail)
+        return known[hold.reason]
 
     def _keep(self, at: datetime) -> None:
         self.store.replace(self._gaps, self.holds(), at)

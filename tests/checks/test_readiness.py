@@ -259,7 +259,7 @@ def test_a_topic_s_quarantine_blocks_only_the_tables_of_that_topic() -> None:
         pytest.param(
             {"holds": (Hold("h2", "source:shop", "disorder", "x"),)}, "h2", id="source held"
         ),
-        pytest.param({"residual": 2}, f"unbalanced:{TABLE.name}", id="unbalanced account"),
+        pytest.param({"residual": 2}, f"unbalanced:{TABLE.name}@2", id="unbalanced account"),
         pytest.param(
             {"taken": {"landed": mark(gaps={"g1": GAP % "shop_01.orders"})}}, "g1", id="gap"
         ),
@@ -326,13 +326,13 @@ def test_an_unproven_table_needs_a_waiver() -> None:
     cascade = inputs(unproven="a cascade from shop.users")
 
     assert assess(MIRROR, cascade, BOTH).state is ReadinessState.UNKNOWN
-    waived = replace(cascade, waived=frozenset({f"unproven:{TABLE.name}"}))
+    waived = replace(cascade, waived=frozenset({assess(MIRROR, cascade, BOTH).reasons[0].id}))
     assert assess(MIRROR, waived, BOTH).ready
 
 
 def test_a_table_that_may_have_shards_nobody_knows_is_not_ready_whatever_is_waived() -> None:
     unlisted = inputs(unlisted="source shop has not listed its tables: down")
-    waived = replace(unlisted, waived=frozenset({f"unproven:{TABLE.name}"}))
+    waived = replace(unlisted, waived=frozenset({f"unproven:{TABLE.name}@00000000"}))
 
     answer = assess(MIRROR, waived, BOTH)
 

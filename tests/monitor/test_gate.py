@@ -334,12 +334,13 @@ def test_a_waiver_opens_what_a_person_has_judged(healthy: Rig) -> None:
     cut = "2026-03-29T12:00:02Z"
     assert healthy.ask(cut=cut)[0] == 409
 
-    body = {"id": "schema:shop.users", "reason": "looked at it", "who": "on call"}
+    (held,) = healthy.standstills.holds()
+    body = {"id": held.id, "reason": "looked at it", "who": "on call"}
     added = healthy.client.post("/v1/waivers", json=body)
 
     assert added.status_code == 201
     assert healthy.ask(cut=cut)[0] == 200
-    waiver = Waiver("schema:shop.users", "looked at it", "on call", healthy.now)
+    waiver = Waiver(held.id, "looked at it", "on call", healthy.now)
     assert healthy.store.waivers.list() == (waiver,)
 
 

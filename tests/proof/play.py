@@ -116,7 +116,12 @@ class Play:
             database.send(place, database.written[place])
 
     def new_topic(self) -> None:
-        """The topic goes, with what was not landed, and comes again, empty."""
+        """The topic goes, with what was not landed, and comes again, empty.
+
+        One that was never listed before it went is missed by nobody: no log of ours knows of it.
+        """
+        if f"{TOPIC}:0" not in self.model.desk.loop.mark.offsets:
+            return
         self.model.change()
         self.model.carry(9)
         self.model.topics.create_anew(TOPIC)

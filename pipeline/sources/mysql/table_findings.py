@@ -105,7 +105,7 @@ def _cascades(shard: ShardFacts, server: ServerFacts, table: str) -> list[Told]:
         return []
     fix = (
         "let the application change these rows, and drop the rule of the foreign key; or MySQL"
-        f" 9.6 with innodb_native_foreign_keys=OFF; or: sluice waive unproven:{table} --reason ..."
+        f" 9.6 with innodb_native_foreign_keys=OFF; or waive what sluice explain {table} then names"
     )
     return [(WARN, "unproven", cascading(shard), fix)]
 

@@ -1,0 +1,67 @@
+"""A hold has a name of its own for as long as it stands, and a waiver ends with it."""
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from monitor.spark.standstills import Standstills
+from monitor.store.store import ServiceStore
+from pipeline.model import Account
+from pipeline.report import Applied, Hold
+from tests.monitor.store.kit import NOW, SECOND
+
+T = "shop.users"
+
+
+def told(standstills: Standstills, reasons: str, start: int = 0) -> list[str]:
+    """Ids after each turn: `s`chema, `u`nreachable, `.` for one that went on."""
+    words, ids = {"s": "schema", "u": "unreachable"}, []
+    for number, letter in enumerate(reasons, start):
+        word = words.get(letter)
+        hold = Hold(f"{word}:{T}", T, word, f"detail {number}") if word else None
+        at = NOW + number * SECOND
+        standstills.applied([Applied(T, 1, 1, Account(), at, timedelta(), hold)], at)
+        ids += [one.id.removeprefix(f"{one.reason}:{T}@") for one in standstills.holds()] or ["-"]
+    first = int(NOW.timestamp())
+    return [one if one == "-" else str(int(one) - first) for one in ids]
+
+
+@pytest.mark.parametrize(
+    ("reasons", "names"),
+    [
+        pytest.param("sss", ["0", "0", "0"], id="as long as it stands"),
+        pytest.param("s.s", ["0", "-", "2"], id="the next one is another"),
+        pytest.param("sus", ["0", "1", "0"], id="a lake that does not answer ends nothing"),
+        pytest.param("..s", ["-", "-", "2"], id="since it was first told"),
+    ],
+)
+def test_a_hold_is_named_after_the_second_since_which_it_stands(
+    tmp_path: Path, reasons: str, names: list[str]
+) -> None:
+    store = ServiceStore.open(tmp_path / "s.db")
+
+    assert told(Standstills(store.holds), reasons) == names
+    store.close()
+
+
+def test_a_restart_renames_no_hold_and_its_words_stay_fresh(tmp_path: Path) -> None:
+    store = ServiceStore.open(tmp_path / "s.db")
+    told(Standstills(store.holds), "s")
+    later = Standstills(store.holds)
+    later.load()
+
+    assert told(later, "s", start=5) == ["0"]
+    assert later.holds()[0].detail == "detail 5"
+    store.close()
+
+
+def test_a_hold_that_names_its_instance_is_left_as_it_is(tmp_path: Path) -> None:
+    store = ServiceStore.open(tmp_path / "s.db")
+    standstills = Standstills(store.holds)
+    hold = Hold(f"account:{T}:7", T, "account", "x")
+
+    standstills.applied([Applied(T, 1, 1, Account(), NOW, timedelta(), hold)], NOW)
+
+    assert standstills.holds() == (hold,)
+    store.close()
