@@ -105,7 +105,7 @@ class App:
 
     def world(self) -> World:
         """The world for the probes of one table, as it is now."""
-        look = self.watcher.look(LOOK_AGE)
+        look = self.watcher.look(LOOK_AGE, ())  # probes open mirrors themselves
         return RoundWorld(
             look=look,
             sources=self.servers.all(),

@@ -58,7 +58,7 @@ class Gate:
         Raises:
             ConfigError: one of them is not known; the message lists those that are.
         """
-        look = self.watcher.look(FRESH)
+        look = self.watcher.look(FRESH, tables)
         known = [(name, self.roster.table(name)) for name in tables]
         unknown = [name for name, table in known if table is None]
         if unknown and self.roster.known:

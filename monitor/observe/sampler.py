@@ -5,11 +5,11 @@ and every gate decision share the newest look, and the batches that all looks so
 """
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from monitor.observe.foreign_writes import ForeignWrites
 from monitor.observe.heartbeat import FenceBook
@@ -36,6 +36,8 @@ from pipeline.model import Acknowledged, Fence, Missing, Table
 from pipeline.settings import SourceSettings
 from pipeline.sources.positions import reaches
 
+FEWEST = 500  # mirrors at rest that a round looks at
+ROUNDS = 4  # in which all of them are looked at
 NO_MIRROR = "there is no mirror"
 T = TypeVar("T")
 
@@ -115,6 +117,10 @@ class Sampler:
 
     def look(self, tables: Iterable[Table]) -> Sampling:
         """Sample what *tables* rest on: fences, acknowledged, synced, mark, mirrors, in order."""
+        return self.with_mirrors(self.upstream(), self.mirrors(tables))
+
+    def upstream(self) -> Sampling:
+        """Sample what all tables rest on; no mirror yet."""
         at = self.clock()
         fences = {
             name: Sample(self.fences.of(name), self.clock(), self.beat_budget)
@@ -125,16 +131,24 @@ class Sampler:
         }
         synced = {name: self._sample(ask) for name, ask in self.synced.items()}
         mark = self._sample(self._mark)
-        mirrors = {table.name: self._sample(partial(self._mirror, table.name)) for table in tables}
         return Sampling(
             at=at,
             sources={n: SourceSamples(fences[n], acknowledged[n], synced.get(n)) for n in fences},
             mark=mark,
-            mirrors=mirrors,
+            mirrors={},
             troubles=self._troubles(),
-            intrusions=self.foreign.found(),
-            unreadable=dict(self._unreadable),
         )
+
+    def mirrors(self, tables: Iterable[Table]) -> dict[str, Sample[MirrorPosition] | Missing]:
+        """Where the mirrors of *tables* stand."""
+        return {table.name: self._sample(partial(self._mirror, table.name)) for table in tables}
+
+    def with_mirrors(
+        self, look: Sampling, mirrors: Mapping[str, Sample[MirrorPosition] | Missing]
+    ) -> Sampling:
+        """*look* with *mirrors*, and all that is known of what others have written there."""
+        found, unreadable = self.foreign.found(), dict(self._unreadable)
+        return replace(look, mirrors=mirrors, intrusions=found, unreadable=unreadable)
 
     def _sample(self, ask: Callable[[], T | Missing]) -> Sample[T] | Missing:
         """One answer, stamped before it was asked for: its age is never told too young."""
@@ -180,6 +194,8 @@ class Watcher:
 
     Samples are taken once for all who ask at the same time.  Their own age budgets decide whether
     an answer may rest on them; this only keeps a thousand questions from becoming a thousand looks.
+    A job asks for its own mirrors; a round for those that lag behind what has landed, and in turn
+    for those that do not: a few thousand mirrors at rest are looked at within a few rounds.
     """
 
     sampler: Sampler
@@ -190,18 +206,70 @@ class Watcher:
     _steps: tuple[LandedBatch, ...] = ()
     _turn: threading.Lock = field(default_factory=threading.Lock)
 
-    def look(self, patience: timedelta) -> Sampling:
-        """A look that began at most *patience* ago; it is taken now if there is none."""
+    def look(self, patience: timedelta, tables: Collection[str] | None = None) -> Sampling:
+        """A look that began at most *patience* ago; it is taken now if there is none.
+
+        Only mirrors of *tables* are that new, where they are named.
+        """
         with self._turn:
-            if not timedelta() <= self.clock() - self._look.at <= patience:
+            taken = not timedelta() <= self.clock() - self._look.at <= patience
+            if taken:
                 self._look = self._take()
-            if {table.name for table in self.roster.tables()} - self._look.mirrors.keys():
-                self._look = self._take()  # tables that the look before has brought
+            due = self._due(taken=taken) if tables is None else self._old(tables, patience)
+        found = self.sampler.mirrors(due)  # nobody waits for that but who asked
+        with self._turn:
+            if found:
+                self._look = self._merged(found)
             return self._look
 
+    def _merged(self, found: Mapping[str, Sample[MirrorPosition] | Missing]) -> Sampling:
+        """The newest look with what was found of mirrors, unless another has seen them since."""
+        known, now = dict(self._look.mirrors), self.clock()
+        for name, one in found.items():
+            before = known.get(name)
+            if (
+                isinstance(one, Missing)
+                or not isinstance(before, Sample)
+                or not one.at < before.at <= now
+            ):
+                known[name] = one
+        look = self.sampler.with_mirrors(self._look, known)
+        return replace(look, number=look.number + 1)
+
+    def _old(self, tables: Collection[str], patience: timedelta) -> list[Table]:
+        """Those of *tables* that are known, and whose mirrors nobody has just looked at."""
+        now = self.clock()
+        named = [table for name in tables if (table := self.roster.table(name)) is not None]
+        samples = self._look.mirrors
+        return [t for t in named if not _younger(samples.get(t.name), now, patience)]
+
+    def _due(self, *, taken: bool) -> list[Table]:
+        """Mirrors that may have moved, and of the others those seen longest ago."""
+        tables, samples, mark = self.roster.tables(), self._look.mirrors, self._look.mark
+        if not taken:
+            return [table for table in tables if table.name not in samples]
+        due, resting = list[Table](), list[tuple[datetime, str, Table]]()
+        landed = {} if isinstance(mark, Missing) else mark.value.tables
+        for table in tables:
+            sample = samples.get(table.name)
+            if not isinstance(sample, Sample) or sample.value.batch < landed.get(table.name, -1):
+                due.append(table)
+            else:
+                resting.append((sample.at, table.name, table))
+        resting.sort(key=lambda one: one[:2])
+        some, now = max(FEWEST, len(tables) // ROUNDS + 1), self.clock()
+        fresh = self.sampler.budget / 3
+        return due + [
+            table
+            for number, (at, _, table) in enumerate(resting)
+            if number < some or not timedelta() <= now - at < fresh
+        ]
+
     def _take(self) -> Sampling:
-        number = self._look.number + 1
-        look = replace(self.sampler.look(self.roster.tables()), number=number)
+        number, named = self._look.number + 1, {table.name for table in self.roster.tables()}
+        mirrors = {name: one for name, one in self._look.mirrors.items() if name in named}
+        look = self.sampler.with_mirrors(self.sampler.upstream(), mirrors)
+        look = replace(look, number=number)
         if isinstance(look.mark, Missing):
             return replace(look, steps=self._steps)
         mark, known = look.mark.value, self._mark
@@ -213,6 +281,10 @@ class Watcher:
         self._steps = believed(steps, self.sampler.fences.fallen())
         self.roster.update(mark)
         return replace(look, steps=self._steps)
+
+
+def _younger(sample: Sample[Any] | Missing | None, now: datetime, age: timedelta) -> bool:
+    return isinstance(sample, Sample) and timedelta() <= now - sample.at <= age
 
 
 def synced(

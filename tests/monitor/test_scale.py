@@ -5,13 +5,17 @@ Time is never looked at: what is counted are questions.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 
+import pytest
 from sqlalchemy import event
 
 from bench.kit.service import Service
 from monitor.app import App
 from monitor.gate import Gate
+from monitor.observe import sampler
+from pipeline.lags.samples import MirrorPosition, Sample
 from pipeline.model import Stage
 
 
@@ -88,3 +92,71 @@ def test_a_second_question_of_a_table_asks_the_store_for_nothing(tmp_path: Path)
             gate.decide([service.tables[1]], cut, Stage.MIRROR)
 
     assert asked == []
+
+
+def test_f40_a_round_looks_at_mirrors_behind_and_in_turn_at_those_at_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sampler, "FEWEST", 5)
+    with settled(tmp_path, 40) as (service, app):
+        looks = list[int]()
+        for _ in range(4):
+            service.round(service.tables[:3])
+            before = service.lake.asked
+            app.cycle.watch()
+            looks.append(service.lake.asked - before)
+        ages = {service.clock.now - one.at for one in mirrors(app)}
+
+    assert looks == [3 + 11] * 4
+    assert max(ages) < timedelta(seconds=20)
+
+
+def test_f40_no_sample_of_a_mirror_at_rest_outlives_a_third_of_its_budget(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sampler, "FEWEST", 1)
+    monkeypatch.setattr(sampler, "ROUNDS", 1_000)
+    with settled(tmp_path, 10) as (service, app):
+        for _ in range(12):
+            service.round()
+            app.cycle.watch()
+            ages = {service.clock.now - one.at for one in mirrors(app)}
+            assert max(ages) <= app.watcher.sampler.budget / 3 + timedelta(seconds=5)
+
+
+def test_f47_a_question_at_the_gate_looks_at_its_own_mirrors(tmp_path: Path) -> None:
+    with settled(tmp_path, 30) as (service, app):
+        asked = gate(service, app)
+        service.beat(3)
+        before = service.lake.asked
+        for _ in range(5):
+            asked.decide([service.tables[4], service.tables[7]], service.clock(), Stage.MIRROR)
+        looks = service.lake.asked - before
+
+    assert looks == 2
+
+
+def test_f47_a_mirror_that_somebody_took_away_is_seen_by_who_asks_though_it_was_at_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sampler, "FEWEST", 1)
+    with settled(tmp_path, 12) as (service, app):
+        asked, table = gate(service, app), service.tables[5]
+        cut = app.current.board.cut
+        ready = asked.decide([table], cut, Stage.MIRROR).status()
+        del service.lake.mirrors[table]
+        service.beat(2)
+        gone = asked.decide([table], cut, Stage.MIRROR).status()
+
+    assert (ready, gone) == (200, 409)
+
+
+def mirrors(app: App) -> list[Sample[MirrorPosition]]:
+    """Samples of the newest look."""
+    return [one for one in app.watcher._look.mirrors.values() if isinstance(one, Sample)]
+
+
+def gate(service: Service, app: App) -> Gate:
+    """As the service opens it."""
+    zone, clock = service.config.time_zone, service.clock
+    return Gate(app.watcher, app.roster, app.assessor, app.recorder, zone, clock)

@@ -238,7 +238,7 @@ def test_f01_a_look_from_before_the_clock_went_back_is_taken_anew(rig: Rig) -> N
     number = rig.watcher.look(timedelta(seconds=1)).number
     rig.second(-1)
 
-    assert rig.watcher.look(timedelta(seconds=1)).number == number + 1
+    assert rig.watcher.look(timedelta(seconds=1)).number > number
 
 
 def test_f01_steps_one_after_the_other_are_over_when_the_highest_is_passed(rig: Rig) -> None:
