@@ -9,12 +9,18 @@ APPLY = "tests/pipeline/apply"
 LAGS = "tests/pipeline/lags"
 MYSQL = "tests/pipeline/sources/mysql"
 
+READINESS = tuple(f"{CHECKS}/test_{one}.py" for one in ("proof", "blocks", "readiness", "waivable"))
+
 TARGETS: dict[str, tuple[str, ...]] = {
-    "checks/proof.py": (f"{CHECKS}/test_proof.py", f"{CHECKS}/test_readiness.py"),
-    "checks/sum_rule.py": (f"{CHECKS}/test_readiness.py",),
-    "checks/blocks.py": (f"{CHECKS}/test_blocks.py", f"{CHECKS}/test_readiness.py"),
-    "checks/certificate.py": (f"{CHECKS}/test_certificate.py",),
-    "checks/readiness.py": (f"{CHECKS}/test_readiness.py",),
+    "checks/proof.py": READINESS,
+    "checks/sum_rule.py": READINESS,
+    "checks/blocks.py": READINESS,
+    "checks/certificate.py": (
+        f"{CHECKS}/test_revocations.py",
+        f"{CHECKS}/test_certificate.py",
+        f"{CHECKS}/test_readiness.py",
+    ),
+    "checks/readiness.py": READINESS,
     "checks/suspects.py": (f"{CHECKS}/test_suspects.py", f"{CHECKS}/probes/test_range_counts.py"),
     "pipeline/lags/lag.py": (f"{LAGS}/test_lag.py", f"{LAGS}/test_samples.py"),
     "pipeline/landing/plan.py": (f"{LANDING}/test_plan.py",),
