@@ -7,9 +7,10 @@ first FAIL (or PASS) that nothing has contradicted since, whatever was unknown i
 from dataclasses import replace
 from datetime import datetime
 
-from alerts.model import AlertPolicy, CauseFinding, Event, Incident, IncidentState, Notice
+from alerts.model import AlertPolicy, CauseFinding, Event, Incident, IncidentState, Notice, Severity
 from checks.model import Outcome
 
+MOST_BEFORE = 20  # older ones have been ended many times over
 Step = tuple[Incident | None, tuple[Notice, ...]]
 
 
@@ -52,7 +53,16 @@ def _worsen(
         owner=policy.owner,
         channels=policy.channels,
         run=finding.run,
+        before=_before(incident, policy),
     )
+
+
+def _before(incident: Incident, policy: AlertPolicy) -> tuple[tuple[Severity, str], ...]:
+    """Severities and owners that it was told under and that are not its own any more."""
+    own = (policy.severity, policy.owner)
+    told = () if incident.notified is None else ((incident.severity, incident.owner),)
+    known = dict.fromkeys((*incident.before, *told))
+    return tuple(one for one in known if one != own)[-MOST_BEFORE:]
 
 
 def _open(finding: CauseFinding, policy: AlertPolicy, now: datetime) -> Incident:

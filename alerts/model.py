@@ -113,6 +113,7 @@ class Incident:
     ``opened`` is its first FAIL, ``turned`` when it entered its state.  ``members`` were part of
     it at any time, ``failing`` are still.  ``ruling`` is that of the newest FAIL.
     ``notices`` counts what was sent; ``notified`` is when last, None if nobody was told.
+    ``before``: severities and owners it was told under and has no more, newest last.
     """
 
     cause: Cause
@@ -130,6 +131,7 @@ class Incident:
     notified: datetime | None = None
     acknowledged: Acknowledgement | None = None
     run: str = ""
+    before: tuple[tuple[Severity, str], ...] = ()
 
     @property
     def id(self) -> str:
@@ -162,6 +164,7 @@ class Message:
 
     ``id`` lets a receiver drop a repetition; ``incident`` and ``cause`` let it join tellings of
     one episode, and episodes of one cause.  ``ended`` is set by the event ``cleared`` alone.
+    ``before`` is for receivers that know an alert by its severity and owner: those it had.
     """
 
     id: str
@@ -180,6 +183,7 @@ class Message:
     at: datetime
     opened: datetime
     ended: datetime | None = None
+    before: tuple[tuple[Severity, str], ...] = ()
 
 
 def _digest(*parts: str) -> str:

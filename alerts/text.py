@@ -35,6 +35,7 @@ def compose(notice: Notice, runbooks: str = "docs/runbooks") -> Message:
         at=notice.at,
         opened=incident.opened,
         ended=notice.at if notice.event is Event.CLEARED else None,
+        before=incident.before,
     )
 
 

@@ -113,7 +113,10 @@ FLOW = (
         "At 0 the keeper (a topic's retention) deletes what was not read yet: a loss for good.",
         "timeseries",
         "s",
-        (Query(f"min by (kind, name) ({m.HEADROOM.name})", "{{kind}} {{name}}"),),
+        (
+            Query(f"min by (kind, name) ({m.HEADROOM.name})", "{{kind}} {{name}}"),
+            Query(f"min ({m.HEADROOM_NEEDED.name})", "act below"),
+        ),
         red=21600,
         below=True,
     ),

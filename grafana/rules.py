@@ -18,8 +18,8 @@ CHANGES = "sluice:changes:rate5m"
 FAILED = "sluice:ticks_failed:ratio1h"
 
 
-_BAD = f'sum by (job) (increase({m.TICKS.name}{{result=~"failed|late"}}[1h]))'
-_BEGUN = f'sum by (job) (increase({m.TICKS.name}{{result!="missed"}}[1h]))'
+_BAD = f'sum by (instance, job) (increase({m.TICKS.name}{{result=~"failed|late"}}[1h]))'
+_BEGUN = f'sum by (instance, job) (increase({m.TICKS.name}{{result!="missed"}}[1h]))'
 
 RECORDINGS = (
     Recording(LAG, f"time() - {m.WATERMARK.name}"),
@@ -40,8 +40,19 @@ SERVICE = (
         "Nobody has been able to scrape it for 2 minutes. Its own alerts are silent, too.",
     ),
     Alert(
+        "SluiceInstanceSilent",
+        f"max by (instance) (max_over_time({m.SUCCESS.name}[1d]))",
+        f"unless on (instance) max by (instance) ({m.SUCCESS.name})"
+        f" and on () count({m.SUCCESS.name})",  # where none is there, the alert above says it
+        "2m",
+        Severity.CRITICAL,
+        "service.md#silent",
+        "Sluice at {{ $labels.instance }} is not there",
+        "It was there within the last day. If it was taken away on purpose, silence this.",
+    ),
+    Alert(
         "SluiceRoundStalled",
-        f'time() - max({m.SUCCESS.name}{{job="watch"}})',
+        f'time() - max by (instance) ({m.SUCCESS.name}{{job="watch"}})',
         "> 60",
         "1m",
         Severity.CRITICAL,
@@ -51,7 +62,7 @@ SERVICE = (
     ),
     Alert(
         "SluicePipelineStalled",
-        f'time() - max by (job) ({m.SUCCESS.name}{{job=~"land|merge"}})',
+        f'time() - max by (instance, job) ({m.SUCCESS.name}{{job=~"land|merge"}})',
         "> 900",
         "1m",
         Severity.CRITICAL,
@@ -71,7 +82,7 @@ SERVICE = (
     ),
     Alert(
         "SluiceAlertsDoNotArrive",
-        f"max by (channel) ({m.CHANNEL_FAILURES.name})",
+        f"max by (instance, channel) ({m.CHANNEL_FAILURES.name})",
         "> 0",
         "10m",
         Severity.CRITICAL,
@@ -92,12 +103,12 @@ SERVICE = (
     Alert(
         "SluiceHeadroomSmall",
         f"min by (kind, name) ({m.HEADROOM.name})",
-        "< 21600",
+        f"< on (kind, name) max by (kind, name) ({m.HEADROOM_NEEDED.name})",
         "5m",
         Severity.CRITICAL,
         "service.md#headroom",
         "{{ $labels.kind }} {{ $labels.name }}: {{ $value | humanizeDuration }} until loss",
-        "Less than 6 hours are left until changes that were not landed are gone for good.",
+        "So little is left until changes that were not landed are gone for good.",
     ),
 )
 

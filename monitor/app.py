@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from socket import getfqdn, gethostname
 
 from fastapi import FastAPI
 
@@ -99,9 +100,10 @@ class App:
             self.watcher, self.roster, self.assessor, self.recorder, self.config.time_zone, clock
         )
         own = registry(lambda: self.current.board, clock)
-        return application(
-            ApiParts(gate, self.current, self.store, own, clock, self.stopping.is_set)
-        )
+        http = self.config.http
+        names = frozenset({*http.names, http.host, gethostname(), getfqdn()})
+        stopping = self.stopping.is_set
+        return application(ApiParts(gate, self.current, self.store, own, clock, stopping, names))
 
     def world(self) -> World:
         """The world for the probes of one table, as it is now."""

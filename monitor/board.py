@@ -118,6 +118,7 @@ class Board:
     channels: tuple[ChannelView, ...] = ()
     changes: Mapping[tuple[str, str], int] = field(default_factory=dict)
     headroom: Mapping[tuple[str, str], timedelta] = field(default_factory=dict)
+    needed: Mapping[tuple[str, str], timedelta] = field(default_factory=dict)
     firsts: tuple[FirstLanding, ...] = ()
     restarts: int = 0
     runbooks: str = "docs/runbooks"

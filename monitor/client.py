@@ -60,7 +60,7 @@ def asked(method: str, url: str, wait: float = 0.0, **rest: Any) -> Any:
     except ValueError as error:
         raise _stranger(url) from error
     said = str(found.get("error", found) if isinstance(found, dict) else found)
-    if answer.status_code == HTTPStatus.BAD_REQUEST:
+    if answer.status_code in (HTTPStatus.BAD_REQUEST, HTTPStatus.FORBIDDEN):
         raise ConfigError(said)
     if answer.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR:
         raise UnreachableError(f"{url}: {said}")

@@ -80,6 +80,7 @@ class Cycle:
             changes=self.facts.changes(),
             restarts=self.facts.restarts(),
             headroom=_left(retentions, now),
+            needed=_needed(retentions),
             firsts=firsts,
             runbooks=self.runbooks,
         )
@@ -187,6 +188,12 @@ def _left(
     every = [one for held in retentions.values() for one in held]
     known = {(one.kind, one.name): one.left(now) for one in every}
     return {key: left for key, left in known.items() if left is not None}
+
+
+def _needed(retentions: Mapping[str, Sequence[Retention]]) -> dict[tuple[str, str], timedelta]:
+    """(Kind, name) -> the time left below which a person must act."""
+    every = (one for held in retentions.values() for one in held)
+    return {(one.kind, one.name): one.needed for one in every if one.needed is not None}
 
 
 def _concerns(part: Component, table: Table) -> bool:

@@ -1,13 +1,14 @@
 """Prometheus Alertmanager, API v2: it groups, silences and routes on its own.
 
-An alert is known by its labels, so only what stays the same for an episode is a label.  It forgets
+An alert is known by its labels.  Severity and owner, by which people route, may change as tables
+join it: what it was called before is ended each time it is told, or it would fire on.  It forgets
 its alerts when it starts again, so all that fires is sent every ``refresh``.  An alert ends by
 itself ``lasts`` after its last sending: long, as a Sluice that is down has mended nothing.
 """
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -35,10 +36,16 @@ class Alertmanager:
     def send(self, messages: Sequence[Message], now: datetime) -> None:
         """Send the newest message of each cause; older ones of a digest are outdated."""
         newest = {message.cause: message for message in messages}
-        alerts = [self._alert(message, now) for message in newest.values()]
+        alerts = [alert for one in newest.values() for alert in self._alerts(one, now)]
         headers = {"Authorization": self.authorization} if self.authorization else {}
         address = f"{self.url.rstrip('/')}/api/v2/alerts"
         post(address, json.dumps(alerts).encode(), headers, self.timeout)
+
+    def _alerts(self, message: Message, now: datetime) -> Iterator[Mapping[str, Any]]:
+        """The alert as it is, and the end of those that it was under another severity or owner."""
+        for severity, owner in message.before:
+            yield self._alert(replace(message, severity=severity, owner=owner, ended=now), now)
+        yield self._alert(message, now)
 
     def _alert(self, message: Message, now: datetime) -> Mapping[str, Any]:
         labels = {

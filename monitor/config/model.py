@@ -72,10 +72,15 @@ class ReadinessSettings:
 
 @dataclass(frozen=True, slots=True)
 class HttpSettings:
-    """Where the API and the status page are served."""
+    """Where the API and the status page are served.
+
+    ``names`` are those by which it is reached, beside addresses and this machine's own name: what
+    changes something (a waiver) is taken under no other, so that no foreign page can send it.
+    """
 
     host: str = "127.0.0.1"
     port: int = 8088
+    names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ or cut.  Nothing is asked of a source or the lake here but by the gate, within i
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Annotated, Any
@@ -26,12 +26,15 @@ from monitor.web.history_api import history_routes
 from monitor.web.metrics import exposition
 from monitor.web.runbooks import runbook_routes
 from monitor.web.status_page import status_page
+from monitor.web.trusted import refusal
 from pipeline.errors import ConfigError, UnreachableError
 from pipeline.model import Stage
 
 LONGEST_WAIT = 300.0
 PAUSE = 1.0
 
+Next = Callable[[Request], Awaitable[Response]]
+Middleware = Callable[[Request, Next], Awaitable[Response]]
 Names = Annotated[list[str], Query(min_length=1, max_length=1000)]
 Wait = Annotated[float, Query(ge=0, le=LONGEST_WAIT)]
 
@@ -46,11 +49,13 @@ class ApiParts:
     registry: CollectorRegistry
     clock: Callable[[], datetime]
     stopping: Callable[[], bool]
+    names: frozenset[str] = frozenset()
 
 
 def application(parts: ApiParts) -> FastAPI:
     """The whole application; every error is JSON with one line under ``error``."""
     app = FastAPI(title="Sluice", docs_url="/docs", redoc_url=None)
+    app.middleware("http")(_trusting(parts.names))
     app.include_router(_gate_routes(parts))
     app.include_router(history_routes(parts.store, parts.clock))
     app.include_router(_service_routes(parts))
@@ -59,6 +64,17 @@ def application(parts: ApiParts) -> FastAPI:
     app.exception_handler(RequestValidationError)(_bad_parameters)
     app.exception_handler(UnreachableError)(_unreachable)
     return app
+
+
+def _trusting(names: frozenset[str]) -> Middleware:
+    """Let through what may change something; see `monitor.web.trusted`."""
+
+    async def trusted(request: Request, go_on: Next) -> Response:
+        told = request.headers
+        why = refusal(request.method, told.get("host", ""), told.get("origin", ""), names)
+        return JSONResponse({"error": why}, 403) if why else await go_on(request)
+
+    return trusted
 
 
 def _gate_routes(parts: ApiParts) -> APIRouter:

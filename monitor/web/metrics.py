@@ -6,7 +6,8 @@ Dashboards are generated from that.
 A value that is unknown is absent: a gauge that shows the last known one would look like knowledge.
 So is what says of thousands of tables that nothing is the matter: other states than the one that
 holds, checks that pass (these are counted), numbers of standstills where there is none, young ages.
-On a board that has grown old, lags are absent and every table is UNKNOWN.
+On a board that has grown old, lags, watermarks and values are absent, and every table and every
+check that passed is UNKNOWN; what failed has not been disproved.
 """
 
 from collections import Counter
@@ -87,7 +88,9 @@ def _ages(board: Board, now: datetime) -> Iterator[Row]:
                 yield (view.table.name, hop.hop), age.total_seconds()
 
 
-def _watermarks(board: Board, _: datetime) -> Iterator[Row]:
+def _watermarks(board: Board, now: datetime) -> Iterator[Row]:
+    if board.stale(now):
+        return
     for view in board.tables:
         for stage in Stage:
             mark = view.lags.watermark(stage)
@@ -123,16 +126,22 @@ def _outcomes(board: Board, _: datetime) -> Iterator[Row]:
                 yield (view.table.name, verdict.check, verdict.ruling.outcome), 1.0
 
 
-def _checks(board: Board, _: datetime) -> Iterator[Row]:
+def _checks(board: Board, now: datetime) -> Iterator[Row]:
+    passed = Outcome.UNKNOWN if board.stale(now) else Outcome.PASS
     found = Counter(
-        (verdict.check, verdict.ruling.outcome)
+        (
+            verdict.check,
+            passed if verdict.ruling.outcome is Outcome.PASS else verdict.ruling.outcome,
+        )
         for view in board.tables
         for verdict in view.verdicts
     )
     yield from ((key, float(count)) for key, count in sorted(found.items()))
 
 
-def _values(board: Board, _: datetime) -> Iterator[Row]:
+def _values(board: Board, now: datetime) -> Iterator[Row]:
+    if board.stale(now):
+        return
     for view in board.tables:
         for verdict in view.verdicts:
             if verdict.value is not None and (verdict.value or verdict.check not in CHECKS):
@@ -174,6 +183,10 @@ def _residuals(board: Board, _: datetime) -> Iterator[Row]:
 
 def _headroom(board: Board, _: datetime) -> Iterator[Row]:
     yield from ((key, left.total_seconds()) for key, left in sorted(board.headroom.items()))
+
+
+def _needed(board: Board, _: datetime) -> Iterator[Row]:
+    yield from ((key, least.total_seconds()) for key, least in sorted(board.needed.items()))
 
 
 def _failures(board: Board, _: datetime) -> Iterator[Row]:
@@ -247,6 +260,12 @@ HEADROOM = Metric(
     "Time until what is not yet read would be deleted by its keeper.",
     _headroom,
 )
+HEADROOM_NEEDED = Metric(
+    "sluice_loss_headroom_needed_seconds",
+    ("kind", "name"),
+    "Headroom below which a person must act: 6 hours, or half of a time that is shorter anyway.",
+    _needed,
+)
 INCIDENTS = Metric(
     "sluice_incidents",
     ("severity", "state"),
@@ -291,6 +310,7 @@ METRICS = (
     CHANGES,
     RESIDUAL,
     HEADROOM,
+    HEADROOM_NEEDED,
     INCIDENTS,
     LETTERS,
     CHANNEL_FAILURES,

@@ -45,10 +45,13 @@ class Retention:
 
     def tight(self, now: datetime) -> bool:
         """Whether a person must act: under six hours, or half of a time that is short anyway."""
-        left = self.left(now)
-        if left is None or not isinstance(self.kept, timedelta):
-            return False
-        return left < min(ENOUGH, self.kept / 2)
+        left, needed = self.left(now), self.needed
+        return left is not None and needed is not None and left < needed
+
+    @property
+    def needed(self) -> timedelta | None:
+        """Time left below which a person must act; None where nothing is deleted by time."""
+        return min(ENOUGH, self.kept / 2) if isinstance(self.kept, timedelta) else None
 
 
 def topic_kept(settings: Mapping[str, str]) -> timedelta | None:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alerts.lifecycle import advance
-from alerts.model import Acknowledgement, AlertPolicy, IncidentState
+from alerts.model import Acknowledgement, AlertPolicy, IncidentState, Severity
 from tests.alerts.kit import at, finding, firing, minutes, play
 
 HOLD_TWO = AlertPolicy(hold=minutes(2))
@@ -99,6 +99,28 @@ def test_an_acknowledged_incident_is_not_repeated() -> None:
     _, notices = advance(held, finding("F"), REPEAT_THREE, at(30))
 
     assert notices == ()
+
+
+def test_f30_what_it_was_told_as_is_kept_once_that_has_changed() -> None:
+    grave = AlertPolicy(severity=Severity.CRITICAL, owner="a")
+    joint = AlertPolicy(severity=Severity.CRITICAL, owner="a, b")
+    incident, _ = advance(None, finding("F"), AlertPolicy(owner="a"), at(0))
+    befores = []
+    for minute, policy in enumerate((grave, joint, joint, grave), start=1):
+        incident, _ = advance(incident, finding("F"), policy, at(minute))
+        befores.append(incident.before if incident else ())
+
+    mild, one, both = (Severity.WARNING, "a"), (Severity.CRITICAL, "a"), (Severity.CRITICAL, "a, b")
+    assert befores == [(mild,), (mild, one), (mild, one), (mild, both)]
+
+
+def test_f30_what_nobody_was_told_of_has_no_other_name() -> None:
+    quiet = AlertPolicy(hold=minutes(9))
+    incident, _ = advance(None, finding("F"), quiet, at(0))
+    incident, _ = advance(incident, finding("F"), replace(quiet, owner="b"), at(1))
+
+    assert incident is not None
+    assert incident.before == ()
 
 
 def test_an_episode_keeps_its_id_and_the_next_one_gets_its_own() -> None:

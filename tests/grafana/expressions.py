@@ -10,7 +10,7 @@ from grafana.panel import Json
 from grafana.rules import RECORDINGS, alerts
 
 LABEL = re.compile(r"\{[^}]*\}|\[[^]]*\]|\"[^\"]*\"|(?:by|on|without|ignoring) \([^)]*\)")
-NAME = re.compile(r"\b(?:sluice:[a-z0-9_:]+|[a-z][a-z0-9]*_[a-z0-9_]+)\b")
+NAME = re.compile(r"\b(?!max_over_time\b)(?:sluice:[a-z0-9_:]+|[a-z][a-z0-9]*_[a-z0-9_]+)\b")
 
 
 @dataclass(frozen=True, slots=True)

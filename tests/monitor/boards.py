@@ -139,6 +139,7 @@ def board(*views: TableView, incidents: tuple[Incident, ...] = ()) -> Board:
         channels=(ChannelView("log"),),
         changes={("shop.users", "read"): 120, ("shop.users", "applied"): 118},
         headroom={("topic", "shop.users"): timedelta(hours=40)},
+        needed={("topic", "shop.users"): timedelta(hours=6)},
         runbooks="docs/runbooks",
     )
 

@@ -347,7 +347,10 @@ class Rig:
     def api_parts(self) -> api.ApiParts:
         """What the API answers from."""
         own = registry(lambda: self.current.board, self.clock)
-        return api.ApiParts(self.gate, self.current, self.store, own, self.clock, lambda: False)
+        names = frozenset({"sluice"})
+        return api.ApiParts(
+            self.gate, self.current, self.store, own, self.clock, lambda: False, names
+        )
 
     def clock(self) -> datetime:
         """The rig's own time."""

@@ -329,6 +329,22 @@ def test_a_foreign_write_ends_when_the_mirror_is_taken_back(healthy: Rig) -> Non
     assert healthy.ask(cut=cut)[0] == 200
 
 
+@pytest.mark.parametrize(
+    "headers",
+    [
+        pytest.param({"Host": "evil.example:8088"}, id="a rebound name"),
+        pytest.param({"Origin": "http://evil.example"}, id="a foreign page"),
+    ],
+)
+def test_f35_no_foreign_page_waives_anything(healthy: Rig, headers: dict[str, str]) -> None:
+    body = {"id": "schema:shop.users", "reason": "looked at it", "who": "on call"}
+
+    answer = healthy.client.post("/v1/waivers", json=body, headers=headers)
+
+    assert answer.status_code == 403
+    assert healthy.store.waivers.list() == ()
+
+
 def test_a_waiver_opens_what_a_person_has_judged(healthy: Rig) -> None:
     _hold(healthy)
     cut = "2026-03-29T12:00:02Z"

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from alerts.channels.alertmanager import Alertmanager
-from alerts.model import Event, Message
+from alerts.model import Event, Message, Severity
 from demo.ports import free_ports
 from pipeline.errors import UnreachableError
 from tests.alerts.channels.receiver import Receiver
@@ -140,6 +140,25 @@ def test_an_alert_lasts_until_it_ends_or_is_not_heard_of_for_long(receiver: Rece
     assert (first["startsAt"], first["endsAt"]) == ("2026-03-01T00:00:00Z", "2026-03-01T06:00:00Z")
     assert second["endsAt"] == "2026-03-01T00:01:00Z"
     assert "generatorURL" not in first
+
+
+def test_f30_what_an_alert_was_called_before_is_ended(receiver: Receiver) -> None:
+    graver = replace(message(), before=((Severity.WARNING, "a"), (Severity.CRITICAL, "a, b")))
+
+    Alertmanager(receiver.url).send([graver], at(60))
+
+    alerts = json.loads(receiver.got[0].body)
+    told = {
+        (one["labels"]["severity"], one["labels"]["owner"]): one["endsAt"] > "2026-03-01T01:00:00Z"
+        for one in alerts
+    }
+    assert told == {
+        ("warning", "a"): False,
+        ("critical", "a, b"): False,
+        ("critical", "data-platform"): True,
+    }
+    same = ("alertname", "kind", "check", "table")
+    assert len({tuple(one["labels"][name] for name in same) for one in alerts}) == 1
 
 
 def test_an_alertmanager_that_starts_up_can_be_tried_again(receiver: Receiver) -> None:

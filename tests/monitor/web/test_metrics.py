@@ -7,7 +7,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from monitor.board import Board
 from monitor.web.metrics import METRICS, exposition, registry
-from tests.monitor.boards import ALL_WELL, MIXED, MUTE, NOW, incident
+from tests.monitor.boards import ALL_WELL, LOST, MIXED, MUTE, NOW, incident
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 LATER = NOW + timedelta(minutes=3)
@@ -102,6 +102,20 @@ def test_a_board_that_has_grown_old_is_unknown_and_its_lags_are_gone() -> None:
     assert not any(name == "sluice_hop_lag_seconds" for name, _ in samples)
     age = _value(samples, "sluice_hop_sample_age_seconds", table="shop.users", hop="merge")
     assert age == 181.0
+
+
+def test_f37_a_board_that_has_grown_old_claims_nothing() -> None:
+    _, samples = _scrape(MIXED, LATER)
+
+    assert not any(name == "sluice_watermark_timestamp_seconds" for name, _ in samples)
+    assert not any(name == "sluice_check_value" for name, _ in samples)
+    counted = [dict(labels) for name, labels in samples if name == "sluice_checks"]
+    assert counted
+    assert "pass" not in {one["outcome"] for one in counted}
+    lost = {"table": LOST.table.name, "check": "range_counts", "outcome": "fail"}
+    assert _value(samples, "sluice_check_outcome", **lost) == 1.0
+    why = {"table": "shop.users", "stage": "mirror", "code": "stale"}
+    assert _value(samples, "sluice_not_ready_reason", **why) == 1.0
 
 
 def test_counters_are_those_of_the_store() -> None:
