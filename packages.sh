@@ -15,7 +15,7 @@ names() {
 installed() {
     local name
     for name in $(names "$1"); do
-        if dpkg-query -W -f '${db:Status-Status}' "$name" 2>/dev/null | grep -qx installed; then return 0; fi
+        if test "$(dpkg-query -W -f '${db:Status-Status}' "$name" 2>/dev/null)" = installed; then return 0; fi
     done
     return 1
 }
@@ -23,7 +23,8 @@ installed() {
 available() {
     local name
     for name in $(names "$1"); do
-        if apt-cache policy "$name" 2>/dev/null | grep -q 'Candidate: [^(]'; then
+        # No pipe: who stops reading early ends the other by a signal, and that would count as no.
+        if [[ $(apt-cache policy "$name" 2>/dev/null) =~ Candidate:\ [^\(] ]]; then
             echo "$name"
             return 0
         fi

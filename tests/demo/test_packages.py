@@ -15,6 +15,7 @@ PROGRAMS = {
     "apt-cache": """
         if grep -qx "$2" "$HERE/known"; then found=1.0; else found="(none)"; fi
         echo "  Candidate: $found"
+        for n in {1..20000}; do echo "     $n.0 500"; done  # more than a pipe holds
     """,
     "apt-get": """
         echo "apt-get $*" >>"$HERE/log"
