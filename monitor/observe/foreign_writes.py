@@ -21,23 +21,31 @@ class MirrorHistory(Protocol):
 
 @dataclass(eq=False)
 class ForeignWrites:
-    """Mirrors that others have written to; each commit is read once."""
+    """Mirrors that others have written to; each commit is read once.
+
+    What was seen is of the table with that id: one that was made anew is looked through anew,
+    though its versions may have numbers that were seen before.
+    """
 
     lake: MirrorHistory
     waived: Callable[[], frozenset[str]]
     _seen: dict[str, Known] = field(default_factory=dict)
     _found: dict[str, Intrusion] = field(default_factory=dict)
+    _ids: dict[str, str] = field(default_factory=dict)
 
     def found(self) -> Mapping[str, Intrusion]:
         """What was found and not taken back, by table."""
         return dict(self._found)
 
-    def inspect(self, table: str, version: int) -> None:
-        """Look through the commits since the last look, up to *version*, for one not ours.
+    def inspect(self, table: str, version: int, mirror: str) -> None:
+        """Look through *mirror*'s commits since the last look, up to *version*, for one not ours.
 
         Raises:
             ProofError: the log has lost commits that nobody has looked at.
         """
+        if self._ids.setdefault(table, mirror) != mirror:
+            self._ids[table] = mirror
+            self._seen.pop(table, None)
         known = self._seen.get(table, Known(max(version - FIRST_LOOK, 0)))
         if version == known.version:
             return

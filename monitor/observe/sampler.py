@@ -172,7 +172,7 @@ class Sampler:
             self._unreadable[table] = NO_MIRROR
             return Missing(f"{NO_MIRROR} yet")
         self._unreadable.pop(table, None)
-        self.foreign.inspect(table, found.version)
+        self.foreign.inspect(table, found.version, found.mirror)
         return found
 
     def _troubles(self) -> dict[str, CollectorState]:
