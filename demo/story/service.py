@@ -34,11 +34,15 @@ class GateAnswer:
 
 @dataclass(eq=False)
 class Service:
-    """`sluice run` on the demo's config; what it says is read over HTTP only."""
+    """`sluice run` on the demo's config; what it says is read over HTTP only.
+
+    ``program`` is the module that knows the verb.
+    """
 
     home: Path
     servers: Servers
     port: int
+    program: str = "monitor"
     daemon: Daemon = field(init=False)
     http: httpx.Client = field(init=False)
 
@@ -70,7 +74,7 @@ class Service:
     def start(self) -> None:
         """Start it; returns when the API answers."""
         command = (
-            *(sys.executable, "-m", "monitor", "run", "--config", str(CONFIG)),
+            *(sys.executable, "-m", self.program, "run", "--config", str(CONFIG)),
             *("--log-format", "console"),
         )
         self.daemon.start(command, self._answers, START)

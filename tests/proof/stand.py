@@ -6,7 +6,7 @@ import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
@@ -22,13 +22,15 @@ from demo.shop.schema import DATABASES, PAYMENTS_SHELF
 from demo.shop.workload import Address, Ledger, Shop, Workload
 from demo.story.memory import family
 from demo.story.service import Service
-from tests.proof.asking import Asker, questions
+from tests.proof import wrong_clock
+from tests.proof.asking import Asker, Question, questions
 from tests.proof.plan import Round, Victim
 
 HEARTBEAT = "sluice"
 ROWS = 400
 PATIENCE = timedelta(minutes=6)
 ORPHANS = timedelta(seconds=30)
+MISLED = 5.0  # seconds that a wrong clock lasts once it was noticed
 
 
 @dataclass(eq=False)
@@ -51,7 +53,8 @@ class Stand:
         address = Address(self.servers.mysql.host, self.servers.mysql.port)
         self.shop, self.ledger = Shop(address), Ledger(self.home / "ledger.jsonl")
         self.workload = Workload(address, self.ledger, seed=self.seed, rate=self.rate)
-        self.service = Service(self.home, self.servers, free_ports(1)[0])
+        port, program = free_ports(1)[0], wrong_clock.__name__
+        self.service = Service(self.home, self.servers, port, program)
         self.asker = Asker(self.service.url, Random(f"ask/{self.seed}"))
 
     def open(self) -> None:
@@ -89,6 +92,18 @@ class Stand:
             self.recover()
             self._note("recovered")
 
+    def mislead(self, seconds: float) -> None:
+        """Set the service's clock wrong until it says so itself, and then right again."""
+        asked = questions(datetime.now(UTC))[:1]
+        self._set_clock(seconds)
+        self._note(f"clock set wrong by {seconds:.0f} s")
+        wait_until(lambda: self._doubted(asked), PATIENCE, "doubt in the clock")
+        self._stop.wait(MISLED)
+        self._set_clock(0)
+        self._note("clock set right")
+        self.recover()
+        self._note("recovered")
+
     def recover(self) -> None:
         """Wait until every table is READY, in both stages, for the moment of this call.
 
@@ -121,6 +136,18 @@ class Stand:
         self._stop.set()
         self._asking.result()
         self.service.stop()
+
+    def _set_clock(self, seconds: float) -> None:
+        new = self.home / f"{wrong_clock.FILE}.new"
+        new.write_text(str(seconds), encoding="utf-8")
+        new.replace(self.home / wrong_clock.FILE)
+
+    def _doubted(self, asked: list[Question]) -> bool:
+        """Whether the service finds that the clocks do not agree."""
+        (left,) = asked
+        self.asker.ask([replace(left, cut=datetime.now(UTC))])
+        last = self.asker.decisions[-9:]
+        return any("clock" in one.reasons for one in last)
 
     def _kill(self, round_: Round) -> None:
         match round_.victim:

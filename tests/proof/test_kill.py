@@ -1,4 +1,4 @@
-"""`kill -9` at random moments under load loses nothing, doubles nothing, and no READY is false.
+"""`kill -9` under load loses nothing, doubles nothing, and no READY is false; nor by a wrong clock.
 
 What a failed run leaves - lake, ledger, store, logs, every decision - stays under build/proof; what
 the last run said stands beside it.
@@ -27,6 +27,7 @@ from tests.proof.stand import Stand
 FOLDER = jars.ROOT / "build" / "proof"
 SEED = 1
 DECISIONS, EACH = 400, 100
+WRONG = (720.0, -720.0, 4.0)  # seconds that the service's clock is set wrong by, one after another
 ANSWERED = timedelta(minutes=2)  # a rate needs two merges
 
 ROUNDS = [
@@ -44,6 +45,8 @@ def test_kills_under_load_lose_nothing_and_no_ready_is_false(
     try:
         stand.open()
         findings.add("queries without an answer", unanswered(stand))
+        for seconds in WRONG[: rounds // 8]:
+            stand.mislead(seconds)
         for round_ in plan(rounds, SEED):
             stand.play(round_)
         stand.finish()
