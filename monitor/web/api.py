@@ -16,6 +16,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from starlette.exceptions import HTTPException
 
 from monitor.board import Board, CurrentBoard
 from monitor.gate import CLOSED, Decision, Gate
@@ -63,6 +64,7 @@ def application(parts: ApiParts) -> FastAPI:
     app.exception_handler(ConfigError)(_bad_request)
     app.exception_handler(RequestValidationError)(_bad_parameters)
     app.exception_handler(UnreachableError)(_unreachable)
+    app.exception_handler(HTTPException)(_not_there)
     return app
 
 
@@ -187,6 +189,12 @@ async def _bad_parameters(_: Request, error: Exception) -> JSONResponse:
     faults: list[Any] = list(error.errors()) if isinstance(error, RequestValidationError) else []
     lines = [f"{'.'.join(map(str, fault['loc'][1:]))}: {fault['msg']}" for fault in faults]
     return JSONResponse({"error": "; ".join(lines)}, 400)
+
+
+async def _not_there(_: Request, error: Exception) -> JSONResponse:
+    status = error.status_code if isinstance(error, HTTPException) else 404
+    said = error.detail if isinstance(error, HTTPException) else str(error)
+    return JSONResponse({"error": said}, status)
 
 
 async def _unreachable(_: Request, error: Exception) -> JSONResponse:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
+import httpx
 import pytest
 from fastapi import FastAPI
 
@@ -99,6 +100,26 @@ def test_f51_what_is_not_there_is_told_in_a_sentence(
 
     assert status == 2
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "said"),
+    [
+        pytest.param("/v1/certificates/none", 404, "no certificate 'none'", id="a certificate"),
+        pytest.param("/v1/readiness/no.such", 400, "no table 'no.such'", id="a table"),
+        pytest.param("/v1/gate?table=no.such", 400, "no table 'no.such'", id="a table at the gate"),
+        pytest.param(f"/v1/gate?table={USERS}&cut=x", 400, "bad cut 'x'", id="a cut"),
+        pytest.param("/v1/incidents?state=none", 400, "should be 'pending'", id="a state"),
+        pytest.param("/v1/nothing", 404, "Not Found", id="a path"),
+    ],
+)
+def test_f51_programs_are_told_in_a_sentence_under_error(
+    path: str, status: int, said: str, server: str
+) -> None:
+    answer = httpx.get(server + path, trust_env=False)
+
+    assert answer.status_code == status
+    assert said in answer.json()["error"]
 
 
 def test_f51_every_verb_is_asked() -> None:
