@@ -40,6 +40,7 @@ KINDS: Mapping[str, AlertKind] = {
     "headroom": AlertKind.SERVICE,
     "collected": AlertKind.SERVICE,
     "service": AlertKind.SERVICE,
+    "stalled": AlertKind.SERVICE,
 }
 """What a FAIL of a check means; a check that is not listed compares both ends: LOST."""
 

@@ -31,10 +31,18 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class AlertSettings:
-    """What the operator has settled about alerts; ``runbooks`` may be a full address."""
+    """What the operator has settled about alerts; ``runbooks`` may be a full address.
+
+    ``text_keys``: whether alerts may name keys that are texts, such as e-mail addresses.
+    """
 
     routes: tuple[Route, ...] = ()
     runbooks: str = "docs/runbooks"
+    text_keys: bool = False
+
+    def compose(self, notice: Notice) -> Message:
+        """Put *notice* into words."""
+        return compose(notice, self.runbooks, text_keys=self.text_keys)
 
 
 def settle(
@@ -93,7 +101,7 @@ def reminders(
 ) -> tuple[tuple[str, Message], ...]:
     """All that people were told and that is not over, for channels that forget."""
     return tuple(
-        (channel, compose(Notice(Event.REPEATED, incident, now), settings.runbooks))
+        (channel, settings.compose(Notice(Event.REPEATED, incident, now)))
         for incident in incidents
         if incident.notified is not None and incident.state is not IncidentState.RESOLVED
         for channel in incident.channels
@@ -104,7 +112,7 @@ def _round(
     settings: AlertSettings, changed: list[Incident], dropped: list[Incident], notices: list[Notice]
 ) -> Round:
     letters = [
-        (channel, compose(notice, settings.runbooks))
+        (channel, settings.compose(notice))
         for notice in notices
         for channel in notice.incident.channels
     ]

@@ -3,8 +3,10 @@
 Pure.
 """
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
+from alerts.key_texts import hidden
 from alerts.model import AlertKind, Event, Incident, Message, Notice
 
 _SUBJECT_CHARACTERS = 200
@@ -13,8 +15,13 @@ _TABLES_IN_BODY = 50
 _OPENING = {Event.FIRED: "", Event.REPEATED: "still ", Event.CLEARED: "resolved: "}
 
 
-def compose(notice: Notice, runbooks: str = "docs/runbooks") -> Message:
-    """Put *notice* into words; *runbooks* is the folder or address that its link starts with."""
+def compose(notice: Notice, runbooks: str = "docs/runbooks", *, text_keys: bool = False) -> Message:
+    """Put *notice* into words; *runbooks* is the folder or address that its link starts with.
+
+    Keys that are texts are hidden unless *text_keys*: the page and `sluice explain` have them.
+    """
+    if not text_keys:
+        notice = _without_text_keys(notice)
     incident = notice.incident
     cause = incident.cause
     runbook = page(incident, runbooks)
@@ -37,6 +44,13 @@ def compose(notice: Notice, runbooks: str = "docs/runbooks") -> Message:
         ended=notice.at if notice.event is Event.CLEARED else None,
         before=incident.before,
     )
+
+
+def _without_text_keys(notice: Notice) -> Notice:
+    ruling = notice.incident.ruling
+    keys = tuple(hidden(key) for key in ruling.keys)
+    told = replace(ruling, reason=hidden(ruling.reason), keys=keys)
+    return replace(notice, incident=replace(notice.incident, ruling=told))
 
 
 def page(incident: Incident, runbooks: str) -> str:

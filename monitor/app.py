@@ -32,6 +32,7 @@ from monitor.observe.roster import Roster
 from monitor.observe.rulings import Rulings
 from monitor.observe.sampler import Sampler, Watcher, synced
 from monitor.observe.service_state import ServiceState
+from monitor.observe.stalled import StalledRound
 from monitor.observe.unlogged_changes import UnloggedChanges
 from monitor.observe.world import RoundWorld
 from monitor.schedule import Schedule
@@ -89,6 +90,9 @@ class App:
         self.supervisor = Supervisor(config.settings, self.spark)
         self.requests = self._lane_requests()
         self.delivery = Delivery(config.channels, store.outbox, reminders=self.recorder.reminders)
+        self.stalled = StalledRound(
+            config.alerts, self.current, store.outbox, store.silences.list, self.started
+        )
         self.cycle = self._cycle()
         self.schedule = Schedule(
             jobs(config, self._works()), store.ticks, clock, store.ticks.lasts()
@@ -130,6 +134,12 @@ class App:
         for collector in self.collectors.values():
             collector.close()
         self.store.close()
+
+    def _deliver(self) -> None:
+        """Take to people what waits for them; that the watching round hangs is told here."""
+        now = clock()
+        self.stalled.tell(now)
+        self.delivery.deliver_due(now)
 
     def _heartbeat(self, source: SourceSettings) -> HeartbeatWriter:
         return HeartbeatWriter(
@@ -234,7 +244,7 @@ class App:
             probe=probing.round,
             census=self.census.ask,
             retention=self.retention.ask,
-            deliver=lambda: self.delivery.deliver_due(clock()),
+            deliver=self._deliver,
             upkeep=self.requests.upkeep,
             prune=lambda: self.store.prune(clock()),
         )

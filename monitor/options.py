@@ -1,6 +1,8 @@
 """Options that several verbs share."""
 
+import getpass
 import math
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -52,3 +54,11 @@ def asks_service(verb: Verb) -> Verb:
     ):
         verb = option(verb)
     return verb
+
+
+def login() -> str:
+    """Who is logged in, for verbs that record who decided."""
+    try:
+        return getpass.getuser()
+    except (ImportError, KeyError, OSError):  # a container's number that has no name
+        return f"uid {os.getuid()}"

@@ -68,7 +68,9 @@ def _first(one: dict[str, Any]) -> str:
 
 def _incident(one: dict[str, Any]) -> str:
     about = f"{one['about']} {one['check']}".strip()
-    return f"{one['severity']} {one['state']} {one['kind']} {about}: {one['reason']}"
+    held = f", in the hands of {one['acknowledged']}" if one.get("acknowledged") else ""
+    named = f" (incident {one['id']}{held})" if one.get("id") else ""
+    return f"{one['severity']} {one['state']} {one['kind']} {about}: {one['reason']}{named}"
 
 
 def _tables(rows: list[dict[str, Any]]) -> "Table":

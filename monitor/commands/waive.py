@@ -1,27 +1,18 @@
 """`sluice waive ID --reason`: a person closes by name what no machine may."""
 
-import getpass
 import json
-import os
 from pathlib import Path
 
 import click
 
 from monitor.client import address, posted
-from monitor.options import asks_service
-
-
-def _login() -> str:
-    try:
-        return getpass.getuser()
-    except (ImportError, KeyError, OSError):  # a container's number that has no name
-        return f"uid {os.getuid()}"
+from monitor.options import asks_service, login
 
 
 @click.command("waive")
 @click.argument("id_", metavar="ID")
 @click.option("--reason", required=True, help="Why it is safe to go on; kept for ever.")
-@click.option("--who", default=_login, help="By default the name you are logged in with.")
+@click.option("--who", default=login, help="By default the name you are logged in with.")
 @asks_service
 def waive(
     *, id_: str, reason: str, who: str, config: Path, server: str | None, as_json: bool

@@ -29,6 +29,14 @@ class WaiverRequest(BaseModel):
     who: Line
 
 
+class AckRequest(BaseModel):
+    """Who has an incident in hand."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    who: Line
+
+
 def history_routes(store: ServiceStore, clock: Callable[[], datetime]) -> APIRouter:
     """Routes that read the store, and the one that records a person's decision."""
     router = APIRouter(prefix="/v1")
@@ -58,6 +66,14 @@ def history_routes(store: ServiceStore, clock: Callable[[], datetime]) -> APIRou
         open_ones = [one for one in IncidentState if one is not IncidentState.RESOLVED]
         found = store.incidents.list(state or open_ones, limit=limit)
         return [render.incident(one) for one in found]
+
+    @router.post("/incidents/{number:path}/acknowledgement")
+    def acknowledge(number: str, body: AckRequest) -> render.Json:
+        """Somebody has it in hand: it is not repeated; 400 if no such incident is open."""
+        if not store.incidents.acknowledge(number, body.who, clock()):
+            msg = f"no open incident {number!r}; nothing was recorded"
+            raise ConfigError(f"{msg}; `sluice status` shows the ids")
+        return {"id": number, "acknowledged": body.who}
 
     router.include_router(_waiver_routes(store, clock))
     return router

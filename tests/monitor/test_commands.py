@@ -1,6 +1,6 @@
 """Each verb tells a person what is true, and a program by its exit status.
 
-Covers monitor/client.py, options.py; monitor/commands/check_config.py, explain.py,
+Covers monitor/client.py, options.py; monitor/commands/ack.py, check_config.py, explain.py,
 gate.py, init.py, status.py, waive.py.
 """
 
@@ -17,7 +17,7 @@ from fastapi import FastAPI
 
 from checks.model import Outcome
 from monitor.__main__ import sluice as program
-from monitor.commands import check_config, doctor, explain, gate, init, run, status, waive
+from monitor.commands import ack, check_config, doctor, explain, gate, init, run, status, waive
 from monitor.web import api
 from monitor.web.server import HttpServer
 from pipeline.errors import ConfigError, UnreachableError
@@ -205,6 +205,30 @@ def test_status_shows_a_name_as_it_is_whatever_rich_would_read_in_it(name: str) 
     assert result.output.count(name) == 1 + 4
 
 
+def test_ack_takes_an_incident_in_hand_by_the_id_that_status_shows(
+    rig: Rig, sluice: Callable[..., Result]
+) -> None:
+    rig.rule(ORDERS, Outcome.FAIL)
+    rig.cycle.watch()
+    (incident,) = rig.store.incidents.open()
+
+    assert f"(incident {incident.id})" in sluice(status.COMMAND).output
+    result = sluice(ack.COMMAND, incident.id, "--who", "ann")
+
+    assert (result.exit_code, result.output) == (0, f"{incident.id} is in the hands of ann\n")
+    assert f"(incident {incident.id}, in the hands of ann)" in sluice(status.COMMAND).output
+    held = rig.store.incidents.open()[0].acknowledged
+    assert held is not None
+    assert (held.who, held.at) == ("ann", rig.now)
+
+
+def test_ack_of_what_is_not_open_says_so(sluice: Callable[..., Result]) -> None:
+    result = sluice(ack.COMMAND, "no/such", "--who", "ann")
+
+    assert isinstance(result.exception, ConfigError)
+    assert "no open incident" in str(result.exception)
+
+
 def test_explain_names_hops_reasons_and_what_to_waive(
     rig: Rig, sluice: Callable[..., Result]
 ) -> None:
@@ -260,17 +284,17 @@ def test_a_workers_file_of_another_encoding_is_told(tmp_path: Path) -> None:
 
 
 def test_waive_is_recorded_with_who_and_why(rig: Rig, sluice: Callable[..., Result]) -> None:
-    words = ("schema:a.b", "--reason", "looked at it", "--who", "on call")
+    words = ("schema:a.b@7", "--reason", "looked at it", "--who", "on call")
 
     first, second = sluice(waive.COMMAND, *words), sluice(waive.COMMAND, *words)
 
     kept = rig.store.waivers.list()
     assert (first.output, second.output) == (
-        "schema:a.b waived\n",
-        "schema:a.b had been waived before\n",
+        "schema:a.b@7 waived\n",
+        "schema:a.b@7 had been waived before\n",
     )
     assert [(one.id, one.who, one.reason) for one in kept] == [
-        ("schema:a.b", "on call", "looked at it")
+        ("schema:a.b@7", "on call", "looked at it")
     ]
 
 
@@ -285,7 +309,7 @@ def test_waive_of_what_nothing_is_named_is_refused_and_not_kept(
 
 
 def test_waive_without_a_reason_is_refused(sluice: Callable[..., Result]) -> None:
-    result = sluice(waive.COMMAND, "schema:a.b", "--reason", " ")
+    result = sluice(waive.COMMAND, "schema:a.b@7", "--reason", " ")
 
     assert isinstance(result.exception, ConfigError)
 
