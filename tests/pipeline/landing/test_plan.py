@@ -67,6 +67,16 @@ def test_a_new_partition_of_a_topic_that_is_read_has_a_gap_where_its_beginning_i
     assert not cut_off.trimmed
 
 
+def test_a_topic_that_begins_at_its_second_record_has_lost_its_beginning() -> None:
+    assert planned(None, begin=end(1)).trimmed == {"shop.a"}
+
+
+def test_an_empty_partition_is_noted_and_not_read() -> None:
+    chosen = planned(None, until=end(0))
+
+    assert (chosen.spans, chosen.offsets) == ({}, {"shop.a:0": end(0)})
+
+
 def test_nothing_new_reads_nothing_and_keeps_w() -> None:
     w = end(9, epoch=4)
     chosen = planned(w, until=end(9, epoch=7))
@@ -101,6 +111,9 @@ def cut(told: int) -> PlanContext:
         pytest.param(end(5, epoch=5), end(7), cut(4), 7, (4, 7), "cut", id="cut, and deleted"),
         pytest.param(end(8, epoch=5), end(0), cut(-1), 8, None, "", id="Kafka cannot tell"),
         pytest.param(end(8), end(0), cut(7), 8, None, "", id="W has no leader epoch"),
+        pytest.param(end(8, epoch=0), end(0), cut(7), 7, (7, 8), "cut", id="the first leader's"),
+        pytest.param(end(9, epoch=5), end(0), cut(7), 7, (7, 9), "cut", id="grown to W since"),
+        pytest.param(end(9, "old"), end(0), None, 0, (9, 9), "anew", id="anew, and grown to W"),
         pytest.param(end(30, epoch=5), end(0), cut(9), 9, (9, 30), "cut", id="cut at the end now"),
     ],
 )  # fmt: skip
@@ -244,3 +257,13 @@ def test_what_goes_ahead_fills_a_batch_by_itself_and_nothing_is_noted_of_the_oth
     assert list(chosen.offsets) == ["b:0"]
     assert list(chosen.trimmed) == ["b"]
     assert not chosen.gaps
+
+
+def test_what_goes_ahead_and_fills_a_batch_exactly_shuts_nobody_out() -> None:
+    ends = {A: end(100), TopicPartition("b", 0): end(9)}
+    known = PlanContext(ahead=frozenset({"b"}))
+
+    chosen = plan({}, dict.fromkeys(ends, end(3)), ends, cap=6, known=known)
+
+    assert {str(at): span.size for at, span in chosen.spans.items()} == {"b:0": 6, "shop.a:0": 1}
+    assert sorted(chosen.trimmed) == ["b", "shop.a"]
