@@ -41,7 +41,12 @@ def main(modules: Sequence[str], minutes: float) -> None:
             faults.append(f"{target}: not tried, its time was over")
             continue
         began = time.monotonic()
-        outcomes = tuple(_outcomes(target))
+        try:
+            outcomes = tuple(_outcomes(target))
+        except ChildProcessError:
+            faults.append(f"{target}: it could not be tried; do its tests pass, and import it?")
+            click.echo(faults[-1])
+            continue
         left = sum(not one.killed for one in outcomes)
         tried_, survived = tried_ + len(outcomes), survived + left
         took = f" {time.monotonic() - began:.0f} s"
@@ -81,7 +86,7 @@ def _outcomes(target: str) -> Iterator[Outcome]:
     except EOFError:
         trial.join()
     if trial.exitcode:
-        raise click.ClickException(f"{target}: it could not be tried")
+        raise ChildProcessError
 
 
 def _try(target: str, answers: Connection) -> None:

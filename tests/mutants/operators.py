@@ -9,6 +9,7 @@ import copy
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 Bend = Callable[[ast.AST], ast.AST]
 
@@ -38,7 +39,7 @@ class Mutant:
     name: str
     line: int
     function: str
-    tree: ast.Module
+    tree: Callable[[], ast.Module]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,7 @@ def mutants(source: str) -> Iterator[Mutant]:
             name = f"{site.function or '-'}: {told}"
             seen[name] += 1
             again = f" #{seen[name]}" if seen[name] > 1 else ""
-            bent = _bent(tree, site.number, bend)
+            bent = partial(_bent, tree, site.number, bend)
             yield Mutant(name + again, getattr(site.node, "lineno", 0), site.function, bent)
 
 
@@ -81,7 +82,9 @@ def _walk(node: ast.AST, scope: str, *, inside: bool) -> Iterator[tuple[ast.AST,
 
 def _below(child: ast.AST, scope: str, *, inside: bool) -> Iterator[tuple[ast.AST, str]]:
     named = isinstance(child, (*FUNCTIONS, ast.ClassDef))
-    if named and not inside:
+    if isinstance(child, ast.arguments) and scope:
+        yield from _walk(child, scope, inside=False)  # defaults are worked out before any call
+    elif named and not inside:
         own = f"{scope}.{child.name}" if scope else child.name  # type: ignore[attr-defined]
         yield from _walk(child, own, inside=isinstance(child, FUNCTIONS))
     else:

@@ -12,7 +12,7 @@ from tests.mutants.trial import ROOT
 
 def bent(source: str) -> dict[str, str]:
     """Name -> text of each mutant."""
-    return {one.name: ast.unparse(one.tree) for one in mutants(source)}
+    return {one.name: ast.unparse(one.tree()) for one in mutants(source)}
 
 
 @pytest.mark.parametrize(
@@ -56,6 +56,14 @@ def test_two_mutants_of_one_text_are_told_apart_and_by_the_function_they_lie_in(
     names = [name for name in bent(source) if "no `x`" in name]
 
     assert names == ["A.f: no `x` in `x and y`", "A.f: no `x` in `x and y` #2"]
+
+
+def test_a_default_lies_outside_of_its_function() -> None:
+    assert [(one.name, one.function) for one in mutants("def f(x=0): return x + 1")] == [
+        ("-: 1 for 0", ""),
+        ("f: another sign in `x + 1`", "f"),
+        ("f: 2 for 1", "f"),
+    ]
 
 
 def test_each_target_and_each_of_its_tests_is_there() -> None:

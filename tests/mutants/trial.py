@@ -73,7 +73,7 @@ def _whole(tests: Sequence[str], plugins: Sequence[object] = ()) -> bool:
 
 
 def _imported(target: str, one: Mutant, tests: Sequence[str]) -> bool:
-    sys.meta_path.insert(0, _Finder(target, one.tree))
+    sys.meta_path.insert(0, _Finder(target, one.tree()))
     return _whole(tests)
 
 
@@ -130,7 +130,7 @@ def _bent_fails(
     functions: Mapping[tuple[str, int], FunctionType],
     before: Mapping[tuple[str, int], CodeType],
 ) -> bool:
-    for place, code in _codes(compile(one.tree, "<before>", "exec")):
+    for place, code in _codes(compile(one.tree(), "<before>", "exec")):
         if place in functions and code != before.get(place):
             functions[place].__code__ = code
     return _fails(session)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from pipeline.landing.acknowledgements import Acknowledgements
+from pipeline.landing.acknowledgements import Acknowledgements, Promise
 from pipeline.landing.listing import Listing
 from pipeline.landing.plan import Plan
 from pipeline.mark import Epoch, Mark
@@ -116,6 +116,39 @@ def test_f04_with_gtids_the_first_word_counts_for_what_it_names() -> None:
     said = Acknowledged(binlog_position(5, 400, f"{OLD}:1-9"))
 
     assert desk.round(said, end(10), 10, head=Head(NEW, binlog_position(5, 500, executed))) == said
+
+
+@pytest.mark.parametrize(
+    ("said", "head"),
+    [
+        pytest.param("", f"{OLD}:1-9,{NEW}:1-3", id="the collector names none"),
+        pytest.param(f"{OLD}:1-9", "", id="the server names none"),
+    ],
+)
+def test_f04_one_side_that_names_its_transactions_is_not_enough(said: str, head: str) -> None:
+    desk = Desk(epoch=Epoch(2, NEW, binlog_position(5, 500, head), heartbeat=40))
+    desk.mark = Mark("main", 3, epochs={"s": desk.epoch}, heartbeats={"s": 41})
+    first = Acknowledged(binlog_position(5, 400, said))
+
+    assert desk.round(first, end(10), 10, head=Head(NEW, binlog_position(5, 500, head))) is None
+
+
+@pytest.mark.parametrize(
+    ("other", "broken"),
+    [
+        pytest.param(end(10), False, id="both as they were"),
+        pytest.param(end(11), False, id="one goes on"),
+        pytest.param(end(9), True, id="one cut off by one"),
+        pytest.param(end(10, "new"), True, id="one created anew, and grown to it"),
+        pytest.param(None, True, id="one gone"),
+    ],
+)
+def test_f24_one_partition_that_cannot_be_passed_breaks_a_promise_of_several(
+    other: PartitionEnd | None, broken: bool
+) -> None:
+    promise = Promise(SAID, {TP: end(10), OTHERS: end(10)})
+
+    assert promise.broken({TP: end(10)} | ({OTHERS: other} if other else {})) is broken
 
 
 @pytest.mark.parametrize(
