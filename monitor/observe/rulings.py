@@ -16,12 +16,8 @@ class Rulings:
     _passed: dict[str, dict[str, Verdict]] = field(default_factory=dict)
 
     def load(self, kept: Verdicts) -> None:
-        """Remember what earlier lives ruled, oldest first for each check."""
-        for newest in kept.latest():
-            for outcomes in ((Outcome.PASS,), (Outcome.PASS, Outcome.FAIL)):
-                found = kept.last(newest.table, newest.check, outcomes)
-                self.add([found] if found else [])
-            self.add([newest])
+        """Remember what earlier lives ruled, in the order they did."""
+        self.add(kept.latest())
 
     def add(self, verdicts: Iterable[Verdict]) -> None:
         """Take *verdicts* in the order they were ruled."""

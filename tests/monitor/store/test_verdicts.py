@@ -1,4 +1,5 @@
 from checks.model import Outcome, Ruling, Verdict
+from monitor.observe.rulings import Rulings
 from monitor.store.store import ServiceStore
 from tests.monitor.store.kit import DAY, NOW, SECOND, fence
 
@@ -10,22 +11,42 @@ def verdict(letter: str, number: int, value: float | None = None) -> Verdict:
     return Verdict("shop.orders", "max_id", ruling, at, (fence(number, at),), value, "", "run-1")
 
 
-def test_verdicts_come_back_as_they_were_the_newest_per_check(store: ServiceStore) -> None:
-    store.verdicts.add([verdict("P", 1, 2.5), verdict("F", 2), verdict("?", 3)])
+def test_verdicts_come_back_as_they_were_the_newest_per_check_and_outcome(
+    store: ServiceStore,
+) -> None:
+    store.verdicts.add([verdict("P", 1, 2.5), verdict("F", 2), verdict("F", 3), verdict("?", 4)])
     other = Verdict("shop.users", "lag", Ruling(Outcome.PASS, "fine"), NOW)
     store.verdicts.add([other])
 
-    assert set(store.verdicts.latest()) == {verdict("?", 3), other}
+    found = store.verdicts.latest()
+
+    assert found == (verdict("P", 1, 2.5), verdict("F", 3), verdict("?", 4), other)
 
 
-def test_the_last_known_ruling_looks_past_unknown(store: ServiceStore) -> None:
-    store.verdicts.add([verdict("P", 1), verdict("F", 2), verdict("?", 3)])
+def test_f01_what_was_ruled_last_is_so_whatever_the_clock_said(store: ServiceStore) -> None:
+    """A PASS by a clock that was fast, a FAIL once it was set right, not knowing, a restart."""
+    store.verdicts.add([verdict("P", 720)])
+    store.verdicts.add([verdict("F", 3)])
+    store.verdicts.add([verdict("?", 4)])
+    rulings = Rulings()
 
-    known = (Outcome.PASS, Outcome.FAIL)
+    rulings.load(store.verdicts)
 
-    assert store.verdicts.last("shop.orders", "max_id", known) == verdict("F", 2)
-    assert store.verdicts.last("shop.orders", "max_id", [Outcome.PASS]) == verdict("P", 1)
-    assert store.verdicts.last("shop.users", "max_id", known) is None
+    assert rulings.of("shop.orders") == (verdict("?", 4), verdict("F", 3))
+    assert rulings.last_pass("shop.orders", "max_id") == verdict("P", 720)
+
+
+def test_a_fail_outlives_months_of_not_knowing(store: ServiceStore) -> None:
+    store.verdicts.add([verdict("P", 1), verdict("F", 2)])
+    for day in range(60):
+        store.verdicts.add([verdict("?", 86_400 * day + 3)])
+        store.verdicts.prune(NOW + day * DAY)
+    rulings = Rulings()
+
+    rulings.load(store.verdicts)
+
+    newest, ruled = rulings.of("shop.orders")
+    assert (newest.ruling.outcome, ruled) == (Outcome.UNKNOWN, verdict("F", 2))
 
 
 def test_the_history_holds_values_only_oldest_first(store: ServiceStore) -> None:
