@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alerts.lifecycle import advance
-from alerts.model import Acknowledgement, AlertPolicy, IncidentState, Severity
-from tests.alerts.kit import at, finding, firing, minutes, play
+from alerts.model import Acknowledgement, AlertPolicy, IncidentState, Member, Severity
+from tests.alerts.kit import ORDERS, at, finding, firing, minutes, play
 
 HOLD_TWO = AlertPolicy(hold=minutes(2))
 KEEP_TWO = AlertPolicy(keep=minutes(2))
@@ -121,6 +121,40 @@ def test_f30_what_nobody_was_told_of_has_no_other_name() -> None:
 
     assert incident is not None
     assert incident.before == ()
+
+
+def test_what_fails_now_is_known_though_the_answer_is_unknown() -> None:
+    incident, notices = advance(firing(), finding("?"), AlertPolicy(), at(1))
+
+    assert incident is not None
+    assert (incident.failing, incident.members, notices) == ((), (ORDERS,), ())
+
+
+def test_a_hold_made_longer_takes_nothing_back_that_fires() -> None:
+    incident, _ = advance(firing(), finding("F"), AlertPolicy(hold=minutes(99)), at(1))
+
+    assert incident is not None
+    assert incident.state is IncidentState.FIRING
+
+
+def test_an_incident_says_since_when_it_is_in_its_state() -> None:
+    _, states = play("FFFPFF", replace(HOLD_TWO, keep=minutes(9)))
+
+    assert [one.turned for one in states if one] == [at(0), at(0), at(2), at(3), at(4), at(4)]
+
+
+def test_whatever_failed_in_an_episode_is_a_member_of_it() -> None:
+    other = Member("shop.users", "range_counts")
+    incident, _ = advance(firing(), finding("F", other), AlertPolicy(), at(1))
+
+    assert incident is not None
+    assert (incident.members, incident.failing) == ((ORDERS, other), (other,))
+
+
+def test_notices_of_an_episode_are_counted() -> None:
+    _, states = play("FFFFFFFP", REPEAT_THREE)
+
+    assert [one.notices for one in states if one] == [1, 1, 1, 2, 2, 2, 3, 4]
 
 
 def test_an_episode_keeps_its_id_and_the_next_one_gets_its_own() -> None:

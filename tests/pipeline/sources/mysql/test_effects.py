@@ -396,6 +396,39 @@ def test_a_held_table_that_is_emptied_is_whole_again() -> None:
     assert ShardId("d", "t") in after.based
 
 
+def test_a_held_table_that_is_altered_is_not_whole_again() -> None:
+    story = [
+        told("ALTER TABLE t DROP PARTITION p", SAME, order=Order(1, 1, 1)),
+        told("ALTER TABLE t ADD n INT", f"d.t:{TABLE}, n INT", order=Order(1, 1, 2)),
+    ]
+
+    found, after = follow(story, BOTH)
+
+    assert written(found[-1]) == "d.t keep"
+    assert ShardId("d", "t") not in after.based
+
+
+def test_a_table_that_is_emptied_keeps_the_columns_that_are_known_of_it() -> None:
+    story = [
+        told("TRUNCATE t", order=Order(1, 1, 1)),
+        told("ALTER TABLE t DROP v", "d.t: id INT!, s VARCHAR:10", order=Order(1, 1, 2)),
+    ]
+
+    assert all_written(effects(story, BOTH))[-1] == "d.t hold schema"
+
+
+def test_a_snapshot_makes_whole_what_is_captured_and_forgets_what_it_only_drops() -> None:
+    t, x = ShardId("d", "t"), ShardId("d", "x")
+    gone = replace(told("DROP TABLE IF EXISTS t", "d.t:"), snapshot=True)
+    there = replace(told("CREATE TABLE x (id INT)", "d.x: id INT"), snapshot=True)
+
+    after = follow([gone, there], BOTH)[1]
+    elsewhere = follow([there], replace(BOTH, captured=lambda shard: shard != x))[1]
+
+    assert (t in after.based, x in after.based) == (False, True)
+    assert x not in elsewhere.based
+
+
 def test_a_table_made_where_the_collector_leaves_it_out_has_no_whole_mirror() -> None:
     x = ShardId("d", "x")
     made = [told("CREATE TABLE x (id INT)", "d.x: id INT")]
