@@ -5,7 +5,7 @@ an unreachable Kafka holds back no landed change, and a long merge holds back no
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -79,8 +79,9 @@ class LaneRequests:
         with self._ailing(Verb.APPLY):
             turns = self._ask(Verb.APPLY, self.deadlines.apply).applied
         now = self.clock()
-        for turn in turns:
-            if turn.account.read or turn.account.residual:
+        told = [turn for turn in turns if turn.account.read or turn.account.residual]
+        with self.accounts.together() if told else nullcontext():
+            for turn in told:
                 self.accounts.add(self.lane, turn.table, turn.batch, turn.account, now)
         self.standstills.applied(turns, now)
         if turns:

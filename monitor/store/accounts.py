@@ -2,20 +2,23 @@
 
 import threading
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 
-from sqlalchemy import Connection, delete, func, insert, select, update
+from sqlalchemy import Connection, exists, func, insert, select, update
 
 from monitor.store.database import Database
 from monitor.store.schema import account_totals, accounts
-from monitor.store.thin import HISTORY
+from monitor.store.thin import HISTORY, forget
 from pipeline.model import Account
+
+BALANCED = timedelta(hours=6)  # for so long a turn may be told once more
 
 
 @dataclass(eq=False)
 class Accounts:
-    """Accounts of forty days; totals for ever.
+    """Accounts of some hours, of forty days those that do not balance; totals for ever.
 
     Only this object adds any, so the newest residuals are read back once.
     """
@@ -54,13 +57,26 @@ class Accounts:
             return self._residuals
 
     def prune(self, now: datetime) -> int:
-        """Forget what is old; return how many went."""
-        with self.database.write() as connection:
-            old = delete(accounts).where(accounts.c.at < now - HISTORY)
-            count = connection.execute(old).rowcount
-        with self._turn:
-            self._residuals = None
-        return count
+        """Forget what is old, and before that what balanced and is not the newest of its table."""
+        count = forget(self.database, accounts, accounts.c.at < now - HISTORY)
+        if count:
+            with self._turn:
+                self._residuals = None
+        newer = accounts.alias("newer")
+        later = exists().where(
+            newer.c.lane == accounts.c.lane,
+            newer.c.table == accounts.c.table,
+            newer.c.batch > accounts.c.batch,
+            newer.c.at > accounts.c.at,
+        )
+        balanced = accounts.c.residual == 0
+        return count + forget(
+            self.database, accounts, accounts.c.at < now - BALANCED, balanced, later
+        )
+
+    def together(self) -> AbstractContextManager[Connection]:
+        """One transaction for the accounts of many turns."""
+        return self.database.write()
 
     def _newest_residuals(self) -> dict[str, int]:
         mine = select(accounts.c.table, func.max(accounts.c.at).label("at"))

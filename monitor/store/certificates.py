@@ -3,18 +3,20 @@
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Row, delete, insert, select, update
+from sqlalchemy import BigInteger, Row, insert, select, type_coerce, update
 
 from checks.certificate import Certificate
 from monitor.store.codec import dumps, loads
 from monitor.store.database import Database
 from monitor.store.schema import certificates
-from monitor.store.thin import HISTORY
+from monitor.store.thin import HISTORY, forget
 from pipeline.model import Stage
 
+MICROSECOND, QUARTER = timedelta(microseconds=1), timedelta(minutes=15)
+PASSING = timedelta(days=7)  # for so long a certificate of another cut than a day's is kept
 _REMEMBERED = 8  # cuts and stages of a table
 
 
@@ -144,12 +146,17 @@ class Certificates:
         return self._all(query)
 
     def prune(self, now: datetime) -> int:
-        """Forget those issued long ago; return how many went."""
-        with self.database.write() as connection:
-            old = delete(certificates).where(certificates.c.issued < now - HISTORY)
-            count = connection.execute(old).rowcount
-        self._forget(list(self._newest))
-        return count
+        """Forget those issued long ago, sooner those of a passing instant; return how many went.
+
+        A business day ends at a full quarter of an hour, in every time zone.
+        """
+        cut, quarter = type_coerce(certificates.c.cut, BigInteger), QUARTER // MICROSECOND
+        passing = cut - (cut // quarter) * quarter != 0
+        gone = forget(self.database, certificates, certificates.c.issued < now - HISTORY)
+        gone += forget(self.database, certificates, certificates.c.issued < now - PASSING, passing)
+        if gone:
+            self._forget(list(self._newest))
+        return gone
 
     def _forget(self, tables: Iterable[str]) -> None:
         with self._turn:

@@ -45,8 +45,7 @@ class Fences:
 
     def prune(self, now: datetime) -> int:
         """Thin out what is old; return how many went."""
-        with self.database.write() as connection:
-            return thin(connection, fences, ["source"], now)
+        return thin(self.database, fences, ["source"], now)
 
 
 def _row(fence: Fence) -> dict[str, object]:

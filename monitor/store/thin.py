@@ -11,15 +11,19 @@ from datetime import datetime, timedelta
 from sqlalchemy import (
     BigInteger,
     ColumnElement,
-    Connection,
     FromClause,
     Table,
     and_,
     delete,
     exists,
+    select,
+    tuple_,
     type_coerce,
 )
 
+from monitor.store.database import Database
+
+AT_ONCE = 200  # rows of one transaction that forgets
 HISTORY = timedelta(days=42)
 """Cuts of the last 40 days stay answerable; two more for days of another time zone."""
 
@@ -38,8 +42,24 @@ MINUTES_THEN_QUARTERS = (
 )
 
 
+def forget(database: Database, table: Table, *which: ColumnElement[bool]) -> int:
+    """Delete the rows of *table* for which all of *which* holds; return how many.
+
+    They are found while others may write, and go a few at a time: nobody waits for more.
+    """
+    key = table.primary_key.columns
+    with database.read() as connection:
+        rows = [tuple(row) for row in connection.execute(select(*key).where(*which))]
+    gone = 0
+    for first in range(0, len(rows), AT_ONCE):
+        few = delete(table).where(tuple_(*key).in_(rows[first : first + AT_ONCE]))
+        with database.write() as connection:
+            gone += connection.execute(few).rowcount
+    return gone
+
+
 def thin(
-    connection: Connection,
+    database: Database,
     table: Table,
     by: Sequence[str],
     now: datetime,
@@ -48,15 +68,14 @@ def thin(
     """Thin *table* by its ``at``, apart for each value of the columns *by*; return what went."""
     newer = table.alias("newer")
     later = exists().where(_same(table, newer, by), newer.c.at > table.c.at)
-    gone = connection.execute(delete(table).where(table.c.at < now - HISTORY, later)).rowcount
+    gone = forget(database, table, table.c.at < now - HISTORY, later)
     for step in steps:
         older = table.alias("older")
         start = _bucket(table.c.at, step.bucket)
         first = exists().where(
             _same(table, older, by), older.c.at < table.c.at, _micros(older.c.at) >= start
         )
-        thick = delete(table).where(table.c.at < now - step.age, later, first)
-        gone += connection.execute(thick).rowcount
+        gone += forget(database, table, table.c.at < now - step.age, later, first)
     return gone
 
 

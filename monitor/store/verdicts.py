@@ -79,8 +79,7 @@ class Verdicts:
     def prune(self, now: datetime) -> int:
         """Thin out what is old; return how many went."""
         by = ["table", "check", "outcome"]
-        with self.database.write() as connection:
-            return thin(connection, verdicts, by, now, _STEPS)
+        return thin(self.database, verdicts, by, now, _STEPS)
 
     def _all(self, query: Any) -> tuple[Verdict, ...]:
         with self.database.read() as connection:

@@ -1,5 +1,6 @@
 from sqlalchemy import event
 
+from monitor.store.accounts import Accounts
 from monitor.store.store import ServiceStore
 from pipeline.model import Account
 from tests.monitor.store.kit import DAY, NOW, SECOND
@@ -47,3 +48,17 @@ def test_f39_residuals_are_read_once_and_follow_each_account(store: ServiceStore
     assert store.accounts.residuals() == {"shop.users": 0, "shop.orders": 8}
     store.accounts.prune(NOW + 50 * DAY)
     assert store.accounts.residuals() == {}
+
+
+def test_f44_what_balanced_goes_after_hours_but_for_the_newest(store: ServiceStore) -> None:
+    for batch in range(5):
+        store.accounts.add("main", "shop.users", batch, Account(read=1, applied=1), NOW)
+    store.accounts.add("main", "shop.orders", 1, Account(read=1), NOW)
+    store.accounts.add("main", "shop.orders", 2, Account(read=1, applied=1), NOW + SECOND)
+    store.accounts.add("main", "shop.users", 5, Account(read=1, applied=1), NOW + SECOND)
+
+    gone = store.accounts.prune(NOW + DAY)
+
+    assert gone == 5
+    fresh = Accounts(store.database)
+    assert fresh.residuals() == {"shop.users": 0, "shop.orders": 0}

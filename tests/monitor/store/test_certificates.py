@@ -1,4 +1,5 @@
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 from checks.certificate import Certificate, certify
 from checks.proof import Evidence
@@ -84,3 +85,15 @@ def test_those_that_hold_since_an_instant_oldest_first(store: ServiceStore) -> N
     assert held == (certificate(5), certificate(9))
     assert store.certificates.list("shop.orders", Stage.MIRROR, limit=1) == (certificate(9),)
     assert store.certificates.prune(NOW + 50 * DAY) == 3
+
+
+def test_f36_a_passing_cut_is_forgotten_after_a_week_and_a_days_end_is_not(
+    store: ServiceStore,
+) -> None:
+    day = datetime(2026, 3, 28, 18, 15, tzinfo=UTC)  # midnight in Kathmandu
+    for number, cut in enumerate((day, day + timedelta(seconds=7))):
+        store.certificates.add(replace(certificate(), id=str(number), cut=cut, issued=NOW))
+
+    assert store.certificates.prune(NOW + timedelta(days=6)) == 0
+    assert store.certificates.prune(NOW + timedelta(days=8)) == 1
+    assert store.certificates.get("0") is not None
