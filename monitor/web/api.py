@@ -26,6 +26,7 @@ from monitor.web.first_lines import first_lines
 from monitor.web.history_api import history_routes
 from monitor.web.metrics import exposition
 from monitor.web.runbooks import runbook_routes
+from monitor.web.shown_tables import TableQuestion
 from monitor.web.status_page import status_page
 from monitor.web.trusted import refusal
 from pipeline.errors import ConfigError, UnreachableError
@@ -146,9 +147,10 @@ def _service_routes(parts: ApiParts) -> APIRouter:
         return {**state, "first": first, **_parts(board)}
 
     @router.get("/", response_class=HTMLResponse)
-    async def page() -> str:
-        """What a person on call reads first."""
-        return status_page(parts.current.board, parts.clock())
+    async def page(text: str = "", state: str = "", page: int = 1) -> str:
+        """What a person on call reads first; tables by a part of their name, and by state."""
+        asked = TableQuestion(text, state, page)
+        return status_page(parts.current.board, parts.clock(), asked)
 
     return router
 

@@ -4,9 +4,10 @@ State is told by word, shape and colour.  When the board is old, every state on 
 page that shows what was true a while ago is worse than one that shows nothing.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -19,6 +20,7 @@ from monitor.web.first_lines import first_lines
 from monitor.web.lag_bars import Segment, segments
 from monitor.web.open_incidents import troubles
 from monitor.web.runbooks import link
+from monitor.web.shown_tables import AT_ONCE, TableQuestion, shown
 from pipeline.model import Missing, Stage
 
 LOSS = "check_failed"
@@ -62,7 +64,6 @@ class TableLine:
     total: str
     checks: tuple[tuple[str, str, str], ...]
     checked: str
-    gravity: int
 
     @property
     def worst(self) -> Badge:
@@ -70,14 +71,22 @@ class TableLine:
         return min(self.day.badge, self.recent.badge, key=lambda one: WORST_FIRST.index(one.kind))
 
 
-def status_page(board: Board, now: datetime) -> str:
+MOST = 20  # incidents, and tables of one
+EVERYTHING = TableQuestion()
+
+
+def status_page(board: Board, now: datetime, asked: TableQuestion = EVERYTHING) -> str:
     """The page as HTML; it refreshes itself every five seconds."""
-    lines = sorted(_lines(board, now), key=lambda line: (line.gravity, line.tier, line.name))
+    found = shown(_ordered(board, now), partial(_state, board.stale(now)), asked)
     incidents, pending = troubles(board, now)
     template = _PAGES.get_template("status.html")
     return template.render(
-        lines=lines,
-        counts=_counts(lines),
+        lines=list(_lines(board, found.views, now)),
+        shown=found,
+        most=MOST,
+        at_once=AT_ONCE,
+        asked=asked,
+        counts=[(_named(kind), found.states[kind]) for kind in WORST_FIRST if found.states[kind]],
         first=first_lines(board, now),
         link=link,
         incidents=incidents,
@@ -96,12 +105,29 @@ def status_page(board: Board, now: datetime) -> str:
     )
 
 
-def _lines(board: Board, now: datetime) -> Iterator[TableLine]:
+def _ordered(board: Board, now: datetime) -> list[TableView]:
+    """Those that need a person first."""
+    stale = board.stale(now)
+
+    def place(view: TableView) -> tuple[int, int, str]:
+        gravity = ReadinessState.UNKNOWN if stale else view.worst
+        return GRAVITY.index(gravity), view.table.tier, view.table.name
+
+    return sorted(board.tables, key=place)
+
+
+def _state(stale: bool, view: TableView) -> str:
+    """The graver of its two answers: what the head of the page counts."""
+    answers = (view.day[Stage.MIRROR], view.recent[Stage.MIRROR])
+    return min((_badge(one, stale=stale).kind for one in answers), key=WORST_FIRST.index)
+
+
+def _lines(board: Board, views: Iterable[TableView], now: datetime) -> Iterator[TableLine]:
     longest = max(
         (t for v in board.tables if not isinstance(t := v.lags.total(Stage.MIRROR), Missing)),
         default=timedelta(),
     )
-    for view in board.tables:
+    for view in views:
         yield _line(view, longest, now, stale=board.stale(now))
 
 
@@ -119,7 +145,6 @@ def _line(view: TableView, longest: timedelta, now: datetime, *, stale: bool) ->
         total="unknown" if isinstance(total, Missing) or stale else span(total),
         checks=tuple(_check(verdict) for verdict in _worst_first(view.verdicts)),
         checked=span(now - newest) if newest else "",
-        gravity=GRAVITY.index(ReadinessState.UNKNOWN if stale else view.worst),
     )
 
 
@@ -140,7 +165,11 @@ def _badge(answer: Readiness, *, stale: bool) -> Badge:
 
 
 def _shown(state: ReadinessState) -> Badge:
-    return Badge(state.value, state.value.replace("_", " ").upper())
+    return _named(state.value)
+
+
+def _named(kind: str) -> Badge:
+    return Badge(kind, kind.replace("_", " ").upper())
 
 
 def _check(verdict: Verdict) -> tuple[str, str, str]:
@@ -150,8 +179,3 @@ def _check(verdict: Verdict) -> tuple[str, str, str]:
 def _worst_first(verdicts: Sequence[Verdict]) -> list[Verdict]:
     order = [Outcome.FAIL, Outcome.UNKNOWN, Outcome.PASS]
     return sorted(verdicts, key=lambda v: (order.index(v.ruling.outcome), v.check))
-
-
-def _counts(lines: Sequence[TableLine]) -> list[tuple[Badge, int]]:
-    badges = [line.worst for line in lines]
-    return [(badge, badges.count(badge)) for badge in dict.fromkeys(badges)]
