@@ -66,6 +66,7 @@ class CensusAnswer:
             "kept": {"missing": kept.why} if isinstance(kept, Missing) else _seconds(kept),
             "hidden": sorted(described.hidden),
             "unlogged": dict(described.unlogged),
+            "rows": dict(described.rows),
             "asked": [self.began.isoformat(), self.ended.isoformat()],
         }
 
@@ -77,7 +78,9 @@ class CensusAnswer:
         question = CensusQuestion(asked, frozenset(raw["shards"]), changed)
         kept = raw["kept"]
         told = Missing(kept["missing"]) if isinstance(kept, Mapping) else _duration(kept)
-        described = SourceDescription(told, frozenset(raw["hidden"]), raw["unlogged"])
+        described = SourceDescription(
+            told, frozenset(raw["hidden"]), raw["unlogged"], raw.get("rows", {})
+        )
         return cls(question, described, *map(datetime.fromisoformat, raw["asked"]))
 
 

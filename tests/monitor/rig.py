@@ -167,7 +167,7 @@ class FakeSchema:
 
     def _shard(self, source: str, name: str) -> ShardFacts:
         cascades = (self.cascades[name],) if name in self.cascades else ()
-        return ShardFacts(Shard(source, name), cascades=cascades)
+        return ShardFacts(Shard(source, name), cascades=cascades, rows=7)
 
 
 @dataclass

@@ -68,6 +68,7 @@ def test_a_cascade_is_seen_with_select_alone_and_a_hidden_table_is_not_proven(
     assert reads.unproven(TEAMS) == ""
     assert "shop.teams ON DELETE CASCADE (goes)" in str(reads.unproven(PEOPLE))
     assert reads.unproven(GONE) == ""  # it would be seen
+    assert reads.rows("shop") == {"shop.teams": 0, "shop.people": 0}
     assert one.unproven(TEAMS) == ""
     assert isinstance(one.unproven(PEOPLE), Missing)
 

@@ -1,10 +1,13 @@
-"""How long a server keeps its log; what it shows stands in tests/checks/test_unproven.py."""
+"""How long a server keeps its log, and how many rows it has; the rest: test_unproven.py."""
 
 from datetime import timedelta
 
 import pytest
 
-from pipeline.sources.mysql.description import log_kept
+from pipeline.model import Shard
+from pipeline.sources.mysql.description import description, log_kept
+from pipeline.sources.mysql.server_facts import ServerFacts
+from pipeline.sources.mysql.shard_facts import ShardFacts
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 
@@ -27,3 +30,10 @@ def test_a_server_keeps_its_log_for_as_long_as_it_says(
     variables: dict[str, str], kept: timedelta | None
 ) -> None:
     assert log_kept(variables) == kept
+
+
+def test_about_how_many_rows_a_table_has_is_told_where_the_server_knows() -> None:
+    server = ServerFacts((8, 0), mariadb=False, grants=(), variables={})
+    shards = (ShardFacts(Shard("shop", "a.b"), rows=0), ShardFacts(Shard("shop", "a.c")))
+
+    assert description(server, shards, ["a.b", "a.c"]).rows == {"a.b": 0}
