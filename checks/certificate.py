@@ -42,12 +42,14 @@ class Ground:
 
     ``mirror`` is why nothing can be read there, where that is so, and None if nobody could look;
     ``batch`` is the change log's newest, None if that is not known; ``lives`` tell in which life
-    of landing each batch was landed, as :attr:`pipeline.mark.Mark.lives`.
+    of landing each batch was landed, as :attr:`pipeline.mark.Mark.lives`.  ``ruled`` is the newest
+    batch since which other rules send a shard to it that has no base there yet; -1 for none.
     """
 
     mirror: MirrorPosition | str | None
     batch: int | None
     lives: Mapping[str, int] = field(default_factory=dict)
+    ruled: int = -1
 
 
 def certify(
@@ -122,6 +124,8 @@ def _batch_lost(evidence: Evidence, ground: Ground) -> str:
     life = Lives.of(ground.lives).at(evidence.batch)
     if None not in (life, evidence.life) and life != evidence.life:
         return f"the change log has lost batch {evidence.batch}, and another has its number"
+    if evidence.batch < ground.ruled:
+        return f"since batch {ground.ruled} the rules send it a shard that it did not have"
     return ""
 
 

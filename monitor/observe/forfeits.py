@@ -1,12 +1,14 @@
 """Is what certificates rest on still there?  Asked of the store only when it may not be.
 
 A mirror that is gone, cannot be read, was made anew or has lost its newest versions takes back
-what was said of it, and so does a change log that has lost batches.
+what was said of it, and so does a change log that has lost batches, or a rule that sends the table
+another shard.
 
 A round goes through its tables with one look while jobs ask with newer ones.  What the older look
 does not show was not lost, and what is certified by it was not gone through.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -16,7 +18,9 @@ from checks.certificate import Ground, forfeited
 from monitor.observe.sampler import Sampling
 from monitor.store.certificates import Certificates
 from pipeline.lags.samples import MirrorPosition
+from pipeline.landing.new_rules import RULES
 from pipeline.model import Missing
+from pipeline.report import read_gap
 
 log = structlog.get_logger(__name__)
 
@@ -28,6 +32,7 @@ class Forfeits:
     certificates: Certificates
     _ground: dict[str, Ground] = field(default_factory=dict)
     _newest: dict[str, int] = field(default_factory=dict)  # looks
+    _ruled: tuple[int, Mapping[str, int]] = field(default=(-1, {}))
 
     def take_back(self, table: str, look: Sampling, at: datetime) -> None:
         """Revoke the certificates of *table* that *look* shows to speak of something lost."""
@@ -35,7 +40,10 @@ class Forfeits:
             self._ground.pop(table, None)
             return
         self._newest[table] = look.number
-        now, before = _ground(table, look), self._ground.get(table)
+        if self._ruled[0] != look.number:
+            self._ruled = (look.number, _ruled(look))
+        ruled = self._ruled[1].get(table, -1)
+        now, before = _ground(table, look, ruled), self._ground.get(table)
         if before is not None and _onward(before, now):
             self._ground[table] = _known(now, before)
             return
@@ -46,19 +54,36 @@ class Forfeits:
         self._ground[table] = now if before is None else _known(now, before)
 
 
-def _ground(table: str, look: Sampling) -> Ground:
+def _ruled(look: Sampling) -> dict[str, int]:
+    """Table -> the newest batch since which other rules send it a shard, of those still open."""
+    found: dict[str, int] = {}
+    if isinstance(look.mark, Missing):
+        return found
+    mark = look.mark.value
+    for name, text in mark.gaps.items():
+        if name.startswith(RULES):
+            gap = read_gap(text)
+            for table in {mark.shards.get(shard) for shard in gap.shards} - {None}:
+                found[str(table)] = max(found.get(str(table), -1), gap.batch)
+    return found
+
+
+def _ground(table: str, look: Sampling, ruled: int) -> Ground:
     sample = look.mirrors.get(table)
     mirror: MirrorPosition | str | None = look.unreadable.get(table)
     if sample is not None and not isinstance(sample, Missing):
         mirror = sample.value
     if isinstance(look.mark, Missing):
         return Ground(mirror, None)
-    return Ground(mirror, look.mark.value.batch, look.mark.value.lives)
+    mark = look.mark.value
+    return Ground(mirror, mark.batch, mark.lives, ruled)
 
 
 def _onward(before: Ground, now: Ground) -> bool:
     """Whether all that stood on *before* stands on *now*."""
     if now.batch is not None and (before.batch is None or now.batch < before.batch):
+        return False
+    if now.ruled > before.ruled:
         return False
     if now.batch is not None and now.lives != before.lives:
         return False  # landing has begun anew, perhaps on a log that has lost its end
@@ -77,4 +102,5 @@ def _known(now: Ground, before: Ground) -> Ground:
         before.mirror if now.mirror is None else now.mirror,
         before.batch if now.batch is None else now.batch,
         before.lives if now.batch is None else now.lives,
+        before.ruled if now.batch is None else now.ruled,
     )

@@ -15,6 +15,8 @@ from pipeline.model import PartitionEnd, Shard, TopicPartition
 from pipeline.report import Gap
 from pipeline.route import Router
 
+RULES = "rules:"  # how the id of such a gap begins
+
 
 def with_rules(made: Mark, before: Mark, router: Router) -> Mark:
     """*made*, the mark of the first batch under the rules of *router*; *before* is the last one's.
@@ -38,7 +40,7 @@ def _gap(name: str, old: str | None, new: str, made: Mark) -> Gap:
     went = f"to {old}" if old is not None else "nowhere"
     why = f"the rules sent it {went}, and send it to {new} now; take a new base of {name}"
     return Gap(
-        f"rules:{name}@{made.batch}",
+        f"{RULES}{name}@{made.batch}",
         topic,
         partition,
         0,

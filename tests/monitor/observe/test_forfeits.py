@@ -1,6 +1,7 @@
 """Looks of before come late: a round goes through many tables while jobs ask with newer ones."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -8,8 +9,11 @@ import pytest
 
 from checks.readiness import Question
 from monitor.observe.sampler import Sampling
+from pipeline.landing.new_rules import with_rules
 from pipeline.model import Stage
-from tests.monitor.rig import USERS, Rig
+from pipeline.route import Router
+from pipeline.settings import TableRule
+from tests.monitor.rig import ORDERS, USERS, Rig
 
 DAY, EARLIER = "2026-03-28", "2026-03-27"
 
@@ -65,3 +69,30 @@ def _judge(rig: Rig, look: Sampling) -> str:
     rig.assessor.certify([answer])
     assert answer.certificate is not None
     return answer.certificate.id
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_rule_that_sends_it_another_shard_takes_back_what_was_said_before(
+    rig: Rig, restart: bool
+) -> None:
+    """A folded table promises all of its shards, and the new one's rows are in no version yet."""
+    certificate = rig.ask(cut=EARLIER)[1]["tables"][0]["certificate"]
+    other = rig.ask(ORDERS, cut=EARLIER)[1]["tables"][0]["certificate"]
+    rig.beat()
+    rig.land()
+    assert rig.lake.newest is not None
+    name = "shop/shop.users_2"
+    before = replace(rig.lake.newest, shards={**rig.lake.newest.shards, name: "shop.users_2"})
+    rig.lake.newest = with_rules(before, before, Router((TableRule(r"shop\.users_2", USERS),)))
+    if restart:
+        rig.restart()
+    rig.second(2)
+
+    status, answer = rig.ask(cut=EARLIER)
+
+    kept, spared = (rig.store.certificates.get(one) for one in (certificate, other))
+    assert kept is not None
+    assert kept.why.endswith("the rules send it a shard that it did not have")
+    assert spared is not None
+    assert spared.revoked is None
+    assert (status, answer["state"]) == (409, "revoked")
