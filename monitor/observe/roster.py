@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Protocol
+from zlib import crc32
 
 import structlog
 
@@ -22,6 +23,7 @@ from pipeline.route import Router
 from pipeline.schema.column import Column
 from pipeline.settings import TableRule
 
+KEYS_AGAIN = timedelta(hours=1)
 log = structlog.get_logger(__name__)
 
 
@@ -41,9 +43,22 @@ class Dictionary(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class KeyAnswer:
+    """A table with the key that its source told, and what it told it *about*."""
+
+    about: tuple[Table, tuple[Existence | None, ...]]
+    until: datetime
+    table: Table
+
+
 @dataclass(eq=False)
 class Roster:
-    """The tables of the newest marker; sources are asked every *every*, or when shards change."""
+    """The tables of the newest marker; sources are asked every *every*, or when shards change.
+
+    For a table's key they are asked when a statement on it has landed, and now and then; one that
+    did not answer once is asked for no other table's until the next time.
+    """
 
     sources: Callable[[], Mapping[str, Dictionary]]
     rules: InitVar[tuple[TableRule, ...]]
@@ -57,6 +72,8 @@ class Roster:
     _there: dict[tuple[str, str], tuple[Shard, ...]] = field(default_factory=dict)
     _silent: Mapping[str, str] = field(default_factory=dict)
     _moving: frozenset[str] = frozenset()
+    _keys: dict[str, KeyAnswer] = field(default_factory=dict)
+    _unanswered: set[str] = field(default_factory=set)  # sources, since they were last asked
     _asked: datetime | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
     router: Router = field(init=False)
@@ -133,6 +150,7 @@ class Roster:
 
     def _folding(self, router: Router) -> Iterator[tuple[Shard, str | None]]:
         """Shards that the sources have and a rule folds, captured or not, as they told last."""
+        self._unanswered = set()
         self._silent = dict(self._ask())
         for found in self._there.values():
             yield from ((shard, router.table(shard.name)) for shard in found)
@@ -144,6 +162,7 @@ class Roster:
                 for rule in self.router.rules:
                     self._there[name, rule.shards] = source.shards(rule.shards)
             except SluiceError as error:
+                self._unanswered.add(name)
                 log.info("source was not asked for shards", source=name, why=str(error))
                 if any((name, rule.shards) not in self._there for rule in self.router.rules):
                     yield name, str(error)
@@ -158,9 +177,18 @@ class Roster:
             unique_across_shards=bool(rule and rule.unique_across_shards),
             tier=rule.tier if rule else 1,
         )
+        about = plain, tuple(self._existing.get(str(shard)) for shard in shards)
+        known, now = self._keys.get(name), self.clock()
+        if known is not None and known.about == about and now < known.until:
+            return known.table
         try:
-            return self._keyed(plain)
+            if not self._unanswered & {*plain.sources}:  # it would let each table wait in turn
+                keyed = self._keyed(plain)
+                self._keys[name] = KeyAnswer(about, now + _some(KEYS_AGAIN, name), keyed)
+                return keyed
         except SluiceError as error:
+            if len(plain.sources) == 1:  # else nobody knows which of them it was
+                self._unanswered.add(plain.sources[0])
             log.info("keys of a table are not known", table=name, why=str(error))
         if before is None:
             return plain
@@ -175,6 +203,11 @@ class Roster:
         columns = sources[shard.source].columns(shard)
         whole = any(c.name == key[0] and c.dialect.whole(c) for c in columns)
         return replace(table, key=key, id_column=key[0] if whole else None)
+
+
+def _some(length: timedelta, name: str) -> timedelta:
+    """Between *length* and twice that: thousands of tables do not fall due at once."""
+    return length * (1 + crc32(name.encode()) % 1_000 / 1_000)
 
 
 def _uncollected(

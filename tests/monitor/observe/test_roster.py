@@ -26,6 +26,7 @@ class FakeDictionary:
     tables: dict[str, dict[str, str]] = field(default_factory=dict)
     silent: bool = False
     asked: int = 0
+    keyed: int = 0
 
     def shards(self, pattern: str) -> tuple[Shard, ...]:
         """Those whose whole name matches."""
@@ -35,6 +36,7 @@ class FakeDictionary:
 
     def key_columns(self, shard: Shard) -> tuple[str, ...]:
         """All its columns are key columns."""
+        self.keyed += 1
         self._answer()
         return tuple(self.tables[shard.name])
 
@@ -355,3 +357,46 @@ def test_rules_are_gone_through_once_for_a_shard_however_many_rounds(
         assert watch.roster.unlisted(orders) == ""
 
     assert asked == []
+
+
+def many(count: int) -> dict[str, str | None]:
+    return {f"shop__t{number:03}": f"shop.t{number:03}" for number in range(count)}
+
+
+def test_f21_a_silent_source_is_asked_for_one_key_and_not_for_each_of_its_tables() -> None:
+    watch = Watch()
+    watch.source.silent = True
+
+    tables = watch.see(**many(50))
+
+    assert len(tables) == 50
+    assert watch.source.keyed == 1
+
+
+def test_f21_a_silent_source_keeps_no_other_from_telling_its_keys() -> None:
+    silent, other = FakeDictionary(silent=True), FakeDictionary({"shop.b": {"id": "BIGINT"}})
+    roster = Roster(lambda: {"a": silent, "b": other}, (), lambda: NOON)
+
+    roster.update(Mark("main", 0, shards={"a/shop.a": "shop.a", "b/shop.b": "shop.b"}))
+
+    assert [table.id_column for table in roster.tables()] == [None, "id"]
+
+
+def test_keys_are_asked_again_when_a_statement_has_landed_and_now_and_then() -> None:
+    named = {f"shop.t{number:03}": {"id": "BIGINT"} for number in range(20)}
+    watch = Watch(**{name.replace(".", "__"): columns for name, columns in named.items()})
+    watch.see(**many(20))
+    first = watch.source.keyed
+    for _ in range(10):
+        watch.now += timedelta(minutes=2)
+        watch.see(**many(20))
+    at_rest = watch.source.keyed
+    told = {"shop/shop.t003": Existence(Order(1, 2, 3), there=True)}
+    shards = {f"shop/{name}": name for name in named}
+    watch.now += timedelta(minutes=2)
+    watch.roster.update(Mark("main", 1, shards=shards, existing=told))
+    altered = watch.source.keyed
+    watch.now += timedelta(hours=2)
+    watch.roster.update(Mark("main", 1, shards=shards, existing=told))
+
+    assert (first, at_rest, altered, watch.source.keyed) == (20, 20, 21, 41)
