@@ -1,6 +1,7 @@
 """The API in a thread of its own; its port is bound before anything else is started."""
 
 import socket
+import sys
 import threading
 from dataclasses import dataclass, field
 
@@ -8,6 +9,8 @@ import uvicorn
 from fastapi import FastAPI
 
 from pipeline.errors import ConfigError
+
+SWITCH = 0.0005  # s: an answer takes several turns, and waits for each while a round computes
 
 
 @dataclass(eq=False)
@@ -50,6 +53,7 @@ class HttpServer:
 
     def start(self, app: FastAPI) -> None:
         """Begin to answer."""
+        sys.setswitchinterval(SWITCH)
         config = uvicorn.Config(
             app, log_config=None, access_log=False, timeout_graceful_shutdown=3, lifespan="off"
         )

@@ -1,11 +1,14 @@
 """The newest verdicts, found without going through those of other tables."""
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
+from sqlalchemy import event
 
 from checks.model import Outcome, Ruling, Verdict
 from monitor.observe.rulings import Rulings
+from monitor.store.store import ServiceStore
 
 NOON = datetime(2026, 3, 29, 12, tzinfo=UTC)
 LETTERS = {"P": Outcome.PASS, "F": Outcome.FAIL, "?": Outcome.UNKNOWN}
@@ -63,3 +66,24 @@ def test_f39_a_table_is_found_without_looking_at_the_others() -> None:
     assert [one.table for one in found] == ["shop.t7"]
     assert Name.compared - before < 20
     assert all(rulings.newest(f"shop.t{number}", "max_id") for number in range(500))
+
+
+def test_what_earlier_lives_ruled_is_read_by_one_question(tmp_path: Path) -> None:
+    store, rulings = ServiceStore.open(tmp_path / "s.db"), Rulings()
+    for number, sheet in enumerate(("PF?", "F?P", "P", "??") * 10):
+        store.verdicts.add(told(sheet, f"shop.t{number}"))
+    asked = list[str]()
+    event.listen(store.database.engine, "before_cursor_execute", lambda *a: asked.append(a[2]))
+
+    rulings.load(store.verdicts)
+
+    assert len([text for text in asked if text.startswith("SELECT")]) == 1
+    shown = [
+        "".join(one.ruling.outcome.name[0] for one in rulings.of(f"shop.t{number}"))
+        for number in range(4)
+    ]
+    assert shown == ["UF", "P", "P", "U"]
+    passed = rulings.last_pass("shop.t0", "max_id")
+    assert passed is not None
+    assert passed.at == NOON
+    store.close()
