@@ -72,8 +72,9 @@ test-spark: setup
 test-stack: setup
 	$(STACK) $(PYTEST) -m "stack and not long"
 
-test-long: packages setup mutants
+test-long: packages setup
 	$(PYTEST) -m long
+	$(MAKE) --no-print-directory mutants
 
 # Mistakes put into what decides, one at a time: which of them does no fast test notice?  (docs/testing.md)
 mutants: setup

@@ -25,7 +25,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "pipeline/lags/lag.py": (f"{LAGS}/test_lag.py", f"{LAGS}/test_samples.py"),
     "pipeline/landing/plan.py": (f"{LANDING}/test_plan.py",),
     "pipeline/landing/epoch.py": (f"{LANDING}/test_epoch.py",),
-    "pipeline/landing/epochs.py": (f"{LANDING}/test_epoch.py", f"{LANDING}/test_epoch_bounds.py"),
+    "pipeline/landing/epochs.py": (f"{LANDING}/test_loop.py",),
     "pipeline/landing/epoch_bounds.py": (f"{LANDING}/test_epoch_bounds.py",),
     "pipeline/landing/redelivery.py": (f"{LANDING}/test_redelivery.py",),
     "pipeline/landing/acknowledgements.py": (f"{LANDING}/test_acknowledgements.py",),
