@@ -18,7 +18,7 @@ from monitor.web.server import HttpServer
 from tests.monitor.config.test_config import MINIMAL
 from tests.monitor.rig import USERS, Rig
 
-ASKS = frozenset({"explain", "gate", "status", "waive"})
+ASKS = frozenset({"ack", "explain", "gate", "status", "waive"})
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +70,8 @@ def _run(words: list[str], monkeypatch: pytest.MonkeyPatch) -> object:
         pytest.param(["explain", ".."], "no table '..'", id="explain: a name that climbs"),
         pytest.param(["explain", "\udcff"], "is no text", id="explain: bytes that are no text"),
         pytest.param(["explain", USERS, "--cut", ""], "bad cut ''", id="explain: an empty cut"),
+        pytest.param(["ack", "none"], "no open incident 'none'", id="ack: an incident"),
+        pytest.param(["ack", ""], "no open incident ''", id="ack: no id"),
         pytest.param(["waive", "nothing", "--reason", "x"], "is no id", id="waive: an id"),
         pytest.param(["waive", "", "--reason", "x"], "at least 1 character", id="waive: no id"),
         pytest.param(["status", "--config", "/no/such"], "cannot read", id="status: a config"),

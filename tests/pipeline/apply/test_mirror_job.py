@@ -61,7 +61,7 @@ def breaks(monkeypatch: pytest.MonkeyPatch, table: str, error: BaseException) ->
         ),
         pytest.param(ValueError("odd value"), "failed", "ValueError: odd value", id="unexpected"),
         pytest.param(KeyError(), "failed", "KeyError", id="unexpected, without a word"),
-        pytest.param(UnreachableError(""), "unreachable", "unreachable", id="nothing said"),
+        pytest.param(UnreachableError(""), "unreachable", "UnreachableError", id="nothing said"),
         pytest.param(HeldError("odd", ""), "odd", "odd", id="held, without a word"),
     ],
 )
