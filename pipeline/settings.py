@@ -118,12 +118,13 @@ class TableRule:
     r"""Which shards fold into which table; the first rule that matches a shard decides.
 
     ``shards`` is a regular expression on the whole ``database.table``; ``table`` may use its
-    groups (``\1``); with ``ignore`` it needs none.  A shard no rule matches is a table of its own
-    name.  ``key`` names a unique, not-null set of columns for tables that declare none.
+    groups (``\1``); without it each shard is a table of its own name, as is one that no rule
+    matches.  With ``ignore`` they are no tables.  ``key`` names a unique, not-null set of columns
+    for tables that declare none.
     """
 
     shards: str
-    table: str = ""
+    table: str = r"\g<0>"
     unique_across_shards: bool = False
     key: tuple[str, ...] = ()
     tier: int = 1

@@ -13,7 +13,7 @@ PAGE = os.sysconf("SC_PAGE_SIZE")
 
 def in_use() -> int:
     """Bytes, now."""
-    return sum(_resident(pid) for pid in family(os.getpid()))
+    return sum(resident(pid) for pid in family(os.getpid()))
 
 
 def family(pid: int) -> list[int]:
@@ -27,6 +27,14 @@ def family(pid: int) -> list[int]:
     return found
 
 
+def resident(pid: int) -> int:
+    """Bytes that one process holds; 0 once it has ended."""
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1]) * PAGE
+    except (OSError, IndexError):
+        return 0
+
+
 def _parents() -> Iterator[tuple[int, int]]:
     """(Process, its parent) of every process there is."""
     for folder in Path("/proc").iterdir():
@@ -36,10 +44,3 @@ def _parents() -> Iterator[tuple[int, int]]:
             except OSError:  # it has ended meanwhile
                 continue
             yield int(folder.name), int(stat.rpartition(")")[2].split()[1])
-
-
-def _resident(pid: int) -> int:
-    try:
-        return int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1]) * PAGE
-    except (OSError, IndexError):
-        return 0

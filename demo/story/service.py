@@ -34,7 +34,7 @@ class GateAnswer:
 
 @dataclass(eq=False)
 class Service:
-    """`sluice run` on the demo's config; what it says is read over HTTP only.
+    """`sluice run` on ``config``, the demo's; what it says is read over HTTP only.
 
     ``program`` is the module that knows the verb.
     """
@@ -43,6 +43,7 @@ class Service:
     servers: Servers
     port: int
     program: str = "monitor"
+    config: Path = CONFIG
     daemon: Daemon = field(init=False)
     http: httpx.Client = field(init=False)
 
@@ -74,7 +75,7 @@ class Service:
     def start(self) -> None:
         """Start it; returns when the API answers."""
         command = (
-            *(sys.executable, "-m", self.program, "run", "--config", str(CONFIG)),
+            *(sys.executable, "-m", self.program, "run", "--config", str(self.config)),
             *("--log-format", "console"),
         )
         self.daemon.start(command, self._answers, START)

@@ -32,6 +32,12 @@ def test_the_first_rule_that_fits_decides(shard: str, table: str | None) -> None
     assert router.unique(shard) == (shard == "shop.a")
 
 
+def test_a_rule_without_a_table_leaves_each_shard_its_own_name() -> None:
+    router = Router((TableRule(r"shop\.t\d", tier=0),))
+
+    assert [router.table(name) for name in ("shop.t1", "shop.t2")] == ["shop.t1", "shop.t2"]
+
+
 def test_rules_are_gone_through_once_for_a_shard(monkeypatch: pytest.MonkeyPatch) -> None:
     router, asked = Router(RULES), list[str]()
     fullmatch = re.fullmatch

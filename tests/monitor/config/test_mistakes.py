@@ -202,10 +202,9 @@ def test_a_port_or_a_bracket_that_is_none_is_no_address(url: str) -> None:
     assert told == f"sources[0].mirrored.url: {url!r} is no address; write http://host:port"
 
 
-def test_a_rule_that_ignores_needs_no_table_and_another_does() -> None:
-    assert faults(MINIMAL + "tables: [{shards: 'shop[.]x', ignore: true}]") == []
-    (told,) = faults(MINIMAL + "tables: [{shards: 'shop[.]x'}]")
-    assert told.startswith("tables[0].table: '' names no table; write database.table")
+@pytest.mark.parametrize("more", ["", ", ignore: true", ", tier: 0"])
+def test_a_rule_needs_no_table(more: str) -> None:
+    assert faults(MINIMAL + f"tables: [{{shards: 'shop[.]x'{more}}}]") == []
 
 
 OFF = "must be a mapping of settings; {enabled: false} switches it off"
