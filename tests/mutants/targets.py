@@ -20,7 +20,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
         f"{CHECKS}/test_certificate.py",
         f"{CHECKS}/test_readiness.py",
     ),
-    "checks/readiness.py": READINESS,
+    "checks/readiness.py": (f"{CHECKS}/test_decisions.py", *READINESS),
     "checks/suspects.py": (f"{CHECKS}/test_suspects.py", f"{CHECKS}/probes/test_range_counts.py"),
     "pipeline/lags/lag.py": (f"{LAGS}/test_lag.py", f"{LAGS}/test_samples.py"),
     "pipeline/landing/plan.py": (f"{LANDING}/test_plan.py",),
