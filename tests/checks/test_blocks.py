@@ -6,8 +6,9 @@ from dataclasses import asdict
 import pytest
 
 from checks.blocks import blocks, undecided
+from checks.model import Verdict
 from pipeline.mark import Quarantine
-from pipeline.report import Gap
+from pipeline.report import Gap, Hold
 from tests.checks.samples import TABLE, mark
 from tests.checks.test_readiness import inputs, verdict
 
@@ -72,6 +73,65 @@ def test_a_gap_blocks_whom_it_may_concern(gap: Gap, *, blocked: bool) -> None:
     found = blocks(inputs(taken=taken), frozenset())
 
     assert [reason.id for reason in found] == (["g"] if blocked else [])
+
+
+@pytest.mark.parametrize(
+    ("gap", "cause"),
+    [
+        pytest.param(Gap("g", "t", 0, 1, 9, "x"), "g", id="one that names nobody"),
+        pytest.param(Gap("g", "t", 0, 1, 9, "x", tables=(TABLE.name,)), "", id="its table's"),
+        pytest.param(Gap("g", "t", 0, 1, 9, "x", shards=("shop/shop_00.orders",)), "", id="own"),
+    ],
+)
+def test_f33_a_gap_that_names_nobody_is_one_cause_for_all(gap: Gap, cause: str) -> None:
+    taken = {"landed": mark(gaps={"g": json.dumps(asdict(gap))})}
+
+    assert [one.cause for one in blocks(inputs(taken=taken), frozenset())] == [cause]
+
+
+def test_f33_an_unread_change_of_a_topic_is_one_cause_for_all() -> None:
+    known = Quarantine(TABLE.name, 3, 1, ("t:0:1@3",))
+    taken = {"landed": mark(quarantine={"shop/shop_01.orders": known, "topic:x": UNREAD})}
+
+    assert [one.cause for one in blocks(inputs(taken=taken), frozenset())] == ["", "topic:x"]
+
+
+@pytest.mark.parametrize(
+    ("holds", "causes"),
+    [
+        pytest.param([("a", TABLE.name, "schema")], [""], id="its own"),
+        pytest.param([("a", TABLE.name, "unreachable")], ["lake"], id="the lake does not answer"),
+        pytest.param([("a", "source:shop", "disorder")], ["source:shop"], id="its source"),
+        pytest.param([("a", "source:shop", "unreachable")], ["source:shop"], id="its source's"),
+        pytest.param(
+            [("a", "source:shop", "lane"), ("a", "source:other", "lane")], ["a"], id="all sources"
+        ),
+        pytest.param(
+            [("a", "source:shop", "disorder"), ("b", "source:other", "disorder")],
+            ["source:shop"],
+            id="two sources, each for itself",
+        ),
+    ],
+)
+def test_f33_a_hold_says_whom_it_holds(
+    holds: list[tuple[str, str, str]], causes: list[str]
+) -> None:
+    told = tuple(Hold(id_, subject, reason, "x") for id_, subject, reason in holds)
+
+    assert [one.cause for one in blocks(inputs(holds=told), frozenset())] == causes
+
+
+@pytest.mark.parametrize(
+    ("told", "undecided_"),
+    [
+        pytest.param((verdict("pass", table="other.t"),), True, id="of another table"),
+        pytest.param((verdict("unknown"), verdict("pass")), True, id="at one instant"),
+    ],
+)
+def test_what_is_not_known_now_is_listed(told: tuple[Verdict, ...], *, undecided_: bool) -> None:
+    found = undecided(inputs(verdicts=told), frozenset({"range_counts"}))
+
+    assert bool(found) is undecided_
 
 
 @pytest.mark.parametrize(

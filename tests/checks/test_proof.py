@@ -10,8 +10,9 @@ from checks import proof
 from checks.proof import landed_to, prove
 from checks.readiness import Question, ReadinessPolicy, ReadinessState, Rule, assess
 from pipeline.cut import first_fence
-from pipeline.lags.samples import LandedBatch, Sample, SourceSamples
-from pipeline.model import Acknowledged, Fence, Missing, PartitionEnd, Shard, Stage
+from pipeline.lags.samples import LandedBatch, MirrorPosition, Sample, SourceSamples, extended, step
+from pipeline.mark import Snap
+from pipeline.model import Acknowledged, Fence, Missing, Order, PartitionEnd, Shard, Stage
 from pipeline.sources.mysql.position import binlog_position
 from tests.checks.samples import BUDGET, CUT, NOW, TABLE, beats, fence, lags, mark, samples
 from tests.checks.test_readiness import inputs
@@ -125,3 +126,66 @@ def test_a_certificate_rests_on_w_of_its_own_topics() -> None:
     found = landed_to(mark(offsets=offsets, gone=gone), frozenset({"shop.a", "shop"}))
 
     assert found == {f"shop.a:{n}": n for n in range(12) if n != 3}
+
+
+def test_f01_a_heartbeat_of_a_time_to_come_proves_nothing_though_it_was_passed() -> None:
+    fast = beats(until=NOW + 720 * SECOND)
+
+    found = prove(TABLE, Stage.LANDED, CUT, samples(fences=fast, landed=mark(through=700)), NOW)
+
+    assert found.holds is None
+    assert [reason.code for reason in found.reasons] == ["no_heartbeat"]
+    assert "720.0 s ahead" in found.reasons[0].text
+
+
+def test_a_cut_to_come_is_called_that_though_the_heartbeat_is_dead() -> None:
+    dead = samples(fences=beats(until=NOW - 1_200 * SECOND))
+
+    found = prove(TABLE, Stage.LANDED, NOW + SECOND, dead, NOW)
+    at_once = prove(TABLE, Stage.LANDED, NOW, dead, NOW)
+
+    assert (found.holds, found.reasons[0].code) == (False, "cut_ahead")
+    assert (at_once.holds, at_once.reasons[0].code) == (None, "no_heartbeat")
+
+
+def test_a_snapshot_that_is_on_its_way_is_named_where_the_cut_is_not_landed_only() -> None:
+    snaps = {"shop/shop_09.users": Snap(Order(1, 1, 1), 49)}
+
+    before = extended((), step(mark(batch=49), {"shop": beats()}))
+    later = samples(landed=mark(snaps=snaps), steps=before)
+
+    covered = prove(TABLE, Stage.LANDED, CUT, later, NOW)
+    behind = prove(TABLE, Stage.LANDED, CUT, samples(landed=mark(through=90, snaps=snaps)), NOW)
+    early = prove(TABLE, Stage.LANDED, NOW + SECOND, later, NOW)
+
+    assert [reason.code for reason in behind.reasons] == ["not_landed", "snapshot"]
+    assert "snapshot" not in {reason.code for reason in early.reasons}
+    assert (covered.holds, covered.reasons) == (True, ())
+
+
+def test_what_is_shared_by_tables_of_one_look_says_nothing_of_their_mirrors() -> None:
+    taken = samples()
+    gone = replace(taken, mirror=Missing("no mirror"))
+    behind = replace(taken, mirror=Sample(MirrorPosition(6, 3), NOW, BUDGET))
+
+    found = [
+        prove(TABLE, stage, CUT, one, NOW).holds
+        for stage in (Stage.LANDED, Stage.MIRROR)
+        for one in (taken, gone, behind)
+    ]
+
+    assert found == [True, True, True, True, None, False]
+
+
+@pytest.mark.parametrize("first", ["whole", "based anew"])
+def test_what_is_shared_by_tables_of_one_look_says_nothing_of_their_bases(first: str) -> None:
+    """The batch that proves the cut is of before the base of one of them."""
+    other = replace(TABLE, name="shop.others", shards=(Shard("shop", "others"),))
+    landed = mark(through=90, complete={str(TABLE.shards[0]): 50})
+    taken = samples(landed=landed, steps=extended((), step(mark(batch=49), {"shop": beats()})))
+    asked = {"whole": other, "based anew": TABLE}
+    order = sorted(asked, key=lambda name: name != first)
+
+    found = {name: prove(asked[name], Stage.LANDED, CUT, taken, NOW).holds for name in order}
+
+    assert found == {"whole": True, "based anew": False}

@@ -4,7 +4,7 @@ The board is made by hand and has every state; `tests/proof` asks the same of a 
 """
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -45,10 +45,15 @@ def _full() -> Board:
 
 
 def _with_own(view: TableView) -> TableView:
-    fine = Ruling(Outcome.PASS, "fine")
+    """All is well with it but for the lost one, of which samples are old, too."""
+    lost = view is boards.LOST
+    told = Ruling(Outcome.FAIL, "wrong") if lost else Ruling(Outcome.PASS, "fine")
     name = view.table.name
-    own = tuple(Verdict(name, check, fine, _now(), value=0.0) for check in KINDS_OF_ITS_OWN)
-    return replace(view, verdicts=(*view.verdicts, *own))
+    own = tuple(Verdict(name, check, told, _now(), value=0.0) for check in KINDS_OF_ITS_OWN)
+    late = timedelta(seconds=30) if lost else timedelta()
+    hops = tuple(replace(hop, age=hop.age + late if hop.age else None) for hop in view.lags.hops)
+    lags = replace(view.lags, hops=hops)
+    return replace(view, lags=lags, verdicts=(*view.verdicts, *own))
 
 
 class _Scraped(BaseHTTPRequestHandler):
@@ -86,14 +91,24 @@ def prometheus(exposed: str, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 @pytest.mark.stack
 def test_no_query_errs_and_none_is_empty(prometheus: Prometheus) -> None:
-    assert troubles(prometheus, "shop.users") == {}
+    assert troubles(prometheus, "shop.users", boards.LOST.table.name) == {}
 
 
 @pytest.mark.stack
 def test_a_query_that_is_wrong_or_finds_nothing_is_told(prometheus: Prometheus) -> None:
     assert prometheus.ask("sluice_readiness{").error
     assert prometheus.ask("sluice_no_such_metric").samples == 0
-    assert "Lag by hop" in " ".join(troubles(prometheus, "shop.no_such_table"))
+    there, well = (troubles(prometheus, "shop.no_such_table", well=one) for one in (False, True))
+    assert {"Lag by hop", "Age of the samples"} <= titles(there)
+    assert "Lag by hop" in titles(well)
+    assert "Age of the samples" not in titles(well), "which are listed once they are old"
+
+
+def titles(places: Iterable[str]) -> set[str]:
+    """Of the panels of a table's dashboard that are among *places*."""
+    board = "dashboards/table.json: "
+    own = (place.removeprefix(board) for place in places if place.startswith(board))
+    return {place.rpartition(" ")[0] for place in own}
 
 
 @pytest.mark.stack

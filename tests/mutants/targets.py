@@ -9,7 +9,10 @@ APPLY = "tests/pipeline/apply"
 LAGS = "tests/pipeline/lags"
 MYSQL = "tests/pipeline/sources/mysql"
 
-READINESS = tuple(f"{CHECKS}/test_{one}.py" for one in ("proof", "blocks", "readiness", "waivable"))
+READINESS = tuple(
+    f"{CHECKS}/test_{one}.py"
+    for one in ("proof", "blocks", "decisions", "readiness", "waivable", "waiver_instances")
+)
 
 TARGETS: dict[str, tuple[str, ...]] = {
     "checks/proof.py": READINESS,
@@ -20,7 +23,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
         f"{CHECKS}/test_certificate.py",
         f"{CHECKS}/test_readiness.py",
     ),
-    "checks/readiness.py": (f"{CHECKS}/test_decisions.py", *READINESS),
+    "checks/readiness.py": READINESS,
     "checks/suspects.py": (f"{CHECKS}/test_suspects.py", f"{CHECKS}/probes/test_range_counts.py"),
     "pipeline/lags/lag.py": (f"{LAGS}/test_lag.py", f"{LAGS}/test_samples.py"),
     "pipeline/landing/plan.py": (f"{LANDING}/test_plan.py",),
