@@ -13,6 +13,8 @@ from monitor.web import metrics
 LABEL = re.compile(r"\{[^}]*\}|\[[^]]*\]|\"[^\"]*\"|(?:by|on|without|ignoring) \([^)]*\)")
 TOLD_OF_TROUBLE = frozenset({metrics.HOP_AGE.name, metrics.WHY.name, metrics.OUTCOME.name})
 """Metrics that list only what is not well."""
+ANOTHER_STATE = re.compile(rf'^{metrics.READINESS.name}{{[^}}]*state="unknown"}}$')
+"""Of a table's states only the one that holds is listed."""
 NAME = re.compile(r"\b(?!max_over_time\b)(?:sluice:[a-z0-9_:]+|[a-z][a-z0-9]*_[a-z0-9_]+)\b")
 
 
@@ -31,7 +33,8 @@ class Expression:
     @property
     def quiet(self) -> bool:
         """Whether it is empty while all is well: it asks for nothing but what is not."""
-        return metrics_in(self.promql) <= TOLD_OF_TROUBLE
+        states = ANOTHER_STATE.search(self.promql) is not None
+        return states or metrics_in(self.promql) <= TOLD_OF_TROUBLE
 
 
 def dashboards() -> dict[str, Json]:
