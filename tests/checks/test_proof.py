@@ -177,15 +177,20 @@ def test_what_is_shared_by_tables_of_one_look_says_nothing_of_their_mirrors() ->
     assert found == [True, True, True, True, None, False]
 
 
-@pytest.mark.parametrize("first", ["whole", "based anew"])
+@pytest.mark.parametrize("first", ["whole", "based anew", "based just before"])
 def test_what_is_shared_by_tables_of_one_look_says_nothing_of_their_bases(first: str) -> None:
-    """The batch that proves the cut is of before the base of one of them."""
-    other = replace(TABLE, name="shop.others", shards=(Shard("shop", "others"),))
-    landed = mark(through=90, complete={str(TABLE.shards[0]): 50})
-    taken = samples(landed=landed, steps=extended((), step(mark(batch=49), {"shop": beats()})))
-    asked = {"whole": other, "based anew": TABLE}
+    """The batches that prove the cut are of before the base of one of them."""
+    whole, early = (
+        replace(TABLE, name=f"shop.{name}", shards=(Shard("shop", name),)) for name in "ab"
+    )
+    based = {str(TABLE.shards[0]): 50, str(early.shards[0]): 49}
+    steps: tuple[LandedBatch, ...] = ()
+    for batch in (48, 49):
+        steps = extended(steps, step(mark(batch=batch), {"shop": beats()}))
+    taken = samples(landed=mark(through=90, complete=based), steps=steps)
+    asked = {"whole": whole, "based anew": TABLE, "based just before": early}
     order = sorted(asked, key=lambda name: name != first)
 
     found = {name: prove(asked[name], Stage.LANDED, CUT, taken, NOW).holds for name in order}
 
-    assert found == {"whole": True, "based anew": False}
+    assert found == {"whole": True, "based anew": False, "based just before": True}
