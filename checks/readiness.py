@@ -110,17 +110,9 @@ def assess(
     since = (disagreeing or now) if _contradict(inputs, summed, proof) else None
     if since and now - since >= policy.disagreement:
         reasons = (*reasons, _disagreement(summed, since))
-    return Readiness(
-        table=inputs.table.name,
-        stage=question.stage,
-        cut=question.cut,
-        at=now,
-        state=state,
-        reasons=reasons,
-        lags=inputs.lags,
-        eta=summed.eta if state is ReadinessState.NOT_READY else None,
+    return replace(
+        _told(question, inputs, policy, summed, (state, reasons)),
         certificate=certificate if state is ReadinessState.READY else None,
-        unknown=unknown,
         disagreeing=since,
     )
 
@@ -128,7 +120,18 @@ def assess(
 def passing(question: Question, inputs: Inputs, policy: ReadinessPolicy) -> Readiness:
     """Answer *question* for the eye alone: no certificate is issued, and none is looked for."""
     proof, summed = _by_both(question, inputs, policy)
-    state, reasons = _ruled(inputs, policy, summed, proof)
+    return _told(question, inputs, policy, summed, _ruled(inputs, policy, summed, proof))
+
+
+def _told(
+    question: Question,
+    inputs: Inputs,
+    policy: ReadinessPolicy,
+    summed: Sum,
+    ruled: tuple[ReadinessState, tuple[Reason, ...]],
+) -> Readiness:
+    """The answer as it is told, but for its certificate."""
+    state, reasons = ruled
     return Readiness(
         table=inputs.table.name,
         stage=question.stage,

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from checks.blocks import Inputs
-from checks.certificate import Certificate
 from checks.model import Reason
 from checks.readiness import Question, Readiness, ReadinessPolicy, assess, passing
 from monitor.observe.forfeits import Forfeits
@@ -81,14 +80,12 @@ class Assessor:
         """Everything known of *table* at the time of *facts*."""
         self._forfeits.take_back(table.name, look, facts.at)
         samples = look.samples(table)
-        lags = measure(table, samples, facts.at, self._earlier.get(table.name))
-        doubts = self.doubts(table.sources, lags.at)
-        if doubts:
-            lags = measure(table, samples, lags.at)
+        doubts = self.doubts(table.sources, facts.at)
+        earlier = None if doubts else self._earlier.get(table.name)
         return Inputs(
             table=table,
             samples=samples,
-            lags=lags,
+            lags=measure(table, samples, facts.at, earlier),
             topics=self._topics(table),
             holds=_once((*facts.holds_of(table), *_intruded(table, look))),
             waived=facts.waived,
@@ -101,10 +98,13 @@ class Assessor:
 
     def answer(self, question: Question, inputs: Inputs) -> Readiness:
         """Answer *question*; a certificate that was issued for it before is taken into account."""
-        return self._ruled(
+        name = inputs.table.name
+        return assess(
             question,
             inputs,
-            self.certificates.newest(inputs.table.name, question.stage, question.cut),
+            self.policy,
+            certificate=self.certificates.newest(name, question.stage, question.cut),
+            disagreeing=self._disagreeing.get(name, {}).get(question),
         )
 
     def passing(self, question: Question, inputs: Inputs) -> Readiness:
@@ -130,18 +130,6 @@ class Assessor:
         since = {q: one.disagreeing for q, one in answers.items() if one.disagreeing is not None}
         if since or name in self._disagreeing:
             self._disagreeing[name] = since
-
-    def _ruled(
-        self, question: Question, inputs: Inputs, certificate: Certificate | None
-    ) -> Readiness:
-        since = self._disagreeing.get(inputs.table.name)
-        return assess(
-            question,
-            inputs,
-            self.policy,
-            certificate=certificate,
-            disagreeing=since.get(question) if since else None,
-        )
 
     def _topics(self, table: Table) -> frozenset[str]:
         """Topics of the table's rows and schema changes; empty if a source has names of its own."""

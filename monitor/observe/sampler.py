@@ -115,12 +115,8 @@ class Sampler:
     synced: Mapping[str, Callable[[], int | Missing]] = field(default_factory=dict)
     _unreadable: dict[str, str] = field(default_factory=dict)
 
-    def look(self, tables: Iterable[Table]) -> Sampling:
-        """Sample what *tables* rest on: fences, acknowledged, synced, mark, mirrors, in order."""
-        return self.with_mirrors(self.upstream(), self.mirrors(tables))
-
     def upstream(self) -> Sampling:
-        """Sample what all tables rest on; no mirror yet."""
+        """Sample what all tables rest on: fences, acknowledged, synced, mark; no mirror yet."""
         at = self.clock()
         fences = {
             name: Sample(self.fences.of(name), self.clock(), self.beat_budget)

@@ -29,12 +29,10 @@ DAY = "2026-03-28"
 
 
 @pytest.fixture
-def rig(tmp_path: Path) -> Iterator[Rig]:
-    rig = Rig(tmp_path)
+def rig(rig: Rig) -> Rig:
     rig.round()
     rig.round()
-    yield rig
-    rig.close()
+    return rig
 
 
 @pytest.fixture

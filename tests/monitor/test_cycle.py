@@ -1,9 +1,8 @@
 """A watching round tells what is wrong once, by its cause, and shows it on the board."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 
@@ -18,13 +17,6 @@ from pipeline.report import Applied, Hold
 from pipeline.route import Router
 from pipeline.settings import TableRule
 from tests.monitor.rig import ORDERS, USERS, Rig
-
-
-@pytest.fixture
-def rig(tmp_path: Path) -> Iterator[Rig]:
-    rig = Rig(tmp_path)
-    yield rig
-    rig.close()
 
 
 def _open(rig: Rig) -> list[tuple[str, str, tuple[str, ...]]]:

@@ -1,9 +1,8 @@
 """The gate opens when all is proven, and closes for everything that could make it wrong."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 
@@ -17,13 +16,6 @@ from tests.monitor.rig import NOON, ORDERS, USERS, Rig
 
 DAY, EARLIER = "2026-03-28", "2026-03-27"
 SOME = timedelta(seconds=1)
-
-
-@pytest.fixture
-def rig(tmp_path: Path) -> Iterator[Rig]:
-    rig = Rig(tmp_path)
-    yield rig
-    rig.close()
 
 
 @pytest.fixture

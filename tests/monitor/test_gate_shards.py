@@ -1,8 +1,6 @@
 """The gate knows of every shard of a table, or does not open; covers monitor/gate.py."""
 
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -15,13 +13,11 @@ LEFT_OUT = "shop.users_2"  # the source has it, and the collector does not send 
 
 
 @pytest.fixture
-def rig(tmp_path: Path) -> Iterator[Rig]:
-    rig = Rig(tmp_path)
+def rig(rig: Rig) -> Rig:
     rig.rules = (TableRule(r"shop\.users(_\d)?", USERS),)
     rig.dictionary.there = [USERS, LEFT_OUT]
     rig.restart()
-    yield rig
-    rig.close()
+    return rig
 
 
 def test_a_shard_that_is_not_collected_blocks_also_while_its_source_is_too_slow(rig: Rig) -> None:

@@ -1,9 +1,7 @@
 """F33: whatever happens to all tables at once, a person is told one thing."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 
@@ -19,13 +17,6 @@ from tests.monitor.rig import ORDERS, SHARDS, USERS, Rig
 
 PROBES = ("range_counts", "max_id", "offset_keys", "completeness")
 MINUTES = 4
-
-
-@pytest.fixture
-def rig(tmp_path: Path) -> Iterator[Rig]:
-    rig = Rig(tmp_path)
-    yield rig
-    rig.close()
 
 
 def told(rig: Rig) -> list[tuple[str, str]]:

@@ -26,13 +26,6 @@ TABLE = Table(USERS, (Shard("shop", USERS),))
 MORE = Table(ORDERS, (Shard("shop", ORDERS),))
 
 
-@pytest.fixture
-def rig(tmp_path: Path) -> Iterator[Rig]:
-    rig = Rig(tmp_path)
-    yield rig
-    rig.close()
-
-
 def codes(rig: Rig, table: str = USERS, cut: str = DAY) -> list[str]:
     return [reason["code"] for reason in rig.ask(table, cut=cut)[1]["tables"][0]["reasons"]]
 

@@ -1,20 +1,15 @@
 """Others' commits to a mirror are seen by the gate at once, also to one that was made anew."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from tests.monitor.rig import USERS, Rig
 
 
 @pytest.fixture
-def rig(tmp_path: Path) -> Iterator[Rig]:
-    rig = Rig(tmp_path)
+def rig(rig: Rig) -> Rig:
     for _ in range(4):
         rig.round()
-    yield rig
-    rig.close()
+    return rig
 
 
 @pytest.mark.parametrize("rounds", [0, 1], ids=["before it was seen", "and seen"])

@@ -1,9 +1,7 @@
 """Looks of before come late: a round goes through many tables while jobs ask with newer ones."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 
@@ -19,12 +17,10 @@ DAY, EARLIER = "2026-03-28", "2026-03-27"
 
 
 @pytest.fixture
-def rig(tmp_path: Path) -> Iterator[Rig]:
-    rig = Rig(tmp_path)
+def rig(rig: Rig) -> Rig:
     rig.round()
     rig.round()
-    yield rig
-    rig.close()
+    return rig
 
 
 def test_an_older_look_takes_back_nothing_that_a_newer_one_has_certified(rig: Rig) -> None:

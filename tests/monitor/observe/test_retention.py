@@ -1,6 +1,5 @@
 """What is left until unread changes are deleted, as the watching round shows and tells it."""
 
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
@@ -14,13 +13,11 @@ DAY, HOUR = timedelta(days=1), timedelta(hours=1)
 
 
 @pytest.fixture
-def rig(tmp_path: Path) -> Iterator[Rig]:
-    rig = Rig(tmp_path)
+def rig(rig: Rig) -> Rig:
     rig.schema.variables["binlog_expire_logs_seconds"] = str(30 * DAY // timedelta(seconds=1))
     rig.round()
     rig.round()
-    yield rig
-    rig.close()
+    return rig
 
 
 def _told(rig: Rig) -> list[tuple[AlertKind, str]]:

@@ -1,6 +1,6 @@
 """A look never fails: who does not answer is Missing, with his words and never told too young."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -98,7 +98,7 @@ class Bench:
 
     def look(self) -> Sampling:
         """One look at the one table."""
-        return self.sampler.look([TABLE])
+        return self.sampler.with_mirrors(self.sampler.upstream(), self.sampler.mirrors([TABLE]))
 
     def commit(self, operation: str, *, ours: bool, to: int | None = None) -> None:
         """One more version of the mirror."""
@@ -271,13 +271,6 @@ def test_f04_what_arrived_of_the_server_before_says_nothing_of_the_one_now() -> 
         newest_below(fences, Acknowledged(binlog_position(9, 9, f"{old}:1-80,{new}:1-2")))
         == fences[0]
     )
-
-
-@pytest.fixture
-def rig(tmp_path: Path) -> Iterator[Rig]:
-    rig = Rig(tmp_path)
-    yield rig
-    rig.close()
 
 
 def _hops(rig: Rig) -> dict[Hop, object]:

@@ -1,20 +1,8 @@
 """Covers monitor/observe/stalled.py: a round that hangs is told by somebody else."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
-import pytest
-
 from alerts.round import AlertSettings
 from monitor.observe.stalled import StalledRound
 from tests.monitor.rig import Rig
-
-
-@pytest.fixture
-def rig(tmp_path: Path) -> Iterator[Rig]:
-    rig = Rig(tmp_path)
-    yield rig
-    rig.close()
 
 
 def teller(rig: Rig) -> StalledRound:

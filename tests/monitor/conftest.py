@@ -1,0 +1,15 @@
+"""The rig of tests about the whole service; a module that needs one further on takes it there."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.monitor.rig import Rig
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Iterator[Rig]:
+    rig = Rig(tmp_path)
+    yield rig
+    rig.close()
