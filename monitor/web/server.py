@@ -34,6 +34,8 @@ class HttpServer:
         except OSError as error:
             msg = f"http: cannot listen on {self.host}:{self.port}: {error.strerror or error}"
             raise ConfigError(msg) from error
+        # each connection takes it over: else the second part of an answer waits for some 40 ms
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.port = int(self._socket.getsockname()[1])
 
     @property
