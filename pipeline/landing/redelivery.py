@@ -119,14 +119,14 @@ def reordered(rows: pa.Table, landed: pa.Table, starts: Mapping[TopicPartition, 
     was landed from there on was sent again too, so where a transaction says the same twice, it
     tells which time this is.  Rows without a transaction id are left as they are.
     """
-    again: dict[Said, set[int]] = {}
+    ids = pc.unique(_part(landed["tx"], "id")).drop_null()
+    again: dict[Said, set[Number]] = {}
     places: dict[Said, set[Order]] = {}
-    for row in _named(landed):
+    for row in _named(landed, ids):
         places.setdefault(row.said, set()).add(row.order)
         if row.offset >= starts.get(row.partition, 0):
             again.setdefault(row.said, set()).add(row.number)
-    asked = pc.is_in(_part(rows["tx"], "id"), pc.unique(_part(landed["tx"], "id")))
-    sent = list(_named(rows.append_column("index", _count(rows)).filter(asked)))
+    sent = list(_named(rows, ids))
     for row in sent:
         again.setdefault(row.said, set()).add(row.number)
     times = {said: sorted(numbers) for said, numbers in again.items()}
@@ -136,10 +136,11 @@ def reordered(rows: pa.Table, landed: pa.Table, starts: Mapping[TopicPartition, 
         time = times[row.said].index(row.number)
         if time < len(taken.get(row.said, ())):
             found[row.index] = taken[row.said][time]
-    return _with_orders(rows, found) if found else rows
+    return _with_orders(rows, found)
 
 
 Said = tuple[str | None, ...]  # source, transaction, op, key, before, after
+Number = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,35 +149,27 @@ class _SentRow:
 
     said: Said
     order: Order
-    number: int
+    number: Number
     offset: int
     partition: TopicPartition
     index: int
 
 
-def _named(rows: pa.Table) -> Iterator[_SentRow]:
-    """Rows with a transaction id and an order, one by one: bounded by what was asked."""
-    if not rows.num_rows:
-        return
-    named = rows.filter(pc.and_(pc.is_valid(rows["order"]), pc.is_valid(_part(rows["tx"], "id"))))
-    numbers = _part(named["tx"], "total_order").to_pylist()
-    said = zip(
-        named["source"].to_pylist(),
-        _part(named["tx"], "id").to_pylist(),
-        *(named[name].to_pylist() for name in _SAID),
-        strict=True,
-    )
-    index = named["index"] if "index" in named.column_names else _count(named)
+def _named(rows: pa.Table, ids: pa.Array) -> Iterator[_SentRow]:
+    """Rows of these transactions that have an order, one by one: bounded by what was asked."""
+    asked = pc.and_(pc.is_valid(rows["order"]), pc.is_in(_part(rows["tx"], "id"), ids))
+    named, index = rows.filter(asked), _count(rows).filter(asked)
+    tx = [_part(named["tx"], name).to_pylist() for name in ("total_order", "id")]
     columns = (*(named[name].to_pylist() for name in ("topic", "partition", "offset", "order")),)
-    for what, number, at, topic, partition, offset, order in zip(
-        said, numbers, index.to_pylist(), *columns, strict=True
+    said = zip(*(named[name].to_pylist() for name in _SAID), strict=True)
+    for at, topic, partition, offset, order, source, number, name, what in zip(
+        index.to_pylist(), *columns, named["source"].to_pylist(), *tx, said, strict=True
     ):
         place = Order(**order)
-        numbered = number if number is not None else place.pos * _ROWS + place.row
-        yield _SentRow(what, place, numbered, offset, TopicPartition(topic, partition), at)
-
-
-_ROWS = 2**32  # more rows than an event holds
+        numbered = (place.pos, place.row) if number is None else (number,)
+        yield _SentRow(
+            (source, name, *what), place, numbered, offset, TopicPartition(topic, partition), at
+        )
 
 
 def _count(rows: pa.Table) -> pa.Array:
@@ -184,13 +177,18 @@ def _count(rows: pa.Table) -> pa.Array:
 
 
 def _with_orders(rows: pa.Table, found: Mapping[int, Order]) -> pa.Table:
+    """*rows* with the orders of *found*, by index, rising."""
     order = rows["order"].combine_chunks()
-    where = np.fromiter(found, np.int64)
-    parts = []
-    for name in ORDER_TYPE.names:
-        part = np.asarray(pc.fill_null(_part(order, name), 0)).copy()
-        part[where] = [getattr(place, name) for place in found.values()]
-        parts.append(pa.array(part, pa.int64()))
+    other = np.zeros(rows.num_rows, bool)
+    other[list(found)] = True
+    parts = [
+        pc.replace_with_mask(
+            _part(order, name),
+            pa.array(other),
+            pa.array([getattr(place, name) for place in found.values()], pa.int64()),
+        )
+        for name in ORDER_TYPE.names
+    ]
     made = pa.StructArray.from_arrays(parts, fields=list(ORDER_TYPE), mask=pc.is_null(order))
     at = rows.schema.get_field_index("order")
     return rows.set_column(at, rows.schema.field("order"), made)
@@ -202,8 +200,7 @@ def _asked(source: str, rows: pa.Table, mark: Mark, epoch: Epoch) -> Transaction
     ids = tuple(
         sorted(name for name in every if epoch.before is None or may_hold(epoch.before, name))
     )
-    before = mark.epochs.get(source)
-    moved = before is not None and before.number != epoch.number
+    moved = mark.epochs.get(source, epoch).number != epoch.number
     passed = mark.acknowledged.get(source) if moved else epoch.passed
     if passed is None or any(may_hold(passed.position, name) for name in ids):
         return Transactions(source, ids, None)
@@ -213,10 +210,14 @@ def _asked(source: str, rows: pa.Table, mark: Mark, epoch: Epoch) -> Transaction
 def _are_low(
     rows: pa.Table, back: Mapping[TopicPartition, tuple[int, ...]]
 ) -> npt.NDArray[np.bool_]:
-    named = [(tp.topic, tp.partition, offset) for tp, low in back.items() for offset in low]
-    topics, partitions, offsets = zip(*named, strict=True) if named else ((), (), ())
+    named = [(tp, offset) for tp, low in back.items() for offset in low]
+    columns = (
+        [tp.topic for tp, _ in named],
+        [tp.partition for tp, _ in named],
+        [offset for _, offset in named],
+    )
     types = {"topic": pa.string(), "partition": pa.int32(), "offset": pa.int64()}
-    wanted = pa.table([topics, partitions, offsets], schema=pa.schema(types))
+    wanted = pa.table(columns, schema=pa.schema(types))
     there = rows.select(list(types)).cast(wanted.schema).append_column("index", _count(rows))
     found = there.join(wanted, keys=list(types), join_type="left semi")
     low = np.zeros(rows.num_rows, bool)
@@ -251,7 +252,7 @@ def _flat(rows: pa.Table) -> pa.Table:
 
     A join takes no null for equal to a null, so that stands beside.
     """
-    columns = {name: pc.fill_null(_part(rows["order"], name), 0) for name in ("log", "pos", "row")}
+    columns = {name: _part(rows["order"], name) for name in ("log", "pos", "row")}
     columns["op"] = rows["op"].cast(pa.string())
     for name in ("key", "before", "after"):
         text = rows[name].cast(pa.string())

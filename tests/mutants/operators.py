@@ -94,6 +94,8 @@ def _below(child: ast.AST, scope: str, *, inside: bool) -> Iterator[tuple[ast.AS
 def _is_text(node: ast.AST) -> bool:
     if isinstance(node, ast.JoinedStr):
         return True
+    if isinstance(node, ast.keyword) and node.arg == "strict":
+        return True  # what zip() asserts of lengths decides nothing
     if isinstance(node, ast.If):
         return ast.unparse(node.test) == "TYPE_CHECKING"
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)

@@ -43,6 +43,7 @@ def test_a_decision_is_bent_in_one_place(source: str, name: str, text: str) -> N
         pytest.param("f'{x if y else z}'", id="a text"),
         pytest.param("def f(x: 'int | None' = None) -> 'int | None': ...", id="annotations"),
         pytest.param("@cache(maxsize=1)\ndef f(x): return x", id="a decorator"),
+        pytest.param("z = zip(x, y, strict=True)", id="what is asserted of lengths"),
         pytest.param("if TYPE_CHECKING:\n    import x", id="for type checkers alone"),
     ],
 )

@@ -184,6 +184,15 @@ def test_f27_only_transactions_of_the_log_before_are_looked_for(
     assert sent_again(batch, later, {"s": replace(EPOCH, passed=passed)}) == asked
 
 
+def test_where_the_end_of_the_log_before_was_never_seen_any_transaction_may_be_old() -> None:
+    """A person waived what stood low before the server was first reached: there is no epoch yet."""
+    unseen = Epoch(2, "new", binlog_position(1, 1))
+
+    asked = sent_again(rows(said(51), said(999)), Mark("m", 3), {"s": unseen})
+
+    assert asked == (Transactions("s", (f"{OLD}:51", f"{OLD}:999"), None),)
+
+
 def test_once_a_heartbeat_of_the_new_log_has_landed_nothing_is_asked() -> None:
     assert sent_again(rows(said(51)), Mark("m", 3, heartbeats={"s": 41}), {"s": EPOCH}) == ()
 
@@ -257,6 +266,15 @@ def test_a_transaction_cut_by_a_batch_goes_on_counting_what_it_says_twice() -> N
 
     assert later["order"].to_pylist()[0]["epoch"] == 2, "it was never landed: no repetition"
     assert again["order"].to_pylist()[0]["pos"] == 90
+
+
+def test_what_a_partition_without_a_start_holds_from_its_first_offset_on_was_sent_again() -> None:
+    """It came after the fail-over, so it has no start: its row is the first time that is told."""
+    landed = told(("g", "a", 1, 90, 1))
+
+    later = reordered(told(("g", "a", 2, 7, 3), first=1), landed, {})
+
+    assert later["order"].to_pylist()[0]["epoch"] == 2, "it was never landed: no repetition"
 
 
 def test_rows_without_an_order_are_left_as_they_are() -> None:
