@@ -83,6 +83,10 @@ class LogSide(Protocol):
         """Changes (c, u, d) of *table* landed in batches in ``(after, until]``."""
         ...
 
+    def changes_without_transaction(self, table: Table, after: int, until: int) -> int:
+        """Those of them that are live and name no transaction."""
+        ...
+
 
 class World(Protocol):
     """Everything one probe may look at in one round, for one table."""
@@ -125,8 +129,14 @@ class World(Protocol):
         """The newest batch of the table's lane, known before it is asked; -1 before the first."""
         ...
 
-    def recall(self, table: Table, check: str) -> Mapping[str, Any] | None:
-        """What the check asked to be remembered in an earlier round; None at first."""
+    def recall(
+        self, table: Table, check: str, *, lasting: bool = False
+    ) -> Mapping[str, Any] | None:
+        """What the check asked to be remembered in an earlier round; None at first.
+
+        None, too, once the change log has lost the batches of that round, unless it is *lasting*:
+        their numbers mean nothing any more, or something else.
+        """
         ...
 
     def remember(self, table: Table, check: str, memory: Mapping[str, Any]) -> None:

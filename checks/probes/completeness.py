@@ -1,7 +1,8 @@
 """Has every event landed that the collector counted in its END messages?
 
 An END is judged only when the mirror has come past the moment at which it was seen landed: by
-then every event of its transaction is, however the topics were read.
+then every event of its transaction is, however the topics were read.  A collector that tells of no
+transactions promises nothing, so nothing is ruled on until one was seen to end.
 Cannot see: what the collector never sent; truncates and XA rows, which carry no transaction;
 transactions that began again where the log does not show from which event.
 """
@@ -21,6 +22,7 @@ from pipeline.model import Fence, Table
 
 NAME = "completeness"
 MOST_KEYS = 20
+ENDED, UNTOLD = "ended", "untold"  # what was seen last of a table's transactions
 MOST_WRONG = 100  # batches with wrong transactions that are counted again, the oldest
 
 
@@ -54,16 +56,19 @@ class Completeness:
         memory = world.recall(table, NAME)
         if memory is None:
             newest = world.landed_batch()
-            _remember(table, world, after=newest - 1, until=newest, wrong=())
+            _remember(table, world, after=newest - 1, until=newest)
             return NotYet("waiting for the first transactions to settle")
         fences = passed(table, world, datetime.fromisoformat(memory["ended"]), self.patience)
         if isinstance(fences, NotYet | Undecided):
             return fences
         found = tally(_transactions(table, world, memory))
         wrong = sorted({each.end_batch for each in (*found.short, *found.over)})
-        until = memory["until"]
-        _remember(table, world, after=until, until=world.landed_batch(), wrong=wrong[:MOST_WRONG])
-        return Promises(fences, until, found)
+        until, told = memory["until"], _told_last(found, table, world, memory)
+        landed = world.landed_batch()
+        _remember(table, world, after=until, until=landed, wrong=wrong[:MOST_WRONG], told=told)
+        if told == UNTOLD:
+            return Undecided("unsupported", "its changes name no transaction: none can be counted")
+        return Promises(fences, until, found) if told else NotYet("no transaction has ended yet")
 
     def judge(self, reading: Promises, past: Sequence[float]) -> Ruling:
         """Rule on the tally; history plays no part."""
@@ -89,8 +94,26 @@ def _transactions(table: Table, world: World, memory: Mapping[str, Any]) -> tupl
     return (*old, *fresh)
 
 
-def _remember(table: Table, world: World, *, after: int, until: int, wrong: Sequence[int]) -> None:
+def _told_last(found: Tally, table: Table, world: World, memory: Mapping[str, Any]) -> str:
+    """What the newest batches show of transactions; as before where they hold no change."""
+    if found != Tally():
+        return ENDED
+    if world.log().changes_without_transaction(table, memory["after"], memory["until"]):
+        return UNTOLD
+    return str(memory["told"])
+
+
+def _remember(
+    table: Table,
+    world: World,
+    *,
+    after: int,
+    until: int,
+    wrong: Sequence[int] = (),
+    told: str = "",
+) -> None:
     memory = {
+        "told": told,
         "after": after,
         "until": until,
         "wrong": list(wrong),

@@ -21,7 +21,7 @@ from checks.run import Probe
 from checks.suspects import name
 from checks.world import World
 from pipeline.errors import ProofError
-from pipeline.model import Fence, Table
+from pipeline.model import Fence, Shard, Table
 
 NAME = "schema"
 ALIKE = ""  # stands for "no difference" among the differences that were seen
@@ -30,10 +30,15 @@ MOST_KEYS = 20
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """``different``: what is different -> its key, ``source/shard:column@order#text``."""
+    """``different``: what is different -> its key, ``source/shard:column@order#text``.
+
+    ``hidden`` of ``shards`` shards are not shown by the source.
+    """
 
     as_of: tuple[Fence, ...] = ()
     different: Mapping[str, str] = field(default_factory=dict)
+    shards: int = 1
+    hidden: int = 0
 
     @property
     def value(self) -> float:
@@ -58,26 +63,36 @@ class Schema:
         fences = passed(table, world, max(seen), self.patience) if seen else ()
         if isinstance(fences, NotYet | Undecided):
             return fences
-        found = dict(_different(table, world)) or {ALIKE: ""}
+        compared = dict(_compared(table, world))
+        if not compared:
+            world.remember(table, NAME, {})
+            return Undecided("unsupported", "the source shows none of its shards")
+        found = {text: key for own in compared.values() for text, key in own} or {ALIKE: ""}
         now = world.clock().isoformat()
         fresh = {text: {"key": key, "seen": now} for text, key in found.items()}
         known = {text: old for text, old in memory.items() if found.get(text) == old["key"]}
         world.remember(table, NAME, fresh if ALIKE in found else {**fresh, **known})
         if not known:
             return NotYet(f"{next(iter(found)) or 'no difference'}; looking again")
-        return Columns(fences, {text: found[text] for text in known if text != ALIKE})
+        different = {text: found[text] for text in known if text != ALIKE}
+        shards = len(table.shards)
+        return Columns(fences, different, shards, shards - len(compared))
 
     def judge(self, reading: Columns, past: Sequence[float]) -> Ruling:
         """Any difference is one too many; history plays no part."""
         if not reading.different:
-            return Ruling(Outcome.PASS, "the log knows the source's columns")
+            rest = f"; {reading.hidden} of {reading.shards} shards it does not show"
+            told = f"the log knows the source's columns{rest if reading.hidden else ''}"
+            return Ruling(Outcome.PASS, told)
         texts, keys = zip(*sorted(reading.different.items()), strict=True)
         more = f", and {len(texts) - 1} more" if len(texts) > 1 else ""
         return Ruling(Outcome.FAIL, f"{texts[0]}{more}", "columns_differ", keys[:MOST_KEYS])
 
 
-def _different(table: Table, world: World) -> Iterator[tuple[str, str]]:
-    """Each difference, and its key with the order of the schema change that the log knows last.
+def _compared(table: Table, world: World) -> Iterator[tuple[Shard, list[tuple[str, str]]]]:
+    """Each shard that the source shows, with its differences and a key for each.
+
+    A key has the order of the schema change that the log knows last in it.
 
     The log is asked first: what it says was true at the source before the source is asked.
 
@@ -93,9 +108,13 @@ def _different(table: Table, world: World) -> Iterator[tuple[str, str]]:
         if schema is None:
             raise ProofError(f"no schema change of {name(shard)} has landed")
         at = "-".join(str(part) for part in schema.order.parts)
-        for one in there[0].dialect.differences(schema, there):
-            column, text = one.partition(": ")[0], f"{name(shard)}: {one}"
-            yield text, f"{name(shard)}:{column}@{at}#{crc32(text.encode()):08x}"
+        found = there[0].dialect.differences(schema, there)
+        yield shard, [_keyed(shard, one, at) for one in found]
+
+
+def _keyed(shard: Shard, difference: str, at: str) -> tuple[str, str]:
+    column, text = difference.partition(": ")[0], f"{name(shard)}: {difference}"
+    return text, f"{name(shard)}:{column}@{at}#{crc32(text.encode()):08x}"
 
 
 PROBE: type[Probe[Columns]] = Schema

@@ -93,8 +93,9 @@ class Volatility:
             late = world.now - due > self.patience
             return Undecided("not_reached", near.why) if late else NotYet(near.why)
         batch = world.landed_batch()
-        if memory is None:
-            _remember(table, world, batch, ())
+        if memory is None:  # what was counted in another log is history; its batches are not
+            before = world.recall(table, NAME, lasting=True)
+            _remember(table, world, batch, tuple(_loads(before, zone)) if before else ())
             return NotYet("the first interval begins")
         return self._close(table, world, memory, batch=batch, near=near)
 

@@ -15,6 +15,7 @@ from monitor.store.memory import CheckMemory
 from pipeline.cut import first_fence
 from pipeline.errors import UnreachableError
 from pipeline.lake.log_reader import LogReader
+from pipeline.lives import Lives
 from pipeline.model import Fence, Missing, Shard, Table
 from pipeline.schema.column import Column, TableSchema
 
@@ -99,6 +100,10 @@ class LandedLog:
         """As the change log says."""
         return self.changes.change_counts(table, after, until)
 
+    def changes_without_transaction(self, table: Table, after: int, until: int) -> int:
+        """As the change log says."""
+        return self.changes.changes_without_transaction(table, after, until)
+
     def schema(self, shard: Shard) -> TableSchema | None:
         """As the change log says."""
         return self.schemas.newest(shard, self.changes)
@@ -157,13 +162,32 @@ class RoundWorld:
         mark = self.look.mark
         return -1 if isinstance(mark, Missing) else mark.value.batch
 
-    def recall(self, table: Table, check: str) -> Mapping[str, Any] | None:
-        """What the check asked to be remembered."""
-        return self.memory.recall(table.name, check)
+    def recall(
+        self, table: Table, check: str, *, lasting: bool = False
+    ) -> Mapping[str, Any] | None:
+        """What the check asked to be remembered, if this is still the log of then."""
+        found = self.memory.recall(table.name, check)
+        if found is None or "kept" not in found:
+            return None
+        kept: Mapping[str, Any] = found["kept"]
+        return kept if lasting or self._is_log_of(found["batch"], found["life"]) else None
 
     def remember(self, table: Table, check: str, memory: Mapping[str, Any]) -> None:
         """Keep *memory* for the next round."""
-        self.memory.remember(table.name, check, memory, self.now)
+        batch = self.landed_batch()
+        stamp = {"kept": memory, "batch": batch, "life": self._life(batch)}
+        self.memory.remember(table.name, check, stamp, self.now)
+
+    def _is_log_of(self, batch: int, life: int | None) -> bool:
+        """Whether the log, if it can be read, holds that *batch* as it was landed then."""
+        if isinstance(self.look.mark, Missing) or batch < 0:
+            return True
+        now = self._life(batch)
+        return batch <= self.landed_batch() and (None in (life, now) or life == now)
+
+    def _life(self, batch: int) -> int | None:
+        mark = self.look.mark
+        return None if isinstance(mark, Missing) else Lives.of(mark.value.lives).at(batch)
 
 
 def _past(passed: Mapping[str, Fence], fence: Fence) -> bool:

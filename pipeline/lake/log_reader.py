@@ -13,7 +13,7 @@ from pipeline.lake.pinned import PinnedTable
 from pipeline.lake.query import among, literal
 from pipeline.lake.resumed import SentEvent, resumed
 from pipeline.lake.seen import LogKey, Touch, Transaction
-from pipeline.model import Op, Order, Shard, Table
+from pipeline.model import Op, Order, Origin, Shard, Table
 
 ROWS = (Op.CREATE, Op.UPDATE, Op.DELETE)
 KEYED = (*ROWS, Op.READ)
@@ -85,6 +85,15 @@ class LogReader:
         found = self.pinned.select(
             f"SELECT count(*) AS n FROM t WHERE {self._batches(after, until)}"  # noqa: S608
             f' AND t."table" = {literal(table.name)} AND {among("op", ROWS)}'
+        )
+        return int(found[0]["n"])
+
+    def changes_without_transaction(self, table: Table, after: int, until: int) -> int:
+        """Those of them that are live and name no transaction."""
+        found = self.pinned.select(
+            f"SELECT count(*) AS n FROM t WHERE {self._batches(after, until)}"  # noqa: S608
+            f' AND t."table" = {literal(table.name)} AND {among("op", ROWS)}'
+            f" AND origin = {int(Origin.LIVE)} AND {TX} IS NULL"
         )
         return int(found[0]["n"])
 

@@ -73,6 +73,8 @@ class FakeWorld:
     allowed: int = 1_000_000  # rows of one range that the source lets be counted
     refusal: Exception = TOO_MANY
     asked: int = 0  # ranges that it was asked to count
+    metadata: bool = True  # whether changes name their transactions, and those end
+    outdated: set[str] = field(default_factory=set)  # checks that remember another log
 
     # what the world does
 
@@ -80,9 +82,9 @@ class FakeWorld:
         """One transaction of (op, shard, id) changes; those that change nothing are left out."""
         self.tick()
         done = [change for change in changes if self._change(*change)]
-        tx = f"tx{len(self.log_)}"
+        tx = f"tx{len(self.log_)}" if self.metadata else ""
         self.log_ += [Event(op, shard, id_, tx) for op, shard, id_ in done]
-        if done:
+        if done and tx:
             self.log_.append(Event(Op.END, tx=tx, promised=len(done)))
 
     def truncate(self, shard: Shard) -> None:
@@ -119,6 +121,14 @@ class FakeWorld:
         self.beat()
         self.land()
         self.apply()
+
+    def replace_lake(self) -> None:
+        """Begin an empty change log: what is in the source is a snapshot in it, in batch 0."""
+        self.log_ = [Event(Op.READ, shard, id_) for shard, ids in self.rows.items() for id_ in ids]
+        self.ends, self.applied, self.fences = [], -1, []
+        self.copy = {shard: Counter() for shard in self.copy}
+        self.outdated = set(self.memory)
+        self.catch_up()
 
     def tick(self, length: timedelta = timedelta(milliseconds=5)) -> None:
         self.time += length
@@ -175,11 +185,14 @@ class FakeWorld:
     def landed_batch(self) -> int:
         return len(self.ends) - 1
 
-    def recall(self, table: Table, check: str) -> Mapping[str, Any] | None:
-        return self.memory.get(check)
+    def recall(
+        self, table: Table, check: str, *, lasting: bool = False
+    ) -> Mapping[str, Any] | None:
+        return None if check in self.outdated and not lasting else self.memory.get(check)
 
     def remember(self, table: Table, check: str, memory: Mapping[str, Any]) -> None:
         self.memory[check] = memory
+        self.outdated.discard(check)
 
 
 @dataclass
@@ -317,7 +330,15 @@ class FakeLog:
         return TableSchema(shard.name, Order(1, 1, place), tuple(columns))
 
     def change_counts(self, table: Table, after: int, until: int) -> int:
-        return sum(event.shard is not None for _, event in self._landed(after, until))
+        return sum(_is_change(event) for _, event in self._landed(after, until))
+
+    def changes_without_transaction(self, table: Table, after: int, until: int) -> int:
+        landed = self._landed(after, until)
+        return sum(_is_change(event) and not event.tx for _, event in landed)
+
+
+def _is_change(event: Event) -> bool:
+    return event.op in {Op.CREATE, Op.UPDATE, Op.DELETE}
 
 
 def text(shard: Shard, id_: int) -> str:

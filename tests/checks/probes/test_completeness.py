@@ -1,9 +1,13 @@
 import pytest
 
+from alerts.causes import BEYOND_HELP
 from checks.completeness import Tally, expected, tally
-from checks.model import Outcome
+from checks.model import NotYet, Outcome
 from checks.probes.completeness import Completeness, Promises
+from checks.run import Check, run_probe
 from checks.world import Transaction
+from pipeline.model import Op
+from tests.checks.world_fake import ONE, TABLE, FakeWorld, in_step
 
 
 @pytest.mark.parametrize(
@@ -56,3 +60,49 @@ def test_a_tally_is_ruled_on(
 
     assert (ruling.outcome, ruling.code, reading.value) == (outcome, code, value)
     assert outcome is not Outcome.FAIL or ruling.keys
+
+
+def write(world: FakeWorld, id_: int, *, metadata: bool = True) -> None:
+    world.metadata = metadata
+    world.commit((Op.CREATE, ONE, id_))
+
+
+def test_a_collector_that_tells_of_no_transactions_is_never_passed() -> None:
+    """Changes come, idle rounds come: it stays UNKNOWN, and nobody is called for it."""
+    world = FakeWorld()
+    found = []
+    for id_ in range(1, 4):
+        write(world, id_, metadata=False)
+        found += in_step("completeness", Completeness(), world, 2)
+
+    assert {(each.outcome, each.code) for each in found} == {(Outcome.UNKNOWN, "unsupported")}
+    assert found[0].reason == "its changes name no transaction: none can be counted"
+    assert found[0].code in BEYOND_HELP
+
+
+def test_what_has_not_ended_one_transaction_is_not_ruled_on() -> None:
+    world, check = FakeWorld(), Check("completeness", Completeness(), TABLE)
+    seen = []
+    for _ in range(3):
+        world.catch_up()
+        seen.append(run_probe(check, world))
+
+    assert seen[1:] == [NotYet("no transaction has ended yet")] * 2
+
+
+def test_transactions_that_are_told_of_no_more_are_missed_until_they_are_again() -> None:
+    world = FakeWorld()
+    outcomes = []
+    for id_, metadata in enumerate([True, True, False, True]):
+        write(world, id_, metadata=metadata)
+        outcomes.append(in_step("completeness", Completeness(), world, 2)[-1].outcome)
+
+    assert outcomes == [Outcome.PASS, Outcome.PASS, Outcome.UNKNOWN, Outcome.PASS]
+
+
+def test_an_idle_table_whose_transactions_were_told_passes() -> None:
+    world = FakeWorld()
+    write(world, 1)
+    in_step("completeness", Completeness(), world, 2)
+
+    assert in_step("completeness", Completeness(), world, 3)[-1].outcome is Outcome.PASS

@@ -1,8 +1,11 @@
 import pytest
 
-from checks.probes.offset_keys import KeyFate, key_fate
+from checks.model import NotYet, Outcome
+from checks.probes.offset_keys import KeyFate, OffsetKeys, key_fate
+from checks.run import Check, run_probe
 from checks.world import Touch
 from pipeline.model import Op
+from tests.checks.world_fake import ONE, TABLE, FakeWorld, in_step
 
 
 @pytest.mark.parametrize(
@@ -27,3 +30,32 @@ def test_a_key_is_compared_with_its_newest_landed_change(
 
 def test_a_row_that_moved_to_another_shard_is_no_ghost() -> None:
     assert key_fate(True, Touch(Op.DELETE, 5), 5, one_shard=False) is KeyFate.FINE
+
+
+def test_topics_without_a_row_are_no_pass() -> None:
+    found = in_step("offset_keys", OffsetKeys(), FakeWorld(), 3)
+
+    assert {(each.outcome, each.code) for each in found} == {(Outcome.UNKNOWN, "not_yet")}
+
+
+def test_keys_that_have_all_changed_again_are_no_pass() -> None:
+    world, check = FakeWorld(), Check("offset_keys", OffsetKeys(), TABLE)
+    world.commit((Op.CREATE, ONE, 1))
+    run_probe(check, world)
+    world.catch_up()
+    world.commit((Op.UPDATE, ONE, 1))
+    world.land()  # and nobody merges it
+
+    seen = run_probe(check, world)
+
+    assert seen == NotYet("its last keys have changed again, and that is not merged yet")
+
+
+def test_a_key_that_was_looked_for_and_found_passes() -> None:
+    world = FakeWorld()
+    world.commit((Op.CREATE, ONE, 1))
+
+    found = in_step("offset_keys", OffsetKeys(), world, 3)
+
+    assert found[-1].outcome is Outcome.PASS
+    assert found[-1].reason.startswith("1 last keys")

@@ -10,7 +10,7 @@ from checks.probes.schema import Schema
 from checks.run import Check, run_probe
 from pipeline.errors import UnreachableError
 from pipeline.model import Op
-from tests.checks.world_fake import ONE, TABLE, Event, FakeWorld, in_step
+from tests.checks.world_fake import ONE, TABLE, TWO, Event, FakeWorld, in_step
 
 CHECK = Check("schema", Schema(), TABLE)
 
@@ -110,7 +110,20 @@ def test_a_shard_that_the_source_does_not_show_is_no_difference() -> None:
     world = FakeWorld()
     world.columns[ONE] = {}
 
-    assert in_step("schema", Schema(), world, 3)[-1].outcome is Outcome.PASS
+    ruling = in_step("schema", Schema(), world, 3)[-1]
+
+    assert ruling.outcome is Outcome.PASS
+    assert ruling.reason.endswith("; 1 of 2 shards it does not show")
+
+
+def test_a_table_of_which_the_source_shows_nothing_is_unknown() -> None:
+    world = FakeWorld()
+    in_step("schema", Schema(), world, 3)
+    world.columns = {ONE: {}, TWO: {}}
+
+    found = in_step("schema", Schema(), world, 3)
+
+    assert {(each.outcome, each.code) for each in found} == {(Outcome.UNKNOWN, "unsupported")}
 
 
 def test_a_shard_whose_columns_never_landed_is_unknown() -> None:

@@ -148,6 +148,20 @@ def test_an_interval_is_not_cut_while_the_mirror_is_far_behind() -> None:
     assert overdue.code == "not_reached"
 
 
+def test_a_replaced_lake_is_no_table_that_stopped() -> None:
+    """Batches begin anew: none is above the one remembered, and what was counted is kept."""
+    probe, world = begun()
+    world.replace_lake()
+
+    codes = []
+    for changes in (60, 60, 0):
+        work(world, timedelta(days=1), changes)
+        reading = probe.measure(TABLE, world)
+        codes.append(probe.judge(reading, []).code if isinstance(reading, Changes) else None)
+
+    assert codes == [None, "", "stopped"]
+
+
 def test_an_interval_nobody_cut_in_time_is_left_out() -> None:
     probe, world = begun()
 

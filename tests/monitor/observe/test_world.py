@@ -1,6 +1,7 @@
 """What one probe may see in one round: one mirror, blame by name, and no more than was proven."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -213,8 +214,36 @@ def test_a_check_remembers_its_own_by_table(tmp_path: Path) -> None:
 
     assert seen.recall(TABLE, "max_id") == {"a": 1}
     assert seen.recall(OTHER, "max_id") is None
-    assert seen.memory.recall("shop.t", "max_id") == {"a": 1}
     seen.memory.database.close()
+
+
+def landed(batch: int, **lives: int) -> Sample[Mark]:
+    told = {first.removeprefix("b"): life for first, life in lives.items()}
+    return Sample(Mark(lane="main", batch=batch, lives=told), NOON, timedelta(1))
+
+
+@pytest.mark.parametrize(
+    ("now", "kept"),
+    [
+        pytest.param(landed(9, b0=1), True, id="the same"),
+        pytest.param(landed(9, b0=1, b8=2), True, id="landing was started anew since"),
+        pytest.param(NOTHING, True, id="it cannot be read"),
+        pytest.param(landed(6, b0=1), False, id="it was set back"),
+        pytest.param(landed(9, b0=1, b7=2), False, id="it was set back, and went on"),
+        pytest.param(landed(9, b0=2), False, id="another, that has come as far"),
+    ],
+)
+def test_what_was_remembered_of_a_log_goes_with_its_batches(
+    tmp_path: Path, now: Sample[Mark] | Missing, *, kept: bool
+) -> None:
+    before = world(tmp_path, mark=landed(7, b0=1))
+    before.remember(TABLE, "max_id", {"a": 1})
+
+    after = replace(before, look=replace(before.look, mark=now))
+
+    assert after.recall(TABLE, "max_id") == ({"a": 1} if kept else None)
+    assert after.recall(TABLE, "max_id", lasting=True) == {"a": 1}
+    before.memory.database.close()
 
 
 def test_now_stands_still_and_the_clock_does_not(tmp_path: Path) -> None:

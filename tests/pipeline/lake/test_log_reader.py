@@ -10,7 +10,7 @@ import pytest
 from pipeline.lake.log_reader import LOOK_BACK, LogReader
 from pipeline.lake.pinned import open_table
 from pipeline.lake.seen import LogKey, Touch, Transaction
-from pipeline.model import Op, Order, Shard, Table, TopicPartition
+from pipeline.model import Op, Order, Origin, Shard, Table, TopicPartition
 from tests.pipeline.lakes import change, place, write_changes
 
 A, B = Shard("shop", "s.orders_00"), Shard("shop", "s.orders_01")
@@ -84,6 +84,18 @@ def test_changes_are_counted_by_batch_table_and_lane(tmp_path: Path) -> None:
     assert found.change_counts(TABLE, 0, 3) == 6
     assert found.change_counts(TABLE, 1, 2) == 3
     assert found.change_counts(TABLE, 2, 3) == 0
+
+
+def test_changes_that_name_no_transaction_are_counted_if_they_are_live(tmp_path: Path) -> None:
+    told = row(Op.CREATE, 10, "k", 0, tx={"id": "u:1", "total_order": 1})
+    reread = row(Op.UPDATE, 10, "k", 0, origin=int(Origin.REPAIR))
+    write_changes(tmp_path, 1, [told, reread, row(Op.READ, 1, "k", 0)])
+    write_changes(tmp_path, 2, [row(Op.UPDATE, 11, "k", 0), row(Op.DELETE, 12, "k", 0), told])
+
+    found = reader(tmp_path)
+
+    assert found.changes_without_transaction(TABLE, 0, 1) == 0
+    assert found.changes_without_transaction(TABLE, 0, 2) == 2
 
 
 def tx(op: Op, total: int, pos: int, tx_id: str = "u:1", **fields: Any) -> dict[str, Any]:
