@@ -43,7 +43,7 @@ class Found:
 
 
 class RowVerdict(IntEnum):
-    """What one change does to the mirror.
+    """What one change does to the mirror; numbered without gaps from 0, to count by.
 
     MOVE is an insert that takes the place of a row of another shard, which has deleted it.
     """
@@ -120,9 +120,7 @@ def doubtful(folded: Folded, verdicts: Verdicts, known: AppliedBefore) -> Mask:
     changes = folded.rows
     live: Mask = pc.equal(changes["origin"], int(Origin.LIVE)).to_numpy()
     inserts: Mask = (verdicts == RowVerdict.INSERT) | (verdicts == RowVerdict.MOVE)
-    if known.high is None:
-        return inserts
-    if not inserts.any():
+    if known.high is None or not inserts.any():
         return inserts
     rank = owned(changes).rank[:-1]
     most = max(known.high.values()) if known.grown and known.high else None
@@ -172,12 +170,11 @@ def _only(rows: Owned, mask: Mask) -> Owned:
 
 def _has_left(left: pa.Table, rows: Owned, number: int) -> Mask:
     """Which *rows* of the mirror were deleted by their own shard in the same changes."""
+    of: Integers = left["of"].to_numpy()
+    theirs, ours = owned(left), rows.take(of)
+    own = ours.adopted | (same(theirs.source, ours.source) & same(theirs.shard, ours.shard))
     gone = np.zeros(number, np.bool_)
-    if len(left):
-        of: Integers = left["of"].to_numpy()
-        theirs, ours = owned(left), rows.take(of)
-        own = ours.adopted | (same(theirs.source, ours.source) & same(theirs.shard, ours.shard))
-        gone[of[own & above(theirs.rank, ours.rank)]] = True
+    gone[of[own & above(theirs.rank, ours.rank)]] = True
     return gone
 
 

@@ -40,28 +40,24 @@ class Folded:
     left: pa.Table
 
 
-def fold(changes: pa.Table, *, unique: bool) -> Folded:
+def fold(changes: pa.Table) -> Folded:
     """Keep the newest change of each key.
 
     In: change-log rows of one table with ops of ``ROW_OPS``, in any order, repeated or not: key,
     source, shard, op, before, after, batch, order, origin, and what else is to be kept.
-    With *unique*, keys span shards.
+    Where keys do not span shards, each says its own, and no two shards meet in one.
 
     Raises:
         HeldError: a change has no key or no order.
     """
     places = _places(changes)
     sort = np.lexsort([*_worth_sorting(places.batch, *places.rank[::-1]), places.group])
-    alike = _alike(places, sort)
-    repeats, conflicts = _repeats(changes, places, sort[_in_runs(alike)], alike)
-    group = places.group[sort]
-    newest = sort[_ends(group)]
-    kept = _across(places, newest, unique=unique)
-    standing = newest[places.upsert[newest]] if unique else newest[:0]
-    crossed = _crossed(places, standing)
+    repeats, conflicts = _repeats(changes, places, sort)
+    newest = sort[_ends(places.group[sort])]
+    kept = np.sort(_across(places, newest))
+    crossed = _crossed(places, newest[places.upsert[newest]])
     mask = np.zeros(len(changes), np.bool_)
     mask[kept] = True
-    kept = np.sort(kept)
     return Folded(
         rows=changes.filter(pa.array(mask)),
         total=len(changes),
@@ -74,7 +70,7 @@ def fold(changes: pa.Table, *, unique: bool) -> Folded:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Places:
-    """What the changes are sorted by: ``group`` numbers pairs of a key and a shard."""
+    """What the changes are sorted by: ``group`` numbers triples of key, source and shard."""
 
     key: Integers
     source: Integers
@@ -90,28 +86,32 @@ def _places(changes: pa.Table) -> _Places:
         detail = f"a change of {shard} came without a key, so rows cannot be told apart"
         advice = "name its columns in `message.key.columns`, as under `key:`, and take a new base"
         raise HeldError("no_key", f"{detail}; {advice}")
-    key, source, shard = (_codes(plain(changes[name])) for name in ("key", "source", "shard"))
-    owner = source * (shard.max(initial=0) + 1) + shard
+    owners = [_encoded(plain(changes[name])) for name in ("key", "source", "shard")]
+    key, source, shard = map(_codes, owners)
     op = plain(changes["op"])
     return _Places(
         key=key,
         source=source,
-        group=key * (owner.max(initial=0) + 1) + owner,
+        group=np.ravel_multi_index((key, source, shard), [len(one.dictionary) for one in owners]),
         rank=rank(changes),
         batch=changes["batch"].to_numpy(),
         upsert=pc.not_equal(op, Op.DELETE).to_numpy(),
     )
 
 
-def _codes(column: pa.ChunkedArray) -> Integers:
-    """A number for each distinct value; 0 is null's."""
+def _encoded(column: pa.ChunkedArray) -> pa.DictionaryArray:
     one = column.cast(pa.large_string()).combine_chunks()  # together they may pass 2 GiB
-    codes: Integers = pc.fill_null(one.dictionary_encode().indices, -1).to_numpy()
-    return codes.astype(np.int64) + 1
+    return one.dictionary_encode("encode")
+
+
+def _codes(column: pa.DictionaryArray) -> Integers:
+    """A number from 0 for each distinct value, and for null."""
+    codes: Integers = column.indices.to_numpy().astype(np.int64)
+    return codes
 
 
 def _worth_sorting(*lines: npt.NDArray[np.int64]) -> list[npt.NDArray[np.int64]]:
-    return [line for line in lines if len(line) and (line != line[0]).any()]
+    return [line for line in lines if np.diff(line).any()]
 
 
 def _ends(line: Integers) -> Mask:
@@ -119,31 +119,16 @@ def _ends(line: Integers) -> Mask:
     return np.append(line[1:] != line[:-1], True)[: len(line)]
 
 
-def _alike(places: _Places, sort: Integers) -> Mask:
-    """Which rows, in the order of *sort*, have the key, shard and rank of the one before."""
-    alike = np.ones(max(len(sort) - 1, 0), np.bool_)
-    for line in (places.group, *_worth_sorting(*places.rank)):
-        line_sorted = line[sort]
-        alike &= line_sorted[1:] == line_sorted[:-1]
-    return np.append(False, alike)[: len(sort)]
+def _repeats(changes: pa.Table, places: _Places, sort: Integers) -> tuple[int, Integers]:
+    """How many changes say again what another said, and one row of each LIVE place in conflict.
 
-
-def _in_runs(alike: Mask) -> Mask:
-    """All rows of runs, the first of each too."""
-    found: Mask = alike | np.append(alike[1:], False)[: len(alike)]
-    return found
-
-
-def _repeats(
-    changes: pa.Table, places: _Places, rows: Integers, alike: Mask
-) -> tuple[int, Integers]:
-    """How many of *rows* say again what another said, and one row of each LIVE place in conflict.
-
-    Only *rows*, which share their place with others, are compared by their texts.
+    Only those that share their place with others are compared by their texts.
     """
-    if not len(rows):
-        return 0, rows
-    run = np.cumsum(~alike)[_in_runs(alike)]
+    alike = _alike(places, sort)
+    shared = np.zeros(len(sort), np.bool_)
+    shared[1:] |= alike
+    shared[:-1] |= alike
+    rows, run = sort[shared], np.append(0, np.cumsum(~alike))[shared]
     mask = np.zeros(len(changes), np.bool_)
     mask[rows] = True
     told = [_spread(changes[name], mask)[rows] for name in ("op", "before", "after")]
@@ -160,38 +145,45 @@ def _repeats(
     return int(again.sum()), rows[disputed[first]]
 
 
+def _alike(places: _Places, sort: Integers) -> Mask:
+    """After which rows, but for the last, *sort* has one of the same key, shard and rank."""
+    alike = np.ones(max(len(sort) - 1, 0), np.bool_)
+    for line in (places.group, *_worth_sorting(*places.rank)):
+        line_sorted = line[sort]
+        alike &= line_sorted[1:] == line_sorted[:-1]
+    return alike
+
+
 def _spread(column: pa.ChunkedArray, mask: Mask) -> Integers:
     """Codes of the values under *mask*, at their places; the rest is of no meaning."""
     codes = np.zeros(len(mask), np.int64)
-    codes[mask] = _codes(column.filter(pa.array(mask)))
+    codes[mask] = _codes(_encoded(column.filter(pa.array(mask))))
     return codes
 
 
-def _across(places: _Places, newest: Integers, *, unique: bool) -> Integers:
-    """Of the newest of each shard the newest of each key; upserts before deletes if *unique*."""
+def _across(places: _Places, newest: Integers) -> Integers:
+    """Of the newest of each shard the newest of each key; upserts before deletes."""
     key = places.key[newest]
     if (key[1:] != key[:-1]).all():
         return newest
     lines = _worth_sorting(*places.rank[:, newest][::-1])
-    if unique:
-        lines.append(places.upsert[newest].astype(np.int64))
-    by_key = np.lexsort([*lines, key])
-    key = key[by_key]
-    return newest[by_key][_ends(key)]
+    by_key = np.lexsort([*lines, places.upsert[newest], key])
+    return newest[by_key][_ends(key[by_key])]
 
 
 def _crossed(places: _Places, standing: Integers) -> int | None:
-    """A row of a key whose *standing* upserts come from two sources; None if there is none."""
+    """A row of a key whose *standing* upserts come from two sources; None if there is none.
+
+    They stand by key and source.
+    """
     key, source = places.key[standing], places.source[standing]
-    sort = np.lexsort([source, key])
-    key, source = key[sort], source[sort]
     crossing = np.flatnonzero((key[1:] == key[:-1]) & (source[1:] != source[:-1]))
-    return int(standing[sort][crossing[0]]) if len(crossing) else None
+    return int(standing[crossing[0]]) if len(crossing) else None
 
 
 def _left(changes: pa.Table, places: _Places, newest: Integers, kept: Integers) -> pa.Table:
     """Newest deletes of other shards than that of the change that stands for their key."""
-    of = np.full(len(changes) + 1, -1, np.int64)
+    of = np.empty(len(changes), np.int64)
     of[places.key[kept]] = np.arange(len(kept))
     rows = newest[~places.upsert[newest] & ~np.isin(newest, kept)]
     left = changes.select(["source", "shard", "order", "origin"]).take(pa.array(rows))

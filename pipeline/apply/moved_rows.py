@@ -70,7 +70,7 @@ def moved(move: RowMove, store: Store, files: Sequence[Part], dropped: int) -> p
     """
     nothing = pa.schema([CHANGES.field(name) for name in APPLIED_COLUMNS]).empty_table()
     every = pa.concat_tables([nothing, *_under_each_name(move, store, files, dropped)])
-    folded = fold(every, unique=False).rows
+    folded = fold(every).rows
     folded = folded.filter(pc.not_equal(plain(folded["op"]), str(Op.DELETE)))
     told = {
         "source": move.shard.source,

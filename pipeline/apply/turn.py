@@ -128,7 +128,7 @@ def decided(task: TurnTask[Any], look: Look) -> Decided:
     raised = _raised(task.changes)
     floors = highest(task.floors or {}, raised)
     changes, outlived_rows = _above(floors, _rows_of(task.changes, *ROW_OPS))
-    folded = fold(changes, unique=task.table.unique_across_shards)
+    folded = fold(changes)
     _refuse_doubts(folded)
     rows = _typed(task, folded)
     keys = rows.select(list(task.table.key))

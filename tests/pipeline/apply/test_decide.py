@@ -50,7 +50,7 @@ def verdict(
     floors: Mapping[Shard, Order] | None = None,
     raised: Mapping[Shard, Order] | None = None,
 ) -> RowVerdict:
-    folded = fold(table(*map(unique, rows)), unique=True)
+    folded = fold(table(*map(unique, rows)))
     floors = highest(floors or {}, raised or {})
     (one,) = decide(folded, found, floors, raised or {}).tolist()
     return RowVerdict(one)
@@ -90,6 +90,10 @@ def verdict(
         pytest.param(change(D, 9, 1), stands(4, B), NOOP, id="a delete of another shard's row"),
         pytest.param(change(U, 9, 1), stands(4, B), UPDATE, id="an upsert over another shard's"),
         pytest.param(change(D, 9, 1), stands(4, FAR), NOOP, id="a delete from another source"),
+        pytest.param(
+            change(D, 4, 1), stands(4, FAR), NOOP, id="nor is it said again at the same number"
+        ),
+        pytest.param(change(D, 1, 1), nothing(), NOOP, id="nor of what stands nowhere"),
     ],
 )
 def test_a_change_acts_only_if_it_is_newer(row: Row, found: Found, expected: RowVerdict) -> None:
@@ -125,6 +129,10 @@ def test_a_shards_delete_is_heard_beside_another_shards_change(
     rows: list[Row], found: Found, expected: RowVerdict
 ) -> None:
     assert verdict(*rows, found=found) is expected
+
+
+def test_verdicts_are_places_in_a_row_of_their_counts() -> None:
+    assert sorted(RowVerdict) == list(range(len(RowVerdict)))
 
 
 def test_f12_an_upsert_over_another_sources_row_holds_the_table() -> None:
@@ -202,11 +210,23 @@ HIGH = {TopicPartition("s.db.a", 0): order(10), TopicPartition("s.db.a", 1): ord
 def test_an_insert_is_doubted_if_a_forgotten_delete_may_be_newer(
     row: Row, known: AppliedBefore, expected: bool
 ) -> None:
-    folded = fold(table(row), unique=False)
+    folded = fold(table(row))
 
     assert doubtful(folded, np.array([INSERT], np.int8), known).tolist() == [expected]
     assert doubtful(folded, np.array([MOVE], np.int8), known).tolist() == [expected]
     assert doubtful(folded, np.array([UPDATE], np.int8), known).tolist() == [False]
+
+
+def test_an_insert_is_measured_by_its_own_topics_partition_alone() -> None:
+    folded = fold(table(change(C, 15, 1), change(C, 15, 1, of=B)))
+    known = AppliedBefore(
+        {TopicPartition("s.db.a", 0): order(10), TopicPartition("s.db.b", 0): order(20)}
+    )
+
+    doubts = doubtful(folded, np.array([INSERT, INSERT], np.int8), known)
+
+    assert folded.rows["shard"].to_pylist() == ["db.a", "db.b"]
+    assert doubts.tolist() == [False, True]
 
 
 @pytest.mark.parametrize(
@@ -223,7 +243,7 @@ def test_an_insert_is_doubted_if_a_forgotten_delete_may_be_newer(
     ],
 )
 def test_a_delete_outlives_what_is_not_above_it(deletes: list[Row], expected: bool) -> None:
-    folded = fold(table(unique(change(C, 5, 1))), unique=True)
+    folded = fold(table(unique(change(C, 5, 1))))
 
     gone = outlived(folded, pa.Table.from_pylist([unique(row) for row in deletes], CHANGES))
 

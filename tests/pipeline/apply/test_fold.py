@@ -20,8 +20,12 @@ C, U, D, R = Op.CREATE, Op.UPDATE, Op.DELETE, Op.READ
 Row = dict[str, Any]
 
 
+def order(pos: int, *, log: int) -> Row:
+    return {"epoch": 1, "log": log, "pos": pos, "row": 0}
+
+
 def folded(*rows: Row, spanning: bool = False) -> Folded:
-    return fold(table(*map(unique, rows) if spanning else rows), unique=spanning)
+    return fold(table(*map(unique, rows) if spanning else rows))
 
 
 def kept(found: Folded) -> list[tuple[str, str, int]]:
@@ -38,7 +42,7 @@ def kept(found: Folded) -> list[tuple[str, str, int]]:
             [change(C, 1, 1), change(R, 1, 1)], False, [("c", "db.a", 1)], id="live at equal order"
         ),
         pytest.param(
-            [change(U, 9, 1, order={"epoch": 1, "log": 2, "pos": 9, "row": 0}), change(U, 10, 1)],
+            [change(U, 9, 1, order=order(9, log=2)), change(U, 10, 1)],
             False,
             [("u", "db.a", 9)],
             id="the log file counts before the position in it",
@@ -66,6 +70,12 @@ def kept(found: Folded) -> list[tuple[str, str, int]]:
             True,
             [("u", "db.b", 2)],
             id="of two shards' upserts the newer",
+        ),
+        pytest.param(
+            [change(C, 9, 1, order=order(9, log=2)), change(U, 10, 1, of=B)],
+            True,
+            [("c", "db.a", 9)],
+            id="the log file counts before the position in it across shards, too",
         ),
     ],
 )
@@ -96,6 +106,12 @@ def test_the_change_that_stands(
             3,
             [("db.a", 1)],
             id="a place is told once",
+        ),
+        pytest.param(
+            [change(C, pos, 1, name) for pos in (1, 2, 3) for name in ("a", "ab"[pos == 2])],
+            4,
+            [("db.a", 2)],
+            id="the place that contradicts itself is told, not those beside it",
         ),
         pytest.param(
             [change(R, 1, 1, "a"), change(R, 1, 1, "b")], 2, [], id="snapshots may differ"
@@ -139,12 +155,26 @@ def test_f12_upserts_of_two_sources_have_no_order(rows: list[Row], crossed: str 
 
 def test_deletes_of_other_shards_are_handed_on() -> None:
     found = folded(
-        *(change(C, 1, 7), change(D, 5, 1, of=B), change(D, 3, 1, of=FAR), change(C, 4, 1)),
+        *(change(C, 1, 7), change(D, 5, 1, of=B), change(D, 3, 1, of=FAR, origin=0)),
+        change(C, 4, 1),
         spanning=True,
     )
 
-    left = {(r["source"], r["shard"], r["order"]["pos"], r["of"]) for r in found.left.to_pylist()}
-    assert left == {("s", "db.b", 5, 1), ("far", "db.a", 3, 1)}
+    told = found.left.to_pylist()
+    left = {(r["source"], r["shard"], r["order"]["pos"], r["origin"], r["of"]) for r in told}
+    assert left == {("s", "db.b", 5, Origin.LIVE, 1), ("far", "db.a", 3, 0, 1)}
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        pytest.param([change(C, 9, 1), change(U, 5, 1, of=B)], id="an older upsert of another"),
+        pytest.param([change(D, 9, 1)], id="the delete that stands"),
+        pytest.param([change(D, 3, 1, of=B), change(U, 5, 1, of=B), change(C, 9, 1)], id="undone"),
+    ],
+)
+def test_what_deleted_nothing_elsewhere_is_not_handed_on_as_a_delete(rows: list[Row]) -> None:
+    assert folded(*rows, spanning=True).left.to_pylist() == []
 
 
 @pytest.mark.parametrize(
@@ -177,7 +207,7 @@ def test_f27_a_key_with_a_million_changes() -> None:
         }
     )
 
-    found = fold(pa.concat_tables([changes, changes.slice(0, 1_000)]), unique=False)
+    found = fold(pa.concat_tables([changes, changes.slice(0, 1_000)]))
 
     assert found.rows["after"].to_pylist() == [str(number - 1)]
     assert (found.total, found.distinct, len(found.conflicts)) == (1_001_000, number, 0)
@@ -220,7 +250,7 @@ def test_neither_order_nor_repetition_nor_folding_twice_matters(
 
     assert places(twice.rows) == places(once.rows)
     assert (twice.distinct, len(twice.conflicts)) == (once.distinct, len(once.conflicts))
-    assert places(fold(once.rows, unique=spanning).rows) == places(once.rows)
+    assert places(fold(once.rows).rows) == places(once.rows)
 
 
 def place(row: Mapping[str, Any]) -> tuple[Any, ...]:
