@@ -1,7 +1,7 @@
 """Is this an id that ``sluice waive`` could ever mean?  Judged by its form alone; pure.
 
-What is open now is not asked: a waiver may be given a moment before or after the round that tells
-of it.  A waiver of a name that nothing ever has would be kept for good, and would open nothing.
+Whether anything bears it now is asked elsewhere.  A waiver of a name that nothing ever has would
+be kept for good, and would open nothing.
 """
 
 import re

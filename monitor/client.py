@@ -32,8 +32,14 @@ def told(
 
 
 def posted(base: str, path: str, key: str, body: Mapping[str, Any]) -> dict[str, Any]:
-    """POST; the answer is a mapping with *key* in it.  Raises what :func:`asked` raises."""
-    return _with(key, asked("POST", base + path, json=body), base + path)
+    """POST; the answer is a mapping with *key* in it.
+
+    Raises what :func:`asked` raises; ConfigError, too, where what it is about is not there.
+    """
+    found = asked("POST", base + path, json=body)
+    if isinstance(found, dict) and found.keys() == {"error"}:
+        raise ConfigError(str(found["error"]))
+    return _with(key, found, base + path)
 
 
 def asked(method: str, url: str, wait: float = 0.0, **rest: Any) -> Any:

@@ -18,6 +18,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from starlette.exceptions import HTTPException
 
+from monitor.bearers import Bearers
 from monitor.board import Board, CurrentBoard
 from monitor.gate import CLOSED, Decision, Gate
 from monitor.store.store import ServiceStore
@@ -59,7 +60,8 @@ def application(parts: ApiParts) -> FastAPI:
     app = FastAPI(title="Sluice", docs_url="/docs", redoc_url=None)
     app.middleware("http")(_trusting(parts.names))
     app.include_router(_gate_routes(parts))
-    app.include_router(history_routes(parts.store, parts.clock))
+    borne = Bearers(parts.gate, parts.store.outbox).bear
+    app.include_router(history_routes(parts.store, borne, parts.clock))
     app.include_router(_service_routes(parts))
     app.include_router(runbook_routes())
     app.exception_handler(ConfigError)(_bad_request)

@@ -37,8 +37,13 @@ class AckRequest(BaseModel):
     who: Line
 
 
-def history_routes(store: ServiceStore, clock: Callable[[], datetime]) -> APIRouter:
-    """Routes that read the store, and the one that records a person's decision."""
+def history_routes(
+    store: ServiceStore, borne: Callable[[str], bool], clock: Callable[[], datetime]
+) -> APIRouter:
+    """Routes that read the store, and those that record a person's decision.
+
+    *borne* says of an id whether anything has it now.
+    """
     router = APIRouter(prefix="/v1")
 
     @router.get("/certificates/{number}")
@@ -67,6 +72,15 @@ def history_routes(store: ServiceStore, clock: Callable[[], datetime]) -> APIRou
         found = store.incidents.list(state or open_ones, limit=limit)
         return [render.incident(one) for one in found]
 
+    router.include_router(_decision_routes(store, borne, clock))
+    return router
+
+
+def _decision_routes(
+    store: ServiceStore, borne: Callable[[str], bool], clock: Callable[[], datetime]
+) -> APIRouter:
+    router = APIRouter()
+
     @router.post("/incidents/{number:path}/acknowledgement")
     def acknowledge(number: str, body: AckRequest) -> render.Json:
         """Somebody has it in hand: it is not repeated; 400 if no such incident is open."""
@@ -75,13 +89,6 @@ def history_routes(store: ServiceStore, clock: Callable[[], datetime]) -> APIRou
             raise ConfigError(f"{msg}; `sluice status` shows the ids")
         return {"id": number, "acknowledged": body.who}
 
-    router.include_router(_waiver_routes(store, clock))
-    return router
-
-
-def _waiver_routes(store: ServiceStore, clock: Callable[[], datetime]) -> APIRouter:
-    router = APIRouter()
-
     @router.get("/waivers")
     def waivers() -> list[render.Json]:
         """What people have closed by name."""
@@ -89,10 +96,16 @@ def _waiver_routes(store: ServiceStore, clock: Callable[[], datetime]) -> APIRou
 
     @router.post("/waivers")
     def waive(body: WaiverRequest) -> JSONResponse:
-        """Close something by name: 201, 200 if it was before, 400 if nothing has such a name."""
+        """Close something by name: 201, or 200 if it was before.
+
+        400 if no name looks like that, 404 if nothing has it now.
+        """
         if not waivable(body.id):
             msg = f"{body.id} is no id of anything that can be waived; nothing was recorded"
             raise ConfigError(f"{msg}; `sluice explain TABLE` shows the ids")
+        if body.id not in store.waivers.waived() and not borne(body.id):
+            msg = f"nothing is named {body.id} now; nothing was recorded"
+            raise HTTPException(404, f"{msg}; `sluice explain TABLE` shows the ids")
         waiver = Waiver(id=body.id, reason=body.reason, who=body.who, at=clock())
         added = store.waivers.add(waiver)
         return JSONResponse({**_waiver(waiver), "new": added}, 201 if added else 200)

@@ -282,17 +282,19 @@ def test_a_workers_file_of_another_encoding_is_told(tmp_path: Path) -> None:
 
 
 def test_waive_is_recorded_with_who_and_why(rig: Rig, sluice: Callable[..., Result]) -> None:
-    words = ("schema:a.b@7", "--reason", "looked at it", "--who", "on call")
+    words = ("foreign_write:shop.users:2", "--reason", "looked at it", "--who", "on call")
+    rig.intrude(USERS)
+    rig.second(2)
 
     first, second = sluice(waive.COMMAND, *words), sluice(waive.COMMAND, *words)
 
     kept = rig.store.waivers.list()
     assert (first.output, second.output) == (
-        "schema:a.b@7 waived\n",
-        "schema:a.b@7 had been waived before\n",
+        "foreign_write:shop.users:2 waived\n",
+        "foreign_write:shop.users:2 had been waived before\n",
     )
     assert [(one.id, one.who, one.reason) for one in kept] == [
-        ("schema:a.b@7", "on call", "looked at it")
+        ("foreign_write:shop.users:2", "on call", "looked at it")
     ]
 
 

@@ -73,6 +73,11 @@ def _run(words: list[str], monkeypatch: pytest.MonkeyPatch) -> object:
         pytest.param(["ack", "none"], "no open incident 'none'", id="ack: an incident"),
         pytest.param(["ack", ""], "no open incident ''", id="ack: no id"),
         pytest.param(["waive", "nothing", "--reason", "x"], "is no id", id="waive: an id"),
+        pytest.param(
+            ["waive", "schema:a.b@7", "--reason", "x"],
+            "nothing is named schema:a.b@7 now; nothing was recorded",
+            id="waive: an id that nothing bears",
+        ),
         pytest.param(["waive", "", "--reason", "x"], "at least 1 character", id="waive: no id"),
         pytest.param(["status", "--config", "/no/such"], "cannot read", id="status: a config"),
         pytest.param(["run", "--config", "/no/such"], "cannot read", id="run: a config"),

@@ -1,0 +1,158 @@
+"""What a waiver may close is what bears its name now; of anything else nothing is recorded."""
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, replace
+
+import pytest
+
+from checks.model import Outcome
+from monitor.bearers import Bearers
+from monitor.store.waivers import Waiver
+from pipeline.errors import UnreachableError
+from pipeline.mark import Quarantine, Snap
+from pipeline.model import Account, Order
+from pipeline.report import Applied, Gap, Hold, Landed
+from tests.monitor.observe.test_census import CASCADE
+from tests.monitor.observe.test_channels import bury
+from tests.monitor.rig import USERS, Rig
+from tests.monitor.test_gate import SOME
+
+USERS_SHARD = "shop/shop.users"
+GAP = Gap("shop.x:0:7@3", "shop.x", 0, 7, 9, "gone", batch=3)
+UNREADABLE = Quarantine(None, 4, 3, ("shop.x:0:7@4",))
+
+
+def mark(rig: Rig, **fields: object) -> None:
+    assert rig.lake.newest is not None
+    rig.lake.newest = replace(rig.lake.newest, **fields)  # type: ignore[arg-type]
+
+
+def hold(rig: Rig) -> None:
+    held = Hold("schema:shop.users@7", USERS, "schema", "a column changed its meaning")
+    rig.standstills.applied([Applied(USERS, 1, 1, Account(), rig.now, SOME, held)], rig.now)
+
+
+def hold_source(rig: Rig) -> None:
+    held = Hold("disorder:shop:shop.x:0:7@1", "source:shop", "disorder", "it goes back")
+    rig.standstills.landed(Landed("main", None, 0, rig.now, SOME, holds=(held,)), rig.now)
+
+
+def unbalance(rig: Rig) -> None:
+    rig.store.accounts.add("main", USERS, 1, Account(read=5, applied=4), rig.now)
+
+
+def step_back(rig: Rig) -> None:
+    """Sluice's clock and the source's."""
+    rig.second(-60)
+    rig.beat()
+
+
+NO_BASE = "no_base:shop/shop.users@0"
+CASES = [
+    pytest.param(hold, "schema:shop.users@7", "schema:shop.users@8", id="a table's hold"),
+    pytest.param(
+        hold_source, "disorder:shop:shop.x:0:7@1", "disorder:shop:shop.x:0:8@1", id="a source's"
+    ),
+    pytest.param(
+        lambda rig: mark(rig, gaps={GAP.id: json.dumps(asdict(GAP))}),
+        "shop.x:0:7@3",
+        "shop.x:0:7@4",
+        id="a gap",
+    ),
+    pytest.param(
+        lambda rig: mark(rig, quarantine={"topic:shop.x": UNREADABLE}),
+        "topic:shop.x:and 2 more@4",
+        "topic:shop.x:and 3 more@4",
+        id="changes that nobody could read",
+    ),
+    pytest.param(
+        lambda rig: mark(rig, snaps={"shop/shop.gone": Snap(Order(1, 1, 9), 5)}),
+        "snapshot:shop/shop.gone@5",
+        "snapshot:shop/shop.gone@6",
+        id="a snapshot",
+    ),
+    pytest.param(lambda rig: mark(rig, bases={}), NO_BASE, f"{NO_BASE}.1", id="no base"),
+    pytest.param(
+        lambda rig: rig.intrude(USERS),
+        "foreign_write:shop.users:2",
+        "foreign_write:shop.users:3",
+        id="what others wrote",
+    ),
+    pytest.param(
+        lambda rig: rig.rule(USERS, Outcome.FAIL),
+        "range_counts:shop.users:[1, 2)",
+        "range_counts:shop.users:[2, 3)",
+        id="a key that a check found",
+    ),
+    pytest.param(unbalance, "unbalanced:shop.users@1", "unbalanced:shop.users@2", id="an account"),
+    pytest.param(step_back, "clock:shop:3", "clock:shop:1", id="clocks"),
+    pytest.param(
+        lambda rig: bury(rig.store.outbox, 1, 2),
+        "dead_letters:slack:2",
+        "dead_letters:slack:3",
+        id="letters given up",
+    ),
+]
+
+
+@pytest.fixture
+def healthy(rig: Rig) -> Rig:
+    """Two rounds of a pipeline that works."""
+    rig.round()
+    rig.round()
+    return rig
+
+
+@pytest.mark.parametrize(("harm", "borne", "like_it"), CASES)
+def test_only_what_bears_the_name_now_is_waived(
+    healthy: Rig, harm: Callable[[Rig], object], borne: str, like_it: str
+) -> None:
+    before = waived(healthy, borne)
+    harm(healthy)
+    healthy.second(2)
+
+    assert before == (404, f"nothing is named {borne} now; nothing was recorded")
+    assert waived(healthy, like_it) == (
+        404,
+        f"nothing is named {like_it} now; nothing was recorded",
+    )
+    assert waived(healthy, borne) == (201, "")
+    assert [one.id for one in healthy.store.waivers.list()] == [borne]
+
+
+def waived(rig: Rig, id_: str) -> tuple[int, str]:
+    """Status, and the first sentence of the error."""
+    body = {"id": id_, "reason": "looked at it", "who": "on call"}
+    answer = rig.client.post("/v1/waivers", json=body)
+    return answer.status_code, answer.json().get("error", "").partition("; `")[0]
+
+
+def test_what_was_waived_before_is_told_as_such_though_it_is_over(healthy: Rig) -> None:
+    healthy.store.waivers.add(Waiver(GAP.id, "checked", "ann", healthy.now))
+
+    assert waived(healthy, GAP.id) == (200, "")
+
+
+def test_while_the_change_log_is_silent_only_what_is_known_is_borne(healthy: Rig) -> None:
+    hold(healthy)
+    healthy.lake.silent = True
+    healthy.second(60)
+    bearers = Bearers(healthy.gate, healthy.store.outbox)
+
+    assert bearers.bear("schema:shop.users@7")
+    with pytest.raises(UnreachableError, match=r"whether anything is named shop\.x:0:7@3"):
+        bearers.bear("shop.x:0:7@3")
+
+
+def test_what_no_log_shows_is_borne_by_the_id_that_the_gate_tells(healthy: Rig) -> None:
+    healthy.schema.cascades[USERS] = CASCADE
+    healthy.second(3600)
+    healthy.census.ask()
+    healthy.round()
+    _, answer = healthy.ask(cut="2026-03-29T13:00:00Z")
+    (told,) = (reason["id"] for reason in answer["tables"][0]["reasons"])
+
+    assert told.startswith("unproven:shop.users@")
+    assert waived(healthy, f"{told[:-1]}{'0' if told[-1] != '0' else '1'}")[0] == 404
+    assert waived(healthy, told) == (201, "")
