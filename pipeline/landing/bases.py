@@ -91,7 +91,7 @@ def with_drops(facts: Facts, mark: Mark) -> Facts:
     """*facts* with a DROP of each known shard of a database that was dropped: none is told of."""
     if not facts.databases:
         return facts
-    told = {news.name for news in facts.news if not news.snapshot}
+    told = {news.name for news in facts.news}
     known = {*mark.shards, *mark.existing, *facts.shards}
     names = sorted(told | {name for name in known if is_there(mark, name)})
     made = [
@@ -120,7 +120,7 @@ def _is_birth(news: News, known: Existence | None, *, seen: bool) -> bool:
 
 def is_trimmed(mark: Mark, shard: str) -> bool:
     """Whether a topic named after *shard* had lost its beginning when it was first read."""
-    return bool(mark.trimmed) and spelled(shard) in _endings(mark.trimmed)
+    return spelled(shard) in _endings(mark.trimmed)
 
 
 @lru_cache(maxsize=4)  # a snapshot tells of all tables at once, and all topics may be trimmed

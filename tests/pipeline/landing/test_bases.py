@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline.landing.bases import advance, births, is_trimmed
+from pipeline.landing.bases import advance, births, inherited, is_trimmed
 from pipeline.landing.facts import Facts, News
 from pipeline.landing.tally import SnapshotRows
 from pipeline.mark import Existence, Mark, Snap
@@ -66,6 +66,22 @@ def test_a_snapshot_begun_again_replaces_the_unfinished_one() -> None:
     _, settled = play(rows(S1, 3, ended=False), rows(S2, 2, ended=True), live())
 
     assert settled == ["2:500"]
+
+
+def test_a_snapshot_after_a_finished_one_is_waited_for_and_becomes_the_base() -> None:
+    """Else the table is READY in the middle of it."""
+    begun, _ = play(rows(S1, 2, ended=True), live(), rows(S2, 2, ended=False))
+    _, settled = play(rows(S1, 2, ended=True), live(), rows(S2, 2, ended=True), live())
+
+    assert list(begun.snaps) == ["shop/db.t"]
+    assert settled == ["1:100", "2:500"]
+
+
+def test_the_end_of_a_snapshot_begun_again_is_not_told_by_rows_of_the_one_before() -> None:
+    """They are sent again, late: the newer one would be a base with rows missing."""
+    mark, settled = play(rows(S2, 3, ended=False), rows(S1, 2, ended=True), live())
+
+    assert (mark.snaps["shop/db.t"].rows, settled) == (3, [])
 
 
 def test_a_single_row_needs_no_end_marker() -> None:
@@ -319,3 +335,29 @@ def test_the_snapshot_of_a_table_that_was_dropped_since_is_waited_for_no_more() 
     mark, settled = play(rows(S1, 3, ended=False), Facts(news=(DROP,), high=LIVE))
 
     assert (mark.snaps, settled) == ({}, [])
+
+
+@pytest.mark.parametrize(
+    "news",
+    [
+        pytest.param((told("alter", 600),), id="altered meanwhile"),
+        pytest.param((told("drop", 40),), id="dropped before"),
+        pytest.param((told("drop", 40), told("create", 50)), id="dropped and made anew before"),
+    ],
+)
+def test_a_snapshot_is_given_up_only_for_a_drop_or_a_birth_after_it(news: tuple[News, ...]) -> None:
+    """Else a table is without a base for ever, or READY before its rows have come."""
+    first = replace(rows(S1, 2, ended=False), news=news, high=EARLY)
+
+    begun, _ = advance(SEEN, first, 5)
+    _, settled = play(first, rows(S1, 1, ended=True), live())
+
+    assert begun == {"shop/db.t": Snap(S1, 5, rows=2)}
+    assert settled[-1] == "2:100"
+
+
+def test_a_rename_told_again_leaves_a_table_the_base_it_has_got_since() -> None:
+    mark = Mark("main", 4, bases={"shop/db.u": S1, "shop/db.t": S2})
+
+    assert inherited(mark, Facts(news=(told("alter", 90, shard="t<u"),))) == {}
+    assert inherited(mark, Facts(news=(told("alter", 90, shard="x<u"),))) == {"shop/db.x": S1}

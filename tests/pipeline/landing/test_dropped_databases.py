@@ -1,13 +1,17 @@
 """No table is told to go with its database; covers pipeline/landing/bases.py."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from pipeline.landing.bases import births, with_drops
+from pipeline.landing.facts import DroppedDatabase, Facts, News
 from pipeline.living import living_tables
-from pipeline.mark import Existence
+from pipeline.mark import Existence, Mark
 from pipeline.model import Op, Order
 from pipeline.route import Router
+from pipeline.schema.history import SchemaChange
 from tests.pipeline.landing.desk import Desk
 from tests.pipeline.test_lane import Beside
 
@@ -65,3 +69,57 @@ def test_a_table_made_after_its_database_was_dropped_is_born_with_columns_of_its
     assert [turn.hold for turn in beside.turns if turn.hold] == []
     assert beside.rows() == {7: "new"}
     assert len(beside.desk.landed(Op.SETTLE)) == 2
+
+
+GONE = DroppedDatabase("a", Order(1, 7, 500), "db", "DROP DATABASE db")
+
+
+def told(kind: str, pos: int, *, snapshot: bool = False) -> News:
+    change = SchemaChange(kind, "db.t", Order(1, 7, pos), None, f"{kind} t")
+    return News("a", change, snapshot=snapshot)
+
+
+@pytest.mark.parametrize(
+    ("mark", "facts"),
+    [
+        pytest.param(Mark("m", 1, shards={"a/db.t": "t"}), Facts(), id="its rows have landed"),
+        pytest.param(
+            Mark("m", 1, existing={"a/db.t": Existence(Order(1, 7, 9), there=True)}),
+            Facts(),
+            id="its CREATE has",
+        ),
+        pytest.param(Mark("m", 1), Facts(shards={"a/db.t": "t"}), id="its rows come with it"),
+        pytest.param(Mark("m", 1), Facts(news=(told("create", 9),)), id="its CREATE does"),
+        pytest.param(
+            Mark("m", 1),
+            Facts(news=(told("create", 9, snapshot=True),)),
+            id="a snapshot tells of it, and it is empty",
+        ),
+    ],
+)
+def test_however_a_table_is_known_it_goes_with_its_database(mark: Mark, facts: Facts) -> None:
+    """Else it is asked about, and waited for, for ever."""
+    found, _ = births(mark, with_drops(replace(facts, databases=(GONE,)), mark))
+
+    assert found["a/db.t"] == Existence(Order(1, 7, 500), there=False)
+
+
+def test_tables_of_other_databases_and_those_that_were_gone_are_left_alone() -> None:
+    """A DROP closes what is open of a table, and its mirror is asked for no rows of it."""
+    gone = {"a/db.t": Existence(Order(1, 7, 9), there=False)}
+    mark = Mark("m", 1, shards={"a/db.t": "t", "a/db2.t": "t", "b/db.t": "t"}, existing=gone)
+
+    assert with_drops(Facts(databases=(GONE,)), mark).news == ()
+
+
+def test_a_drop_stands_where_its_database_was_dropped() -> None:
+    mark = Mark("m", 1, shards={"a/db.t": "t"})
+    news = (told("alter", 400), told("create", 600))
+
+    found = with_drops(Facts(news=news, databases=(GONE,)), mark)
+
+    assert [(one.change.kind, one.change.order.pos) for one in found.news] == [
+        ("alter", 400),
+        ("drop", 500),
+        ("create", 600),
+    ]
