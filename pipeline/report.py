@@ -1,7 +1,7 @@
 """What one round of the pipeline did: the values its process hands to the service.  Pure."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
 
@@ -40,6 +40,11 @@ def read_gap(text: str) -> Gap:
     """Read back one value of ``Mark.gaps``."""
     raw = json.loads(text)
     return Gap(**{**raw, "tables": tuple(raw["tables"]), "shards": tuple(raw["shards"])})
+
+
+def tell_gap(gap: Gap) -> str:
+    """Write a value of ``Mark.gaps``."""
+    return json.dumps(asdict(gap))
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,9 +47,9 @@ def bounds(
     start belongs to the newest one from its first offset on.
     """
     newest = known[source].number if source in known else 1
-    later = range(2, newest + 1)
+    former = range(1, newest)
     return {
-        at: _bounds(newest, [starts.get(EpochStart(source, n, at), 0) for n in later])
+        at: _bounds(newest, [starts.get(EpochStart(source, n + 1, at), 0) for n in former])
         if at not in anew
         else EpochBounds(((0, newest),))
         for at in partitions
@@ -81,19 +81,17 @@ def needed(
 def newest_starts(
     known: Mapping[str, Epoch], starts: Mapping[EpochStart, int]
 ) -> dict[TopicPartition, int]:
-    """First offset of its source's newest epoch in each partition that has one."""
+    """First offset of its source's newest epoch in each partition that has one; all are *known*."""
     return {
-        one.at: first
-        for one, first in starts.items()
-        if one.source in known and one.number == known[one.source].number
+        one.at: first for one, first in starts.items() if one.number == known[one.source].number
     }
 
 
-def _bounds(newest: int, starts: list[int]) -> EpochBounds:
-    """*starts* of the epochs 2, 3, ... up to *newest*."""
+def _bounds(newest: int, ends: list[int]) -> EpochBounds:
+    """*ends* of the epochs 1, 2, ... before *newest*."""
     steps, reached = [], 0
-    for number, start in enumerate(starts, 2):
-        if start > reached:
-            steps.append((reached, number - 1))
-            reached = start
+    for number, end in enumerate(ends, 1):
+        if end > reached:
+            steps.append((reached, number))
+            reached = end
     return EpochBounds((*steps, (reached, newest)))

@@ -5,14 +5,13 @@ table for it, or no longer ignore it, what was landed before is in no mirror of 
 which only a base that begins later closes.  Pure.
 """
 
-import json
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 from pipeline.living import is_there
 from pipeline.mark import Mark
 from pipeline.model import PartitionEnd, Shard, TopicPartition
-from pipeline.report import Gap
+from pipeline.report import Gap, tell_gap
 from pipeline.route import Router
 
 RULES = "rules:"  # how the id of such a gap begins
@@ -31,7 +30,7 @@ def with_rules(made: Mark, before: Mark, router: Router) -> Mark:
         shards[name] = new
         if new is not None and is_there(made, name):
             gap = _gap(name, old, new, made)
-            gaps[gap.id] = json.dumps(asdict(gap), sort_keys=True)
+            gaps[gap.id] = tell_gap(gap)
     return replace(made, shards=shards, gaps=gaps)
 
 

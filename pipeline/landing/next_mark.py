@@ -1,8 +1,7 @@
 """The mark after a batch, from the mark before it and what the batch holds; pure."""
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 
 from pipeline.landing.bases import Settled, advance, births, inherited
 from pipeline.landing.epoch_bounds import needed
@@ -13,7 +12,7 @@ from pipeline.landing.redelivery import resending
 from pipeline.landing.tally import NAMED
 from pipeline.mark import Epoch, EpochStart, Mark, Quarantine, Snap, source_of
 from pipeline.model import Acknowledged, Order, Shard, SourcePartition, TopicPartition
-from pipeline.report import Gap, read_gap
+from pipeline.report import Gap, read_gap, tell_gap
 from pipeline.route import Router
 from pipeline.topics.naming import spelled
 
@@ -62,12 +61,10 @@ def next_mark(
 
 def _topics(mark: Mark, facts: Facts, plan: Plan) -> Mark:
     """With topics that have grown, or are read without their beginning and a snapshot's in it."""
-    mark = replace(mark, grown=_grown(mark, plan))
-    if not plan.trimmed:
-        return mark
     parts = {n: s.order for n, s in facts.snapshots.items() if s.topics & plan.trimmed}
     topics = tuple(sorted({*mark.trimmed, *plan.trimmed}))
-    return replace(mark, trimmed=topics, parts={**mark.parts, **parts})
+    known = {**mark.parts, **parts}
+    return replace(mark, grown=_grown(mark, plan), trimmed=topics, parts=known)
 
 
 def _departed(mark: Mark, facts: Facts, dropped: Iterable[Settled]) -> set[str]:
@@ -257,7 +254,7 @@ def _gaps(
         left = (*left, *came)
         if gap.id in waived or (gap.shards and not left):
             continue
-        result[gap.id] = _told(replace(gap, shards=left))
+        result[gap.id] = tell_gap(replace(gap, shards=left))
     return result
 
 
@@ -316,16 +313,10 @@ def _heals(done: Settled, doubt: Gap | Quarantine) -> bool:
 def _passed(made: Mark, acknowledged: Mapping[str, Acknowledged]) -> Mark:
     """The mark with what is lost noted as passed, of sources that are read up to an end."""
 
-    def newly(doubt: Gap | Quarantine) -> bool:
-        return (
-            not doubt.passed and {source_of(name) for name in doubt.shards} <= acknowledged.keys()
-        )
+    def passed(doubt: Gap | Quarantine) -> bool:
+        return {source_of(name) for name in doubt.shards} <= acknowledged.keys()
 
     gaps = {name: read_gap(text) for name, text in made.gaps.items()}
-    noted = {name: _told(replace(gap, passed=True)) for name, gap in gaps.items() if newly(gap)}
-    unread = {n: replace(one, passed=True) for n, one in made.quarantine.items() if newly(one)}
+    noted = {name: tell_gap(replace(gap, passed=True)) for name, gap in gaps.items() if passed(gap)}
+    unread = {n: replace(one, passed=True) for n, one in made.quarantine.items() if passed(one)}
     return replace(made, gaps={**made.gaps, **noted}, quarantine={**made.quarantine, **unread})
-
-
-def _told(gap: Gap) -> str:
-    return json.dumps(asdict(gap), sort_keys=True)

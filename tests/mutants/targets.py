@@ -13,6 +13,7 @@ READINESS = tuple(
     f"{CHECKS}/test_{one}.py"
     for one in ("proof", "blocks", "decisions", "readiness", "waivable", "waiver_instances")
 )
+MARKS = tuple(f"{LANDING}/test_{one}.py" for one in ("next_mark", "next_mark_keeps", "departed"))
 
 TARGETS: dict[str, tuple[str, ...]] = {
     "checks/proof.py": READINESS,
@@ -28,12 +29,16 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "pipeline/lags/lag.py": (f"{LAGS}/test_lag.py", f"{LAGS}/test_samples.py"),
     "pipeline/landing/plan.py": (f"{LANDING}/test_plan.py",),
     "pipeline/landing/epoch.py": (f"{LANDING}/test_epoch.py",),
-    "pipeline/landing/epochs.py": (f"{LANDING}/test_loop.py",),
+    "pipeline/landing/epochs.py": (f"{LANDING}/test_epochs.py",),
     "pipeline/landing/epoch_bounds.py": (f"{LANDING}/test_epoch_bounds.py",),
     "pipeline/landing/redelivery.py": (f"{LANDING}/test_redelivery.py",),
     "pipeline/landing/acknowledgements.py": (f"{LANDING}/test_acknowledgements.py",),
-    "pipeline/landing/bases.py": (f"{LANDING}/test_bases.py", f"{LANDING}/test_next_mark.py"),
-    "pipeline/landing/next_mark.py": (f"{LANDING}/test_next_mark.py",),
+    "pipeline/landing/bases.py": (
+        f"{LANDING}/test_bases.py",
+        f"{LANDING}/test_dropped_databases.py",
+        *MARKS,
+    ),
+    "pipeline/landing/next_mark.py": MARKS,
     "pipeline/apply/fold.py": (f"{APPLY}/test_fold.py",),
     "pipeline/apply/decide.py": (f"{APPLY}/test_decide.py",),
     "pipeline/apply/account.py": (f"{APPLY}/test_account.py", f"{APPLY}/test_accounts_exact.py"),

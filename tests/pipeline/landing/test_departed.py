@@ -1,0 +1,113 @@
+"""What a mark says of shards that are dropped or renamed; covers pipeline/landing/next_mark.py."""
+
+from dataclasses import replace
+
+import pytest
+
+from pipeline.landing.facts import Facts, News
+from pipeline.mark import Existence, Mark
+from pipeline.model import Acknowledged, Order
+from pipeline.report import read_gap, tell_gap
+from pipeline.schema.history import SchemaChange
+from pipeline.sources.mysql.position import binlog_position
+from tests.pipeline.landing.test_next_mark import GAP, OLD, renamed, step, unread
+
+PASSED = {"s": Acknowledged(binlog_position(1, 90))}
+KNOWN = replace(
+    OLD,
+    shards={"s/db.t": "db.t", "s/db.u": "db.u", "s/db.old": None},
+    departed={"db.u": 1, "db.x": 2},
+)
+
+
+def dropped(name: str = "t", *, snapshot: bool = False, kind: str = "drop") -> News:
+    change = SchemaChange(kind, f"db.{name}", Order(1, 1, 9), None, f"{kind} {name}")
+    return News("s", change, snapshot=snapshot)
+
+
+def told(mark: Mark, *names: str, pos: int) -> Mark:
+    gone = {f"s/db.{name}": Existence(Order(1, 1, pos), there=False) for name in names}
+    return replace(mark, existing=gone)
+
+
+@pytest.mark.parametrize(
+    ("mark", "news", "left"),
+    [
+        pytest.param(KNOWN, (dropped(),), {"db.t"}, id="dropped"),
+        pytest.param(KNOWN, (renamed("t", "y"),), {"db.t"}, id="renamed"),
+        pytest.param(KNOWN, (dropped("u"), renamed("t", "y")), {"db.t", "db.u"}, id="one of each"),
+        pytest.param(KNOWN, (dropped("old"),), set(), id="of no table"),
+        pytest.param(KNOWN, (dropped("other"),), set(), id="of no shard that is known"),
+        pytest.param(KNOWN, (dropped(kind="alter"),), set(), id="only altered"),
+        pytest.param(KNOWN, (dropped(snapshot=True),), set(), id="described by a snapshot"),
+        pytest.param(told(KNOWN, "t", pos=8), (dropped(),), {"db.t"}, id="dropped once more"),
+        pytest.param(told(KNOWN, "t", pos=9), (dropped(),), set(), id="the DROP is sent again"),
+        pytest.param(
+            told(KNOWN, "t", pos=9), (renamed("t", "y"),), set(), id="the RENAME is sent again"
+        ),
+    ],
+)
+def test_tables_that_a_shard_has_left_are_remembered_with_the_batch(
+    mark: Mark, news: tuple[News, ...], left: set[str]
+) -> None:
+    """A mirror before it has rows of that shard, and must not be READY with them."""
+    made = step(mark, Facts(news=news))
+
+    assert made.departed == {"db.u": 1, "db.x": 2, **dict.fromkeys(left, 5)}
+
+
+def opened(mark: Mark, *, passed: bool) -> Mark:
+    """With a gap and an unread change of both db.t and db.u."""
+    gap = replace(GAP, id="lost", batch=4, shards=("s/db.t", "s/db.u"), passed=passed)
+    unread_ = step(mark, Facts(errors={"s/db.t": unread(7)}), acknowledged=PASSED if passed else {})
+    return replace(unread_, gaps={"lost": tell_gap(gap)})
+
+
+@pytest.mark.parametrize(
+    ("passed", "news", "closed"),
+    [
+        pytest.param(True, dropped(), True, id="all beside what is lost is read"),
+        pytest.param(False, dropped(), False, id="its CREATE may be among what is lost"),
+        pytest.param(True, dropped(kind="alter"), False, id="only altered"),
+        pytest.param(True, dropped(snapshot=True), False, id="described by a snapshot"),
+        pytest.param(True, dropped("other"), False, id="another table"),
+    ],
+)
+def test_of_a_shard_that_is_dropped_nothing_is_missed(
+    passed: bool, news: News, closed: bool
+) -> None:
+    made = step(opened(KNOWN, passed=passed), Facts(news=(news,)))
+
+    assert read_gap(made.gaps["lost"]).shards == (("s/db.u",) if closed else ("s/db.t", "s/db.u"))
+    assert (made.quarantine == {}) is closed
+
+
+def test_a_drop_that_is_sent_again_closes_nothing_of_the_table_that_came_after_it() -> None:
+    """Else what is lost of the new one is forgotten, and it is READY without it."""
+    since = replace(
+        opened(KNOWN, passed=True), existing={"s/db.t": Existence(Order(1, 1, 50), there=True)}
+    )
+
+    made = step(since, Facts(news=(dropped(),)))
+
+    assert read_gap(made.gaps["lost"]).shards == ("s/db.t", "s/db.u")
+    assert made.quarantine.keys() == {"s/db.t"}
+
+
+@pytest.mark.parametrize(
+    ("mark", "news", "concerned"),
+    [
+        pytest.param(KNOWN, renamed("t", "y"), ("s/db.t", "s/db.u", "s/db.y"), id="to a new name"),
+        pytest.param(KNOWN, renamed("t", "u"), ("s/db.t", "s/db.u"), id="to one that has it too"),
+        pytest.param(KNOWN, renamed("x", "y"), ("s/db.t", "s/db.u"), id="of another table"),
+        pytest.param(
+            told(KNOWN, "t", pos=9), renamed("t", "y"), ("s/db.t", "s/db.u"), id="sent again"
+        ),
+    ],
+)
+def test_what_is_lost_of_a_shard_is_lost_of_the_one_it_becomes(
+    mark: Mark, news: News, concerned: tuple[str, ...]
+) -> None:
+    made = step(opened(mark, passed=True), Facts(news=(news,)))
+
+    assert read_gap(made.gaps["lost"]).shards == concerned

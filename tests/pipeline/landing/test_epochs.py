@@ -1,0 +1,119 @@
+"""Epochs by the servers' heads, and what is explained by a new one."""
+
+from dataclasses import replace
+
+import pytest
+
+from pipeline.landing.epochs import Epochs, explain, look
+from pipeline.landing.listing import Listing
+from pipeline.landing.redelivery import resending
+from pipeline.mark import Epoch, EpochStart, Mark
+from pipeline.model import Head, PartitionEnd, TopicPartition
+from pipeline.sources.mysql.position import binlog_position
+
+UUID, OTHER = "11111111-1111-1111-1111-111111111111", "22222222-2222-2222-2222-222222222222"
+TP, SECOND, FOREIGN = (TopicPartition(*at) for at in (("s.t", 0), ("s.t", 1), ("b.t", 0)))
+SAME, NEW = Head(UUID, binlog_position(5, 900)), Head(OTHER, binlog_position(1, 4))
+KNOWN = Epoch(2, UUID, binlog_position(5, 800))
+MARK = Mark("main", 3, epochs={"s": KNOWN}, heartbeats={"s": 40}, starts={f"s/2/{TP}": 10})
+
+
+def start(number: int, at: TopicPartition) -> EpochStart:
+    return EpochStart("s", number, at)
+
+
+def listed(**heads: tuple[Head, Head]) -> Listing:
+    ends = {TP: PartitionEnd(50), SECOND: PartitionEnd(60), FOREIGN: PartitionEnd(70)}
+    return Listing(heads, {}, {"s.t": "s", "b.t": "b"}, {}, ends)
+
+
+@pytest.mark.parametrize(
+    ("heads", "number", "begins"),
+    [
+        pytest.param((SAME, SAME), 2, {}, id="the same log goes on"),
+        pytest.param((NEW, NEW), 3, {TP: 50, SECOND: 60}, id="another server"),
+        pytest.param((SAME, NEW), 3, {TP: 50, SECOND: 60}, id="another while the ends were listed"),
+    ],
+)
+def test_a_new_epoch_begins_at_the_ends_of_its_own_source_s_partitions(
+    heads: tuple[Head, Head], number: int, begins: dict[TopicPartition, int]
+) -> None:
+    """Rows before them that are still to be read belong to the log before."""
+    found = look(MARK, listed(s=heads))
+
+    assert found.number("s") == number
+    assert found.starts == {start(2, TP): 10} | {start(3, at): n for at, n in begins.items()}
+
+
+def test_a_source_that_does_not_answer_keeps_its_epoch_and_one_never_reached_is_in_its_first() -> (
+    None
+):
+    found = look(MARK, listed())
+
+    assert (found.known, found.number("b")) == ({"s": KNOWN}, 1)
+    assert look(Mark("main", -1), listed(s=(SAME, SAME))).known["s"].number == 1
+
+
+def test_a_server_replaced_before_any_heartbeat_has_landed_may_send_all_again() -> None:
+    """Else what it sends again is disorder, and its source is held."""
+    mark = replace(MARK, heartbeats={})
+
+    assert resending(mark, look(mark, listed(s=(NEW, NEW))).known) == {"s"}
+
+
+MOVED = Epochs({"s": KNOWN}, {start(2, TP): 10})
+
+
+@pytest.mark.parametrize(
+    ("offset", "begins"),
+    [
+        pytest.param(9, 9, id="just before its start: of the new log, which begins there"),
+        pytest.param(10, None, id="at its start: it is known to be of the new log"),
+        pytest.param(11, None, id="after its start"),
+    ],
+)
+def test_a_new_log_explains_only_what_stands_before_its_start(
+    offset: int, begins: int | None
+) -> None:
+    """What is explained is written once more: anything else would be written for ever."""
+    found, held = explain(MOVED, listed(s=(SAME, SAME)), {TP: offset}, frozenset())
+
+    assert found.starts[start(2, TP)] == (begins or 10)
+    assert (held == {}) is (begins is not None)
+
+
+def test_in_a_partition_that_is_all_of_the_newest_epoch_nothing_is_explained() -> None:
+    found, held = explain(MOVED, listed(s=(SAME, SAME)), {SECOND: 0}, frozenset())
+
+    assert found == MOVED
+    assert held["s"].id == f"disorder:s:{SECOND}:0@2"
+    assert held["s"].subject == "source:s"
+
+
+def test_a_hold_says_whether_the_server_answers() -> None:
+    """It was replaced, perhaps: who is asked to waive has to know."""
+    told = [
+        explain(MOVED, listing, {SECOND: 0}, frozenset())[1]["s"].detail
+        for listing in (listed(s=(SAME, SAME)), listed())
+    ]
+
+    assert ["server is still the same" in one for one in told] == [True, False]
+    assert ["server does not answer" in one for one in told] == [False, True]
+
+
+def test_what_a_person_waives_is_taken_for_a_new_log_from_its_row_on() -> None:
+    waived = frozenset({f"disorder:s:{SECOND}:7@2"})
+
+    found, held = explain(MOVED, listed(s=(SAME, SAME)), {SECOND: 7}, waived)
+
+    assert held == {}
+    assert found.known == {"s": replace(KNOWN, number=3)}
+    assert found.starts == {start(2, TP): 10, start(3, TP): 50, start(3, SECOND): 7}
+
+
+def test_before_its_server_was_reached_a_source_is_held_whatever_is_waived() -> None:
+    waived = frozenset({f"disorder:s:{TP}:7@1"})
+
+    found, held = explain(Epochs({}, {}), listed(), {TP: 7}, waived)
+
+    assert (found, list(held)) == (Epochs({}, {}), ["s"])

@@ -1,0 +1,149 @@
+"""What a mark keeps of the one before, and what a batch adds; covers pipeline/landing/next_mark.py.
+
+Each entry that is forgotten would be missed later: a row that stands too low, a fence that is never
+seen, a snapshot of which a part is gone that is taken for a whole.
+"""
+
+from dataclasses import replace
+
+import pytest
+
+from pipeline.landing.facts import Facts
+from pipeline.landing.next_mark import next_mark
+from pipeline.landing.plan import Plan
+from pipeline.landing.tally import SnapshotRows
+from pipeline.mark import Epoch, Mark
+from pipeline.model import Order, PartitionEnd
+from pipeline.report import read_gap
+from pipeline.sources.mysql.position import binlog_position
+from tests.pipeline.landing.test_next_mark import GAP, OLD, OPEN, ROUTER, step, unread
+
+LOW, HIGH = Order(1, 1, 20), Order(1, 1, 900)
+BEGUN = Order(1, 1, 700)
+
+
+def snapshot(*names: str, ended: bool = True, topic: str = "s.db.t") -> Facts:
+    rows = SnapshotRows(BEGUN, 2, ended=ended, topics=frozenset({topic}))
+    return Facts(snapshots=dict.fromkeys(names, rows))
+
+
+def planned(mark: Mark, chosen: Plan, facts: Facts | None = None) -> Mark:
+    made, _ = next_mark(
+        mark, facts or Facts(), chosen,
+        acknowledged={}, epochs=mark.epochs, starts={}, waived=frozenset(), router=ROUTER,
+    )  # fmt: skip
+    return made
+
+
+def test_where_each_partition_stands_is_kept_until_it_goes_on() -> None:
+    """Else rows that go back there would be no disorder."""
+    mark = replace(OLD, high={"s/a:0": LOW, "s/b:0": LOW})
+
+    assert step(mark, Facts(high={"s/b:0": HIGH})).high == {"s/a:0": LOW, "s/b:0": HIGH}
+
+
+def test_heartbeats_of_a_source_without_a_new_one_are_kept() -> None:
+    """Else no fence before it is covered, and no epoch is ever done with."""
+    mark = replace(OLD, heartbeats={"s": 7, "z": 3})
+
+    assert step(mark, Facts(heartbeats={"z": 4})).heartbeats == {"s": 7, "z": 4}
+
+
+def test_a_source_that_is_reached_for_the_first_time_has_moved_nowhere() -> None:
+    first = {"z": Epoch(1, "uuid", binlog_position(1, 1))}
+
+    made = step(epochs={**OLD.epochs, **first})
+
+    assert made.epochs == {**OLD.epochs, **first}
+    assert made.acknowledged == OLD.acknowledged
+
+
+def test_shards_are_known_by_their_rows() -> None:
+    mark = replace(OLD, shards={"s/db.t": "db.t"})
+
+    assert step(mark, Facts(shards={"s/db.u": "db.u"})).shards == {
+        "s/db.t": "db.t",
+        "s/db.u": "db.u",
+    }
+
+
+def test_a_base_is_told_with_the_batches_it_began_and_ended_in_and_its_mirror_has_to_take_it() -> (
+    None
+):
+    mark = replace(OLD, based={"s/db.x": 1}, complete={"s/db.x": 2})
+
+    begun = step(mark, snapshot("s/db.t"))
+    made = step(step(begun), Facts(high={"s/s.db.t:0": HIGH}))
+
+    assert made.based == {"s/db.x": 1, "s/db.t": 5}
+    assert made.complete == {"s/db.x": 2, "s/db.t": 7}
+    assert made.tables == {"db.t": 7}
+
+
+def test_parts_of_snapshots_in_topics_trimmed_one_after_another_are_all_remembered() -> None:
+    """A part that is forgotten is a whole base once its rows are sent again."""
+    chosen = Plan({}, {}, (), capped=False, trimmed=frozenset({"s.db.t"}))
+    mark = replace(OLD, parts={"s/db.v": LOW}, trimmed=("s.db.v",))
+
+    made = planned(mark, chosen, snapshot("s/db.t"))
+
+    assert made.parts == {"s/db.v": LOW, "s/db.t": BEGUN}
+    assert step(made).parts == made.parts
+
+
+@pytest.mark.parametrize(
+    ("topics", "grown"),
+    [
+        pytest.param(("s.db.t:0", "s.db.t:1"), ("s.db.t", "s.db.v"), id="one that was there"),
+        pytest.param(("s.db.t:0", "s.db.new:0"), ("s.db.v",), id="one that is new"),
+    ],
+)
+def test_topics_that_have_grown_are_those_that_were_there(
+    topics: tuple[str, ...], grown: tuple[str, ...]
+) -> None:
+    """Keys of a new topic have never moved: nothing of it is in doubt."""
+    before = replace(OLD, offsets={"s.db.t:0": PartitionEnd(9)}, grown=("s.db.v",))
+    chosen = Plan({}, dict.fromkeys(topics, PartitionEnd(9)), (), capped=False)
+
+    assert planned(before, chosen).grown == grown
+
+
+TWO = replace(OLD, shards={"s/db.t": "db.t", "s/db.u": "db.u"})
+LIVE = Facts(high={"s/s.db.t:0": HIGH})
+
+
+def test_a_base_that_closes_what_was_unread_tells_how_far_changes_are_missing() -> None:
+    opened = step(replace(TWO, lost={"s/db.x": LOW}), Facts(errors={"s/db.t": unread(7)}))
+
+    made = step(step(opened, snapshot("s/db.t")), LIVE)
+
+    assert made.quarantine == {}
+    assert made.lost == {"s/db.x": LOW, "s/db.t": BEGUN}
+
+
+def test_a_base_that_closes_nothing_tells_of_nothing_lost() -> None:
+    """Else rows that were moved away long before would be held for no reason."""
+    other = step(step(step(TWO, gaps=(GAP,)), snapshot("s/db.u")), LIVE)
+    early = step(step(step(TWO, snapshot("s/db.t")), gaps=(GAP,)), LIVE)
+
+    assert (list(other.gaps), other.lost) == ([OPEN], {})
+    assert (list(early.gaps), early.lost) == ([f"{GAP.id}@6"], {})
+
+
+def test_a_gap_concerns_the_shard_of_its_topic_s_own_source() -> None:
+    """Of a shard of that name elsewhere no base could be asked for."""
+    mark = replace(
+        OLD,
+        shards={"s/db.t": "db.t", "b/db.t": "db.t"},
+        high={"s/s.db.t:0": LOW, "b/b.db.t:0": LOW},
+    )
+
+    assert read_gap(step(mark, gaps=(GAP,)).gaps[OPEN]).shards == ("s/db.t",)
+
+
+def test_unread_changes_of_two_batches_are_both_named() -> None:
+    first = step(TWO, Facts(errors={"s/db.t": unread(7)}))
+
+    second = step(first, Facts(errors={"s/db.t": unread(9)}))
+
+    assert second.quarantined == {"t": ("s.db.t:0:7@5", "s.db.t:0:9@6")}
