@@ -56,21 +56,22 @@ check-static: setup
 check-fast: setup
 	$(FAST) $(PYTEST) $(SPREAD) -m "$(FAST_ONES) and not thorough" --hypothesis-profile=brief
 
+# Real servers make tests wait, Spark makes them compute: both at once.  Each line says whose it is.
 test: packages setup
 	$(BIN)/coverage erase
-	$(MAKE) --no-print-directory test-fast test-spark
+	$(MAKE) --no-print-directory test-fast
+	$(MAKE) --no-print-directory -j2 test-spark test-stack
 	$(BIN)/coverage combine -q
 	$(BIN)/coverage report --fail-under=95
-	$(MAKE) --no-print-directory test-stack
 
 test-fast: setup
 	$(FAST) $(MEASURED) $(SPREAD) -m "$(FAST_ONES)"
 
 test-spark: setup
-	$(SPARK) $(MEASURED) -m "spark and not stack and not long"
+	$(SPARK) $(MEASURED) --durations=12 -m "spark and not stack and not long" 2>&1 | sed -u 's/^/spark | /'
 
 test-stack: setup
-	$(STACK) $(PYTEST) -m "stack and not long"
+	$(STACK) $(PYTEST) --durations=25 -m "stack and not long" 2>&1 | sed -u 's/^/stack | /'
 
 test-long: packages setup
 	$(PYTEST) -m long

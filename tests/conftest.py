@@ -10,11 +10,13 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 import structlog
 from hypothesis import HealthCheck, settings
 from pyspark.sql import SparkSession
+from sqlalchemy import Pool, event
 
 from demo import machine
 from demo.mysql import MySQL
@@ -45,11 +47,24 @@ structlog.dev.ConsoleRenderer.get_active().exception_formatter = structlog.dev.p
 def no_power_failure() -> Iterator[None]:
     """A disk need not keep anything when the power fails, which would end the tests as well.
 
-    What is synced, and in which order, is asked of a disk that writes it down.
+    What is synced, and in which order, is asked of a disk that writes it down; what a store's
+    connections are told, of a connection that is new.
     """
+
+    def unsynced(connection: Any, _record: object, _proxy: object) -> None:
+        connection.execute("PRAGMA synchronous=OFF").close()
+
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(os, "fsync", lambda _: None)
+        event.listen(Pool, "checkout", unsynced)
         yield
+        event.remove(Pool, "checkout", unsynced)
+
+
+def pytest_sessionfinish() -> None:
+    """What thousands of tests left is looked through once in the end, and not five times."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

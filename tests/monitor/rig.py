@@ -8,6 +8,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 from zoneinfo import ZoneInfo
@@ -67,6 +68,7 @@ from pipeline.sources.mysql.shard_facts import Cascade, ShardFacts
 from pipeline.sources.source import SourceDescription
 from pipeline.topics.settings import TopicFacts
 from pipeline.transports.transport import Transport
+from tests.monitor.store.blank import blank_store
 
 NOON = datetime(2026, 3, 29, 12, 0, tzinfo=UTC)
 USERS, ORDERS = "shop.users", "shop.orders"
@@ -251,7 +253,7 @@ class Rig:
 
     def __init__(self, folder: Path, now: datetime = NOON) -> None:
         self.now, self.apart = now, timedelta()
-        self.store = ServiceStore.open(folder / "rig.db", service=True)
+        self.store = ServiceStore.open(blank_store(folder / "rig.db"), service=True)
         self.collector, self.lake = FakeCollector(), FakeLake()
         self.rulings, self.current = Rulings(), CurrentBoard()
         self.standstills, self.kafka = Standstills(self.store.holds), FakeKafka()
@@ -263,7 +265,12 @@ class Rig:
     def restart(self) -> None:
         """Build the parts anew: they know what the store remembers."""
         self._build()
-        self.client = Client(api.application(self.api_parts()))
+        vars(self).pop("client", None)
+
+    @cached_property
+    def client(self) -> Client:
+        """Asks this service; a restart makes another."""
+        return Client(api.application(self.api_parts()))
 
     def _build(self) -> None:
         self._wind()

@@ -57,6 +57,7 @@ class ConnectCollector:
             base_url=self.url.rstrip("/"),
             timeout=self.timeout.total_seconds(),
             trust_env=False,  # a proxy for the internet is no way to a service next door
+            verify=self.url.startswith("https:"),  # else nobody reads all authorities for nothing
         )
 
     def acknowledged(self) -> Acknowledged | Missing:

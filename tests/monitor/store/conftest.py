@@ -4,10 +4,11 @@ from pathlib import Path
 import pytest
 
 from monitor.store.store import ServiceStore
+from tests.monitor.store.blank import blank_store
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[ServiceStore]:
-    opened = ServiceStore.open(tmp_path / "state" / "sluice.db", service=True)
+    opened = ServiceStore.open(blank_store(tmp_path / "state" / "sluice.db"), service=True)
     yield opened
     opened.close()

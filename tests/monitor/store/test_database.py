@@ -5,7 +5,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from sqlalchemy import text, update
+from sqlalchemy import event, update
 
 from monitor.store.schema import version
 from monitor.store.store import ServiceStore
@@ -131,13 +131,18 @@ def test_two_processes_that_look_before_they_write_wait_for_each_other(store: Se
 
 
 def test_a_commit_is_on_the_disk_and_links_are_enforced(store: ServiceStore) -> None:
-    with store.database.read() as connection:
-        settings = {
-            name: connection.scalar(text(f"PRAGMA {name}"))
-            for name in ("journal_mode", "synchronous", "foreign_keys")
-        }
+    names = ("journal_mode", "synchronous", "foreign_keys")
+    new: list[dict[str, object]] = []
 
-    assert settings == {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1}
+    def look(connection: sqlite3.Connection, _record: object) -> None:
+        new.append({name: connection.execute(f"PRAGMA {name}").fetchone()[0] for name in names})
+
+    event.listen(store.database.engine, "connect", look)
+    store.database.engine.dispose()
+    with store.database.read():
+        pass
+
+    assert new == [{"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1}]
 
 
 def test_a_naive_time_is_refused(store: ServiceStore) -> None:
