@@ -6,6 +6,7 @@ fence's position (:meth:`pipeline.mark.Mark.covers`).  The mirror holds a batch 
 through it.  What was landed stays landed, so any batch remembered may serve.  Pure.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -149,18 +150,13 @@ def _landed(
     table: Table, fences: Mapping[str, Fence], cut: datetime, samples: Samples
 ) -> Sequence[LandedBatch]:
     """The steps that say something of *table* and prove the cut landed, ascending."""
-    walked = samples.walked(table)
-    if not walked:
-        return ()
-    since = walked[0].batch  # what is walked is the end of what all tables of the sources walk
+    since = samples.walked(table)[0].batch  # the end of what all tables of the sources walk
 
     def covering() -> tuple[LandedBatch, ...]:
         return tuple(step for step in samples.steps_of(table) if _covers(step, fences, cut))
 
     found = samples.once(("covering", table.sources, cut), covering)
-    if not found or found[0].batch >= since:
-        return found
-    return [step for step in found if step.batch >= since]
+    return found[bisect_left(found, since, key=lambda step: step.batch) :]
 
 
 def _read_anew(mark: Mark, sources: Iterable[str]) -> Iterator[Reason]:

@@ -1,7 +1,7 @@
 """What blocks a table that all lags and positions call complete?"""
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import pytest
 
@@ -13,6 +13,7 @@ from tests.checks.samples import TABLE, mark
 from tests.checks.test_readiness import inputs, verdict
 
 OWN = frozenset({"shop", "shop.shop_00.orders", "shop.shop_01.orders"})
+GATING = frozenset({"range_counts"})
 UNREAD = Quarantine(None, 3, 1, ("x:0:5@3",))
 
 
@@ -129,7 +130,7 @@ def test_f33_a_hold_says_whom_it_holds(
     ],
 )
 def test_what_is_not_known_now_is_listed(told: tuple[Verdict, ...], *, undecided_: bool) -> None:
-    found = undecided(inputs(verdicts=told), frozenset({"range_counts"}))
+    found = undecided(inputs(verdicts=told), GATING)
 
     assert bool(found) is undecided_
 
@@ -155,3 +156,35 @@ def test_a_gating_check_without_a_ruling_is_listed(
     ]
 
     assert found == [("range_counts",) if undecided_ else ()] * 2
+
+
+def test_an_empty_waiver_waives_nothing_that_nobody_can_waive() -> None:
+    taken = inputs(verdicts=(verdict("fail"),), waived=frozenset({""}))
+
+    assert [one.code for one in blocks(taken, GATING)] == ["check_failed"]
+
+
+def test_they_are_worked_out_once_for_all_questions_of_a_round() -> None:
+    taken = inputs(verdicts=(verdict("fail"),))
+
+    assert blocks(taken, GATING) is blocks(taken, GATING)
+    assert undecided(taken, frozenset({"schema"})) is undecided(taken, frozenset({"schema"}))
+
+
+def test_what_was_worked_out_is_not_handed_on_to_what_is_known_later() -> None:
+    taken = inputs()
+    before = blocks(taken, GATING), undecided(taken, GATING)
+
+    later = replace(taken, verdicts=(verdict("fail"),))
+
+    assert before == ((), ("range_counts",))
+    assert [one.code for one in blocks(later, GATING)] == ["check_failed"]
+    assert undecided(later, GATING) == ()
+
+
+def test_to_have_been_asked_changes_nothing_of_what_is_known() -> None:
+    asked, unasked = inputs(), inputs()
+
+    blocks(asked, GATING), undecided(asked, GATING)
+
+    assert (asked, repr(asked)) == (unasked, repr(unasked))

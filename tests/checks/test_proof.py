@@ -109,6 +109,30 @@ def test_many_tables_of_one_look_ask_the_fences_once_for_a_cut(
     assert asked == [CUT]
 
 
+def test_tables_that_are_alike_are_proven_once_for_a_cut() -> None:
+    taken = samples()
+    alike = (TABLE, replace(TABLE, name="shop.others"))
+
+    one, other = (prove(table, Stage.LANDED, CUT, taken, NOW) for table in alike)
+    later = prove(TABLE, Stage.LANDED, CUT + SECOND, taken, NOW)
+
+    assert one is other
+    assert (one.holds, later.holds, later is one) == (True, True, False)
+
+
+def test_evidence_names_no_heartbeat_where_none_was_written_after_the_cut() -> None:
+    fresh_cut = NOW - SECOND
+    slow = Sample(beats(until=NOW - 2 * SECOND, source="other"), NOW, BUDGET)
+    taken = samples()
+    both = {**taken.sources, "other": replace(taken.source("shop"), fences=slow)}
+
+    found = prove(TWO, Stage.LANDED, fresh_cut, replace(taken, sources=both), NOW)
+
+    assert (found.holds, [reason.code for reason in found.reasons]) == (False, ["no_fence"])
+    assert found.evidence
+    assert found.evidence.fences == (fence(699, fresh_cut),)
+
+
 def test_samples_that_differ_share_nothing_that_was_worked_out() -> None:
     taken = samples()
     before = prove(TABLE, Stage.LANDED, CUT, taken, NOW)
