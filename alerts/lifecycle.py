@@ -4,6 +4,7 @@ Three-valued: UNKNOWN neither fires, nor starts the clock again, nor clears.  Ti
 first FAIL (or PASS) that nothing has contradicted since, whatever was unknown in between.  Pure.
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime
 
@@ -11,6 +12,7 @@ from alerts.model import AlertPolicy, CauseFinding, Event, Incident, IncidentSta
 from checks.model import Outcome
 
 MOST_BEFORE = 20  # older ones have been ended many times over
+_CHANNEL = "channel"
 Step = tuple[Incident | None, tuple[Notice, ...]]
 
 
@@ -94,19 +96,27 @@ def _ease(
 
 
 def end(incident: Incident, now: datetime) -> Step:
-    """Close an episode; only who was told that it began is told that it is over."""
+    """Close an episode; who was told that it began is told that it is over, and nobody else."""
     resolved = replace(incident, state=IncidentState.RESOLVED, turned=now, failing=())
     if resolved.notified is None:
         return resolved, ()
-    return _notice(resolved, Event.CLEARED, now)
+    heard = tuple(name for what, name in incident.told if what == _CHANNEL)
+    channels = tuple(dict.fromkeys((*incident.channels, *heard)))
+    return _notice(replace(resolved, channels=channels), Event.CLEARED, now)
 
 
 def _tell(incident: Incident, policy: AlertPolicy, now: datetime) -> Step:
-    """Send the first notice of a firing incident, or the next one when *repeat* is over."""
+    """Send the first notice of a firing incident, or the next one when *repeat* is over.
+
+    Whom it concerns now, and had not heard of it, does not wait; nor does one who took a milder
+    trouble in hand.
+    """
     if incident.state is not IncidentState.FIRING or policy.muted:
         return incident, ()
     if incident.notified is None:
         return _notice(incident, Event.FIRED, now)
+    if not {*_concerned(incident)} <= {*incident.told}:
+        return _notice(incident, Event.REPEATED, now)
     if policy.repeat is None or incident.acknowledged is not None:
         return incident, ()
     if now - incident.notified < policy.repeat:
@@ -115,5 +125,18 @@ def _tell(incident: Incident, policy: AlertPolicy, now: datetime) -> Step:
 
 
 def _notice(incident: Incident, event: Event, now: datetime) -> Step:
-    told = replace(incident, notices=incident.notices + 1, notified=now)
+    told = replace(
+        incident,
+        notices=incident.notices + 1,
+        notified=now,
+        told=tuple(sorted({*incident.told, *_concerned(incident)})),
+    )
     return told, (Notice(event, told, now),)
+
+
+def _concerned(incident: Incident) -> Iterator[tuple[str, str]]:
+    """Who hears of it, and how gravely: a grave word says the milder ones too."""
+    grave = list(Severity)
+    yield from (("severity", one) for one in grave[grave.index(incident.severity) :])
+    yield from (("owner", one) for one in incident.owner.split(", ") if one)
+    yield from ((_CHANNEL, one) for one in incident.channels)

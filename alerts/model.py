@@ -114,6 +114,7 @@ class Incident:
     it at any time, ``failing`` are still.  ``ruling`` is that of the newest FAIL.
     ``notices`` counts what was sent; ``notified`` is when last, None if nobody was told.
     ``before``: severities and owners it was told under and has no more, newest last.
+    ``told``: every severity, owner and channel that it was told with, as (what, its name).
     """
 
     cause: Cause
@@ -132,6 +133,7 @@ class Incident:
     acknowledged: Acknowledgement | None = None
     run: str = ""
     before: tuple[tuple[Severity, str], ...] = ()
+    told: tuple[tuple[str, str], ...] = ()
 
     @property
     def id(self) -> str:

@@ -2,7 +2,7 @@
 
 Each check is ruled on in every round, PASS included: an incident ends only by being seen good.
 What many tables suffer from has one name as its cause: a part that is down, a source whose changes
-are late before they are any table's own, a hold of a whole source.  Pure.
+are late before they are any table's own, merging that is behind, a hold of a whole source.  Pure.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -27,6 +27,7 @@ STANDSTILLS: Mapping[str, str] = {
 """Reason code -> check; any other reason is a ``hold``."""
 ELSEWHERE = frozenset({"check_failed"})  # a probe's FAIL is an incident of its own
 FIRST_LANDING = "first_landing"
+MERGING = "merging"
 CHECKS = ("lag", "service", "hold", "disagreement", *dict.fromkeys(STANDSTILLS.values()))
 
 
@@ -190,10 +191,12 @@ def _lateness(lags: Lags, budget: timedelta) -> Ruling:
 
 
 def _held_up(table: Table, lags: Lags) -> str:
-    """The source at which all its tables are held up; empty if it is the table's own merge."""
+    """The part of the way at which all tables beside it are held up: its source, or merging."""
     slow = lags.slowest
-    if slow is None or slow.hop is Hop.MERGE:
+    if slow is None:
         return ""
+    if slow.hop is Hop.MERGE:
+        return MERGING
     if isinstance(slow.lag, Missing):
         words = slow.lag.why
         named = (name for name in table.sources if words.endswith(f"(source {name})"))

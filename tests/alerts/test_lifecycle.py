@@ -1,4 +1,5 @@
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -223,3 +224,45 @@ def test_every_notice_has_a_fingerprint_of_its_own(letters: str, policy: AlertPo
         seen += [notice.fingerprint for notice in notices]
 
     assert len(seen) == len(set(seen))
+
+
+@pytest.mark.parametrize(
+    "wider",
+    [
+        pytest.param({"owner": "a, b"}, id="another owner"),
+        pytest.param({"channels": ("log", "slack")}, id="another channel"),
+        pytest.param({"severity": Severity.CRITICAL}, id="more gravely"),
+    ],
+)
+def test_whom_it_concerns_now_hears_of_it_at_once_and_once(wider: dict[str, Any]) -> None:
+    first = AlertPolicy(owner="a", channels=("log",))
+    incident, _ = advance(None, finding("F"), first, at(0))
+    assert incident is not None
+    incident = replace(incident, acknowledged=Acknowledgement("on call", at(1)))
+    told = []
+    for minute, policy in enumerate((first, replace(first, **wider)) * 3, start=2):
+        incident, notices = advance(incident, finding("F"), policy, at(minute))
+        told.append(len(notices))
+
+    assert told == [0, 1, 0, 0, 0, 0]
+
+
+def test_whom_it_concerns_in_a_silence_hears_of_it_when_that_is_over() -> None:
+    first = AlertPolicy(owner="a")
+    incident, _ = advance(None, finding("F"), first, at(0))
+    told = []
+    for minute, muted in enumerate((True, True, False, False), start=1):
+        policy = AlertPolicy(owner="a, b", muted=muted)
+        incident, notices = advance(incident, finding("F"), policy, at(minute))
+        told.append(len(notices))
+
+    assert told == [0, 0, 1, 0]
+
+
+def test_who_was_told_of_the_beginning_hears_the_end_though_its_table_left_before() -> None:
+    incident, _ = advance(None, finding("F"), AlertPolicy(channels=("log", "slack")), at(0))
+    incident, _ = advance(incident, finding("F"), AlertPolicy(channels=("log",)), at(1))
+
+    _, (ended,) = advance(incident, finding("P"), AlertPolicy(channels=("log",)), at(2))
+
+    assert ended.incident.channels == ("log", "slack")

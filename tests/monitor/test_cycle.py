@@ -83,7 +83,7 @@ def test_what_stops_every_table_is_one_incident_and_ends_as_one(
     assert _open(rig) == []
 
 
-def test_a_table_that_is_late_on_its_own_says_so(rig: Rig) -> None:
+def test_a_table_whose_merge_alone_is_late_is_named_alone(rig: Rig) -> None:
     rig.round()
     rig.second(10)
     rig.beat()
@@ -96,7 +96,7 @@ def test_a_table_that_is_late_on_its_own_says_so(rig: Rig) -> None:
     rig.second()
     rig.cycle.watch()
 
-    assert _open(rig) == [("late", USERS, (USERS,))]
+    assert _open(rig) == [("late", "merging", (USERS,))]
 
 
 def test_a_foreign_write_is_an_incident_until_it_is_taken_back(rig: Rig) -> None:

@@ -90,6 +90,21 @@ def test_f33_what_the_way_holds_up_is_one_incident_about_its_source(rig: Rig) ->
     assert "hop is collection" in rig.store.incidents.open()[0].ruling.reason
 
 
+def test_f33_merging_that_is_behind_is_one_incident_that_lists_its_tables(rig: Rig) -> None:
+    rig.round()
+    rig.round()
+    for _ in range(8):
+        rig.beat()
+        rig.land()
+        rig.cycle.watch()
+        rig.second(60)
+
+    (incident,) = rig.store.incidents.open()
+    assert (incident.cause.kind, incident.cause.subject) == ("late", "merging")
+    assert set(incident.tables) >= {ORDERS, USERS}
+    assert "hop is merge" in incident.ruling.reason
+
+
 def test_f33_an_offset_that_nobody_tells_is_one_incident_about_its_source(rig: Rig) -> None:
     rig.round()
     rig.round()
