@@ -42,7 +42,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "pipeline/apply/fold.py": (f"{APPLY}/test_fold.py",),
     "pipeline/apply/decide.py": (f"{APPLY}/test_decide.py",),
     "pipeline/apply/account.py": (f"{APPLY}/test_account.py", f"{APPLY}/test_accounts_exact.py"),
-    "pipeline/sources/mysql/effects.py": (f"{MYSQL}/test_effects.py", f"{MYSQL}/test_statement.py"),
-    "pipeline/sources/mysql/moves.py": (f"{MYSQL}/test_effects.py",),
+    "pipeline/sources/mysql/effects.py": (f"{MYSQL}/test_effects.py", f"{MYSQL}/test_moves.py"),
+    "pipeline/sources/mysql/moves.py": (f"{MYSQL}/test_effects.py", f"{MYSQL}/test_moves.py"),
     "alerts/lifecycle.py": ("tests/alerts/test_lifecycle.py", "tests/alerts/test_round.py"),
 }

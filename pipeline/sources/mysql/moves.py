@@ -163,12 +163,11 @@ class Moves:
             return target
         source = self._shard(old, told)
         there = self.rows.pop(source, None)
-        if there is not None:
-            self.touched[source] = None
+        self.touched[source] = None
         if there is not None and target not in self.rows:
             self.touched[target] = None
             self.rows[target] = _followed(there, schema)
-        elif schema is not None or there is not None or target in self.rows:
+        elif schema is not None or target in self.rows:
             self._doubt(
                 target, ("renamed", f"it was {source}, of which too little is known"), schema
             )
