@@ -1,7 +1,8 @@
 """What do heartbeats, collectors, change log and mirrors say now?  One look, upstream first.
 
-Whoever does not answer is `Missing` with his words; a look itself never fails.  The watching round
-and every gate decision share the newest look, and the batches that all looks so far have seen.
+Whoever does not answer is `Missing` with his words; a look itself never fails, and sources, and
+mirrors, are asked side by side, so that none waits for another.  The watching round and every gate
+decision share the newest look, and the batches that all looks so far have seen.
 """
 
 import threading
@@ -14,6 +15,7 @@ from typing import Any, Protocol, TypeVar
 from monitor.observe.foreign_writes import ForeignWrites
 from monitor.observe.heartbeat import FenceBook
 from monitor.observe.roster import Roster
+from monitor.observe.side_by_side import Answer, SideBySide
 from pipeline.apply.foreign import Intrusion
 from pipeline.build import every_topic
 from pipeline.collectors.collector import Collector, CollectorState
@@ -39,6 +41,8 @@ from pipeline.sources.positions import reaches
 FEWEST = 500  # mirrors at rest that a round looks at
 ROUNDS = 4  # in which all of them are looked at
 NO_MIRROR = "there is no mirror"
+NOT_ASKED = Missing("the mirror was not asked: too many others do not answer")
+SILENT_MIRRORS = 4  # that hang at a time; more are not asked
 T = TypeVar("T")
 
 
@@ -103,6 +107,7 @@ class Sampler:
 
     ``beat_budget`` is that of the fences, and so how old the newest heartbeat may be.  ``synced``
     asks for those of sources with a SYNC hop: the number of the newest that has passed it.
+    ``upstreams`` puts the questions to all sources at once, ``looks`` to one mirror at a time.
     """
 
     collectors: Mapping[str, WatchedCollector]
@@ -113,7 +118,14 @@ class Sampler:
     beat_budget: timedelta
     foreign: ForeignWrites
     synced: Mapping[str, Callable[[], int | Missing]] = field(default_factory=dict)
+    upstreams: SideBySide[Any] = field(init=False)
+    looks: SideBySide[MirrorPosition | Missing] = field(init=False)
     _unreadable: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Ask nobody yet."""
+        self.upstreams = SideBySide(self.clock, self.budget)
+        self.looks = SideBySide(self.clock, self.budget, at_once=1, most=SILENT_MIRRORS)
 
     def upstream(self) -> Sampling:
         """Sample what all tables rest on: fences, acknowledged, synced, mark; no mirror yet."""
@@ -122,22 +134,21 @@ class Sampler:
             name: Sample(self.fences.of(name), self.clock(), self.beat_budget)
             for name in self.collectors
         }
-        acknowledged = {
-            name: self._sample(one.acknowledged) for name, one in self.collectors.items()
-        }
-        synced = {name: self._sample(ask) for name, ask in self.synced.items()}
-        mark = self._sample(self._mark)
+        told = self._told()
+        said = self.upstreams.ask({"the change log": self._mark})
         return Sampling(
             at=at,
-            sources={n: SourceSamples(fences[n], acknowledged[n], synced.get(n)) for n in fences},
-            mark=mark,
+            sources={name: SourceSamples(fences[name], *told[name][:2]) for name in fences},
+            mark=self._sample(said["the change log"]),
             mirrors={},
-            troubles=self._troubles(),
+            troubles={name: one for name, (*_, one) in told.items() if one and not one.running},
         )
 
     def mirrors(self, tables: Iterable[Table]) -> dict[str, Sample[MirrorPosition] | Missing]:
-        """Where the mirrors of *tables* stand."""
-        return {table.name: self._sample(partial(self._mirror, table.name)) for table in tables}
+        """Where the mirrors of *tables* stand; ``NOT_ASKED`` where too many are silent."""
+        names = {table.name: f"mirror {table.name}" for table in tables}
+        said = self.looks.ask({one: partial(self._mirror, name) for name, one in names.items()})
+        return {name: self._sample(said.get(one, NOT_ASKED)) for name, one in names.items()}
 
     def with_mirrors(
         self, look: Sampling, mirrors: Mapping[str, Sample[MirrorPosition] | Missing]
@@ -146,14 +157,33 @@ class Sampler:
         found, unreadable = self.foreign.found(), dict(self._unreadable)
         return replace(look, mirrors=mirrors, intrusions=found, unreadable=unreadable)
 
-    def _sample(self, ask: Callable[[], T | Missing]) -> Sample[T] | Missing:
-        """One answer, stamped before it was asked for: its age is never told too young."""
-        at = self.clock()
-        try:
-            answer = ask()
-        except SluiceError as error:
-            return Missing(str(error))
-        return answer if isinstance(answer, Missing) else Sample(answer, at, self.budget)
+    def _told(self) -> dict[str, tuple[Any, Any, CollectorState | None]]:
+        """What each source's collector, and its mirrored topics, say: what has come, how it is."""
+        who = {name: f"the collector of {name}" for name in self.collectors}
+        how = {name: f"the mirror of the topics of {name}" for name in self.synced}
+        asked: dict[str, Callable[[], Any]] = {
+            **{who[name]: partial(_collected, one) for name, one in self.collectors.items()},
+            **{how[name]: ask for name, ask in self.synced.items()},
+        }
+        said = self.upstreams.ask(asked)
+        found = dict[str, tuple[Any, Any, CollectorState | None]]()
+        for name, one in who.items():
+            carried = self._sample(said[how[name]]) if name in how else None
+            told = said[one]
+            if isinstance(told, Missing):
+                found[name] = told, carried, CollectorState("unreachable", told.why)
+            else:
+                come, state = told.value
+                found[name] = self._sample(replace(told, value=come)), carried, state
+        return found
+
+    def _sample(self, said: Answer[T | Missing] | Missing) -> Sample[T] | Missing:
+        """An answer with when it was asked for: its age is never told too young."""
+        if isinstance(said, Missing):
+            return said
+        if isinstance(said.value, Missing):
+            return said.value
+        return Sample(said.value, said.asked, self.budget)
 
     def _mark(self) -> Mark | Missing:
         return self.lake.mark() or Missing("nothing is landed yet")
@@ -169,18 +199,6 @@ class Sampler:
             return Missing(f"{NO_MIRROR} yet")
         self._unreadable.pop(table, None)
         self.foreign.inspect(table, found.version, found.mirror)
-        return found
-
-    def _troubles(self) -> dict[str, CollectorState]:
-        found = {}
-        for name, collector in self.collectors.items():
-            try:
-                state = collector.state()
-            except SluiceError as error:
-                found[name] = CollectorState("unreachable", str(error))
-                continue
-            if not state.running:
-                found[name] = state
         return found
 
 
@@ -223,7 +241,9 @@ class Watcher:
         known, now = dict(self._look.mirrors), self.clock()
         for name, one in found.items():
             before = known.get(name)
-            if (
+            if one is NOT_ASKED:
+                known.setdefault(name, one)  # what is known counts until it is too old
+            elif (
                 isinstance(one, Missing)
                 or not isinstance(before, Sample)
                 or not one.at < before.at <= now
@@ -277,6 +297,19 @@ class Watcher:
         self._steps = believed(steps, self.sampler.fences.fallen())
         self.roster.update(mark)
         return replace(look, steps=self._steps)
+
+
+def _collected(one: WatchedCollector) -> tuple[Acknowledged | Missing, CollectorState]:
+    """What a collector has handed over, and how it fares; it may tell only one of them."""
+    come: Acknowledged | Missing
+    try:
+        come = one.acknowledged()
+    except SluiceError as error:
+        come = Missing(str(error))
+    try:
+        return come, one.state()
+    except SluiceError as error:
+        return come, CollectorState("unreachable", str(error))
 
 
 def _younger(sample: Sample[Any] | Missing | None, now: datetime, age: timedelta) -> bool:

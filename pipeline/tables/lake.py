@@ -33,7 +33,8 @@ class Lake:
 
     settings: PipelineSettings
     table_format: TableFormat[Any, Any]
-    _turn: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    _turn: threading.Lock = field(default_factory=threading.Lock, repr=False)  # of the change log
+    _turns: dict[str, threading.Lock] = field(default_factory=dict, repr=False)  # of each mirror
 
     def __post_init__(self) -> None:
         """Read nothing yet."""
@@ -109,7 +110,8 @@ class Lake:
 
     def _newest(self, table: str) -> MirrorSnapshot | None:
         """A mirror as it stands now, also where another table has come into its folder."""
-        with self._turn, translated(self.settings.mirror(table)):
+        turn = self._turns.setdefault(table, threading.Lock())  # one that hangs keeps none waiting
+        with turn, translated(self.settings.mirror(table)):
             try:
                 return self._mirrors.look(table)
             except HeldError as error:

@@ -1,6 +1,6 @@
 """A look never fails: who does not answer is Missing, with his words and never told too young."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -20,6 +20,7 @@ from pipeline.lags.samples import MirrorPosition, Sample
 from pipeline.mark import Mark
 from pipeline.model import Acknowledged, Fence, Head, Hop, Missing, Shard, Table
 from pipeline.sources.mysql.position import binlog_position
+from tests.monitor.hanging import Hanging
 from tests.monitor.rig import NOON, SOURCE, USERS, FakeCollector, Rig
 
 SECOND = timedelta(seconds=1)
@@ -318,3 +319,105 @@ def test_batches_that_the_log_has_lost_prove_nothing_though_others_have_their_nu
         seen.append([one.batch for one in rig.watcher.look(timedelta()).steps])
 
     assert seen == [[5], [5, 6], [8], [8, 9]]
+
+
+@pytest.fixture
+def hanging(bench: Bench) -> Iterator[Hanging]:
+    made = Hanging()
+    made.watched(bench.sampler.upstreams, bench.sampler.looks)
+    yield made
+    made.release()
+
+
+def test_f21_of_three_collectors_one_hangs_for_ever_and_the_others_are_sampled(
+    bench: Bench, hanging: Hanging, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    position = Acknowledged(binlog_position(1, 700))
+    silent = FakeCollector(position)
+    bench.sampler.collectors = {
+        "a": FakeCollector(position),
+        "b": silent,
+        "c": FakeCollector(position),
+    }
+    monkeypatch.setattr(silent, "acknowledged", hanging)
+
+    first, second = bench.look(), bench.look()
+
+    why = "the collector of b has not answered since 12:00:00 UTC"
+    for look in (first, second):
+        assert look.sources["b"].acknowledged == Missing(why)
+        assert look.troubles == {"b": CollectorState("unreachable", why)}
+        assert isinstance(look.sources["b"].fences, Sample)
+    assert second.sources["a"].acknowledged == Sample(position, second.at, 30 * SECOND)
+    assert second.sources["c"].acknowledged == Sample(position, second.at, 30 * SECOND)
+    assert isinstance(second.mark, Sample)
+    assert hanging.stuck == ["the collector of b"]
+
+
+def test_f21_mirrored_topics_that_hang_keep_nothing_but_their_own_hop(
+    bench: Bench, hanging: Hanging
+) -> None:
+    bench.sampler.collectors = {**bench.sampler.collectors, "other": bench.collector}
+    bench.sampler.synced = {"shop": hanging, "other": lambda: 5}
+
+    sources = bench.look().sources
+
+    why = "the mirror of the topics of shop has not answered since 12:00:00 UTC"
+    assert sources["shop"].synced == Missing(why)
+    assert sources["other"].synced == Sample(5, NOON, 30 * SECOND)
+    assert isinstance(sources["shop"].acknowledged, Sample)
+
+
+def test_f21_a_mirror_that_hangs_keeps_no_other_from_being_looked_at(
+    bench: Bench, hanging: Hanging, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables = [replace(TABLE, name=f"shop.t{number}") for number in range(9)]
+    answer = bench.lake.applied
+    monkeypatch.setattr(
+        bench.lake, "applied", lambda name: hanging() if name == "shop.t4" else answer(name)
+    )
+
+    first, second = bench.sampler.mirrors(tables), bench.sampler.mirrors(tables)
+
+    missing = {name for name, one in second.items() if isinstance(one, Missing)}
+    assert missing == {"shop.t4"}
+    assert first["shop.t4"] == second["shop.t4"]
+    assert "mirror shop.t4 has not answered since" in str(first["shop.t4"])
+    assert hanging.stuck == ["mirror shop.t4"]
+
+
+def test_f21_a_change_log_that_hangs_leaves_what_is_known_of_sources_and_mirrors(
+    bench: Bench, hanging: Hanging, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bench.lake, "mark", hanging)
+
+    look = bench.look()
+
+    assert look.mark == Missing("the change log has not answered since 12:00:00 UTC")
+    assert isinstance(look.sources["shop"].acknowledged, Sample)
+    assert isinstance(look.mirrors["shop.t"], Sample)
+
+
+def test_mirrors_that_hang_are_given_up_after_a_few_and_what_was_known_of_the_others_counts(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"shop.u{number}" for number in range(20)]
+    rig.round()
+    assert rig.lake.newest is not None
+    shards = {f"shop/{name}": name for name in names}
+    rig.lake.newest = replace(
+        rig.lake.newest, batch=1, shards=shards, tables=dict.fromkeys(names, 1)
+    )
+    rig.lake.mirrors = {name: MirrorPosition(0, 1, name) for name in names}
+    rig.second()
+    known = rig.watcher.look(timedelta()).mirrors
+    hanging = Hanging()
+    hanging.watched(rig.watcher.sampler.looks)
+    monkeypatch.setattr(rig.lake, "applied", hanging)
+    rig.second()
+
+    after = rig.watcher.look(timedelta(), names).mirrors
+
+    assert {name for name in names if isinstance(after[name], Missing)} == set(names[:4])
+    assert all(after[name] == known[name] for name in names[4:])
+    hanging.release()

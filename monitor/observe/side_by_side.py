@@ -1,0 +1,181 @@
+"""Who answers in time?  Many are asked at once, and whoever does not answer keeps nobody waiting.
+
+Each has one question open at most: while it is, no second one is put beside it.  Whoever was late
+is asked again without anybody waiting; what he says then counts as of when he was asked, for as
+long as no more than ``usable`` has passed since, until he is in time again.
+"""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextvars import Context, copy_context
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Generic, TypeVar
+
+import structlog
+
+from pipeline.errors import SluiceError
+from pipeline.model import Missing
+
+PATIENCE = timedelta(seconds=3)
+T = TypeVar("T")
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer(Generic[T]):
+    """What was said, and when it was asked for: it may be as old as that."""
+
+    value: T
+    asked: datetime
+
+
+@dataclass(eq=False, slots=True)
+class _Inquiry(Generic[T]):
+    """``awaited`` until somebody has given up, and ``shared`` if others wait for it, too."""
+
+    name: str
+    put: Callable[[], T]
+    asked: datetime
+    began: float
+    awaited: bool
+    shared: bool = False
+    answer: Answer[T] | Missing | None = None
+
+
+@dataclass(eq=False, slots=True)
+class _Asking(Generic[T]):
+    """One call: what has yet to be put, what was, and what is still waited for."""
+
+    waiting: deque[str]
+    questions: Mapping[str, Callable[[], T]]
+    context: Context
+    put: dict[str, _Inquiry[T]] = field(default_factory=dict)
+    awaited: set[_Inquiry[T]] = field(default_factory=set)
+
+
+@dataclass(eq=False)
+class SideBySide(Generic[T]):
+    """Asks by name, from any number of threads.
+
+    ``at_once`` questions of one call are waited for at a time, all of them where it is None: many
+    small ones are best put one after the other.  One that is overdue gives its place to the next;
+    where ``most`` have not answered, no other is asked.
+    """
+
+    clock: Callable[[], datetime]
+    usable: timedelta
+    patience: timedelta = PATIENCE
+    at_once: int | None = None
+    most: int | None = None
+    elapsed: Callable[[], float] = time.monotonic
+    _open: dict[str, _Inquiry[T]] = field(default_factory=dict)
+    _slow: set[str] = field(default_factory=set)
+    _late: dict[str, Answer[T] | Missing] = field(default_factory=dict)
+    _changed: threading.Condition = field(default_factory=threading.Condition, repr=False)
+
+    @property
+    def open(self) -> frozenset[str]:
+        """Those who have been asked and have not answered yet."""
+        with self._changed:
+            return frozenset(self._open)
+
+    def ask(self, questions: Mapping[str, Callable[[], T]]) -> dict[str, Answer[T] | Missing]:
+        """What each answers by name; Missing, with his words, where he raised a SluiceError.
+
+        Of names that were not asked, because too many others do not answer, nothing is said.
+        """
+        asking = _Asking(deque(questions), questions, copy_context())
+        with self._changed:
+            while (left := self._left(asking)) is not None:
+                self._changed.wait(left)
+            return {name: self._told(one) for name, one in asking.put.items()}
+
+    def _left(self, asking: _Asking[T]) -> float | None:
+        """Seconds to wait for the next to be overdue; None if nobody is waited for."""
+        now, patience = self.elapsed(), self.patience.total_seconds()
+        for one in tuple(asking.awaited):
+            if one.answer is None and now - one.began >= patience:
+                one.awaited = False
+                self._slow.add(one.name)
+                self._late.pop(one.name, None)
+            if one.answer is not None or not one.awaited:
+                asking.awaited.discard(one)
+        for one in self._next(asking):
+            self._start(asking, one)
+        overdue = (one.began + patience for one in asking.awaited)
+        first = min(overdue, default=None)
+        return None if first is None else max(first - self.elapsed(), 0)
+
+    def _next(self, asking: _Asking[T]) -> Iterator[_Inquiry[T]]:
+        """The questions that are to be put now; whoever is still asked by another is joined."""
+        while asking.waiting and (self.at_once is None or len(asking.awaited) < self.at_once):
+            name = asking.waiting[0]
+            known = self._open.get(name)
+            if known is None and self._crowded():
+                return
+            asking.waiting.popleft()
+            one = known or _Inquiry(
+                name, asking.questions[name], self.clock(), self.elapsed(), name not in self._slow
+            )
+            asking.put[name] = self._open[name] = one
+            one.shared = known is not None
+            if one.awaited:
+                asking.awaited.add(one)
+            if known is None:
+                yield one
+
+    def _crowded(self) -> bool:
+        silent = sum(not one.awaited for one in self._open.values()) if self.most else 0
+        return self.most is not None and silent >= self.most
+
+    def _start(self, asking: _Asking[T], one: _Inquiry[T]) -> None:
+        run = asking.context.copy().run
+        threading.Thread(target=run, args=(self._work, asking, one), daemon=True).start()
+
+    def _work(self, asking: _Asking[T], one: _Inquiry[T] | None) -> None:
+        """Have *one* answered, then, while each is in time, what waits behind it."""
+        while one is not None:
+            threading.current_thread().name = f"ask {one.name}"
+            answer = self._answer(one)
+            with self._changed:
+                self._close(one, answer)
+                asking.awaited.discard(one)
+                shared, one = one.shared, self._following(asking, one)
+                if shared or one is None:  # a waiter that wakes for each of thousands costs more
+                    self._changed.notify_all()
+
+    def _following(self, asking: _Asking[T], one: _Inquiry[T]) -> _Inquiry[T] | None:
+        """What is to be put next by whom *one* was answered; nothing if that was late."""
+        return next(self._next(asking), None) if one.awaited else None
+
+    def _answer(self, one: _Inquiry[T]) -> Answer[T] | Missing:
+        try:
+            return Answer(one.put(), one.asked)
+        except SluiceError as error:
+            return Missing(str(error))
+        except Exception as error:  # the boundary of one who is asked: he stops no other
+            log.exception("question_broken", of=one.name)
+            return Missing(f"{type(error).__name__}: {error}")
+
+    def _close(self, one: _Inquiry[T], answer: Answer[T] | Missing) -> None:
+        one.answer = answer
+        del self._open[one.name]
+        if self.elapsed() - one.began < self.patience.total_seconds():
+            self._slow.discard(one.name)
+        if one.awaited:
+            self._late.pop(one.name, None)
+        else:
+            self._late[one.name] = answer
+
+    def _told(self, one: _Inquiry[T]) -> Answer[T] | Missing:
+        if one.answer is not None:
+            return one.answer
+        now, late = self.clock(), self._late.get(one.name)
+        if isinstance(late, Answer) and timedelta() <= now - late.asked <= self.usable:
+            return late
+        if isinstance(late, Missing) and timedelta() <= now - one.asked <= self.usable:
+            return late
+        return Missing(f"{one.name} has not answered since {one.asked:%H:%M:%S} UTC")

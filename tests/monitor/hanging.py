@@ -1,0 +1,46 @@
+"""Someone who never answers, and time that passes only while all others have."""
+
+import threading
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NoReturn
+
+from monitor.observe.side_by_side import SideBySide
+from pipeline.errors import UnreachableError
+
+
+@dataclass
+class Hanging:
+    """Whoever calls it hangs until it is released."""
+
+    released: threading.Event = field(default_factory=threading.Event)
+    stuck: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+    _askings: list[SideBySide[Any]] = field(default_factory=list)
+
+    def watched(self, *askings: SideBySide[Any]) -> None:
+        """Let the time of *askings* pass while nobody is at it but those who hang."""
+        for one in askings:
+            self._askings.append(one)
+            one.elapsed = partial(self._elapsed, one)
+
+    def __call__(self, *_: object) -> NoReturn:
+        """Hang."""
+        self.stuck.append(threading.current_thread().name.removeprefix("ask "))
+        for one in self._askings:
+            with one._changed:
+                one._changed.notify_all()  # to look at the time again
+        self.released.wait()
+        raise UnreachableError("too late")
+
+    def release(self) -> None:
+        """Let go of all who hang, and wait until they have gone."""
+        self.released.set()
+        for one in threading.enumerate():
+            if one.name.removeprefix("ask ") in self.stuck:
+                one.join()
+
+    def _elapsed(self, asking: SideBySide[Any]) -> float:
+        going = asking._open.keys()
+        self.seconds += 4 if going and going <= {*self.stuck} else 0
+        return self.seconds

@@ -1,0 +1,276 @@
+"""Whoever does not answer keeps nobody waiting, and is never asked twice at a time.
+
+Here no time passes before all but those that hang have answered; then as much as it takes.
+"""
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from monitor.observe.side_by_side import Answer, SideBySide
+from pipeline.errors import UnreachableError
+from pipeline.model import Missing
+from tests.monitor.rig import NOON
+
+SECOND = timedelta(seconds=1)
+
+
+@dataclass
+class Hall:
+    """Those who are asked: by name, how often, and what keeps them from answering."""
+
+    now: datetime = NOON
+    asked: list[str] = field(default_factory=list)
+    gates: dict[str, threading.Event] = field(default_factory=dict)
+    threads: dict[str, int] = field(default_factory=dict)
+    expected: set[str] = field(default_factory=set)
+    seconds: float = 0.0
+    tested: SideBySide[str] = field(init=False)
+
+    def hang(self, *names: str) -> None:
+        """From now on they do not answer, until released."""
+        self.gates |= {name: threading.Event() for name in names}
+
+    def release(self, *names: str) -> None:
+        """They answer what they were asked, and return when that is heard."""
+        going = [one for one in threading.enumerate() if one.name.removeprefix("ask ") in names]
+        for name in names:
+            self.gates.pop(name).set()
+        for one in going:
+            one.join()
+
+    def asking(self, **settings: Any) -> SideBySide[str]:
+        """What is tested."""
+        made = SideBySide[str](lambda: self.now, 30 * SECOND, 3 * SECOND, **settings)
+        made.elapsed = lambda: self._elapsed(made)
+        self.tested = made
+        return made
+
+    def ask(self, asking: SideBySide[str], *names: str) -> dict[str, object]:
+        """Ask all of them; who answers gives his own name and how often he was asked before."""
+        self.seconds += 1
+        self.expected = set(names)
+        return {**asking.ask({name: self._question(name) for name in names})}
+
+    def _question(self, name: str) -> Callable[[], str]:
+        def answer() -> str:
+            self.asked.append(name)
+            self.threads[name] = threading.get_ident()
+            said = f"{name}{self.asked.count(name)}"
+            if (gate := self.gates.get(name)) is not None:
+                with self.tested._changed:
+                    self.tested._changed.notify_all()  # time has passed
+                gate.wait()
+            return said
+
+        return answer
+
+    def _elapsed(self, asking: SideBySide[str]) -> float:
+        """Time stands still until only those that hang have yet to answer."""
+        busy = self.expected - self.gates.keys()
+        waiting = {one for one in busy if one not in self.asked} | (asking._open.keys() & busy)
+        hung = self.gates.keys() & self.expected & {*self.asked}
+        if hung and not waiting:
+            self.seconds += 4
+        return self.seconds
+
+
+@pytest.fixture
+def hall() -> Iterator[Hall]:
+    made = Hall()
+    yield made
+    made.release(*made.gates)
+
+
+def test_all_answer_and_each_answer_is_as_old_as_its_question(hall: Hall) -> None:
+    asking = hall.asking()
+
+    assert hall.ask(asking, "a", "b") == {"a": Answer("a1", NOON), "b": Answer("b1", NOON)}
+    assert asking.open == frozenset()
+
+
+def test_f21_one_that_hangs_is_named_and_the_others_have_answered(hall: Hall) -> None:
+    asking = hall.asking()
+    hall.hang("b")
+
+    said = hall.ask(asking, "a", "b", "c")
+
+    assert said == {
+        "a": Answer("a1", NOON),
+        "b": Missing("b has not answered since 12:00:00 UTC"),
+        "c": Answer("c1", NOON),
+    }
+    assert asking.open == {"b"}
+
+
+def test_one_that_hangs_is_asked_no_second_time_and_waited_for_no_more(hall: Hall) -> None:
+    asking = hall.asking()
+    hall.hang("b")
+    hall.ask(asking, "a", "b")
+    hall.now += 5 * SECOND
+    asking.elapsed = lambda: 0.0  # whoever waits now waits for ever
+
+    again = [hall.ask(asking, "a", "b") for _ in range(3)]
+
+    assert again[-1]["b"] == Missing("b has not answered since 12:00:00 UTC")
+    assert again[-1]["a"] == Answer("a4", NOON + 5 * SECOND)
+    assert hall.asked.count("b") == 1
+    assert sum(one.name == "ask b" for one in threading.enumerate()) == 1
+
+
+def test_a_late_answer_counts_at_the_next_asking_as_of_when_it_was_asked_for(hall: Hall) -> None:
+    asking = hall.asking()
+    hall.hang("b")
+    hall.ask(asking, "a", "b")
+    hall.now += 5 * SECOND
+    hall.release("b")
+    hall.hang("b")
+
+    assert hall.ask(asking, "a", "b")["b"] == Answer("b1", NOON)
+    hall.now += 25 * SECOND
+    assert hall.ask(asking, "a", "b")["b"] == Answer("b1", NOON)
+    hall.now += SECOND
+    assert hall.ask(asking, "a", "b")["b"] == Missing("b has not answered since 12:00:05 UTC")
+
+
+def test_a_late_answer_from_before_the_clock_was_set_back_does_not_count(hall: Hall) -> None:
+    asking = hall.asking()
+    hall.hang("b")
+    hall.ask(asking, "a", "b")
+    hall.release("b")
+    hall.hang("b")
+    hall.now -= SECOND
+
+    assert isinstance(hall.ask(asking, "a", "b")["b"], Missing)
+
+
+def test_one_that_was_in_time_before_and_hangs_now_is_not_believed_by_what_it_said(
+    hall: Hall,
+) -> None:
+    asking = hall.asking()
+    hall.ask(asking, "a", "b")
+    hall.hang("b")
+
+    assert hall.ask(asking, "a", "b")["b"] == Missing("b has not answered since 12:00:00 UTC")
+
+
+def test_one_that_is_in_time_again_is_waited_for_again(hall: Hall) -> None:
+    asking = hall.asking()
+    hall.hang("b")
+    hall.ask(asking, "a", "b")
+    hall.release("b")
+    hall.hang("b")
+    asking.elapsed = lambda: 0.0
+    hall.ask(asking, "a", "b")
+    hall.release("b")
+
+    assert hall.ask(asking, "a", "b")["b"] == Answer("b3", NOON)
+
+
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        pytest.param(UnreachableError("b: no route"), "b: no route", id="foreseen"),
+        pytest.param(ValueError("a bug"), "ValueError: a bug", id="a bug of a plug-in's"),
+    ],
+)
+def test_one_that_fails_is_missing_with_his_words_and_no_other_is(
+    hall: Hall, error: Exception, why: str
+) -> None:
+    def fail() -> str:
+        raise error
+
+    said = hall.asking().ask({"b": fail, "a": lambda: "fine"})
+
+    assert said == {"b": Missing(why), "a": Answer("fine", NOON)}
+
+
+def test_words_that_came_late_are_told_while_he_is_asked_again(hall: Hall) -> None:
+    asking, gate = hall.asking(), threading.Event()
+
+    def refuse() -> str:
+        hall.asked.append("b")
+        with asking._changed:
+            asking._changed.notify_all()
+        gate.wait()
+        raise UnreachableError("b: no route to host")
+
+    hall.gates["b"], hall.expected = gate, {"b"}
+    first = asking.ask({"b": refuse})["b"]
+    hall.release("b")
+    hall.hang("b")
+
+    assert first == Missing("b has not answered since 12:00:00 UTC")
+    assert hall.ask(asking, "b")["b"] == Missing("b: no route to host")
+    hall.now += 31 * SECOND
+    assert hall.ask(asking, "b")["b"] == Missing("b has not answered since 12:00:00 UTC")
+
+
+def test_many_are_asked_one_after_the_other_by_one_thread(hall: Hall) -> None:
+    names, asking = [f"t{number}" for number in range(500)], hall.asking(at_once=1, most=4)
+    asking.elapsed = lambda: 0.0
+
+    said = hall.ask(asking, *names)
+
+    assert (len(said), hall.asked) == (500, names)
+    assert len({*hall.threads.values()}) == 1
+
+
+def test_one_of_many_that_hangs_gives_its_place_to_the_next(hall: Hall) -> None:
+    names = [f"t{number}" for number in range(50)]
+    asking = hall.asking(at_once=1, most=4)
+    hall.hang("t7", "t9")
+    asking.elapsed = _impatient(hall)
+
+    said = hall.ask(asking, *names)
+
+    assert {name for name, one in said.items() if isinstance(one, Missing)} == {"t7", "t9"}
+    assert sorted(hall.asked) == sorted(names)
+
+
+def test_where_too_many_hang_no_other_is_asked(hall: Hall) -> None:
+    names = [f"t{number}" for number in range(50)]
+    asking = hall.asking(at_once=1, most=2)
+    hall.hang(*names)
+    asking.elapsed = _impatient(hall)
+
+    first, second = hall.ask(asking, *names), hall.ask(asking, *names)
+
+    assert hall.asked == ["t0", "t1"]
+    assert {*first} == {*second} == {"t0", "t1"}
+
+
+def test_two_who_ask_the_same_at_once_share_one_question(hall: Hall) -> None:
+    asking, heard, gate = hall.asking(), list[object](), threading.Event()
+    hall.gates["b"] = gate
+
+    def elapsed() -> float:
+        if any(one.shared for one in asking._open.values()):
+            gate.set()
+        return 0.0
+
+    asking.elapsed = elapsed
+    first = threading.Thread(target=lambda: heard.append(hall.ask(asking, "b")))
+    first.start()
+    with asking._changed:
+        asking._changed.wait_for(lambda: "b" in hall.asked)
+    heard.append(hall.ask(asking, "b"))
+    first.join()
+
+    assert hall.asked == ["b"]
+    assert heard == [{"b": Answer("b1", NOON)}] * 2
+
+
+def _impatient(hall: Hall) -> Callable[[], float]:
+    """Time passes only while nobody is at it but those that hang."""
+
+    def elapsed() -> float:
+        going = hall.tested._open.keys()
+        hall.seconds += 4 if going and going <= {*hall.asked} & hall.gates.keys() else 0
+        return hall.seconds
+
+    return elapsed
