@@ -117,6 +117,7 @@ class Examination:
                 ExaminationScope(
                     fold=_folding(self.config, source.heartbeat),
                     outage=self.outage,
+                    clock_skew=self.config.readiness.clock_skew,
                     captured=collected.captures,
                     named=topics,
                     own_keys=collected.examined.own_keys,

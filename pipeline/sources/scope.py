@@ -25,11 +25,12 @@ class ExaminationScope:
     ``fold`` is asked of a ``database.table``; None for a shard that the rules ignore.  ``named``
     are those that topics are named for: a server may hide them.  ``own_keys``: the collector may
     send other keys than those that tables declare.  ``outage`` is how long the pipeline may stand
-    still without losing a change.
+    still without losing a change, ``clock_skew`` how far the source's clock may be from ours.
     """
 
     fold: Callable[[str], FoldedTable | None]
     outage: timedelta
+    clock_skew: timedelta
     captured: Callable[[ShardId], bool] = lambda _: True
     named: frozenset[str] = frozenset()
     own_keys: bool = False

@@ -28,7 +28,7 @@ def findings(
     tables = {shard.shard.name for shard in shards}
     databases = {name.partition(".")[0] for name in tables}
     return (
-        *server_findings(server, where, databases, scope.outage),
+        *server_findings(server, where, databases, scope),
         *grant_findings(
             server,
             where,

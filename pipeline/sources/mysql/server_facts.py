@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 
 from pipeline.errors import ConfigError
 from pipeline.sources.mysql.session import Row, Session
@@ -14,6 +15,7 @@ class ServerFacts:
     ``variables`` have small names; one that the server does not know is absent.  ``grants`` are
     the lines of SHOW GRANTS, roles spelled out.  ``unlogged`` names the databases that its log
     leaves out or is confined to.  What the user may not ask is empty, ``replica`` is None.
+    ``ahead``: how far its clock is before ours, as far as asking took no time; else nothing.
     """
 
     version: tuple[int, int]
@@ -22,6 +24,7 @@ class ServerFacts:
     grants: tuple[str, ...] = ()
     unlogged: tuple[str, ...] = ()
     replica: bool | None = None
+    ahead: timedelta = timedelta()
 
 
 def server_facts(session: Session) -> ServerFacts:
@@ -39,6 +42,7 @@ def server_facts(session: Session) -> ServerFacts:
         grants=tuple(_grants(session)),
         unlogged=tuple(_unlogged(session)),
         replica=_replica(session),
+        ahead=_ahead(session),
     )
 
 
@@ -78,6 +82,15 @@ def _replica(session: Session) -> bool | None:
     renamed = not session.mariadb and session.version >= (8, 4)
     rows = _allowed(session, f"SHOW {'REPLICA' if renamed else 'SLAVE'} STATUS")
     return None if rows is None else bool(rows)
+
+
+def _ahead(session: Session) -> timedelta:
+    """What is left when the time that asking took is given the benefit of the doubt."""
+    asked = datetime.now(UTC)
+    (row,) = session.ask("SELECT UTC_TIMESTAMP(6) AS told")
+    told: datetime = row["told"].replace(tzinfo=UTC)
+    answered = datetime.now(UTC)
+    return max(told - answered, timedelta()) or min(told - asked, timedelta())
 
 
 def _allowed(session: Session, statement: str) -> list[Row] | None:

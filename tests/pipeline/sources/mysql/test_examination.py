@@ -25,7 +25,9 @@ SERVER = ServerFacts((9, 6), mariadb=False, variables=STRICT, grants=GRANTS)
 USERS = ShardFacts(Shard("shop", "shop.users"), columns=(MySqlColumn("id", "INT", nullable=False),))
 HEARTBEAT = replace(USERS, shard=Shard("shop", "sluice.heartbeat"))
 SCOPE = ExaminationScope(
-    lambda shard: None if shard == "sluice.heartbeat" else FoldedTable(shard), timedelta(days=3)
+    lambda shard: None if shard == "sluice.heartbeat" else FoldedTable(shard),
+    outage=timedelta(days=3),
+    clock_skew=timedelta(seconds=2),
 )
 
 

@@ -21,6 +21,7 @@ from pipeline.errors import ConfigError, ProofError, TooManyRowsError, Unreachab
 from pipeline.model import Shard
 from pipeline.settings import CollectorSettings, SourceSettings
 from pipeline.sources.heartbeat import Heart
+from pipeline.sources.mysql.server_facts import server_facts
 from pipeline.sources.mysql.session import Limits
 from pipeline.sources.mysql.source import MySqlSource
 from pipeline.sources.positions import may_hold, place, proper, reaches
@@ -114,6 +115,16 @@ def test_f01_its_own_clock_is_told_in_utc_whatever_its_time_zone(mysql: MySQL) -
     assert heart.reading is not None
     assert heart.reading.before <= heart.reading.told <= heart.reading.after
     assert heart.reading.skew == timedelta()
+
+
+@pytest.mark.parametrize("ahead", [0, 3600, -3600])
+def test_a_server_tells_how_far_its_clock_is_from_ours(mysql: MySQL, ahead: int) -> None:
+    with source(mysql) as shop:
+        if ahead:
+            shop._session.ask("SET TIMESTAMP = UNIX_TIMESTAMP() + %s", ahead)
+        told = server_facts(shop._session).ahead
+
+    assert abs(told.total_seconds() - ahead) < 60
 
 
 def test_a_heartbeat_that_may_not_be_made_is_asked_for_by_statement(mysql: MySQL) -> None:
