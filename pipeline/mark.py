@@ -6,6 +6,7 @@ tells everything.  Reading begins at the newest of those, which every text names
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
+from datetime import datetime
 from typing import Any, cast
 
 import msgspec
@@ -81,6 +82,19 @@ class Existence:
 
 
 @dataclass(frozen=True, slots=True)
+class CollectorLists:
+    """By which lists a collector sends tables, as a digest.
+
+    ``since`` is when they were first seen, None if no others were before; ``unseen`` the first
+    batch of those that landed while it was silent, -1 if it told them for the newest.
+    """
+
+    digest: str
+    since: datetime | None = None
+    unseen: int = -1
+
+
+@dataclass(frozen=True, slots=True)
 class Quarantine:
     """Open changes of one shard, or of one topic's unknown shards, that nobody could read.
 
@@ -130,6 +144,7 @@ class Mark:
     ``lost``          ``source/shard`` -> order of the base that closed its newest gap or
                       quarantine: what landed of it below may lack changes.
     ``snaps``         ``source/shard`` -> the snapshot that is not complete yet.
+    ``lists``         source -> by which lists its collector sends tables.
     ``trimmed``       topics of which the beginning was gone when they were first read: what is
                       left of them tells of no empty table, and of no birth.
     ``parts``         ``source/shard`` -> order of a snapshot of which only a part was left.
@@ -159,6 +174,7 @@ class Mark:
     complete: Mapping[str, int] = field(default_factory=dict)
     lost: Mapping[str, Order] = field(default_factory=dict)
     snaps: Mapping[str, Snap] = field(default_factory=dict)
+    lists: Mapping[str, CollectorLists] = field(default_factory=dict)
     trimmed: tuple[str, ...] = ()
     parts: Mapping[str, Order] = field(default_factory=dict)
     grown: tuple[str, ...] = ()

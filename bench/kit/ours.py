@@ -1,6 +1,5 @@
 """Sluice's landing as the service builds it; only the server and its collector are at rest."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import cast
@@ -10,12 +9,12 @@ from pyspark.sql import SparkSession
 from bench.kit.events import Stream
 from pipeline.build import dialect, open_format
 from pipeline.changelog.change_log import ChangeLog
-from pipeline.collectors.collector import Collector
+from pipeline.collectors.collector import Capture, Collector
 from pipeline.lake.store import open_store
 from pipeline.landing.loop import Landing
 from pipeline.landing.source_feed import Feed
 from pipeline.mark import Mark
-from pipeline.model import Acknowledged, Head, ShardId
+from pipeline.model import Acknowledged, Head
 from pipeline.route import Router
 from pipeline.settings import CollectorSettings, PipelineSettings, SourceSettings
 from pipeline.sources.mysql.position import binlog_position
@@ -36,9 +35,9 @@ class Idle:
         """Everything was handed over."""
         return Acknowledged(binlog_position(3, 4))
 
-    def captures(self) -> Callable[[ShardId], bool]:
+    def captures(self) -> Capture:
         """Every table."""
-        return lambda shard: True
+        return Capture(lambda shard: True)
 
 
 def opened(session: SparkSession, stream: Stream, lake: str, transport: KafkaTransport) -> Landing:

@@ -50,6 +50,23 @@ class CollectorExamination:
     own_keys: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Capture:
+    """Of which tables rows are sent, as it is set now.
+
+    ``text`` is another whenever that may be.  Where lists cannot be read, they are not ``known``,
+    and let nothing in.
+    """
+
+    sends: Callable[[ShardId], bool]
+    text: str = ""
+    known: bool = True
+
+    def __call__(self, shard: ShardId) -> bool:
+        """Whether rows of *shard* are sent."""
+        return self.sends(shard)
+
+
 class Collector(Protocol):
     """What reads one source's log; a class of this kind stands as ``COLLECTOR`` in its module.
 
@@ -70,8 +87,8 @@ class Collector(Protocol):
         """Host and port of the server that it reads."""
         ...
 
-    def captures(self) -> Callable[[ShardId], bool]:
-        """Says of a table whether its rows are sent, as it is set now; it tells of others, too."""
+    def captures(self) -> Capture:
+        """Of which tables it sends the rows, as it is set now; it tells of others, too."""
         ...
 
     def examine(

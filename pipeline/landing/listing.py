@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from pipeline.collectors.collector import Capture
 from pipeline.errors import ConfigError
 from pipeline.landing.source_feed import Feed
 from pipeline.model import Acknowledged, Head, PartitionEnd, TopicPartition
@@ -15,6 +16,8 @@ class Listing:
 
     ``heads`` holds (before, after) listing the ends, only of servers that answered both times.
     ``acknowledged`` was read before the ends were listed; sources that did not say are absent.
+    ``captures`` was read after that: what was acknowledged by then was sent by these lists, or by
+    others before them.  Nothing is acknowledged of a source that does not tell them.
     ``epoch_ends`` holds where the leader epoch of W ends, of partitions with another leader now.
     """
 
@@ -24,12 +27,13 @@ class Listing:
     beginnings: Mapping[TopicPartition, PartitionEnd]
     ends: Mapping[TopicPartition, PartitionEnd]
     epoch_ends: Mapping[TopicPartition, int] = field(default_factory=dict)
+    captures: Mapping[str, Capture] = field(default_factory=dict)
 
 
 def list_ends(
     feeds: Sequence[Feed], transport: Transport, w: Mapping[str, PartitionEnd]
 ) -> Listing:
-    """Ask heads, acknowledgements, ends, heads, in this order; *w* is how far landing has come.
+    """Ask heads, acknowledgements, lists, ends, heads, in this order; *w* is how far landing came.
 
     Raises:
         UnreachableError: Kafka did not answer.
@@ -37,6 +41,8 @@ def list_ends(
     """
     before = {feed.settings.name: feed.head() for feed in feeds}
     said = {feed.settings.name: feed.acknowledged() for feed in feeds}
+    lists = {feed.settings.name: feed.captures() for feed in feeds}
+    captures = {name: told for name, told in lists.items() if isinstance(told, Capture)}
     every = "|".join(f"(?:{feed.topics})" for feed in feeds)
     claims = {topic: owner(topic, feeds) for topic in transport.topics(every)}
     source_of = {topic: feed.settings.name for topic, feed in claims.items() if feed is not None}
@@ -47,7 +53,7 @@ def list_ends(
         first, second = before[feed.settings.name], feed.head()
         if first is not None and second is not None:
             heads[feed.settings.name] = (first, second)
-    acknowledged = {n: a for n, a in said.items() if isinstance(a, Acknowledged)}
+    acknowledged = {n: a for n, a in said.items() if isinstance(a, Acknowledged) and n in captures}
     ends = {tp: end for tp, end in ends.items() if tp in beginnings}
     changed = {
         at: known.leader_epoch
@@ -55,7 +61,7 @@ def list_ends(
         if (known := w.get(str(at))) is not None and 0 <= known.leader_epoch != end.leader_epoch
     }
     epoch_ends = transport.epoch_ends(changed)
-    return Listing(heads, acknowledged, source_of, beginnings, ends, epoch_ends)
+    return Listing(heads, acknowledged, source_of, beginnings, ends, epoch_ends, captures)
 
 
 def owner(topic: str, feeds: Sequence[Feed]) -> Feed | None:

@@ -21,6 +21,7 @@ from pipeline.lake.commit import commit
 from pipeline.lake.entries import Action
 from pipeline.landing.acknowledgements import Acknowledgements
 from pipeline.landing.bases import Settled, with_drops
+from pipeline.landing.collector_lists import captured, collected, with_lists
 from pipeline.landing.disorder import Circumstances, Disorder
 from pipeline.landing.division import divided, epochs_read
 from pipeline.landing.epoch_bounds import EpochBounds, bounds
@@ -150,6 +151,8 @@ class Landing:
         self._same_topics(chosen, listing)
         if not self._ruled:  # the rules of the batch before may have been others
             made = with_rules(made, self.mark, self.router)
+        names = [feed.settings.name for feed in self.feeds]
+        made = with_lists(made, self.mark, listing.captures, names, stamp.received)
         made = replace(made, lives=lived(self.mark.lives, made.batch, self._life.int >> 66))
         self._commit(made, settled, staged, stamp)
         for note in chosen.notes.values():  # now: a round that commits nothing would say it again
@@ -176,7 +179,7 @@ class Landing:
         found: tuple[Plan, Epochs, Staged, Facts] | None = None
         while found is None and (not held or self._due(chosen, waived)):
             staged = self._staged(chosen, listing, epochs, stamp)
-            facts = self._gathered(staged)
+            facts = self._gathered(staged, listing, stamp.received)
             if strange := self._strange(staged, facts):
                 epochs, more = explain(epochs, listing, strange, waived)
                 held.update(more)
@@ -195,10 +198,10 @@ class Landing:
         feed = owner(topic, self.feeds)  # it is gone
         return feed is not None and feed.settings.name in sources
 
-    def _gathered(self, staged: Staged) -> Facts:
+    def _gathered(self, staged: Staged, listing: Listing, at: datetime) -> Facts:
         readings = {feed.settings.name: feed.reading for feed in self.feeds}
         facts = gather(staged.tallies, self.mark.high, readings)
-        return self._captured(with_drops(facts, self.mark))
+        return self._captured(with_drops(facts, self.mark), listing, at)
 
     def _staged(self, chosen: Plan, listing: Listing, epochs: Epochs, stamp: Stamp) -> Staged:
         """Write the batch's rows as files that nobody names yet."""
@@ -266,19 +269,18 @@ class Landing:
         self.log.look()
         return unexplained(rows, back, lambda asked: near(self.log, asked))
 
-    def _captured(self, facts: Facts) -> Facts:
-        """Tell news of tables whose rows the collector sends, or has sent, from the others."""
+    def _captured(self, facts: Facts, listing: Listing, at: datetime) -> Facts:
+        """Tell news of tables whose rows the collector sends from the others."""
         if not facts.news:
             return facts
-        shards = {Shard(news.source, news.change.shard) for news in facts.news}
-        sent = {Shard.parse(name) for name in facts.shards}
+        found: set[str] = set()
         for feed in self.feeds:
-            name = feed.settings.name
-            if own := {shard.name for shard in shards - sent if shard.source == name}:
-                sent |= {Shard(name, shard) for shard in feed.captured(own)}
-        news = (
-            replace(one, captured=Shard(one.source, one.change.shard) in sent) for one in facts.news
-        )
+            name, known = feed.settings.name, self.mark.lists.get(feed.settings.name)
+            lists = collected(known, listing.captures.get(name), feed.told, at)
+            if lists is not None:
+                own = {news.name for news in facts.news if news.source == name}
+                found |= captured(lists, own, facts.shards, first=known is None)
+        news = (replace(one, captured=one.name in found) for one in facts.news)
         return replace(facts, news=tuple(news))
 
     def _same_topics(self, chosen: Plan, listing: Listing) -> None:

@@ -1,17 +1,17 @@
 """One source as the landing loop sees it: its server, its collector, its topics, its format."""
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import structlog
 
-from pipeline.collectors.collector import Collector
+from pipeline.collectors.collector import Capture, Collector
 from pipeline.collectors.mirrored import Mirrored
 from pipeline.errors import UnreachableError
 from pipeline.formats.format import Format
-from pipeline.model import Acknowledged, Head, Missing, ShardId
+from pipeline.model import Acknowledged, Head, Missing
 from pipeline.schema.dialect import Dialect
 from pipeline.schema.reading import SchemaReading
 from pipeline.settings import SourceSettings
@@ -36,7 +36,8 @@ class Feed:
     dialect: Dialect
     arrived: Mirrored | None = None
     _servers: dict[tuple[str, int], Source] = field(default_factory=dict)
-    _captures: Callable[[ShardId], bool] | None = None
+    _last: Capture | None = None
+    _silence: str = ""
 
     @property
     def reading(self) -> SchemaReading:
@@ -54,20 +55,28 @@ class Feed:
 
     def acknowledged(self) -> Acknowledged | Missing:
         """What the collector has handed over and has come here; ``Missing`` if nobody says."""
+        self._silence = ""
         try:
             return (self.arrived or self.collector).acknowledged()
         except UnreachableError as error:
+            self._silence = str(error)
             return Missing(str(error))
 
-    def captured(self, shards: Iterable[str]) -> frozenset[str]:
-        """Those of *shards* whose rows the collector sends, by what it told last; or none."""
+    @property
+    def told(self) -> Capture | None:
+        """Of which tables the collector sends the rows, as it told last; None if it never did."""
+        return self._last
+
+    def captures(self) -> Capture | Missing:
+        """The same as it tells now; ``Missing`` if it does not, or has just told nothing at all."""
+        if self._silence:
+            return Missing(self._silence)
         try:
-            self._captures = self.collector.captures()
+            self._last = self.collector.captures()
         except UnreachableError as error:
             log.warning("collector_silent", source=self.settings.name, error=str(error))
-        if self._captures is None:
-            return frozenset()
-        return frozenset(one for one in shards if self._captures(ShardId.parse(one)))
+            return Missing(str(error))
+        return self._last
 
     def head(self) -> Head | None:
         """Head of the connected server's log; None when it does not answer."""

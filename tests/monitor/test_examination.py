@@ -19,9 +19,9 @@ from monitor.commands.doctor import COMMAND
 from monitor.config.file import load
 from monitor.config.model import Config
 from monitor.examination import Doors, Examination
-from pipeline.collectors.collector import Collector, CollectorExamination, CollectorState
+from pipeline.collectors.collector import Capture, Collector, CollectorExamination, CollectorState
 from pipeline.collectors.connect.examination import examination as connector_examination
-from pipeline.collectors.connect.table_filter import TableFilter
+from pipeline.collectors.connect.table_filter import capture
 from pipeline.collectors.registration import CollectionScope, Registration
 from pipeline.errors import ConfigError, SluiceError, UnreachableError
 from pipeline.finding import NOTE, REFUSE, WARN, Demand, Finding, FindingSeverity
@@ -72,8 +72,8 @@ class Connector:
     ) -> CollectorExamination:
         return connector_examination(settings, self.condition, self.config, worker)
 
-    def captures(self) -> Callable[[ShardId], bool]:
-        return TableFilter.of(self.config).captures
+    def captures(self) -> Capture:
+        return capture(self.config)
 
     def address(self) -> tuple[str, int]:
         return "db", 3307

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from pipeline.errors import HeldError
 from pipeline.mark import (
     FULL_EVERY,
+    CollectorLists,
     Epoch,
     EpochStart,
     Existence,
@@ -49,6 +50,9 @@ VALUES = {
     "complete": NUMBERS,
     "departed": NUMBERS,
     "lost": st.builds(Order, NUMBERS, NUMBERS, NUMBERS),
+    "lists": st.builds(
+        CollectorLists, st.just("d"), st.sampled_from([None, NOON]), NUMBERS
+    ),
     "parts": st.builds(Order, NUMBERS, NUMBERS, NUMBERS),
     "snaps": st.builds(Snap, st.just(ORDER), NUMBERS, NUMBERS, st.booleans()),
     "gaps": st.just('{"id": "g"}'),

@@ -7,7 +7,7 @@ most one of the two clocks is fast at a time: what both agree on nobody can know
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -15,7 +15,8 @@ from random import Random
 
 from checks.certificate import Certificate
 from pipeline.clocks import ClockReading
-from pipeline.model import Acknowledged, Fence, Head, Op, ShardId, Stage
+from pipeline.collectors.collector import Capture
+from pipeline.model import Acknowledged, Fence, Head, Op, Stage
 from pipeline.sources.mysql.position import binlog_position
 from tests.monitor.rig import Rig
 from tests.pipeline.landing.desk import Desk, Topics
@@ -107,8 +108,8 @@ class Database:
     def address(self) -> tuple[str, int]:
         return "127.0.0.1", 1
 
-    def captures(self) -> Callable[[ShardId], bool]:
-        return lambda _: True
+    def captures(self) -> Capture:
+        return Capture(lambda _: True)
 
 
 @dataclass(frozen=True, slots=True)

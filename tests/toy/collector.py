@@ -10,10 +10,10 @@ from typing import Any, ClassVar
 
 from confluent_kafka import Producer
 
-from pipeline.collectors.collector import Collector, CollectorExamination, CollectorState
+from pipeline.collectors.collector import Capture, Collector, CollectorExamination, CollectorState
 from pipeline.collectors.registration import CollectionScope
 from pipeline.finding import NOTE, Finding
-from pipeline.model import Acknowledged, Missing, ShardId
+from pipeline.model import Acknowledged, Missing
 from pipeline.settings import SourceSettings
 from tests.toy.database import Database
 from tests.toy.position import entry
@@ -36,8 +36,8 @@ class ToyCollector:
     def address(self) -> tuple[str, int]:
         return ("toy", 1)
 
-    def captures(self) -> Callable[[ShardId], bool]:
-        return lambda shard: True
+    def captures(self) -> Capture:
+        return Capture(lambda shard: True)
 
     def examine(
         self, settings: SourceSettings, worker: Mapping[str, str] | None

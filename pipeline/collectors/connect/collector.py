@@ -7,7 +7,7 @@ Measured: during the initial snapshot nothing is stored; from its end until the 
 (the log's own rotation may be it) the offset carries `snapshot`, though all rows are out.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, ClassVar
@@ -15,13 +15,18 @@ from urllib.parse import quote, urlsplit
 
 import httpx
 
-from pipeline.collectors.collector import Collector, CollectorExamination, CollectorState
+from pipeline.collectors.collector import (
+    Capture,
+    Collector,
+    CollectorExamination,
+    CollectorState,
+)
 from pipeline.collectors.connect.examination import examination
-from pipeline.collectors.connect.table_filter import TableFilter
+from pipeline.collectors.connect.table_filter import capture
 from pipeline.collectors.connect.wanted import LISTS, firm, secret, wanted
 from pipeline.collectors.registration import CollectionScope, Registration
 from pipeline.errors import ConfigError, UnreachableError
-from pipeline.model import Acknowledged, Missing, ShardId, TopicPartition
+from pipeline.model import Acknowledged, Missing, TopicPartition
 from pipeline.settings import SourceSettings
 from pipeline.sources.mysql.position import binlog_position
 
@@ -94,9 +99,9 @@ class ConnectCollector:
         config = self._get("/config")
         return {str(name): str(value) for name, value in config.items() if not secret(name)}
 
-    def captures(self) -> Callable[[ShardId], bool]:
+    def captures(self) -> Capture:
         """By its lists of databases and tables."""
-        return TableFilter.of(self._get("/config")).captures
+        return capture(self._get("/config"))
 
     def state(self) -> CollectorState:
         """The worst state of connector and tasks, in Connect's words but lower case."""

@@ -4,10 +4,12 @@ The lists hold regular expressions between commas, each for a whole name, in let
 a comma within one is written ``\,``.  Debezium tells the schema of every table, captured or not.
 """
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from pipeline.collectors.collector import Capture
 from pipeline.model import ShardId
 
 BUILT_IN = ("mysql", "performance_schema", "sys", "information_schema")
@@ -26,11 +28,10 @@ class TableFilter:
     @classmethod
     def of(cls, config: Mapping[str, str]) -> "TableFilter":
         """The filter of a connector with *config*."""
-        names = [f"{what}.{how}.list" for what in ("database", "table") for how in _HOW]
         try:
-            return cls(*(patterns(config.get(name, "")) for name in names))
+            return cls(*(patterns(config.get(name, "")) for name in _LISTS))
         except re.error:
-            return cls(tables=())
+            return NOTHING
 
     def captures(self, shard: ShardId) -> bool:
         """Whether rows of *shard* are sent."""
@@ -41,7 +42,16 @@ class TableFilter:
         return inside and passes(name, self.tables, self.no_tables)
 
 
-_HOW = ("include", "exclude")
+NOTHING = TableFilter(tables=())
+_LISTS = tuple(
+    f"{what}.{how}.list" for what in ("database", "table") for how in ("include", "exclude")
+)
+
+
+def capture(config: Mapping[str, str]) -> Capture:
+    """Of which tables a connector with *config* sends the rows."""
+    found, told = TableFilter.of(config), {name: config.get(name, "") for name in _LISTS}
+    return Capture(found.captures, json.dumps(told), known=found is not NOTHING)
 
 
 def passes(name: str, include: Patterns, exclude: Patterns) -> bool:

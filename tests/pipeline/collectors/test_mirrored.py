@@ -1,6 +1,6 @@
 """Behind a mirror nothing counts as acknowledged before every partition of it has come through."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.collectors.collector import Collector
+from pipeline.collectors.collector import Capture, Collector
 from pipeline.collectors.connect.collector import ConnectCollector
 from pipeline.collectors.mirrored import Mirrored, behind_mirror
 from pipeline.errors import UnreachableError
 from pipeline.formats.debezium_json import DebeziumJson
 from pipeline.landing.source_feed import Feed
-from pipeline.model import Acknowledged, Head, Missing, PartitionEnd, ShardId, TopicPartition
+from pipeline.model import Acknowledged, Head, Missing, PartitionEnd, TopicPartition
 from pipeline.settings import CollectorSettings, MirrorSettings, SourceSettings
 from pipeline.sources.mysql.dialect import MYSQL
 from pipeline.sources.mysql.position import binlog_position
@@ -39,8 +39,8 @@ class World:
     ids: dict[str, str] = field(default_factory=dict)
     silent: bool = False
 
-    def captures(self) -> Callable[[ShardId], bool]:
-        return lambda _: True
+    def captures(self) -> Capture:
+        return Capture(lambda _: True)
 
     def topics(self, pattern: str) -> Mapping[str, str]:
         """All of them, with their ids."""

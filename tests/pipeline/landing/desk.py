@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.scan import parts, scan
-from pipeline.collectors.collector import Collector
+from pipeline.collectors.collector import Capture, Collector
 from pipeline.errors import UnreachableError
 from pipeline.formats.debezium_json import DebeziumJson
 from pipeline.formats.format import RAW
@@ -20,7 +20,7 @@ from pipeline.landing.loop import Landing
 from pipeline.landing.source_feed import Feed
 from pipeline.landing.task import Done, LandingTask, run
 from pipeline.mark import Mark
-from pipeline.model import Acknowledged, Head, Op, PartitionEnd, ShardId, TopicPartition
+from pipeline.model import Acknowledged, Head, Op, PartitionEnd, TopicPartition
 from pipeline.report import Landed
 from pipeline.route import Router
 from pipeline.settings import CollectorSettings, PipelineSettings, SourceSettings
@@ -186,6 +186,7 @@ class Server:
     executed: str = ""
     left_out: frozenset[str] = frozenset()
     silent: bool = False
+    readable: bool = True
 
     def head(self) -> Head:
         return Head(self.identity, binlog_position(self.log, 10 * GIB4, self.executed))
@@ -196,10 +197,11 @@ class Server:
     def address(self) -> tuple[str, int]:
         return "127.0.0.1", 1
 
-    def captures(self) -> Callable[[ShardId], bool]:
+    def captures(self) -> Capture:
         if self.silent:
             raise UnreachableError("the connector does not answer")
-        return lambda shard: str(shard) not in self.left_out
+        text = f"{sorted(self.left_out)} {self.readable}"
+        return Capture(lambda shard: str(shard) not in self.left_out, text, known=self.readable)
 
 
 def nothing() -> None:
@@ -220,6 +222,7 @@ class Desk:
     meanwhile: Callable[[], object] = nothing
     names: Sequence[str] = "ab"
     tasks: list[int] = field(default_factory=list)
+    now: datetime = NOW
 
     def __post_init__(self) -> None:
         """Go on from what the lake says."""
@@ -245,7 +248,7 @@ class Desk:
             transport=self.topics,
             log=log,
             work=self.work,
-            clock=lambda: NOW,
+            clock=lambda: self.now,
             mark=log.mark() or Mark("main", -1),
         )
 

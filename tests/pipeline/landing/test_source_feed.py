@@ -1,12 +1,11 @@
 """Whoever is silent is `None` or `Missing` to landing; the server asked is the collector's."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import cast
 
 import pytest
 
-from pipeline.collectors.collector import Collector
+from pipeline.collectors.collector import Capture, Collector
 from pipeline.errors import UnreachableError
 from pipeline.formats.debezium_json import DebeziumJson
 from pipeline.landing.source_feed import Feed
@@ -52,9 +51,9 @@ class Site:
         self._speak()
         return Acknowledged(HERE)
 
-    def captures(self) -> Callable[[ShardId], bool]:
+    def captures(self) -> Capture:
         self._speak()
-        return lambda shard: shard.database == self.host
+        return Capture(lambda shard: shard.database == self.host)
 
     def connect(self, settings: SourceSettings) -> Source:
         self.servers.append(Server(settings.host))
@@ -112,8 +111,26 @@ def test_what_a_collector_captures_is_remembered_while_it_is_silent() -> None:
     site = Site("db")
     feed, unheard = site.feed(), Site(silent=True).feed()
 
-    before = feed.captured(["db.t", "other.t"])
+    before = feed.captures()
     site.silent = True
 
-    assert before == feed.captured(["db.t", "other.t"]) == {"db.t"}
-    assert unheard.captured(["db.t"]) == frozenset()
+    assert isinstance(before, Capture)
+    assert [before(ShardId.parse(name)) for name in ("db.t", "other.t")] == [True, False]
+    assert (feed.captures(), feed.told) == (Missing("connector shop: connection refused"), before)
+    assert (unheard.captures(), unheard.told) == (
+        Missing("connector shop: connection refused"),
+        None,
+    )
+
+
+def test_a_collector_that_has_just_said_nothing_is_not_asked_for_its_lists() -> None:
+    """It may hang, and each question costs all sources its time-out."""
+    site = Site()
+    feed = site.feed()
+    site.silent = True
+    feed.acknowledged()
+    site.silent = False
+
+    assert isinstance(feed.captures(), Missing)
+    feed.acknowledged()
+    assert isinstance(feed.captures(), Capture)

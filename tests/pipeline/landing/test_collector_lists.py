@@ -1,0 +1,303 @@
+"""Were a table's rows sent from its CREATE on?  Judged by lists that were seen before it."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from pipeline.collectors.collector import Capture
+from pipeline.landing.collector_lists import GRACE, captured, collected, digest
+from pipeline.mark import CollectorLists, Mark
+from pipeline.report import read_gap
+from tests.pipeline.landing.desk import NOW, Desk, Server
+from tests.pipeline.schema_messages import described, dropped, message
+
+NAME = "a/db.t"
+LEFT_OUT = frozenset({"db.t"})
+SECOND = timedelta(seconds=1)
+CREATE = "CREATE TABLE t"
+PLACE = {"db": "db", "table": "t", "file": "binlog.000007", "pos": 5, "row": 0}
+SNAPSHOT = {"snapshot": "true"}
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    """One batch is landed, and ``db.t`` is left out."""
+    made = Desk(tmp_path, server=Server(left_out=LEFT_OUT))
+    made.topics.beat("a", 1, pos=2)
+    made.land()
+    return made
+
+
+def later(desk: Desk, by: timedelta = SECOND, *, left_out: frozenset[str] = frozenset()) -> None:
+    """Time passes, and the lists are these."""
+    desk.now += by
+    desk.server.left_out = left_out
+
+
+def create(desk: Desk) -> None:
+    desk.topics.alter("a", 5, "name", kind="CREATE")
+
+
+def tell(desk: Desk, value: str) -> None:
+    desk.topics.held.setdefault("a", []).append((b"{}", value.encode()))
+
+
+def gaps(desk: Desk) -> list[tuple[str, tuple[str, ...]]]:
+    return [(one.id, one.shards) for one in map(read_gap, desk.loop.mark.gaps.values())]
+
+
+def test_a_table_that_was_let_in_after_its_create_has_no_base(desk: Desk) -> None:
+    """The rows before that were never sent, though those since then are."""
+    create(desk)
+    later(desk)
+    desk.topics.put("a", 20, "one")
+
+    desk.land()
+
+    assert desk.loop.mark.bases == {}
+
+
+def test_a_table_that_was_described_as_left_out_is_no_empty_one(desk: Desk) -> None:
+    tell(desk, message(CREATE, described(CREATE, "t", "id BIGINT!"), source=PLACE | SNAPSHOT))
+    later(desk)
+    desk.topics.beat("a", 2, pos=30)
+
+    desk.land()
+
+    assert (desk.loop.mark.bases, desk.loop.mark.snaps) == ({}, {})
+
+
+@pytest.mark.parametrize(
+    ("after", "based"),
+    [
+        pytest.param(GRACE - SECOND, False, id="the task may still go by the old ones"),
+        pytest.param(GRACE, True, id="it does not any more"),
+        pytest.param(-SECOND, False, id="the clock went back"),
+    ],
+)
+def test_a_create_counts_once_the_lists_were_seen_for_a_while(
+    desk: Desk, after: timedelta, *, based: bool
+) -> None:
+    later(desk)
+    desk.topics.beat("a", 2, pos=4)
+    desk.land()
+    create(desk)
+    later(desk, after)
+
+    desk.land()
+
+    assert (NAME in desk.loop.mark.bases) is based
+
+
+def test_a_restart_forgets_nothing_of_the_lists(desk: Desk) -> None:
+    create(desk)
+    later(desk)
+    again = Desk(desk.home, desk.topics, desk.server, now=desk.now)
+
+    again.land()
+
+    assert again.loop.mark.bases == {}
+    assert again.loop.mark.lists["a"].since == NOW + SECOND
+
+
+def test_lists_that_are_seen_first_are_those_of_ever(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    create(desk)
+
+    desk.land()
+
+    assert NAME in desk.loop.mark.bases
+    assert desk.loop.mark.lists["a"] == CollectorLists(digest(desk.server.captures()))
+
+
+def test_rows_before_lists_that_are_seen_first_show_nothing(tmp_path: Path) -> None:
+    """It was let in, or left out, at some time between."""
+    desk = Desk(tmp_path, server=Server(left_out=LEFT_OUT))
+    create(desk)
+    desk.topics.put("a", 20, "one")
+
+    desk.land()
+
+    assert desk.loop.mark.bases == {}
+
+
+@pytest.fixture
+def based(tmp_path: Path) -> Desk:
+    """``db.t`` has its base and a row."""
+    made = Desk(tmp_path)
+    create(made)
+    made.topics.put("a", 20, "one")
+    made.land()
+    assert NAME in made.loop.mark.bases
+    return made
+
+
+def test_a_table_that_is_left_out_from_now_on_is_a_gap_that_its_next_base_closes(
+    based: Desk,
+) -> None:
+    """What is written to it meanwhile is not sent, and heartbeats are."""
+    later(based, left_out=LEFT_OUT)
+    based.topics.beat("a", 1, pos=30)
+    based.land()
+    out = gaps(based)
+    later(based, GRACE)
+    based.topics.beat("a", 2, pos=40)
+    based.land()
+    still = gaps(based)
+    based.topics.snapshot("a", 50, 2)
+    based.topics.beat("a", 3, pos=60)
+    based.land()
+
+    assert out == still == [("lists:a:0:1@1", (NAME,))]
+    assert gaps(based) == []
+
+
+def test_what_is_left_out_is_said_with_the_way_out(based: Desk) -> None:
+    later(based, left_out=LEFT_OUT)
+    based.topics.beat("a", 1, pos=30)
+
+    (gap,) = based.land().gaps
+
+    assert gap.why == (
+        "the collector's lists were changed and leave out a/db.t; what is written to it is not "
+        "sent: let it in, and take a new base of it"
+    )
+
+
+def drop(desk: Desk) -> None:
+    tell(desk, message("DROP TABLE t", dropped("t"), source=PLACE | {"pos": 25}))
+
+
+def unreadable(desk: Desk) -> None:
+    desk.server.readable = False
+
+
+@pytest.mark.parametrize(
+    "why",
+    [
+        pytest.param(drop, id="it is dropped"),
+        pytest.param(unreadable, id="nobody can read the lists"),
+    ],
+)
+def test_lists_that_take_nothing_away_are_no_gap(based: Desk, why: Callable[[Desk], None]) -> None:
+    why(based)
+    later(based, left_out=LEFT_OUT)
+    based.topics.beat("a", 1, pos=30)
+
+    based.land()
+
+    assert gaps(based) == []
+
+
+def test_a_base_of_the_time_in_which_a_collector_was_silent_needs_lists_that_stayed(
+    tmp_path: Path,
+) -> None:
+    seen = {}
+    for name, left_out in (("stayed", frozenset[str]()), ("other", frozenset({"db.x"}))):
+        desk = Desk(tmp_path / name)
+        desk.topics.beat("a", 1, pos=2)
+        desk.land()
+        desk.server.silent = True
+        create(desk)
+        desk.land()
+        assert NAME in desk.loop.mark.bases, "by what it told last"
+        desk.server.silent = False
+        later(desk, left_out=left_out)
+        desk.topics.beat("a", 2, pos=40)
+        desk.land()
+        seen[name] = gaps(desk)
+
+    assert seen == {"stayed": [], "other": [("lists:a:0:2@2", (NAME,))]}
+
+
+def test_what_a_collector_told_before_and_after_it_was_silent_stands(based: Desk) -> None:
+    """Neither a base from before the silence is in doubt, nor one from after it."""
+    for silent in (True, False):
+        based.server.silent = silent
+        later(based)
+        based.topics.beat("a", 2 - silent, pos=40 - 10 * silent)
+        based.land()
+    based.server.silent = True
+    based.topics.beat("a", 3, pos=50)
+    based.land()
+    based.server.silent = False
+    later(based, left_out=frozenset({"db.x"}))
+    based.topics.beat("a", 4, pos=60)
+    based.land()
+
+    assert gaps(based) == []
+    assert based.loop.mark.lists["a"].unseen == -1
+
+
+def test_a_base_after_the_silence_is_in_no_doubt(desk: Desk) -> None:
+    for silent in (True, False):
+        desk.server.silent = silent
+        desk.topics.beat("a", 3 - silent, pos=30 - 10 * silent)
+        desk.land()
+    desk.topics.snapshot("a", 40, 2)
+    desk.topics.beat("a", 4, pos=50)
+    desk.land()
+    assert NAME in desk.loop.mark.bases
+    later(desk)
+    desk.topics.beat("a", 5, pos=60)
+
+    desk.land()
+
+    assert gaps(desk) == []
+
+
+def test_nothing_is_acknowledged_of_a_source_whose_lists_are_not_told(desk: Desk) -> None:
+    """Or a table that was left out a moment ago would be proven complete."""
+    desk.topics.beat("a", 2, pos=10)
+    desk.land()
+    before = desk.loop.mark.acknowledged["a"]
+    desk.server.silent = True
+    desk.server.log = 8
+    desk.topics.beat("a", 3, pos=20, log=8)
+    desk.land()
+    unheard = desk.loop.mark.acknowledged["a"]
+    desk.server.silent = False
+    desk.topics.beat("a", 4, pos=30, log=8)
+    desk.land()
+
+    assert unheard == before
+    assert desk.loop.mark.acknowledged["a"] == desk.server.acknowledged() != before
+
+
+ALL, SOME = Capture(lambda _: True, "all"), Capture(lambda _: True, "some")
+
+
+@pytest.mark.parametrize(
+    ("known", "now", "last", "found"),
+    [
+        pytest.param(None, ALL, None, ALL, id="seen first"),
+        pytest.param(None, None, ALL, None, id="silent from the first on"),
+        pytest.param(CollectorLists(digest(ALL)), ALL, None, ALL, id="as ever"),
+        pytest.param(CollectorLists(digest(ALL)), SOME, ALL, None, id="others"),
+        pytest.param(CollectorLists(digest(ALL)), None, ALL, ALL, id="silent, told before"),
+        pytest.param(CollectorLists(digest(ALL)), None, SOME, None, id="silent, others before"),
+        pytest.param(CollectorLists(digest(ALL)), None, None, None, id="silent in this life"),
+        pytest.param(CollectorLists(digest(ALL), NOW), ALL, None, None, id="just changed"),
+    ],
+)
+def test_which_lists_a_batch_was_sent_by(
+    known: CollectorLists | None, now: Capture | None, last: Capture | None, found: Capture | None
+) -> None:
+    assert collected(known, now, last, NOW) is found
+
+
+def test_rows_show_what_lists_that_nobody_can_read_do_not() -> None:
+    nothing = Capture(lambda _: False, "(", known=False)
+
+    assert captured(nothing, [NAME, "a/db.u"], [NAME], first=True) == {NAME}
+    assert captured(replace(nothing, known=True), [NAME], [NAME], first=True) == set()
+
+
+def test_a_mark_tells_lists_as_they_were() -> None:
+    lists = {"a": CollectorLists("d", NOW, 7), "b": CollectorLists("e")}
+    mark = Mark("main", 3, lists=lists)
+
+    assert Mark.loads(mark.dumps()).lists == lists
