@@ -42,6 +42,7 @@ def _ignorance(table: Table, told: Mapping[str, SourceDescription | Missing]) ->
     for shard in table.shards:
         one = told.get(shard.source, Missing("it was not asked yet"))
         if isinstance(one, Missing):
-            yield Missing(f"source {shard.source} has not described its tables: {one.why}")
+            why = one.why.removeprefix(f"source:{shard.source}: ")
+            yield Missing(f"source {shard.source} has not described its tables: {why}")
         elif shard.name in one.hidden:
             yield Missing(f"source {shard.source} shows no {shard.name}: its user may not read it")

@@ -174,7 +174,8 @@ def _headroom(
 
 
 def _blaming(name: str, check: str, part: Component, at: datetime) -> Verdict:
-    ruling = Ruling(Outcome.FAIL, f"{part.name}: {part.ailment}", "down")
+    told = part.ailment.removeprefix(f"{part.name}: ")  # a source begins with its own name
+    ruling = Ruling(Outcome.FAIL, f"{part.name}: {told}", "down")
     return Verdict(name, check, ruling, at, cause=part.name)
 
 

@@ -4,18 +4,23 @@ Names and shards come from the change log's marker: what was ever seen is watche
 dropped, ignored, or its source is no longer in the config.  A shard that the source has, that
 folds into a watched table and was never seen, is listed too: it has no base, so its table cannot
 be called ready without it.
+
+Sources are asked side by side, and a look waits for none of them for long: what one tells later is
+taken over at the next.
 """
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Protocol
+from functools import partial
+from typing import Any, Protocol
 from zlib import crc32
 
 import structlog
 
-from pipeline.errors import SluiceError
+from monitor.observe.side_by_side import Answer, SideBySide
+from pipeline.errors import SluiceError, UnreachableError
 from pipeline.living import is_there, living_shards
 from pipeline.mark import Existence, Mark
 from pipeline.model import Shard, Table
@@ -43,11 +48,15 @@ class Dictionary(Protocol):
         ...
 
 
+AskedKey = tuple[Table, tuple[Existence | None, ...]]
+"""A table without its key, and what statements have told of its shards."""
+
+
 @dataclass(frozen=True, slots=True)
 class KeyAnswer:
     """A table with the key that its source told, and what it told it *about*."""
 
-    about: tuple[Table, tuple[Existence | None, ...]]
+    about: AskedKey
     until: datetime
     table: Table
 
@@ -73,13 +82,16 @@ class Roster:
     _silent: Mapping[str, str] = field(default_factory=dict)
     _moving: frozenset[str] = frozenset()
     _keys: dict[str, KeyAnswer] = field(default_factory=dict)
-    _unanswered: set[str] = field(default_factory=set)  # sources, since they were last asked
     _asked: datetime | None = None
+    _unanswered: set[str] = field(default_factory=set)  # sources, when they were last asked
+    _late: frozenset[str] = frozenset()  # questions that were open when the tables were made
     _lock: threading.Lock = field(default_factory=threading.Lock)
+    asking: SideBySide[Any] = field(init=False)
     router: Router = field(init=False)
 
     def __post_init__(self, rules: tuple[TableRule, ...]) -> None:
         """Ask nobody yet."""
+        self.asking = SideBySide(self.clock, 3 * self.every)
         self.router = Router(rules)  # one: it remembers which rule decides for each shard
 
     @property
@@ -121,16 +133,19 @@ class Roster:
         """Take over the shards of *mark*; ask the sources when it is time."""
         now, self._existing = self.clock(), mark.existing
         with self._lock:
-            due = self._asked is None or now - self._asked >= self.every
             shards = living_shards(mark, self.router)
-            if shards == self._shards and not due:
+            due = self._asked is None or now - self._asked >= self.every or shards != self._shards
+            if not due and self._late <= self.asking.open:
                 return
-            self._shards, self._asked = shards, now
+            if due:
+                self._asked = now
+                self._silent = dict(self._ask())
+            self._shards = shards
             self._tables = tuple(self._build(shards))
             self._named = {table.name: table for table in self._tables}
             self._moving = frozenset(_moving(mark, self.router))
 
-    def _build(self, shards: Mapping[str, str]) -> Iterable[Table]:
+    def _build(self, shards: Mapping[str, str]) -> list[Table]:
         router, sources = self.router, self.sources().keys()
         named = {Shard.parse(name): table for name, table in shards.items()}
         seen = {shard: table for shard, table in named.items() if shard.source in sources}
@@ -145,64 +160,108 @@ class Roster:
         folded: dict[str, list[Shard]] = {}
         for shard, table in sorted({**unseen, **seen}.items()):
             folded.setdefault(table, []).append(shard)
-        for name, own in sorted(folded.items()):
-            yield self._table(name, tuple(own), router.rule(own[0].name), self._named.get(name))
+        plain = [
+            _plain(name, tuple(own), router.rule(own[0].name))
+            for name, own in sorted(folded.items())
+        ]
+        self._learn_keys(plain)
+        return [self._with_key(table) for table in plain]
 
     def _folding(self, router: Router) -> Iterator[tuple[Shard, str | None]]:
         """Shards that the sources have and a rule folds, captured or not, as they told last."""
-        self._unanswered = set()
-        self._silent = dict(self._ask())
         for found in self._there.values():
             yield from ((shard, router.table(shard.name)) for shard in found)
 
     def _ask(self) -> Iterator[tuple[str, str]]:
         """Ask each source which shards every rule finds; those that never told all, with why."""
-        for name, source in self.sources().items():
-            try:
-                for rule in self.router.rules:
-                    self._there[name, rule.shards] = source.shards(rule.shards)
-            except SluiceError as error:
-                self._unanswered.add(name)
-                log.info("source was not asked for shards", source=name, why=str(error))
-                if any((name, rule.shards) not in self._there for rule in self.router.rules):
-                    yield name, str(error)
+        patterns = [rule.shards for rule in self.router.rules]
+        asked = {
+            f"source {name}": (name, partial(_listed, one, patterns))
+            for name, one in self.sources().items()
+        }
+        said = self.asking.ask({who: put for who, (_, put) in asked.items()})
+        self._unanswered = {name for who, (name, _) in asked.items() if _silent(said[who])}
+        for who, (name, _) in asked.items():
+            told = said[who]
+            if isinstance(told, Answer):
+                self._there |= {(name, pattern): found for pattern, found in told.value.items()}
+                continue
+            why = told.why.removeprefix(f"source:{name}: ").removeprefix(f"{who} ")
+            log.info("source was not asked for shards", source=name, why=why)
+            if any((name, pattern) not in self._there for pattern in patterns):
+                yield name, why
 
-    def _table(
-        self, name: str, shards: tuple[Shard, ...], rule: TableRule | None, before: Table | None
-    ) -> Table:
-        plain = Table(
-            name,
-            shards,
-            key=rule.key if rule else (),
-            unique_across_shards=bool(rule and rule.unique_across_shards),
-            tier=rule.tier if rule else 1,
+    def _learn_keys(self, tables: Sequence[Table]) -> None:
+        """Ask for the keys that are not known; each counts as soon as it is told.
+
+        One who still owes an answer is asked for no table's.
+        """
+        now, owing = self.clock(), self.asking.open
+        asked: dict[tuple[str, ...], list[Table]] = {}
+        for table in tables:
+            known = self._keys.get(table.name)
+            if known is None or known.about != self._about(table) or now >= known.until:
+                asked.setdefault(table.sources, []).append(table)
+        self.asking.ask(
+            {
+                f"keys of {' and '.join(names)}": partial(self._learn, own, self.sources())
+                for names, own in asked.items()
+                if not self._unanswered & {*names} | owing & {f"source {name}" for name in names}
+            }
         )
-        about = plain, tuple(self._existing.get(str(shard)) for shard in shards)
-        known, now = self._keys.get(name), self.clock()
-        if known is not None and known.about == about and now < known.until:
-            return known.table
-        try:
-            if not self._unanswered & {*plain.sources}:  # it would let each table wait in turn
-                keyed = self._keyed(plain)
-                self._keys[name] = KeyAnswer(about, now + _some(KEYS_AGAIN, name), keyed)
-                return keyed
-        except SluiceError as error:
-            if len(plain.sources) == 1:  # else nobody knows which of them it was
-                self._unanswered.add(plain.sources[0])
-            log.info("keys of a table are not known", table=name, why=str(error))
-        if before is None:
-            return plain
-        return replace(plain, key=before.key, id_column=before.id_column)
+        self._late = self.asking.open
 
-    def _keyed(self, table: Table) -> Table:
-        sources = self.sources()
-        asked = ((one, table.key or sources[one.source].key_columns(one)) for one in table.shards)
-        shard, key = next(((one, key) for one, key in asked if key), (table.shards[0], ()))
-        if len(key) != 1:
-            return replace(table, key=key)
-        columns = sources[shard.source].columns(shard)
-        whole = any(c.name == key[0] and c.dialect.whole(c) for c in columns)
-        return replace(table, key=key, id_column=key[0] if whole else None)
+    def _learn(self, tables: Sequence[Table], sources: Mapping[str, Dictionary]) -> None:
+        """Ask for key after key; one that did not answer would let each table wait in turn."""
+        for table in tables:
+            about, until = self._about(table), self.clock() + _some(KEYS_AGAIN, table.name)
+            try:
+                self._keys[table.name] = KeyAnswer(about, until, _keyed(table, sources))
+            except SluiceError as error:
+                log.info("keys of a table are not known", table=table.name, why=str(error))
+                if isinstance(error, UnreachableError):
+                    return
+
+    def _with_key(self, table: Table) -> Table:
+        """The table with its key, as it was told last; a source that is silent takes none away."""
+        known = self._keys.get(table.name)
+        if known is not None and known.about == self._about(table):
+            return known.table
+        before = self._named.get(table.name)
+        if before is None:
+            return table
+        return replace(table, key=before.key, id_column=before.id_column)
+
+    def _about(self, table: Table) -> AskedKey:
+        return table, tuple(self._existing.get(str(shard)) for shard in table.shards)
+
+
+def _plain(name: str, shards: tuple[Shard, ...], rule: TableRule | None) -> Table:
+    return Table(
+        name,
+        shards,
+        key=rule.key if rule else (),
+        unique_across_shards=bool(rule and rule.unique_across_shards),
+        tier=rule.tier if rule else 1,
+    )
+
+
+def _silent(told: object) -> bool:
+    return not isinstance(told, Answer)
+
+
+def _listed(source: Dictionary, patterns: Iterable[str]) -> dict[str, tuple[Shard, ...]]:
+    return {pattern: source.shards(pattern) for pattern in patterns}
+
+
+def _keyed(table: Table, sources: Mapping[str, Dictionary]) -> Table:
+    asked = ((one, table.key or sources[one.source].key_columns(one)) for one in table.shards)
+    shard, key = next(((one, key) for one, key in asked if key), (table.shards[0], ()))
+    if len(key) != 1:
+        return replace(table, key=key)
+    columns = sources[shard.source].columns(shard)
+    whole = any(c.name == key[0] and c.dialect.whole(c) for c in columns)
+    return replace(table, key=key, id_column=key[0] if whole else None)
 
 
 def _some(length: timedelta, name: str) -> timedelta:

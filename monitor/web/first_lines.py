@@ -15,6 +15,7 @@ from monitor.board import GRAVITY, Board, FirstLanding, TableView
 from monitor.web.durations import moment, span
 from pipeline.model import Hop, Stage
 
+NO_ETA = "when it will be ready is not known yet"
 MOST = 10
 NAMED = 3
 EXPLAINING = (
@@ -63,7 +64,7 @@ class FirstLine:
         told = (
             self.since and f"since {self.since}",
             self.hop and f"at {self.hop}",
-            self.eta and f"ready in about {self.eta}",
+            self.eta and (self.eta if self.eta == NO_ETA else f"ready in about {self.eta}"),
         )
         return ", ".join(filter(None, told))
 
@@ -97,7 +98,7 @@ def _all_well(board: Board) -> FirstLine:
 
 
 def _landing(one: FirstLanding, now: datetime) -> FirstLine:
-    eta = span(one.eta - now) if one.eta else "a time not known yet"
+    eta = span(one.eta - now) if one.eta else NO_ETA
     return FirstLine("starting", one.line, one.tables, span(now - one.since), eta=eta)
 
 

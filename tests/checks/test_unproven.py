@@ -68,3 +68,12 @@ def test_a_server_that_logs_cascades_proves_the_table() -> None:
     newer = replace(SERVER, version=(9, 7))
 
     assert why_unproven(PEOPLE, {"a": PLAIN, "b": told(newer, GOING)}) == ""
+
+
+def test_a_source_that_is_silent_is_named_once() -> None:
+    silent = Missing("source:a: loaded: 65 threads run, limits.running is 64")
+
+    said = why_unproven(PEOPLE, {"a": silent, "b": OTHER})
+
+    why = "source a has not described its tables: loaded: 65 threads run, limits.running is 64"
+    assert said == Missing(why)

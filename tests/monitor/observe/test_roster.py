@@ -1,7 +1,8 @@
 """Which tables are watched, with which shards, and by which key?"""
 
+import contextlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -14,6 +15,7 @@ from pipeline.model import Order, Shard, Table
 from pipeline.schema.column import Column
 from pipeline.settings import TableRule
 from pipeline.sources.mysql.column import MySqlColumn
+from tests.monitor.hanging import Hanging
 from tests.monitor.rig import NOON
 
 ORDERS = TableRule(shards=r"shop_\d+\.orders", table="shop.orders", tier=0)
@@ -27,12 +29,13 @@ class FakeDictionary:
     silent: bool = False
     asked: int = 0
     keyed: int = 0
+    source: str = "shop"
 
     def shards(self, pattern: str) -> tuple[Shard, ...]:
         """Those whose whole name matches."""
         self.asked += 1
         self._answer()
-        return tuple(Shard("shop", n) for n in self.tables if re.fullmatch(pattern, n))
+        return tuple(Shard(self.source, n) for n in self.tables if re.fullmatch(pattern, n))
 
     def key_columns(self, shard: Shard) -> tuple[str, ...]:
         """All its columns are key columns."""
@@ -131,7 +134,7 @@ def test_a_source_that_never_listed_its_tables_leaves_those_of_a_rule_in_doubt()
 
     orders, users = watch.see(shop_0__orders="shop.orders", shop__users="shop.users")
 
-    why = "source shop has not listed its tables: source:shop: no route to host"
+    why = "source shop has not listed its tables: no route to host"
     assert (watch.roster.unlisted(orders), watch.roster.unlisted(users)) == (why, "")
     watch.source.silent = False
     watch.now += timedelta(minutes=1)
@@ -400,3 +403,77 @@ def test_keys_are_asked_again_when_a_statement_has_landed_and_now_and_then() -> 
     watch.roster.update(Mark("main", 1, shards=shards, existing=told))
 
     assert (first, at_rest, altered, watch.source.keyed) == (20, 20, 21, 41)
+
+
+class Three:
+    """A roster over three sources, each with a shard of one folded table and a table of its own."""
+
+    def __init__(self, hanging: Hanging) -> None:
+        self.now, self.hanging = NOON, hanging
+        self.sources = {
+            name: FakeDictionary({f"{name}.orders": BIG, f"{name}.own": BIG}, source=name)
+            for name in "abc"
+        }
+        rule = TableRule(shards=r"a\.orders|c\.orders", table="all.orders")
+        odd = TableRule(shards=r"b\.orders", table="b.orders")
+        self.roster = Roster(lambda: self.sources, (rule, odd), lambda: self.now)
+        hanging.watched(self.roster.asking)
+
+    def see(self) -> dict[str, str | None]:
+        """Land a batch that knows all shards; the tables' keys, by name."""
+        shards = {f"{name}/{name}.own": f"{name}.own" for name in "abc"}
+        shards |= {"a/a.orders": "all.orders", "b/b.orders": "b.orders"}
+        self.roster.update(Mark("main", 0, shards=shards))
+        return {table.name: table.id_column for table in self.roster.tables()}
+
+
+@pytest.fixture
+def hanging() -> Iterator[Hanging]:
+    made = Hanging()
+    yield made
+    made.release()
+
+
+KNOWN = {"a.own": "id", "all.orders": "id", "b.orders": None, "b.own": None, "c.own": "id"}
+
+
+@pytest.mark.parametrize("method", ["shards", "key_columns"])
+def test_f21_of_three_sources_one_hangs_for_ever_and_the_others_tell_their_tables(
+    hanging: Hanging, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    three = Three(hanging)
+    monkeypatch.setattr(three.sources["b"], method, hanging)
+
+    first = three.see()
+    three.now += timedelta(minutes=5)
+    second = three.see()
+
+    assert first == second == KNOWN
+    assert len(hanging.stuck) == 1
+    doubts = {table.name: three.roster.unlisted(table) for table in three.roster.tables()}
+    why = "source b has not listed its tables: has not answered since 12:00:00 UTC"
+    assert doubts == dict.fromkeys(KNOWN, "") | ({"b.orders": why} if method == "shards" else {})
+
+
+def test_f21_keys_that_are_told_late_are_taken_over_at_the_next_look(
+    hanging: Hanging, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    three = Three(hanging)
+    hung = three.sources["b"]
+    tell = hung.key_columns
+    monkeypatch.setattr(hung, "key_columns", lambda shard: _late(hanging, tell, shard))
+
+    before = three.see()
+    hanging.release()
+    after = three.see()
+
+    assert before == KNOWN
+    assert after == KNOWN | {"b.orders": "id", "b.own": "id"}
+
+
+def _late(
+    hanging: Hanging, tell: Callable[[Shard], tuple[str, ...]], shard: Shard
+) -> tuple[str, ...]:
+    with contextlib.suppress(UnreachableError):
+        hanging()
+    return tell(shard)

@@ -125,7 +125,7 @@ def test_f51_an_empty_service_says_what_it_waits_for() -> None:
     line = only(replace(board(), firsts=(landing,)))
 
     assert line.what == "source shop is read for the first time: nothing has landed yet: no offset"
-    assert line.facts == "since 12 min, ready in about a time not known yet"
+    assert line.facts == "since 12 min, when it will be ready is not known yet"
 
 
 def test_f51_tables_that_are_read_for_the_first_time_are_one_line_with_an_end() -> None:
