@@ -5,13 +5,13 @@ after the reading, or a source that says something else by now, explains the dif
 nothing explains is missing, extra or doubled; so a delay is never a loss.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from checks.world import World
+from checks.world import MirrorSide, SourceSide, World
 from pipeline.formats.key import canonical
 from pipeline.model import Shard, Table
 
@@ -42,7 +42,7 @@ class SuspectReading:
     before: tuple[int, ...]
     landed: int
     ended: datetime
-    tries: int = 0
+    tries: int
 
     def dumps(self) -> dict[str, Any]:
         """As JSON values, for a check's memory."""
@@ -84,24 +84,25 @@ def look(table: Table, world: World, suspects: Iterable[Suspect], tries: int = 0
     """Read the suspects at their source."""
     ordered = tuple(sorted(set(suspects)))
     landed = world.landed_batch()
-    before = _at_source(table, world, ordered)
+    found = _at_source(table, world, ordered)
+    before = tuple(found[suspect] for suspect in ordered)
     return SuspectReading(ordered, before, landed, world.clock(), tries)
 
 
 def fates(table: Table, world: World, seen: SuspectReading) -> tuple[Fate, ...]:
     """What became of each suspect, in order; only for a mirror that has come past *seen*."""
-    mirror = _at_mirror(table, world, seen.suspects)
-    rows = zip(seen.suspects, seen.before, mirror, strict=True)
-    differ = [suspect for suspect, before, there in rows if before != there]
+    before = dict(zip(seen.suspects, seen.before, strict=True))
+    there = _counted(table, seen.suspects, lambda _: world.mirror(table))
+    differ = [suspect for suspect in seen.suspects if before[suspect] != there[suspect]]
     if not differ:
         return (Fate.CLEARED,) * len(seen.suspects)
     keys = [(suspect[0], _key(table, suspect)) for suspect in differ]
     touched = dict(zip(differ, world.log().touched(table, keys, seen.landed), strict=True))
-    after = dict(zip(differ, _at_source(table, world, differ), strict=True))
-    return tuple(
-        fate(before, there, after.get(suspect, before), touched=touched.get(suspect, False))
-        for suspect, before, there in zip(seen.suspects, seen.before, mirror, strict=True)
-    )
+    after = _at_source(table, world, differ)
+    became = {
+        one: fate(before[one], there[one], after[one], touched=touched[one]) for one in differ
+    }
+    return tuple(became.get(suspect, Fate.CLEARED) for suspect in seen.suspects)
 
 
 def fate(before: int, there: int, after: int, *, touched: bool) -> Fate:
@@ -118,23 +119,20 @@ def fate(before: int, there: int, after: int, *, touched: bool) -> Fate:
     return Fate.DOUBLED if before else Fate.EXTRA
 
 
-def _at_source(table: Table, world: World, suspects: Sequence[Suspect]) -> tuple[int, ...]:
-    column = table.id_column or ""
-    counts: dict[Suspect, int] = {}
-    for shard, ids in _by_shard(suspects).items():
-        found = world.source(shard.source).count_ids(shard, column, [(i, i + 1) for i in ids])
-        counts |= {(shard, id_): count for id_, count in zip(ids, found, strict=True)}
-    return tuple(counts[suspect] for suspect in suspects)
+def _at_source(table: Table, world: World, suspects: Sequence[Suspect]) -> dict[Suspect, int]:
+    return _counted(table, suspects, lambda shard: world.source(shard.source))
 
 
-def _at_mirror(table: Table, world: World, suspects: Sequence[Suspect]) -> tuple[int, ...]:
-    column = table.id_column or ""
-    mirror = world.mirror(table)
+def _counted(
+    table: Table, suspects: Sequence[Suspect], side: Callable[[Shard], SourceSide | MirrorSide]
+) -> dict[Suspect, int]:
+    """Rows of each id on one side; each shard's are counted in one snapshot."""
+    column = str(table.id_column)  # no probe that asks for ids begins without one
     counts: dict[Suspect, int] = {}
     for shard, ids in _by_shard(suspects).items():
-        found = mirror.count_ids(shard, column, [(id_, id_ + 1) for id_ in ids])
+        found = side(shard).count_ids(shard, column, [(id_, id_ + 1) for id_ in ids])
         counts |= {(shard, id_): count for id_, count in zip(ids, found, strict=True)}
-    return tuple(counts[suspect] for suspect in suspects)
+    return counts
 
 
 def _by_shard(suspects: Iterable[Suspect]) -> dict[Shard, list[int]]:

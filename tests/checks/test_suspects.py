@@ -7,7 +7,7 @@ import pytest
 from checks.fences import passed
 from checks.findings import Differences, ruled
 from checks.model import NotYet, Undecided
-from checks.suspects import Fate, SuspectReading, fate, look
+from checks.suspects import Fate, SuspectReading, fate, fates, look
 from pipeline.model import Op, Shard
 from tests.checks.world_fake import ONE, TABLE, TWO, FakeWorld
 
@@ -40,9 +40,51 @@ def test_a_look_survives_being_remembered_and_forgets_shards_that_are_gone() -> 
     again = SuspectReading.loads(seen.dumps(), TABLE)
 
     assert again == seen
+    assert (look(TABLE, world, []).tries, again.tries) == (0, 2)
     assert (seen.suspects, seen.before) == (((ONE, 4), (TWO, 4)), (0, 1))
     fewer = SuspectReading.loads(seen.dumps(), type(TABLE)(TABLE.name, (TWO,), ("id",), "id"))
     assert (fewer.suspects, fewer.before) == (((TWO, 4),), (1,))
+
+
+def test_only_ids_that_differ_are_asked_again() -> None:
+    world = FakeWorld()
+    world.commit((Op.CREATE, ONE, 4), (Op.CREATE, TWO, 4))
+    world.catch_up()
+    seen = look(TABLE, world, [(ONE, 4), (ONE, 5), (TWO, 4)])
+    world.copy[ONE].clear()
+    world.asked = 0
+
+    became = fates(TABLE, world, seen)
+
+    assert became == (Fate.MISSING, Fate.CLEARED, Fate.CLEARED)
+    assert world.asked == 1
+
+
+def test_a_mirror_in_step_costs_neither_source_nor_change_log_a_second_question(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = FakeWorld()
+    world.commit((Op.CREATE, TWO, 4))
+    world.catch_up()
+    seen = look(TABLE, world, [(ONE, 4), (TWO, 4)])
+    world.asked = 0
+    monkeypatch.delattr(FakeWorld, "log")
+
+    assert fates(TABLE, world, seen) == (Fate.CLEARED, Fate.CLEARED)
+    assert world.asked == 0
+
+
+def test_a_truncate_that_landed_since_explains_a_row_that_is_at_the_source_anew() -> None:
+    world = FakeWorld()
+    world.commit((Op.CREATE, ONE, 4), (Op.CREATE, TWO, 4))
+    world.catch_up()
+    seen = look(TABLE, world, [(ONE, 4), (TWO, 4)])
+    world.truncate(TWO)
+    world.catch_up()
+    world.commit((Op.CREATE, TWO, 4))
+    world.copy[ONE].clear()
+
+    assert fates(TABLE, world, seen) == (Fate.MISSING, Fate.MOVING)
 
 
 def test_only_a_mirror_past_the_fence_after_the_reading_is_compared() -> None:

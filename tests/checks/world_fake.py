@@ -223,6 +223,7 @@ class FakeSource:
         return min(self._rows(shard), default=None)
 
     def count_ids(self, shard: Shard, column: str, ranges: Sequence[Range]) -> tuple[int, ...]:
+        assert column == TABLE.id_column
         rows = self._rows(shard)
         self.world.asked += len(ranges)
         counts = tuple(bisect_left(rows, high) - bisect_left(rows, low) for low, high in ranges)
@@ -252,6 +253,7 @@ class FakeMirror:
         return max(self._rows(shard), default=None)
 
     def count_ids(self, shard: Shard, column: str, ranges: Sequence[Range]) -> tuple[int, ...]:
+        assert column == TABLE.id_column
         rows = self._rows(shard)
         return tuple(bisect_left(rows, high) - bisect_left(rows, low) for low, high in ranges)
 
