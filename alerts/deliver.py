@@ -25,6 +25,7 @@ from alerts.outbox import (
     refused,
     sent,
 )
+from pipeline.clocks import over
 from pipeline.errors import UnreachableError
 
 _AT_ONCE = 500
@@ -125,7 +126,7 @@ class Delivery:
             name
             for name, channel in self.channels.items()
             if channel.refresh is not None
-            and (name not in self._refreshed or now - self._refreshed[name] >= channel.refresh)
+            and (name not in self._refreshed or over(self._refreshed[name], channel.refresh, now))
         )
 
     def _refresh(self, name: str, channel: Channel, now: datetime) -> tuple[str, ...]:

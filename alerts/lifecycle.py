@@ -10,6 +10,7 @@ from datetime import datetime
 
 from alerts.model import AlertPolicy, CauseFinding, Event, Incident, IncidentState, Notice, Severity
 from checks.model import Outcome
+from pipeline.clocks import over
 
 MOST_BEFORE = 20  # older ones have been ended many times over
 _CHANNEL = "channel"
@@ -40,7 +41,7 @@ def _worsen(
     """Take in a FAIL: open, fire once *hold* is over, or fall back from recovering."""
     if incident is None:
         incident = _open(finding, policy, now)
-    due = now - incident.opened >= policy.hold
+    due = over(incident.opened, policy.hold, now)
     pending = incident.state is IncidentState.PENDING and not due
     state = IncidentState.PENDING if pending else IncidentState.FIRING
     return replace(
@@ -90,7 +91,7 @@ def _ease(
     if incident.state is IncidentState.FIRING:
         incident = replace(incident, state=IncidentState.RECOVERING, turned=now)
     incident = replace(incident, seen=now, failing=(), run=finding.run)
-    if now - incident.turned < policy.keep:
+    if not over(incident.turned, policy.keep, now):
         return incident, ()
     return end(incident, now)
 
@@ -119,7 +120,7 @@ def _tell(incident: Incident, policy: AlertPolicy, now: datetime) -> Step:
         return _notice(incident, Event.REPEATED, now)
     if policy.repeat is None or incident.acknowledged is not None:
         return incident, ()
-    if now - incident.notified < policy.repeat:
+    if not over(incident.notified, policy.repeat, now):
         return incident, ()
     return _notice(incident, Event.REPEATED, now)
 

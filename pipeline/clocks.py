@@ -88,6 +88,11 @@ def step_back(history: Sequence[Fence], new: Fence) -> ClockStep | None:
     return ClockStep(new.source, first.number, new.number, first.at, last.at, new.at)
 
 
+def over(since: datetime, pause: timedelta, now: datetime) -> bool:
+    """Whether *pause* has passed, or *since* lies ahead: a clock set back keeps nobody waiting."""
+    return not timedelta() <= now - since < pause
+
+
 def in_order(fences: Sequence[Fence]) -> tuple[Fence, ...]:
     """Those of *fences*, ascending by number, after which none of an earlier time comes."""
     kept: list[Fence] = []

@@ -15,6 +15,7 @@ import structlog
 
 from checks.unproven import why_unproven
 from monitor.store.memory import CheckMemory
+from pipeline.clocks import over
 from pipeline.errors import SluiceError
 from pipeline.mark import Existence
 from pipeline.model import Missing, Order, Shard, Table
@@ -167,11 +168,11 @@ class Census:
     def _due(self, name: str, question: CensusQuestion) -> bool:
         failed, answered = self._failed.get(name), self._last(name)
         if failed and failed[0].alike(question):
-            return self.clock() - failed[1] >= self.again
+            return over(failed[1], self.again, self.clock())
         if answered and answered.question.alike(question):
             busy = min(self.every, 10 * (answered.ended - answered.began))
             pause = self.every if answered.question == question else busy
-            return self.clock() - answered.began >= pause
+            return over(answered.began, pause, self.clock())
         return True
 
     def _ask(self, name: str, question: CensusQuestion) -> None:

@@ -14,6 +14,7 @@ from monitor.config.plans import CheckPlan
 from monitor.observe.recorder import VerdictRecorder
 from monitor.observe.roster import Roster
 from monitor.store.verdicts import Verdicts
+from pipeline.clocks import over
 from pipeline.model import Table
 
 UNABLE = ("unreachable", "unprovable")  # codes of an UNKNOWN for want of an answer
@@ -81,4 +82,4 @@ class Probing:
 
     def _old(self, plan: CheckPlan, table: Table) -> bool:
         ran = self._ran.get((plan.name, table.name))
-        return ran is None or self.clock() - ran >= plan.every - timedelta(milliseconds=500)
+        return ran is None or over(ran, plan.every - timedelta(milliseconds=500), self.clock())

@@ -19,6 +19,7 @@ from checks.certificate import revocations
 from checks.model import Outcome, Verdict
 from monitor.observe.rulings import Rulings
 from monitor.store.store import ServiceStore
+from pipeline.clocks import over
 
 AGAIN = timedelta(hours=1)
 log = structlog.get_logger(__name__)
@@ -136,7 +137,7 @@ class VerdictRecorder:
         if before is None or old is None or (now.outcome, now.code) != (old.outcome, old.code):
             return True
         kept = self._kept.setdefault((verdict.table, verdict.check), before)
-        if verdict.at - kept.at < AGAIN:
+        if not over(kept.at, AGAIN, verdict.at):
             return False
         return now.outcome is Outcome.FAIL or verdict.value != kept.value
 

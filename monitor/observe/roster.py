@@ -20,6 +20,7 @@ from zlib import crc32
 import structlog
 
 from monitor.observe.side_by_side import Answer, SideBySide
+from pipeline.clocks import over
 from pipeline.errors import SluiceError, UnreachableError
 from pipeline.living import is_there, living_shards
 from pipeline.mark import Existence, Mark
@@ -134,7 +135,9 @@ class Roster:
         now, self._existing = self.clock(), mark.existing
         with self._lock:
             shards = living_shards(mark, self.router)
-            due = self._asked is None or now - self._asked >= self.every or shards != self._shards
+            due = (
+                self._asked is None or over(self._asked, self.every, now) or shards != self._shards
+            )
             if not due and self._late <= self.asking.open:
                 return
             if due:

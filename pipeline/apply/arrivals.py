@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from pipeline.apply.moved_rows import RowMove
+from pipeline.clocks import over
 from pipeline.errors import HeldError
 from pipeline.mark import Mark
 
@@ -32,7 +33,7 @@ class Arrivals:
         if not late:
             self._since.pop(table, None)
             return True
-        if now - self._since.setdefault(table, now) < PATIENCE:
+        if not over(self._since.setdefault(table, now), PATIENCE, now):
             return False
         shard, order = late[0].shard, late[0].order
         detail = (

@@ -138,6 +138,15 @@ def test_a_hold_made_longer_takes_nothing_back_that_fires() -> None:
     assert incident.state is IncidentState.FIRING
 
 
+def test_trouble_that_a_fast_clock_dated_is_told_once_the_clock_is_set_right() -> None:
+    incident, before = advance(None, finding("F"), HOLD_TWO, at(60))
+    assert before == ()
+
+    _, notices = advance(incident, finding("F"), HOLD_TWO, at(1))
+
+    assert len(notices) == 1
+
+
 def test_an_incident_says_since_when_it_is_in_its_state() -> None:
     _, states = play("FFFPFF", replace(HOLD_TWO, keep=minutes(9)))
 

@@ -78,6 +78,13 @@ def test_in_a_pause_nothing_is_sent_and_after_it_all_is() -> None:
     assert len(plan(letters(1), standing, 5, at(2))) == 1
 
 
+def test_a_pause_that_a_fast_clock_began_keeps_nothing_back_once_that_is_set_right() -> None:
+    down = failed(ChannelHealth(), "down", at(600), LONGEST_ASKED_PAUSE)
+
+    assert plan(letters(1), down, 5, at(599)) != ()
+    assert plan(letters(1), down, 5, at(600)) == ()
+
+
 def test_a_success_ends_the_pauses() -> None:
     standing = failed(failed(ChannelHealth(), "down", at(0)), "down", at(1))
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.clocks import ClockReading, in_order, step_back
+from pipeline.clocks import ClockReading, in_order, over, step_back
 from pipeline.model import Fence
 from tests.checks.samples import NOW, fence
 
@@ -88,3 +88,18 @@ def test_f01_only_what_no_round_trip_explains_is_skew(told: int, behind: int) ->
     found = ClockReading(NOW, NOW + told * SECOND, NOW + 2 * SECOND)
 
     assert found.skew == behind * SECOND
+
+
+@pytest.mark.parametrize(
+    ("waited", "done"),
+    [
+        pytest.param(0, False, id="it begins"),
+        pytest.param(9, False, id="not yet"),
+        pytest.param(10, True, id="just over"),
+        pytest.param(-1, True, id="the clock was set back since"),
+    ],
+)
+def test_f01_a_clock_set_back_keeps_nobody_waiting(waited: int, done: bool) -> None:
+    now = NOW + timedelta(seconds=waited)
+
+    assert over(NOW, timedelta(seconds=10), now) is done
