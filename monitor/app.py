@@ -109,14 +109,14 @@ class App:
         stopping = self.stopping.is_set
         return application(ApiParts(gate, self.current, self.store, own, clock, stopping, names))
 
-    def world(self) -> World:
-        """The world for the probes of one table, as it is now."""
+    def world(self, names: tuple[str, ...]) -> World:
+        """The world for the probes of one table of the sources *names*, as it is now."""
         look = self.watcher.look(LOOK_AGE, ())  # probes open mirrors themselves
         return RoundWorld(
             look=look,
             sources=self.servers.all(),
             mirrors=self.lake.lake,
-            open_log=self.lake.log,
+            open_log=partial(self.lake.log, names),
             fences=self.fences,
             memory=self.store.memory,
             clock_now=clock,

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
+from functools import partial
 
 from checks.world import LogKey, LogSide
 from monitor.config.model import Config
@@ -11,6 +12,7 @@ from monitor.observe.world import LandedLog
 from pipeline.build import open_format, open_source, open_table_format, open_transport, readings
 from pipeline.errors import SluiceError
 from pipeline.model import Table
+from pipeline.schema.reading import SchemaReading
 from pipeline.settings import SourceSettings
 from pipeline.sources.source import Source, SourceDescription
 from pipeline.tables.lake import Lake
@@ -47,37 +49,46 @@ class Servers:
 
 @dataclass(eq=False)
 class LakeClient:
-    """The lake and the topics, as probes read them."""
+    """The lake and the topics, as probes of some sources, told by ``names``, read them."""
 
     lake: Lake
-    transport: Transport
-    origins: tuple[KeyedTopics, ...]
-    schemas: Schemas
+    connect: Callable[[], Transport]
+    origins: Mapping[str, KeyedTopics]
+    readings: Mapping[str, SchemaReading]
+    _transports: dict[object, Transport] = field(default_factory=dict)
+    _schemas: dict[tuple[str, ...], Schemas] = field(default_factory=dict)
 
     @classmethod
     def of(cls, config: Config) -> "LakeClient":
         """Clients for *config*; nothing is asked yet."""
-        origins = tuple(
-            KeyedTopics(one.name, one.topic_pattern, open_format(one)) for one in config.sources
-        )
         return cls(
             Lake(config.settings, open_table_format(config.settings)),
-            open_transport(config.settings),
-            origins,
-            Schemas(readings(config.sources)),
+            partial(open_transport, config.settings),
+            {s.name: KeyedTopics(s.name, s.topic_pattern, open_format(s)) for s in config.sources},
+            readings(config.sources),
         )
 
-    def log(self) -> LogSide:
+    def log(self, names: tuple[str, ...]) -> LogSide:
         """The change log, pinned now, and the topics."""
-        return LandedLog(self.lake.changes(), self._keys, self.schemas)
+        if names not in self._schemas:
+            own = {name: one for name, one in self.readings.items() if name in names}
+            self._schemas[names] = Schemas(own)
+        return LandedLog(self.lake.changes(), partial(self._keys, names), self._schemas[names])
+
+    def transport(self, whose: object) -> Transport:
+        """The client of those who ask as *whose*: calls of one client wait for each other."""
+        if whose not in self._transports:
+            self._transports[whose] = self.connect()
+        return self._transports[whose]
 
     def close(self) -> None:
         """Hang up."""
-        with suppress(SluiceError):
-            self.transport.close()
+        for transport in self._transports.values():
+            with suppress(SluiceError):
+                transport.close()
 
-    def _keys(self, table: Table) -> tuple[LogKey, ...]:
-        return end_keys(table, self.origins, self.transport)
+    def _keys(self, names: tuple[str, ...], table: Table) -> tuple[LogKey, ...]:
+        return end_keys(table, [self.origins[name] for name in names], self.transport(names))
 
 
 def describe(settings: SourceSettings, shards: Collection[str]) -> SourceDescription:

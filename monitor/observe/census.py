@@ -9,11 +9,13 @@ unlogged.
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 import structlog
 
 from checks.unproven import why_unproven
+from monitor.observe.side_by_side import SideBySide
 from monitor.store.memory import CheckMemory
 from pipeline.clocks import over
 from pipeline.errors import SluiceError
@@ -106,15 +108,22 @@ class Census:
     every: timedelta = timedelta(minutes=10)
     again: timedelta = timedelta(minutes=1)
     old: timedelta = timedelta(days=1)
+    asking: SideBySide[None] = field(init=False)
     _answers: dict[str, CensusAnswer | None] = field(default_factory=dict)
     _failed: dict[str, tuple[CensusQuestion, datetime, str]] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        """Ask nobody yet."""
+        self.asking = SideBySide(self.clock, timedelta())
+
     def ask(self) -> None:
         """Ask every source whose turn it is; one that does not answer delays no other's answer."""
+        due = dict[str, Callable[[], None]]()
         for name in self.followed:
             question = self._question(name)
             if question.shards and self._due(name, question):
-                self._ask(name, question)
+                due[f"census of {name}"] = partial(self._ask, name, question)
+        self.asking.ask(due)
 
     def answer(self, name: str) -> CensusAnswer | Missing:
         """What the source *name* has told last."""

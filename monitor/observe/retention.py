@@ -6,11 +6,13 @@ Limits and ends are asked rarely; what is left is computed anew in each round fr
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 
 import structlog
 
 from monitor.observe.census import CensusAnswer
 from monitor.observe.sampler import Sampling
+from monitor.observe.side_by_side import SideBySide
 from pipeline.build import every_topic
 from pipeline.errors import SluiceError
 from pipeline.lags import retention
@@ -36,27 +38,39 @@ class Topics:
 
 @dataclass(eq=False)
 class RetentionWatch:
-    """Topics and binary logs of all sources; *census* gives what a source has told of itself."""
+    """Topics and binary logs of all sources; *census* gives what a source has told of itself.
+
+    *transport* gives each source a client of its own, so that none waits for another's answer.
+    """
 
     sources: Sequence[SourceSettings]
-    transport: Transport
+    transport: Callable[[str], Transport]
     census: Callable[[str], CensusAnswer | Missing]
     clock: Callable[[], datetime]
+    asking: SideBySide[None] = field(init=False)
     _topics: dict[str, Topics] = field(default_factory=dict)
     _emptied: dict[str, tuple[datetime]] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        """Ask nobody yet."""
+        self.asking = SideBySide(self.clock, timedelta())
+
     def ask(self) -> None:
         """Ask for every source's topics; whoever does not answer keeps what was told before."""
-        for source in self.sources:
-            try:
-                told = self.transport.settings(every_topic(source))
-                at = self.clock()
-                ends = self.transport.ends([topic.name for topic in told])
-            except SluiceError as error:
-                log.info("topics were not described", source=source.name, why=str(error))
-                continue
-            kept = {topic.name: retention.topic_kept(topic.settings) for topic in told}
-            self._topics[source.name] = Topics(kept, at, ends)
+        asked = {f"topics of {source.name}": partial(self._ask, source) for source in self.sources}
+        self.asking.ask(asked)
+
+    def _ask(self, source: SourceSettings) -> None:
+        transport = self.transport(source.name)
+        try:
+            told = transport.settings(every_topic(source))
+            at = self.clock()
+            ends = transport.ends([topic.name for topic in told])
+        except SluiceError as error:
+            log.info("topics were not described", source=source.name, why=str(error))
+            return
+        kept = {topic.name: retention.topic_kept(topic.settings) for topic in told}
+        self._topics[source.name] = Topics(kept, at, ends)
 
     def retentions(self, look: Sampling) -> Mapping[str, tuple[Retention, ...]]:
         """The retention of all that holds something for us, by source."""

@@ -14,7 +14,7 @@ from pipeline.schema.reading import SchemaReading
 
 @dataclass(eq=False)
 class Schemas:
-    """Grows with the log that it is shown; for the one thread that runs the probes."""
+    """Grows with the log that it is shown; for one line of probes."""
 
     readings: Mapping[str, SchemaReading]
     _catalog: Catalog = field(init=False)

@@ -294,7 +294,7 @@ class Rig:
             self.store.memory,
         )
         self.retention = RetentionWatch(
-            (SOURCE,), cast(Transport, self.kafka), self.census.answer, self.clock
+            (SOURCE,), lambda _: cast(Transport, self.kafka), self.census.answer, self.clock
         )
         self.watcher = Watcher(sampler, self.roster, self.clock)
         api_parts = AlertSettings((Route(hold=timedelta(0), keep=timedelta(0)),))

@@ -4,6 +4,7 @@ import json
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from pipeline.model import Missing, Order, Shard, Table
 from pipeline.settings import SourceSettings
 from pipeline.sources.mysql.shard_facts import Cascade
 from pipeline.sources.source import SourceDescription
+from tests.monitor.hanging import Hanging
 from tests.monitor.rig import NOON, ORDERS, SOURCE, USERS, FakeSchema, Rig
 
 DAY = "2026-03-28"
@@ -274,3 +276,27 @@ def test_an_answer_is_read_back_as_it_was_and_holds_no_secret(
 
     assert CensusAnswer.loads(json.loads(text), settings) == answer
     assert "hush" not in text
+
+
+def test_f21_of_three_sources_one_hangs_for_ever_and_the_others_describe_themselves(
+    tmp_path: Path,
+) -> None:
+    store, hanging = ServiceStore.open(tmp_path / "s.db"), Hanging()
+    described = SourceDescription(None, frozenset(), {}, {})
+
+    def describe(settings: SourceSettings, _: Collection[str]) -> SourceDescription:
+        return hanging() if settings.name == "b" else described
+
+    tables = tuple(Table(f"{name}.t", (Shard(name, f"{name}.t"),)) for name in "abc")
+    followed = {name: partial(replace, SOURCE, name=name) for name in "abc"}
+    census = Census(followed, lambda: tables, dict, describe, lambda: NOON, store.memory)
+    hanging.watched(census.asking)
+
+    census.ask()
+    census.ask()
+
+    told = {name: census.answer(name) for name in "abc"}
+    assert [isinstance(one, Missing) for one in told.values()] == [False, True, False]
+    assert hanging.stuck == ["census of b"]
+    hanging.release()
+    store.close()

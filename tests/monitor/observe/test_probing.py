@@ -24,6 +24,7 @@ from monitor.store.store import ServiceStore
 from monitor.store.verdicts import Verdicts
 from pipeline.errors import ProofError, UnreachableError
 from pipeline.model import Fence, Shard, Table
+from tests.monitor.hanging import Hanging
 from tests.monitor.rig import NOON
 
 MINUTE = timedelta(minutes=1)
@@ -77,12 +78,15 @@ class FakeProbe:
     gating: bool = False
     looked: list[tuple[str, int]] = field(default_factory=list)
     pasts: list[Sequence[float]] = field(default_factory=list)
+    hanging: dict[str, Hanging] = field(default_factory=dict)
 
     def measure(self, table: Table, world: FakeWorld) -> object:
         """Look."""
         self.looked.append((table.name, world.number))
         if isinstance(self.answer, Exception):
             raise self.answer
+        if table.name in self.hanging:
+            self.hanging[table.name]()
         return self.answer
 
     def judge(self, reading: Number, past: Sequence[float]) -> Ruling:
@@ -113,7 +117,7 @@ class Bench:
         """Now."""
         return self.now
 
-    def open_world(self) -> World:
+    def open_world(self, _names: tuple[str, ...]) -> World:
         """The next one."""
         self.worlds += 1
         return cast("World", FakeWorld(self.now, self.worlds))
@@ -315,3 +319,101 @@ def test_a_broken_probe_stops_no_other(bench: Bench) -> None:
 
     outcomes = {one.check: one.ruling.outcome for one in bench.store.verdicts.list()}
     assert outcomes == {"max_id": Outcome.UNKNOWN, "offset_keys": Outcome.PASS}
+
+
+OWN = {name: Table(f"{name}.t", (Shard(name, f"{name}.t"),), ("id",), "id") for name in "abc"}
+FOLDED = Table("all.t", (Shard("b", "b.u"), Shard("c", "c.u")), ("id",), "id")
+
+
+@pytest.fixture
+def hanging() -> Iterator[Hanging]:
+    made = Hanging()
+    yield made
+    made.release()
+
+
+def lines(bench: Bench, hanging: Hanging, *plans: CheckPlan) -> Probing:
+    """Probes of tables of three sources, one of them of a table that lies in two."""
+    probing = bench.probing(*plans)
+    probing.roster = cast("Roster", FakeRoster((*OWN.values(), FOLDED)))
+    hanging.watched(probing.lines)
+    return probing
+
+
+def test_f45_of_three_sources_a_probe_of_one_hangs_for_ever_and_the_others_are_ruled_on(
+    bench: Bench, hanging: Hanging
+) -> None:
+    probe = FakeProbe(hanging={"b.t": hanging})
+    probing = lines(bench, hanging, plan(probe))
+
+    for _ in range(3):
+        probing.round()
+        bench.now += MINUTE
+
+    ruled = {name: bench.rulings.newest(name, "max_id") for name in ("a.t", "c.t", "all.t")}
+    assert all(one and one.at == NOON + 2 * MINUTE for one in ruled.values())
+    assert [name for name, _ in probe.looked].count("b.t") == 1, "never a second beside it"
+    assert hanging.stuck == ["probes of b"]
+
+
+def test_f45_what_waits_for_a_probe_that_hangs_is_unknown_by_its_name_and_told_once(
+    bench: Bench, hanging: Hanging
+) -> None:
+    probe, behind = FakeProbe(hanging={"b.t": hanging}), FakeProbe()
+    probing = lines(bench, hanging, plan(probe), plan(behind, "offset_keys"))
+    probing.round()
+    early = bench.rulings.of("b.t")
+
+    for _ in range(3):
+        bench.now += MINUTE
+        probing.round()
+
+    told = {one.check: one for one in bench.rulings.of("b.t")}
+    why = "check max_id of b.t has not ended since 12:00:00 UTC; probes of b wait for it"
+    assert early == ()
+    assert {name: one.ruling.reason for name, one in told.items()} == {
+        "max_id": why,
+        "offset_keys": why,
+    }
+    assert {(one.ruling.outcome, one.cause, one.at) for one in told.values()} == {
+        (Outcome.UNKNOWN, "job:probe", NOON + 2 * MINUTE)
+    }
+    assert len(bench.store.incidents.open()) == 1
+
+
+def test_a_line_goes_on_when_its_probe_has_ended(bench: Bench, hanging: Hanging) -> None:
+    probe = FakeProbe(hanging={"b.t": hanging})
+    probing = lines(bench, hanging, plan(probe))
+    probing.round()
+    hanging.release()
+    probe.hanging.clear()
+    bench.now += MINUTE
+    probing.lines.elapsed = lambda: 0.0
+    probing.round()
+    hanging.release()  # to its end
+    bench.now += MINUTE
+
+    probing.round()
+
+    newest = bench.rulings.newest("b.t", "max_id")
+    assert newest is not None
+    assert newest.ruling.outcome is Outcome.PASS
+
+
+def test_what_breaks_in_a_line_breaks_the_round_and_no_other_line(
+    bench: Bench, hanging: Hanging, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    probing = lines(bench, hanging, plan(FakeProbe()))
+    tell = bench.recorder.tell
+
+    def full(verdicts: Sequence[Verdict], **kept: Any) -> None:
+        if verdicts[0].table == "b.t":
+            raise UnreachableError("store: disk full")
+        tell(verdicts, **kept)
+
+    monkeypatch.setattr(bench.recorder, "tell", full)
+
+    with pytest.raises(UnreachableError, match="disk full"):
+        probing.round()
+
+    assert all(bench.rulings.newest(name, "max_id") for name in ("a.t", "c.t", "all.t"))

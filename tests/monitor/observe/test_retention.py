@@ -1,12 +1,19 @@
 """What is left until unread changes are deleted, as the watching round shows and tells it."""
 
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
+from typing import NoReturn, cast
 
 import pytest
 
 from alerts.model import AlertKind, IncidentState
-from tests.monitor.rig import Rig
+from monitor.observe.retention import RetentionWatch
+from monitor.observe.sampler import Sampling
+from pipeline.model import Missing
+from pipeline.transports.transport import Transport
+from tests.monitor.hanging import Hanging
+from tests.monitor.rig import NOON, SOURCE, FakeKafka, Rig
 
 TOPIC, LOG = ("topic", "shop.shop.users"), ("log", "shop")
 DAY, HOUR = timedelta(days=1), timedelta(hours=1)
@@ -65,3 +72,38 @@ def test_kafka_that_stops_answering_is_believed_on_what_it_said(rig: Rig) -> Non
     rig.round()
 
     assert TOPIC in rig.current.board.headroom
+
+
+def test_f21_of_three_sources_the_topics_of_one_hang_for_ever_and_the_others_are_described() -> (
+    None
+):
+    hanging, kafka = Hanging(), FakeKafka()
+
+    @dataclass
+    class HangingKafka(FakeKafka):
+        """Its listing never ends."""
+
+        def settings(self, pattern: str) -> NoReturn:
+            """Hang."""
+            hanging()
+
+    kinds: dict[str, FakeKafka] = {"a": kafka, "b": HangingKafka(), "c": kafka}
+    retention = RetentionWatch(
+        [replace(SOURCE, name=name) for name in kinds],
+        lambda name: cast(Transport, kinds[name]),
+        lambda _: Missing("not asked"),
+        lambda: NOON,
+    )
+    hanging.watched(retention.asking)
+
+    retention.ask()
+    retention.ask()
+
+    told = retention.retentions(Sampling.nothing())
+    assert {name: isinstance(found[0].kept, Missing) for name, found in told.items()} == {
+        "a": False,
+        "b": True,
+        "c": False,
+    }
+    assert hanging.stuck == ["topics of b"]
+    hanging.release()
