@@ -29,6 +29,7 @@ from bench.kit import month
 from bench.kit.rounds import under_load
 from bench.kit.service import Service
 from monitor.app import App
+from monitor.interpreter import prefer_answers
 from monitor.logs import configure
 from monitor.web.server import HttpServer
 
@@ -117,6 +118,7 @@ def slope(found: Sequence[Figures], name: str) -> str:
 def measure(folder: Path, size: int, days: int) -> Figures:
     """All figures of one number of tables, by this process."""
     configure(json=True, level="CRITICAL")
+    prefer_answers()
     service = Service(folder, size)
     with service.life() as app:
         _settle(service, app)

@@ -16,6 +16,7 @@ from monitor.clients import LakeClient, Servers, describe, highest_landed
 from monitor.config.model import Config
 from monitor.cycle import Cycle
 from monitor.gate import Gate
+from monitor.interpreter import look_through
 from monitor.jobs import Works, jobs
 from monitor.logs import current_run
 from monitor.observe.assessor import Assessor
@@ -35,6 +36,7 @@ from monitor.observe.service_state import ServiceState
 from monitor.observe.stalled import StalledRound
 from monitor.observe.unlogged_changes import UnloggedChanges
 from monitor.observe.world import RoundWorld
+from monitor.right_of_way import RightOfWay
 from monitor.schedule import Schedule
 from monitor.spark.requests import Deadlines, LaneRequests
 from monitor.spark.standstills import Standstills
@@ -66,7 +68,7 @@ class App:
         config, store = self.config, self.store
         self.stopping = threading.Event()
         self.started = clock()
-        self.current = CurrentBoard()
+        self.current, self.way = CurrentBoard(), RightOfWay()
         self.lake = LakeClient.of(config)
         self.clocks = self._clocks()
         self.fences = FenceBook(store.fences, self.clocks.stepped)
@@ -107,7 +109,9 @@ class App:
         http = self.config.http
         names = frozenset({*http.names, http.host, gethostname(), getfqdn()})
         stopping = self.stopping.is_set
-        return application(ApiParts(gate, self.current, self.store, own, clock, stopping, names))
+        return application(
+            ApiParts(gate, self.current, self.store, own, clock, stopping, names, self.way)
+        )
 
     def world(self, names: tuple[str, ...]) -> World:
         """The world for the probes of one table of the sources *names*, as it is now."""
@@ -140,6 +144,11 @@ class App:
         now = clock()
         self.stalled.tell(now)
         self.delivery.deliver_due(now)
+
+    def _prune(self) -> None:
+        """Forget what is too old, in the store and in memory."""
+        self.store.prune(clock())
+        look_through()
 
     def _heartbeat(self, source: SourceSettings) -> HeartbeatWriter:
         return HeartbeatWriter(
@@ -229,6 +238,7 @@ class App:
             started=self.started,
             runbooks=self.config.alerts.runbooks,
             firsts=FirstLandings(self.census.rows),
+            way=self.way,
         )
 
     def _works(self) -> Works:
@@ -246,5 +256,5 @@ class App:
             retention=self.retention.ask,
             deliver=self._deliver,
             upkeep=self.requests.upkeep,
-            prune=lambda: self.store.prune(clock()),
+            prune=self._prune,
         )

@@ -1,5 +1,6 @@
 """One watching round: look, rule, tell, and put the whole picture on the board."""
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -19,6 +20,7 @@ from monitor.observe.recorder import VerdictRecorder
 from monitor.observe.roster import Roster
 from monitor.observe.sampler import Sampling, Watcher
 from monitor.observe.service_state import ServiceState
+from monitor.right_of_way import RightOfWay
 from pipeline.cut import day_end
 from pipeline.lags.retention import Retention
 from pipeline.model import Stage, Table
@@ -45,6 +47,7 @@ class Cycle:
     started: datetime
     runbooks: str = "docs/runbooks"
     firsts: FirstLandings = field(default_factory=FirstLandings)
+    way: RightOfWay = field(default_factory=RightOfWay)
     _states: dict[str, tuple[ReadinessState, datetime]] = field(default_factory=dict)
 
     def watch(self) -> None:
@@ -95,18 +98,21 @@ class Cycle:
     ) -> Iterator[tuple[TableView, tuple[Verdict, ...]]]:
         """Each table's view, with the verdicts on it of this round.
 
-        Few at once: jobs that ask at the gate wait no longer than they take.
+        Few at once, and fewer where a job asks at the gate: it goes first.
         """
-        tables = self.roster.tables()
+        tables = deque(self.roster.tables())
         self.assessor.certificates.read_whole(cut)
-        for first in range(0, len(tables), FEW):
-            few = tables[first : first + FEW]
+        while tables:
+            self.way.give()
+            asked, days = list[Inputs](), list[dict[Stage, Readiness]]()
             with self.recorder.deciding:
                 facts = self.assessor.facts(at)
-                asked = [self.assessor.inputs(table, look, facts) for table in few]
-                days = [self._day(inputs, cut) for inputs in asked]
+                while tables and len(asked) < FEW and not (asked and self.way.asked):
+                    asked.append(self.assessor.inputs(tables.popleft(), look, facts))
+                    days.append(self._day(asked[-1], cut))
                 self.assessor.certify(answer for day in days for answer in day.values())
             for inputs, day in zip(asked, days, strict=True):
+                self.way.give()
                 yield self._view(inputs, day, at, parts, firsts.get(inputs.table.name))
 
     def _day(self, inputs: Inputs, cut: datetime) -> dict[Stage, Readiness]:

@@ -11,6 +11,7 @@ import structlog
 from monitor.app import App, clock
 from monitor.arenas import limit_arenas
 from monitor.config.model import Config
+from monitor.interpreter import prefer_answers
 from monitor.spark.supervise import COMMAND
 from monitor.store.store import ServiceStore
 from monitor.web.server import HttpServer
@@ -29,6 +30,7 @@ def run(config: Config, ready: Callable[[str], object], spark: Sequence[str] = C
         ConfigError: the port or the store is taken; nothing was started.
     """
     limit_arenas()
+    prefer_answers()
     http = HttpServer(config.http.host, config.http.port)
     app = App(config, ServiceStore.open(config.store, service=True), spark)
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -71,13 +71,13 @@ class VerdictRecorder:
 
     def news(self, verdicts: Iterable[Verdict]) -> tuple[Verdict, ...]:
         """All but one more PASS after a PASS, where no open incident waits for it."""
-        with self.deciding:
+        with self.deciding:  # and no longer: jobs at the gate wait for it
             waiting = {member for one in self._standing() for member in one.members}
-            return tuple(
-                one
-                for one in verdicts
-                if not self._passed_again(one) or Member(one.table, one.check) in waiting
-            )
+        return tuple(
+            one
+            for one in verdicts
+            if not self._passed_again(one) or Member(one.table, one.check) in waiting
+        )
 
     def changed(self, verdicts: Iterable[Verdict]) -> tuple[Verdict, ...]:
         """Those worth keeping: the others only fill disks."""

@@ -76,6 +76,7 @@ class Roster:
     every: timedelta = timedelta(seconds=60)
     _tables: tuple[Table, ...] = ()
     _named: Mapping[str, Table] = field(default_factory=dict)
+    _told: tuple[object, object] | None = None  # shards and existence, of the newest marker
     _shards: Mapping[str, str] | None = None
     _existing: Mapping[str, Existence] = field(default_factory=dict)
     _declared: Mapping[str, str] = field(default_factory=dict)
@@ -134,7 +135,7 @@ class Roster:
         """Take over the shards of *mark*; ask the sources when it is time."""
         now, self._existing = self.clock(), mark.existing
         with self._lock:
-            shards = living_shards(mark, self.router)
+            shards = self._living(mark)
             due = (
                 self._asked is None or over(self._asked, self.every, now) or shards != self._shards
             )
@@ -147,6 +148,14 @@ class Roster:
             self._tables = tuple(self._build(shards))
             self._named = {table.name: table for table in self._tables}
             self._moving = frozenset(_moving(mark, self.router))
+
+    def _living(self, mark: Mark) -> Mapping[str, str]:
+        """The shards that are there; their names are gone through only if one has changed."""
+        told = mark.shards, mark.existing
+        if self._shards is not None and told == self._told:
+            return self._shards
+        self._told = told
+        return living_shards(mark, self.router)
 
     def _build(self, shards: Mapping[str, str]) -> list[Table]:
         router, sources = self.router, self.sources().keys()

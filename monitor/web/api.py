@@ -4,9 +4,8 @@ Answers of the gate: 200 ready, 404 not yet or unknown, 409 blocked or revoked, 
 or cut.  Nothing is asked of a source or the lake here but by the gate, within its samples' age.
 """
 
-import asyncio
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Annotated, Any
 
@@ -17,10 +16,13 @@ from fastapi.responses import HTMLResponse, JSONResponse, Response
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from starlette.exceptions import HTTPException
+from starlette.requests import HTTPConnection
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from monitor.bearers import Bearers
 from monitor.board import Board, CurrentBoard
 from monitor.gate import CLOSED, Decision, Gate
+from monitor.right_of_way import RightOfWay
 from monitor.store.store import ServiceStore
 from monitor.web import render
 from monitor.web.first_lines import first_lines
@@ -30,14 +32,13 @@ from monitor.web.runbooks import runbook_routes
 from monitor.web.shown_tables import TableQuestion
 from monitor.web.status_page import status_page
 from monitor.web.trusted import refusal
+from monitor.web.waiting_room import WaitingRoom
 from pipeline.errors import ConfigError, UnreachableError
 from pipeline.model import Stage
 
 LONGEST_WAIT = 300.0
-PAUSE = 1.0
 
-Next = Callable[[Request], Awaitable[Response]]
-Middleware = Callable[[Request, Next], Awaitable[Response]]
+GateQuestion = tuple[tuple[str, ...], datetime, Stage]
 Names = Annotated[list[str], Query(min_length=1, max_length=1000)]
 Wait = Annotated[float, Query(ge=0, le=LONGEST_WAIT)]
 
@@ -53,12 +54,13 @@ class ApiParts:
     clock: Callable[[], datetime]
     stopping: Callable[[], bool]
     names: frozenset[str] = frozenset()
+    way: RightOfWay = field(default_factory=RightOfWay)
 
 
 def application(parts: ApiParts) -> FastAPI:
     """The whole application; every error is JSON with one line under ``error``."""
     app = FastAPI(title="Sluice", docs_url="/docs", redoc_url=None)
-    app.middleware("http")(_trusting(parts.names))
+    app.add_middleware(TrustedOnly, names=parts.names)
     app.include_router(_gate_routes(parts))
     borne = Bearers(parts.gate, parts.store.outbox).bear
     app.include_router(history_routes(parts.store, borne, parts.clock))
@@ -71,19 +73,28 @@ def application(parts: ApiParts) -> FastAPI:
     return app
 
 
-def _trusting(names: frozenset[str]) -> Middleware:
+@dataclass(frozen=True, slots=True)
+class TrustedOnly:
     """Let through what may change something; see `monitor.web.trusted`."""
 
-    async def trusted(request: Request, go_on: Next) -> Response:
-        told = request.headers
-        why = refusal(request.method, told.get("host", ""), told.get("origin", ""), names)
-        return JSONResponse({"error": why}, 403) if why else await go_on(request)
+    app: ASGIApp
+    names: frozenset[str]
 
-    return trusted
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer instead of the application what is refused."""
+        if scope["type"] == "http":
+            told = HTTPConnection(scope).headers
+            host, origin = told.get("host", ""), told.get("origin", "")
+            why = refusal(scope["method"], host, origin, self.names)
+            if why:
+                await JSONResponse({"error": why}, 403)(scope, receive, send)
+                return
+        await self.app(scope, receive, send)
 
 
 def _gate_routes(parts: ApiParts) -> APIRouter:
     router, gate = APIRouter(prefix="/v1"), parts.gate
+    room = WaitingRoom[GateQuestion, Decision](lambda asked: gate.decide(*asked), parts.way)
 
     @router.get("/tables")
     async def tables() -> list[render.Json]:
@@ -95,8 +106,8 @@ def _gate_routes(parts: ApiParts) -> APIRouter:
         table: str, cut: str | None = None, stage: Stage = Stage.MIRROR
     ) -> render.Json:
         """One answer, always with status 200; the state is in it."""
-        instant = gate.cut(cut)
-        decision = await run_in_threadpool(gate.decide, [table], instant, stage)
+        with parts.way.first():
+            decision = await run_in_threadpool(gate.decide, (table,), gate.cut(cut), stage)
         return _answer(decision)["tables"][0] if decision.answers else _answer(decision)
 
     @router.get("/gate")
@@ -108,15 +119,15 @@ def _gate_routes(parts: ApiParts) -> APIRouter:
         patient: bool = False,
     ) -> JSONResponse:
         """One answer for all tables; *wait* seconds at most for it to become 200 or 409."""
-        instant = gate.cut(cut)
-        names = list(dict.fromkeys(table))
+        question = (tuple(dict.fromkeys(table)), gate.cut(cut), stage)
         until = parts.clock() + timedelta(seconds=wait)
-        while True:
-            decision = await run_in_threadpool(gate.decide, names, instant, stage)
-            over = parts.clock() >= until or parts.stopping()
-            if over or decision.status() == 200 or decision.state in CLOSED:
-                return JSONResponse(_answer(decision), decision.status(patient=patient))
-            await asyncio.sleep(PAUSE)
+        with parts.way.first():
+            decision = await run_in_threadpool(gate.decide, *question)
+        while not (decision.status() == 200 or (decision.state in CLOSED and not patient)):
+            if parts.clock() >= until or parts.stopping():
+                break
+            decision = await room.next(question)
+        return JSONResponse(_answer(decision), decision.status(patient=patient))
 
     return router
 

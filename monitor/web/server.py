@@ -1,7 +1,6 @@
 """The API in a thread of its own; its port is bound before anything else is started."""
 
 import socket
-import sys
 import threading
 from dataclasses import dataclass, field
 
@@ -9,8 +8,6 @@ import uvicorn
 from fastapi import FastAPI
 
 from pipeline.errors import ConfigError
-
-SWITCH = 0.0005  # s: an answer takes several turns, and waits for each while a round computes
 
 
 @dataclass(eq=False)
@@ -55,7 +52,6 @@ class HttpServer:
 
     def start(self, app: FastAPI) -> None:
         """Begin to answer."""
-        sys.setswitchinterval(SWITCH)
         config = uvicorn.Config(
             app, log_config=None, access_log=False, timeout_graceful_shutdown=3, lifespan="off"
         )

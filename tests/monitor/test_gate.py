@@ -3,11 +3,14 @@
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from checks.model import Outcome
+from monitor.gate import Decision
 from monitor.store.waivers import Waiver
+from monitor.web import waiting_room
 from pipeline.lags.samples import MirrorPosition
 from pipeline.mark import Quarantine
 from pipeline.model import Account, Missing
@@ -409,6 +412,30 @@ def test_a_patient_sensor_waits_while_blocked(healthy: Rig) -> None:
     status, answer = healthy.ask(cut="2026-03-29T12:00:02Z", patient="1")
 
     assert (status, answer["state"]) == (404, "blocked")
+
+
+def test_a_patient_caller_is_answered_once_nothing_blocks_any_more(
+    healthy: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _hold(healthy)
+    seen, plain = list[str](), healthy.gate.decide
+
+    def decide(*question: Any) -> Decision:
+        if len(seen) == 2:
+            (hold,) = healthy.standstills.holds()
+            healthy.store.waivers.add(Waiver(hold.id, "looked at it", "on call", healthy.now))
+        decision = plain(*question)
+        seen.append(decision.state)
+        assert len(seen) < 5
+        return decision
+
+    monkeypatch.setattr(waiting_room, "AGAIN", 0.0)
+    monkeypatch.setattr(healthy.gate, "decide", decide)
+    hasty, _ = healthy.ask(cut="2026-03-29T12:00:01Z", wait="290")
+
+    patient, _ = healthy.ask(cut="2026-03-29T12:00:01Z", wait="290", patient="1")
+
+    assert (hasty, patient, seen) == (409, 200, ["blocked", "blocked", "ready"])
 
 
 def test_a_mirror_that_is_behind_is_not_ready_while_the_change_log_is(healthy: Rig) -> None:

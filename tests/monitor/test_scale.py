@@ -3,8 +3,9 @@
 Time is never looked at: what is counted are questions.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -16,7 +17,10 @@ from monitor.app import App
 from monitor.gate import Gate
 from monitor.observe import sampler
 from pipeline.lags.samples import MirrorPosition, Sample
-from pipeline.model import Stage
+from pipeline.living import living_shards
+from pipeline.mark import Existence, Mark
+from pipeline.model import Order, Stage
+from pipeline.route import Router
 
 
 @contextmanager
@@ -78,6 +82,41 @@ def test_yesterday_is_certified_by_few_transactions(tmp_path: Path) -> None:
 
     assert len(certified) == 45
     assert len([text for text in asked if text.startswith("INSERT INTO certificates")]) == 3
+
+
+def test_where_a_job_asks_at_the_gate_no_table_but_one_keeps_it_waiting(tmp_path: Path) -> None:
+    service = Service(tmp_path, 4)
+    with service.life() as app:
+        service.round()
+        app.cycle.watch()
+        app.census.ask()
+        service.round()
+        with app.way.first(), statements(app) as asked:
+            app.cycle.watch()
+
+    assert len([text for text in asked if text.startswith("INSERT INTO certificates")]) == 4
+
+
+def test_names_are_gone_through_again_only_where_a_shard_came_or_went(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone_through = list[Mark]()
+
+    def gone(mark: Mark, router: Router) -> Mapping[str, str]:
+        gone_through.append(mark)
+        return living_shards(mark, router)
+
+    with settled(tmp_path, 3) as (service, app):
+        monkeypatch.setattr("monitor.observe.roster.living_shards", gone)
+        mark = service.lake.mark()
+        name, *_ = mark.shards
+        told = {name: Existence(Order(1, 1, 5), there=False)}
+        tables = []
+        for one in (replace(mark, batch=9), replace(mark, existing=told), mark):
+            app.roster.update(one)
+            tables.append(len(app.roster.tables()))
+
+    assert (tables, len(gone_through)) == ([3, 2, 3], 2)
 
 
 def test_a_second_question_of_a_table_asks_the_store_for_nothing(tmp_path: Path) -> None:
