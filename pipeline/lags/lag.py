@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import pairwise
 
-from pipeline.lags.samples import Samples, SourceSamples, age, applied_step, fresh, living
+from pipeline.lags.samples import Sample, Samples, SourceSamples, age, applied_step, fresh, living
 from pipeline.mark import Mark
 from pipeline.model import Fence, Hop, Lag, Missing, Stage, Table
 from pipeline.sources.positions import proper, reaches
@@ -72,9 +72,11 @@ class Lags:
     @property
     def slowest(self) -> HopLag | None:
         """The first hop of which the lag is not known, else the one that takes longest."""
-        unknown = (each for each in self.hops if isinstance(each.lag, Missing))
-        known = ((each.lag, each) for each in self.hops if not isinstance(each.lag, Missing))
-        return next(unknown, None) or max(known, key=lambda one: one[0], default=(None, None))[1]
+
+        def taken(one: HopLag) -> timedelta:
+            return timedelta.max if isinstance(one.lag, Missing) else one.lag
+
+        return max(self.hops, key=taken, default=None)
 
     def watermark(self, stage: Stage) -> Watermark:
         """Every change committed at the source up to here is in *stage*."""
@@ -104,7 +106,7 @@ def measure(table: Table, samples: Samples, now: datetime, earlier: Lags | None 
 
 def _lowest(hop: Hop, exits: Mapping[str, Mapping[Hop, Watermark]], now: datetime) -> Watermark:
     """The lowest watermark of the sources that have the hop, or of what stands in its place."""
-    lowest: datetime | None = None
+    lowest = now
     for source, found in exits.items():
         here = found.get(hop, found[Hop.COLLECTION])
         if isinstance(here, Missing):
@@ -112,8 +114,8 @@ def _lowest(hop: Hop, exits: Mapping[str, Mapping[Hop, Watermark]], now: datetim
         if here > now:
             ahead = (here - now).total_seconds()
             return Missing(f"watermark {ahead:.0f} s ahead of the clock (source {source})")
-        lowest = here if lowest is None else min(lowest, here)
-    return lowest or Missing("the table has no source")
+        lowest = min(lowest, here)
+    return lowest
 
 
 def _lag(entry: Watermark, leave: Watermark) -> Lag:
@@ -135,7 +137,7 @@ def _age(hop: Hop, table: Table, samples: Samples, now: datetime) -> timedelta |
         case Hop.MERGE:
             ages = [age(now, samples.mark, samples.mirror)]
     known = [each for each in ages if each is not None]
-    return max(known) if known and len(known) == len(ages) else None
+    return max(known) if len(known) == len(ages) else None
 
 
 def sampled(table: Table, source: str, samples: Samples, now: datetime) -> dict[Hop, Watermark]:
@@ -162,7 +164,7 @@ def _upstream(source: str, samples: Samples, now: datetime) -> dict[Hop, Waterma
         return dict.fromkeys(hops, fences)
     exits: dict[Hop, Watermark] = {Hop.COLLECTION: _collected(one, fences, mark, now)}
     if one.synced is not None:
-        exits[Hop.SYNC] = _synced(one, fences, now)
+        exits[Hop.SYNC] = _synced(one.synced, fences, now)
     if isinstance(mark, Missing):
         return exits | {Hop.CONSUMER: mark, Hop.MERGE: mark}
     return exits
@@ -177,14 +179,12 @@ def kept_exits(
     """What to keep of *exits*: the higher of each and its *floor*, if both are of one history.
 
     A mirror taken back to an older version, a lane begun anew and a new epoch each start over:
-    there a lower watermark is the truth.  A Missing exit keeps its floor for later.
+    there a lower watermark is the truth.  A Missing exit says nothing of its floor.
     """
     kept: dict[tuple[str, Hop], WatermarkFloor] = {}
     for hop, found in exits.items():
         old = floor.get((source, hop))
         if isinstance(found, Missing):
-            if old:
-                kept[source, hop] = old
             continue
         new = WatermarkFloor(found, *_history(source, hop, samples, old))
         if old and old.epoch == new.epoch and old.batch <= new.batch:
@@ -212,21 +212,21 @@ def _collected(
         return acknowledged
     if acknowledged.snapshot:
         return Missing("the collector is reading its initial snapshot")
-    source = fences[-1].source
-    epoch = None if isinstance(mark, Missing) else mark.epochs.get(source)
-    if epoch and epoch.number > 1 and not isinstance(mark, Missing):
-        told = proper(acknowledged.position) and proper(fences[-1].head.position)
-        if not told and source not in mark.acknowledged:
-            return Missing("what is acknowledged may be of the log before")
-    identity = epoch.identity if epoch else fences[-1].head.identity
+    newest = fences[-1]
+    epoch = None if isinstance(mark, Missing) else mark.epochs.get(newest.source)
+    counted = isinstance(mark, Missing) or newest.source in mark.acknowledged
+    told = proper(acknowledged.position) and proper(newest.head.position)
+    if epoch and epoch.number > 1 and not (counted or told):
+        return Missing("what is acknowledged may be of the log before")
+    identity = epoch.identity if epoch else newest.head.identity
     # positions of two servers are never compared
     own = (fence for fence in reversed(fences) if fence.head.identity == identity)
     passed = (fence for fence in own if reaches(acknowledged.position, fence.head.position))
     return _at(next(passed, None), "no heartbeat is acknowledged yet")
 
 
-def _synced(one: SourceSamples, fences: tuple[Fence, ...], now: datetime) -> Watermark:
-    number = fresh(one.synced or Missing("the mirrored topics were not sampled"), now)
+def _synced(synced: Sample[int] | Missing, fences: tuple[Fence, ...], now: datetime) -> Watermark:
+    number = fresh(synced, now)
     if isinstance(number, Missing):
         return number
     passed = (fence for fence in reversed(fences) if fence.number <= number)

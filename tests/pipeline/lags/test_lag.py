@@ -2,12 +2,13 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.lags.lag import measure
+from pipeline.lags.lag import HopLag, Lags, measure
 from pipeline.lags.samples import (
     LandedBatch,
     MirrorPosition,
@@ -35,6 +36,50 @@ def test_each_hop_ends_at_the_newest_fence_proven_past_it() -> None:
         (Hop.MERGE, timedelta()),
     ]
     assert found.watermark(Stage.MIRROR) == NOW - 10 * SECOND
+    assert found.total(Stage.MIRROR) == 10 * SECOND
+
+
+def test_one_heartbeat_is_enough() -> None:
+    found = lags(samples(fences=(fence(690, NOW - SECOND),)))
+
+    assert [each.lag for each in found.hops] == [SECOND, timedelta(), timedelta()]
+
+
+def hops(*taken: float | None) -> Lags:
+    """The first hops of a table, with their lags in seconds; None is not known."""
+    rows = [
+        HopLag(hop, Missing("x") if lag is None else lag * SECOND, Missing("x"), None)
+        for hop, lag in zip(Hop, taken, strict=False)
+    ]
+    return Lags("t", NOW, tuple(rows))
+
+
+@pytest.mark.parametrize(
+    ("taken", "total"),
+    [
+        pytest.param(hops(1, 0, 2), 3 * SECOND, id="no time is a time"),
+        pytest.param(hops(9, -1, 2), None, id="a skewed clock buys none"),
+        pytest.param(hops(), None, id="nobody has measured"),
+    ],
+)
+def test_lags_are_summed_only_where_each_is_one(taken: Lags, total: timedelta | None) -> None:
+    found = taken.total(Stage.MIRROR)
+
+    assert (None if isinstance(found, Missing) else found) == total
+
+
+@pytest.mark.parametrize(
+    ("taken", "slowest"),
+    [
+        pytest.param(hops(1, 3, 2), Hop.SYNC, id="the longest"),
+        pytest.param(hops(9, None, 2, None), Hop.SYNC, id="the first that nobody knows"),
+        pytest.param(hops(), None, id="none"),
+    ],
+)
+def test_a_person_is_shown_the_hop_to_look_at(taken: Lags, slowest: Hop | None) -> None:
+    found = taken.slowest
+
+    assert (found and found.hop) is slowest
 
 
 def test_an_idle_table_needs_no_merge_to_stay_current() -> None:
@@ -75,7 +120,7 @@ def test_the_sync_hop_exists_only_where_it_is_configured() -> None:
         pytest.param({"fences": beats(until=NOW + MINUTE)}, Stage.LANDED, id="fences ahead of us"),
         pytest.param({"acknowledged": Missing("down")}, Stage.LANDED, id="collector silent"),
         pytest.param(
-            {"acknowledged": Acknowledged(binlog_position(1, 0), snapshot=True)},
+            {"acknowledged": Acknowledged(binlog_position(1, 69_500), snapshot=True)},
             Stage.LANDED,
             id="snapshotting",
         ),
@@ -103,6 +148,39 @@ def test_what_was_not_measured_is_missing_and_never_zero(
     found = lags(samples(**bent))  # type: ignore[arg-type]
 
     assert isinstance(found.total(stage), Missing)
+
+
+@pytest.mark.parametrize("through", [Missing("x"), None], ids=["a sync", "no sync"])
+def test_a_silent_heartbeat_hides_those_hops_that_there_are(through: Missing | None) -> None:
+    found = lags(samples(fences=Missing("down"), synced=through))
+
+    there = [hop for hop in Hop if through or hop is not Hop.SYNC]
+    assert [each.hop for each in found.hops] == there
+    assert all(isinstance(each.lag, Missing) for each in found.hops)
+
+
+def test_a_source_of_which_nothing_has_landed_has_a_collector_all_the_same() -> None:
+    found = lags(samples(landed=mark(epochs={})))
+
+    assert found.hops[0].lag == 5 * SECOND
+
+
+def test_a_first_log_needs_no_word_about_itself() -> None:
+    found = lags(samples(landed=mark(acknowledged={}, heartbeats={})))
+
+    assert found.hops[0].lag == 5 * SECOND
+
+
+def test_what_the_old_server_finished_says_nothing_of_the_new_ones_heartbeats() -> None:
+    """They are written before anything of the new server has landed, so the epoch is the old."""
+    changed = tuple(
+        replace(one, head=Head("B", binlog_position(1, 4))) if one.number > 690 else one
+        for one in beats()
+    )
+
+    found = lags(samples(fences=changed))
+
+    assert found.hops[0].lag == 10 * SECOND
 
 
 def test_positions_of_two_servers_are_never_compared() -> None:
@@ -146,6 +224,20 @@ RETOLD = {"shop": Acknowledged(binlog_position(1, 69_000))}
         ),
         pytest.param(
             Acknowledged(binlog_position(9, 9)),
+            f"{OLD}:1-80,{NEW}:1",
+            {},
+            False,
+            id="by position, though heartbeats have transactions",
+        ),
+        pytest.param(
+            Acknowledged(binlog_position(9, 9, f"{OLD}:1-80")),
+            "",
+            {},
+            False,
+            id="by transactions, though heartbeats have none",
+        ),
+        pytest.param(
+            Acknowledged(binlog_position(9, 9)),
             "",
             RETOLD,
             True,
@@ -173,8 +265,11 @@ def test_a_later_stage_lifts_an_earlier_one_that_was_sampled_before_it() -> None
     assert [each.lag for each in found.hops] == [10 * SECOND, timedelta(), timedelta()]
 
 
-def test_a_table_on_two_sources_is_as_late_as_the_later_one() -> None:
-    table = Table("t", (Shard("a", "x.t"), Shard("shop", "y.t")))
+TWO_SOURCES = Table("t", (Shard("a", "x.t"), Shard("shop", "y.t")))
+
+
+def two_sources(**more: Any) -> Samples:
+    """One has acknowledged and landed up to 650, the other is healthy; *more* bends the first."""
     one = samples()
     landed = mark()
     both = replace(
@@ -187,12 +282,36 @@ def test_a_table_on_two_sources_is_as_late_as_the_later_one() -> None:
         Sample(beats(source="a"), NOW, BUDGET),
         Sample(Acknowledged(binlog_position(1, 65_000)), NOW, BUDGET),
     )
-    taken = Samples({**one.sources, "a": other}, Sample(both, NOW, BUDGET), one.mirror)
+    sources = {**one.sources, "a": replace(other, **more)}
+    return Samples(sources, Sample(both, NOW, BUDGET), one.mirror)
 
-    found = measure(table, taken, NOW)
+
+def test_a_table_on_two_sources_is_as_late_as_the_later_one() -> None:
+    taken = two_sources()
+
+    found = measure(TWO_SOURCES, taken, NOW)
 
     assert found.watermark(Stage.LANDED) == NOW - 50 * SECOND
-    assert isinstance(measure(table, replace(taken, sources={}), NOW).hops[0].lag, Missing)
+    assert isinstance(measure(TWO_SOURCES, replace(taken, sources={}), NOW).hops[0].lag, Missing)
+
+
+def test_a_sync_of_one_source_is_a_hop_of_the_table() -> None:
+    """The other's collection stands in its place."""
+    found = measure(TWO_SOURCES, two_sources(synced=Sample(655, NOW - 3 * SECOND, BUDGET)), NOW)
+
+    sync = {each.hop: each for each in found.hops}[Hop.SYNC]
+    assert (sync.watermark, sync.age) == (NOW - 45 * SECOND, 3 * SECOND)
+
+
+def test_the_age_of_two_sources_is_that_of_the_older_and_unknown_without_one_of_them() -> None:
+    said = Acknowledged(binlog_position(1, 65_000))
+
+    found = measure(
+        TWO_SOURCES, two_sources(acknowledged=Sample(said, NOW - 4 * SECOND, BUDGET)), NOW
+    )
+    silent = measure(TWO_SOURCES, two_sources(acknowledged=Missing("down")), NOW)
+
+    assert (found.hops[0].age, silent.hops[0].age) == (4 * SECOND, None)
 
 
 def test_a_watermark_does_not_go_back_within_an_epoch() -> None:
@@ -230,6 +349,35 @@ def test_a_mirror_taken_back_is_as_late_as_it_is() -> None:
     )
 
     assert again.watermark(Stage.MIRROR) == NOW - 100 * SECOND
+
+
+def test_a_mirror_taken_back_takes_nothing_back_of_what_has_landed() -> None:
+    steps = extended((), step(mark(batch=40, through=600), {"shop": beats()}))
+    first = lags(samples(steps=steps))
+    less = samples(steps=steps, landed=mark(through=600), standing=MirrorPosition(9, 40))
+
+    again = measure(TABLE, less, NOW + SECOND, first)
+
+    assert again.watermark(Stage.LANDED) == first.watermark(Stage.LANDED)
+
+
+def test_a_collectors_watermark_does_not_go_back_while_nobody_knows_what_has_landed() -> None:
+    first = lags(samples())
+    less = Acknowledged(binlog_position(1, 60_000))
+
+    again = measure(TABLE, samples(landed=Missing("down"), acknowledged=less), NOW + SECOND, first)
+
+    assert again.hops[0].watermark == first.hops[0].watermark
+
+
+def test_a_watermark_of_a_clock_that_went_back_is_of_no_time_yet() -> None:
+    first, before = lags(samples()), NOW - 30 * SECOND
+    early = samples(fences=beats(until=before), now=before)
+
+    again = measure(TABLE, early, before, first)
+
+    landed = again.watermark(Stage.LANDED)
+    assert landed == Missing("watermark 20 s ahead of the clock (source shop)")
 
 
 def test_a_sample_missing_for_a_while_does_not_forget_the_watermark() -> None:
