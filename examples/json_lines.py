@@ -53,6 +53,10 @@ class JsonLines:
         """Nobody leads here."""
         return dict.fromkeys(epochs, -1)
 
+    def hidden(self, topics: Iterable[str]) -> frozenset[str]:
+        """Who may read the folder sees all."""
+        return frozenset()
+
     def require_ids(self, expected: Mapping[str, str]) -> None:
         """Compare."""
         found = self.topics(".*")

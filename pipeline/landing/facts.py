@@ -83,6 +83,7 @@ class Facts:
     ``firsts``      ``source/shard`` -> lowest order of a row, of those created in it.
     ``errors``      ``source/shard`` (or ``topic:NAME`` where it is not known) -> what is unread.
     ``doubted``     partitions in which rows may stand too low.
+    ``hidden``      ``source/shard`` that is captured, and whose topic we may not see.
     """
 
     rows: int = 0
@@ -98,6 +99,7 @@ class Facts:
     firsts: Mapping[str, Order] = field(default_factory=dict)
     errors: Mapping[str, UnreadChanges] = field(default_factory=dict)
     doubted: frozenset[TopicPartition] = frozenset()
+    hidden: frozenset[str] = frozenset()
 
 
 def gather(

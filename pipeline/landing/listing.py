@@ -18,6 +18,7 @@ class Listing:
     ``acknowledged`` was read before the ends were listed; sources that did not say are absent.
     ``captures`` was read after that: what was acknowledged by then was sent by these lists, or by
     others before them.  Nothing is acknowledged of a source that does not tell them.
+    ``hidden`` are topics that were read and that we may not see any more, there or not.
     ``epoch_ends`` holds where the leader epoch of W ends, of partitions with another leader now.
     """
 
@@ -28,6 +29,7 @@ class Listing:
     ends: Mapping[TopicPartition, PartitionEnd]
     epoch_ends: Mapping[TopicPartition, int] = field(default_factory=dict)
     captures: Mapping[str, Capture] = field(default_factory=dict)
+    hidden: frozenset[str] = frozenset()
 
 
 def list_ends(
@@ -61,7 +63,9 @@ def list_ends(
         if (known := w.get(str(at))) is not None and 0 <= known.leader_epoch != end.leader_epoch
     }
     epoch_ends = transport.epoch_ends(changed)
-    return Listing(heads, acknowledged, source_of, beginnings, ends, epoch_ends, captures)
+    absent = {TopicPartition.parse(name).topic for name in w.keys() - {str(at) for at in ends}}
+    hidden = transport.hidden(absent) if absent else frozenset()
+    return Listing(heads, acknowledged, source_of, beginnings, ends, epoch_ends, captures, hidden)
 
 
 def owner(topic: str, feeds: Sequence[Feed]) -> Feed | None:

@@ -27,6 +27,7 @@ from pipeline.landing.division import divided, epochs_read
 from pipeline.landing.epoch_bounds import EpochBounds, bounds
 from pipeline.landing.epochs import Epochs, explain, look
 from pipeline.landing.facts import Facts, gather
+from pipeline.landing.hidden_topics import with_hidden
 from pipeline.landing.inversions import JUDGED, low
 from pipeline.landing.listing import Listing, list_ends, owner
 from pipeline.landing.new_rules import with_rules
@@ -44,6 +45,7 @@ from pipeline.model import PartitionEnd, Shard, TopicPartition
 from pipeline.report import Hold, Landed, read_gap
 from pipeline.route import Router
 from pipeline.settings import PipelineSettings
+from pipeline.topics.naming import spelled
 from pipeline.transports.offset_ranges import OffsetRange
 from pipeline.transports.transport import Transport
 
@@ -111,6 +113,7 @@ class Landing:
             epoch_ends=listing.epoch_ends,
             claimed=lambda topic: owner(topic, self.feeds) is not None,
             ahead=frozenset(feed.settings.prefix for feed in going),
+            hidden=listing.hidden,
         )
         again = resending(self.mark, look(self.mark, listing).known)
         most = min(self.settings.batch_rows, RESENT_AT_ONCE) if again else self.settings.batch_rows
@@ -152,6 +155,7 @@ class Landing:
         if not self._ruled:  # the rules of the batch before may have been others
             made = with_rules(made, self.mark, self.router)
         names = [feed.settings.name for feed in self.feeds]
+        made = with_hidden(made, facts.hidden, self.router)
         made = with_lists(made, self.mark, listing.captures, names, stamp.received)
         made = replace(made, lives=lived(self.mark.lives, made.batch, self._life.int >> 66))
         self._commit(made, settled, staged, stamp)
@@ -280,8 +284,18 @@ class Landing:
             if lists is not None:
                 own = {news.name for news in facts.news if news.source == name}
                 found |= captured(lists, own, facts.shards, first=known is None)
-        news = (replace(one, captured=one.name in found) for one in facts.news)
-        return replace(facts, news=tuple(news))
+        hidden = self._hidden(found - facts.shards.keys(), listing)
+        news = (replace(one, captured=one.name in found - hidden) for one in facts.news)
+        return replace(facts, news=tuple(news), hidden=hidden)
+
+    def _hidden(self, names: Set[str], listing: Listing) -> frozenset[str]:
+        """Those shards of *names* whose topics we may not see: they look empty, and may not be."""
+        prefixes = {feed.settings.name: feed.settings.prefix for feed in self.feeds}
+        shards = {name: Shard.parse(name) for name in names}
+        topics = {n: f"{prefixes[one.source]}.{spelled(one.name)}" for n, one in shards.items()}
+        unseen = {topic for topic in topics.values() if topic not in listing.source_of}
+        refused = self.transport.hidden(unseen) if unseen else frozenset()
+        return frozenset(name for name, topic in topics.items() if topic in refused)
 
     def _same_topics(self, chosen: Plan, listing: Listing) -> None:
         """A topic deleted and created anew while it was read would mix two topics unseen."""

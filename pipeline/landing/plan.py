@@ -56,6 +56,7 @@ class PlanContext:
                     reads any more is not gone.
     ``ahead``       topics of schema changes, which a batch that cannot hold all reads first: a
                     table whose rows land before its CREATE was there before, for all one knows.
+    ``hidden``      topics that may be there still, though we may not see them any more.
     """
 
     gone: Mapping[str, PartitionEnd] = field(default_factory=dict)
@@ -63,6 +64,7 @@ class PlanContext:
     epoch_ends: Mapping[TopicPartition, int] = field(default_factory=dict)
     claimed: Callable[[str], bool] = lambda _: True
     ahead: frozenset[str] = frozenset()
+    hidden: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +214,12 @@ def _first(partition: TopicPartition, begin: PartitionEnd, *, anew: bool, read: 
     return _Start(begin.offset, anew=anew, trimmed=begin.offset > 0)
 
 
+_HIDDEN = (
+    "Kafka does not let Sluice's user see it any more: give back DESCRIBE and READ; it is read on "
+    "from there, and the gap may then be waived"
+)
+
+
 def _gone(
     absent: Iterable[str], w: Mapping[str, PartitionEnd], known: PlanContext
 ) -> tuple[dict[str, PartitionEnd], tuple[Gap, ...], Mapping[str, str]]:
@@ -225,6 +233,9 @@ def _gone(
             continue
         gone[name] = w[name]
         until = _last_end(w[name], partition, known)
+        if partition.topic in known.hidden:
+            gaps.append(_gap(partition, w[name].offset, until or w[name].offset, _HIDDEN))
+            continue
         if until == w[name].offset:
             notes[name] = f"{name} is gone; it had been landed to its end at {until}"
             continue

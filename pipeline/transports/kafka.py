@@ -20,7 +20,13 @@ from typing import Any, Self
 from kafka import KafkaAdminClient, KafkaConsumer
 from kafka import TopicPartition as Partition
 from kafka.admin import OffsetSpec
-from kafka.errors import KafkaError, KafkaTimeoutError, UnknownTopicOrPartitionError, for_code
+from kafka.errors import (
+    KafkaError,
+    KafkaTimeoutError,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+    for_code,
+)
 
 from pipeline.errors import UnreachableError
 from pipeline.model import PartitionEnd, TopicPartition
@@ -97,6 +103,15 @@ class KafkaTransport:
     def reader(self) -> KafkaReader:
         """What landing tasks read with."""
         return KafkaReader(for_librdkafka(self.bootstrap, self.security))
+
+    def hidden(self, topics: Iterable[str]) -> frozenset[str]:
+        """Those of *topics* that we may not see: a listing leaves them out without a word."""
+        if not (asked := sorted(set(topics))):
+            return frozenset()
+        with self._session():
+            told = self._lister().describe_topics(asked)
+        refused = TopicAuthorizationFailedError.errno
+        return frozenset(one["name"] for one in told if one["error_code"] == refused)
 
     def require_ids(self, expected: Mapping[str, str]) -> None:
         """Return if each topic still has its id.

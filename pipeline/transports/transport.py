@@ -60,6 +60,10 @@ class Transport(Protocol):
         """Where each of these leader epochs ends in the log there is now; -1 if nobody knows."""
         ...
 
+    def hidden(self, topics: Iterable[str]) -> frozenset[str]:
+        """Those of *topics* that we may not see, whether they are there or not."""
+        ...
+
     def require_ids(self, expected: Mapping[str, str]) -> None:
         """Return if each topic still has its id; UnreachableError if one was created anew."""
         ...

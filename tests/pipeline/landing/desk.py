@@ -41,12 +41,14 @@ GIB4 = 2**32
 class Topics:
     """A broker in memory: one partition a topic, whole records, one leader epoch.
 
-    ``deleted``: how many records at the beginning of a topic are gone.
+    ``deleted``: how many records at the beginning of a topic are gone.  ``forbidden`` topics are
+    there for others only.
     """
 
     held: dict[str, list[tuple[bytes, bytes]]] = field(default_factory=dict)
     ids: dict[str, str] = field(default_factory=dict)
     deleted: dict[str, int] = field(default_factory=dict)
+    forbidden: frozenset[str] = frozenset()
 
     def put(
         self,
@@ -112,7 +114,7 @@ class Topics:
         self.held[topic] = []
 
     def topics(self, pattern: str) -> Mapping[str, str]:
-        return {topic: self.ids.get(topic, topic) for topic in self.held}
+        return {topic: self.ids.get(topic, topic) for topic in self.held.keys() - self.forbidden}
 
     def ends(self, topics: Iterable[str]) -> Mapping[TopicPartition, PartitionEnd]:
         return {
@@ -128,6 +130,9 @@ class Topics:
 
     def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
         return {at: len(self.held[at.topic]) for at in epochs}
+
+    def hidden(self, topics: Iterable[str]) -> frozenset[str]:
+        return self.forbidden & frozenset(topics)
 
     def require_ids(self, expected: Mapping[str, str]) -> None:
         for topic, id_ in expected.items():

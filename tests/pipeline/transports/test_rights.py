@@ -137,6 +137,28 @@ def test_one_section_of_the_config_opens_both_clients(node: Node, tmp_path: Path
     assert offsets(asked, ALLOWED) == [0, 1, 2, 3, 4]
 
 
+def test_a_topic_that_we_may_not_see_is_left_out_of_a_listing_and_told_when_asked_for(
+    node: Node,
+) -> None:
+    """Whether it is there or not: the brokers do not say."""
+    security = KafkaSecurity("SASL_PLAINTEXT", "PLAIN", "reader", PASSWORDS["reader"])
+
+    with KafkaTransport(node.bootstrap, security) as transport:
+        listed = transport.topics(".*")
+        hidden = transport.hidden([ALLOWED, FORBIDDEN, "nowhere"])
+
+    assert (ALLOWED in listed, FORBIDDEN in listed) == (True, False)
+    assert hidden == {FORBIDDEN, "nowhere"}
+
+
+def test_who_may_see_all_topics_is_hidden_none(node: Node) -> None:
+    security = KafkaSecurity("SASL_PLAINTEXT", "PLAIN", "admin", PASSWORDS["admin"])
+
+    with KafkaTransport(node.bootstrap, security) as transport:
+        assert transport.hidden([FORBIDDEN, "nowhere"]) == frozenset()
+        assert transport.hidden([]) == frozenset()
+
+
 def test_a_wrong_password_is_thought_of_without_being_shown(node: Node) -> None:
     wrong = KafkaSecurity("SASL_PLAINTEXT", "PLAIN", "reader", "hunter2")
 

@@ -1,0 +1,33 @@
+"""What of a table that is sent into a topic which we may not see?  Pure.
+
+Kafka leaves such topics out of its listings without a word, so the table would look empty.
+"""
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, replace
+
+from pipeline.mark import Mark
+from pipeline.model import Shard
+from pipeline.report import Gap
+from pipeline.route import Router
+
+
+def with_hidden(made: Mark, hidden: Iterable[str], router: Router) -> Mark:
+    """*made* with a gap of each shard of *hidden* that a table is made of; rows close it."""
+    shards, gaps = dict(made.shards), dict(made.gaps)
+    for name in sorted(hidden):
+        shards[name] = router.table(Shard.parse(name).name)
+        if shards[name] is not None and name not in made.bases:
+            gap = _gap(name, made.batch)
+            gaps[gap.id] = json.dumps(asdict(gap), sort_keys=True)
+    return replace(made, shards=shards, gaps=gaps)
+
+
+def _gap(name: str, batch: int) -> Gap:
+    why = (
+        f"Kafka does not let Sluice's user see a topic of {name}, if there is one: give it "
+        "DESCRIBE and READ below the whole prefix, then take a new base of it"
+    )
+    topic = f"hidden:{name}"
+    return Gap(f"{topic}:0:0@{batch}", topic, 0, 0, 0, why, shards=(name,), batch=batch)

@@ -1,0 +1,131 @@
+"""A topic that Sluice's Kafka user may not see makes no table look empty, or at rest.
+
+Kafka leaves it out of its listings without a word.
+"""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pipeline.landing.hidden_topics import with_hidden
+from pipeline.mark import Mark
+from pipeline.model import Order
+from pipeline.report import Gap, read_gap
+from pipeline.route import Router
+from pipeline.settings import TableRule
+from tests.pipeline.landing.desk import Desk
+from tests.pipeline.schema_messages import described, message
+
+NAME, TOPIC = "a/db.t", "a.db.t"
+HIDDEN = frozenset({TOPIC})
+CREATE = "CREATE TABLE t"
+PLACE = {"db": "db", "table": "t", "file": "binlog.000007", "pos": 5, "row": 0}
+
+
+def gaps(desk: Desk) -> list[Gap]:
+    return [read_gap(text) for text in desk.loop.mark.gaps.values()]
+
+
+def describe(desk: Desk) -> None:
+    """A snapshot tells of ``db.t`` before it reads it."""
+    value = message(
+        CREATE, described(CREATE, "t", "id BIGINT!"), source=PLACE | {"snapshot": "true"}
+    )
+    desk.topics.held.setdefault("a", []).append((b"{}", value.encode()))
+
+
+@pytest.mark.parametrize("born", [True, False], ids=["created", "read by a snapshot"])
+def test_a_table_whose_topic_was_never_seen_is_no_empty_one(tmp_path: Path, *, born: bool) -> None:
+    desk = Desk(tmp_path)
+    desk.topics.forbidden = HIDDEN
+    desk.topics.alter("a", 5, "name", kind="CREATE") if born else describe(desk)
+    desk.topics.put("a", 20, "unseen")
+    desk.topics.beat("a", 1, pos=30)
+
+    desk.land()
+
+    assert desk.loop.mark.bases.keys() & {NAME} == set()
+    assert [(one.id, one.shards) for one in gaps(desk)] == [("hidden:a/db.t:0:0@0", (NAME,))]
+    assert desk.loop.mark.shards[NAME] == "db.t"
+    assert gaps(desk)[0].why == (
+        "Kafka does not let Sluice's user see a topic of a/db.t, if there is one: give it "
+        "DESCRIBE and READ below the whole prefix, then take a new base of it"
+    )
+
+
+def test_its_snapshot_closes_the_gap_once_it_may_be_read(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.topics.forbidden = HIDDEN
+    describe(desk)
+    desk.topics.snapshot("a", 5, 2)
+    desk.topics.beat("a", 1, pos=30)
+    desk.land()
+    desk.topics.forbidden = frozenset()
+    desk.topics.beat("a", 2, pos=40)
+
+    desk.land()
+
+    assert gaps(desk) == []
+    assert NAME in desk.loop.mark.bases
+
+
+def test_a_table_that_may_be_seen_and_has_no_topic_yet_is_empty(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    describe(desk)
+    desk.topics.beat("a", 1, pos=30)
+
+    desk.land()
+
+    assert gaps(desk) == []
+    assert NAME in desk.loop.mark.bases
+
+
+def test_a_topic_that_may_be_seen_no_more_is_a_gap_though_all_of_it_was_landed(
+    tmp_path: Path,
+) -> None:
+    """Else the table would go on to be READY, as heartbeats do."""
+    desk = Desk(tmp_path)
+    desk.topics.alter("a", 5, "name", kind="CREATE")
+    desk.topics.put("a", 20, "one")
+    desk.land()
+    desk.topics.forbidden = HIDDEN
+    desk.topics.put("a", 30, "unseen")
+    desk.topics.beat("a", 1, pos=40)
+
+    desk.land()
+
+    (gap,) = gaps(desk)
+    assert (gap.id, gap.shards, gap.first) == ("a.db.t:0:1@1", (NAME,), 1)
+    assert gap.why.startswith("Kafka does not let Sluice's user see it any more")
+
+
+def test_what_may_be_seen_again_is_read_on_where_it_stood(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.topics.alter("a", 5, "name", kind="CREATE")
+    desk.topics.put("a", 20, "one")
+    desk.land()
+    desk.topics.forbidden = HIDDEN
+    desk.topics.put("a", 30, "unseen")
+    desk.topics.beat("a", 1, pos=40)
+    desk.land()
+    desk.topics.forbidden = frozenset()
+    desk.topics.put("a", 50, "seen")
+    desk.land()
+    (gap,) = gaps(desk)
+    desk.land(gap.id)
+
+    assert gaps(desk) == []
+    assert [row[1] for row in desk.rows("a")] == [20, 30, 50]
+
+
+MARK = Mark("main", 7, shards={NAME: "db.t"})
+
+
+def test_a_table_that_is_ignored_or_has_a_base_needs_nothing() -> None:
+    ignoring = Router((TableRule(r"db\.t", "x", ignore=True),))
+    based = replace(MARK, bases={NAME: Order(1, 1, 1)})
+
+    assert with_hidden(MARK, [NAME], ignoring).gaps == {}
+    assert with_hidden(based, [NAME], Router()).gaps == {}
+    assert with_hidden(MARK, [NAME], Router()).gaps.keys() == {"hidden:a/db.t:0:0@7"}
