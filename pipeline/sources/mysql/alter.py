@@ -260,10 +260,9 @@ def _recoded(what: str, words: Words) -> list[str]:
     return []
 
 
-def _default(clause: Reader, draft: _Draft) -> None:
+def _default(clause: Reader, _: _Draft) -> None:
     """Defaults of later rows, what is shown of columns and indices, checks on or off."""
     clause.skip()
-    del draft
     if not clause.accept("INDEX", "KEY", "CHECK", "CONSTRAINT"):
         clause.accept("COLUMN")
         clause.column()

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from pipeline.sources.mysql.alter import Altered, altered
 from pipeline.sources.mysql.reader import Misread, Name, Reader
-from pipeline.sources.mysql.words import Kind, Words, readings
+from pipeline.sources.mysql.words import Words, readings
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ _OBJECTS = {  # what may be made, changed or dropped beside tables
     *("ROLE", "SCHEMA", "SEQUENCE", "SERVER", "SPATIAL", "TABLESPACE", "TRIGGER", "UNDO", "USER"),
     "VIEW",
 }
-_BEFORE_OBJECTS = {"AGGREGATE", "FULLTEXT", "OFFLINE", "ONLINE", "SPATIAL", "UNIQUE", "VECTOR"}
+_BEFORE_OBJECTS = {"AGGREGATE", "FULLTEXT", "OFFLINE", "ONLINE", "UNIQUE", "VECTOR"}
 _RISKS = {
     "UPGRADE": "it renames a database",
     "STATEMENT": "it runs another statement",
@@ -99,9 +99,9 @@ def read(text: str) -> Statement:
         _read(words) if words is not None else UnknownStatement("a quote is not closed")
         for words in ways
     }
-    if len(found) == 1 and not any(isinstance(statement, UnknownStatement) for statement in found):
-        return found.pop()
-    names = {w.text for words in ways for w in words or () if w.kind is not Kind.SIGN}
+    if len(found) == 1 and not isinstance(only := next(iter(found)), UnknownStatement):
+        return only
+    names = {word.text for words in ways for word in words or ()}
     why = next(
         (s.why for s in found if isinstance(s, UnknownStatement)), "it reads in more ways than one"
     )

@@ -40,6 +40,7 @@ READ = [
     pytest.param("CREATE OR REPLACE TABLE t (id INT)", Created(T, replaces=True), id="or replace"),
     pytest.param("CREATE TABLE t AS SELECT 1", Created(T, selects=True), id="select"),
     pytest.param("CREATE TABLE t TABLE u", Created(T, selects=True), id="of a table"),
+    pytest.param("CREATE TABLE t (a INT) TABLE u", Created(T, selects=True), id="columns, of u"),
     pytest.param("CREATE TABLE t (`select` INT)", Created(T), id="a column named select"),
     pytest.param(
         "CREATE TABLE t (id INT) PARTITION BY RANGE (id) (PARTITION p VALUES LESS THAN (1))",
@@ -54,7 +55,10 @@ READ = [
     ),
     pytest.param("DROP TEMPORARY TABLE t", Harmless(), id="drop temporary"),
     pytest.param("DROP SCHEMA IF EXISTS `a b`", DatabaseDropped("a b"), id="drop schema"),
+    pytest.param("DROP TABLE t WAIT 5", Dropped((T,)), id="drop waits"),
     pytest.param("TRUNCATE t", Truncated(T), id="truncate"),
+    pytest.param("TRUNCATE t NOWAIT", Truncated(T), id="truncate at once"),
+    pytest.param("RENAME TABLE IF EXISTS t TO a", renamed("t>a"), id="rename if exists"),
     pytest.param("/* x */ TRUNCATE /* a */ TABLE -- b\n t # c", Truncated(T), id="comments"),
     pytest.param("RENAME TABLE t TO a", renamed("t>a"), id="rename"),
     pytest.param(
@@ -71,6 +75,17 @@ READ = [
         Harmless(),
         id="view",
     ),
+    pytest.param("CREATE SQL SECURITY DEFINER VIEW v AS SELECT 1", Harmless(), id="its definer's"),
+    pytest.param("CREATE DEFINER=r@db.x.net VIEW v AS SELECT 1", Harmless(), id="from a host"),
+    pytest.param("CREATE DEFINER=CURRENT_USER() VIEW v AS SELECT 1", Harmless(), id="my own"),
+    pytest.param("CREATE AGGREGATE FUNCTION f RETURNS INT SONAME 'x'", Harmless(), id="function"),
+    pytest.param("CREATE FULLTEXT INDEX i ON t (s)", Harmless(), id="full text"),
+    pytest.param("CREATE SPATIAL INDEX i ON t (g)", Harmless(), id="spatial"),
+    pytest.param("CREATE SPATIAL REFERENCE SYSTEM 9 NAME 't'", Harmless(), id="a system of places"),
+    pytest.param("CREATE VECTOR INDEX i ON t (v)", Harmless(), id="vector"),
+    pytest.param("CREATE ONLINE INDEX i ON t (a)", Harmless(), id="index made online"),
+    pytest.param("DROP OFFLINE INDEX i ON t", Harmless(), id="index dropped offline"),
+    pytest.param("REVOKE SELECT ON t FROM joe", Harmless(), id="revoke"),
     pytest.param("CREATE EVENT e ON SCHEDULE EVERY 1 DAY DO TRUNCATE t", Harmless(), id="event"),
     pytest.param("CREATE UNIQUE INDEX i ON t (a)", Harmless(), id="index"),
     pytest.param("DROP INDEX i ON t", Harmless(), id="drop index"),
@@ -95,6 +110,9 @@ UNREAD = [
     pytest.param("DROP TABLE t; DROP TABLE u", id="two statements"),
     pytest.param("DROP TABLE 't'", id="a text for a name"),
     pytest.param("RENAME TABLE t AS u", id="an odd word"),
+    pytest.param("RENAME TABLE t TO u v", id="more than a rename"),
+    pytest.param("RENAME t TO u", id="a rename of what?"),
+    pytest.param("DROP DATABASE t, u", id="more than one database"),
     pytest.param("ALTER VERY MUCH t", id="nonsense"),
     pytest.param("/*!50000 DROP TABLE t */", id="executed by some versions"),
     pytest.param("DROP TABLE t /*!50000 , u */", id="more of it by some versions"),
@@ -116,6 +134,7 @@ def test_a_statement_that_reads_the_same_in_every_version_is_read() -> None:
     assert read("ALTER TABLE t ADD a INT /*!80023 INVISIBLE */") == altered(described=True)
     assert read("CREATE TABLE t (a INT) /*!50100 PARTITION BY HASH (a) */") == Created(T)
     assert read("ALTER TABLE t COMMENT 'a\\b'") == altered()
+    assert read("ALTER ONLINE TABLE t FORCE") == altered()
 
 
 def altered(**facts: Any) -> Altered:
@@ -132,6 +151,10 @@ NEUTRAL = """
     ENGINE=InnoDB PARTITION BY KEY () | REMOVE PARTITIONING | COALESCE PARTITION 2
     ADD PARTITION (PARTITION p VALUES LESS THAN (1)) | ADD PARTITION PARTITIONS 2
     REBUILD PARTITION p0, p1 | REORGANIZE PARTITION a, b INTO (PARTITION c VALUES LESS THAN (1))
+    ENGINE=MyISAM | ENGINE=Aria | ENGINE=ROCKSDB | ENGINE=TokuDB | ENGINE=NDB | ENGINE=NDBCLUSTER
+    ENGINE=ARCHIVE | COMPRESSION='ZLIB' | PAGE_COMPRESSED=1 | ENGINE=InnoDB REMOVE PARTITIONING
+    FORCE, WITHOUT VALIDATION | UPGRADE PARTITIONING | ORDER BY a, b | ORDER BY a, b, c
+    ORDER BY a, b, FORCE | ORDER BY a, | WITH VALIDATION, FORCE
     ALGORITHM=INPLACE, ANALYZE PARTITION ALL | DATA DIRECTORY = '/x' | STATS_PERSISTENT=1
 """
 DESCRIBED = """
@@ -143,6 +166,8 @@ DESCRIBED = """
     ADD FOREIGN KEY (a) REFERENCES u (a) ON DELETE CASCADE | DROP FOREIGN KEY f | DROP PRIMARY KEY
     DROP CHECK c | MODIFY v BIGINT UNSIGNED FIRST | CHANGE v v BIGINT | MODIFY COLUMN s TEXT
     MODIFY s VARCHAR(9) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin | ADD (a INT, KEY (a)), FORCE
+    ADD COLUMN IF NOT EXISTS a INT | ADD (a INT, KEY generated (a)) | ADD a FLOAT DEFAULT 1e3
+    CONVERT TO CHARACTER SET = utf8mb4
     CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_bin | ADD a CHAR(9) CHARACTER SET latin1
 """
 
@@ -174,6 +199,11 @@ DOUBTED = """
     FORCE, WOBBLE v | ORDER BY a, WOBBLE v | ENGINE=InnoDB WOBBLE | ALTER v TYPE INT
     CONVERT PARTITION p TO TABLE x | CONVERT TABLE x TO PARTITION p VALUES LESS THAN (1)
     ALGORITHM=INPLACE, DROP PARTITION p | UNION=(a,b) | RENAME a, RENAME b
+    DISCARD PARTITION ALL TABLESPACE | WOBBLE PARTITION p | UPGRADE v | ORDER BY a, 'b' | WITH FORCE
+    ADD (a INT AUTO_INCREMENT) | ADD (a INT, g INT AS (id)) | ADD (a INT, b INT) WOBBLE
+    ADD a INT DEFAULT | ADD a INT DEFAULT x | ADD a CHAR(9) DEFAULT x COMMENT 'y'
+    ADD a CHAR(9) DEFAULT wobble 'x' | ADD a BIGINT GENERATED ALWAYS AS ROW START
+    DROP v WOBBLE | RENAME TO u WOBBLE | CONVERT WOBBLE
 """
 
 
@@ -185,6 +215,18 @@ def test_clauses_that_may_change_what_no_column_shows_are_doubted(clauses: str) 
     assert len(found.doubts) == 1
     partner = "TABLE x" in clauses
     assert found.others == ((Name(None, "x"),) if partner else ())
+
+
+@pytest.mark.parametrize("column", ["g", "COLUMN g", "COLUMN IF EXISTS g", "IF EXISTS g"])
+def test_a_doubt_names_the_column_that_it_is_about(column: str) -> None:
+    found = read(f"ALTER TABLE t MODIFY {column} INT AS (id * 4) STORED")
+
+    assert found == altered(described=True, doubts=("column g is computed anew",))
+
+
+@pytest.mark.parametrize("begin", ["TABLE IF EXISTS t", "TABLE t WAIT 5", "TABLE t NOWAIT"])
+def test_what_stands_before_the_clauses_is_passed_over(begin: str) -> None:
+    assert read(f"ALTER {begin} FORCE") == altered()
 
 
 def test_ignore_may_delete_rows() -> None:
@@ -204,6 +246,12 @@ def test_ignore_may_delete_rows() -> None:
         pytest.param("DROP v, ADD v INT", {"described": True, "left": ("v",)}, id="drop and add"),
         pytest.param(
             "DROP COLUMN IF EXISTS `v` CASCADE", {"described": True, "left": ("v",)}, id="drop"
+        ),
+        pytest.param(
+            "DROP partitioning", {"described": True, "left": ("partitioning",)}, id="so named"
+        ),
+        pytest.param(
+            "CHANGE COLUMN IF EXISTS v w INT", {"described": True, "left": ("v",)}, id="if there"
         ),
         pytest.param("CHANGE v w INT", {"described": True, "left": ("v",)}, id="change"),
         pytest.param("CHANGE V v INT", {"described": True, "left": ("V",)}, id="change of case"),
