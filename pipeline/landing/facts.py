@@ -109,8 +109,6 @@ def gather(
 
     *readings*: source -> how its schema changes are read.
     """
-    if not told:
-        return Facts()
     reached, doubted = tops((one for tally in told for one in tally.stretches), high)
     news, texts, unread = _news([row for tally in told for row in tally.statements], readings)
     errors = _joined([*(one.errors for one in told), *unread], Unreadable.with_more)

@@ -29,14 +29,14 @@ Columns = Sequence[Ints]  # the parts of an order, each for all rows
 class OrderStretch:
     """The orders of some rows of one partition, from the offset ``first`` on.
 
-    ``highest`` is that of a LIVE row, None without one; ``rising`` if no row is below the one
-    before it.
+    ``begins`` is that of its first row, ``highest`` that of a LIVE row, None without one;
+    ``rising`` if no row is below the one before it.
     """
 
     source: str
     at: TopicPartition
     first: int
-    lowest: Order
+    begins: Order
     highest: Order | None
     rising: bool
 
@@ -51,8 +51,8 @@ def stretches(rows: pa.Table) -> tuple[OrderStretch, ...]:
     found = []
     ordered = _by_offset(rows)
     columns, codes = ordered.places, ordered.codes
-    falls = np.append(_less([c[1:] for c in columns], [c[:-1] for c in columns]), False)
-    turns = np.flatnonzero(np.diff(codes, prepend=-1)).tolist()
+    falls = _less([c[1:] for c in columns], [c[:-1] for c in columns])
+    turns = _turns(codes).tolist()
     for low, high in zip(turns, [*turns[1:], len(codes)], strict=False):
         every = [column[low:high] for column in columns]
         alive = [column[ordered.live[low:high]] for column in every]
@@ -63,8 +63,8 @@ def stretches(rows: pa.Table) -> tuple[OrderStretch, ...]:
                 of.source,
                 of.at,
                 first=int(ordered.offsets[low]),
-                lowest=_at(every, 0 if rising else _sorted(every)[0]),
-                highest=_at(alive, -1 if rising else _sorted(alive)[-1]) if len(alive[0]) else None,
+                begins=_at(every, 0),
+                highest=_highest(alive, rising=rising) if ordered.live[low:high].any() else None,
                 rising=rising,
             )
         )
@@ -82,7 +82,7 @@ def tops(
     doubted = set()
     for one in sorted(told, key=lambda one: (one.name, one.first)):
         before = reached.get(one.name, high.get(one.name))
-        if not one.rising or (before is not None and one.lowest < before):
+        if not one.rising or (before is not None and one.begins < before):
             doubted.add(one.at)
         known = [order for order in (before, one.highest) if order is not None]
         if known:
@@ -103,11 +103,9 @@ def low(rows: pa.Table, high: Mapping[str, Order]) -> dict[TopicPartition, tuple
     ordered = _by_offset(flat)
     names = [str(one) for one in ordered.partitions]
     before = {code: high[name] for code, name in enumerate(names) if name in high}
-    if not names:
-        return {}
     below = _below(ordered.codes, np.column_stack(ordered.places), ordered.live, before)
     codes, offsets = ordered.codes[below], ordered.offsets[below]
-    turns = np.flatnonzero(np.diff(codes, prepend=-1))
+    turns = _turns(codes)
     parts = np.split(offsets, turns[1:])
     return {
         ordered.partitions[code].at: tuple(part.tolist())
@@ -133,7 +131,7 @@ def _placed(rows: pa.Table) -> pa.Table:
     )
     kept = pc.and_not(pc.is_valid(rows["log"]), apart)
     rows = rows.select([*_PARTITION, "offset", "origin", *ORDER])
-    return rows if pc.all(kept, min_count=0).as_py() else rows.filter(kept)
+    return rows if pc.all(kept).as_py() else rows.filter(kept)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,16 +162,21 @@ def _by_offset(rows: pa.Table) -> _Ordered:
     return _Ordered(partitions, codes, offsets, columns, live)
 
 
+def _turns(codes: Ints) -> Ints:
+    """Where each partition begins; *codes* rise."""
+    return np.unique(codes, return_index=True)[1]
+
+
 def _ints(rows: pa.Table, name: str) -> Ints:
-    return np.asarray(pc.fill_null(rows[name], 0)).astype(np.int64, copy=False)
+    return np.asarray(pc.fill_null(rows[name], 0), np.int64)
 
 
 def _at(columns: Columns, row: int) -> Order:
     return Order(*(int(column[row]) for column in columns))
 
 
-def _sorted(columns: Columns) -> Ints:
-    return np.lexsort(tuple(reversed(columns)))
+def _highest(columns: Columns, *, rising: bool) -> Order:
+    return _at(columns, -1 if rising else np.lexsort(tuple(reversed(columns)))[-1])
 
 
 def _below(codes: Ints, places: Ints, live: Flags, before: Mapping[int, Order]) -> Flags:
@@ -182,33 +185,30 @@ def _below(codes: Ints, places: Ints, live: Flags, before: Mapping[int, Order]) 
     What was landed before is put in front of each partition as a LIVE row; orders become ranks,
     and the partition's number is the rank's highest digit, so that one running maximum serves all.
     """
-    highs = np.array([order.parts for order in before.values()], np.int64).reshape(-1, 4)
+    highs = np.array([order.parts for order in before.values()], np.int64).reshape(len(before), 4)
     owners = np.array(list(before), np.int64)
     every = np.concatenate([owners, codes])
-    rank, most = _ranks(np.concatenate([highs, places]))
+    rank = _ranks(np.concatenate([highs, places]))
     lives = np.concatenate([np.ones(len(owners), bool), live])
     grouping = np.argsort(every, kind="stable")
-    digit = every[grouping] * (most + 1)
+    digit = every[grouping] * len(rank)
     reached = np.maximum.accumulate(digit + np.where(lives, rank, 0)[grouping])
     low = np.empty(len(every), bool)
     low[grouping] = digit + rank[grouping] < reached
     return low[len(owners) :]
 
 
-def _ranks(places: Ints) -> tuple[Ints, int]:
-    """Ranks of orders, from 1 on, equal for equal ones; and the highest."""
-    rising = np.lexsort(places.T[::-1])
-    steps = np.any(np.diff(places[rising], axis=0) != 0, axis=1)
+def _ranks(places: Ints) -> Ints:
+    """Ranks of orders; of equal ones the later has the higher rank, so that it is not below."""
     ranks = np.empty(len(places), np.int64)
-    ranks[rising] = np.concatenate([[1], 1 + np.cumsum(steps)])
-    return ranks, int(ranks.max())
+    ranks[np.lexsort(places.T[::-1])] = np.arange(len(places))
+    return ranks
 
 
 def _less(one: Columns, other: Columns) -> Flags:
     """Whether each order of *one* is below that of *other*."""
-    less: Flags = np.zeros(len(one[0]), bool)
-    equal: Flags = np.ones(len(one[0]), bool)
+    less, equal = np.array(False), np.array(True)
     for mine, its in zip(one, other, strict=True):
-        less |= equal & (mine < its)
-        equal &= mine == its
+        less = less | (equal & (mine < its))
+        equal = equal & (mine == its)
     return less

@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pipeline.landing.facts import Facts, UnreadChanges, gather
+from pipeline.landing.facts import DroppedDatabase, Facts, UnreadChanges, gather
 from pipeline.landing.shape import SLIM
 from pipeline.landing.tally import NAMED, RunTally, tally
 from pipeline.model import Order, Origin, TopicPartition
@@ -172,7 +172,10 @@ def statement(offset: int, pos: int | None, text: str, kind: str = "CREATE") -> 
 def test_schema_changes_are_told_in_the_log_s_order_wherever_they_stand() -> None:
     found = facts(statement(9, 60, "ALTER TABLE t ADD c INT", "ALTER"), statement(3, 50, "CREATE"))
 
-    assert [news.change.kind for news in found.news] == ["create", "alter"]
+    assert [(news.change.kind, news.former) for news in found.news] == [
+        ("create", None),
+        ("alter", None),
+    ]
 
 
 def test_a_statement_without_a_place_is_counted_and_changes_nothing() -> None:
@@ -212,6 +215,17 @@ def test_a_statement_is_told_though_it_describes_no_table_but_not_a_snapshot_s()
     assert found.texts == (("shop", "ALTER TABLE t FROB 0"),)
 
 
+def test_a_database_that_is_dropped_is_told_and_one_that_is_made_is_not() -> None:
+    """Its tables go with it, and of none is it told."""
+    texts = ["CREATE DATABASE shop", "DROP DATABASE shop"]
+    rows = [
+        row(n, 50 + n, topic="s", op="ddl", table=None, shard=None, note=json.dumps({"ddl": text}))
+        for n, text in enumerate(texts)
+    ]
+
+    assert facts(*rows).databases == (DroppedDatabase("shop", Order(1, 1, 51), "shop", texts[1]),)
+
+
 def test_the_highest_heartbeat_number_is_kept() -> None:
     beats = [row(n, 10 + n, op="heartbeat", table=None, note=str(n)) for n in (3, 9, 4)]
 
@@ -228,4 +242,7 @@ def test_a_heartbeat_without_a_number_is_below_every_number(note: str | None) ->
 
 
 def test_an_empty_batch_has_no_facts() -> None:
-    assert facts() == gather([], {}, {}) == Facts()
+    found = gather([], {"shop/shop.db.t:0": Order(1, 1, 50)}, {})
+
+    assert found == Facts()
+    assert (found.rows, found.statements) == (0, 0)

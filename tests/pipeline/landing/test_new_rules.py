@@ -101,3 +101,33 @@ def test_it_says_where_the_rows_stood_and_what_helps() -> None:
     assert gap.why == (
         "the rules sent it to db.t, and send it to all.t now; take a new base of a/db.t"
     )
+
+
+@pytest.mark.parametrize(
+    ("old", "went"),
+    [("db.t", "the rules sent it to db.t, and"), (None, "the rules sent it nowhere, and")],
+    ids=["another table's", "ignored"],
+)
+def test_it_says_where_the_rules_before_had_sent_it(old: str | None, went: str) -> None:
+    before = replace(MARK, shards={"a/db.t": old})
+
+    (gap,) = (read_gap(text) for text in with_rules(NEXT, before, ELSEWHERE).gaps.values())
+
+    assert gap.why.startswith(went)
+
+
+@pytest.mark.parametrize(
+    ("offsets", "place"),
+    [
+        pytest.param({"a.db.s:0": 7, "a.db.t:1": 40}, ("a.db.t", 1, 0, 40), id="its own topic"),
+        pytest.param({"a.db.s:0": 7}, ("db.t", 0, 0, 0), id="no topic of its name"),
+    ],
+)
+def test_it_stands_where_its_shards_rows_do(
+    offsets: dict[str, int], place: tuple[str, int, int, int]
+) -> None:
+    made = replace(NEXT, offsets={name: PartitionEnd(end) for name, end in offsets.items()})
+
+    (gap,) = (read_gap(text) for text in with_rules(made, MARK, ELSEWHERE).gaps.values())
+
+    assert (gap.topic, gap.partition, gap.first, gap.until) == place
