@@ -224,6 +224,20 @@ def test_a_doubt_names_the_column_that_it_is_about(column: str) -> None:
     assert found == altered(described=True, doubts=("column g is computed anew",))
 
 
+@pytest.mark.parametrize(
+    ("clause", "told"),
+    [
+        ("DROP PARTITION p0, p1", "DROP PARTITION p0, p1: rows go"),
+        ("ADD COLUMN IF NOT EXISTS a SERIAL", "column a was added"),
+    ],
+)
+def test_a_doubt_says_what_it_is_about(clause: str, told: str) -> None:
+    found = read(f"ALTER TABLE t {clause}")
+
+    assert isinstance(found, Altered)
+    assert found.doubts[0].startswith(told)
+
+
 @pytest.mark.parametrize("begin", ["TABLE IF EXISTS t", "TABLE t WAIT 5", "TABLE t NOWAIT"])
 def test_what_stands_before_the_clauses_is_passed_over(begin: str) -> None:
     assert read(f"ALTER {begin} FORCE") == altered()
