@@ -43,7 +43,6 @@ from monitor.spark.standstills import Standstills
 from monitor.spark.supervise import COMMAND, Supervisor
 from monitor.store.store import ServiceStore
 from monitor.web.api import ApiParts, application
-from monitor.web.metrics import registry
 from pipeline.build import open_collector, open_source
 from pipeline.settings import SourceSettings
 
@@ -105,12 +104,11 @@ class App:
         gate = Gate(
             self.watcher, self.roster, self.assessor, self.recorder, self.config.time_zone, clock
         )
-        own = registry(lambda: self.current.board, clock)
         http = self.config.http
         names = frozenset({*http.names, http.host, gethostname(), getfqdn()})
         stopping = self.stopping.is_set
         return application(
-            ApiParts(gate, self.current, self.store, own, clock, stopping, names, self.way)
+            ApiParts(gate, self.current, self.store, clock, stopping, names, self.way)
         )
 
     def world(self, names: tuple[str, ...]) -> World:

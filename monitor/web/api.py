@@ -13,7 +13,6 @@ from fastapi import APIRouter, FastAPI, Query, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, Response
-from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection
@@ -50,7 +49,6 @@ class ApiParts:
     gate: Gate
     current: CurrentBoard
     store: ServiceStore
-    registry: CollectorRegistry
     clock: Callable[[], datetime]
     stopping: Callable[[], bool]
     names: frozenset[str] = frozenset()
@@ -97,7 +95,7 @@ def _gate_routes(parts: ApiParts) -> APIRouter:
     room = WaitingRoom[GateQuestion, Decision](lambda asked: gate.decide(*asked), parts.way)
 
     @router.get("/tables")
-    async def tables() -> list[render.Json]:
+    def tables() -> list[render.Json]:
         """Every table with its readiness for the end of yesterday and for one lag budget ago."""
         return [render.table(view) for view in parts.current.board.tables]
 
@@ -136,9 +134,10 @@ def _service_routes(parts: ApiParts) -> APIRouter:
     router = APIRouter()
 
     @router.get("/metrics")
-    async def metrics() -> Response:
+    def metrics() -> Response:
         """What Prometheus scrapes."""
-        return Response(exposition(parts.registry), media_type=CONTENT_TYPE_LATEST)
+        text = exposition(parts.current.board, parts.clock())
+        return Response(text, media_type=CONTENT_TYPE_LATEST)
 
     @router.get("/livez")
     async def live() -> render.Json:
@@ -152,7 +151,7 @@ def _service_routes(parts: ApiParts) -> APIRouter:
         return JSONResponse({"ready": not why, "why": why}, 503 if why else 200)
 
     @router.get("/v1/service")
-    async def service() -> render.Json:
+    def service() -> render.Json:
         """The same for programs that want to know more than a status."""
         board, now = parts.current.board, parts.clock()
         first = [render.first_line(one) for one in first_lines(board, now)]
@@ -160,7 +159,7 @@ def _service_routes(parts: ApiParts) -> APIRouter:
         return {**state, "first": first, **_parts(board)}
 
     @router.get("/", response_class=HTMLResponse)
-    async def page(text: str = "", state: str = "", page: int = 1) -> str:
+    def page(text: str = "", state: str = "", page: int = 1) -> str:
         """What a person on call reads first; tables by a part of their name, and by state."""
         asked = TableQuestion(text, state, page)
         return status_page(parts.current.board, parts.clock(), asked)

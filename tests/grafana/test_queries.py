@@ -15,7 +15,7 @@ import pytest
 from checks.model import Outcome, Ruling, Verdict
 from checks.readiness import ReadinessState
 from monitor.board import Board, TableView
-from monitor.web.metrics import exposition, registry
+from monitor.web.metrics import exposition
 from tests.grafana.answers import troubles
 from tests.grafana.expressions import of_alerts, of_recordings
 from tests.grafana.prometheus import Prometheus, scraping
@@ -59,7 +59,7 @@ def _with_own(view: TableView) -> TableView:
 class _Scraped(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         """Answer as the service does."""
-        text = exposition(registry(_full, _now))
+        text = exposition(_full(), _now())
         self.send_response(200)
         self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
         self.end_headers()

@@ -41,7 +41,6 @@ from monitor.observe.unlogged_changes import UnloggedChanges
 from monitor.spark.standstills import Standstills
 from monitor.store.store import ServiceStore
 from monitor.web import api
-from monitor.web.metrics import registry
 from pipeline.apply.commits import Commit
 from pipeline.clocks import ClockReading
 from pipeline.collectors.collector import CollectorState
@@ -353,11 +352,8 @@ class Rig:
 
     def api_parts(self) -> api.ApiParts:
         """What the API answers from."""
-        own = registry(lambda: self.current.board, self.clock)
         names = frozenset({"sluice"})
-        return api.ApiParts(
-            self.gate, self.current, self.store, own, self.clock, lambda: False, names
-        )
+        return api.ApiParts(self.gate, self.current, self.store, self.clock, lambda: False, names)
 
     def clock(self) -> datetime:
         """The rig's own time."""

@@ -1,20 +1,36 @@
 """What Prometheus scrapes is the board, no more and no less."""
 
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.parser import text_string_to_metric_families
 
 from monitor.board import Board
-from monitor.web.metrics import METRICS, exposition, registry
+from monitor.web.metrics import METRICS, exposition
 from tests.monitor.boards import ALL_WELL, LOST, MIXED, MUTE, NOW, incident
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 LATER = NOW + timedelta(minutes=3)
 
 
+@dataclass(eq=False)
+class Told:
+    """A collector of one family."""
+
+    family: Family
+
+    def collect(self) -> Iterator[Family]:
+        """That one."""
+        yield self.family
+
+
 def _scrape(shown: Board, now: datetime = NOW) -> tuple[set[str], Samples]:
-    text = exposition(registry(lambda: shown, lambda: now)).decode()
+    text = exposition(shown, now).decode()
     families = list(text_string_to_metric_families(text))
     samples = {
         (sample.name, tuple(sorted(sample.labels.items()))): sample.value
@@ -39,6 +55,33 @@ def test_the_families_are_those_of_the_list(shown: Board) -> None:
     names, _ = _scrape(shown)
 
     assert names == {metric.name for metric in METRICS}
+
+
+def _by_the_library(shown: Board, now: datetime) -> str:
+    families = list[str]()
+    for metric in METRICS:
+        kind = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
+        family = kind(metric.name, metric.help, labels=metric.labels)
+        for labels, value in metric.rows(shown, now):
+            family.add_metric(labels, value)
+        own = CollectorRegistry()
+        own.register(Told(family))
+        families.append(generate_latest(own).decode())
+    return "".join(families)
+
+
+@pytest.mark.parametrize("name", ["shop.users", 'a"b', "a\\b", "a\nb", "\\n", "%s", "größe", "{}"])
+def test_the_text_says_what_the_library_would_write(name: str) -> None:
+    views = tuple(replace(one, table=replace(one.table, name=name)) for one in MIXED.tables)
+    shown = replace(MIXED, tables=views)
+
+    text = exposition(shown, NOW).decode()
+
+    ours, theirs = (
+        list(text_string_to_metric_families(one)) for one in (text, _by_the_library(shown, NOW))
+    )
+    assert ours == theirs
+    assert name in {s.labels.get("table") for family in ours for s in family.samples}
 
 
 def test_every_listed_metric_has_a_sample_with_its_labels() -> None:
