@@ -11,6 +11,7 @@ from monitor.observe.schemas import Schemas
 from monitor.observe.world import LandedLog
 from pipeline.build import open_format, open_source, open_table_format, open_transport, readings
 from pipeline.errors import SluiceError
+from pipeline.lake.log_memory import LogMemory
 from pipeline.model import Table
 from pipeline.schema.reading import SchemaReading
 from pipeline.settings import SourceSettings
@@ -57,6 +58,7 @@ class LakeClient:
     readings: Mapping[str, SchemaReading]
     _transports: dict[object, Transport] = field(default_factory=dict)
     _schemas: dict[tuple[str, ...], Schemas] = field(default_factory=dict)
+    _memories: dict[tuple[str, ...], LogMemory] = field(default_factory=dict)
 
     @classmethod
     def of(cls, config: Config) -> "LakeClient":
@@ -73,7 +75,9 @@ class LakeClient:
         if names not in self._schemas:
             own = {name: one for name, one in self.readings.items() if name in names}
             self._schemas[names] = Schemas(own)
-        return LandedLog(self.lake.changes(), partial(self._keys, names), self._schemas[names])
+        memory = self._memories.setdefault(names, LogMemory(names))
+        changes = self.lake.changes(memory)
+        return LandedLog(changes, partial(self._keys, names), self._schemas[names])
 
     def transport(self, whose: object) -> Transport:
         """The client of those who ask as *whose*: calls of one client wait for each other."""

@@ -6,14 +6,22 @@ order and its op, since a changed key is a delete and a create from one place in
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from pipeline.lake.log_memory import (
+    Ended,
+    KnownEmptied,
+    KnownTouch,
+    LogMemory,
+    TransactionEnd,
+    TxKey,
+)
 from pipeline.lake.pinned import PinnedTable
 from pipeline.lake.query import among, literal
 from pipeline.lake.resumed import SentEvent, resumed
 from pipeline.lake.seen import LogKey, Touch, Transaction
-from pipeline.model import Op, Order, Origin, Shard, Table
+from pipeline.model import Op, Order, Origin, Shard, Table, TopicPartition
 
 ROWS = (Op.CREATE, Op.UPDATE, Op.DELETE)
 KEYED = (*ROWS, Op.READ)
@@ -26,17 +34,6 @@ PLACES = ", ".join(f"{part} AS p{i}" for i, part in enumerate(PLACE))
 TX = "t.tx['id']"
 DISTINCT = 'count(DISTINCT struct(t."order", op))'
 
-TxKey = tuple[str, str]  # source and id
-
-
-@dataclass(frozen=True, slots=True)
-class _End:
-    """What END says: events in all and by ``database.table``, and the batch it is in."""
-
-    total: int
-    counts: Mapping[str, int]
-    batch: int
-
 
 @dataclass(eq=False)
 class LogReader:
@@ -44,6 +41,7 @@ class LogReader:
 
     pinned: PinnedTable
     lane: str
+    memory: LogMemory = field(default_factory=LogMemory)
 
     def last_touches(self, table: Table, keys: Sequence[LogKey]) -> tuple[Touch | None, ...]:
         """Newest landed change of each key, in the order asked; None if its record is not landed.
@@ -51,14 +49,14 @@ class LogReader:
         Looked for from the batch on that landed the record, or the one right before it, which a
         tombstone's delete is.
         """
-        touches: list[Touch | None] = []
+        found: dict[LogKey, KnownTouch] = {}
         for start in range(0, len(keys), KEYS_AT_ONCE):
-            some = keys[start : start + KEYS_AT_ONCE]
-            since = self._landed_since(some)
-            rows = {} if since is None else self._newest(table, [key.key for key in some], since)
-            emptied = self._emptied(table, since) if rows else []
-            touches += [_touch(key, rows.get(key.key), emptied) for key in some]
-        return tuple(touches)
+            found |= self._found(table, keys[start : start + KEYS_AT_ONCE])
+        self.memory.touches[table.name] = found
+        since = min((one.landed for one in found.values()), default=None)
+        emptied = [] if since is None else self._emptied_since(table, since - LOOK_BACK)
+        rows = ((key, found.get(key)) for key in keys)
+        return tuple(_touch(key, one.row, emptied) if one else None for key, one in rows)
 
     def touched(
         self, table: Table, keys: Sequence[tuple[Shard, str]], after: int
@@ -68,8 +66,7 @@ class LogReader:
         for start in range(0, len(keys), KEYS_AT_ONCE):
             some = [key for _, key in keys[start : start + KEYS_AT_ONCE]]
             rows |= self._newest(table, some, after + 1).keys()
-        late = [row for row in self._emptied(table, after) if row["batch"] > after]
-        emptied = {(row["source"], row["shard"]) for row in late}
+        emptied = {(row["source"], row["shard"]) for row in self._emptied(table, after)}
         return tuple(key in rows or (of.source, of.name) in emptied for of, key in keys)
 
     def transactions(self, table: Table, after: int, until: int) -> tuple[Transaction, ...]:
@@ -109,20 +106,41 @@ class LogReader:
         )
         return [(row["source"], Order(*_place(row)), row["payload"]) for row in found]
 
-    def _landed_since(self, keys: Sequence[LogKey]) -> int | None:
+    def _found(self, table: Table, keys: Sequence[LogKey]) -> dict[LogKey, KnownTouch]:
+        """The newest change of each key; of one known before, only later batches are searched."""
+        before, until = self.memory.touches.get(table.name, {}), self.memory.until
+        known = [before[key] for key in keys if key in before]
+        found = {one.key: one for one in known if one.until >= until}
+        late = [one for one in known if one.until < until]
+        if late:
+            since = min(one.until for one in late) + 1
+            rows = self._newest(table, [one.key.key for one in late], since)
+            for one in late:
+                row = max(one.row, rows.get(one.key.key, one.row), key=_rank)
+                found[one.key] = KnownTouch(one.key, one.landed, row, until)
+        new = [key for key in keys if key not in before]
+        landed = self._landed_since(new, _not_before(new, before.values())) if new else None
+        if landed is not None:
+            rows = self._newest(table, [key.key for key in new], landed)
+            there = (key for key in new if key.key in rows)
+            found |= {key: KnownTouch(key, landed, rows[key.key], until) for key in there}
+        return found
+
+    def _landed_since(self, keys: Sequence[LogKey], first: int) -> int | None:
         seen = " OR ".join(
             f'(topic = {literal(key.at.topic)} AND t."partition" = {key.at.partition}'
             f' AND t."offset" >= {key.offset - 1} AND t."offset" <= {key.offset})'
             for key in keys
         )
-        asked = f"SELECT min(batch) AS b FROM t WHERE lane = {literal(self.lane)} AND ({seen})"  # noqa: S608
+        own = f"lane = {literal(self.lane)} AND batch >= {first}"
+        asked = f"SELECT min(batch) AS b FROM t WHERE {own} AND ({seen})"  # noqa: S608
         found = self.pinned.select(asked)[0]["b"]
         return None if found is None else int(found)
 
     def _newest(self, table: Table, keys: Iterable[str], since: int) -> dict[str, dict[str, Any]]:
         newest = ", ".join(f"{part} DESC" for part in (*PLACE, "origin", "batch"))
         found = self.pinned.select(
-            f"SELECT * FROM (SELECT key, op, batch, {PLACES},"  # noqa: S608
+            f"SELECT * FROM (SELECT key, op, batch, origin, {PLACES},"  # noqa: S608
             f" row_number() OVER (PARTITION BY key ORDER BY {newest}) AS place FROM t"
             f" WHERE lane = {literal(self.lane)} AND batch >= {since}"
             f' AND t."table" = {literal(table.name)} AND {among("op", KEYED)}'
@@ -130,29 +148,49 @@ class LogReader:
         )
         return {row["key"]: row for row in found}
 
-    def _emptied(self, table: Table, since: int | None) -> list[dict[str, Any]]:
+    def _emptied_since(self, table: Table, after: int) -> Sequence[Mapping[str, Any]]:
+        """Those in batches above *after*, or more; each batch is searched once."""
+        known, until = self.memory.emptied.get(table.name), self.memory.until
+        if known is None or known.after > after:
+            rows: Sequence[Mapping[str, Any]] = self._emptied(table, after)
+            after = after if known is None else min(after, known.after)
+        elif known.until < until:
+            rows = sorted([*known.rows, *self._emptied(table, known.until)], key=_place)
+            after = known.after
+        else:
+            return known.rows
+        self.memory.emptied[table.name] = KnownEmptied(rows, after, until)
+        return rows
+
+    def _emptied(self, table: Table, after: int) -> list[dict[str, Any]]:
         """Truncates and settles, oldest first; there is about one per base and operator's wish."""
         return self.pinned.select(
             f"SELECT source, shard, op, batch, {PLACES} FROM t"  # noqa: S608
-            f" WHERE lane = {literal(self.lane)} AND batch >= {(since or 0) - LOOK_BACK}"
+            f" WHERE lane = {literal(self.lane)} AND batch > {after}"
             f' AND t."table" = {literal(table.name)} AND {among("op", EMPTYING)}'
             " ORDER BY p0, p1, p2, p3"
         )
 
-    def _ends(self, table: Table, after: int, until: int) -> dict[TxKey, _End]:
+    def _ends(self, table: Table, after: int, until: int) -> dict[TxKey, TransactionEnd]:
+        """Each batch's ENDs are read for the first table that asks, for all."""
+        shards = [(shard.source, shard.name) for shard in table.shards]
+        sources = self.memory.sources or None
+        return self.memory.ends(
+            shards, range(after + 1, until + 1), lambda batches: self._ended(batches, sources)
+        )
+
+    def _ended(self, batches: range, sources: Sequence[str] | None) -> Iterator[Ended]:
+        own = f" AND {among('source', sources)}" if sources else ""
         found = self.pinned.select(
             f'SELECT source, {TX} AS id, "after" AS payload, batch FROM t WHERE'  # noqa: S608
-            f" {self._batches(after, until)} AND op = {literal(Op.END)}"
-            f' AND {among("source", table.sources)} ORDER BY batch, topic, t."offset"'
+            f" {self._batches(batches.start - 1, batches.stop - 1)} AND op = {literal(Op.END)}{own}"
+            ' ORDER BY batch, topic, t."offset"'
         )
-        ends = {(row["source"], row["id"]): _end(row) for row in found}
-        own = {(shard.source, shard.name) for shard in table.shards}
-        return {
-            key: end for key, end in ends.items() if any((key[0], s) in own for s in end.counts)
-        }
+        for row in found:
+            yield (row["source"], row["id"]), _end(row)
 
     def _stated(
-        self, table: Table, ends: Mapping[TxKey, _End], after: int
+        self, table: Table, ends: Mapping[TxKey, TransactionEnd], after: int
     ) -> Iterator[Transaction]:
         rows = f"lane = {literal(self.lane)} AND {among(TX, sorted({name for _, name in ends}))}"
         near = f"{rows} AND batch > {after - LOOK_BACK}"
@@ -171,7 +209,7 @@ class LogReader:
             promised = sum(n for shard, n in end.counts.items() if shard in names)
             yield Transaction(key[1], promised, landed.get(key, 0), end.batch)
 
-    def _begun_again(self, rows: str, key: TxKey, end: _End, begun: int) -> Transaction:
+    def _begun_again(self, rows: str, key: TxKey, end: TransactionEnd, begun: int) -> Transaction:
         """State a transaction over all its tables."""
         own = f"{rows} AND source = {literal(key[0])} AND {TX} = {literal(key[1])}"
         sent = f"{own} AND {among('op', (*ROWS, Op.HEARTBEAT))}"
@@ -201,6 +239,21 @@ def _place(row: Mapping[str, Any]) -> tuple[int, ...]:
     return tuple(int(row[f"p{i}"] or 0) for i in range(len(PLACE)))
 
 
+def _not_before(keys: Sequence[LogKey], before: Iterable[KnownTouch]) -> int:
+    """The first batch that may hold the records: none is before one below it in its partition."""
+    lower: dict[TopicPartition, KnownTouch] = {}
+    for one in before:
+        if one.key.at not in lower or one.key.offset > lower[one.key.at].key.offset:
+            lower[one.key.at] = one
+    if any(key.at not in lower or lower[key.at].key.offset >= key.offset for key in keys):
+        return -1  # one that is seen for the first time, or in a topic made anew
+    return min(lower[key.at].landed for key in keys)
+
+
+def _rank(row: Mapping[str, Any]) -> tuple[int, ...]:
+    return (*_place(row), int(row["origin"] or 0), int(row["batch"]))
+
+
 def _touch(
     key: LogKey, row: Mapping[str, Any] | None, emptied: Iterable[Mapping[str, Any]]
 ) -> Touch | None:
@@ -213,8 +266,8 @@ def _touch(
     return Touch(str(newest["op"]), int(newest["batch"]))
 
 
-def _end(row: Mapping[str, Any]) -> _End:
+def _end(row: Mapping[str, Any]) -> TransactionEnd:
     told = json.loads(row["payload"] or "{}")
     each = told.get("data_collections") or []
     counts = {str(one["data_collection"]): int(one["event_count"]) for one in each}
-    return _End(int(told.get("event_count") or 0), counts, int(row["batch"]))
+    return TransactionEnd(int(told.get("event_count") or 0), counts, int(row["batch"]))

@@ -38,6 +38,11 @@ class PinnedTable:
         """The pinned version."""
         return self.table.version()
 
+    @property
+    def id(self) -> str:
+        """The table's own: another table in the same folder has another."""
+        return str(self.table.metadata().id)
+
     def transaction(self, app: str) -> int | None:
         """Newest transaction version of *app*; None if it never committed here."""
         with translated(self.path):

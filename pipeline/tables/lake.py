@@ -15,8 +15,10 @@ from pipeline.apply.mirror_snapshot import MirrorSnapshot, batch_of
 from pipeline.apply.mirrors import Mirrors
 from pipeline.apply.table_format import TableFormat
 from pipeline.changelog.change_log import ChangeLog
+from pipeline.changelog.table import app
 from pipeline.errors import HeldError, ProofError
 from pipeline.lags.samples import MirrorPosition
+from pipeline.lake.log_memory import LogMemory
 from pipeline.lake.log_reader import LogReader
 from pipeline.lake.pinned import open_table, translated
 from pipeline.lake.store import open_store
@@ -74,8 +76,8 @@ class Lake:
             raise ProofError(f"{table.name} has no mirror at {uri} yet")
         return found
 
-    def changes(self) -> LogReader:
-        """The newest version of the change log, pinned.
+    def changes(self, memory: LogMemory | None = None) -> LogReader:
+        """The newest version of the change log, pinned; what *memory* knows is not read again.
 
         Raises:
             ProofError: if there is no change log yet.
@@ -84,7 +86,11 @@ class Lake:
         if found is None:
             msg = f"there is no change log at {self.settings.changes} yet"
             raise ProofError(msg)
-        return LogReader(found, self.settings.lane)
+        if memory is None:
+            return LogReader(found, self.settings.lane)
+        newest = found.transaction(app(self.settings.lane))
+        memory.of(found.id, -1 if newest is None else newest)
+        return LogReader(found, self.settings.lane, memory)
 
     def history(self, table: str, since: int | None) -> tuple[Commit, ...]:
         """Commits of a mirror after version *since*, oldest first; empty without a mirror.

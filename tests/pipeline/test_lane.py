@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -15,10 +15,11 @@ from pipeline.apply.catalog import Catalog
 from pipeline.apply.mirror_job import run
 from pipeline.apply.passes import Passes
 from pipeline.apply.upkeep import Upkeep
-from pipeline.changelog import compaction
+from pipeline.changelog import compaction, scan
 from pipeline.lake.pinned import open_table
+from pipeline.lake.store import Store
 from pipeline.lane import Lane
-from pipeline.model import Op
+from pipeline.model import Op, Order
 from pipeline.report import Applied
 from pipeline.route import Router
 from pipeline.tables.delta.table_format import DeltaMirrors
@@ -88,7 +89,7 @@ def going(work: Future[None]) -> Iterator[None]:
     work.result(SOON)
 
 
-def test_landing_waits_for_no_merge_and_merges_and_upkeep_wait_for_each_other(
+def test_f49_landing_waits_for_no_merge_and_merges_and_upkeep_wait_for_each_other(
     beside: Beside,
 ) -> None:
     lane = beside.lane
@@ -142,6 +143,39 @@ def test_a_batch_without_a_statement_costs_no_look_at_the_schemas(
 
     assert asked == []
     assert beside.lane._known.catalog is known
+
+
+def test_f43_a_statement_that_lands_has_no_older_ones_read_again(
+    beside: Beside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ["name"]
+    for number in range(5):
+        names.append(f"c{number}")
+        beside.desk.topics.alter("a", 500 + number, *names)
+        beside.lane.land(frozenset())
+    log, told = beside.desk.loop.log, list[list[tuple[str, Order, str]]]()
+    read, opened, files = log.schema_changes, scan.opened, list[str]()
+
+    def changes(after: int) -> list[tuple[str, Order, str]]:
+        files.clear()
+        told.append(read(after))
+        return told[-1]
+
+    def noted(store: Store, path: str) -> AbstractContextManager[object]:
+        files.append(path)
+        return opened(store, path)
+
+    monkeypatch.setattr(log, "schema_changes", changes)
+    monkeypatch.setattr(scan, "opened", noted)
+    beside.desk.topics.alter("a", 600, *names, "last")
+
+    beside.lane.land(frozenset())
+
+    assert [len(rows) for rows in told] == [1]
+    assert len(files) == 1
+    schema = beside.lane._known.catalog.newest("a", "db.t")
+    assert schema is not None
+    assert [column.name for column in schema.columns] == ["id", *names, "last"]
 
 
 @pytest.mark.thorough

@@ -113,7 +113,7 @@ def _land(number: int, *waived: str) -> Request:
     return Request(number, Verb.LAND, frozenset(waived))
 
 
-def test_each_line_keeps_its_order_and_waits_for_no_other(bench: Bench) -> None:
+def test_f49_each_line_keeps_its_order_and_waits_for_no_other(bench: Bench) -> None:
     bench.take(Request(1, Verb.APPLY), Request(2, Verb.UPKEEP))
     bench.take(*(_land(number, str(number)) for number in range(3, 9)))
 

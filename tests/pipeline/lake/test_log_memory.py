@@ -1,0 +1,173 @@
+"""A log is read once: each look at a newer version reads what has come since.
+
+Counts the statements that readers run.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.lake import log_memory
+from pipeline.lake.log_memory import Ended, LogMemory, TransactionEnd
+from pipeline.lake.log_reader import LogReader
+from pipeline.lake.pinned import PinnedTable, open_table
+from pipeline.lake.seen import LogKey, Touch
+from pipeline.model import Op, Shard, Table, TopicPartition
+from tests.pipeline.lakes import change, write_changes
+
+A, B = Shard("shop", "s.orders_00"), Shard("shop", "s.orders_01")
+TABLE = Table("shop.orders", (A, B), ("id",), "id")
+
+
+def row(op: Op, pos: int, key: str, offset: int) -> dict[str, Any]:
+    return change(op, pos, key=key, offset=offset)
+
+
+def asked(key: str, offset: int) -> LogKey:
+    return LogKey(A, key, TopicPartition("shop.s.orders_00", 0), offset)
+
+
+def end(tx_id: str, counts: dict[str, int]) -> dict[str, Any]:
+    collections = [{"data_collection": name, "event_count": n} for name, n in counts.items()]
+    payload = {"event_count": sum(counts.values()), "data_collections": collections}
+    about: dict[str, Any] = {"table": None, "shard": None, "tx": {"id": tx_id, "total_order": None}}
+    return change(Op.END, after=json.dumps(payload), **about)
+
+
+class Line:
+    """Readers of a growing log that share one memory, and the statements they ran, in order."""
+
+    def __init__(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.path, self.memory, self.asked = path, LogMemory(("shop",)), list[str]()
+        select = PinnedTable.select
+
+        def noted(pinned: PinnedTable, query: str) -> list[dict[str, Any]]:
+            self.asked.append(query)
+            return select(pinned, query)
+
+        monkeypatch.setattr(PinnedTable, "select", noted)
+
+    def reader(self) -> LogReader:
+        """One at the newest version; what was asked before is forgotten."""
+        found = open_table(str(self.path))
+        assert found is not None
+        newest = found.transaction("sluice:main")
+        self.memory.of(found.id, -1 if newest is None else newest)
+        self.asked.clear()
+        return LogReader(found, "main", self.memory)
+
+
+@pytest.fixture
+def line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Line:
+    return Line(tmp_path, monkeypatch)
+
+
+def test_f48_a_key_at_the_end_of_a_partition_at_rest_is_searched_for_once(line: Line) -> None:
+    write_changes(line.path, 0, [row(Op.CREATE, 10, "k", 0)])
+    first = line.reader().last_touches(TABLE, [asked("k", 0)])
+    assert any("batch >= -1" in one for one in line.asked)
+    again = line.reader().last_touches(TABLE, [asked("k", 0)])
+    at_rest = [*line.asked]
+    write_changes(line.path, 1, [row(Op.UPDATE, 20, "k", 1), row(Op.CREATE, 11, "other", 2)])
+    later = line.reader().last_touches(TABLE, [asked("k", 0)])
+
+    assert first == again == (Touch("c", 0),)
+    assert at_rest == []
+    assert later == (Touch("u", 1),)
+    assert all("batch >= 1" in one or "batch > 0" in one for one in line.asked)
+
+
+def test_f48_what_came_in_a_later_batch_but_was_written_before_is_not_the_newest(
+    line: Line,
+) -> None:
+    write_changes(line.path, 0, [row(Op.UPDATE, 30, "k", 0)])
+    line.reader().last_touches(TABLE, [asked("k", 0)])
+    write_changes(line.path, 1, [row(Op.CREATE, 20, "k", 1)])
+
+    assert line.reader().last_touches(TABLE, [asked("k", 0)]) == (Touch("u", 0),)
+
+
+def test_f48_the_record_at_the_new_end_is_searched_for_from_the_one_before_it_on(
+    line: Line,
+) -> None:
+    for batch in range(5):
+        write_changes(line.path, batch, [row(Op.CREATE, 10 + batch, f"k{batch}", batch)])
+    line.reader().last_touches(TABLE, [asked("k3", 3)])
+
+    assert line.reader().last_touches(TABLE, [asked("k4", 4)]) == (Touch("c", 4),)
+    assert not any("batch >= -1" in one for one in line.asked)
+    assert line.reader().last_touches(TABLE, [asked("k1", 1)]) == (Touch("c", 1),)
+
+
+def test_f48_a_truncate_that_lands_later_is_the_newest_touch_of_a_key_known_before(
+    line: Line,
+) -> None:
+    write_changes(line.path, 0, [row(Op.CREATE, 10, "k", 0)])
+    line.reader().last_touches(TABLE, [asked("k", 0)])
+    write_changes(line.path, 1, [change(Op.TRUNCATE, 20)])
+
+    assert line.reader().last_touches(TABLE, [asked("k", 0)]) == (Touch("truncate", 1),)
+
+
+def test_f48_the_ends_of_a_batch_are_read_once_for_all_tables(line: Line) -> None:
+    many = [Table(f"shop.t{n}", (Shard("shop", f"s.t{n}"),), ("id",), "id") for n in range(20)]
+    for batch in range(3):
+        write_changes(line.path, batch, [end(f"x{batch}", {f"s.t{n}": 1 for n in range(20)})])
+    reader = line.reader()
+
+    found = [reader.transactions(table, -1, 1) for table in many]
+    more = [reader.transactions(table, 0, 2) for table in many]
+
+    assert [len(one) for one in (*found, *more)] == [2] * 40
+    payloads = [one for one in line.asked if '"after" AS payload' in one]
+    assert len(payloads) == 2
+    assert "batch > 1 AND batch <= 2" in payloads[1]
+
+
+def test_another_log_in_its_place_is_one_of_which_nothing_is_known(
+    line: Line, tmp_path: Path
+) -> None:
+    write_changes(line.path, 0, [row(Op.CREATE, 10, "k", 0)])
+    line.reader().last_touches(TABLE, [asked("k", 0)])
+    line.path = tmp_path / "other"
+    write_changes(line.path, 0, [row(Op.DELETE, 5, "k", 0)])
+    write_changes(line.path, 1, [row(Op.CREATE, 6, "other", 1)])
+
+    assert line.reader().last_touches(TABLE, [asked("k", 0)]) == (Touch("d", 0),)
+
+
+@pytest.mark.parametrize(
+    ("log", "until", "known"),
+    [
+        pytest.param("a", 5, True, id="the same"),
+        pytest.param("a", 6, True, id="longer"),
+        pytest.param("a", 4, False, id="put back"),
+        pytest.param("b", 6, False, id="another"),
+    ],
+)
+def test_what_is_known_is_of_one_log_that_grows(log: str, until: int, known: bool) -> None:
+    memory = LogMemory()
+    memory.of("a", 5)
+    memory.touches["shop.orders"] = {}
+
+    memory.of(log, until)
+
+    assert (bool(memory.touches), memory.until) == (known, until)
+
+
+def test_of_more_ends_than_are_kept_the_oldest_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_memory, "MOST_ENDS", 5)
+    memory, asked_for = LogMemory(), list[range]()
+
+    def read(batches: range) -> Iterator[Ended]:
+        asked_for.append(batches)
+        for batch in batches:
+            yield ("shop", f"x{batch}"), TransactionEnd(1, {"s.t": 1}, batch)
+
+    for batch in (0, 1, 2, 3, 3, 0):
+        assert len(memory.ends([("shop", "s.t")], range(batch, batch + 1), read)) == 1
+
+    assert [one.start for one in asked_for] == [0, 1, 2, 3, 0]
