@@ -62,6 +62,8 @@ class Passes:
     jobs: TurnJobs = field(init=False)
     ours: SpreadTurns = field(init=False)
     _retries: Retries = field(default_factory=Retries)
+    _looks: Retries = field(default_factory=Retries)  # at mirrors that stand still
+    _seen: dict[str, Hold] = field(default_factory=dict)  # what the last of those looks found
     _untold: UntoldTurns = field(init=False)
     _held: set[str] = field(default_factory=set)
     _asked: dict[str, int] = field(default_factory=dict)  # the pass in which each had its turn
@@ -82,7 +84,7 @@ class Passes:
         """
         mark = landed.mark
         self._untold.settle()
-        behind, broken = self._behind(landed)
+        behind, broken = self._behind(landed, waived)
         untold = tuple(self._untold.turns(sorted(mark.tables)))
         if untold:
             return untold  # to be kept before the next turns, or a kill takes both accounts
@@ -95,7 +97,10 @@ class Passes:
         freed = self._freed(standing, {turn.table for turn in done}, behind)
         result = (*done, *left, *freed)
         self._held |= {turn.table for turn in result if turn.hold is not None}
-        self._held -= {turn.table for turn in result if turn.hold is None}
+        for table in self._held & {turn.table for turn in result if turn.hold is None}:
+            self._held.discard(table)
+            self._looks.succeeded(table)
+            self._seen.pop(table, None)
         return result
 
     def _first(self, ready: Sequence[Table]) -> list[Table]:
@@ -122,15 +127,26 @@ class Passes:
         """Whether *table* is held, or somebody else has written to its mirror."""
         return table in self._held or self.watch.hold(table, frozenset()) is not None
 
-    def _behind(self, landed: LandedState) -> tuple[list[str], dict[str, Hold]]:
-        """Tables with something to apply, and those whose mirror does not fit the change log."""
+    def _behind(
+        self, landed: LandedState, waived: frozenset[str]
+    ) -> tuple[list[str], dict[str, Hold]]:
+        """Tables with something to apply, and those whose mirror does not fit the change log.
+
+        One that cannot be read whole is read from its beginning each time: not in every pass.
+        """
         behind: list[str] = []
         broken: dict[str, Hold] = {}
         for name, last in living_tables(landed.mark, landed.catalog.router).items():
+            unread = name in self._seen and self.mirrors.seen(name) is None
+            if unread and self._resting(name, waived):
+                broken[name] = self._seen[name]
+                continue
             try:
                 applied = self.mirrors.applied_of(name, landed.mark.batch, landed.lives)
             except (HeldError, UnreachableError) as error:
                 broken[name] = Refusal.of(error).hold(name)
+                if isinstance(error, HeldError):
+                    self._looked(name, broken[name], waived)
                 continue
             except Exception as error:  # the boundary of one mirror: it stops no other
                 log.exception("turn_broken", table=name)
@@ -143,15 +159,33 @@ class Passes:
     def _standing(self, due: set[str], mark: Mark, waived: frozenset[str]) -> dict[str, Hold]:
         """Mirrors to leave alone, because somebody else has written to them.
 
-        A held table without one is looked at when it is tried again, or when its turn has come.
+        A held table without one is looked at when it is tried again, or when its turn has come;
+        one that stood still when it was looked at last, less and less often, but at once if it is
+        due or something was waived.
         """
         held = {name for name in self._held if not self.mirrors.absent(name)}
-        found = {}
-        for name in sorted(self.watch.choose(due | held, mark.tables)):
+        still = (self._held | self._seen.keys()) - due
+        resting = {name for name in still if self._resting(name, waived)}
+        found = {name: self._seen[name] for name in resting if name in self._seen}
+        for name in sorted(self.watch.choose(due | held, mark.tables) - resting):
             hold = self.watch.hold(name, waived)
+            found.pop(name, None)
             if hold is not None:
                 found[name] = hold
+            if hold is not None or name in held:
+                self._looked(name, hold, waived)
         return found
+
+    def _resting(self, table: str, waived: frozenset[str]) -> bool:
+        return not self._looks.due(table, waived, self.clock())
+
+    def _looked(self, table: str, hold: Hold | None, waived: frozenset[str]) -> None:
+        """Remember what a look at a mirror that stands still has found; the next is later."""
+        self._looks.failed(table, waived, self.clock())
+        if hold is None:
+            self._seen.pop(table, None)
+        else:
+            self._seen[table] = hold
 
     def _due(self, table: Table, landed: LandedState, waived: frozenset[str]) -> bool:
         circumstances = self._circumstances(table, landed, waived)

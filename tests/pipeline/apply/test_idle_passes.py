@@ -12,11 +12,13 @@ from typing import Any
 
 import pytest
 
+from pipeline.apply.landed_state import LandedState
 from pipeline.lake.log import Snapshot, load
 from pipeline.lake.store import Store
 from pipeline.model import Op, ShardId
 from pipeline.report import Gap, read_gap
 from pipeline.tables.delta import table_format
+from tests.pipeline.apply.test_foreign_writes import deleted, intrude
 from tests.pipeline.hand_lake import HandLake, row
 
 TABLES = tuple(f"db.u{number:02d}" for number in range(30))
@@ -134,3 +136,60 @@ def test_a_gap_holds_a_table_of_any_name(tmp_path: Path, relation: str) -> None:
 
     assert turn.hold is not None
     assert turn.hold.reason == "gap"
+
+
+def test_a_damaged_mirror_is_read_again_less_and_less_often(
+    tmp_path: Path, opened: Counter[str]
+) -> None:
+    lake = HandLake(tmp_path, others=("db.u",))
+    other = {"table": "db.u", "shard": "db.u", "topic": "s.db.u"}
+    lake.land(row(Op.CREATE, 10, 1, "a") | other)
+    lake.run()
+    folder = Path(lake.settings.mirror("db.u"))
+    whole = {one: one.read_text() for one in (folder / "_delta_log").glob("*.json")}
+    for entry in whole:
+        entry.write_text("{")
+    lake.reopen()
+    landed, looks = LandedState(lake.mark, lake.catalog), list[int]()
+    for seconds in (0, 1, 0.5, 1, 3, 5, 60, 60):
+        opened.clear()
+        lake.now += timedelta(seconds=seconds)
+        (turn,) = lake.passes.run(landed, frozenset())
+        assert turn.hold is not None
+        assert turn.hold.reason == "log_damaged"
+        looks.append(opened[str(folder)])
+    for entry, text in whole.items():
+        entry.write_text(text)
+    lake.now += timedelta(seconds=60)
+
+    (freed,) = lake.passes.run(landed, frozenset())
+
+    assert [bool(one) for one in looks] == [True, False, False, True, False, True, True, True]
+    assert sum(looks) <= 2 * 5
+    assert freed.hold is None
+
+
+def test_a_mirror_with_a_foreign_commit_is_looked_at_less_and_less_often(
+    tmp_path: Path, opened: Counter[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = HandLake(tmp_path)
+    lake.play([row(Op.CREATE, 10, 1, "a")])
+    intrude(lake, deleted(lake), operation="DELETE")
+    landed = LandedState(lake.mark, lake.catalog)
+    held = lake.run()
+    counted = list[Snapshot]()
+    monkeypatch.setattr(lake.passes.table_format, "count", counted.append)
+    looks, holds = list[int](), list[str]()
+    for seconds in (0, 1, 2, 3, 0, 60, 0):
+        opened.clear()
+        lake.now += timedelta(seconds=seconds)
+        (turn,) = lake.passes.run(landed, frozenset())
+        looks.append(opened.total())
+        holds += [turn.hold.id] if turn.hold else []
+
+    assert held[-1].hold is not None
+    assert holds == [held[-1].hold.id] * 7, "it is told all the same"
+    assert [bool(one) for one in looks] == [False, False, True, False, False, True, False]
+    assert counted == [], "rows are counted when it is judged, once"
+    (freed,) = lake.passes.run(landed, frozenset(holds))
+    assert freed.hold is None
