@@ -66,12 +66,11 @@ class ClockReading:
         """How far the source's clock is behind ours, at least; negative if it is ahead."""
         if self.told < min(self.before, self.after):
             return self.before - self.told
-        latest = max(self.before, self.after)
-        return latest - self.told if self.told > latest else timedelta()
+        return min(max(self.before, self.after) - self.told, timedelta())
 
 
 def step_back(history: Sequence[Fence], new: Fence) -> ClockStep | None:
-    """What *new* shows of the *history* before it, ascending by number; None if nothing fell.
+    """What *new* shows of the *history* before it, which is in order; None if nothing fell.
 
     The clocks leapt forward by what they went back now: where the history leaps as far, or is too
     thin to tell, the wrong times begin.
@@ -82,7 +81,7 @@ def step_back(history: Sequence[Fence], new: Fence) -> ClockStep | None:
     usual = min((b.at - a.at for a, b in pairwise(history[-_RECENT:])), default=timedelta())
     first = history[0]
     for earlier, later in reversed(tuple(pairwise(history))):
-        if earlier.at <= new.at and later.at - earlier.at >= size + usual:
+        if later.at - earlier.at >= size + usual:  # so the earlier is not above what came now
             first = later
             break
     return ClockStep(new.source, first.number, new.number, first.at, last.at, new.at)

@@ -275,3 +275,13 @@ def test_who_was_told_of_the_beginning_hears_the_end_though_its_table_left_befor
     _, (ended,) = advance(incident, finding("P"), AlertPolicy(channels=("log",)), at(2))
 
     assert ended.incident.channels == ("log", "slack")
+
+
+def test_who_was_told_of_the_beginning_hears_the_end_though_others_were_told_since() -> None:
+    incident, _ = advance(None, finding("F"), AlertPolicy(channels=("slack",)), at(0))
+    incident, (joined,) = advance(incident, finding("F"), AlertPolicy(channels=("log",)), at(1))
+
+    _, (ended,) = advance(incident, finding("P"), AlertPolicy(channels=("log",)), at(2))
+
+    assert joined.incident.channels == ("log",)
+    assert ended.incident.channels == ("log", "slack")

@@ -100,6 +100,23 @@ def test_a_batch_that_the_change_log_has_lost_takes_it_back(
 
 
 @pytest.mark.parametrize(
+    ("ruled", "why"),
+    [
+        pytest.param(4, "", id="before it was issued"),
+        pytest.param(5, "", id="with its own batch, which knew of it"),
+        pytest.param(
+            6, "since batch 6 the rules send it a shard that it did not have", id="after it"
+        ),
+    ],
+)
+@pytest.mark.parametrize("stage", list(Stage))
+def test_a_shard_that_the_rules_have_sent_it_since_takes_it_back(
+    stage: Stage, ruled: int, why: str
+) -> None:
+    assert taken_back(replace(ISSUED, stage=stage), Ground(THERE, 9, ruled=ruled)) == why
+
+
+@pytest.mark.parametrize(
     ("fences", "seen", "spared"),
     [
         pytest.param((fence(5, CUT),), (fence(6, NOW),), True, id="looked at past its cut"),

@@ -26,6 +26,8 @@ TARGETS: dict[str, tuple[str, ...]] = {
     ),
     "checks/readiness.py": READINESS,
     "checks/suspects.py": (f"{CHECKS}/test_suspects.py", f"{CHECKS}/probes/test_range_counts.py"),
+    "pipeline/clocks.py": ("tests/pipeline/test_clocks.py",),
+    "pipeline/cut.py": ("tests/pipeline/test_cut.py",),
     "pipeline/lags/lag.py": (f"{LAGS}/test_lag.py", f"{LAGS}/test_samples.py"),
     "pipeline/landing/facts.py": (
         f"{LANDING}/test_facts.py",

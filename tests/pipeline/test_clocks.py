@@ -1,6 +1,7 @@
 """Which heartbeats fall when clocks are set back: those since they leapt forward."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -31,6 +32,9 @@ def beats(*seconds: float) -> tuple[Fence, ...]:
             [0, *range(31, 131), 102], 1, id="fast for longer than the leap: also earlier ones"
         ),
         pytest.param([0, *range(40, 50), *range(110, 115), 55], 11, id="the last leap, as far"),
+        pytest.param([0, 200, 201, 305, 306, 203], 3, id="the last of two leaps as far"),
+        pytest.param([0, 1, 2, 723, 3], 3, id="as far as to the beat that was due"),
+        pytest.param([0, 1, 2, 722, 2], 0, id="not as far as to the beat that was due"),
         pytest.param([0, 1, *range(100, 130), 80], 2, id="a longer silence may hide the leap"),
         pytest.param([0, 1, 2, 3, 4, 5, 2.5], 0, id="fast without a leap: a clock that ran fast"),
     ],
@@ -47,6 +51,7 @@ def test_f01_those_since_the_leap_forward_fall(seconds: list[float], first: int 
         ]
         assert (step.since, step.before) == (history[step.first].at, history[-1].at)
         assert not step.fells(new)
+        assert not any(step.fells(replace(one, source="other")) for one in history)
 
 
 @given(st.lists(st.integers(0, 40), min_size=1, max_size=12))
@@ -88,6 +93,21 @@ def test_f01_only_what_no_round_trip_explains_is_skew(told: int, behind: int) ->
     found = ClockReading(NOW, NOW + told * SECOND, NOW + 2 * SECOND)
 
     assert found.skew == behind * SECOND
+
+
+@pytest.mark.parametrize("told", [-3, -2, -1, 0])
+def test_f01_what_our_own_step_back_while_it_answered_explains_is_no_skew(told: int) -> None:
+    found = ClockReading(NOW, NOW + told * SECOND, NOW - 2 * SECOND)
+
+    assert found.skew == (3 * SECOND if told == -3 else timedelta())
+
+
+@pytest.mark.parametrize("told", [-720, 0, 720])
+def test_f01_a_heartbeat_bears_the_earlier_of_both_clocks(told: int) -> None:
+    found = ClockReading(NOW, NOW + told * SECOND, NOW + SECOND)
+
+    assert found.earlier == NOW + min(told, 0) * SECOND
+    assert found.later == NOW + max(told, 0) * SECOND
 
 
 @pytest.mark.parametrize(

@@ -56,8 +56,10 @@ def test_a_cut_is_one_instant(text: str, zone: str, instant: str) -> None:
     ],
 )
 def test_a_bad_cut_says_what_is_wrong(text: str, says: str) -> None:
-    with pytest.raises(ConfigError, match=says):
+    with pytest.raises(ConfigError, match=says) as told:
         cut(text, BERLIN, NOW)
+
+    assert ("%2B" in str(told.value)) is (says == "%2B"), "a hint where it helps, and only there"
 
 
 @given(
