@@ -4,6 +4,7 @@ The first of a bucket is kept, so what is left still answers "the first at or af
 row of all stays however old it is: "the newest" has an answer after a week of silence too.
 """
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -23,7 +24,8 @@ from sqlalchemy import (
 
 from monitor.store.database import Database
 
-AT_ONCE = 200  # rows of one transaction that forgets
+FEWEST, AT_ONCE = 10, 200  # rows of one transaction that forgets
+LONG = 0.025  # s: one that takes longer is followed by a shorter one
 HISTORY = timedelta(days=42)
 """Cuts of the last 40 days stay answerable; two more for days of another time zone."""
 
@@ -45,17 +47,28 @@ MINUTES_THEN_QUARTERS = (
 def forget(database: Database, table: Table, *which: ColumnElement[bool]) -> int:
     """Delete the rows of *table* for which all of *which* holds; return how many.
 
-    They are found while others may write, and go a few at a time: nobody waits for more.
+    They are found while others may write, and go a few at a time, fewer where that takes long:
+    nobody waits for more.  In between nothing is done for as long: the lock knows no order, and who
+    waits to write would not get it from one that asks for it again at once.
     """
     key = table.primary_key.columns
     with database.read() as connection:
         rows = [tuple(row) for row in connection.execute(select(*key).where(*which))]
-    gone = 0
-    for first in range(0, len(rows), AT_ONCE):
-        few = delete(table).where(tuple_(*key).in_(rows[first : first + AT_ONCE]))
+    gone, first, few = 0, 0, AT_ONCE
+    while first < len(rows):
+        began = time.monotonic()
+        some = delete(table).where(tuple_(*key).in_(rows[first : first + few]))
         with database.write() as connection:
-            gone += connection.execute(few).rowcount
+            gone += connection.execute(some).rowcount
+        spent = time.monotonic() - began
+        first, few = first + few, paced(few, spent)
+        time.sleep(min(spent, LONG))
     return gone
+
+
+def paced(few: int, spent: float) -> int:
+    """How many rows go next, when *few* took so many seconds."""
+    return max(few // 2, FEWEST) if spent > LONG else min(few * 2, AT_ONCE)
 
 
 def thin(

@@ -2,11 +2,13 @@
 
 from datetime import timedelta
 
+import pytest
 from sqlalchemy import event
 
 from checks.model import Outcome, Ruling, Verdict
 from monitor.store import thin
 from monitor.store.store import ServiceStore
+from monitor.store.thin import paced
 from tests.monitor.store.kit import NOW
 
 
@@ -23,3 +25,29 @@ def test_f44_a_day_of_verdicts_goes_by_many_short_transactions(store: ServiceSto
     assert gone == 997  # the firsts of two times ten minutes stay, and the newest
     assert max(rows) <= thin.AT_ONCE
     assert len(rows) > gone / thin.AT_ONCE
+
+
+@pytest.mark.parametrize(
+    ("few", "seconds", "then"),
+    [
+        pytest.param(200, 0.001, 200, id="the most at once where it is quick"),
+        pytest.param(200, 0.026, 100, id="fewer where others have waited long"),
+        pytest.param(12, 1.0, 10, id="never so few that it comes to no end"),
+        pytest.param(50, 0.025, 100, id="more again once it is quick"),
+    ],
+)
+def test_fewer_rows_go_at_once_where_that_takes_long(few: int, seconds: float, then: int) -> None:
+    assert paced(few, seconds) == then
+
+
+def test_all_that_is_old_goes_where_each_transaction_takes_long(
+    store: ServiceStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seconds = [NOW + timedelta(seconds=second) for second in range(100)]
+    store.verdicts.add([Verdict("t", "lag", Ruling(Outcome.PASS, ""), at) for at in seconds])
+    monkeypatch.setattr(thin, "AT_ONCE", 20)
+    monkeypatch.setattr(thin, "LONG", 0.0)
+
+    gone = store.verdicts.prune(NOW + timedelta(days=60))
+
+    assert (gone, len(store.verdicts.latest())) == (99, 1)
