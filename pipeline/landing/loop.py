@@ -20,7 +20,7 @@ from pipeline.errors import HeldError, LostRaceError
 from pipeline.lake.commit import commit
 from pipeline.lake.entries import Action
 from pipeline.landing.acknowledgements import Acknowledgements
-from pipeline.landing.bases import Settled, with_drops
+from pipeline.landing.bases import Settled, is_needed, with_drops
 from pipeline.landing.collector_lists import captured, collected, with_lists
 from pipeline.landing.disorder import Circumstances, Disorder
 from pipeline.landing.division import divided, epochs_read
@@ -114,6 +114,7 @@ class Landing:
             claimed=lambda topic: owner(topic, self.feeds) is not None,
             ahead=frozenset(feed.settings.prefix for feed in going),
             hidden=listing.hidden,
+            needed=partial(is_needed, self.mark),
         )
         again = resending(self.mark, look(self.mark, listing).known)
         most = min(self.settings.batch_rows, RESENT_AT_ONCE) if again else self.settings.batch_rows

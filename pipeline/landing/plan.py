@@ -57,6 +57,8 @@ class PlanContext:
     ``ahead``       topics of schema changes, which a batch that cannot hold all reads first: a
                     table whose rows land before its CREATE was there before, for all one knows.
     ``hidden``      topics that may be there still, though we may not see them any more.
+    ``needed``      whether a table that is there, with a base, is sent into a topic: what came into
+                    it after its last listing, and went with it, is missed.
     """
 
     gone: Mapping[str, PartitionEnd] = field(default_factory=dict)
@@ -65,6 +67,7 @@ class PlanContext:
     claimed: Callable[[str], bool] = lambda _: True
     ahead: frozenset[str] = frozenset()
     hidden: frozenset[str] = frozenset()
+    needed: Callable[[str], bool] = lambda _: False
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +238,10 @@ def _gone(
         until = _last_end(w[name], partition, known)
         if partition.topic in known.hidden:
             gaps.append(_gap(partition, w[name].offset, until or w[name].offset, _HIDDEN))
+            continue
+        if until == w[name].offset and known.needed(partition.topic):
+            why = f"{name} is gone; nobody knows what came after its end was listed at {until}"
+            gaps.append(_gap(partition, until, until, why))
             continue
         if until == w[name].offset:
             notes[name] = f"{name} is gone; it had been landed to its end at {until}"

@@ -80,7 +80,7 @@ class Database:
             told = {"snapshot": "true" if left else "last_in_data_collection"}
             value = {"after": {"id": key, "name": str(number)}, "source": place | told, "op": "r"}
             record = (json.dumps({"id": key}).encode(), json.dumps(value).encode())
-            self.topics.held[TOPIC].append(record)
+            self.topics.held.setdefault(TOPIC, []).append(record)
 
     def fail_over(self) -> None:
         """Another server, with all of it at other places."""

@@ -124,7 +124,11 @@ class Play:
             return
         self.model.change()
         self.model.carry(9)
-        self.model.topics.create_anew(TOPIC)
+        if self.model.random.random() < 0.5:
+            self.model.topics.create_anew(TOPIC)
+        else:  # a listing sees that it is gone, before somebody writes to it again
+            self.model.topics.delete(TOPIC)
+            self.model.land()
         self._then(self.model.database.snapshot)
 
     def intrude(self) -> None:

@@ -113,6 +113,11 @@ class Topics:
         self.ids[topic] = self.ids.get(topic, topic) + "'"
         self.held[topic] = []
 
+    def delete(self, topic: str) -> None:
+        """Delete *topic*; whoever writes to it again makes another one."""
+        self.ids[topic] = self.ids.get(topic, topic) + "'"
+        self.held.pop(topic, None)
+
     def topics(self, pattern: str) -> Mapping[str, str]:
         return {topic: self.ids.get(topic, topic) for topic in self.held.keys() - self.forbidden}
 

@@ -1,6 +1,7 @@
 """What is lost of a shard that is dropped afterwards; covers next_mark."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +12,10 @@ from pipeline.mark import Epoch, Existence
 from pipeline.model import Order
 from pipeline.report import read_gap
 from pipeline.schema.history import SchemaChange
+from tests.pipeline.landing.desk import Desk
 from tests.pipeline.landing.test_next_mark import ACK, GAP, OLD, renamed, step
+from tests.pipeline.schema_messages import dropped as gone
+from tests.pipeline.schema_messages import message
 
 SHARDS = replace(OLD, shards={"s/db.t": "t", "s/db.u": "t"})
 PASSED: dict[str, Any] = {"acknowledged": {"s": ACK}}
@@ -173,3 +177,27 @@ def test_only_a_base_that_closes_a_gap_tells_where_changes_are_missing(
 
     assert name in made.bases
     assert made.lost == ({"s/db.t": Order(1, 1, 700)} if told else {})
+
+
+@pytest.mark.parametrize("dropped", [False, True], ids=["there", "dropped"])
+def test_what_came_into_a_topic_after_its_last_listing_goes_with_it(
+    tmp_path: Path, *, dropped: bool
+) -> None:
+    """It had been landed to the end that was listed last; a table that is there misses the rest."""
+    desk = Desk(tmp_path)
+    desk.topics.alter("a", 5, "name", kind="CREATE")
+    desk.topics.put("a", 20, "one")
+    if dropped:
+        place = {"db": "db", "table": "t", "file": "binlog.000007", "pos": 25, "row": 0}
+        value = message("DROP TABLE t", gone("t"), source=place)
+        desk.topics.held["a"].append((b"{}", value.encode()))
+    desk.land()
+    desk.topics.put("a", 30, "never listed")
+    desk.topics.delete("a.db.t")
+    desk.topics.beat("a", 1, pos=40)
+
+    told = desk.land()
+
+    assert [(one.id, one.shards) for one in told.gaps] == (
+        [] if dropped else [("a.db.t:0:1@1", ("a/db.t",))]
+    )
