@@ -1,5 +1,7 @@
 """What stands in a lake is found cheaply, and what is not there is never made up."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from shutil import copytree
@@ -12,6 +14,7 @@ from pyspark.sql import functions as F
 
 from pipeline.errors import HeldError, ProofError, UnreachableError
 from pipeline.lags.samples import MirrorPosition
+from pipeline.lake.log import Snapshot
 from pipeline.lake.pinned import open_table
 from pipeline.lake.seen import LogKey
 from pipeline.mark import Mark
@@ -24,6 +27,7 @@ from tests.pipeline.lakes import APP, change, commit_properties, meta, write_cha
 A = Shard("shop", "s.orders_00")
 TABLE = Table("shop.orders", (A,), ("id",), "id")
 TYPES = {"id": pa.int64()}
+SOON = 20
 
 
 @pytest.fixture
@@ -54,6 +58,29 @@ def test_the_mark_is_that_of_the_newest_batch(lake: Lake) -> None:
 
     assert lake.mark() == second
     assert Lake(replace(lake.settings, lane="second"), DeltaMirrors(None)).mark() is None
+
+
+def test_f21_a_mirror_whose_folder_hangs_keeps_neither_the_mark_nor_another_waiting(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mark, gate, look = Mark("main", 0), threading.Event(), lake.table_format.look
+    land(lake, mark)
+
+    def hanging(uri: str, known: Snapshot | None) -> Snapshot | None:
+        if uri == lake.settings.mirror("shop.hung"):
+            gate.wait()
+        found: Snapshot | None = look(uri, known)
+        return found
+
+    monkeypatch.setattr(lake.table_format, "look", hanging)
+    with ThreadPoolExecutor(2) as pool:
+        hung = pool.submit(lake.applied, "shop.hung")
+        others = pool.submit(lambda: (lake.mark(), lake.applied("shop.orders")))
+        try:
+            assert others.result(SOON) == (mark, None)
+            assert not hung.done()
+        finally:
+            gate.set()
 
 
 def test_a_numbered_batch_without_its_mark_is_refused(lake: Lake) -> None:
