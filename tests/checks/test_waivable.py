@@ -35,6 +35,8 @@ def test_an_id_copied_from_the_guide_without_its_numbers_is_none(form: str) -> N
     "id_",
     [
         *Quarantine(None, 9, 7, ("shop.shop.users:0:1042@8",)).names("topic:shop.shop.users"),
+        "my-shop.shop.users:0:1042@8",  # topics may have names that no table has
+        "account:0:1042@8",
         waiver("shop.users", 0),
         given_up_id("slack", 3),
         "schema:shop.users@1774785600",

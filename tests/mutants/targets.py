@@ -25,6 +25,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
         f"{CHECKS}/test_readiness.py",
     ),
     "checks/readiness.py": READINESS,
+    "checks/waivable.py": (f"{CHECKS}/test_waivable.py",),
     "checks/suspects.py": (f"{CHECKS}/test_suspects.py", f"{CHECKS}/probes/test_range_counts.py"),
     "pipeline/clocks.py": ("tests/pipeline/test_clocks.py",),
     "pipeline/cut.py": ("tests/pipeline/test_cut.py",),
