@@ -55,7 +55,7 @@ class Findings:
 
 def examine(stand: Stand, findings: Findings) -> None:
     """Look for everything; the servers still run, nothing else does."""
-    findings.add("wrong in mirrors", _unequal(stand))
+    findings.add("wrong in mirrors", unequal(stand))
     store = ServiceStore.open(stand.home / "sluice.db")
     try:
         tribunal = Tribunal(
@@ -75,7 +75,7 @@ def examine(stand: Stand, findings: Findings) -> None:
         store.close()
 
 
-def _unequal(stand: Stand) -> Iterator[str]:
+def unequal(stand: Stand) -> Iterator[str]:
     """Mirrors that are not their source, with the writers gone and all caught up."""
     entries = stand.ledger.entries()
     diffs = compare(stand.shop.address, str(stand.service.lake), ledger=entries)

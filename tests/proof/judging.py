@@ -5,6 +5,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 
+from deltalake import DeltaTable
+
 from checks.certificate import Certificate
 from demo.oracle.compare import mirror_path
 from demo.oracle.rows import RowId, read_touched
@@ -20,12 +22,17 @@ KEYS = {shelf.mirror: shelf.key for shelf in SHELVES}
 
 @dataclass(eq=False)
 class Tribunal:
-    """Judges decisions of one run; ``based`` is when every table's snapshot was complete."""
+    """Judges decisions of one run; ``based`` is when every table's snapshot was complete.
+
+    ``moved`` are mirrors that others took the place of, by the id of their table: where they lie
+    now.
+    """
 
     lake: str
     ledger: Mapping[int, Entry]
     certificates: Mapping[str, Certificate]
     based: datetime
+    moved: Mapping[str, str] = field(default_factory=dict)
     _rows: dict[tuple[str, int], Mapping[RowId, int]] = field(default_factory=dict)
 
     def false(self, decisions: Sequence[Decision]) -> Iterator[str]:
@@ -62,7 +69,10 @@ class Tribunal:
             return self._judge.landed(table, cut, self._landed, evidence.batch, self.based)
         if evidence.version is None:
             return [Violation(("", ()), 0, "names no version of the mirror")]
-        rows = self._version(table, evidence.version)
+        path = self.moved.get(evidence.mirror, mirror_path(self.lake, table))
+        if str(DeltaTable(path).metadata().id) != evidence.mirror:
+            return [Violation(("", ()), 0, f"names a mirror that is not at {path}")]
+        rows = self._version(path, KEYS[table], evidence.version)
         return self._judge.ready(table, cut, rows, certificate.issued)
 
     @cached_property
@@ -73,11 +83,10 @@ class Tribunal:
     def _landed(self) -> Landed:
         return read_landed(self.lake)
 
-    def _version(self, table: str, version: int) -> Mapping[RowId, int]:
-        if (table, version) not in self._rows:
-            path = mirror_path(self.lake, table)
-            self._rows[table, version] = read_touched(path, KEYS[table], version)
-        return self._rows[table, version]
+    def _version(self, path: str, key: Sequence[str], version: int) -> Mapping[RowId, int]:
+        if (path, version) not in self._rows:
+            self._rows[path, version] = read_touched(path, key, version)
+        return self._rows[path, version]
 
 
 def forgotten(decisions: Sequence[Decision]) -> Iterator[str]:

@@ -80,29 +80,29 @@ class Stand:
         self._ends.callback(self._stop.set)
         self._asking = pool.submit(self.asker.run, self._stop)
         pool.shutdown(wait=False)
-        self._note("under load")
+        self.note("under load")
 
     def play(self, round_: Round) -> None:
         """Load, kill, start again, and recover unless in a rush."""
         self._stop.wait(round_.delay)
-        self._note(f"kill {round_.victim}")
+        self.note(f"kill {round_.victim}")
         self._kill(round_)
-        self._note(f"{round_.victim} started again")
+        self.note(f"{round_.victim} started again")
         if not round_.rush:
             self.recover()
-            self._note("recovered")
+            self.note("recovered")
 
     def mislead(self, seconds: float) -> None:
         """Set the service's clock wrong until it says so itself, and then right again."""
         asked = questions(datetime.now(UTC))[:1]
         self._set_clock(seconds)
-        self._note(f"clock set wrong by {seconds:.0f} s")
+        self.note(f"clock set wrong by {seconds:.0f} s")
         wait_until(lambda: self._doubted(asked), PATIENCE, "doubt in the clock")
         self._stop.wait(MISLED)
         self._set_clock(0)
-        self._note("clock set right")
+        self.note("clock set right")
         self.recover()
-        self._note("recovered")
+        self.note("recovered")
 
     def recover(self) -> None:
         """Wait until every table is READY, in both stages, for the moment of this call.
@@ -119,6 +119,17 @@ class Stand:
 
         wait_until(recovered, PATIENCE, "recovery")
 
+    def note(self, what: str) -> None:
+        """Say in the log what happened, and when."""
+        changes = self.workload.tally["changes"]
+        self.log.append(f"{time.monotonic() - self._began:6.1f} s, {changes} changes: {what}")
+
+    def kill_service(self) -> None:
+        """Kill it, and wait until nothing of it writes any more; it stays away."""
+        relatives = self._relatives()
+        self.service.daemon.kill()
+        wait_until(lambda: not any(each.alive for each in relatives), ORPHANS, "end of orphans")
+
     def close(self) -> None:
         """Stop everything, those that write first; harmless when it is stopped."""
         self._ends.close()
@@ -130,9 +141,9 @@ class Stand:
             pymysql.err.Error: what a writer could not bear.
         """
         self.workload.stop()
-        self._note("writers stopped")
+        self.note("writers stopped")
         self.recover()
-        self._note("caught up")
+        self.note("caught up")
         self._stop.set()
         self._asking.result()
         self.service.stop()
@@ -182,10 +193,6 @@ class Stand:
         service = self.service.daemon.process
         found = family(service.pid)[1:] if service else []
         return [Process(pid, when) for pid in found if (when := started(pid)) is not None]
-
-    def _note(self, what: str) -> None:
-        changes = self.workload.tally["changes"]
-        self.log.append(f"{time.monotonic() - self._began:6.1f} s, {changes} changes: {what}")
 
 
 def exact_floats(mysql: MySQL) -> dict[str, str]:
