@@ -15,13 +15,13 @@ from typing import Any
 import structlog
 
 from checks.unproven import why_unproven
-from monitor.observe.side_by_side import SideBySide
 from monitor.store.memory import CheckMemory
 from pipeline.clocks import over
 from pipeline.errors import SluiceError
 from pipeline.mark import Existence
 from pipeline.model import Missing, Order, Shard, Table
 from pipeline.settings import SourceSettings
+from pipeline.side_by_side import SideBySide
 from pipeline.sources.source import SourceDescription
 
 CHECK = "census"

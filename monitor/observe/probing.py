@@ -19,10 +19,10 @@ from checks.world import World
 from monitor.config.plans import CheckPlan
 from monitor.observe.recorder import VerdictRecorder
 from monitor.observe.roster import Roster
-from monitor.observe.side_by_side import SideBySide
 from monitor.store.verdicts import Verdicts
 from pipeline.clocks import over
 from pipeline.model import Table
+from pipeline.side_by_side import SideBySide
 
 JOB = "job:probe"
 Due = tuple[CheckPlan, Any, Table]

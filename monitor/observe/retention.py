@@ -12,7 +12,6 @@ import structlog
 
 from monitor.observe.census import CensusAnswer
 from monitor.observe.sampler import Sampling
-from monitor.observe.side_by_side import SideBySide
 from pipeline.build import every_topic
 from pipeline.errors import SluiceError
 from pipeline.lags import retention
@@ -20,6 +19,7 @@ from pipeline.lags.retention import Limit, Retention
 from pipeline.mark import Mark
 from pipeline.model import Acknowledged, Missing, PartitionEnd, TopicPartition
 from pipeline.settings import SourceSettings
+from pipeline.side_by_side import SideBySide
 from pipeline.transports.transport import Transport
 
 Ends = Mapping[TopicPartition, PartitionEnd]

@@ -19,7 +19,6 @@ from zlib import crc32
 
 import structlog
 
-from monitor.observe.side_by_side import Answer, SideBySide
 from pipeline.clocks import over
 from pipeline.errors import SluiceError, UnreachableError
 from pipeline.living import is_there, living_shards
@@ -28,6 +27,7 @@ from pipeline.model import Shard, Table
 from pipeline.route import Router
 from pipeline.schema.column import Column
 from pipeline.settings import TableRule
+from pipeline.side_by_side import Answer, SideBySide
 
 KEYS_AGAIN = timedelta(hours=1)
 log = structlog.get_logger(__name__)

@@ -15,7 +15,6 @@ from typing import Any, Protocol, TypeVar
 from monitor.observe.foreign_writes import ForeignWrites
 from monitor.observe.heartbeat import FenceBook
 from monitor.observe.roster import Roster
-from monitor.observe.side_by_side import Answer, SideBySide
 from pipeline.apply.foreign import Intrusion
 from pipeline.build import every_topic
 from pipeline.collectors.collector import Collector, CollectorState
@@ -36,6 +35,7 @@ from pipeline.lives import is_set_back
 from pipeline.mark import Mark
 from pipeline.model import Acknowledged, Fence, Missing, Table
 from pipeline.settings import SourceSettings
+from pipeline.side_by_side import Answer, SideBySide
 from pipeline.sources.positions import reaches
 
 FEWEST = 500  # mirrors at rest that a round looks at

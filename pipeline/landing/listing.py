@@ -1,13 +1,23 @@
 """What there is to land now: heads, acknowledgements and ends, asked in the order of the proof."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import partial
+from typing import TypeVar
+
+import structlog
 
 from pipeline.collectors.collector import Capture
 from pipeline.errors import ConfigError
 from pipeline.landing.source_feed import Feed
-from pipeline.model import Acknowledged, Head, PartitionEnd, TopicPartition
+from pipeline.model import Acknowledged, Head, Missing, PartitionEnd, TopicPartition
+from pipeline.side_by_side import Answer, SideBySide
 from pipeline.transports.transport import Transport
+
+PATIENCE = timedelta(seconds=20)  # a server's and a collector's own limits, and something over
+T = TypeVar("T")
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,40 +42,103 @@ class Listing:
     hidden: frozenset[str] = frozenset()
 
 
-def list_ends(
-    feeds: Sequence[Feed], transport: Transport, w: Mapping[str, PartitionEnd]
-) -> Listing:
-    """Ask heads, acknowledgements, lists, ends, heads, in this order; *w* is how far landing came.
+@dataclass(frozen=True, slots=True)
+class _Before:
+    """What one feed says, in this order, before the ends are listed."""
 
-    Raises:
-        UnreachableError: Kafka did not answer.
-        ConfigError: two sources claim one topic.
+    head: Head | None
+    acknowledged: Acknowledged | Missing
+    lists: Capture | Missing
+
+
+@dataclass(eq=False)
+class Upstream:
+    """Asks sources and collectors side by side: one that hangs delays nobody but the first time.
+
+    What came too late for one listing is not taken for the next: its ends may be older than it.
     """
-    before = {feed.settings.name: feed.head() for feed in feeds}
-    said = {feed.settings.name: feed.acknowledged() for feed in feeds}
-    lists = {feed.settings.name: feed.captures() for feed in feeds}
-    captures = {name: told for name, told in lists.items() if isinstance(told, Capture)}
-    every = "|".join(f"(?:{feed.topics})" for feed in feeds)
-    claims = {topic: owner(topic, feeds) for topic in transport.topics(every)}
-    source_of = {topic: feed.settings.name for topic, feed in claims.items() if feed is not None}
-    ends = transport.ends(sorted(source_of))
-    beginnings = transport.beginnings(sorted(source_of))
-    heads: dict[str, tuple[Head, Head]] = {}
-    for feed in feeds:
-        first, second = before[feed.settings.name], feed.head()
-        if first is not None and second is not None:
-            heads[feed.settings.name] = (first, second)
-    acknowledged = {n: a for n, a in said.items() if isinstance(a, Acknowledged) and n in captures}
-    ends = {tp: end for tp, end in ends.items() if tp in beginnings}
-    changed = {
-        at: known.leader_epoch
-        for at, end in ends.items()
-        if (known := w.get(str(at))) is not None and 0 <= known.leader_epoch != end.leader_epoch
-    }
-    epoch_ends = transport.epoch_ends(changed)
-    absent = {TopicPartition.parse(name).topic for name in w.keys() - {str(at) for at in ends}}
-    hidden = transport.hidden(absent) if absent else frozenset()
-    return Listing(heads, acknowledged, source_of, beginnings, ends, epoch_ends, captures, hidden)
+
+    feeds: Sequence[Feed]
+    transport: Transport
+    before: SideBySide[_Before]
+    after: SideBySide[Head | None]
+    _silent: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls, feeds: Sequence[Feed], transport: Transport, clock: Callable[[], datetime]
+    ) -> "Upstream":
+        """One whose feeds have as long as their own limits let them take in sum."""
+        never = timedelta(microseconds=-1)
+        return cls(
+            feeds,
+            transport,
+            SideBySide(clock, never, PATIENCE),
+            SideBySide(clock, never, PATIENCE / 2),
+        )
+
+    def list(self, w: Mapping[str, PartitionEnd]) -> Listing:
+        """Ask heads, acknowledgements, lists, ends, heads, in this order; *w* is how far we came.
+
+        Raises:
+            UnreachableError: Kafka did not answer.
+            ConfigError: two sources claim one topic.
+        """
+        looks = {feed.settings.name: partial(_look, feed) for feed in self.feeds}
+        told = self._answered(self.before, looks)
+        said = {name: one.acknowledged for name, one in told.items()}
+        captures = {n: one.lists for n, one in told.items() if isinstance(one.lists, Capture)}
+        source_of, beginnings, ends = self._listed()
+        first = {name: one.head for name, one in told.items() if one.head is not None}
+        again = {f.settings.name: f.head for f in self.feeds if f.settings.name in first}
+        later = self._answered(self.after, again)
+        heads = {n: (first[n], head) for n, head in later.items() if head is not None}
+        changed = {
+            at: known.leader_epoch
+            for at, end in ends.items()
+            if (known := w.get(str(at))) is not None and 0 <= known.leader_epoch != end.leader_epoch
+        }
+        absent = {TopicPartition.parse(name).topic for name in w.keys() - {str(at) for at in ends}}
+        return Listing(
+            heads,
+            {n: a for n, a in said.items() if isinstance(a, Acknowledged) and n in captures},
+            source_of,
+            beginnings,
+            ends,
+            self.transport.epoch_ends(changed),
+            captures,
+            self.transport.hidden(absent) if absent else frozenset(),
+        )
+
+    def _answered(
+        self, asking: SideBySide[T], questions: Mapping[str, Callable[[], T]]
+    ) -> dict[str, T]:
+        """What is said in time; who says nothing is logged once, until he says something."""
+        found = asking.ask(questions)
+        silent = {name: one.why for name, one in found.items() if isinstance(one, Missing)}
+        for name, why in silent.items():
+            if name not in self._silent:
+                log.warning("not_asked", source=name, why=why)
+        kept = {name: why for name, why in self._silent.items() if name not in found}
+        self._silent = kept | silent
+        return {name: one.value for name, one in found.items() if isinstance(one, Answer)}
+
+    def _listed(
+        self,
+    ) -> tuple[
+        dict[str, str], Mapping[TopicPartition, PartitionEnd], dict[TopicPartition, PartitionEnd]
+    ]:
+        """Whose each topic is, and where its partitions begin and end."""
+        every = "|".join(f"(?:{feed.topics})" for feed in self.feeds)
+        claims = {topic: owner(topic, self.feeds) for topic in self.transport.topics(every)}
+        mine = {topic: feed.settings.name for topic, feed in claims.items() if feed is not None}
+        ends = self.transport.ends(sorted(mine))
+        beginnings = self.transport.beginnings(sorted(mine))
+        return mine, beginnings, {tp: end for tp, end in ends.items() if tp in beginnings}
+
+
+def _look(feed: Feed) -> _Before:
+    return _Before(feed.head(), feed.acknowledged(), feed.captures())
 
 
 def owner(topic: str, feeds: Sequence[Feed]) -> Feed | None:

@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import partial
+from functools import cached_property, partial
 
 import structlog
 
@@ -29,7 +29,7 @@ from pipeline.landing.epochs import Epochs, explain, look
 from pipeline.landing.facts import Facts, gather
 from pipeline.landing.hidden_topics import with_hidden
 from pipeline.landing.inversions import JUDGED, low
-from pipeline.landing.listing import Listing, list_ends, owner
+from pipeline.landing.listing import Listing, Upstream, owner
 from pipeline.landing.new_rules import with_rules
 from pipeline.landing.next_mark import next_mark
 from pipeline.landing.plan import Plan, PlanContext, plan
@@ -79,6 +79,11 @@ class Landing:
     _ruled: bool = False
     _life: uuid.UUID = field(default_factory=uuid.uuid4)
 
+    @cached_property
+    def upstream(self) -> Upstream:
+        """What is asked what there is to land."""
+        return Upstream.of(self.feeds, self.transport, self.clock)
+
     def land(self, waived: frozenset[str]) -> Landed:
         """Land one batch; ``batch`` is None when there was nothing to land.
 
@@ -88,7 +93,7 @@ class Landing:
         """
         started = self.clock()
         self._resume()
-        listing = list_ends(self.feeds, self.transport, self.mark.offsets)
+        listing = self.upstream.list(self.mark.offsets)
         chosen = self._plan(listing)
         held: dict[str, Hold] = {}
         facts = self._land(chosen, listing, held, waived) if self._due(chosen, waived) else None

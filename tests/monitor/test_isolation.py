@@ -17,8 +17,8 @@ from pipeline.model import Acknowledged, Fence, Head, Order, PartitionEnd, Stage
 from pipeline.settings import SourceSettings
 from pipeline.sources.mysql.position import binlog_position
 from pipeline.sources.source import SourceDescription
-from tests.monitor.hanging import Hanging
 from tests.monitor.rig import SOURCE, FakeCollector, FakeDictionary, Rig
+from tests.pipeline.hanging import Hanging
 
 DAY = "2026-03-28"
 NAMES = ("calm", "hung", "shop")

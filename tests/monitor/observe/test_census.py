@@ -19,8 +19,8 @@ from pipeline.model import Missing, Order, Shard, Table
 from pipeline.settings import SourceSettings
 from pipeline.sources.mysql.shard_facts import Cascade
 from pipeline.sources.source import SourceDescription
-from tests.monitor.hanging import Hanging
 from tests.monitor.rig import NOON, ORDERS, SOURCE, USERS, FakeSchema, Rig
+from tests.pipeline.hanging import Hanging
 
 DAY = "2026-03-28"
 CASCADE = Cascade("goes", "shop.teams", "ON DELETE CASCADE")

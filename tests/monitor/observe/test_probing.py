@@ -24,8 +24,8 @@ from monitor.store.store import ServiceStore
 from monitor.store.verdicts import Verdicts
 from pipeline.errors import ProofError, UnreachableError
 from pipeline.model import Fence, Shard, Table
-from tests.monitor.hanging import Hanging
 from tests.monitor.rig import NOON
+from tests.pipeline.hanging import Hanging
 
 MINUTE = timedelta(minutes=1)
 

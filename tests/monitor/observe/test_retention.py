@@ -12,8 +12,8 @@ from monitor.observe.retention import RetentionWatch
 from monitor.observe.sampler import Sampling
 from pipeline.model import Missing
 from pipeline.transports.transport import Transport
-from tests.monitor.hanging import Hanging
 from tests.monitor.rig import NOON, SOURCE, FakeKafka, Rig
+from tests.pipeline.hanging import Hanging
 
 TOPIC, LOG = ("topic", "shop.shop.users"), ("log", "shop")
 DAY, HOUR = timedelta(days=1), timedelta(hours=1)

@@ -15,8 +15,8 @@ from pipeline.model import Order, Shard, Table
 from pipeline.schema.column import Column
 from pipeline.settings import TableRule
 from pipeline.sources.mysql.column import MySqlColumn
-from tests.monitor.hanging import Hanging
 from tests.monitor.rig import NOON
+from tests.pipeline.hanging import Hanging
 
 ORDERS = TableRule(shards=r"shop_\d+\.orders", table="shop.orders", tier=0)
 

@@ -20,8 +20,8 @@ from pipeline.lags.samples import MirrorPosition, Sample
 from pipeline.mark import Mark
 from pipeline.model import Acknowledged, Fence, Head, Hop, Missing, Shard, Table
 from pipeline.sources.mysql.position import binlog_position
-from tests.monitor.hanging import Hanging
 from tests.monitor.rig import NOON, SOURCE, USERS, FakeCollector, Rig
+from tests.pipeline.hanging import Hanging
 
 SECOND = timedelta(seconds=1)
 TABLE = Table("shop.t", (Shard("shop", "shop.t"),), ("id",), "id")

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from monitor.observe.side_by_side import Answer, SideBySide
 from pipeline.errors import UnreachableError
 from pipeline.model import Missing
+from pipeline.side_by_side import Answer, SideBySide
 from tests.monitor.rig import NOON
 
 SECOND = timedelta(seconds=1)

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NoReturn
 
-from monitor.observe.side_by_side import SideBySide
 from pipeline.errors import UnreachableError
+from pipeline.side_by_side import SideBySide
 
 
 @dataclass
