@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from zoneinfo import ZoneInfo
 
 from pipeline.apply.mirror_side import MirrorSide, Range
-from pipeline.lake.seen import LogKey, Touch, Transaction
+from pipeline.lake.seen import NO_BASES, LogKey, ShardBase, Touch, Transaction
 from pipeline.model import Fence, Shard, Table
 from pipeline.schema.column import Column, TableSchema
 
@@ -20,6 +20,7 @@ __all__ = [
     "LogSide",
     "MirrorSide",
     "Range",
+    "ShardBase",
     "SourceSide",
     "Touch",
     "Transaction",
@@ -71,8 +72,17 @@ class LogSide(Protocol):
         """The row key of the last data message of each partition of the table's topics."""
         ...
 
-    def transactions(self, table: Table, after: int, until: int) -> tuple[Transaction, ...]:
-        """Transactions of *table* whose END is in a batch in ``(after, until]``."""
+    def transactions(
+        self,
+        table: Table,
+        after: int,
+        until: int,
+        bases: Mapping[str, ShardBase] = NO_BASES,
+    ) -> tuple[Transaction, ...]:
+        """Transactions of *table* whose END is in a batch in ``(after, until]``.
+
+        Rows of shards with one of *bases* (by ``source/shard``) above a transaction are not missed.
+        """
         ...
 
     def schema(self, shard: Shard) -> TableSchema | None:
@@ -127,6 +137,10 @@ class World(Protocol):
 
     def landed_batch(self) -> int:
         """The newest batch of the table's lane, known before it is asked; -1 before the first."""
+        ...
+
+    def bases(self, table: Table) -> Mapping[str, ShardBase]:
+        """By ``source/shard``: the newest base of each shard of *table* that its mirror has."""
         ...
 
     def recall(

@@ -3,6 +3,7 @@
 An END is judged only when the mirror has come past the moment at which it was seen landed: by
 then every event of its transaction is, however the topics were read.  A collector that tells of no
 transactions promises nothing, so nothing is ruled on until one was seen to end.
+What was lost below the newest base of its shard is missed no more once the mirror has that base.
 Cannot see: what the collector never sent; truncates and XA rows, which carry no transaction;
 transactions that began again where the log does not show from which event.
 """
@@ -88,9 +89,9 @@ class Completeness:
 
 def _transactions(table: Table, world: World, memory: Mapping[str, Any]) -> tuple[Transaction, ...]:
     """Those since the last judgement, and those of the batches that were wrong before."""
-    log = world.log()
-    fresh = log.transactions(table, memory["after"], memory["until"])
-    old = [each for end in memory["wrong"] for each in log.transactions(table, end - 1, end)]
+    log, bases = world.log(), world.bases(table)
+    fresh = log.transactions(table, memory["after"], memory["until"], bases)
+    old = [each for end in memory["wrong"] for each in log.transactions(table, end - 1, end, bases)]
     return (*old, *fresh)
 
 

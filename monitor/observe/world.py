@@ -15,6 +15,7 @@ from monitor.store.memory import CheckMemory
 from pipeline.cut import first_fence
 from pipeline.errors import UnreachableError
 from pipeline.lake.log_reader import LogReader
+from pipeline.lake.seen import NO_BASES, ShardBase
 from pipeline.lives import Lives
 from pipeline.model import Fence, Missing, Shard, Table
 from pipeline.schema.column import Column, TableSchema
@@ -92,9 +93,15 @@ class LandedLog:
         """As the topics say."""
         return self.keys(table)
 
-    def transactions(self, table: Table, after: int, until: int) -> tuple[Transaction, ...]:
+    def transactions(
+        self,
+        table: Table,
+        after: int,
+        until: int,
+        bases: Mapping[str, ShardBase] = NO_BASES,
+    ) -> tuple[Transaction, ...]:
         """As the change log says."""
-        return self.changes.transactions(table, after, until)
+        return self.changes.transactions(table, after, until, bases)
 
     def change_counts(self, table: Table, after: int, until: int) -> int:
         """As the change log says."""
@@ -161,6 +168,19 @@ class RoundWorld:
         """The newest batch of the lane when the round began; -1 before the first."""
         mark = self.look.mark
         return -1 if isinstance(mark, Missing) else mark.value.batch
+
+    def bases(self, table: Table) -> Mapping[str, ShardBase]:
+        """Those that were whole when the round began, and are merged into the pinned mirror."""
+        if isinstance(self.look.mark, Missing):
+            return NO_BASES
+        mark, applied = self.look.mark.value, self.mirror(table).batch
+        names = (str(shard) for shard in table.shards)
+        return {
+            name: ShardBase(mark.bases[name], mark.based[name])
+            for name in names
+            if name in mark.bases and name in mark.based
+            if mark.complete.get(name, applied + 1) <= applied
+        }
 
     def recall(
         self, table: Table, check: str, *, lasting: bool = False

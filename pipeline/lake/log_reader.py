@@ -4,35 +4,21 @@ Only batches of one lane are looked at.  A change that was landed twice is count
 order and its op, since a changed key is a delete and a create from one place in the source's log.
 """
 
-import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pipeline.lake.log_memory import (
-    Ended,
-    KnownEmptied,
-    KnownTouch,
-    LogMemory,
-    TransactionEnd,
-    TxKey,
-)
+from pipeline.lake.log_memory import KnownEmptied, KnownTouch, LogMemory
+from pipeline.lake.log_rows import LOOK_BACK, PLACE, PLACES, ROWS, TX, placed
 from pipeline.lake.pinned import PinnedTable
 from pipeline.lake.query import among, literal
-from pipeline.lake.resumed import SentEvent, resumed
-from pipeline.lake.seen import LogKey, Touch, Transaction
+from pipeline.lake.seen import NO_BASES, LogKey, ShardBase, Touch, Transaction
+from pipeline.lake.transactions import TransactionReader
 from pipeline.model import Op, Order, Origin, Shard, Table, TopicPartition
 
-ROWS = (Op.CREATE, Op.UPDATE, Op.DELETE)
 KEYED = (*ROWS, Op.READ)
 EMPTYING = (Op.TRUNCATE, Op.SETTLE)
-LOOK_BACK = 50  # batches in which what belongs to a newer one is looked for at first
 KEYS_AT_ONCE = 100
-ENDS_AT_ONCE = 500
-PLACE = [f"t.\"order\"['{part}']" for part in ("epoch", "log", "pos", "row")]
-PLACES = ", ".join(f"{part} AS p{i}" for i, part in enumerate(PLACE))
-TX = "t.tx['id']"
-DISTINCT = 'count(DISTINCT struct(t."order", op))'
 
 
 @dataclass(eq=False)
@@ -69,13 +55,19 @@ class LogReader:
         emptied = {(row["source"], row["shard"]) for row in self._emptied(table, after)}
         return tuple(key in rows or (of.source, of.name) in emptied for of, key in keys)
 
-    def transactions(self, table: Table, after: int, until: int) -> tuple[Transaction, ...]:
-        """Transactions of *table* whose END is in a batch in ``(after, until]``, by END's batch."""
-        ends = list(self._ends(table, after, until).items())
-        found: list[Transaction] = []
-        for start in range(0, len(ends), ENDS_AT_ONCE):
-            found += self._stated(table, dict(ends[start : start + ENDS_AT_ONCE]), after)
-        return tuple(sorted(found, key=lambda tx: (tx.end_batch, tx.id)))
+    def transactions(
+        self,
+        table: Table,
+        after: int,
+        until: int,
+        bases: Mapping[str, ShardBase] = NO_BASES,
+    ) -> tuple[Transaction, ...]:
+        """Transactions of *table* whose END is in a batch in ``(after, until]``, by END's batch.
+
+        None whose rows are all below *bases*, which are by ``source/shard``.
+        """
+        told = TransactionReader(self.pinned, self.lane, self.memory)
+        return told.of(table, range(after + 1, until + 1), bases)
 
     def change_counts(self, table: Table, after: int, until: int) -> int:
         """Changes (c, u, d) of *table* landed in batches in ``(after, until]``."""
@@ -104,7 +96,7 @@ class LogReader:
             f" WHERE lane = {literal(self.lane)} AND batch > {after} AND op = {literal(Op.DDL)}"
             ' AND t."order" IS NOT NULL ORDER BY batch, topic, t."offset"'
         )
-        return [(row["source"], Order(*_place(row)), row["payload"]) for row in found]
+        return [(row["source"], Order(*placed(row)), row["payload"]) for row in found]
 
     def _found(self, table: Table, keys: Sequence[LogKey]) -> dict[LogKey, KnownTouch]:
         """The newest change of each key; of one known before, only later batches are searched."""
@@ -155,7 +147,7 @@ class LogReader:
             rows: Sequence[Mapping[str, Any]] = self._emptied(table, after)
             after = after if known is None else min(after, known.after)
         elif known.until < until:
-            rows = sorted([*known.rows, *self._emptied(table, known.until)], key=_place)
+            rows = sorted([*known.rows, *self._emptied(table, known.until)], key=placed)
             after = known.after
         else:
             return known.rows
@@ -171,72 +163,8 @@ class LogReader:
             " ORDER BY p0, p1, p2, p3"
         )
 
-    def _ends(self, table: Table, after: int, until: int) -> dict[TxKey, TransactionEnd]:
-        """Each batch's ENDs are read for the first table that asks, for all."""
-        shards = [(shard.source, shard.name) for shard in table.shards]
-        sources = self.memory.sources or None
-        return self.memory.ends(
-            shards, range(after + 1, until + 1), lambda batches: self._ended(batches, sources)
-        )
-
-    def _ended(self, batches: range, sources: Sequence[str] | None) -> Iterator[Ended]:
-        own = f" AND {among('source', sources)}" if sources else ""
-        found = self.pinned.select(
-            f'SELECT source, {TX} AS id, "after" AS payload, batch FROM t WHERE'  # noqa: S608
-            f" {self._batches(batches.start - 1, batches.stop - 1)} AND op = {literal(Op.END)}{own}"
-            ' ORDER BY batch, topic, t."offset"'
-        )
-        for row in found:
-            yield (row["source"], row["id"]), _end(row)
-
-    def _stated(
-        self, table: Table, ends: Mapping[TxKey, TransactionEnd], after: int
-    ) -> Iterator[Transaction]:
-        rows = f"lane = {literal(self.lane)} AND {among(TX, sorted({name for _, name in ends}))}"
-        near = f"{rows} AND batch > {after - LOOK_BACK}"
-        begun = self._count("count(*)", f"{near} AND op = {literal(Op.BEGIN)}")
-        if begun.keys() >= ends.keys():  # else one began so long ago that all must be looked at
-            rows = near
-        else:
-            begun = self._count("count(*)", f"{rows} AND op = {literal(Op.BEGIN)}")
-        own = f'{rows} AND {among("op", ROWS)} AND t."table" = {literal(table.name)}'
-        landed = self._count(DISTINCT, own)
-        for key, end in ends.items():
-            if begun.get(key, 1) > 1:
-                yield self._begun_again(rows, key, end, begun[key])
-                continue
-            names = {shard.name for shard in table.shards if shard.source == key[0]}
-            promised = sum(n for shard, n in end.counts.items() if shard in names)
-            yield Transaction(key[1], promised, landed.get(key, 0), end.batch)
-
-    def _begun_again(self, rows: str, key: TxKey, end: TransactionEnd, begun: int) -> Transaction:
-        """State a transaction over all its tables."""
-        own = f"{rows} AND source = {literal(key[0])} AND {TX} = {literal(key[1])}"
-        sent = f"{own} AND {among('op', (*ROWS, Op.HEARTBEAT))}"
-        found = self.pinned.select(
-            f"SELECT {PLACES}, op, t.tx['total_order'] AS n FROM t"  # noqa: S608
-            f" WHERE {sent} AND t.tx['total_order'] IS NOT NULL"
-        )
-        places = [(*_place(row), int(row["op"] != Op.DELETE)) for row in found]
-        events = [SentEvent(place, int(row["n"])) for place, row in zip(places, found, strict=True)]
-        landed = self._count(DISTINCT, sent).get(key, 0)
-        again = resumed(events, begun, end.total)
-        return Transaction(key[1], end.total, landed, end.batch, begun, again)
-
-    def _count(self, what: str, rows: str) -> dict[TxKey, int]:
-        """Count per transaction, in the newest epoch that it was sent in: positions are its own."""
-        found = self.pinned.select(
-            f"SELECT source, {TX} AS id, {PLACE[0]} AS epoch, {what} AS n FROM t WHERE {rows}"  # noqa: S608
-            f" GROUP BY source, {TX}, {PLACE[0]} ORDER BY epoch NULLS FIRST"
-        )
-        return {(row["source"], row["id"]): int(row["n"]) for row in found}
-
     def _batches(self, after: int, until: int) -> str:
         return f"lane = {literal(self.lane)} AND batch > {after} AND batch <= {until}"
-
-
-def _place(row: Mapping[str, Any]) -> tuple[int, ...]:
-    return tuple(int(row[f"p{i}"] or 0) for i in range(len(PLACE)))
 
 
 def _not_before(keys: Sequence[LogKey], before: Iterable[KnownTouch]) -> int:
@@ -251,7 +179,7 @@ def _not_before(keys: Sequence[LogKey], before: Iterable[KnownTouch]) -> int:
 
 
 def _rank(row: Mapping[str, Any]) -> tuple[int, ...]:
-    return (*_place(row), int(row["origin"] or 0), int(row["batch"]))
+    return (*placed(row), int(row["origin"] or 0), int(row["batch"]))
 
 
 def _touch(
@@ -262,12 +190,5 @@ def _touch(
     of_shard = (
         e for e in emptied if (e["source"], e["shard"]) == (key.shard.source, key.shard.name)
     )
-    newest = next(iter([e for e in of_shard if _place(e) > _place(row)][-1:]), row)
+    newest = next(iter([e for e in of_shard if placed(e) > placed(row)][-1:]), row)
     return Touch(str(newest["op"]), int(newest["batch"]))
-
-
-def _end(row: Mapping[str, Any]) -> TransactionEnd:
-    told = json.loads(row["payload"] or "{}")
-    each = told.get("data_collections") or []
-    counts = {str(one["data_collection"]): int(one["event_count"]) for one in each}
-    return TransactionEnd(int(told.get("event_count") or 0), counts, int(row["batch"]))

@@ -3,9 +3,11 @@
 Pure.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
-from pipeline.model import Shard, TopicPartition
+from pipeline.model import Order, Shard, TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +32,23 @@ class Touch:
 
 
 @dataclass(frozen=True, slots=True)
+class ShardBase:
+    """A base that is complete as of ``order``; its first row landed in batch ``since``."""
+
+    order: Order
+    since: int
+
+
+NO_BASES: Mapping[str, ShardBase] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
 class Transaction:
     """What one END promised for a table, and what of it is landed.
 
     ``promised`` is the number END itself states; ``landed`` counts distinct changes in the change
     log: one order may hold two, the delete and the create that a changed key is sent as.
-    ``end_batch`` is the batch that holds END.
+    ``end_batch`` is the batch that holds END.  Both leave out shards with a base above it.
 
     A collector killed inside a transaction begins it again, and END then counts from there only.
     Such a one (``begun`` > 1) is stated over all its tables: ``promised`` is END's total,

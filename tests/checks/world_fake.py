@@ -15,9 +15,10 @@ from zoneinfo import ZoneInfo
 
 from checks.model import Ruling, Verdict
 from checks.run import Check, run_probe
-from checks.world import LogKey, Range, Touch, Transaction
+from checks.world import LogKey, Range, ShardBase, Touch, Transaction
 from pipeline.errors import TooManyRowsError
 from pipeline.formats.key import canonical
+from pipeline.lake.seen import NO_BASES
 from pipeline.model import Fence, Head, Op, Order, Shard, Table, TopicPartition
 from pipeline.schema.column import TableSchema
 from pipeline.sources.mysql.column import MySqlColumn as Column
@@ -74,6 +75,7 @@ class FakeWorld:
     refusal: Exception = TOO_MANY
     asked: int = 0  # ranges that it was asked to count
     metadata: bool = True  # whether changes name their transactions, and those end
+    based: dict[str, ShardBase] = field(default_factory=dict)
     outdated: set[str] = field(default_factory=set)  # checks that remember another log
 
     # what the world does
@@ -91,6 +93,14 @@ class FakeWorld:
         self.tick()
         self.rows[shard].clear()
         self.log_.append(Event(Op.TRUNCATE, shard))
+
+    def snapshot(self, shard: Shard) -> None:
+        """Give the shard a new base, landed and merged: whatever was lost is there again."""
+        self.catch_up()
+        order = Order(1, 1, len(self.log_))
+        self.log_ += [Event(Op.READ, shard, id_) for id_ in self.rows[shard]]
+        self.catch_up()
+        self.based[str(shard)] = ShardBase(order, self.landed_batch())
 
     def alter(self, shard: Shard, **columns: str) -> Event:
         """Let the shard have an id and *columns*, by one statement."""
@@ -184,6 +194,9 @@ class FakeWorld:
 
     def landed_batch(self) -> int:
         return len(self.ends) - 1
+
+    def bases(self, table: Table) -> Mapping[str, ShardBase]:
+        return self.based
 
     def recall(
         self, table: Table, check: str, *, lasting: bool = False
@@ -313,12 +326,22 @@ class FakeLog:
                 newest[event.shard] = LogKey(event.shard, key, place, offset)
         return tuple(newest.values())
 
-    def transactions(self, table: Table, after: int, until: int) -> tuple[Transaction, ...]:
-        landed = Counter(event.tx for _, event in self._landed() if event.shard)
+    def transactions(
+        self, table: Table, after: int, until: int, bases: Mapping[str, ShardBase] = NO_BASES
+    ) -> tuple[Transaction, ...]:
+        log, landed = self.world.log_, self.world.ends[-1]
+        counted = [(place, event) for place, event in enumerate(log) if event.shard]
+        below = Counter(e.tx for place, e in counted if _is_below(place, bases.get(str(e.shard))))
+        here = Counter(
+            event.tx
+            for place, event in counted
+            if place < landed and not event.lost
+            if not _is_below(place, bases.get(str(event.shard)))
+        )
         return tuple(
-            Transaction(event.tx, event.promised, landed[event.tx], batch)
+            Transaction(event.tx, event.promised - below[event.tx], here[event.tx], batch)
             for batch, event in self._landed(after, until)
-            if event.op == Op.END
+            if event.op == Op.END and event.promised > below[event.tx]
         )
 
     def schema(self, shard: Shard) -> TableSchema | None:
@@ -337,6 +360,10 @@ class FakeLog:
     def changes_without_transaction(self, table: Table, after: int, until: int) -> int:
         landed = self._landed(after, until)
         return sum(_is_change(event) and not event.tx for _, event in landed)
+
+
+def _is_below(place: int, base: ShardBase | None) -> bool:
+    return base is not None and place < base.order.pos
 
 
 def _is_change(event: Event) -> bool:

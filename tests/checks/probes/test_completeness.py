@@ -6,8 +6,8 @@ from checks.model import NotYet, Outcome
 from checks.probes.completeness import Completeness, Promises
 from checks.run import Check, run_probe
 from checks.world import Transaction
-from pipeline.model import Op
-from tests.checks.world_fake import ONE, TABLE, FakeWorld, in_step
+from pipeline.model import Op, Shard
+from tests.checks.world_fake import ONE, TABLE, TWO, FakeWorld, in_step
 
 
 @pytest.mark.parametrize(
@@ -106,3 +106,52 @@ def test_an_idle_table_whose_transactions_were_told_passes() -> None:
     in_step("completeness", Completeness(), world, 2)
 
     assert in_step("completeness", Completeness(), world, 3)[-1].outcome is Outcome.PASS
+
+
+def lose(world: FakeWorld, *changes: tuple[str, Shard, int]) -> None:
+    """Commit *changes* that all are promised, of which none ever lands."""
+    before = len(world.log_)
+    world.commit(*changes)
+    for event in world.log_[before:]:
+        event.lost = event.shard is not None
+
+
+def outcomes(world: FakeWorld, rounds: int) -> str:
+    found = in_step("completeness", Completeness(), world, rounds)
+    return "".join(str(each.outcome)[0].upper() for each in found)
+
+
+def test_what_was_lost_below_a_new_base_ends_by_being_seen_good() -> None:
+    world = FakeWorld()
+    write(world, 1)
+    before = outcomes(world, 2)
+    for id_ in range(2, 32):  # more than could be waived one by one
+        lose(world, (Op.CREATE, ONE, id_))
+    lost = outcomes(world, 3)
+
+    world.snapshot(ONE)
+
+    assert (before, lost, outcomes(world, 3)) == ("P", "PFF", "PPP")
+
+
+def test_a_loss_of_a_shard_without_a_new_base_stays() -> None:
+    world = FakeWorld()
+    in_step("completeness", Completeness(), world, 2)
+    lose(world, (Op.CREATE, ONE, 1), (Op.CREATE, TWO, 1))
+    in_step("completeness", Completeness(), world, 2)
+
+    world.snapshot(ONE)
+    (other,) = in_step("completeness", Completeness(), world, 1)
+    world.snapshot(TWO)
+
+    assert other.reason == f"1 transactions: {other.keys[0]} promised 1 events, 0 landed"
+    assert outcomes(world, 2) == "PP"
+
+
+def test_what_is_lost_above_a_base_is_missed() -> None:
+    world = FakeWorld()
+    in_step("completeness", Completeness(), world, 2)
+    world.snapshot(ONE)
+    lose(world, (Op.CREATE, ONE, 1))
+
+    assert outcomes(world, 3)[-1] == "F"

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from checks.world import LogSide, MirrorSide, SourceSide
+from checks.world import LogSide, MirrorSide, ShardBase, SourceSide
 from monitor.observe.heartbeat import FenceBook
 from monitor.observe.sampler import Sampling
 from monitor.observe.world import MirrorOpener, RoundWorld
@@ -18,7 +18,7 @@ from monitor.store.store import ServiceStore
 from pipeline.errors import UnreachableError
 from pipeline.lags.samples import LandedBatch, Sample
 from pipeline.mark import Mark
-from pipeline.model import Fence, Head, Missing, Shard, Table
+from pipeline.model import Fence, Head, Missing, Order, Shard, Table
 from pipeline.sources.mysql.position import binlog_position
 from tests.monitor.rig import NOON
 
@@ -205,6 +205,34 @@ def test_a_table_that_no_later_batch_has_changed_needs_no_later_merge(tmp_path: 
 )
 def test_the_batch_landed(tmp_path: Path, mark: Sample[Mark] | Missing, batch: int) -> None:
     assert world(tmp_path, mark=mark).landed_batch() == batch
+
+
+@pytest.mark.parametrize(
+    ("applied", "known"),
+    [
+        pytest.param(6, True, id="merged"),
+        pytest.param(5, False, id="landed, and not merged"),
+    ],
+)
+def test_a_base_counts_when_the_mirror_has_it(tmp_path: Path, applied: int, *, known: bool) -> None:
+    name, order = str(SHARD), Order(1, 4, 50)
+    mark = Mark("main", 7, bases={name: order}, based={name: 3}, complete={name: 6})
+    seen = world(tmp_path, mark=Sample(mark, NOON, timedelta(1)), mirrors=FakeMirrors(applied))
+
+    assert seen.bases(TABLE) == ({name: ShardBase(order, 3)} if known else {})
+
+
+@pytest.mark.parametrize(
+    "mark",
+    [
+        pytest.param(NOTHING, id="no mark"),
+        pytest.param(Sample(Mark("main", 7), NOON, timedelta(1)), id="no base"),
+    ],
+)
+def test_a_base_that_is_not_known_does_not_count(
+    tmp_path: Path, mark: Sample[Mark] | Missing
+) -> None:
+    assert world(tmp_path, mark=mark).bases(TABLE) == {}
 
 
 def test_a_check_remembers_its_own_by_table(tmp_path: Path) -> None:

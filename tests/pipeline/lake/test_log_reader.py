@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from pipeline.lake.log_reader import LOOK_BACK, LogReader
+from pipeline.lake.log_reader import LogReader
+from pipeline.lake.log_rows import LOOK_BACK
 from pipeline.lake.pinned import open_table
 from pipeline.lake.seen import LogKey, Touch, Transaction
 from pipeline.model import Op, Order, Origin, Shard, Table, TopicPartition
