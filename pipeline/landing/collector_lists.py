@@ -7,9 +7,8 @@ they were seen counts.  A table that they leave out from now on is short of what
 Cannot see: lists that were others between two looks, and are the same again.  Pure.
 """
 
-import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from hashlib import sha256
 
@@ -17,7 +16,7 @@ from pipeline.collectors.collector import Capture
 from pipeline.living import is_there
 from pipeline.mark import CollectorLists, Mark, source_of
 from pipeline.model import Shard, ShardId
-from pipeline.report import Gap
+from pipeline.report import Gap, tell_gap
 
 GRACE = timedelta(seconds=30)  # a task that is stopped for new lists may go by the old ones so long
 
@@ -56,7 +55,7 @@ def captured(
     have been let in, or left out, between.
     """
     shown = () if first and lists.known else sent
-    return {name for name in names if name in shown or lists(ShardId.parse(Shard.parse(name).name))}
+    return {name for name in names if name in shown or _sends(lists, name)}
 
 
 def with_lists(
@@ -75,11 +74,11 @@ def with_lists(
             continue
         if known is None or known.digest != digest(capture):
             lists[source] = CollectorLists(digest(capture), None if known is None else at)
-            if names := tuple(
-                sorted({*_left_out(made, source, capture), *_unsure(made, source, known)})
-            ):
-                gap = _gap(source, names, made.batch)
-                gaps[gap.id] = json.dumps(asdict(gap), sort_keys=True)
+            left = {*_left_out(made, source, capture)}
+            unsure = {*_unsure(made, source, known)} - left
+            if left or unsure:
+                gap = _gap(source, left, unsure, made.batch)
+                gaps[gap.id] = tell_gap(gap)
         elif known.unseen >= 0:
             lists[source] = replace(known, unseen=-1)
     return replace(made, lists=lists, gaps=gaps)
@@ -88,9 +87,7 @@ def with_lists(
 def _left_out(made: Mark, source: str, capture: Capture) -> Iterator[str]:
     """Shards with a base of which nothing is sent any more; none if the lists cannot be read."""
     if capture.known:
-        yield from (
-            n for n in _based(made, source) if not capture(ShardId.parse(Shard.parse(n).name))
-        )
+        yield from (name for name in _based(made, source) if not _sends(capture, name))
 
 
 def _unsure(made: Mark, source: str, known: CollectorLists | None) -> Iterator[str]:
@@ -106,13 +103,34 @@ def _based(made: Mark, source: str) -> Iterator[str]:
             yield name
 
 
-def _gap(source: str, shards: tuple[str, ...], batch: int) -> Gap:
-    topic = f"lists:{source}"
-    why = (
-        f"the collector's lists were changed and leave out {shards[0]}"
-        f"{f' and {len(shards) - 1} more' if len(shards) > 1 else ''}; "
-        "what is written to it is not sent: let it in, and take a new base of it"
-    )
+def _sends(lists: Capture, name: str) -> bool:
+    return lists(ShardId.parse(Shard.parse(name).name))
+
+
+def _gap(source: str, left: set[str], unsure: set[str], batch: int) -> Gap:
+    topic, why = f"lists:{source}", list[str]()
+    if left:
+        why.append(
+            f"the collector's lists were changed and leave out {_first(left)}; "
+            "what is written to it is not sent: let it in, and take a new base of it"
+        )
+    if unsure:
+        why.append(
+            "the collector's lists were changed while it did not answer, and may have left out "
+            f"{_first(unsure)} when its base was made: take a new base of it"
+        )
     return Gap(
-        f"{topic}:0:{batch}@{batch}", topic, 0, batch, batch, why, shards=shards, batch=batch
+        id=f"{topic}:0:{batch}@{batch}",
+        topic=topic,
+        partition=0,
+        first=batch,
+        until=batch,
+        why="; ".join(why),
+        shards=tuple(sorted(left | unsure)),
+        batch=batch,
     )
+
+
+def _first(names: set[str]) -> str:
+    more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+    return f"{min(names)}{more}"

@@ -3,24 +3,23 @@
 Kafka leaves such topics out of its listings without a word, so the table would look empty.
 """
 
-import json
 from collections.abc import Iterable
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 from pipeline.mark import Mark
 from pipeline.model import Shard
-from pipeline.report import Gap
+from pipeline.report import Gap, tell_gap
 from pipeline.route import Router
 
 
 def with_hidden(made: Mark, hidden: Iterable[str], router: Router) -> Mark:
-    """*made* with a gap of each shard of *hidden* that a table is made of; rows close it."""
+    """*made* with a gap of each shard of *hidden* that a table is made of; its base closes it."""
     shards, gaps = dict(made.shards), dict(made.gaps)
     for name in sorted(hidden):
         shards[name] = router.table(Shard.parse(name).name)
         if shards[name] is not None and name not in made.bases:
             gap = _gap(name, made.batch)
-            gaps[gap.id] = json.dumps(asdict(gap), sort_keys=True)
+            gaps[gap.id] = tell_gap(gap)
     return replace(made, shards=shards, gaps=gaps)
 
 

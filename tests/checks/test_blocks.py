@@ -1,14 +1,13 @@
 """What blocks a table that all lags and positions call complete?"""
 
-import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import pytest
 
 from checks.blocks import blocks, undecided
 from checks.model import Verdict
 from pipeline.mark import Quarantine
-from pipeline.report import Gap, Hold
+from pipeline.report import Gap, Hold, tell_gap
 from tests.checks.samples import TABLE, mark
 from tests.checks.test_readiness import inputs, verdict
 
@@ -69,7 +68,7 @@ def test_an_unread_change_is_told_with_its_table_or_else_its_topic() -> None:
     ],
 )
 def test_a_gap_blocks_whom_it_may_concern(gap: Gap, *, blocked: bool) -> None:
-    taken = {"landed": mark(gaps={"g": json.dumps(asdict(gap))})}
+    taken = {"landed": mark(gaps={"g": tell_gap(gap)})}
 
     found = blocks(inputs(taken=taken), frozenset())
 
@@ -85,7 +84,7 @@ def test_a_gap_blocks_whom_it_may_concern(gap: Gap, *, blocked: bool) -> None:
     ],
 )
 def test_f33_a_gap_that_names_nobody_is_one_cause_for_all(gap: Gap, cause: str) -> None:
-    taken = {"landed": mark(gaps={"g": json.dumps(asdict(gap))})}
+    taken = {"landed": mark(gaps={"g": tell_gap(gap)})}
 
     assert [one.cause for one in blocks(inputs(taken=taken), frozenset())] == [cause]
 

@@ -1,8 +1,7 @@
 """What a waiver may close is what bears its name now; of anything else nothing is recorded."""
 
-import json
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import pytest
 
@@ -12,7 +11,7 @@ from monitor.store.waivers import Waiver
 from pipeline.errors import UnreachableError
 from pipeline.mark import Quarantine, Snap
 from pipeline.model import Account, Order
-from pipeline.report import Applied, Gap, Hold, Landed
+from pipeline.report import Applied, Gap, Hold, Landed, tell_gap
 from tests.monitor.observe.test_census import CASCADE
 from tests.monitor.observe.test_channels import bury
 from tests.monitor.rig import USERS, Rig
@@ -55,7 +54,7 @@ CASES = [
         hold_source, "disorder:shop:shop.x:0:7@1", "disorder:shop:shop.x:0:8@1", id="a source's"
     ),
     pytest.param(
-        lambda rig: mark(rig, gaps={GAP.id: json.dumps(asdict(GAP))}),
+        lambda rig: mark(rig, gaps={GAP.id: tell_gap(GAP)}),
         "shop.x:0:7@3",
         "shop.x:0:7@4",
         id="a gap",

@@ -1,14 +1,13 @@
 """Rows of a shard that is dropped leave the mirror that others are folded into; covers catalog."""
 
-import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from pipeline.mark import Existence
 from pipeline.model import Order
-from pipeline.report import Gap
+from pipeline.report import Gap, tell_gap
 from pipeline.settings import TableRule
 from tests.pipeline.apply.renames import NEW, SHADOW, C, Renames, S, new
 from tests.pipeline.hand_lake import row
@@ -85,7 +84,7 @@ def test_f26_what_was_lost_of_a_shard_holds_its_table_no_more_once_it_is_dropped
     two: Renames,
 ) -> None:
     gap = Gap("g", f"s.{NEW}", 0, 5, 8, "deleted", shards=(f"s/{NEW}",))
-    two.lake.mark = replace(two.lake.mark, gaps={gap.id: json.dumps(asdict(gap))})
+    two.lake.mark = replace(two.lake.mark, gaps={gap.id: tell_gap(gap)})
     two.lake.land(row(C, 90, 5, "five"))
     held = two.apply().hold
     two.tell(100, "DROP TABLE _t_new")

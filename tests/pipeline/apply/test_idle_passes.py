@@ -5,7 +5,7 @@ Covers pipeline/apply/landed_state.py.
 
 import json
 from collections import Counter
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from pipeline.apply.landed_state import LandedState
 from pipeline.lake.log import Snapshot, load
 from pipeline.lake.store import Store
 from pipeline.model import Op, ShardId
-from pipeline.report import Gap, read_gap
+from pipeline.report import Gap, read_gap, tell_gap
 from pipeline.tables.delta import table_format
 from tests.pipeline.apply.test_foreign_writes import deleted, intrude
 from tests.pipeline.hand_lake import HandLake, row
@@ -74,7 +74,7 @@ def baseless(tmp_path: Path) -> HandLake:
     own = [{"table": name, "shard": name, "topic": f"s.{name}"} for name in TABLES]
     lake.land(*({**row(Op.CREATE, 10, 1, "a"), **names} for names in own))
     gaps = [Gap(f"g@{name}", f"s.{name}", 0, 1, 2, "", shards=(f"s/{name}",)) for name in TABLES]
-    lake.mark = replace(lake.mark, gaps={g.id: json.dumps(asdict(g)) for g in gaps})
+    lake.mark = replace(lake.mark, gaps={g.id: tell_gap(g) for g in gaps})
     return lake
 
 
@@ -130,7 +130,7 @@ def test_a_gap_holds_a_table_of_any_name(tmp_path: Path, relation: str) -> None:
     gap = Gap("g@0", f"s.{name}", 0, 1, 2, "", shards=(f"s/{name}",))
     own = {"table": name, "shard": name, "topic": "s.other"}
     lake.land({**row(Op.CREATE, 10, 1, "a"), **own})
-    lake.mark = replace(lake.mark, gaps={gap.id: json.dumps(asdict(gap), sort_keys=True)})
+    lake.mark = replace(lake.mark, gaps={gap.id: tell_gap(gap)})
 
     (turn,) = lake.run()
 

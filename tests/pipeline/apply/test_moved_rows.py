@@ -1,7 +1,7 @@
 """A renamed table's mirror has the rows it had under its other name, or stands still."""
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ import pytest
 from pipeline.landing.facts import UnreadChanges
 from pipeline.mark import Existence
 from pipeline.model import Op, Order
-from pipeline.report import Gap
+from pipeline.report import Gap, tell_gap
 from pipeline.settings import TableRule
 from tests.pipeline.apply.renames import FIRST_COLUMNS, NEW, SHADOW, C, D, R, Renames, S, U, new
 from tests.pipeline.hand_lake import row
@@ -130,7 +130,7 @@ def test_a_shadow_with_an_open_gap_holds(told: Renames) -> None:
     told.lake.land(*SHADOW)
     told.swap()
     gap = replace(GAP, shards=(f"s/{NEW}",))
-    told.lake.mark = replace(told.lake.mark, gaps={GAP.id: json.dumps(asdict(gap))})
+    told.lake.mark = replace(told.lake.mark, gaps={GAP.id: tell_gap(gap)})
     told.lake.land(row(C, 111, 5, "five"))
 
     hold = told.apply().hold

@@ -211,6 +211,11 @@ def test_a_base_of_the_time_in_which_a_collector_was_silent_needs_lists_that_sta
         seen[name] = gaps(desk)
 
     assert seen == {"stayed": [], "other": [("lists:a:0:2@2", (NAME,))]}
+    (gap,) = map(read_gap, desk.loop.mark.gaps.values())
+    assert gap.why == (
+        "the collector's lists were changed while it did not answer, and may have left out a/db.t "
+        "when its base was made: take a new base of it"
+    )
 
 
 def test_what_a_collector_told_before_and_after_it_was_silent_stands(based: Desk) -> None:

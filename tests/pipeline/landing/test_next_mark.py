@@ -1,6 +1,6 @@
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +11,7 @@ from pipeline.landing.plan import Plan
 from pipeline.landing.tally import NAMED, SnapshotRows
 from pipeline.mark import Epoch, EpochStart, Existence, Mark, Snap
 from pipeline.model import Acknowledged, Fence, Head, Order, PartitionEnd, TopicPartition
-from pipeline.report import Gap, read_gap
+from pipeline.report import Gap, read_gap, tell_gap
 from pipeline.route import Router
 from pipeline.schema.history import SchemaChange
 from pipeline.settings import TableRule
@@ -112,7 +112,7 @@ def test_a_renamed_table_has_the_base_of_the_table_it_was() -> None:
 
 def test_what_is_lost_goes_with_the_rows_of_a_renamed_table() -> None:
     gap = replace(GAP, batch=4, shards=("s/db.u",))
-    text = json.dumps(asdict(gap))
+    text = tell_gap(gap)
 
     made = step(replace(OLD, gaps={gap.id: text}), Facts(news=(renamed("u", "t"),)))
 
