@@ -13,7 +13,6 @@ from fastapi import APIRouter, FastAPI, Query, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, Response
-from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -26,7 +25,7 @@ from monitor.store.store import ServiceStore
 from monitor.web import render
 from monitor.web.first_lines import first_lines
 from monitor.web.history_api import history_routes
-from monitor.web.metrics import exposition
+from monitor.web.metrics import CONTENT_TYPE, exposition
 from monitor.web.runbooks import runbook_routes
 from monitor.web.shown_tables import TableQuestion
 from monitor.web.status_page import status_page
@@ -137,7 +136,7 @@ def _service_routes(parts: ApiParts) -> APIRouter:
     def metrics() -> Response:
         """What Prometheus scrapes."""
         text = exposition(parts.current.board, parts.clock())
-        return Response(text, media_type=CONTENT_TYPE_LATEST)
+        return Response(text, media_type=CONTENT_TYPE)
 
     @router.get("/livez")
     async def live() -> render.Json:

@@ -22,6 +22,7 @@ from monitor.board import Board
 from monitor.observe.own_verdicts import CHECKS
 from pipeline.model import Missing, Stage
 
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 Row = tuple[tuple[str, ...], float]
 OLD = timedelta(seconds=10)
 OPEN = (IncidentState.PENDING, IncidentState.FIRING, IncidentState.RECOVERING)

@@ -15,7 +15,7 @@ import pytest
 from checks.model import Outcome, Ruling, Verdict
 from checks.readiness import ReadinessState
 from monitor.board import Board, TableView
-from monitor.web.metrics import exposition
+from monitor.web.metrics import CONTENT_TYPE, exposition
 from tests.grafana.answers import troubles
 from tests.grafana.expressions import of_alerts, of_recordings
 from tests.grafana.prometheus import Prometheus, scraping
@@ -61,7 +61,7 @@ class _Scraped(BaseHTTPRequestHandler):
         """Answer as the service does."""
         text = exposition(_full(), _now())
         self.send_response(200)
-        self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+        self.send_header("Content-Type", CONTENT_TYPE)
         self.end_headers()
         self.wfile.write(text)
 
