@@ -32,14 +32,13 @@ KINDS: Mapping[str, AlertKind] = {
     "channel": AlertKind.SERVICE,
     "clock": AlertKind.SERVICE,
     "headroom": AlertKind.SERVICE,
-    "collected": AlertKind.SERVICE,
     "service": AlertKind.SERVICE,
     "stalled": AlertKind.SERVICE,
 }
 """What a FAIL of a check means; a check that is not listed compares both ends: LOST."""
 
 BEYOND_HELP = frozenset({"unsupported", "no_history", "not_yet"})
-"""Codes of UNKNOWN that no person can change: not for this table, not before time has passed."""
+"""UNKNOWN codes that open nothing: not for this table as it is, or not before time has passed."""
 
 _NOTHING = Ruling(Outcome.UNKNOWN, "no verdict")
 _STANDING_STILL = (AlertKind.SERVICE, AlertKind.BLOCKED)

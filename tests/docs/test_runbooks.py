@@ -34,7 +34,7 @@ def checks_of_parts() -> set[str]:
 
 
 CAN_FAIL = sorted({*probes.known(), *CHECKS, FIRST_LANDING, *checks_of_parts()})
-CAN_BE_UNKNOWN = sorted({*probes.known(), "lag"})
+CAN_BE_UNKNOWN = sorted({*probes.known(), "lag", "collected"})
 
 
 def link(check: str, outcome: Outcome, cause: str = "") -> str:
