@@ -25,6 +25,7 @@ from demo.servers import Servers
 from pipeline import jars
 from pipeline.settings import PipelineSettings
 from pipeline.spark import open_session
+from tests.pipeline.hanging import Hanging
 
 FOLDER = jars.ROOT / "build" / "tests"
 
@@ -133,3 +134,11 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session = open_session(settings, jars.spark(), ["examples.json_lines"])
     yield session
     session.stop()
+
+
+@pytest.fixture
+def hanging() -> Iterator[Hanging]:
+    """One who never answers, until the test is over."""
+    made = Hanging()
+    yield made
+    made.release()

@@ -209,7 +209,7 @@ def test_a_promised_event_that_never_lands_is_named_by_its_transaction(
 
     after = rounds("completeness", world, work, 40)
 
-    assert {each.ruling.outcome for each in before} <= {Outcome.PASS}  # none, while it is quiet
+    assert {each.ruling.outcome for each in before} == ({Outcome.PASS} if work is busy else set())
     assert after[-1].ruling.outcome is Outcome.FAIL, "a loss that lasts stays a loss"
     assert after[-1].ruling.keys == (lost.tx,)
     assert after[-1].ruling.code == "missing_events"

@@ -101,12 +101,10 @@ def three(tmp_path: Path) -> Iterator[ThreeSources]:
 
 
 @pytest.fixture
-def hanging(three: ThreeSources) -> Iterator[Hanging]:
-    made = Hanging()
+def hanging(three: ThreeSources, hanging: Hanging) -> Hanging:
     sampler = three.watcher.sampler
-    made.watched(sampler.upstreams, sampler.looks, three.roster.asking, three.census.asking)
-    yield made
-    made.release()
+    hanging.watched(sampler.upstreams, sampler.looks, three.roster.asking, three.census.asking)
+    return hanging
 
 
 def _hang(three: ThreeSources, what: str, hanging: Hanging, patch: pytest.MonkeyPatch) -> None:

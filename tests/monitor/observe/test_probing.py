@@ -325,13 +325,6 @@ OWN = {name: Table(f"{name}.t", (Shard(name, f"{name}.t"),), ("id",), "id") for 
 FOLDED = Table("all.t", (Shard("b", "b.u"), Shard("c", "c.u")), ("id",), "id")
 
 
-@pytest.fixture
-def hanging() -> Iterator[Hanging]:
-    made = Hanging()
-    yield made
-    made.release()
-
-
 def lines(bench: Bench, hanging: Hanging, *plans: CheckPlan) -> Probing:
     """Probes of tables of three sources, one of them of a table that lies in two."""
     probing = bench.probing(*plans)

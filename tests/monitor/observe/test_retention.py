@@ -74,10 +74,10 @@ def test_kafka_that_stops_answering_is_believed_on_what_it_said(rig: Rig) -> Non
     assert TOPIC in rig.current.board.headroom
 
 
-def test_f21_of_three_sources_the_topics_of_one_hang_for_ever_and_the_others_are_described() -> (
-    None
-):
-    hanging, kafka = Hanging(), FakeKafka()
+def test_f21_of_three_sources_the_topics_of_one_hang_for_ever_and_the_others_are_described(
+    hanging: Hanging,
+) -> None:
+    kafka = FakeKafka()
 
     @dataclass
     class HangingKafka(FakeKafka):
@@ -106,4 +106,3 @@ def test_f21_of_three_sources_the_topics_of_one_hang_for_ever_and_the_others_are
         "c": False,
     }
     assert hanging.stuck == ["topics of b"]
-    hanging.release()

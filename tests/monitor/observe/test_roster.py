@@ -2,7 +2,7 @@
 
 import contextlib
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -425,13 +425,6 @@ class Three:
         shards |= {"a/a.orders": "all.orders", "b/b.orders": "b.orders"}
         self.roster.update(Mark("main", 0, shards=shards))
         return {table.name: table.id_column for table in self.roster.tables()}
-
-
-@pytest.fixture
-def hanging() -> Iterator[Hanging]:
-    made = Hanging()
-    yield made
-    made.release()
 
 
 KNOWN = {"a.own": "id", "all.orders": "id", "b.orders": None, "b.own": None, "c.own": "id"}

@@ -1,6 +1,6 @@
 """A look never fails: who does not answer is Missing, with his words and never told too young."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -322,11 +322,9 @@ def test_batches_that_the_log_has_lost_prove_nothing_though_others_have_their_nu
 
 
 @pytest.fixture
-def hanging(bench: Bench) -> Iterator[Hanging]:
-    made = Hanging()
-    made.watched(bench.sampler.upstreams, bench.sampler.looks)
-    yield made
-    made.release()
+def hanging(bench: Bench, hanging: Hanging) -> Hanging:
+    hanging.watched(bench.sampler.upstreams, bench.sampler.looks)
+    return hanging
 
 
 def test_f21_of_three_collectors_one_hangs_for_ever_and_the_others_are_sampled(

@@ -3,7 +3,7 @@
 If anybody waited for one who hangs, a test would not end.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -99,13 +99,6 @@ def _feed(name: str, server: Server) -> Feed:
     settings = replace(SETTINGS, name=name, prefix=name)
     source, collector = cast(Source, server), cast(Collector, server)
     return Feed(settings, collector, DebeziumJson(), lambda _: source, MYSQL)
-
-
-@pytest.fixture
-def hanging() -> Iterator[Hanging]:
-    made = Hanging()
-    yield made
-    made.release()
 
 
 @pytest.mark.parametrize("word", ["head 1", "acknowledged", "lists", "head 2"])
