@@ -171,7 +171,7 @@ class SideBySide(Generic[T]):
             self._late[one.name] = answer
 
     def _told(self, one: _Inquiry[T]) -> Answer[T] | Missing:
-        if one.answer is not None:
+        if one.answer is not None and one.awaited:
             return one.answer
         now, late = self.clock(), self._late.get(one.name)
         if isinstance(late, Answer) and timedelta() <= now - late.asked <= self.usable:

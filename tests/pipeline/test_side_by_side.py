@@ -137,6 +137,31 @@ def test_a_late_answer_counts_at_the_next_asking_as_of_when_it_was_asked_for(hal
     assert hall.ask(asking, "a", "b")["b"] == Missing("b has not answered since 12:00:05 UTC")
 
 
+@pytest.mark.parametrize(
+    ("usable", "told"),
+    [
+        pytest.param(30 * SECOND, Answer("b1", NOON), id="still of use"),
+        pytest.param(-SECOND, Missing("b has not answered since 12:00:00 UTC"), id="never"),
+    ],
+)
+def test_an_answer_to_the_question_before_is_a_late_one_though_it_comes_while_others_are_asked(
+    hall: Hall, usable: timedelta, told: object
+) -> None:
+    asking = hall.asking()
+    asking.usable = usable
+    hall.hang("b")
+    hall.ask(asking, "a", "b")
+    asking.elapsed = lambda: 0.0
+
+    def free() -> str:
+        hall.release("b")
+        return "c"
+
+    said = asking.ask({"b": lambda: "another", "c": free})
+
+    assert said == {"b": told, "c": Answer("c", NOON)}
+
+
 def test_a_late_answer_from_before_the_clock_was_set_back_does_not_count(hall: Hall) -> None:
     asking = hall.asking()
     hall.hang("b")
