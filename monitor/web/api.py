@@ -1,7 +1,8 @@
 """The HTTP face: gate and readiness for programs, metrics for Prometheus, a page for people.
 
 Answers of the gate: 200 ready, 404 not yet or unknown, 409 blocked or revoked, 400 no such table
-or cut.  Nothing is asked of a source or the lake here but by the gate, within its samples' age.
+or cut.  Nothing is asked of a source or the lake here but by the gate and for waivers, within
+their samples' age.
 """
 
 from collections.abc import Callable
