@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from queue import Empty, SimpleQueue
 from typing import Generic, TypeVar
 
 import structlog
@@ -20,6 +21,7 @@ from pipeline.errors import SluiceError
 from pipeline.model import Missing
 
 PATIENCE = timedelta(seconds=3)
+_IDLE = 60.0  # s after which a thread that nobody needs ends
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
 
@@ -52,6 +54,7 @@ class _Asking(Generic[T]):
     waiting: deque[str]
     questions: Mapping[str, Callable[[], T]]
     context: Context
+    changed: threading.Condition
     put: dict[str, _Inquiry[T]] = field(default_factory=dict)
     awaited: set[_Inquiry[T]] = field(default_factory=set)
 
@@ -74,12 +77,17 @@ class SideBySide(Generic[T]):
     _open: dict[str, _Inquiry[T]] = field(default_factory=dict)
     _slow: set[str] = field(default_factory=set)
     _late: dict[str, Answer[T] | Missing] = field(default_factory=dict)
-    _changed: threading.Condition = field(default_factory=threading.Condition, repr=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    _askings: set[_Asking[T]] = field(default_factory=set, repr=False)
+    _jobs: SimpleQueue[tuple[_Asking[T], _Inquiry[T]]] = field(
+        default_factory=SimpleQueue, repr=False
+    )
+    _idle: int = 0
 
     @property
     def open(self) -> frozenset[str]:
         """Those who have been asked and have not answered yet."""
-        with self._changed:
+        with self._lock:
             return frozenset(self._open)
 
     def ask(self, questions: Mapping[str, Callable[[], T]]) -> dict[str, Answer[T] | Missing]:
@@ -87,10 +95,15 @@ class SideBySide(Generic[T]):
 
         Of names that were not asked, because too many others do not answer, nothing is said.
         """
-        asking = _Asking(deque(questions), questions, copy_context())
-        with self._changed:
-            while (left := self._left(asking)) is not None:
-                self._changed.wait(left)
+        changed = threading.Condition(self._lock)  # who waits is woken for nobody else's answer
+        asking = _Asking(deque(questions), questions, copy_context(), changed)
+        with self._lock:
+            self._askings.add(asking)
+            try:
+                while (left := self._left(asking)) is not None:
+                    changed.wait(left)
+            finally:
+                self._askings.discard(asking)
             return {name: self._told(one) for name, one in asking.put.items()}
 
     def _left(self, asking: _Asking[T]) -> float | None:
@@ -132,20 +145,45 @@ class SideBySide(Generic[T]):
         return self.most is not None and silent >= self.most
 
     def _start(self, asking: _Asking[T], one: _Inquiry[T]) -> None:
-        run = asking.context.copy().run
-        threading.Thread(target=run, args=(self._work, asking, one), daemon=True).start()
+        """By a thread that is idle, or a new one: to begin one takes longer than to ask."""
+        self._jobs.put((asking, one))
+        if self._idle:
+            self._idle -= 1
+        else:
+            threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                asking, one = self._jobs.get(timeout=_IDLE)
+            except Empty:
+                with self._lock:
+                    if self._jobs.empty():
+                        self._idle -= 1
+                        return
+                continue
+            asking.context.copy().run(self._work, asking, one)
+            threading.current_thread().name = "asks nobody"
+            with self._lock:
+                self._idle += 1
 
     def _work(self, asking: _Asking[T], one: _Inquiry[T] | None) -> None:
         """Have *one* answered, then, while each is in time, what waits behind it."""
         while one is not None:
             threading.current_thread().name = f"ask {one.name}"
             answer = self._answer(one)
-            with self._changed:
+            with self._lock:
                 self._close(one, answer)
                 asking.awaited.discard(one)
                 shared, one = one.shared, self._following(asking, one)
-                if shared or one is None:  # a waiter that wakes for each of thousands costs more
-                    self._changed.notify_all()
+                if one is None:  # a waiter that wakes for each of thousands costs more
+                    asking.changed.notify()
+                if shared:
+                    self._wake()
+
+    def _wake(self) -> None:
+        for asking in self._askings:
+            asking.changed.notify()
 
     def _following(self, asking: _Asking[T], one: _Inquiry[T]) -> _Inquiry[T] | None:
         """What is to be put next by whom *one* was answered; nothing if that was late."""

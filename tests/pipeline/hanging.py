@@ -1,8 +1,10 @@
 """Someone who never answers, and time that passes only while all others have."""
 
 import threading
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from functools import partial
+from time import sleep
 from typing import Any, NoReturn
 
 from pipeline.errors import UnreachableError
@@ -28,19 +30,24 @@ class Hanging:
         """Hang."""
         self.stuck.append(threading.current_thread().name.removeprefix("ask "))
         for one in self._askings:
-            with one._changed:
-                one._changed.notify_all()  # to look at the time again
+            with one._lock:
+                one._wake()  # to look at the time again
         self.released.wait()
         raise UnreachableError("too late")
 
     def release(self) -> None:
         """Let go of all who hang, and wait until they have gone."""
         self.released.set()
-        for one in threading.enumerate():
-            if one.name.removeprefix("ask ") in self.stuck:
-                one.join()
+        for one in self._askings:
+            answered(one, self.stuck)
 
     def _elapsed(self, asking: SideBySide[Any]) -> float:
         going = asking._open.keys()
         self.seconds += 4 if going and going <= {*self.stuck} else 0
         return self.seconds
+
+
+def answered(asking: SideBySide[Any], names: Collection[str]) -> None:
+    """Return when none of *names* has yet to answer."""
+    while asking.open & {*names}:
+        sleep(0)  # let them run

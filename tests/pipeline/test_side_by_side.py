@@ -15,6 +15,7 @@ from pipeline.errors import UnreachableError
 from pipeline.model import Missing
 from pipeline.side_by_side import Answer, SideBySide
 from tests.monitor.rig import NOON
+from tests.pipeline.hanging import answered
 
 SECOND = timedelta(seconds=1)
 
@@ -28,6 +29,7 @@ class Hall:
     gates: dict[str, threading.Event] = field(default_factory=dict)
     threads: dict[str, int] = field(default_factory=dict)
     expected: set[str] = field(default_factory=set)
+    called: threading.Event = field(default_factory=threading.Event)
     seconds: float = 0.0
     tested: SideBySide[str] = field(init=False)
 
@@ -37,11 +39,9 @@ class Hall:
 
     def release(self, *names: str) -> None:
         """They answer what they were asked, and return when that is heard."""
-        going = [one for one in threading.enumerate() if one.name.removeprefix("ask ") in names]
         for name in names:
             self.gates.pop(name).set()
-        for one in going:
-            one.join()
+        answered(self.tested, names)
 
     def asking(self, **settings: Any) -> SideBySide[str]:
         """What is tested."""
@@ -59,11 +59,12 @@ class Hall:
     def _question(self, name: str) -> Callable[[], str]:
         def answer() -> str:
             self.asked.append(name)
+            self.called.set()
             self.threads[name] = threading.get_ident()
             said = f"{name}{self.asked.count(name)}"
             if (gate := self.gates.get(name)) is not None:
-                with self.tested._changed:
-                    self.tested._changed.notify_all()  # time has passed
+                with self.tested._lock:
+                    self.tested._wake()  # time has passed
                 gate.wait()
             return said
 
@@ -219,8 +220,8 @@ def test_words_that_came_late_are_told_while_he_is_asked_again(hall: Hall) -> No
 
     def refuse() -> str:
         hall.asked.append("b")
-        with asking._changed:
-            asking._changed.notify_all()
+        with asking._lock:
+            asking._wake()
         gate.wait()
         raise UnreachableError("b: no route to host")
 
@@ -281,8 +282,7 @@ def test_two_who_ask_the_same_at_once_share_one_question(hall: Hall) -> None:
     asking.elapsed = elapsed
     first = threading.Thread(target=lambda: heard.append(hall.ask(asking, "b")))
     first.start()
-    with asking._changed:
-        asking._changed.wait_for(lambda: "b" in hall.asked)
+    hall.called.wait()
     heard.append(hall.ask(asking, "b"))
     first.join()
 
