@@ -7,6 +7,8 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from pipeline.clocks import over
+
 FIRST = timedelta(seconds=2)
 LONGEST = timedelta(minutes=1)
 
@@ -14,21 +16,23 @@ LONGEST = timedelta(minutes=1)
 @dataclass(frozen=True, slots=True)
 class _Wait:
     since: datetime
-    until: datetime
+    began: datetime
     pause: timedelta
     circumstances: Hashable
 
 
 @dataclass(eq=False)
 class Retries:
-    """Tables that failed, and until when each is left alone."""
+    """Tables that failed, and for how long each is left alone; no longer if the clock goes back."""
 
     _waits: dict[str, _Wait] = field(default_factory=dict)
 
     def due(self, table: str, circumstances: Hashable, now: datetime) -> bool:
         """Whether to try *table*; *circumstances* are all that could let it go on."""
         wait = self._waits.get(table)
-        return wait is None or now >= wait.until or circumstances != wait.circumstances
+        if wait is None or circumstances != wait.circumstances:
+            return True
+        return over(wait.began, wait.pause, now)
 
     def failed(self, table: str, circumstances: Hashable, now: datetime) -> timedelta:
         """Leave *table* alone for a while, longer each time under the same circumstances.
@@ -39,8 +43,8 @@ class Retries:
         wait = self._waits.get(table)
         again = wait is not None and wait.circumstances == circumstances
         pause = min(wait.pause * 2, LONGEST) if wait is not None and again else FIRST
-        since = now if wait is None else wait.since
-        self._waits[table] = _Wait(since, now + pause, pause, circumstances)
+        since = now if wait is None else min(wait.since, now)
+        self._waits[table] = _Wait(since, now, pause, circumstances)
         return now - since
 
     def succeeded(self, table: str) -> None:

@@ -69,3 +69,13 @@ def test_it_tells_for_how_long_a_table_has_failed() -> None:
 
     assert failing == [0, 3, 90]
     assert retries.failed("t", "again", NOW + 100 * SECOND) == timedelta()
+
+
+def test_nobody_waits_for_a_clock_that_was_set_back() -> None:
+    retries = Retries()
+    retries.failed("t", "as it is", NOW)
+    back = NOW - timedelta(days=1)
+
+    assert retries.due("t", "as it is", back)
+    assert retries.failed("t", "as it is", back) == timedelta()
+    assert retries.failed("t", "as it is", back + SECOND) == SECOND
