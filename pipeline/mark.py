@@ -85,13 +85,15 @@ class Existence:
 class CollectorLists:
     """By which lists a collector sends tables, as a digest.
 
-    ``since`` is when they were first seen, None if no others were before; ``unseen`` the first
-    batch of those that landed while it was silent, -1 if it told them for the newest.
+    ``since`` is when they were first seen, None if no others were before, or once what stands
+    ``above`` was surely sent by them; ``unseen`` is the first batch of those that landed while it
+    was silent, -1 if it told them for the newest.
     """
 
     digest: str
     since: datetime | None = None
     unseen: int = -1
+    above: Order | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,11 @@
 
 A collector tells by which lists it goes now, and describes tables that it leaves out, too: a
 CREATE that came before the lists that let its table in is no base, as rows may have come before
-them.  The lists that are seen first are taken for those of ever; of others only what comes after
-they were seen counts.  A table that they leave out from now on is short of what comes: a gap.
+them.  The lists that are seen first are taken for those of ever; of others only what stands above
+the end that the source's log had once they were seen counts, for what older ones sent may land
+far later: behind a mirror, or while its source is held.
+A table that they leave out from now on, or as its base becomes complete, is short of what comes:
+a gap.
 Cannot see: lists that were others between two looks, and are the same again.  Pure.
 """
 
@@ -15,7 +18,7 @@ from hashlib import sha256
 from pipeline.collectors.collector import Capture
 from pipeline.living import is_there
 from pipeline.mark import CollectorLists, Mark, source_of
-from pipeline.model import Shard, ShardId
+from pipeline.model import Order, Shard, ShardId
 from pipeline.report import Gap, tell_gap
 
 GRACE = timedelta(seconds=30)  # a task that is stopped for new lists may go by the old ones so long
@@ -27,12 +30,9 @@ def digest(capture: Capture) -> str:
 
 
 def collected(
-    known: CollectorLists | None,
-    now: Capture | None,
-    last: Capture | None,
-    at: datetime,
+    known: CollectorLists | None, now: Capture | None, last: Capture | None
 ) -> Capture | None:
-    """The lists that what lands at *at* was sent by; None where nobody can tell.
+    """The lists that what stands above ``known.above`` was sent by; None where nobody can tell.
 
     *known* are those of the batch before; *now* is None if the collector is silent, then *last*
     is what it told last in this life.
@@ -42,8 +42,12 @@ def collected(
         return None
     if known is None:
         return told
-    settled = known.since is None or at - known.since >= GRACE
-    return told if settled and known.digest == digest(told) else None
+    return told if known.since is None and known.digest == digest(told) else None
+
+
+def is_above(known: CollectorLists | None, order: Order) -> bool:
+    """Whether what stands at *order* was sent by the lists that are *known*, not by older ones."""
+    return known is None or known.above is None or order > known.above
 
 
 def captured(
@@ -59,48 +63,65 @@ def captured(
 
 
 def with_lists(
-    made: Mark, before: Mark, told: Mapping[str, Capture], sources: Iterable[str], at: datetime
+    made: Mark,
+    before: Mark,
+    told: Mapping[str, Capture],
+    ends: Mapping[str, Order],
+    at: datetime,
 ) -> Mark:
-    """*made*, the mark after *before*, with the lists of *sources* and what they leave out.
+    """*made*, the mark after *before*, with the lists of its sources and what they leave out.
 
-    *told* is without the collectors that are silent.
+    *told* is without the collectors that are silent, *ends* without the logs of servers that are.
     """
     lists, gaps = dict(before.lists), dict(made.gaps)
-    for source in sources:
-        known, capture = before.lists.get(source), told.get(source)
-        if capture is None:
-            if known is not None and known.unseen < 0:
-                lists[source] = replace(known, unseen=made.batch)
-            continue
-        if known is None or known.digest != digest(capture):
-            lists[source] = CollectorLists(digest(capture), None if known is None else at)
-            left = {*_left_out(made, source, capture)}
-            unsure = {*_unsure(made, source, known)} - left
-            if left or unsure:
-                gap = _gap(source, left, unsure, made.batch)
-                gaps[gap.id] = tell_gap(gap)
-        elif known.unseen >= 0:
-            lists[source] = replace(known, unseen=-1)
+    for source, known in before.lists.items():
+        if source not in told and known.unseen < 0:
+            lists[source] = replace(known, unseen=made.batch)
+    for source, capture in told.items():
+        known_before = before.lists.get(source)
+        lists[source] = now = _known(known_before, capture, ends.get(source), at)
+        other = known_before is None or known_before.digest != now.digest
+        fresh = _fresh(made, source, known_before)
+        left = _left_out(_based(made, source) if other else fresh, capture)
+        silent = known_before is not None and known_before.unseen >= 0
+        unsure = {*fresh} - left if other and silent else set[str]()
+        if left or unsure:
+            gap = _gap(source, left, unsure, made.batch)
+            gaps[gap.id] = tell_gap(gap)
     return replace(made, lists=lists, gaps=gaps)
 
 
-def _left_out(made: Mark, source: str, capture: Capture) -> Iterator[str]:
-    """Shards with a base of which nothing is sent any more; none if the lists cannot be read."""
-    if capture.known:
-        yield from (name for name in _based(made, source) if not _sends(capture, name))
+def _known(
+    before: CollectorLists | None, capture: Capture, end: Order | None, at: datetime
+) -> CollectorLists:
+    if before is None or before.digest != digest(capture):
+        return CollectorLists(digest(capture), None if before is None else at)
+    now = replace(before, unseen=-1)
+    if now.since is None or at < now.since:
+        return replace(now, since=now.since and at)  # a clock set back keeps nobody waiting
+    passed = at - now.since >= GRACE and end is not None
+    return replace(now, since=None, above=end) if passed else now
 
 
-def _unsure(made: Mark, source: str, known: CollectorLists | None) -> Iterator[str]:
-    """Shards whose base became complete since the lists before were seen last."""
-    if known is not None and known.unseen >= 0:
-        found = _based(made, source)
-        yield from (name for name in found if made.complete.get(name, -1) >= known.unseen)
+def _left_out(names: Iterable[str], capture: Capture) -> set[str]:
+    """Those of which nothing is sent any more; none if the lists cannot be read."""
+    return {name for name in names if capture.known and not _sends(capture, name)}
+
+
+def _fresh(made: Mark, source: str, known: CollectorLists | None) -> list[str]:
+    """Shards whose base became complete since the lists were seen last before."""
+    seen = made.batch if known is None or known.unseen < 0 else known.unseen
+    every = [name for name, batch in made.complete.items() if batch >= seen]
+    return [name for name in every if _is_based(made, source, name)]
 
 
 def _based(made: Mark, source: str) -> Iterator[str]:
-    for name in made.bases:
-        if source_of(name) == source and made.shards.get(name) is not None and is_there(made, name):
-            yield name
+    return (name for name in made.bases if _is_based(made, source, name))
+
+
+def _is_based(made: Mark, source: str, name: str) -> bool:
+    table = made.shards.get(name) if source_of(name) == source else None
+    return table is not None and name in made.bases and is_there(made, name)
 
 
 def _sends(lists: Capture, name: str) -> bool:

@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 from pipeline.landing.epoch import observe
 from pipeline.landing.listing import Listing
 from pipeline.mark import Epoch, EpochStart, Mark
-from pipeline.model import TopicPartition
+from pipeline.model import Head, Order, TopicPartition
 from pipeline.report import Hold
+from pipeline.sources.positions import place
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,13 @@ class Epochs:
     def number(self, source: str) -> int:
         """The newest epoch; 1 before the server was ever reached."""
         return self.known[source].number if source in self.known else 1
+
+    def ends(self, heads: Mapping[str, tuple[Head, Head]]) -> dict[str, Order]:
+        """Where the logs of *heads*, told before and after a listing, end now."""
+        return {
+            source: Order(self.number(source), *place(last.position))
+            for source, (_, last) in heads.items()
+        }
 
 
 def look(mark: Mark, listing: Listing) -> Epochs:

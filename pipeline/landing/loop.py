@@ -21,7 +21,7 @@ from pipeline.lake.commit import commit
 from pipeline.lake.entries import Action
 from pipeline.landing.acknowledgements import Acknowledgements
 from pipeline.landing.bases import Settled, is_needed, with_drops
-from pipeline.landing.collector_lists import captured, collected, with_lists
+from pipeline.landing.collector_lists import captured, collected, is_above, with_lists
 from pipeline.landing.disorder import Circumstances, Disorder
 from pipeline.landing.division import divided, epochs_read
 from pipeline.landing.epoch_bounds import EpochBounds, bounds
@@ -160,9 +160,9 @@ class Landing:
         self._same_topics(chosen, listing)
         if not self._ruled:  # the rules of the batch before may have been others
             made = with_rules(made, self.mark, self.router)
-        names = [feed.settings.name for feed in self.feeds]
         made = with_hidden(made, facts.hidden, self.router)
-        made = with_lists(made, self.mark, listing.captures, names, stamp.received)
+        ends = epochs.ends(listing.heads)
+        made = with_lists(made, self.mark, listing.captures, ends, stamp.received)
         made = replace(made, lives=lived(self.mark.lives, made.batch, self._life.int >> 66))
         self._commit(made, settled, staged, stamp)
         for note in chosen.notes.values():  # now: a round that commits nothing would say it again
@@ -189,7 +189,7 @@ class Landing:
         found: tuple[Plan, Epochs, Staged, Facts] | None = None
         while found is None and (not held or self._due(chosen, waived)):
             staged = self._staged(chosen, listing, epochs, stamp)
-            facts = self._gathered(staged, listing, stamp.received)
+            facts = self._gathered(staged, listing)
             if strange := self._strange(staged, facts):
                 epochs, more = explain(epochs, listing, strange, waived)
                 held.update(more)
@@ -208,10 +208,10 @@ class Landing:
         feed = owner(topic, self.feeds)  # it is gone
         return feed is not None and feed.settings.name in sources
 
-    def _gathered(self, staged: Staged, listing: Listing, at: datetime) -> Facts:
+    def _gathered(self, staged: Staged, listing: Listing) -> Facts:
         readings = {feed.settings.name: feed.reading for feed in self.feeds}
         facts = gather(staged.tallies, self.mark.high, readings)
-        return self._captured(with_drops(facts, self.mark), listing, at)
+        return self._captured(with_drops(facts, self.mark), listing)
 
     def _staged(self, chosen: Plan, listing: Listing, epochs: Epochs, stamp: Stamp) -> Staged:
         """Write the batch's rows as files that nobody names yet."""
@@ -279,19 +279,23 @@ class Landing:
         self.log.look()
         return unexplained(rows, back, lambda asked: near(self.log, asked))
 
-    def _captured(self, facts: Facts, listing: Listing, at: datetime) -> Facts:
+    def _captured(self, facts: Facts, listing: Listing) -> Facts:
         """Tell news of tables whose rows the collector sends from the others."""
         if not facts.news:
             return facts
         found: set[str] = set()
         for feed in self.feeds:
             name, known = feed.settings.name, self.mark.lists.get(feed.settings.name)
-            lists = collected(known, listing.captures.get(name), feed.told, at)
+            lists = collected(known, listing.captures.get(name), feed.told)
             if lists is not None:
                 own = {news.name for news in facts.news if news.source == name}
                 found |= captured(lists, own, facts.shards, first=known is None)
         hidden = self._hidden(found - facts.shards.keys(), listing)
-        news = (replace(one, captured=one.name in found - hidden) for one in facts.news)
+        sent, lists_of = found - hidden, self.mark.lists
+        news = (
+            replace(o, captured=o.name in sent and is_above(lists_of.get(o.source), o.change.order))
+            for o in facts.news
+        )
         return replace(facts, news=tuple(news), hidden=hidden)
 
     def _hidden(self, names: Set[str], listing: Listing) -> frozenset[str]:

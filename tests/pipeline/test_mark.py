@@ -51,7 +51,8 @@ VALUES = {
     "departed": NUMBERS,
     "lost": st.builds(Order, NUMBERS, NUMBERS, NUMBERS),
     "lists": st.builds(
-        CollectorLists, st.just("d"), st.sampled_from([None, NOON]), NUMBERS
+        CollectorLists, st.just("d"), st.sampled_from([None, NOON]), NUMBERS,
+        st.sampled_from([None, ORDER]),
     ),
     "parts": st.builds(Order, NUMBERS, NUMBERS, NUMBERS),
     "snaps": st.builds(Snap, st.just(ORDER), NUMBERS, NUMBERS, st.booleans()),

@@ -189,9 +189,10 @@ class Recalled:
 
 @dataclass(eq=False)
 class Server:
-    """A server at the end of binlog ``log``, and its collector, which has sent everything."""
+    """A server at ``end`` of binlog ``log``, and its collector, which has sent everything."""
 
     log: int = 7
+    end: int = 10 * GIB4
     identity: str = "server"
     executed: str = ""
     left_out: frozenset[str] = frozenset()
@@ -199,10 +200,10 @@ class Server:
     readable: bool = True
 
     def head(self) -> Head:
-        return Head(self.identity, binlog_position(self.log, 10 * GIB4, self.executed))
+        return Head(self.identity, binlog_position(self.log, self.end, self.executed))
 
     def acknowledged(self) -> Acknowledged:
-        return Acknowledged(binlog_position(self.log, 10 * GIB4, self.executed))
+        return Acknowledged(binlog_position(self.log, self.end, self.executed))
 
     def address(self) -> tuple[str, int]:
         return "127.0.0.1", 1

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from pipeline.collectors.collector import Capture
-from pipeline.landing.collector_lists import GRACE, captured, collected, digest
+from pipeline.landing.collector_lists import GRACE, captured, collected, digest, with_lists
 from pipeline.mark import CollectorLists, Mark
+from pipeline.model import Order
 from pipeline.report import read_gap
 from tests.pipeline.landing.desk import NOW, Desk, Server
 from tests.pipeline.schema_messages import described, dropped, message
@@ -25,7 +26,7 @@ SNAPSHOT = {"snapshot": "true"}
 @pytest.fixture
 def desk(tmp_path: Path) -> Desk:
     """One batch is landed, and ``db.t`` is left out."""
-    made = Desk(tmp_path, server=Server(left_out=LEFT_OUT))
+    made = Desk(tmp_path, server=Server(left_out=LEFT_OUT, end=2))
     made.topics.beat("a", 1, pos=2)
     made.land()
     return made
@@ -70,6 +71,15 @@ def test_a_table_that_was_described_as_left_out_is_no_empty_one(desk: Desk) -> N
     assert (desk.loop.mark.bases, desk.loop.mark.snaps) == ({}, {})
 
 
+def settle(desk: Desk, after: timedelta = GRACE, *, end: int = 4) -> None:
+    """The lists let all in, and time passes, until the source's log ends at *end*."""
+    for number, by in ((2, SECOND), (3, after)):
+        later(desk, by)
+        desk.server.end = end
+        desk.topics.beat("a", number, pos=number)
+        desk.land()
+
+
 @pytest.mark.parametrize(
     ("after", "based"),
     [
@@ -81,15 +91,50 @@ def test_a_table_that_was_described_as_left_out_is_no_empty_one(desk: Desk) -> N
 def test_a_create_counts_once_the_lists_were_seen_for_a_while(
     desk: Desk, after: timedelta, *, based: bool
 ) -> None:
-    later(desk)
-    desk.topics.beat("a", 2, pos=4)
-    desk.land()
+    settle(desk, after)
     create(desk)
-    later(desk, after)
 
     desk.land()
 
     assert (NAME in desk.loop.mark.bases) is based
+
+
+@pytest.mark.parametrize(("end", "based"), [(4, True), (5, False), (6, False)])
+def test_what_was_written_under_older_lists_may_land_far_later(
+    desk: Desk, end: int, *, based: bool
+) -> None:
+    """A mirror was slow, or the source was held: rows after the CREATE were left out."""
+    settle(desk, end=end)
+    create(desk)
+    desk.topics.put("a", 20, "one")
+    later(desk, timedelta(hours=1))
+
+    desk.land()
+
+    assert (NAME in desk.loop.mark.bases) is based
+
+
+def test_nobody_waits_for_a_clock_that_was_set_back(desk: Desk) -> None:
+    settle(desk, -timedelta(days=1))
+    later(desk, GRACE)
+    desk.topics.beat("a", 4, pos=4)
+    desk.land()
+    create(desk)
+
+    desk.land()
+
+    assert NAME in desk.loop.mark.bases
+
+
+def test_lists_do_not_count_before_the_server_says_where_its_log_ends() -> None:
+    seen = CollectorLists(digest(ALL), NOW)
+    before = Mark("main", 3, lists={"a": seen})
+    made = replace(before, batch=4)
+
+    assert with_lists(made, before, {"a": ALL}, {}, NOW + GRACE).lists["a"] == seen
+    assert with_lists(made, before, {"a": ALL}, {"a": Order(1, 2, 3)}, NOW + GRACE).lists["a"] == (
+        CollectorLists(digest(ALL), above=Order(1, 2, 3))
+    )
 
 
 def test_a_restart_forgets_nothing_of_the_lists(desk: Desk) -> None:
@@ -153,6 +198,27 @@ def test_a_table_that_is_left_out_from_now_on_is_a_gap_that_its_next_base_closes
 
     assert out == still == [("lists:a:0:1@1", (NAME,))]
     assert gaps(based) == []
+
+
+@pytest.mark.parametrize("silent", [False, True])
+def test_a_base_that_becomes_complete_after_its_table_was_left_out_is_short(
+    tmp_path: Path, *, silent: bool
+) -> None:
+    """Its snapshot was over, or landed late: what is written to the table since is not sent."""
+    desk = Desk(tmp_path)
+    desk.topics.snapshot("a", 50, 2)
+    desk.land()
+    later(desk, left_out=LEFT_OUT)
+    desk.topics.beat("a", 1, pos=40)
+    desk.land()
+    assert (gaps(desk), desk.loop.mark.bases) == ([], {}), "nobody relies on it yet"
+    for number in (2, 3):
+        desk.server.silent = silent and number == 2
+        later(desk, left_out=LEFT_OUT)
+        desk.topics.beat("a", number, pos=50 + number)
+        desk.land()
+
+    assert gaps(desk) == [(f"lists:a:0:{2 + silent}@{2 + silent}", (NAME,))]
 
 
 def test_what_is_left_out_is_said_with_the_way_out(based: Desk) -> None:
@@ -237,16 +303,18 @@ def test_what_a_collector_told_before_and_after_it_was_silent_stands(based: Desk
     assert based.loop.mark.lists["a"].unseen == -1
 
 
-def test_a_base_after_the_silence_is_in_no_doubt(desk: Desk) -> None:
-    for silent in (True, False):
+def test_a_base_after_the_silence_is_in_no_doubt(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    for silent in (False, True, False):
         desk.server.silent = silent
-        desk.topics.beat("a", 3 - silent, pos=30 - 10 * silent)
+        beats = len(desk.topics.held.get("a.sluice.heartbeat", ()))
+        desk.topics.beat("a", beats, pos=10 + 10 * beats)
         desk.land()
     desk.topics.snapshot("a", 40, 2)
     desk.topics.beat("a", 4, pos=50)
     desk.land()
     assert NAME in desk.loop.mark.bases
-    later(desk)
+    later(desk, left_out=frozenset({"db.x"}))
     desk.topics.beat("a", 5, pos=60)
 
     desk.land()
@@ -291,7 +359,7 @@ ALL, SOME = Capture(lambda _: True, "all"), Capture(lambda _: True, "some")
 def test_which_lists_a_batch_was_sent_by(
     known: CollectorLists | None, now: Capture | None, last: Capture | None, found: Capture | None
 ) -> None:
-    assert collected(known, now, last, NOW) is found
+    assert collected(known, now, last) is found
 
 
 def test_rows_show_what_lists_that_nobody_can_read_do_not() -> None:
