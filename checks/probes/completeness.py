@@ -62,11 +62,10 @@ class Completeness:
         fences = passed(table, world, datetime.fromisoformat(memory["ended"]), self.patience)
         if isinstance(fences, NotYet | Undecided):
             return fences
-        found = tally(_transactions(table, world, memory))
-        wrong = sorted({each.end_batch for each in (*found.short, *found.over)})
+        found, wrong, rest = _counted(table, world, memory)
         until, told = memory["until"], _told_last(found, table, world, memory)
         landed = world.landed_batch()
-        _remember(table, world, after=until, until=landed, wrong=wrong[:MOST_WRONG], told=told)
+        _remember(table, world, after=until, until=landed, wrong=(wrong, rest), told=told)
         if told == UNTOLD:
             return Undecided("unsupported", "its changes name no transaction: none can be counted")
         return Promises(fences, until, found) if told else NotYet("no transaction has ended yet")
@@ -87,12 +86,30 @@ class Completeness:
         return Ruling(Outcome.PASS, told)
 
 
-def _transactions(table: Table, world: World, memory: Mapping[str, Any]) -> tuple[Transaction, ...]:
-    """Those since the last judgement, and those of the batches that were wrong before."""
+def _counted(
+    table: Table, world: World, memory: Mapping[str, Any]
+) -> tuple[Tally, list[int], list[int]]:
+    """Those since the last judgement, and those of the batches that were wrong before.
+
+    With which batches are wrong, and between which two there are more of those: they are counted
+    again when enough of the older ones are good.
+    """
     log, bases = world.log(), world.bases(table)
-    fresh = log.transactions(table, memory["after"], memory["until"], bases)
-    old = [each for end in memory["wrong"] for each in log.transactions(table, end - 1, end, bases)]
-    return (*old, *fresh)
+    rest: list[int] = memory.get("rest") or []
+    spans = [(end - 1, end) for end in memory["wrong"]]
+    counted = [each for span in spans for each in log.transactions(table, *span, bases)]
+    if rest and len(_wrong(tally(counted))) < MOST_WRONG:
+        counted += log.transactions(table, rest[0], rest[1], bases)
+        rest = []
+    found = tally((*counted, *log.transactions(table, memory["after"], memory["until"], bases)))
+    wrong = _wrong(found)
+    if more := wrong[MOST_WRONG:]:
+        rest = [rest[0] if rest else more[0] - 1, more[-1]]
+    return found, wrong[:MOST_WRONG], rest
+
+
+def _wrong(found: Tally) -> list[int]:
+    return sorted({each.end_batch for each in (*found.short, *found.over)})
 
 
 def _told_last(found: Tally, table: Table, world: World, memory: Mapping[str, Any]) -> str:
@@ -110,14 +127,15 @@ def _remember(
     *,
     after: int,
     until: int,
-    wrong: Sequence[int] = (),
+    wrong: tuple[Sequence[int], Sequence[int]] = ((), ()),
     told: str = "",
 ) -> None:
     memory = {
         "told": told,
         "after": after,
         "until": until,
-        "wrong": list(wrong),
+        "wrong": list(wrong[0]),
+        "rest": list(wrong[1]),
         "ended": world.clock().isoformat(),
     }
     world.remember(table, NAME, memory)

@@ -3,6 +3,7 @@ import pytest
 from alerts.causes import BEYOND_HELP
 from checks.completeness import Tally, expected, tally
 from checks.model import NotYet, Outcome
+from checks.probes import completeness
 from checks.probes.completeness import Completeness, Promises
 from checks.run import Check, run_probe
 from checks.world import Transaction
@@ -155,3 +156,22 @@ def test_what_is_lost_above_a_base_is_missed() -> None:
     lose(world, (Op.CREATE, ONE, 1))
 
     assert outcomes(world, 3)[-1] == "F"
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 9])
+def test_of_more_wrong_batches_than_are_counted_again_none_is_forgotten(
+    monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr(completeness, "MOST_WRONG", most)
+    world = FakeWorld()
+    outcomes(world, 2)
+    for shard in (ONE, ONE, ONE, TWO, TWO):
+        lose(world, (Op.CREATE, shard, len(world.log_)))
+        outcomes(world, 1)
+    outcomes(world, 2)
+
+    world.snapshot(ONE)
+    still = outcomes(world, 3)
+    world.snapshot(TWO)
+
+    assert (still, outcomes(world, 2)) == ("FFF", "PP")
