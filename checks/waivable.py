@@ -15,6 +15,8 @@ _FORMS = {
     "dead_letters": rf".+:{_NUMBER}",
     "disorder": rf".+:{_NUMBER}:{_NUMBER}@.+",
     "foreign_write": rf".+:{_NUMBER}",
+    "hidden": rf".+:{_NUMBER}:{_NUMBER}@{_NUMBER}",
+    "lists": rf".+:{_NUMBER}:{_NUMBER}@{_NUMBER}",
     "no_base": rf"{_SHARD}@[0-9.]+",
     "rules": rf"{_SHARD}@{_NUMBER}",
     "snapshot": rf"{_SHARD}@{_NUMBER}",
