@@ -44,7 +44,7 @@ def _worsen(
     due = over(incident.opened, policy.hold, now)
     pending = incident.state is IncidentState.PENDING and not due
     state = IncidentState.PENDING if pending else IncidentState.FIRING
-    return replace(
+    worse = replace(
         incident,
         state=state,
         turned=incident.turned if state is incident.state else now,
@@ -58,6 +58,8 @@ def _worsen(
         run=finding.run,
         before=_before(incident, policy),
     )
+    heard = {*_concerned(worse)} <= {*worse.told}
+    return replace(worse, unheard=None if heard else worse.unheard or now)
 
 
 def _before(incident: Incident, policy: AlertPolicy) -> tuple[tuple[Severity, str], ...]:
@@ -90,7 +92,8 @@ def _ease(
         return None, ()
     if incident.state is IncidentState.FIRING:
         incident = replace(incident, state=IncidentState.RECOVERING, turned=now)
-    incident = replace(incident, seen=now, failing=(), run=finding.run)
+    unheard = incident.unheard if incident.notified is None else None
+    incident = replace(incident, seen=now, failing=(), run=finding.run, unheard=unheard)
     if not over(incident.turned, policy.keep, now):
         return incident, ()
     return end(incident, now)
@@ -109,16 +112,15 @@ def end(incident: Incident, now: datetime) -> Step:
 def _tell(incident: Incident, policy: AlertPolicy, now: datetime) -> Step:
     """Send the first notice of a firing incident, or the next one when *repeat* is over.
 
-    Whom it concerns now, and had not heard of it, does not wait; nor does one who took a milder
-    trouble in hand.
+    Whom it concerns now, and had not heard of it, waits for *hold* only: what has just joined may
+    pass by itself.  So does one who took a milder trouble in hand.
     """
     if incident.state is not IncidentState.FIRING or policy.muted:
         return incident, ()
-    if incident.notified is None:
-        return _notice(incident, Event.FIRED, now)
-    if not {*_concerned(incident)} <= {*incident.told}:
-        return _notice(incident, Event.REPEATED, now)
-    if policy.repeat is None or incident.acknowledged is not None:
+    if incident.unheard is not None and over(incident.unheard, policy.hold, now):
+        first = incident.notified is None
+        return _notice(incident, Event.FIRED if first else Event.REPEATED, now)
+    if incident.notified is None or policy.repeat is None or incident.acknowledged is not None:
         return incident, ()
     if not over(incident.notified, policy.repeat, now):
         return incident, ()
@@ -131,6 +133,7 @@ def _notice(incident: Incident, event: Event, now: datetime) -> Step:
         notices=incident.notices + 1,
         notified=now,
         told=tuple(sorted({*incident.told, *_concerned(incident)})),
+        unheard=None,
     )
     return told, (Notice(event, told, now),)
 

@@ -115,6 +115,7 @@ class Incident:
     ``notices`` counts what was sent; ``notified`` is when last, None if nobody was told.
     ``before``: severities and owners it was told under and has no more, newest last.
     ``told``: every severity, owner and channel that it was told with, as (what, its name).
+    ``unheard``: since when it concerns somebody who was not told; None if nobody.
     """
 
     cause: Cause
@@ -134,6 +135,7 @@ class Incident:
     run: str = ""
     before: tuple[tuple[Severity, str], ...] = ()
     told: tuple[tuple[str, str], ...] = ()
+    unheard: datetime | None = None
 
     @property
     def id(self) -> str:

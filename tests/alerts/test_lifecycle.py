@@ -285,3 +285,27 @@ def test_who_was_told_of_the_beginning_hears_the_end_though_others_were_told_sin
 
     assert joined.incident.channels == ("log",)
     assert ended.incident.channels == ("log", "slack")
+
+
+def test_who_joins_hears_of_it_once_it_concerns_them_for_hold_and_of_no_blip() -> None:
+    first = AlertPolicy(owner="a", hold=minutes(2))
+    joint = AlertPolicy(owner="a, b", hold=minutes(2))
+    sheet = (first, first, first, joint, first, joint, joint, joint, joint)
+    incident, told = None, []
+    for minute, policy in enumerate(sheet):
+        incident, notices = advance(incident, finding("F"), policy, at(minute))
+        told.append(len(notices))
+
+    assert told == [0, 0, 1, 0, 0, 0, 0, 1, 0]
+
+
+def test_who_joined_before_it_was_good_for_a_moment_waits_anew() -> None:
+    first = AlertPolicy(owner="a", hold=minutes(2), keep=minutes(9))
+    joint = replace(first, owner="a, b")
+    sheet = [(letter, first) for letter in "FFF"] + [(letter, joint) for letter in "FPFFF"]
+    incident, told = None, []
+    for minute, (letter, policy) in enumerate(sheet):
+        incident, notices = advance(incident, finding(letter), policy, at(minute))
+        told.append(len(notices))
+
+    assert told == [0, 0, 1, 0, 0, 0, 0, 1]
