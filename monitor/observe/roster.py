@@ -76,7 +76,7 @@ class Roster:
     every: timedelta = timedelta(seconds=60)
     _tables: tuple[Table, ...] = ()
     _named: Mapping[str, Table] = field(default_factory=dict)
-    _told: tuple[object, object] | None = None  # shards and existence, of the newest marker
+    _told: tuple[object, object] | None = None  # by what the shards are known
     _shards: Mapping[str, str] | None = None
     _existing: Mapping[str, Existence] = field(default_factory=dict)
     _declared: Mapping[str, str] = field(default_factory=dict)
@@ -144,18 +144,19 @@ class Roster:
             if due:
                 self._asked = now
                 self._silent = dict(self._ask())
-            self._shards = shards
-            self._tables = tuple(self._build(shards))
+            tables = tuple(self._build(shards))  # what breaks off here begins anew the next time
+            self._told, self._shards, self._tables = _telling(mark), shards, tables
             self._named = {table.name: table for table in self._tables}
             self._moving = frozenset(_moving(mark, self.router))
 
     def _living(self, mark: Mark) -> Mapping[str, str]:
         """The shards that are there; their names are gone through only if one has changed."""
-        told = mark.shards, mark.existing
-        if self._shards is not None and told == self._told:
+        if self._shards is not None and _telling(mark) == self._told:
             return self._shards
-        self._told = told
-        return living_shards(mark, self.router)
+        shards = living_shards(mark, self.router)
+        if shards == self._shards:
+            self._told = _telling(mark)
+        return shards
 
     def _build(self, shards: Mapping[str, str]) -> list[Table]:
         router, sources = self.router, self.sources().keys()
@@ -256,6 +257,11 @@ def _plain(name: str, shards: tuple[Shard, ...], rule: TableRule | None) -> Tabl
         unique_across_shards=bool(rule and rule.unique_across_shards),
         tier=rule.tier if rule else 1,
     )
+
+
+def _telling(mark: Mark) -> tuple[object, object]:
+    """What of *mark* tells which shards are there."""
+    return mark.shards, mark.existing
 
 
 def _silent(told: object) -> bool:

@@ -470,3 +470,21 @@ def _late(
     with contextlib.suppress(UnreachableError):
         hanging()
     return tell(shard)
+
+
+def test_a_look_that_breaks_off_hides_no_shard_from_the_next() -> None:
+    watch = Watch()
+    watch.see(shop__users="shop.users")
+    whole = watch.roster.sources
+
+    def broken() -> Mapping[str, FakeDictionary]:
+        raise RuntimeError("no more threads")
+
+    watch.roster.sources = broken
+    with pytest.raises(RuntimeError):
+        watch.see(shop__users="shop.users", shop__orders="shop.orders")
+    watch.roster.sources = whole
+
+    tables = watch.see(shop__users="shop.users", shop__orders="shop.orders")
+
+    assert [table.name for table in tables] == ["shop.orders", "shop.users"]
