@@ -32,6 +32,7 @@ from monitor.web.shown_tables import TableQuestion
 from monitor.web.status_page import status_page
 from monitor.web.trusted import refusal
 from monitor.web.waiting_room import WaitingRoom
+from pipeline.clocks import over
 from pipeline.errors import ConfigError, UnreachableError
 from pipeline.model import Stage
 
@@ -118,11 +119,11 @@ def _gate_routes(parts: ApiParts) -> APIRouter:
     ) -> JSONResponse:
         """One answer for all tables; *wait* seconds at most for it to become 200 or 409."""
         question = (tuple(dict.fromkeys(table)), gate.cut(cut), stage)
-        until = parts.clock() + timedelta(seconds=wait)
+        began, patience = parts.clock(), timedelta(seconds=wait)
         with parts.way.first():
             decision = await run_in_threadpool(gate.decide, *question)
         while not (decision.status() == 200 or (decision.state in CLOSED and not patient)):
-            if parts.clock() >= until or parts.stopping():
+            if over(began, patience, parts.clock()) or parts.stopping():
                 break
             decision = await room.next(question)
         return JSONResponse(_answer(decision), decision.status(patient=patient))

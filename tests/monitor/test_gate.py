@@ -438,6 +438,26 @@ def test_a_patient_caller_is_answered_once_nothing_blocks_any_more(
     assert (hasty, patient, seen) == (409, 200, ["blocked", "blocked", "ready"])
 
 
+def test_a_caller_does_not_wait_on_for_a_clock_that_was_set_back(
+    healthy: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, plain = list[str](), healthy.gate.decide
+    cut = (healthy.now + timedelta(hours=9)).isoformat()
+
+    def decide(*question: Any) -> Decision:
+        asked.append("")
+        assert len(asked) < 5
+        decision = plain(*question)
+        healthy.set_clock(-3600)
+        return decision
+
+    monkeypatch.setattr(waiting_room, "AGAIN", 0.0)
+    monkeypatch.setattr(healthy.gate, "decide", decide)
+
+    assert healthy.ask(cut=cut, wait="290")[0] == 404
+    assert len(asked) == 1
+
+
 def test_a_mirror_that_is_behind_is_not_ready_while_the_change_log_is(healthy: Rig) -> None:
     healthy.second()
     cut = healthy.now.isoformat()
