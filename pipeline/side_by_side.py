@@ -1,14 +1,14 @@
 """Who answers in time?  Many are asked at once, and whoever does not answer keeps nobody waiting.
 
 Each has one question open at most: while it is, no second one is put beside it.  Whoever was late
-is asked again without anybody waiting; what he says then counts as of when he was asked, for as
-long as no more than ``usable`` has passed since, until he is in time again.
+is asked again without anybody waiting, behind all others; what he says then counts as of when he
+was asked, for as long as no more than ``usable`` has passed since, until he is in time again.
 """
 
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -21,6 +21,7 @@ from pipeline.errors import SluiceError
 from pipeline.model import Missing
 
 PATIENCE = timedelta(seconds=3)
+CALLS = 8  # each of which may leave some open: so many threads hang, and no more
 _IDLE = 60.0  # s after which a thread that nobody needs ends
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
@@ -65,7 +66,8 @@ class SideBySide(Generic[T]):
 
     ``at_once`` questions of one call are waited for at a time, all of them where it is None: many
     small ones are best put one after the other.  One that is overdue gives its place to the next;
-    where ``most`` have not answered, no other is asked.
+    where ``most`` of one call have not answered, or `CALLS` times as many of all, no other is
+    asked.
     """
 
     clock: Callable[[], datetime]
@@ -75,7 +77,7 @@ class SideBySide(Generic[T]):
     most: int | None = None
     elapsed: Callable[[], float] = time.monotonic
     _open: dict[str, _Inquiry[T]] = field(default_factory=dict)
-    _slow: set[str] = field(default_factory=set)
+    _slow: dict[str, None] = field(default_factory=dict)  # in the order in which they were asked
     _late: dict[str, Answer[T] | Missing] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
     _askings: set[_Asking[T]] = field(default_factory=set, repr=False)
@@ -96,8 +98,8 @@ class SideBySide(Generic[T]):
         Of names that were not asked, because too many others do not answer, nothing is said.
         """
         changed = threading.Condition(self._lock)  # who waits is woken for nobody else's answer
-        asking = _Asking(deque(questions), questions, copy_context(), changed)
         with self._lock:
+            asking = _Asking(self._ordered(questions), questions, copy_context(), changed)
             self._askings.add(asking)
             try:
                 while (left := self._left(asking)) is not None:
@@ -112,7 +114,7 @@ class SideBySide(Generic[T]):
         for one in tuple(asking.awaited):
             if one.answer is None and now - one.began >= patience:
                 one.awaited = False
-                self._slow.add(one.name)
+                self._slow[one.name] = None
                 self._late.pop(one.name, None)
             if one.answer is not None or not one.awaited:
                 asking.awaited.discard(one)
@@ -127,22 +129,32 @@ class SideBySide(Generic[T]):
         while asking.waiting and (self.at_once is None or len(asking.awaited) < self.at_once):
             name = asking.waiting[0]
             known = self._open.get(name)
-            if known is None and self._crowded():
+            if known is None and self._crowded(asking):
                 return
             asking.waiting.popleft()
             one = known or _Inquiry(
                 name, asking.questions[name], self.clock(), self.elapsed(), name not in self._slow
             )
             asking.put[name] = self._open[name] = one
+            if name in self._slow:
+                self._slow[name] = self._slow.pop(name)
             one.shared = known is not None
             if one.awaited:
                 asking.awaited.add(one)
             if known is None:
                 yield one
 
-    def _crowded(self) -> bool:
-        silent = sum(not one.awaited for one in self._open.values()) if self.most else 0
-        return self.most is not None and silent >= self.most
+    def _ordered(self, names: Iterable[str]) -> deque[str]:
+        """Those who are slow come last, so that they keep no other from his turn."""
+        places = {name: place for place, name in enumerate(self._slow)}
+        return deque(sorted(names, key=lambda name: places.get(name, -1)))
+
+    def _crowded(self, asking: _Asking[T]) -> bool:
+        if self.most is None:
+            return False
+        silent = [one for one in self._open.values() if not one.awaited]
+        own = sum(asking.put.get(one.name) is one for one in silent)
+        return own >= self.most or len(silent) >= CALLS * self.most
 
     def _start(self, asking: _Asking[T], one: _Inquiry[T]) -> None:
         """By a thread that is idle, or a new one: to begin one takes longer than to ask."""
@@ -202,7 +214,7 @@ class SideBySide(Generic[T]):
         one.answer = answer
         del self._open[one.name]
         if self.elapsed() - one.began < self.patience.total_seconds():
-            self._slow.discard(one.name)
+            self._slow.pop(one.name, None)
         if one.awaited:
             self._late.pop(one.name, None)
         else:

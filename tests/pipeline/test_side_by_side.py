@@ -258,16 +258,32 @@ def test_one_of_many_that_hangs_gives_its_place_to_the_next(hall: Hall) -> None:
     assert sorted(hall.asked) == sorted(names)
 
 
-def test_where_too_many_hang_no_other_is_asked(hall: Hall) -> None:
+def test_where_too_many_of_a_call_hang_no_other_is_asked_and_of_many_calls_nobody(
+    hall: Hall,
+) -> None:
     names = [f"t{number}" for number in range(50)]
     asking = hall.asking(at_once=1, most=2)
     hall.hang(*names)
     asking.elapsed = _impatient(hall)
 
-    first, second = hall.ask(asking, *names), hall.ask(asking, *names)
+    said = [{*hall.ask(asking, *names)} for _ in range(10)]
 
-    assert hall.asked == ["t0", "t1"]
-    assert {*first} == {*second} == {"t0", "t1"}
+    assert said[:2] == [{"t0", "t1"}, {"t2", "t3"}]
+    assert said[8:] == [set(), set()]
+    assert hall.asked == names[:16]
+
+
+def test_those_who_hang_keep_no_other_from_being_asked_by_the_next(hall: Hall) -> None:
+    names = [f"t{number}" for number in range(50)]
+    asking = hall.asking(at_once=1, most=2)
+    hall.hang("t0", "t1")
+    asking.elapsed = _impatient(hall)
+    first = hall.ask(asking, *names)
+
+    said = hall.ask(asking, *names)
+
+    assert {*first} == {"t0", "t1"}
+    assert {name for name, one in said.items() if isinstance(one, Answer)} == {*names[2:]}
 
 
 def test_two_who_ask_the_same_at_once_share_one_question(hall: Hall) -> None:
