@@ -1,6 +1,6 @@
 """A look never fails: who does not answer is Missing, with his words and never told too young."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -419,3 +419,25 @@ def test_mirrors_that_hang_are_given_up_after_a_few_and_what_was_known_of_the_ot
     assert {name for name in names if isinstance(after[name], Missing)} == set(names[:4])
     assert all(after[name] == known[name] for name in names[4:])
     hanging.release()
+
+
+def test_who_asked_earlier_and_is_told_later_takes_no_newer_sample_away(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig.round()
+    plain = rig.watcher.sampler.mirrors
+
+    def overtaken(tables: Iterable[Table]) -> Mapping[str, object]:
+        found = plain(tables)
+        monkeypatch.setattr(rig.watcher.sampler, "mirrors", plain)
+        rig.second()
+        rig.watcher.look(timedelta(), [USERS])
+        return found
+
+    monkeypatch.setattr(rig.watcher.sampler, "mirrors", overtaken)
+    rig.second()
+
+    sample = rig.watcher.look(timedelta(), [USERS]).mirrors[USERS]
+
+    assert isinstance(sample, Sample)
+    assert sample.at == rig.now
