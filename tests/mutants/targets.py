@@ -38,7 +38,9 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "pipeline/landing/inversions.py": (f"{LANDING}/test_inversions.py",),
     "pipeline/landing/mentioned.py": (f"{LANDING}/test_mentioned.py",),
     "pipeline/landing/new_rules.py": (f"{LANDING}/test_new_rules.py",),
-    "pipeline/landing/plan.py": (f"{LANDING}/test_plan.py",),
+    "pipeline/landing/plan.py": tuple(
+        f"{LANDING}/test_{one}.py" for one in ("plan", "needed_topics", "hidden_topics")
+    ),
     "pipeline/landing/epoch.py": (f"{LANDING}/test_epoch.py",),
     "pipeline/landing/epochs.py": (f"{LANDING}/test_epochs.py",),
     "pipeline/landing/epoch_bounds.py": (f"{LANDING}/test_epoch_bounds.py",),

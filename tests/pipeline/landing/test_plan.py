@@ -85,6 +85,7 @@ def test_nothing_new_reads_nothing_and_keeps_w() -> None:
     assert chosen.offsets["shop.a:0"] is w
 
 
+HOLDS_A = A.topic.__eq__
 LAST = PlanContext(last={A: end(12, "old")})
 
 
@@ -165,6 +166,30 @@ def test_after_a_cut_nothing_is_said_of_the_old_leader_epoch_any_more() -> None:
         pytest.param(PlanContext(last={A: end(5)}), None, "landed to its end at 5", id="whole"),
         pytest.param(PlanContext(last={A: end(6)}), (5, 6), "went on to 6", id="one was not"),
         pytest.param(PlanContext(), (5, 5), "nobody knows", id="never listed since the start"),
+        pytest.param(
+            PlanContext(last={A: end(5)}, needed=HOLDS_A),
+            (5, 5),
+            "nobody knows what came after its end was listed at 5",
+            id="whole, and of a table that is there",
+        ),
+        pytest.param(
+            PlanContext(last={A: end(6)}, needed=HOLDS_A), (5, 6), "went on to 6", id="both"
+        ),
+        pytest.param(
+            PlanContext(last={A: end(7)}, hidden=frozenset({A.topic})),
+            (5, 7),
+            "user see it any more",
+            id="hidden, and went on",
+        ),
+        pytest.param(
+            PlanContext(hidden=frozenset({A.topic})), (5, 5), "user see it any more", id="only hidden"
+        ),
+        pytest.param(
+            PlanContext(last={A: end(5)}, hidden=frozenset({A.topic}), needed=HOLDS_A),
+            (5, 5),
+            "user see it any more",
+            id="hidden, of a table that is there",
+        ),
         pytest.param(
             PlanContext(last={A: end(5, "older")}), (5, 5), "nobody knows", id="another topic"
         ),
