@@ -22,7 +22,7 @@ import structlog
 from pipeline.clocks import over
 from pipeline.errors import SluiceError, UnreachableError
 from pipeline.living import is_there, living_shards
-from pipeline.mark import Existence, Mark
+from pipeline.mark import Existence, Mark, source_of
 from pipeline.model import Shard, Table
 from pipeline.route import Router
 from pipeline.schema.column import Column
@@ -83,6 +83,7 @@ class Roster:
     _there: dict[tuple[str, str], tuple[Shard, ...]] = field(default_factory=dict)
     _silent: Mapping[str, str] = field(default_factory=dict)
     _moving: frozenset[str] = frozenset()
+    _new: tuple[str, ...] = ()  # sources of which nothing has landed
     _keys: dict[str, KeyAnswer] = field(default_factory=dict)
     _asked: datetime | None = None
     _unanswered: set[str] = field(default_factory=set)  # sources, when they were last asked
@@ -120,13 +121,14 @@ class Roster:
     def unlisted(self, table: Table) -> str:
         """Why *table* may have shards that are not among its own; empty if it cannot.
 
-        A source is believed by what it told last; one that has told nothing yet may have any.
+        A source is believed by what it told last; one that has told nothing yet may have any, and
+        so may one of which nothing has ever landed.
         """
         if table.name in self._moving:
             return "its rule is new, and nothing has landed under it yet"
         if all(self.router.rule(shard.name) is None for shard in table.shards):
             return ""
-        silent = ((name, self._silent.get(name)) for name in table.sources)
+        silent = ((name, self._silent.get(name)) for name in (*table.sources, *self._new))
         return next(
             (f"source {name} has not listed its tables: {why}" for name, why in silent if why), ""
         )
@@ -148,6 +150,7 @@ class Roster:
             self._told, self._shards, self._tables = _telling(mark), shards, tables
             self._named = {table.name: table for table in self._tables}
             self._moving = frozenset(_moving(mark, self.router))
+            self._new = tuple(sorted(self.sources().keys() - {source_of(n) for n in mark.shards}))
 
     def _living(self, mark: Mark) -> Mapping[str, str]:
         """The shards that are there; their names are gone through only if one has changed."""

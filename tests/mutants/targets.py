@@ -49,6 +49,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "pipeline/landing/bases.py": (
         f"{LANDING}/test_bases.py",
         f"{LANDING}/test_dropped_databases.py",
+        f"{LANDING}/test_needed_topics.py",
         *MARKS,
     ),
     "pipeline/landing/next_mark.py": MARKS,

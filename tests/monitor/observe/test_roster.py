@@ -1,57 +1,19 @@
 """Which tables are watched, with which shards, and by which key?"""
 
-import contextlib
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 import pytest
 
 from monitor.observe.roster import Roster
-from pipeline.errors import UnreachableError
 from pipeline.mark import Existence, Mark
 from pipeline.model import Order, Shard, Table
-from pipeline.schema.column import Column
 from pipeline.settings import TableRule
-from pipeline.sources.mysql.column import MySqlColumn
+from tests.monitor.observe.dictionaries import BIG, FakeDictionary
 from tests.monitor.rig import NOON
-from tests.pipeline.hanging import Hanging
 
 ORDERS = TableRule(shards=r"shop_\d+\.orders", table="shop.orders", tier=0)
-
-
-@dataclass
-class FakeDictionary:
-    """A source's word on its tables: by name, the key's columns and their types."""
-
-    tables: dict[str, dict[str, str]] = field(default_factory=dict)
-    silent: bool = False
-    asked: int = 0
-    keyed: int = 0
-    source: str = "shop"
-
-    def shards(self, pattern: str) -> tuple[Shard, ...]:
-        """Those whose whole name matches."""
-        self.asked += 1
-        self._answer()
-        return tuple(Shard(self.source, n) for n in self.tables if re.fullmatch(pattern, n))
-
-    def key_columns(self, shard: Shard) -> tuple[str, ...]:
-        """All its columns are key columns."""
-        self.keyed += 1
-        self._answer()
-        return tuple(self.tables[shard.name])
-
-    def columns(self, shard: Shard) -> Sequence[Column]:
-        """As information_schema has them."""
-        self._answer()
-        types = self.tables[shard.name]
-        return [MySqlColumn(name, kind) for name, kind in types.items()]
-
-    def _answer(self) -> None:
-        if self.silent:
-            raise UnreachableError("source:shop: no route to host")
 
 
 class Watch:
@@ -79,9 +41,6 @@ class Watch:
         named = {f"shop/{name}": table for name, table in shards.items()}
         self.roster.update(Mark(lane="main", batch=0, shards=named, existing=gone))
         return self.roster.tables()
-
-
-BIG = {"id": "bigint"}
 
 
 def test_before_the_first_mark_no_name_can_be_called_unknown() -> None:
@@ -403,73 +362,6 @@ def test_keys_are_asked_again_when_a_statement_has_landed_and_now_and_then() -> 
     watch.roster.update(Mark("main", 1, shards=shards, existing=told))
 
     assert (first, at_rest, altered, watch.source.keyed) == (20, 20, 21, 41)
-
-
-class Three:
-    """A roster over three sources, each with a shard of one folded table and a table of its own."""
-
-    def __init__(self, hanging: Hanging) -> None:
-        self.now, self.hanging = NOON, hanging
-        self.sources = {
-            name: FakeDictionary({f"{name}.orders": BIG, f"{name}.own": BIG}, source=name)
-            for name in "abc"
-        }
-        rule = TableRule(shards=r"a\.orders|c\.orders", table="all.orders")
-        odd = TableRule(shards=r"b\.orders", table="b.orders")
-        self.roster = Roster(lambda: self.sources, (rule, odd), lambda: self.now)
-        hanging.watched(self.roster.asking)
-
-    def see(self) -> dict[str, str | None]:
-        """Land a batch that knows all shards; the tables' keys, by name."""
-        shards = {f"{name}/{name}.own": f"{name}.own" for name in "abc"}
-        shards |= {"a/a.orders": "all.orders", "b/b.orders": "b.orders"}
-        self.roster.update(Mark("main", 0, shards=shards))
-        return {table.name: table.id_column for table in self.roster.tables()}
-
-
-KNOWN = {"a.own": "id", "all.orders": "id", "b.orders": None, "b.own": None, "c.own": "id"}
-
-
-@pytest.mark.parametrize("method", ["shards", "key_columns"])
-def test_f21_of_three_sources_one_hangs_for_ever_and_the_others_tell_their_tables(
-    hanging: Hanging, monkeypatch: pytest.MonkeyPatch, method: str
-) -> None:
-    three = Three(hanging)
-    monkeypatch.setattr(three.sources["b"], method, hanging)
-
-    first = three.see()
-    three.now += timedelta(minutes=5)
-    second = three.see()
-
-    assert first == second == KNOWN
-    assert len(hanging.stuck) == 1
-    doubts = {table.name: three.roster.unlisted(table) for table in three.roster.tables()}
-    why = "source b has not listed its tables: has not answered since 12:00:00 UTC"
-    assert doubts == dict.fromkeys(KNOWN, "") | ({"b.orders": why} if method == "shards" else {})
-
-
-def test_f21_keys_that_are_told_late_are_taken_over_at_the_next_look(
-    hanging: Hanging, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    three = Three(hanging)
-    hung = three.sources["b"]
-    tell = hung.key_columns
-    monkeypatch.setattr(hung, "key_columns", lambda shard: _late(hanging, tell, shard))
-
-    before = three.see()
-    hanging.release()
-    after = three.see()
-
-    assert before == KNOWN
-    assert after == KNOWN | {"b.orders": "id", "b.own": "id"}
-
-
-def _late(
-    hanging: Hanging, tell: Callable[[Shard], tuple[str, ...]], shard: Shard
-) -> tuple[str, ...]:
-    with contextlib.suppress(UnreachableError):
-        hanging()
-    return tell(shard)
 
 
 def test_a_look_that_breaks_off_hides_no_shard_from_the_next() -> None:

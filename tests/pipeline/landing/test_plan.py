@@ -182,7 +182,7 @@ def test_after_a_cut_nothing_is_said_of_the_old_leader_epoch_any_more() -> None:
             id="hidden, and went on",
         ),
         pytest.param(
-            PlanContext(hidden=frozenset({A.topic})), (5, 5), "user see it any more", id="only hidden"
+            PlanContext(hidden=frozenset({A.topic})), (5, 5), "user see it any more", id="hidden"
         ),
         pytest.param(
             PlanContext(last={A: end(5)}, hidden=frozenset({A.topic}), needed=HOLDS_A),
