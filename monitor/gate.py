@@ -19,6 +19,7 @@ from pipeline.errors import ConfigError
 from pipeline.model import Stage
 
 FRESH = timedelta(seconds=1)
+MOST = 10  # names in a message: of thousands, those that begin or end most like the one asked for
 CLOSED = (ReadinessState.BLOCKED, ReadinessState.REVOKED)
 
 
@@ -62,8 +63,8 @@ class Gate:
         known = [(name, self.roster.table(name)) for name in tables]
         unknown = [name for name, table in known if table is None]
         if unknown and self.roster.known:
-            names = ", ".join(table.name for table in self.roster.tables()) or "none yet"
-            raise ConfigError(f"no table {unknown[0]!r}; known: {names}")
+            names = [table.name for table in self.roster.tables()]
+            raise ConfigError(f"no table {unknown[0]!r}; known: {_like(unknown[0], names)}")
         if unknown:
             return Decision(())
         with self.recorder.deciding:
@@ -86,3 +87,20 @@ class Gate:
         if text is None:
             text = (now.astimezone(self.zone).date() - timedelta(days=1)).isoformat()
         return parse_cut(text, self.zone, now)
+
+
+def _like(asked: str, names: Sequence[str]) -> str:
+    """Those of *names* that *asked* may have meant; all, if they are few."""
+
+    def unlike(name: str) -> int:
+        return -_shared(asked, name) - _shared(asked[::-1], name[::-1])
+
+    nearest = sorted(names, key=unlike)[:MOST] if len(names) > MOST else names
+    more = len(names) - len(nearest)
+    return (", ".join(nearest) or "none yet") + (f" and {more} more" if more else "")
+
+
+def _shared(one: str, other: str) -> int:
+    """How many letters both begin with."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((n for n, (a, b) in pairs if a != b), min(len(one), len(other)))

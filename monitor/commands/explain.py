@@ -1,6 +1,7 @@
 """`sluice explain TABLE`: why is it ready, or why not; hop by hop, check by check."""
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ def explain(table: str, cut: str | None, config: Path, server: str | None, as_js
         told(base, "/v1/gate", "state", {**question, "stage": stage})
         for stage in ("landed", "mirror")
     ]
-    answers = [one for decision in decisions for one in decision["tables"] or [decision]]
+    answers = [one for decision in decisions for one in decision["tables"]] or decisions[:1]
     verdicts = _newest(listed(base, "/v1/verdicts", {"table": table, "limit": 500}))
     if as_json:
         click.echo(json.dumps({"answers": answers, "verdicts": verdicts}))
@@ -30,17 +31,18 @@ def explain(table: str, cut: str | None, config: Path, server: str | None, as_js
     for answer in answers:
         for line in _answer(answer):
             click.echo(line)
-    click.echo("checks:")
+    click.echo("checks:" if verdicts else "checks: none has ruled yet")
     for one in verdicts:
         click.echo(f"  {one['check']}: {one['outcome']}, {one['reason']} ({one['at']})")
 
 
 def _answer(answer: dict[str, Any]) -> list[str]:
     if "hops" not in answer:
-        return [f"{answer['state']}: {answer.get('why', '')}"]
+        return [f"{answer['state'].upper()}: {answer.get('why', '')}"]
     lines = [f"{answer['table']} {answer['stage']} up to {answer['cut']}: {answer['state']}"]
     for reason in answer["reasons"]:
-        waive = f"  (sluice waive {reason['id']} --reason ...)" if reason["id"] else ""
+        id_ = reason["id"] and shlex.quote(reason["id"])  # names hold quotes, blanks and worse
+        waive = f"  (sluice waive {id_} --reason ...)" if id_ else ""
         lines.append(f"  {reason['code']}: {reason['text']}{waive}")
     lines += [f"  expected ready at {answer['eta']}"] if answer["eta"] else []
     for hop in answer["hops"]:

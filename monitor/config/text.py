@@ -22,7 +22,8 @@ def read_text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except OSError as error:
-        msg = f"cannot read {path}: {error.strerror}; `sluice init` writes one to begin with"
+        begin = ", or let `sluice init` write one" if isinstance(error, FileNotFoundError) else ""
+        msg = f"cannot read {path}: {error.strerror}; name another by --config{begin}"
         raise ConfigError(msg) from None
     except UnicodeDecodeError as error:
         raise refusal(path, [f"is not UTF-8 text, from byte {error.start} on"]) from None

@@ -163,6 +163,8 @@ def _code(view: TableView) -> str:
 def hop_of(view: TableView) -> str:
     """Where it stands: at the hop that blocks it, else at the first unknown, or the longest."""
     answer = _shown(view)
+    if answer.state is ReadinessState.REVOKED:
+        return ""  # a check has failed since: as below
     if answer.state is ReadinessState.BLOCKED and answer.reasons:
         code = answer.reasons[0].code
         if code == "check_failed":

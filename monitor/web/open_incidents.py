@@ -25,6 +25,7 @@ class ShownIncident:
     more: int
     tables: tuple[str, ...]
     owner: str
+    hands: str
     runbook: str
     id: str
 
@@ -55,6 +56,7 @@ def _trouble(one: Incident, board: Board, now: datetime) -> ShownIncident:
         more=max(len(one.ruling.keys) - MOST_KEYS, 0),
         tables=one.tables,
         owner=one.owner,
+        hands=one.acknowledged.who if one.acknowledged else "",
         runbook=page(one, board.runbooks),
         id=one.id,
     )

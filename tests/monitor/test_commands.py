@@ -5,6 +5,7 @@ gate.py, init.py, status.py, waive.py.
 """
 
 import json
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -240,6 +241,24 @@ def test_explain_names_hops_reasons_and_what_to_waive(
     assert "sluice waive foreign_write:shop.users:2 --reason" in result.output
 
 
+def test_explain_shows_an_id_as_a_shell_takes_it() -> None:
+    service, id_ = FastAPI(), 'schema:d.a "b" $HOME@7'
+    reason = {"code": "shards_differ", "text": "no", "id": id_}
+    about = {"table": "t", "stage": "mirror", "cut": "now", "state": "blocked", "eta": None}
+    answer = {**about, "reasons": [reason], "hops": []}
+    service.get("/v1/gate")(lambda: {"state": "blocked", "tables": [answer]})
+    service.get("/v1/verdicts")(lambda: [])
+    http = HttpServer("127.0.0.1", 0)
+    http.start(service)
+
+    result = CliRunner().invoke(explain.COMMAND, ["t", "--server", http.address])
+    http.stop()
+
+    shown = result.output.partition("(sluice ")[2].partition(" --reason")[0]
+    assert shlex.split(shown) == ["waive", id_]
+    assert "checks: none has ruled yet" in result.output
+
+
 @pytest.mark.parametrize("more", ["#x", "?cut=now", "/x", "%23", "/../users"])
 def test_explain_never_tells_of_another_table_than_the_one_that_was_named(
     sluice: Callable[..., Result], more: str
@@ -382,7 +401,7 @@ def test_help_tells_each_verb_in_a_whole_sentence() -> None:
         pytest.param(
             ["check-config", "--config", "/no/such.yaml"],
             2,
-            "cannot read /no/such.yaml: No such file or directory; `sluice init` writes one",
+            "cannot read /no/such.yaml: No such file or directory; name another by --config, or",
             id="no config",
         ),
     ],

@@ -16,6 +16,7 @@ from bench.kit.service import Service
 from monitor.app import App
 from monitor.gate import Gate
 from monitor.observe import sampler
+from pipeline.errors import ConfigError
 from pipeline.lags.samples import MirrorPosition, Sample
 from pipeline.living import living_shards
 from pipeline.mark import Existence, Mark
@@ -188,6 +189,21 @@ def test_f47_a_mirror_that_somebody_took_away_is_seen_by_who_asks_though_it_was_
         gone = asked.decide([table], cut, Stage.MIRROR).status()
 
     assert (ready, gone) == (200, 409)
+
+
+def test_of_many_tables_a_wrong_name_is_told_with_the_few_it_may_have_meant(
+    tmp_path: Path,
+) -> None:
+    with settled(tmp_path, 45) as (service, app):
+        asked = gate(service, app)
+        for wrong in ("shop.order_00033", "shop.orders_00033x"):
+            with pytest.raises(ConfigError) as told:
+                asked.decide([wrong], service.clock(), Stage.MIRROR)
+
+            names = str(told.value).removeprefix(f"no table {wrong!r}; known: ").split(", ")
+            assert names[0] == "shop.orders_00033"
+            assert names[-1].endswith(" and 35 more")
+            assert len(names) == 10
 
 
 def mirrors(app: App) -> list[Sample[MirrorPosition]]:

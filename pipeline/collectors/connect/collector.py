@@ -165,7 +165,7 @@ class ConnectCollector:
         patience = self.timeout if body is None else max(self.timeout, VALIDATION)
         try:
             return self._client.request(method, url, json=body, timeout=patience.total_seconds())
-        except httpx.HTTPError as error:
+        except (httpx.HTTPError, UnicodeError) as error:  # the last: no name to ask for
             msg = f"{self._where}: {type(error).__name__}: {error}"
             raise UnreachableError(msg) from error
 

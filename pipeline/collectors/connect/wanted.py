@@ -104,16 +104,20 @@ def _usual(demand: Demand) -> bool:
 
 
 def _connection(source: SourceSettings) -> dict[str, str]:
-    variable = re.sub(r"\W", "_", source.name).upper()
     found = {
         "connector.class": KINDS.get(source.kind, USUAL),
         "database.hostname": source.host,
         "database.port": str(source.port),
         "database.user": "debezium",
-        "database.password": f"${{env:{variable}_DEBEZIUM_PASSWORD}}",
+        "database.password": f"${{env:{_variable(source.name)}_DEBEZIUM_PASSWORD}}",
         "database.server.id": str(100_000 + zlib.crc32(source.name.encode()) % 900_000),
     }
     return {**found, "database.ssl.mode": "required"} if source.tls else found
+
+
+def _variable(name: str) -> str:
+    """A name that every shell can set: a word of ASCII that begins with no digit."""
+    return re.sub(r"\W|^(?=\d)", "_", name, flags=re.ASCII).upper()
 
 
 def _topics(scope: CollectionScope) -> dict[str, str]:
@@ -141,7 +145,6 @@ def _security(security: KafkaSecurity, prefix: str) -> dict[str, str]:
         return {}
     found: dict[str, str] = {"security.protocol": security.protocol}
     if security.mechanism is not None:
-        variable = re.sub(r"\W", "_", prefix).upper()
         found["sasl.mechanism"] = security.mechanism
-        found["sasl.jaas.config"] = f"${{env:{variable}_KAFKA_JAAS}}"
+        found["sasl.jaas.config"] = f"${{env:{_variable(prefix)}_KAFKA_JAAS}}"
     return {client + name: value for client in CLIENTS for name, value in found.items()}

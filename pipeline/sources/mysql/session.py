@@ -138,7 +138,7 @@ class Session:
             host=self.settings.host,
             port=self.settings.port,
             user=self.settings.user,
-            password=self.settings.password,
+            password=self.settings.password.encode(errors="surrogateescape"),  # not as Latin-1
             charset="utf8mb4",
             autocommit=True,
             cursorclass=DictCursor,
@@ -170,7 +170,7 @@ class Session:
     def _translated(self) -> Iterator[None]:
         try:
             yield
-        except (pymysql.Error, OSError) as error:
+        except (pymysql.Error, OSError, UnicodeError) as error:  # the last: no name to ask for
             self.close()
             raise self._said(error) from error
 

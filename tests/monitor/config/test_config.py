@@ -462,8 +462,11 @@ def test_lag_budgets_go_by_tier() -> None:
 
 
 def test_a_missing_file_is_told_with_the_verb_that_writes_one(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="No such file or directory; `sluice init` writes one"):
+    said = "No such file or directory; name another by --config, or let `sluice init` write one"
+    with pytest.raises(ConfigError, match=said):
         load(tmp_path / "sluice.yaml")
+    with pytest.raises(ConfigError, match=r"Is a directory; name another by --config$"):
+        load(tmp_path)
 
 
 def test_the_schema_for_editors_agrees_with_the_reader() -> None:

@@ -165,4 +165,8 @@ def test_an_answer_without_a_reason_says_that_none_is_known() -> None:
 
 
 def test_lost_by_a_gating_probe_is_at_no_one_hop() -> None:
+    failed = Reason("check_failed", "range_counts: 3 rows short", "")
+    taken_back = a_view("shop.a", ReadinessState.REVOKED, failed, seconds=(1.0, 2.0, 3.0))
+
     assert only(board(LOST)).hop == ""
+    assert only(board(taken_back)).hop == ""

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from alerts.model import Acknowledgement
 from monitor.board import Board
 from monitor.web.status_page import status_page
 from tests.monitor.boards import (
@@ -80,6 +81,11 @@ def _text(html: str) -> str:
         ),
         pytest.param(
             board(LOST, incidents=(incident(),)), ["and 3 more", "owner data platform"], id="owner"
+        ),
+        pytest.param(
+            board(LOST, incidents=(replace(incident(), acknowledged=Acknowledgement("ann", NOW)),)),
+            ["owner data platform, in the hands of ann"],
+            id="somebody has it in hand",
         ),
         pytest.param(
             board(UNKNOWN),

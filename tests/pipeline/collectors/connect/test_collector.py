@@ -271,3 +271,11 @@ def test_a_connect_that_is_down_is_unreachable() -> None:
         pytest.raises(UnreachableError, match="ConnectError"),
     ):
         collector.state()
+
+
+def test_a_connect_whose_name_cannot_be_asked_for_is_unreachable() -> None:
+    with (
+        closing(ConnectCollector("http://a..b:8083", "shop")) as shop,
+        pytest.raises(UnreachableError, match="UnicodeError"),
+    ):
+        shop.state()

@@ -67,6 +67,21 @@ def test_f52_no_secret_is_in_it_and_each_is_a_reference() -> None:
     assert len(jaas) == 3
 
 
+@pytest.mark.parametrize(
+    ("name", "variable"),
+    [
+        pytest.param("shop-1.eu", "SHOP_1_EU", id="signs"),
+        pytest.param("Café №1", "CAF___1", id="letters of no shell"),
+        pytest.param("1shop", "_1SHOP", id="a digit first"),
+    ],
+)
+def test_a_reference_is_to_a_variable_that_a_shell_can_set(name: str, variable: str) -> None:
+    config = wanted(_scope(replace(SOURCE, name=name, prefix=name), security=SCRAM), {})
+
+    assert config["database.password"] == f"${{env:{variable}_DEBEZIUM_PASSWORD}}"
+    assert config["signal.consumer.sasl.jaas.config"] == f"${{env:{variable}_KAFKA_JAAS}}"
+
+
 def test_it_is_about_this_source_and_its_topics() -> None:
     config = wanted(_scope(), {})
 

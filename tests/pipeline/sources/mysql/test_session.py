@@ -1,0 +1,76 @@
+"""Who signs in with an odd password is known, and a host that cannot be dialled is told.
+
+Covers pipeline/sources/mysql/session.py; that of a real server is beside it.
+"""
+
+import socket
+import threading
+from hashlib import sha1
+
+import pytest
+
+from pipeline.errors import ConfigError, UnreachableError
+from pipeline.settings import CollectorSettings, SourceSettings
+from pipeline.sources.mysql.session import Session
+
+SALT = b"twenty bytes of salt"
+DENIED = b"\xff" + (1045).to_bytes(2, "little") + b"#28000denied"
+
+
+def session(host: str, port: int, password: str) -> Session:
+    collector = CollectorSettings("http://127.0.0.1:1", "shop")
+    return Session(SourceSettings("shop", host, port, "sluice", collector, "shop", password))
+
+
+def packet(number: int, payload: bytes) -> bytes:
+    return len(payload).to_bytes(3, "little") + bytes([number]) + payload
+
+
+def greeting() -> bytes:
+    """A server of version 8 that wants mysql_native_password."""
+    old, new = 0x8200.to_bytes(2, "little"), 0x0008.to_bytes(2, "little")  # its capabilities
+    head = b"\x0a8.0.15\0" + bytes(4) + SALT[:8] + b"\0" + old + b"\xff\x02\x00" + new
+    return packet(0, head + b"\x15" + bytes(10) + SALT[8:] + b"\0mysql_native_password\0")
+
+
+def overheard(server: socket.socket, heard: list[bytes]) -> None:
+    """Greet, note what stands for the password, and deny."""
+    server.settimeout(5)  # who never calls is found by the assertion
+    try:
+        caller, _ = server.accept()
+    except TimeoutError:
+        return
+    with caller:
+        caller.sendall(greeting())
+        said = caller.recv(4096)[4 + 32 :].partition(b"\0")[2]
+        heard.append(said[1 : 1 + said[0]])
+        caller.sendall(packet(2, DENIED))
+
+
+def fits(answer: bytes, password: bytes) -> bool:
+    """As a server judges, that keeps the password hashed twice."""
+    kept = sha1(sha1(password).digest()).digest()  # noqa: S324  - the protocol's own
+    mask = sha1(SALT + kept).digest()  # noqa: S324
+    once = bytes(a ^ b for a, b in zip(answer, mask, strict=True))
+    return sha1(once).digest() == kept  # noqa: S324
+
+
+@pytest.mark.parametrize("password", ["p@ss:w/rd%", "blümchen", "€", "🔑 % \\ ' \""])
+def test_a_password_of_any_letters_is_sent_as_the_server_keeps_it(password: str) -> None:
+    heard: list[bytes] = []
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=overheard, args=(server, heard))
+        thread.start()
+        try:
+            with pytest.raises(ConfigError, match="denied"):
+                session("127.0.0.1", server.getsockname()[1], password).ask("SELECT 1")
+        finally:
+            thread.join()
+
+    assert [fits(answer, password.encode()) for answer in heard] == [True]
+
+
+@pytest.mark.parametrize("host", ["db..example", "d" * 64 + ".example"])
+def test_a_host_whose_name_cannot_be_asked_for_is_told(host: str) -> None:
+    with pytest.raises(UnreachableError, match=r"^source:shop: down: "):
+        session(host, 3306, "x").ask("SELECT 1")
