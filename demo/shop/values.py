@@ -105,7 +105,9 @@ def payment(rng: random.Random, number: int) -> Row:
         "vintage": _maybe(rng, lambda rng: rng.randint(1901, 2155)),
         "attempts": rng.randint(0, 9),
         "score": _maybe(rng, _double),
-        "ratio": _maybe(rng, lambda rng: rng.uniform(-1e6, 1e6)),
+        "ratio": _maybe(
+            rng, lambda rng: float(f"{rng.uniform(-1e6, 1e6):.6g}")
+        ),  # see docs/types.md
     }
 
 
