@@ -15,10 +15,10 @@ from sqlalchemy import (
     FromClause,
     Table,
     and_,
+    bindparam,
     delete,
     exists,
     select,
-    tuple_,
     type_coerce,
 )
 
@@ -53,13 +53,15 @@ def forget(database: Database, table: Table, *which: ColumnElement[bool]) -> int
     """
     key = table.primary_key.columns
     with database.read() as connection:
-        rows = [tuple(row) for row in connection.execute(select(*key).where(*which))]
+        found = connection.execute(select(*key).where(*which)).all()
+    rows = [{f"the_{name}": value for name, value in row._mapping.items()} for row in found]
+    # one by one by their index: for a list of them SQLite would read the whole table
+    one = delete(table).where(*(column == bindparam(f"the_{column.name}") for column in key))
     gone, first, few = 0, 0, AT_ONCE
     while first < len(rows):
         began = time.monotonic()
-        some = delete(table).where(tuple_(*key).in_(rows[first : first + few]))
         with database.write() as connection:
-            gone += connection.execute(some).rowcount
+            gone += connection.execute(one, rows[first : first + few]).rowcount
         spent = time.monotonic() - began
         first, few = first + few, paced(few, spent)
         time.sleep(min(spent, LONG))

@@ -1,6 +1,7 @@
 """What is old goes a few rows at a time: nobody who writes waits for all of it."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from sqlalchemy import event
@@ -9,7 +10,7 @@ from checks.model import Outcome, Ruling, Verdict
 from monitor.store import thin
 from monitor.store.store import ServiceStore
 from monitor.store.thin import paced
-from tests.monitor.store.kit import NOW
+from tests.monitor.store.kit import DAY, NOW, SECOND, fence
 
 
 def test_f44_a_day_of_verdicts_goes_by_many_short_transactions(store: ServiceStore) -> None:
@@ -51,3 +52,27 @@ def test_all_that_is_old_goes_where_each_transaction_takes_long(
     gone = store.verdicts.prune(NOW + timedelta(days=60))
 
     assert (gone, len(store.verdicts.latest())) == (99, 1)
+
+
+def test_rows_that_go_are_found_by_their_index(store: ServiceStore) -> None:
+    """Days of heartbeats were read whole for each two hundred that went."""
+    begun = list[tuple[str, Any]]()
+
+    def note(_c: object, _k: object, statement: str, given: Any, *_rest: object) -> None:
+        if statement.startswith("DELETE FROM fences"):
+            begun.append((statement, given[0] if isinstance(given, list) else given))
+
+    for number in range(4):
+        store.fences.add(fence(number, NOW - 2 * DAY + number * SECOND))
+    event.listen(store.database.engine, "before_cursor_execute", note)
+    store.fences.prune(NOW)
+    event.remove(store.database.engine, "before_cursor_execute", note)
+    with store.database.read() as connection:
+        plans = [
+            str(row[-1])
+            for statement, given in begun
+            for row in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", given)
+        ]
+
+    assert plans
+    assert all(plan.startswith("SEARCH") for plan in plans), plans
