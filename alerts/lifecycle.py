@@ -110,12 +110,13 @@ def end(incident: Incident, now: datetime) -> Step:
 
 
 def _tell(incident: Incident, policy: AlertPolicy, now: datetime) -> Step:
-    """Send the first notice of a firing incident, or the next one when *repeat* is over.
+    """Send the first notice of an incident that fires, or the next one when *repeat* is over.
 
-    Whom it concerns now, and had not heard of it, waits for *hold* only: what has just joined may
-    pass by itself.  So does one who took a milder trouble in hand.
+    It fires when it has concerned somebody, who has not heard of it, for *hold*.  Whom it concerns
+    later waits for *hold* only: what has just joined may pass by itself.  So does one who took a
+    milder trouble in hand.
     """
-    if incident.state is not IncidentState.FIRING or policy.muted:
+    if policy.muted:
         return incident, ()
     if incident.unheard is not None and over(incident.unheard, policy.hold, now):
         first = incident.notified is None

@@ -283,7 +283,7 @@ def test_who_was_told_of_the_beginning_hears_the_end_though_others_were_told_sin
 
     _, (ended,) = advance(incident, finding("P"), AlertPolicy(channels=("log",)), at(2))
 
-    assert joined.incident.channels == ("log",)
+    assert (joined.event, joined.incident.channels) == ("repeated", ("log",))
     assert ended.incident.channels == ("log", "slack")
 
 
@@ -309,3 +309,26 @@ def test_who_joined_before_it_was_good_for_a_moment_waits_anew() -> None:
         told.append(len(notices))
 
     assert told == [0, 0, 1, 0, 0, 0, 0, 1]
+
+
+def test_muted_trouble_that_was_good_for_a_moment_is_told_when_the_silence_is_over() -> None:
+    """Nobody was told, so nobody could have been spared."""
+    policy = AlertPolicy(hold=minutes(2), keep=minutes(9))
+    muted, incident, told = replace(policy, muted=True), None, []
+    sheet = [*((letter, muted) for letter in "FFFFP"), ("F", policy)]
+    for minute, (letter, one) in enumerate(sheet):
+        incident, notices = advance(incident, finding(letter), one, at(minute))
+        told.append(len(notices))
+
+    assert told == [0, 0, 0, 0, 0, 1]
+
+
+def test_muted_trouble_waits_for_a_hold_that_was_made_longer() -> None:
+    muted = AlertPolicy(hold=minutes(2), muted=True)
+    patient = AlertPolicy(hold=minutes(9), repeat=minutes(1))
+    incident, told = None, []
+    for minute, one in enumerate([muted] * 4 + [patient] * 7):
+        incident, notices = advance(incident, finding("F"), one, at(minute))
+        told.append(len(notices))
+
+    assert told == [0] * 9 + [1, 1]
