@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from monitor.config.whereabouts import whereabouts
+from pipeline.authorities import vouched
 from pipeline.errors import ConfigError, UnreachableError
 
 PATIENCE = 30.0
@@ -51,8 +52,7 @@ def asked(method: str, url: str, wait: float = 0.0, **rest: Any) -> Any:
     """
     import httpx  # noqa: PLC0415  - help needs none, and it is half of what a verb waits for
 
-    secured = url.startswith("https:")  # else the authorities need not be read: a tenth of a second
-    rest |= {"timeout": PATIENCE + wait, "trust_env": False, "verify": secured}
+    rest |= {"timeout": PATIENCE + wait, "trust_env": False, "verify": vouched(url)}
     try:
         answer = httpx.request(method, url, **rest)
         found = answer.json()

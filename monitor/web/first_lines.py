@@ -15,7 +15,6 @@ from monitor.board import GRAVITY, Board, FirstLanding, TableView
 from monitor.web.durations import moment, span
 from pipeline.model import Hop, Stage
 
-NO_ETA = "when it will be ready is not known yet"
 MOST = 10
 NAMED = 3
 EXPLAINING = (
@@ -40,7 +39,8 @@ READ_ON: Mapping[ReadinessState, str] = {
 class FirstLine:
     """One cause: ``kind`` is the state it puts its tables in, ``what`` is never empty.
 
-    ``runbook`` says what to do; empty if there is nothing to do but wait.
+    ``eta`` is None where it is not known yet, empty where it is not the point.  ``runbook`` says
+    what to do; empty if there is nothing to do but wait.
     """
 
     kind: str
@@ -48,7 +48,7 @@ class FirstLine:
     tables: tuple[str, ...] = ()
     since: str = ""
     hop: str = ""
-    eta: str = ""
+    eta: str | None = ""
     runbook: str = ""
 
     @property
@@ -64,9 +64,15 @@ class FirstLine:
         told = (
             self.since and f"since {self.since}",
             self.hop and f"at {self.hop}",
-            self.eta and (self.eta if self.eta == NO_ETA else f"ready in about {self.eta}"),
+            self._ready,
         )
         return ", ".join(filter(None, told))
+
+    @property
+    def _ready(self) -> str:
+        if self.eta is None:
+            return "when it will be ready is not known yet"
+        return self.eta and f"ready in about {self.eta}"
 
 
 def first_lines(board: Board, now: datetime) -> tuple[FirstLine, ...]:
@@ -98,7 +104,7 @@ def _all_well(board: Board) -> FirstLine:
 
 
 def _landing(one: FirstLanding, now: datetime) -> FirstLine:
-    eta = span(one.eta - now) if one.eta else NO_ETA
+    eta = span(one.eta - now) if one.eta else None
     return FirstLine("starting", one.line, one.tables, span(now - one.since), eta=eta)
 
 

@@ -86,7 +86,11 @@ class Upstream:
         """
         looks = {feed.settings.name: partial(_look, feed) for feed in self.feeds}
         told = self._answered(self.before, looks)
-        said = {name: one.acknowledged for name, one in told.items()}
+        acknowledged = {
+            name: one.acknowledged
+            for name, one in told.items()
+            if isinstance(one.acknowledged, Acknowledged) and isinstance(one.lists, Capture)
+        }
         captures = {n: one.lists for n, one in told.items() if isinstance(one.lists, Capture)}
         source_of, beginnings, ends = self._listed()
         first = {name: one.head for name, one in told.items() if one.head is not None}
@@ -101,7 +105,7 @@ class Upstream:
         absent = {TopicPartition.parse(name).topic for name in w.keys() - {str(at) for at in ends}}
         return Listing(
             heads,
-            {n: a for n, a in said.items() if isinstance(a, Acknowledged) and n in captures},
+            acknowledged,
             source_of,
             beginnings,
             ends,

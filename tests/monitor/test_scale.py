@@ -38,6 +38,18 @@ def settled(folder: Path, size: int) -> Iterator[tuple[Service, App]]:
 
 
 @contextmanager
+def described(folder: Path, size: int) -> Iterator[tuple[Service, App]]:
+    """A service whose next round is the first that can certify yesterday."""
+    service = Service(folder, size)
+    with service.life() as app:
+        service.round()
+        app.cycle.watch()
+        app.census.ask()
+        service.round()
+        yield service, app
+
+
+@contextmanager
 def statements(app: App) -> Iterator[list[str]]:
     """What the store is asked meanwhile."""
     asked = list[str]()
@@ -66,12 +78,7 @@ def test_a_round_asks_the_store_as_much_for_many_tables_as_for_few(tmp_path: Pat
 
 
 def test_yesterday_is_certified_by_few_transactions(tmp_path: Path) -> None:
-    service = Service(tmp_path, 45)
-    with service.life() as app:
-        service.round()
-        app.cycle.watch()
-        app.census.ask()
-        service.round()
+    with described(tmp_path, 45) as (service, app):
         with statements(app) as asked:
             app.cycle.watch()
 
@@ -86,14 +93,8 @@ def test_yesterday_is_certified_by_few_transactions(tmp_path: Path) -> None:
 
 
 def test_where_a_job_asks_at_the_gate_no_table_but_one_keeps_it_waiting(tmp_path: Path) -> None:
-    service = Service(tmp_path, 4)
-    with service.life() as app:
-        service.round()
+    with described(tmp_path, 4) as (_, app), app.way.first(), statements(app) as asked:
         app.cycle.watch()
-        app.census.ask()
-        service.round()
-        with app.way.first(), statements(app) as asked:
-            app.cycle.watch()
 
     assert len([text for text in asked if text.startswith("INSERT INTO certificates")]) == 4
 

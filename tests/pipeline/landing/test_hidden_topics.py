@@ -35,6 +35,18 @@ def describe(desk: Desk) -> None:
     desk.topics.held.setdefault("a", []).append((b"{}", value.encode()))
 
 
+def seen_no_more(home: Path) -> Desk:
+    """Of a table that was landed, one row comes after its topic was hidden."""
+    desk = Desk(home)
+    desk.topics.alter("a", 5, "name", kind="CREATE")
+    desk.topics.put("a", 20, "one")
+    desk.land()
+    desk.topics.forbidden = HIDDEN
+    desk.topics.put("a", 30, "unseen")
+    desk.topics.beat("a", 1, pos=40)
+    return desk
+
+
 @pytest.mark.parametrize("born", [True, False], ids=["created", "read by a snapshot"])
 def test_a_table_whose_topic_was_never_seen_is_no_empty_one(tmp_path: Path, *, born: bool) -> None:
     desk = Desk(tmp_path)
@@ -85,13 +97,7 @@ def test_a_topic_that_may_be_seen_no_more_is_a_gap_though_all_of_it_was_landed(
     tmp_path: Path,
 ) -> None:
     """Else the table would go on to be READY, as heartbeats do."""
-    desk = Desk(tmp_path)
-    desk.topics.alter("a", 5, "name", kind="CREATE")
-    desk.topics.put("a", 20, "one")
-    desk.land()
-    desk.topics.forbidden = HIDDEN
-    desk.topics.put("a", 30, "unseen")
-    desk.topics.beat("a", 1, pos=40)
+    desk = seen_no_more(tmp_path)
 
     desk.land()
 
@@ -101,13 +107,7 @@ def test_a_topic_that_may_be_seen_no_more_is_a_gap_though_all_of_it_was_landed(
 
 
 def test_what_may_be_seen_again_is_read_on_where_it_stood(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    desk.topics.alter("a", 5, "name", kind="CREATE")
-    desk.topics.put("a", 20, "one")
-    desk.land()
-    desk.topics.forbidden = HIDDEN
-    desk.topics.put("a", 30, "unseen")
-    desk.topics.beat("a", 1, pos=40)
+    desk = seen_no_more(tmp_path)
     desk.land()
     desk.topics.forbidden = frozenset()
     desk.topics.put("a", 50, "seen")
