@@ -9,10 +9,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from deltalake import DeltaTable, QueryBuilder
+from deltalake import CommitProperties, DeltaTable, QueryBuilder
+from deltalake.exceptions import CommitFailedError
 
 from demo.mysql import MySQL
+from pipeline.errors import UnreachableError
 
+AT_ONCE = CommitProperties(max_commit_retries=0)  # on top of what was looked at, or not at all
+TIMES = 20
 # The widest hole below the highest id: rows in it are invisible to a look at the maximum.
 HOLE = """
     SELECT id + 1, next - 1 FROM (
@@ -63,7 +67,10 @@ class UnloggedRows:
 
 @dataclass(eq=False)
 class ForeignDelete:
-    """A row deleted from the mirror at *path* by a writer that is not the service."""
+    """A row deleted from the mirror at *path* by a writer that is not the service.
+
+    ``good`` is the version just before it, whatever the service commits meanwhile.
+    """
 
     path: str
     id: int = -1
@@ -71,16 +78,32 @@ class ForeignDelete:
     good: int = -1
 
     def do(self) -> None:
-        """Delete the row with the lowest id."""
-        table = DeltaTable(self.path)
-        self.good = table.version()
-        (self.id,) = _column(table, "SELECT min(id) AS id FROM t")
-        table.delete(f"id = {self.id}")
-        self.version = table.version()
+        """Delete the row with the lowest id, as of the newest version.
+
+        Raises:
+            UnreachableError: each time somebody else was faster.
+        """
+        for _ in range(TIMES):
+            if self._deleted(DeltaTable(self.path)):
+                return
+        raise UnreachableError(
+            f"{self.path} changes too often for a foreign hand; rest its writers"
+        )
 
     def undo(self) -> None:
         """Take the mirror back to the version just before."""
         DeltaTable(self.path).restore(self.good)
+
+    def _deleted(self, table: DeltaTable) -> bool:
+        """Whether it was done; not if somebody has committed since the look."""
+        good = table.version()
+        (first,) = _column(table, "SELECT min(id) AS id FROM t")
+        try:
+            table.delete(f"id = {first}", commit_properties=AT_ONCE)
+        except CommitFailedError:
+            return False
+        self.id, self.good, self.version = first, good, good + 1
+        return True
 
 
 @dataclass(eq=False)

@@ -3,9 +3,10 @@
 import io
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -14,6 +15,7 @@ from rich.console import Console
 
 from demo import processes
 from demo.processes import wait_until
+from demo.story import harm as harm_file
 from demo.story import memory
 from demo.story.harm import ForeignDelete
 from demo.story.lags import LagBook, quantile
@@ -166,6 +168,29 @@ def test_a_foreign_delete_is_one_row_and_can_be_taken_back(tmp_path: Path) -> No
     assert ids(path) == [2, 3]
     harm.undo()
     assert ids(path) == [1, 2, 3]
+
+
+def test_a_merge_that_comes_between_is_not_taken_back_with_a_foreign_delete(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = str(tmp_path / "users")
+    write_deltalake(path, pa.table({"id": [3, 1, 2]}))
+    looked = harm_file._column
+
+    def merged_meanwhile(table: DeltaTable, query: str) -> Sequence[Any]:
+        if table.version() == 0:
+            write_deltalake(path, pa.table({"id": [4]}), mode="append")
+        return looked(table, query)
+
+    monkeypatch.setattr(harm_file, "_column", merged_meanwhile)
+    harm = ForeignDelete(path)
+
+    harm.do()
+
+    assert (harm.id, harm.version, harm.good) == (1, 2, 1)
+    assert DeltaTable(path).history(1)[0]["operation"] == "DELETE"
+    harm.undo()
+    assert ids(path) == [1, 2, 3, 4]
 
 
 def ids(path: str) -> list[int]:
