@@ -64,7 +64,7 @@ def _ruled(look: Sampling) -> dict[str, int]:
         if name.startswith(RULES):
             gap = read_gap(text)
             for table in {mark.shards.get(shard) for shard in gap.shards} - {None}:
-                found[str(table)] = max(found.get(str(table), -1), gap.batch)
+                found[str(table)] = max(found.get(str(table), gap.batch), gap.batch)
     return found
 
 

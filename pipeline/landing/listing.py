@@ -69,7 +69,7 @@ class Upstream:
         cls, feeds: Sequence[Feed], transport: Transport, clock: Callable[[], datetime]
     ) -> "Upstream":
         """One whose feeds have as long as their own limits let them take in sum."""
-        never = timedelta(microseconds=-1)
+        never = -timedelta.resolution
         return cls(
             feeds,
             transport,
@@ -111,7 +111,7 @@ class Upstream:
             ends,
             self.transport.epoch_ends(changed),
             captures,
-            self.transport.hidden(absent) if absent else frozenset(),
+            self.transport.hidden(absent),
         )
 
     def _answered(
@@ -152,9 +152,11 @@ def owner(topic: str, feeds: Sequence[Feed]) -> Feed | None:
         ConfigError: two sources claim it with the same prefix.
     """
     fitting = [feed for feed in feeds if feed.claims(topic)]
-    longest = max((len(feed.settings.prefix) for feed in fitting), default=0)
+    if not fitting:
+        return None
+    longest = max(len(feed.settings.prefix) for feed in fitting)
     found = [feed for feed in fitting if len(feed.settings.prefix) == longest]
     if len(found) > 1:
         names = " and ".join(feed.settings.name for feed in found)
         raise ConfigError(f"topic {topic} is claimed by {names}; give them prefixes of their own")
-    return found[0] if found else None
+    return found[0]

@@ -7,6 +7,7 @@ CHECKS = "tests/checks"
 LANDING = "tests/pipeline/landing"
 APPLY = "tests/pipeline/apply"
 LAGS = "tests/pipeline/lags"
+OBSERVE = "tests/monitor/observe"
 MYSQL = "tests/pipeline/sources/mysql"
 
 READINESS = tuple(
@@ -53,6 +54,8 @@ TARGETS: dict[str, tuple[str, ...]] = {
         *MARKS,
     ),
     "pipeline/landing/next_mark.py": MARKS,
+    "pipeline/landing/hidden_topics.py": (f"{LANDING}/test_hidden_topics.py",),
+    "pipeline/landing/listing.py": (f"{LANDING}/test_listing.py",),
     "pipeline/apply/fold.py": (f"{APPLY}/test_fold.py",),
     "pipeline/apply/decide.py": (f"{APPLY}/test_decide.py",),
     "pipeline/apply/account.py": (f"{APPLY}/test_account.py", f"{APPLY}/test_accounts_exact.py"),
@@ -60,5 +63,6 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "pipeline/sources/mysql/alter.py": (f"{MYSQL}/test_statement.py",),
     "pipeline/sources/mysql/effects.py": (f"{MYSQL}/test_effects.py", f"{MYSQL}/test_moves.py"),
     "pipeline/sources/mysql/moves.py": (f"{MYSQL}/test_effects.py", f"{MYSQL}/test_moves.py"),
+    "monitor/observe/forfeits.py": (f"{OBSERVE}/test_forfeits.py",),
     "alerts/lifecycle.py": ("tests/alerts/test_lifecycle.py", "tests/alerts/test_round.py"),
 }

@@ -60,7 +60,9 @@ def test_a_table_whose_topic_was_never_seen_is_no_empty_one(tmp_path: Path, *, b
     assert desk.loop.mark.bases.keys() & {NAME} == set()
     assert [(one.id, one.shards) for one in gaps(desk)] == [("hidden:a/db.t:0:0@0", (NAME,))]
     assert desk.loop.mark.shards[NAME] == "db.t"
-    assert gaps(desk)[0].why == (
+    (gap,) = gaps(desk)
+    assert (gap.partition, gap.first, gap.until) == (0, 0, 0), "no record of it was ever seen"
+    assert gap.why == (
         "Kafka does not let Sluice's user see a topic of a/db.t, if there is one: give it "
         "DESCRIBE and READ below the whole prefix, then take a new base of it"
     )
