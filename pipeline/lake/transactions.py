@@ -8,6 +8,7 @@ has landed, above all of END's batch, and began so much later that what is newer
 """
 
 import json
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ ENDS_AT_ONCE = 500
 SENT = (*ROWS, Op.HEARTBEAT)
 EPOCH, LOG, POS, _ = PLACE
 DISTINCT = 'count(DISTINCT struct(t."order", op))'
-EVER = (0, 2**62)
+EVER = (0, sys.maxsize)
 Begins = Mapping[TxKey, Sequence[tuple[int, int]]]
 """Batches with a BEGIN, rising, and how many."""
 Landed = Mapping[tuple[int, str], int]
@@ -167,17 +168,16 @@ class TransactionReader:
                 yield sent.compared(promised, own, above)
 
     def _sent(self, key: TxKey, end: TransactionEnd, begins: Begins) -> SentTransaction:
-        before = _before(begins, key, end)
-        if end.epochs is None:
+        before, own = _before(begins, key, end), end.span
+        if own is None:
             return SentTransaction(key, end, EVER, sum(n for _, n in before) or 1)
-        known = self._spans([batch for batch, _ in before])
-        spans = [(known[batch].get(key[0], end.span), n) for batch, n in before]
-        begun = sum(n for span, n in spans if span and span.high[0] >= end.epochs[0])
+        known, newest = self._spans([batch for batch, _ in before]), own.high[0]
+        spans = [(known[batch].get(key[0], own), n) for batch, n in before]
+        begun = sum(n for span, n in spans if span.high[0] >= own.low)
         if begun or not spans:
-            return SentTransaction(key, end, end.epochs, begun or 1)
+            return SentTransaction(key, end, (own.low, newest), begun or 1)
         span, begun = spans[-1]
-        low = end.epochs[0] if span is None else span.low
-        return SentTransaction(key, end, (low, end.epochs[1]), begun)
+        return SentTransaction(key, end, (span.low, newest), begun)
 
     def _begun_again(self, rows: str, sent: SentTransaction) -> Transaction:
         """State a transaction over all its tables; where it began again is told in one epoch."""
@@ -250,7 +250,7 @@ def _above(
 
 def _is_above(base: ShardBase, end: TransactionEnd, own: tuple[int, ...] | None) -> bool:
     """*own* is where a landed row of the transaction stands."""
-    stands = base.order.parts[:3]
+    stands = base.order.parts
     if own is not None:
         return stands >= own
     # partitions are not listed at one instant: what is newer than END may land a batch before it

@@ -56,6 +56,11 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "pipeline/landing/next_mark.py": MARKS,
     "pipeline/landing/hidden_topics.py": (f"{LANDING}/test_hidden_topics.py",),
     "pipeline/landing/listing.py": (f"{LANDING}/test_listing.py",),
+    "pipeline/lake/transactions.py": (
+        "tests/pipeline/lake/test_sent_transactions.py",
+        "tests/pipeline/lake/test_transactions.py",
+    ),
+    "pipeline/apply/provenance.py": (f"{APPLY}/test_provenance.py", f"{APPLY}/test_decide.py"),
     "pipeline/apply/fold.py": (f"{APPLY}/test_fold.py",),
     "pipeline/apply/decide.py": (f"{APPLY}/test_decide.py",),
     "pipeline/apply/account.py": (f"{APPLY}/test_account.py", f"{APPLY}/test_accounts_exact.py"),
@@ -63,6 +68,11 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "pipeline/sources/mysql/alter.py": (f"{MYSQL}/test_statement.py",),
     "pipeline/sources/mysql/effects.py": (f"{MYSQL}/test_effects.py", f"{MYSQL}/test_moves.py"),
     "pipeline/sources/mysql/moves.py": (f"{MYSQL}/test_effects.py", f"{MYSQL}/test_moves.py"),
+    "monitor/bearers.py": ("tests/monitor/test_bearers.py",),
+    "monitor/observe/clocks.py": (
+        f"{OBSERVE}/test_clock_states.py",
+        f"{OBSERVE}/test_clocks.py",
+    ),
     "monitor/observe/forfeits.py": (f"{OBSERVE}/test_forfeits.py",),
     "alerts/lifecycle.py": ("tests/alerts/test_lifecycle.py", "tests/alerts/test_round.py"),
 }

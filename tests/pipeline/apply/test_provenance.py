@@ -1,0 +1,134 @@
+"""Which of two places is the newer, and what is the same, null or not?"""
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from pipeline.apply.provenance import (
+    NOBODY,
+    ORDER,
+    PARTS,
+    above,
+    owned,
+    plain,
+    rank,
+    ranked,
+    same,
+)
+from pipeline.errors import HeldError
+from pipeline.model import Order, Origin
+
+PLACE = {"epoch": 1, "log": 2, "pos": 3, "row": 4}
+LOW, HIGH = (1, 1, 1, 1, 1), (2, 2, 2, 2, 2)
+
+
+def rows(*places: dict[str, Any] | None, origin: int | None = 5) -> pa.Table:
+    """Changes of one shard at *places*."""
+    many = len(places)
+    return pa.table(
+        {
+            "source": pa.array(["s"] * many, pa.string_view()),
+            "shard": pa.array(["db.t"] * many, pa.string_view()),
+            "order": pa.array(places, ORDER),
+            "origin": pa.array([origin] * many, pa.int32()),
+        }
+    )
+
+
+def column(*places: tuple[int, ...]) -> Any:
+    """Ranks, a column each."""
+    return np.array(places, np.int64).T
+
+
+def test_a_rank_is_epoch_log_pos_row_and_origin() -> None:
+    assert rank(rows(PLACE, PLACE | {"row": 9})).T.tolist() == [[1, 2, 3, 4, 5], [1, 2, 3, 9, 5]]
+    assert ranked(Order(1, 2, 3, 4), Origin(0)).T.tolist() == [[1, 2, 3, 4, 0]]
+
+
+@pytest.mark.parametrize(
+    ("lost", "origin"),
+    [
+        pytest.param(None, 5, id="no order at all"),
+        *(pytest.param(PLACE | {part: None}, 5, id=f"no {part}") for part in PARTS),
+        pytest.param(PLACE, None, id="no origin"),
+    ],
+)
+def test_a_change_without_a_place_holds_the_table(
+    lost: dict[str, Any] | None, origin: int | None
+) -> None:
+    with pytest.raises(HeldError, match="newer and older cannot be told"):
+        rank(rows(PLACE, lost, origin=origin))
+
+
+@pytest.mark.parametrize("part", range(5))
+def test_what_stands_further_left_decides_and_equals_are_not_above(part: int) -> None:
+    """Each part in turn is higher on one side, and all to the right of it on the other."""
+    newer = LOW[:part] + HIGH[part : part + 1] + LOW[part + 1 :]
+    older = LOW[: part + 1] + HIGH[part + 1 :]
+
+    left, right = column(newer, older, newer), column(older, newer, newer)
+
+    assert above(left, right).tolist() == [True, False, False]
+
+
+def test_many_are_compared_with_one() -> None:
+    many = column(LOW, HIGH, (2, 2, 2, 2, 3))
+
+    assert above(many, column(HIGH)).tolist() == [False, False, True]
+    assert above(column(HIGH), many).tolist() == [True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("right", "expected"),
+    [
+        pytest.param(pa.array(["a", "a", "a", None]), [True, False, False, True], id="one by one"),
+        pytest.param(pa.scalar("a"), [True, False, False, False], id="all with one"),
+        pytest.param(pa.scalar(None, pa.string()), [False, False, True, True], id="with null"),
+    ],
+)
+def test_two_nulls_are_the_same_and_a_null_and_a_value_are_not(
+    right: pa.Array | pa.Scalar, expected: list[bool]
+) -> None:
+    assert same(pa.array(["a", "b", None, None]), right).tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        (pa.string_view(), pa.string()),
+        (pa.binary_view(), pa.binary()),
+        (pa.string(), pa.string()),
+        (pa.large_binary(), pa.large_binary()),
+    ],
+    ids=str,
+)
+def test_views_become_plain_and_nothing_else_changes(
+    kind: pa.DataType, expected: pa.DataType
+) -> None:
+    found = plain(pa.chunked_array([["a", None]], kind))
+
+    assert found.type == expected
+    assert found.cast(pa.large_string()).to_pylist() == ["a", None]
+
+
+def test_changes_are_owned_by_their_shard_and_none_is_adopted() -> None:
+    found = owned(rows(PLACE, PLACE | {"epoch": 7}, PLACE | {"epoch": 8}))
+
+    taken = found.take(np.array([2, 0]))
+
+    assert (found.source.type, found.shard.type) == (pa.string(), pa.string())
+    assert found.adopted.tolist() == [False] * 3
+    assert taken.rank[0].tolist() == [8, 1]
+    assert (taken.source.to_pylist(), taken.shard.to_pylist()) == (["s"] * 2, ["db.t"] * 2)
+    assert taken.adopted.tolist() == [False] * 2
+
+
+def test_nobody_owns_nothing_and_is_compared_with_anything() -> None:
+    none = NOBODY.take(np.array([], np.int64))
+
+    assert [len(one) for one in (none.source, none.shard, none.adopted)] == [0, 0, 0]
+    assert none.rank.shape == NOBODY.rank.shape == (5, 0)
+    assert len(NOBODY.adopted) == 0
+    assert above(NOBODY.rank, column(HIGH)).tolist() == []

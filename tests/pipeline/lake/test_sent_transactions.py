@@ -1,0 +1,277 @@
+"""What belongs to an END: its BEGINs, its epochs, its rows however long ago; and what is asked.
+
+Covers pipeline/lake/transactions.py.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.lake.log_memory import LogMemory, TransactionEnd
+from pipeline.lake.log_rows import LOOK_BACK
+from pipeline.lake.pinned import PinnedTable
+from pipeline.lake.seen import ShardBase, Transaction
+from pipeline.lake.transactions import EVER, SentTransaction
+from pipeline.model import Op, Order, Shard, Table
+from tests.pipeline.lake.test_transactions import (
+    OLD,
+    TABLE,
+    A,
+    Row,
+    about,
+    beat,
+    begin,
+    end,
+    read,
+    reader,
+    rows,
+)
+from tests.pipeline.lakes import change, place, write_changes
+
+ONE, THREE = end(orders_00=1), end(orders_00=3)
+FAR_ABOVE = {str(A): ShardBase(Order(9, 1, 1), 99)}
+LONG = LOOK_BACK * 3
+
+
+def sent(epochs: tuple[int, int] = EVER, **counts: int) -> SentTransaction:
+    told = {f"s.{name}": count for name, count in counts.items()}
+    return SentTransaction(("shop", "u:1"), TransactionEnd(9, told, 4), epochs, 1)
+
+
+def test_a_shard_of_another_source_is_promised_nothing() -> None:
+    both = Table("t", (A, Shard("far", "s.other")), ("id",), "id")
+
+    assert sent(orders_00=2, other=3).promised(both) == {"s.orders_00": 2}
+
+
+@pytest.mark.parametrize(
+    ("landed", "told"),
+    [
+        pytest.param({}, 0, id="nothing"),
+        pytest.param({1: 2, 2: 1}, 2, id="the one that fits"),
+        pytest.param({1: 3, 2: 1}, 1, id="or else the newest"),
+        pytest.param({0: 2, 2: 1}, 1, id="none before its first"),
+        pytest.param({2: 1, 3: 2}, 1, id="none after its last"),
+        pytest.param({1: 2, 3: 1}, 2, id="its first"),
+    ],
+)
+def test_of_several_epochs_a_transaction_is_of_one(landed: dict[int, int], told: int) -> None:
+    each = {(epoch, "s.orders_00"): n for epoch, n in landed.items()}
+
+    found = sent((1, 2), orders_00=2).compared({"s.orders_00": 2}, each)
+
+    assert found == Transaction("u:1", 2, told, 4)
+
+
+@pytest.mark.parametrize(
+    ("batches", "told"),
+    [
+        pytest.param({0: OLD[:-1], 1: [THREE]}, (3, 3, 1, 1), id="landed before it"),
+        pytest.param({0: OLD[1:-1], 1: [THREE]}, (3, 3, 1, 1), id="and BEGIN never did"),
+        pytest.param({0: [begin()], 1: [begin()], 2: [THREE]}, (3, 0, 2, 2), id="began again"),
+        pytest.param({0: OLD[:-2], 1: [THREE]}, (3, 2, 1, 1), id="one is lost"),
+        pytest.param({0: OLD[1:]}, (3, 3, 0, 1), id="with its rows, and BEGIN never did"),
+    ],
+)
+def test_an_end_that_lands_alone_is_of_any_epoch(
+    tmp_path: Path, batches: dict[int, list[Row]], told: tuple[int, int, int, int]
+) -> None:
+    """Promised, landed, batch and BEGINs."""
+    (found,) = read(tmp_path, batches, range(3))
+
+    assert (found.promised, found.landed, found.end_batch, found.begun) == told
+
+
+@pytest.mark.parametrize(
+    "batches",
+    [
+        pytest.param({0: OLD[1:-1], 1: [THREE]}, id="its END alone"),
+        pytest.param({0: OLD[1:]}, id="its END with its rows"),
+    ],
+)
+def test_what_is_whole_is_stated_below_a_base_though_it_never_began(
+    tmp_path: Path, batches: dict[int, list[Row]]
+) -> None:
+    (found,) = read(tmp_path, batches, range(2), FAR_ABOVE)
+
+    assert (found.promised, found.landed) == (3, 3)
+
+
+def test_of_an_end_that_lands_alone_no_base_holds_what_became_of_it(tmp_path: Path) -> None:
+    """Nothing tells where in the log it stands."""
+    found = read(tmp_path, {0: [begin(), THREE]}, range(1), FAR_ABOVE)
+
+    assert [(one.promised, one.landed) for one in found] == [(3, 0)]
+
+
+def test_a_change_without_a_place_is_of_no_epoch(tmp_path: Path) -> None:
+    nowhere = change(Op.CREATE, order=None, tx={"id": "u:1", "total_order": 2})
+    batches = {0: [begin(), *rows(1, 900, 1), nowhere], 1: [end(orders_00=2)]}
+
+    assert read(tmp_path, batches, range(2)) == (Transaction("u:1", 2, 1, 1),)
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        pytest.param([begin(), *rows(1, 900, 2)], id="the whole of it"),
+        pytest.param([begin()], id="BEGIN and nothing else"),
+    ],
+)
+def test_a_transaction_begun_in_two_batches_of_one_log_was_begun_again(
+    tmp_path: Path, first: list[Row]
+) -> None:
+    (found,) = read(tmp_path, {0: first, 1: [begin(), *rows(1, 902, 1), ONE]}, range(2))
+
+    assert (found.begun, found.promised) == (2, 1)
+
+
+def test_what_began_in_a_log_before_is_not_begun_again_however_high_its_number(
+    tmp_path: Path,
+) -> None:
+    high = change(Op.CREATE, order=place(Order(1, 99, 5)), tx={"id": "u:1", "total_order": 1})
+    batches = {0: [begin(), high], 1: [begin(), *rows(2, 10, 1), ONE]}
+
+    assert read(tmp_path, batches, range(2)) == (Transaction("u:1", 1, 1, 1),)
+
+
+def test_what_began_long_ago_is_found_beside_what_began_lately(tmp_path: Path) -> None:
+    lately = [about(Op.BEGIN, "u:2"), about(Op.END, "u:2", THREE["after"])]
+    batches = {0: OLD[:-1], LONG: [*lately, beat(1, 950), THREE]}
+
+    found = read(tmp_path, batches, range(LONG, LONG + 1))
+
+    assert [(one.id, one.landed) for one in found] == [("u:1", 3), ("u:2", 0)]
+
+
+BEGUN_IN_BOTH = [begin(), *rows(1, 900, 3), begin(), *rows(2, 10, 1)]
+
+
+@pytest.mark.parametrize(
+    ("written", "told"),
+    [
+        pytest.param([*BEGUN_IN_BOTH, ONE], (1, 1), id="whole in the new log"),
+        pytest.param([*BEGUN_IN_BOTH, THREE], (3, 1), id="whole in the old one only"),
+    ],
+)
+def test_of_one_that_began_again_the_rows_of_the_newest_log_count(
+    tmp_path: Path, written: list[Row], told: tuple[int, int]
+) -> None:
+    (found,) = read(tmp_path, {0: written}, range(1))
+
+    assert (found.promised, found.landed) == told
+
+
+def numbered(op: Op, pos: int, number: int) -> Row:
+    """An event at *pos*, the *number*th of its run."""
+    tx = {"id": "u:1", "total_order": number}
+    return change(op, order=place(Order(1, 1, pos)), tx=tx)
+
+
+@pytest.mark.parametrize(
+    ("runs", "promised", "resumed"),
+    [
+        pytest.param(
+            ([(Op.CREATE, 5, 1), (Op.CREATE, 6, 2)], [(Op.CREATE, 6, 1), (Op.CREATE, 7, 2)]),
+            2,
+            (2,),
+            id="at its second event",
+        ),
+        pytest.param(
+            ([(Op.DELETE, 5, 1), (Op.CREATE, 5, 2)], [(Op.CREATE, 5, 1)]),
+            1,
+            (2,),
+            id="between the delete and the create of a changed key",
+        ),
+    ],
+)
+def test_where_a_killed_collector_went_on_is_told(
+    tmp_path: Path,
+    runs: Sequence[Sequence[tuple[Op, int, int]]],
+    promised: int,
+    resumed: tuple[int, ...],
+) -> None:
+    events = [row for run in runs for row in (begin(), *(numbered(*one) for one in run))]
+
+    (found,) = read(tmp_path, {0: [*events, end(orders_00=promised)]}, range(1))
+
+    assert (found.begun, found.promised, found.resumed) == (2, promised, resumed)
+
+
+@pytest.mark.parametrize(
+    ("batches", "base", "stated"),
+    [
+        pytest.param(
+            {0: [begin(), *rows(1, 900, 1), THREE], 1: [begin(), *rows(2, 10, 1)]},
+            (1, 950),
+            0,
+            id="below a base, though its id came again above it",
+        ),
+        pytest.param(
+            {0: [begin(), *rows(1, 900, 1), *rows(2, 10, 1), THREE]},
+            (1, 950),
+            1,
+            id="of two logs the newer counts, and its rows are above the base",
+        ),
+    ],
+)
+def test_a_base_is_compared_with_rows_of_the_transactions_own_logs(
+    tmp_path: Path, batches: dict[int, list[Row]], base: tuple[int, int], stated: int
+) -> None:
+    (epoch, pos) = base
+
+    found = read(tmp_path, batches, range(1), {str(A): ShardBase(Order(epoch, 1, pos), 0)})
+
+    assert len(found) == stated
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        pytest.param(None, id="no words at all"),
+        pytest.param("{}", id="nothing said"),
+        pytest.param(
+            json.dumps({"event_count": 0, "data_collections": None}), id="a transaction of nothing"
+        ),
+    ],
+)
+def test_an_end_that_promises_nothing_is_no_tables(tmp_path: Path, after: str | None) -> None:
+    batch = [about(Op.BEGIN, "u:0"), about(Op.END, "u:0", after), *OLD]
+
+    assert read(tmp_path, {0: batch}, range(1)) == (Transaction("u:1", 3, 3, 0),)
+
+
+@pytest.mark.parametrize(
+    ("written", "bases", "asked"),
+    [
+        pytest.param(OLD, FAR_ABOVE, 4, id="whole: ENDs, their spans, BEGINs, rows"),
+        pytest.param([OLD[0], *OLD[2:]], {}, 4, id="not whole, and no base may explain it"),
+        pytest.param([OLD[0], *OLD[2:]], FAR_ABOVE, 5, id="not whole: where it stands, too"),
+    ],
+)
+def test_no_more_is_asked_than_is_needed(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    written: list[Row],
+    bases: Mapping[str, ShardBase],
+    asked: int,
+) -> None:
+    """Of one source, and of a few batches: a change log has years of them."""
+    queries, select = list[str](), PinnedTable.select
+
+    def noted(pinned: PinnedTable, query: str) -> list[dict[str, Any]]:
+        queries.append(query)
+        return select(pinned, query)
+
+    monkeypatch.setattr(PinnedTable, "select", noted)
+    write_changes(tmp_path, LONG, written)
+    reader(tmp_path, LogMemory(("shop",))).of(TABLE, range(LONG, LONG + 1), bases)
+
+    assert len(queries) == asked
+    ends, *others = queries
+    spans, *near = others
+    assert all("source IN ('shop')" in one for one in (ends, spans))
+    assert all(f"batch > {LONG - LOOK_BACK}" in one for one in near)
