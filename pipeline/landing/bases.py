@@ -130,17 +130,6 @@ def _endings(topics: tuple[str, ...]) -> frozenset[str]:
     return frozenset(".".join(one[first:]) for one in parts for first in range(len(one)))
 
 
-def is_needed(mark: Mark, topic: str) -> bool:
-    """Whether a shard that is there, and has a base, is sent into *topic*."""
-    parts = topic.split(".")
-    ends = {".".join(parts[first:]) for first in range(1, len(parts))}
-    return any(
-        mark.shards.get(name) is not None and is_there(mark, name)
-        for name in mark.bases
-        if spelled(Shard.parse(name).name) in ends
-    )
-
-
 def inherited(mark: Mark, facts: Facts) -> dict[str, Order]:
     """Bases that renamed tables have: of the table that each was, if it has none of its own.
 

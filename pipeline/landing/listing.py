@@ -11,6 +11,7 @@ import structlog
 from pipeline.collectors.collector import Capture
 from pipeline.errors import ConfigError
 from pipeline.landing.source_feed import Feed
+from pipeline.landing.topic_shards import TopicNames
 from pipeline.model import Acknowledged, Head, Missing, PartitionEnd, TopicPartition
 from pipeline.side_by_side import Answer, SideBySide
 from pipeline.transports.transport import Transport
@@ -113,6 +114,11 @@ class Upstream:
             captures,
             self.transport.hidden(absent),
         )
+
+    def names(self, topic: str) -> TopicNames | None:
+        """What the source of *topic* calls its topics; None if it is no source's."""
+        feed = owner(topic, self.feeds)
+        return None if feed is None else feed.names
 
     def _answered(
         self, asking: SideBySide[T], questions: Mapping[str, Callable[[], T]]

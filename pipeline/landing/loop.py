@@ -20,7 +20,7 @@ from pipeline.errors import HeldError, LostRaceError
 from pipeline.lake.commit import commit
 from pipeline.lake.entries import Action
 from pipeline.landing.acknowledgements import Acknowledgements
-from pipeline.landing.bases import Settled, is_needed, with_drops
+from pipeline.landing.bases import Settled, with_drops
 from pipeline.landing.collector_lists import captured, collected, is_above, with_lists
 from pipeline.landing.disorder import Circumstances, Disorder
 from pipeline.landing.division import divided, epochs_read
@@ -29,7 +29,7 @@ from pipeline.landing.epochs import Epochs, explain, look
 from pipeline.landing.facts import Facts, gather
 from pipeline.landing.hidden_topics import with_hidden
 from pipeline.landing.inversions import JUDGED, low
-from pipeline.landing.listing import Listing, Upstream, owner
+from pipeline.landing.listing import Listing, Upstream
 from pipeline.landing.new_rules import with_rules
 from pipeline.landing.next_mark import next_mark
 from pipeline.landing.plan import Plan, PlanContext, plan
@@ -39,6 +39,7 @@ from pipeline.landing.shape import Provenance
 from pipeline.landing.source_feed import Feed
 from pipeline.landing.staging import Staged, near, staged_rows, write_rows
 from pipeline.landing.task import Done, Intake, LandingTask
+from pipeline.landing.topic_shards import TopicShards
 from pipeline.lives import lived
 from pipeline.mark import Mark
 from pipeline.model import PartitionEnd, Shard, TopicPartition
@@ -50,7 +51,6 @@ from pipeline.transports.offset_ranges import OffsetRange
 from pipeline.transports.transport import Transport
 
 RESENT_AT_ONCE = 200_000  # records of a batch that is compared with what was landed before
-
 
 log = structlog.get_logger(__name__)
 
@@ -116,10 +116,10 @@ class Landing:
             self.mark.gone,
             self._ends,
             epoch_ends=listing.epoch_ends,
-            claimed=lambda topic: owner(topic, self.feeds) is not None,
+            claimed=lambda topic: self.upstream.names(topic) is not None,
             ahead=frozenset(feed.settings.prefix for feed in going),
             hidden=listing.hidden,
-            needed=partial(is_needed, self.mark),
+            needed=TopicShards(self.mark, self.mark.shards, self.upstream.names).is_needed,
         )
         again = resending(self.mark, look(self.mark, listing).known)
         most = min(self.settings.batch_rows, RESENT_AT_ONCE) if again else self.settings.batch_rows
@@ -156,6 +156,7 @@ class Landing:
             starts=epochs.starts,
             waived=waived,
             router=self.router,
+            names_of=self.upstream.names,
         )
         self._same_topics(chosen, listing)
         if not self._ruled:  # the rules of the batch before may have been others
@@ -205,8 +206,8 @@ class Landing:
     def _held(self, listing: Listing, sources: Set[str], topic: str) -> bool:
         if topic in listing.source_of:
             return listing.source_of[topic] in sources
-        feed = owner(topic, self.feeds)  # it is gone
-        return feed is not None and feed.settings.name in sources
+        names = self.upstream.names(topic)  # it is gone
+        return names is not None and names.source in sources
 
     def _gathered(self, staged: Staged, listing: Listing) -> Facts:
         readings = {feed.settings.name: feed.reading for feed in self.feeds}
@@ -309,8 +310,7 @@ class Landing:
 
     def _same_topics(self, chosen: Plan, listing: Listing) -> None:
         """A topic deleted and created anew while it was read would mix two topics unseen."""
-        asked = {at.topic: listing.ends[at].topic_id for at in chosen.spans}
-        self.transport.require_ids(asked)
+        self.transport.require_ids({at.topic: listing.ends[at].topic_id for at in chosen.spans})
 
     def _commit(self, made: Mark, settled: Sequence[Settled], staged: Staged, stamp: Stamp) -> None:
         settles = [self._settle(done) for done in settled]

@@ -1,7 +1,7 @@
 """The mark after a batch, from the mark before it and what the batch holds; pure."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from pipeline.landing.bases import Settled, advance, births, inherited
 from pipeline.landing.epoch_bounds import needed
@@ -10,11 +10,11 @@ from pipeline.landing.mentioned import mentioned
 from pipeline.landing.plan import Plan
 from pipeline.landing.redelivery import resending
 from pipeline.landing.tally import NAMED
+from pipeline.landing.topic_shards import TopicNames, TopicShards
 from pipeline.mark import Epoch, EpochStart, Mark, Quarantine, Snap, source_of
-from pipeline.model import Acknowledged, Order, Shard, SourcePartition, TopicPartition
+from pipeline.model import Acknowledged, Order, Shard, TopicPartition
 from pipeline.report import Gap, read_gap, tell_gap
 from pipeline.route import Router
-from pipeline.topics.naming import spelled
 
 
 def next_mark(
@@ -27,6 +27,7 @@ def next_mark(
     starts: Mapping[EpochStart, int],
     waived: frozenset[str],
     router: Router,
+    names_of: Callable[[str], TopicNames | None],
 ) -> tuple[Mark, tuple[Settled, ...]]:
     """Add one batch to *mark*; returns it with the shards whose base it completes.
 
@@ -37,11 +38,10 @@ def next_mark(
     snaps, settled = _snaps(mark, facts, batch := mark.batch + 1, waived)
     shards = _shards(mark, facts, (*snaps, *(done.name for done in settled)), router)
     closed = (*settled, *(dropped := _dropped(mark, facts, batch)))
+    known = TopicShards(mark, shards, names_of)
     made = replace(
         mark,
         batch=batch,
-        offsets=dict(plan.offsets),
-        gone=dict(plan.gone),
         acknowledged=_acknowledged(mark, acknowledged, epochs),
         heartbeats=_highest(mark.heartbeats, facts.heartbeats),
         tables={**mark.tables, **dict.fromkeys(_touched(facts, settled, shards, router), batch)},
@@ -53,18 +53,18 @@ def next_mark(
         bases=_bases(mark, facts, settled),
         lost=_lost(mark, settled),
         snaps=snaps,
-        gaps=_gaps(mark, facts, _opened(plan, batch, mark, shards), closed, waived),
-        quarantine=_quarantine(replace(mark, shards=shards), facts, closed, waived),
+        gaps=_gaps(mark, facts, _opened(plan, batch, known), closed, waived),
+        quarantine=_quarantine(mark, facts, known, closed, waived),
     )
     return _passed(_started(_completed(made, settled), starts, plan), acknowledged), settled
 
 
 def _topics(mark: Mark, facts: Facts, plan: Plan) -> Mark:
-    """With topics that have grown, or are read without their beginning and a snapshot's in it."""
+    """With W after *plan*, and topics that have grown, or are read without their beginning."""
     parts = {n: s.order for n, s in facts.snapshots.items() if s.topics & plan.trimmed}
     topics = tuple(sorted({*mark.trimmed, *plan.trimmed}))
-    known = {**mark.parts, **parts}
-    return replace(mark, grown=_grown(mark, plan), trimmed=topics, parts=known)
+    at = replace(mark, offsets=dict(plan.offsets), gone=dict(plan.gone))
+    return replace(at, grown=_grown(mark, plan), trimmed=topics, parts={**mark.parts, **parts})
 
 
 def _departed(mark: Mark, facts: Facts, dropped: Iterable[Settled]) -> set[str]:
@@ -169,48 +169,13 @@ def _grown(mark: Mark, plan: Plan) -> tuple[str, ...]:
     return tuple(sorted({*mark.grown, *(added & topics)}))
 
 
-def _opened(plan: Plan, batch: int, mark: Mark, shards: Iterable[str]) -> tuple[Gap, ...]:
+def _opened(plan: Plan, batch: int, known: TopicShards) -> tuple[Gap, ...]:
     """The plan's gaps, each with the shards it concerns; a waiver of one is none of the next."""
-    if not plan.gaps:
-        return ()
-    known = _Concerned.of(mark, shards)
     return tuple(
-        replace(gap, id=f"{gap.id}@{batch}", batch=batch, shards=known.by(gap.topic))
+        replace(gap, id=f"{gap.id}@{batch}", batch=batch, shards=known.lost_with(gap.topic))
         for gap in plan.gaps
+        if not known.concerns_nobody(gap.topic)
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _Concerned:
-    """Which shards does a topic concern?  Sorted out once: all topics may be lost together.
-
-    ``sources`` is by topic, ``every`` by source, ``named`` by what topics call a shard.
-    """
-
-    sources: Mapping[str, set[str]]
-    every: Mapping[str, list[str]]
-    named: Mapping[str, list[str]]
-
-    @classmethod
-    def of(cls, mark: Mark, shards: Iterable[str]) -> "_Concerned":
-        sources: dict[str, set[str]] = {}
-        for name in mark.high:
-            one = SourcePartition.parse(name)
-            sources.setdefault(one.at.topic, set()).add(one.source)
-        every: dict[str, list[str]] = {}
-        named: dict[str, list[str]] = {}
-        for name in sorted(shards):
-            every.setdefault(source_of(name), []).append(name)
-            named.setdefault(spelled(Shard.parse(name).name), []).append(name)
-        return cls(sources, every, named)
-
-    def by(self, topic: str) -> tuple[str, ...]:
-        """The shards it is named after, or every known one of its source, sorted."""
-        sources = self.sources.get(topic) or self.every.keys()
-        parts = topic.split(".")
-        ends = (".".join(parts[start:]) for start in range(1, len(parts)))
-        own = [one for end in ends for one in self.named.get(end, ()) if source_of(one) in sources]
-        return tuple(sorted(own or (one for at in sources for one in self.every.get(at, ()))))
 
 
 def _renamed(mark: Mark, facts: Facts) -> tuple[tuple[str, str], ...]:
@@ -259,24 +224,28 @@ def _gaps(
 
 
 def _quarantine(
-    mark: Mark, facts: Facts, settled: Sequence[Settled], waived: frozenset[str]
+    mark: Mark,
+    facts: Facts,
+    known: TopicShards,
+    settled: Sequence[Settled],
+    waived: frozenset[str],
 ) -> dict[str, Quarantine]:
-    """What is open after this batch; *mark* is the one before it, with the shards after it."""
+    """What is open after this batch; *mark* is the one before it, *known* the shards after it."""
     result: dict[str, Quarantine] = {}
     for subject in sorted({*mark.quarantine, *facts.errors}):
         one, fresh = mark.quarantine.get(subject), facts.errors.get(subject)
         one = _waived(subject, one, waived) if one else None
         if fresh is not None:
-            one = _more(one, fresh, mark.batch + 1, _closing(subject, mark))
+            one = _more(one, fresh, mark.batch + 1, _closing(subject, known))
         one = _closed(one, settled) if one else None
         if one is not None:
             result[subject] = one
     return result
 
 
-def _closing(subject: str, mark: Mark) -> tuple[str, ...]:
+def _closing(subject: str, known: TopicShards) -> tuple[str, ...]:
     topic = subject.removeprefix("topic:")
-    return (subject,) if topic == subject else _Concerned.of(mark, mark.shards).by(topic)
+    return (subject,) if topic == subject else known.lost_with(topic)
 
 
 def _more(

@@ -11,11 +11,13 @@ from pipeline.collectors.collector import Capture, Collector
 from pipeline.collectors.mirrored import Mirrored
 from pipeline.errors import UnreachableError
 from pipeline.formats.format import Format
+from pipeline.landing.topic_shards import TopicNames
 from pipeline.model import Acknowledged, Head, Missing
 from pipeline.schema.dialect import Dialect
 from pipeline.schema.reading import SchemaReading
 from pipeline.settings import SourceSettings
 from pipeline.sources.source import Source
+from pipeline.topics.naming import spelled
 
 log = structlog.get_logger(__name__)
 
@@ -48,6 +50,13 @@ class Feed:
     def topics(self) -> str:
         """Regular expression for the whole name of each of its topics."""
         return self.settings.every_topic(self.format.added_topics(self.settings.prefix))
+
+    @cached_property
+    def names(self) -> TopicNames:
+        """What they are called."""
+        own, prefix = self.settings, self.settings.prefix
+        others = {*self.format.added_topics(prefix), f"{prefix}.{spelled(own.heartbeat)}"}
+        return TopicNames(own.name, prefix, frozenset(others), routed=bool(own.topics))
 
     def claims(self, topic: str) -> bool:
         """Whether *topic* is one that this source's changes arrive in."""

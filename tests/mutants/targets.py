@@ -40,7 +40,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "pipeline/landing/mentioned.py": (f"{LANDING}/test_mentioned.py",),
     "pipeline/landing/new_rules.py": (f"{LANDING}/test_new_rules.py",),
     "pipeline/landing/plan.py": tuple(
-        f"{LANDING}/test_{one}.py" for one in ("plan", "needed_topics", "hidden_topics")
+        f"{LANDING}/test_{one}.py" for one in ("plan", "hidden_topics")
     ),
     "pipeline/landing/epoch.py": (f"{LANDING}/test_epoch.py",),
     "pipeline/landing/epochs.py": (f"{LANDING}/test_epochs.py",),
@@ -50,7 +50,6 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "pipeline/landing/bases.py": (
         f"{LANDING}/test_bases.py",
         f"{LANDING}/test_dropped_databases.py",
-        f"{LANDING}/test_needed_topics.py",
         *MARKS,
     ),
     "pipeline/landing/next_mark.py": MARKS,
@@ -61,6 +60,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
         "tests/pipeline/lake/test_transactions.py",
     ),
     "pipeline/apply/provenance.py": (f"{APPLY}/test_provenance.py", f"{APPLY}/test_decide.py"),
+    "pipeline/landing/topic_shards.py": (f"{LANDING}/test_topic_shards.py",),
     "pipeline/apply/fold.py": (f"{APPLY}/test_fold.py",),
     "pipeline/apply/decide.py": (f"{APPLY}/test_decide.py",),
     "pipeline/apply/account.py": (f"{APPLY}/test_account.py", f"{APPLY}/test_accounts_exact.py"),

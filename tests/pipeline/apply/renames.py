@@ -69,6 +69,7 @@ class Renames:
             starts={},
             waived=frozenset(),
             router=self.lake.catalog.router,
+            names_of=lambda _: None,
         )
         self.lake.mark = replace(made, batch=mark.batch)
         self.lake.land()

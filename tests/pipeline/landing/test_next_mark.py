@@ -9,6 +9,7 @@ from pipeline.landing.facts import Facts, News, UnreadChanges
 from pipeline.landing.next_mark import next_mark
 from pipeline.landing.plan import Plan
 from pipeline.landing.tally import NAMED, SnapshotRows
+from pipeline.landing.topic_shards import TopicNames
 from pipeline.mark import Epoch, EpochStart, Existence, Mark, Snap
 from pipeline.model import Acknowledged, Fence, Head, Order, PartitionEnd, TopicPartition
 from pipeline.report import Gap, read_gap, tell_gap
@@ -27,6 +28,12 @@ GAP = Gap("s.db.t:0:5", "s.db.t", 0, 5, 8, "deleted")
 OPEN = f"{GAP.id}@5"  # once the batch after OLD has landed
 
 
+def names_of(topic: str) -> TopicNames | None:
+    """Of sources that are called as their topics begin."""
+    source = topic.partition(".")[0]
+    return TopicNames(source, source, frozenset({f"{source}.transaction"}))
+
+
 def step(
     mark: Mark = OLD,
     facts: Facts | None = None,
@@ -39,6 +46,7 @@ def step(
         "starts": {EpochStart.parse(name): first for name, first in mark.starts.items()},
         "waived": frozenset(),
         "router": ROUTER,
+        "names_of": names_of,
     }
     made, _ = next_mark(mark, facts or Facts(), Plan({}, END, gaps, capped=False), **given | more)
     return made
@@ -61,6 +69,7 @@ def test_what_a_trimmed_topic_still_holds_of_a_snapshot_is_remembered_as_a_part(
         starts={},
         waived=frozenset(),
         router=ROUTER,
+        names_of=names_of,
     )
 
     assert made.trimmed == ("s.db.t", "s.db.v")
@@ -399,6 +408,7 @@ def test_what_is_gone_is_remembered() -> None:
     mark, _ = next_mark(
         replace(OLD, offsets=END), Facts(), chosen,
         acknowledged={}, epochs={}, starts={}, waived=frozenset(), router=ROUTER,
+        names_of=names_of,
     )  # fmt: skip
 
     assert (mark.offsets, mark.gone) == ({}, END)
@@ -418,6 +428,7 @@ def test_a_topic_that_gains_partitions_is_remembered() -> None:
         starts={},
         waived=frozenset(),
         router=ROUTER,
+        names_of=names_of,
     )
 
     assert mark.grown == ("s.db.t",)

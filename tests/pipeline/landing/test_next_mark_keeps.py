@@ -16,7 +16,15 @@ from pipeline.mark import Epoch, Mark
 from pipeline.model import Order, PartitionEnd
 from pipeline.report import read_gap
 from pipeline.sources.mysql.position import binlog_position
-from tests.pipeline.landing.test_next_mark import GAP, OLD, OPEN, ROUTER, step, unread
+from tests.pipeline.landing.test_next_mark import (
+    GAP,
+    OLD,
+    OPEN,
+    ROUTER,
+    names_of,
+    step,
+    unread,
+)
 
 LOW, HIGH = Order(1, 1, 20), Order(1, 1, 900)
 BEGUN = Order(1, 1, 700)
@@ -31,6 +39,7 @@ def planned(mark: Mark, chosen: Plan, facts: Facts | None = None) -> Mark:
     made, _ = next_mark(
         mark, facts or Facts(), chosen,
         acknowledged={}, epochs=mark.epochs, starts={}, waived=frozenset(), router=ROUTER,
+        names_of=names_of,
     )  # fmt: skip
     return made
 
