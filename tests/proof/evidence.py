@@ -62,7 +62,7 @@ def examine(stand: Stand, findings: Findings) -> None:
             str(stand.service.lake),
             stand.ledger.entries(),
             {one.id: one for one in store.certificates.list(limit=ALL)},
-            stand.based,
+            stand.bases,
         )
         findings.add("false READY", tribunal.false(stand.asker.decisions))
         findings.add("judges asleep", tribunal.asleep(stand.asker.decisions))

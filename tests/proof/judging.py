@@ -18,11 +18,20 @@ from tests.oracle.promise import Judge, Violation
 from tests.proof.asking import Decision
 
 KEYS = {shelf.mirror: shelf.key for shelf in SHELVES}
+LAST = 2**62  # above every batch's number
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """A snapshot of every table: when it was asked for, and when it was complete."""
+
+    begun: datetime
+    complete: datetime
 
 
 @dataclass(eq=False)
 class Tribunal:
-    """Judges decisions of one run; ``based`` is when every table's snapshot was complete.
+    """Judges decisions of one run; ``bases`` are its snapshots, the first one first.
 
     ``moved`` are mirrors that others took the place of, by the id of their table: where they lie
     now.
@@ -31,7 +40,7 @@ class Tribunal:
     lake: str
     ledger: Mapping[int, Entry]
     certificates: Mapping[str, Certificate]
-    based: datetime
+    bases: Sequence[Base]
     moved: Mapping[str, str] = field(default_factory=dict)
     _rows: dict[tuple[str, int], Mapping[RowId, int]] = field(default_factory=dict)
 
@@ -66,7 +75,8 @@ class Tribunal:
         """Rows that contradict *certificate*."""
         table, cut, evidence = certificate.table, certificate.cut, certificate.evidence
         if certificate.stage is Stage.LANDED:
-            return self._judge.landed(table, cut, self._landed, evidence.batch, self.based)
+            based = self._based(certificate.issued)
+            return self._judge.landed(table, cut, self._landed, evidence.batch, based)
         if evidence.version is None:
             return [Violation(("", ()), 0, "names no version of the mirror")]
         path = self.moved.get(evidence.mirror, mirror_path(self.lake, table))
@@ -74,6 +84,14 @@ class Tribunal:
             return [Violation(("", ()), 0, f"names a mirror that is not at {path}")]
         rows = self._version(path, KEYS[table], evidence.version)
         return self._judge.ready(table, cut, rows, certificate.issued)
+
+    def unlanded(self, table: str, until: datetime) -> list[Violation]:
+        """What was committed before *until*, and is nowhere in the change log for all that came."""
+        return self._judge.landed(table, until, self._landed, LAST, self._based(until))
+
+    def _based(self, moment: datetime) -> datetime:
+        """Up to when the newest base that was begun before *moment* may explain what is absent."""
+        return [one.complete for one in self.bases if one.begun <= moment][-1]
 
     @cached_property
     def _judge(self) -> Judge:

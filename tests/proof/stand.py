@@ -4,8 +4,9 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -22,11 +23,14 @@ from demo.shop.schema import DATABASES, PAYMENTS_SHELF
 from demo.shop.workload import Address, Ledger, Shop, Workload
 from demo.story.memory import family
 from demo.story.service import Service
+from pipeline.errors import UnreachableError
 from tests.proof import wrong_clock
 from tests.proof.asking import Asker, Question, questions
+from tests.proof.judging import Base
 from tests.proof.plan import Round, Victim
 
 HEARTBEAT = "sluice"
+CONNECTOR = "shop"
 ROWS = 400
 PATIENCE = timedelta(minutes=6)
 ORPHANS = timedelta(seconds=30)
@@ -41,7 +45,7 @@ class Stand:
     seed: int
     rate: float = 100
     log: list[str] = field(default_factory=list)
-    based: datetime = field(init=False)
+    bases: list[Base] = field(default_factory=list)
     _ends: ExitStack = field(default_factory=ExitStack)
     _stop: threading.Event = field(default_factory=threading.Event)
     _asking: Future[None] = field(default_factory=Future)
@@ -69,11 +73,12 @@ class Stand:
             databases=[*DATABASES, HEARTBEAT],
             settings=exact_floats(self.servers.mysql),
         )
-        self.servers.connect.register("shop", config)
+        begun = datetime.now(UTC)
+        self.servers.connect.register(CONNECTOR, config)
         self._ends.callback(self.service.stop)
         self.service.start()
         self.recover()
-        self.based = datetime.now(UTC)
+        self.bases.append(Base(begun, datetime.now(UTC)))
         self._ends.callback(self.workload.stop)
         self.workload.start()
         pool = ThreadPoolExecutor(1, thread_name_prefix="asker")
@@ -104,13 +109,23 @@ class Stand:
         self.recover()
         self.note("recovered")
 
-    def recover(self) -> None:
-        """Wait until every table is READY, in both stages, for the moment of this call.
+    def rebase(self) -> None:
+        """Let the collector take a new snapshot of everything, by the runbook, and recover."""
+        begun, connect = datetime.now(UTC), self.servers.connect
+        connect.halt(CONNECTOR)
+        connect.forget_offsets(CONNECTOR)
+        connect.resume(CONNECTOR)
+        self.recover()
+        self.bases.append(Base(begun, datetime.now(UTC)))
+        self.note("new base")
+
+    def recover(self, *held: str) -> None:
+        """Wait until every table but *held* is READY, in both stages, as of the call.
 
         Raises:
             UnreachableError: if it does not become so.
         """
-        left = questions(datetime.now(UTC))
+        left = [one for one in questions(datetime.now(UTC)) if one.table not in held]
         pause = threading.Event()
 
         def recovered() -> bool:
@@ -123,6 +138,26 @@ class Stand:
         """Say in the log what happened, and when."""
         changes = self.workload.tally["changes"]
         self.log.append(f"{time.monotonic() - self._began:6.1f} s, {changes} changes: {what}")
+
+    def load(self, seconds: float) -> None:
+        """Let the shop go on for a while."""
+        self._stop.wait(seconds)
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """The service's machine stands still, and goes on later as if nothing had been."""
+        service = self.service.daemon.process
+        if service is None:
+            msg = "no service runs"
+            raise UnreachableError(msg)
+        asleep = [service, *self._relatives()]
+        try:
+            for each in asleep:
+                os.kill(each.pid, signal.SIGSTOP)
+            yield
+        finally:
+            for each in asleep:
+                os.kill(each.pid, signal.SIGCONT)
 
     def kill_service(self) -> None:
         """Kill it, and wait until nothing of it writes any more; it stays away."""

@@ -1,6 +1,8 @@
-"""Rows that others delete, and a mirror that is rebuilt for it, make no READY false.
+"""No READY is false for what others do: to a mirror, to a topic, to the source.
 
-On real servers, under load; `test_model.py` does the same, and more, many times in memory.
+Rows are deleted there and the mirror is rebuilt; a topic is made anew with rows that were not
+landed; a replica takes over.  On real servers, under load;
+`test_model.py` does the same, and more, many times in memory.
 """
 
 import json
@@ -10,18 +12,23 @@ from pathlib import Path
 from typing import Any
 
 import click
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable, QueryBuilder
 
 from demo import machine
+from demo.shop.schema import MIRRORS
 from monitor.store.store import ServiceStore
 from tests.proof.evidence import ALL, Findings, unequal
 from tests.proof.judging import Tribunal
 from tests.proof.stand import Stand
 from tests.proof.test_kill import FOLDER
-from tests.proof.trouble import Trouble
+from tests.proof.trouble import LOST, Trouble
 
 SEED = 2
-DECISIONS, EACH = 150, 40
+DECISIONS, EACH = 300, 80
+HEALED = 2 * len(MIRRORS)  # each table, in both stages
+EPOCHS = "SELECT DISTINCT \"order\"['epoch'] AS epoch FROM log WHERE op = 'c' ORDER BY epoch"
 
 
 @pytest.mark.stack
@@ -34,12 +41,15 @@ def test_trouble_that_others_make_makes_no_ready_false(capsys: pytest.CaptureFix
         stand.open()
         trouble.rob()
         trouble.rebuild()
+        trouble.lose_topic()
+        trouble.rebase()
+        trouble.fail_over()
         stand.finish()
         examine(trouble, findings)
     finally:
         stand.close()
         stand.asker.save(stand.home / "decisions.jsonl")
-        told = summary(stand)
+        told = summary(trouble)
         (FOLDER / "trouble.json").write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
         with capsys.disabled():
             click.echo(f"\n{json.dumps(told, indent=2)}\nwrong: {str(findings) or 'nothing'}")
@@ -47,6 +57,7 @@ def test_trouble_that_others_make_makes_no_ready_false(capsys: pytest.CaptureFix
     assert not findings.wrong, f"{findings}\nevidence: {stand.home}"
     assert told["decisions"] >= DECISIONS
     assert min(told["ready"], told["not ready"]) >= EACH
+    assert min(told["ready after"].values()) >= HEALED, told
     shutil.rmtree(stand.home)
 
 
@@ -63,15 +74,27 @@ def examine(trouble: Trouble, findings: Findings) -> None:
         str(stand.service.lake),
         stand.ledger.entries(),
         certificates,
-        stand.based,
+        stand.bases,
         moved=trouble.moved,
     )
+    if not tribunal.unlanded(LOST, trouble.deleted):
+        findings.add("no loss", ["all that the deleted topic held had landed: nothing was tried"])
+    if (epochs := counted(stand)) != [1, 2]:
+        findings.add("epochs", [f"one fail-over, and the changes are of {epochs}"])
     findings.add("false READY", tribunal.false(stand.asker.decisions))
     findings.add("judges asleep", tribunal.asleep(stand.asker.decisions))
 
 
-def summary(stand: Stand) -> dict[str, Any]:
+def counted(stand: Stand) -> list[int]:
+    """The epochs that changes landed in."""
+    log = DeltaTable(str(stand.service.lake / "changes"))
+    found = pa.table(QueryBuilder().register("log", log).execute(EPOCHS).read_all())
+    return [row["epoch"] for row in found.to_pylist()]
+
+
+def summary(trouble: Trouble) -> dict[str, Any]:
     """What was done, and how many answers it got; a question that was READY counts once."""
+    stand = trouble.stand
     decisions = stand.asker.decisions
     ready = {each.question for each in decisions if each.ready}
     waiting = sum(not each.ready for each in decisions)
@@ -79,5 +102,9 @@ def summary(stand: Stand) -> dict[str, Any]:
         "decisions": len(ready) + waiting,
         "ready": len(ready),
         "not ready": waiting,
+        "ready after": {
+            what: sum(each.ready and each.question.cut > since for each in decisions)
+            for what, since in trouble.healed.items()
+        },
         "log": stand.log,
     }

@@ -1,4 +1,4 @@
-"""What others do to a pipeline under load, and what an operator does about it by the runbooks."""
+"""What befalls a pipeline under load, and what an operator does about it by the runbooks."""
 
 import shutil
 import threading
@@ -7,21 +7,32 @@ from datetime import UTC, datetime
 
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
+from kafka import KafkaAdminClient
+from kafka.admin import NewTopic
 
+from demo.mysql import MySQL
 from demo.oracle.compare import mirror_path
+from demo.ports import free_ports
 from demo.processes import wait_until
 from tests.proof.asking import Question
-from tests.proof.stand import PATIENCE, Stand
+from tests.proof.stand import CONNECTOR, PATIENCE, Stand
 
 ROBBED = "shop.users"
+LOST, LOST_TOPIC = "shop.order_items", "shop.shop.order_items"
+BACKLOG = 2.0  # seconds of changes that nobody has read when trouble comes
 
 
 @dataclass(eq=False)
 class Trouble:
-    """``moved``: mirrors that were rebuilt, by the id of their table, and where they lie now."""
+    """``moved``: mirrors that were rebuilt, by the id of their table, and where they lie now.
+
+    ``deleted`` is when a topic went, ``healed`` when all was READY again after what.
+    """
 
     stand: Stand
     moved: dict[str, str] = field(default_factory=dict)
+    deleted: datetime = field(init=False)
+    healed: dict[str, datetime] = field(default_factory=dict)
 
     def rob(self) -> None:
         """Somebody deletes every third row of a mirror; returns when the gate says so."""
@@ -45,7 +56,57 @@ class Trouble:
         shutil.move(path, self.moved[number])
         stand.service.start()
         stand.recover()
-        stand.note(f"mirror of {ROBBED} rebuilt")
+        self._healed(f"mirror of {ROBBED} rebuilt")
+
+    def lose_topic(self) -> None:
+        """A topic is deleted with rows that were not landed, and made anew before anybody looks.
+
+        Returns when the gate says so, and all other tables are READY.
+        """
+        stand = self.stand
+        with stand.frozen():
+            stand.load(BACKLOG)
+            self.deleted = datetime.now(UTC)
+            self._delete(LOST_TOPIC)
+            self._create(LOST_TOPIC)
+        stand.note(f"{LOST_TOPIC} deleted and made anew")
+        self._told(LOST, "gap")
+        stand.recover(LOST)
+
+    def rebase(self) -> None:
+        """What was lost is read again at the source."""
+        self.stand.rebase()
+        self._healed("new base")
+
+    def fail_over(self) -> None:
+        """The source dies, and a replica takes its address; it alone has what was not collected."""
+        stand, old = self.stand, self.stand.servers.mysql
+        heir = MySQL(stand.home / "heir", free_ports(1)[0], server_id=2)
+        heir.start()
+        try:
+            heir.replica_of(old)
+            stand.servers.connect.halt(CONNECTOR)
+            stand.load(BACKLOG)
+            stand.workload.stop()
+            done = old.execute("SELECT @@gtid_executed")[0][0]
+            caught = f"SELECT GTID_SUBSET({done!r}, @@gtid_executed)"
+            wait_until(lambda: heir.execute(caught)[0][0] == 1, PATIENCE, "replica")
+            old.kill()
+            heir.execute("STOP SLAVE", "RESET SLAVE ALL")
+        finally:
+            heir.stop()
+        heir.port = old.port
+        stand.servers.mysql = heir  # which ends with the others
+        heir.start()
+        stand.servers.connect.resume(CONNECTOR)
+        stand.workload.start()
+        stand.note("failed over")
+        stand.recover()
+        self._healed("fail-over")
+
+    def _healed(self, what: str) -> None:
+        self.healed[what] = datetime.now(UTC)
+        self.stand.note(f"{what}: all READY")
 
     def _told(self, table: str, reason: str) -> None:
         """Wait until *table* is told not to be READY for *reason*."""
@@ -58,3 +119,17 @@ class Trouble:
 
         wait_until(told, PATIENCE, f"{reason} of {table}")
         self.stand.note(f"{table}: {reason}")
+
+    def _delete(self, topic: str) -> None:
+        admin = self._admin()
+        admin.delete_topics([topic])
+        wait_until(lambda: topic not in admin.list_topics(), PATIENCE, f"end of {topic}")
+        admin.close()
+
+    def _create(self, topic: str) -> None:
+        admin = self._admin()
+        admin.create_topics([NewTopic(topic, 1, 1)])
+        admin.close()
+
+    def _admin(self) -> KafkaAdminClient:
+        return KafkaAdminClient(bootstrap_servers=self.stand.servers.kafka.bootstrap)
