@@ -1,11 +1,23 @@
 """What is wrong with a config file?  One line each: path in the file, fault, way out."""
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pydantic import ValidationError
 
 UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")
+_MAPPING = "must be a mapping of settings, such as `name: value`"
+_LIST = "must be a list; write each entry on a line of its own, after `- `"
+WORDS: Mapping[str, str] = {
+    "missing": "is required",
+    "too_short": "needs one at least",
+    **dict.fromkeys(("model_type", "model_attributes_type", "dataclass_type"), _MAPPING),
+    **dict.fromkeys(("dict_type", "mapping_type"), _MAPPING),
+    **dict.fromkeys(("list_type", "tuple_type"), _LIST),
+    "zoneinfo_str": "is no time zone; write a name such as Europe/Berlin or UTC",
+}
+"""Fault -> what is said of it, whatever the library says."""
 
 
 def fault_lines(error: ValidationError, schema: Mapping[str, Any], at: str = "") -> list[str]:
@@ -34,24 +46,37 @@ def _say(fault: Any, schema: Mapping[str, Any]) -> str:
     if fault["type"] in UNKNOWN:
         known = sorted(_keys(schema, fault["loc"][:-1]))
         return f"unknown key; known: {', '.join(known)}"
-    if fault["type"] == "missing":
-        return "is required"
-    if fault["type"] == "too_short":
-        return "needs one at least"
+    if fault["input"] is None and fault["type"] != "missing":
+        way_out = "" if _is_required(schema, fault["loc"]) else ", or remove the line"
+        return f"is empty; write its value{way_out}"
     if fault["type"].startswith("time_delta"):
         return "is not a duration; write ISO 8601, such as PT30S, PT15M or P1D"
-    if fault["type"] == "zoneinfo_str":
-        return "is no time zone; write a name such as Europe/Berlin or UTC"
+    if fault["type"] in WORDS:
+        return WORDS[fault["type"]]
     message = str(fault["msg"]).removeprefix("Value error, ")
-    return message[:1].lower() + message[1:]
+    message = message[:1].lower() + message[1:]
+    return re.sub(r"^input should be", "must be", message)
+
+
+def _is_required(schema: Mapping[str, Any], loc: tuple[int | str, ...]) -> bool:
+    """Whether *loc* is a key without a default."""
+    if not loc:
+        return False
+    nodes = _nodes(schema, loc[:-1])
+    found = [one.get("required", ()) for node in nodes for one in _plain(node, schema)]
+    return any(loc[-1] in required for required in found)
 
 
 def _keys(schema: Mapping[str, Any], loc: tuple[int | str, ...]) -> set[str]:
     """Keys that may stand at *loc*; a union offers those of all its members."""
-    nodes = [schema]
+    return {key for node in _nodes(schema, loc) for key in _properties(node, schema)}
+
+
+def _nodes(schema: Mapping[str, Any], loc: tuple[int | str, ...]) -> list[Any]:
+    nodes: list[Any] = [schema]
     for part in loc:
         nodes = [below for node in nodes for below in _below(_plain(node, schema), part, schema)]
-    return {key for node in nodes for key in _properties(node, schema)}
+    return nodes
 
 
 def _below(node: list[Mapping[str, Any]], part: int | str, schema: Any) -> Iterator[Any]:

@@ -6,6 +6,7 @@ Better told here, with its place, than later by each client in words of its own.
 import re
 from collections.abc import Iterator
 from datetime import timedelta
+from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from monitor.config.model import Config
@@ -15,7 +16,9 @@ from pipeline.transports.security import contradictions
 TRANSPORT: str = Config.model_fields["transport"].default
 _TOPIC = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 _LONGEST = 64
+_LONGEST_HOST = 253
 _BEAT = re.compile(r'[^."`/]+[.][^."`/]+')
+_LABEL = re.compile(r"(?!-)[\w-]{1,63}(?<!-)")
 _MEMORY = re.compile(r"[1-9]\d*[kmgt]b?", re.IGNORECASE)
 _MASTER = re.compile(r"local(\[(\*|[1-9]\d*)(, *[1-9]\d*)?\])?|yarn|(spark|k8s)://.+")
 
@@ -35,6 +38,16 @@ def mistakes(config: Config) -> list[str]:
         ),
         *_of_tiers(config),
     ]
+
+
+def is_host(text: str) -> bool:
+    """Whether *text* can be the name or the address of a machine; the DNS is not asked."""
+    try:
+        return bool(ip_address(text))
+    except ValueError:
+        labels = text.removesuffix(".").split(".")
+    named = all(_LABEL.fullmatch(label) for label in labels)
+    return named and not labels[-1].isdecimal() and len(text) <= _LONGEST_HOST
 
 
 def securities(config: Config) -> list[tuple[str, KafkaSecurity]]:
@@ -101,7 +114,7 @@ def _of_servers(config: Config) -> Iterator[str]:
         at, host = f"sources[{i}]", source.host
         if len(source.name) > _LONGEST:
             yield f"{at}.name: is too long for the heartbeat table; at most {_LONGEST} letters"
-        if not host.strip() or "://" in host or host.count(":") == 1:
+        if not is_host(host):
             yield f"{at}.host: {host!r} is no host; write a name or an address, the port by `port`"
         if not source.port:
             yield f"{at}.port: 0 is no port; write one up to 65535"
@@ -139,7 +152,8 @@ def _both(one: SourceSettings, other: SourceSettings) -> str:
 def _no_url(text: str) -> str:
     try:
         found = urlsplit(text)
-        if found.scheme in ("http", "https") and found.hostname and found.port != 0:
+        known = found.scheme in ("http", "https") and found.port != 0
+        if known and found.hostname and is_host(found.hostname):
             return ""
     except ValueError:  # a port or a bracket that is none
         pass
@@ -150,6 +164,8 @@ def _places(config: Config) -> Iterator[str]:
     for at, text in _brokers(config):
         if fault := _no_brokers(text):
             yield f"{at}: {fault}"
+    if config.http.host and not is_host(config.http.host):
+        yield f"http.host: {config.http.host!r} is no host; write a name or an address"
     if not config.kafka and config.transport == TRANSPORT:
         yield "kafka: is required; write host:port, with commas between several"
     ports = [(f"sources[{i}].port", source.port) for i, source in enumerate(config.sources)]
@@ -175,7 +191,8 @@ def _brokers(config: Config) -> list[tuple[str, str]]:
 def _no_brokers(text: str) -> str:
     for broker in text.split(","):
         host, _, port = broker.strip().rpartition(":")
-        if not host or "/" in host or not port.isdecimal() or not 0 < int(port) <= 65535:
+        port_is_one = port.isdecimal() and 0 < int(port) <= 65535
+        if not is_host(host.removeprefix("[").removesuffix("]")) or not port_is_one:
             return f"{broker.strip()!r} is no broker; write host:port, with commas between several"
     return ""
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from yaml.reader import ReaderError
 
 from pipeline.errors import ConfigError
 
@@ -38,7 +39,7 @@ def mapping(text: str, path: Path) -> dict[str, Any]:
     try:
         raw = yaml.load(text, _Loader)  # noqa: S506  - a SafeLoader that refuses doubled keys
     except yaml.YAMLError as error:
-        raise refusal(path, [f"is not YAML: {' '.join(str(error).split())}"]) from None
+        raise refusal(path, [f"is not YAML: {_told(error)}"]) from None
     if not isinstance(raw, dict):
         raise refusal(path, ["must be a mapping; `sluice init` writes one to begin with"])
     try:
@@ -48,6 +49,18 @@ def mapping(text: str, path: Path) -> dict[str, Any]:
     except TypeError as error:
         raise refusal(path, [f"a key is no name: {error}; quote it"]) from None
     return {str(key): value for key, value in raw.items()}
+
+
+def _told(error: yaml.YAMLError) -> str:
+    """What is wrong and where, on one line; YAML's own words call every file a string."""
+    if isinstance(error, yaml.MarkedYAMLError):
+        mark = error.problem_mark or error.context_mark
+        what = ", ".join(one for one in (error.context, error.problem) if one)
+        where = f" (line {mark.line + 1}, column {mark.column + 1})" if mark else ""
+        return f"{what}{where}"
+    if isinstance(error, ReaderError):
+        return f"{error.reason}: character #x{error.character:04x} at {error.position}"
+    return " ".join(str(error).split())
 
 
 def placed(text: str, path: Path) -> str:
@@ -65,10 +78,11 @@ class _Loader(yaml.SafeLoader):
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         """Refuse a mapping that names one key twice."""
-        keys = [key.value for key, _ in node.value]
+        keys: list[Any] = []
         for key, _ in node.value:
-            if keys.count(key.value) > 1:
+            if key.value in keys:
                 raise yaml.constructor.ConstructorError(
                     None, None, f"key {key.value!r} stands twice", key.start_mark
                 )
+            keys.append(key.value)
         return super().construct_mapping(node, deep)

@@ -102,10 +102,10 @@ def test_what_stands_in_a_section_of_its_own_is_no_option(name: str) -> None:
             id="no duration",
         ),
         pytest.param({"wait": 3}, "options.wait: is not a duration", id="a bare number"),
-        pytest.param({"folder": 3}, "options.folder: input should be", id="a number for a path"),
+        pytest.param({"folder": 3}, "options.folder: must be", id="a number for a path"),
         pytest.param(
             {"limits": {"rows": "many"}},
-            "options.limits.rows: input should be a valid integer",
+            "options.limits.rows: must be a valid integer",
             id="inside a section",
         ),
         pytest.param(

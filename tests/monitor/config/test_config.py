@@ -146,7 +146,7 @@ def test_tuning_is_what_the_pipeline_may_be_told_with_the_same_defaults() -> Non
             id="a gate that waits for no probe",
         ),
         pytest.param(
-            "readiness: {rule: maybe}", "readiness.rule: input should be 'both'", id="a wrong word"
+            "readiness: {rule: maybe}", "readiness.rule: must be 'both'", id="a wrong word"
         ),
         pytest.param(
             "readiness: {lag_budget: {gold: PT5M}}",
@@ -185,7 +185,7 @@ def test_tuning_is_what_the_pipeline_may_be_told_with_the_same_defaults() -> Non
             "alerts.routes[0].table: unknown key; known: channels, checks",
             id="an unknown key of a route",
         ),
-        pytest.param("http: {port: '80'}", "http.port: input should be a valid int", id="a text"),
+        pytest.param("http: {port: '80'}", "http.port: must be a valid int", id="a text"),
         pytest.param("http: {port: 99999}", "http.port: 99999 is no port; write", id="a port"),
         pytest.param(
             "store: mysql://u:p@h/x", "store: must be the path of a file, of SQLite", id="a store"
@@ -355,12 +355,12 @@ def test_the_cluster_before_a_mirror_is_secured_by_itself(monkeypatch: pytest.Mo
         ),
         pytest.param(
             "{protocol: SASL, mechanism: PLAIN}",
-            "kafka_security.protocol: input should be 'PLAINTEXT', 'SSL', 'SASL_PLAINTEXT' or",
+            "kafka_security.protocol: must be 'PLAINTEXT', 'SSL', 'SASL_PLAINTEXT' or",
             id="no such protocol",
         ),
         pytest.param(
             "{protocol: SASL_SSL, mechanism: GSSAPI}",
-            "kafka_security.mechanism: input should be 'PLAIN', 'SCRAM-SHA-256' or",
+            "kafka_security.mechanism: must be 'PLAIN', 'SCRAM-SHA-256' or",
             id="no such mechanism",
         ),
         pytest.param(

@@ -264,6 +264,36 @@ def test_a_file_of_another_encoding_is_told(tmp_path: Path) -> None:
 
 def test_a_mistake_in_a_source_is_told_once_and_no_source_at_all_as_such() -> None:
     assert faults(MINIMAL.replace("port: 3306", "port: x")) == [
-        "sources[0].port: input should be a valid integer"
+        "sources[0].port: must be a valid integer"
     ]
     assert faults("lake: l\nkafka: k:1\nsources: []") == ["sources: needs one at least"]
+
+
+@pytest.mark.parametrize(
+    ("host", "fine"),
+    [
+        *(
+            (name, True)
+            for name in ("mysql-1", "my_sql", "a.b.example.", "1.2.3.4", "::1", "ü.example")
+        ),
+        *(
+            (name, False)
+            for name in ("a..b", ".a", "-a", "a b", "300.1.1.1", "[::1]", "a:1", "x" * 64)
+        ),
+    ],
+)
+def test_a_host_is_a_name_or_an_address_wherever_it_stands(host: str, *, fine: bool) -> None:
+    told = faults(MINIMAL.replace("host: 127.0.0.1", f"host: '{host}'"))
+    bound = faults(MINIMAL + f"http: {{host: '{host}'}}")
+
+    write = "is no host; write a name or an address"
+    assert told == ([] if fine else [f"sources[0].host: {host!r} {write}, the port by `port`"])
+    assert bound == ([] if fine else [f"http.host: {host!r} {write}"])
+
+
+@pytest.mark.parametrize("broker", ["a..b:9092", "-a:9092", "a b:9092", ":9092"])
+def test_a_broker_has_a_host_that_can_be_one(broker: str) -> None:
+    told = faults(MINIMAL.replace("127.0.0.1:9092", f"'k:1,{broker}'"))
+
+    write = "is no broker; write host:port, with commas between several"
+    assert told == [f"kafka: {broker!r} {write}"]

@@ -57,7 +57,7 @@ UNSET = "environment variable SLUICE_NO_SUCH is not set"
     [
         pytest.param(
             MINIMAL + "http: {port: {env: SLUICE_NO_SUCH}}\nreadiness: {rule: bth}\nkafak: x\n",
-            ["http.port: ", "kafak: unknown key", "readiness.rule: input should be"],
+            ["http.port: ", "kafak: unknown key", "readiness.rule: must be"],
             id="beside it",
         ),
         pytest.param(
