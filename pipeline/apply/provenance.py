@@ -98,11 +98,10 @@ def ranked(order: Order, origin: Origin) -> Integers:
 
 def above(left: Integers, right: Integers) -> Mask:
     """Where the rank *left* is above *right*; as many lines on both sides."""
-    higher = np.zeros(np.broadcast_shapes(left[0].shape, right[0].shape), np.bool_)
-    equal = ~higher
+    higher, equal = np.zeros(1, np.bool_), np.ones(1, np.bool_)
     for ours, theirs in zip(left, right, strict=True):
-        higher |= equal & (ours > theirs)
-        equal &= ours == theirs
+        higher = higher | (equal & (ours > theirs))
+        equal = equal & (ours == theirs)
     return higher
 
 

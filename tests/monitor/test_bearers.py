@@ -120,6 +120,25 @@ def test_only_what_bears_the_name_now_is_waived(
     assert [one.id for one in healthy.store.waivers.list()] == [borne]
 
 
+@pytest.mark.parametrize(
+    ("id_", "borne"),
+    [
+        ("dead_letters:slack:1", True),
+        ("dead_letters:slack:0", False),
+        ("dead_letters:slack:x", False),
+        ("dead_letters:slack:", False),
+        ("dead_letters:mail:1", False),
+        ("1", False),
+    ],
+)
+def test_of_letters_a_channel_and_the_number_of_one_given_up_is_borne(
+    healthy: Rig, id_: str, borne: bool
+) -> None:
+    bury(healthy.store.outbox, 1, 2)
+
+    assert Bearers(healthy.gate, healthy.store.outbox).bear(id_) is borne
+
+
 def waived(rig: Rig, id_: str) -> tuple[int, str]:
     """Status, and the first sentence of the error."""
     body = {"id": id_, "reason": "looked at it", "who": "on call"}

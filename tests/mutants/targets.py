@@ -53,6 +53,10 @@ TARGETS: dict[str, tuple[str, ...]] = {
         *MARKS,
     ),
     "pipeline/landing/next_mark.py": MARKS,
+    "pipeline/landing/collector_lists.py": (
+        f"{LANDING}/test_left_out.py",
+        f"{LANDING}/test_collector_lists.py",
+    ),
     "pipeline/landing/hidden_topics.py": (f"{LANDING}/test_hidden_topics.py",),
     "pipeline/landing/listing.py": (f"{LANDING}/test_listing.py",),
     "pipeline/lake/transactions.py": (

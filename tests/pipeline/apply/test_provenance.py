@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 from pipeline.apply.provenance import (
+    META,
     NOBODY,
     ORDER,
     PARTS,
@@ -40,6 +41,16 @@ def rows(*places: dict[str, Any] | None, origin: int | None = 5) -> pa.Table:
 def column(*places: tuple[int, ...]) -> Any:
     """Ranks, a column each."""
     return np.array(places, np.int64).T
+
+
+def test_the_column_of_a_mirror_is_what_its_readers_were_told() -> None:
+    """As docs/types.md has it; one part less would be a column that nobody can merge by."""
+    order = "struct<epoch: int64, log: int64, pos: int64, row: int64>"
+
+    assert str(META) == (
+        f"struct<source: string, shard: string, order: {order}, op: string, origin: int32, "
+        "at: timestamp[us, tz=UTC], batch: int64>"
+    )
 
 
 def test_a_rank_is_epoch_log_pos_row_and_origin() -> None:

@@ -1,6 +1,6 @@
 import json
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -10,7 +10,8 @@ from pipeline.landing.facts import DroppedDatabase, Facts, UnreadChanges, gather
 from pipeline.landing.shape import SLIM
 from pipeline.landing.tally import NAMED, RunTally, tally
 from pipeline.model import Order, Origin, TopicPartition
-from tests.pipeline.reading import readings
+from pipeline.sources.mysql.dialect import MYSQL
+from tests.pipeline.reading import READING, readings
 from tests.pipeline.schema_messages import described, message
 
 TP = TopicPartition("shop.db.t", 0)
@@ -195,6 +196,34 @@ def test_where_a_create_begins_an_empty_table_is_told(text: str, empty: bool, ov
     (news,) = facts(statement(3, 50, text)).news
 
     assert (news.empty, news.over) == (empty, over)
+
+
+@dataclass(eq=False)
+class Noting:
+    """MySQL's statements; notes of which it was asked what they make."""
+
+    asked: list[str] = field(default_factory=list)
+
+    def __getattr__(self, name: str) -> Any:
+        """All else is as it is."""
+        return getattr(MYSQL, name)
+
+    def makes_anew(self, statement: str, *, there: bool) -> bool:
+        """Noted."""
+        self.asked.append(statement)
+        return MYSQL.makes_anew(statement, there=there)
+
+
+def test_how_a_table_begins_is_asked_of_statements_that_make_one_and_of_no_others() -> None:
+    """A snapshot describes each table by its CREATE, and to read a long one takes milliseconds."""
+    created, altered = "CREATE TABLE t (id INT)", "ALTER TABLE t ADD c INT"
+    rows = [statement(3, 50, created), statement(4, 60, altered, "ALTER")]
+    described_ = statement(5, 70, "CREATE TABLE t (id INT, c INT)") | {"snapshot": "true"}
+    dialect = Noting()
+
+    gather(_tallied([[*rows, described_]]), {}, {"shop": replace(READING, dialect=dialect)})
+
+    assert dialect.asked == [created] * 2, "where there was none, and where there was one"
 
 
 def test_the_first_row_of_an_altered_shard_says_nothing() -> None:

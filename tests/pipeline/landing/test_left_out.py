@@ -1,0 +1,169 @@
+"""Which bases are short of what comes, by the lists of one batch and those seen before?
+
+Covers pipeline/landing/collector_lists.py.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from pipeline.collectors.collector import Capture
+from pipeline.landing.collector_lists import GRACE, captured, digest, is_above, with_lists
+from pipeline.mark import CollectorLists, Existence, Mark
+from pipeline.model import Order
+from pipeline.report import Gap, read_gap
+from tests.pipeline.landing.desk import NOW
+
+ALL = Capture(lambda _: True, "all")
+NO_T = Capture(lambda shard: str(shard) != "db.t", "no t")
+SAME, OTHER = CollectorLists(digest(NO_T)), CollectorLists("other")
+T, U = "a/db.t", "a/db.u"
+SHARDS = {T: "db.t", U: "db.u", "b/db.t": "db.t", "a/db.ignored": None}
+BEFORE = Mark("main", 4, shards=SHARDS, bases=dict.fromkeys(SHARDS, Order(1, 1, 1)))
+
+
+def gaps(
+    known: CollectorLists | None, capture: Capture, complete: Mapping[str, int], **more: object
+) -> list[Gap]:
+    """Of batch 5, that tells *capture* of source ``a``."""
+    before = replace(BEFORE, lists={"a": known} if known else {}, complete=complete)
+    made = replace(before, batch=5, **more)  # type: ignore[arg-type]
+    return [
+        read_gap(one) for one in with_lists(made, before, {"a": capture}, {}, NOW).gaps.values()
+    ]
+
+
+def silent(lists: CollectorLists, since: int) -> CollectorLists:
+    return replace(lists, unseen=since)
+
+
+NOBODY_READS = replace(NO_T, known=False)
+
+
+@pytest.mark.parametrize(
+    ("known", "capture", "complete", "short"),
+    [
+        pytest.param(None, NO_T, 2, True, id="left out by lists that are seen first"),
+        pytest.param(OTHER, NO_T, 2, True, id="left out from now on"),
+        pytest.param(SAME, NO_T, 4, False, id="left out as before: that was told"),
+        pytest.param(SAME, NO_T, 5, True, id="complete only now"),
+        pytest.param(silent(SAME, 3), NO_T, 2, False, id="before the silence: that was told"),
+        pytest.param(silent(SAME, 3), NO_T, 3, True, id="complete in the silence"),
+        pytest.param(silent(SAME, 0), NO_T, 0, True, id="in one since the first batch"),
+        pytest.param(OTHER, ALL, 5, False, id="let in by others, which were seen"),
+        pytest.param(silent(OTHER, 3), ALL, 2, False, id="before a silence with others"),
+        pytest.param(silent(OTHER, 3), ALL, 3, True, id="in a silence that others came from"),
+        pytest.param(silent(OTHER, 0), ALL, 0, True, id="the same since the first batch"),
+        pytest.param(OTHER, NOBODY_READS, 5, False, id="by lists that nobody can read"),
+    ],
+)
+def test_which_base_is_short_of_what_comes(
+    known: CollectorLists | None, capture: Capture, complete: int, short: bool
+) -> None:
+    found = gaps(known, capture, {T: complete, "b/db.t": 5, "a/db.ignored": 5})
+
+    assert [one.shards for one in found] == [(T,)] * short
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        pytest.param({"existing": {T: Existence(Order(1, 1, 9), there=False)}}, id="dropped"),
+        pytest.param({"bases": {}}, id="no base any more"),
+        pytest.param({"shards": {}}, id="of no table"),
+    ],
+)
+def test_what_nobody_relies_on_is_short_of_nothing(more: Mapping[str, object]) -> None:
+    assert gaps(None, NO_T, {T: 5}, **more) == []
+
+
+def test_left_out_and_in_doubt_are_told_in_one_gap_of_one_place() -> None:
+    (gap,) = gaps(silent(OTHER, 3), NO_T, {T: 3, U: 3})
+
+    assert (gap.id, gap.topic, gap.shards) == ("lists:a:0:5@5", "lists:a", (T, U))
+    assert (gap.partition, gap.first, gap.until, gap.batch) == (0, 5, 5, 5)
+    assert gap.why == (
+        "the collector's lists were changed and leave out a/db.t; what is written to it is not "
+        "sent: let it in, and take a new base of it; the collector's lists were changed while it "
+        "did not answer, and may have left out a/db.u when its base was made: take a new base of it"
+    )
+
+
+def test_of_many_that_are_left_out_one_is_named() -> None:
+    nothing = Capture(lambda _: False, "nothing")
+
+    (gap,) = gaps(OTHER, nothing, {})
+
+    assert gap.shards == (T, U)
+    assert " leave out a/db.t and 1 more; " in gap.why
+
+
+@pytest.mark.parametrize(
+    ("unseen", "then"),
+    [
+        pytest.param(-1, 5, id="it falls silent"),
+        pytest.param(3, 3, id="it still is"),
+        pytest.param(0, 0, id="since the first batch"),
+    ],
+)
+def test_since_when_a_collector_is_silent_is_kept(unseen: int, then: int) -> None:
+    before = replace(BEFORE, lists={"a": silent(SAME, unseen)})
+
+    found = with_lists(replace(before, batch=5), before, {}, {}, NOW)
+
+    assert found.lists == {"a": silent(SAME, then)}
+    assert found.gaps == {}
+
+
+END, SECOND = Order(1, 2, 3), timedelta(seconds=1)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        pytest.param(None, SAME, id="seen first: those of ever"),
+        pytest.param(OTHER, replace(SAME, since=NOW), id="others than before"),
+        pytest.param(replace(OTHER, above=END), replace(SAME, since=NOW), id="others once more"),
+        pytest.param(silent(SAME, 3), SAME, id="heard again"),
+        pytest.param(
+            replace(SAME, since=NOW - GRACE + SECOND),
+            replace(SAME, since=NOW - GRACE + SECOND),
+            id="the same, not for long yet",
+        ),
+        pytest.param(replace(SAME, since=NOW - GRACE), replace(SAME, above=END), id="for a while"),
+        pytest.param(
+            replace(SAME, since=NOW + SECOND), replace(SAME, since=NOW), id="a clock set back"
+        ),
+        pytest.param(
+            replace(SAME, above=Order(1, 1, 1)),
+            replace(SAME, above=Order(1, 1, 1)),
+            id="what they sent is known",
+        ),
+    ],
+)
+def test_since_when_lists_count(before: CollectorLists | None, after: CollectorLists) -> None:
+    known = replace(BEFORE, lists={"a": before} if before else {})
+
+    assert with_lists(known, known, {"a": NO_T}, {"a": END}, NOW).lists == {"a": after}
+
+
+def test_rows_show_that_a_table_is_let_in_where_the_lists_were_seen_before() -> None:
+    assert captured(NO_T, [T, U], [T], first=False) == {T, U}
+    assert captured(NO_T, [T, U], [T], first=True) == {U}
+
+
+@pytest.mark.parametrize(
+    ("known", "counts"),
+    [
+        pytest.param(None, True, id="none were seen"),
+        pytest.param(SAME, True, id="those of ever"),
+        pytest.param(replace(SAME, above=Order(1, 2, 2)), True, id="above their beginning"),
+        pytest.param(replace(SAME, above=END), False, id="at it"),
+    ],
+)
+def test_what_stands_above_the_beginning_of_lists_was_sent_by_them(
+    known: CollectorLists | None, counts: bool
+) -> None:
+    assert is_above(known, END) is counts
