@@ -70,7 +70,7 @@ test-fast: setup
 test-spark: setup
 	$(SPARK) $(MEASURED) --durations=12 -m "spark and not stack and not long" 2>&1 | sed -u 's/^/spark | /'
 
-test-stack: setup
+test-stack: packages setup
 	$(STACK) $(PYTEST) --durations=25 -m "stack and not long" 2>&1 | sed -u 's/^/stack | /'
 
 test-long: packages setup

@@ -162,7 +162,13 @@ def test_where_there_is_no_dpkg_it_is_said_and_one_may_go_on(machine: Machine) -
 
 
 @pytest.mark.parametrize(
-    ("target", "asks"), [("demo", "libraries"), ("test", "packages"), ("test-long", "packages")]
+    ("target", "asks"),
+    [
+        ("demo", "libraries"),
+        ("test", "packages"),
+        ("test-stack", "packages"),
+        ("test-long", "packages"),
+    ],
 )
 def test_f50_packages_come_before_anything_is_downloaded(target: str, asks: str) -> None:
     lines = (ROOT / "Makefile").read_text("utf-8").splitlines()
