@@ -1,8 +1,8 @@
 """From the text of `sluice.yaml` to a `Config`, or to all that is wrong."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import is_dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +12,12 @@ from alerts import channel as channels
 from checks import run as probes
 from monitor.config.mistakes import mistakes, securities
 from monitor.config.model import Config
+from monitor.config.names import elsewhere, strangers
 from monitor.config.places import misplaced
 from monitor.config.plans import Beside, CheckPlan, SectionPlace, plan, read, with_keys
 from monitor.config.secret import beside, expand, resolve, secret_fields
 from monitor.config.text import mapping, placed, read_text, refusal
-from pipeline.errors import ConfigError
 from pipeline.faults import fault_lines
-from pipeline.plugins import lacking
 from pipeline.settings import KafkaSecurity, SourceSettings
 
 APART = ("probes", "channels")  # sections whose keys are names of files
@@ -77,7 +76,7 @@ def parse(text: str, path: Path, also: Faults = _none) -> Config:
         | {"sources": tuple(_source(source, path) for source in config.sources)}
     )
     told = {fault.partition(": ")[0] for fault in faults}
-    wrong = mistakes(config) + _strangers(config, plans, sinks)
+    wrong = mistakes(config) + strangers(config, plans, sinks)
     wrong += [*misplaced(config, path), *_unreadable(config), *also(config)]
     faults += [fault for fault in wrong if fault.partition(": ")[0] not in told]
     if faults:
@@ -143,10 +142,10 @@ def _probes(told: Any, folder: Path) -> tuple[list[CheckPlan], list[str]]:
     off = "must be a mapping of settings; {enabled: false} switches it off"
     raw, wrong = _sections(told, "probes", off)
     known = probes.known()
-    elsewhere, strangers = _elsewhere(probes.find, [n for n in raw if n not in known], probes.Probe)
-    faults = wrong + [f"probes.{name}: {why}" for name, why in strangers.items()]
+    modules, unknown = elsewhere(probes.find, [n for n in raw if n not in known], probes.Probe)
+    faults = wrong + [f"probes.{name}: {why}" for name, why in unknown.items()]
     plans = []
-    for name in (*known, *elsewhere):
+    for name in (*known, *modules):
         one, wrong = plan(name, probes.find(name), raw.get(name, {}), folder)
         plans += [one] if one else []
         faults += wrong
@@ -159,9 +158,9 @@ def _channels(told: Any, folder: Path) -> tuple[dict[str, Any], list[str]]:
     for name, section in {"log": {}, **raw}.items():  # what no route is for goes to the log
         settings = dict(section)
         kind = str(settings.pop("kind", name))
-        _, strangers = _elsewhere(channels.find, [kind], channels.Channel)
-        if strangers:
-            faults.append(f"channels.{name}.kind: {strangers[kind]}")
+        _, unknown = elsewhere(channels.find, [kind], channels.Channel)
+        if unknown:
+            faults.append(f"channels.{name}.kind: {unknown[kind]}")
             continue
         place = SectionPlace(f"channels.{name}", folder)
         built[name], wrong = read(channels.find(kind), settings, place, ("kind",))
@@ -180,56 +179,6 @@ def _sections(told: Any, at: str, must: str) -> tuple[dict[str, Mapping[str, Any
     found = {str(name): {} if one is None else one for name, one in (told or {}).items()}
     known = {name: one for name, one in found.items() if isinstance(one, Mapping)}
     return known, [f"{at}.{name}: {must}" for name in found if name not in known]
-
-
-def _elsewhere(
-    find: Callable[[str], type], names: Iterable[str], needs: type
-) -> tuple[list[str], dict[str, str]]:
-    """Those of *names* that can be found, as modules elsewhere are; and why the others cannot."""
-    found, strangers = [], {}
-    for name in names:
-        try:
-            kind = find(str(name))
-        except ConfigError as error:
-            strangers[name] = str(error)
-        else:
-            if lacks := _lacks(kind, needs):
-                strangers[name] = f"{kind.__module__}.{kind.__name__} {lacks}"
-            else:
-                found.append(name)
-    return found, strangers
-
-
-def _lacks(kind: type, needs: type) -> str:
-    """What would stop a class of another's in the middle of reading its section."""
-    if not is_dataclass(kind):
-        return "is no dataclass; its fields would be the settings"
-    return lacking(kind, needs)
-
-
-def _strangers(config: Config, plans: Sequence[CheckPlan], sinks: Mapping[str, Any]) -> list[str]:
-    """Names that refer to nothing: a gate that looks closed and is open, a page nobody gets."""
-    _, unknown = _elsewhere(probes.find, config.readiness.gating or (), probes.Probe)
-    gating = [
-        f"readiness.gating[{i}]: {unknown[name]}"
-        for i, name in enumerate(config.readiness.gating or ())
-        if name in unknown
-    ]
-    idle = [
-        f"readiness.gating[{i}]: probe {name!r} is switched off, and can hold no gate"
-        for i, name in enumerate(config.readiness.gating or ())
-        if name not in unknown and name not in {plan.name for plan in plans}
-    ]
-    return (
-        gating
-        + idle
-        + [
-            f"alerts.routes[{i}].channels: no channel {name!r}; known: {', '.join(sorted(sinks))}"
-            for i, route in enumerate(config.alerts.routes)
-            for name in route.channels or ()
-            if name not in sinks
-        ]
-    )
 
 
 def _section(kind: type, beside: Mapping[str, Any]) -> dict[str, Any]:

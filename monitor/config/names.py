@@ -1,0 +1,111 @@
+"""Which names in the file refer to nothing?  Each would be silence: a page that nobody ever gets.
+
+Tables are not known before anybody is asked, so a pattern of their names may match nothing yet;
+one that can match none is refused.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import is_dataclass
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+
+from alerts.causes import KINDS
+from alerts.routing import CHANNEL
+from checks import run as probes
+from monitor.config.model import Config
+from monitor.config.plans import CheckPlan
+from pipeline.errors import ConfigError
+from pipeline.plugins import lacking
+
+CHECKS = frozenset({*KINDS, "collected"})
+"""What the service itself rules on, beside the probes."""
+OF_SOURCES = ("source:", "collector:", "clock:", "retention:")
+ALONE = ("worker",)  # parts of the way whose names have no dot and no colon
+
+
+def strangers(config: Config, plans: Sequence[CheckPlan], sinks: Collection[str]) -> list[str]:
+    """Each as ``place: fault``; *sinks* are the channels' names."""
+    return [
+        *_gating(config, plans),
+        *_routes(config, plans, sinks),
+        *(
+            f"probes.{plan.name}.tables: {fault}"
+            for plan in plans
+            if (fault := _no_table(plan.tables, config))
+        ),
+    ]
+
+
+def elsewhere(
+    find: Callable[[str], type], names: Iterable[str], needs: type
+) -> tuple[list[str], dict[str, str]]:
+    """Those of *names* that can be found, as modules elsewhere are; and why the others cannot."""
+    found, unknown = [], {}
+    for name in names:
+        try:
+            kind = find(str(name))
+        except ConfigError as error:
+            unknown[name] = str(error)
+        else:
+            if lacks := _lacks(kind, needs):
+                unknown[name] = f"{kind.__module__}.{kind.__name__} {lacks}"
+            else:
+                found.append(name)
+    return found, unknown
+
+
+def _lacks(kind: type, needs: type) -> str:
+    """What would stop a class of another's in the middle of reading its section."""
+    if not is_dataclass(kind):
+        return "is no dataclass; its fields would be the settings"
+    return lacking(kind, needs)
+
+
+def _gating(config: Config, plans: Sequence[CheckPlan]) -> Iterator[str]:
+    """A gate that looks closed and is open."""
+    running = {plan.name for plan in plans}
+    _, unknown = elsewhere(probes.find, config.readiness.gating or (), probes.Probe)
+    for i, name in enumerate(config.readiness.gating or ()):
+        if name in unknown:
+            yield f"readiness.gating[{i}]: {unknown[name]}"
+        elif name not in running:
+            yield f"readiness.gating[{i}]: probe {name!r} is switched off, and can hold no gate"
+
+
+def _routes(config: Config, plans: Sequence[CheckPlan], sinks: Collection[str]) -> Iterator[str]:
+    checks = {*CHECKS, *probes.known(), *(plan.name for plan in plans)}
+    for i, route in enumerate(config.alerts.routes):
+        at = f"alerts.routes[{i}]"
+        for j, check in enumerate(route.checks):
+            if not any(fnmatchcase(name, check) for name in checks):
+                yield f"{at}.checks[{j}]: no check {check!r}; {_nearest(check, checks)}"
+        for name in route.channels or ():
+            if name not in sinks:
+                yield f"{at}.channels: no channel {name!r}; known: {', '.join(sorted(sinks))}"
+        if fault := _no_part(route.tables, config, sinks) or _no_table(route.tables, config):
+            yield f"{at}.tables: {fault}"
+
+
+def _no_part(pattern: str, config: Config, sinks: Iterable[str]) -> str:
+    """Why *pattern*, which names a part of the way, names none that there is."""
+    sources = [source.name for source in config.sources]
+    known = {before: [f"{before}{name}" for name in sources] for before in OF_SOURCES}
+    known[CHANNEL] = [f"{CHANNEL}{name}" for name in sinks]
+    parts = next((parts for word, parts in known.items() if pattern.startswith(word)), None)
+    if parts is None or any(fnmatchcase(part, pattern) for part in parts):
+        return ""
+    return f"no {pattern!r}; {_nearest(pattern, parts)}"
+
+
+def _no_table(pattern: str, config: Config) -> str:
+    """Why *pattern* can match no table: each is called database.table, by rules or by itself."""
+    odd = any("\\" in rule.table for rule in config.tables)  # who knows what groups make of it
+    if odd or any(sign in pattern for sign in ".*?[:") or pattern in ALONE:
+        return ""
+    return f"{pattern!r} matches no table; write database.table, or a pattern such as shop.*"
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    every = sorted(known)
+    close = get_close_matches(name, every, n=1, cutoff=0.6)
+    return (f"the nearest is {close[0]}; " if close else "") + f"known: {', '.join(every)}"
