@@ -314,6 +314,17 @@ def test_each_finding_is_shown_with_its_fix(doctor: Callable[..., Result]) -> No
     assert "      fix: skipped.operations=none in the connector's config\n" in result.output
 
 
+@pytest.mark.parametrize("part", ["source", "collector", "kafka"])
+def test_what_was_not_asked_says_what_to_look_at(
+    *, doctor: Callable[..., Result], part: str
+) -> None:
+    told = doctor(site(silent(part, UnreachableError("down")))).output.splitlines()
+
+    at = next(n for n, line in enumerate(told) if line.startswith(f"  {part}:shop  down"))
+    assert told[at + 1].startswith("      then: do")
+    assert told[at + 1].endswith("; then ask again: sluice doctor")
+
+
 def test_doctor_prints_json_for_programs(doctor: Callable[..., Result]) -> None:
     result = doctor(site(silent("kafka", UnreachableError("down"))), "--json")
 

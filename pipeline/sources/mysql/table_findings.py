@@ -10,7 +10,7 @@ from pipeline.finding import NOTE, REFUSE, WARN, Finding, FindingSeverity
 from pipeline.sources.mysql.description import cascades_unlogged, cascading
 from pipeline.sources.mysql.server_facts import ServerFacts
 from pipeline.sources.mysql.shard_facts import ShardFacts
-from pipeline.sources.mysql.typemap import unverifiable
+from pipeline.sources.mysql.typemap import rounded, unverifiable
 from pipeline.sources.scope import FoldedTable
 
 TRANSACTIONAL = ("innodb", "rocksdb", "tokudb", "ndbcluster")
@@ -60,6 +60,7 @@ def _shard(
         *_cascades(shard, server, into.table),
         *_engine(shard),
         *_columns(shard, server),
+        *_rounded(shard),
     ]
 
 
@@ -129,6 +130,19 @@ def _columns(shard: ShardFacts, server: ServerFacts) -> list[Told]:
         else "none: these columns are mirrored, but not compared"
     )
     return [(NOTE, "unverifiable", f"not verifiable: {'; '.join(whys)}", fix)]
+
+
+def _rounded(shard: ShardFacts) -> list[Told]:
+    names = [column.name for column in shard.columns if rounded(column)]
+    if not names:
+        return []
+    what = (
+        f"FLOAT in {', '.join(names)}: a snapshot rounds it to six digits, so a row that no change"
+        " has brought differs in the mirror, and no check sees it"
+    )
+    changed = ", ".join(f"MODIFY {name} DOUBLE" for name in names)
+    fix = f"where more digits matter: ALTER TABLE {SHARD} {changed}, then a new base; else nothing"
+    return [(WARN, "rounded", what, fix)]
 
 
 def _spelled(fix: str, names: Sequence[str]) -> str:

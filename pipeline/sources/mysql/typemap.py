@@ -55,3 +55,11 @@ def unverifiable(column: Column, *, zero_dates: bool = False) -> str | None:
     if kind in ("ENUM", "SET") and any("?" in label for label in column.values):
         return f"{column.name}: a label the server writes as ? (outside utf8mb3) arrives as ?"
     return None
+
+
+def rounded(column: Column) -> bool:
+    """Whether a snapshot gets less than *column* holds: the server prints a FLOAT in six digits.
+
+    One with a number of decimals, FLOAT(10,2), is printed with all of them.
+    """
+    return column.kind == "FLOAT" and column.scale is None

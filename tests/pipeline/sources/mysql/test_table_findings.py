@@ -49,6 +49,14 @@ def ruled(*shards: ShardFacts, server: ServerFacts = SERVER) -> dict[str, Findin
             id="a label that the server cannot say",
         ),
         pytest.param(
+            replace(USERS, columns=(ID, Column("w", "FLOAT", 12))), {"rounded": WARN}, id="FLOAT"
+        ),
+        pytest.param(
+            replace(USERS, columns=(ID, Column("w", "FLOAT", 10, 2), Column("v", "FLOAT", 30))),
+            {},
+            id="a FLOAT that is printed whole",
+        ),
+        pytest.param(
             replace(USERS, shard=Shard("shop", "tmp.users"), unique=()), {}, id="ignored by a rule"
         ),
     ],
@@ -57,6 +65,17 @@ def test_a_table_is_ruled_by_its_schema(
     shard: ShardFacts, expected: Mapping[str, FindingSeverity]
 ) -> None:
     assert ruled(shard) == expected
+
+
+def test_columns_that_a_snapshot_rounds_are_named_with_the_way_out() -> None:
+    shard = replace(
+        USERS, columns=(ID, Column("weight", "FLOAT"), Column("size", "FLOAT UNSIGNED"))
+    )
+
+    (told,) = table_findings([shard], SERVER, fold)
+
+    assert told.what.startswith("FLOAT in weight, size: a snapshot rounds it to six digits")
+    assert "ALTER TABLE shop.users MODIFY weight DOUBLE, MODIFY size DOUBLE" in told.fix
 
 
 @pytest.mark.parametrize(
