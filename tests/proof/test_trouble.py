@@ -1,7 +1,7 @@
 """No READY is false for what others do: to a mirror, to a topic, to the source.
 
 Rows are deleted there and the mirror is rebuilt; a topic is made anew with rows that were not
-landed; a replica takes over.  On real servers, under load;
+landed, one deleted with a statement; a replica takes over.  On real servers, under load;
 `test_model.py` does the same, and more, many times in memory.
 """
 
@@ -42,6 +42,7 @@ def test_trouble_that_others_make_makes_no_ready_false(capsys: pytest.CaptureFix
         trouble.rob()
         trouble.rebuild()
         trouble.lose_topic()
+        trouble.lose_statement()
         trouble.rebase()
         trouble.fail_over()
         stand.finish()

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
-from kafka import KafkaAdminClient
+from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.admin import NewTopic
 
 from demo.mysql import MySQL
@@ -19,6 +19,8 @@ from tests.proof.stand import CONNECTOR, PATIENCE, Stand
 
 ROBBED = "shop.users"
 LOST, LOST_TOPIC = "shop.order_items", "shop.shop.order_items"
+STATEMENTS = CONNECTOR  # the topic of a connector's statements is named like its prefix
+ALTER = f"ALTER TABLE {ROBBED} ADD COLUMN level INT NOT NULL DEFAULT 7"
 BACKLOG = 2.0  # seconds of changes that nobody has read when trouble comes
 
 
@@ -73,6 +75,17 @@ class Trouble:
         self._told(LOST, "gap")
         stand.recover(LOST)
 
+    def lose_statement(self) -> None:
+        """The topic of statements is deleted, with one in it that was not landed."""
+        stand = self.stand
+        with stand.frozen():
+            before = self._end(STATEMENTS)
+            stand.servers.mysql.execute(ALTER)
+            wait_until(lambda: self._end(STATEMENTS) > before, PATIENCE, "statement")
+            self._delete(STATEMENTS)
+        stand.note(f"{STATEMENTS} deleted with a statement")
+        self._told(ROBBED, "gap")
+
     def rebase(self) -> None:
         """What was lost is read again at the source."""
         self.stand.rebase()
@@ -125,6 +138,12 @@ class Trouble:
         admin.delete_topics([topic])
         wait_until(lambda: topic not in admin.list_topics(), PATIENCE, f"end of {topic}")
         admin.close()
+
+    def _end(self, topic: str) -> int:
+        reader = KafkaConsumer(bootstrap_servers=self.stand.servers.kafka.bootstrap)
+        (end,) = reader.end_offsets([TopicPartition(topic, 0)]).values()
+        reader.close()
+        return int(end)
 
     def _create(self, topic: str) -> None:
         admin = self._admin()
