@@ -6,7 +6,8 @@ them.  The lists that are seen first are taken for those of ever; of others only
 the end that the source's log had once they were seen counts, for what older ones sent may land
 far later: behind a mirror, or while its source is held.
 A table that they leave out from now on, or as its base becomes complete, is short of what comes:
-a gap.
+a gap.  So is, until a base shows otherwise, each of lists that nobody here can read: only rows that
+were surely sent by such lists show that they let their table in.
 Cannot see: lists that were others between two looks, and are the same again.  Pure.
 """
 
@@ -82,11 +83,15 @@ def with_lists(
         lists[source] = now = _known(known_before, capture, ends.get(source), at)
         other = known_before is None or known_before.digest != now.digest
         fresh = _fresh(made, source, known_before)
-        left = _left_out(_based(made, source) if other else fresh, capture)
+        asked = {*(_based(made, source) if other else fresh)}
+        left = {name for name in asked if capture.known and not _sends(capture, name)}
+        unread = set[str]()
+        if not capture.known:
+            unread = {name for name in asked if other or not _shown(made, now, name)}
         silent = known_before is not None and known_before.unseen >= 0
-        unsure = {*fresh} - left if other and silent else set[str]()
-        if left or unsure:
-            gap = _gap(source, left, unsure, made.batch)
+        unsure = {*fresh} - left - unread if other and silent else set[str]()
+        if left or unsure or unread:
+            gap = _gap(source, left, unsure, unread, made.batch)
             gaps[gap.id] = tell_gap(gap)
     return replace(made, lists=lists, gaps=gaps)
 
@@ -103,9 +108,9 @@ def _known(
     return replace(now, since=None, above=end) if passed else now
 
 
-def _left_out(names: Iterable[str], capture: Capture) -> set[str]:
-    """Those of which nothing is sent any more; none if the lists cannot be read."""
-    return {name for name in names if capture.known and not _sends(capture, name)}
+def _shown(made: Mark, now: CollectorLists, name: str) -> bool:
+    """Whether the rows of a base were sent by the lists that there are *now*."""
+    return now.since is None and is_above(now, made.bases[name])
 
 
 def _fresh(made: Mark, source: str, known: CollectorLists | None) -> list[str]:
@@ -128,7 +133,7 @@ def _sends(lists: Capture, name: str) -> bool:
     return lists(ShardId.parse(Shard.parse(name).name))
 
 
-def _gap(source: str, left: set[str], unsure: set[str], batch: int) -> Gap:
+def _gap(source: str, left: set[str], unsure: set[str], unread: set[str], batch: int) -> Gap:
     topic, why = f"lists:{source}", list[str]()
     if left:
         why.append(
@@ -140,6 +145,11 @@ def _gap(source: str, left: set[str], unsure: set[str], batch: int) -> Gap:
             "the collector's lists were changed while it did not answer, and may have left out "
             f"{_first(unsure)} when its base was made: take a new base of it"
         )
+    if unread:
+        why.append(
+            f"the collector's lists cannot be read here, and may leave out {_first(unread)}: write "
+            "them as `sluice doctor` says, and take a new base of it"
+        )
     return Gap(
         id=f"{topic}:0:{batch}@{batch}",
         topic=topic,
@@ -147,7 +157,7 @@ def _gap(source: str, left: set[str], unsure: set[str], batch: int) -> Gap:
         first=batch,
         until=batch,
         why="; ".join(why),
-        shards=tuple(sorted(left | unsure)),
+        shards=tuple(sorted(left | unsure | unread)),
         batch=batch,
     )
 

@@ -17,8 +17,9 @@ def heartbeat_findings(config: Mapping[str, str], heartbeat: str, where: str) ->
         try:
             lists[name] = patterns(config.get(name, ""))
         except re.error as error:
-            what = f"{name} of the connector is no regular expression: {error}"
-            return [Finding(REFUSE, "not_allowed", where, what, "as it says; then ask again")]
+            what = f"{name} of the connector cannot be read, so it may leave out any table: {error}"
+            fix = "write it in another way, then ask again"
+            return [Finding(REFUSE, "not_allowed", where, what, fix)]
     fixes = []
     for (include, exclude), name in ((DATABASES, heartbeat.partition(".")[0]), (TABLES, heartbeat)):
         if not passes(name, lists[include], lists[exclude]):

@@ -1,7 +1,8 @@
 r"""Of which tables does a connector of Debezium send the rows?  As its lists of patterns say.
 
-The lists hold regular expressions between commas, each for a whole name, in letters of any size;
-a comma within one is written ``\,``.  Debezium tells the schema of every table, captured or not.
+The lists hold regular expressions of Java's between commas, each for a whole name, in letters of
+any size; a comma within one is written ``\,``.  Debezium tells the schema of every table, captured
+or not.
 """
 
 import json
@@ -10,10 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pipeline.collectors.collector import Capture
+from pipeline.collectors.connect.java_patterns import compiled
 from pipeline.model import ShardId
 
 BUILT_IN = ("mysql", "performance_schema", "sys", "information_schema")
 Patterns = tuple[re.Pattern[str], ...] | None
+_BETWEEN_COMMAS = re.compile(r"(?:[^\\,]|\\.|\\$)+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +68,10 @@ def patterns(text: str) -> Patterns:
     """Read a list; None where it is empty.
 
     Raises:
-        re.error: one of them is no regular expression that Sluice can read.
+        re.error: one of them cannot be read here.
     """
     if not text.strip():
         return None
-    parts = re.split(r"(?<!\\),", text)
+    parts = _BETWEEN_COMMAS.findall(text)
     texts = (part.strip().replace("\\,", ",") for part in parts if part.strip())
-    return tuple(re.compile(text, re.IGNORECASE) for text in texts)
+    return tuple(compiled(text) for text in texts)

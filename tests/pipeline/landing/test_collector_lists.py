@@ -1,6 +1,5 @@
 """Were a table's rows sent from its CREATE on?  Judged by lists that were seen before it."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -237,19 +236,8 @@ def drop(desk: Desk) -> None:
     tell(desk, message("DROP TABLE t", dropped("t"), source=PLACE | {"pos": 25}))
 
 
-def unreadable(desk: Desk) -> None:
-    desk.server.readable = False
-
-
-@pytest.mark.parametrize(
-    "why",
-    [
-        pytest.param(drop, id="it is dropped"),
-        pytest.param(unreadable, id="nobody can read the lists"),
-    ],
-)
-def test_lists_that_take_nothing_away_are_no_gap(based: Desk, why: Callable[[Desk], None]) -> None:
-    why(based)
+def test_lists_that_leave_out_what_is_gone_are_no_gap(based: Desk) -> None:
+    drop(based)
     later(based, left_out=LEFT_OUT)
     based.topics.beat("a", 1, pos=30)
 

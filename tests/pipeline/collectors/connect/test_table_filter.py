@@ -19,6 +19,9 @@ from pipeline.model import ShardId
         pytest.param({"table.include.list": "t"}, "", id="the whole name must match"),
         pytest.param({"table.include.list": r".*\.(t|x)"}, "d.t e.t", id="a pattern"),
         pytest.param({"table.include.list": r"d\.\w{1\,2}"}, "d.t d.u", id="a comma in a pattern"),
+        pytest.param({"table.include.list": r"\Qd.t\E, (?<x>e)\.t"}, "d.t e.t", id="as Java's are"),
+        pytest.param({"table.include.list": "d.u\\\\,d.t"}, "d.t", id="a comma after a backslash"),
+        pytest.param({"table.include.list": "d.t,d.u\\"}, "", id="a backslash before nothing"),
         pytest.param({"table.exclude.list": "d.t,e.t"}, "d.u", id="not these"),
         pytest.param(
             {"database.include.list": "d", "table.exclude.list": "d.u"}, "d.t", id="both lists"

@@ -1,0 +1,64 @@
+"""What patterns of Java's let in, as Java 17 lets it in; the others are refused."""
+
+import re
+
+import pytest
+
+from pipeline.collectors.connect.java_patterns import compiled
+
+NAMES = ("d.t", "D.T", "d.u", "d.é", "d.É", "d.ß", "d.K", "d.1", "d.*", "é.t")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "let_in"),
+    [
+        pytest.param(r"d\.t", "d.t D.T", id="letters of any size"),
+        pytest.param(r"d\.é", "d.é", id="but ASCII's alone"),
+        pytest.param(r"d\.\w", "d.t D.T d.u d.K d.1", id="letters of ASCII"),
+        pytest.param(r"\W\.t", "é.t", id="the others are none"),
+        pytest.param(r"d\.++.*+", "d.t D.T d.u d.é d.É d.ß d.K d.1 d.*", id="possessive"),
+        pytest.param(r"(?>d|é)\.t", "d.t D.T é.t", id="atomic"),
+        pytest.param(r"\Qd.*\E", "d.*", id="quoted"),
+        pytest.param(r"d\.\Q*", "d.*", id="quoted to the end"),
+        pytest.param(r"(?<x>d)\.(?!\k<x>)[tu]\z", "d.t D.T d.u", id="a named group"),
+        pytest.param(r"\p{Alpha}\.[\p{Digit}*]", "d.1 d.*", id="classes"),
+        pytest.param(r"d\.\P{Alnum}", "d.é d.É d.ß d.*", id="what is in none"),
+        pytest.param(r"(?-i:d)\.[^\p{Alpha}\d]", "d.é d.É d.ß d.*", id="in one size"),
+        pytest.param(r"\Ad\.\x74\Z", "d.t D.T", id="ends, and a letter by its number"),
+        pytest.param(r"d[.]\*", "d.*", id="an escaped sign"),
+    ],
+)
+def test_a_pattern_lets_in_what_java_lets_in(pattern: str, let_in: str) -> None:
+    found = compiled(pattern)
+
+    assert [name for name in NAMES if found.fullmatch(name)] == let_in.split()
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        pytest.param(r"d\.[a-z&&[^t]]", id="a set less another"),
+        pytest.param(r"d\.[a[tu]]", id="a set and another"),
+        pytest.param(r"d\.[]t]", id="a set that begins with a bracket"),
+        pytest.param(r"d\.[\P{Alpha}t]", id="a set with what is in none"),
+        pytest.param(r"d\.[\Qt\E]", id="quoted in a set"),
+        pytest.param(r"d\.[t", id="a set without an end"),
+        pytest.param(r"d\.\p{L}", id="letters of Unicode"),
+        pytest.param(r"\bd\.t", id="an end of a word: Java goes by Unicode there"),
+        pytest.param(r"d\.\h", id="blanks"),
+        pytest.param(r"d\.\v", id="ends of lines, which are one sign in Python"),
+        pytest.param(r"d\.\0164", id="a number in eights"),
+        pytest.param(r"d\.\x{74}", id="a letter by its number in braces"),
+        pytest.param(r"(?u)d\.t", id="letters of any size in Unicode"),
+        pytest.param(r"(?x)d\.t # e", id="blanks that do not count"),
+        pytest.param(r"d\.(?P<x>t)", id="Python's group"),
+        pytest.param(r"d\.(?i)t", id="from there on in any size"),
+        pytest.param(r"d\.(?<=d{1,2}\.)t", id="a look behind that varies"),
+        pytest.param("d.(t", id="none in either"),
+        pytest.param("d.t\\", id="an escape of nothing"),
+        pytest.param("d{99999999999}", id="a number that is too large"),
+    ],
+)
+def test_what_cannot_be_read_here_is_refused(pattern: str) -> None:
+    with pytest.raises(re.error):
+        compiled(pattern)

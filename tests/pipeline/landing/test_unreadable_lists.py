@@ -1,0 +1,95 @@
+"""Lists that nobody here can read may leave out any table; covers collector_lists.py."""
+
+from pathlib import Path
+
+import pytest
+
+from pipeline.landing.collector_lists import GRACE
+from pipeline.report import Gap, read_gap
+from tests.pipeline.landing.desk import Desk, Server
+
+NAME = "a/db.t"
+
+
+def gaps(desk: Desk) -> list[Gap]:
+    return [read_gap(text) for text in desk.loop.mark.gaps.values()]
+
+
+def beat(desk: Desk, number: int, *, pos: int) -> None:
+    desk.topics.beat("a", number, pos=pos)
+    desk.land()
+
+
+@pytest.fixture
+def based(tmp_path: Path) -> Desk:
+    """``db.t`` has its base, and from now on nobody can read the lists."""
+    made = Desk(tmp_path, server=Server(end=45))
+    made.topics.alter("a", 5, "name", kind="CREATE")
+    made.topics.put("a", 20, "one")
+    made.land()
+    assert NAME in made.loop.mark.bases
+    made.server.readable = False
+    return made
+
+
+def test_a_table_with_a_base_is_in_doubt_from_then_on(based: Desk) -> None:
+    beat(based, 1, pos=30)
+    beat(based, 2, pos=40)
+
+    (gap,) = gaps(based)
+    assert (gap.id, gap.shards) == ("lists:a:0:1@1", (NAME,))
+    assert gap.why == (
+        "the collector's lists cannot be read here, and may leave out a/db.t: write them as "
+        "`sluice doctor` says, and take a new base of it"
+    )
+
+
+@pytest.mark.parametrize(
+    ("pos", "closed"),
+    [
+        pytest.param(45, False, id="its rows may be of older lists that land late"),
+        pytest.param(46, True, id="its rows show that they let it in"),
+    ],
+)
+def test_a_later_base_ends_it_if_it_was_surely_sent_by_those_lists(
+    based: Desk, pos: int, *, closed: bool
+) -> None:
+    beat(based, 1, pos=30)
+    based.now += GRACE
+    beat(based, 2, pos=40)
+    based.topics.snapshot("a", pos, 2)
+    beat(based, 3, pos=60)
+
+    assert based.loop.mark.bases[NAME].pos == pos
+    assert (gaps(based) == []) is closed
+
+
+def test_a_base_of_before_counts_for_nothing_while_they_are_new(based: Desk) -> None:
+    beat(based, 1, pos=30)
+    based.topics.snapshot("a", 46, 2)
+    beat(based, 2, pos=60)
+
+    assert [one.id for one in gaps(based)] == ["lists:a:0:2@2"]
+
+
+def test_lists_that_were_so_from_the_first_need_a_base_that_is_seen_to_be_sent(
+    tmp_path: Path,
+) -> None:
+    """What was sent before they were seen may have been sent by others."""
+    desk = Desk(tmp_path, server=Server(readable=False))
+    desk.topics.snapshot("a", 50, 2)
+    beat(desk, 1, pos=60)
+    first = gaps(desk)
+    desk.topics.snapshot("a", 70, 2)
+    beat(desk, 2, pos=80)
+
+    assert [one.shards for one in first] == [(NAME,)]
+    assert gaps(desk) == []
+
+
+def test_lists_that_can_be_read_again_leave_what_was_in_doubt_between(based: Desk) -> None:
+    beat(based, 1, pos=30)
+    based.server.readable = True
+    beat(based, 2, pos=40)
+
+    assert [one.shards for one in gaps(based)] == [(NAME,)]
