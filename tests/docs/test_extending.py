@@ -1,8 +1,10 @@
 """What docs/extending.md shows is what stands in the files, and it works as it says."""
 
+import json
 import re
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -17,8 +19,14 @@ from examples.parquet_versions import ParquetVersions
 from monitor.config.file import parse
 from pipeline import collectors, formats, plugins, sources
 from pipeline.build import open_table_format, open_transport
+from pipeline.lake.log_memory import LogMemory
+from pipeline.lake.pinned import open_table
+from pipeline.lake.seen import Transaction
+from pipeline.lake.transactions import TransactionReader
+from pipeline.model import Op, Order, Shard, ShardId, Table
 from tests.alerts.kit import message
 from tests.docs.markdown import ROOT, blocks
+from tests.pipeline.lakes import change, place, write_changes
 
 PAGE = ROOT / "docs" / "extending.md"
 TOY = ROOT / "tests" / "toy" / "sluice.yaml"
@@ -87,9 +95,36 @@ def test_the_other_plug_ins_are_found_by_the_config_and_work(
     assert channels.find("examples.line_file") is LineFile
 
 
+def test_the_end_of_a_transaction_is_counted_as_it_is_shown(tmp_path: Path) -> None:
+    (shown,) = blocks(PAGE, "json")
+    told = json.loads(shown)["data_collections"]
+    assert sum(one["event_count"] for one in told) == json.loads(shown)["event_count"]
+    tx = {"id": "one", "total_order": None}
+    about: dict[str, Any] = {"table": None, "shard": None, "topic": "shop", "tx": tx}
+    rows = [
+        change(Op.CREATE, order=place(Order(0, 1, pos)), tx=tx, shard=shard, table=shard)
+        for pos, shard in enumerate(["shop.orders"] * 2 + ["shop.users"])
+    ]
+    write_changes(
+        tmp_path, 0, [change(Op.BEGIN, **about), *rows, change(Op.END, after=shown, **about)]
+    )
+    lake = open_table(str(tmp_path))
+    assert lake is not None
+    reader = TransactionReader(lake, "main", LogMemory())
+
+    tables = [Table(one["data_collection"], (_shard(one["data_collection"]),)) for one in told]
+    found = [transaction for table in tables for transaction in reader.of(table, range(1), {})]
+
+    assert found == [Transaction("one", 3, 2, 0), Transaction("one", 1, 1, 0)]
+
+
 def test_the_channel_writes_a_line_a_message(tmp_path: Path) -> None:
     told: list[Message] = [message(), message()]
 
     LineFile(str(tmp_path / "lines")).send(told, datetime(2026, 1, 2, tzinfo=UTC))
 
     assert len((tmp_path / "lines").read_text().splitlines()) == 2
+
+
+def _shard(text: str) -> Shard:
+    return Shard("shop", str(ShardId.parse(text)))
