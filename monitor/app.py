@@ -42,7 +42,8 @@ from monitor.spark.requests import Deadlines, LaneRequests
 from monitor.spark.standstills import Standstills
 from monitor.spark.supervise import COMMAND, Supervisor
 from monitor.store.store import ServiceStore
-from monitor.web.api import ApiParts, application
+from monitor.web.api import application
+from monitor.web.parts import ApiParts
 from pipeline.build import open_collector, open_source
 from pipeline.settings import SourceSettings
 

@@ -5,8 +5,7 @@ or cut.  Nothing is asked of a source or the lake here but by the gate and for w
 their samples' age.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Annotated, Any
 
@@ -18,53 +17,35 @@ from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from monitor.bearers import Bearers
-from monitor.board import Board, CurrentBoard
-from monitor.gate import CLOSED, Decision, Gate
-from monitor.right_of_way import RightOfWay
-from monitor.store.store import ServiceStore
+from monitor.board import Board
+from monitor.gate import CLOSED, Decision
 from monitor.web import render
 from monitor.web.first_lines import first_lines
-from monitor.web.history_api import history_routes
+from monitor.web.history_api import HISTORY_ROUTES
 from monitor.web.metrics import CONTENT_TYPE, exposition
-from monitor.web.runbooks import runbook_routes
+from monitor.web.parts import ApiParts, Parts, Room
+from monitor.web.runbooks import RUNBOOK_ROUTES
 from monitor.web.shown_tables import TableQuestion
 from monitor.web.status_page import status_page
 from monitor.web.trusted import refusal
-from monitor.web.waiting_room import WaitingRoom
 from pipeline.clocks import over
 from pipeline.errors import ConfigError, UnreachableError
 from pipeline.model import Stage
 
 LONGEST_WAIT = 300.0
 
-GateQuestion = tuple[tuple[str, ...], datetime, Stage]
 Names = Annotated[list[str], Query(min_length=1, max_length=1000)]
 Wait = Annotated[float, Query(ge=0, le=LONGEST_WAIT)]
-
-
-@dataclass(frozen=True, slots=True)
-class ApiParts:
-    """What the API answers from."""
-
-    gate: Gate
-    current: CurrentBoard
-    store: ServiceStore
-    clock: Callable[[], datetime]
-    stopping: Callable[[], bool]
-    names: frozenset[str] = frozenset()
-    way: RightOfWay = field(default_factory=RightOfWay)
+GATE_ROUTES, SERVICE_ROUTES = APIRouter(prefix="/v1"), APIRouter()
 
 
 def application(parts: ApiParts) -> FastAPI:
     """The whole application; every error is JSON with one line under ``error``."""
-    app = FastAPI(title="Sluice", docs_url="/docs", redoc_url=None)
+    routers = (GATE_ROUTES, HISTORY_ROUTES, SERVICE_ROUTES, RUNBOOK_ROUTES)
+    routes = [route for router in routers for route in router.routes]
+    app = FastAPI(title="Sluice", docs_url="/docs", redoc_url=None, routes=routes)
+    app.state.parts, app.state.room = parts, parts.room()
     app.add_middleware(TrustedOnly, names=parts.names)
-    app.include_router(_gate_routes(parts))
-    borne = Bearers(parts.gate, parts.store.outbox).bear
-    app.include_router(history_routes(parts.store, borne, parts.clock))
-    app.include_router(_service_routes(parts))
-    app.include_router(runbook_routes())
     app.exception_handler(ConfigError)(_bad_request)
     app.exception_handler(RequestValidationError)(_bad_parameters)
     app.exception_handler(UnreachableError)(_unreachable)
@@ -91,81 +72,79 @@ class TrustedOnly:
         await self.app(scope, receive, send)
 
 
-def _gate_routes(parts: ApiParts) -> APIRouter:
-    router, gate = APIRouter(prefix="/v1"), parts.gate
-    room = WaitingRoom[GateQuestion, Decision](lambda asked: gate.decide(*asked), parts.way)
-
-    @router.get("/tables")
-    def tables() -> list[render.Json]:
-        """Every table with its readiness for the end of yesterday and for one lag budget ago."""
-        return [render.table(view) for view in parts.current.board.tables]
-
-    @router.get("/readiness/{table:path}")  # names of tables may hold slashes
-    async def readiness(
-        table: str, cut: str | None = None, stage: Stage = Stage.MIRROR
-    ) -> render.Json:
-        """One answer, always with status 200; the state is in it."""
-        with parts.way.first():
-            decision = await run_in_threadpool(gate.decide, (table,), gate.cut(cut), stage)
-        return _answer(decision)["tables"][0] if decision.answers else _answer(decision)
-
-    @router.get("/gate")
-    async def ask(
-        table: Names,
-        cut: str | None = None,
-        stage: Stage = Stage.MIRROR,
-        wait: Wait = 0.0,
-        patient: bool = False,
-    ) -> JSONResponse:
-        """One answer for all tables; *wait* seconds at most for it to become 200 or 409."""
-        question = (tuple(dict.fromkeys(table)), gate.cut(cut), stage)
-        began, patience = parts.clock(), timedelta(seconds=wait)
-        with parts.way.first():
-            decision = await run_in_threadpool(gate.decide, *question)
-        while not (decision.status() == 200 or (decision.state in CLOSED and not patient)):
-            if over(began, patience, parts.clock()) or parts.stopping():
-                break
-            decision = await room.next(question)
-        return JSONResponse(_answer(decision), decision.status(patient=patient))
-
-    return router
+@GATE_ROUTES.get("/tables")
+def tables(parts: Parts) -> list[render.Json]:
+    """Every table with its readiness for the end of yesterday and for one lag budget ago."""
+    return [render.table(view) for view in parts.current.board.tables]
 
 
-def _service_routes(parts: ApiParts) -> APIRouter:
-    router = APIRouter()
+@GATE_ROUTES.get("/readiness/{table:path}")  # names of tables may hold slashes
+async def readiness(
+    parts: Parts, table: str, cut: str | None = None, stage: Stage = Stage.MIRROR
+) -> render.Json:
+    """One answer, always with status 200; the state is in it."""
+    with parts.way.first():
+        decision = await run_in_threadpool(parts.gate.decide, (table,), parts.gate.cut(cut), stage)
+    return _answer(decision)["tables"][0] if decision.answers else _answer(decision)
 
-    @router.get("/metrics")
-    def metrics() -> Response:
-        """What Prometheus scrapes."""
-        text = exposition(parts.current.board, parts.clock())
-        return Response(text, media_type=CONTENT_TYPE)
 
-    @router.get("/livez")
-    async def live() -> render.Json:
-        """The process answers."""
-        return {"live": True}
+@GATE_ROUTES.get("/gate")
+async def ask(
+    parts: Parts,
+    room: Room,
+    table: Names,
+    *,
+    cut: str | None = None,
+    stage: Stage = Stage.MIRROR,
+    wait: Wait = 0.0,
+    patient: bool = False,
+) -> JSONResponse:
+    """One answer for all tables; *wait* seconds at most for it to become 200 or 409."""
+    question = (tuple(dict.fromkeys(table)), parts.gate.cut(cut), stage)
+    began, patience = parts.clock(), timedelta(seconds=wait)
+    with parts.way.first():
+        decision = await run_in_threadpool(parts.gate.decide, *question)
+    while not (decision.status() == 200 or (decision.state in CLOSED and not patient)):
+        if over(began, patience, parts.clock()) or parts.stopping():
+            break
+        decision = await room.next(question)
+    return JSONResponse(_answer(decision), decision.status(patient=patient))
 
-    @router.get("/readyz")
-    async def ready() -> JSONResponse:
-        """Whether the watching round still turns: without it no answer here is worth anything."""
-        why = _stalled(parts.current.board, parts.clock())
-        return JSONResponse({"ready": not why, "why": why}, 503 if why else 200)
 
-    @router.get("/v1/service")
-    def service() -> render.Json:
-        """The same for programs that want to know more than a status."""
-        board, now = parts.current.board, parts.clock()
-        first = [render.first_line(one) for one in first_lines(board, now)]
-        state = {"turning": not _stalled(board, now), "why": _stalled(board, now)}
-        return {**state, "first": first, **_parts(board)}
+@SERVICE_ROUTES.get("/metrics")
+def metrics(parts: Parts) -> Response:
+    """What Prometheus scrapes."""
+    text = exposition(parts.current.board, parts.clock())
+    return Response(text, media_type=CONTENT_TYPE)
 
-    @router.get("/", response_class=HTMLResponse)
-    def page(text: str = "", state: str = "", page: int = 1) -> str:
-        """What a person on call reads first; tables by a part of their name, and by state."""
-        asked = TableQuestion(text, state, page)
-        return status_page(parts.current.board, parts.clock(), asked)
 
-    return router
+@SERVICE_ROUTES.get("/livez")
+async def live() -> render.Json:
+    """The process answers."""
+    return {"live": True}
+
+
+@SERVICE_ROUTES.get("/readyz")
+async def ready(parts: Parts) -> JSONResponse:
+    """Whether the watching round still turns: without it no answer here is worth anything."""
+    why = _stalled(parts.current.board, parts.clock())
+    return JSONResponse({"ready": not why, "why": why}, 503 if why else 200)
+
+
+@SERVICE_ROUTES.get("/v1/service")
+def service(parts: Parts) -> render.Json:
+    """The same for programs that want to know more than a status."""
+    board, now = parts.current.board, parts.clock()
+    first = [render.first_line(one) for one in first_lines(board, now)]
+    state = {"turning": not _stalled(board, now), "why": _stalled(board, now)}
+    return {**state, "first": first, **_parts(board)}
+
+
+@SERVICE_ROUTES.get("/", response_class=HTMLResponse)
+def page(parts: Parts, text: str = "", state: str = "", page: int = 1) -> str:
+    """What a person on call reads first; tables by a part of their name, and by state."""
+    asked = TableQuestion(text, state, page)
+    return status_page(parts.current.board, parts.clock(), asked)
 
 
 def _answer(decision: Decision) -> render.Json:

@@ -1,7 +1,5 @@
 """What was decided: certificates, verdicts, incidents, and the waivers of people."""
 
-from collections.abc import Callable
-from datetime import datetime
 from typing import Annotated
 
 from fastapi import APIRouter, HTTPException, Query
@@ -10,13 +8,14 @@ from pydantic import BaseModel, ConfigDict, StringConstraints
 
 from alerts.model import IncidentState
 from checks.waivable import waivable
-from monitor.store.store import ServiceStore
 from monitor.store.waivers import Waiver
 from monitor.web import render
+from monitor.web.parts import Parts
 from pipeline.errors import ConfigError
 
 Line = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=1000)]
 Limit = Annotated[int, Query(ge=1, le=10_000)]
+HISTORY_ROUTES = APIRouter(prefix="/v1")
 
 
 class WaiverRequest(BaseModel):
@@ -37,80 +36,66 @@ class AckRequest(BaseModel):
     who: Line
 
 
-def history_routes(
-    store: ServiceStore, borne: Callable[[str], bool], clock: Callable[[], datetime]
-) -> APIRouter:
-    """Routes that read the store, and those that record a person's decision.
+@HISTORY_ROUTES.get("/certificates/{number}")
+def certificate(parts: Parts, number: str) -> render.Json:
+    """A READY answer with its evidence, and whether it still holds."""
+    found = parts.store.certificates.get(number)
+    if found is None:
+        raise HTTPException(404, f"no certificate {number!r}")
+    return render.certificate(found)
 
-    *borne* says of an id whether anything has it now.
+
+@HISTORY_ROUTES.get("/verdicts")
+def verdicts(
+    parts: Parts, table: str | None = None, check: str | None = None, limit: Limit = 100
+) -> list[render.Json]:
+    """Verdicts, newest first."""
+    found = parts.store.verdicts.list(table=table, check=check, limit=limit)
+    return [render.verdict(one) for one in found]
+
+
+@HISTORY_ROUTES.get("/incidents")
+def incidents(
+    parts: Parts,
+    state: Annotated[list[IncidentState], Query()] = [],  # noqa: B006  - FastAPI copies it
+    limit: Limit = 100,
+) -> list[render.Json]:
+    """Incidents, newest first; without a state only open ones."""
+    open_ones = [one for one in IncidentState if one is not IncidentState.RESOLVED]
+    found = parts.store.incidents.list(state or open_ones, limit=limit)
+    return [render.incident(one) for one in found]
+
+
+@HISTORY_ROUTES.post("/incidents/{number:path}/acknowledgement")
+def acknowledge(parts: Parts, number: str, body: AckRequest) -> render.Json:
+    """Somebody has it in hand: it is not repeated; 400 if no such incident is open."""
+    if not parts.store.incidents.acknowledge(number, body.who, parts.clock()):
+        msg = f"no open incident {number!r}; nothing was recorded"
+        raise ConfigError(f"{msg}; `sluice status` shows the ids")
+    return {"id": number, "acknowledged": body.who}
+
+
+@HISTORY_ROUTES.get("/waivers")
+def waivers(parts: Parts) -> list[render.Json]:
+    """What people have closed by name."""
+    return [_waiver(one) for one in parts.store.waivers.list()]
+
+
+@HISTORY_ROUTES.post("/waivers")
+def waive(parts: Parts, body: WaiverRequest) -> JSONResponse:
+    """Close something by name: 201, or 200 if it was before.
+
+    400 if no name looks like that, 404 if nothing has it now.
     """
-    router = APIRouter(prefix="/v1")
-
-    @router.get("/certificates/{number}")
-    def certificate(number: str) -> render.Json:
-        """A READY answer with its evidence, and whether it still holds."""
-        found = store.certificates.get(number)
-        if found is None:
-            raise HTTPException(404, f"no certificate {number!r}")
-        return render.certificate(found)
-
-    @router.get("/verdicts")
-    def verdicts(
-        table: str | None = None, check: str | None = None, limit: Limit = 100
-    ) -> list[render.Json]:
-        """Verdicts, newest first."""
-        found = store.verdicts.list(table=table, check=check, limit=limit)
-        return [render.verdict(one) for one in found]
-
-    @router.get("/incidents")
-    def incidents(
-        state: Annotated[list[IncidentState], Query()] = [],  # noqa: B006  - FastAPI copies it
-        limit: Limit = 100,
-    ) -> list[render.Json]:
-        """Incidents, newest first; without a state only open ones."""
-        open_ones = [one for one in IncidentState if one is not IncidentState.RESOLVED]
-        found = store.incidents.list(state or open_ones, limit=limit)
-        return [render.incident(one) for one in found]
-
-    router.include_router(_decision_routes(store, borne, clock))
-    return router
-
-
-def _decision_routes(
-    store: ServiceStore, borne: Callable[[str], bool], clock: Callable[[], datetime]
-) -> APIRouter:
-    router = APIRouter()
-
-    @router.post("/incidents/{number:path}/acknowledgement")
-    def acknowledge(number: str, body: AckRequest) -> render.Json:
-        """Somebody has it in hand: it is not repeated; 400 if no such incident is open."""
-        if not store.incidents.acknowledge(number, body.who, clock()):
-            msg = f"no open incident {number!r}; nothing was recorded"
-            raise ConfigError(f"{msg}; `sluice status` shows the ids")
-        return {"id": number, "acknowledged": body.who}
-
-    @router.get("/waivers")
-    def waivers() -> list[render.Json]:
-        """What people have closed by name."""
-        return [_waiver(one) for one in store.waivers.list()]
-
-    @router.post("/waivers")
-    def waive(body: WaiverRequest) -> JSONResponse:
-        """Close something by name: 201, or 200 if it was before.
-
-        400 if no name looks like that, 404 if nothing has it now.
-        """
-        if not waivable(body.id):
-            msg = f"{body.id} is no id of anything that can be waived; nothing was recorded"
-            raise ConfigError(f"{msg}; `sluice explain TABLE` shows the ids")
-        if body.id not in store.waivers.waived() and not borne(body.id):
-            msg = f"nothing is named {body.id} now; nothing was recorded"
-            raise HTTPException(404, f"{msg}; `sluice explain TABLE` shows the ids")
-        waiver = Waiver(id=body.id, reason=body.reason, who=body.who, at=clock())
-        added = store.waivers.add(waiver)
-        return JSONResponse({**_waiver(waiver), "new": added}, 201 if added else 200)
-
-    return router
+    if not waivable(body.id):
+        msg = f"{body.id} is no id of anything that can be waived; nothing was recorded"
+        raise ConfigError(f"{msg}; `sluice explain TABLE` shows the ids")
+    if body.id not in parts.store.waivers.waived() and not parts.borne(body.id):
+        msg = f"nothing is named {body.id} now; nothing was recorded"
+        raise HTTPException(404, f"{msg}; `sluice explain TABLE` shows the ids")
+    waiver = Waiver(id=body.id, reason=body.reason, who=body.who, at=parts.clock())
+    added = parts.store.waivers.add(waiver)
+    return JSONResponse({**_waiver(waiver), "new": added}, 201 if added else 200)
 
 
 def _waiver(one: Waiver) -> render.Json:

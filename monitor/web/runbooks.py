@@ -15,6 +15,7 @@ from markdown_it import MarkdownIt
 
 DOCS = Path(__file__).parents[2] / "docs"
 FOLDER = "runbooks"
+RUNBOOK_ROUTES = APIRouter(include_in_schema=False)
 _PAGE = Environment(autoescape=True).from_string(
     """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>Sluice: {{ name }}</title>
@@ -45,19 +46,16 @@ def link(runbook: str) -> str:
     return f"{FOLDER}/{name}" if (DOCS / FOLDER / name.partition("#")[0]).is_file() else ""
 
 
-def runbook_routes() -> APIRouter:
-    """The pages below ``/runbooks``, and those of ``docs`` that they lead to."""
-    router = APIRouter(include_in_schema=False)
+@RUNBOOK_ROUTES.get(f"/{FOLDER}/{{name}}.md", response_class=HTMLResponse)
+def runbook(name: str) -> str:
+    """One of those that findings link to."""
+    return _page(DOCS / FOLDER, name, "../")
 
-    @router.get(f"/{FOLDER}/{{name}}.md", response_class=HTMLResponse)
-    def runbook(name: str) -> str:
-        return _page(DOCS / FOLDER, name, "../")
 
-    @router.get("/{name}.md", response_class=HTMLResponse)
-    def page(name: str) -> str:
-        return _page(DOCS, name, "./")
-
-    return router
+@RUNBOOK_ROUTES.get("/{name}.md", response_class=HTMLResponse)
+def page(name: str) -> str:
+    """One of ``docs``, where runbooks lead to."""
+    return _page(DOCS, name, "./")
 
 
 def _page(folder: Path, name: str, home: str) -> str:

@@ -41,6 +41,7 @@ from monitor.observe.unlogged_changes import UnloggedChanges
 from monitor.spark.standstills import Standstills
 from monitor.store.store import ServiceStore
 from monitor.web import api
+from monitor.web.parts import ApiParts
 from pipeline.apply.commits import Commit
 from pipeline.clocks import ClockReading
 from pipeline.collectors.collector import CollectorState
@@ -350,10 +351,10 @@ class Rig:
             self.clock,
         )
 
-    def api_parts(self) -> api.ApiParts:
+    def api_parts(self) -> ApiParts:
         """What the API answers from."""
         names = frozenset({"sluice"})
-        return api.ApiParts(self.gate, self.current, self.store, self.clock, lambda: False, names)
+        return ApiParts(self.gate, self.current, self.store, self.clock, lambda: False, names)
 
     def clock(self) -> datetime:
         """The rig's own time."""

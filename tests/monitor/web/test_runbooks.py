@@ -6,13 +6,12 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from monitor.web.runbooks import DOCS, link, runbook_routes
+from monitor.web.runbooks import DOCS, RUNBOOK_ROUTES, link
 from tests.docs.markdown import anchors
 
 
 def get(path: str) -> httpx.Response:
-    app = FastAPI()
-    app.include_router(runbook_routes())
+    app = FastAPI(routes=RUNBOOK_ROUTES.routes)
 
     async def ask() -> httpx.Response:
         transport = httpx.ASGITransport(app)

@@ -1,0 +1,56 @@
+"""What do the routes answer from?  The parts of the application that was asked.
+
+FastAPI reads a route's parameters once, when a router is made: so routers know no parts, and get
+those of their application with each question.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Annotated, cast
+
+from fastapi import Depends, Request
+
+from monitor.bearers import Bearers
+from monitor.board import CurrentBoard
+from monitor.gate import Decision, Gate
+from monitor.right_of_way import RightOfWay
+from monitor.store.store import ServiceStore
+from monitor.web.waiting_room import WaitingRoom
+from pipeline.model import Stage
+
+GateQuestion = tuple[tuple[str, ...], datetime, Stage]
+GateRoom = WaitingRoom[GateQuestion, Decision]
+
+
+@dataclass(frozen=True, slots=True)
+class ApiParts:
+    """What the API answers from."""
+
+    gate: Gate
+    current: CurrentBoard
+    store: ServiceStore
+    clock: Callable[[], datetime]
+    stopping: Callable[[], bool]
+    names: frozenset[str] = frozenset()
+    way: RightOfWay = field(default_factory=RightOfWay)
+
+    def borne(self, name: str) -> bool:
+        """Whether anything has this id now."""
+        return Bearers(self.gate, self.store.outbox).bear(name)
+
+    def room(self) -> GateRoom:
+        """A new room for those who wait at the gate."""
+        return GateRoom(lambda asked: self.gate.decide(*asked), self.way)
+
+
+async def _parts(request: Request) -> ApiParts:
+    return cast(ApiParts, request.app.state.parts)
+
+
+async def _room(request: Request) -> GateRoom:
+    return cast(GateRoom, request.app.state.room)
+
+
+Parts = Annotated[ApiParts, Depends(_parts)]
+Room = Annotated[GateRoom, Depends(_room)]
