@@ -58,8 +58,11 @@ class Figures:
     page_size: int
     mark: int
     memory: int
-    store: int
-    pause: float
+    end: month.Lived
+
+    def figure(self, name: str) -> float:
+        """One of them, or of those of the store after the days."""
+        return float(getattr(self if hasattr(self, name) else self.end, name))
 
 
 COLUMNS: dict[str, tuple[str, Callable[[float], str]]] = {
@@ -75,8 +78,10 @@ COLUMNS: dict[str, tuple[str, Callable[[float], str]]] = {
     "page_size": ("page, kB", lambda value: f"{value / 1e3:.0f}"),
     "mark": ("mark of ten partitions, kB", lambda value: f"{value / 1e3:.1f}"),
     "memory": ("memory, MiB", lambda value: f"{value / MIB:.0f}"),
-    "store": ("store after the days, MB", lambda value: f"{value / 1e6:.0f}"),
+    "size": ("store after the days, MB", lambda value: f"{value / 1e6:.0f}"),
     "pause": ("longest pause of pruning, ms", lambda value: f"{value * 1000:.0f}"),
+    "pruning": ("pruning a day at once, s of CPU", lambda value: f"{value:.1f}"),
+    "hourly": ("pruning an hour later, s of CPU", lambda value: f"{value:.1f}"),
 }
 
 
@@ -101,7 +106,7 @@ def main(*, sizes: Sequence[int], days: int, folder: Path) -> None:
 def told(found: Sequence[Figures]) -> Iterator[str]:
     """A line for each figure: at each number of tables, and by how much it grows with one more."""
     for name, (title, text) in COLUMNS.items():
-        values = [float(getattr(one, name)) for one in found]
+        values = [one.figure(name) for one in found]
         line = f"  {title:42}" + "".join(f"{text(value):>12}" for value in values)
         yield line if name == "tables" else f"{line}   {slope(found, name)}"
 
@@ -111,7 +116,7 @@ def slope(found: Sequence[Figures], name: str) -> str:
     least, most = min(found, key=lambda one: one.tables), max(found, key=lambda one: one.tables)
     if least.tables == most.tables:
         return ""
-    more = float(getattr(most, name)) - float(getattr(least, name))
+    more = most.figure(name) - least.figure(name)
     return f"+ {COLUMNS[name][1](more * 1000 / (most.tables - least.tables))} for 1,000"
 
 
@@ -138,7 +143,7 @@ def measure(folder: Path, size: int, days: int) -> Figures:
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     touched = service.tables[:TOUCHED]
     mark = len(service.lake.land(touched, partitions=max(1, TOUCHED // len(touched))))
-    store, pause = month.lived(folder / "month", size, days) if days else (0, 0.0)
+    end = month.lived(folder / "month", size, days) if days else month.UNBORN
     return Figures(
         tables=size,
         start=start,
@@ -152,8 +157,7 @@ def measure(folder: Path, size: int, days: int) -> Figures:
         page_size=page_size,
         mark=mark,
         memory=memory,
-        store=store,
-        pause=pause,
+        end=end,
     )
 
 

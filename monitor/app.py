@@ -10,6 +10,7 @@ from socket import getfqdn, gethostname
 from fastapi import FastAPI
 
 from alerts.deliver import Delivery
+from checks.run import looks_back
 from checks.world import World
 from monitor.board import CurrentBoard
 from monitor.clients import LakeClient, Servers, describe, highest_landed
@@ -146,7 +147,8 @@ class App:
 
     def _prune(self) -> None:
         """Forget what is too old, in the store and in memory."""
-        self.store.prune(clock())
+        lasting = [plan.name for plan in self.config.plans if looks_back(plan.probe)]
+        self.store.prune(clock(), lasting)
         look_through()
 
     def _heartbeat(self, source: SourceSettings) -> HeartbeatWriter:

@@ -2,15 +2,17 @@
 
 One hour over midnight is lived through for real by two tables, one of which changes every minute.
 What that left in the store is then given to all tables and hours, under their own names and times,
-a day at a time; each day is pruned as the service prunes.
+a day at a time, and to each table what its volatility probe remembers of its hours; each day is
+pruned as the service prunes.
 """
 
+import json
 import sqlite3
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -18,7 +20,9 @@ from unittest.mock import patch
 from sqlalchemy import event
 
 from bench.kit.service import BEGIN, Service
+from checks.baseline import Interval
 from checks.model import Outcome, Ruling
+from checks.probes import volatility
 from checks.world import World
 from monitor.app import App
 from monitor.config.plans import CheckPlan
@@ -90,8 +94,25 @@ class StoredHour:
     common: Mapping[str, Sequence[Row]]
 
 
-def lived(folder: Path, size: int, days: int) -> tuple[int, float]:
-    """Bytes of the store after *days* of *size* tables, and the longest wait for a writer, in s."""
+@dataclass(frozen=True, slots=True)
+class Lived:
+    """Bytes of the store and its rows by table; ``pause`` is a writer's longest wait, in s.
+
+    ``pruning`` is the CPU of the last prune of a day, and ``hourly`` of one more an hour later.
+    """
+
+    size: int
+    rows: Mapping[str, int]
+    pause: float
+    pruning: float
+    hourly: float
+
+
+UNBORN = Lived(0, {}, 0.0, 0.0, 0.0)
+
+
+def lived(folder: Path, size: int, days: int) -> Lived:
+    """What *days* of *size* tables leave in the store."""
     service = Service(folder, 2)
     service.clock.now = BEGIN.replace(hour=23, minute=25)
     probe = SteadyProbe(service.tables[0])
@@ -101,19 +122,24 @@ def lived(folder: Path, size: int, days: int) -> tuple[int, float]:
         app.servers = NoServers()  # type: ignore[assignment]
         event.listen(app.store.database.engine, "checkout", _hasty)
         _live(service, app, timedelta(minutes=5))
+        app.census.ask()  # else nothing is certified
         since = service.clock.now
         _live(service, app, HOUR)
-    path, longest = folder / "s.db", 0.0
+    path, spent, used = folder / "s.db", list[float](), 0.0
     hour = _hour(path, service, since.timestamp() * 1e6)
     for day in range(days):
+        evening = service.clock() + (day + 1) * DAY
         with closing(sqlite3.connect(path, isolation_level=None)) as connection:
             connection.execute("BEGIN")
             for name in TIMES:
                 _insert(connection, name, rows(hour, name, size, day=day))
+            _insert(connection, "memory", memories(size, evening, day + 1))
             connection.execute("COMMIT")
         with closing(ServiceStore.open(path)) as store:
-            longest = max(longest, _longest_write(store, service, day))
-    return path.stat().st_size, longest
+            used = _pruned(store, evening, spent)
+    with closing(ServiceStore.open(path)) as store:
+        hourly = _pruned(store, evening + HOUR, spent)
+    return Lived(path.stat().st_size, _counted(path), max(spent, default=0.0), used, hourly)
 
 
 def _live(service: Service, app: App, length: timedelta) -> None:
@@ -191,12 +217,31 @@ def _insert(connection: sqlite3.Connection, name: str, rows: Iterator[Row]) -> N
     connection.executemany(text, rows)
 
 
-def _longest_write(store: ServiceStore, service: Service, day: int) -> float:
-    """Prune what is due at the end of *day*; the longest time that the store was kept for it."""
-    spent, plain = list[float](), Database.write
+def memories(size: int, now: datetime, days: int) -> Iterator[Row]:
+    """What volatility remembers of each table after so many days."""
+    hours = [Interval(now - hour * HOUR, 1234.5) for hour in range(days * 24, 0, -1)]
+    kept = json.dumps({"kept": volatility.memory(now, 123_456, hours), "batch": 123_456, "life": 7})
+    for number in range(size):
+        name = f"shop.orders_{number:05}"
+        at = int(now.timestamp() * 1e6)
+        yield {"table": name, "check": volatility.NAME, "kept": kept, "at": at}
+
+
+def _pruned(store: ServiceStore, now: datetime, spent: list[float]) -> float:
+    """Prune what is due at *now*; add how long the store was kept each time; CPU seconds."""
+    plain, began = Database.write, time.process_time()
     with patch.object(Database, "write", lambda self: _Timed(plain(self), spent)):
-        store.prune(service.clock() + (day + 1) * DAY)
-    return max(spent, default=0.0)
+        store.prune(now)
+    return time.process_time() - began
+
+
+def _counted(path: Path) -> dict[str, int]:
+    with closing(sqlite3.connect(path)) as connection:
+        count = "SELECT count(*) FROM {}"
+        return {
+            name: connection.execute(count.format(name)).fetchone()[0]
+            for name in (*TIMES, "memory")
+        }
 
 
 @dataclass(eq=False)

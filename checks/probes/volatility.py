@@ -141,15 +141,19 @@ def _due(memory: Mapping[str, Any], interval: timedelta, zone: ZoneInfo) -> date
     return next_part(datetime.fromisoformat(memory["since"]), interval, zone)
 
 
+def memory(now: datetime, batch: int, history: Sequence[Interval]) -> Mapping[str, Any]:
+    """What is remembered at *now*, when *batch* was the newest; short, for tables are many."""
+    counts = [[int(each.start.timestamp()), round(each.count, 2)] for each in history]
+    return {"since": now.isoformat(), "batch": batch, "counts": counts}
+
+
 def _remember(table: Table, world: World, batch: int, history: Sequence[Interval]) -> None:
-    counts = [[each.start.isoformat(), each.count] for each in history]
-    memory = {"since": world.now.isoformat(), "batch": batch, "counts": counts}
-    world.remember(table, NAME, memory)
+    world.remember(table, NAME, memory(world.now, batch, history))
 
 
 def _loads(memory: Mapping[str, Any], zone: ZoneInfo) -> Iterator[Interval]:
     for start, count in memory["counts"]:
-        yield Interval(datetime.fromisoformat(start).astimezone(zone), count)
+        yield Interval(datetime.fromtimestamp(start, zone), count)
 
 
 PROBE: type[Probe[Changes]] = Volatility

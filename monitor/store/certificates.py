@@ -2,13 +2,14 @@
 
 import threading
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import BigInteger, Row, insert, select, type_coerce, update
 
 from checks.certificate import Certificate
+from checks.proof import Evidence
 from monitor.store.codec import dumps, loads
 from monitor.store.database import Database
 from monitor.store.schema import certificates
@@ -177,11 +178,22 @@ def _row(one: Certificate) -> dict[str, object]:
         "stage": one.stage.value,
         "cut": one.cut,
         "issued": one.issued,
-        "body": dumps(Certificate, one),
+        "evidence": dumps(Evidence, one.evidence),
+        "unknown": list(one.unknown),
         "revoked": one.revoked,
         "why": one.why,
     }
 
 
 def _certificate(row: Row[Any]) -> Certificate:
-    return replace(loads(Certificate, row.body), revoked=row.revoked, why=row.why)
+    return Certificate(
+        id=row.id,
+        table=row.table,
+        stage=Stage(row.stage),
+        cut=row.cut,
+        issued=row.issued,
+        evidence=loads(Evidence, row.evidence),
+        unknown=tuple(row.unknown),
+        revoked=row.revoked,
+        why=row.why,
+    )

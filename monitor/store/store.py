@@ -1,6 +1,6 @@
 """Everything the service remembers, one attribute per subject, in one SQL database."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -76,11 +76,14 @@ class ServiceStore:
             self.incidents.keep(settled.changed, settled.dropped)
             self.outbox.put(settled.letters, at)
 
-    def prune(self, now: datetime) -> Mapping[str, int]:
-        """Forget what is old, one short transaction per subject; subject -> rows that went."""
+    def prune(self, now: datetime, lasting: Collection[str] = ()) -> Mapping[str, int]:
+        """Forget what is old, a few rows a transaction; subject -> rows that went.
+
+        Of the checks *lasting* every number is kept, for their probes look back on them.
+        """
         prunes: Mapping[str, Callable[[datetime], int]] = {
             "fences": self.fences.prune,
-            "verdicts": self.verdicts.prune,
+            "verdicts": lambda now: self.verdicts.prune(now, lasting),
             "incidents": self.incidents.prune,
             "outbox": self.outbox.prune,
             "certificates": self.certificates.prune,

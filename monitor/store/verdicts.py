@@ -1,28 +1,33 @@
 """What each check ruled: the newest per table, and the numbers it can look back on."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Row, func, insert, select
+from sqlalchemy import Row, Select, func, insert, literal, select
 
 from checks.model import Outcome, Ruling, Verdict
 from monitor.store.codec import dumps, loads
 from monitor.store.database import Database
 from monitor.store.schema import verdicts
-from monitor.store.thin import ThinningStep, thin
+from monitor.store.thin import ThinningStep, forget, thin
 from pipeline.model import Fence
 
+_DAY = timedelta(days=1)
 _STEPS = (
-    ThinningStep(timedelta(days=1), timedelta(minutes=10)),
+    ThinningStep(_DAY, timedelta(minutes=10)),
     ThinningStep(timedelta(days=7), timedelta(hours=1)),
 )
 
 
 @dataclass(eq=False)
 class Verdicts:
-    """Every verdict of the last day, and of each outcome fewer of the forty before."""
+    """Every verdict of the last day, and of the forty before those that ruled otherwise.
+
+    A ruling that lasts is kept when it began and when it was last the same: thousands of tables
+    that are well add no more than that.
+    """
 
     database: Database
 
@@ -76,14 +81,37 @@ class Verdicts:
             query = query.where(verdicts.c.at >= since)
         return self._all(query)
 
-    def prune(self, now: datetime) -> int:
-        """Thin out what is old; return how many went."""
+    def prune(self, now: datetime, lasting: Collection[str] = ()) -> int:
+        """Thin out what is old; return how many went.
+
+        Of the checks *lasting* what was ruled again stays: their probes look back on the numbers.
+        """
+        gone = forget(self.database, verdicts, verdicts.c.id.in_(_repeated(now - _DAY, lasting)))
         by = ["table", "check", "outcome"]
-        return thin(self.database, verdicts, by, now, _STEPS)
+        return gone + thin(self.database, verdicts, by, now, _STEPS)
 
     def _all(self, query: Any) -> tuple[Verdict, ...]:
         with self.database.read() as connection:
             return tuple(_verdict(row) for row in connection.execute(query).all())
+
+
+def _repeated(before: datetime, lasting: Collection[str]) -> Select[tuple[int]]:
+    """What had ruled the same and ruled the same again, until *before*."""
+    own = (verdicts.c.table, verdicts.c.check)
+    ruled = verdicts.c.outcome + literal(" ") + verdicts.c.code
+    neighbours = (
+        select(
+            verdicts.c.id,
+            verdicts.c.at,
+            ruled.label("own"),
+            func.lag(ruled).over(partition_by=own, order_by=verdicts.c.id).label("former"),
+            func.lead(ruled).over(partition_by=own, order_by=verdicts.c.id).label("latter"),
+        )
+        .where(verdicts.c.check.not_in(lasting))
+        .subquery()
+    )
+    same = (neighbours.c.former == neighbours.c.own) & (neighbours.c.latter == neighbours.c.own)
+    return select(neighbours.c.id).where(neighbours.c.at < before, same)
 
 
 def _row(verdict: Verdict) -> dict[str, object]:

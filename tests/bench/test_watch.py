@@ -24,8 +24,7 @@ SMALL = watch.Figures(
     page_size=9_000,
     mark=2_000,
     memory=200 * watch.MIB,
-    store=1_000_000,
-    pause=0.01,
+    end=month.Lived(1_000_000, {"fences": 9}, pause=0.01, pruning=1.0, hourly=0.1),
 )
 
 
@@ -41,6 +40,12 @@ def test_a_figure_is_told_at_each_size_with_what_a_thousand_tables_add() -> None
     assert [line.split()[-6:] for line in lines if "metrics, MB" in line] == [
         ["0.01", "8.01", "+", "4.00", "for", "1,000"]
     ]
+
+
+def test_what_the_store_holds_after_its_days_is_told_too() -> None:
+    (line,) = (line for line in watch.told([SMALL]) if "store" in line)
+
+    assert line.split()[-1] == "1"
 
 
 def test_one_size_alone_has_no_slope() -> None:
@@ -80,11 +85,12 @@ def test_a_batch_moves_what_it_touches_and_nothing_else(tmp_path: Path) -> None:
 
 @pytest.mark.thorough  # it lives through an hour
 def test_a_store_lives_through_days_of_as_many_tables(tmp_path: Path) -> None:
-    small, _ = month.lived(tmp_path / "small", 2, 1)
-    large, pause = month.lived(tmp_path / "large", 40, 1)
+    small, large = (month.lived(tmp_path / str(size), size, 1) for size in (2, 40))
 
-    assert large > small
-    assert pause > 0
+    assert large.size > small.size
+    assert large.pause > 0
+    assert (small.rows["memory"], large.rows["memory"]) == (2, 40)
+    assert (small.rows["certificates"], large.rows["certificates"]) == (4, 80)
 
 
 def test_rows_of_an_hour_are_given_to_every_table_and_hour() -> None:

@@ -222,7 +222,7 @@ def usual_hours(world: NightJob, until: datetime) -> Mapping[str, Any]:
     hours = (until - NIGHTS) // HOUR
     counts = [
         [
-            (NIGHTS + n * HOUR).isoformat(),
+            int((NIGHTS + n * HOUR).timestamp()),
             world.counted(60 * n - 1, 60 * n + 59),
         ]
         for n in range(hours - 12 * 24, hours)

@@ -8,6 +8,7 @@ from pipeline.sources.mysql.position import binlog_position
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, 123456, tzinfo=UTC)
 DAY = timedelta(days=1)
+HOUR = timedelta(hours=1)
 SECOND = timedelta(seconds=1)
 
 

@@ -23,7 +23,7 @@ def test_f44_a_day_of_verdicts_goes_by_many_short_transactions(store: ServiceSto
 
     gone = store.verdicts.prune(NOW + timedelta(days=2))
 
-    assert gone == 997  # the firsts of two times ten minutes stay, and the newest
+    assert gone == 998  # the first stays, and the newest
     assert max(rows) <= thin.AT_ONCE
     assert len(rows) > gone / thin.AT_ONCE
 

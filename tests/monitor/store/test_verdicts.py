@@ -1,7 +1,9 @@
+from dataclasses import replace
+
 from checks.model import Outcome, Ruling, Verdict
 from monitor.observe.rulings import Rulings
 from monitor.store.store import ServiceStore
-from tests.monitor.store.kit import DAY, NOW, SECOND, fence
+from tests.monitor.store.kit import DAY, HOUR, NOW, SECOND, fence
 
 
 def verdict(letter: str, number: int, value: float | None = None) -> Verdict:
@@ -74,3 +76,56 @@ def test_old_verdicts_keep_one_of_each_outcome(store: ServiceStore) -> None:
 
     kept = {each.ruling.reason for each in store.verdicts.list()}
     assert kept == {"number 0", "number 2", "number 3"}
+
+
+def hourly(letters: str, code: str = "late") -> list[Verdict]:
+    outcomes = {"P": Outcome.PASS, "F": Outcome.FAIL, "?": Outcome.UNKNOWN}
+    return [
+        Verdict("shop.orders", "max_id", Ruling(outcomes[letter], str(n), code), NOW + n * HOUR)
+        for n, letter in enumerate(letters)
+    ]
+
+
+def kept(store: ServiceStore) -> list[str]:
+    return [one.ruling.reason for one in reversed(store.verdicts.list())]
+
+
+def test_f44_of_a_ruling_that_lasted_its_beginning_and_its_end_are_kept(
+    store: ServiceStore,
+) -> None:
+    store.verdicts.add(hourly("PPPPFFFPP?P"))
+
+    gone = store.verdicts.prune(NOW + 3 * DAY)
+
+    assert kept(store) == ["0", "3", "4", "6", "7", "8", "9", "10"]
+    assert gone == 3
+
+
+def test_what_fails_for_another_reason_is_another_ruling(store: ServiceStore) -> None:
+    late = hourly("FFF")
+    store.verdicts.add([late[0], *hourly("FF", code="gone")[1:], late[2]])
+
+    assert store.verdicts.prune(NOW + 3 * DAY) == 0
+
+
+def test_other_tables_and_checks_are_no_neighbours(store: ServiceStore) -> None:
+    first, second, third = hourly("PPP")
+    store.verdicts.add([first, replace(second, table="shop.users"), third])
+    store.verdicts.add([replace(one, check="lag") for one in (first, third)])
+
+    assert store.verdicts.prune(NOW + 3 * DAY) == 0
+
+
+def test_what_was_ruled_again_stays_for_a_day(store: ServiceStore) -> None:
+    store.verdicts.add(hourly("P" * 30))
+
+    store.verdicts.prune(NOW + DAY + 4 * HOUR + SECOND)
+
+    assert kept(store) == ["0", *map(str, range(5, 30))]
+
+
+def test_what_a_probe_looks_back_on_stays(store: ServiceStore) -> None:
+    store.verdicts.add(hourly("PPPP"))
+
+    assert store.verdicts.prune(NOW + 3 * DAY, ["max_id"]) == 0
+    assert store.verdicts.prune(NOW + 3 * DAY, ["lag"]) == 2
