@@ -26,7 +26,7 @@ from tests.proof.test_kill import FOLDER
 from tests.proof.trouble import LOST, Trouble
 
 SEED = 2
-DECISIONS, EACH = 300, 80
+DECISIONS, EACH = 300, 60
 HEALED = 2 * len(MIRRORS)  # each table, in both stages
 EPOCHS = "SELECT DISTINCT \"order\"['epoch'] AS epoch FROM log WHERE op = 'c' ORDER BY epoch"
 
