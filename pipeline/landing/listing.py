@@ -63,7 +63,7 @@ class Upstream:
     transport: Transport
     before: SideBySide[_Before]
     after: SideBySide[Head | None]
-    _silent: dict[str, str] = field(default_factory=dict)
+    _silent: dict[str, frozenset[str]] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -86,7 +86,7 @@ class Upstream:
             ConfigError: two sources claim one topic.
         """
         looks = {feed.settings.name: partial(_look, feed) for feed in self.feeds}
-        told = self._answered(self.before, looks)
+        told = self._answered("before", self.before, looks)
         acknowledged = {
             name: one.acknowledged
             for name, one in told.items()
@@ -96,7 +96,7 @@ class Upstream:
         source_of, beginnings, ends = self._listed()
         first = {name: one.head for name, one in told.items() if one.head is not None}
         again = {f.settings.name: f.head for f in self.feeds if f.settings.name in first}
-        later = self._answered(self.after, again)
+        later = self._answered("after", self.after, again)
         heads = {n: (first[n], head) for n, head in later.items() if head is not None}
         changed = {
             at: known.leader_epoch
@@ -121,16 +121,18 @@ class Upstream:
         return None if feed is None else feed.names
 
     def _answered(
-        self, asking: SideBySide[T], questions: Mapping[str, Callable[[], T]]
+        self, when: str, asking: SideBySide[T], questions: Mapping[str, Callable[[], T]]
     ) -> dict[str, T]:
-        """What is said in time; who says nothing is logged once, until he says something."""
+        """What is said in time; who says nothing is logged once, until he says something *then*.
+
+        One who was not asked has said nothing yet.
+        """
         found = asking.ask(questions)
+        known = self._silent.get(when, frozenset())
         silent = {name: one.why for name, one in found.items() if isinstance(one, Missing)}
-        for name, why in silent.items():
-            if name not in self._silent:
-                log.warning("not_asked", source=name, why=why)
-        kept = {name: why for name, why in self._silent.items() if name not in found}
-        self._silent = kept | silent
+        for name in silent.keys() - known:
+            log.warning("not_asked", source=name, why=silent[name])
+        self._silent[when] = (known - found.keys()) | silent.keys()
         return {name: one.value for name, one in found.items() if isinstance(one, Answer)}
 
     def _listed(

@@ -195,14 +195,15 @@ def test_a_collector_that_runs_and_has_no_offset_yet_has_acknowledged_nothing(
     assert listing.captures.keys() == ALL
 
 
-def test_who_says_nothing_is_logged_once_until_he_speaks_again(hanging: Hanging) -> None:
+@pytest.mark.parametrize("word", ["head 1", "head 2"])
+def test_who_says_nothing_is_logged_once_until_he_speaks_again(hanging: Hanging, word: str) -> None:
     def refuse() -> None:
         raise ConfigError("source:hung: access denied")
 
-    site = Site(Server("head 1", refuse), hanging)
+    site = Site(Server(word, refuse), hanging)
     told = list[int]()
-    for word in ("head 1", "head 1", "nothing", "head 1", "head 1"):
-        site.hung.word, site.hung.heads = word, 0
+    for one in (word, word, "nothing", word, word):
+        site.hung.word, site.hung.heads = one, 0
         with capture_logs() as logs:
             site.list()
         told.append(sum(one["event"] == "not_asked" for one in logs))
