@@ -9,11 +9,21 @@ from pipeline.settings import TableRule
 
 T = TypeVar("T")
 _KNOWN = 100_000  # shards whose rule, and table, is remembered
+PARTS = ("merging", "worker", "lake")
+"""What holds tables up, or is a part of their way, and is called so in incidents."""
+KINDS_OF_PARTS = ("source", "collector", "clock", "retention", "channel", "job", "rule")
+"""The same where there are several: ``source:shop``."""
+_A_PART = re.compile(rf"({'|'.join(PARTS)})(~*)$|({'|'.join(KINDS_OF_PARTS)})(~*):", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class Router:
-    """Fold shards into tables; a shard that no rule names is a table of its own name."""
+    """Fold shards into tables; a shard that no rule names is a table of its own name.
+
+    No table is called as a part of its way is, or incidents of the two would be one: such a name
+    gets a ``~`` behind the part's word, and one that has it already another, so that two names
+    stay two.
+    """
 
     rules: tuple[TableRule, ...] = ()
     _found: dict[str, TableRule | None] = field(
@@ -46,11 +56,20 @@ class Router:
     def _folded(self, shard: str) -> str | None:
         rule = self.rule(shard)
         if rule is None:
-            return shard
+            return _apart(shard)
         if rule.ignore:
             return None
         match = re.fullmatch(rule.shards, shard)
-        return match.expand(rule.table) if match else None
+        return _apart(match.expand(rule.table)) if match else None
+
+
+def _apart(table: str) -> str:
+    """*table*, or a name near it where that is a part's."""
+    found = _A_PART.match(table)
+    if found is None:
+        return table
+    word = found[1] or found[3]
+    return f"{word}~{table.removeprefix(word)}"
 
 
 def _kept(known: dict[str, T], shard: str, find: Callable[[str], T]) -> T:

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from pipeline.route import Router
+from pipeline.route import KINDS_OF_PARTS, PARTS, Router
 from pipeline.settings import TableRule
 
 RULES = (
@@ -78,3 +78,21 @@ def test_what_was_found_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(router.table(f"db.t{n}") == f"db.t{n}" for n in range(95))
     assert len(router._found) <= 10
     assert len(router._tables) <= 10
+
+
+@pytest.mark.parametrize(
+    ("shard", "table"),
+    [
+        *((f"x.{name}", f"{name}~") for name in PARTS),
+        *((f"x.{name}~", f"{name}~~") for name in PARTS),
+        *((f"x.{name}s", f"{name}s") for name in PARTS),
+        *((f"x.{kind}:shop", f"{kind}~:shop") for kind in KINDS_OF_PARTS),
+        *((f"x.{kind}~:shop", f"{kind}~~:shop") for kind in KINDS_OF_PARTS),
+        *((f"{kind}:a.b", f"{kind}~:a.b") for kind in KINDS_OF_PARTS),
+        *((f"{name}.b", f"{name}.b") for name in (*PARTS, *KINDS_OF_PARTS)),
+    ],
+)
+def test_no_table_has_the_name_of_a_part_of_its_way(shard: str, table: str) -> None:
+    router = Router((TableRule(r"x\.(.*)", r"\1"),))
+
+    assert router.table(shard) == table
