@@ -7,19 +7,22 @@ PROGRAM = """
 import gc, sys
 from monitor.interpreter import look_through, prefer_answers
 
-full = []
+full, middle = [], []
 gc.callbacks.append(lambda phase, told: full.append(phase) if told["generation"] == 2 else None)
+gc.callbacks.append(lambda phase, told: middle.append(phase) if told["generation"] == 1 else None)
 prefer_answers()
 class Ring: pass
 def ring():
     one = Ring(); one.me = one
 kept = []
-full.clear()
+full.clear(); middle.clear()
 for number in range(100_000):
     kept.append([number]); ring()
+at_once = 100_000 // max(1, len(middle) // 2)
 young, switch = len(full), sys.getswitchinterval()
 look_through()
-print(young, len(full), switch, sum(isinstance(one, Ring) for one in gc.get_objects()))
+rings = sum(isinstance(one, Ring) for one in gc.get_objects())
+print(young, len(full), switch, at_once < 5_000, rings)
 """
 
 
@@ -28,4 +31,4 @@ def test_what_is_old_is_looked_through_when_it_is_asked_for_and_not_while_somebo
         [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True
     )
 
-    assert told.stdout.split() == ["0", "2", "0.0005", "0"]
+    assert told.stdout.split() == ["0", "2", "0.0005", "True", "0"]
