@@ -8,18 +8,20 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
+from checks.proof import prove
 from checks.readiness import Question, Readiness, ReadinessState
 from monitor.board import GRAVITY
 from monitor.observe.assessor import Assessor
 from monitor.observe.recorder import VerdictRecorder
 from monitor.observe.roster import Roster
-from monitor.observe.sampler import Watcher
+from monitor.observe.sampler import Sampling, Watcher
 from pipeline.cut import cut as parse_cut
 from pipeline.errors import ConfigError
 from pipeline.model import Stage
 
 FRESH = timedelta(seconds=1)
 MOST = 10  # names in a message: of thousands, those that begin or end most like the one asked for
+GateQuestion = tuple[tuple[str, ...], datetime, Stage]
 CLOSED = (ReadinessState.BLOCKED, ReadinessState.REVOKED)
 
 
@@ -76,6 +78,21 @@ class Gate:
             ]
             self.assessor.certify(answers)
         return Decision(tuple(answers))
+
+    def hopeful(self, questions: Sequence[GateQuestion]) -> list[GateQuestion]:
+        """Those of *questions* whose tables have landed up to the cut, as far as is known.
+
+        No other gets a yes.  Nothing is ruled, so nobody who decides is kept waiting; no mirror
+        is looked at.
+        """
+        look, now = self.watcher.look(FRESH, ()), self.clock()
+        return [asked for asked in questions if self._landed(asked, look, now)]
+
+    def _landed(self, asked: GateQuestion, look: Sampling, now: datetime) -> bool:
+        names, cut, _ = asked
+        known = [table for name in names if (table := self.roster.table(name)) is not None]
+        proofs = (prove(one, Stage.LANDED, cut, look.samples(one), now) for one in known)
+        return all(proof.holds is not False for proof in proofs)
 
     def cut(self, text: str | None) -> datetime:
         """The instant that *text* means; the end of yesterday if it says nothing.

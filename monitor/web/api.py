@@ -105,9 +105,10 @@ async def ask(
     with parts.way.first():
         decision = await run_in_threadpool(parts.gate.decide, *question)
     while not (decision.status() == 200 or (decision.state in CLOSED and not patient)):
-        if over(began, patience, parts.clock()) or parts.stopping():
+        now = parts.clock()
+        if over(began, patience, now) or parts.stopping():
             break
-        decision = await room.next(question)
+        decision = await room.next(question, (began + patience - now).total_seconds())
     return JSONResponse(_answer(decision), decision.status(patient=patient))
 
 

@@ -13,13 +13,11 @@ from fastapi import Depends, Request
 
 from monitor.bearers import Bearers
 from monitor.board import CurrentBoard
-from monitor.gate import Decision, Gate
+from monitor.gate import Decision, Gate, GateQuestion
 from monitor.right_of_way import RightOfWay
 from monitor.store.store import ServiceStore
 from monitor.web.waiting_room import WaitingRoom
-from pipeline.model import Stage
 
-GateQuestion = tuple[tuple[str, ...], datetime, Stage]
 GateRoom = WaitingRoom[GateQuestion, Decision]
 
 
@@ -41,7 +39,8 @@ class ApiParts:
 
     def room(self) -> GateRoom:
         """A new room for those who wait at the gate."""
-        return GateRoom(lambda asked: self.gate.decide(*asked), self.way)
+        gate = self.gate
+        return GateRoom(lambda asked: gate.decide(*asked), self.way, gate.hopeful, self.stopping)
 
 
 async def _parts(request: Request) -> ApiParts:

@@ -1,50 +1,102 @@
 """What becomes of a question that waits at the gate?  It is asked anew, once for all who ask it.
 
-Every second, or less often where so many wait that they would take more than a part of the time;
-a few at once, behind questions that are new.
+Each turn, a second, one thread goes through all that wait and finds those whose answer may be yes
+by now: a few at once, behind questions that are new.  The others are asked in turn all the same,
+as something else may have closed them.
 """
 
 import asyncio
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Generic, TypeVar
 
+import structlog
 from anyio import CapacityLimiter, to_thread
 
 from monitor.right_of_way import RightOfWay
 
-AGAIN = 1.0  # s from an answer to the next
-EACH = 0.005  # s for each that waits: with a millisecond of work each, a fifth of the time
-AT_ONCE = 8  # one whose mirror does not answer must not keep the others from theirs
+AGAIN = 1.0  # s from turn to turn
+MOST = 200  # asked a turn: with a millisecond of work each, a fifth of the time
+FEWEST, TURNS = 20, 30  # asked a turn whatever they hope for, so that all are in so many
+AT_ONCE = 4  # one whose mirror does not answer must not keep the others from theirs
 Q = TypeVar("Q", bound=Hashable)
 A = TypeVar("A")
+log = structlog.get_logger(__name__)
 
 
 @dataclass(eq=False)
 class WaitingRoom(Generic[Q, A]):
-    """``ask`` answers a question, in a thread; to be used from one event loop."""
+    """``ask`` answers a question, in a thread; to be used from one event loop.
+
+    ``hopeful`` are those of many questions that are worth asking; ``closing`` is whether nobody
+    may wait any longer.
+    """
 
     ask: Callable[[Q], A]
     way: RightOfWay
-    _turns: dict[Q, asyncio.Task[A]] = field(default_factory=dict)
+    hopeful: Callable[[Sequence[Q]], Sequence[Q]] = tuple
+    closing: Callable[[], bool] = lambda: False
+    _waiting: dict[Q, asyncio.Future[A]] = field(default_factory=dict)  # who waits longest is first
+    _asked: dict[Q, asyncio.Task[A]] = field(default_factory=dict)
+    _turns: asyncio.Task[None] | None = None
     _limit: CapacityLimiter | None = None
 
-    async def next(self, question: Q) -> A:
-        """The next answer to *question*, which all get who wait for it."""
-        turn = self._turns.get(question)
-        if turn is None:
-            turn = self._turns[question] = asyncio.create_task(self._turn(question))
-        return await asyncio.shield(turn)
+    async def next(self, question: Q, within: float | None = None) -> A:
+        """The next answer to *question*, which all get who wait for it; in *within* seconds."""
+        if question not in self._waiting:
+            self._waiting[question] = asyncio.get_running_loop().create_future()
+        answer = self._waiting[question]
+        if self._turns is None or self._turns.done():
+            self._turns = asyncio.create_task(self._turn_by_turn())
+        await asyncio.wait({answer}, timeout=within)
+        if not answer.done():
+            self._begin(question)
+        return await asyncio.shield(answer)
 
-    async def _turn(self, question: Q) -> A:
+    async def _turn_by_turn(self) -> None:
+        while self._waiting:
+            await asyncio.sleep(AGAIN)
+            for question in await self._due():
+                self._begin(question)
+
+    async def _due(self) -> Sequence[Q]:
+        waiting = [question for question in self._waiting if question not in self._asked]
+        if self.closing():
+            return waiting
+        anyway = waiting[: max(FEWEST, len(self._waiting) // TURNS)]
+        rest = waiting[len(anyway) :]
+        hopeful = await to_thread.run_sync(self._hopeful, rest) if rest else ()
+        return [*anyway, *hopeful[:MOST]]
+
+    def _hopeful(self, questions: Sequence[Q]) -> Sequence[Q]:
+        self.way.give()
         try:
-            await asyncio.sleep(max(AGAIN, EACH * len(self._turns)))
-            if self._limit is None:
-                self._limit = CapacityLimiter(AT_ONCE)
-            return await to_thread.run_sync(partial(self._ask, question), limiter=self._limit)
-        finally:
-            del self._turns[question]
+            return self.hopeful(questions)
+        except Exception:  # the boundary of one turn: whoever waits is asked all the same
+            log.exception("hope_unknown", waiting=len(questions))
+            return ()
+
+    def _begin(self, question: Q) -> None:
+        if question in self._waiting and question not in self._asked:
+            task = self._asked[question] = asyncio.create_task(self._answer(question))
+            task.add_done_callback(partial(self._tell, question))
+
+    async def _answer(self, question: Q) -> A:
+        if self._limit is None:
+            self._limit = CapacityLimiter(AT_ONCE)
+        return await to_thread.run_sync(partial(self._ask, question), limiter=self._limit)
+
+    def _tell(self, question: Q, asked: asyncio.Task[A]) -> None:
+        """Pass on the answer, or what is wrong with the question, to those who wait for it."""
+        del self._asked[question]
+        answer = self._waiting.pop(question)
+        if asked.cancelled():
+            answer.cancel()
+        elif error := asked.exception():
+            answer.set_exception(error)
+        else:
+            answer.set_result(asked.result())
 
     def _ask(self, question: Q) -> A:
         self.way.give()

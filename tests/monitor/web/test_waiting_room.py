@@ -1,7 +1,7 @@
 """Questions that wait are asked once for all who ask them, and a failed turn is not for ever."""
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 
@@ -84,19 +84,63 @@ def test_a_caller_who_leaves_takes_nobodys_answer_away() -> None:
     assert asyncio.run(one_leaves()) == 1
 
 
-def test_the_more_wait_the_less_often_each_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    waited = list[float]()
+def due(own: WaitingRoom[str, int], waiting: str) -> list[str]:
+    """Who is asked next of those *waiting*, one of whom whatever it hopes for."""
 
-    async def sleep(seconds: float) -> None:
-        waited.append(seconds)
+    async def turn() -> list[str]:
+        own._waiting = {name: asyncio.get_running_loop().create_future() for name in waiting}
+        return [*await own._due()]
 
-    monkeypatch.setattr(waiting_room, "EACH", 0.25)
-    monkeypatch.setattr(asyncio, "sleep", sleep)
-    own = room(Gate())
+    return asyncio.run(turn())
 
-    run(*(own.next(name) for name in "abcd"))
 
-    assert waited == [1.0] * 4
+@pytest.fixture
+def in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One question is asked a turn whatever it hopes for, and two of those that hope."""
+    monkeypatch.setattr(waiting_room, "FEWEST", 1)
+    monkeypatch.setattr(waiting_room, "MOST", 2)
+
+
+def _broken(_: Sequence[str]) -> Sequence[str]:
+    raise OSError("no log")
+
+
+@pytest.mark.usefixtures("in_turn")
+@pytest.mark.parametrize(
+    ("hopeful", "closing", "asked"),
+    [
+        pytest.param(lambda _: (), False, "a", id="none has hope"),
+        pytest.param(lambda asked: asked[-1:], False, "ae", id="the last has"),
+        pytest.param(lambda asked: asked, False, "abc", id="of thousands, few a turn"),
+        pytest.param(_broken, False, "a", id="a look that fails"),
+        pytest.param(lambda _: (), True, "abcde", id="the service ends"),
+    ],
+)
+def test_who_has_hope_is_asked_before_the_others_and_all_where_the_service_ends(
+    hopeful: Callable[[Sequence[str]], Sequence[str]], closing: bool, asked: str
+) -> None:
+    own = WaitingRoom(Gate().ask, RightOfWay(), hopeful, lambda: closing)
+
+    assert due(own, "abcde") == [*asked]
+
+
+@pytest.mark.usefixtures("in_turn")
+def test_who_has_no_hope_is_asked_in_turn_all_the_same() -> None:
+    gate = Gate()
+    own = WaitingRoom(gate.ask, RightOfWay(), lambda _: ())
+
+    assert run(*(own.next(name) for name in "abc")) == [1, 1, 1]
+
+
+def test_whose_time_is_over_is_answered_in_no_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    gate = Gate()
+    monkeypatch.setattr(waiting_room, "AGAIN", 3600.0)
+    own = room(gate)
+
+    async def twice() -> list[int]:
+        return [await own.next("a", 0.0), await own.next("a", 0.0)]
+
+    assert asyncio.run(twice()) == [1, 2]
 
 
 def test_questions_that_wait_give_way_to_those_that_are_new() -> None:
