@@ -34,5 +34,4 @@ def resumed(events: Iterable[SentEvent], begun: int, promised: int) -> tuple[int
         return ()
     if len(starts) == 1:  # it began again at its first event, or had sent none before
         return (1,)
-    older = [number for number in numbers[starts[-1]] if number > 1]
-    return (max(older),) if older else ()
+    return tuple({number for number in numbers[starts[-1]] if number > 1})

@@ -75,8 +75,8 @@ def with_lists(
     *told* is without the collectors that are silent, *ends* without the logs of servers that are.
     """
     lists, gaps = dict(before.lists), dict(made.gaps)
-    for source, known in before.lists.items():
-        if source not in told and known.unseen < 0:
+    for source, known in before.lists.items():  # and those that are told, below
+        if known.unseen < 0:
             lists[source] = replace(known, unseen=made.batch)
     for source, capture in told.items():
         known_before = before.lists.get(source)

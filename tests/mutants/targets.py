@@ -26,10 +26,12 @@ TARGETS: dict[str, tuple[str, ...]] = {
         f"{CHECKS}/test_readiness.py",
     ),
     "checks/readiness.py": READINESS,
+    "checks/completeness.py": (f"{CHECKS}/probes/test_completeness.py",),
     "checks/waivable.py": (f"{CHECKS}/test_waivable.py",),
     "checks/suspects.py": (f"{CHECKS}/test_suspects.py", f"{CHECKS}/probes/test_range_counts.py"),
     "pipeline/clocks.py": ("tests/pipeline/test_clocks.py",),
     "pipeline/cut.py": ("tests/pipeline/test_cut.py",),
+    "pipeline/lives.py": ("tests/pipeline/test_lives.py",),
     "pipeline/lags/lag.py": (f"{LAGS}/test_lag.py", f"{LAGS}/test_samples.py"),
     "pipeline/landing/facts.py": (
         f"{LANDING}/test_facts.py",
@@ -56,6 +58,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "pipeline/landing/collector_lists.py": (
         f"{LANDING}/test_left_out.py",
         f"{LANDING}/test_collector_lists.py",
+        f"{LANDING}/test_unreadable_lists.py",
     ),
     "pipeline/landing/hidden_topics.py": (f"{LANDING}/test_hidden_topics.py",),
     "pipeline/landing/listing.py": (f"{LANDING}/test_listing.py",),
@@ -63,6 +66,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
         "tests/pipeline/lake/test_sent_transactions.py",
         "tests/pipeline/lake/test_transactions.py",
     ),
+    "pipeline/lake/resumed.py": ("tests/pipeline/lake/test_resumed.py",),
     "pipeline/apply/provenance.py": (f"{APPLY}/test_provenance.py", f"{APPLY}/test_decide.py"),
     "pipeline/landing/topic_shards.py": (f"{LANDING}/test_topic_shards.py",),
     "pipeline/apply/fold.py": (f"{APPLY}/test_fold.py",),

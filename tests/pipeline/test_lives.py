@@ -1,11 +1,15 @@
 """Whose batch is it?  Lives of landing by their first batches."""
 
+from dataclasses import replace
 from itertools import accumulate
+from typing import NoReturn
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.lives import MOST, Lives, lived
+from pipeline.lives import MOST, Lives, is_set_back, lived
+from pipeline.mark import Mark
 
 LIVES = st.lists(st.tuples(st.integers(1, 5), st.integers(0, 2**61)), min_size=1, max_size=12)
 
@@ -51,3 +55,42 @@ def test_a_life_that_goes_on_changes_nothing() -> None:
     told = lived({}, 0, 7)
 
     assert lived(told, 1, 7) is told
+
+
+KNOWN = {"0": 7, "3": 8}
+
+
+@pytest.mark.parametrize(
+    ("batch", "lives", "lost"),
+    [
+        pytest.param(5, KNOWN, False, id="it rests"),
+        pytest.param(6, KNOWN, False, id="it goes on"),
+        pytest.param(6, dict(KNOWN), False, id="and was read anew"),
+        pytest.param(4, KNOWN, True, id="it ends before"),
+        pytest.param(4, {**KNOWN, "4": 9}, True, id="it ends before, in another life"),
+        pytest.param(6, {**KNOWN, "6": 9}, False, id="another life has begun since"),
+        pytest.param(5, {**KNOWN, "5": 9}, True, id="another batch has its number"),
+        pytest.param(9, {**KNOWN, "4": 9}, True, id="and more came since"),
+    ],
+)
+def test_a_log_was_set_back_if_it_lost_the_batch_that_is_known(
+    batch: int, lives: dict[str, int], lost: bool
+) -> None:
+    known = Mark("main", 5, lives=KNOWN)
+
+    assert is_set_back(known, Mark("main", batch, lives=lives)) is lost
+
+
+class Unread(dict[str, int]):
+    """Lives that nobody may go through."""
+
+    def items(self) -> NoReturn:
+        """Refused."""
+        raise AssertionError("a thousand lives were sorted for nothing")
+
+
+def test_lives_that_are_the_very_same_are_not_gone_through() -> None:
+    """They are, at each look, unless landing has begun anew."""
+    known = Mark("main", 5, lives=Unread())
+
+    assert not is_set_back(known, replace(known, batch=6))

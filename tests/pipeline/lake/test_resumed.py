@@ -15,6 +15,10 @@ def run(first: int, last: int, *, at: int) -> list[SentEvent]:
     [
         pytest.param(run(1, 9, at=100), 1, 9, (), id="never begun again"),
         pytest.param(run(1, 9, at=100) + run(1, 5, at=106), 2, 5, (7,), id="from its 7th event"),
+        pytest.param(run(1, 9, at=100) + run(1, 8, at=101), 2, 8, (2,), id="from its 2nd"),
+        pytest.param(
+            run(1, 9, at=100) * 2 + run(1, 5, at=106), 2, 5, (7,), id="landed twice besides"
+        ),
         pytest.param(run(1, 9, at=100) * 2, 2, 9, (1,), id="from its first event"),
         pytest.param(run(1, 9, at=100), 2, 9, (1,), id="the first run had sent nothing"),
         pytest.param(run(1, 3, at=100) + run(1, 5, at=103), 2, 5, (), id="no event sent twice"),

@@ -107,11 +107,25 @@ def test_of_an_end_that_lands_alone_no_base_holds_what_became_of_it(tmp_path: Pa
     assert [(one.promised, one.landed) for one in found] == [(3, 0)]
 
 
-def test_a_change_without_a_place_is_of_no_epoch(tmp_path: Path) -> None:
-    nowhere = change(Op.CREATE, order=None, tx={"id": "u:1", "total_order": 2})
-    batches = {0: [begin(), *rows(1, 900, 1), nowhere], 1: [end(orders_00=2)]}
+NOWHERE = change(Op.CREATE, order=None, tx={"id": "u:1", "total_order": 2})
 
-    assert read(tmp_path, batches, range(2)) == (Transaction("u:1", 2, 1, 1),)
+
+@pytest.mark.parametrize(
+    ("batches", "told"),
+    [
+        pytest.param({0: [begin(), NOWHERE], 1: [ONE]}, (1, 1), id="of a log that nobody knows"),
+        pytest.param({0: [begin(), NOWHERE, beat(1, 900), ONE]}, (1, 0), id="of none that is"),
+        pytest.param(
+            {0: [begin(), *rows(1, 900, 1), NOWHERE], 1: [end(orders_00=2)]}, (2, 1), id="of both"
+        ),
+    ],
+)
+def test_a_change_without_a_place_is_of_no_known_epoch(
+    tmp_path: Path, batches: dict[int, list[Row]], told: tuple[int, int]
+) -> None:
+    (found,) = read(tmp_path, batches, range(2))
+
+    assert (found.promised, found.landed) == told
 
 
 @pytest.mark.parametrize(
@@ -132,10 +146,15 @@ def test_a_transaction_begun_in_two_batches_of_one_log_was_begun_again(
 def test_what_began_in_a_log_before_is_not_begun_again_however_high_its_number(
     tmp_path: Path,
 ) -> None:
-    high = change(Op.CREATE, order=place(Order(1, 99, 5)), tx={"id": "u:1", "total_order": 1})
-    batches = {0: [begin(), high], 1: [begin(), *rows(2, 10, 1), ONE]}
+    numbers = {"id": "u:1", "total_order": 1}
+    high, low = (
+        change(Op.CREATE, order=place(Order(epoch, log, 5)), tx=numbers)
+        for epoch, log in ((1, 99), (2, 2))
+    )
 
-    assert read(tmp_path, batches, range(2)) == (Transaction("u:1", 1, 1, 1),)
+    found = read(tmp_path, {0: [begin(), high], 1: [begin(), low, ONE]}, range(2))
+
+    assert found == (Transaction("u:1", 1, 1, 1),)
 
 
 def test_what_began_long_ago_is_found_beside_what_began_lately(tmp_path: Path) -> None:

@@ -39,6 +39,10 @@ def silent(lists: CollectorLists, since: int) -> CollectorLists:
     return replace(lists, unseen=since)
 
 
+def begun(lists: CollectorLists, pos: int) -> CollectorLists:
+    return replace(lists, above=Order(1, 1, pos))
+
+
 NOBODY_READS = replace(NO_T, known=False)
 
 
@@ -56,7 +60,11 @@ NOBODY_READS = replace(NO_T, known=False)
         pytest.param(silent(OTHER, 3), ALL, 2, False, id="before a silence with others"),
         pytest.param(silent(OTHER, 3), ALL, 3, True, id="in a silence that others came from"),
         pytest.param(silent(OTHER, 0), ALL, 0, True, id="the same since the first batch"),
-        pytest.param(OTHER, NOBODY_READS, 5, False, id="by lists that nobody can read"),
+        pytest.param(SAME, NOBODY_READS, 4, False, id="by lists that nobody can read: told"),
+        pytest.param(SAME, NOBODY_READS, 5, False, id="sent by them, as ever"),
+        pytest.param(begun(SAME, 0), NOBODY_READS, 5, False, id="above where they begin"),
+        pytest.param(begun(SAME, 1), NOBODY_READS, 5, True, id="where they begin"),
+        pytest.param(replace(SAME, since=NOW), NOBODY_READS, 5, True, id="while they are new"),
     ],
 )
 def test_which_base_is_short_of_what_comes(
@@ -75,8 +83,22 @@ def test_which_base_is_short_of_what_comes(
         pytest.param({"shards": {}}, id="of no table"),
     ],
 )
-def test_what_nobody_relies_on_is_short_of_nothing(more: Mapping[str, object]) -> None:
-    assert gaps(None, NO_T, {T: 5}, **more) == []
+@pytest.mark.parametrize("known", [None, SAME], ids=["seen first", "as before"])
+def test_what_nobody_relies_on_is_short_of_nothing(
+    known: CollectorLists | None, more: Mapping[str, object]
+) -> None:
+    assert gaps(known, NO_T, {T: 5}, **more) == []
+
+
+def test_lists_that_changed_in_a_silence_and_that_nobody_can_read_are_told_as_that() -> None:
+    """Of all that have a base, once each."""
+    (gap,) = gaps(silent(OTHER, 3), NOBODY_READS, {T: 3})
+
+    assert gap.shards == (T, U)
+    assert gap.why == (
+        "the collector's lists cannot be read here, and may leave out a/db.t and 1 more: write "
+        "them as `sluice doctor` says, and take a new base of it"
+    )
 
 
 def test_left_out_and_in_doubt_are_told_in_one_gap_of_one_place() -> None:

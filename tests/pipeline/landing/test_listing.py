@@ -259,6 +259,16 @@ def test_what_is_asked_after_the_ends_has_half_the_time(hanging: Hanging) -> Non
     assert upstream.after.patience * 2 == upstream.before.patience
 
 
+def test_what_topics_are_called_is_known_of_their_source_alone(hanging: Hanging) -> None:
+    upstream = Site(Server(), hanging).upstream
+
+    found = upstream.names("shop.d.t")
+
+    assert found is not None
+    assert (found.source, found.statements) == ("shop", "shop")
+    assert upstream.names("other.d.t") is None
+
+
 SHOP, EUROPE = _feed("shop", Server()), _feed("europe", Server(), "shop.eu")
 
 
