@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import cached_property
 from pathlib import Path
 from random import Random
 
@@ -42,7 +43,8 @@ class Written:
 class Database:
     """Servers that took over from one another, and the collector of the newest.
 
-    ``carried`` of what was ``written`` is in the topics, as the collector knows.
+    ``carried`` of what was ``written`` is in the topics, as the collector knows.  ``snapshots``:
+    log and position of each -> how much had been written before it.
     """
 
     topics: Topics
@@ -50,6 +52,7 @@ class Database:
     server: int = 0
     begun: int = 0
     carried: int = 0
+    snapshots: dict[tuple[int, int], int] = field(default_factory=dict)
 
     def write(self, number: int, key: int | None, at: datetime) -> None:
         """Commit one transaction."""
@@ -76,6 +79,7 @@ class Database:
         rows = {one.key: one.number for one in self.written if one.key is not None}
         place = {"db": "db", "table": "t", "file": f"binlog.{self.server + 1:06d}", "row": 0}
         place["pos"] = self.pos(len(self.written))
+        self.snapshots[self.server + 1, self.pos(len(self.written))] = len(self.written)
         for left, (key, number) in zip(reversed(range(len(rows))), rows.items(), strict=True):
             told = {"snapshot": "true" if left else "last_in_data_collection"}
             value = {"after": {"id": key, "name": str(number)}, "source": place | told, "op": "r"}
@@ -120,6 +124,14 @@ class Version:
     deleted: frozenset[int] = frozenset()
 
 
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """A statement about the table, committed at ``at`` after ``place`` others, that nobody read."""
+
+    at: datetime
+    place: int
+
+
 class Model(Rig):
     """A rig whose batches are really landed; ``truth`` is the time that no clock has to show."""
 
@@ -130,6 +142,7 @@ class Model(Rig):
         self.home = folder / "lake"
         self.numbers, self.source_apart = 0, timedelta()
         self.versions: dict[tuple[str, int], Version] = {}
+        self.unknown: list[Unknown] = []
         super().__init__(folder)
         self.begun = self.now
         self.topics.alter("shop", 5, "name", kind="CREATE")
@@ -189,6 +202,18 @@ class Model(Rig):
         super().apply(TABLE)
         self._note(frozenset())
 
+    def lose_statement(self) -> None:
+        """One goes with the topic of statements, of which nobody had listed it."""
+        self.second(0.1)
+        self.unknown.append(Unknown(self.truth, len(self.database.written)))
+        self.topics.say("shop", 1, "TRUNCATE TABLE t")
+        self.topics.delete("shop")
+
+    def describe(self) -> None:
+        """Somebody reads the table anew; the topic of statements is there again with another."""
+        self.topics.say("shop", 2, "CREATE USER x")
+        self.database.snapshot()
+
     def intrude(self, table: str = TABLE) -> None:
         """Somebody deletes a row of the mirror."""
         if table in self.lake.mirrors:
@@ -217,11 +242,25 @@ class Model(Rig):
         for each in self.database.written:
             if each.key is not None and each.at < one.cut:
                 due[each.key] = each.number
-        return [
+        late = [
             f"{one.stage} as of {one.cut}: row {key} is of {holds.get(key)}, due is {number}"
             for key, number in due.items()
             if holds.get(key, -1) < number or key in deleted
         ]
+        unread = (each for each in self.unknown if each.at < one.cut)
+        return late + [
+            f"{one.stage} as of {one.cut}: batch {batch} knows nothing of a statement of {each.at}"
+            for each in unread
+            if not any(base <= batch and each.place <= place for base, place in self.bases)
+        ]
+
+    @cached_property
+    def bases(self) -> list[tuple[int, int]]:
+        """Batch that completed a snapshot, and how much was written before it: when all is over."""
+        settled = [(row["batch"], row["order"]) for row in self.desk.landed(Op.SETTLE)]
+        read = self.database.snapshots
+        places = [(batch, read.get((at["log"], at["pos"]))) for batch, at in settled]
+        return [(batch, place) for batch, place in places if place is not None]
 
     def landed(self) -> dict[int, Contents]:
         """Batch -> what a mirror holds that is applied through it, by the change log alone."""

@@ -76,6 +76,7 @@ class Play:
             self.die,
             self.fail_over,
             self.new_topic,
+            self.lose_statement,
             self.intrude,
             self.model.rebuild,
             self.model.restart,
@@ -130,6 +131,15 @@ class Play:
             self.model.topics.delete(TOPIC)
             self.model.land()
         self._then(self.model.database.snapshot)
+
+    def lose_statement(self) -> None:
+        """A statement goes with its topic; somebody, who knows of it, reads the table anew.
+
+        A topic that was never listed before it went is missed by nobody, as above.
+        """
+        if "shop:0" in self.model.desk.loop.mark.offsets:
+            self.model.lose_statement()
+            self._then(self.model.describe)
 
     def intrude(self) -> None:
         """Somebody deletes a row of the mirror, and somebody rebuilds it."""
