@@ -46,7 +46,7 @@ def _start(app: App, http: HttpServer) -> None:
     for tick in app.store.ticks.interrupted(now):
         log.warning("tick was interrupted", job=tick.job, planned=tick.planned.isoformat())
     app.clocks.load(app.collectors)
-    app.fences.load(app.collectors, now - REMEMBERED)
+    app.fences.load(app.collectors, now - REMEMBERED, app.clocks.step)
     app.rulings.load(app.store.verdicts)
     app.standstills.load()
     app.supervisor.start()

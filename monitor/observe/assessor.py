@@ -18,6 +18,7 @@ from monitor.spark.standstills import Standstills
 from monitor.store.certificates import Certificates
 from pipeline.apply.foreign import foreign_hold
 from pipeline.lags.lag import Lags, measure
+from pipeline.mark import Mark
 from pipeline.model import Missing, Order, Table
 from pipeline.report import Hold
 from pipeline.settings import SourceSettings
@@ -52,7 +53,7 @@ class Assessor:
     waived: Callable[[], frozenset[str]]
     residuals: Callable[[], Mapping[str, int]]
     unproven: Callable[[Table, Mapping[str, Order]], str | Missing]
-    unlisted: Callable[[Table], str]
+    unlisted: Callable[[Table, Mark | None], str]
     doubts: Callable[[Sequence[str], datetime], tuple[Reason, ...]]
     clock: Callable[[], datetime]
     _earlier: dict[str, Lags] = field(default_factory=dict)
@@ -79,7 +80,7 @@ class Assessor:
     def inputs(self, table: Table, look: Sampling, facts: RoundFacts) -> Inputs:
         """Everything known of *table* at the time of *facts*."""
         self._forfeits.take_back(table.name, look, facts.at)
-        samples = look.samples(table)
+        samples, mark = look.samples(table), look.mark
         doubts = self.doubts(table.sources, facts.at)
         earlier = None if doubts else self._earlier.get(table.name)
         return Inputs(
@@ -92,7 +93,7 @@ class Assessor:
             residual=facts.residuals.get(table.name, 0),
             verdicts=self.rulings.of(table.name),
             unproven=self.unproven(table, _bases(look)),
-            unlisted=self.unlisted(table),
+            unlisted=self.unlisted(table, None if isinstance(mark, Missing) else mark.value),
             clocks=doubts,
         )
 

@@ -30,6 +30,10 @@ def _nobody(step: ClockStep) -> None:
     """Hear of it."""
 
 
+def _none(source: str) -> ClockStep | None:
+    """Know of none."""
+
+
 @dataclass(eq=False)
 class FenceBook:
     """All heartbeats still remembered, by source, ascending in number and time.
@@ -44,10 +48,23 @@ class FenceBook:
     _fallen: dict[str, range] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def load(self, sources: Iterable[str], since: datetime) -> None:
-        """Remember what an earlier life has written down."""
+    def load(
+        self,
+        sources: Iterable[str],
+        since: datetime,
+        step_of: Callable[[str], ClockStep | None] = _none,
+    ) -> None:
+        """Remember what an earlier life has written down.
+
+        *step_of* tells a source's last step back: it may have died before all had fallen, and by
+        the clock's time nobody would see any more that those heartbeats are wrong.
+        """
         for source in sources:
-            self._known[source] = thinned(in_order(self.store.since(source, since, ALL)))
+            known, step = self.store.since(source, since, ALL), step_of(source)
+            if step is not None and any(map(step.fells, known)):
+                self._fall(step)
+                known = tuple(one for one in known if not step.fells(one))
+            self._known[source] = thinned(in_order(known))
 
     def add(self, fence: Fence, later: datetime | None = None) -> None:
         """Keep *fence*: in the store first, so that no proof rests on one that is lost.

@@ -118,12 +118,15 @@ class Roster:
         """``shards`` of each rule that asks for tables -> why nothing is collected; "" if it is."""
         return self._declared
 
-    def unlisted(self, table: Table) -> str:
+    def unlisted(self, table: Table, mark: Mark | None = None) -> str:
         """Why *table* may have shards that are not among its own; empty if it cannot.
 
         A source is believed by what it told last; one that has told nothing yet may have any, and
-        so may one of which nothing has ever landed.
+        so may one of which nothing has ever landed.  Where *table* is judged by *mark*, it must be
+        of that mark: another who asks may have brought a newer one, which has lost a shard.
         """
+        if mark is not None and not self._is_of(mark):
+            return "its shards changed while it was looked at; ask again"
         if table.name in self._moving:
             return "its rule is new, and nothing has landed under it yet"
         if all(self.router.rule(shard.name) is None for shard in table.shards):
@@ -151,6 +154,11 @@ class Roster:
             self._named = {table.name: table for table in self._tables}
             self._moving = frozenset(_moving(mark, self.router))
             self._new = tuple(sorted(self.sources().keys() - {source_of(n) for n in mark.shards}))
+
+    def _is_of(self, mark: Mark) -> bool:
+        """Whether the tables are those of *mark*, or of one that tells of the same shards."""
+        told = _telling(mark)
+        return told == self._told or living_shards(mark, self.router) == self._shards
 
     def _living(self, mark: Mark) -> Mapping[str, str]:
         """The shards that are there; their names are gone through only if one has changed."""

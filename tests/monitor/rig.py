@@ -318,7 +318,7 @@ class Rig:
         self.clocks = Clocks(timedelta(seconds=2), memory, self.store.certificates, waived)
         self.clocks.load(["shop"])
         self.fences = FenceBook(self.store.fences, self.clocks.stepped)
-        self.fences.load(["shop"], self.now - timedelta(days=40))
+        self.fences.load(["shop"], self.now - timedelta(days=40), self.clocks.step)
 
     def _cycle(self, zone: ZoneInfo) -> Cycle:
         return Cycle(

@@ -1,10 +1,13 @@
 """The gate knows of every shard of a table, or does not open; covers monitor/gate.py."""
 
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
-from pipeline.mark import Mark, Quarantine
+from pipeline.mark import Existence, Mark, Quarantine
+from pipeline.model import Order
+from pipeline.report import Gap, tell_gap
 from pipeline.settings import TableRule
 from tests.monitor.rig import SHARDS, USERS, Rig
 
@@ -97,3 +100,32 @@ def _with(rig: Rig, shard: str, **more: object) -> Mark:
     shards = {**mark.shards, f"shop/{shard}": SHARDS.get(f"shop/{shard}", shard)}
     bases = {**mark.bases, f"shop/{shard}": mark.bases[f"shop/{USERS}"]}
     return replace(mark, shards=shards, bases=bases, **more)  # type: ignore[arg-type]
+
+
+def test_a_look_is_judged_with_the_shards_of_its_own_mark(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another who asks may bring a newer one, in which a shard that has lost rows is gone."""
+    rig.dictionary.there = [USERS]
+    rig.restart()
+    rig.round()
+    rig.round()
+    assert rig.lake.newest is not None
+    mark = _with(rig, LEFT_OUT)
+    mark = replace(mark, shards={**mark.shards, f"shop/{LEFT_OUT}": USERS})
+    gap = Gap("g", "shop.x", 0, 0, 1, "lost", shards=(f"shop/{LEFT_OUT}",))
+    rig.lake.newest = replace(mark, gaps={"g": tell_gap(gap)})
+    rig.second()
+    old = rig.watcher.look(timedelta())
+    rig.second()
+    gone = Existence(Order(1, 9, 0), there=False)
+    rig.lake.newest = replace(mark, existing={f"shop/{LEFT_OUT}": gone})
+    new = rig.watcher.look(timedelta())
+
+    seen = {}
+    for name, look in (("old", old), ("new", new)):
+        monkeypatch.setattr(rig.watcher, "look", lambda *_, look=look: look)
+        _, answer = rig.ask(cut=EARLIER)
+        seen[name] = [reason["code"] for reason in answer["tables"][0]["reasons"]]
+
+    assert seen == {"old": ["unlisted"], "new": []}

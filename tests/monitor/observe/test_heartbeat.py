@@ -10,6 +10,7 @@ import pytest
 
 from monitor.observe.heartbeat import FOLLOW, FenceBook, HeartbeatWriter, thinned
 from monitor.store.store import ServiceStore
+from pipeline.clocks import ClockStep
 from pipeline.cut import first_fence
 from pipeline.errors import UnreachableError
 from pipeline.model import Fence, Head
@@ -178,3 +179,36 @@ def test_f22_an_old_cut_is_answered_by_a_heartbeat_soon_after_it() -> None:
     allowed = [age / 100 + timedelta(seconds=1) for age in ages]
     assert all(one <= most for one, most in zip(late, allowed, strict=True))
     assert (kept[0].number, len(kept) <= 4_096) == (0, True)
+
+
+def _fence(number: int, minutes: int) -> Fence:
+    return Fence(
+        "shop", number, START + timedelta(minutes=minutes), Head("A", binlog_position(1, number))
+    )
+
+
+def test_heartbeats_fall_though_the_life_that_saw_the_clocks_go_back_ended_at_once(
+    store: ServiceStore,
+) -> None:
+    """It wrote down that they had, and died; when the next one began the clocks were past them."""
+    told: list[ClockStep] = []
+
+    def die(step: ClockStep) -> None:
+        told.append(step)
+        raise SystemExit
+
+    book = FenceBook(store.fences, die)
+    for number, minutes in ((1, 0), (2, 1), (3, 61), (4, 62)):
+        book.add(_fence(number, minutes))
+    with pytest.raises(SystemExit):
+        book.add(_fence(5, 3))
+    later = FenceBook(store.fences, told.append)
+
+    later.load(["shop"], START - timedelta(days=1), lambda _: told[0])
+    later.add(_fence(6, 120))
+
+    assert [fence.number for fence in later.of("shop")] == [1, 2, 6]
+    assert told == [told[0]] * 2
+    again = FenceBook(store.fences, told.append)
+    again.load(["shop"], START - timedelta(days=1), lambda _: told[0])
+    assert len(told) == 2, "once they have fallen nobody is told again"
