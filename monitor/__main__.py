@@ -4,6 +4,7 @@ import ast
 import importlib
 import pkgutil
 import sys
+from difflib import get_close_matches
 from pathlib import Path
 
 import click
@@ -30,6 +31,17 @@ class Verbs(click.Group):
         found: click.Command = module.COMMAND
         return found
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The verb that *args* begin with; one that is none is told with those there are."""
+        known = self.list_commands(ctx)
+        if args and args[0] not in known and not args[0].startswith("-"):
+            near = get_close_matches(args[0], known, n=1)
+            least = f"the nearest is {near[0]}; " if near else ""
+            ctx.fail(f"no verb {args[0]!r}; {least}known: {', '.join(known)}")
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the verbs without importing one."""
         with formatter.section("Commands"):
@@ -44,7 +56,7 @@ def _question(verb: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-@click.group(cls=Verbs)
+@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="sluice", prog_name="sluice")
 def sluice() -> None:
     """Land every change, prove each mirror, and say when a table is complete."""

@@ -100,7 +100,7 @@ def _properties(path: Path) -> dict[str, str]:
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
-        msg = f"cannot read {path}: {error.strerror}"
+        msg = f"cannot read {path}: {error.strerror}; name the workers' properties file by --worker"
         raise ConfigError(msg) from None
     except UnicodeDecodeError:
         raise ConfigError(f"cannot read {path}: is not UTF-8 text") from None

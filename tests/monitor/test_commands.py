@@ -396,7 +396,7 @@ def test_help_tells_each_verb_in_a_whole_sentence() -> None:
     ("words", "code", "said"),
     [
         pytest.param(["--version"], 0, "sluice, version", id="version"),
-        pytest.param(["fly"], 2, "No such command", id="a verb that is not built"),
+        pytest.param(["fly"], 2, "no verb 'fly'", id="a verb that is not built"),
         pytest.param(["gate"], 2, "Missing argument", id="no table"),
         pytest.param(
             ["check-config", "--config", "/no/such.yaml"],

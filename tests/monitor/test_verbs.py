@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 import httpx
 import pytest
+from click.testing import CliRunner
 from fastapi import FastAPI
 
 from monitor import __main__ as program
@@ -87,7 +88,7 @@ def _run(words: list[str], monkeypatch: pytest.MonkeyPatch) -> object:
         pytest.param(["doctor", "--worker", "/no"], "cannot read /no", id="doctor: a worker"),
         pytest.param(["doctor", "--outage-days", "nan"], "is no number", id="doctor: no days"),
         pytest.param(["doctor", "--outage-days", "1e99"], "not in the range", id="doctor: ages"),
-        pytest.param(["fly"], "No such command 'fly'", id="a verb"),
+        pytest.param(["fly"], "no verb 'fly'", id="a verb"),
     ],
 )
 def test_f51_what_is_not_there_is_told_in_a_sentence(
@@ -157,3 +158,25 @@ def test_f51_another_service_that_answers_there_is_told_as_such(
 ) -> None:
     assert _run([*words, "--server", stranger], monkeypatch) == status
     assert "is not Sluice" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        pytest.param(["statu"], "no verb 'statu'; the nearest is status; known: ack, ", id="near"),
+        pytest.param(["xyzzy"], "no verb 'xyzzy'; known: ack, check-config, ", id="far from all"),
+    ],
+)
+def test_a_verb_that_is_none_is_told_with_those_there_are(words: list[str], said: str) -> None:
+    result = CliRunner().invoke(program.sluice, words, prog_name="sluice")
+
+    assert result.exit_code == 2
+    assert said in result.output
+
+
+@pytest.mark.parametrize("words", [["-h"], ["status", "-h"]])
+def test_help_is_asked_for_by_its_short_name_too(words: list[str]) -> None:
+    result = CliRunner().invoke(program.sluice, words, prog_name="sluice")
+
+    assert result.exit_code == 0
+    assert result.output.startswith("Usage: sluice")
