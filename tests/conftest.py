@@ -52,8 +52,10 @@ def no_power_failure() -> Iterator[None]:
     connections are told, of a connection that is new.
     """
 
-    def unsynced(connection: Any, _record: object, _proxy: object) -> None:
-        connection.execute("PRAGMA synchronous=OFF").close()
+    def unsynced(connection: Any, record: Any, _proxy: object) -> None:
+        if "unsynced" not in record.info:  # once a connection: it is lent for each transaction
+            connection.execute("PRAGMA synchronous=OFF").close()
+            record.info["unsynced"] = True
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(os, "fsync", lambda _: None)

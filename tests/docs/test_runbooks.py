@@ -26,7 +26,8 @@ def checks_of_parts() -> set[str]:
     return {
         str(node.args[1].value)
         for path in (ROOT / "monitor").rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if "Component(" in (text := path.read_text(encoding="utf-8"))
+        for node in ast.walk(ast.parse(text))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
         if node.func.id == "Component" and len(node.args) > 1
         if isinstance(node.args[1], ast.Constant)
