@@ -6,6 +6,7 @@ Kafka leaves such topics out of its listings without a word, so the table would 
 from collections.abc import Iterable
 from dataclasses import replace
 
+from pipeline.living import is_there
 from pipeline.mark import Mark
 from pipeline.model import Shard
 from pipeline.report import Gap, tell_gap
@@ -13,11 +14,14 @@ from pipeline.route import Router
 
 
 def with_hidden(made: Mark, hidden: Iterable[str], router: Router) -> Mark:
-    """*made* with a gap of each shard of *hidden* that a table is made of; its base closes it."""
+    """*made* with a gap of each shard of *hidden* that a table is made of; its base closes it.
+
+    One that the same batch drops again needs none: no later DROP would end it.
+    """
     shards, gaps = dict(made.shards), dict(made.gaps)
     for name in sorted(hidden):
         shards[name] = router.table(Shard.parse(name).name)
-        if shards[name] is not None and name not in made.bases:
+        if shards[name] is not None and name not in made.bases and is_there(made, name):
             gap = _gap(name, made.batch)
             gaps[gap.id] = tell_gap(gap)
     return replace(made, shards=shards, gaps=gaps)

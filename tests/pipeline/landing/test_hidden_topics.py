@@ -15,7 +15,7 @@ from pipeline.report import Gap, read_gap
 from pipeline.route import Router
 from pipeline.settings import TableRule
 from tests.pipeline.landing.desk import Desk
-from tests.pipeline.schema_messages import described, message
+from tests.pipeline.schema_messages import described, dropped, message
 
 NAME, TOPIC = "a/db.t", "a.db.t"
 HIDDEN = frozenset({TOPIC})
@@ -119,6 +119,23 @@ def test_what_may_be_seen_again_is_read_on_where_it_stood(tmp_path: Path) -> Non
 
     assert gaps(desk) == []
     assert [row[1] for row in desk.rows("a")] == [20, 30, 50]
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["dropped", "and made anew"])
+def test_a_table_that_is_dropped_at_once_needs_no_topic(tmp_path: Path, *, again: bool) -> None:
+    """No later DROP would end its gap."""
+    desk = Desk(tmp_path)
+    desk.topics.forbidden = HIDDEN
+    desk.topics.alter("a", 5, "name", kind="CREATE")
+    value = message("DROP TABLE t", dropped("t"), source=PLACE | {"pos": 6})
+    desk.topics.held["a"].append((b"{}", value.encode()))
+    if again:
+        desk.topics.alter("a", 7, "name", kind="CREATE")
+    desk.topics.beat("a", 1, pos=30)
+
+    desk.land()
+
+    assert [one.shards for one in gaps(desk)] == ([(NAME,)] if again else [])
 
 
 MARK = Mark("main", 7, shards={NAME: "db.t"})
