@@ -36,6 +36,7 @@ class Certificates:
     )
     _writes: int = 0
     _read_whole: datetime | None = None  # a cut
+    _cuts: set[datetime] | None = field(default=None, repr=False)  # all that any was issued for
     _since: set[str] = field(default_factory=set, repr=False)  # tables forgotten since then
     _turn: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
@@ -58,6 +59,8 @@ class Certificates:
             self._writes += 1
             for one in fresh:
                 self._newest.setdefault(one.table, {})[one.stage, one.cut] = one
+                if self._cuts is not None:
+                    self._cuts.add(one.cut)
         return len(fresh)
 
     def get(self, number: str) -> Certificate | None:
@@ -73,6 +76,8 @@ class Certificates:
                 return own[stage, cut]
             if cut == self._read_whole and table not in self._since:
                 return None
+            if self._cuts is not None and cut not in self._cuts:
+                return None
         found = self._read_newest(table, stage, cut)
         with self._turn:
             if writes == self._writes:  # else it may be what was revoked meanwhile
@@ -84,7 +89,7 @@ class Certificates:
         return found
 
     def read_whole(self, cut: datetime) -> None:
-        """Remember the newest of every table for one *cut*, by one question to the store."""
+        """Remember the newest of every table for one *cut*, and what other cuts there are."""
         with self._turn:
             if cut == self._read_whole:
                 return
@@ -92,9 +97,12 @@ class Certificates:
         found = self._all(
             select(certificates).where(certificates.c.cut == cut).order_by(certificates.c.issued)
         )
+        with self.database.read() as connection:
+            cuts = set(connection.scalars(select(certificates.c.cut).distinct()))
         with self._turn:
             if writes != self._writes:
                 return
+            self._cuts = cuts
             self._read_whole, self._newest, self._since = cut, {}, set()
             for one in found:
                 self._newest.setdefault(one.table, {})[one.stage, cut] = one

@@ -1,6 +1,8 @@
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
 from checks.certificate import Certificate, certify
 from checks.proof import Evidence
 from monitor.store.store import ServiceStore
@@ -97,3 +99,28 @@ def test_f36_a_passing_cut_is_forgotten_after_a_week_and_a_days_end_is_not(
     assert store.certificates.prune(NOW + timedelta(days=6)) == 0
     assert store.certificates.prune(NOW + timedelta(days=8)) == 1
     assert store.certificates.get("0") is not None
+
+
+def test_of_a_cut_that_nobody_was_certified_for_the_store_is_not_asked(
+    store: ServiceStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job that asks for a day that has not landed waits for no disk."""
+    kept, new = certificate(), replace(certificate(), id="new", cut=NOW + DAY)
+    store.certificates.add(kept)
+    store.certificates.read_whole(NOW)
+    asked, plain = list[datetime](), store.certificates._read_newest
+
+    def read(table: str, stage: Stage, cut: datetime) -> Certificate | None:
+        asked.append(cut)
+        return plain(table, stage, cut)
+
+    monkeypatch.setattr(store.certificates, "_read_newest", read)
+    before = store.certificates.newest(new.table, new.stage, new.cut)
+    store.certificates.add(new)
+    store.certificates.revoke([replace(new, revoked=NOW, why="lost")])
+
+    after = store.certificates.newest(new.table, new.stage, new.cut)
+
+    assert (before, after) == (None, replace(new, revoked=NOW, why="lost"))
+    assert asked == [new.cut]
+    assert store.certificates.newest(kept.table, kept.stage, kept.cut) == kept
