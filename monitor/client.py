@@ -60,6 +60,10 @@ def asked(method: str, url: str, wait: float = 0.0, **rest: Any) -> Any:
         raise ConfigError(f"{url}: {error}; write http://host:port") from error
     except UnicodeEncodeError as error:
         raise ConfigError(f"{error.object!r} is no text that can be asked for") from error
+    except UnicodeDecodeError as error:
+        raise _stranger(url) from error
+    except UnicodeError as error:  # a host that the DNS has no letters for
+        raise ConfigError(f"{url}: no machine can be called so; write http://host:port") from error
     except httpx.HTTPError as error:
         msg = f"no service answers at {url}: {error}; is `sluice run` up?"
         raise UnreachableError(msg) from error

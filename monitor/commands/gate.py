@@ -3,12 +3,14 @@
 import json
 import sys
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import click
 
 from monitor.client import address, told
+from monitor.config.whereabouts import whereabouts
 from monitor.last_words import last_words, lines
 from monitor.options import Amount, about_cut, asked_cut, asks_service
 from pipeline.errors import UnreachableError
@@ -53,6 +55,7 @@ def gate(
     except UnreachableError as error:
         click.echo(str(error), err=True)
         if server is None:
+            _understood(cut, config)
             _unwatched(last_words(config, stage, tables), as_json=as_json)
         sys.exit(EXITS["unknown"])  # a gate nobody answers at is not open, whatever was proven
     click.echo(json.dumps(answer) if as_json else "\n".join(_lines(answer)))
@@ -72,6 +75,18 @@ def _wait(base: str, question: dict[str, Any], wait: float, *, patient: bool) ->
             return answer
         if answer["tables"]:
             question = {**question, "cut": answer["tables"][0]["cut"]}
+
+
+def _understood(cut: str | None, config: Path) -> None:
+    """Refuse a cut that is none, which the service would: asking again would never help.
+
+    Raises:
+        ConfigError: it is no day and no instant.
+    """
+    from pipeline.cut import cut as instant  # noqa: PLC0415  - needed only where nobody answers
+
+    if cut is not None:
+        instant(cut, whereabouts(config).zone, datetime.now(UTC))
 
 
 def _unwatched(known: dict[str, Any], *, as_json: bool) -> None:

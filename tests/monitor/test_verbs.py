@@ -180,3 +180,30 @@ def test_help_is_asked_for_by_its_short_name_too(words: list[str]) -> None:
 
     assert result.exit_code == 0
     assert result.output.startswith("Usage: sluice")
+
+
+def test_a_cut_that_is_none_is_wrong_usage_though_no_service_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "sluice.yaml"
+    path.write_text(f"{MINIMAL}\nhttp: {{port: 9}}\n", encoding="utf-8")
+    words = ["sluice", "gate", USERS, "--cut", "tomorrow", "--config", str(path)]
+    monkeypatch.setattr(sys, "argv", words)
+
+    with pytest.raises(SystemExit) as end:
+        program.main()
+
+    assert end.value.code == 2
+    assert "bad cut 'tomorrow': give a date" in capsys.readouterr().err
+
+
+def test_a_server_that_no_machine_can_be_is_wrong_usage(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["sluice", "status", "--server", "http://a..b:1"])
+
+    with pytest.raises(SystemExit) as end:
+        program.main()
+
+    assert end.value.code == 2
+    assert "no machine can be called so; write http://host:port" in capsys.readouterr().err
