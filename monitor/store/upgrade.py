@@ -8,24 +8,32 @@ from monitor.store.schema import METADATA, version
 from pipeline.errors import ConfigError
 
 STEPS: tuple[Callable[[Connection], None], ...] = (METADATA.create_all,)
-"""Step n brings a store of version n to n + 1; a released step is never changed."""
+"""The first makes a store, each after it the next version; a released step is never changed."""
+FIRST = 2
+"""The version that the first step makes; no release has written an earlier one."""
 
 
 def upgrade(connection: Connection) -> None:
     """Bring the store to this version, inside the caller's transaction.
 
     Raises:
-        ConfigError: a newer version of Sluice wrote it.
+        ConfigError: a newer version of Sluice wrote it, or a build before the first release.
     """
     found = 0
     if inspect(connection).has_table("version"):
         found = connection.scalar(select(version.c.number)) or 0
-    if found > len(STEPS):
+    newest = FIRST + len(STEPS) - 1
+    if found > newest:
         raise ConfigError(
-            f"the store has version {found}, this Sluice knows {len(STEPS)}: "
+            f"the store has version {found}, this Sluice knows {newest}: "
             "run the newer Sluice, or give this one a store of its own"
         )
-    for step in STEPS[found:]:
+    if 0 < found < FIRST:
+        raise ConfigError(
+            f"the store has version {found}, of a build before the first release, and is not read: "
+            "move it away, and Sluice begins with an empty one"
+        )
+    for step in STEPS[found - FIRST + 1 if found else 0 :]:
         step(connection)
     connection.execute(delete(version))
-    connection.execute(insert(version).values(number=len(STEPS)))
+    connection.execute(insert(version).values(number=newest))

@@ -37,12 +37,21 @@ def test_a_closed_store_can_be_taken_by_the_next_service(store: ServiceStore) ->
     again.close()
 
 
-def test_a_store_of_a_newer_version_is_refused(store: ServiceStore) -> None:
+@pytest.mark.parametrize(
+    ("number", "what_now"),
+    [
+        pytest.param(99, "version 99, .*: run the newer Sluice", id="newer"),
+        pytest.param(1, "version 1, .*: move it away", id="before the first release"),
+    ],
+)
+def test_a_store_of_another_version_is_refused(
+    store: ServiceStore, number: int, what_now: str
+) -> None:
     with store.write() as connection:
-        connection.execute(update(version).values(number=99))
+        connection.execute(update(version).values(number=number))
     store.close()
 
-    with pytest.raises(ConfigError, match="version 99"):
+    with pytest.raises(ConfigError, match=what_now):
         ServiceStore.open(store.database.path, service=True)
 
 
@@ -54,7 +63,7 @@ def test_a_refused_store_is_not_left_locked(store: ServiceStore) -> None:
         ServiceStore.open(store.database.path, service=True)
 
     with closing(sqlite3.connect(store.database.path)) as raw, raw:
-        raw.execute("UPDATE version SET number = 1")
+        raw.execute("UPDATE version SET number = 2")
 
     ServiceStore.open(store.database.path, service=True).close()
 
