@@ -156,3 +156,10 @@ def test_unread_changes_of_two_batches_are_both_named() -> None:
     second = step(first, Facts(errors={"s/db.t": unread(9)}))
 
     assert second.quarantined == {"t": ("s.db.t:0:7@5", "s.db.t:0:9@6")}
+
+
+def test_a_lost_statement_of_a_source_without_shards_is_no_gap() -> None:
+    """One of no shards would concern everyone."""
+    gap = replace(GAP, topic="s")
+
+    assert step(replace(OLD, shards={"b/db.t": "db.t"}), gaps=(gap,)).gaps == {}
