@@ -4,12 +4,12 @@ import ast
 import importlib
 import pkgutil
 import sys
-from difflib import get_close_matches
 from pathlib import Path
 
 import click
 
 from monitor import commands
+from monitor.nearest import nearest
 from pipeline.errors import SluiceError
 
 USAGE = 2
@@ -37,9 +37,7 @@ class Verbs(click.Group):
         """The verb that *args* begin with; one that is none is told with those there are."""
         known = self.list_commands(ctx)
         if args and args[0] not in known and not args[0].startswith("-"):
-            near = get_close_matches(args[0], known, n=1)
-            least = f"the nearest is {near[0]}; " if near else ""
-            ctx.fail(f"no verb {args[0]!r}; {least}known: {', '.join(known)}")
+            ctx.fail(f"no verb {args[0]!r}; {nearest(args[0], known)}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo
 from checks.proof import prove
 from checks.readiness import Question, Readiness, ReadinessState
 from monitor.board import GRAVITY
+from monitor.nearest import alike
 from monitor.observe.assessor import Assessor
 from monitor.observe.recorder import VerdictRecorder
 from monitor.observe.roster import Roster
@@ -20,7 +21,6 @@ from pipeline.errors import ConfigError
 from pipeline.model import Stage
 
 FRESH = timedelta(seconds=1)
-MOST = 10  # names in a message: of thousands, those that begin or end most like the one asked for
 GateQuestion = tuple[tuple[str, ...], datetime, Stage]
 CLOSED = (ReadinessState.BLOCKED, ReadinessState.REVOKED)
 
@@ -66,7 +66,7 @@ class Gate:
         unknown = [name for name, table in known if table is None]
         if unknown and self.roster.known:
             names = [table.name for table in self.roster.tables()]
-            raise ConfigError(f"no table {unknown[0]!r}; known: {_like(unknown[0], names)}")
+            raise ConfigError(f"no table {unknown[0]!r}; known: {alike(unknown[0], names)}")
         if unknown:
             return Decision(())
         with self.recorder.deciding:
@@ -104,20 +104,3 @@ class Gate:
         if text is None:
             text = (now.astimezone(self.zone).date() - timedelta(days=1)).isoformat()
         return parse_cut(text, self.zone, now)
-
-
-def _like(asked: str, names: Sequence[str]) -> str:
-    """Those of *names* that *asked* may have meant; all, if they are few."""
-
-    def unlike(name: str) -> int:
-        return -_shared(asked, name) - _shared(asked[::-1], name[::-1])
-
-    nearest = sorted(names, key=unlike)[:MOST] if len(names) > MOST else names
-    more = len(names) - len(nearest)
-    return (", ".join(nearest) or "none yet") + (f" and {more} more" if more else "")
-
-
-def _shared(one: str, other: str) -> int:
-    """How many letters both begin with."""
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((n for n, (a, b) in pairs if a != b), min(len(one), len(other)))

@@ -6,7 +6,6 @@ one that can match none is refused.
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import is_dataclass
-from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
 from alerts.causes import KINDS
@@ -14,6 +13,7 @@ from alerts.routing import CHANNEL
 from checks import run as probes
 from monitor.config.model import Config
 from monitor.config.plans import CheckPlan
+from monitor.nearest import nearest
 from pipeline.errors import ConfigError
 from pipeline.plugins import lacking
 
@@ -78,7 +78,7 @@ def _routes(config: Config, plans: Sequence[CheckPlan], sinks: Collection[str]) 
         at = f"alerts.routes[{i}]"
         for j, check in enumerate(route.checks):
             if not any(fnmatchcase(name, check) for name in checks):
-                yield f"{at}.checks[{j}]: no check {check!r}; {_nearest(check, checks)}"
+                yield f"{at}.checks[{j}]: no check {check!r}; {nearest(check, checks)}"
         for name in route.channels or ():
             if name not in sinks:
                 yield f"{at}.channels: no channel {name!r}; known: {', '.join(sorted(sinks))}"
@@ -94,7 +94,7 @@ def _no_part(pattern: str, config: Config, sinks: Iterable[str]) -> str:
     parts = next((parts for word, parts in known.items() if pattern.startswith(word)), None)
     if parts is None or any(fnmatchcase(part, pattern) for part in parts):
         return ""
-    return f"no {pattern!r}; {_nearest(pattern, parts)}"
+    return f"no {pattern!r}; {nearest(pattern, parts)}"
 
 
 def _no_table(pattern: str, config: Config) -> str:
@@ -103,9 +103,3 @@ def _no_table(pattern: str, config: Config) -> str:
     if odd or any(sign in pattern for sign in ".*?[:") or pattern in ALONE:
         return ""
     return f"{pattern!r} matches no table; write database.table, or a pattern such as shop.*"
-
-
-def _nearest(name: str, known: Iterable[str]) -> str:
-    every = sorted(known)
-    close = get_close_matches(name, every, n=1, cutoff=0.6)
-    return (f"the nearest is {close[0]}; " if close else "") + f"known: {', '.join(every)}"

@@ -1,0 +1,30 @@
+"""What may somebody have meant by a name that there is none of?  Pure."""
+
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+
+MOST = 10  # names in a message: of thousands, those that begin or end most like the one asked for
+
+
+def nearest(asked: str, known: Iterable[str]) -> str:
+    """The nearest, if one is near, and all there are; for few."""
+    every = sorted(known)
+    close = get_close_matches(asked, every, n=1)
+    return (f"the nearest is {close[0]}; " if close else "") + f"known: {', '.join(every)}"
+
+
+def alike(asked: str, names: Sequence[str]) -> str:
+    """Those of *names* that *asked* may have meant; all, if they are few."""
+
+    def unlike(name: str) -> int:
+        return -_shared(asked, name) - _shared(asked[::-1], name[::-1])
+
+    likely = sorted(names, key=unlike)[:MOST] if len(names) > MOST else names
+    more = len(names) - len(likely)
+    return (", ".join(likely) or "none yet") + (f" and {more} more" if more else "")
+
+
+def _shared(one: str, other: str) -> int:
+    """How many letters both begin with."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((n for n, (a, b) in pairs if a != b), min(len(one), len(other)))
