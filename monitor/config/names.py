@@ -28,11 +28,7 @@ def strangers(config: Config, plans: Sequence[CheckPlan], sinks: Collection[str]
     return [
         *_gating(config, plans),
         *_routes(config, plans, sinks),
-        *(
-            f"probes.{plan.name}.tables: {fault}"
-            for plan in plans
-            if (fault := _no_table(plan.tables, config))
-        ),
+        *_looks(config, plans),
     ]
 
 
@@ -86,6 +82,15 @@ def _routes(config: Config, plans: Sequence[CheckPlan], sinks: Collection[str]) 
             yield f"{at}.tables: {fault}"
 
 
+def _looks(config: Config, plans: Sequence[CheckPlan]) -> Iterator[str]:
+    for plan in plans:
+        globs = {"tables": plan.tables}
+        globs |= {f"overrides[{i}].tables": glob for i, (glob, _) in enumerate(plan.variants)}
+        for place, glob in globs.items():
+            if fault := _no_table(glob, config):
+                yield f"probes.{plan.name}.{place}: {fault}"
+
+
 def _no_part(pattern: str, config: Config, sinks: Iterable[str]) -> str:
     """Why *pattern*, which names a part of the way, names none that there is."""
     sources = [source.name for source in config.sources]
@@ -99,7 +104,10 @@ def _no_part(pattern: str, config: Config, sinks: Iterable[str]) -> str:
 
 def _no_table(pattern: str, config: Config) -> str:
     """Why *pattern* can match no table: each is called database.table, by rules or by itself."""
-    odd = any("\\" in rule.table for rule in config.tables)  # who knows what groups make of it
+    odd = any(  # who knows what groups make of it
+        not rule.ignore and "." not in rule.table and rule.table != r"\g<0>"
+        for rule in config.tables
+    )
     if odd or any(sign in pattern for sign in ".*?[:") or pattern in ALONE:
         return ""
     return f"{pattern!r} matches no table; write database.table, or a pattern such as shop.*"

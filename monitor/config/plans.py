@@ -81,7 +81,7 @@ def plan(
     for number, override in enumerate(common.overrides):
         where = SectionPlace(join(place.at, ("overrides", number)), folder)
         variant, wrong = _variant(kind, own, override, where)
-        variants += variant
+        variants.append(variant)  # a wrong one, too: the others keep their numbers
         rest += wrong
     every = common.every or kind.every  # type: ignore[attr-defined]  # a probe's own pace
     return CheckPlan(name, every, common.tables, probe, tuple(variants)), rest
@@ -117,10 +117,10 @@ def with_keys(schema: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:
 
 def _variant(
     kind: type, own: Mapping[str, Any], override: Mapping[str, Any], place: SectionPlace
-) -> tuple[list[tuple[str, Any]], list[str]]:
+) -> tuple[tuple[str, Any], list[str]]:
     glob = override.get("tables")
     if not isinstance(glob, str):
-        return [], [f"{place.at}.tables: is required; write a pattern such as shop.*"]
+        return ("*", None), [f"{place.at}.tables: is required; write a pattern such as shop.*"]
     fields = {k: v for k, v in override.items() if k != "tables"}
     probe, faults = read(kind, {**own, **fields}, place, also=("tables",))
-    return ([(glob, probe)] if probe is not None else []), faults
+    return (glob, probe), faults

@@ -74,6 +74,31 @@ def test_a_probe_for_a_table_without_its_database_is_refused() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    "rule",
+    [
+        pytest.param("{shards: 'shop[.]tmp_.+', ignore: true}", id="no tables"),
+        pytest.param("{shards: 'shop[.]t.*', tier: 0}", id="tables of their own names"),
+        pytest.param("{shards: 'a_(.+)[.]t', table: 'shop.\\1'}", id="groups, and a database"),
+    ],
+)
+def test_a_rule_whose_tables_are_called_database_table_lets_no_other_name_pass(rule: str) -> None:
+    told = faults(f"{MINIMAL}\ntables: [{rule}]\nalerts: {{routes: [{{tables: orders}}]}}\n")
+
+    assert [line.partition(";")[0] for line in told] == [
+        "alerts.routes[0].tables: 'orders' matches no table"
+    ]
+
+
+def test_an_override_for_a_table_without_its_database_is_refused() -> None:
+    probe = "max_id: {overrides: [{tables: 'shop.*', none: 1}, {tables: orders}]}"
+
+    told = faults(f"{MINIMAL}\nprobes: {{{probe}}}\n")
+
+    assert "probes.max_id.overrides[1].tables: 'orders' matches no table; write" in " ".join(told)
+    assert len(told) == 2
+
+
 def test_where_groups_make_the_names_of_tables_any_pattern_may_match() -> None:
     rules = "tables: [{shards: 'shop[.](.+)_1', table: '\\1'}]"
 
