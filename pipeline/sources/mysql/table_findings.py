@@ -140,8 +140,11 @@ def _rounded(shard: ShardFacts) -> list[Told]:
         f"FLOAT in {', '.join(names)}: a snapshot rounds it to six digits, so a row that no change"
         " has brought differs in the mirror, and no check sees it"
     )
-    changed = ", ".join(f"MODIFY {name} DOUBLE" for name in names)
-    fix = f"where more digits matter: ALTER TABLE {SHARD} {changed}, then a new base; else nothing"
+    fix = (  # no statement: it would take away what this knows nothing of
+        f"where more digits matter: make {', '.join(names)} of {SHARD} DOUBLE by ALTER TABLE ..."
+        " MODIFY with all else of their definitions (NOT NULL, DEFAULT: MODIFY takes away what is"
+        " left out), then a new base; else nothing"
+    )
     return [(WARN, "rounded", what, fix)]
 
 

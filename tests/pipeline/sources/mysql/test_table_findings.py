@@ -75,7 +75,9 @@ def test_columns_that_a_snapshot_rounds_are_named_with_the_way_out() -> None:
     (told,) = table_findings([shard], SERVER, fold)
 
     assert told.what.startswith("FLOAT in weight, size: a snapshot rounds it to six digits")
-    assert "ALTER TABLE shop.users MODIFY weight DOUBLE, MODIFY size DOUBLE" in told.fix
+    assert "make weight, size of shop.users DOUBLE by ALTER TABLE ... MODIFY with all" in told.fix
+    assert "MODIFY takes away what is left out" in told.fix
+    assert "MODIFY weight" not in told.fix  # whoever copied that would lose NOT NULL
 
 
 @pytest.mark.parametrize(
