@@ -6,6 +6,7 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import click
 
@@ -54,8 +55,8 @@ def gate(
         answer = _wait(address(server, config), question, wait, patient=patient)
     except UnreachableError as error:
         click.echo(str(error), err=True)
+        _understood(cut, whereabouts(config).zone if server is None else ZoneInfo("UTC"))
         if server is None:
-            _understood(cut, config)
             _unwatched(last_words(config, stage, tables), as_json=as_json)
         sys.exit(EXITS["unknown"])  # a gate nobody answers at is not open, whatever was proven
     click.echo(json.dumps(answer) if as_json else "\n".join(_lines(answer)))
@@ -77,7 +78,7 @@ def _wait(base: str, question: dict[str, Any], wait: float, *, patient: bool) ->
             question = {**question, "cut": answer["tables"][0]["cut"]}
 
 
-def _understood(cut: str | None, config: Path) -> None:
+def _understood(cut: str | None, zone: ZoneInfo) -> None:
     """Refuse a cut that is none, which the service would: asking again would never help.
 
     Raises:
@@ -86,7 +87,7 @@ def _understood(cut: str | None, config: Path) -> None:
     from pipeline.cut import cut as instant  # noqa: PLC0415  - needed only where nobody answers
 
     if cut is not None:
-        instant(cut, whereabouts(config).zone, datetime.now(UTC))
+        instant(cut, zone, datetime.now(UTC))
 
 
 def _unwatched(known: dict[str, Any], *, as_json: bool) -> None:

@@ -185,12 +185,22 @@ def test_help_is_asked_for_by_its_short_name_too(words: list[str]) -> None:
     assert (result.returncode, result.stdout[:13]) == (0, "Usage: sluice")
 
 
+@pytest.mark.parametrize(
+    "named",
+    [
+        pytest.param([], id="by the config"),
+        pytest.param(["--server", "http://127.0.0.1:9", "--config", "none.yaml"], id="by --server"),
+    ],
+)
 def test_a_cut_that_is_none_is_wrong_usage_though_no_service_answers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    named: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     path = tmp_path / "sluice.yaml"
     path.write_text(f"{MINIMAL}\nhttp: {{port: 9}}\n", encoding="utf-8")
-    words = ["sluice", "gate", USERS, "--cut", "tomorrow", "--config", str(path)]
+    words = ["sluice", "gate", USERS, "--cut", "tomorrow", "--config", str(path), *named]
     monkeypatch.setattr(sys, "argv", words)
 
     with pytest.raises(SystemExit) as end:
