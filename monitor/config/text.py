@@ -39,7 +39,7 @@ def mapping(text: str, path: Path) -> dict[str, Any]:
     try:
         raw = yaml.load(text, _Loader)  # noqa: S506  - a SafeLoader that refuses doubled keys
     except yaml.YAMLError as error:
-        raise refusal(path, [f"is not YAML: {_told(error)}"]) from None
+        raise refusal(path, [f"is not YAML: {_told(error, text)}"]) from None
     if not isinstance(raw, dict):
         raise refusal(path, ["must be a mapping; `sluice init` writes one to begin with"])
     try:
@@ -51,16 +51,21 @@ def mapping(text: str, path: Path) -> dict[str, Any]:
     return {str(key): value for key, value in raw.items()}
 
 
-def _told(error: yaml.YAMLError) -> str:
+def _told(error: yaml.YAMLError, text: str) -> str:
     """What is wrong and where, on one line; YAML's own words call every file a string."""
     if isinstance(error, yaml.MarkedYAMLError):
         mark = error.problem_mark or error.context_mark
         what = ", ".join(one for one in (error.context, error.problem) if one)
-        where = f" (line {mark.line + 1}, column {mark.column + 1})" if mark else ""
-        return f"{what}{where}"
+        return f"{what}{_place(mark.line, mark.column)}" if mark else what
     if isinstance(error, ReaderError):
-        return f"{error.reason}: character #x{error.character:04x} at {error.position}"
+        before = text[: error.position].split("\n")
+        place = _place(len(before) - 1, len(before[-1]))
+        return f"{error.reason}: character #x{error.character:04x}{place}"
     return " ".join(str(error).split())
+
+
+def _place(line: int, column: int) -> str:
+    return f" (line {line + 1}, column {column + 1})"
 
 
 def placed(text: str, path: Path) -> str:

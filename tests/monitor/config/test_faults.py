@@ -79,8 +79,8 @@ def test_what_is_of_another_kind_is_told_without_a_librarys_words(more: str, lin
             id="the second of two keys",
         ),
         pytest.param(
-            "lake: \x01\n",
-            "is not YAML: special characters are not allowed: character #x0001 at 6",
+            "lake: a\nb: \x01\n",
+            "is not YAML: special characters are not allowed: character #x0001 (line 2, column 4)",
             id="an odd letter",
         ),
     ],
