@@ -7,6 +7,10 @@ from pipeline.collectors.connect.table_filter import Patterns, passes, patterns
 from pipeline.finding import REFUSE, Finding
 
 DATABASES = ("database.include.list", "database.exclude.list")
+UNREADABLE = (
+    r"write it without sets of sets ([a-z&&[^t]]), classes of Unicode (\p{L}), ends of words (\b);"
+    " then a new base of its tables: docs/operations.md#a-table-added-later"
+)
 TABLES = ("table.include.list", "table.exclude.list")
 
 
@@ -18,7 +22,7 @@ def heartbeat_findings(config: Mapping[str, str], heartbeat: str, where: str) ->
             lists[name] = patterns(config.get(name, ""))
         except re.error as error:
             what = f"{name} of the connector cannot be read, so it may leave out any table: {error}"
-            fix = "write it in another way, then ask again"
+            fix = UNREADABLE
             return [Finding(REFUSE, "not_allowed", where, what, fix)]
     fixes = []
     for (include, exclude), name in ((DATABASES, heartbeat.partition(".")[0]), (TABLES, heartbeat)):

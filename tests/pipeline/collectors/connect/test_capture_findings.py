@@ -1,6 +1,7 @@
 """The heartbeat's changes must pass the connector's lists."""
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +16,17 @@ def test_a_list_that_is_no_regular_expression_is_told() -> None:
     assert found.what.startswith(
         "table.include.list of the connector cannot be read, so it may leave out any table: "
     )
+
+
+def test_what_cannot_be_read_is_said_and_stands_where_the_fix_says() -> None:
+    (found,) = heartbeat_findings({"table.include.list": r"\bshop\..*"}, "sluice.heartbeat", "here")
+    page, _, heading = found.fix.rpartition(": ")[2].partition("#")
+    told = (Path(__file__).resolve().parents[4] / page).read_text(encoding="utf-8")
+    _, _, after = told.partition(f"## {heading.capitalize().replace('-', ' ')}\n")
+
+    for words in ("ets of sets", "[a-z&&[^t]]", "classes of Unicode", "ends of words", "new base"):
+        assert words in found.fix
+        assert words in " ".join(after.partition("\n## ")[0].split())
 
 
 @pytest.mark.parametrize(
