@@ -41,7 +41,7 @@ TIMES: Mapping[str, tuple[str, ...]] = {
     "fences": ("at",),
     "ticks": ("planned", "until", "started", "finished"),
 }
-"""Instants of a row; the first tells when it was written."""
+"""Instants of a row; by the first it belongs to an hour, a certificate by its cut."""
 OWN = ("verdicts", "accounts", "certificates")  # rows are a table's own
 DAILY = ("certificates",)
 Row = dict[str, Any]
@@ -167,7 +167,7 @@ def _hour(path: Path, service: Service, since: float) -> StoredHour:
             name: [
                 dict(row)
                 for row in connection.execute(f"SELECT * FROM {name}")
-                if row[times[-1] if name in DAILY else times[0]] >= since
+                if row[times[0]] >= since
             ]
             for name, times in TIMES.items()
         }
