@@ -1,11 +1,12 @@
 """Which shards may be sent into a topic, and so lack something once part of it is lost?
 
 Rows come in a topic named after their shard, unless somebody routes them: then what is sent where
-is not known, and a shard of which no topic was ever listed may be sent into any.  What is lost of
-a source's statements concerns all shards of that source, and of no other.  Pure.
+is not known.  Any shard of a source whose topics are named one by one may be sent into any of them,
+whatever was listed of it before; of another source, one of which no topic was.  What is lost of a
+source's statements concerns all shards of that source, and of no other.  Pure.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -60,12 +61,12 @@ class TopicShards:
     def _into(self, topic: str, names: TopicNames | None) -> tuple[str, ...]:
         if names is not None and topic == names.statements:
             return tuple(self._every.get(names.source, ()))
-        parts = topic.split(".")
-        ends = (".".join(parts[start:]) for start in range(1, len(parts)))
-        found = {name for end in ends for name in self._named.get(end, ())}
+        found = {name for end in _ends(topic) for name in self._named.get(end, ())}
         if names is not None:
             found = {name for name in found if source_of(name) == names.source}
-            if topic not in names.others and (names.routed or not found):
+            if topic not in names.others and names.routed:
+                found.update(self._every.get(names.source, ()))
+            elif topic not in names.others and not found:
                 found.update(self._strays.get(names.source, ()))
         return tuple(sorted(found))
 
@@ -94,10 +95,17 @@ class TopicShards:
     def _strays(self) -> Mapping[str, list[str]]:
         """By source, those of which no topic of their own was ever listed."""
         topics = {TopicPartition.parse(n).topic for n in (*self.mark.offsets, *self.mark.gone)}
-        split = [topic.split(".") for topic in topics]
-        ends = {".".join(parts[start:]) for parts in split for start in range(1, len(parts))}
+        owned = [(names.source, t) for t in topics if (names := self.names_of(t)) is not None]
+        ends = {(source, end) for source, topic in owned for end in _ends(topic)}
         found: dict[str, list[str]] = {}
         for name in self.shards:
-            if spelled(Shard.parse(name).name) not in ends:
-                found.setdefault(source_of(name), []).append(name)
+            source = source_of(name)
+            if (source, spelled(Shard.parse(name).name)) not in ends:
+                found.setdefault(source, []).append(name)
         return found
+
+
+def _ends(topic: str) -> Iterator[str]:
+    """What may be the shard in a topic's name: all that follows one of its dots."""
+    parts = topic.split(".")
+    return (".".join(parts[start:]) for start in range(1, len(parts)))

@@ -138,11 +138,12 @@ def test_a_source_of_which_nothing_is_known_yet_misses_nothing(tmp_path: Path) -
 def test_a_topic_into_which_rows_are_routed_is_one_of_its_tables(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     route(desk.loop)
-    desk.topics.alter("a", 5, "name", kind="CREATE")
-    desk.topics.put("a", 20, "one")
+    for source in "ab":  # b's topic is named after db.t, too
+        desk.topics.alter(source, 5, "name", kind="CREATE")
+        desk.topics.put(source, 20, "one")
     desk.topics.held["all.rows"] = desk.topics.held.pop("a.db.t")
     desk.land()
-    assert T_OF_A in desk.loop.mark.bases
+    assert desk.loop.mark.bases.keys() == {T_OF_A, T_OF_B}
     desk.topics.delete("all.rows")
     desk.topics.beat("a", 1, pos=30)
 
@@ -150,6 +151,23 @@ def test_a_topic_into_which_rows_are_routed_is_one_of_its_tables(tmp_path: Path)
 
     (gap,) = gaps(desk)
     assert (gap.id, gap.shards) == ("all.rows:0:1@1", (T_OF_A,))
+
+
+def test_a_table_that_had_a_topic_of_its_own_may_be_routed_since(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    route(desk.loop)
+    desk.topics.alter("a", 5, "name", kind="CREATE")
+    desk.topics.put("a", 20, "one")
+    desk.land()
+    desk.topics.put("a", 30, "two")
+    desk.topics.held["all.rows"] = [desk.topics.held["a.db.t"].pop()]
+    desk.land()
+    desk.topics.delete("all.rows")
+    desk.topics.beat("a", 1, pos=40)
+
+    desk.land()
+
+    assert [one.shards for one in gaps(desk)] == [(T_OF_A,)]
 
 
 def route(loop: Landing) -> None:

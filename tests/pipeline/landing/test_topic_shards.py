@@ -60,7 +60,7 @@ def test_a_topic_is_needed_by_a_table_that_is_there(
         pytest.param("shop.db.t", ROUTED, [NAME, OTHER], id="another may be sent there, too"),
         pytest.param("shop.db.v", SHOP, [OTHER], id="another source's is none"),
         pytest.param("shop.all", SHOP, [OTHER], id="of which no topic of its own was listed"),
-        pytest.param("shop.all", ROUTED, [OTHER], id="the same, where topics are named"),
+        pytest.param("shop.all", ROUTED, [NAME, OTHER], id="any may have been routed since"),
         pytest.param("shop.db.t", None, [NAME], id="nobody's, and named after it"),
         pytest.param("shop.all", None, ["b/db.v", NAME, OTHER], id="nobody's"),
         pytest.param("shop.transaction", ROUTED, [NAME, OTHER], id="no rows: whoever counts on it"),
@@ -84,6 +84,15 @@ def test_a_topic_that_went_was_listed_once() -> None:
 
     assert shards(went).is_needed("shop.all") is False
     assert shards(FOLDED).is_needed("shop.all") is True
+
+
+def test_a_topic_of_another_source_is_none_of_its_own() -> None:
+    """What ``b.db.u`` ends with is what topics call ``s/db.u``, too."""
+    other = TopicNames("b", "b")
+    listed = replace(FOLDED, offsets={"b.db.u:0": END, "shop.db.t:0": END})
+    known = TopicShards(listed, listed.shards, lambda t: other if t.startswith("b.") else SHOP)
+
+    assert known.lost_with("shop.all") == (OTHER,)
 
 
 @pytest.mark.parametrize("topic", sorted(SHOP.others))
