@@ -62,6 +62,15 @@ class KeyAnswer:
     table: Table
 
 
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Tables that have ``changed`` between a mark and shards, each known by its identity."""
+
+    mark: Mark
+    shards: Mapping[str, str] | None
+    changed: frozenset[str]
+
+
 @dataclass(eq=False)
 class Roster:
     """The tables of the newest marker; sources are asked every *every*, or when shards change.
@@ -78,6 +87,7 @@ class Roster:
     _named: Mapping[str, Table] = field(default_factory=dict)
     _told: tuple[object, object] | None = None  # by what the shards are known
     _shards: Mapping[str, str] | None = None
+    _compared: Comparison | None = None
     _existing: Mapping[str, Existence] = field(default_factory=dict)
     _declared: Mapping[str, str] = field(default_factory=dict)
     _there: dict[tuple[str, str], tuple[Shard, ...]] = field(default_factory=dict)
@@ -123,9 +133,9 @@ class Roster:
 
         A source is believed by what it told last; one that has told nothing yet may have any, and
         so may one of which nothing has ever landed.  Where *table* is judged by *mark*, it must be
-        of that mark: another who asks may have brought a newer one, which has lost a shard.
+        of that mark: another who asks may have brought a newer one, which has lost a shard of it.
         """
-        if mark is not None and not self._is_of(mark):
+        if mark is not None and table.name in self._changed(mark):
             return "its shards changed while it was looked at; ask again"
         if table.name in self._moving:
             return "its rule is new, and nothing has landed under it yet"
@@ -155,10 +165,18 @@ class Roster:
             self._moving = frozenset(_moving(mark, self.router))
             self._new = tuple(sorted(self.sources().keys() - {source_of(n) for n in mark.shards}))
 
-    def _is_of(self, mark: Mark) -> bool:
-        """Whether the tables are those of *mark*, or of one that tells of the same shards."""
-        told = _telling(mark)
-        return told == self._told or living_shards(mark, self.router) == self._shards
+    def _changed(self, mark: Mark) -> frozenset[str]:
+        """Tables whose shards are others in *mark*; asked for each table of a look, found once."""
+        known, shards = self._compared, self._shards
+        if known is None or known.mark is not mark or known.shards is not shards:
+            known = self._compared = Comparison(mark, shards, self._compare(mark, shards or {}))
+        return known.changed
+
+    def _compare(self, mark: Mark, shards: Mapping[str, str]) -> frozenset[str]:
+        if _telling(mark) == self._told:
+            return frozenset()
+        others = living_shards(mark, self.router).items() ^ shards.items()
+        return frozenset(table for _, table in others)
 
     def _living(self, mark: Mark) -> Mapping[str, str]:
         """The shards that are there; their names are gone through only if one has changed."""

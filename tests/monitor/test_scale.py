@@ -121,6 +121,27 @@ def test_names_are_gone_through_again_only_where_a_shard_came_or_went(
     assert (tables, len(gone_through)) == ([3, 2, 3], 2)
 
 
+def test_a_round_with_an_older_look_goes_through_the_shards_once_and_not_for_each_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone_through = list[Mark]()
+
+    def gone(mark: Mark, router: Router) -> Mapping[str, str]:
+        gone_through.append(mark)
+        return living_shards(mark, router)
+
+    with settled(tmp_path, 5) as (service, app):
+        service.round()
+        old, mark = app.watcher.look(timedelta()), service.lake.mark()
+        altered = {next(iter(mark.shards)): Existence(Order(1, 2, 0), there=True)}
+        app.roster.update(replace(mark, existing={**mark.existing, **altered}))
+        monkeypatch.setattr(app.watcher, "look", lambda *_: old)
+        monkeypatch.setattr("monitor.observe.roster.living_shards", gone)
+        app.cycle.watch()
+
+    assert len(gone_through) == 1
+
+
 def test_a_second_question_of_a_table_asks_the_store_for_nothing(tmp_path: Path) -> None:
     with settled(tmp_path, 3) as (service, app):
         gate = Gate(

@@ -140,6 +140,21 @@ def test_a_shard_that_is_gone_leaves_no_table_in_doubt() -> None:
     assert watch.roster.unlisted(orders) == ""
 
 
+def test_a_shard_that_went_since_a_look_leaves_its_own_table_in_doubt_and_no_other() -> None:
+    watch = Watch(ORDERS, shop_0__orders=BIG, shop__users=BIG)
+    shards = {
+        "shop/shop_0.orders": "shop.orders",
+        "shop/shop_1.orders": "shop.orders",
+        "shop/shop.users": "shop.users",
+    }
+    looked_at = Mark(lane="main", batch=0, shards=shards)
+    watch.drop("shop_1.orders", shards={name[5:]: table for name, table in shards.items()})
+
+    doubts = [watch.roster.unlisted(table, looked_at) for table in watch.roster.tables()]
+
+    assert doubts == ["its shards changed while it was looked at; ask again", ""]
+
+
 def test_a_table_of_which_nothing_was_landed_is_not_watched() -> None:
     watch = Watch(ORDERS, shop__users=BIG, shop_0__orders=BIG)
 
