@@ -5,6 +5,7 @@ What is known to be wrong still blocks when its sample has grown old.  Pure.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 
 from checks.model import Outcome, Reason, Verdict
 from pipeline.lags.lag import Lags
@@ -92,8 +93,8 @@ def _of_mark(inputs: Inputs) -> Iterator[Reason]:
     for gap in map(read_gap, mark.gaps.values()):
         if _concerns(gap, inputs.table):
             span = f"{gap.topic}:{gap.partition} [{gap.first}, {gap.until})"
-            everyone = "" if gap.tables or gap.shards else gap.id
-            yield Reason("gap", f"{span} cannot be read: {gap.why}", gap.id, everyone)
+            shared = gap.id if _is_shared(gap, inputs.table) else ""
+            yield Reason("gap", f"{span} cannot be read: {gap.why}", gap.id, shared)
     for subject, one in sorted(mark.quarantine.items()):
         if _quarantines(subject, one, inputs):
             for name in one.names(subject):
@@ -124,9 +125,20 @@ def _of_checks(inputs: Inputs, gating: frozenset[str]) -> Iterator[Reason]:
 def _shared(hold: Hold, inputs: Inputs) -> str:
     """What holds other tables too: a source, all sources alike, or a lake that did not answer."""
     if hold.subject == inputs.table.name:
-        return LAKE if hold.reason == "unreachable" else ""
+        return _shared_of_table(hold.reason, inputs)
     alike = any(one.id == hold.id and one.subject != hold.subject for one in inputs.holds)
     return hold.id if alike else hold.subject
+
+
+def _shared_of_table(reason: str, inputs: Inputs) -> str:
+    """What else than the table itself is to blame where merging holds it for *reason*.
+
+    For a gap it is what the mark's own of that table is: told with another cause, one lost
+    statement would be an incident of each table.
+    """
+    if reason == "gap":
+        return next((one.cause for one in _of_mark(inputs) if one.code == "gap" and one.cause), "")
+    return LAKE if reason == "unreachable" else ""
 
 
 def _shards(table: Table) -> tuple[str, ...]:
@@ -146,6 +158,14 @@ def _concerns(gap: Gap, table: Table) -> bool:
     if not gap.tables and not gap.shards:
         return True
     return table.name in gap.tables or any(name in gap.shards for name in _shards(table))
+
+
+def _is_shared(gap: Gap, table: Table) -> bool:
+    """Whether the gap may hold changes of other tables than *table*, too."""
+    if not gap.tables and not gap.shards:
+        return True
+    own = {table.name, *_shards(table)}
+    return any(name not in own for name in chain(gap.tables, gap.shards))
 
 
 def _quarantines(subject: str, one: Quarantine, inputs: Inputs) -> bool:

@@ -13,6 +13,8 @@ from tests.checks.test_readiness import inputs, verdict
 
 OWN = frozenset({"shop", "shop.shop_00.orders", "shop.shop_01.orders"})
 GATING = frozenset({"range_counts"})
+OWN_SHARDS = tuple(map(str, TABLE.shards))
+ALL_SHARDS = (*OWN_SHARDS, "shop/o.t")
 UNREAD = Quarantine(None, 3, 1, ("x:0:5@3",))
 
 
@@ -81,12 +83,45 @@ def test_a_gap_blocks_whom_it_may_concern(gap: Gap, *, blocked: bool) -> None:
         pytest.param(Gap("g", "t", 0, 1, 9, "x"), "g", id="one that names nobody"),
         pytest.param(Gap("g", "t", 0, 1, 9, "x", tables=(TABLE.name,)), "", id="its table's"),
         pytest.param(Gap("g", "t", 0, 1, 9, "x", shards=("shop/shop_00.orders",)), "", id="own"),
+        pytest.param(Gap("g", "t", 0, 1, 9, "x", shards=OWN_SHARDS), "", id="all of its own"),
+        pytest.param(Gap("g", "t", 0, 1, 9, "x", shards=ALL_SHARDS), "g", id="a source's"),
+        pytest.param(
+            Gap("g", "t", 0, 1, 9, "x", tables=("o.t", TABLE.name)), "g", id="two tables'"
+        ),
+        pytest.param(
+            Gap("g", "t", 0, 1, 9, "x", tables=(TABLE.name,), shards=("shop/o.t",)),
+            "g",
+            id="its own, and another's shard",
+        ),
     ],
 )
-def test_f33_a_gap_that_names_nobody_is_one_cause_for_all(gap: Gap, cause: str) -> None:
+def test_f33_a_gap_that_others_may_miss_too_is_one_cause_for_all(gap: Gap, cause: str) -> None:
     taken = {"landed": mark(gaps={"g": tell_gap(gap)})}
 
     assert [one.cause for one in blocks(inputs(taken=taken), frozenset())] == [cause]
+
+
+@pytest.mark.parametrize(
+    ("gaps", "reason", "cause"),
+    [
+        pytest.param((), "gap", "", id="no gap is known any more"),
+        pytest.param((OWN_SHARDS,), "gap", "", id="its own"),
+        pytest.param((("shop/o.t",),), "gap", "", id="another's"),
+        pytest.param((ALL_SHARDS,), "gap", "g0", id="a source's"),
+        pytest.param((OWN_SHARDS, ALL_SHARDS), "gap", "g1", id="its own, and a source's"),
+        pytest.param((ALL_SHARDS,), "schema", "", id="held for something else"),
+    ],
+)
+def test_f33_a_table_held_for_a_gap_has_the_gaps_cause(
+    gaps: tuple[tuple[str, ...], ...], reason: str, cause: str
+) -> None:
+    open_ = [Gap(f"g{n}", "t", 0, 1, 9, "x", shards=names) for n, names in enumerate(gaps)]
+    taken = {"landed": mark(gaps={gap.id: tell_gap(gap) for gap in open_})}
+    held = (Hold("held", TABLE.name, reason, "x"),)
+
+    found = blocks(inputs(taken=taken, holds=held), frozenset())
+
+    assert [one.cause for one in found if one.id == "held"] == [cause]
 
 
 def test_f33_an_unread_change_of_a_topic_is_one_cause_for_all() -> None:

@@ -9,7 +9,7 @@ from alerts.model import IncidentState
 from checks.model import Outcome, Ruling, Verdict
 from pipeline.mark import Snap
 from pipeline.model import Account, Acknowledged, Missing, Order
-from pipeline.report import Applied, Hold, Landed
+from pipeline.report import Applied, Gap, Hold, Landed, tell_gap
 from pipeline.route import Router
 from pipeline.settings import TableRule
 from pipeline.sources.mysql.position import binlog_position
@@ -141,6 +141,25 @@ def test_f33_a_hold_of_a_whole_source_is_one_incident(
 
     blocked = [about for kind, about in told(rig) if kind == "blocked"]
     assert blocked == [subject]
+
+
+@pytest.mark.parametrize("held", [False, True], ids=["before merging", "and merging holds them"])
+def test_f33_a_lost_statement_is_one_incident_that_lists_its_tables(
+    rig: Rig, *, held: bool
+) -> None:
+    rig.round()
+    rig.round()
+    gap = Gap("shop:0:5@1", "shop", 0, 5, 5, "gone", shards=tuple(SHARDS), batch=1)
+    assert rig.lake.newest is not None
+    rig.lake.newest = replace(rig.lake.newest, gaps={gap.id: tell_gap(gap)})
+    if held:
+        hold(rig, USERS, "gap")
+        hold(rig, ORDERS, "gap")
+    minutes(rig, MINUTES)
+
+    assert told(rig) == [("blocked", gap.id)]
+    (incident,) = rig.store.incidents.open()
+    assert incident.tables == (ORDERS, USERS)
 
 
 def test_f33_a_lake_that_no_mirror_can_be_reached_in_is_one_incident(rig: Rig) -> None:
