@@ -22,6 +22,7 @@ from monitor.store.store import ServiceStore
 from pipeline.clocks import over
 
 AGAIN = timedelta(hours=1)
+PASSED_AGAIN = timedelta(days=1)
 log = structlog.get_logger(__name__)
 
 
@@ -131,15 +132,19 @@ class VerdictRecorder:
         return before is not None and before.ruling.outcome is Outcome.PASS
 
     def _worth_keeping(self, verdict: Verdict) -> bool:
-        """What rules otherwise than before; once in a while a FAIL that lasts, and a new number."""
+        """What rules otherwise than before; once in a while a FAIL that lasts, and a new number.
+
+        Once a day a PASS that spares certificates: a FAIL after a restart knows no other.
+        """
         before = self.rulings.newest(verdict.table, verdict.check)
         now, old = verdict.ruling, before.ruling if before else None
         if before is None or old is None or (now.outcome, now.code) != (old.outcome, old.code):
             return True
         kept = self._kept.setdefault((verdict.table, verdict.check), before)
-        if not over(kept.at, AGAIN, verdict.at):
-            return False
-        return now.outcome is Outcome.FAIL or verdict.value != kept.value
+        if now.outcome is Outcome.FAIL or verdict.value != kept.value:
+            return over(kept.at, AGAIN, verdict.at)
+        spares = now.outcome is Outcome.PASS and verdict.check in self.whole
+        return spares and over(kept.at, PASSED_AGAIN, verdict.at)
 
     def _log(self, verdicts: Iterable[Verdict]) -> None:
         for verdict in verdicts:
