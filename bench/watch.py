@@ -58,11 +58,12 @@ class Figures:
     page_size: int
     mark: int
     memory: int
-    end: month.Lived
+    end: month.Lived | None
 
-    def figure(self, name: str) -> float:
-        """One of them, or of those of the store after the days."""
-        return float(getattr(self if hasattr(self, name) else self.end, name))
+    def figure(self, name: str) -> float | None:
+        """One of them, or of those of the store after the days; None if it lived through none."""
+        at = self if hasattr(self, name) else self.end
+        return None if at is None else float(getattr(at, name))
 
 
 COLUMNS: dict[str, tuple[str, Callable[[float], str]]] = {
@@ -107,7 +108,12 @@ def told(found: Sequence[Figures]) -> Iterator[str]:
     """A line for each figure: at each number of tables, and by how much it grows with one more."""
     for name, (title, text) in COLUMNS.items():
         values = [one.figure(name) for one in found]
-        line = f"  {title:42}" + "".join(f"{text(value):>12}" for value in values)
+        if any(value is None for value in values):
+            yield f"  {title:42}  not measured"
+            continue
+        line = f"  {title:42}" + "".join(
+            f"{text(value):>12}" for value in values if value is not None
+        )
         yield line if name == "tables" else f"{line}   {slope(found, name)}"
 
 
@@ -116,8 +122,10 @@ def slope(found: Sequence[Figures], name: str) -> str:
     least, most = min(found, key=lambda one: one.tables), max(found, key=lambda one: one.tables)
     if least.tables == most.tables:
         return ""
-    more = most.figure(name) - least.figure(name)
-    return f"+ {COLUMNS[name][1](more * 1000 / (most.tables - least.tables))} for 1,000"
+    first, last = least.figure(name), most.figure(name)
+    if first is None or last is None:
+        return ""
+    return f"+ {COLUMNS[name][1]((last - first) * 1000 / (most.tables - least.tables))} for 1,000"
 
 
 def measure(folder: Path, size: int, days: int) -> Figures:
@@ -143,7 +151,7 @@ def measure(folder: Path, size: int, days: int) -> Figures:
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     touched = service.tables[:TOUCHED]
     mark = len(service.lake.land(touched, partitions=max(1, TOUCHED // len(touched))))
-    end = month.lived(folder / "month", size, days) if days else month.UNBORN
+    end = month.lived(folder / "month", size, days) if days else None
     return Figures(
         tables=size,
         start=start,

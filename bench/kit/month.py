@@ -108,9 +108,6 @@ class Lived:
     hourly: float
 
 
-UNBORN = Lived(0, {}, 0.0, 0.0, 0.0)
-
-
 def lived(folder: Path, size: int, days: int) -> Lived:
     """What *days* of *size* tables leave in the store."""
     service = Service(folder, 2)

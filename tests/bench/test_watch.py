@@ -48,6 +48,17 @@ def test_what_the_store_holds_after_its_days_is_told_too() -> None:
     assert line.split()[-1] == "1"
 
 
+def test_a_store_that_lived_through_no_day_has_no_figures() -> None:
+    lines = list(watch.told([replace(SMALL, end=None)]))
+
+    assert [line.split("  ")[1] for line in lines if line.endswith("  not measured")] == [
+        "store after the days, MB",
+        "longest pause of pruning, ms",
+        "pruning a day at once, s of CPU",
+        "pruning an hour later, s of CPU",
+    ]
+
+
 def test_one_size_alone_has_no_slope() -> None:
     assert watch.slope([SMALL], "rest") == ""
 
