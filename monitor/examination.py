@@ -11,6 +11,7 @@ from datetime import timedelta
 
 from checks.doctor.topics import topic_findings
 from monitor.config.model import Config
+from monitor.unasked import ExaminedPart, UnaskedPart, brokers, collector, server
 from pipeline.build import (
     collection_scope,
     every_topic,
@@ -64,7 +65,7 @@ class Examination:
     outage: timedelta
     doors: Doors = field(default_factory=Doors)
     findings: list[Finding] = field(default_factory=list)
-    unasked: list[tuple[str, str]] = field(default_factory=list)
+    unasked: list[UnaskedPart] = field(default_factory=list)
 
     def run(self) -> None:
         """Examine each source, its collector and its topics."""
@@ -79,8 +80,9 @@ class Examination:
         return any(finding.severity is REFUSE for finding in self.findings)
 
     def _collector(self, source: SourceSettings) -> CollectedSource:
-        collected, where = CollectedSource(source), f"collector:{source.name}"
-        with self._asking(where), closing(self.doors.collector(source)) as asked:
+        collected, part = CollectedSource(source), collector(source)
+        where = part.where
+        with self._asking(part), closing(self.doors.collector(source)) as asked:
             registration = asked.registration(collection_scope(self.config.settings, source))
             differences = _differences(registration, where) if registration else ()
             if differences is None:
@@ -98,21 +100,21 @@ class Examination:
 
     def _topics(self, source: SourceSettings, history: str) -> frozenset[str]:
         """Rule on the topics; tables they are named for, ``database.table``."""
-        where, found = f"kafka:{source.name}", tuple[TopicFacts, ...]()
+        part, found = brokers(source), tuple[TopicFacts, ...]()
         prefix = re.escape(source.prefix)
         transport = self.doors.transport(self.config.settings)
-        with self._asking(where), closing(transport):
+        with self._asking(part), closing(transport):
             also = f"|{re.escape(history)}" if history else ""
             found = tuple(transport.settings(every_topic(source) + also))
             self.findings += topic_findings(
-                found, where, prefix=source.prefix, history=history, outage=self.outage
+                found, part.where, prefix=source.prefix, history=history, outage=self.outage
             )
         own = (re.fullmatch(rf"{prefix}\.([^.]+\.[^.]+)", topic.name) for topic in found)
         return frozenset(match[1] for match in own if match)
 
     def _source(self, collected: CollectedSource, topics: frozenset[str]) -> None:
         source = collected.server
-        with self._asking(f"source:{source.name}"), closing(self.doors.source(source)) as asked:
+        with self._asking(server(source)), closing(self.doors.source(source)) as asked:
             self.findings += asked.examine(
                 ExaminationScope(
                     fold=_folding(self.config, source.heartbeat),
@@ -125,14 +127,14 @@ class Examination:
             )
 
     @contextmanager
-    def _asking(self, where: str) -> Iterator[None]:
+    def _asking(self, part: ExaminedPart) -> Iterator[None]:
         try:
             yield
         except UnreachableError as error:
-            self.unasked.append((where, str(error)))
+            self.unasked.append(UnaskedPart(part.where, str(error), part.then))
         except SluiceError as error:
             fix = "as it says; then ask again"
-            self.findings.append(Finding(REFUSE, "not_allowed", where, str(error), fix))
+            self.findings.append(Finding(REFUSE, "not_allowed", part.where, str(error), fix))
 
 
 def _differences(registration: Registration, where: str) -> tuple[Finding, ...] | None:

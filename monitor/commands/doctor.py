@@ -26,15 +26,6 @@ TITLES = {
     FindingSeverity.NOTE: "NOTES",
 }
 
-THEN = {
-    "source": "does the server run, is it reached from here under host and port of {source}, and"
-    " does its user get in with that password",
-    "collector": "does a Connect worker run, and is it reached from here at collector.url of"
-    " {source}",
-    "kafka": "do brokers run, and are they reached from here under all the names they advertise",
-}
-"""What may be wrong with a part that was not asked, by its kind."""
-
 
 @click.command("doctor")
 @click.option("--config", default="sluice.yaml", type=click.Path(path_type=Path), show_default=True)
@@ -64,7 +55,7 @@ def doctor(config: Path, worker: Path | None, outage_days: float, as_json: bool)
     examination = Examination(found, told, timedelta(days=outage_days))
     examination.run()
     if as_json:
-        unasked = [{"where": where, "why": why} for where, why in examination.unasked]
+        unasked = [asdict(one) for one in examination.unasked]
         findings = [asdict(finding) for finding in examination.findings]
         click.echo(json.dumps({"findings": findings, "unasked": unasked}))
     else:
@@ -82,18 +73,13 @@ def _lines(examination: "Examination") -> list[str]:
             lines += [f"  {one.where}  {one.what}", f"      fix: {one.fix}"]
     if examination.unasked:
         lines.append(f"NOT ASKED ({len(examination.unasked)})")
-        for where, why in examination.unasked:
-            lines += [f"  {where}  {why}", f"      then: {_then(where)}"]
+        for left in examination.unasked:
+            again = "then ask again: sluice doctor"
+            lines += [f"  {left.where}  {left.why}", f"      then: {left.then}; {again}"]
     if not examination.refused:
         so_far = " so far" if examination.unasked else ""
         lines.append(f"nothing is refused{so_far}")
     return lines
-
-
-def _then(where: str) -> str:
-    """What to look at first where nobody answers."""
-    part, _, source = where.partition(":")
-    return f"{THEN[part].format(source=source)}; then ask again: sluice doctor"
 
 
 def _properties(path: Path) -> dict[str, str]:

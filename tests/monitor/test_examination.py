@@ -1,6 +1,6 @@
 """What the doctor asks is ruled, what it cannot ask is told, and the exit status says which.
 
-Covers monitor/examination.py; monitor/commands/doctor.py.
+Covers monitor/examination.py; monitor/unasked.py; monitor/commands/doctor.py.
 """
 
 import json
@@ -205,7 +205,7 @@ def test_what_does_not_answer_is_told_and_the_rest_is_ruled(
 ) -> None:
     done = examined(path, site(silent(fault, UnreachableError("down"))))
 
-    assert done.unasked == [(unasked, "down")]
+    assert [(one.where, one.why) for one in done.unasked] == [(unasked, "down")]
     assert {finding.code: finding.severity for finding in done.findings} == others
     assert not done.refused
 
@@ -314,14 +314,23 @@ def test_each_finding_is_shown_with_its_fix(doctor: Callable[..., Result]) -> No
     assert "      fix: skipped.operations=none in the connector's config\n" in result.output
 
 
-@pytest.mark.parametrize("part", ["source", "collector", "kafka"])
+@pytest.mark.parametrize(
+    ("part", "word"),
+    [
+        pytest.param("source", "password", id="the source"),
+        pytest.param("source", "(db:3307; it may be its collector's", id="where a collector reads"),
+        pytest.param("collector", "Connect worker", id="the collector"),
+        pytest.param("kafka", "advertise", id="Kafka"),
+    ],
+)
 def test_what_was_not_asked_says_what_to_look_at(
-    *, doctor: Callable[..., Result], part: str
+    *, doctor: Callable[..., Result], part: str, word: str
 ) -> None:
     told = doctor(site(silent(part, UnreachableError("down")))).output.splitlines()
 
     at = next(n for n, line in enumerate(told) if line.startswith(f"  {part}:shop  down"))
     assert told[at + 1].startswith("      then: do")
+    assert word in told[at + 1]
     assert told[at + 1].endswith("; then ask again: sluice doctor")
 
 
@@ -329,7 +338,8 @@ def test_doctor_prints_json_for_programs(doctor: Callable[..., Result]) -> None:
     result = doctor(site(silent("kafka", UnreachableError("down"))), "--json")
 
     told = json.loads(result.output)
-    assert told["unasked"] == [{"where": "kafka:shop", "why": "down"}]
+    assert [(one["where"], one["why"]) for one in told["unasked"]] == [("kafka:shop", "down")]
+    assert "brokers" in told["unasked"][0]["then"]
     assert [(f["severity"], f["code"], f["where"]) for f in told["findings"]] == [
         ("warn", "unproven", "table shop.users")
     ]

@@ -1,0 +1,53 @@
+"""Which part of a way did not answer the doctor, and what is to be looked at first?"""
+
+from dataclasses import dataclass
+
+from pipeline.settings import SourceSettings
+
+
+@dataclass(frozen=True, slots=True)
+class ExaminedPart:
+    """``where`` as findings name it; ``then`` is what may be wrong where it does not answer."""
+
+    where: str
+    then: str
+
+
+@dataclass(frozen=True, slots=True)
+class UnaskedPart:
+    """A part that did not answer, and the words of whoever tried."""
+
+    where: str
+    why: str
+    then: str
+
+
+def server(source: SourceSettings) -> ExaminedPart:
+    """The database, at the address that is asked."""
+    name, address = source.name, f"{source.host}:{source.port}"
+    followed = (
+        f" ({address}; it may be its collector's and not the config's: follow_collector)"
+        if source.follow_collector
+        else ""
+    )
+    return ExaminedPart(
+        f"source:{name}",
+        f"does the server run, is it reached from here under host and port of {name}{followed},"
+        " and does its user get in with that password",
+    )
+
+
+def collector(source: SourceSettings) -> ExaminedPart:
+    """What brings the source's changes."""
+    return ExaminedPart(
+        f"collector:{source.name}",
+        f"does a Connect worker run, and is it reached from here at collector.url of {source.name}",
+    )
+
+
+def brokers(source: SourceSettings) -> ExaminedPart:
+    """Where the source's topics are."""
+    return ExaminedPart(
+        f"kafka:{source.name}",
+        "do brokers run, and are they reached from here under all the names they advertise",
+    )
