@@ -4,14 +4,15 @@ Connectors match names with Java's, and both languages read a good deal alike wi
 ``\w`` and letters of either size are ASCII's alone in Java, ``&&`` and a bracket within a set of
 letters build sets of sets.  What is written otherwise is translated, what has no counterpart is
 refused: a list that was misread would tell that rows are sent which are not.
-Checked against Java 17, pattern by pattern.  Pure.
+Its tests ask Java for the same.  Pure.
 """
 
 import re
 
 # Escapes that say the same in both; not those of words' ends, where Java goes by Unicode.
-_ALIKE = frozenset("dDwWsSAtnrfaxu123456789")
-_ALIKE_IN_SETS = _ALIKE - frozenset("A123456789")
+_NUMBERS = frozenset("123456789")  # of groups: Java takes two figures where there are so many
+_ALIKE = frozenset("dDwWsSAtnrfaxu") | _NUMBERS
+_ALIKE_IN_SETS = _ALIKE - _NUMBERS - {"A"}
 _SETS = {
     "Lower": "a-z",
     "Upper": "A-Z",
@@ -71,6 +72,8 @@ def _escape(text: str, at: int) -> tuple[str, int]:
         return f"[{negated}{_SETS[one[2]]}]", one.end()
     if text.startswith((r"\z", r"\Z"), at):
         return r"\Z", at + 2
+    if text[at + 1 : at + 2] in _NUMBERS and text[at + 2 : at + 3].isdigit():
+        raise re.error("figures after a number of a group cannot be read here", text, at)
     return _alike(text, at, _ALIKE)
 
 

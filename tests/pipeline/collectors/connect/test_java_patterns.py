@@ -3,35 +3,47 @@
 import re
 
 import pytest
+from pyspark.sql import SparkSession
 
 from pipeline.collectors.connect.java_patterns import compiled
 
 NAMES = ("d.t", "D.T", "d.u", "d.é", "d.É", "d.ß", "d.K", "d.1", "d.*", "é.t")
 
 
-@pytest.mark.parametrize(
-    ("pattern", "let_in"),
-    [
-        pytest.param(r"d\.t", "d.t D.T", id="letters of any size"),
-        pytest.param(r"d\.é", "d.é", id="but ASCII's alone"),
-        pytest.param(r"d\.\w", "d.t D.T d.u d.K d.1", id="letters of ASCII"),
-        pytest.param(r"\W\.t", "é.t", id="the others are none"),
-        pytest.param(r"d\.++.*+", "d.t D.T d.u d.é d.É d.ß d.K d.1 d.*", id="possessive"),
-        pytest.param(r"(?>d|é)\.t", "d.t D.T é.t", id="atomic"),
-        pytest.param(r"\Qd.*\E", "d.*", id="quoted"),
-        pytest.param(r"d\.\Q*", "d.*", id="quoted to the end"),
-        pytest.param(r"(?<x>d)\.(?!\k<x>)[tu]\z", "d.t D.T d.u", id="a named group"),
-        pytest.param(r"\p{Alpha}\.[\p{Digit}*]", "d.1 d.*", id="classes"),
-        pytest.param(r"d\.\P{Alnum}", "d.é d.É d.ß d.*", id="what is in none"),
-        pytest.param(r"(?-i:d)\.[^\p{Alpha}\d]", "d.é d.É d.ß d.*", id="in one size"),
-        pytest.param(r"\Ad\.\x74\Z", "d.t D.T", id="ends, and a letter by its number"),
-        pytest.param(r"d[.]\*", "d.*", id="an escaped sign"),
-    ],
-)
+READ = [
+    pytest.param(r"d\.t", "d.t D.T", id="letters of any size"),
+    pytest.param(r"d\.é", "d.é", id="but ASCII's alone"),
+    pytest.param(r"d\.\w", "d.t D.T d.u d.K d.1", id="letters of ASCII"),
+    pytest.param(r"\W\.t", "é.t", id="the others are none"),
+    pytest.param(r"d\.++.*+", "d.t D.T d.u d.é d.É d.ß d.K d.1 d.*", id="possessive"),
+    pytest.param(r"(?>d|é)\.t", "d.t D.T é.t", id="atomic"),
+    pytest.param(r"\Qd.*\E", "d.*", id="quoted"),
+    pytest.param(r"d\.\Q*", "d.*", id="quoted to the end"),
+    pytest.param(r"(?<x>d)\.(?!\k<x>)[tu]\z", "d.t D.T d.u", id="a named group"),
+    pytest.param(r"\p{Alpha}\.[\p{Digit}*]", "d.1 d.*", id="classes"),
+    pytest.param(r"d\.\P{Alnum}", "d.é d.É d.ß d.*", id="what is in none"),
+    pytest.param(r"(?-i:d)\.[^\p{Alpha}\d]", "d.é d.É d.ß d.*", id="in one size"),
+    pytest.param(r"\Ad\.\x74\Z", "d.t D.T", id="ends, and a letter by its number"),
+    pytest.param(r"d[.]\*", "d.*", id="an escaped sign"),
+    pytest.param(r"(d)\.\1?[tu]", "d.t D.T d.u", id="a group by its number"),
+]
+
+
+@pytest.mark.parametrize(("pattern", "let_in"), READ)
 def test_a_pattern_lets_in_what_java_lets_in(pattern: str, let_in: str) -> None:
     found = compiled(pattern)
 
     assert [name for name in NAMES if found.fullmatch(name)] == let_in.split()
+
+
+@pytest.mark.spark  # for its JVM
+def test_java_lets_in_the_same(spark: SparkSession) -> None:
+    java = spark._jvm.java.util.regex.Pattern  # type: ignore[union-attr]
+
+    for one in READ:
+        pattern = java.compile(one.values[0], java.CASE_INSENSITIVE)
+        let_in = [name for name in NAMES if pattern.matcher(name).matches()]
+        assert let_in == str(one.values[1]).split(), one.values[0]
 
 
 @pytest.mark.parametrize(
@@ -48,6 +60,8 @@ def test_a_pattern_lets_in_what_java_lets_in(pattern: str, let_in: str) -> None:
         pytest.param(r"d\.\h", id="blanks"),
         pytest.param(r"d\.\v", id="ends of lines, which are one sign in Python"),
         pytest.param(r"d\.\0164", id="a number in eights"),
+        pytest.param(r"(d)\123", id="a group and figures: a number in eights in Python"),
+        pytest.param(r"(d)\11", id="a group and a figure: the eleventh in Python"),
         pytest.param(r"d\.\x{74}", id="a letter by its number in braces"),
         pytest.param(r"(?u)d\.t", id="letters of any size in Unicode"),
         pytest.param(r"(?x)d\.t # e", id="blanks that do not count"),
