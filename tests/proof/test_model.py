@@ -14,7 +14,8 @@ from tests.proof.model import Model
 from tests.proof.play import Play
 
 SECONDS = 40
-SEEDS = (*range(9), *range(10, 15))  # in the tenth run trouble never ends
+SEEDS = range(15)
+TROUBLED = 9  # trouble never ends in this run, so that nothing may be READY
 DECISIONS = 150  # of one run, at least
 
 
@@ -40,13 +41,13 @@ def false(play: Play) -> list[str]:
     return [why for one in given(play) for why in play.model.violations(one, landed)]
 
 
-@pytest.mark.parametrize("seed", SEEDS[: examples(14, brief=1)])
+@pytest.mark.parametrize("seed", SEEDS[: examples(15, brief=1)])
 def test_no_ready_is_false(tmp_path: Path, seed: int) -> None:
     play = run(tmp_path, seed)
 
     assert false(play) == []
     assert play.states.total() >= DECISIONS
-    assert play.states[ReadinessState.READY] > 0
+    assert play.states[ReadinessState.READY] > 0 or seed == TROUBLED
     play.model.close()
 
 
