@@ -19,6 +19,7 @@ from pipeline.model import Stage
 MICROSECOND, QUARTER = timedelta(microseconds=1), timedelta(minutes=15)
 PASSING = timedelta(days=7)  # for so long a certificate of another cut than a day's is kept
 _REMEMBERED = 8  # cuts and stages of a table
+_CUTS = 10_000  # known by heart; where there are more, the store is asked
 
 
 @dataclass(eq=False)
@@ -36,7 +37,7 @@ class Certificates:
     )
     _writes: int = 0
     _read_whole: datetime | None = None  # a cut
-    _cuts: set[datetime] | None = field(default=None, repr=False)  # all that any was issued for
+    _cuts: set[datetime] | None = field(default=None, repr=False)  # all any is of; None: not known
     _since: set[str] = field(default_factory=set, repr=False)  # tables forgotten since then
     _turn: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
@@ -58,9 +59,10 @@ class Certificates:
         with self._turn:
             self._writes += 1
             for one in fresh:
-                self._newest.setdefault(one.table, {})[one.stage, one.cut] = one
+                self._remember(one.table, (one.stage, one.cut), one)
                 if self._cuts is not None:
                     self._cuts.add(one.cut)
+            self._cuts = _few(self._cuts)
         return len(fresh)
 
     def get(self, number: str) -> Certificate | None:
@@ -81,11 +83,7 @@ class Certificates:
         found = self._read_newest(table, stage, cut)
         with self._turn:
             if writes == self._writes:  # else it may be what was revoked meanwhile
-                own = self._newest.setdefault(table, {})
-                if len(own) >= _REMEMBERED:
-                    own.clear()
-                    self._since.add(table)
-                own[stage, cut] = found
+                self._remember(table, (stage, cut), found)
         return found
 
     def read_whole(self, cut: datetime) -> None:
@@ -98,11 +96,11 @@ class Certificates:
             select(certificates).where(certificates.c.cut == cut).order_by(certificates.c.issued)
         )
         with self.database.read() as connection:
-            cuts = set(connection.scalars(select(certificates.c.cut).distinct()))
+            cuts = set(connection.scalars(select(certificates.c.cut).distinct().limit(_CUTS + 1)))
         with self._turn:
             if writes != self._writes:
                 return
-            self._cuts = cuts
+            self._cuts = _few(cuts)
             self._read_whole, self._newest, self._since = cut, {}, set()
             for one in found:
                 self._newest.setdefault(one.table, {})[one.stage, cut] = one
@@ -167,6 +165,14 @@ class Certificates:
             self._forget(list(self._newest))
         return gone
 
+    def _remember(self, table: str, key: tuple[Stage, datetime], one: Certificate | None) -> None:
+        """What a table has more of than a few is the store's to know."""
+        own = self._newest.setdefault(table, {})
+        if len(own) >= _REMEMBERED and key not in own:
+            own.clear()
+            self._since.add(table)
+        own[key] = one
+
     def _forget(self, tables: Iterable[str]) -> None:
         with self._turn:
             self._writes += 1
@@ -177,6 +183,10 @@ class Certificates:
     def _all(self, query: Any) -> tuple[Certificate, ...]:
         with self.database.read() as connection:
             return tuple(_certificate(row) for row in connection.execute(query).all())
+
+
+def _few(cuts: set[datetime] | None) -> set[datetime] | None:
+    return cuts if cuts is not None and len(cuts) <= _CUTS else None
 
 
 def _row(one: Certificate) -> dict[str, object]:

@@ -124,3 +124,45 @@ def test_of_a_cut_that_nobody_was_certified_for_the_store_is_not_asked(
     assert (before, after) == (None, replace(new, revoked=NOW, why="lost"))
     assert asked == [new.cut]
     assert store.certificates.newest(kept.table, kept.stage, kept.cut) == kept
+
+
+def passing(number: int) -> Certificate:
+    """One of a cut that nobody else asks for."""
+    cut = NOW + number * SECOND
+    return replace(certificate(), id=str(number), cut=cut, issued=cut)
+
+
+def test_of_a_tables_passing_cuts_few_are_remembered_and_none_is_lost(store: ServiceStore) -> None:
+    """A job that asks for this very second, all day long."""
+    many = [passing(number) for number in range(50)]
+    store.certificates.read_whole(NOW - DAY)
+    for one in many:
+        assert store.certificates.newest(one.table, one.stage, one.cut) is None
+        store.certificates.add(one)
+
+    remembered = len(store.certificates._newest["shop.orders"])
+
+    assert remembered <= 9
+    for one in many:
+        assert store.certificates.newest(one.table, one.stage, one.cut) == one
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["as they came", "read after a restart"])
+def test_cuts_beyond_a_bound_are_the_stores_to_know(
+    store: ServiceStore, monkeypatch: pytest.MonkeyPatch, *, again: bool
+) -> None:
+    monkeypatch.setattr("monitor.store.certificates._CUTS", 3)
+    store.certificates.read_whole(NOW - DAY)
+    seen = []
+    for number in range(5):
+        store.certificates.add(passing(number))
+        if again:
+            store.certificates.read_whole(NOW + number * DAY)
+        cuts = store.certificates._cuts
+        seen.append(None if cuts is None else len(cuts))
+
+    assert seen == [1, 2, 3, None, None]
+    for number in range(5):
+        one = passing(number)
+        assert store.certificates.newest(one.table, one.stage, one.cut) == one
+    assert store.certificates.newest("shop.orders", Stage.MIRROR, NOW + 9 * SECOND) is None
