@@ -20,9 +20,10 @@ from pipeline.lake.actions import removed
 from pipeline.lake.alterations import with_properties
 from pipeline.lake.commit import commit
 from pipeline.lake.log import ActiveFile
-from pipeline.living import living_tables
+from pipeline.living import is_there, living_shards, living_tables
 from pipeline.mark import Mark
 from pipeline.model import Op
+from pipeline.report import read_gap
 from pipeline.route import Router
 from pipeline.settings import PipelineSettings
 
@@ -40,6 +41,7 @@ class LogUpkeep:
     changes: ChangeLog
     clock: Callable[[], datetime]
     _checkpointed: int = -1
+    _told: str = ""  # why no day is dropped, as the log has it
     _cleaning: CleaningTimes = field(init=False)
 
     def __post_init__(self) -> None:
@@ -104,15 +106,14 @@ class LogUpkeep:
 
     def _drop(self, mark: Mark, applied: Mapping[str, int]) -> None:
         """Drop whole days that are old, and that no mirror and no open question needs."""
-        if mark.quarantine or mark.gaps:
-            return
-        if lanes := self._other_lanes():
-            why = f"{lanes[0]} lands here, too, and what its mirrors have applied is not known"
+        why = self._kept_by(mark)
+        if why and why != self._told:
             log.warning("upkeep drops no day of the change log", why=why)
+        self._told = why
+        if why:
             return
         oldest = (self.clock() - self.settings.upkeep.keep_changes).date()
-        living = living_tables(mark, Router(self.settings.rules))
-        needed = _first_needed(mark.batch, living, applied)
+        needed = _first_needed(mark.batch, living_tables(mark, self._router()), applied)
         known = int(self.changes.snapshot.metadata.configuration.get(DROPPED, "-1"))
         days: dict[str, list[ActiveFile]] = {}
         for file in self.changes.snapshot.files.values():
@@ -128,6 +129,31 @@ class LogUpkeep:
             known = max(known, _last(files))
             dropped = {DROPPED: str(known)}
             self._committed((*with_properties(snapshot, dropped), *actions), "DELETE")
+
+    def _kept_by(self, mark: Mark) -> str:
+        """Why no day is dropped at all; empty if days may be.
+
+        What is lost of a retired shard keeps none: that one comes back with a new base, or is held
+        by the very gap.
+        """
+        living = living_shards(mark, self._router())
+
+        def concerns(shards: tuple[str, ...]) -> bool:
+            there = (name for name in shards if is_there(mark, name))
+            return not shards or any(name in living or name not in mark.shards for name in there)
+
+        gaps = sorted(id_ for id_, text in mark.gaps.items() if concerns(read_gap(text).shards))
+        unread = sorted(name for name, one in mark.quarantine.items() if concerns(one.shards))
+        if gaps:
+            return f"changes were lost before landing ({gaps[0]})"
+        if unread:
+            return f"changes of {unread[0]} are unread"
+        if lanes := self._other_lanes():
+            return f"{lanes[0]} lands here, too, and what its mirrors have applied is not known"
+        return ""
+
+    def _router(self) -> Router:
+        return Router(self.settings.rules)
 
     def _other_lanes(self) -> list[str]:
         numbered = self.changes.snapshot.transactions.keys() - {app(self.settings.lane)}

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from deltalake import DeltaTable
+from structlog.testing import capture_logs
 
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.own_rows import mark_row
@@ -15,9 +16,9 @@ from pipeline.changelog.table import Stamp, app
 from pipeline.lake.commit import commit
 from pipeline.lake.store import open_store
 from pipeline.landing.staging import write_rows
-from pipeline.mark import Existence, Mark
+from pipeline.mark import Existence, Mark, Quarantine
 from pipeline.model import Op, Order
-from pipeline.report import Applied
+from pipeline.report import Applied, Gap, tell_gap
 from pipeline.settings import UpkeepSettings
 from tests.pipeline.apply.keeping import DAY, C, Keeping, batches, mirror
 from tests.pipeline.hand_lake import NOW, HandLake, row, stamped
@@ -40,6 +41,22 @@ Apply = Callable[[HandLake], Applied | None]
 GONE = {"existing": {"s/db.t": Existence(Order(1, 1, 99), there=False)}}
 
 
+OLD = {
+    "shards": {"s/db.t": "db.t", "s/db.old": "db.old", "s/db.no": None},
+    "existing": {"s/db.old": Existence(Order(1, 1, 99), there=False)},
+}
+
+
+def gap(*shards: str) -> dict[str, Any]:
+    """A mark's gap of *shards*."""
+    return {"gaps": {"g": tell_gap(Gap("g", "s.db.t", 0, 1, 1, "gone", shards=shards, batch=1))}}
+
+
+def unread(*shards: str) -> dict[str, Any]:
+    """A mark's changes that nobody could read, of *shards*."""
+    return {"quarantine": {"topic:x": Quarantine(None, 1, 1, ("x:0:5@1",), shards)}}
+
+
 def all_of_it(lake: HandLake) -> Applied:
     return lake.apply()
 
@@ -60,9 +77,16 @@ def first_batch(lake: HandLake) -> Applied:
             first_batch, GONE, [2], id="what a mirror has not applied whose table is gone"
         ),
         pytest.param(lambda _: None, {}, [0, 1, 2], id="nothing before a mirror is begun"),
-        pytest.param(all_of_it, {"gaps": {"g": "{}"}}, [0, 1, 2], id="nothing while a gap is open"),
+        pytest.param(all_of_it, gap("s/db.t"), [0, 1, 2], id="nothing while a gap is open"),
+        pytest.param(all_of_it, gap(), [0, 1, 2], id="nor while one is that names nobody"),
+        pytest.param(all_of_it, gap("s/db.new"), [0, 1, 2], id="nor one of a shard yet to come"),
+        pytest.param(all_of_it, unread("s/db.t"), [0, 1, 2], id="nor while one is unread"),
+        pytest.param(all_of_it, unread(), [0, 1, 2], id="nor while one is of who knows what"),
+        pytest.param(all_of_it, gap("s/db.old") | OLD, [2], id="what a gap of a dropped shard"),
+        pytest.param(all_of_it, unread("s/db.old") | OLD, [2], id="or unread ones of it leave"),
+        pytest.param(all_of_it, gap("s/db.no") | OLD, [2], id="or a gap of an ignored one"),
         pytest.param(
-            all_of_it, {"quarantine": {"s/db.t": ()}}, [0, 1, 2], id="nor while one is unread"
+            all_of_it, gap("s/db.old", "s/db.t") | OLD, [0, 1, 2], id="but not one of both"
         ),
     ],
 )
@@ -78,6 +102,18 @@ def test_a_day_is_dropped_when_it_is_old_and_nobody_needs_it(
     assert batches(days, "error") == [0, 1, 2], "and what nobody could read"
     days.log.look()
     assert days.log.mark() == days.mark
+
+
+def test_why_no_day_is_dropped_is_told_once(days: HandLake) -> None:
+    days.apply()
+    keeping = Keeping(days)
+
+    with capture_logs() as told:
+        for mark in (gap("s/db.t"), gap("s/db.t"), unread("s/db.t"), {}, gap("s/db.t")):
+            keeping.run(**mark)
+
+    lost, unread_ = "changes were lost before landing (g)", "changes of topic:x are unread"
+    assert [one["why"] for one in told if "drops no day" in one["event"]] == [lost, unread_, lost]
 
 
 def test_a_day_that_is_young_is_not_dropped(tmp_path: Path) -> None:
