@@ -201,7 +201,8 @@ class Landing:
         return found
 
     def _left_out(self, chosen: Plan, listing: Listing, held: Mapping[str, Hold]) -> Plan:
-        return _without(chosen, self.mark, partial(self._held, listing, set(held)))
+        left_out = partial(self._held, listing, set(held))
+        return chosen.without(left_out, self.mark.offsets, self.mark.gone)
 
     def _held(self, listing: Listing, sources: Set[str], topic: str) -> bool:
         if topic in listing.source_of:
@@ -376,25 +377,3 @@ class Landing:
 
 def _of(chosen: Plan, listing: Listing, source: str) -> list[TopicPartition]:
     return [at for at in chosen.spans if listing.source_of[at.topic] == source]
-
-
-def _without(chosen: Plan, mark: Mark, held: Callable[[str], bool]) -> Plan:
-    """The plan without the topics that are *held*: W, and what is said of them, stay as they were.
-
-    Their gaps too: each batch would open them anew, above any base that could heal them.
-    """
-    kept = {name: end for name, end in chosen.offsets.items() if not held(_topic(name))}
-    gone = {name: end for name, end in chosen.gone.items() if not held(_topic(name))}
-    return replace(
-        chosen,
-        spans={at: span for at, span in chosen.spans.items() if not held(at.topic)},
-        offsets=kept | {name: end for name, end in mark.offsets.items() if held(_topic(name))},
-        gaps=tuple(gap for gap in chosen.gaps if not held(gap.topic)),
-        gone=gone | {name: end for name, end in mark.gone.items() if held(_topic(name))},
-        notes={name: note for name, note in chosen.notes.items() if not held(_topic(name))},
-        anew=frozenset(at for at in chosen.anew if not held(at.topic)),
-    )
-
-
-def _topic(name: str) -> str:
-    return TopicPartition.parse(name).topic

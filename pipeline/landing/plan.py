@@ -43,6 +43,26 @@ class Plan:
         read = {str(tp): replace(self.offsets[str(tp)], leader_epoch=e) for tp, e in epochs.items()}
         return replace(self, offsets={**self.offsets, **read})
 
+    def without(
+        self,
+        held: Callable[[str], bool],
+        w: Mapping[str, PartitionEnd],
+        gone: Mapping[str, PartitionEnd],
+    ) -> "Plan":
+        """The plan without the topics that are *held*: *w* and *gone* stay what they were of them.
+
+        Their gaps go, too: each batch would open them anew, above any base that could heal them.
+        """
+        return replace(
+            self,
+            spans={at: span for at, span in self.spans.items() if not held(at.topic)},
+            offsets=_joined(self.offsets, w, held),
+            gaps=tuple(gap for gap in self.gaps if not held(gap.topic)),
+            gone=_joined(self.gone, gone, held),
+            notes={name: note for name, note in self.notes.items() if not held(_topic(name))},
+            anew=frozenset(at for at in self.anew if not held(at.topic)),
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class PlanContext:
@@ -250,6 +270,20 @@ def _gone(
         why = f"{name} is gone, landed up to {w[name].offset}; {held}"
         gaps.append(_gap(partition, w[name].offset, until or w[name].offset, why))
     return gone, tuple(gaps), notes
+
+
+def _joined(
+    now: Mapping[str, PartitionEnd],
+    before: Mapping[str, PartitionEnd],
+    held: Callable[[str], bool],
+) -> dict[str, PartitionEnd]:
+    """Those that are *now*, and of topics that are *held* those that were *before*."""
+    free = {name: end for name, end in now.items() if not held(_topic(name))}
+    return free | {name: end for name, end in before.items() if held(_topic(name))}
+
+
+def _topic(name: str) -> str:
+    return TopicPartition.parse(name).topic
 
 
 def _last_end(w: PartitionEnd, partition: TopicPartition, known: PlanContext) -> int | None:

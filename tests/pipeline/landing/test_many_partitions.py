@@ -4,9 +4,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.landing.loop import _without
 from pipeline.landing.plan import PlanContext, _start, plan
-from pipeline.mark import Mark
 from pipeline.model import PartitionEnd, TopicPartition
 
 MANY = 200
@@ -28,7 +26,7 @@ def test_a_held_source_is_left_out_and_each_partition_named_a_few_times(
 
     monkeypatch.setattr(TopicPartition, "__str__", counted)
 
-    left = _without(chosen, Mark("main", 0, offsets=w), lambda topic: topic.startswith("s."))
+    left = chosen.without(lambda topic: topic.startswith("s."), w, {})
 
     assert dict(left.spans) == {}
     assert dict(left.offsets) == w
