@@ -166,8 +166,7 @@ class Landing:
         made = with_lists(made, self.mark, listing.captures, ends, stamp.received)
         made = replace(made, lives=lived(self.mark.lives, made.batch, self._life.int >> 66))
         self._commit(made, settled, staged, stamp)
-        for note in chosen.notes.values():  # now: a round that commits nothing would say it again
-            log.info("partition gone", lane=made.lane, batch=made.batch, what=note)
+        _tell_gone(chosen, made)
         return facts
 
     def _judged(
@@ -377,3 +376,12 @@ class Landing:
 
 def _of(chosen: Plan, listing: Listing, source: str) -> list[TopicPartition]:
     return [at for at in chosen.spans if listing.source_of[at.topic] == source]
+
+
+def _tell_gone(chosen: Plan, made: Mark) -> None:
+    """Told once it is committed: a round that commits nothing would say it again."""
+    for gap in chosen.doubts:
+        if f"{gap.id}@{made.batch}" not in made.gaps:
+            name = f"{gap.topic}:{gap.partition}"
+            what = f"{name} is gone; it had been landed to its end at {gap.first}"
+            log.info("partition gone", lane=made.lane, batch=made.batch, what=what)

@@ -38,7 +38,7 @@ def next_mark(
     snaps, settled = _snaps(mark, facts, batch := mark.batch + 1, waived)
     shards = _shards(mark, facts, (*snaps, *(done.name for done in settled)), router)
     closed = (*settled, *(dropped := _dropped(mark, facts, batch)))
-    known = TopicShards(mark, shards, names_of)
+    known = _after(mark, facts, shards, names_of)
     made = replace(
         mark,
         batch=batch,
@@ -48,7 +48,7 @@ def next_mark(
         epochs=_epochs(mark, epochs),
         high={**mark.high, **facts.high},
         shards=shards,
-        existing=births(mark, facts)[0],
+        existing=known.mark.existing,
         departed={**mark.departed, **dict.fromkeys(_departed(mark, facts, dropped), batch)},
         bases=_bases(mark, facts, settled),
         lost=_lost(mark, settled),
@@ -65,6 +65,17 @@ def _topics(mark: Mark, facts: Facts, plan: Plan) -> Mark:
     topics = tuple(sorted({*mark.trimmed, *plan.trimmed}))
     at = replace(mark, offsets=dict(plan.offsets), gone=dict(plan.gone))
     return replace(at, grown=_grown(mark, plan), trimmed=topics, parts={**mark.parts, **parts})
+
+
+def _after(
+    mark: Mark,
+    facts: Facts,
+    shards: Mapping[str, str | None],
+    names_of: Callable[[str], TopicNames | None],
+) -> TopicShards:
+    """The shards after the batch, and which of them are there."""
+    made = replace(mark, shards=shards, existing=births(mark, facts)[0])
+    return TopicShards(made, shards, names_of)
 
 
 def _departed(mark: Mark, facts: Facts, dropped: Iterable[Settled]) -> set[str]:
@@ -170,10 +181,13 @@ def _grown(mark: Mark, plan: Plan) -> tuple[str, ...]:
 
 
 def _opened(plan: Plan, batch: int, known: TopicShards) -> tuple[Gap, ...]:
-    """The plan's gaps, each with the shards it concerns; a waiver of one is none of the next."""
+    """The plan's gaps, each with the shards it concerns; a waiver of one is none of the next.
+
+    *known* are those after the batch: a doubt is a gap of a table that is there by then.
+    """
     return tuple(
         replace(gap, id=f"{gap.id}@{batch}", batch=batch, shards=known.lost_with(gap.topic))
-        for gap in plan.gaps
+        for gap in (*plan.gaps, *(one for one in plan.doubts if known.is_needed(one.topic)))
         if not known.concerns_nobody(gap.topic)
     )
 

@@ -19,10 +19,11 @@ class Plan:
     """What one batch reads, what W is after it, and what is lost for good.
 
     ``spans`` holds no empty span.  ``capped`` is true when ends were lowered to the cap.
-    ``gone`` are all partitions that are no longer there, with where W stood; ``notes`` say of
-    those that went now, and held nothing more, that they did.  ``anew`` are the partitions that
-    begin again: no offset noted of them before means anything.  ``trimmed`` are topics that are
-    read for the first time, of which the beginning is gone.
+    ``gone`` are all partitions that are no longer there, with where W stood.  ``doubts`` are gaps
+    if a table that is there after the batch is sent into those that went now, landed to the end
+    that was listed last: a statement in it may tell of that table.  ``anew`` are the partitions
+    that begin again: no offset noted of them before means anything.  ``trimmed`` are topics that
+    are read for the first time, of which the beginning is gone.
     """
 
     spans: Mapping[TopicPartition, Span]
@@ -30,7 +31,7 @@ class Plan:
     gaps: tuple[Gap, ...]
     capped: bool
     gone: Mapping[str, PartitionEnd] = field(default_factory=dict)
-    notes: Mapping[str, str] = field(default_factory=dict)
+    doubts: tuple[Gap, ...] = ()
     anew: frozenset[TopicPartition] = frozenset()
     trimmed: frozenset[str] = frozenset()
 
@@ -59,7 +60,7 @@ class Plan:
             offsets=_joined(self.offsets, w, held),
             gaps=tuple(gap for gap in self.gaps if not held(gap.topic)),
             gone=_joined(self.gone, gone, held),
-            notes={name: note for name, note in self.notes.items() if not held(_topic(name))},
+            doubts=tuple(gap for gap in self.doubts if not held(gap.topic)),
             anew=frozenset(at for at in self.anew if not held(at.topic)),
         )
 
@@ -77,8 +78,8 @@ class PlanContext:
     ``ahead``       topics of schema changes, which a batch that cannot hold all reads first: a
                     table whose rows land before its CREATE was there before, for all one knows.
     ``hidden``      topics that may be there still, though we may not see them any more.
-    ``needed``      whether a table that is there, with a base, is sent into a topic: what came into
-                    it after its last listing, and went with it, is missed.
+    ``needed``      whether a table that is there before the batch is sent into a topic: what came
+                    into it after its last listing, and went with it, is missed.
     """
 
     gone: Mapping[str, PartitionEnd] = field(default_factory=dict)
@@ -126,7 +127,7 @@ def plan(
         starts = {tp: starts[tp] for tp in moving.values()}
         spans = {tp: spans[tp] for tp in moving.values()}
     taken, capped = shared(spans, cap, known.ahead)
-    gone, lost, notes = _gone(w.keys() - named.keys(), w, known)
+    gone, lost, doubts = _gone(w.keys() - named.keys(), w, known, capped=capped)
     offsets = {name: end for name, end in before.items() if name not in gone} if gone else before
     for name, tp in moving.items():
         offsets[name] = _after(taken[tp], before.get(name))
@@ -136,7 +137,7 @@ def plan(
         gaps=(*(start.gap for start in starts.values() if start.gap), *lost),
         capped=capped,
         gone={name: end for name, end in known.gone.items() if name not in offsets} | gone,
-        notes=notes,
+        doubts=doubts,
         anew=frozenset(tp for tp, start in starts.items() if start.anew),
         trimmed=frozenset(tp.topic for tp, start in starts.items() if start.trimmed),
     )
@@ -244,32 +245,39 @@ _HIDDEN = (
 
 
 def _gone(
-    absent: Iterable[str], w: Mapping[str, PartitionEnd], known: PlanContext
-) -> tuple[dict[str, PartitionEnd], tuple[Gap, ...], Mapping[str, str]]:
-    """Partitions that went now; a gap of each that held more than was landed, a note of others."""
+    absent: Iterable[str], w: Mapping[str, PartitionEnd], known: PlanContext, *, capped: bool
+) -> tuple[dict[str, PartitionEnd], tuple[Gap, ...], tuple[Gap, ...]]:
+    """Partitions that went now; a gap of each that held more than was landed, a doubt of others.
+
+    A doubt waits for a batch that holds all statements: until then its partition is not gone.
+    """
     gone: dict[str, PartitionEnd] = {}
     gaps: list[Gap] = []
-    notes: dict[str, str] = {}
+    doubts: list[Gap] = []
     for name in sorted(absent):
         partition = TopicPartition.parse(name)
         if not known.claimed(partition.topic):
             continue
-        gone[name] = w[name]
         until = _last_end(w[name], partition, known)
-        if partition.topic in known.hidden:
-            gaps.append(_gap(partition, w[name].offset, until or w[name].offset, _HIDDEN))
+        lost = _gap(partition, w[name].offset, until or w[name].offset, _why(name, w, until, known))
+        whole = until == w[name].offset and partition.topic not in known.hidden
+        if not whole or known.needed(partition.topic):
+            gaps.append(lost)
+        elif capped:
             continue
-        if until == w[name].offset and known.needed(partition.topic):
-            why = f"{name} is gone; nobody knows what came after its end was listed at {until}"
-            gaps.append(_gap(partition, until, until, why))
-            continue
-        if until == w[name].offset:
-            notes[name] = f"{name} is gone; it had been landed to its end at {until}"
-            continue
-        held = "nobody knows what it held beyond" if until is None else f"it went on to {until}"
-        why = f"{name} is gone, landed up to {w[name].offset}; {held}"
-        gaps.append(_gap(partition, w[name].offset, until or w[name].offset, why))
-    return gone, tuple(gaps), notes
+        else:
+            doubts.append(lost)
+        gone[name] = w[name]
+    return gone, tuple(gaps), tuple(doubts)
+
+
+def _why(name: str, w: Mapping[str, PartitionEnd], until: int | None, known: PlanContext) -> str:
+    if _topic(name) in known.hidden:
+        return _HIDDEN
+    if until == w[name].offset:
+        return f"{name} is gone; nobody knows what came after its end was listed at {until}"
+    held = "nobody knows what it held beyond" if until is None else f"it went on to {until}"
+    return f"{name} is gone, landed up to {w[name].offset}; {held}"
 
 
 def _joined(

@@ -55,7 +55,10 @@ class TopicShards:
         return topic == names.statements or topic in names.others
 
     def is_needed(self, topic: str) -> bool:
-        """Whether a shard that is there, and has a base or gets one, may be sent into *topic*."""
+        """Whether a shard that is there may be sent into *topic*, with a base or without one.
+
+        That it has none may be waived, and what it loses meanwhile is not waived with it.
+        """
         return any(map(self._is_awaited, self._into(topic, self.names_of(topic))))
 
     def _into(self, topic: str, names: TopicNames | None) -> tuple[str, ...]:
@@ -71,9 +74,7 @@ class TopicShards:
         return tuple(sorted(found))
 
     def _is_awaited(self, name: str) -> bool:
-        mark = self.mark
-        based = name in mark.bases or name in mark.snaps
-        return based and mark.shards.get(name) is not None and is_there(mark, name)
+        return self.mark.shards.get(name) is not None and is_there(self.mark, name)
 
     @cached_property
     def _every(self) -> Mapping[str, list[str]]:

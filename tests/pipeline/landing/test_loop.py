@@ -445,6 +445,8 @@ def test_nothing_is_compared_once_the_new_server_is_known_to_have_caught_up(
 
 
 def test_a_topic_that_went_with_nothing_left_in_it_is_told_once(desk: Desk) -> None:
+    desk.topics.say("a", GIB4 - 90, "DROP DATABASE db")
+    desk.land()
     del desk.topics.held["a.db.t"]
     with capture_logs() as logged:
         desk.land()

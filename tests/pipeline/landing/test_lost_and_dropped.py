@@ -188,9 +188,7 @@ def test_what_came_into_a_topic_after_its_last_listing_goes_with_it(
     desk.topics.alter("a", 5, "name", kind="CREATE")
     desk.topics.put("a", 20, "one")
     if dropped:
-        place = {"db": "db", "table": "t", "file": "binlog.000007", "pos": 25, "row": 0}
-        value = message("DROP TABLE t", gone("t"), source=place)
-        desk.topics.held["a"].append((b"{}", value.encode()))
+        drop_table(desk)
     desk.land()
     desk.topics.put("a", 30, "never listed")
     desk.topics.delete("a.db.t")
@@ -201,3 +199,36 @@ def test_what_came_into_a_topic_after_its_last_listing_goes_with_it(
     assert [(one.id, one.shards) for one in told.gaps] == (
         [] if dropped else [("a.db.t:0:1@1", ("a/db.t",))]
     )
+
+
+@pytest.mark.parametrize(
+    "most",
+    [
+        pytest.param(1_000, id="its CREATE is landed in the batch that misses the topic"),
+        pytest.param(1, id="in one after it: a batch does not hold all statements"),
+    ],
+)
+def test_so_it_does_of_a_table_that_was_made_again_since(tmp_path: Path, most: int) -> None:
+    """As of the batch before it was dropped; what is lost is of the new one."""
+    first = Desk(tmp_path)
+    first.topics.alter("a", 5, "name", kind="CREATE")
+    first.topics.put("a", 20, "one")
+    drop_table(first)
+    first.land()
+    desk = Desk(tmp_path, first.topics, most=most)
+    desk.land()  # lists the end of its topic
+    desk.topics.say("a", 90, "CREATE USER x")
+    desk.topics.alter("a", 100, "name", kind="CREATE")
+    desk.topics.put("a", 110, "never listed")
+    desk.topics.delete("a.db.t")
+    for _ in range(2):
+        desk.land()
+
+    assert desk.loop.mark.bases["a/db.t"].pos == 100
+    assert [read_gap(one).shards for one in desk.loop.mark.gaps.values()] == [("a/db.t",)]
+
+
+def drop_table(desk: Desk) -> None:
+    place = {"db": "db", "table": "t", "file": "binlog.000007", "pos": 25, "row": 0}
+    value = message("DROP TABLE t", gone("t"), source=place)
+    desk.topics.held["a"].append((b"{}", value.encode()))

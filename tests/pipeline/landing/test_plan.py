@@ -163,7 +163,7 @@ def test_after_a_cut_nothing_is_said_of_the_old_leader_epoch_any_more() -> None:
 @pytest.mark.parametrize(
     ("known", "lost", "word"),
     [
-        pytest.param(PlanContext(last={A: end(5)}), None, "landed to its end at 5", id="whole"),
+        pytest.param(PlanContext(last={A: end(5)}), None, "its end was listed at 5", id="whole"),
         pytest.param(PlanContext(last={A: end(6)}), (5, 6), "went on to 6", id="one was not"),
         pytest.param(PlanContext(), (5, 5), "nobody knows", id="never listed since the start"),
         pytest.param(
@@ -201,16 +201,27 @@ def test_f10_a_topic_that_is_gone_is_a_gap_unless_it_had_been_landed_to_its_end(
     chosen = planned(end(5), until=None, known=known)
 
     assert [(gap.first, gap.until) for gap in chosen.gaps] == ([lost] if lost else [])
-    assert all(word in text for text in (*chosen.notes.values(), *(gap.why for gap in chosen.gaps)))
-    assert len(chosen.notes) == (lost is None)
+    assert all(word in gap.why for gap in (*chosen.gaps, *chosen.doubts))
+    assert [(gap.first, gap.until) for gap in chosen.doubts] == ([] if lost else [(5, 5)])
     assert chosen.gone == {"shop.a:0": end(5)}
     assert not chosen.offsets
+
+
+def test_a_doubt_waits_until_a_batch_holds_all() -> None:
+    """A statement that it leaves for the next may make a table of which the topic was."""
+    known, w = PlanContext(last={A: end(5)}), {str(A): end(5)}
+
+    part = plan(w, {B: BEGIN}, {B: END}, cap=8, known=known)
+    whole = plan(part.offsets, {B: BEGIN}, {B: END}, cap=8, known=known)
+
+    assert (part.doubts, part.gone, part.offsets[str(A)]) == ((), {}, end(5))
+    assert (len(whole.doubts), whole.gone) == (1, w)
 
 
 def test_what_is_gone_is_told_once() -> None:
     chosen = plan({}, {}, {}, cap=100, known=PlanContext(gone={"shop.a:0": end(5)}))
 
-    assert (chosen.gaps, chosen.notes) == ((), {})
+    assert (chosen.gaps, chosen.doubts) == ((), ())
     assert chosen.gone == {"shop.a:0": end(5)}
 
 
