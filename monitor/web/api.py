@@ -108,7 +108,10 @@ async def ask(
         now = parts.clock()
         if over(began, patience, now) or parts.stopping():
             break
-        decision = await room.next(question, (began + patience - now).total_seconds())
+        later = await room.next(question, (began + patience - now).total_seconds())
+        if later is None:
+            break  # "not yet" is never wrong
+        decision = later
     return JSONResponse(_answer(decision), decision.status(patient=patient))
 
 

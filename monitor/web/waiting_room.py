@@ -17,6 +17,7 @@ from anyio import CapacityLimiter, to_thread
 from monitor.right_of_way import RightOfWay
 
 AGAIN = 1.0  # s from turn to turn
+GRACE = 1.0  # s that one whose time is over waits for its last answer
 MOST = 200  # asked a turn: with a millisecond of work each, a fifth of the time
 FEWEST, TURNS = 20, 30  # asked a turn whatever they hope for, so that all are in so many
 AT_ONCE = 4  # one whose mirror does not answer must not keep the others from theirs
@@ -42,8 +43,11 @@ class WaitingRoom(Generic[Q, A]):
     _turns: asyncio.Task[None] | None = None
     _limit: CapacityLimiter | None = None
 
-    async def next(self, question: Q, within: float | None = None) -> A:
-        """The next answer to *question*, which all get who wait for it; in *within* seconds."""
+    async def next(self, question: Q, within: float | None = None) -> A | None:
+        """The next answer to *question*, which all get who wait for it; in *within* seconds.
+
+        None if there is none by then, nor shortly after it was asked for the last time.
+        """
         if question not in self._waiting:
             self._waiting[question] = asyncio.get_running_loop().create_future()
         answer = self._waiting[question]
@@ -52,7 +56,8 @@ class WaitingRoom(Generic[Q, A]):
         await asyncio.wait({answer}, timeout=within)
         if not answer.done():
             self._begin(question)
-        return await asyncio.shield(answer)
+            await asyncio.wait({answer}, timeout=GRACE)
+        return answer.result() if answer.done() else None
 
     async def _turn_by_turn(self) -> None:
         while self._waiting:
@@ -67,7 +72,7 @@ class WaitingRoom(Generic[Q, A]):
         anyway = waiting[: max(FEWEST, len(self._waiting) // TURNS)]
         rest = waiting[len(anyway) :]
         hopeful = await to_thread.run_sync(self._hopeful, rest) if rest else ()
-        return [*anyway, *hopeful[:MOST]]
+        return [*anyway, *hopeful[: max(0, MOST - len(self._asked))]]
 
     def _hopeful(self, questions: Sequence[Q]) -> Sequence[Q]:
         self.way.give()
@@ -95,6 +100,7 @@ class WaitingRoom(Generic[Q, A]):
             answer.cancel()
         elif error := asked.exception():
             answer.set_exception(error)
+            answer.exception()  # there may be nobody left to hear it
         else:
             answer.set_result(asked.result())
 

@@ -458,6 +458,19 @@ def test_a_caller_does_not_wait_on_for_a_clock_that_was_set_back(
     assert len(asked) == 1
 
 
+def test_a_caller_who_gets_no_further_answer_in_time_is_told_the_one_there_is(
+    healthy: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def none(*_: object) -> None:
+        return None
+
+    monkeypatch.setattr(waiting_room.WaitingRoom, "next", none)
+
+    status, answer = healthy.ask(cut=(healthy.now + timedelta(hours=9)).isoformat(), wait="290")
+
+    assert (status, answer["state"]) == (404, "not_ready")
+
+
 def test_a_mirror_that_is_behind_is_not_ready_while_the_change_log_is(healthy: Rig) -> None:
     healthy.second()
     cut = healthy.now.isoformat()

@@ -1,6 +1,8 @@
 """Questions that wait are asked once for all who ask them, and a failed turn is not for ever."""
 
 import asyncio
+import gc
+import threading
 from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
@@ -34,8 +36,8 @@ def room(gate: Gate) -> WaitingRoom[str, int]:
     return WaitingRoom(gate.ask, RightOfWay())
 
 
-def run(*waiting: Awaitable[int]) -> list[int | BaseException]:
-    async def all_of_them() -> list[int | BaseException]:
+def run(*waiting: Awaitable[int | None]) -> list[int | BaseException | None]:
+    async def all_of_them() -> list[int | BaseException | None]:
         return await asyncio.gather(*waiting, return_exceptions=True)
 
     return asyncio.run(all_of_them())
@@ -55,7 +57,7 @@ def test_who_goes_on_waiting_gets_an_answer_of_another_turn() -> None:
     gate = Gate()
     own = room(gate)
 
-    async def twice() -> list[int]:
+    async def twice() -> list[int | None]:
         return [await own.next("a"), await own.next("a")]
 
     assert asyncio.run(twice()) == [1, 2]
@@ -73,7 +75,7 @@ def test_a_question_that_cannot_be_answered_fails_for_its_own_callers_alone() ->
 def test_a_caller_who_leaves_takes_nobodys_answer_away() -> None:
     own = room(Gate())
 
-    async def one_leaves() -> int:
+    async def one_leaves() -> int | None:
         first, second = (asyncio.create_task(own.next("a")) for _ in range(2))
         await asyncio.sleep(0)
         first.cancel()
@@ -84,11 +86,12 @@ def test_a_caller_who_leaves_takes_nobodys_answer_away() -> None:
     assert asyncio.run(one_leaves()) == 1
 
 
-def due(own: WaitingRoom[str, int], waiting: str) -> list[str]:
+def due(own: WaitingRoom[str, int], waiting: str, asked: str = "") -> list[str]:
     """Who is asked next of those *waiting*, one of whom whatever it hopes for."""
 
     async def turn() -> list[str]:
         own._waiting = {name: asyncio.get_running_loop().create_future() for name in waiting}
+        own._asked = {name: asyncio.create_task(asyncio.sleep(0, 1)) for name in asked}
         return [*await own._due()]
 
     return asyncio.run(turn())
@@ -125,6 +128,14 @@ def test_who_has_hope_is_asked_before_the_others_and_all_where_the_service_ends(
 
 
 @pytest.mark.usefixtures("in_turn")
+@pytest.mark.parametrize(("asked", "next_"), [("", "abc"), ("a", "bc"), ("ab", "c"), ("abc", "d")])
+def test_those_with_hope_do_not_queue_up_behind_each_other(asked: str, next_: str) -> None:
+    own = WaitingRoom(Gate().ask, RightOfWay(), lambda rest: rest)
+
+    assert due(own, "abcde", asked) == [*next_]
+
+
+@pytest.mark.usefixtures("in_turn")
 def test_who_has_no_hope_is_asked_in_turn_all_the_same() -> None:
     gate = Gate()
     own = WaitingRoom(gate.ask, RightOfWay(), lambda _: ())
@@ -135,12 +146,40 @@ def test_who_has_no_hope_is_asked_in_turn_all_the_same() -> None:
 def test_whose_time_is_over_is_answered_in_no_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     gate = Gate()
     monkeypatch.setattr(waiting_room, "AGAIN", 3600.0)
+    monkeypatch.setattr(waiting_room, "GRACE", 3600.0)
     own = room(gate)
 
-    async def twice() -> list[int]:
+    async def twice() -> list[int | None]:
         return [await own.next("a", 0.0), await own.next("a", 0.0)]
 
     assert asyncio.run(twice()) == [1, 2]
+
+
+@pytest.mark.parametrize("question", ["a", "wrong"])
+def test_whose_time_is_over_waits_no_longer_for_an_answer_that_does_not_come(
+    monkeypatch: pytest.MonkeyPatch, question: str
+) -> None:
+    monkeypatch.setattr(waiting_room, "GRACE", 0.0)
+    gate, free, forgotten = Gate(), threading.Event(), list[object]()
+
+    def ask(asked: str) -> int:
+        free.wait()
+        return gate.ask(asked)
+
+    own = WaitingRoom(ask, RightOfWay())
+
+    async def once() -> bool:
+        asyncio.get_running_loop().set_exception_handler(lambda _, told: forgotten.append(told))
+        waiting = asyncio.create_task(own.next(question, 0.0))
+        ended, _ = await asyncio.wait({waiting}, timeout=5)
+        free.set()
+        while own._waiting:
+            await asyncio.sleep(0)
+        gc.collect()
+        return waiting in ended and waiting.result() is None
+
+    assert asyncio.run(once())
+    assert (gate.asked, forgotten) == ([question], [])
 
 
 def test_questions_that_wait_give_way_to_those_that_are_new() -> None:
