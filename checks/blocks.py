@@ -23,11 +23,12 @@ class Inputs:
     """Everything known of one table in one round.
 
     ``topics`` are those its shards and their schema changes arrive in (empty: not known, then any
-    topic's quarantine counts as its own).  ``holds`` may include other tables'.  ``residual`` is
-    the sum of its accounts' residuals.  ``verdicts`` holds, per gating check, at least the newest
-    and the newest that is not UNKNOWN.  ``unproven`` says what no log shows of it (a cascade);
-    empty if there is nothing, Missing if its sources have not told.  ``unlisted`` says why it may
-    have more shards than are known; empty if it cannot.
+    topic's quarantine counts as its own); ``statements`` are those of them that hold no rows.
+    ``holds`` may include other tables'.  ``residual`` is the sum of its accounts' residuals.
+    ``verdicts`` holds, per gating check, at least the newest and the newest that is not UNKNOWN.
+    ``unproven`` says what no log shows of it (a cascade); empty if there is nothing, Missing if
+    its sources have not told.  ``unlisted`` says why it may have more shards than are known; empty
+    if it cannot.
     ``clocks`` say why the times of its sources' heartbeats cannot be believed now.
     """
 
@@ -35,6 +36,7 @@ class Inputs:
     samples: Samples
     lags: Lags
     topics: frozenset[str] = frozenset()
+    statements: frozenset[str] = frozenset()
     holds: tuple[Hold, ...] = ()
     waived: frozenset[str] = frozenset()
     residual: int = 0
@@ -169,10 +171,14 @@ def _is_shared(gap: Gap, table: Table) -> bool:
 
 
 def _quarantines(subject: str, one: Quarantine, inputs: Inputs) -> bool:
-    """Whether the changes may be of the table: of a topic without a table, whatever it may hold."""
+    """Whether the changes may be of the table: of a topic without a table, whatever it may hold.
+
+    All tables share the statements of their source: which of them still miss one, its shards tell.
+    """
     if one.table is not None:
         return one.table == inputs.table.name
-    if not inputs.topics or subject.removeprefix("topic:") in inputs.topics:
+    own = inputs.topics - inputs.statements if one.shards else inputs.topics
+    if not inputs.topics or subject.removeprefix("topic:") in own:
         return True
     return any(name in one.shards for name in _shards(inputs.table))
 

@@ -88,6 +88,7 @@ class Assessor:
             samples=samples,
             lags=measure(table, samples, facts.at, earlier),
             topics=self._topics(table),
+            statements=self._statements(table),
             holds=_once((*facts.holds_of(table), *_intruded(table, look))),
             waived=facts.waived,
             residual=facts.residuals.get(table.name, 0),
@@ -137,9 +138,12 @@ class Assessor:
         settings = {source.name: source for source in self.sources}
         if any(settings[shard.source].topics for shard in table.shards):
             return frozenset()
-        prefixes = {shard: settings[shard.source].prefix for shard in table.shards}
-        rows = {f"{prefix}.{spelled(shard.name)}" for shard, prefix in prefixes.items()}
-        return frozenset({*prefixes.values(), *rows})
+        rows = {f"{settings[one.source].prefix}.{spelled(one.name)}" for one in table.shards}
+        return self._statements(table) | rows
+
+    def _statements(self, table: Table) -> frozenset[str]:
+        """Topics of the schema changes of the table's sources."""
+        return frozenset(one.prefix for one in self.sources if one.name in table.sources)
 
 
 def _issued(answer: Readiness) -> bool:

@@ -12,6 +12,7 @@ from tests.checks.samples import TABLE, mark
 from tests.checks.test_readiness import inputs, verdict
 
 OWN = frozenset({"shop", "shop.shop_00.orders", "shop.shop_01.orders"})
+STATEMENTS = frozenset({"shop"})
 GATING = frozenset({"range_counts"})
 OWN_SHARDS = tuple(map(str, TABLE.shards))
 ALL_SHARDS = (*OWN_SHARDS, "shop/o.t")
@@ -30,6 +31,11 @@ UNREAD = Quarantine(None, 3, 1, ("x:0:5@3",))
             id="a topic of no table, which may hold any",
         ),
         pytest.param("shop", (), True, id="the topic of its schema changes"),
+        pytest.param("shop", ALL_SHARDS, True, id="that topic, before it has a new base"),
+        pytest.param("shop", ("shop/o.t",), False, id="that topic, and others have none yet"),
+        pytest.param(
+            "shop.shop_01.orders", ("shop/o.t",), True, id="its own topic, whatever else is in it"
+        ),
     ],
 )
 def test_an_unread_change_of_a_topic_blocks_every_table_it_may_concern(
@@ -38,7 +44,7 @@ def test_an_unread_change_of_a_topic_blocks_every_table_it_may_concern(
     unread = Quarantine(UNREAD.table, UNREAD.batch, UNREAD.count, UNREAD.ids, shards)
     taken = {"landed": mark(quarantine={f"topic:{topic}": unread})}
 
-    found = blocks(inputs(taken=taken, topics=OWN), frozenset())
+    found = blocks(inputs(taken=taken, topics=OWN, statements=STATEMENTS), frozenset())
 
     assert [reason.id for reason in found] == (["x:0:5@3"] if blocked else [])
 

@@ -5,9 +5,9 @@ from datetime import timedelta
 
 import pytest
 
-from alerts.model import IncidentState
+from alerts.model import AlertKind, IncidentState
 from checks.model import Outcome, Ruling, Verdict
-from pipeline.mark import Snap
+from pipeline.mark import Quarantine, Snap
 from pipeline.model import Account, Acknowledged, Missing, Order
 from pipeline.report import Applied, Gap, Hold, Landed, tell_gap
 from pipeline.route import Router
@@ -160,6 +160,18 @@ def test_f33_a_lost_statement_is_one_incident_that_lists_its_tables(
     assert told(rig) == [("blocked", gap.id)]
     (incident,) = rig.store.incidents.open()
     assert incident.tables == (ORDERS, USERS)
+
+
+def test_f33_an_unread_statement_holds_no_table_that_has_a_new_base(rig: Rig) -> None:
+    rig.round()
+    rig.round()
+    assert rig.lake.newest is not None
+    one = Quarantine(None, 1, 1, ("shop:0:5@1",), ("shop/shop.orders",))
+    rig.lake.newest = replace(rig.lake.newest, quarantine={"topic:shop": one})
+    minutes(rig, MINUTES)
+
+    blocked = [one for one in rig.store.incidents.open() if one.cause.kind is AlertKind.BLOCKED]
+    assert [(one.cause.subject, one.tables) for one in blocked] == [("topic:shop", (ORDERS,))]
 
 
 def test_f33_a_lake_that_no_mirror_can_be_reached_in_is_one_incident(rig: Rig) -> None:
