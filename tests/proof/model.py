@@ -145,7 +145,7 @@ class Model(Rig):
         self.unknown: list[Unknown] = []
         super().__init__(folder)
         self.begun = self.now
-        self.topics.alter("shop", 5, "name", kind="CREATE")
+        self.topics.alter("shop", 5, "name", kind="CREATE", log=1)
         self.dictionary.there = [TABLE]
         for _ in range(3):
             self.beat()
@@ -251,7 +251,7 @@ class Model(Rig):
         return late + [
             f"{one.stage} as of {one.cut}: batch {batch} knows nothing of a statement of {each.at}"
             for each in unread
-            if not any(base <= batch and each.place <= place for base, place in self.bases)
+            if not any(base <= batch and each.place < place for base, place in self.bases)
         ]
 
     @cached_property

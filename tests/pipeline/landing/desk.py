@@ -78,10 +78,12 @@ class Topics:
         row = {"id": source, "source": source, "n": number}
         self._insert(source, ("sluice", "heartbeat"), row, (log, pos), None)
 
-    def alter(self, source: str, pos: int, *columns: str, kind: str = "ALTER") -> None:
+    def alter(
+        self, source: str, pos: int, *columns: str, kind: str = "ALTER", log: int = 7
+    ) -> None:
         """A statement after which ``db.t`` has the texts *columns* beside its id."""
         told = ", ".join(["id BIGINT!", *(f"{name} VARCHAR:80" for name in columns)])
-        place = {"db": "db", "table": "t", "file": "binlog.000007", "pos": pos, "row": 0}
+        place = {"db": "db", "table": "t", "file": f"binlog.{log:06d}", "pos": pos, "row": 0}
         text = f"{kind} TABLE t"
         value = message(text, described(text, "t", told), source=place)
         self.held.setdefault(source, []).append((b"{}", value.encode()))
