@@ -148,8 +148,10 @@ class App:
     def _prune(self) -> None:
         """Forget what is too old, in the store and in memory."""
         lasting = [plan.name for plan in self.config.plans if looks_back(plan.probe)]
-        self.store.prune(clock(), lasting)
-        look_through()
+        try:
+            self.store.prune(clock(), lasting)
+        finally:
+            look_through()
 
     def _heartbeat(self, source: SourceSettings) -> HeartbeatWriter:
         return HeartbeatWriter(

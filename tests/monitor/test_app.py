@@ -198,3 +198,20 @@ def test_working_channels_are_on_the_board_and_alarm_nobody(start: Start, time: 
     parts = {part.name: part.works for part in app.current.board.parts}
     assert (parts["channel:slack"], parts["channel:log"]) == (True, True)
     assert firing(app) == []
+
+
+def test_what_has_grown_old_is_freed_also_where_the_store_forgets_nothing(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app, looked = start(), list[str]()
+
+    def broken(*_: object) -> None:
+        raise UnreachableError("store: the disk is full")
+
+    monkeypatch.setattr(app.store, "prune", broken)
+    monkeypatch.setattr(wiring, "look_through", lambda: looked.append("through"))
+
+    with pytest.raises(UnreachableError):
+        app._prune()
+
+    assert looked == ["through"]
