@@ -1,9 +1,11 @@
 """Whose question may get a yes by now?  Asked without ruling anything; covers monitor/gate.py."""
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
 
+from checks.readiness import Rule
 from monitor.gate import GateQuestion
 from pipeline.model import Missing, Stage
 from tests.monitor.rig import ORDERS, USERS, Rig
@@ -37,9 +39,11 @@ def test_a_question_has_hope_once_its_cut_has_landed_and_not_before(healthy: Rig
     assert landed == [of(cut), of(cut, USERS, ORDERS)]
 
 
+@pytest.mark.parametrize("rule", Rule)
 @pytest.mark.parametrize("stage", Stage)
-def test_who_gets_a_yes_had_hope(healthy: Rig, stage: Stage) -> None:
+def test_who_gets_a_yes_had_hope(healthy: Rig, stage: Stage, rule: Rule) -> None:
     """Else it would be found late."""
+    healthy.assessor.policy = replace(healthy.assessor.policy, rule=rule)
     begin = healthy.now
     cuts = [begin + timedelta(seconds=number) for number in range(8)]
     answers = set[int]()
@@ -52,6 +56,13 @@ def test_who_gets_a_yes_had_hope(healthy: Rig, stage: Stage) -> None:
             assert told == 404 or hoped
             answers.add(told)
     assert answers == {200, 404}
+
+
+def test_where_the_sum_of_lags_decides_alone_all_have_hope(healthy: Rig) -> None:
+    healthy.assessor.policy = replace(healthy.assessor.policy, rule=Rule.SUM)
+    asked = [of(healthy.now + timedelta(seconds=1)), of(healthy.now)]
+
+    assert healthy.gate.hopeful(asked) == asked
 
 
 def test_nobody_is_kept_waiting_by_hope_and_nothing_is_ruled(healthy: Rig) -> None:
