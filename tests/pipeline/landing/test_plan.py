@@ -218,6 +218,15 @@ def test_a_doubt_waits_until_a_batch_holds_all() -> None:
     assert (len(whole.doubts), whole.gone) == (1, w)
 
 
+def test_a_plan_without_held_topics_doubts_nothing_of_them() -> None:
+    w = {str(A): end(5)}
+    chosen = planned(end(5), until=None, known=PlanContext(last={A: end(5)}))
+
+    left = chosen.without(lambda topic: topic == A.topic, w, {})
+
+    assert (left.doubts, left.gone, left.offsets) == ((), {}, w)
+
+
 def test_what_is_gone_is_told_once() -> None:
     chosen = plan({}, {}, {}, cap=100, known=PlanContext(gone={"shop.a:0": end(5)}))
 
