@@ -23,7 +23,7 @@ from monitor.observe.service_state import ServiceState
 from monitor.right_of_way import RightOfWay
 from pipeline.cut import day_end
 from pipeline.lags.retention import Retention
-from pipeline.model import Stage, Table
+from pipeline.model import Missing, Stage, Table
 
 AT_ONCE = timedelta()
 FEW = 20  # tables that are answered for together
@@ -158,7 +158,8 @@ class Cycle:
         if down and first:
             first = replace(first, stuck=None)  # it moves on once they work
         yield from own.of_table(table, inputs.lags, self.budget(table.tier), down, at)
-        yield from own.of_standstills(table.name, blocks(inputs, frozenset()), at, first)
+        why, landed = blocks(inputs, frozenset()), not isinstance(inputs.samples.mark, Missing)
+        yield from own.of_standstills(table.name, why, at, first, landed=landed)
         yield own.of_disagreement(table.name, answers, at)
 
     def _watched(

@@ -25,6 +25,8 @@ STANDSTILLS: Mapping[str, str] = {
     "no_base": "blocked",
 }
 """Reason code -> check; any other reason is a ``hold``."""
+OF_THE_MARK = ("gap", "quarantine", "blocked")
+"""Those of them that only the change log tells."""
 ELSEWHERE = frozenset({"check_failed"})  # a probe's FAIL is an incident of its own
 FIRST_LANDING = "first_landing"
 MERGING = "merging"
@@ -94,17 +96,25 @@ def of_table(
 
 
 def of_standstills(
-    table: str, reasons: Iterable[Reason], at: datetime, first: FirstLanding | None = None
+    table: str,
+    reasons: Iterable[Reason],
+    at: datetime,
+    first: FirstLanding | None = None,
+    *,
+    landed: bool = True,
 ) -> Iterator[Verdict]:
     """One verdict per kind of standstill, from the reasons that block the table.
 
     That it has no base yet is no trouble while it is read for the *first* time, and that moves.
+    While nobody knows what has *landed*, what only the change log tells is neither good nor bad.
     """
     kinds: dict[str, list[Reason]] = {"hold": [], **{kind: [] for kind in STANDSTILLS.values()}}
     for reason in reasons:
         if reason.code not in ELSEWHERE:
             kinds[STANDSTILLS.get(reason.code, "hold")].append(reason)
     for kind, found in kinds.items():
+        if not landed and kind in OF_THE_MARK:
+            continue
         own = [reason for reason in found if not reason.cause]
         cause = found[0].cause if found and not own else ""
         ruling = _standing([*own, *(one for one in found if one.cause)])

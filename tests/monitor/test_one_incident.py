@@ -162,6 +162,25 @@ def test_f33_a_lost_statement_is_one_incident_that_lists_its_tables(
     assert incident.tables == (ORDERS, USERS)
 
 
+@pytest.mark.parametrize("held", [False, True], ids=["told by the mark", "and held by merging"])
+def test_a_gap_is_not_over_because_the_change_log_does_not_answer(rig: Rig, *, held: bool) -> None:
+    rig.round()
+    rig.round()
+    gap = Gap("shop:0:5@1", "shop", 0, 5, 5, "gone", shards=tuple(SHARDS), batch=1)
+    assert rig.lake.newest is not None
+    rig.lake.newest = replace(rig.lake.newest, gaps={gap.id: tell_gap(gap)})
+    minutes(rig, MINUTES)
+    if held:
+        hold(rig, USERS, "gap")
+        hold(rig, ORDERS, "gap")
+
+    rig.lake.silent = True
+    minutes(rig, MINUTES)
+
+    gaps = [one for one in rig.store.incidents.open() if one.cause.subject != "lake"]
+    assert [(one.cause.subject, one.tables) for one in gaps] == [(gap.id, (ORDERS, USERS))]
+
+
 def test_f33_an_unread_statement_holds_no_table_that_has_a_new_base(rig: Rig) -> None:
     rig.round()
     rig.round()
