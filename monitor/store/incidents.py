@@ -15,6 +15,7 @@ from alerts.model import Acknowledgement, Incident, IncidentState
 from monitor.store.codec import dumps, loads
 from monitor.store.database import Database
 from monitor.store.schema import incidents
+from monitor.store.thin import forget
 
 _KEPT = timedelta(days=180)
 
@@ -64,8 +65,7 @@ class Incidents:
         over = (incidents.c.state == IncidentState.RESOLVED.value) & (
             incidents.c.turned < now - _KEPT
         )
-        with self.database.write() as connection:
-            return connection.execute(delete(incidents).where(over)).rowcount
+        return forget(self.database, incidents, over)
 
     def _all(self, query: Any) -> tuple[Incident, ...]:
         with self.database.read() as connection:

@@ -15,6 +15,7 @@ from alerts.outbox import ChannelHealth, Letter
 from monitor.store.codec import dumps, loads
 from monitor.store.database import Database
 from monitor.store.schema import outbox, standings
+from monitor.store.thin import forget
 
 WAITING, DELIVERED, DEAD = "waiting", "delivered", "dead"
 _KEPT = timedelta(days=30)
@@ -114,8 +115,7 @@ class StoredOutbox:
     def prune(self, now: datetime) -> int:
         """Forget letters that were delivered or buried long ago; return how many went."""
         over = (outbox.c.state != WAITING) & (outbox.c.done < now - _KEPT)
-        with self.database.write() as connection:
-            return connection.execute(delete(outbox).where(over)).rowcount
+        return forget(self.database, outbox, over)
 
     def _make_room(self, connection: Connection, channel: str, at: datetime) -> None:
         waits = (outbox.c.channel == channel) & (outbox.c.state == WAITING)

@@ -9,7 +9,7 @@ from alerts.silence import Silence
 from monitor.store.codec import dumps, loads
 from monitor.store.database import Database
 from monitor.store.schema import silences
-from monitor.store.thin import HISTORY
+from monitor.store.thin import HISTORY, forget
 
 
 @dataclass(eq=False)
@@ -33,6 +33,4 @@ class Silences:
 
     def prune(self, now: datetime) -> int:
         """Forget those that ended long ago; return how many went."""
-        with self.database.write() as connection:
-            old = delete(silences).where(silences.c.end < now - HISTORY)
-            return connection.execute(old).rowcount
+        return forget(self.database, silences, silences.c.end < now - HISTORY)

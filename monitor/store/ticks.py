@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Row, delete, func, insert, select, update
 
 from monitor.store.database import Database
 from monitor.store.schema import tick_totals, ticks
-from monitor.store.thin import HISTORY
+from monitor.store.thin import HISTORY, forget
 
 RUNNING, FAILED, MISSED = "running", "failed", "missed"
 _DULL = ("done", "ok")
@@ -160,9 +160,7 @@ class Ticks:
         newest = select(func.max(ticks.c.planned)).group_by(ticks.c.job)
         dull = ticks.c.result.in_(_DULL) & (ticks.c.until < now - _DULL_KEPT)
         old = dull | (ticks.c.until < now - HISTORY)
-        with self.database.write() as connection:
-            gone = delete(ticks).where(old, ticks.c.planned.not_in(newest))
-            return connection.execute(gone).rowcount
+        return forget(self.database, ticks, old, ticks.c.planned.not_in(newest))
 
     def _known(self, job: str, planned: datetime) -> bool:
         same = (ticks.c.job == job) & (ticks.c.planned <= planned) & (ticks.c.until >= planned)

@@ -4,10 +4,11 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import event
+from sqlalchemy import event, insert
 
 from checks.model import Outcome, Ruling, Verdict
 from monitor.store import thin
+from monitor.store.schema import ticks
 from monitor.store.store import ServiceStore
 from monitor.store.thin import paced
 from tests.monitor.store.kit import DAY, NOW, SECOND, fence
@@ -26,6 +27,22 @@ def test_f44_a_day_of_verdicts_goes_by_many_short_transactions(store: ServiceSto
     assert gone == 998  # the first stays, and the newest
     assert max(rows) <= thin.AT_ONCE
     assert len(rows) > gone / thin.AT_ONCE
+
+
+def test_old_ticks_go_by_many_short_transactions(store: ServiceStore) -> None:
+    """One for all of them kept who writes waiting for as long as all ticks are looked through."""
+    each = [NOW + timedelta(seconds=second) for second in range(1_000)]
+    rest = {"many": 1, "result": "ok", "detail": "", "started": NOW, "finished": NOW}
+    with store.write() as connection:
+        rows = [{"job": "watch", "planned": at, "until": at, **rest} for at in each]
+        connection.execute(insert(ticks), rows)
+    gone = list[int]()
+    event.listen(
+        store.database.engine, "after_cursor_execute", lambda *a: gone.append(a[1].rowcount)
+    )
+
+    assert store.ticks.prune(NOW + 60 * DAY) == 999  # all but the newest of its job
+    assert max(gone) <= thin.AT_ONCE
 
 
 @pytest.mark.parametrize(
