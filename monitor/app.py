@@ -147,9 +147,9 @@ class App:
 
     def _prune(self) -> None:
         """Forget what is too old, in the store and in memory."""
-        lasting = [plan.name for plan in self.config.plans if looks_back(plan.probe)]
+        looked_back_on = [plan.name for plan in self.config.plans if looks_back(plan.probe)]
         try:
-            self.store.prune(clock(), lasting)
+            self.store.prune(clock(), looked_back_on)
         finally:
             look_through()
 

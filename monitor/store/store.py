@@ -76,14 +76,14 @@ class ServiceStore:
             self.incidents.keep(settled.changed, settled.dropped)
             self.outbox.put(settled.letters, at)
 
-    def prune(self, now: datetime, lasting: Collection[str] = ()) -> Mapping[str, int]:
+    def prune(self, now: datetime, looked_back_on: Collection[str] = ()) -> Mapping[str, int]:
         """Forget what is old, a few rows a transaction; subject -> rows that went.
 
-        Of the checks *lasting* every number is kept, for their probes look back on them.
+        Of the checks *looked_back_on*, by their own probes, every number is kept.
         """
         prunes: Mapping[str, Callable[[datetime], int]] = {
             "fences": self.fences.prune,
-            "verdicts": lambda now: self.verdicts.prune(now, lasting),
+            "verdicts": lambda now: self.verdicts.prune(now, looked_back_on),
             "incidents": self.incidents.prune,
             "outbox": self.outbox.prune,
             "certificates": self.certificates.prune,

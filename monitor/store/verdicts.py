@@ -81,12 +81,13 @@ class Verdicts:
             query = query.where(verdicts.c.at >= since)
         return self._all(query)
 
-    def prune(self, now: datetime, lasting: Collection[str] = ()) -> int:
+    def prune(self, now: datetime, looked_back_on: Collection[str] = ()) -> int:
         """Thin out what is old; return how many went.
 
-        Of the checks *lasting* what was ruled again stays: their probes look back on the numbers.
+        Of the checks *looked_back_on* what was ruled again stays, for the numbers.
         """
-        gone = forget(self.database, verdicts, verdicts.c.id.in_(_repeated(now - _DAY, lasting)))
+        repeated = _repeated(now - _DAY, looked_back_on)
+        gone = forget(self.database, verdicts, verdicts.c.id.in_(repeated))
         by = ["table", "check", "outcome"]
         return gone + thin(self.database, verdicts, by, now, _STEPS)
 
@@ -95,7 +96,7 @@ class Verdicts:
             return tuple(_verdict(row) for row in connection.execute(query).all())
 
 
-def _repeated(before: datetime, lasting: Collection[str]) -> Select[tuple[int]]:
+def _repeated(before: datetime, looked_back_on: Collection[str]) -> Select[tuple[int]]:
     """What had ruled the same and ruled the same again, until *before*."""
     own = (verdicts.c.table, verdicts.c.check)
     ruled = verdicts.c.outcome + literal(" ") + verdicts.c.code
@@ -107,7 +108,7 @@ def _repeated(before: datetime, lasting: Collection[str]) -> Select[tuple[int]]:
             func.lag(ruled).over(partition_by=own, order_by=verdicts.c.id).label("former"),
             func.lead(ruled).over(partition_by=own, order_by=verdicts.c.id).label("latter"),
         )
-        .where(verdicts.c.check.not_in(lasting))
+        .where(verdicts.c.check.not_in(looked_back_on))
         .subquery()
     )
     same = (neighbours.c.former == neighbours.c.own) & (neighbours.c.latter == neighbours.c.own)

@@ -16,14 +16,14 @@ sends it as a CREATE; taken for a birth, it would empty the mirror.  Pure.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import groupby
+from itertools import chain, groupby
 
 from pipeline.landing.facts import Facts, News
 from pipeline.living import is_there
 from pipeline.mark import Existence, Mark, Snap, source_of
 from pipeline.model import Order, Shard, ShardId
 from pipeline.schema.history import SchemaChange
-from pipeline.topics.naming import spelled
+from pipeline.topics.naming import endings, spelled
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +126,7 @@ def is_trimmed(mark: Mark, shard: str) -> bool:
 @lru_cache(maxsize=4)  # a snapshot tells of all tables at once, and all topics may be trimmed
 def _endings(topics: tuple[str, ...]) -> frozenset[str]:
     """The *topics*, and what each ends with after a dot."""
-    parts = [topic.split(".") for topic in topics]
-    return frozenset(".".join(one[first:]) for one in parts for first in range(len(one)))
+    return frozenset(chain(topics, *map(endings, topics)))
 
 
 def inherited(mark: Mark, facts: Facts) -> dict[str, Order]:

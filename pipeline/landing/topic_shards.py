@@ -6,14 +6,14 @@ whatever was listed of it before; of another source, one of which no topic was. 
 source's statements concerns all shards of that source, and of no other.  Pure.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 from pipeline.living import is_there
 from pipeline.mark import Mark, source_of
 from pipeline.model import Shard, TopicPartition
-from pipeline.topics.naming import spelled
+from pipeline.topics.naming import endings, spelled
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class TopicShards:
     def _into(self, topic: str, names: TopicNames | None) -> tuple[str, ...]:
         if names is not None and topic == names.statements:
             return tuple(self._every.get(names.source, ()))
-        found = {name for end in _ends(topic) for name in self._named.get(end, ())}
+        found = {name for end in endings(topic) for name in self._named.get(end, ())}
         if names is not None:
             found = {name for name in found if source_of(name) == names.source}
             if topic not in names.others and names.routed:
@@ -97,16 +97,10 @@ class TopicShards:
         """By source, those of which no topic of their own was ever listed."""
         topics = {TopicPartition.parse(n).topic for n in (*self.mark.offsets, *self.mark.gone)}
         owned = [(names.source, t) for t in topics if (names := self.names_of(t)) is not None]
-        ends = {(source, end) for source, topic in owned for end in _ends(topic)}
+        ends = {(source, end) for source, topic in owned for end in endings(topic)}
         found: dict[str, list[str]] = {}
         for name in self.shards:
             source = source_of(name)
             if (source, spelled(Shard.parse(name).name)) not in ends:
                 found.setdefault(source, []).append(name)
         return found
-
-
-def _ends(topic: str) -> Iterator[str]:
-    """What may be the shard in a topic's name: all that follows one of its dots."""
-    parts = topic.split(".")
-    return (".".join(parts[start:]) for start in range(1, len(parts)))

@@ -1,6 +1,7 @@
-"""How is a table spelled in the name of its topic?  Pure."""
+"""How is a table spelled in the name of its topic, and where in it may it stand?  Pure."""
 
 import re
+from collections.abc import Iterator
 
 
 def spelled(shard: str) -> str:
@@ -9,3 +10,9 @@ def spelled(shard: str) -> str:
     Two shards may be spelled alike, and then share a topic.
     """
     return re.sub(r"[^\w.-]", "_", shard, flags=re.ASCII)
+
+
+def endings(topic: str) -> Iterator[str]:
+    """What may be the shard in a topic's name: all that follows one of its dots."""
+    parts = topic.split(".")
+    return (".".join(parts[start:]) for start in range(1, len(parts)))

@@ -99,17 +99,23 @@ def test_where_a_job_asks_at_the_gate_no_table_but_one_keeps_it_waiting(tmp_path
     assert len([text for text in asked if text.startswith("INSERT INTO certificates")]) == 4
 
 
-def test_names_are_gone_through_again_only_where_a_shard_came_or_went(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def followed(monkeypatch: pytest.MonkeyPatch) -> list[Mark]:
+    """The marks whose shards are gone through from now on."""
     gone_through = list[Mark]()
 
     def gone(mark: Mark, router: Router) -> Mapping[str, str]:
         gone_through.append(mark)
         return living_shards(mark, router)
 
+    monkeypatch.setattr("monitor.observe.roster.living_shards", gone)
+    return gone_through
+
+
+def test_names_are_gone_through_again_only_where_a_shard_came_or_went(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with settled(tmp_path, 3) as (service, app):
-        monkeypatch.setattr("monitor.observe.roster.living_shards", gone)
+        gone_through = followed(monkeypatch)
         mark = service.lake.mark()
         name, *_ = mark.shards
         told = {name: Existence(Order(1, 1, 5), there=False)}
@@ -124,19 +130,13 @@ def test_names_are_gone_through_again_only_where_a_shard_came_or_went(
 def test_a_round_with_an_older_look_goes_through_the_shards_once_and_not_for_each_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gone_through = list[Mark]()
-
-    def gone(mark: Mark, router: Router) -> Mapping[str, str]:
-        gone_through.append(mark)
-        return living_shards(mark, router)
-
     with settled(tmp_path, 5) as (service, app):
         service.round()
         old, mark = app.watcher.look(timedelta()), service.lake.mark()
         altered = {next(iter(mark.shards)): Existence(Order(1, 2, 0), there=True)}
         app.roster.update(replace(mark, existing={**mark.existing, **altered}))
         monkeypatch.setattr(app.watcher, "look", lambda *_: old)
-        monkeypatch.setattr("monitor.observe.roster.living_shards", gone)
+        gone_through = followed(monkeypatch)
         app.cycle.watch()
 
     assert len(gone_through) == 1

@@ -22,8 +22,7 @@ def heartbeat_findings(config: Mapping[str, str], heartbeat: str, where: str) ->
             lists[name] = patterns(config.get(name, ""))
         except re.error as error:
             what = f"{name} of the connector cannot be read, so it may leave out any table: {error}"
-            fix = UNREADABLE
-            return [Finding(REFUSE, "not_allowed", where, what, fix)]
+            return [Finding(REFUSE, "not_allowed", where, what, UNREADABLE)]
     fixes = []
     for (include, exclude), name in ((DATABASES, heartbeat.partition(".")[0]), (TABLES, heartbeat)):
         if not passes(name, lists[include], lists[exclude]):
