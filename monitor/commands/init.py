@@ -1,28 +1,76 @@
-"""`sluice init`: a config to begin with, every section shown with its defaults."""
+"""`sluice init`: a config to begin with, every section shown with its defaults.
 
+With a server to look at, it names that server, and proposes which of its tables fold into one.
+"""
+
+import os
+import sys
+from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from pipeline.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pipeline.model import Shard
 
 TEMPLATE = Path(__file__).with_name("sluice.yaml")
 
 
 @click.command("init")
 @click.option("--config", default="sluice.yaml", type=click.Path(path_type=Path), show_default=True)
-def init(config: Path) -> None:
+@click.option(
+    "--from-source",
+    "address",
+    metavar="KIND://USER@HOST:PORT",
+    help="Look at this server's catalogue and propose rules for its tables.",
+)
+@click.option("--name", default="shop", show_default=True, help="What the source is to be called.")
+@click.option(
+    "--password-env",
+    metavar="NAME",
+    help="The environment variable that holds the user's password; by default NAME_PASSWORD.",
+)
+def init(config: Path, address: str | None, name: str, password_env: str | None) -> None:
     """Write a commented config; a file that is there is never overwritten."""
+    if config.exists():
+        raise ConfigError(f"{config} is there already; name another with --config")
+    text = TEMPLATE.read_text(encoding="utf-8")
+    if address is not None:
+        text = _proposed(text, address, name, password_env)
     try:
         with config.open("x", encoding="utf-8") as file:
-            file.write(TEMPLATE.read_text(encoding="utf-8"))
-    except FileExistsError:
-        msg = f"{config} is there already; name another with --config"
-        raise ConfigError(msg) from None
+            file.write(text)
     except OSError as error:
         msg = f"cannot write {config}: {error.strerror}"
         raise ConfigError(msg) from None
     click.echo(f"{config} written; edit it, then: sluice check-config --config {config}")
+
+
+def _proposed(text: str, address: str, name: str, password_env: str | None) -> str:
+    from monitor.onboarding.proposal import propose  # noqa: PLC0415  - a plain init asks nobody
+    from monitor.onboarding.survey import survey  # noqa: PLC0415
+    from monitor.onboarding.written import addressed, written  # noqa: PLC0415
+
+    source = addressed(address, name, password_env, os.environ)
+    proposal = propose(survey(source.settings, _progress))
+    folded = sum(len(one.of) for one in proposal.rules)
+    click.echo(
+        f"{folded + len(proposal.alone)} tables: {len(proposal.rules)} rules for {folded} of them,"
+        f" {len(proposal.keyless)} without a key",
+        err=True,
+    )
+    return written(text, source, proposal)
+
+
+def _progress(shards: Iterable["Shard"], count: int) -> Iterable["Shard"]:
+    if not sys.stderr.isatty():
+        yield from shards
+        return
+    with click.progressbar(shards, length=count, label="tables", file=sys.stderr) as bar:
+        yield from bar
 
 
 COMMAND = init

@@ -1,0 +1,1 @@
+"""A server with its tables -> a config that names them."""
