@@ -176,7 +176,7 @@ class Connect:
             "value.converter.schemas.enable": "false",
             "offset.storage.file.filename": str(self.home / "offsets"),
             "offset.flush.interval.ms": "1000",
-            "plugin.path": str(unpack.plugins()),
+            "plugin.path": ",".join(str(folder) for folder in unpack.plugins()),
             "plugin.discovery": "service_load",
             "config.providers": "file",  # passwords are references: ${file:PATH:KEY}
             "config.providers.file.class": f"{PROVIDERS}.FileConfigProvider",

@@ -1,5 +1,6 @@
 """One server: a command that is started, is ready at some point, and can be ended in two ways."""
 
+import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -12,13 +13,17 @@ from pipeline.errors import UnreachableError
 
 @dataclass(eq=False)
 class Daemon:
-    """A server's process and its log; the data is the server's own business."""
+    """A server's process and its log; the data is the server's own business.
+
+    ``asked`` is the signal by which it is asked to end.
+    """
 
     name: str
     log: Path
     leashed: bool = True
     process: Process | None = field(default=None)
     environment: Mapping[str, str] = field(default_factory=dict)
+    asked: signal.Signals = signal.SIGTERM
 
     @property
     def running(self) -> bool:
@@ -58,7 +63,7 @@ class Daemon:
 
     def stop(self) -> bool:
         """End it properly; whether it ran, and ended by itself."""
-        return self.running and self.process is not None and self.process.stop()
+        return self.running and self.process is not None and self.process.stop(asked=self.asked)
 
     def kill(self) -> None:
         """End it as a power cut would; nothing happens if it does not run."""

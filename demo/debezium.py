@@ -1,23 +1,19 @@
-"""Which settings make Debezium send every change of a MySQL, losing no value?"""
+"""Which settings make Debezium send every change of a MySQL or a Postgres, losing no value?"""
 
 from collections.abc import Mapping, Sequence
 
 from demo.mysql import MySQL
+from demo.postgres import PUBLICATION, Postgres
 
-LOSSLESS: Mapping[str, str] = {
-    "connector.class": "io.debezium.connector.mysql.MySqlConnector",
+COMMON: Mapping[str, str] = {
     "tasks.max": "1",
     "snapshot.mode": "when_needed",
     "decimal.handling.mode": "string",
-    "bigint.unsigned.handling.mode": "precise",
     "time.precision.mode": "adaptive_time_microseconds",
     "provide.transaction.metadata": "true",
     "heartbeat.interval.ms": "1000",
     "skipped.operations": "none",  # its default hides truncates
     "tombstones.on.delete": "true",
-    "include.schema.changes": "true",
-    "connect.keep.alive.interval.ms": "2000",  # its default finds a dead source in 60 s
-    "enable.time.adjuster": "false",  # its default turns the year 0001 into 2001
     "errors.max.retries": "-1",
     "retriable.restart.connector.wait.ms": "1000",
     "key.converter": "org.apache.kafka.connect.json.JsonConverter",
@@ -27,6 +23,26 @@ LOSSLESS: Mapping[str, str] = {
     "producer.override.acks": "all",
     "producer.override.enable.idempotence": "true",
     "producer.override.max.in.flight.requests.per.connection": "1",
+}
+MYSQL_LOSSLESS: Mapping[str, str] = {
+    **COMMON,
+    "connector.class": "io.debezium.connector.mysql.MySqlConnector",
+    "bigint.unsigned.handling.mode": "precise",
+    "include.schema.changes": "true",
+    "connect.keep.alive.interval.ms": "2000",  # its default finds a dead source in 60 s
+    "enable.time.adjuster": "false",  # its default turns the year 0001 into 2001
+}
+POSTGRES_LOSSLESS: Mapping[str, str] = {
+    **COMMON,
+    "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
+    "plugin.name": "pgoutput",
+    "publication.name": PUBLICATION,
+    "publication.autocreate.mode": "disabled",
+    "column.propagate.source.type": ".*",  # there is no topic of schema changes
+    "include.unknown.datatypes": "true",  # its default leaves such columns out
+    "interval.handling.mode": "string",  # its default takes a month for 30.4 days
+    "hstore.handling.mode": "json",
+    "status.update.interval.ms": "1000",  # its default lets the server keep 10 s of log more
 }
 
 
@@ -51,7 +67,7 @@ def mysql_connector(
         "table.include.list": ",".join(tables),
     }
     return {
-        **LOSSLESS,
+        **MYSQL_LOSSLESS,
         **{name: value for name, value in included.items() if value},
         "topic.prefix": prefix,
         "database.hostname": mysql.host,
@@ -59,10 +75,46 @@ def mysql_connector(
         "database.user": "debezium",
         "database.password": "debezium",
         "database.server.id": str(100_000 + mysql.server_id),
-        "key.converter.schemas.enable": str(envelope).lower(),
-        "value.converter.schemas.enable": str(envelope).lower(),
-        "topic.creation.default.partitions": str(partitions),
+        **_topics(partitions, envelope=envelope),
         "schema.history.internal.kafka.bootstrap.servers": bootstrap,
         "schema.history.internal.kafka.topic": f"__schema-history.{prefix}",
         **(settings or {}),
+    }
+
+
+def postgres_connector(
+    postgres: Postgres,
+    database: str,
+    *,
+    prefix: str,
+    tables: Sequence[str] = (),
+    partitions: int = 1,
+    settings: Mapping[str, str] | None = None,
+) -> dict[str, str]:
+    """Config of a connector that reads *database* of *postgres*, for `Connect.register`.
+
+    *tables* (`schema.table`) are regular expressions, everything if empty.  The publication has to
+    be there; the slot, named as the *prefix*, is made.  Each message carries its schema.
+    *settings* are added to, or replace, these.
+    """
+    return {
+        **POSTGRES_LOSSLESS,
+        **({"table.include.list": ",".join(tables)} if tables else {}),
+        "topic.prefix": prefix,
+        "slot.name": prefix,
+        "database.hostname": postgres.host,
+        "database.port": str(postgres.port),
+        "database.user": "debezium",
+        "database.password": "debezium",
+        "database.dbname": database,
+        **_topics(partitions, envelope=True),
+        **(settings or {}),
+    }
+
+
+def _topics(partitions: int, *, envelope: bool) -> dict[str, str]:
+    return {
+        "key.converter.schemas.enable": str(envelope).lower(),
+        "value.converter.schemas.enable": str(envelope).lower(),
+        "topic.creation.default.partitions": str(partitions),
     }

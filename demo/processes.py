@@ -38,6 +38,23 @@ class Process:
             os.waitpid(self.pid, os.WNOHANG)  # reap it if it is our child
         return started(self.pid) == self.started
 
+    def kill(self) -> None:
+        """End it as a power cut would; returns when it is gone."""
+        self.signal(signal.SIGKILL)
+        wait_until(lambda: not self.alive, timedelta(seconds=20), f"end of process {self.pid}")
+
+    def stop(
+        self,
+        grace: timedelta = timedelta(seconds=20),
+        asked: signal.Signals = signal.SIGTERM,
+    ) -> bool:
+        """Ask it to end, and kill what has not ended after *grace*; whether it ended by itself."""
+        self.signal(asked)
+        with suppress(UnreachableError):
+            return wait_until(lambda: not self.alive, grace, f"end of process {self.pid}")
+        self.kill()
+        return False
+
     def signal(self, number: signal.Signals) -> None:
         """Send *number* to its whole group; nothing happens if it is gone."""
         if not self.alive:
@@ -47,19 +64,6 @@ class Process:
         except ProcessLookupError:  # so young that it is not yet a group of its own
             with suppress(ProcessLookupError):
                 os.kill(self.pid, number)
-
-    def kill(self) -> None:
-        """End it as a power cut would; returns when it is gone."""
-        self.signal(signal.SIGKILL)
-        wait_until(lambda: not self.alive, timedelta(seconds=20), f"end of process {self.pid}")
-
-    def stop(self, grace: timedelta = timedelta(seconds=20)) -> bool:
-        """Ask it to end, and kill what has not ended after *grace*; whether it ended by itself."""
-        self.signal(signal.SIGTERM)
-        with suppress(UnreachableError):
-            return wait_until(lambda: not self.alive, grace, f"end of process {self.pid}")
-        self.kill()
-        return False
 
 
 def start(

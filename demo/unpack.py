@@ -19,9 +19,19 @@ def mysql() -> Path:
         return _unpack(jar.stem, io.BytesIO(outer.read("mysql-Linux-amd64.tar.gz")))
 
 
-def plugins() -> Path:
-    """Folder of Connect's plugins, one folder each, for `plugin.path`."""
-    (archive,) = jars.files("connect")
+def postgres(version: str) -> Path:
+    """Folder of the embedded Postgres of that major version: `bin`, `lib`, `share`."""
+    (jar,) = (jar for jar in jars.files("postgres") if f"-{version}." in jar.name)
+    with zipfile.ZipFile(jar) as outer:
+        return _unpack(jar.stem, io.BytesIO(outer.read("postgres-linux-x86_64.txz")))
+
+
+def plugins() -> tuple[Path, ...]:
+    """Folders of Connect's plugins, one for each kind of source, for `plugin.path`."""
+    return tuple(_plugin(archive) for archive in jars.files("connect"))
+
+
+def _plugin(archive: Path) -> Path:
     with archive.open("rb") as stream:
         return _unpack(archive.name.removesuffix(".tar.gz"), stream)
 
@@ -36,6 +46,7 @@ def _unpack(name: str, archive: io.BufferedIOBase) -> Path:
     with tarfile.open(fileobj=archive) as tar:
         tar.extraction_filter = getattr(tarfile, "data_filter", None)  # not before Python 3.11.4
         tar.extractall(scratch)  # noqa: S202 - its SHA-256 is locked
+    scratch.chmod(0o755)  # a server that is started by root may run as somebody else
     try:
         scratch.rename(place)
     except OSError:  # somebody else was faster

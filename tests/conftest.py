@@ -7,7 +7,7 @@ import gc
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from sqlalchemy import Pool, event
 from demo import machine
 from demo.mysql import MySQL
 from demo.ports import free_ports
+from demo.postgres import Postgres
 from demo.servers import Servers
 from pipeline import jars
 from pipeline.settings import PipelineSettings
@@ -113,6 +114,35 @@ def start_mysql(server_folder: Path) -> Iterator[Callable[[int], MySQL]]:
             return mysql
 
         yield start
+
+
+@pytest.fixture(scope="session", params=["15", "18"])
+def postgres(server_folder: Path, request: pytest.FixtureRequest) -> Iterator[Postgres]:
+    """Postgres of the oldest and the newest version, each shared: make databases of your own."""
+    made = _postgres(server_folder, request.param)
+    made.start()
+    yield made
+    made.remove()
+
+
+@pytest.fixture
+def start_postgres(server_folder: Path) -> Iterator[Callable[..., Postgres]]:
+    """A way to get a started Postgres of a version, with options, that nobody else uses."""
+    with ExitStack() as started:
+
+        def start(version: str = "18", **options: str) -> Postgres:
+            made = _postgres(server_folder, version, options)
+            started.callback(made.remove)
+            made.start()
+            return made
+
+        yield start
+
+
+def _postgres(folder: Path, version: str, options: Mapping[str, str] | None = None) -> Postgres:
+    home = Path(tempfile.mkdtemp(dir=folder, prefix="postgres-"))
+    (port,) = free_ports(1)
+    return Postgres(home, port, version, options or {})
 
 
 @pytest.fixture(scope="session")

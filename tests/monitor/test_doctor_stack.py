@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from demo.debezium import LOSSLESS, mysql_connector
+from demo.debezium import MYSQL_LOSSLESS, mysql_connector
 from demo.processes import wait_until
 from demo.servers import Servers
 from monitor.commands.doctor import COMMAND
@@ -135,7 +135,7 @@ def test_null_in_a_column_with_a_default_stays_null_as_the_doctor_demands(clinic
 def test_a_connector_with_the_defaults_is_refused(clinic: Servers, folder: Path) -> None:
     stated = ("topic.creation.", "connector.class")
     config = mysql_connector(clinic.mysql, clinic.kafka.bootstrap, prefix=NAME, databases=[NAME])
-    ours = {name for name in LOSSLESS if not name.startswith(stated)}
+    ours = {name for name in MYSQL_LOSSLESS if not name.startswith(stated)}
     clinic.connect.register(NAME, {n: v for n, v in config.items() if n not in ours})
 
     result = asked(clinic, folder)

@@ -13,7 +13,7 @@ from typing import cast
 import pytest
 from click.testing import CliRunner, Result
 
-from demo.debezium import LOSSLESS
+from demo.debezium import MYSQL_LOSSLESS
 from monitor import examination
 from monitor.commands.doctor import COMMAND
 from monitor.config.file import load
@@ -50,7 +50,7 @@ tables:
   - {shards: 'tmp\\..*', table: tmp, ignore: true}
 """
 ALL = "GRANT ALL PRIVILEGES ON *.* TO `sluice`@`%`"
-CONNECTOR = {**LOSSLESS, "topic.prefix": "shop", "database.hostname": "db"}
+CONNECTOR = {**MYSQL_LOSSLESS, "topic.prefix": "shop", "database.hostname": "db"}
 WORKER = {"offset.flush.interval.ms": "1000"}
 STRICT = {"sql_mode": "STRICT_TRANS_TABLES,NO_ZERO_DATE"}
 

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 
 import pytest
 
-from demo.debezium import LOSSLESS
+from demo.debezium import MYSQL_LOSSLESS
 from pipeline.collectors.connect.connector_findings import connector_findings
 from pipeline.finding import NOTE, REFUSE, WARN, FindingSeverity
 
-GOOD = {**LOSSLESS, "topic.prefix": "shop", "value.converter.schemas.enable": "false"}
-DEFAULTS = {"connector.class": LOSSLESS["connector.class"], "topic.prefix": "shop"}
+GOOD = {**MYSQL_LOSSLESS, "topic.prefix": "shop", "value.converter.schemas.enable": "false"}
+DEFAULTS = {"connector.class": MYSQL_LOSSLESS["connector.class"], "topic.prefix": "shop"}
 ROUTER = "io.debezium.transforms.ByLogicalTableRouter"
 
 
@@ -134,7 +134,9 @@ def test_rows_of_other_servers_stay_where_a_gtid_filter_spares_them() -> None:
     ("worker", "severity"),
     [
         pytest.param(None, WARN, id="nobody knows"),
-        pytest.param({"value.converter": LOSSLESS["value.converter"]}, REFUSE, id="its default"),
+        pytest.param(
+            {"value.converter": MYSQL_LOSSLESS["value.converter"]}, REFUSE, id="its default"
+        ),
         pytest.param(
             {"value.converter.replace.null.with.default": "false"}, None, id="the worker keeps NULL"
         ),

@@ -2,12 +2,12 @@
 
 import pytest
 
-from demo.debezium import LOSSLESS
+from demo.debezium import MYSQL_LOSSLESS
 from pipeline.collectors.collector import CollectorExamination, CollectorState
 from pipeline.collectors.connect.examination import examination
 from pipeline.settings import CollectorSettings, MirrorSettings, SourceSettings
 
-GOOD = {**LOSSLESS, "topic.prefix": "shop"}
+GOOD = {**MYSQL_LOSSLESS, "topic.prefix": "shop"}
 WORKER = {"offset.flush.interval.ms": "1000"}
 RUNNING = CollectorState("running")
 COLLECTOR = CollectorSettings("http://connect:8083", "shop-1")

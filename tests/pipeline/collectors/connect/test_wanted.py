@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from demo.debezium import LOSSLESS
+from demo.debezium import MYSQL_LOSSLESS
 from pipeline.collectors.collector import CollectorState
 from pipeline.collectors.connect.examination import examination
 from pipeline.collectors.connect.wanted import firm, secret, wanted
@@ -53,7 +53,7 @@ def test_f52_it_says_what_the_demo_needs_to_lose_no_value() -> None:
     config = wanted(_scope(), {})
 
     by_default = {one.name for one in firm(_scope(), {}) if one.default in one.good}
-    assert LOSSLESS.keys() - config.keys() - by_default == set()
+    assert MYSQL_LOSSLESS.keys() - config.keys() - by_default == set()
 
 
 def test_f52_no_secret_is_in_it_and_each_is_a_reference() -> None:

@@ -1,0 +1,203 @@
+"""A real Postgres with logical replication, unpacked from a jar, as root or as anybody.
+
+Postgres refuses root: then it runs as nobody, its data in a folder that nobody may reach, which
+`home/data` points to.  It listens on TCP alone, so no path can be too long for a socket.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import stat
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from psycopg import Connection
+
+from demo import processes, unpack
+from demo.daemon import Daemon
+from demo.processes import Process
+from pipeline.errors import UnreachableError
+
+START = timedelta(seconds=60)
+NOBODY = 65534
+PUBLICATION = "sluice"
+ACCESS = """\
+host all postgres 127.0.0.1/32 trust
+host all all 127.0.0.1/32 scram-sha-256
+host replication all 127.0.0.1/32 scram-sha-256
+"""
+USERS = (
+    "CREATE USER debezium REPLICATION PASSWORD 'debezium'",
+    "CREATE USER sluice PASSWORD 'sluice'",
+    "GRANT pg_read_all_data TO debezium, sluice",
+    "GRANT pg_monitor TO sluice",
+)
+OPTIONS: Mapping[str, str] = {
+    "listen_addresses": "127.0.0.1",
+    "unix_socket_directories": "",
+    "wal_level": "logical",
+    "max_wal_senders": "20",
+    "max_replication_slots": "20",
+    "timezone": "UTC",
+    "shared_buffers": "32MB",
+    "min_wal_size": "32MB",
+    "fsync": "off",  # survives kill -9, not a power cut
+    "wal_receiver_status_interval": "1s",
+}
+
+
+@dataclass(eq=False)
+class Postgres:
+    """One server; *options* are added to, or replace, those of every server here."""
+
+    home: Path
+    port: int
+    version: str = "18"
+    options: Mapping[str, str] = field(default_factory=dict)
+    leashed: bool = True
+    host: str = field(default="127.0.0.1", init=False)
+    daemon: Daemon = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Name the process; nothing is started or written."""
+        self.home = self.home.resolve()
+        name = f"postgres {self.version}"
+        self.daemon = Daemon(name, self.home / "postgres.log", self.leashed, asked=signal.SIGINT)
+
+    @property
+    def data(self) -> Path:
+        """The server's data folder."""
+        return self.home / "data"
+
+    def start(self) -> None:
+        """Start on the data that is there, or on fresh data; returns when it answers queries."""
+        fresh = not self.data.is_dir()
+        if fresh:
+            self._initialize()
+        self.daemon.start(self._command(), self._answers, START)
+        if fresh:
+            self.execute(*USERS)
+
+    def stop(self) -> None:
+        """Shut down, whoever is logged in; the data stays."""
+        self.daemon.stop()
+
+    def kill(self) -> None:
+        """`kill -9` of all its processes; the data stays."""
+        children = self._children()
+        self.daemon.kill()
+        for child in children:  # each is a session of its own
+            child.kill()
+
+    def restart(self) -> None:
+        """Kill it, and start it again on the same port and data."""
+        self.kill()
+        self.start()
+
+    def remove(self) -> None:
+        """Kill it, and remove its data, wherever that is."""
+        self.kill()
+        if self.data.is_symlink():
+            shutil.rmtree(self.data.resolve().parent)
+        shutil.rmtree(self.home, ignore_errors=True)
+
+    def connect(
+        self,
+        database: str = "postgres",
+        user: str = "postgres",
+        password: str = "",
+        **settings: Any,
+    ) -> Connection[Any]:
+        """Open a connection, in autocommit unless *settings* (psycopg's) say otherwise."""
+        settings = {"autocommit": True, "connect_timeout": 10, **settings}
+        return psycopg.connect(
+            host=self.host,
+            port=self.port,
+            dbname=database,
+            user=user,
+            password=password,
+            **settings,
+        )
+
+    def execute(self, *statements: str, database: str = "postgres") -> list[tuple[Any, ...]]:
+        """Run *statements* as postgres in one session; the rows of the last one."""
+        with self.connect(database) as connection, connection.cursor() as cursor:
+            for statement in statements:
+                cursor.execute(statement.encode())
+            return cursor.fetchall() if cursor.description else []
+
+    def create_database(self, name: str, *statements: str) -> None:
+        """Make a database whose tables are all published, and run *statements* in it."""
+        self.execute(f'CREATE DATABASE "{name}"', f'GRANT CREATE ON DATABASE "{name}" TO sluice')
+        publish = f"CREATE PUBLICATION {PUBLICATION} FOR ALL TABLES"
+        self.execute(publish, *statements, database=name)
+
+    def _initialize(self) -> None:
+        """Make fresh data; every server has an identifier of its own, so none is copied."""
+        self.home.mkdir(parents=True, exist_ok=True)
+        if os.geteuid() == 0:
+            place = Path(tempfile.mkdtemp(prefix="sluice-pg-"))
+            os.chown(place, NOBODY, NOBODY)
+            self.data.unlink(missing_ok=True)  # its folder was removed with the machine's others
+            self.data.symlink_to(place / "data")
+            if not _open_to_all(unpack.postgres(self.version)):
+                shutil.copytree(unpack.postgres(self.version), place / "program")
+        arguments = ("--no-sync", "--encoding=UTF8", "--locale=C", "--username=postgres")
+        log = self.home / "initdb.log"
+        Daemon("initdb", log).run(
+            (
+                *self._program("initdb"),
+                *arguments,
+                "--auth=trust",
+                f"--pgdata={self.data.resolve()}",
+            ),
+            START,
+        )
+        if not (self.data / "PG_VERSION").exists():
+            msg = f"Postgres could not initialise its data; see {log}"
+            raise UnreachableError(msg)
+        (self.data / "pg_hba.conf").write_text(ACCESS, encoding="utf-8")
+
+    def _command(self) -> tuple[str, ...]:
+        options = {**OPTIONS, **self.options, "port": str(self.port)}
+        settings = (word for name, value in options.items() for word in ("-c", f"{name}={value}"))
+        return (*self._program("postgres"), "-D", str(self.data.resolve()), *settings)
+
+    def _program(self, name: str) -> tuple[str, ...]:
+        """A command of the server's; changing its user takes the leash off, so it is put on."""
+        copied = self.data.resolve().parent / "program"
+        base = copied if copied.is_dir() else unpack.postgres(self.version)
+        program = base / "bin" / name
+        if os.geteuid() != 0:
+            return (str(program),)
+        setpriv = shutil.which("setpriv") or "/usr/bin/setpriv"
+        user = (f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups")
+        leash = ("--pdeathsig=KILL",) if self.leashed else ()
+        return (setpriv, *user, *leash, str(program))
+
+    def _children(self) -> list[Process]:
+        if not self.daemon.running or self.daemon.process is None:
+            return []
+        pid = self.daemon.process.pid
+        found = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="utf-8").split()
+        started = ((int(child), processes.started(int(child))) for child in found)
+        return [Process(child, since) for child, since in started if since is not None]
+
+    def _answers(self) -> bool:
+        try:
+            self.execute("SELECT 1")
+        except psycopg.Error:
+            return False
+        return True
+
+
+def _open_to_all(place: Path) -> bool:
+    """Whether any user may reach *place*: a clone in root's own folder is closed to nobody."""
+    return all(folder.stat().st_mode & stat.S_IXOTH for folder in (place, *place.parents))
