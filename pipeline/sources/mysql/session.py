@@ -7,11 +7,9 @@ next use dials again, so no answer can belong to an earlier question.
 
 import ssl
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import timedelta
 from typing import Any
 
 import pymysql
@@ -19,6 +17,7 @@ from pymysql.cursors import DictCursor
 
 from pipeline.errors import ConfigError, ProofError, SluiceError, UnreachableError
 from pipeline.settings import SourceSettings
+from pipeline.sources.limits import Limits
 
 Row = Mapping[str, Any]
 Ask = Callable[..., list[Row]]
@@ -28,27 +27,12 @@ REFUSED = {1044, 1045, 1142, 1143, 1227, 1370, 1698}
 ABSENT = {1049, 1054, 1146}
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What one source is spared: time per statement and call, rows read, and load.
-
-    ``rows`` is compared with the server's own estimate before rows are counted.
-    ``running`` is the number of running threads above which nothing is asked.
-    """
-
-    statement: timedelta = timedelta(seconds=5)
-    call: timedelta = timedelta(seconds=20)
-    connect: timedelta = timedelta(seconds=5)
-    rows: int = 5_000_000
-    running: int = 64
-
-
 @dataclass(eq=False)
 class Session:
     """A connection to one server, by its address: behind a balancer it would be two servers."""
 
     settings: SourceSettings
-    limits: Limits = Limits()
+    limits: Limits = field(default_factory=Limits)
     _turn: threading.RLock = field(default_factory=threading.RLock, repr=False)
     _connection: Any = field(default=None, repr=False)
 
@@ -74,10 +58,7 @@ class Session:
         """
         with self._turn:
             running = int(self.ask("SHOW GLOBAL STATUS LIKE 'Threads_running'")[0]["value"])
-            if running > self.limits.running:
-                most = self.limits.running
-                msg = f"{self._where}: loaded: {running} threads run, limits.running is {most}"
-                raise UnreachableError(msg)
+            self.limits.refuse_load(running, self._where)
             yield
 
     @contextmanager
@@ -98,15 +79,9 @@ class Session:
             yield ask
             ask("ROLLBACK")
 
-    def deadline(self) -> float:
-        """When a call that starts now must have ended, on the monotonic clock."""
-        return time.monotonic() + self.limits.call.total_seconds()
-
     def hurry(self, deadline: float) -> None:
         """Raise UnreachableError, ``slow``, once *deadline* has passed."""
-        if time.monotonic() > deadline:
-            msg = f"{self._where}: slow: took more than {self.limits.call}"
-            raise UnreachableError(msg)
+        self.limits.hurry(deadline, self._where)
 
     @property
     def version(self) -> tuple[int, int]:
@@ -133,7 +108,6 @@ class Session:
         return self._connection
 
     def _dial(self) -> Any:
-        wait = self.limits.statement + timedelta(seconds=2)  # the server's limit comes first
         connection: Any = pymysql.connect(
             host=self.settings.host,
             port=self.settings.port,
@@ -143,8 +117,8 @@ class Session:
             autocommit=True,
             cursorclass=DictCursor,
             connect_timeout=max(1, int(self.limits.connect.total_seconds())),
-            read_timeout=wait.total_seconds(),
-            write_timeout=wait.total_seconds(),
+            read_timeout=self.limits.answer.total_seconds(),
+            write_timeout=self.limits.answer.total_seconds(),
             **self._tls(),
         )
         seconds = self.limits.statement.total_seconds()

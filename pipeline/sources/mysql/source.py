@@ -11,12 +11,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import ClassVar
 
-from pipeline.errors import ConfigError, ProofError, TooManyRowsError
+from pipeline.errors import ConfigError, ProofError
 from pipeline.finding import Finding
 from pipeline.model import Head, Shard, ShardId
 from pipeline.schema.column import Column
 from pipeline.schema.dialect import Dialect
 from pipeline.settings import SourceSettings
+from pipeline.sources.limits import Limits
 from pipeline.sources.mysql.column import described
 from pipeline.sources.mysql.description import description
 from pipeline.sources.mysql.dialect import MYSQL
@@ -24,7 +25,7 @@ from pipeline.sources.mysql.examination import findings
 from pipeline.sources.mysql.heartbeat import prepare
 from pipeline.sources.mysql.position import POSITIONS, binlog_position
 from pipeline.sources.mysql.server_facts import existing, server_facts
-from pipeline.sources.mysql.session import Limits, Session, quoted
+from pipeline.sources.mysql.session import Session, quoted
 from pipeline.sources.mysql.shard_facts import shard_facts
 from pipeline.sources.positions import PositionRules
 from pipeline.sources.scope import ExaminationScope
@@ -141,7 +142,7 @@ class MySqlSource:
         """
         where = f"FROM {_table(shard)} WHERE {quoted(column)} >= %s AND {quoted(column)} < %s"
         session, counts = self._session, []
-        deadline = session.deadline()
+        deadline = self.limits.deadline()
         with session.spared(), session.snapshot() as ask:
             for low, high in ranges:
                 session.hurry(deadline)
@@ -209,12 +210,7 @@ class MySqlSource:
     def _refuse_large(self, shard: Shard, statement: str, *arguments: int) -> None:
         """Ask the optimizer first: it dives into the index, and reads no row."""
         plan = self._session.ask(f"EXPLAIN {statement}", *arguments)
-        rows = max(int(step.get("rows") or 0) for step in plan)
-        if rows > self.limits.rows:
-            msg = (
-                f"about {rows} rows of {shard.name} in one range, {self.limits.rows} may be counted"
-            )
-            raise TooManyRowsError(msg)
+        self.limits.refuse_rows(max(int(step.get("rows") or 0) for step in plan), shard.name)
 
 
 def _table(shard: Shard) -> str:

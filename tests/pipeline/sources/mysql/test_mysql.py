@@ -21,8 +21,8 @@ from pipeline.errors import ConfigError, ProofError, TooManyRowsError, Unreachab
 from pipeline.model import Shard
 from pipeline.settings import CollectorSettings, SourceSettings
 from pipeline.sources.heartbeat import Heart
+from pipeline.sources.limits import Limits
 from pipeline.sources.mysql.server_facts import server_facts
-from pipeline.sources.mysql.session import Limits
 from pipeline.sources.mysql.source import MySqlSource
 from pipeline.sources.positions import may_hold, place, proper, reaches
 
