@@ -1,0 +1,184 @@
+"""How is a Postgres asked without harming it?  One pinned connection, one statement at a time.
+
+Each statement has a time limit that the server enforces, each answer one that we enforce, and
+nothing is asked while too many statements run there.  A connection that failed is dropped, never
+reused: its next use dials again, so no answer can belong to an earlier question.
+Cannot see: without the role ``pg_monitor``, whether the statements of other users run.
+"""
+
+import ssl
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import psycopg
+from psycopg.rows import dict_row
+
+from pipeline.errors import ConfigError, ProofError, SluiceError, UnreachableError
+from pipeline.settings import SourceSettings
+from pipeline.sources.limits import Limits
+
+Row = Mapping[str, Any]
+Ask = Callable[..., list[Row]]
+
+# SQLSTATEs, appendix A of Postgres's manual.
+TOO_SLOW = {"57014", "55P03", "25P03"}  # ended at a limit of time, or waited for a lock
+REFUSED = {"42501", "28000", "28P01", "0LP01", "3D000"}
+ABSENT = {"42P01", "42703", "3F000", "42704", "42883", "22P02"}
+READ_ONLY = "25006"
+# Before anybody is signed in there is no SQLSTATE, only words.
+LOGIN = ("password authentication failed", "no pg_hba.conf entry", "does not exist", "no password")
+WAITED = ("timeout expired", "timed out")
+RUNNING = (
+    "SELECT count(*) AS n FROM pg_stat_activity"
+    " WHERE state = 'active' AND backend_type = 'client backend' AND pid <> pg_backend_pid()"
+)
+
+
+@dataclass(eq=False)
+class PostgresSession:
+    """A connection to one *database* of a server, by its address."""
+
+    settings: SourceSettings
+    database: str
+    limits: Limits = field(default_factory=Limits)
+    _turn: threading.RLock = field(default_factory=threading.RLock, repr=False)
+    _connection: Any = field(default=None, repr=False)
+
+    def ask(self, statement: str, *arguments: object) -> list[Row]:
+        """Run one statement, in which a ``%`` of its own stands doubled; its rows by name.
+
+        Raises:
+            UnreachableError: ``slow`` past a time limit, else ``down``.
+            ConfigError: if the user may not do it, or the server takes no writes.
+            ProofError: if there is no such table or column.
+        """
+        with self._turn, self._translated():
+            cursor = self._open().execute(statement, arguments)
+            return list(cursor.fetchall()) if cursor.description else []
+
+    @contextmanager
+    def spared(self) -> Iterator[None]:
+        """Refuse a loaded server.
+
+        Raises:
+            UnreachableError: ``loaded``, before anything else was asked.
+        """
+        with self._turn:
+            self.limits.refuse_load(int(self.ask(RUNNING)[0]["n"]), self._where)
+            yield
+
+    @contextmanager
+    def together(self) -> Iterator[Ask]:
+        """No other thread's statement comes between; one that fails half-way hangs up."""
+        with self._turn:
+            try:
+                yield self.ask
+            except BaseException:
+                self.close()  # or an open transaction would swallow the next statements
+                raise
+
+    @contextmanager
+    def snapshot(self) -> Iterator[Ask]:
+        """All statements inside see one state of the tables; nothing is locked."""
+        with self.together() as ask:
+            ask("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+            yield ask
+            ask("ROLLBACK")
+
+    def hurry(self, deadline: float) -> None:
+        """Raise UnreachableError, ``slow``, once *deadline* has passed."""
+        self.limits.hurry(deadline, self._where)
+
+    def close(self) -> None:
+        """Hang up; the next call would dial again."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.pgconn.finish()  # close() would wait for a server that may be gone
+
+    def _open(self) -> Any:
+        if self._connection is None:
+            self._connection = self._dial()
+        return self._connection
+
+    def _dial(self) -> Any:
+        connection: Any = _Patient.connect(
+            host=self.settings.host,
+            port=self.settings.port,
+            user=self.settings.user,
+            password=self.settings.password,
+            dbname=self.database,
+            connect_timeout=max(2, int(self.limits.connect.total_seconds())),
+            application_name="sluice",
+            client_encoding="UTF8",
+            autocommit=True,
+            row_factory=dict_row,
+            cursor_factory=psycopg.ClientCursor,  # EXPLAIN takes no arguments on the server
+            **self._tls(),
+        )
+        milliseconds = int(self.limits.statement.total_seconds() * 1_000)
+        connection.patience = self.limits.answer.total_seconds()
+        connection.execute(
+            f"SET statement_timeout = {milliseconds};"
+            f"SET lock_timeout = {milliseconds};"
+            "SET timezone = 'UTC';"
+            "SET synchronous_commit = local;"  # a standby that is down holds up no heartbeat
+            "SET max_parallel_workers_per_gather = 0;"
+            "SET search_path = pg_catalog"  # no function of a user's stands before the server's
+        )
+        return connection
+
+    def _tls(self) -> dict[str, Any]:
+        if not self.settings.tls:
+            return {"sslmode": "disable"}
+        known = ssl.get_default_verify_paths().cafile or "system"
+        return {"sslmode": "verify-full", "sslrootcert": known}
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except (psycopg.Error, OSError, UnicodeError) as error:  # the last: no name to ask for
+            self.close()
+            raise self._said(error) from error
+
+    def _said(self, error: Exception) -> SluiceError:
+        state = getattr(error, "sqlstate", None) or ""
+        said = " ".join(str(error).split()) + (f" ({state})" if state else "")
+        if state in TOO_SLOW or (not state and any(word in said for word in WAITED)):
+            return UnreachableError(f"{self._where}: slow: {said}")
+        if state == READ_ONLY:
+            return ConfigError(f"{self._where}: {said}; {ELSEWHERE}")
+        if state in REFUSED or (not state and any(word in said for word in LOGIN)):
+            return ConfigError(f"{self._where}: {said}; grant it, or name another user")
+        if state in ABSENT:
+            return ProofError(f"{self._where}: {said}")
+        return UnreachableError(f"{self._where}: down: {said}")
+
+    @property
+    def _where(self) -> str:
+        return f"source:{self.settings.name}"  # checks take it for the cause that tables share
+
+
+ELSEWHERE = "it is a standby, or set to read only: name the server that takes writes under sources"
+
+
+class _Patient(psycopg.Connection[Row]):
+    """Waits for no answer longer than *patience*, in seconds: of itself it would for ever."""
+
+    patience: float | None = None
+
+    def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
+        return super().wait(gen, interval, self.patience if timeout is None else timeout)
+
+
+def quoted(name: str) -> str:
+    """*name* as an identifier in a statement for `PostgresSession.ask`; names are never trusted."""
+    return f'"{name.replace(chr(34), 2 * chr(34)).replace("%", "%%")}"'
+
+
+def spelled(name: str) -> str:
+    """*name* as an identifier in a statement for people, in quotes as it is."""
+    return f'"{name.replace(chr(34), 2 * chr(34))}"'

@@ -1,0 +1,193 @@
+"""What does one database of a Postgres hold now, and where does its server's log stand?
+
+Maxima and counts are asked of indexes, in one snapshot, within `Limits`.  Build one source for the
+heartbeat and another for the probes: calls of one source wait for each other, by design.
+Cannot see: what a session wrote with ``session_replication_role = replica`` is logged, but skips
+triggers; what is in an UNLOGGED table is in no log.
+"""
+
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import ClassVar
+
+from pipeline.errors import ProofError
+from pipeline.model import Head, Shard, ShardId
+from pipeline.settings import SourceSettings
+from pipeline.sources.limits import Limits
+from pipeline.sources.positions import PositionRules
+from pipeline.sources.postgres.description import description
+from pipeline.sources.postgres.heartbeat import addressed, prepare
+from pipeline.sources.postgres.position import POSITIONS, log_position, lsn
+from pipeline.sources.postgres.replication import PUBLICATION, Replication, named
+from pipeline.sources.postgres.server_facts import server_facts
+from pipeline.sources.postgres.session import PostgresSession, Row, quoted
+from pipeline.sources.postgres.shard_facts import INDEXES, shard_facts, shard_names
+from pipeline.sources.source import Beat, SourceDescription
+
+# A promoted server counts on from where the old one was: only its timeline tells them apart.  The
+# name of the segment has it, and is there to be asked for where the log is written.
+HEAD = """\
+SELECT system_identifier::text AS system, pg_is_in_recovery() AS standby,
+    CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn()
+        ELSE pg_current_wal_flush_lsn() END::text AS lsn,
+    CASE WHEN NOT pg_is_in_recovery() THEN pg_walfile_name(pg_current_wal_flush_lsn()) END AS file,
+    (SELECT timeline_id FROM pg_control_checkpoint()) AS timeline,
+    (SELECT oid::bigint FROM pg_database WHERE datname = current_database()) AS database
+FROM pg_control_system()
+"""
+Range = tuple[int, int]
+
+
+@dataclass(eq=False)
+class PostgresSource:
+    """One database of a server, with the publication and the slot that it is replicated by."""
+
+    positions: ClassVar[PositionRules] = POSITIONS
+    settings: SourceSettings
+    database: str
+    publication: str = PUBLICATION
+    slot: str = ""
+    limits: Limits = field(default_factory=Limits)
+    _names: Replication = field(init=False, repr=False)
+    _session: PostgresSession = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Name the server; it is dialled when it is first asked.
+
+        Raises:
+            ConfigError: the slot's name is none that Postgres takes.
+        """
+        self._names = named(self.name, self.database, self.publication, self.slot)
+        self._session = PostgresSession(self.settings, self.database, self.limits)
+
+    @property
+    def name(self) -> str:
+        """The source's name in the settings."""
+        return self.settings.name
+
+    def head(self) -> Head:
+        """Identity of the database and end of the log of the server that answers."""
+        (row,) = self._session.ask(HEAD)
+        return Head(_identity(row), log_position(lsn(str(row["lsn"]))))
+
+    def prepare_heartbeat(self) -> None:
+        """Make sure the heartbeat's table is there; ConfigError if it may not be created."""
+        prepare(self._session.ask, self.settings.heartbeat, self.name)
+
+    def beat(self, at_least: int, at: datetime) -> Beat:
+        """Commit the next heartbeat number, *at_least* this one, written down with our time *at*.
+
+        The number is the row's plus one, so an answer that was lost leaves no hole.
+
+        Raises:
+            ConfigError: the server is a standby, or takes no writes.
+        """
+        table = addressed(self.settings.heartbeat)
+        with self._session.together() as ask:
+            (row,) = ask(
+                f"INSERT INTO {table} AS own (source, n, at) VALUES (%s, %s, %s)"  # noqa: S608
+                " ON CONFLICT (source) DO UPDATE"
+                " SET n = greatest(own.n + 1, excluded.n), at = excluded.at"
+                " RETURNING n, clock_timestamp() AS told",
+                *(self.name, at_least, at),
+            )
+            told: datetime = row["told"]
+            return Beat(int(row["n"]), self.head(), told.astimezone(UTC))
+
+    def shards(self, pattern: str) -> tuple[Shard, ...]:
+        """Tables whose whole ``schema.table`` matches *pattern*, sorted; no views."""
+        found = shard_names(self._session, self.name, self.publication)
+        return tuple(shard for shard in found if re.fullmatch(pattern, shard.name))
+
+    def key_columns(self, shard: Shard) -> tuple[str, ...]:
+        """Columns of the primary key, in its order; empty if there is none."""
+        table = ShardId.parse(shard.name)
+        found = self._session.ask(
+            "SELECT c.oid::bigint AS oid FROM pg_class c JOIN pg_namespace n"
+            " ON n.oid = c.relnamespace WHERE n.nspname = %s AND c.relname = %s",
+            *(table.database, table.relation),
+        )
+        indexes = self._session.ask(INDEXES, [row["oid"] for row in found])
+        return next((tuple(row["columns"]) for row in indexes if row["primary"]), ())
+
+    def max_id(self, shard: Shard, column: str) -> int | None:
+        """Highest id now; None for an empty table."""
+        return self._extreme("max", shard, column)
+
+    def min_id(self, shard: Shard, column: str) -> int | None:
+        """Lowest id now; None for an empty table."""
+        return self._extreme("min", shard, column)
+
+    def count_ids(self, shard: Shard, column: str, ranges: Sequence[Range]) -> tuple[int, ...]:
+        """Rows in each half-open range, all counted in one snapshot.
+
+        Raises:
+            UnreachableError: ``loaded``, ``slow`` or ``down``: nothing is known.
+            TooManyRowsError: one range holds more than `Limits` allow; none was counted.
+        """
+        name = quoted(column)
+        count = f"SELECT count(*) AS n FROM {_table(shard)} WHERE {name} >= %s AND {name} < %s"  # noqa: S608
+        session, counts = self._session, []
+        deadline = self.limits.deadline()
+        with session.spared(), session.snapshot() as ask:
+            for low, high in ranges:
+                session.hurry(deadline)
+                (plan,) = ask(f"EXPLAIN (FORMAT JSON) {count}", low, high)
+                self.limits.refuse_rows(_most(plan["QUERY PLAN"][0]["Plan"]), shard.name)
+                counts.append(int(ask(count, low, high)[0]["n"]))
+        return tuple(counts)
+
+    def ids(self, shard: Shard, column: str, span: Range, limit: int) -> tuple[int, ...]:
+        """Ids in *span*, ascending, at most *limit* (and never more than the rows of `Limits`)."""
+        name = quoted(column)
+        with self._session.spared():
+            found = self._session.ask(
+                f"SELECT {name} AS id FROM {_table(shard)} WHERE {name} >= %s AND {name} < %s"  # noqa: S608
+                f" ORDER BY {name} LIMIT %s",
+                *(*span, min(limit, self.limits.rows)),
+            )
+        return tuple(int(row["id"]) for row in found)
+
+    def describe(self, shards: Collection[str]) -> SourceDescription:
+        """What it says of itself and of *shards*, loaded or not.
+
+        Raises:
+            UnreachableError: it did not answer all of it.
+            ConfigError: its user may not log in.
+        """
+        server = server_facts(self._session, self._names, self.settings.heartbeat)
+        found = shard_facts(
+            self._session, self.name, self.publication, lambda name: str(name) in shards
+        )
+        return description(server, found, self.publication)
+
+    def close(self) -> None:
+        """Hang up."""
+        self._session.close()
+
+    def _extreme(self, which: str, shard: Shard, column: str) -> int | None:
+        with self._session.spared():
+            statement = f"SELECT {which}({quoted(column)}) AS id FROM {_table(shard)}"  # noqa: S608
+            value = self._session.ask(statement)[0]["id"]
+        if value is not None and not isinstance(value, int):
+            msg = f"{column} of {shard.name} is no integer, so it has no order both sides share"
+            raise ProofError(msg)
+        return value
+
+
+def _identity(row: Row) -> str:
+    """``system/timeline/database``: a database that was made anew under its name is another."""
+    timeline = int(str(row["file"])[:8], 16) if row["file"] else int(row["timeline"])
+    return f"{row['system']}/{timeline}/{row['database']}"
+
+
+def _table(shard: Shard) -> str:
+    table = ShardId.parse(shard.name)
+    return f"{quoted(table.database)}.{quoted(table.relation)}"
+
+
+def _most(plan: Row) -> int:
+    """The most rows that a step of *plan* is estimated to give; none is read for that."""
+    return max(int(plan["Plan Rows"]), *(_most(step) for step in plan.get("Plans", [])), 0)

@@ -1,0 +1,284 @@
+"""A real Postgres is asked within limits, in one snapshot, and its log position is what it says.
+
+Covers pipeline/sources/postgres/source.py, session.py, heartbeat.py, server_facts.py,
+shard_facts.py.
+"""
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from threading import Event
+
+import pytest
+
+from demo.postgres import Postgres
+from demo.processes import wait_until
+from pipeline.errors import ConfigError, ProofError, TooManyRowsError, UnreachableError
+from pipeline.model import Shard
+from pipeline.settings import CollectorSettings, SourceSettings
+from pipeline.sources.limits import Limits
+from pipeline.sources.postgres.position import POSITIONS
+from pipeline.sources.postgres.session import PostgresSession, Row
+from pipeline.sources.postgres.source import PostgresSource
+
+pytestmark = pytest.mark.stack
+
+NOON = datetime(2026, 3, 1, 12, 0, 0, 123_456, tzinfo=UTC)
+SOON = timedelta(seconds=30)
+FEW = Shard("shop", "public.few")
+ODD = Shard("shop", '"Odd.sche""ma".ta%b le')
+
+
+def settings(postgres: Postgres, user: str = "sluice") -> SourceSettings:
+    return SourceSettings(
+        name="shop",
+        host=postgres.host,
+        port=postgres.port,
+        user=user,
+        password=user,
+        prefix="shop",
+        heartbeat="sluice.beats",
+        collector=CollectorSettings("http://127.0.0.1:1", "shop"),
+        options={"database": "asked"},
+    )
+
+
+@contextmanager
+def source(postgres: Postgres, limits: Limits | None = None) -> Iterator[PostgresSource]:
+    with closing(PostgresSource(settings(postgres), "asked", limits=limits or Limits())) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def asked(postgres: Postgres) -> Postgres:
+    postgres.create_database(
+        "asked",
+        "CREATE TABLE few (id BIGINT PRIMARY KEY, t TEXT)",
+        "INSERT INTO few SELECT n, 'x' FROM generate_series(1, 1000) n WHERE n % 10 > 0",
+        'CREATE SCHEMA "Odd.sche""ma"',
+        'CREATE TABLE "Odd.sche""ma"."ta%b le" ("a %b" NUMERIC, c INT, PRIMARY KEY (c, "a %b"))',
+        'INSERT INTO "Odd.sche""ma"."ta%b le" VALUES (18446744073709551615, 1)',
+        "CREATE VIEW seen AS SELECT * FROM few",
+        "CREATE UNLOGGED TABLE scratch (id INT PRIMARY KEY)",
+        "CREATE TABLE parted (id INT PRIMARY KEY) PARTITION BY RANGE (id)",
+        "CREATE TABLE parted_1 PARTITION OF parted FOR VALUES FROM (1) TO (10)",
+        "CREATE TABLE loose (id INT)",
+        "ANALYZE",
+    )
+    return postgres
+
+
+def test_a_head_is_identity_and_log_position(asked: Postgres) -> None:
+    with source(asked) as shop:
+        before = shop.head()
+        asked.execute("INSERT INTO few VALUES (5000, 'y')", database="asked")
+        after = shop.head()
+
+    ((system,),) = asked.execute("SELECT system_identifier::text FROM pg_control_system()")
+    ((database,),) = asked.execute("SELECT oid::int FROM pg_database WHERE datname = 'asked'")
+    assert before.identity == after.identity == f"{system}/1/{database}"
+    assert POSITIONS.place(before.position) < POSITIONS.place(after.position)
+
+
+def test_a_fence_stands_at_or_above_its_heartbeat_and_tells_the_callers_time(
+    asked: Postgres,
+) -> None:
+    with source(asked) as shop:
+        shop.prepare_heartbeat()
+        shop.prepare_heartbeat()
+        first, second = (shop.beat(42, NOON) for _ in range(2))
+
+    assert (first.number, second.number) == (42, 43)
+    assert POSITIONS.place(first.head.position) < POSITIONS.place(second.head.position)
+    rows = asked.execute("SELECT source, n, at FROM sluice.beats", database="asked")
+    assert rows == [("shop", 43, NOON)]
+
+
+def test_its_own_clock_is_told_in_utc_whatever_its_time_zone(asked: Postgres) -> None:
+    asked.execute("ALTER DATABASE asked SET timezone = 'Asia/Karachi'")
+    with source(asked) as shop:
+        shop.prepare_heartbeat()
+        before, made, after = datetime.now(UTC), shop.beat(0, NOON), datetime.now(UTC)
+
+    assert before <= made.told <= after
+    assert made.told.tzinfo is UTC
+
+
+def test_a_heartbeat_that_may_not_be_made_names_the_statements(asked: Postgres) -> None:
+    with closing(PostgresSource(settings(asked, "debezium"), "asked")) as shop:
+        shop.settings = replace(shop.settings, heartbeat="else.where")
+        with pytest.raises(ConfigError, match=r'have these run: CREATE SCHEMA .* "else"\."where"'):
+            shop.prepare_heartbeat()
+
+
+def test_shards_are_tables_whose_rows_are_sent_by_their_own_names(asked: Postgres) -> None:
+    with source(asked) as shop:
+        every = [shard.name for shard in shop.shards(".*") if not shard.name.startswith("sluice.")]
+        one = shop.shards(r"public\.fe.")
+
+    plain = ["public.few", "public.loose", "public.parted_1", "public.scratch"]
+    assert every == sorted([ODD.name, *plain])
+    assert one == (FEW,)
+
+
+def test_keys_and_ids_of_odd_names_are_found(asked: Postgres) -> None:
+    with source(asked) as shop:
+        assert shop.key_columns(FEW) == ("id",)
+        assert shop.key_columns(ODD) == ("c", "a %b")
+        assert shop.key_columns(Shard("shop", "public.loose")) == ()
+        assert (shop.min_id(FEW, "id"), shop.max_id(ODD, "c")) == (1, 1)
+        assert shop.max_id(Shard("shop", "public.loose"), "id") is None
+        assert shop.ids(FEW, "id", (8, 13), 3) == (8, 9, 11)
+        assert shop.count_ids(FEW, "id", ((1, 11), (11, 11), (995, 1001))) == (9, 0, 5)
+        assert shop.count_ids(ODD, "a %b", ((0, 2**70),)) == (1,)
+
+
+@pytest.mark.parametrize(
+    ("shard", "column"),
+    [
+        pytest.param(FEW, "t", id="a text"),
+        pytest.param(FEW, "nope", id="no such column"),
+        pytest.param(Shard("shop", "public.nope"), "id", id="no such table"),
+        pytest.param(Shard("shop", "nope.few"), "id", id="no such schema"),
+    ],
+)
+def test_what_has_no_highest_id_cannot_be_decided(
+    asked: Postgres, shard: Shard, column: str
+) -> None:
+    with source(asked) as shop, pytest.raises(ProofError):
+        shop.max_id(shard, column)
+
+
+def test_a_range_that_is_too_large_is_not_counted(asked: Postgres) -> None:
+    with (
+        source(asked, Limits(rows=100)) as shop,
+        pytest.raises(TooManyRowsError, match=r"rows of public\.few in one range, 100 may"),
+    ):
+        shop.count_ids(FEW, "id", ((1, 5), (1, 1_000)))
+
+
+def test_counts_are_of_one_snapshot(asked: Postgres) -> None:
+    asked.execute("CREATE TABLE moving (id INT PRIMARY KEY)", database="asked")
+    shard = Shard("shop", "public.moving")
+    with source(asked) as shop:
+        told: PostgresSession = shop._session
+        ask = told.ask
+
+        def write_meanwhile(statement: str, *arguments: object) -> list[Row]:
+            if statement.startswith("SELECT count") and "moving" in statement:
+                asked.execute("INSERT INTO moving SELECT count(*) FROM moving", database="asked")
+            return ask(statement, *arguments)
+
+        told.ask = write_meanwhile  # type: ignore[method-assign]
+        counts = shop.count_ids(shard, "id", ((0, 10), (0, 10), (0, 10)))
+
+    assert len(set(counts)) == 1
+    assert asked.execute("SELECT count(*) FROM moving", database="asked") == [(3,)]
+
+
+def test_a_statement_is_ended_at_its_limit_and_the_connection_is_not_used_again(
+    asked: Postgres,
+) -> None:
+    with source(asked, Limits(statement=timedelta(milliseconds=300))) as shop:
+        with pytest.raises(UnreachableError, match="source:shop: slow: "):
+            shop._session.ask("SELECT pg_sleep(20)")
+        assert shop.max_id(FEW, "id") == 5000
+
+
+def test_a_call_of_many_statements_has_a_limit_too(asked: Postgres) -> None:
+    with (
+        source(asked, Limits(call=timedelta(0))) as shop,
+        pytest.raises(UnreachableError, match="slow"),
+    ):
+        shop.count_ids(FEW, "id", ((1, 2),) * 3)
+
+
+def test_a_loaded_server_is_left_alone(asked: Postgres) -> None:
+    with source(asked, Limits(running=2)) as shop, ThreadPoolExecutor(4) as pool:
+        over = Event()
+
+        def work() -> None:
+            with asked.connect() as connection:
+                while not over.is_set():
+                    connection.execute("SELECT pg_sleep(0.3)")
+
+        busy = [pool.submit(work) for _ in range(4)]
+        try:
+
+            def refused() -> bool:
+                try:
+                    shop.max_id(FEW, "id")
+                except UnreachableError as error:
+                    return "source:shop: loaded: " in str(error)
+                return False
+
+            wait_until(refused, SOON, "refusal under load")
+            shop.head()
+        finally:
+            over.set()
+        for one in busy:
+            one.result()
+        assert shop.max_id(FEW, "id") == 5000
+
+
+def test_a_server_that_stands_still_is_not_waited_for(
+    start_postgres: Callable[..., Postgres],
+) -> None:
+    own = start_postgres("15")
+    own.create_database("asked")
+    with source(own, Limits(statement=timedelta(milliseconds=200))) as shop:
+        before = shop.head()
+        assert own.daemon.process is not None
+        (backend,) = own.execute("SELECT pid FROM pg_stat_activity WHERE application_name='sluice'")
+        os.kill(backend[0], signal.SIGSTOP)
+        try:
+            with pytest.raises(UnreachableError, match="slow"):
+                shop.head()
+        finally:
+            os.kill(backend[0], signal.SIGCONT)
+        own.restart()
+        assert shop.head().identity == before.identity
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "said"),
+    [
+        pytest.param({"password": "wrong"}, ConfigError, "password authentication", id="password"),
+        pytest.param({"port": 1}, UnreachableError, "down: ", id="nobody there"),
+        pytest.param({"host": "db..example"}, UnreachableError, "down: ", id="no name"),
+        pytest.param({"tls": True}, UnreachableError, "down: .*SSL", id="no TLS there"),
+    ],
+)
+def test_who_cannot_be_asked_is_told_with_the_reason(
+    asked: Postgres, change: dict[str, object], error: type[Exception], said: str
+) -> None:
+    given = replace(settings(asked), **change)  # type: ignore[arg-type]
+    with (
+        closing(PostgresSource(given, "asked")) as shop,
+        pytest.raises(error, match=f"source:shop: .*{said}"),
+    ):
+        shop.head()
+
+
+def test_a_database_that_is_not_there_is_a_mistake_of_the_config(asked: Postgres) -> None:
+    with (
+        closing(PostgresSource(settings(asked), "nope")) as shop,
+        pytest.raises(ConfigError, match='database "nope" does not exist'),
+    ):
+        shop.head()
+
+
+def test_a_table_that_may_not_be_read_is_named_and_the_user_too(asked: Postgres) -> None:
+    asked.execute("CREATE USER poor PASSWORD 'poor'")
+    with (
+        closing(PostgresSource(settings(asked, "poor"), "asked")) as shop,
+        pytest.raises(ConfigError, match=r"permission denied .*few.*grant it"),
+    ):
+        shop.max_id(FEW, "id")
+    with closing(PostgresSource(settings(asked, "poor"), "asked")) as shop:
+        assert shop.head().position.kind == "postgres"  # which anybody may ask
+    asked.execute("DROP USER poor")
