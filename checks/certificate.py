@@ -111,8 +111,10 @@ def misdated(certificates: Iterable[Certificate], step: ClockStep) -> tuple[Cert
 def _lost(one: Certificate, ground: Ground) -> str:
     """Why nobody can read what *one* speaks of; empty if that may still be read."""
     why = _batch_lost(one.evidence, ground)
-    if why or ground.mirror is None or one.stage is not Stage.MIRROR:
+    if why or ground.mirror is None or one.stage is Stage.LANDED:
         return why
+    if one.stage is Stage.IMAGE:
+        return _image_lost(one, ground.mirror)
     return _mirror_lost(one.evidence, ground.mirror)
 
 
@@ -129,11 +131,30 @@ def _batch_lost(evidence: Evidence, ground: Ground) -> str:
     return ""
 
 
-def _mirror_lost(evidence: Evidence, mirror: MirrorPosition | str) -> str:
+def _image_lost(one: Certificate, mirror: MirrorPosition | str) -> str:
+    why = _other_mirror(one.evidence, mirror)
+    if why or isinstance(mirror, str):
+        return why
+    image = mirror.image(one.cut)
+    if image is None:
+        return "the mirror has no image of that cut any more"
+    if image.version != one.evidence.version:
+        return f"the image of that cut is version {image.version} now"
+    return ""
+
+
+def _other_mirror(evidence: Evidence, mirror: MirrorPosition | str) -> str:
     if isinstance(mirror, str):
         return f"its mirror cannot be read: {mirror}"
     if mirror.mirror != evidence.mirror or not evidence.mirror:
         return f"the mirror was made anew: it is table {mirror.mirror} now"
+    return ""
+
+
+def _mirror_lost(evidence: Evidence, mirror: MirrorPosition | str) -> str:
+    why = _other_mirror(evidence, mirror)
+    if why or isinstance(mirror, str):
+        return why
     if evidence.version is None or mirror.version < evidence.version:
         return f"the mirror stands at version {mirror.version}, and it names {evidence.version}"
     if evidence.applied is None or mirror.batch < evidence.applied:

@@ -3,7 +3,8 @@
 The first heartbeat after the cut stands for it.  A batch covers that fence when the heartbeat is
 landed and W has passed the end offsets that were listed after the collector had acknowledged the
 fence's position (:meth:`pipeline.mark.Mark.covers`).  The mirror holds a batch when it is applied
-through it.  What was landed stays landed, so any batch remembered may serve.  Pure.
+through it.  What was landed stays landed, so any batch remembered may serve.  An image is a version
+of the mirror, made of all below the fence that it names when a batch had covered that.  Pure.
 """
 
 from bisect import bisect_left
@@ -14,6 +15,7 @@ from itertools import count
 
 from checks.model import Reason
 from pipeline.cut import first_fence
+from pipeline.image import Image
 from pipeline.lags.samples import LandedBatch, MirrorPosition, Samples, ahead, fresh, living
 from pipeline.lives import Lives
 from pipeline.mark import Mark
@@ -28,6 +30,7 @@ class Evidence:
     its W where the table's own changes arrive; ``version`` is the mirror's and ``applied`` its
     batch, both None for `landed`; ``mirror`` is the id of its table.  ``life`` is that in which
     the batch was landed: a change log that lost it may have given its number to another.
+    For `image` they are those of the image: the batch that proved it, and nothing applied.
     """
 
     fences: tuple[Fence, ...]
@@ -59,7 +62,7 @@ def prove(table: Table, stage: Stage, cut: datetime, samples: Samples, now: date
 def _proven(table: Table, stage: Stage, cut: datetime, samples: Samples, now: datetime) -> Proof:
     mark = fresh(samples.mark, now)
     standing: MirrorPosition | Missing | None = None
-    if stage is Stage.MIRROR:
+    if stage is not Stage.LANDED:
         standing = fresh(samples.mirror, now)
     fences = {source: _fence(source, cut, samples, now) for source in table.sources}
     if isinstance(mark, Missing) or isinstance(standing, Missing):
@@ -68,10 +71,13 @@ def _proven(table: Table, stage: Stage, cut: datetime, samples: Samples, now: da
         return Proof(None, tuple(_missing(mark, standing, fences)))
     known = {source: fence for source, fence in fences.items() if isinstance(fence, Fence)}
     landed = samples.once(("evidence", table.sources, cut), lambda: _landed_evidence(known, mark))
-    evidence = _evidence(landed, standing)
-    reasons = tuple(_unwritten(fences, cut, now)) or tuple(
-        _behind(table, known, cut, samples, standing)
-    )
+    reasons = tuple(_unwritten(fences, cut, now))
+    if stage is Stage.IMAGE and standing is not None:
+        reasons = reasons or tuple(_without_image(table, cut, samples, standing, now))
+        evidence = _image_evidence(landed, standing, standing.image(cut), mark)
+    else:
+        reasons = reasons or tuple(_behind(table, known, cut, samples, standing))
+        evidence = _evidence(landed, standing)
     if any(reason.code == "not_landed" for reason in reasons):
         reasons += tuple(_read_anew(mark, known))
     return Proof(not reasons, reasons, evidence)
@@ -146,6 +152,30 @@ def _behind(
         yield Reason("not_applied", text)
 
 
+def _without_image(
+    table: Table, cut: datetime, samples: Samples, standing: MirrorPosition, now: datetime
+) -> Iterator[Reason]:
+    """Why nobody may read an image of *cut*; nothing if it is there, kept and of that cut."""
+    image = standing.image(cut)
+    if image is None:
+        yield Reason("no_image", f"the mirror has no image of the cut {cut.isoformat()}")
+    elif not image.held(now):
+        yield Reason("image_old", f"the image was kept until {image.until.isoformat()}")
+    else:
+        own = {fence.source: fence for fence in image.fences}
+        for source in table.sources:
+            if not _stands(own.get(source), samples.source(source).known(), cut):
+                text = f"source {source}: the heartbeat that the image goes by is not after the cut"
+                yield Reason("image_misplaced", text)
+
+
+def _stands(fence: Fence | None, known: Sequence[Fence], cut: datetime) -> bool:
+    """Whether *fence* is after the cut, and no later one of those *known* shows it was not."""
+    if fence is None or fence.at < cut:
+        return False
+    return not any(one.number > fence.number and one.at < cut for one in known)
+
+
 def _landed(
     table: Table, fences: Mapping[str, Fence], cut: datetime, samples: Samples
 ) -> Sequence[LandedBatch]:
@@ -198,3 +228,12 @@ def _evidence(landed: Evidence, standing: MirrorPosition | None) -> Evidence:
         mirror=standing.mirror,
         life=landed.life,
     )
+
+
+def _image_evidence(
+    landed: Evidence, standing: MirrorPosition, image: Image | None, mark: Mark
+) -> Evidence:
+    if image is None:
+        return landed
+    life = Lives.of(mark.lives).at(image.batch)
+    return Evidence(image.fences, image.batch, image.version, mirror=standing.mirror, life=life)

@@ -186,7 +186,7 @@ def _strange(question: Question, inputs: Inputs) -> tuple[Reason, ...]:
     A certificate answers again once that is taken back, or waived.
     """
     if question.stage is not Stage.MIRROR:
-        return ()
+        return ()  # an image is a version from before
     found = blocks(inputs, frozenset())
     return tuple(reason for reason in found if reason.code == FOREIGN_WRITE)
 

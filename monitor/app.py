@@ -23,6 +23,7 @@ from monitor.logs import current_run
 from monitor.observe.assessor import Assessor
 from monitor.observe.census import Census
 from monitor.observe.clocks import Clocks
+from monitor.observe.cuts import DueCuts
 from monitor.observe.first_landing import FirstLandings
 from monitor.observe.foreign_writes import ForeignWrites
 from monitor.observe.heartbeat import FenceBook, HeartbeatWriter
@@ -104,7 +105,13 @@ class App:
     def api(self) -> FastAPI:
         """The HTTP application over these parts."""
         gate = Gate(
-            self.watcher, self.roster, self.assessor, self.recorder, self.config.time_zone, clock
+            self.watcher,
+            self.roster,
+            self.assessor,
+            self.recorder,
+            self.config.time_zone,
+            clock,
+            self._published,
         )
         http = self.config.http
         names = frozenset({*http.names, http.host, gethostname(), getfqdn()})
@@ -220,6 +227,9 @@ class App:
             accounts=self.store.accounts,
             clock=clock,
             readers=partial(named_versions, self.store.certificates, clock),
+            cuts=DueCuts(
+                self.fences.known, self.config.time_zone, clock, wanted=bool(self.config.publish)
+            ),
         )
 
     def _cycle(self) -> Cycle:
@@ -242,7 +252,12 @@ class App:
             runbooks=self.config.alerts.runbooks,
             firsts=FirstLandings(self.census.rows),
             way=self.way,
+            published=self._published,
         )
+
+    def _published(self, table: str) -> bool:
+        """Whether images of it are made."""
+        return self.config.settings.published(table) is not None
 
     def _works(self) -> Works:
         plans, history = self.config.plans, self.store.verdicts

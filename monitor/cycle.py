@@ -22,6 +22,7 @@ from monitor.observe.sampler import Sampling, Watcher
 from monitor.observe.service_state import ServiceState
 from monitor.right_of_way import RightOfWay
 from pipeline.cut import day_end
+from pipeline.lags.lag import MOVING
 from pipeline.lags.retention import Retention
 from pipeline.model import Missing, Stage, Table
 
@@ -48,6 +49,7 @@ class Cycle:
     runbooks: str = "docs/runbooks"
     firsts: FirstLandings = field(default_factory=FirstLandings)
     way: RightOfWay = field(default_factory=RightOfWay)
+    published: Callable[[str], bool] = lambda _: False
     _states: dict[str, tuple[ReadinessState, datetime]] = field(default_factory=dict)
 
     def watch(self) -> None:
@@ -116,7 +118,8 @@ class Cycle:
                 yield self._view(inputs, day, at, parts, firsts.get(inputs.table.name))
 
     def _day(self, inputs: Inputs, cut: datetime) -> dict[Stage, Readiness]:
-        return {stage: self.assessor.answer(Question(stage, cut), inputs) for stage in Stage}
+        stages = (*MOVING, Stage.IMAGE) if self.published(inputs.table.name) else MOVING
+        return {stage: self.assessor.answer(Question(stage, cut), inputs) for stage in stages}
 
     def _view(
         self,
@@ -128,7 +131,7 @@ class Cycle:
     ) -> tuple[TableView, tuple[Verdict, ...]]:
         table = inputs.table
         recent = at - self.budget(table.tier)  # the same of all: what answers it is worked out once
-        now_ish = {s: self.assessor.passing(Question(s, recent), inputs) for s in Stage}
+        now_ish = {s: self.assessor.passing(Question(s, recent), inputs) for s in MOVING}
         self.assessor.settle(inputs, {Question(s, one.cut): one for s, one in day.items()})
         verdicts = tuple(self._verdicts(inputs, [*day.values()], parts, first))
         seen = {verdict.check: verdict for verdict in self.recorder.rulings.of(table.name)[::-1]}

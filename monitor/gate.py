@@ -54,19 +54,24 @@ class Gate:
     recorder: VerdictRecorder
     zone: ZoneInfo
     clock: Callable[[], datetime]
+    published: Callable[[str], bool] = lambda _: False
 
     def decide(self, tables: Sequence[str], cut: datetime, stage: Stage) -> Decision:
         """Answer now, for all *tables*.
 
         Raises:
-            ConfigError: one of them is not known; the message lists those that are.
+            ConfigError: one of them is not known; the message lists those that are.  Or none of
+                its images are made, and that is asked for.
         """
+        bare = [name for name in tables if stage is Stage.IMAGE and not self.published(name)]
         look = self.watcher.look(FRESH, tables)
         known = [(name, self.roster.table(name)) for name in tables]
         unknown = [name for name, table in known if table is None]
         if unknown and self.roster.known:
             names = [table.name for table in self.roster.tables()]
             raise ConfigError(f"no table {unknown[0]!r}; known: {alike(unknown[0], names)}")
+        if bare:
+            raise ConfigError(f"no images are made of {bare[0]}; name it in `publish`")
         if unknown:
             return Decision(())
         with self.recorder.deciding:

@@ -5,7 +5,7 @@ for neither of the others; these two take turns, a pass and one mirror.
 """
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import InitVar, dataclass, field
 from datetime import timedelta
@@ -17,6 +17,7 @@ from pipeline.apply.highest_orders import HighestOrders
 from pipeline.apply.landed_state import LandedState as Known
 from pipeline.apply.passes import Passes
 from pipeline.apply.upkeep import Upkeep
+from pipeline.image import DueCut
 from pipeline.landing.loop import Landing
 from pipeline.lives import is_set_back
 from pipeline.mark import Mark
@@ -66,15 +67,17 @@ class Lane:
             self._known = Known(mark, self._learnt(known, mark, landed))
         return landed
 
-    def apply(self, waived: frozenset[str]) -> tuple[Applied, ...]:
+    def apply(self, waived: frozenset[str], cuts: Sequence[DueCut] = ()) -> tuple[Applied, ...]:
         """Bring every mirror with landed changes up to date; tier 0 first.
+
+        What has landed is known before it is looked which of *cuts* have passed.
 
         Returns a turn for each such mirror, and for each mirror looked at and found foreign; none
         where upkeep of one mirror takes so long that the caller had better ask again.
         """
         with self._turn(_PATIENCE) as mine:
             self._in_pool("apply")
-            return self.passes.run(self._known, waived) if mine else ()
+            return self.passes.run(self._known, waived, cuts) if mine else ()
 
     def upkeep(self, readers: Mapping[str, int]) -> None:
         """Compact and clean what is due; *readers*: table -> lowest version still needed.

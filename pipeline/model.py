@@ -46,10 +46,11 @@ class Hop(StrEnum):
 
 
 class Stage(StrEnum):
-    """What a reader waits for: the change log, or the mirror."""
+    """What a reader waits for: the change log, the mirror, or the mirror exactly as of the cut."""
 
     LANDED = "landed"
     MIRROR = "mirror"
+    IMAGE = "image"
 
 
 @dataclass(frozen=True, slots=True, order=True)

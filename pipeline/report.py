@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 
 from pipeline.errors import worded
+from pipeline.image import Image
 from pipeline.model import Account
 
 
@@ -87,7 +88,8 @@ class Applied:
     """One merge turn of one mirror: applied through ``batch`` as mirror ``version``.
 
     ``hold`` is set when the table was left alone instead; then ``batch`` and ``version`` are
-    those it stands at.
+    those it stands at.  ``image`` is what the turn made of the mirror, if it made one: its changes
+    are told of by the next turn.
     """
 
     table: str
@@ -97,3 +99,4 @@ class Applied:
     started: datetime
     took: timedelta
     hold: Hold | None = None
+    image: Image | None = None

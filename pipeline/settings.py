@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
+from fnmatch import fnmatchcase
 from typing import Any, Literal
 
 _UNSAFE = re.compile(r"[/\\%~\x00-\x1f\x7f]")  # in the name of a folder
@@ -141,6 +142,23 @@ class UpkeepSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class PublishRule:
+    """Of which tables images are made at the end of each business day; the first that fits decides.
+
+    ``tables`` is a glob on the table's name.  An image is a version of the mirror (``pin``), and
+    what reads it needs of files and log stays for ``keep``.  From the end of the day a mirror
+    stands still until all before it is proven to have landed, for ``hold_back`` at most: then it
+    goes on, and there is no image of that day.  ``none`` makes no images of tables that a later
+    rule would.
+    """
+
+    tables: str
+    how: Literal["pin", "none"] = "pin"
+    keep: timedelta = timedelta(days=7)
+    hold_back: timedelta = timedelta(minutes=5)
+
+
+@dataclass(frozen=True, slots=True)
 class PipelineSettings:
     """Everything the pipeline needs to know to run one lane.
 
@@ -149,7 +167,8 @@ class PipelineSettings:
     read and written in the driver, without a Spark job; ``landing_tasks`` is how many tasks a
     larger one is divided into at most.  ``transport`` is what carries the topics, with
     ``transport_options``, further fields of its class; ``kafka`` is empty if it needs none.
-    ``table_format`` is what mirrors are laid out in, with ``table_format_options``.
+    ``table_format`` is what mirrors are laid out in, with ``table_format_options``.  ``publish``
+    says of which tables images are made.
     """
 
     lake: str
@@ -170,11 +189,18 @@ class PipelineSettings:
     transport_options: Mapping[str, Any] = field(default_factory=dict)
     table_format: str = "delta"
     table_format_options: Mapping[str, Any] = field(default_factory=dict)
+    publish: tuple[PublishRule, ...] = ()
 
     @property
     def kafka_fields(self) -> Mapping[str, Any]:
         """Fields of the transport's class that stand in sections of their own; none without."""
         return {"bootstrap": self.kafka, "security": self.kafka_security} if self.kafka else {}
+
+    def published(self, table: str) -> PublishRule | None:
+        """How images of *table* are made; None if none are."""
+        fitting = (rule for rule in self.publish if fnmatchcase(table, rule.tables))
+        rule = next(fitting, None)
+        return None if rule is None or rule.how == "none" else rule
 
     @property
     def changes(self) -> str:

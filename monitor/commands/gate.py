@@ -26,10 +26,10 @@ EXITS = {"ready": 0, "not_ready": 1, "unknown": 3, **dict.fromkeys(CLOSED, 4)}
 @about_cut
 @click.option(
     "--stage",
-    type=click.Choice(["mirror", "landed"]),
+    type=click.Choice(["mirror", "landed", "image"]),
     default="mirror",
     show_default=True,
-    help="In the mirror, or in the change log.",
+    help="In the mirror, in the change log, or in the image of that cut.",
 )
 @click.option("--wait", type=Amount(YEAR), default=0.0, help="Seconds to wait at most.")
 @click.option("--patient", is_flag=True, help="Go on waiting while blocked.")

@@ -27,6 +27,7 @@ def mistakes(config: Config) -> list[str]:
     """Each as ``place: fault``, in no order."""
     return [
         *_of_tables(config),
+        *_of_images(config),
         *_of_sources(config),
         *_of_servers(config),
         *_of_numbers(config),
@@ -65,6 +66,13 @@ def _of_tables(config: Config) -> Iterator[str]:
             yield f"tables[{i}].shards: {fault}"
         elif not rule.ignore and (fault := _no_table(rule)):
             yield f"tables[{i}].table: {fault}"
+
+
+def _of_images(config: Config) -> Iterator[str]:
+    for i, rule in enumerate(config.publish):
+        for name in ("keep", "hold_back"):
+            if getattr(rule, name) <= timedelta():
+                yield f"publish[{i}].{name}: must be longer than nothing"
 
 
 def _no_pattern(pattern: str) -> str:

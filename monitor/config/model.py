@@ -20,6 +20,7 @@ from monitor.config.plans import CheckPlan, Every
 from pipeline.settings import (
     KafkaSecurity,
     PipelineSettings,
+    PublishRule,
     SourceSettings,
     TableRule,
     UpkeepSettings,
@@ -119,6 +120,7 @@ class Config(BaseModel):
     table_format_options: Mapping[str, Any] = {}
     sources: Annotated[tuple[SourceSettings, ...], Field(min_length=1)]
     tables: tuple[TableRule, ...] = ()
+    publish: tuple[PublishRule, ...] = ()
     pipeline: Tuning = Tuning()
     readiness: ReadinessSettings = ReadinessSettings()
     heartbeat: Every = timedelta(seconds=1)
@@ -143,6 +145,7 @@ class Config(BaseModel):
             table_format_options=self.table_format_options,
             sources=self.sources,
             rules=self.tables,
+            publish=self.publish,
             **tuning,
         )
 

@@ -93,7 +93,8 @@ def _onward(before: Ground, now: Ground) -> bool:
         return False
     same = now.mirror.mirror == before.mirror.mirror
     later = now.mirror.version >= before.mirror.version and now.mirror.batch >= before.mirror.batch
-    return same and later
+    kept = all(one in now.mirror.images for one in before.mirror.images)
+    return same and later and kept
 
 
 def _known(now: Ground, before: Ground) -> Ground:

@@ -15,6 +15,7 @@ from monitor.spark.standstills import Standstills
 from monitor.spark.wire import Reply, Request, Verb
 from monitor.store.accounts import Accounts
 from pipeline.errors import HeldError, SluiceError
+from pipeline.image import DueCut
 from pipeline.report import Hold, Landed
 
 log = structlog.get_logger(__name__)
@@ -45,6 +46,7 @@ class LaneRequests:
     accounts: Accounts
     clock: Callable[[], datetime]
     readers: Callable[[], Mapping[str, int]] = dict
+    cuts: Callable[[], tuple[DueCut, ...]] = tuple
     ailments: dict[Verb, str] = field(default_factory=dict)
 
     @property
@@ -61,7 +63,8 @@ class LaneRequests:
         """
         with self._ailing(Verb.LAND):
             try:
-                landed = self._ask(Verb.LAND, self.deadlines.land).landed
+                request = Request(0, Verb.LAND, self.waived())
+                landed = self.call(request, self.deadlines.land).landed
             except HeldError as error:
                 hold = Hold(f"{error.reason}:{self.lane}", "", error.reason, error.detail)
                 self.standstills.lane_held(hold, self.sources, self.clock())
@@ -77,13 +80,18 @@ class LaneRequests:
         """
         started = self.clock()
         with self._ailing(Verb.APPLY):
-            turns = self._ask(Verb.APPLY, self.deadlines.apply).applied
+            request = Request(0, Verb.APPLY, self.waived(), cuts=self.cuts())
+            turns = self.call(request, self.deadlines.apply).applied
         now = self.clock()
         told = [turn for turn in turns if turn.account.read or turn.account.residual]
         with self.accounts.together() if told else nullcontext():
             for turn in told:
                 self.accounts.add(self.lane, turn.table, turn.batch, turn.account, now)
         self.standstills.applied(turns, now)
+        for turn in turns:
+            if turn.image is not None:
+                cut = turn.image.cut.isoformat()
+                log.info("image_made", table=turn.table, cut=cut, version=turn.version)
         if turns:
             merged = [turn for turn in turns if turn.hold is None]
             changes = sum(turn.account.applied for turn in merged)
@@ -95,9 +103,6 @@ class LaneRequests:
         """Compact and clean, keeping the versions that certificates still name."""
         request = Request(0, Verb.UPKEEP, readers=self.readers())
         self.call(request, self.deadlines.upkeep)
-
-    def _ask(self, verb: Verb, deadline: timedelta) -> Reply:
-        return self.call(Request(0, verb, self.waived()), deadline)
 
     @contextmanager
     def _ailing(self, verb: Verb) -> Iterator[None]:

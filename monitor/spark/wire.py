@@ -18,6 +18,7 @@ from pipeline.errors import (
     SluiceError,
     UnreachableError,
 )
+from pipeline.image import DueCut
 from pipeline.report import Applied, Landed
 from pipeline.settings import PipelineSettings
 
@@ -37,13 +38,14 @@ class Verb(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One thing to do; ``settings`` only opens, ``readers`` only serves upkeep."""
+    """One thing to do; ``settings`` only opens, ``readers`` only serves upkeep, ``cuts`` merges."""
 
     id: int
     verb: Verb
     waived: frozenset[str] = frozenset()
     readers: Mapping[str, int] = field(default_factory=dict)
     settings: PipelineSettings | None = None
+    cuts: tuple[DueCut, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from ctypes import CDLL
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -31,6 +31,7 @@ from monitor.spark.wire import (
     dump_reply,
     load_request,
 )
+from pipeline.image import DueCut
 from pipeline.report import Applied, Landed
 from pipeline.settings import PipelineSettings
 
@@ -47,8 +48,8 @@ class ServedLane(Protocol):
         """Land one batch."""
         ...
 
-    def apply(self, waived: frozenset[str]) -> tuple[Applied, ...]:
-        """Merge what is landed."""
+    def apply(self, waived: frozenset[str], cuts: Sequence[DueCut]) -> tuple[Applied, ...]:
+        """Merge what is landed, and make images of *cuts*."""
         ...
 
     def upkeep(self, readers: Mapping[str, int]) -> object:
@@ -170,7 +171,7 @@ class RequestServer:
             case Verb.LAND:
                 return Reply(request.id, landed=self.lane.land(request.waived))
             case Verb.APPLY:
-                return Reply(request.id, applied=self.lane.apply(request.waived))
+                return Reply(request.id, applied=self.lane.apply(request.waived, request.cuts))
             case Verb.UPKEEP:
                 self.lane.upkeep(request.readers)
             case Verb.STOP:

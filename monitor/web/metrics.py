@@ -20,7 +20,8 @@ from checks.model import Outcome
 from checks.readiness import ReadinessState
 from monitor.board import Board
 from monitor.observe.own_verdicts import CHECKS
-from pipeline.model import Missing, Stage
+from pipeline.lags.lag import MOVING
+from pipeline.model import Missing
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 Row = tuple[tuple[str, ...], float]
@@ -88,7 +89,7 @@ def _watermarks(board: Board, now: datetime) -> Iterator[Row]:
     if board.stale(now):
         return
     for view in board.tables:
-        for stage in Stage:
+        for stage in MOVING:
             mark = view.lags.watermark(stage)
             if isinstance(mark, datetime):
                 yield (view.table.name, stage), mark.timestamp()

@@ -10,7 +10,7 @@ from checks.model import Reason, Verdict
 from checks.readiness import Readiness
 from monitor.board import TableView
 from monitor.web.first_lines import FirstLine
-from pipeline.lags.lag import HopLag, Lags
+from pipeline.lags.lag import MOVING, HopLag, Lags
 from pipeline.model import Fence, Missing, Stage
 
 Json = dict[str, Any]
@@ -39,7 +39,7 @@ def lags(found: Lags, stage: Stage) -> Json:
     return {
         "lag_seconds": _number(found.total(stage)),
         "hops": [_hop(one) for one in found.up_to(stage)],
-        "watermarks": {each.value: _mark(found.watermark(each)) for each in Stage},
+        "watermarks": {each.value: _mark(found.watermark(each)) for each in MOVING},
     }
 
 

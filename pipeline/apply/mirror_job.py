@@ -17,12 +17,14 @@ from pipeline.apply.decide import AppliedBefore
 from pipeline.apply.fills import Fill
 from pipeline.apply.floors import Floors
 from pipeline.apply.moved_rows import RowMove, moved
+from pipeline.apply.provenance import plain
 from pipeline.apply.refusal import Refusal
 from pipeline.apply.turn import Turn, TurnTask, Written
 from pipeline.changelog.scan import Part, scan
 from pipeline.changelog.slices import APPLIED_COLUMNS, TableRows, WantedBatches, read
 from pipeline.changelog.table import CHANGES
 from pipeline.errors import SluiceError
+from pipeline.image import Image
 from pipeline.lake.store import Store, open_store
 from pipeline.model import Op, Order, Table
 from pipeline.schema.column import Column
@@ -63,6 +65,8 @@ class MirrorJob(Generic[S]):
 
     ``deletes`` are the files of the change log that may hold deletes.  ``moves`` bring rows of
     other shards, from ``history``: all of its files, of which batches up to ``dropped`` are gone.
+    ``image`` is what the turn makes: then it takes only what belongs in that, and another turn
+    takes all of the batches.
     """
 
     table: Table
@@ -78,6 +82,12 @@ class MirrorJob(Generic[S]):
     moves: tuple[RowMove, ...] = ()
     history: tuple[Part, ...] = ()
     dropped: int = -1
+    image: Image | None = None
+
+    @property
+    def reached(self) -> int:
+        """The batch that the mirror is applied through after the turn."""
+        return self.wanted.until if self.image is None else self.wanted.after
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,12 +168,28 @@ def _done(job: MirrorJob[S], changes: str, rows: Mapping[str, pa.Table], turn: T
     try:
         came = [moved(move, open_store(changes), job.history, job.dropped) for move in job.moves]
         own = pa.concat_tables([own, *came]) if came else own
+        own = own if job.image is None else below_cut(own, job.image.positions)
         return TurnOutcome(turn(_task(job, changes, own)), topics)
     except SluiceError as error:
         return TurnOutcome(Refusal.of(error), topics)
     except Exception as error:  # the boundary of one mirror's turn: it blocks no other
         log.exception("turn_broken", table=name)
         return TurnOutcome(Refusal.unforeseen(error), topics)
+
+
+def below_cut(changes: pa.Table, positions: Mapping[str, Order]) -> pa.Table:
+    """The *changes* whose order is below that of their source; those without an order are not."""
+    orders, source = plain(changes["order"]).combine_chunks(), plain(changes["source"])
+    parts = {part: pc.struct_field(orders, part) for part in ("epoch", "log", "pos", "row")}
+    kept = pa.array([False] * len(changes), pa.bool_())
+    for name, position in positions.items():
+        under = pa.array([False] * len(changes), pa.bool_())
+        for part in reversed(parts):  # the last counts least
+            bound = getattr(position, part)
+            same = pc.and_(pc.equal(parts[part], bound), under)
+            under = pc.fill_null(pc.or_(pc.less(parts[part], bound), same), fill_value=False)
+        kept = pc.or_(kept, pc.and_(under, pc.equal(source, name)))
+    return changes.filter(kept)
 
 
 def _task(job: MirrorJob[S], changes: str, rows: pa.Table) -> TurnTask[S]:

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from pipeline.apply.floors import Floors
 from pipeline.changelog.table import app
+from pipeline.image import IMAGES, Image, images_in
 from pipeline.model import Order, Shard
 
 FLOORS, SCHEMAS, LIFE = "sluice.floors", "sluice.schemas", "sluice.life"  # names of the texts
@@ -90,6 +91,11 @@ def schemas_of(snapshot: MirrorSnapshot) -> dict[str, Order]:
 def told_floors(floors: Floors) -> dict[str, str]:
     """The text that remembers *floors*."""
     return {FLOORS: _told({str(s): order for s, order in floors.items()})}
+
+
+def images_of(snapshot: MirrorSnapshot) -> tuple[Image, ...]:
+    """The versions of the mirror that are images of cuts, oldest cut first."""
+    return images_in(snapshot.remembered.get(IMAGES))
 
 
 def life_of(snapshot: MirrorSnapshot) -> int | None:

@@ -14,6 +14,7 @@ from typing import Any
 import structlog
 
 from pipeline.apply.account import unexplained
+from pipeline.apply.due_images import DueImages, HeldBack
 from pipeline.apply.foreign_writes import Watch
 from pipeline.apply.highest_orders import HighestOrders
 from pipeline.apply.landed_state import LandedState
@@ -30,6 +31,7 @@ from pipeline.apply.untold_turns import UntoldTurns
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.scan import Part
 from pipeline.errors import HeldError, LostRaceError, UnreachableError
+from pipeline.image import DueCut
 from pipeline.living import living_tables
 from pipeline.mark import Mark
 from pipeline.model import Account, Table
@@ -61,6 +63,7 @@ class Passes:
     watch: Watch = field(init=False)
     jobs: TurnJobs = field(init=False)
     ours: SpreadTurns = field(init=False)
+    images: DueImages = field(init=False)
     _retries: Retries = field(default_factory=Retries)
     _looks: Retries = field(default_factory=Retries)  # at mirrors that stand still
     _seen: dict[str, Hold] = field(default_factory=dict)  # what the last of those looks found
@@ -75,14 +78,18 @@ class Passes:
         self.watch = Watch(self.mirrors)
         self.ours = SpreadTurns(self.spread, self.settings.merge_workers)
         self.jobs = TurnJobs(self.settings, self.changes, self.mirrors, self.table_format)
+        self.images = DueImages(self.settings, self.mirrors, self.clock)
         self._untold = UntoldTurns(self.mirrors, self.watch, self.clock)
 
-    def run(self, landed: LandedState, waived: frozenset[str]) -> tuple[Applied, ...]:
-        """Turns of every mirror with landed changes, tier 0 first.
+    def run(
+        self, landed: LandedState, waived: frozenset[str], cuts: Sequence[DueCut] = ()
+    ) -> tuple[Applied, ...]:
+        """Turns of every mirror with landed changes, tier 0 first; images of *cuts* come before.
 
         Returns a turn for each such mirror, and for each one that was looked at and stands still.
         """
         mark = landed.mark
+        self.images.told(cuts)
         self._untold.settle()
         behind, broken = self._behind(landed, waived)
         untold = tuple(self._untold.turns(sorted(mark.tables)))
@@ -93,6 +100,10 @@ class Passes:
         standing = broken | self._standing({table.name for table in tried}, mark, waived)
         ready = self._first([table for table in tried if table.name not in standing])
         done = self._turns(ready, landed, waived)
+        again = done
+        while made := {turn.table for turn in again if turn.image is not None}:
+            again = self._turns([one for one in ready if one.name in made], landed, waived)
+            done += again
         left = [self._still(name, hold) for name, hold in sorted(standing.items())]
         freed = self._freed(standing, {turn.table for turn in done}, behind)
         result = (*done, *left, *freed)
@@ -143,6 +154,7 @@ class Passes:
                 continue
             try:
                 applied = self.mirrors.applied_of(name, landed.mark.batch, landed.lives)
+                due = applied < last or self.images.concerns(name)
             except (HeldError, UnreachableError) as error:
                 broken[name] = Refusal.of(error).hold(name)
                 if isinstance(error, HeldError):
@@ -152,7 +164,7 @@ class Passes:
                 log.exception("turn_broken", table=name)
                 broken[name] = Refusal.unforeseen(error).hold(name)
                 continue
-            if applied < last:
+            if due:
                 behind.append(name)
         return behind, broken
 
@@ -215,8 +227,12 @@ class Passes:
             if room <= 0:
                 break  # the others come first in the next pass
             self._asked[table.name] = self._number
+            stamp = self._stamp()
             try:
-                job = self.jobs.of(table, landed, pending, self.highs, self._stamp())
+                image = self.images.of(table, landed.mark, stamp.at)
+                if isinstance(image, HeldBack):
+                    continue
+                job = self.jobs.of(table, landed, pending, self.highs, stamp, image=image)
             except LostRaceError:
                 continue  # somebody came between: next time, from what is there then
             except (HeldError, UnreachableError) as error:
@@ -265,28 +281,37 @@ class Passes:
         table, result = job.table, outcome.result
         if isinstance(result, Refusal):
             return self._failed(table, result.hold(table.name), landed, waived)
-        until = job.wanted.until
+        reached = job.reached
         doubt = self.watch.below(table.name, job.snapshot, waived)
-        doubt = doubt or unexplained(table.name, until, result.account)
+        doubt = doubt or unexplained(table.name, reached, result.account)
         if doubt is not None and doubt.id not in waived:
             return self._failed(table, doubt, landed, waived)
         try:
-            version = self._commit(job, result, landed.lives.at(until))
+            version = self._commit(job, result, landed.lives.at(reached))
         except LostRaceError:
             self.mirrors.look(table.name)
             return None
         except (HeldError, UnreachableError) as error:
-            self._untold.unanswered(table.name, until)
+            self._untold.unanswered(table.name, reached)
             return self._failed(table, Refusal.of(error).hold(table.name), landed, waived)
         if self.table_format.engine(job.snapshot) is None:
             self.watch.ours(table.name, version)
         elif (told := self.watch.hold(table.name, waived)) is not None:
             return self._failed(table, told, landed, waived)
-        self._untold.told(table.name)
-        self._retries.succeeded(table.name)
-        self.highs.applied(table.name, until, outcome.topics)
-        took = self.clock() - started
-        return Applied(table.name, until, version, result.account, started, took)
+        return self._succeeded(job, outcome, result.account, started)
+
+    def _succeeded(
+        self, job: MirrorJob[Any], outcome: TurnOutcome, account: Account, started: datetime
+    ) -> Applied:
+        """The turn as it is told; of the changes in an image the turn after it tells."""
+        name, reached, made = job.table.name, job.reached, self.mirrors.seen(job.table.name)
+        self._untold.told(name)
+        self._retries.succeeded(name)
+        version, took = -1 if made is None else made.version, self.clock() - started
+        if job.image is not None:
+            return Applied(name, reached, version, Account(), started, took, image=job.image)
+        self.highs.applied(name, reached, outcome.topics)
+        return Applied(name, reached, version, account, started, took)
 
     def _commit(self, job: MirrorJob[Any], written: Written[Any], life: int | None) -> int:
         table = job.table.name

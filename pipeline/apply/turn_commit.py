@@ -8,17 +8,20 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
+from pipeline.apply.due_images import kept
 from pipeline.apply.floors import Floors, highest
 from pipeline.apply.mirror_job import MirrorJob
 from pipeline.apply.mirror_snapshot import (
     CommitStamp,
     MirrorSnapshot,
     following,
+    images_of,
     told_floors,
     told_life,
 )
 from pipeline.apply.turn import Written
 from pipeline.changelog.table import app
+from pipeline.image import told_images
 
 S = TypeVar("S", bound=MirrorSnapshot)
 
@@ -35,12 +38,17 @@ class TurnCommit:
 
 def turn_commit(job: MirrorJob[S], written: Written[Any], stamp: CommitStamp) -> TurnCommit:
     """What the commit of *written* tells, besides what others know already."""
-    until, floors = job.wanted.until, highest(written.floors)
+    reached, floors = job.reached, highest(written.floors)
+    images = {} if job.image is None else kept(images_of(job.snapshot), job.image)
     return TurnCommit(
         application=app(stamp.lane),
-        batch=until,
-        remembered={**(told_floors(floors) if floors else {}), **told_life(stamp.life)},
-        note=following(job.snapshot, until, stamp.lane, **told_turn(job, written)),
+        batch=reached,
+        remembered={
+            **(told_floors(floors) if floors else {}),
+            **told_life(stamp.life),
+            **(told_images(tuple(images.values())) if images else {}),
+        },
+        note=following(job.snapshot, reached, stamp.lane, **told_turn(job, written)),
     )
 
 
@@ -56,5 +64,11 @@ def floors_first(job: MirrorJob[S], written: Written[Any]) -> Floors:
 
 
 def told_turn(job: MirrorJob[S], written: Written[Any]) -> Mapping[str, object]:
-    """What the note of a turn says of it, besides the version that it follows."""
-    return {"since": job.wanted.after, "account": asdict(written.account)}
+    """What the note of a turn says of it, besides the version that it follows.
+
+    That of an image has no account: another turn takes the same changes, and tells of them all.
+    """
+    if job.image is not None:
+        return {"since": job.wanted.after, "known": job.image.cut.isoformat(), "image": True}
+    known = job.at.isoformat()
+    return {"since": job.wanted.after, "known": known, "account": asdict(written.account)}

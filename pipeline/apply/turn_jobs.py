@@ -5,7 +5,7 @@ a while, and says so when that takes long.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -27,8 +27,9 @@ from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.scan import Part, parts
 from pipeline.changelog.slices import TableRows, WantedBatches, bounded
 from pipeline.changelog.table import DROPPED
+from pipeline.image import Image
 from pipeline.mark import Mark
-from pipeline.model import Op, Table
+from pipeline.model import Op, Order, Shard, Table
 from pipeline.settings import PipelineSettings
 
 MOST_ROWS = 2_000_000  # of one mirror in one turn; older batches first when more is waiting
@@ -85,8 +86,12 @@ class TurnJobs:
         pending: PendingFiles,
         highs: HighestOrders,
         stamp: CommitStamp,
+        *,
+        image: Image | None = None,
     ) -> MirrorJob[Any] | None:
         """What a turn of *table* needs; None where it waits for changes still on their way.
+
+        One that makes an *image* reads all its batches at once: nobody remembers the place between.
 
         Raises:
             HeldError: it must stand still; the reason says why.
@@ -99,20 +104,20 @@ class TurnJobs:
         shape = Shape(table, catalog.schema(table), catalog.newest_of(table), catalog.at)
         snapshot = self._shaped(name, shape, stamp)
         after = batch_of(snapshot, self.settings.lane)
-        grown = bool(highs.topics(name) & set(mark.grown))
         return MirrorJob(
             table=table,
             snapshot=snapshot,
             columns=shape.schema.columns,
-            wanted=_wanted(name, WantedBatches(after, mark.tables[name]), pending),
+            wanted=_wanted(name, WantedBatches(after, mark.tables[name]), pending, image),
             at=stamp.at,
             deletes=pending.deletes if after >= 0 else (),
-            known=None if after < 0 else AppliedBefore(highs.of(name, after), grown),
-            floors=highest(floors_of(snapshot), _bases(table, mark)),
+            known=_known(name, after, highs, mark),
+            floors=highest(floors_of(snapshot), _bases(table, mark, image)),
             fills=tuple(_fills(catalog, table, shape)),
-            moves=moves,
+            moves=tuple(one for one in moves if _belongs(one.shard, one.order, image)),
             history=parts(self.changes.snapshot, -1, mark.batch) if moves else (),
             dropped=self._dropped(),
+            image=None if image is None else replace(image, version=snapshot.version + 1),
         )
 
     def _moves(
@@ -145,15 +150,28 @@ class TurnJobs:
         return made
 
 
-def _wanted(name: str, wanted: WantedBatches, pending: PendingFiles) -> WantedBatches:
+def _wanted(
+    name: str, wanted: WantedBatches, pending: PendingFiles, image: Image | None
+) -> WantedBatches:
     """The older of the batches, where all are too many rows at once."""
     near = pending.of(wanted)
-    if sum(part.rows for part in near) <= MOST_ROWS:
+    if image is not None or sum(part.rows for part in near) <= MOST_ROWS:
         return wanted
     return bounded(pending.rows, near, name, wanted, MOST_ROWS)
 
 
-def _bases(table: Table, mark: Mark) -> Floors:
+def _known(name: str, after: int, highs: HighestOrders, mark: Mark) -> AppliedBefore | None:
+    """How high the mirror has come by batch *after*; None if it holds nothing."""
+    grown = bool(highs.topics(name) & set(mark.grown))
+    return None if after < 0 else AppliedBefore(highs.of(name, after), grown)
+
+
+def _belongs(shard: Shard, order: Order, image: Image | None) -> bool:
+    """Whether what happened to *shard* at *order* counts in what the turn makes."""
+    return image is None or order < image.positions[shard.source]
+
+
+def _bases(table: Table, mark: Mark, image: Image | None) -> Floors:
     """Below its shards' bases nothing counts, also in a turn that does not come to their settles.
 
     Such changes may be of columns that are no longer there.  Where keys span shards, one that left
@@ -161,7 +179,8 @@ def _bases(table: Table, mark: Mark) -> Floors:
     """
     if table.unique_across_shards:
         return {}
-    return {s: mark.bases[str(s)] for s in table.shards if str(s) in mark.bases}
+    known = {s: mark.bases[str(s)] for s in table.shards if str(s) in mark.bases}
+    return {shard: order for shard, order in known.items() if _belongs(shard, order, image)}
 
 
 def _fills(catalog: Catalog, table: Table, shape: Shape) -> Iterator[Fill]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import structlog
 
-from pipeline.apply.mirror_snapshot import CommitStamp, MirrorSnapshot
+from pipeline.apply.mirror_snapshot import CommitStamp, MirrorSnapshot, images_of
 from pipeline.apply.mirrors import Mirrors
 from pipeline.apply.table_format import Chores
 from pipeline.changelog.change_log import ChangeLog
@@ -22,6 +22,7 @@ _NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 _AT_ONCE = timedelta(seconds=15)
 _LONGEST = timedelta(minutes=5)  # with the merges it waits for
 _LEAST = timedelta(hours=168)  # nothing younger is ever taken
+_SOME = timedelta(days=1)  # for who began to read an image on its last day
 log = structlog.get_logger(__name__)
 
 
@@ -135,9 +136,15 @@ class Upkeep:
 
     def _keep(self, table: str, snapshot: MirrorSnapshot, read: int | None) -> timedelta | None:
         """How long what has left it stays; None, for ever, while somebody reads an older one."""
-        kept = max(self.settings.upkeep.keep_versions, _LEAST)
+        kept = max(self.settings.upkeep.keep_versions, _LEAST, self._imaged(snapshot))
         since = self._since(table, snapshot, read)
         return kept if since is not None and self.clock() - since <= kept else None
+
+    def _imaged(self, snapshot: MirrorSnapshot) -> timedelta:
+        """As long as an image is kept, and some: what it needs went after it was made."""
+        now = self.clock()
+        held = (one.keep + _SOME for one in images_of(snapshot) if one.held(now))
+        return max(held, default=timedelta())
 
     def _since(self, table: str, snapshot: MirrorSnapshot, read: int | None) -> datetime | None:
         """When version *read* was committed, now if it is the newest; None if no log tells.

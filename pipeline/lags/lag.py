@@ -18,7 +18,8 @@ from pipeline.model import Fence, Hop, Lag, Missing, Stage, Table
 from pipeline.sources.positions import proper, reaches
 
 Watermark = datetime | Missing
-STAGE_EXIT = {Stage.LANDED: Hop.CONSUMER, Stage.MIRROR: Hop.MERGE}
+STAGE_EXIT = {Stage.LANDED: Hop.CONSUMER, Stage.MIRROR: Hop.MERGE, Stage.IMAGE: Hop.MERGE}
+MOVING = (Stage.LANDED, Stage.MIRROR)  # an image stands still: no watermark passes it
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +55,9 @@ class Lags:
 
     def up_to(self, stage: Stage) -> tuple[HopLag, ...]:
         """The hops that a change has passed once it is in *stage*."""
-        if stage is Stage.MIRROR:
-            return self.hops
-        return tuple(each for each in self.hops if each.hop is not Hop.MERGE)
+        if stage is Stage.LANDED:
+            return tuple(each for each in self.hops if each.hop is not Hop.MERGE)
+        return self.hops
 
     def total(self, stage: Stage) -> Lag:
         """Sum of the lags up to *stage*; Missing if one of them is, or is negative."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar
 
+from pipeline.image import Image
 from pipeline.lags.spacing import spaced
 from pipeline.mark import Mark
 from pipeline.model import Acknowledged, Fence, Missing, Shard, Table
@@ -32,11 +33,17 @@ class MirrorPosition:
     """Where a mirror stands: its version, and the batch of its lane it is applied through.
 
     ``mirror`` is the id of its table: a table made anew in the same folder has another.
+    ``images`` are the versions that are images of cuts, oldest cut first.
     """
 
     version: int
     batch: int
     mirror: str = ""
+    images: tuple[Image, ...] = ()
+
+    def image(self, cut: datetime) -> Image | None:
+        """The image of *cut*; None if there is none."""
+        return next((one for one in self.images if one.cut == cut), None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from typing import Any
 
 from pipeline.apply.commits import Commit
 from pipeline.apply.mirror_side import MirrorSide
-from pipeline.apply.mirror_snapshot import MirrorSnapshot, batch_of
+from pipeline.apply.mirror_snapshot import MirrorSnapshot, batch_of, images_of
 from pipeline.apply.mirrors import Mirrors
 from pipeline.apply.table_format import TableFormat
 from pipeline.changelog.change_log import ChangeLog
@@ -62,7 +62,8 @@ class Lake:
         found = self._newest(table)
         if found is None:
             return None
-        return MirrorPosition(found.version, batch_of(found, self.settings.lane), found.id)
+        batch = batch_of(found, self.settings.lane)
+        return MirrorPosition(found.version, batch, found.id, images_of(found))
 
     def mirror(self, table: Table) -> MirrorSide:
         """The newest version of a mirror, pinned.

@@ -9,13 +9,14 @@ import pytest
 from checks.certificate import Certificate, Ground, forfeited, revocations
 from checks.model import Outcome, Ruling, Verdict
 from checks.proof import Evidence
+from pipeline.image import Image
 from pipeline.lags.samples import MirrorPosition
 from pipeline.model import Fence, Stage
 from tests.checks.samples import CUT, NOW, fence
 
 EVIDENCE = Evidence((), batch=5, version=7, applied=5, mirror="m", life=70)
 ISSUED = Certificate("c", "shop.orders", Stage.MIRROR, CUT, NOW, EVIDENCE)
-THERE = MirrorPosition(7, 5, "m")
+THERE = MirrorPosition(7, 5, "m", (Image(CUT, 7, 5, (), {}, NOW, NOW),))
 
 
 def taken_back(one: Certificate, ground: Ground) -> str:

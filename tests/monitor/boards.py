@@ -9,7 +9,7 @@ from checks.model import Outcome, Reason, Ruling, Verdict
 from checks.proof import Evidence
 from checks.readiness import Readiness, ReadinessState
 from monitor.board import Board, ChannelView, ComponentView, JobView, TableView
-from pipeline.lags.lag import HopLag, Lags
+from pipeline.lags.lag import MOVING, HopLag, Lags
 from pipeline.model import Fence, Head, Hop, Lag, Missing, Shard, Stage, Table
 from pipeline.sources.mysql.position import binlog_position
 
@@ -54,7 +54,7 @@ def view(
 ) -> TableView:
     """One table whose two answers agree."""
     found = lags(name, *seconds)
-    both = {stage: answer(found, state, *reasons, stage=stage) for stage in Stage}
+    both = {stage: answer(found, state, *reasons, stage=stage) for stage in MOVING}
     table = Table(name, (Shard("shop", name),), ("id",), "id")
     return TableView(table, found, both, both, _verdicts(name, state))
 

@@ -41,7 +41,7 @@ class FakeLane:
         (self.lake / f"batch-{batch}").touch()
         return Landed("main", batch, 3, START, timedelta(milliseconds=1500), tables=(("t", 3),))
 
-    def apply(self, waived: frozenset[str]) -> tuple[Applied, ...]:
+    def apply(self, waived: frozenset[str], cuts: object = ()) -> tuple[Applied, ...]:
         """One table that went on and one that is held."""
         self._obey("apply", waived)
         hold = Hold("h1", "shop.b", "foreign_write", "restore it")

@@ -19,6 +19,7 @@ from pipeline.apply.passes import Passes
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.own_rows import mark_row
 from pipeline.changelog.table import CHANGES, Stamp, app
+from pipeline.image import DueCut
 from pipeline.lake.commit import commit
 from pipeline.lake.pinned import open_table
 from pipeline.lake.store import open_store
@@ -29,7 +30,7 @@ from pipeline.report import Applied
 from pipeline.route import Router
 from pipeline.schema.column import TableSchema
 from pipeline.schema.history import SchemaChange
-from pipeline.settings import PipelineSettings, TableRule
+from pipeline.settings import PipelineSettings, PublishRule, TableRule
 from pipeline.sources.mysql.column import MySqlColumn as Column
 from pipeline.tables.delta.table_format import DeltaMirrors
 from tests.pipeline.reading import readings
@@ -78,12 +79,14 @@ class HandLake:
     received: datetime = NOW
     key: tuple[str, ...] = ("id",)
     table_format: Any = field(default_factory=partial(DeltaMirrors, None))
+    publish: tuple[PublishRule, ...] = ()
+    cuts: tuple[DueCut, ...] = ()
     passes: Passes = field(init=False)
 
     def __post_init__(self) -> None:
         """Create the change log."""
         self.settings = PipelineSettings(
-            lake=str(self.home), kafka="", sources=(), rules=self.rules
+            lake=str(self.home), kafka="", sources=(), rules=self.rules, publish=self.publish
         )
         tables = dict.fromkeys(self.shards, "db.t") | {name: name for name in self.others}
         self.mark = Mark("main", -1, shards={f"s/{n}": table for n, table in tables.items()})
@@ -148,7 +151,8 @@ class HandLake:
     def run(self, *waived: str) -> tuple[Applied, ...]:
         """One pass."""
         self.now += timedelta(minutes=10)
-        return self.passes.run(LandedState(self.mark, self.catalog), frozenset(waived))
+        state = LandedState(self.mark, self.catalog)
+        return self.passes.run(state, frozenset(waived), self.cuts)
 
     def apply(self, waived: Sequence[str] = ()) -> Applied:
         """The turn of ``db.t``; a pass in which an old one is told comes before it."""

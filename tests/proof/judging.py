@@ -12,6 +12,7 @@ from demo.oracle.compare import mirror_path
 from demo.oracle.rows import RowId, read_touched
 from demo.shop.ledger import Entry
 from demo.shop.schema import SHELVES
+from pipeline.lags.lag import MOVING
 from pipeline.model import Stage
 from tests.oracle.landed import Landed, read_landed
 from tests.oracle.promise import Judge, Violation
@@ -64,7 +65,7 @@ class Tribunal:
             found for each in ready if (found := self.certificates.get(each.certificate or ""))
         ]
         for table in KEYS:
-            for stage in Stage:
+            for stage in MOVING:
                 mine = [one for one in given if (one.table, one.stage) == (table, stage)]
                 if not mine:
                     yield f"{table} {stage}: never READY"

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from checks.readiness import ReadinessState
+from pipeline.lags.lag import MOVING
 from pipeline.model import Stage
 from tests.proof.model import TABLE, TOPIC, Model
 
@@ -59,7 +60,7 @@ class Play:
         """Old questions again, and new ones of cuts about now, by the time that is true."""
         random = self.model.random
         ago = timedelta(seconds=random.choice((-2.0, 0.0, 0.3, 1.5, 4.0, 20.0)))
-        self._waiting += [(stage, self.model.truth - ago) for stage in Stage]
+        self._waiting += [(stage, self.model.truth - ago) for stage in MOVING]
         asked = random.sample(self._waiting, min(ASKED, len(self._waiting)))
         for stage, cut in asked:
             (answer,) = self.model.gate.decide([TABLE], cut, stage).answers

@@ -1,0 +1,130 @@
+"""Which mirror is to become the image of a cut before it goes on, and which has to wait for that?
+
+A mirror stands still from a cut on until all below the cut is proven to have landed; then a turn
+takes what is below the cut out of its slice, and its commit is the image.  So an image is a version
+of the mirror itself, and nothing is copied.  Who waits for too long goes on without one.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import structlog
+
+from pipeline.apply.commits import Commit
+from pipeline.apply.mirror_snapshot import batch_of, images_of
+from pipeline.apply.mirrors import Mirrors
+from pipeline.image import DueCut, Image, positions
+from pipeline.mark import Mark
+from pipeline.model import Table
+from pipeline.settings import PipelineSettings
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class HeldBack:
+    """The mirror may have no turn before all below ``cut`` has landed, or it is ``until`` then."""
+
+    cut: datetime
+    until: datetime
+
+
+@dataclass(eq=False)
+class DueImages:
+    """What is kept here is a cache of what the mirrors' commits say, and since when who waits."""
+
+    settings: PipelineSettings
+    mirrors: Mirrors[Any]
+    clock: Callable[[], datetime]
+    cuts: tuple[DueCut, ...] = ()
+    _waiting: dict[tuple[str, datetime], datetime] = field(default_factory=dict)
+    _missed: set[tuple[str, datetime]] = field(default_factory=set)
+
+    def told(self, cuts: Sequence[DueCut]) -> None:
+        """Go by *cuts* from now on; none of others is made any more."""
+        self.cuts = tuple(sorted(cuts, key=lambda one: one.at))
+        known = {one.at for one in cuts}
+        self._waiting = {key: at for key, at in self._waiting.items() if key[1] in known}
+        self._missed = {key for key in self._missed if key[1] in known}
+
+    def concerns(self, table: str) -> bool:
+        """Whether a cut has passed of which *table* is still to become the image."""
+        return next(self._open(table, self.clock()), None) is not None
+
+    def of(self, table: Table, mark: Mark, at: datetime) -> Image | HeldBack | None:
+        """The image that the next turn makes, or why there may be none yet.
+
+        None: an ordinary turn.  *mark* was read before *at*, so if no cut has passed by then,
+        there is nothing in it that was committed after one.
+
+        Raises:
+            UnreachableError: the mirror's commits cannot be read.
+        """
+        due = next(self._open(table.name, at), None)
+        if due is None:
+            return None
+        found = positions(due, table.sources, mark)
+        if found is None:
+            return self._patient(table.name, due, at)
+        rule, seen = self.settings.published(table.name), self.mirrors.seen(table.name)
+        if rule is None or seen is None:
+            return None
+        fences = tuple(due.fences[source] for source in table.sources)
+        until = at + rule.keep
+        return Image(due.at, seen.version + 1, mark.batch, fences, found, at, until)
+
+    def _open(self, table: str, at: datetime) -> Iterator[DueCut]:
+        if not self.cuts or self.settings.published(table) is None:
+            return
+        for cut in self.cuts:
+            if cut.at <= at and not self._settled(table, cut.at):
+                yield cut
+
+    def _settled(self, table: str, cut: datetime) -> bool:
+        """Whether there is an image of *cut*, or can be none any more."""
+        if (table, cut) in self._missed:
+            return True
+        seen = self.mirrors.seen(table)
+        if seen is None or batch_of(seen, self.settings.lane) < 0:
+            return True  # it has grown from nothing since
+        if any(one.cut >= cut for one in images_of(seen)):
+            return True
+        if self.mirrors.table_format.engine(seen) is not None:
+            self._miss(table, cut, "another engine writes its mirror")
+            return True
+        if (table, cut) not in self._waiting:
+            if not self._before(table, seen.version, cut):
+                self._miss(table, cut, "the mirror went past the cut before it was known")
+                return True
+            self._waiting[table, cut] = self.clock()
+        return False
+
+    def _before(self, table: str, version: int, cut: datetime) -> bool:
+        """Whether the newest turn was made of what had landed before *cut*."""
+        turns = (one for one in self.mirrors.commits(table, version) if "since" in one.own)
+        turn = next(turns, None)
+        return turn is not None and _known(turn) < cut
+
+    def _patient(self, table: str, due: DueCut, at: datetime) -> HeldBack | None:
+        rule, since = self.settings.published(table), self._waiting[table, due.at]
+        if rule is not None and at - since <= rule.hold_back:
+            return HeldBack(due.at, since + rule.hold_back)
+        self._miss(table, due.at, "what is below the cut was not proven to have landed in time")
+        return None
+
+    def _miss(self, table: str, cut: datetime, why: str) -> None:
+        self._missed.add((table, cut))
+        log.warning("image_missed", table=table, cut=cut.isoformat(), why=why)
+
+
+def _known(turn: Commit) -> datetime:
+    """Before when all had landed that *turn* is made of."""
+    told = turn.own.get("known")
+    return datetime.fromisoformat(told) if isinstance(told, str) else turn.at
+
+
+def kept(images: Sequence[Image], made: Image) -> Mapping[datetime, Image]:
+    """The *images* that are still to be kept once *made* is there, and that one, by their cuts."""
+    return {one.cut: one for one in (*images, made) if one.held(made.made)}

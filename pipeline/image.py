@@ -1,0 +1,100 @@
+"""What is an image of a mirror, and which changes belong in it?
+
+An image is the mirror exactly as of a cut.  The cut stands for a place in each source's log: the
+head that was read after the first heartbeat after it.  A change belongs in the image if its order
+is below that place; its time stamp says nothing.  Pure.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import lru_cache
+
+import msgspec
+
+from pipeline.mark import Mark
+from pipeline.model import Fence, Order
+from pipeline.sources.positions import place
+
+IMAGES = "sluice.images"  # name of the text that a mirror remembers
+
+
+@dataclass(frozen=True, slots=True)
+class DueCut:
+    """A cut of which images are to be made; ``fences`` stand for it, by source, once written.
+
+    It may be still to come: then whoever applies changes knows when to stop before it.
+    """
+
+    at: datetime
+    fences: Mapping[str, Fence] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """A mirror as of ``cut``: its ``version``, and by which ``positions`` changes belong in it.
+
+    ``fences`` stand for the cut, one per source of the table; ``batch`` is the one whose mark
+    proved that all below them had landed.  It is kept ``until`` then.
+    """
+
+    cut: datetime
+    version: int
+    batch: int
+    fences: tuple[Fence, ...]
+    positions: Mapping[str, Order]
+    made: datetime
+    until: datetime
+
+    def held(self, now: datetime) -> bool:
+        """Whether it is still to be kept."""
+        return now <= self.until
+
+    @property
+    def keep(self) -> timedelta:
+        """How long in all."""
+        return self.until - self.made
+
+
+def positions(cut: DueCut, sources: Sequence[str], mark: Mark) -> Mapping[str, Order] | None:
+    """Source -> the order that the cut stands for; None unless *mark* proves all below it landed.
+
+    After a fail-over the fences must be of the server that is read now: places in the log of
+    another are none in this one.
+    """
+    found: dict[str, Order] = {}
+    for source in sources:
+        fence = cut.fences.get(source)
+        if fence is None or not mark.covers(fence):
+            return None
+        found[source] = Order(mark.epochs[source].number, *place(fence.head.position))
+    return found
+
+
+def fence_of(fences: Sequence[Fence], cut: datetime) -> Fence | None:
+    """The first of *fences*, ascending, after *cut*, of the server that is written to now.
+
+    None while there is none, and where one with a higher number lies before the cut.
+    """
+    found = None
+    for fence in reversed(fences):
+        if fence.at < cut or fence.head.identity != fences[-1].head.identity:
+            break
+        found = fence
+    return found
+
+
+def images_in(text: str | None) -> tuple[Image, ...]:
+    """What a mirror remembers of its images, oldest cut first."""
+    return () if text is None else _read(text)
+
+
+def told_images(images: Sequence[Image]) -> dict[str, str]:
+    """The text that remembers them."""
+    ordered = sorted(images, key=lambda one: one.cut)
+    return {IMAGES: msgspec.json.encode(ordered, order="sorted").decode()}
+
+
+@lru_cache(maxsize=10_000)  # each mirror's is asked for in every pass and every look
+def _read(text: str) -> tuple[Image, ...]:
+    return tuple(msgspec.json.decode(text, type=list[Image]))

@@ -1,0 +1,149 @@
+"""The gate's stage `image`: a certificate names a version that is the mirror at that cut."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from pipeline.cut import cut
+from pipeline.image import DueCut, Image, fence_of, positions
+from pipeline.lags.samples import MirrorPosition
+from tests.monitor.rig import ORDERS, USERS, Rig
+
+WEEK = timedelta(days=7)
+
+
+@pytest.fixture
+def published(rig: Rig) -> Rig:
+    """Two rounds of a pipeline that works; images of users are to be made."""
+    rig.round()
+    rig.round()
+    rig.gate.published = lambda table: table == USERS
+    rig.cycle.published = rig.gate.published
+    return rig
+
+
+def made(rig: Rig, at: str) -> Image:
+    """Let the newest version of the mirror be the image of that cut."""
+    instant, mark = cut(at, rig.gate.zone, rig.now), rig.lake.newest
+    fence = fence_of(rig.fences.of("shop"), instant)
+    assert fence is not None
+    assert mark is not None
+    where = positions(DueCut(instant, {"shop": fence}), ("shop",), mark)
+    assert where is not None
+    standing = rig.lake.mirrors[USERS]
+    image = Image(instant, standing.version, mark.batch, (fence,), where, rig.now, rig.now + WEEK)
+    rig.lake.mirrors[USERS] = replace(standing, images=(*standing.images, image))
+    return image
+
+
+def ask(rig: Rig, at: str, **more: Any) -> tuple[int, Any]:
+    rig.second(2)
+    rig.beat()
+    asked = {"table": USERS, "stage": "image", "cut": at, **more}
+    answer = rig.client.get("/v1/gate", params=asked)
+    return answer.status_code, answer.json()
+
+
+def test_without_an_image_the_gate_is_closed_though_the_mirror_is_ready(published: Rig) -> None:
+    status, answer = ask(published, "2026-03-28")
+    mirror, _ = ask(published, "2026-03-28", stage="mirror")
+
+    assert (status, mirror) == (404, 200)
+    assert answer["state"] == "not_ready"
+    assert [one["code"] for one in answer["tables"][0]["reasons"]] == ["no_image"]
+
+
+def test_ready_names_the_version_that_is_the_image(published: Rig) -> None:
+    image = made(published, "2026-03-28")
+    published.land()
+    published.apply()
+    published.lake.mirrors[USERS] = replace(published.lake.mirrors[USERS], images=(image,))
+
+    status, answer = ask(published, "2026-03-28")
+
+    (table,) = answer["tables"]
+    kept = published.store.certificates.get(table["certificate"])
+    assert status == 200
+    assert table["version"] == image.version < published.lake.mirrors[USERS].version
+    assert kept is not None
+    assert kept.evidence.batch == image.batch
+    assert kept.evidence.fences == image.fences
+
+
+def test_of_a_table_without_images_nobody_waits_for_one(published: Rig) -> None:
+    status, answer = ask(published, "2026-03-28", table=ORDERS)
+
+    assert status == 400
+    assert "no images are made of shop.orders" in answer["error"]
+
+
+def _gone(standing: MirrorPosition) -> MirrorPosition:
+    return replace(standing, images=())
+
+
+def _another(standing: MirrorPosition) -> MirrorPosition:
+    return replace(standing, images=(replace(standing.images[0], version=0),))
+
+
+def _anew(standing: MirrorPosition) -> MirrorPosition:
+    return replace(standing, mirror="another")
+
+
+@pytest.mark.parametrize(
+    ("lost", "why"),
+    [
+        pytest.param(_gone, "no image of that cut any more", id="it is kept no longer"),
+        pytest.param(_another, "is version 0 now", id="it was made again"),
+        pytest.param(_anew, "the mirror was made anew", id="its mirror was"),
+    ],
+)
+def test_a_certificate_holds_while_its_image_is_there(
+    published: Rig, lost: Callable[[MirrorPosition], MirrorPosition], why: str
+) -> None:
+    made(published, "2026-03-28")
+    _, before = ask(published, "2026-03-28")
+    name = before["tables"][0]["certificate"]
+
+    published.lake.mirrors[USERS] = lost(published.lake.mirrors[USERS])
+    _, answer = ask(published, "2026-03-28")
+
+    kept = published.store.certificates.get(name)
+    assert kept is not None
+    assert kept.revoked is not None
+    assert why in kept.why
+    assert answer["tables"][0]["certificate"] != name
+
+
+def test_an_image_by_a_heartbeat_whose_clock_was_fast_is_none_of_that_cut(published: Rig) -> None:
+    published.second(20)
+    published.beat()
+    published.land()
+    published.apply()
+    at = published.now.isoformat().replace("+00:00", "Z")
+    image = made(published, at)
+    early = replace(image.fences[0], at=image.cut - timedelta(seconds=1))
+    wrong = replace(image, fences=(early,))
+    published.lake.mirrors[USERS] = replace(published.lake.mirrors[USERS], images=(wrong,))
+    published.second(20)
+    published.beat()
+
+    _, answer = ask(published, at)
+
+    codes = [one["code"] for one in answer["tables"][0]["reasons"]]
+    assert "image_misplaced" in codes
+
+
+def test_the_board_answers_for_the_image_of_yesterday(published: Rig) -> None:
+    made(published, "2026-03-28")
+    published.beat()
+    published.land()
+    published.apply()
+    published.cycle.watch()
+
+    views = {view.table.name: view for view in published.current.board.tables}
+
+    assert [stage.value for stage in views[USERS].day] == ["landed", "mirror", "image"]
+    assert [stage.value for stage in views[ORDERS].day] == ["landed", "mirror"]
