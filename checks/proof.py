@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import count
 
+from checks.image_proof import imageless
 from checks.model import Reason
 from pipeline.cut import first_fence
 from pipeline.image import Image
@@ -73,7 +74,7 @@ def _proven(table: Table, stage: Stage, cut: datetime, samples: Samples, now: da
     landed = samples.once(("evidence", table.sources, cut), lambda: _landed_evidence(known, mark))
     reasons = tuple(_unwritten(fences, cut, now))
     if stage is Stage.IMAGE and standing is not None:
-        reasons = reasons or tuple(_without_image(table, cut, samples, standing, now))
+        reasons = reasons or tuple(imageless(table, cut, samples, standing, now))
         evidence = _image_evidence(landed, standing, standing.image(cut), mark)
     else:
         reasons = reasons or tuple(_behind(table, known, cut, samples, standing))
@@ -150,30 +151,6 @@ def _behind(
     elif standing and not any(step.holds(table.name, standing.batch) for step in landed):
         text = f"applied through batch {standing.batch}; the cut landed in {landed[0].batch}"
         yield Reason("not_applied", text)
-
-
-def _without_image(
-    table: Table, cut: datetime, samples: Samples, standing: MirrorPosition, now: datetime
-) -> Iterator[Reason]:
-    """Why nobody may read an image of *cut*; nothing if it is there, kept and of that cut."""
-    image = standing.image(cut)
-    if image is None:
-        yield Reason("no_image", f"the mirror has no image of the cut {cut.isoformat()}")
-    elif not image.held(now):
-        yield Reason("image_old", f"the image was kept until {image.until.isoformat()}")
-    else:
-        own = {fence.source: fence for fence in image.fences}
-        for source in table.sources:
-            if not _stands(own.get(source), samples.source(source).known(), cut):
-                text = f"source {source}: the heartbeat that the image goes by is not after the cut"
-                yield Reason("image_misplaced", text)
-
-
-def _stands(fence: Fence | None, known: Sequence[Fence], cut: datetime) -> bool:
-    """Whether *fence* is after the cut, and no later one of those *known* shows it was not."""
-    if fence is None or fence.at < cut:
-        return False
-    return not any(one.number > fence.number and one.at < cut for one in known)
 
 
 def _landed(

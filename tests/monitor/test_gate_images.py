@@ -1,4 +1,7 @@
-"""The gate's stage `image`: a certificate names a version that is the mirror at that cut."""
+"""The gate's stage `image`: a certificate names a version that is the mirror at that cut.
+
+Covers checks/image_proof.py.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace

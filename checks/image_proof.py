@@ -1,0 +1,32 @@
+"""Is a mirror's image of a cut there, kept, and really of that cut?  Pure."""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+from checks.model import Reason
+from pipeline.lags.samples import MirrorPosition, Samples
+from pipeline.model import Fence, Table
+
+
+def imageless(
+    table: Table, cut: datetime, samples: Samples, standing: MirrorPosition, now: datetime
+) -> Iterator[Reason]:
+    """Why nobody may read an image of *cut*; nothing if it is there, kept and of that cut."""
+    image = standing.image(cut)
+    if image is None:
+        yield Reason("no_image", f"the mirror has no image of the cut {cut.isoformat()}")
+    elif not image.held(now):
+        yield Reason("image_old", f"the image was kept until {image.until.isoformat()}")
+    else:
+        own = {fence.source: fence for fence in image.fences}
+        for source in table.sources:
+            if not _stands(own.get(source), samples.source(source).known(), cut):
+                text = f"source {source}: the heartbeat that the image goes by is not after the cut"
+                yield Reason("image_misplaced", text)
+
+
+def _stands(fence: Fence | None, known: Sequence[Fence], cut: datetime) -> bool:
+    """Whether *fence* is after the cut, and no later one of those *known* shows it was not."""
+    if fence is None or fence.at < cut:
+        return False
+    return not any(one.number > fence.number and one.at < cut for one in known)

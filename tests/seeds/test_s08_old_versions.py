@@ -1,0 +1,83 @@
+"""S8: VACUUM after an hour with the guard off; long readers and time travel break."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from pipeline.apply.mirror_snapshot import images_of
+from pipeline.errors import UnreachableError
+from pipeline.image import DueCut, Image
+from pipeline.mark import Epoch
+from pipeline.model import Acknowledged, Fence, Head, Op
+from pipeline.settings import PublishRule
+from pipeline.sources.mysql.position import binlog_position
+from tests.pipeline.apply.keeping import DAY, Keeping, aged, mirror, read
+from tests.pipeline.hand_lake import HandLake, row
+
+KEEP = timedelta(days=40)
+YESTERDAY = {1: "day", 2: "day"}
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> HandLake:
+    """An image of yesterday, of which every row has changed since, as of twenty days ago."""
+    now = datetime.now(UTC) - timedelta(hours=6)
+    made = HandLake(tmp_path, now=now, publish=(PublishRule("db.*", keep=KEEP),))
+    made.play([row(Op.CREATE, 10, 1, "day"), row(Op.CREATE, 11, 2, "day")])
+    position = binlog_position(1, 50)
+    cut = made.now + timedelta(minutes=1)
+    made.cuts = (DueCut(cut, {"s": Fence("s", 7, cut, Head("A", position))}),)
+    made.mark = replace(
+        made.mark,
+        acknowledged={"s": Acknowledged(position)},
+        heartbeats={"s": 7},
+        epochs={"s": Epoch(1, "A", position)},
+    )
+    made.land(row(Op.UPDATE, 60, 1, "night"), row(Op.UPDATE, 61, 2, "night"))
+    made.run()
+    made.play([row(Op.UPDATE, 70, 1, "now"), row(Op.UPDATE, 71, 2, "now")])
+    Keeping(made).run()
+    aged(mirror(made), 20 * DAY)
+    return made
+
+
+def image(lake: HandLake) -> Image:
+    seen = lake.passes.mirrors.look("db.t")
+    assert seen is not None
+    (found,) = images_of(seen)
+    return found
+
+
+def test_s08_their_vacuum_takes_what_a_long_reader_still_needs(lake: HandLake) -> None:
+    theirs = DeltaTable(mirror(lake))
+
+    theirs.vacuum(1, dry_run=False, enforce_retention_duration=False)
+
+    with pytest.raises(UnreachableError):
+        read(mirror(lake), image(lake).version)
+
+
+def test_s08_an_image_is_kept_for_as_long_as_it_was_promised(lake: HandLake) -> None:
+    """Longer than versions are: nobody's setting for those shortens what an image was given."""
+    version = image(lake).version
+    keeping = Keeping(lake)
+    keeping.now = datetime.now(UTC)
+
+    keeping.run()
+
+    assert lake.settings.upkeep.keep_versions < 20 * DAY
+    assert read(mirror(lake), version) == YESTERDAY
+
+
+def test_s08_once_it_is_kept_no_longer_its_files_go(lake: HandLake) -> None:
+    version = image(lake).version
+    keeping = Keeping(lake)
+    keeping.now = datetime.now(UTC) + KEEP
+
+    keeping.run()
+
+    with pytest.raises(UnreachableError):
+        read(mirror(lake), version)
