@@ -25,6 +25,7 @@ from pipeline.build import (
 )
 from pipeline.changelog.change_log import ChangeLog, require_rows_with_a_mark
 from pipeline.collectors.mirrored import behind_mirror
+from pipeline.lake import entries
 from pipeline.lake.store import open_store
 from pipeline.landing.loop import Landing
 from pipeline.landing.source_feed import Feed
@@ -46,6 +47,7 @@ def open_lane(settings: PipelineSettings, clock: Callable[[], datetime]) -> Lane
         HeldError: the change log is there, but not one of its rows says how far it is.
     """
     store = open_store(settings.changes)
+    store.prove(entries.FOLDER)
     logs = [ChangeLog(store, settings.lane) for _ in range(3)]  # one for each thread
     logs[0].opened(clock())
     require_rows_with_a_mark(logs[0])

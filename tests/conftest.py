@@ -22,6 +22,7 @@ from demo import machine
 from demo.mysql import MySQL
 from demo.ports import free_ports
 from demo.postgres import Postgres
+from demo.s3 import S3
 from demo.servers import Servers
 from pipeline import jars
 from pipeline.settings import PipelineSettings
@@ -98,6 +99,22 @@ def start_servers(server_folder: Path) -> Iterator[Callable[[], Servers]]:
             return started.enter_context(Servers.create(home))
 
         yield start
+
+
+@pytest.fixture(scope="session")
+def _s3(server_folder: Path) -> Iterator[S3]:
+    started = S3(server_folder / "s3", free_ports(1)[0])
+    started.start()
+    yield started
+    started.stop()
+
+
+@pytest.fixture
+def s3(_s3: S3, monkeypatch: pytest.MonkeyPatch) -> S3:
+    """A bucket shared by all tests, which this process and its children can reach."""
+    for name, value in _s3.environment.items():
+        monkeypatch.setenv(name, value)
+    return _s3
 
 
 @pytest.fixture

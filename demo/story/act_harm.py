@@ -1,5 +1,6 @@
 """Two kinds of harm behind the service's back, both named by it; the gate closes with 409."""
 
+from demo.oracle.compare import mirror_path
 from demo.story.harm import ForeignDelete, Harm, UnloggedRows
 from demo.story.progress import Progress
 from demo.story.service import Json
@@ -21,8 +22,8 @@ def play(stage: Stage) -> str:
 
 
 def _do(stage: Stage) -> Harm:
-    path = stage.service.lake / "mirrors" / MIRROR.replace(".", "/")
-    harm = Harm(UnloggedRows(stage.servers.mysql, SHARD), ForeignDelete(str(path)))
+    path = mirror_path(stage.service.lake, MIRROR)
+    harm = Harm(UnloggedRows(stage.servers.mysql, SHARD), ForeignDelete(path))
     harm.rows.do()
     stage.screen.say(f"  inserted at the source, without a log: {harm.rows.span}")
     harm.row.do()

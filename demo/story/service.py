@@ -11,6 +11,7 @@ import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
 from demo.daemon import Daemon
+from demo.s3 import BUCKET, S3
 from demo.servers import Servers
 from pipeline.errors import UnreachableError
 
@@ -36,7 +37,8 @@ class GateAnswer:
 class Service:
     """`sluice run` on ``config``, the demo's; what it says is read over HTTP only.
 
-    ``program`` is the module that knows the verb.
+    ``program`` is the module that knows the verb.  Its lake lies in ``s3``, if there is one, else
+    in a folder.
     """
 
     home: Path
@@ -44,6 +46,7 @@ class Service:
     port: int
     program: str = "monitor"
     config: Path = CONFIG
+    s3: S3 | None = None
     daemon: Daemon = field(init=False)
     http: httpx.Client = field(init=False)
 
@@ -51,13 +54,14 @@ class Service:
         """Name the process; nothing is started."""
         mysql, kafka, connect = self.servers.mysql, self.servers.kafka, self.servers.connect
         environment = {
-            "DEMO_LAKE": str(self.lake),
+            "DEMO_LAKE": self.lake,
             "DEMO_STORE": str(self.home / "sluice.db"),
             "DEMO_KAFKA": kafka.bootstrap,
             "DEMO_CONNECT": connect.url,
             "DEMO_MYSQL_PORT": str(mysql.port),
             "DEMO_MYSQL_PASSWORD": "sluice",
             "DEMO_HTTP_PORT": str(self.port),
+            **(self.s3.environment if self.s3 else {}),
         }
         self.daemon = Daemon("service", self.home / "service.log", environment=environment)
         self.http = httpx.Client(base_url=self.url, timeout=30, trust_env=False)
@@ -68,9 +72,9 @@ class Service:
         return f"http://127.0.0.1:{self.port}"
 
     @property
-    def lake(self) -> Path:
+    def lake(self) -> str:
         """Where it keeps change log and mirrors."""
-        return self.home / "lake"
+        return f"s3a://{BUCKET}/lake" if self.s3 else str(self.home / "lake")
 
     def start(self) -> None:
         """Start it; returns when the API answers."""

@@ -73,7 +73,7 @@ class Stage:
         (port,) = free_ports(1)
         self.service = Service(self.home, self.servers, port)
         self.watch = Watch(
-            self.service, self.shop.counts, LandedCount(str(self.service.lake / "changes"))
+            self.service, self.shop.counts, LandedCount(f"{self.service.lake}/changes")
         )
 
     def wait(

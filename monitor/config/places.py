@@ -31,7 +31,9 @@ def _no_lake(text: str, path: Path) -> str:
     scheme = _SCHEME.match(text.strip())
     kind = scheme[1].lower() if scheme else ""
     if kind in HDFS:
-        return "Sluice does not write tables on HDFS itself; put the lake on a local folder"
+        return (
+            "Sluice does not write tables on HDFS itself; put the lake on a local folder or on S3"
+        )
     place, fault = _bucket(text, kind) if kind else _folder(text, path)
     if not fault and (sign := UNREADABLE.search(place)):
         return f"{place!r} holds {sign[0]!r}, which not every reader takes as it is; name another"
@@ -44,6 +46,8 @@ def _bucket(text: str, kind: str) -> tuple[str, str]:
     if kind not in OBJECT_STORES:
         known = ", ".join(f"{name}://" for name in ("file", *OBJECT_STORES))
         return "", f"{text!r} is of no known kind; write the path of a folder, or {known}"
+    if "@" in urlsplit(text).netloc and not kind.startswith("abfs"):  # of Azure it is the account
+        return "", "holds a key; give it in the environment (AWS_ACCESS_KEY_ID, ...) instead"
     if text != text.strip() or not text.startswith(f"{kind}://") or not urlsplit(text).netloc:
         return "", f"{text!r} is no address; write {kind}://bucket/folder"
     return text, ""

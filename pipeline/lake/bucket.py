@@ -5,18 +5,42 @@ its own, so this file is imported only where a bucket is opened.
 """
 
 import io
+import os
+import re
+import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 import obstore
 import pyarrow as pa
-from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
+from obstore.exceptions import (
+    AlreadyExistsError,
+    BaseError,
+    PermissionDeniedError,
+    PreconditionError,
+    UnauthenticatedError,
+)
 from obstore.store import ObjectStore, from_url
 
 from pipeline.errors import ConfigError, UnreachableError
-from pipeline.lake.folder import Entry
+from pipeline.lake.folder import LEFTOVER, Entry
+
+ANSWERED = timedelta(seconds=30)  # one request with its answer; a large file goes in parts
+CONNECTED = timedelta(seconds=5)
+TRIED = timedelta(seconds=30)  # again and again, with pauses that grow: what is throttled passes
+_CODE = re.compile(r"<Code>(\w+)</Code>")
+_ADVICE = {
+    "NoSuchBucket": "there is no such bucket; make it, or correct `lake`",
+    "InvalidAccessKeyId": "the key is unknown there; correct AWS_ACCESS_KEY_ID",
+    "SignatureDoesNotMatch": "the secret is wrong; correct AWS_SECRET_ACCESS_KEY",
+    "ExpiredToken": "the session token has expired; renew AWS_SESSION_TOKEN",
+    "AccessDenied": "let Sluice's key list, read, write and delete there",
+    "PermanentRedirect": "the bucket is in another region; set AWS_REGION",
+    "SlowDown": "the store asks for fewer requests; it is tried again by itself",
+}
 
 
 def open_bucket(uri: str) -> "Bucket":
@@ -27,10 +51,21 @@ def open_bucket(uri: str) -> "Bucket":
     """
     address = uri.rstrip("/")
     scheme, _, rest = address.partition("://")
+    known = f"s3://{rest}" if scheme == "s3a" else address
+    plain = os.environ.get("AWS_ALLOW_HTTP", "").lower() in {"true", "1"}
     try:
-        return Bucket(address, from_url(f"s3://{rest}" if scheme == "s3a" else address))
+        objects = from_url(
+            known,
+            client_options={
+                "timeout": ANSWERED,
+                "connect_timeout": CONNECTED,
+                "allow_http": plain,  # with options given, the library does not look itself
+            },
+            retry_config={"max_retries": 8, "retry_timeout": TRIED},
+        )
+        return Bucket(address, objects)
     except (BaseError, ValueError) as error:
-        raise ConfigError(f"{uri}: {error}") from error
+        raise ConfigError(f"{uri}: {str(error).partition(chr(10))[0]}") from error
 
 
 @dataclass(eq=False)
@@ -73,12 +108,39 @@ class Bucket:
         Raises:
             UnreachableError: whether the file was made is not known.
         """
-        with _translated(self, name):
+        with _translated(self, name), _no_bucket(self, name):
             obstore.put(self.objects, name, data, mode="create", use_multipart=False)
+
+    def prove(self, folder: str) -> None:
+        """Make a file in *folder* twice, and take it away: the second time must be refused.
+
+        Raises:
+            ConfigError: the store makes a file for two writers, or knows no conditions.
+            UnreachableError: it does not answer, or does not let us in.
+        """
+        name = f"{folder}/{LEFTOVER}{uuid.uuid4()}.tmp"  # one that is left is swept
+        try:
+            self.put_new(name, b"1")
+            self.put_new(name, b"2")
+        except FileExistsError:
+            return
+        except UnreachableError as error:
+            if "NotImplemented" not in str(error):
+                raise
+        finally:
+            self._take_back(name)
+        raise ConfigError(
+            f"{self.uri}: this store does not refuse to write a file that is there (a put with "
+            "`If-None-Match: *`), so two writers could both win; put the lake on one that does"
+        )
+
+    def _take_back(self, name: str) -> None:
+        with suppress(UnreachableError):
+            self.remove(name)
 
     def put(self, name: str, data: bytes) -> None:
         """Write a file whose name nobody else uses."""
-        with _translated(self, name):
+        with _translated(self, name), _no_bucket(self, name):
             obstore.put(self.objects, name, data)
 
     def sync(self, name: str) -> None:
@@ -151,14 +213,36 @@ class _Ranges(io.RawIOBase):
 
 
 @contextmanager
+def _no_bucket(bucket: Bucket, name: str) -> Iterator[None]:
+    """What is not there for a writer is the bucket."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise UnreachableError(_told(bucket, name, error)) from error
+
+
+@contextmanager
 def _translated(bucket: Bucket, name: str) -> Iterator[None]:
     """Say with Python's own errors what every store says; the rest may succeed later."""
     try:
         yield
     except (AlreadyExistsError, PreconditionError) as error:
         raise FileExistsError(f"{bucket.uri}/{name}: another writer made it") from error
-    except FileNotFoundError:
+    except FileNotFoundError as error:
+        if "<Code>NoSuchBucket</Code>" in str(error):  # a table that is not there is another thing
+            raise UnreachableError(_told(bucket, name, error)) from error
         raise
     except (BaseError, OSError) as error:
-        first = str(error).partition("\n")[0]
-        raise UnreachableError(f"{bucket.uri}/{name}: {first}") from error
+        raise UnreachableError(_told(bucket, name, error)) from error
+
+
+def _told(bucket: Bucket, name: str, error: Exception) -> str:
+    """What the store said, in one line that holds no key, and what helps."""
+    text = str(error)
+    code = next(iter(_CODE.findall(text)), "")
+    denied = isinstance(error, PermissionDeniedError | UnauthenticatedError)
+    advice = _ADVICE.get(code, _ADVICE["AccessDenied"] if denied else "it is tried again by itself")
+    if "builder error" in text:
+        advice = "an endpoint without TLS needs AWS_ALLOW_HTTP=true"
+    said = code or text.partition("\n")[0].partition(": Error performing ")[2] or text[:200]
+    return f"{bucket.uri}/{name}: {said}; {advice}"

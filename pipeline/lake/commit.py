@@ -163,10 +163,7 @@ def _put(store: Store, version: int, content: bytes, *, own: str) -> None:
     name = entries.name(version)
     try:
         store.put_new(name, content)
-    except FileExistsError as error:
-        if not _is_ours(store, name, own):
-            raise LostRaceError(f"{store.uri}: another commit is version {version}") from error
-    except (OSError, UnreachableError) as error:
+    except (OSError, UnreachableError) as error:  # also that it exists: ours, sent twice
         found = _outcome(store, name, own)
         if found is None:
             raise UnreachableError(

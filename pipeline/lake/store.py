@@ -68,6 +68,13 @@ class Store(Protocol):
     def make_folder(self, folder: str) -> None:
         """Make *folder* and the table's own, where the store knows folders."""
 
+    def prove(self, folder: str) -> None:
+        """See by trying, where only that tells, that `put_new` lets one writer win.
+
+        Raises:
+            ConfigError: it does not.
+        """
+
 
 def open_store(uri: str) -> Store:
     """Open a table's folder: a path, ``file://``, or a bucket of S3, GCS or Azure.

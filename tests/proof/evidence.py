@@ -59,7 +59,7 @@ def examine(stand: Stand, findings: Findings) -> None:
     store = ServiceStore.open(stand.home / "sluice.db")
     try:
         tribunal = Tribunal(
-            str(stand.service.lake),
+            stand.service.lake,
             stand.ledger.entries(),
             {one.id: one for one in store.certificates.list(limit=ALL)},
             stand.bases,
@@ -78,7 +78,7 @@ def examine(stand: Stand, findings: Findings) -> None:
 def unequal(stand: Stand) -> Iterator[str]:
     """Mirrors that are not their source, with the writers gone and all caught up."""
     entries = stand.ledger.entries()
-    diffs = compare(stand.shop.address, str(stand.service.lake), ledger=entries)
+    diffs = compare(stand.shop.address, stand.service.lake, ledger=entries)
     yield from (f"{name}: {diff}" for name, diff in diffs.items() if not diff.clean)
     yield from (f"{name}: no rows at all" for name, diff in diffs.items() if not diff.rows)
 
@@ -99,7 +99,7 @@ def _unbalanced(store: ServiceStore) -> Iterator[str]:
 
 def _unaccounted(stand: Stand, store: ServiceStore) -> Iterator[str]:
     """Tables of which not as many changes were landed as all accounts together have read."""
-    log = DeltaTable(str(stand.service.lake / "changes"))
+    log = DeltaTable(f"{stand.service.lake}/changes")
     rows = pa.table(QueryBuilder().register("log", log).execute(LANDED).read_all()).to_pylist()
     totals = store.accounts.totals()
     landed = {row["name"]: row["n"] for row in rows if row["name"] in MIRRORS}

@@ -18,6 +18,7 @@ from demo.kafka import Kafka
 from demo.mysql import MySQL
 from demo.ports import free_ports
 from demo.processes import Process, started, wait_until
+from demo.s3 import S3
 from demo.servers import Servers
 from demo.shop.schema import DATABASES, PAYMENTS_SHELF
 from demo.shop.workload import Address, Ledger, Shop, Workload
@@ -39,11 +40,15 @@ MISLED = 5.0  # seconds that a wrong clock lasts once it was noticed
 
 @dataclass(eq=False)
 class Stand:
-    """Servers, shop, service and asker in *home*; ``log`` tells what was done when."""
+    """Servers, shop, service and asker in *home*; ``log`` tells what was done when.
+
+    The lake lies in ``s3``, if there is one; whoever gave it starts and stops it.
+    """
 
     home: Path
     seed: int
     rate: float = 100
+    s3: S3 | None = None
     log: list[str] = field(default_factory=list)
     bases: list[Base] = field(default_factory=list)
     _ends: ExitStack = field(default_factory=ExitStack)
@@ -58,7 +63,7 @@ class Stand:
         self.shop, self.ledger = Shop(address), Ledger(self.home / "ledger.jsonl")
         self.workload = Workload(address, self.ledger, seed=self.seed, rate=self.rate)
         port, program = free_ports(1)[0], wrong_clock.__name__
-        self.service = Service(self.home, self.servers, port, program)
+        self.service = Service(self.home, self.servers, port, program, s3=self.s3)
         self.asker = Asker(self.service.url, Random(f"ask/{self.seed}"))
 
     def open(self) -> None:

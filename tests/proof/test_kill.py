@@ -40,7 +40,7 @@ ROUNDS = [
 def test_kills_under_load_lose_nothing_and_no_ready_is_false(
     rounds: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    stand, findings = Stand(new_folder(rounds), SEED), Findings()
+    stand, findings = Stand(new_folder(str(rounds)), SEED), Findings()
     began = time.monotonic()
     try:
         stand.open()
@@ -75,10 +75,10 @@ def unanswered(stand: Stand) -> list[str]:
     return [f"{place}: {why}" for place, why in found.items()]
 
 
-def new_folder(rounds: int) -> Path:
+def new_folder(run: str) -> Path:
     machine.require(FOLDER)
     FOLDER.mkdir(parents=True, exist_ok=True)
-    return Path(tempfile.mkdtemp(dir=FOLDER, prefix=f"kill-{rounds}-"))
+    return Path(tempfile.mkdtemp(dir=FOLDER, prefix=f"kill-{run}-"))
 
 
 def summary(stand: Stand, findings: Findings, rounds: int, seconds: float) -> dict[str, Any]:

@@ -72,7 +72,7 @@ def examine(trouble: Trouble, findings: Findings) -> None:
     finally:
         store.close()
     tribunal = Tribunal(
-        str(stand.service.lake),
+        stand.service.lake,
         stand.ledger.entries(),
         certificates,
         stand.bases,
@@ -88,7 +88,7 @@ def examine(trouble: Trouble, findings: Findings) -> None:
 
 def counted(stand: Stand) -> list[int]:
     """The epochs that changes landed in."""
-    log = DeltaTable(str(stand.service.lake / "changes"))
+    log = DeltaTable(f"{stand.service.lake}/changes")
     found = pa.table(QueryBuilder().register("log", log).execute(EPOCHS).read_all())
     return [row["epoch"] for row in found.to_pylist()]
 

@@ -115,7 +115,7 @@ class Thousand:
         """What the oracle finds in mirrors that are not their sources."""
         address = Address(self.servers.mysql.host, self.servers.mysql.port)
         mirrors = {table: [table] for table in self.tables}
-        found = compare(address, str(self.service.lake), mirrors=mirrors)
+        found = compare(address, self.service.lake, mirrors=mirrors)
         assert len(found) == len(self.tables)
         return {table: diff for table, diff in found.items() if not diff.clean or not diff.rows}
 

@@ -38,7 +38,7 @@ class Trouble:
 
     def rob(self) -> None:
         """Somebody deletes every third row of a mirror; returns when the gate says so."""
-        path = mirror_path(str(self.stand.service.lake), ROBBED)
+        path = mirror_path(self.stand.service.lake, ROBBED)
 
         def robbed() -> bool:
             try:
@@ -51,7 +51,7 @@ class Trouble:
 
     def rebuild(self) -> None:
         """Move that mirror away while nothing runs; the service makes it anew."""
-        stand, path = self.stand, mirror_path(str(self.stand.service.lake), ROBBED)
+        stand, path = self.stand, mirror_path(self.stand.service.lake, ROBBED)
         stand.kill_service()
         number = str(DeltaTable(path).metadata().id)
         self.moved[number] = str(stand.home / f"old-{ROBBED}-{len(self.moved)}")

@@ -22,6 +22,7 @@ from pipeline.tables.delta.match import wanted
 from pipeline.tables.delta.spark_sql import below, owner, path_of, quoted
 
 _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]+)[.\]]")
+_NO_FILES = re.compile(r"ClassNotFoundException: Class org\.apache\.hadoop\.fs\.|No FileSystem for")
 _RACES = ("DELTA_CONCURRENT", "DELTA_METADATA_CHANGED", "DELTA_PROTOCOL_CHANGED")
 _TELLING = ("FEATURE", "PROTOCOL", "COLUMN_MAPPING")  # errors whose texts name no value of a row
 
@@ -126,12 +127,23 @@ def translated(uri: str) -> Iterator[None]:
         condition = found[1] if found else type(error).__name__
         if condition.startswith(_RACES):
             raise LostRaceError(f"{uri}: another commit came between ({condition})") from error
+        if _NO_FILES.search(text):
+            raise _no_files(uri) from error
         if found is None:
             raise UnreachableError(f"{uri}: Spark did not answer ({condition})") from error
         telling = any(word in condition for word in _TELLING)
         why = text[found.start() :].partition("\n")[0] if telling else condition
         reason = "protocol" if telling else "refused"
         raise HeldError(reason, f"{uri}: Spark does not take this table or row: {why}") from error
+
+
+def _no_files(uri: str) -> HeldError:
+    return HeldError(
+        "protocol",
+        f"{uri}: this mirror is Spark's to merge, and Spark has no classes to read that address; "
+        "rebuild the mirror, which Sluice then writes itself, or give Spark hadoop-aws "
+        "(docs/operations.md, The lake in a bucket)",
+    )
 
 
 def _no_shard(uri: str) -> HeldError:

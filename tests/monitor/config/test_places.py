@@ -38,6 +38,7 @@ def _told(path: Path, text: str) -> str:
         pytest.param("foo://x", "'foo://x' is of no known kind", id="no such kind"),
         pytest.param("file:/x", "is of no known kind", id="Hadoop's way of a path"),
         pytest.param("C:/x", "is of no known kind", id="another system's path"),
+        pytest.param("s3://k:s@b/x", "lake: holds a key; give it in the env", id="a secret"),
         pytest.param("HDFS://x", "does not write tables on HDFS", id="HDFS"),
         pytest.param("'  '", "lake: is empty", id="blanks"),
         pytest.param("file", "{here}/file is a file", id="a file"),

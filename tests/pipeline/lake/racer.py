@@ -2,7 +2,6 @@
 
 import json
 import sys
-from pathlib import Path
 
 from pipeline.errors import LostRaceError
 from pipeline.lake.log import load
@@ -11,7 +10,7 @@ from tests.pipeline.lake.tables import Writer, numbers
 
 def race() -> None:
     """Win as many versions of a table as asked, once told to go; print what was won."""
-    folder, rounds, me = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+    folder, rounds, me = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     writer = Writer.open(folder)
     won: list[tuple[int, str | None]] = []
     lost = 0

@@ -36,7 +36,7 @@ class Writer:
         return cls(store, create(store, schema, clock=NOW, **more))
 
     @classmethod
-    def open(cls, folder: Path) -> "Writer":
+    def open(cls, folder: Path | str) -> "Writer":
         store = open_store(str(folder))
         return cls(store, found(store))
 

@@ -12,16 +12,20 @@ import pyarrow.parquet as pq
 import pytest
 from obstore.store import MemoryStore
 
+from demo.s3 import BUCKET
 from pipeline.errors import ConfigError
 from pipeline.lake.bucket import Bucket
 from pipeline.lake.folder import LEFTOVER
 from pipeline.lake.store import Store, open_store
 
 
-@pytest.fixture(params=["folder", "bucket"])
+@pytest.fixture(params=["folder", "bucket", pytest.param("s3", marks=pytest.mark.stack)])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     if request.param == "bucket":
         return Bucket("s3://lake/t", MemoryStore())
+    if request.param == "s3":
+        request.getfixturevalue("s3")
+        return open_store(f"s3a://{BUCKET}/{tmp_path.name}")
     (tmp_path / "t").mkdir()
     opened = open_store(f"file://{tmp_path}/t/")
     opened.make_folder("log")
@@ -43,6 +47,12 @@ def test_a_part_of_a_file_is_read_by_its_place(store: Store) -> None:
 
     assert store.read("log/vectors.bin", 3, 4) == b"3456"
     assert store.read("log/vectors.bin", 8) == b"89"
+
+
+def test_who_wins_is_proven_by_trying_and_nothing_stays_of_it(store: Store) -> None:
+    store.prove("log")
+
+    assert store.names("log") == []
 
 
 def test_what_is_not_there_is_said_to_be_missing(store: Store) -> None:

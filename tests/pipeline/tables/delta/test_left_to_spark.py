@@ -16,8 +16,10 @@ from structlog.testing import capture_logs
 
 from pipeline.apply.upkeep import Upkeep
 from pipeline.changelog.change_log import ChangeLog
+from pipeline.errors import HeldError
 from pipeline.lake.store import open_store
 from pipeline.sources.mysql.column import MySqlColumn as Column
+from pipeline.tables.delta.spark_look import translated
 from pipeline.tables.delta.spark_merge import SparkMerge
 from pipeline.tables.delta.table_format import DeltaMirrors
 from tests.pipeline.apply.two_writers import ADOPTED, C, D, U, applied, held, newest
@@ -170,6 +172,17 @@ def test_upkeep_lets_spark_join_its_files_as_a_commit_of_ours(
     assert newest(lake).after == before.version
     applied(lake, row(U, 11, 1, "b"), waived=ADOPTED)
     assert len(rows(spark, path)) == 13
+
+
+@pytest.mark.parametrize("address", ["s3a://bucket/t", "s3://bucket/t"])
+def test_a_mirror_that_spark_cannot_reach_is_held_with_what_helps(
+    spark: SparkSession, address: str
+) -> None:
+    with pytest.raises(HeldError, match="rebuild the mirror") as held_, translated(address):
+        spark.read.format("delta").option("versionAsOf", 0).load(address)
+
+    assert held_.value.reason == "protocol"
+    assert "give Spark hadoop-aws" in held_.value.detail
 
 
 def _entry(path: Path, lake: HandLake, features: Mapping[str, Any]) -> None:
