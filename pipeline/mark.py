@@ -82,6 +82,14 @@ class Existence:
 
 
 @dataclass(frozen=True, slots=True)
+class ToldSchema:
+    """The newest columns that a shard's rows told of themselves: since which order, as a digest."""
+
+    order: Order
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
 class CollectorLists:
     """By which lists a collector sends tables, as a digest.
 
@@ -146,6 +154,7 @@ class Mark:
     ``lost``          ``source/shard`` -> order of the base that closed its newest gap or
                       quarantine: what landed of it below may lack changes.
     ``snaps``         ``source/shard`` -> the snapshot that is not complete yet.
+    ``schemas``       ``source/shard`` -> its newest columns, where rows tell them of themselves.
     ``lists``         source -> by which lists its collector sends tables.
     ``trimmed``       topics of which the beginning was gone when they were first read: what is
                       left of them tells of no empty table, and of no birth.
@@ -176,6 +185,7 @@ class Mark:
     complete: Mapping[str, int] = field(default_factory=dict)
     lost: Mapping[str, Order] = field(default_factory=dict)
     snaps: Mapping[str, Snap] = field(default_factory=dict)
+    schemas: Mapping[str, ToldSchema] = field(default_factory=dict)
     lists: Mapping[str, CollectorLists] = field(default_factory=dict)
     trimmed: tuple[str, ...] = ()
     parts: Mapping[str, Order] = field(default_factory=dict)

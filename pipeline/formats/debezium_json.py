@@ -1,4 +1,4 @@
-"""Debezium's JSON for MySQL and MariaDB, with and without the schema around each message."""
+"""Debezium's JSON for MySQL, MariaDB and Postgres, with and without the schema around a message."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -6,16 +6,21 @@ from typing import ClassVar
 import pyarrow as pa
 
 from pipeline.formats.debezium import batch as messages
-from pipeline.formats.debezium import schema_changes
+from pipeline.formats.debezium import row_schemas, schema_changes
 from pipeline.formats.debezium.envelope import HEARTBEAT_TOPIC
+from pipeline.formats.debezium.postgres import UNAVAILABLE, Placeholder
 from pipeline.formats.format import Format
 from pipeline.schema.schema_change import SchemaMessage
 
 
 @dataclass(frozen=True, slots=True)
 class DebeziumJson:
-    """No settings: a message tells by itself whether its schema is around it."""
+    """A message tells by itself whose it is, and whether its schema is around it.
 
+    ``unavailable``: the connector's ``unavailable.value.placeholder``, where it is another.
+    """
+
+    unavailable: str = UNAVAILABLE
     positioned: ClassVar[bool] = True
     columns: ClassVar[tuple[str, ...]] = ()
 
@@ -24,12 +29,14 @@ class DebeziumJson:
         return (f"{prefix}.transaction", f"{HEARTBEAT_TOPIC}.{prefix}")
 
     def schema_change(self, payload: str) -> SchemaMessage:
-        """Read what a connector with ``include.schema.changes`` sends."""
+        """Read what a connector with ``include.schema.changes`` sends, or rows of one without."""
+        if row_schemas.is_told(payload):
+            return row_schemas.read(payload)
         return schema_changes.read(payload)
 
     def decode(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Decode ``RAW`` to ``DECODED``, one row a message; see :class:`Format`."""
-        return messages.decode(batch)
+        """Decode ``RAW`` to ``DECODED``; see :class:`Format`."""
+        return messages.decode(batch, Placeholder(self.unavailable))
 
 
 FORMAT: type[Format] = DebeziumJson

@@ -71,6 +71,9 @@ class Decoded:
                     A delete has at least its key's columns before, or its table is held.
     ``at``          the source's clock, for display only.
     ``log``         the number of the log's file, ``pos`` and ``row`` the place in it.
+    ``changed``     the columns that ``after`` holds, where it holds some only; None: all.
+    ``schema_id``   of a schema change that only tells which columns the rows behind it have: a
+                    number of them.  It is landed where it says something new.
     ``tx``          its transaction; a schema change's has the name it has when it is sent again.
     ``snapshot``    which snapshot row this is; None for a live change.
     ``error``       why it could not be decoded; then ``raw`` holds the value's bytes, and only

@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 from pipeline.errors import FormatError
 from pipeline.landing.inversions import order_of, tops
 from pipeline.landing.tally import RunTally, SnapshotRows, Unreadable
+from pipeline.landing.told_schemas import newest
+from pipeline.mark import ToldSchema
 from pipeline.model import Order, Shard, TopicPartition
 from pipeline.schema.history import SchemaChange
 from pipeline.schema.reading import SchemaReading
@@ -79,6 +81,7 @@ class Facts:
     ``news``        schema changes, in log order; one that cannot be read is an error.
     ``statements``  schema changes of any kind, those about no table among them.
     ``databases``   those that were dropped, in log order.
+    ``schemas``     ``source/shard`` -> the newest columns that its rows told of themselves.
     ``texts``       (source, text) of those that are no part of a snapshot.
     ``firsts``      ``source/shard`` -> lowest order of a row, of those created in it.
     ``errors``      ``source/shard`` (or ``topic:NAME`` where it is not known) -> what is unread.
@@ -95,6 +98,7 @@ class Facts:
     news: tuple[News, ...] = ()
     statements: int = 0
     databases: tuple[DroppedDatabase, ...] = ()
+    schemas: Mapping[str, ToldSchema] = field(default_factory=dict)
     texts: tuple[tuple[str, str], ...] = ()
     firsts: Mapping[str, Order] = field(default_factory=dict)
     errors: Mapping[str, UnreadChanges] = field(default_factory=dict)
@@ -122,7 +126,8 @@ def gather(
         news=news,
         statements=sum(len(one.statements) for one in told),
         databases=tuple(_databases(texts, readings)),
-        texts=tuple((source, one.text) for source, one in texts),
+        schemas=newest(row for tally in told for row in tally.statements),
+        texts=tuple((source, one.text) for source, one in texts if one.text),
         firsts=_firsts(told, news),
         errors={name: _unread(one) for name, one in errors.items()},
         doubted=doubted,

@@ -41,7 +41,7 @@ from pipeline.landing.staging import Staged, near, staged_rows, write_rows
 from pipeline.landing.task import Done, Intake, LandingTask
 from pipeline.landing.topic_shards import TopicShards
 from pipeline.lives import lived
-from pipeline.mark import Mark
+from pipeline.mark import Mark, source_of
 from pipeline.model import PartitionEnd, Shard, TopicPartition
 from pipeline.report import Hold, Landed, read_gap
 from pipeline.route import Router
@@ -263,7 +263,8 @@ class Landing:
                     bounded[name],
                     feed.format.positioned,
                 )
-                found.append(Intake(came, feed.format, own))
+                told = {n: one for n, one in self.mark.schemas.items() if source_of(n) == name}
+                found.append(Intake(came, feed.format, own, told))
         return found
 
     def _strange(self, staged: Staged, facts: Facts) -> dict[TopicPartition, int]:

@@ -10,6 +10,7 @@ from pipeline.landing.mentioned import mentioned
 from pipeline.landing.plan import Plan
 from pipeline.landing.redelivery import resending
 from pipeline.landing.tally import NAMED
+from pipeline.landing.told_schemas import after
 from pipeline.landing.topic_shards import TopicNames, TopicShards
 from pipeline.mark import Epoch, EpochStart, Mark, Quarantine, Snap, source_of
 from pipeline.model import Acknowledged, Order, Shard, TopicPartition
@@ -60,10 +61,11 @@ def next_mark(
 
 
 def _topics(mark: Mark, facts: Facts, plan: Plan) -> Mark:
-    """With W after *plan*, and topics that have grown, or are read without their beginning."""
+    """With W after *plan*, columns that rows told, and topics that grew or lack rows."""
     parts = {n: s.order for n, s in facts.snapshots.items() if s.topics & plan.trimmed}
     topics = tuple(sorted({*mark.trimmed, *plan.trimmed}))
     at = replace(mark, offsets=dict(plan.offsets), gone=dict(plan.gone))
+    at = replace(at, schemas=after(mark.schemas, facts.schemas))
     return replace(at, grown=_grown(mark, plan), trimmed=topics, parts={**mark.parts, **parts})
 
 

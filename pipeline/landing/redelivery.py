@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from pipeline.changelog.table import ORDER_TYPE
 from pipeline.mark import Epoch, Mark
-from pipeline.model import Order, TopicPartition
+from pipeline.model import Op, Order, TopicPartition
 from pipeline.sources.positions import may_hold, place
 
 COLUMNS = ("source", "topic", "partition", "offset", "order", "op", "key", "before", "after", "tx")
@@ -74,7 +74,8 @@ def unexplained(
     *rows* are the batch's rows of the topics of *back*; *landed* reads the change log, once for
     each source that has such rows.  Both have at least ``COLUMNS``.
     """
-    ordered = rows.filter(pc.is_valid(rows["order"]))
+    said = pc.not_equal(rows["op"], str(Op.DDL))  # columns stand at the offset of their row
+    ordered = rows.filter(pc.and_(pc.is_valid(rows["order"]), said))
     low = _are_low(ordered, back)
     suspects, first = ordered.filter(pa.array(low)), ordered.filter(pa.array(~low))
     found: dict[TopicPartition, int] = {}

@@ -28,6 +28,7 @@ SLIM = pa.schema(
         *(CHANGES.field(name) for name in ("table", "shard", "op", "origin")),
         *((part, pa.int64()) for part in _ORDER),
         CHANGES.field("snapshot"),
+        CHANGES.field("schema_id"),
         ("note", pa.string()),
     ]
 )

@@ -5,7 +5,7 @@ it leaves is a file that nobody names.  The driver judges by what is told here, 
 """
 
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 
@@ -19,6 +19,8 @@ from pipeline.lake.log import Metadata
 from pipeline.lake.store import open_store
 from pipeline.landing.shape import Provenance, Routes, shape, slim
 from pipeline.landing.tally import RunTally, tally
+from pipeline.landing.told_schemas import unrepeated
+from pipeline.mark import ToldSchema
 from pipeline.route import Router
 from pipeline.transports.offset_ranges import OffsetRange, RangeRead, ReadBounds
 from pipeline.transports.transport import RecordReader
@@ -28,11 +30,12 @@ RUN = 64 * 2**20  # bytes of rows sorted at once; with what is read meanwhile, s
 
 @dataclass(frozen=True, slots=True)
 class Intake:
-    """What is read of one source, and how."""
+    """What is read of one source, and how; ``schemas`` as in :class:`pipeline.mark.Mark`."""
 
     came: Provenance
     format: Format
     ranges: tuple[OffsetRange, ...]
+    schemas: Mapping[str, ToldSchema] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,12 +102,14 @@ def write(
 def _shaped(batches: Iterable[pa.RecordBatch], task: LandingTask) -> Iterator[pa.RecordBatch]:
     """Rows of ``CHANGES``, intake by intake of each batch; none of what says nothing."""
     routes = Routes(task.router)
+    schemas = {name: one for intake in task.intakes for name, one in intake.schemas.items()}
     for batch in batches:
         for intake in task.intakes:
             raw = _share(batch, intake, alone=len(task.intakes) == 1)
             decoded = intake.format.decode(raw)
             if len(decoded):
-                yield shape(decoded, raw, intake.came, routes=routes, stamp=task.stamp)
+                rows = shape(decoded, raw, intake.came, routes=routes, stamp=task.stamp)
+                yield unrepeated(rows, schemas)
 
 
 def _share(batch: pa.RecordBatch, intake: Intake, *, alone: bool) -> pa.RecordBatch:

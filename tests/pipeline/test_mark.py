@@ -19,6 +19,7 @@ from pipeline.mark import (
     MarkDelta,
     Quarantine,
     Snap,
+    ToldSchema,
     source_of,
 )
 from pipeline.model import Acknowledged, Fence, Head, Order, PartitionEnd, TopicPartition
@@ -54,6 +55,7 @@ VALUES = {
         CollectorLists, st.just("d"), st.sampled_from([None, NOON]), NUMBERS,
         st.sampled_from([None, ORDER]),
     ),
+    "schemas": st.builds(ToldSchema, st.just(ORDER), st.text(max_size=2)),
     "parts": st.builds(Order, NUMBERS, NUMBERS, NUMBERS),
     "snaps": st.builds(Snap, st.just(ORDER), NUMBERS, NUMBERS, st.booleans()),
     "gaps": st.just('{"id": "g"}'),

@@ -10,79 +10,47 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Raw
 from numpy.typing import NDArray
 
-from pipeline.formats import json_text
-from pipeline.formats.debezium import envelope, keys
+from pipeline.formats.debezium import bulk, envelope, keys, postgres, postgres_rows
+from pipeline.formats.debezium.bulk import (
+    NO_BLOCK,
+    NO_SOURCE,
+    NULL,
+    NULL_TEXT,
+    Envelope,
+    Mask,
+    ReadEnvelopes,
+    SourceBlock,
+    TransactionBlock,
+    longs,
+    mask,
+)
+from pipeline.formats.debezium.postgres import Placeholder
+from pipeline.formats.debezium.schema_rows import told_with
 from pipeline.formats.format import DECODED, TIME, Decoded, Tx, rows
 from pipeline.model import Op, Origin, ShardId
 
-NULL_TEXT = b"null"
-NULL = Raw(NULL_TEXT)
 BRACE, LETTER_N = b"{n"
 MOST = 2**31 - 1  # bytes an Arrow column of texts can hold
 MOST_OF_KEYS = MOST // 8  # escapes may make a key's text longer, at worst so many times
 
-Mask = NDArray[np.bool_]
 Numbers = NDArray[np.intp]
-
-
-class SourceBlock(msgspec.Struct, gc=False):
-    """The source block, as far as it is asked."""
-
-    db: str | None = None
-    table: str | None = None
-    file: str | None = None
-    snapshot: str | bool | None = None
-    pos: int | None = None
-    row: int | None = None
-    ts_ms: int | None = None
-    ts_us: int | None = None
-
-
-class TransactionBlock(msgspec.Struct, gc=False):
-    """The transaction block."""
-
-    id: str | None = None
-    total_order: int | None = None
-
-
-class Envelope(msgspec.Struct, gc=False):
-    """A row's envelope or a transaction's; of other kinds nothing but that they are others."""
-
-    op: str | None = None
-    before: Raw = NULL
-    after: Raw = NULL
-    source: SourceBlock | None = None
-    transaction: TransactionBlock | None = None
-    ts_ms: int | None = None
-    status: str | None = None
-    id: str | None = None
-
-
-class Wrapped(msgspec.Struct, gc=False):
-    """A message's payload as a slice."""
-
-    payload: Raw = NULL
-
-
-class WrappedEnvelope(Envelope, gc=False):
-    """A message: an envelope, or its schema and one in ``payload``."""
-
-    payload: Envelope | None = None
-
-
-Combination = tuple[str | None, str | None, str | None, str | None, str | bool | None]
+Combination = tuple[
+    str | None, str | None, str | None, str | None, str | None, str | None, str | bool | None
+]
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What the operation, database, table, file and snapshot of a row mean; ``fine`` if all do."""
+    """What the connector, operation, table, file and snapshot of a row mean.
+
+    ``log`` is None where it is no file's number; ``postgres`` if each row tells it by itself.
+    """
 
     op: str | None
     shard: str | None
@@ -90,11 +58,12 @@ class Place:
     snapshot: str | None
     origin: int
     with_after: bool
+    postgres: bool
 
     @property
     def fine(self) -> bool:
         """Whether the exact decoder has nothing to say against them."""
-        return None not in (self.op, self.shard, self.log)
+        return None not in (self.op, self.shard)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +76,11 @@ class TextSlices:
     @property
     def absent(self) -> Mask:
         """Rows that hold null."""
-        return _mask(self.column.is_null())
+        return mask(self.column.is_null())
 
 
-def decode(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Decode ``RAW`` to ``DECODED``, one row a message.
+def decode(batch: pa.RecordBatch, unavailable: Placeholder = envelope.AS_IT_IS) -> pa.RecordBatch:
+    """Decode ``RAW`` to ``DECODED``: one row a message, and before it the columns it tells anew.
 
     Raises:
         ValueError: the batch holds more text than one column can.
@@ -119,24 +88,25 @@ def decode(batch: pa.RecordBatch) -> pa.RecordBatch:
     _refuse_too_much(batch)
     found = keys.column(batch.column("key"))
     value = batch.column("value")
-    numbers = np.flatnonzero(found.known & _framed(value))
+    numbers = np.flatnonzero(found.known & bulk.framed(value))
     whole = len(numbers) == batch.num_rows
-    envelopes, read = _envelopes(value if whole else value.take(pa.array(numbers)))
-    numbers = numbers[read]
+    read = bulk.envelopes(value if whole else value.take(pa.array(numbers)))
+    numbers, envelopes = numbers[read.read], read.envelopes
     try:
-        plain, fine = _rows(envelopes, numbers, found.values)
+        plain, fine = _rows(envelopes, numbers, found.values, unavailable)
     except OverflowError:
-        numbers = numbers[[_is_long(one) for one in envelopes]]
-        envelopes = list(filter(_is_long, envelopes))
-        plain, fine = _rows(envelopes, numbers, found.values)
+        read = read.long()
+        numbers, envelopes = numbers[read.read], read.envelopes
+        plain, fine = _rows(envelopes, numbers, found.values, unavailable)
     if len(numbers) == batch.num_rows and fine.all():
-        return plain
-    dead = _tombstones(batch, np.flatnonzero(found.known & _mask(value.is_null())), found.values)
+        return told_with(plain, batch, _schemas(read, numbers, fine))
+    dead = _tombstones(batch, np.flatnonzero(found.known & mask(value.is_null())), found.values)
     ends = _ends(batch, zip(numbers.tolist(), envelopes, strict=True), found.values)
     parts = (plain.filter(pa.array(fine)), dead, ends)
     told = np.concatenate([part.column("message").to_numpy() for part in parts])
     odd = np.setdiff1d(np.arange(batch.num_rows), told)
-    return _joined((*parts, _exact(batch, odd)))
+    known = _schemas(read, numbers, fine) | dict.fromkeys(odd.tolist())
+    return told_with(_joined((*parts, _exact(batch, odd, unavailable))), batch, known)
 
 
 def _refuse_too_much(batch: pa.RecordBatch) -> None:
@@ -147,69 +117,18 @@ def _refuse_too_much(batch: pa.RecordBatch) -> None:
             raise ValueError(msg)
 
 
-def _framed(value: pa.BinaryArray) -> Mask:
-    """Rows of UTF-8 from brace to brace."""
-    framed = pc.and_(pc.starts_with(value, b"{"), pc.ends_with(value, b"}"))
-    mask = _mask(pc.fill_null(framed, False))
-    try:
-        value.cast(pa.string())
-    except pa.ArrowInvalid:
-        mask = mask & np.fromiter(map(_is_text, value.to_pylist()), np.bool_, len(value))
-    return mask
-
-
-def _is_text(value: bytes | None) -> bool:
-    try:
-        (value or b"").decode("utf-8")
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-def _envelopes(value: pa.BinaryArray) -> tuple[list[Envelope], Mask]:
-    """Read every framed message; the second says which could be.
-
-    All are read as lines of one text.  A value begins and ends with a brace, no string holds a
-    line's end, and an object follows another without a comma only where no object is open: so
-    every line holds whole objects, and one each if there are as many objects as lines.
-    """
-    everything = np.ones(len(value), np.bool_)
-    if not len(value):
-        return [], everything
-    try:
-        found: Sequence[WrappedEnvelope] = _DECODER.decode_lines(_lines(value))
-    except _REFUSALS:
-        found = ()
-    if len(found) != len(value):
-        each = list(map(_envelope_or_none, value.to_pylist()))
-        everything = np.fromiter((one is not None for one in each), np.bool_, len(each))
-        found = [one for one in each if one is not None]
-    return [one.payload or one for one in found], everything
-
-
-def _lines(value: pa.BinaryArray) -> memoryview:
-    """All values with a line's end between them."""
-    whole = pa.ListArray.from_arrays(pa.array([0, len(value)], pa.int32()), value)
-    (lines,) = pc.binary_join(whole, b"\n")
-    return memoryview(lines.as_buffer())
-
-
-def _envelope_or_none(value: bytes) -> WrappedEnvelope | None:
-    try:
-        return _DECODER.decode(value)
-    except _REFUSALS:
-        return None
-
-
 def _rows(
-    found: Sequence[Envelope], numbers: Numbers, key_values: pa.StringArray
+    found: Sequence[Envelope],
+    numbers: Numbers,
+    key_values: pa.StringArray,
+    unavailable: Placeholder,
 ) -> tuple[pa.RecordBatch, Mask]:
     """Columns of ``DECODED`` as if all were rows; the second says which are, and whole."""
-    sources = [one.source or _NO_SOURCE for one in found]
-    blocks = [one.transaction or _NO_BLOCK for one in found]
+    sources = [one.source or NO_SOURCE for one in found]
+    blocks = [one.transaction or NO_BLOCK for one in found]
     codes, places = _places(found, sources)
     before, after = _texts([one.before for one in found]), _texts([one.after for one in found])
-    pos, row = _longs([one.pos for one in sources]), _longs([one.row for one in sources])
+    pos, row = longs([one.pos for one in sources]), longs([one.row for one in sources])
     messages = pa.array(numbers, pa.int32())
     given = {
         "message": messages,
@@ -224,12 +143,15 @@ def _rows(
     for name in ("op", "shard", "log", "snapshot", "origin"):
         few = [getattr(place, name) for place in places]
         given[name] = pa.array(few, DECODED.field(name).type).take(pa.array(codes))
-    columns = _filled(given, len(found))
     fine = np.array([place.fine for place in places], np.bool_)[codes]
     with_after = np.array([place.with_after for place in places], np.bool_)[codes]
-    fine = fine & _mask(pc.and_(pos.is_valid(), row.is_valid()))
     fine = fine & ~before.broken & ~after.broken & ~(with_after & after.absent)
-    return pa.RecordBatch.from_arrays(columns, schema=DECODED), fine
+    its = np.array([place.postgres for place in places], np.bool_)[codes]
+    if its.any():
+        fine = fine & postgres_rows.take_over(given, sources, its & fine, unavailable)
+    placed = [mask(given[name].is_valid()) for name in ("log", "pos", "row")]
+    columns = _filled(given, len(found))
+    return pa.RecordBatch.from_arrays(columns, schema=DECODED), fine & np.all(placed, axis=0)
 
 
 def _places(
@@ -238,7 +160,7 @@ def _places(
     """Judge each combination once: which one each row has, and what each means."""
     known = _Numbered()
     codes = [
-        known[one.op, its.db, its.table, its.file, its.snapshot]
+        known[its.connector, one.op, its.db, its.schema, its.table, its.file, its.snapshot]
         for one, its in zip(found, sources, strict=True)
     ]
     return np.array(codes, np.int32), [_place(combination) for combination in known]
@@ -253,7 +175,9 @@ class _Numbered(dict[Combination, int]):
 
 @lru_cache(maxsize=2**16)  # a batch of many tables asks for as many, and the next asks again
 def _place(combination: Combination) -> Place:
-    name, database, table, file, told = combination
+    connector, name, database, schema, table, file, told = combination
+    is_postgres = connector == postgres.CONNECTOR
+    database = schema if is_postgres else database
     snapshot = str(told).lower() if isinstance(told, bool) else told
     live = snapshot in envelope.LIVE
     op = envelope.ROW_OPS.get(name or "")
@@ -264,6 +188,7 @@ def _place(combination: Combination) -> Place:
         snapshot=None if live else snapshot,
         origin=int(Origin.LIVE if live else Origin.SNAPSHOT),
         with_after=op in envelope.WITH_AFTER,
+        postgres=is_postgres,
     )
 
 
@@ -281,28 +206,12 @@ def _texts(slices: Sequence[Raw]) -> TextSlices:
     return TextSlices(column, ~null & (first != BRACE))
 
 
-def _longs(values: Sequence[int | None]) -> pa.Int64Array:
-    """Integers of 64 bits.
-
-    Raises:
-        OverflowError: one is longer.
-    """
-    return pa.array(values, pa.int64())
-
-
-def _is_long(one: Envelope) -> bool:
-    """Whether every integer of a message has 64 bits; others are the exact decoder's to judge."""
-    its, block = one.source or _NO_SOURCE, one.transaction or _NO_BLOCK
-    found = (its.pos, its.row, its.ts_us, its.ts_ms, one.ts_ms, block.total_order)
-    return all(value is None or value in json_text.LONG for value in found)
-
-
 def _at(found: Sequence[Envelope], sources: Sequence[SourceBlock]) -> pa.Array:
     """Times of the source: microseconds if it has them, else milliseconds; null if absurd."""
-    micros = _longs([one.ts_us for one in sources])
+    micros = longs([one.ts_us for one in sources])
     if micros.null_count:
-        millis = _longs([one.ts_ms for one in sources])
-        millis = pc.coalesce(millis, _longs([one.ts_ms for one in found]))
+        millis = longs([one.ts_ms for one in sources])
+        millis = pc.coalesce(millis, longs([one.ts_ms for one in found]))
         micros = pc.coalesce(
             micros, pc.multiply(_within(millis, envelope.END_OF_TIME // 1000), 1000)
         )
@@ -316,7 +225,7 @@ def _within(values: pa.Int64Array, end: int) -> pa.Int64Array:
 
 def _tx(blocks: Sequence[TransactionBlock]) -> pa.StructArray:
     names = pa.array([one.id for one in blocks], pa.string())
-    orders = _longs([one.total_order for one in blocks])
+    orders = longs([one.total_order for one in blocks])
     mask = names.is_null() if names.null_count else None
     return pa.StructArray.from_arrays(
         [names, orders], fields=list(DECODED.field("tx").type), mask=mask
@@ -356,10 +265,10 @@ def _ends(
 
 
 def _end(found: Envelope, value: bytes, key_values: str | None) -> Decoded | None:
-    if not _is_long(found):
+    if not bulk.is_long(found):
         return None
     try:
-        payload = bytes(_WRAPPED.decode(value).payload)
+        payload = bulk.payload_of(value)
     except RecursionError:  # here are some calls more above it than when it was read
         return None
     return Decoded(
@@ -367,16 +276,28 @@ def _end(found: Envelope, value: bytes, key_values: str | None) -> Decoded | Non
         key_values=key_values,
         after=(value if payload == NULL_TEXT else payload).decode("utf-8"),
         at=envelope.instant(None, found.ts_ms),
-        tx=Tx(found.id or ""),
+        tx=Tx(postgres.tx_id(found.id or "")),
     )
 
 
-def _exact(batch: pa.RecordBatch, odd: Numbers) -> pa.RecordBatch:
+def _schemas(read: ReadEnvelopes, numbers: Numbers, fine: Mask) -> dict[int, Raw]:
+    """By message, of rows of a connector that has no schema changes."""
+    if all(schema is NULL for schema in read.schemas):
+        return {}
+    plainly = zip(numbers.tolist(), read.envelopes, read.schemas, fine.tolist(), strict=True)
+    return {
+        number: schema
+        for number, one, schema, is_fine in plainly
+        if is_fine and (one.source or NO_SOURCE).connector == postgres.CONNECTOR
+    }
+
+
+def _exact(batch: pa.RecordBatch, odd: Numbers, unavailable: Placeholder) -> pa.RecordBatch:
     some = batch.select(["key", "value", "topic"]).take(pa.array(odd))
     messages = zip(*(column.to_pylist() for column in some.columns), strict=True)
     return rows(
-        (int(number), envelope.decode(*message))
-        for number, message in zip(odd, messages, strict=True)
+        (int(number), envelope.decode(key, value, topic, unavailable))
+        for number, (key, value, topic) in zip(odd, messages, strict=True)
     )
 
 
@@ -388,11 +309,4 @@ def _joined(parts: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     return batch
 
 
-def _mask(array: pa.BooleanArray) -> Mask:
-    mask: Mask = array.to_numpy(zero_copy_only=False)
-    return mask
-
-
-_DECODER, _WRAPPED = msgspec.json.Decoder(WrappedEnvelope), msgspec.json.Decoder(Wrapped)
-_REFUSALS = (msgspec.MsgspecError, ValueError, RecursionError)
-_NO_SOURCE, _NO_BLOCK, _EMPTY = SourceBlock(), TransactionBlock(), rows(())
+_EMPTY = rows(())

@@ -12,7 +12,8 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from pipeline.formats import json_text
-from pipeline.formats.debezium import keys
+from pipeline.formats.debezium import keys, postgres
+from pipeline.formats.debezium.postgres import Placeholder
 from pipeline.formats.format import Decoded, Tx
 from pipeline.formats.json_text import integer_of, object_of, text_of
 from pipeline.model import Op, Origin, ShardId
@@ -34,13 +35,19 @@ BAD_KEY = "key is not a JSON object in UTF-8"
 BAD_VALUE = "value is not a JSON object in UTF-8, or a field of the envelope is of a wrong kind"
 UNKNOWN_KIND = "value is no row, transaction, schema change or heartbeat of Debezium"
 NO_SHARD = "source.db or source.table is missing"
+NO_SCHEMA = "source.schema or source.table is missing"
 NO_POSITION = "source.file, source.pos or source.row is missing"
+NO_PLACE = "source.lsn or source.sequence is missing, or of a wrong kind"
 NO_ROW = "before or after is no object, or after is missing"
+
+AS_IT_IS = Placeholder()
 
 Slices = Mapping[str, str]  # an object's values as they were sent, by name
 
 
-def decode(key: bytes | None, value: bytes | None, topic: str) -> Decoded:
+def decode(
+    key: bytes | None, value: bytes | None, topic: str, unavailable: Placeholder = AS_IT_IS
+) -> Decoded:
     """Decode one message; one that cannot be decoded is ``Op.ERROR``, never an exception."""
     fields = keys.read(key)
     if fields is None:
@@ -50,7 +57,7 @@ def decode(key: bytes | None, value: bytes | None, topic: str) -> Decoded:
         return Decoded(Op.TOMBSTONE, shard_of_topic(topic), texts)
     heartbeat = topic.startswith(HEARTBEAT_TOPIC) or HEARTBEAT_KEY in dict(fields)
     try:
-        found = _decode_value(value, heartbeat=heartbeat)
+        found = _decode_value(value, unavailable, heartbeat=heartbeat)
     except (ValueError, RecursionError):
         found = Decoded(Op.ERROR, error=BAD_VALUE)
     return replace(found, key_values=texts, raw=None if found.error is None else value)
@@ -77,7 +84,7 @@ def instant(micros: int | None, millis: int | None) -> datetime | None:
     return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=micros)
 
 
-def _decode_value(value: bytes, *, heartbeat: bool) -> Decoded:
+def _decode_value(value: bytes, unavailable: Placeholder, *, heartbeat: bool) -> Decoded:
     fields = json_text.read(value)
     if fields is None:
         return Decoded(Op.ERROR, error=BAD_VALUE)
@@ -86,7 +93,7 @@ def _decode_value(value: bytes, *, heartbeat: bool) -> Decoded:
     envelope = message if payload is None else payload
     whole = value.decode("utf-8").strip(BLANKS) if payload is None else message["payload"]
     if (op := text_of(envelope.get("op"))) is not None:
-        return _row(op, envelope)
+        return _row(op, envelope, unavailable)
     if (status := text_of(envelope.get("status"))) is not None:
         return _transaction(status, envelope, whole)
     if text_of(envelope.get("ddl")) is not None:
@@ -97,22 +104,36 @@ def _decode_value(value: bytes, *, heartbeat: bool) -> Decoded:
     return Decoded(Op.ERROR, error=UNKNOWN_KIND)
 
 
-def _row(name: str, envelope: Slices) -> Decoded:
+def _row(name: str, envelope: Slices, unavailable: Placeholder) -> Decoded:
     source = object_of(envelope.get("source")) or {}
-    op, database, table = ROW_OPS.get(name), text_of(source.get("db")), text_of(source.get("table"))
+    is_postgres = postgres.is_postgres(source)
+    if is_postgres and name == postgres.MESSAGE:
+        return Decoded(Op.HEARTBEAT, at=_at(source, envelope))
+    op, table = ROW_OPS.get(name), text_of(source.get("table"))
+    database = text_of(source.get("schema" if is_postgres else "db"))
     if op is None:
         return Decoded(Op.ERROR, error=UNKNOWN_KIND)
     if not database or not table:
-        return Decoded(Op.ERROR, error=NO_SHARD)
+        return Decoded(Op.ERROR, error=NO_SCHEMA if is_postgres else NO_SHARD)
     shard = str(ShardId(database, table))
     placed = _place(Decoded(op, shard, tx=_tx(envelope)), source, envelope)
     if placed is None:
-        return Decoded(Op.ERROR, shard, error=NO_POSITION)
+        return Decoded(Op.ERROR, shard, error=NO_PLACE if is_postgres else NO_POSITION)
     before, after = _image(envelope, "before"), _image(envelope, "after")
     broken = any(image is not None and not image.startswith("{") for image in (before, after))
     if broken or (op in WITH_AFTER and after is None):
         return Decoded(Op.ERROR, shard, error=NO_ROW)
-    return replace(placed, before=before, after=after)
+    whole = replace(placed, before=before, after=after)
+    return _of_postgres(whole, unavailable) if is_postgres else whole
+
+
+def _of_postgres(row: Decoded, unavailable: Placeholder) -> Decoded:
+    """The row without placeholders, in the transaction that its beginning names."""
+    tx = row.tx and Tx(postgres.tx_id(row.tx.id), row.tx.total_order)
+    partial = unavailable.left_out(row.after, row.before) if row.after is not None else None
+    if partial is None:
+        return replace(row, tx=tx)
+    return replace(row, tx=tx, after=partial.text, changed=partial.names)
 
 
 def _image(envelope: Slices, name: str) -> str | None:
@@ -131,7 +152,7 @@ def _transaction(status: str, envelope: Slices, whole: str) -> Decoded:
     op, name = TX_OPS.get(status), text_of(envelope.get("id"))
     if op is None or name is None:
         return Decoded(Op.ERROR, error=UNKNOWN_KIND)
-    return Decoded(op, after=whole, at=at, tx=Tx(name))
+    return Decoded(op, after=whole, at=at, tx=Tx(postgres.tx_id(name)))
 
 
 def _schema_change(envelope: Slices, whole: str) -> Decoded:
@@ -180,11 +201,11 @@ def _quoted(name: str) -> str:
 
 def _place(decoded: Decoded, source: Slices, envelope: Slices) -> Decoded | None:
     """Add what the source block tells about the change's place in the log; None if it has none."""
-    log = log_number(text_of(source.get("file")))
-    pos, row = integer_of(source.get("pos")), integer_of(source.get("row"))
+    place = postgres.place(source, decoded.op) if postgres.is_postgres(source) else _in_file(source)
     snapshot = text_of(source.get("snapshot"))
-    if None in (log, pos, row):
+    if place is None:
         return None
+    log, pos, row = place
     return replace(
         decoded,
         at=_at(source, envelope),
@@ -194,6 +215,12 @@ def _place(decoded: Decoded, source: Slices, envelope: Slices) -> Decoded | None
         snapshot=None if snapshot in LIVE else snapshot,
         origin=Origin.LIVE if snapshot in LIVE else Origin.SNAPSHOT,
     )
+
+
+def _in_file(source: Slices) -> tuple[int, int, int] | None:
+    log = log_number(text_of(source.get("file")))
+    pos, row = integer_of(source.get("pos")), integer_of(source.get("row"))
+    return None if log is None or pos is None or row is None else (log, pos, row)
 
 
 def _at(source: Slices, envelope: Slices) -> datetime | None:

@@ -1,13 +1,16 @@
 """Batches of messages for the formats' tests, decoded at once and one by one."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import pyarrow as pa
 
-from pipeline.formats.debezium import envelope
+from pipeline.formats.debezium import envelope, row_schemas
+from pipeline.formats.debezium.schema_rows import schema_row
 from pipeline.formats.debezium_json import FORMAT
-from pipeline.formats.format import DECODED, RAW, rows
+from pipeline.formats.format import DECODED, RAW, Decoded, rows
+from pipeline.model import Op
 
 Raw = tuple[bytes | None, bytes | None, str]  # key, value, topic
 
@@ -25,7 +28,19 @@ def at_once(messages: Sequence[Raw]) -> list[dict[str, Any]]:
 
 
 def one_by_one(messages: Sequence[Raw]) -> list[dict[str, Any]]:
-    return told(rows((i, envelope.decode(*message)) for i, message in enumerate(messages)))
+    return told(rows(_each(messages)))
+
+
+def _each(messages: Sequence[Raw]) -> Iterator[tuple[int, Decoded]]:
+    """Each message by itself; before a row its columns, if its table's last row told others."""
+    last: dict[str | None, str] = {}
+    for number, (key, value, topic) in enumerate(messages):
+        row = envelope.decode(key, value, topic)
+        text = None if row.op is Op.ERROR else row_schemas.told_by(key, value)
+        if text is not None and last.get(row.shard) != text:
+            last[row.shard] = text
+            yield number, schema_row(asdict(row), text)
+        yield number, row
 
 
 def told(decoded: pa.RecordBatch) -> list[dict[str, Any]]:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipeline.formats.debezium.postgres import UNAVAILABLE
 from pipeline.formats.debezium_json import FORMAT
 from tests.example_count import examples
 from tests.pipeline.corpus import messages
@@ -65,7 +66,16 @@ VALUES = st.recursive(
     ),
     max_leaves=6,
 )
-ROWS = st.dictionaries(SPELLED, VALUES, max_size=4).map(
+
+
+def words(*some: str) -> st.SearchStrategy[str]:
+    return st.sampled_from([json.dumps(word) for word in some])
+
+
+LEFT_OUT = words(UNAVAILABLE, f"{UNAVAILABLE} or so") | st.sampled_from(
+    [f'["{UNAVAILABLE}"]', "[95,95]", f'{{"{UNAVAILABLE}":"{UNAVAILABLE}"}}']
+)
+ROWS = st.dictionaries(SPELLED, VALUES | LEFT_OUT, max_size=4).map(
     lambda found: "{" + ",".join(f"{n}:{v}" for n, v in found.items()) + "}"
 )
 
@@ -83,10 +93,6 @@ def named(**fields: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     )
 
 
-def words(*some: str) -> st.SearchStrategy[str]:
-    return st.sampled_from([json.dumps(word) for word in some])
-
-
 LONGS = st.sampled_from(["0", "4", "157", "1750000000000", "1750000000000000", "null"]) | NUMBERS
 SOURCES = named(
     db=words("d", "my.db", 'q"uote', ""),
@@ -94,6 +100,10 @@ SOURCES = named(
     file=words("binlog.000003", "binlog", "log.1.22", "b.1234567890123456789"),
     snapshot=words("false", "true", "last", "") | st.just("null"),
     gtid=words("g:1", "é") | st.just("null"),
+    connector=words("postgresql", "postgresql", "mysql"),
+    schema=words("public", "s.t", 'we"ird', ""),
+    sequence=words('["1","2"]', '[null,"2"]', '["1"]', "[]", '["1234567890123456789","2"]'),
+    lsn=LONGS,
     pos=LONGS,
     row=LONGS,
     ts_ms=LONGS,
@@ -107,14 +117,36 @@ ENVELOPES = named(
     before=ROWS | st.just("null"),
     after=ROWS | st.just("null"),
     source=SOURCES,
-    transaction=named(id=words("g:1"), total_order=LONGS) | st.just("null"),
+    transaction=named(id=words("g:1", "7:8"), total_order=LONGS) | st.just("null"),
     ts_ms=LONGS,
 )
 OTHERS = named(
-    status=words("BEGIN", "END", "MIDDLE"), id=words("g:1"), ts_ms=LONGS, event_count=LONGS
+    status=words("BEGIN", "END", "MIDDLE"), id=words("g:1", "7:9"), ts_ms=LONGS, event_count=LONGS
 ) | named(ddl=words("DROP TABLE t"), source=SOURCES, tableChanges=CHANGES, ts_ms=LONGS)
 BARE = ENVELOPES | ENVELOPES | OTHERS
-WRAPPED = BARE.flatmap(lambda inner: spelled([("schema", '{"type":"struct"}'), ("payload", inner)]))
+FIELDS = named(
+    type=words("int32", "string", "struct"),
+    field=words("id", "b", "after"),
+    optional=st.sampled_from(["true", "false"]),
+    name=words("io.debezium.time.Date") | st.just("null"),
+    default=SCALARS,
+    parameters=named(
+        **{
+            "__debezium.source.column.type": words("INT4", "TEXT"),
+            "__debezium.source.column.length": words("10", "x"),
+            "allowed": words("a,b"),
+        }
+    ),
+)
+TYPED = st.lists(FIELDS, max_size=3).map(
+    lambda found: f'{{"type":"struct","field":"after","fields":[{",".join(found)}]}}'
+)
+SCHEMAS = st.just('{"type":"struct"}') | named(
+    type=words("struct"), fields=TYPED.map(lambda one: f"[{one}]")
+)
+WRAPPED = st.tuples(SCHEMAS, BARE).flatmap(
+    lambda pair: spelled([("schema", pair[0]), ("payload", pair[1])])
+)
 KEYS = named(id=SCALARS, b=SCALARS, serverName=words("p"))
 WRAPPED_KEYS = KEYS.flatmap(lambda inner: spelled([("schema", "{}"), ("payload", inner)]))
 MESSAGES: st.SearchStrategy[Raw] = st.tuples(

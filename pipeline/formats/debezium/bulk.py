@@ -1,0 +1,180 @@
+"""How are all envelopes of a batch read in one call, and which messages are none?
+
+A row, a schema and a key stay slices of what was sent.  Pure.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import compress
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from msgspec import Raw
+from numpy.typing import NDArray
+
+from pipeline.formats import json_text
+
+NULL_TEXT = b"null"
+NULL = Raw(NULL_TEXT)
+Mask = NDArray[np.bool_]
+
+
+class SourceBlock(msgspec.Struct, gc=False):
+    """The source block, as far as it is asked."""
+
+    connector: str | None = None
+    db: str | None = None
+    schema: str | None = None
+    table: str | None = None
+    file: str | None = None
+    snapshot: str | bool | None = None
+    pos: int | None = None
+    row: int | None = None
+    lsn: int | None = None
+    sequence: str | None = None
+    ts_ms: int | None = None
+    ts_us: int | None = None
+
+
+class TransactionBlock(msgspec.Struct, gc=False):
+    """The transaction block."""
+
+    id: str | None = None
+    total_order: int | None = None
+
+
+class Envelope(msgspec.Struct, gc=False):
+    """A row's envelope or a transaction's; of other kinds nothing but that they are others."""
+
+    op: str | None = None
+    before: Raw = NULL
+    after: Raw = NULL
+    source: SourceBlock | None = None
+    transaction: TransactionBlock | None = None
+    ts_ms: int | None = None
+    status: str | None = None
+    id: str | None = None
+
+
+class Wrapped(msgspec.Struct, gc=False):
+    """A message's payload as a slice."""
+
+    payload: Raw = NULL
+
+
+class WrappedEnvelope(Envelope, gc=False):
+    """A message: an envelope, or its schema and one in ``payload``."""
+
+    payload: Envelope | None = None
+    schema: Raw = NULL
+
+
+@dataclass(frozen=True, slots=True)
+class ReadEnvelopes:
+    """Envelopes of the messages that could be read, which are ``read``, and their schemas.
+
+    A schema is null where none was around the message.
+    """
+
+    envelopes: list[Envelope]
+    schemas: list[Raw]
+    read: Mask
+
+    def long(self) -> "ReadEnvelopes":
+        """Those whose integers have 64 bits; ``read`` says which of these they are."""
+        fits = [is_long(one) for one in self.envelopes]
+        found = list(compress(self.envelopes, fits)), list(compress(self.schemas, fits))
+        return ReadEnvelopes(*found, np.array(fits, np.bool_))
+
+
+def framed(value: pa.BinaryArray) -> Mask:
+    """Rows of UTF-8 from brace to brace."""
+    framed = pc.and_(pc.starts_with(value, b"{"), pc.ends_with(value, b"}"))
+    fits = mask(pc.fill_null(framed, False))
+    try:
+        value.cast(pa.string())
+    except pa.ArrowInvalid:
+        fits = fits & np.fromiter(map(_is_text, value.to_pylist()), np.bool_, len(value))
+    return fits
+
+
+def _is_text(value: bytes | None) -> bool:
+    try:
+        (value or b"").decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def envelopes(value: pa.BinaryArray) -> ReadEnvelopes:
+    """Read every framed message.
+
+    All are read as lines of one text.  A value begins and ends with a brace, no string holds a
+    line's end, and an object follows another without a comma only where no object is open: so
+    every line holds whole objects, and one each if there are as many objects as lines.
+    """
+    everything = np.ones(len(value), np.bool_)
+    if not len(value):
+        return ReadEnvelopes([], [], everything)
+    try:
+        found: Sequence[WrappedEnvelope] = _DECODER.decode_lines(_lines(value))
+    except _REFUSALS:
+        found = ()
+    if len(found) != len(value):
+        each = list(map(_envelope_or_none, value.to_pylist()))
+        everything = np.fromiter((one is not None for one in each), np.bool_, len(each))
+        found = [one for one in each if one is not None]
+    schemas = [NULL if one.payload is None else one.schema for one in found]
+    return ReadEnvelopes([one.payload or one for one in found], schemas, everything)
+
+
+def payload_of(value: bytes) -> bytes:
+    """A message's payload as it was sent, ``null`` without one.
+
+    Raises:
+        RecursionError: it is nested too deep from here.
+    """
+    return bytes(_WRAPPED.decode(value).payload)
+
+
+def _lines(value: pa.BinaryArray) -> memoryview:
+    """All values with a line's end between them."""
+    whole = pa.ListArray.from_arrays(pa.array([0, len(value)], pa.int32()), value)
+    (lines,) = pc.binary_join(whole, b"\n")
+    return memoryview(lines.as_buffer())
+
+
+def _envelope_or_none(value: bytes) -> WrappedEnvelope | None:
+    try:
+        return _DECODER.decode(value)
+    except _REFUSALS:
+        return None
+
+
+def is_long(one: Envelope) -> bool:
+    """Whether every integer of a message has 64 bits; others are the exact decoder's to judge."""
+    its, block = one.source or NO_SOURCE, one.transaction or NO_BLOCK
+    found = (its.pos, its.row, its.lsn, its.ts_us, its.ts_ms, one.ts_ms, block.total_order)
+    return all(value is None or value in json_text.LONG for value in found)
+
+
+def longs(values: Sequence[int | None]) -> pa.Int64Array:
+    """Integers of 64 bits.
+
+    Raises:
+        OverflowError: one is longer.
+    """
+    return pa.array(values, pa.int64())
+
+
+def mask(array: pa.BooleanArray) -> Mask:
+    """A column without nulls for numpy."""
+    found: Mask = array.to_numpy(zero_copy_only=False)
+    return found
+
+
+_DECODER, _WRAPPED = msgspec.json.Decoder(WrappedEnvelope), msgspec.json.Decoder(Wrapped)
+_REFUSALS = (msgspec.MsgspecError, ValueError, RecursionError)
+NO_SOURCE, NO_BLOCK = SourceBlock(), TransactionBlock()
