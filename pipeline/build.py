@@ -15,6 +15,7 @@ from pipeline.options import filled
 from pipeline.schema.dialect import Dialect
 from pipeline.schema.reading import SchemaReading
 from pipeline.settings import PipelineSettings, SourceSettings
+from pipeline.sources.row_reader import RowReader
 from pipeline.sources.source import Source
 from pipeline.transports.transport import Transport
 
@@ -27,6 +28,7 @@ SEAMS: Mapping[str, type] = {
     "COLLECTOR": Collector,
     "FORMAT": Format,
     "TRANSPORT": Transport,
+    "ROW_READER": RowReader,
     "TABLE_FORMAT": TableFormat,
 }
 
@@ -35,6 +37,13 @@ def open_source(settings: SourceSettings) -> Source:
     """A client of one source; ConfigError if its kind is not known."""
     kind = _source(settings)
     return cast("Source", _made(kind, settings, settings, at="options", options=settings.options))
+
+
+def open_rows(settings: SourceSettings) -> RowReader:
+    """What reads rows of one source again; ConfigError if its kind has no such thing."""
+    name = settings.kind or _collector(settings).usual_kind
+    kind = _found(settings, "kind", sources, "ROW_READER", name)
+    return cast("RowReader", kind(settings))
 
 
 def dialect(settings: SourceSettings) -> Dialect:

@@ -22,6 +22,7 @@ from pipeline.landing.loop import Landing
 from pipeline.lives import is_set_back
 from pipeline.mark import Mark
 from pipeline.report import Applied, Landed
+from pipeline.reread.bootstrap import Rereading, RereadOrder, RereadState
 
 _PATIENCE = timedelta(minutes=1)  # of a merge with upkeep of one mirror, such as Spark's OPTIMIZE
 
@@ -38,6 +39,7 @@ class Lane:
     landing: Landing
     passes: Passes
     upkeeping: Upkeep
+    rereading: Rereading
     catalog: InitVar[Catalog]
     session: SparkSession | None = None
     _mirrors: threading.Lock = field(default_factory=threading.Lock)
@@ -90,8 +92,14 @@ class Lane:
         held = self.passes.stands_still
         self.upkeeping.run(mark, readers, applied, held, key=self._key, turn=self._turn)
 
+    def reread(self, orders: Sequence[RereadOrder]) -> tuple[RereadState, ...]:
+        """Read on what is to be read again; how far each order is.  Waits for nobody."""
+        self._in_pool("reread")
+        return self.rereading.run(self._known, orders)
+
     def close(self) -> None:
         """Stop Spark."""
+        self.rereading.close()
         if self.session is not None:
             self.session.stop()
 

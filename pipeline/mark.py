@@ -13,6 +13,7 @@ import msgspec
 
 from pipeline.errors import HeldError
 from pipeline.model import Acknowledged, Fence, Order, PartitionEnd, Position, TopicPartition
+from pipeline.rereads import Reread
 from pipeline.sources.positions import place, reaches
 
 FULL_EVERY = 50  # batches: nobody replays more texts than this
@@ -155,6 +156,7 @@ class Mark:
                       quarantine: what landed of it below may lack changes.
     ``snaps``         ``source/shard`` -> the snapshot that is not complete yet.
     ``schemas``       ``source/shard`` -> its newest columns, where rows tell them of themselves.
+    ``rereads``       ``source/shard`` -> its newest re-reading, done or not.
     ``lists``         source -> by which lists its collector sends tables.
     ``trimmed``       topics of which the beginning was gone when they were first read: what is
                       left of them tells of no empty table, and of no birth.
@@ -186,6 +188,7 @@ class Mark:
     lost: Mapping[str, Order] = field(default_factory=dict)
     snaps: Mapping[str, Snap] = field(default_factory=dict)
     schemas: Mapping[str, ToldSchema] = field(default_factory=dict)
+    rereads: Mapping[str, Reread] = field(default_factory=dict)
     lists: Mapping[str, CollectorLists] = field(default_factory=dict)
     trimmed: tuple[str, ...] = ()
     parts: Mapping[str, Order] = field(default_factory=dict)

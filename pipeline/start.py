@@ -18,6 +18,7 @@ from pipeline.build import (
     every_topic,
     open_collector,
     open_format,
+    open_rows,
     open_source,
     open_table_format,
     open_transport,
@@ -33,6 +34,9 @@ from pipeline.landing.task import Done, LandingTask
 from pipeline.landing.task import run as run_task
 from pipeline.lane import Lane
 from pipeline.mark import Mark
+from pipeline.reread.bootstrap import Rereading
+from pipeline.reread.task import RereadDone, RereadTask
+from pipeline.reread.task import run as run_reread
 from pipeline.route import Router
 from pipeline.settings import PipelineSettings, SourceSettings, TableRule
 from pipeline.spark import described, open_session
@@ -48,7 +52,7 @@ def open_lane(settings: PipelineSettings, clock: Callable[[], datetime]) -> Lane
     """
     store = open_store(settings.changes)
     store.prove(entries.FOLDER)
-    logs = [ChangeLog(store, settings.lane) for _ in range(3)]  # one for each thread
+    logs = [ChangeLog(store, settings.lane) for _ in range(4)]  # one for each thread
     logs[0].opened(clock())
     require_rows_with_a_mark(logs[0])
     mark = logs[0].mark() or Mark(settings.lane, -1)
@@ -59,6 +63,7 @@ def open_lane(settings: PipelineSettings, clock: Callable[[], datetime]) -> Lane
     worker = open_table_format(settings).worker()
     carried = [transport.reader(), worker, *(feed.format for feed in feeds)]
     session = open_session(settings, jars.spark(), (one.__module__ for one in carried))
+    rereading = _rereading(settings, logs[3], session, clock)
     landing = Landing(
         settings=settings,
         feeds=feeds,
@@ -68,11 +73,12 @@ def open_lane(settings: PipelineSettings, clock: Callable[[], datetime]) -> Lane
         work=Workers(session, settings.small_batch_rows),
         clock=clock,
         mark=mark,
+        rereads=rereading.offered,
     )
     table_format = open_table_format(settings, session)
     passes = Passes(settings, logs[1], partial(spread, session, run_group), clock, table_format)
     upkeep = Upkeep(settings, logs[2], passes.mirrors, clock)
-    return Lane(landing, passes, upkeep, catalog, session)
+    return Lane(landing, passes, upkeep, rereading, catalog, session)
 
 
 def routed(settings: PipelineSettings) -> Router:
@@ -97,6 +103,31 @@ class Workers:
         stamp = tasks[0].stamp
         with described(self.session, f"land batch {stamp.batch} of lane {stamp.lane}"):
             return spread(self.session, run_task, tasks)
+
+
+@dataclass(frozen=True, slots=True)
+class RereadWorkers:
+    """Runs tasks of a re-reading: one alone here, others side by side by Spark."""
+
+    session: SparkSession
+
+    def __call__(self, tasks: Sequence[RereadTask]) -> Sequence[RereadDone]:
+        """What each task tells, in their order."""
+        if len(tasks) < 2:
+            return [run_reread(task) for task in tasks]
+        with described(self.session, f"read {tasks[0].table} again"):
+            return spread(self.session, run_reread, tasks)
+
+
+def _rereading(
+    settings: PipelineSettings,
+    log: ChangeLog,
+    session: SparkSession,
+    clock: Callable[[], datetime],
+) -> Rereading:
+    """With clients of its own, which belong to its thread."""
+    feeds = tuple(map(_feed, settings.sources))
+    return Rereading(settings, feeds, log, open_rows, RereadWorkers(session), clock)
 
 
 def _feed(source: SourceSettings) -> Feed:

@@ -35,9 +35,11 @@ from pipeline.landing.next_mark import next_mark
 from pipeline.landing.plan import Plan, PlanContext, plan
 from pipeline.landing.recognition import recognised
 from pipeline.landing.redelivery import COLUMNS, resending, unexplained
+from pipeline.landing.rereading import RereadNews, advanced, is_due
+from pipeline.landing.sent_shards import has_sent
 from pipeline.landing.shape import Provenance
 from pipeline.landing.source_feed import Feed
-from pipeline.landing.staging import Staged, near, staged_rows, write_rows
+from pipeline.landing.staging import Staged, near, restamped, staged_rows, write_rows
 from pipeline.landing.task import Done, Intake, LandingTask
 from pipeline.landing.topic_shards import TopicShards
 from pipeline.lives import lived
@@ -59,7 +61,8 @@ log = structlog.get_logger(__name__)
 class Landing:
     """Land one lane; ``mark`` is what its newest commit proved.
 
-    ``work`` runs tasks, in this process or spread by Spark.  ``facts`` are those of the newest
+    ``work`` runs tasks, in this process or spread by Spark.  ``rereads`` hands over what was read
+    again, and the same until the mark says that it is landed.  ``facts`` are those of the newest
     batch.  Nothing that fails here needs a restart: each round begins at what the lake says.
     """
 
@@ -71,6 +74,7 @@ class Landing:
     work: Callable[[Sequence[LandingTask]], Sequence[Done]]
     clock: Callable[[], datetime]
     mark: Mark
+    rereads: Callable[[], RereadNews] = RereadNews
     facts: Facts = field(default_factory=Facts)
     _acknowledgements: Acknowledgements = field(default_factory=Acknowledgements)
     _disorder: Disorder = field(default_factory=Disorder)
@@ -131,7 +135,8 @@ class Landing:
         """Whether a batch says anything: rows, a gap, or what a person has closed."""
         quarantined = {name for names in self.mark.quarantined.values() for name in names}
         closed = waived & (set(self.mark.gaps) | quarantined)
-        return bool(chosen.spans or chosen.gaps or closed)
+        again = is_due(self.mark, self.rereads())
+        return bool(chosen.spans or chosen.gaps or closed or again)
 
     def _land(
         self, chosen: Plan, listing: Listing, held: dict[str, Hold], waived: frozenset[str]
@@ -147,6 +152,9 @@ class Landing:
             return None
         chosen, epochs, staged, facts = judged
         chosen = chosen.landed(staged.epochs)
+        sends = partial(has_sent, self.feeds, self.mark, listing)
+        again = advanced(self.mark, facts, epochs.known, self.rereads(), sends)
+        facts = again.counted(facts)
         made, settled = next_mark(
             self.mark,
             facts,
@@ -157,6 +165,7 @@ class Landing:
             waived=waived,
             router=self.router,
             names_of=self.upstream.names,
+            again=again,
         )
         self._same_topics(chosen, listing)
         if not self._ruled:  # the rules of the batch before may have been others
@@ -165,7 +174,8 @@ class Landing:
         ends = epochs.ends(listing.heads)
         made = with_lists(made, self.mark, listing.captures, ends, stamp.received)
         made = replace(made, lives=lived(self.mark.lives, made.batch, self._life.int >> 66))
-        self._commit(made, settled, staged, stamp)
+        taken = tuple(restamped(self.log, one.file, stamp) for one in again.taken if one.file)
+        self._commit(made, settled, replace(staged, files=(*staged.files, *taken)), stamp)
         _tell_gone(chosen, made)
         return facts
 

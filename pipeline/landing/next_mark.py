@@ -9,6 +9,7 @@ from pipeline.landing.facts import Facts, News, UnreadChanges
 from pipeline.landing.mentioned import mentioned
 from pipeline.landing.plan import Plan
 from pipeline.landing.redelivery import resending
+from pipeline.landing.rereading import RereadStep
 from pipeline.landing.tally import NAMED
 from pipeline.landing.told_schemas import after
 from pipeline.landing.topic_shards import TopicNames, TopicShards
@@ -16,6 +17,8 @@ from pipeline.mark import Epoch, EpochStart, Mark, Quarantine, Snap, source_of
 from pipeline.model import Acknowledged, Order, Shard, TopicPartition
 from pipeline.report import Gap, read_gap, tell_gap
 from pipeline.route import Router
+
+NONE_AGAIN = RereadStep()  # where none is open
 
 
 def next_mark(
@@ -29,20 +32,20 @@ def next_mark(
     waived: frozenset[str],
     router: Router,
     names_of: Callable[[str], TopicNames | None],
+    again: RereadStep = NONE_AGAIN,
 ) -> tuple[Mark, tuple[Settled, ...]]:
     """Add one batch to *mark*; returns it with the shards whose base it completes.
 
-    *acknowledged* holds only what W of *plan* has passed.  A source whose epoch moves loses what
-    it had acknowledged: positions of two logs prove nothing about each other.
+    *acknowledged* holds only what W of *plan* has passed, *facts* the rows that *again* takes.  A
+    source whose epoch moves loses what it had acknowledged: two logs prove nothing of each other.
     """
     mark = _topics(mark, facts, plan)
-    snaps, settled = _snaps(mark, facts, batch := mark.batch + 1, waived)
+    snaps, settled = _reread(again, *_snaps(mark, facts, batch := mark.batch + 1, waived))
     shards = _shards(mark, facts, (*snaps, *(done.name for done in settled)), router)
     closed = (*settled, *(dropped := _dropped(mark, facts, batch)))
     known = _after(mark, facts, shards, names_of)
     made = replace(
-        mark,
-        batch=batch,
+        replace(mark, batch=batch, snaps=snaps, rereads=again.rereads),
         acknowledged=_acknowledged(mark, acknowledged, epochs),
         heartbeats=_highest(mark.heartbeats, facts.heartbeats),
         tables={**mark.tables, **dict.fromkeys(_touched(facts, settled, shards, router), batch)},
@@ -53,7 +56,6 @@ def next_mark(
         departed={**mark.departed, **dict.fromkeys(_departed(mark, facts, dropped), batch)},
         bases=_bases(mark, facts, settled),
         lost=_lost(mark, settled),
-        snaps=snaps,
         gaps=_gaps(mark, facts, _opened(plan, batch, known), closed, waived),
         quarantine=_quarantine(mark, facts, known, closed, waived),
     )
@@ -92,6 +94,19 @@ def _snaps(
     """Snapshots that are still awaited, and the bases that this batch completes."""
     left, settled = advance(mark, facts, batch)
     return {n: snap for n, snap in left.items() if snap.waiver(n) not in waived}, settled
+
+
+def _reread(
+    again: RereadStep, snaps: Mapping[str, Snap], settled: tuple[Settled, ...]
+) -> tuple[dict[str, Snap], tuple[Settled, ...]]:
+    """With bases that were read again; a snapshot that began before one of them is outlived."""
+    bases = {done.name: done for done in settled}
+    for done in again.settled:
+        known = bases.get(done.name)
+        bases[done.name] = done if known is None or known.order < done.order else known
+    new = {done.name: done.order for done in again.settled}
+    left = {n: snap for n, snap in snaps.items() if n not in new or snap.order > new[n]}
+    return left, tuple(bases[name] for name in sorted(bases))
 
 
 def _bases(mark: Mark, facts: Facts, settled: Iterable[Settled]) -> dict[str, Order]:

@@ -94,6 +94,13 @@ class Feed:
         except UnreachableError:
             return None
 
+    def connected(self) -> SourceSettings:
+        """The settings with the address of the connected server; UnreachableError if untold."""
+        if not self.settings.follow_collector:
+            return self.settings
+        host, port = self.collector.address()
+        return replace(self.settings, host=host, port=port)
+
     def server(self) -> Source:
         """A client of the connected server, kept while its address stays."""
         address = (self.settings.host, self.settings.port)

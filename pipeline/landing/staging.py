@@ -17,6 +17,8 @@ from pipeline.landing.redelivery import COLUMNS, Near
 from pipeline.landing.tally import RunTally
 from pipeline.model import TopicPartition
 
+RESTAMPED = 65_536  # rows held at once
+
 
 @dataclass(frozen=True, slots=True)
 class Staged:
@@ -35,6 +37,35 @@ def write_rows(log: ChangeLog, rows: pa.RecordBatch, stamp: Stamp) -> WrittenFil
     if file.written is None:
         raise SluiceError("a file of no rows was asked for")
     return file.written
+
+
+def restamped(log: ChangeLog, file: WrittenFile, stamp: Stamp) -> WrittenFile:
+    """A file of the same rows in the batch of *stamp*: they were written before it had a number."""
+    name = f"part-{uuid.uuid4()}.parquet"
+    with (
+        pq.ParquetFile(log.store.source(file.path)) as parquet,
+        SortedFile(log.store, log.snapshot.metadata, name, stamp.received) as made,
+    ):
+        for rows in parquet.iter_batches(RESTAMPED):
+            made.add([_stamped(rows, stamp)])
+    if made.written is None:
+        raise SluiceError("a file of no rows was asked for")
+    return made.written
+
+
+def _stamped(rows: pa.RecordBatch, stamp: Stamp) -> pa.RecordBatch:
+    shared = {
+        "batch": pa.scalar(stamp.batch, pa.int64()),
+        "received": pa.scalar(stamp.received, CHANGES.field("received").type),
+        "dt": pa.scalar(stamp.received.date(), pa.date32()),
+    }
+    arrays = [
+        pa.repeat(shared[one.name], len(rows))
+        if one.name in shared
+        else rows[one.name].cast(one.type)
+        for one in CHANGES
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=CHANGES)
 
 
 def staged_rows(

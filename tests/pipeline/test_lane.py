@@ -21,7 +21,10 @@ from pipeline.lake.store import Store
 from pipeline.lane import Lane
 from pipeline.model import Op, Order
 from pipeline.report import Applied
+from pipeline.reread.bootstrap import Rereading
 from pipeline.route import Router
+from pipeline.settings import SourceSettings
+from pipeline.sources.row_reader import RowReader
 from pipeline.tables.delta.table_format import DeltaMirrors
 from tests.pipeline.landing.desk import NOW, Desk
 from tests.pipeline.reading import readings
@@ -46,7 +49,8 @@ class Beside:
         catalog, known = Catalog(Router(), readings("a", "b")), log()
         if known.look() is not None:
             catalog.add(known.schema_changes(-1))
-        self.lane = Lane(self.desk.loop, passes, upkeep, catalog)
+        again = Rereading(settings, (), log(), nobody, lambda _: (), self.clock)
+        self.lane = Lane(self.desk.loop, passes, upkeep, again, catalog)
 
     def clock(self) -> datetime:
         self.looks += 1
@@ -71,6 +75,10 @@ class Beside:
         rows = found.select("SELECT id, name FROM t")
         assert len({row["id"] for row in rows}) == len(rows), "duplicates"
         return {row["id"]: row["name"] for row in rows}
+
+
+def nobody(settings: SourceSettings) -> RowReader:
+    raise AssertionError(f"nothing is read again of {settings.name}")
 
 
 @pytest.fixture

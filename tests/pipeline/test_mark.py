@@ -22,7 +22,16 @@ from pipeline.mark import (
     ToldSchema,
     source_of,
 )
-from pipeline.model import Acknowledged, Fence, Head, Order, PartitionEnd, TopicPartition
+from pipeline.model import (
+    Acknowledged,
+    Fence,
+    Head,
+    Order,
+    Origin,
+    PartitionEnd,
+    TopicPartition,
+)
+from pipeline.rereads import KeyStretch, Reread
 from pipeline.sources.mysql.position import binlog_position
 from tests.example_count import examples
 from tests.pipeline.lakes import NOON
@@ -56,6 +65,11 @@ VALUES = {
         st.sampled_from([None, ORDER]),
     ),
     "schemas": st.builds(ToldSchema, st.just(ORDER), st.text(max_size=2)),
+    "rereads": st.builds(
+        Reread, st.just("x"), st.sampled_from(Origin), st.just(ORDER), st.just("uuid"), NUMBERS,
+        st.lists(st.builds(KeyStretch, st.sampled_from([None, ("9",)])), max_size=2).map(tuple),
+        closing=st.sampled_from([None, ORDER]), done=st.none() | NUMBERS,
+    ),
     "parts": st.builds(Order, NUMBERS, NUMBERS, NUMBERS),
     "snaps": st.builds(Snap, st.just(ORDER), NUMBERS, NUMBERS, st.booleans()),
     "gaps": st.just('{"id": "g"}'),

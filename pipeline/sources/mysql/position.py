@@ -21,6 +21,11 @@ def binlog_position(log: int, pos: int, executed: str = "") -> Position:
     return Position(KIND, f"{log}/{pos} {''.join(executed.split())}".rstrip())
 
 
+def executed(position: Position) -> str:
+    """Its GTID set; empty without."""
+    return _read(position.words)[1]
+
+
 @dataclass(frozen=True, slots=True)
 class MySqlPositions:
     """MariaDB's own GTIDs are no sets, so there it is file and offset alone."""

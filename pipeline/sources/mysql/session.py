@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pymysql
-from pymysql.cursors import DictCursor
+from pymysql.cursors import Cursor, DictCursor
 
 from pipeline.errors import ConfigError, ProofError, SluiceError, UnreachableError
 from pipeline.settings import SourceSettings
@@ -48,6 +48,21 @@ class Session:
             cursor = self._open().cursor()
             cursor.execute(statement, arguments or None)
             return [{name.lower(): value for name, value in row.items()} for row in cursor]
+
+    def texts(self, statement: str, *arguments: object) -> list[tuple[Any, ...]]:
+        """Run one statement; its rows as the server wrote them: texts, and bytes where binary.
+
+        Raises what ``ask`` raises.
+        """
+        with self._turn, self._translated():
+            connection = self._open()
+            decoders, connection.decoders = connection.decoders, {}
+            try:
+                cursor = connection.cursor(Cursor)
+                cursor.execute(statement, arguments or None)
+                return list(cursor.fetchall())
+            finally:
+                connection.decoders = decoders
 
     @contextmanager
     def spared(self) -> Iterator[None]:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from pipeline.errors import ConfigError, ProofError
 from pipeline.finding import Finding
@@ -37,12 +37,16 @@ Range = tuple[int, int]
 
 @dataclass(eq=False)
 class MySqlSource:
-    """One database server; ``name`` is that of its settings."""
+    """One database server; ``name`` is that of its settings.
+
+    ``read_from`` is the ``host:port`` of a replica that rows are read again from.
+    """
 
     dialect: ClassVar[Dialect] = MYSQL
     positions: ClassVar[PositionRules] = POSITIONS
     settings: SourceSettings
     limits: Limits = field(default_factory=Limits)
+    read_from: str = ""
     _session: Session = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -187,6 +191,27 @@ class MySqlSource:
     def close(self) -> None:
         """Hang up."""
         self._session.close()
+
+    @property
+    def mariadb(self) -> bool:
+        """Whether it is a MariaDB."""
+        return self._session.mariadb
+
+    @property
+    def commits_in_order(self) -> bool:
+        """Whether transactions are committed in the order in which they are logged."""
+        if self._session.mariadb:
+            return True  # it has no other way
+        return bool(int(self._session.ask("SELECT @@GLOBAL.binlog_order_commits AS o")[0]["o"]))
+
+    def texts(self, statement: str, *arguments: object) -> list[tuple[Any, ...]]:
+        """Rows of one statement in one consistent read, as the server wrote them.
+
+        Raises:
+            UnreachableError: ``loaded``, ``slow`` or ``down``.
+        """
+        with self._session.spared(), self._session.snapshot():
+            return self._session.texts(statement, *arguments)
 
     @property
     def _heartbeat(self) -> str:

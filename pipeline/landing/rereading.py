@@ -1,0 +1,150 @@
+"""What does a batch make of rows that were read again from their source?
+
+Their files come from elsewhere, in their own time; the mark says which of them follow what is
+landed, so one that comes twice, or too late, is left aside.  A re-reading is void once its log is
+another one, or a statement came that its rows do not know of: it begins anew.  It is complete when
+all rows are landed and W has passed the place where the log ended after the last of them was read:
+then every statement is known that they may have seen, and its shard has a base at their order.
+Pure.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from pipeline.changelog.sorted_file import WrittenFile
+from pipeline.landing.bases import Settled
+from pipeline.landing.facts import Facts
+from pipeline.mark import Epoch, Mark, source_of
+from pipeline.model import Order, Origin
+from pipeline.rereads import KeyStretch, Reread
+
+Sends = Callable[[str, Order], bool | None]
+"""Whether the collector has sent all of ``source/shard`` above an order; None: nobody can tell."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowsAgain:
+    """Rows of one stretch of a re-reading: above ``after`` up to ``read``; ``file`` has no batch.
+
+    ``ended`` if they are the last of the stretch.  ``file`` is None where there was no row.
+    """
+
+    name: str
+    table: str
+    id: str
+    order: Order
+    stretch: int
+    after: tuple[str, ...] | None
+    read: tuple[str, ...] | None
+    ended: bool
+    rows: int
+    file: WrittenFile | None
+
+
+@dataclass(frozen=True, slots=True)
+class RereadNews:
+    """What is handed to a batch: re-readings that begin, rows, and where logs ended after all."""
+
+    begun: Mapping[str, Reread] = field(default_factory=dict)
+    rows: tuple[RowsAgain, ...] = ()
+    closing: Mapping[str, tuple[str, Order]] = field(default_factory=dict)
+
+    @property
+    def any(self) -> bool:
+        """Whether there is something."""
+        return bool(self.begun or self.rows or self.closing)
+
+
+@dataclass(frozen=True, slots=True)
+class RereadStep:
+    """Re-readings after a batch, the rows that it takes, and the bases that it completes."""
+
+    rereads: Mapping[str, Reread] = field(default_factory=dict)
+    taken: tuple[RowsAgain, ...] = ()
+    settled: tuple[Settled, ...] = ()
+
+    def counted(self, facts: Facts) -> Facts:
+        """*facts* with the rows that are taken."""
+        if not self.taken:
+            return facts
+        tables, shards = dict(facts.tables), dict(facts.shards)
+        for one in self.taken:
+            tables[one.table] = tables.get(one.table, 0) + one.rows
+            shards[one.name] = one.table
+        rows = facts.rows + sum(one.rows for one in self.taken)
+        return replace(facts, rows=rows, tables=tables, shards=shards)
+
+
+def is_due(mark: Mark, news: RereadNews) -> bool:
+    """Whether a batch is worth its while for what there is to do for re-readings."""
+    waiting = (
+        one.closing is not None and mark.passed(source_of(name), one.closing)
+        for name, one in mark.rereads.items()
+        if one.done is None
+    )
+    return news.any or any(waiting)
+
+
+def advanced(
+    mark: Mark, facts: Facts, epochs: Mapping[str, Epoch], news: RereadNews, sends: Sends
+) -> RereadStep:
+    """Go on from *mark*, the one before the batch, with its *facts* and the *epochs* now."""
+    begun = {
+        name: one for name, one in news.begun.items() if _is_newer(one, mark.rereads.get(name))
+    }
+    every = {**mark.rereads, **begun}
+    rereads = {n: one for n, one in every.items() if not _is_void(n, one, mark, facts, epochs)}
+    taken = []
+    for rows in news.rows:
+        known = rereads.get(rows.name)
+        if known is not None and _follows(rows, known):
+            rereads[rows.name] = _with(known, rows)
+            taken.append(rows)
+    for name, (wanted, order) in news.closing.items():
+        known = rereads.get(name)
+        if known is not None and known.id == wanted and known.read and known.closing is None:
+            rereads[name] = replace(known, closing=order)
+    settled = []
+    for name, one in sorted(rereads.items()):
+        if _is_complete(name, one, mark, sends):
+            rereads[name] = replace(one, done=mark.batch + 1, stretches=())
+            if one.origin is Origin.SNAPSHOT:
+                settled.append(Settled(name, one.order, one.since))
+    return RereadStep(rereads, tuple(taken), tuple(settled))
+
+
+def _is_newer(one: Reread, known: Reread | None) -> bool:
+    return known is None or known.order < one.order
+
+
+def _is_void(name: str, one: Reread, mark: Mark, facts: Facts, epochs: Mapping[str, Epoch]) -> bool:
+    """Whether what it has read so far can no longer be told apart from what came since."""
+    if one.done is not None:
+        return False
+    epoch, lists = epochs.get(source_of(name)), mark.lists.get(source_of(name))
+    if epoch is None or (epoch.number, epoch.identity) != (one.order.epoch, one.identity):
+        return True
+    if lists is not None and lists.above is not None and lists.above >= one.order:
+        return True  # rows since may have been left out
+    told = (news for news in facts.news if name in (news.name, news.former) and not news.snapshot)
+    return any(news.change.order > one.order for news in told)
+
+
+def _follows(rows: RowsAgain, known: Reread) -> bool:
+    if (rows.id, rows.order) != (known.id, known.order) or rows.stretch >= len(known.stretches):
+        return False
+    stretch = known.stretches[rows.stretch]
+    return not stretch.ended and stretch.read == rows.after
+
+
+def _with(known: Reread, rows: RowsAgain) -> Reread:
+    stretches = list(known.stretches)
+    before = stretches[rows.stretch]
+    stretches[rows.stretch] = KeyStretch(before.until, rows.read, rows.ended)
+    return replace(known, stretches=tuple(stretches), rows=known.rows + rows.rows)
+
+
+def _is_complete(name: str, one: Reread, mark: Mark, sends: Sends) -> bool:
+    if one.done is not None or one.closing is None or not one.read:
+        return False
+    return mark.passed(source_of(name), one.closing) and bool(sends(name, one.order))

@@ -1,0 +1,24 @@
+"""Has a collector sent all rows of a shard above a place in its log?  By its lists, as told."""
+
+from collections.abc import Sequence
+
+from pipeline.landing.collector_lists import captured, collected, is_above
+from pipeline.landing.listing import Listing
+from pipeline.landing.source_feed import Feed
+from pipeline.mark import Mark, source_of
+from pipeline.model import Order
+
+
+def has_sent(
+    feeds: Sequence[Feed], mark: Mark, listing: Listing, name: str, order: Order
+) -> bool | None:
+    """Of the shard *name*, ``source/db.table``, above *order*; None while nobody can tell."""
+    source = source_of(name)
+    feed = next((one for one in feeds if one.settings.name == source), None)
+    if feed is None:
+        return False
+    known = mark.lists.get(source)
+    lists = collected(known, listing.captures.get(source), feed.told)
+    if lists is None or not is_above(known, order):
+        return None
+    return bool(captured(lists, (name,), (), first=False))

@@ -1,0 +1,162 @@
+"""How are a MySQL server's rows read from behind a fence, without harm?
+
+Each SELECT is one consistent read of its own, along the key, within `Limits`; nothing is locked.
+What is read may be a replica's: then it waits until that has executed what the fence needs.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import cast
+
+import pyarrow as pa
+
+from pipeline.errors import ConfigError, ProofError, TooManyRowsError, UnreachableError
+from pipeline.formats.canonical import quote
+from pipeline.model import Shard, ShardId
+from pipeline.settings import SourceSettings
+from pipeline.sources.limits import Limits
+from pipeline.sources.mysql.column import MySqlColumn
+from pipeline.sources.mysql.fence import lacking
+from pipeline.sources.mysql.keyset import INTEGERS, Condition, KeyColumns
+from pipeline.sources.mysql.session import quoted
+from pipeline.sources.mysql.source import MySqlSource
+from pipeline.sources.mysql.wire_text import Raw, images, wire_texts
+from pipeline.sources.row_reader import ROWS, KeyTexts, ReadFence, RowReader, RowsAsked, RowsRead
+
+POLL = timedelta(milliseconds=100)
+
+
+@dataclass(eq=False)
+class MySqlRowReader:
+    """Rows of one server; fences are its own, rows a replica's where ``read_from`` names one.
+
+    ``patience`` is how long a replica may take to come past a fence.
+    """
+
+    settings: SourceSettings
+    limits: Limits = field(default_factory=Limits)
+    patience: timedelta = timedelta(seconds=30)
+    _server: MySqlSource = field(init=False, repr=False)
+    _read_from: MySqlSource = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Name the servers; each is dialled when it is first asked."""
+        self._server = MySqlSource(self.settings, limits=self.limits)
+        self._read_from = self._server
+        if there := str(self.settings.options.get("read_from", "")):
+            host, _, port = there.rpartition(":")
+            other = replace(self.settings, host=host, port=int(port))
+            self._read_from = MySqlSource(other, limits=self.limits)
+
+    def fence(self, at_least: int, at: datetime) -> ReadFence:
+        """Note the log's end, then commit a heartbeat: what is logged before it is then committed.
+
+        The transactions that had ended are read after it: those at the end of the log may be
+        logged, and not counted yet.
+        """
+        if not self._server.commits_in_order:
+            msg = f"source:{self.settings.name}: it commits in another order than it logs"
+            raise ConfigError(f"{msg}, so no read can be fenced; set binlog_order_commits=ON")
+        head = self._server.head()
+        beat = self._server.beat(at_least, at)
+        if beat.head.identity != head.identity:
+            raise ProofError(f"source:{self.settings.name}: another server answered meanwhile")
+        return ReadFence(head, beat.number, beat.head.position)
+
+    def bounds(self, shard: Shard, key: Sequence[str], pieces: int) -> tuple[KeyTexts, ...]:
+        """Even steps from the lowest to the highest value of an integer; none for other keys."""
+        first = self._key(shard, key).columns[0]
+        if pieces < 2 or first.kind not in INTEGERS:
+            return ()
+        low = self._read_from.min_id(shard, first.name)
+        high = self._read_from.max_id(shard, first.name)
+        if low is None or high is None:
+            return ()
+        steps = {low + (high - low) * step // pieces for step in range(1, pieces)}
+        return tuple((str(step),) for step in sorted(steps))
+
+    def read(self, fence: ReadFence, asked: RowsAsked) -> RowsRead:
+        """Rows along the key; the server is the fence's, or proven to be as far, before and after.
+
+        Its tables' columns are those of the moment: who reads must know of statements that came
+        between two reads.
+        """
+        self._await(fence)
+        columns = self._columns(asked.shard)
+        key = KeyColumns.of(asked.shard.name, columns, asked.key)
+        found = self._rows(columns, key, asked)
+        if (missing := lacking(fence, self._read_from.head())) is not None:
+            raise ProofError(f"source:{self.settings.name}: the server has changed: {missing}")
+        return _told(columns, key, found, asked.limit)
+
+    def close(self) -> None:
+        """Hang up."""
+        self._server.close()
+        self._read_from.close()
+
+    def _await(self, fence: ReadFence) -> None:
+        until = time.monotonic() + self.patience.total_seconds()
+        while (missing := lacking(fence, self._read_from.head())) is not None:
+            if self._read_from is self._server or time.monotonic() > until:
+                msg = f"source:{self.settings.name}: what is read is not as far as the fence"
+                raise ProofError(f"{msg} after {self.patience}: {missing}")
+            time.sleep(POLL.total_seconds())
+
+    def _rows(
+        self, columns: Sequence[MySqlColumn], key: KeyColumns, asked: RowsAsked
+    ) -> list[tuple[Raw, ...]]:
+        conditions: list[Condition] = []
+        if asked.after is not None:
+            conditions.append(key.above(asked.after))
+        if asked.until is not None:
+            conditions.append(key.up_to(asked.until))
+        where = " AND ".join(f"({text})" for text, _ in conditions) or "TRUE"
+        arguments = [value for _, values in conditions for value in values]
+        wanted = ", ".join((*map(_expression, columns), *key.expressions))
+        name = ShardId.parse(asked.shard.name)
+        table = f"{quoted(name.database)}.{quoted(name.relation)}"
+        statement = f"SELECT {wanted} FROM {table} WHERE {where} ORDER BY {key.order} LIMIT %s"  # noqa: S608
+        try:
+            return self._read_from.texts(statement, *arguments, asked.limit)
+        except UnreachableError as error:
+            if ": slow: " in str(error):
+                raise TooManyRowsError(str(error)) from error
+            raise
+
+    def _columns(self, shard: Shard) -> tuple[MySqlColumn, ...]:
+        found = self._read_from.columns(shard)
+        if not found:
+            raise ProofError(f"source:{self.settings.name}: there is no table {shard.name}")
+        return cast("tuple[MySqlColumn, ...]", found)
+
+    def _key(self, shard: Shard, key: Sequence[str]) -> KeyColumns:
+        return KeyColumns.of(shard.name, self._columns(shard), key)
+
+
+def _expression(column: MySqlColumn) -> str:
+    """What is asked for to get all of a value: the server prints a FLOAT in six digits."""
+    return f"{quoted(column.name)} + 0e0" if column.kind == "FLOAT" else quoted(column.name)
+
+
+def _told(
+    columns: Sequence[MySqlColumn], key: KeyColumns, found: list[tuple[Raw, ...]], limit: int
+) -> RowsRead:
+    if not found:
+        return RowsRead(pa.RecordBatch.from_pylist([], ROWS), None, ended=True)
+    values = list(zip(*found, strict=True))
+    own = dict(zip((column.name for column in columns), values, strict=False))
+    after = images(columns, values[: len(columns)])
+    texts = [wire_texts(column, own[column.name]).texts for column in key.columns]
+    keys = [f"[{','.join(map(_quoted, row))}]" for row in zip(*texts, strict=True)]
+    rows = pa.RecordBatch.from_arrays([pa.array(keys), pa.array(after)], schema=ROWS)
+    last = key.texts(found[-1][len(columns) :])
+    return RowsRead(rows, last, ended=len(found) < limit)
+
+
+def _quoted(text: str | None) -> str:
+    return "null" if text is None else quote(text)
+
+
+ROW_READER: type[RowReader] = MySqlRowReader

@@ -1,0 +1,94 @@
+"""What does re-reading ask of a database server?  A second protocol beside `Source`.
+
+Rows are read from behind a fence: all that was committed before ``ReadFence.head`` is in them.
+What was committed after it may be in them, too, and then comes as a change that is newer.
+Methods raise what those of a `Source` do.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+import pyarrow as pa
+
+from pipeline.model import Head, Position, Shard
+from pipeline.settings import SourceSettings
+
+KeyTexts = tuple[str, ...]
+"""Values of a key, or of its first columns, as texts that only their source reads."""
+
+ROWS = pa.schema([("key_values", pa.string()), ("after", pa.string())])
+"""A row as its format writes it: as of ``DECODED``."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadFence:
+    """A place in the log: who reads once it is there sees all that was committed before ``head``.
+
+    ``number`` is the heartbeat that was committed after ``head`` was noted.  Another server than
+    that of ``head`` may be read only once it has executed all of ``needed``.
+    """
+
+    head: Head
+    number: int
+    needed: Position
+
+
+@dataclass(frozen=True, slots=True)
+class RowsAsked:
+    """At most *limit* rows of *shard* above *after* and not above *until*, by *key*.
+
+    Both may name only the first columns of the key; None is without end.
+    """
+
+    shard: Shard
+    key: tuple[str, ...]
+    after: KeyTexts | None
+    until: KeyTexts | None
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class RowsRead:
+    """``ROWS`` in the order of their keys; ``last`` is the key of the last, None without any.
+
+    ``ended`` if none is left up to ``until``.
+    """
+
+    rows: pa.RecordBatch
+    last: KeyTexts | None
+    ended: bool
+
+
+class RowReader(Protocol):
+    """Rows of one server; a source that has them names the class as its ``rows``."""
+
+    def fence(self, at_least: int, at: datetime) -> ReadFence:
+        """Note where the log ends, then commit a heartbeat, as `Source.beat` does.
+
+        Raises:
+            ConfigError: the server commits in another order than it logs.
+            ProofError: another server answered meanwhile.
+        """
+        ...
+
+    def bounds(self, shard: Shard, key: Sequence[str], pieces: int) -> tuple[KeyTexts, ...]:
+        """Keys, ascending, that cut the shard into at most so many pieces; no row is counted."""
+        ...
+
+    def read(self, fence: ReadFence, asked: RowsAsked) -> RowsRead:
+        """Rows from behind *fence*.
+
+        Raises:
+            TooManyRowsError: the server took too long; fewer rows can be asked for.
+            ProofError: the server that answers is not the fence's, and not proven to be as far.
+        """
+        ...
+
+    def close(self) -> None:
+        """Hang up."""
+        ...
+
+
+OpenRows = Callable[[SourceSettings], RowReader]

@@ -1,0 +1,205 @@
+"""Which rows that were read again follow what is landed, and when is a re-reading complete?
+
+Covers pipeline/landing/rereading.py, sent_shards.py, pipeline/rereads.py
+"""
+
+from dataclasses import replace
+
+import pytest
+
+from pipeline.landing.facts import Facts, News
+from pipeline.landing.next_mark import next_mark
+from pipeline.landing.plan import Plan
+from pipeline.landing.rereading import RereadNews, RereadStep, RowsAgain, advanced, is_due
+from pipeline.landing.topic_shards import TopicNames
+from pipeline.mark import CollectorLists, Epoch, Mark, Quarantine, Snap
+from pipeline.model import Acknowledged, Order, Origin
+from pipeline.report import Gap, tell_gap
+from pipeline.rereads import KeyStretch, Reread
+from pipeline.route import Router
+from pipeline.schema.history import SchemaChange
+from pipeline.sources.mysql.position import binlog_position
+
+NAME = "a/d.t"
+P1, P2 = Order(1, 7, 100), Order(1, 7, 200)
+EPOCH = Epoch(1, "server", binlog_position(7, 100))
+OPEN = Reread("x", Origin.SNAPSHOT, P1, "server", 5, (KeyStretch(("9",)), KeyStretch()))
+READ = replace(OPEN, stretches=(KeyStretch(("9",), ("9",), ended=True),))
+ENDED = replace(READ, closing=P2)
+
+
+def mark(*known: Reread, passed: int = 0, batch: int = 9) -> Mark:
+    return Mark(
+        "main",
+        batch,
+        epochs={"a": EPOCH},
+        acknowledged={"a": Acknowledged(binlog_position(7, passed))},
+        rereads=dict.fromkeys([NAME], *known) if known else {},
+    )
+
+
+def rows(stretch: int, after: str | None, read: str, *, ended: bool = False) -> RowsAgain:
+    return RowsAgain(
+        NAME, "d.t", "x", P1, stretch, (after,) if after else None, (read,), ended, 10, None
+    )
+
+
+def step(before: Mark, news: RereadNews, facts: Facts | None = None) -> RereadStep:
+    return advanced(before, facts or Facts(), {"a": EPOCH}, news, lambda *_: True)
+
+
+def test_rows_are_taken_once_and_in_their_order() -> None:
+    first, next_, other = rows(0, None, "3"), rows(0, "3", "6"), rows(1, None, "12", ended=True)
+
+    made = step(mark(OPEN), RereadNews(rows=(first, next_, other, first)))
+
+    assert made.taken == (first, next_, other)
+    assert made.rereads[NAME].rows == 30
+    assert [one.read for one in made.rereads[NAME].stretches] == [("6",), ("12",)]
+    assert [one.ended for one in made.rereads[NAME].stretches] == [False, True]
+
+
+@pytest.mark.parametrize(
+    "strange",
+    [
+        pytest.param(rows(0, "3", "6"), id="rows before them are not landed"),
+        pytest.param(replace(rows(0, None, "3"), id="y"), id="of another wish"),
+        pytest.param(replace(rows(0, None, "3"), order=P2), id="from behind another fence"),
+        pytest.param(rows(2, None, "3"), id="of a stretch that is not there"),
+        pytest.param(replace(rows(0, None, "3"), name="a/d.u"), id="of another shard"),
+    ],
+)
+def test_rows_that_follow_nothing_are_left_aside(strange: RowsAgain) -> None:
+    assert step(mark(OPEN), RereadNews(rows=(strange,))).taken == ()
+
+
+def test_rows_are_counted_and_their_table_has_something_to_apply() -> None:
+    made = step(mark(OPEN), RereadNews(rows=(rows(0, None, "3"),)))
+
+    facts = made.counted(Facts(rows=1))
+
+    assert (facts.rows, facts.tables, facts.shards) == (11, {"d.t": 10}, {NAME: "d.t"})
+
+
+def test_it_ends_only_when_all_is_landed_that_its_reads_may_have_seen() -> None:
+    closing = {NAME: ("x", P2)}
+    assert step(mark(OPEN), RereadNews(closing=closing)).rereads[NAME].closing is None
+    assert step(mark(READ), RereadNews(closing=closing)).rereads[NAME].closing == P2
+    assert step(mark(ENDED, passed=200), RereadNews()).settled == ()
+
+    done = step(mark(ENDED, passed=201), RereadNews())
+
+    assert [(one.name, one.order, one.since) for one in done.settled] == [(NAME, P1, 5)]
+    assert (done.rereads[NAME].done, done.rereads[NAME].stretches) == (10, ())
+    assert is_due(mark(ENDED, passed=201), RereadNews())
+    assert not is_due(mark(ENDED, passed=200), RereadNews())
+
+
+@pytest.mark.parametrize("told", [None, False])
+def test_no_base_of_a_table_that_the_collector_may_leave_out(told: bool | None) -> None:
+    made = advanced(mark(ENDED, passed=300), Facts(), {"a": EPOCH}, RereadNews(), lambda *_: told)
+
+    assert made.settled == ()
+
+
+def test_what_replays_or_repairs_makes_no_base() -> None:
+    made = step(mark(replace(ENDED, origin=Origin.REPLAY), passed=300), RereadNews())
+
+    assert (made.settled, made.rereads[NAME].done) == ((), 10)
+
+
+@pytest.mark.parametrize(
+    ("epochs", "before"),
+    [
+        pytest.param({"a": replace(EPOCH, number=2)}, mark(OPEN), id="a new epoch"),
+        pytest.param({"a": replace(EPOCH, identity="other")}, mark(OPEN), id="another server"),
+        pytest.param({}, mark(OPEN), id="nobody knows the server"),
+        pytest.param(
+            {"a": EPOCH},
+            replace(mark(OPEN), lists={"a": CollectorLists("d", None, -1, P1)}),
+            id="other lists since",
+        ),
+    ],
+)
+def test_it_is_void_once_its_log_or_lists_are_others(
+    epochs: dict[str, Epoch], before: Mark
+) -> None:
+    made = advanced(
+        before, Facts(), epochs, RereadNews(rows=(rows(0, None, "3"),)), lambda *_: True
+    )
+
+    assert (made.rereads, made.taken) == ({}, ())
+
+
+@pytest.mark.parametrize(
+    ("change", "left"),
+    [
+        pytest.param(SchemaChange("alter", "d.t", P2, None, ""), 0, id="altered since"),
+        pytest.param(SchemaChange("drop", "d.t", P2, None, ""), 0, id="dropped since"),
+        pytest.param(
+            SchemaChange("create", "d.u", P2, None, "", previous="d.t"), 0, id="renamed since"
+        ),
+        pytest.param(SchemaChange("alter", "d.t", P1, None, ""), 1, id="altered before"),
+        pytest.param(SchemaChange("alter", "d.u", P2, None, ""), 1, id="another altered"),
+    ],
+)
+def test_it_is_void_by_a_statement_that_came_since(change: SchemaChange, left: int) -> None:
+    facts = Facts(news=(News("a", change, snapshot=False),))
+
+    assert len(step(mark(OPEN), RereadNews(), facts).rereads) == left
+
+
+def test_a_new_one_takes_the_place_of_an_old_one_and_an_old_one_of_none() -> None:
+    new = replace(OPEN, id="y", order=P2)
+
+    assert step(mark(OPEN), RereadNews(begun={NAME: new})).rereads == {NAME: new}
+    assert step(mark(new), RereadNews(begun={NAME: OPEN})).rereads == {NAME: new}
+
+
+@pytest.mark.parametrize(
+    ("lost_in", "open_after"),
+    [
+        pytest.param(4, 0, id="lost before the fence was noted"),
+        pytest.param(5, 1, id="lost in the batch that ran meanwhile"),
+    ],
+)
+def test_the_base_heals_what_was_lost_before_its_fence_and_nothing_later(
+    lost_in: int, open_after: int
+) -> None:
+    gap = Gap("g", "t", 0, 1, 2, "lost", shards=(NAME,), batch=lost_in)
+    unread = Quarantine("d.t", lost_in, 1, ("q",), (NAME,))
+    before = replace(
+        mark(ENDED, passed=300),
+        gaps={"g": tell_gap(gap)},
+        quarantine={NAME: unread},
+        snaps={NAME: Snap(Order(1, 7, 50), 3)},
+    )
+
+    made, settled = next_mark(
+        before,
+        Facts(),
+        Plan({}, {}, (), capped=False),
+        acknowledged={},
+        epochs={"a": EPOCH},
+        starts={},
+        waived=frozenset(),
+        router=Router(()),
+        names_of=names,
+        again=step(before, RereadNews()),
+    )
+
+    assert (len(made.gaps), len(made.quarantine)) == (open_after, open_after)
+    assert made.bases == {NAME: P1}
+    assert (made.based, made.complete, made.tables) == ({NAME: 5}, {NAME: 10}, {"d.t": 10})
+    assert made.snaps == {}
+    assert [one.name for one in settled] == [NAME]
+
+
+def test_the_mark_remembers_it() -> None:
+    known = mark(OPEN)
+
+    assert Mark.loads(known.dumps()).rereads == known.rereads
+
+
+def names(topic: str) -> TopicNames | None:
+    return None

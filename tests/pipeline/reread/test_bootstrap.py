@@ -1,0 +1,232 @@
+"""A table is read again in parts and landed by a real loop, whatever is lost in memory meanwhile.
+
+Covers pipeline/reread/bootstrap.py, task.py
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from pipeline.apply.catalog import Catalog
+from pipeline.apply.landed_state import LandedState
+from pipeline.errors import ConfigError, TooManyRowsError, UnreachableError
+from pipeline.model import Head, Op, Shard
+from pipeline.reread.bootstrap import Rereading, RereadOrder, RereadState
+from pipeline.reread.task import ReadLimits, RereadDone, RereadTask, run
+from pipeline.route import Router
+from pipeline.settings import SourceSettings
+from pipeline.sources.mysql.position import binlog_position
+from pipeline.sources.row_reader import ROWS, KeyTexts, ReadFence, RowsAsked, RowsRead
+from tests.pipeline.landing.desk import Desk
+from tests.pipeline.reading import readings
+
+ORDER = RereadOrder("x", "db.t")
+NAME = "a/db.t"
+
+
+@dataclass(eq=False)
+class Rows:
+    """A table of numbers from 0 on, on a server whose log ends at ``end``."""
+
+    count: int
+    end: int = 1_000
+    most: int = 1_000_000
+    keyless: bool = False
+    down: bool = False
+    identity: str = "server"
+    reads: list[RowsAsked] = field(default_factory=list)
+
+    def __call__(self, settings: SourceSettings) -> "Rows":
+        return self
+
+    def fence(self, at_least: int, at: datetime) -> ReadFence:
+        if self.keyless:
+            raise ConfigError("commits in another order")
+        self.end += 10
+        head = binlog_position(7, self.end)
+        return ReadFence(Head(self.identity, head), at_least, head)
+
+    def bounds(self, shard: Shard, key: Sequence[str], pieces: int) -> tuple[KeyTexts, ...]:
+        return ((str(self.count // 2),),)
+
+    def read(self, fence: ReadFence, asked: RowsAsked) -> RowsRead:
+        self.reads.append(asked)
+        if self.down:
+            raise UnreachableError("down")
+        if asked.limit > self.most:
+            raise TooManyRowsError("slow")
+        first = int(asked.after[0]) + 1 if asked.after else 0
+        until = int(asked.until[0]) + 1 if asked.until else self.count
+        numbers = range(first, until)[: asked.limit]
+        rows = {
+            "key_values": [f'["{n}"]' for n in numbers],
+            "after": [json.dumps({"id": n, "name": "again"}) for n in numbers],
+        }
+        last = (str(numbers[-1]),) if numbers else None
+        return RowsRead(pa.RecordBatch.from_pydict(rows, ROWS), last, len(numbers) < asked.limit)
+
+    def close(self) -> None: ...
+
+
+@dataclass(eq=False)
+class Beside:
+    """A landing loop, and a re-reading that lands by it."""
+
+    desk: Desk
+    rows: Rows
+    number: int = 0
+
+    def __post_init__(self) -> None:
+        self.start()
+
+    def start(self) -> None:
+        """As after kill -9: nothing is remembered but what the lake says."""
+        self.desk = Desk(self.desk.home, self.desk.topics, self.desk.server)
+        feeds = self.desk.loop.feeds
+        self.again = Rereading(
+            self.desk.settings,
+            feeds,
+            self.desk.log(),
+            self.rows,
+            self.work,
+            lambda: self.desk.now,
+            ReadLimits(rows=7, select=3),
+        )
+        self.desk.loop.rereads = self.again.offered
+
+    def work(self, tasks: Sequence[RereadTask]) -> list[RereadDone]:
+        return [run(task) for task in tasks]
+
+    def round(self) -> RereadState:
+        """A change, a batch, and what is read on after it."""
+        self.number += 1
+        self.desk.topics.beat("a", self.number, pos=self.rows.end + 1)
+        self.rows.end += 5
+        self.desk.server.end = self.rows.end
+        self.desk.land()
+        return self.state()
+
+    def state(self) -> RereadState:
+        log = self.desk.log()
+        catalog = Catalog(Router(), readings("a", "b"))
+        log.look()
+        catalog.add(log.schema_changes(-1))
+        (state,) = self.again.run(LandedState(self.desk.loop.mark, catalog), (ORDER,))
+        return state
+
+    def until_done(self) -> RereadState:
+        for _ in range(40):
+            state = self.round()
+            if state.done is not None:
+                return state
+        raise AssertionError(state)
+
+    def landed(self) -> list[int]:
+        return [json.loads(row["after"])["id"] for row in self.desk.landed(Op.READ)]
+
+
+@pytest.fixture
+def beside(tmp_path: Path) -> Beside:
+    desk = Desk(tmp_path)
+    desk.server.end = 900
+    desk.topics.alter("a", 10, "name")
+    desk.topics.put("a", 500, "live", key=3)
+    desk.land()
+    return Beside(desk, Rows(50))
+
+
+def test_all_rows_are_landed_once_and_make_a_base(beside: Beside) -> None:
+    state = beside.until_done()
+
+    assert state.rows == 50
+    assert sorted(beside.landed()) == list(range(50))
+    (settle,) = beside.desk.landed(Op.SETTLE)
+    orders = {tuple(row["order"].values()) for row in beside.desk.landed(Op.READ)}
+    assert orders == {tuple(settle["order"].values())}
+    assert beside.desk.loop.mark.bases[NAME].parts in orders
+    assert beside.desk.loop.mark.complete[NAME] == state.done
+
+
+@pytest.mark.parametrize("every", [2, 3, 5])
+def test_after_kills_no_row_is_missing_or_landed_twice(beside: Beside, every: int) -> None:
+    for number in range(60):
+        state = beside.round()
+        if state.done is not None:
+            break
+        if number % every == 1:
+            beside.start()
+
+    assert state.done is not None
+    assert sorted(beside.landed()) == list(range(50))
+
+
+def test_a_server_that_is_slow_is_asked_for_fewer_rows(beside: Beside) -> None:
+    beside.rows.most, beside.again.limits = 12, ReadLimits(rows=1_000, select=96)
+
+    assert beside.until_done().rows == 50
+    assert beside.again.limits.select == 12
+
+
+def test_a_server_that_is_down_is_waited_for_and_landing_goes_on(beside: Beside) -> None:
+    beside.rows.down = True
+    beside.round()
+    batch = beside.round()
+
+    assert "down" in beside.round().why
+    assert beside.desk.loop.mark.batch > (batch.done or 0)
+    beside.rows.down = False
+    assert beside.until_done().rows == 50
+
+
+def test_what_can_never_be_read_is_refused_with_words(beside: Beside) -> None:
+    beside.rows.keyless = True
+
+    state = beside.round()
+
+    assert (state.refused, state.why) == (True, "commits in another order")
+
+
+def test_a_new_epoch_begins_it_anew(beside: Beside) -> None:
+    for _ in range(3):
+        beside.round()
+    before = beside.desk.loop.mark.rereads[NAME]
+    beside.rows.identity = beside.desk.server.identity = "other"
+
+    beside.until_done()
+
+    after = beside.desk.loop.mark.rereads[NAME]
+    assert before.rows > 0
+    assert (after.order.epoch, after.identity, after.rows) == (2, "other", 50)
+
+
+def test_a_statement_meanwhile_begins_it_anew(beside: Beside) -> None:
+    for _ in range(3):
+        beside.round()
+    before = beside.desk.loop.mark.rereads[NAME]
+    beside.rows.end += 20
+    beside.desk.topics.alter("a", beside.rows.end, "name", "note")
+
+    beside.until_done()
+
+    assert beside.desk.loop.mark.rereads[NAME].order > before.order
+
+
+def test_a_table_that_nothing_is_known_of_waits(beside: Beside) -> None:
+    log = LandedState(beside.desk.loop.mark, Catalog(Router(), readings("a", "b")))
+
+    assert beside.again.run(log, (RereadOrder("y", "db.nothing"),)) == ()
+
+
+def test_a_table_that_the_collector_leaves_out_gets_no_base(beside: Beside) -> None:
+    beside.desk.server.left_out = frozenset({"db.t"})
+    beside.desk.now = beside.desk.now.replace(year=2027)
+
+    for _ in range(20):
+        beside.round()
+
+    assert NAME not in beside.desk.loop.mark.bases

@@ -1,0 +1,197 @@
+"""Rows are read from behind a fence of a real MySQL: none that was committed before it is missed.
+
+Covers pipeline/sources/mysql/row_reader.py, fence.py, keyset.py, pipeline/sources/row_reader.py
+"""
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+
+import pytest
+
+from demo.mysql import MySQL
+from demo.processes import wait_until
+from pipeline.errors import ConfigError, ProofError
+from pipeline.model import Shard
+from pipeline.settings import CollectorSettings, SourceSettings
+from pipeline.sources.mysql.row_reader import MySqlRowReader
+from pipeline.sources.mysql.source import MySqlSource
+from pipeline.sources.row_reader import KeyTexts, RowsAsked
+
+pytestmark = pytest.mark.stack
+T = Shard("s", "d.t")
+WINDOW = 1_500_000  # microseconds between the log and the commit
+SOON = timedelta(seconds=30)
+
+
+@pytest.fixture
+def primary(start_mysql: Callable[[int], MySQL]) -> MySQL:
+    mysql = start_mysql(11)
+    mysql.execute("CREATE DATABASE d", "CREATE TABLE d.t (id INT PRIMARY KEY, name TEXT)")
+    with closing(MySqlSource(settings(mysql))) as source:
+        source.prepare_heartbeat()
+    return mysql
+
+
+def test_a_row_that_is_logged_and_not_yet_committed_is_read_behind_the_fence(
+    primary: MySQL,
+) -> None:
+    """A read that only notes the end of the log misses it, each time."""
+    primary.execute(
+        "SET GLOBAL sync_binlog = 1", f"SET GLOBAL binlog_group_commit_sync_delay = {WINDOW}"
+    )
+    with closing(reader(primary)) as rows, closing(MySqlSource(settings(primary))) as source:
+        for number in range(3):
+            with committing(primary, f"INSERT INTO d.t VALUES ({number}, 'x')", source):
+                naive = {row[0] for row in primary.execute("SELECT id FROM d.t")}
+                fence = rows.fence(0, datetime.now(UTC))
+                fenced = ids(rows, fence)
+
+            assert number not in naive
+            assert number in fenced
+
+
+def test_a_replica_is_read_once_it_has_executed_what_the_fence_needs(
+    primary: MySQL, start_mysql: Callable[[int], MySQL]
+) -> None:
+    replica = start_mysql(12)
+    replica.replica_of(primary)
+    replica.execute("STOP SLAVE", "CHANGE MASTER TO MASTER_DELAY = 2", "START SLAVE")
+    wait_until(lambda: table_there(replica), SOON, "the replica follows")
+    where = f"{replica.host}:{replica.port}"
+    with closing(reader(primary, replica=where)) as rows:
+        primary.execute("INSERT INTO d.t VALUES (1, 'x')")
+        naive = replica.execute("SELECT id FROM d.t")
+
+        found = ids(rows, rows.fence(0, datetime.now(UTC)))
+
+    assert (naive, found) == ([], {1})
+
+
+def test_a_replica_that_stays_behind_is_refused_and_says_what_it_lacks(
+    primary: MySQL, start_mysql: Callable[[int], MySQL]
+) -> None:
+    replica = start_mysql(13)
+    where = f"{replica.host}:{replica.port}"
+    brief = timedelta(milliseconds=300)
+    with closing(MySqlRowReader(settings(primary, where), patience=brief)) as rows:
+        fence = rows.fence(0, datetime.now(UTC))
+
+        with pytest.raises(ProofError, match=r"not as far as the fence after .*has executed"):
+            rows.read(fence, RowsAsked(T, ("id",), None, None, 10))
+
+
+def test_a_server_that_commits_in_another_order_than_it_logs_is_refused(primary: MySQL) -> None:
+    primary.execute("SET GLOBAL binlog_order_commits = OFF")
+
+    with closing(reader(primary)) as rows, pytest.raises(ConfigError, match="binlog_order_commits"):
+        rows.fence(0, datetime.now(UTC))
+
+
+@pytest.mark.parametrize(
+    ("columns", "key", "values"),
+    [
+        pytest.param(
+            "a INT, b INT", "a, b", ["(1,1)", "(1,2)", "(2,0)", "(2,9)"], id="two numbers"
+        ),
+        pytest.param(
+            "a VARCHAR(9) COLLATE utf8mb4_0900_ai_ci",
+            "a",
+            ["('b')", "('É')", "('z')", "('Ab')"],
+            id="letters in the order of their collation",
+        ),
+        pytest.param(
+            "a VARCHAR(9) CHARACTER SET latin1", "a", ["('b')", "('é')", "('')"], id="latin1"
+        ),
+        pytest.param("a VARBINARY(9)", "a", ["(x'00ff')", "(x'00')", "('')", "('%')"], id="bytes"),
+        pytest.param("a DECIMAL(5,2)", "a", ["(-1.5)", "(1.10)", "(9)"], id="decimals"),
+        pytest.param("a BIGINT UNSIGNED", "a", ["(0)", "(18446744073709551615)"], id="unsigned"),
+        pytest.param("a ENUM('z','a','m')", "a", ["('a')", "('z')", "('m')"], id="an enum"),
+        pytest.param("a BIT(12)", "a", ["(1)", "(4000)", "(77)"], id="bits"),
+        pytest.param(
+            "a DATETIME(6), b DATE",
+            "a, b",
+            ["('2026-01-01 00:00:00.000001','2026-01-01')", "('2026-01-01','2025-01-01')"],
+            id="times",
+        ),
+        pytest.param(
+            "a TIMESTAMP(3)", "a", ["('2026-01-01 00:00:00.5')", "('2001-01-01')"], id="ts"
+        ),
+    ],
+)
+def test_every_kind_of_key_is_read_on_one_row_at_a_time(
+    primary: MySQL, columns: str, key: str, values: list[str]
+) -> None:
+    primary.execute("DROP TABLE d.t", f"CREATE TABLE d.t ({columns}, PRIMARY KEY ({key}))")
+    primary.execute(f"INSERT INTO d.t VALUES {','.join(values)}")
+    names = tuple(key.split(", "))
+    with closing(reader(primary)) as rows:
+        fence = rows.fence(0, datetime.now(UTC))
+        whole = rows.read(fence, RowsAsked(T, names, None, None, 100)).rows
+        single, after = list[str](), None
+        while True:
+            read = rows.read(fence, RowsAsked(T, names, after, None, 1))
+            if read.last is None:
+                break
+            single += read.rows["after"].to_pylist()
+            after = read.last
+
+    assert len(single) == len(values)
+    assert single == whole["after"].to_pylist()
+
+
+def test_pieces_hold_each_row_once(primary: MySQL) -> None:
+    primary.execute(f"INSERT INTO d.t VALUES {','.join(f'({n},NULL)' for n in range(-50, 900, 7))}")
+    with closing(reader(primary)) as rows:
+        fence = rows.fence(0, datetime.now(UTC))
+        bounds = rows.bounds(T, ("id",), 4)
+        ends: list[KeyTexts | None] = [None, *bounds, None]
+        pieces = [
+            rows.read(fence, RowsAsked(T, ("id",), low, high, 10_000))
+            for low, high in pairwise(ends)
+        ]
+
+    found = [json.loads(text)["id"] for one in pieces for text in one.rows["after"].to_pylist()]
+    assert len(bounds) == 3
+    assert all(one.ended for one in pieces)
+    assert found == list(range(-50, 900, 7))
+
+
+def test_a_table_without_a_key_is_refused_with_words(primary: MySQL) -> None:
+    with closing(reader(primary)) as rows, pytest.raises(ConfigError, match="declares no key"):
+        rows.bounds(T, (), 4)
+
+
+def settings(mysql: MySQL, replica: str = "") -> SourceSettings:
+    nobody = CollectorSettings("http://nobody", "c")
+    options = {"read_from": replica} if replica else {}
+    return SourceSettings("s", mysql.host, mysql.port, "root", nobody, "s", options=options)
+
+
+def reader(mysql: MySQL, replica: str = "") -> MySqlRowReader:
+    return MySqlRowReader(settings(mysql, replica))
+
+
+def ids(rows: MySqlRowReader, fence: object) -> set[int]:
+    read = rows.read(fence, RowsAsked(T, ("id",), None, None, 1000))  # type: ignore[arg-type]
+    return {json.loads(text)["id"] for text in read.rows["after"].to_pylist()}
+
+
+def table_there(mysql: MySQL) -> bool:
+    return bool(mysql.execute("SHOW DATABASES LIKE 'd'") and mysql.execute("SHOW TABLES IN d"))
+
+
+@contextmanager
+def committing(mysql: MySQL, statement: str, source: MySqlSource) -> Iterator[None]:
+    """Inside, the statement is logged and its commit waits."""
+    before = source.head().position
+    one = threading.Thread(target=mysql.execute, args=(statement,))
+    one.start()
+    try:
+        wait_until(lambda: source.head().position != before, SOON, "the statement in the log")
+        yield
+    finally:
+        one.join()
