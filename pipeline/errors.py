@@ -39,16 +39,18 @@ class HeldError(SluiceError):
     Args:
         reason: short code for configs and metrics, such as ``foreign_write``.
         detail: what, where, and what now, for a person.
+        waiver: what a person waives of it; empty where that is the reason and the table.
     """
 
-    def __init__(self, reason: str, detail: str) -> None:
+    def __init__(self, reason: str, detail: str, waiver: str = "") -> None:
         super().__init__(f"{reason}: {detail}")
         self.reason = reason
         self.detail = worded(detail, reason)
+        self.waiver = waiver
 
-    def __reduce__(self) -> tuple[type["HeldError"], tuple[str, str]]:
+    def __reduce__(self) -> tuple[type["HeldError"], tuple[str, str, str]]:
         """Travel between processes as what it was made of."""
-        return (type(self), (self.reason, self.detail))
+        return (type(self), (self.reason, self.detail, self.waiver))
 
 
 class ProofError(SluiceError):

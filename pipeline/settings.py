@@ -133,6 +133,17 @@ class TableRule:
 
 
 @dataclass(frozen=True, slots=True)
+class InvariantRule:
+    """What is demanded of the rows of tables whose name matches the glob ``tables``.
+
+    ``invariants`` are each by the name of its file in invariants/, or of a module elsewhere.
+    """
+
+    tables: str
+    invariants: tuple[tuple[str, Any], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class UpkeepSettings:
     """How long old versions and old changes are kept, and how often what is older is removed."""
 
@@ -168,7 +179,8 @@ class PipelineSettings:
     larger one is divided into at most.  ``transport`` is what carries the topics, with
     ``transport_options``, further fields of its class; ``kafka`` is empty if it needs none.
     ``table_format`` is what mirrors are laid out in, with ``table_format_options``.  ``publish``
-    says of which tables images are made.
+    says of which tables images are made, ``invariants`` what no slice may break that reaches a
+    mirror.
     """
 
     lake: str
@@ -190,6 +202,12 @@ class PipelineSettings:
     table_format: str = "delta"
     table_format_options: Mapping[str, Any] = field(default_factory=dict)
     publish: tuple[PublishRule, ...] = ()
+    invariants: tuple[InvariantRule, ...] = ()
+
+    def demanded(self, table: str) -> tuple[tuple[str, Any], ...]:
+        """All invariants of *table*, each by its name; one name may stand there more than once."""
+        rules = (rule for rule in self.invariants if fnmatchcase(table, rule.tables))
+        return tuple(one for rule in rules for one in rule.invariants)
 
     @property
     def kafka_fields(self) -> Mapping[str, Any]:

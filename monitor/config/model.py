@@ -18,6 +18,7 @@ from checks import run as probes
 from checks.readiness import ReadinessPolicy, Rule
 from monitor.config.plans import CheckPlan, Every
 from pipeline.settings import (
+    InvariantRule,
     KafkaSecurity,
     PipelineSettings,
     PublishRule,
@@ -106,7 +107,7 @@ class ScheduleSettings:
 
 
 class Config(BaseModel):
-    """The whole file; ``probes`` and ``channels`` hold what their sections were built into."""
+    """The whole file; sections that name plug-ins hold what those were built into."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -130,6 +131,7 @@ class Config(BaseModel):
     schedule: ScheduleSettings = ScheduleSettings()
     probes: SkipJsonSchema[tuple[Any, ...]] = ()
     channels: SkipJsonSchema[Mapping[str, Any]] = {}
+    invariants: SkipJsonSchema[tuple[InvariantRule, ...]] = ()
 
     @property
     def settings(self) -> PipelineSettings:
@@ -146,6 +148,7 @@ class Config(BaseModel):
             sources=self.sources,
             rules=self.tables,
             publish=self.publish,
+            invariants=self.invariants,
             **tuning,
         )
 

@@ -16,6 +16,7 @@ from monitor.config.plans import CheckPlan
 from monitor.nearest import nearest
 from pipeline.errors import ConfigError
 from pipeline.plugins import lacking
+from pipeline.settings import InvariantRule
 
 CHECKS = frozenset({*KINDS, "collected"})
 """What the service itself rules on, beside the probes."""
@@ -23,12 +24,18 @@ OF_SOURCES = ("source:", "collector:", "clock:", "retention:")
 ALONE = ("worker",)  # parts of the way whose names have no dot and no colon
 
 
-def strangers(config: Config, plans: Sequence[CheckPlan], sinks: Collection[str]) -> list[str]:
+def strangers(
+    config: Config,
+    plans: Sequence[CheckPlan],
+    sinks: Collection[str],
+    demanded: Sequence[InvariantRule] = (),
+) -> list[str]:
     """Each as ``place: fault``; *sinks* are the channels' names."""
     return [
         *_gating(config, plans),
         *_routes(config, plans, sinks),
         *_looks(config, plans),
+        *_demanded(config, demanded),
     ]
 
 
@@ -89,6 +96,12 @@ def _looks(config: Config, plans: Sequence[CheckPlan]) -> Iterator[str]:
         for place, glob in globs.items():
             if fault := _no_table(glob, config):
                 yield f"probes.{plan.name}.{place}: {fault}"
+
+
+def _demanded(config: Config, rules: Sequence[InvariantRule]) -> Iterator[str]:
+    for i, rule in enumerate(rules):
+        if fault := _no_table(rule.tables, config):
+            yield f"invariants[{i}].tables: {fault}"
 
 
 def _no_part(pattern: str, config: Config, sinks: Iterable[str]) -> str:

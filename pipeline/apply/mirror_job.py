@@ -20,6 +20,7 @@ from pipeline.apply.moved_rows import RowMove, moved
 from pipeline.apply.provenance import plain
 from pipeline.apply.refusal import Refusal
 from pipeline.apply.turn import Turn, TurnTask, Written
+from pipeline.apply.validation import Demands
 from pipeline.changelog.scan import Part, scan
 from pipeline.changelog.slices import APPLIED_COLUMNS, TableRows, WantedBatches, read
 from pipeline.changelog.table import CHANGES
@@ -88,6 +89,8 @@ class MirrorJob(Generic[S]):
     def reached(self) -> int:
         """The batch that the mirror is applied through after the turn."""
         return self.wanted.until if self.image is None else self.wanted.after
+
+    demands: Demands | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +208,7 @@ def _task(job: MirrorJob[S], changes: str, rows: pa.Table) -> TurnTask[S]:
         floors=job.floors,
         fills=job.fills,
         adopted=job.adopted,
+        demands=job.demands,
     )
 
 

@@ -233,6 +233,7 @@ class Passes:
                 if isinstance(image, HeldBack):
                     continue
                 job = self.jobs.of(table, landed, pending, self.highs, stamp, image=image)
+                job = self.jobs.demanding(job, waived) if job is not None else None
             except LostRaceError:
                 continue  # somebody came between: next time, from what is there then
             except (HeldError, UnreachableError) as error:

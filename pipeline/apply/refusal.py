@@ -12,12 +12,13 @@ class Refusal:
 
     reason: str
     detail: str
+    waiver: str = ""
 
     @classmethod
     def of(cls, error: SluiceError) -> "Refusal":
         """What was foreseen: the mirror must stand still, or something was not reached."""
         if isinstance(error, HeldError):
-            return cls(error.reason, error.detail)
+            return cls(error.reason, error.detail, error.waiver)
         return cls("unreachable", str(error))
 
     @classmethod
@@ -27,4 +28,5 @@ class Refusal:
 
     def hold(self, table: str) -> Hold:
         """The hold of *table*; stable while the cause lasts."""
-        return Hold(f"{self.reason}:{table}", table, self.reason, self.detail)
+        name = self.waiver or f"{self.reason}:{table}"
+        return Hold(name, table, self.reason, self.detail)

@@ -30,6 +30,7 @@ from pipeline.apply.fills import Fill, filled
 from pipeline.apply.floors import Floors, below, highest
 from pipeline.apply.fold import ROW_OPS, Folded, fold
 from pipeline.apply.provenance import META, SLUICE, Owned, owned, plain
+from pipeline.apply.validation import DecidedSlice, Demands, require_valid
 from pipeline.errors import HeldError
 from pipeline.model import Account, Op, Order, Shard, Table
 from pipeline.schema.column import Column
@@ -51,7 +52,7 @@ class TurnTask(Generic[S]):
 
     ``changes`` are the table's rows of the slice, of all ops.  ``floors`` are those the mirror
     remembers.  ``known`` is None if nothing was ever applied: then no upsert can be older than a
-    forgotten delete, and ``deletes`` is not asked.
+    forgotten delete, and ``deletes`` is not asked.  ``demands`` are None where nothing is demanded.
     """
 
     table: Table
@@ -64,6 +65,7 @@ class TurnTask(Generic[S]):
     floors: Floors | None = None
     fills: tuple[Fill, ...] = ()
     adopted: Order | None = None
+    demands: Demands | None = None
 
     @property
     def adoption(self) -> Adoption:
@@ -134,7 +136,10 @@ def decided(task: TurnTask[Any], look: Look) -> Decided:
     keys = rows.select(list(task.table.key))
     found = look(keys, None if task.table.unique_across_shards else owned(folded.rows))
     verdicts = _withdrawn(task, folded, decide(folded, found, floors, raised))
-    return Decided(folded, rows, found, verdicts, raised, floors, outlived_rows)
+    made = Decided(folded, rows, found, verdicts, raised, floors, outlived_rows)
+    if task.demands is not None:
+        require_valid(task.demands, _slice(task, made, look))
+    return made
 
 
 def _rows_of(changes: pa.Table, *ops: Op) -> pa.Table:
@@ -188,6 +193,20 @@ def _typed(task: TurnTask[Any], folded: Folded) -> pa.Table:
     meta = pa.StructArray.from_arrays(parts, fields=list(META))
     rows = read.rows.append_column(SLUICE, meta)
     return filled(rows, owned(folded.rows), task.fills) if len(rows) else rows
+
+
+def _slice(task: TurnTask[Any], made: Decided, look: Look) -> DecidedSlice:
+    return DecidedSlice(
+        table=task.table,
+        columns=task.columns,
+        changes=task.changes,
+        folded=made.folded.rows,
+        rows=made.rows,
+        found=made.found,
+        verdicts=made.verdicts,
+        raised=made.raised,
+        look=look,
+    )
 
 
 def _withdrawn(task: TurnTask[Any], folded: Folded, verdicts: Verdicts) -> Verdicts:

@@ -23,6 +23,7 @@ from pipeline.apply.mirrors import Mirrors
 from pipeline.apply.moved_rows import RowMove
 from pipeline.apply.reshape import Shape
 from pipeline.apply.table_format import TableFormat
+from pipeline.apply.validation import Demands, let_through
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.scan import Part, parts
 from pipeline.changelog.slices import TableRows, WantedBatches, bounded
@@ -119,6 +120,26 @@ class TurnJobs:
             dropped=self._dropped(),
             image=None if image is None else replace(image, version=snapshot.version + 1),
         )
+
+    def demanding(self, job: MirrorJob[Any], waived: frozenset[str]) -> MirrorJob[Any]:
+        """The same with what is demanded of its rows.
+
+        What a person lets through has a turn of its own, but for an image, which takes all below
+        its cut.
+
+        Raises:
+            HeldError: it must stand still; the reason says why.
+            UnreachableError: nobody knows how many rows its mirror has.
+        """
+        named, after = self.settings.demanded(job.table.name), job.wanted.after
+        if not named:
+            return job
+        let = let_through(job.table.name, after, waived)
+        demands = Demands(named, after, self.table_format.count(job.snapshot), let)
+        if let is None or job.image is not None:
+            return replace(job, demands=demands)
+        wanted = WantedBatches(after, min(let, job.wanted.until))
+        return replace(job, demands=demands, wanted=wanted)
 
     def _moves(
         self, table: Table, landed: LandedState, now: datetime

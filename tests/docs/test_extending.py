@@ -6,6 +6,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import yaml
 
 from alerts import channel as channels
@@ -16,9 +18,11 @@ from examples.few_rows import FewRows, Rows
 from examples.json_lines import JsonLines
 from examples.line_file import LineFile
 from examples.parquet_versions import ParquetVersions
+from examples.trimmed import Trimmed
 from monitor.config.file import parse
 from pipeline import collectors, formats, plugins, sources
 from pipeline.build import open_table_format, open_transport
+from pipeline.invariants.invariant import IntendedRows
 from pipeline.lake.log_memory import LogMemory
 from pipeline.lake.pinned import open_table
 from pipeline.lake.seen import Transaction
@@ -42,6 +46,7 @@ def test_each_block_of_code_is_the_file_it_names() -> None:
 
     assert sorted(found) == [
         *("# examples/few_rows.py", "# examples/json_lines.py", "# examples/line_file.py"),
+        "# examples/trimmed.py",
     ]
     assert all(text == (ROOT / name[2:]).read_text("utf-8") for name, text in found.items())
 
@@ -55,6 +60,7 @@ def test_each_seam_of_the_table_has_its_protocol_and_its_name() -> None:
 
     assert [seam for seam, _, _ in rows] == [
         *("source", "collector", "format", "probe", "channel", "transport", "table format"),
+        "invariant",
     ]
     assert [protocol for _, protocol, _ in rows if not (ROOT / protocol).is_file()] == []
     for seam, _, name in rows[:3]:
@@ -91,8 +97,26 @@ def test_the_other_plug_ins_are_found_by_the_config_and_work(
     assert open_transport(config.settings) == JsonLines("/var/spool/messages")
     assert open_table_format(config.settings) == ParquetVersions(None, "snappy")
     assert isinstance(config.channels["diary"], LineFile)
+    assert config.settings.demanded("shop.orders") == (("examples.trimmed", Trimmed(("email",))),)
+    assert [np.array(one.rows).tolist() for one in Trimmed(("email",)).breaches(intended())] == [
+        [False, True, False]
+    ]
     assert probes.find("examples.few_rows") is FewRows
     assert channels.find("examples.line_file") is LineFile
+
+
+def intended() -> IntendedRows:
+    rows = pa.table({"id": [1, 2, 3], "email": ["a", " a", None]})
+    return IntendedRows(
+        "shop.orders",
+        ("id",),
+        rows,
+        there=0,
+        changed=0,
+        emptied=False,
+        standing=lambda _: np.zeros(3, np.bool_),
+        before=lambda _: rows.slice(0, 0),
+    )
 
 
 def test_the_end_of_a_transaction_is_counted_as_it_is_shown(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ from pipeline.report import Applied
 from pipeline.route import Router
 from pipeline.schema.column import TableSchema
 from pipeline.schema.history import SchemaChange
-from pipeline.settings import PipelineSettings, PublishRule, TableRule
+from pipeline.settings import InvariantRule, PipelineSettings, PublishRule, TableRule
 from pipeline.sources.mysql.column import MySqlColumn as Column
 from pipeline.tables.delta.table_format import DeltaMirrors
 from tests.pipeline.reading import readings
@@ -78,6 +78,7 @@ class HandLake:
     now: datetime = NOW
     received: datetime = NOW
     key: tuple[str, ...] = ("id",)
+    invariants: tuple[InvariantRule, ...] = ()
     table_format: Any = field(default_factory=partial(DeltaMirrors, None))
     publish: tuple[PublishRule, ...] = ()
     cuts: tuple[DueCut, ...] = ()
@@ -86,7 +87,12 @@ class HandLake:
     def __post_init__(self) -> None:
         """Create the change log."""
         self.settings = PipelineSettings(
-            lake=str(self.home), kafka="", sources=(), rules=self.rules, publish=self.publish
+            lake=str(self.home),
+            kafka="",
+            sources=(),
+            rules=self.rules,
+            publish=self.publish,
+            invariants=self.invariants,
         )
         tables = dict.fromkeys(self.shards, "db.t") | {name: name for name in self.others}
         self.mark = Mark("main", -1, shards={f"s/{n}": table for n, table in tables.items()})

@@ -1,0 +1,172 @@
+"""May this slice reach its mirror?  Not if it breaks an invariant, unless a person let it through.
+
+A slice is the batches that a mirror has not applied yet, folded: a later change that puts the rows
+right makes the whole of it valid again.  What a person lets through is a range of batches that
+begins where the mirror stands, and that is the end of it: once they are applied it begins there no
+more.  Pure.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.apply.decide import Found, Verdicts, leaves, stands
+from pipeline.apply.floors import Floors, below
+from pipeline.apply.provenance import Mask, Owned, plain, rank
+from pipeline.errors import HeldError
+from pipeline.invariants.invariant import Breach, IntendedRows, Invariant
+from pipeline.model import Op, Table
+from pipeline.schema.column import Column
+from pipeline.schema.typed import typed
+
+FIRST_KEYS = 5
+_RANGE = re.compile(r"([0-9]{1,18})-([0-9]{1,18})")
+
+
+@dataclass(frozen=True, slots=True)
+class Demands:
+    """What is demanded, by name, of the batches after ``after`` of a mirror of ``there`` rows.
+
+    Those up to ``let`` a person lets through, whatever they break.
+    """
+
+    invariants: tuple[tuple[str, Invariant], ...]
+    after: int
+    there: int
+    let: int | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DecidedSlice:
+    """What a slice comes to: ``changes`` all of it, ``folded`` its newest of each key.
+
+    ``rows``, ``found`` and ``verdicts`` go with those, in their order.  ``look`` tells where values
+    stand in the mirror, ``raised`` the floors below which its rows go.
+    """
+
+    table: Table
+    columns: tuple[Column, ...]
+    changes: pa.Table
+    folded: pa.Table
+    rows: pa.Table
+    found: Found
+    verdicts: Verdicts
+    raised: Floors
+    look: Callable[[pa.Table, Owned | None], Found]
+
+
+def let_through(table: str, after: int, waived: Iterable[str]) -> int | None:
+    """The batch up to which a person lets a mirror's next slice through; None: nobody does."""
+    name = f"invalid:{table}:"
+    spans = (_RANGE.fullmatch(one.removeprefix(name)) for one in waived if one.startswith(name))
+    lasts = [int(span[2]) for span in spans if span and int(span[1]) == after + 1]
+    return max(lasts, default=None)
+
+
+def refuse_looks(demands: Demands | None, why: str) -> None:
+    """Refuse invariants that look into the mirror where nothing tells one row from another.
+
+    Raises:
+        HeldError: ``invariant``.
+    """
+    for name, invariant in demands.invariants if demands is not None else ():
+        if invariant.looks:
+            detail = f"{name} looks into the mirror, which cannot be done in one {why}"
+            advice = "take it out of `invariants` and restart the service, or rebuild the mirror"
+            raise HeldError("invariant", f"{detail}; {advice}")
+
+
+def require_valid(demands: Demands, made: DecidedSlice) -> None:
+    """Ask every invariant.
+
+    Raises:
+        HeldError: ``invalid``, with all that are broken and the first keys; ``invariant``, one of
+            them cannot be asked.
+    """
+    new = stands(made.verdicts)
+    intended = _intended(demands, made, new)
+    broken = [
+        (name, breach)
+        for name, invariant in demands.invariants
+        for breach in invariant.breaches(intended)
+    ]
+    if not broken:
+        return
+    last = max(_last(breach, made, new) for _, breach in broken)
+    last = max(last, demands.after + 1)  # rows that came from another table's are older
+    if demands.let is not None and last <= demands.let:
+        return
+    keys = plain(made.folded["key"]).filter(pa.array(new))
+    span = f"{demands.after + 1}-{last}"
+    told = "; ".join(_told(name, breach, keys) for name, breach in broken)
+    waiver = f"invalid:{made.table.name}:{span}"
+    advice = (
+        "the mirror stays as it was; put the rows right at the source, and the table goes on by "
+        f"itself, or let batches {span} through: waive {waiver}"
+    )
+    raise HeldError("invalid", f"batches {span} break what is demanded: {told}; {advice}", waiver)
+
+
+def _intended(demands: Demands, made: DecidedSlice, new: Mask) -> IntendedRows:
+    ops = plain(made.changes["op"])
+    return IntendedRows(
+        table=made.table.name,
+        key=made.table.key,
+        rows=made.rows.filter(pa.array(new)),
+        there=demands.there,
+        changed=int(leaves(made.verdicts).sum()),
+        emptied=bool(pc.any(pc.equal(ops, Op.TRUNCATE)).as_py()),
+        standing=partial(_standing, made),
+        before=partial(_before, made, new),
+    )
+
+
+def _last(breach: Breach, made: DecidedSlice, new: Mask) -> int:
+    """The newest batch that has a part in it."""
+    rows = made.changes if breach.rows is None else made.folded.filter(pa.array(new))
+    if breach.rows is not None:
+        rows = rows.filter(pa.array(breach.rows))
+    return int(pc.max(rows["batch"]).as_py())
+
+
+def _told(name: str, breach: Breach, keys: pa.ChunkedArray) -> str:
+    if breach.rows is None:
+        return f"{name}: {breach.what}"
+    first = keys.filter(pa.array(breach.rows)).slice(0, FIRST_KEYS).to_pylist()
+    number = int(breach.rows.sum())
+    rows = "1 row, key" if number == 1 else f"{number} rows, first keys"
+    return f"{name}: {breach.what} in {rows} {', '.join(first)}"
+
+
+def _standing(made: DecidedSlice, values: pa.Table) -> Mask:
+    """Which *values* stand in a row of the mirror that neither goes nor is replaced."""
+    found, own = made.look(values, None), made.found
+    there = found.there
+    there[there] = ~below(found.owned.take(np.flatnonzero(there)), made.raised)
+    gone = leaves(made.verdicts)
+    places = set(zip(own.file[gone].tolist(), own.position[gone].tolist(), strict=True))
+    at = zip(found.file.tolist(), found.position.tolist(), strict=True)
+    return there & ~np.array([place in places for place in at], np.bool_)
+
+
+def _before(made: DecidedSlice, new: Mask, names: Sequence[str]) -> pa.Table:
+    """What the first change of each row says that it was; nulls where it does not say."""
+    rows = made.changes.filter(
+        pc.and_(
+            made.changes["before"].is_valid(),
+            pc.is_in(plain(made.changes["op"]), value_set=pa.array([Op.UPDATE, Op.DELETE])),
+        )
+    )
+    keys = plain(made.folded["key"]).filter(pa.array(new)).combine_chunks()
+    at = pc.index_in(plain(rows["key"]), value_set=keys).combine_chunks()
+    rows, at = rows.filter(at.is_valid()), at.drop_null().to_numpy().astype(np.int64)
+    newest_first = np.lexsort(rank(rows)[::-1])[::-1]
+    place = np.full(len(keys), -1, np.int64)
+    place[at[newest_first]] = newest_first  # the oldest is written last, and stays
+    texts = plain(rows["before"]).combine_chunks().take(pa.array(place, mask=place < 0))
+    return typed(texts, made.columns).rows.select(names)

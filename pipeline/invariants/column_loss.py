@@ -1,0 +1,71 @@
+"""An invariant: no column loses its values in nearly all rows that a slice updates.
+
+The column-loss sentinel: a value that was there, as the change itself tells of the row before it,
+is NULL or a placeholder now.  It cannot tell that from an UPDATE that was meant so; hence it
+watches only tables that name it.  Cannot see: rows of sources that do not send what a row was
+before, new rows, and rows that change in fewer than ``rows`` in one slice.  Pure.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.errors import ConfigError
+from pipeline.invariants.invariant import Breach, IntendedRows, Invariant, Mask
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnLoss:
+    """Fail where a ``share`` of at least ``rows`` values that were there is lost.
+
+    ``columns``: none named are all but the key's.  ``placeholders`` are what counts as none, as
+    text, beside NULL.
+    """
+
+    share: float = 0.9
+    rows: int = 100
+    columns: tuple[str, ...] = ()
+    placeholders: tuple[str, ...] = ("",)
+    looks: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        """Refuse what is no share."""
+        if not 0 < self.share <= 1 or self.rows < 1:
+            raise ConfigError("share must lie above 0 and up to 1, rows must be 1 at least")
+
+    def breaches(self, intended: IntendedRows) -> Iterator[Breach]:
+        """Column by column; what was there before is read only where many rows hold nothing now."""
+        absent = {}
+        for name in self.columns or _others(intended):
+            nothing = self._nothing(intended.column(name))
+            if nothing.sum() >= self.share * self.rows:
+                absent[name] = nothing
+        if not absent:
+            return
+        before = intended.before(tuple(absent))
+        for name, nothing in absent.items():
+            there = ~self._nothing(before[name].combine_chunks())
+            lost, were = there & nothing, int(there.sum())
+            if were >= self.rows and lost.sum() >= self.share * were:
+                yield Breach(f"{name} loses its value, of {were} that had one,", lost)
+
+    def _nothing(self, column: pa.Array) -> Mask:
+        absent: Mask = column.is_null().to_numpy(zero_copy_only=False)
+        if not self.placeholders or pa.types.is_binary(column.type):
+            return absent
+        if not pa.types.is_string(column.type) and self.placeholders == ("",):
+            return absent  # of no other type is a value an empty text
+        texts = pc.is_in(column.cast(pa.string()), value_set=pa.array(self.placeholders))
+        found: Mask = absent | pc.fill_null(texts, False).to_numpy(zero_copy_only=False)
+        return found
+
+
+def _others(intended: IntendedRows) -> list[str]:
+    names = intended.rows.column_names
+    return [one for one in names if one not in intended.key and not one.startswith("_sluice")]
+
+
+INVARIANT: type[Invariant] = ColumnLoss

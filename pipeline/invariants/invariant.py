@@ -1,0 +1,79 @@
+"""What may be demanded of rows before they reach a mirror?  One file each; its name is its key.
+
+A slice that breaks an invariant is held as a whole, before anything of it is written: see
+:mod:`pipeline.apply.validation`.  An invariant is asked with rows in hand, wherever a task runs.
+Pure.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from pipeline.errors import HeldError
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class IntendedRows:
+    """What a slice is about to leave in a mirror.
+
+    ``rows`` are the new rows, in the mirror's columns; ``key`` names those of its key.  ``there``
+    are the mirror's rows before, of which the slice replaces or takes ``changed``; with ``emptied``
+    also some that nobody has counted, by a TRUNCATE.
+    ``standing`` tells of values, a column for each of a row's, which of them (each once, none null)
+    stand in a row of the mirror that the slice leaves as it is.  ``before`` reads, of columns, what
+    each of ``rows`` held before the slice; of one that nobody tells, only nulls.
+    """
+
+    table: str
+    key: tuple[str, ...]
+    rows: pa.Table
+    there: int
+    changed: int
+    emptied: bool
+    standing: Callable[[pa.Table], Mask]
+    before: Callable[[Sequence[str]], pa.Table]
+
+    def column(self, name: str) -> pa.Array:
+        """One of its columns, whole.
+
+        Raises:
+            HeldError: ``invariant``, the mirror has none of that name.
+        """
+        if name not in self.rows.column_names:
+            known = ", ".join(one for one in self.rows.column_names if not one.startswith("_"))
+            detail = f"{self.table} has no column {name!r}, of which an invariant speaks"
+            advice = "correct it under `invariants` and restart the service"
+            raise HeldError("invariant", f"{detail}; it has {known}; {advice}")
+        column = self.rows[name].combine_chunks()
+        return column if isinstance(column, pa.Array) else pa.concat_arrays(column.chunks)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Breach:
+    """How an invariant is broken, without a value of a row, and by which; None: by all of them."""
+
+    what: str
+    rows: Mask | None = None
+
+
+class Invariant(Protocol):
+    """One demand on the rows of some tables; its settings are its dataclass fields.
+
+    ``looks``: whether it asks ``standing``, which not every engine that writes mirrors can answer.
+    """
+
+    looks: ClassVar[bool]
+
+    def breaches(self, intended: IntendedRows) -> Iterator[Breach]:
+        """How the rows break it; nothing if they do not.
+
+        Raises:
+            HeldError: ``invariant``, it cannot be asked of this table: says why.
+        """
+        ...

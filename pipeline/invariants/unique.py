@@ -1,0 +1,74 @@
+"""An invariant: no two rows of the mirror hold the same values in these columns.
+
+Beyond the key, which is always unique; where keys are not unique across shards, these columns must
+be.  A row with a NULL among them is like no other.  Texts are compared byte by byte.  Pure.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from pipeline.errors import ConfigError, HeldError
+from pipeline.invariants.invariant import Breach, IntendedRows, Invariant, Mask
+
+
+@dataclass(frozen=True, slots=True)
+class Unique:
+    """``sets`` are lists of columns: among the rows of the slice, and against the mirror's."""
+
+    sets: tuple[tuple[str, ...], ...]
+    looks: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        """Refuse a set without columns."""
+        if not all(self.sets):
+            raise ConfigError("a set without columns; write lists of columns: [[email], [a, b]]")
+
+    def breaches(self, intended: IntendedRows) -> Iterator[Breach]:
+        """Set by set."""
+        for names in self.sets:
+            columns = {name: intended.column(name) for name in names}
+            what = f"{', '.join(names)} not unique"
+            try:
+                doubled = _doubled(pa.table(columns), intended)
+            except HeldError as error:
+                if error.reason != "duplicate_key":
+                    raise HeldError("invariant", f"{what}: {error.detail}") from error
+                yield Breach(f"{what}: values stand twice in the mirror already, or in the slice")
+                continue
+            if doubled.any():
+                yield Breach(what, doubled)
+
+
+def _doubled(values: pa.Table, intended: IntendedRows) -> Mask:
+    """Rows with the values of another row, of the slice or of the mirror."""
+    found = np.ones(len(values), np.bool_)
+    for column in values.columns:
+        found &= column.is_valid().to_numpy()
+    rows = np.flatnonzero(found)
+    if not len(rows):
+        return found
+    own = values.take(pa.array(rows))
+    _, first, of, times = np.unique(
+        _numbered(own), return_index=True, return_inverse=True, return_counts=True
+    )
+    guilty = (times > 1) | intended.standing(own.take(pa.array(first)))
+    found[rows] = guilty[of]
+    return found
+
+
+def _numbered(values: pa.Table) -> npt.NDArray[np.int64]:
+    """A number for each row, the same where all values are."""
+    numbers = np.zeros(len(values), np.int64)
+    for column in values.columns:
+        encoded = column.combine_chunks().dictionary_encode()
+        codes = encoded.indices.to_numpy().astype(np.int64)
+        _, numbers = np.unique(numbers * len(encoded.dictionary) + codes, return_inverse=True)
+    return numbers
+
+
+INVARIANT: type[Invariant] = Unique

@@ -1,0 +1,264 @@
+"""A slice that breaks an invariant is held before it reaches the mirror, and loses nothing.
+
+Covers pipeline/invariants/changed_at_most.py, column_loss.py, invariant.py, not_null.py, range.py
+and unique.py, in passes over a real mirror.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checks.waivable import waivable
+from pipeline.apply.validation import let_through
+from pipeline.invariants.changed_at_most import ChangedAtMost
+from pipeline.invariants.column_loss import ColumnLoss
+from pipeline.invariants.not_null import NotNull
+from pipeline.invariants.range import Range, ValueBounds
+from pipeline.invariants.unique import Unique
+from pipeline.model import Op
+from pipeline.report import Applied, Hold
+from pipeline.settings import InvariantRule
+from pipeline.sources.mysql.column import MySqlColumn as Column
+from tests.pipeline.hand_lake import HandLake, row
+
+C, U, D, R = Op.CREATE, Op.UPDATE, Op.DELETE, Op.READ
+NAMED = (("not_null", NotNull(("name",))),)
+
+
+def demanding(home: Path, *named: tuple[str, Any], tables: str = "db.t", **more: Any) -> HandLake:
+    return HandLake(home, invariants=(InvariantRule(tables, named or NAMED),), **more)
+
+
+def held(turn: Applied) -> Hold:
+    assert turn.hold is not None
+    return turn.hold
+
+
+def test_a_slice_that_breaks_an_invariant_leaves_the_mirror_as_it_was(tmp_path: Path) -> None:
+    lake = demanding(tmp_path)
+    lake.play([row(C, 10, 1, "a"), row(C, 11, 2, "b")])
+    lake.land(row(U, 20, 1, None), row(C, 21, 3, "c"), row(D, 22, 2, "b"))
+
+    turn = lake.apply()
+
+    hold = held(turn)
+    assert (hold.reason, hold.id, turn.batch) == ("invalid", "invalid:db.t:1-1", 0)
+    assert 'not_null: name is NULL in 1 row, key ["s","db.t","1"]' in hold.detail
+    assert waivable(hold.id)
+    assert lake.rows() == {1: "a", 2: "b"}
+
+
+def test_a_held_slice_blocks_no_other_table(tmp_path: Path) -> None:
+    lake = demanding(tmp_path, others=("db.u",))
+    other = {"table": "db.u", "shard": "db.u", "topic": "s.db.u"}
+    lake.land(row(C, 10, 1, None), row(C, 10, 1, None) | other)
+
+    turns = {turn.table: turn.hold for turn in lake.run()}
+
+    assert held_by(turns) == {"db.t": "invalid", "db.u": None}
+    assert lake.rows("db.u") == {1: None}
+
+
+def held_by(turns: dict[str, Hold | None]) -> dict[str, str | None]:
+    return {table: hold.reason if hold else None for table, hold in turns.items()}
+
+
+def test_a_later_change_that_puts_the_row_right_makes_the_whole_slice_valid(tmp_path: Path) -> None:
+    lake = demanding(tmp_path)
+    lake.land(row(C, 10, 1, None), row(C, 11, 2, "b"))
+    held(lake.apply())
+
+    lake.land(row(U, 20, 1, "right"))
+    turn = lake.apply()
+
+    assert turn.hold is None
+    assert (turn.account.read, turn.account.residual) == (3, 0)
+    assert lake.rows() == {1: "right", 2: "b"}
+
+
+def test_the_question_stays_the_same_while_only_good_rows_come(tmp_path: Path) -> None:
+    lake = demanding(tmp_path)
+    lake.land(row(C, 10, 1, None))
+    first = held(lake.apply())
+    lake.land(row(C, 20, 2, "b"))
+
+    assert held(lake.apply()) == first
+
+
+def test_what_is_let_through_is_let_through_once(tmp_path: Path) -> None:
+    lake = demanding(tmp_path)
+    lake.land(row(C, 10, 1, None))
+    hold = held(lake.apply())
+    lake.land(row(C, 20, 2, None))
+    assert held(lake.apply()).id == "invalid:db.t:0-1"
+
+    turn = lake.apply([hold.id])
+
+    assert held(turn).id == "invalid:db.t:1-1"
+    assert lake.rows() == {1: None}
+    assert lake.apply([hold.id, held(turn).id]).hold is None
+    assert lake.rows() == {1: None, 2: None}
+    lake.land(row(U, 30, 1, None))
+    assert held(lake.apply([hold.id, held(turn).id])).id == "invalid:db.t:2-2"
+
+
+def test_a_restart_asks_the_same_question_and_keeps_its_answer(tmp_path: Path) -> None:
+    lake = demanding(tmp_path)
+    lake.land(row(C, 10, 1, None))
+    hold = held(lake.apply())
+
+    lake.reopen()
+    assert held(lake.apply()) == hold
+
+    lake.reopen()
+    assert lake.apply([hold.id]).hold is None
+    assert lake.rows() == {1: None}
+
+
+def test_all_that_is_broken_is_told_at_once(tmp_path: Path) -> None:
+    lake = demanding(
+        tmp_path, ("not_null", NotNull(("name",))), ("range", Range({"id": ValueBounds(most=9)}))
+    )
+    lake.land(*(row(C, pos, pos, None) for pos in range(5, 25)))
+
+    detail = held(lake.apply()).detail
+
+    keys = ", ".join(f'["s","db.t","{key}"]' for key in range(5, 10))
+    assert f"not_null: name is NULL in 20 rows, first keys {keys}; range: id is out" in detail
+    assert '"24"' not in detail
+
+
+def test_what_cannot_be_asked_holds_the_table_and_says_what_there_is(tmp_path: Path) -> None:
+    lake = demanding(tmp_path, ("not_null", NotNull(("nam",))))
+    lake.land(row(C, 10, 1, "a"))
+
+    hold = held(lake.apply())
+
+    assert hold.reason == "invariant"
+    assert "db.t has no column 'nam'" in hold.detail
+    assert "it has id, name" in hold.detail
+
+
+@pytest.mark.parametrize(
+    ("slice_", "valid"),
+    [
+        pytest.param([row(C, 20, 3, "a")], False, id="another row of the mirror has it"),
+        pytest.param([row(C, 20, 3, "x"), row(C, 21, 4, "x")], False, id="two rows of the slice"),
+        pytest.param([row(C, 20, 3, None), row(C, 21, 4, None)], True, id="NULL is like no other"),
+        pytest.param([row(U, 20, 1, "a")], True, id="the row's own"),
+        pytest.param([row(D, 20, 1, "a"), row(C, 21, 3, "a")], True, id="the other went"),
+        pytest.param([row(U, 20, 1, "b"), row(U, 21, 2, "a")], True, id="two rows swap"),
+        pytest.param([row(Op.TRUNCATE, 20, None), row(C, 21, 3, "a")], True, id="all went before"),
+    ],
+)
+def test_unique(tmp_path: Path, slice_: list[dict[str, Any]], *, valid: bool) -> None:
+    lake = demanding(tmp_path, ("unique", Unique((("name",),))))
+    lake.play([row(C, 10, 1, "a"), row(C, 11, 2, "b")])
+    lake.land(*slice_)
+
+    assert (lake.apply().hold is None) is valid
+
+
+@pytest.mark.parametrize(
+    ("slice_", "valid"),
+    [
+        pytest.param([row(U, 20, key, "x") for key in range(2)], True, id="a fifth changes"),
+        pytest.param([row(U, 20, key, "x") for key in range(3)], False, id="more changes"),
+        pytest.param([row(D, 20, key) for key in range(3)], False, id="more goes"),
+        pytest.param([row(C, 20, 10 + key, "x") for key in range(9)], True, id="it grows"),
+        pytest.param([row(Op.TRUNCATE, 20, None)], False, id="all goes"),
+    ],
+)
+def test_changed_at_most(tmp_path: Path, slice_: list[dict[str, Any]], *, valid: bool) -> None:
+    lake = demanding(tmp_path, ("changed_at_most", ChangedAtMost(0.2, rows=1)))
+    lake.play([row(C, 10, key, "a") for key in range(10)])
+    lake.land(*slice_)
+
+    assert (lake.apply().hold is None) is valid
+
+
+def lost(pos: int, key: int, before: str | None, after: str | None) -> dict[str, Any]:
+    return row(U, pos, key, after, before=f'{{"id": {key}, "name": {text(before)}}}')
+
+
+def text(value: str | None) -> str:
+    return "null" if value is None else f'"{value}"'
+
+
+@pytest.mark.parametrize(
+    ("slice_", "valid"),
+    [
+        pytest.param([lost(20, k, "a", None) for k in range(10)], False, id="all turn NULL"),
+        pytest.param([lost(20, k, "a", "") for k in range(10)], False, id="all turn empty"),
+        pytest.param(
+            [lost(20 + pos, k, *pair) for k in range(10) for pos, pair in enumerate(
+                [("a", None), (None, None)])],
+            False, id="and change once more",
+        ),
+        pytest.param([lost(20, k, None, None) for k in range(10)], True, id="none was there"),
+        pytest.param([lost(20, k, "a", None) for k in range(4)], True, id="too few to tell"),
+        pytest.param([row(U, 20, k, None) for k in range(10)], True, id="nobody tells of before"),
+        pytest.param(
+            [lost(20, k, "a", None if k < 8 else "b") for k in range(10)], True, id="not nearly all"
+        ),
+    ],
+)  # fmt: skip
+def test_column_loss(tmp_path: Path, slice_: list[dict[str, Any]], *, valid: bool) -> None:
+    lake = demanding(tmp_path, ("column_loss", ColumnLoss(rows=5)))
+    lake.play([row(C, 10, key, "a") for key in range(10)])
+    lake.land(*slice_)
+
+    assert (lake.apply().hold is None) is valid
+
+
+@pytest.mark.parametrize(
+    ("kind", "bounds", "inside", "outside"),
+    [
+        pytest.param(("INT",), ValueBounds(0, 9), "0", "-1", id="whole numbers"),
+        pytest.param(("INT",), ValueBounds(0.5), "1", "0", id="a fraction bounds whole numbers"),
+        pytest.param(("DECIMAL", 9, 2), ValueBounds(most=1.5), '"1.50"', '"1.51"', id="decimals"),
+        pytest.param(("DOUBLE",), ValueBounds(0), "0.0", "-0.1", id="floats"),
+        pytest.param(("DATE",), ValueBounds("2020-01-01"), "18262", "18261", id="dates"),
+        pytest.param(("DATETIME", 3), ValueBounds("2020-01-01T00:00:00"), "1577836800000",
+                     "1577836799999", id="times"),
+    ],
+)  # fmt: skip
+def test_range(
+    tmp_path: Path, kind: tuple[Any, ...], bounds: ValueBounds, inside: str, outside: str
+) -> None:
+    columns = (Column("id", "BIGINT"), Column("n", *kind))
+    lake = demanding(tmp_path, ("range", Range({"n": bounds})), columns=columns)
+
+    def told(pos: int, value: str) -> dict[str, Any]:
+        return row(C, pos, pos) | {"after": f'{{"id": {pos}, "n": {value}}}'}
+
+    lake.land(told(10, inside), told(11, "null"))
+    assert lake.apply().hold is None
+
+    lake.land(told(20, inside), told(21, outside))
+    assert 'n is out of its range in 1 row, key ["s","db.t","21"]' in held(lake.apply()).detail
+
+
+def test_a_bound_that_does_not_compare_says_so(tmp_path: Path) -> None:
+    lake = demanding(tmp_path, ("range", Range({"name": ValueBounds(0)})))
+    lake.land(row(C, 10, 1, "a"))
+
+    hold = held(lake.apply())
+
+    assert hold.reason == "invariant"
+    assert "column name is of type string, which does not compare with 0" in hold.detail
+
+
+@pytest.mark.parametrize(
+    ("id_", "expected"),
+    [
+        pytest.param("invalid:db.t:5-9", 9, id="what comes next"),
+        pytest.param("invalid:db.t:4-9", None, id="what was before"),
+        pytest.param("invalid:db.t:6-9", None, id="what comes later"),
+        pytest.param("invalid:db.t2:5-9", None, id="another table's"),
+        pytest.param("invalid:db.t:5-9-10", None, id="no range"),
+    ],
+)
+def test_whom_a_waiver_lets_through(id_: str, expected: int | None) -> None:
+    assert let_through("db.t", 4, frozenset({id_, "gap:x"})) == expected
