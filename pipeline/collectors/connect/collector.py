@@ -1,10 +1,7 @@
 """How far has Debezium on Kafka Connect come, is it running, and whom does it read?
 
-The stored offset is what counts: Kafka has every record before it.  `pos` is where the newest
-transaction *begins*, so that one is unfinished until the next event of any kind has been read, and
-a proof needs one more heartbeat.  The offset trails by `offset.flush.interval.ms`.
-Measured: during the initial snapshot nothing is stored; from its end until the stream's first event
-(the log's own rotation may be it) the offset carries `snapshot`, though all rows are out.
+The stored offset is what counts: Kafka has every record before it.  It trails by
+`offset.flush.interval.ms`; what it says is a matter of the kind of database.
 """
 
 from collections.abc import Mapping
@@ -22,14 +19,14 @@ from pipeline.collectors.collector import (
     CollectorExamination,
     CollectorState,
 )
+from pipeline.collectors.connect.connected import every_database, read_by
 from pipeline.collectors.connect.examination import examination
 from pipeline.collectors.connect.table_filter import capture
-from pipeline.collectors.connect.wanted import LISTS, firm, secret, wanted
+from pipeline.collectors.connect.wanted import firm, lists, secret, wanted
 from pipeline.collectors.registration import CollectionScope, Registration
 from pipeline.errors import ConfigError, UnreachableError
 from pipeline.model import Acknowledged, Missing, TopicPartition
 from pipeline.settings import SourceSettings
-from pipeline.sources.mysql.position import binlog_position
 
 VALIDATION = timedelta(seconds=30)  # Connect tries the settings on the database first
 WORST_FIRST = ("failed", "unassigned", "restarting", "stopped", "paused", "running")
@@ -67,7 +64,7 @@ class ConnectCollector:
         )
 
     def acknowledged(self) -> Acknowledged | Missing:
-        """The stored offset; Missing before there is one, and for one that is not MySQL's."""
+        """The stored offset; Missing before there is one, and for one that nobody reads."""
         stored = self._get("/offsets").get("offsets", [])
         if len(stored) > 1:  # offsets of an earlier topic prefix stay for ever
             prefix = self._get("/config").get("topic.prefix")
@@ -90,7 +87,8 @@ class ConnectCollector:
         """Host and port of the database that the connector is configured to read."""
         config = self._get("/config")
         try:
-            return str(config["database.hostname"]), int(config.get("database.port", 3306))
+            port = config.get("database.port", read_by(config).port)
+            return str(config["database.hostname"]), int(port)
         except (KeyError, ValueError) as error:
             msg = f"connector {self.connector} names no database.hostname and database.port"
             raise UnreachableError(msg) from error
@@ -124,7 +122,7 @@ class ConnectCollector:
         return Registration(
             wanted(scope, self.settings),
             firm(scope, self.settings),
-            LISTS,
+            lists(),
             secret,
             self._registered,
             self._register,
@@ -201,20 +199,9 @@ def _address(url: str) -> bool:
 
 
 def _acknowledged(offset: Mapping[str, Any]) -> Acknowledged | Missing:
-    try:
-        log = int(str(offset["file"]).rpartition(".")[2])
-        pos = int(offset["pos"])
-    except (KeyError, ValueError):
-        return Missing(f"the stored offset has no MySQL position, only {sorted(offset)}")
-    executed = str(offset.get("gtids") or "")
-    return Acknowledged(
-        binlog_position(log, pos, executed), snapshot=_truth(offset.get("snapshot"))
-    )
-
-
-def _truth(flag: object) -> bool:
-    """Whether a snapshot flag is up: Debezium 3 names the kind of snapshot, older say true."""
-    return flag is not None and str(flag).lower() != "false"
+    told = (one.acknowledged(offset) for one in every_database())
+    unknown = Missing(f"the stored offset has no position of a log, only {sorted(offset)}")
+    return next((said for said in told if said is not None), unknown)
 
 
 def _badness(part: Mapping[str, Any]) -> int:

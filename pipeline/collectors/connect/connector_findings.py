@@ -2,15 +2,13 @@
 
 from collections.abc import Mapping
 
+from pipeline.collectors.connect.connected import ConnectedDatabase, connected
 from pipeline.collectors.connect.demands import DEMANDS, FAMILIES, PRESENT
 from pipeline.finding import REFUSE, WARN, Demand, Finding, unmet
+from pipeline.settings import SourceSettings
 
 REMEDY = "{name}={value} in the connector's config"
 REMOVE = "remove {name} from the connector's config"
-CLASSES = (
-    "io.debezium.connector.mysql.mysqlconnector",
-    "io.debezium.connector.mariadb.mariadbconnector",
-)
 JSON = "org.apache.kafka.connect.json.JsonConverter"
 NULLS = "value.converter.replace.null.with.default"
 
@@ -33,27 +31,38 @@ HARMFUL = {
 
 
 def connector_findings(
-    config: Mapping[str, str], where: str, *, prefix: str, worker: Mapping[str, str] | None
+    config: Mapping[str, str],
+    where: str,
+    *,
+    source: SourceSettings,
+    worker: Mapping[str, str] | None,
 ) -> list[Finding]:
-    """Rule on a connector's settings; *worker* are its worker's, None where they are not known."""
+    """Rule on a connector's settings; *worker* are its worker's, None where they are not known.
+
+    Raises:
+        ConfigError: nothing is known of connectors for the kind of the *source*.
+    """
+    database = connected(source.kind)
     return [
-        *_identity(config, where, prefix),
-        *unmet(DEMANDS, config, where, remedy=REMEDY),
+        *_identity(config, where, source.collected_prefix, database),
+        *unmet((*DEMANDS, *database.demands), config, where, remedy=REMEDY),
         *unmet((d for d in PRESENT if config.get(d.name)), config, where, remedy=REMOVE),
         *_families(config, where),
-        *_filtered(config, where),
+        *database.findings(config, source, where),
         *_transforms(config, where),
         *_converters(config, where, worker),
     ]
 
 
-def _identity(config: Mapping[str, str], where: str, prefix: str) -> list[Finding]:
+def _identity(
+    config: Mapping[str, str], where: str, prefix: str, database: ConnectedDatabase
+) -> list[Finding]:
     demands = (
         Demand(
             "connector.class",
-            "Sluice reads what Debezium's connectors for MySQL and MariaDB send",
-            good=CLASSES,
-            fix="connector.class=io.debezium.connector.mysql.MySqlConnector",
+            "Sluice reads what Debezium's own connectors for the kind of source send",
+            good=tuple(name.lower() for name in database.classes),
+            fix=f"connector.class={database.classes[0]}",
         ),
         Demand(
             "topic.prefix",
@@ -72,17 +81,6 @@ def _families(config: Mapping[str, str], where: str) -> list[Finding]:
         for family, why in FAMILIES
         if any(name.startswith(family) for name in config)
     ]
-
-
-def _filtered(config: Mapping[str, str], where: str) -> list[Finding]:
-    """A filter of GTIDs filters rows too, unless it is told not to."""
-    kept = config.get("gtid.source.filter.dml.events", "true").lower() == "false"
-    names = [name for name in ("gtid.source.includes", "gtid.source.excludes") if config.get(name)]
-    if kept or not names:
-        return []
-    what = f"{names[0]}={config[names[0]]}: changes born on other servers are dropped"
-    fix = "gtid.source.filter.dml.events=false in the connector's config"
-    return [Finding(REFUSE, names[0], where, what, fix)]
 
 
 def _transforms(config: Mapping[str, str], where: str) -> list[Finding]:

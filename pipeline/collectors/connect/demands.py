@@ -1,6 +1,7 @@
-"""Which settings of a Debezium connector for MySQL keep every change and every value?
+"""Which settings of any Debezium connector keep every change and every value?
 
-Defaults are those of Debezium 3.5, as its plugin tells them.  Pure.
+What only the connector for one kind of database has stands in that kind's file.  Defaults are those
+of Debezium 3.5, as its plugin tells them.  Pure.
 """
 
 from pipeline.finding import NOTE, WARN, Demand
@@ -10,12 +11,6 @@ SKIPPED = "a change that cannot be handled is skipped, and nothing tells"
 BASELESS = "tables get no complete snapshot, so no mirror has a base"
 
 DEMANDS = (
-    Demand(
-        "bigint.unsigned.handling.mode",
-        "BIGINT UNSIGNED above 2^63 arrives as a negative number",
-        good=("precise",),
-        default="long",
-    ),
     Demand(
         "decimal.handling.mode",
         "double rounds DECIMAL, precise sends bytes that only a schema explains",
@@ -29,29 +24,14 @@ DEMANDS = (
         default="adaptive_time_microseconds",
     ),
     Demand(
-        "enable.time.adjuster",
-        "years before 100 become others: 0001-01-01 arrives as 2001-01-01",
-        good=("false",),
-        default="true",
-    ),
-    Demand(
         "skipped.operations",
         "operations it names (t: TRUNCATE) leave no trace",
         good=("none",),
         default="t",
     ),
     Demand("binary.handling.mode", UNTYPED, good=("bytes", "base64"), default="bytes"),
-    Demand("include.schema.changes", "rows cannot be typed", good=("true",), default="true"),
     Demand("event.processing.failure.handling.mode", SKIPPED, good=("fail",), default="fail"),
-    Demand("event.deserialization.failure.handling.mode", SKIPPED, good=("fail",), default="fail"),
-    Demand("inconsistent.schema.handling.mode", SKIPPED, good=("fail",), default="fail"),
     Demand("errors.tolerance", SKIPPED, good=("none",), default="none"),
-    Demand(
-        "schema.history.internal.skip.unparseable.ddl",
-        "a statement that changes a table's columns may be skipped",
-        good=("false",),
-        default="false",
-    ),
     Demand("field.name.adjustment.mode", "columns are renamed", good=("none",), default="none"),
     Demand("sanitize.field.names", "columns are renamed", good=("false",), default="false"),
     Demand(
@@ -76,20 +56,6 @@ DEMANDS = (
         bad=("always",),
         severity=NOTE,
         fix="snapshot.mode=when_needed",
-    ),
-    Demand(
-        "snapshot.locking.mode",
-        "a change may fall between the snapshot and the log position noted for it",
-        bad=("none",),
-        severity=WARN,
-        fix="snapshot.locking.mode=minimal",
-    ),
-    Demand(
-        "snapshot.isolation.mode",
-        "the snapshot's rows do not stand at one position",
-        good=("repeatable_read", "serializable"),
-        default="repeatable_read",
-        severity=WARN,
     ),
     Demand(
         "provide.transaction.metadata",
@@ -134,3 +100,14 @@ FAMILIES = (
     ("column.mask.", "values differ from the source's"),
     ("column.truncate.to.", "values differ from the source's"),
 )
+
+
+def snapshotting(default: str) -> Demand:
+    """How a snapshot's rows stand at one position; each connector has a default of its own."""
+    return Demand(
+        "snapshot.isolation.mode",
+        "the snapshot's rows do not stand at one position",
+        good=("repeatable_read", "serializable"),
+        default=default,
+        severity=WARN,
+    )

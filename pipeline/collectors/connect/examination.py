@@ -23,7 +23,7 @@ def examination(
     return CollectorExamination(
         (
             *_state(state, settings.collector.connector, where),
-            *connector_findings(config, where, prefix=settings.collected_prefix, worker=worker),
+            *connector_findings(config, where, source=settings, worker=worker),
             *producer_findings(config, where, worker),
             *heartbeat_findings(config, settings.heartbeat, where),
         ),

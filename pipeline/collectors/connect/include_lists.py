@@ -14,15 +14,20 @@ AGAIN = re.compile(r"\(\?P=(\w+)\)")
 REPEATS = ("*", "+", "?", "{")
 
 
-def include_lists(rules: Iterable[TableRule], heartbeat: str) -> Mapping[str, str]:
-    """Settings by their names; no list of databases where a rule fits tables of any."""
+def include_lists(
+    rules: Iterable[TableRule], heartbeat: str, outer: str = "database"
+) -> Mapping[str, str]:
+    """Settings by their names; no list of databases where a rule fits tables of any.
+
+    What is *outer* in a table's name is a ``database``, or a ``schema``.
+    """
     rules = tuple(rules)
     wanted = [_databases(rule.shards) for rule in rules if not rule.ignore]
     found = {}
     if wanted and all(wanted):
         databases = [name for names in wanted for name in names]
         databases.append(re.escape(heartbeat.partition(".")[0]))
-        found["database.include.list"] = _list(databases)
+        found[f"{outer}.include.list"] = _list(databases)
     if ignored := _ignored_first(rules):
         found["table.exclude.list"] = _list(ignored)
     return found

@@ -11,49 +11,60 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pipeline.collectors.collector import Capture
+from pipeline.collectors.connect.connected import read_by
 from pipeline.collectors.connect.java_patterns import compiled
 from pipeline.model import ShardId
 
-BUILT_IN = ("mysql", "performance_schema", "sys", "information_schema")
+TABLES = ("table.include.list", "table.exclude.list")
 Patterns = tuple[re.Pattern[str], ...] | None
 _BETWEEN_COMMAS = re.compile(r"(?:[^\\,]|\\.|\\$)+")
 
 
 @dataclass(frozen=True, slots=True)
 class TableFilter:
-    """A list that is absent is None.  One that cannot be read here lets nothing in."""
+    """A list that is absent is None.  One that cannot be read here lets nothing in.
 
-    databases: Patterns = None
-    no_databases: Patterns = None
+    ``outer`` is about the outer part of a table's name: its database, or its schema.
+    """
+
+    outer: Patterns = None
+    no_outer: Patterns = None
     tables: Patterns = None
     no_tables: Patterns = None
+    built_in: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, config: Mapping[str, str]) -> "TableFilter":
         """The filter of a connector with *config*."""
+        database = read_by(config)
+        names = (*listed(database.lists), *TABLES)
         try:
-            return cls(*(patterns(config.get(name, "")) for name in _LISTS))
+            outer, no_outer, tables, no_tables = (patterns(config.get(n, "")) for n in names)
         except re.error:
             return NOTHING
+        return cls(outer, no_outer, tables, no_tables, database.built_in)
 
     def captures(self, shard: ShardId) -> bool:
         """Whether rows of *shard* are sent."""
-        if shard.database.lower() in BUILT_IN:
+        if shard.database.lower() in self.built_in:
             return False
         name = f"{shard.database}.{shard.relation}"
-        inside = passes(shard.database, self.databases, self.no_databases)
+        inside = passes(shard.database, self.outer, self.no_outer)
         return inside and passes(name, self.tables, self.no_tables)
 
 
 NOTHING = TableFilter(tables=())
-_LISTS = tuple(
-    f"{what}.{how}.list" for what in ("database", "table") for how in ("include", "exclude")
-)
+
+
+def listed(outer: str) -> tuple[str, str]:
+    """Settings that include and exclude what is *outer*: ``database`` or ``schema``."""
+    return f"{outer}.include.list", f"{outer}.exclude.list"
 
 
 def capture(config: Mapping[str, str]) -> Capture:
     """Of which tables a connector with *config* sends the rows."""
-    found, told = TableFilter.of(config), {name: config.get(name, "") for name in _LISTS}
+    names = (*listed(read_by(config).lists), *TABLES)
+    found, told = TableFilter.of(config), {name: config.get(name, "") for name in names}
     return Capture(found.captures, json.dumps(told), known=found is not NOTHING)
 
 

@@ -5,13 +5,13 @@ that Connect resolves itself: nothing here knows one.
 """
 
 import re
-import zlib
 from collections.abc import Mapping
 
-from pipeline.collectors.connect.capture_findings import DATABASES, TABLES
-from pipeline.collectors.connect.connector_findings import CLASSES, JSON, NULLS
+from pipeline.collectors.connect.connected import ConnectedDatabase, connected, every_database
+from pipeline.collectors.connect.connector_findings import JSON, NULLS
 from pipeline.collectors.connect.demands import DEMANDS
 from pipeline.collectors.connect.include_lists import include_lists
+from pipeline.collectors.connect.table_filter import TABLES, listed
 from pipeline.collectors.registration import CollectionScope
 from pipeline.errors import ConfigError
 from pipeline.finding import Demand
@@ -19,9 +19,6 @@ from pipeline.settings import KafkaSecurity, SourceSettings
 
 SECRETS = ("password", "secret", "sasl.jaas", "token", "passphrase")
 REFERENCE = re.compile(r"\$\{[^}]+\}")
-LISTS = frozenset((*DATABASES, *TABLES))
-KINDS = {"mariadb": "io.debezium.connector.mariadb.MariaDbConnector"}
-USUAL = "io.debezium.connector.mysql.MySqlConnector"
 CLIENTS = (
     "schema.history.internal.producer.",
     "schema.history.internal.consumer.",
@@ -31,7 +28,6 @@ PACE = {
     "tasks.max": "1",
     "snapshot.mode": "when_needed",
     "heartbeat.interval.ms": "1000",  # without it an idle source is acknowledged late
-    "connect.keep.alive.interval.ms": "2000",  # its default finds a dead source in 60 s
     "errors.max.retries": "-1",
     "retriable.restart.connector.wait.ms": "1000",
 }
@@ -61,26 +57,37 @@ def wanted(scope: CollectionScope, own: Mapping[str, str]) -> dict[str, str]:
             what = f"collector.options.settings: {name} is a secret, and would be shown"
             raise ConfigError(f"{what}; write a reference that Connect resolves: ${{env:NAME}}")
     source = scope.source
+    database = connected(source.kind)
+    demanded = (one for one in (*DEMANDS, *database.demands) if one.good and not _usual(one))
     found = {
-        **_connection(source),
-        **{one.name: one.good[0] for one in DEMANDS if one.good and not _usual(one)},
+        **_connection(source, database),
         **PACE,
         **CONVERTERS,
         **PRODUCER,
+        **{one.name: one.good[0] for one in demanded},
+        **database.pace,
         **_topics(scope),
-        **include_lists(scope.rules, source.heartbeat),
+        **database.settings(scope),
+        **include_lists(scope.rules, source.heartbeat, database.lists),
     }
-    if LISTS & own.keys():
-        found = {name: value for name, value in found.items() if name not in LISTS}
+    if lists() & own.keys():
+        found = {name: value for name, value in found.items() if name not in lists()}
     return {**found, **own}
+
+
+def lists() -> frozenset[str]:
+    """Settings that list what is included or excluded, whatever is read."""
+    outer = {name for database in every_database() for name in listed(database.lists)}
+    return frozenset(outer | {*TABLES})
 
 
 def firm(scope: CollectionScope, own: Mapping[str, str]) -> tuple[Demand, ...]:
     """What a setting must be, where a person chose another value."""
-    prefix = scope.source.collected_prefix
+    prefix, database = scope.source.collected_prefix, connected(scope.source.kind)
+    classes = tuple(name.lower() for name in database.classes)
     demands = (
-        *(one for one in DEMANDS if one.good),
-        Demand("connector.class", "", good=CLASSES),
+        *(one for one in (*DEMANDS, *database.demands) if one.good),
+        Demand("connector.class", "", good=classes),
         Demand("topic.prefix", f"the config reads {prefix}", good=(prefix.lower(),)),
         *(Demand(name, "", good=(JSON.lower(),)) for name in ("key.converter", "value.converter")),
         Demand(NULLS, "NULL arrives as the column's default", good=("false",)),
@@ -103,16 +110,14 @@ def _usual(demand: Demand) -> bool:
     return demand.default in demand.good
 
 
-def _connection(source: SourceSettings) -> dict[str, str]:
-    found = {
-        "connector.class": KINDS.get(source.kind, USUAL),
+def _connection(source: SourceSettings, database: ConnectedDatabase) -> dict[str, str]:
+    return {
+        "connector.class": database.classes[0],
         "database.hostname": source.host,
         "database.port": str(source.port),
         "database.user": "debezium",
         "database.password": f"${{env:{_variable(source.name)}_DEBEZIUM_PASSWORD}}",
-        "database.server.id": str(100_000 + zlib.crc32(source.name.encode()) % 900_000),
     }
-    return {**found, "database.ssl.mode": "required"} if source.tls else found
 
 
 def _variable(name: str) -> str:
@@ -123,18 +128,14 @@ def _variable(name: str) -> str:
 def _topics(scope: CollectionScope) -> dict[str, str]:
     """Its own topics bear names that no table's topic has."""
     prefix = scope.source.collected_prefix
-    brokers = {
-        "schema.history.internal.kafka.bootstrap.servers": scope.brokers,
-        "signal.kafka.bootstrap.servers": scope.brokers,
-    }
+    brokers = {"signal.kafka.bootstrap.servers": scope.brokers} if scope.brokers else {}
     return {
         "topic.prefix": prefix,
         "topic.creation.default.partitions": "-1",  # what the brokers have as their default
         "topic.creation.default.replication.factor": "-1",
-        "schema.history.internal.kafka.topic": f"__schema-history.{prefix}",
         "signal.enabled.channels": "kafka",
         "signal.kafka.topic": f"__signals.{prefix}",
-        **({name: value for name, value in brokers.items() if value}),
+        **brokers,
         **_security(scope.security, prefix),
     }
 

@@ -105,8 +105,8 @@ def test_the_stored_offset_is_what_is_acknowledged(
     ("answers", "why"),
     [
         pytest.param(stored(), "not stored an offset yet", id="a new connector"),
-        pytest.param(stored(("shop", None)), "no MySQL position", id="an offset that was reset"),
-        pytest.param(stored(("shop", {"lsn": 5})), "no MySQL position", id="another database"),
+        pytest.param(stored(("shop", None)), "no position of a log", id="an offset that was reset"),
+        pytest.param(stored(("shop", {"scn": 5})), "no position of a log", id="another database"),
         pytest.param(stored(("a", PLAIN), ("b", PLAIN)), "not stored", id="only earlier prefixes"),
     ],
 )

@@ -10,16 +10,18 @@ import pytest
 from demo.debezium import MYSQL_LOSSLESS
 from pipeline.collectors.connect.connector_findings import connector_findings
 from pipeline.finding import NOTE, REFUSE, WARN, FindingSeverity
+from pipeline.settings import CollectorSettings, SourceSettings
 
 GOOD = {**MYSQL_LOSSLESS, "topic.prefix": "shop", "value.converter.schemas.enable": "false"}
 DEFAULTS = {"connector.class": MYSQL_LOSSLESS["connector.class"], "topic.prefix": "shop"}
+SHOP = SourceSettings("shop", "db", 3306, "s", CollectorSettings("http://c:1", "shop"), "shop")
 ROUTER = "io.debezium.transforms.ByLogicalTableRouter"
 
 
 def ruled(
     config: Mapping[str, str], worker: Mapping[str, str] | None = None
 ) -> dict[str, FindingSeverity]:
-    found = connector_findings(config, "collector:shop", prefix="shop", worker=worker)
+    found = connector_findings(config, "collector:shop", source=SHOP, worker=worker)
     return {finding.code: finding.severity for finding in found}
 
 
@@ -84,7 +86,7 @@ def test_a_connector_with_its_defaults_loses_values_and_truncates() -> None:
 def test_a_setting_that_harms_is_found_with_its_fix(
     name: str, value: str, severity: FindingSeverity
 ) -> None:
-    found = connector_findings({**GOOD, name: value}, "collector:shop", prefix="shop", worker=None)
+    found = connector_findings({**GOOD, name: value}, "collector:shop", source=SHOP, worker=None)
 
     assert [(f.code, f.severity, f.where) for f in found] == [(name, severity, "collector:shop")]
     assert f"{name}={value}" in found[0].what
@@ -118,7 +120,7 @@ def test_transforms_are_judged_by_what_they_do(
 def test_a_salt_in_a_settings_name_is_not_told() -> None:
     masked = {**GOOD, "column.mask.hash.SHA-256.with.salt.Pepper": "shop.users.email"}
 
-    found = connector_findings(masked, "collector:shop", prefix="shop", worker=None)
+    found = connector_findings(masked, "collector:shop", source=SHOP, worker=None)
 
     assert [(f.code, f.severity) for f in found] == [("column.mask.", WARN)]
     assert "Pepper" not in f"{found[0].what} {found[0].fix}"

@@ -1,0 +1,72 @@
+"""What has a Debezium connector of its own for each kind of database?  One file beside this each.
+
+A file bears the key of its kind of source; one that lies elsewhere has it in the source's module.
+"""
+
+from collections.abc import Mapping
+from functools import cache
+from typing import ClassVar, Protocol, cast
+
+from pipeline import plugins
+from pipeline.collectors import connect
+from pipeline.collectors.registration import CollectionScope
+from pipeline.finding import Demand, Finding
+from pipeline.model import Acknowledged, Missing
+from pipeline.settings import SourceSettings
+
+USUAL = "mysql"  # where a source names no kind
+
+
+class ConnectedDatabase(Protocol):
+    """One kind of database as Debezium's connectors know it; stands as ``CONNECTED``.
+
+    ``classes`` are those that Sluice reads, the one that it registers first.  ``lists`` names the
+    outer part of a table's name as the lists of what is included call it; what is ``built_in`` of
+    these is never sent.  ``pace`` holds settings that are wanted, and not demanded.
+    """
+
+    classes: ClassVar[tuple[str, ...]]
+    port: ClassVar[int]
+    lists: ClassVar[str]
+    built_in: ClassVar[tuple[str, ...]]
+    demands: ClassVar[tuple[Demand, ...]]
+    pace: ClassVar[Mapping[str, str]]
+
+    def acknowledged(self, offset: Mapping[str, object]) -> Acknowledged | Missing | None:
+        """What a stored *offset* tells; None if it is none of this kind of database."""
+        ...
+
+    def settings(self, scope: CollectionScope) -> Mapping[str, str]:
+        """What no other kind's connector has, beside demands: names, and topics of its own.
+
+        Raises:
+            ConfigError: the settings of the source lack something.
+        """
+        ...
+
+    def findings(
+        self, config: Mapping[str, str], source: SourceSettings, where: str
+    ) -> list[Finding]:
+        """What is to be put right in *config* beside ``demands``."""
+        ...
+
+
+@cache
+def connected(kind: str) -> ConnectedDatabase:
+    """What connectors for sources of *kind* have of their own, the usual one where it is empty.
+
+    Raises:
+        ConfigError: nothing is known of them; lists the kinds that are.
+    """
+    return cast("ConnectedDatabase", plugins.find(connect, "CONNECTED", kind or USUAL)())
+
+
+def every_database() -> tuple[ConnectedDatabase, ...]:
+    """All that lie here."""
+    return tuple(connected(kind) for kind in plugins.known(connect, "CONNECTED"))
+
+
+def read_by(config: Mapping[str, str]) -> ConnectedDatabase:
+    """The database that a connector with *config* reads, by its class."""
+    of = config.get("connector.class", "")
+    return next((one for one in every_database() if of in one.classes), connected(USUAL))

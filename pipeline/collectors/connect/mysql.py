@@ -1,0 +1,121 @@
+"""What has Debezium's connector for MySQL of its own?  A history of schemas, and file positions.
+
+The stored offset's `pos` is where the newest transaction *begins*, so that one is unfinished until
+the next event of any kind has been read, and a proof needs one more heartbeat.
+Measured: during the initial snapshot nothing is stored; from its end until the stream's first event
+(the log's own rotation may be it) the offset carries `snapshot`, though all rows are out.  Pure.
+"""
+
+import zlib
+from collections.abc import Mapping
+from typing import ClassVar
+
+from pipeline.collectors.connect.connected import ConnectedDatabase
+from pipeline.collectors.connect.demands import SKIPPED, snapshotting
+from pipeline.collectors.registration import CollectionScope
+from pipeline.finding import REFUSE, WARN, Demand, Finding
+from pipeline.model import Acknowledged, Missing
+from pipeline.settings import SourceSettings
+from pipeline.sources.mysql.position import binlog_position
+
+CLASSES = (
+    "io.debezium.connector.mysql.MySqlConnector",
+    "io.debezium.connector.mariadb.MariaDbConnector",
+)
+
+
+class ConnectedMySql:
+    """A MySQL; a MariaDB is read by either class."""
+
+    classes: ClassVar[tuple[str, ...]] = CLASSES
+    port: ClassVar[int] = 3306
+    lists: ClassVar[str] = "database"
+    built_in: ClassVar[tuple[str, ...]] = (
+        *("mysql", "performance_schema", "sys", "information_schema"),
+    )
+    demands: ClassVar[tuple[Demand, ...]] = (
+        Demand(
+            "bigint.unsigned.handling.mode",
+            "BIGINT UNSIGNED above 2^63 arrives as a negative number",
+            good=("precise",),
+            default="long",
+        ),
+        Demand(
+            "enable.time.adjuster",
+            "years before 100 become others: 0001-01-01 arrives as 2001-01-01",
+            good=("false",),
+            default="true",
+        ),
+        Demand("include.schema.changes", "rows cannot be typed", good=("true",), default="true"),
+        Demand(
+            "event.deserialization.failure.handling.mode",
+            SKIPPED,
+            good=("fail",),
+            default="fail",
+        ),
+        Demand("inconsistent.schema.handling.mode", SKIPPED, good=("fail",), default="fail"),
+        Demand(
+            "schema.history.internal.skip.unparseable.ddl",
+            "a statement that changes a table's columns may be skipped",
+            good=("false",),
+            default="false",
+        ),
+        Demand(
+            "snapshot.locking.mode",
+            "a change may fall between the snapshot and the log position noted for it",
+            bad=("none",),
+            severity=WARN,
+            fix="snapshot.locking.mode=minimal",
+        ),
+        snapshotting("repeatable_read"),
+    )
+    pace: ClassVar[Mapping[str, str]] = {
+        "connect.keep.alive.interval.ms": "2000",  # its default finds a dead source in 60 s
+    }
+
+    def acknowledged(self, offset: Mapping[str, object]) -> Acknowledged | Missing | None:
+        """File and offset, and GTIDs where there are some."""
+        try:
+            log = int(str(offset["file"]).rpartition(".")[2])
+            pos = int(str(offset["pos"]))
+        except (KeyError, ValueError):
+            return None
+        executed = str(offset.get("gtids") or "")
+        return Acknowledged(
+            binlog_position(log, pos, executed), snapshot=flag_up(offset.get("snapshot"))
+        )
+
+    def settings(self, scope: CollectionScope) -> Mapping[str, str]:
+        """The number that it signs on to the server with, and its history of schemas."""
+        own = str(100_000 + zlib.crc32(scope.source.name.encode()) % 900_000)
+        history = "schema.history.internal.kafka"
+        brokers = {f"{history}.bootstrap.servers": scope.brokers} if scope.brokers else {}
+        prefix = scope.source.collected_prefix
+        tls = {"database.ssl.mode": "required"} if scope.source.tls else {}
+        topic = {f"{history}.topic": f"__schema-history.{prefix}"}
+        return {"database.server.id": own, **tls, **brokers, **topic}
+
+    def findings(
+        self,
+        config: Mapping[str, str],
+        source: SourceSettings,
+        where: str,
+    ) -> list[Finding]:
+        """A filter of GTIDs filters rows too, unless it is told not to."""
+        kept = config.get("gtid.source.filter.dml.events", "true").lower() == "false"
+        names = [
+            name for name in ("gtid.source.includes", "gtid.source.excludes") if config.get(name)
+        ]
+        if kept or not names:
+            return []
+        what = f"{names[0]}={config[names[0]]}: changes born on other servers are dropped"
+        fix = "gtid.source.filter.dml.events=false in the connector's config"
+        return [Finding(REFUSE, names[0], where, what, fix)]
+
+
+def flag_up(flag: object) -> bool:
+    """Whether a snapshot flag is up: Debezium 3 names the kind of snapshot, older say true."""
+    return flag is not None and str(flag).lower() != "false"
+
+
+CONNECTED: type[ConnectedDatabase] = ConnectedMySql

@@ -1,0 +1,122 @@
+"""What has Debezium's connector for Postgres of its own?  A slot, a publication, and LSNs.
+
+The stored offset's `lsn_commit` is the end of the last commit that was handed over, with all that
+committed before it; `lsn` is the place of the newest row, of a transaction that may be unfinished.
+Measured: `lsn_commit` is absent from a snapshot's first row until the first commit after it.
+There is no topic of schema changes: each message carries its columns, and their types of the
+source only if it is told to send them.  Pure.
+"""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from pipeline.collectors.connect.connected import ConnectedDatabase
+from pipeline.collectors.connect.demands import snapshotting
+from pipeline.collectors.connect.mysql import flag_up
+from pipeline.collectors.registration import CollectionScope
+from pipeline.finding import REFUSE, WARN, Demand, Finding, unmet
+from pipeline.model import Acknowledged, Missing
+from pipeline.settings import SourceSettings
+from pipeline.sources.postgres.position import log_position
+from pipeline.sources.postgres.replication import replication
+
+TYPES = "column.propagate.source.type"
+SCHEMAS = "value.converter.schemas.enable"
+OWN = "the config names another under sources"
+
+
+class ConnectedPostgres:
+    """A Postgres of which one database is read, by pgoutput."""
+
+    classes: ClassVar[tuple[str, ...]] = ("io.debezium.connector.postgresql.PostgresConnector",)
+    port: ClassVar[int] = 5432
+    lists: ClassVar[str] = "schema"
+    built_in: ClassVar[tuple[str, ...]] = ("pg_catalog", "information_schema")
+    demands: ClassVar[tuple[Demand, ...]] = (
+        Demand(
+            "plugin.name",
+            "decoderbufs sends neither TRUNCATE nor the ends of transactions",
+            good=("pgoutput",),
+            default="decoderbufs",
+        ),
+        Demand(TYPES, "no row tells the types of its columns", good=(".*",), default=""),
+        Demand(SCHEMAS, "no row tells its columns", good=("true",)),
+        Demand(
+            "include.unknown.datatypes",
+            "columns of types that Debezium does not know are left out",
+            good=("true",),
+            default="false",
+        ),
+        Demand(
+            "interval.handling.mode",
+            "a month arrives as 30.4 days",
+            good=("string",),
+            default="numeric",
+        ),
+        Demand("hstore.handling.mode", "keys may be lost", good=("json",), default="json"),
+        Demand(
+            "slot.drop.on.stop",
+            "all that is committed while the connector stands still is lost",
+            good=("false",),
+            default="false",
+        ),
+        Demand(
+            "publication.autocreate.mode",
+            "its own publication is FOR ALL TABLES, which only a superuser may make",
+            good=("disabled", "filtered"),
+            default="all_tables",
+            severity=WARN,
+        ),
+        snapshotting("serializable"),
+    )
+    pace: ClassVar[Mapping[str, str]] = {
+        "status.update.interval.ms": "1000",  # its default lets the server keep 10 s of log more
+    }
+
+    def acknowledged(self, offset: Mapping[str, object]) -> Acknowledged | Missing | None:
+        """The end of the last commit; while only a snapshot is known, its own place."""
+        if "lsn" not in offset or "file" in offset:
+            return None
+        snapshot = flag_up(offset.get("snapshot"))
+        told = offset.get("lsn_commit") or (offset["lsn"] if snapshot else None)
+        if told is None:
+            return Missing("no commit has been handed over since the snapshot")
+        try:
+            return Acknowledged(log_position(int(str(told))), snapshot=snapshot)
+        except ValueError:
+            return None
+
+    def settings(self, scope: CollectionScope) -> Mapping[str, str]:
+        """The database, the slot and the publication, as the source's settings name them."""
+        names = replication(scope.source)
+        found = {
+            "database.dbname": names.database,
+            "slot.name": names.slot,
+            "publication.name": names.publication,
+        }
+        return {**found, "database.sslmode": "require"} if scope.source.tls else found
+
+    def findings(
+        self, config: Mapping[str, str], source: SourceSettings, where: str
+    ) -> list[Finding]:
+        """Names that are not those of the source, and replica identities that it would change."""
+        names = replication(source)
+        demands = (
+            _named("database.dbname", names.database, ""),
+            _named("slot.name", names.slot, "debezium"),
+            _named("publication.name", names.publication, "dbz_publication"),
+        )
+        found = unmet(demands, config, where, remedy="{name}={value} in the connector's config")
+        if not config.get("replica.identity.autoset.values"):
+            return found
+        what = "replica.identity.autoset.values: it changes tables of the source"
+        fix = "remove it from the connector's config; ALTER TABLE ... REPLICA IDENTITY where needed"
+        return [*found, Finding(WARN, "replica.identity.autoset.values", where, what, fix)]
+
+
+def _named(setting: str, name: str, default: str) -> Demand:
+    fix = f"{setting}={name} in the connector's config, or name its own under sources: options"
+    return Demand(setting, OWN, good=(name.lower(),), default=default, severity=REFUSE, fix=fix)
+
+
+CONNECTED: type[ConnectedDatabase] = ConnectedPostgres

@@ -1,0 +1,157 @@
+"""A connector for Postgres is registered, ruled and believed by what is its own.
+
+Covers pipeline/collectors/connect/postgres.py, connected.py, mysql.py, mariadb.py.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from demo.debezium import POSTGRES_LOSSLESS
+from pipeline.collectors.collector import CollectorState
+from pipeline.collectors.connect.connected import connected, every_database, read_by
+from pipeline.collectors.connect.examination import examination
+from pipeline.collectors.connect.table_filter import capture
+from pipeline.collectors.connect.wanted import firm, wanted
+from pipeline.collectors.registration import CollectionScope
+from pipeline.errors import ConfigError
+from pipeline.finding import REFUSE, WARN
+from pipeline.model import Acknowledged, Missing, Position, ShardId
+from pipeline.settings import CollectorSettings, KafkaSecurity, SourceSettings, TableRule
+
+SOURCE = SourceSettings(
+    "shop",
+    "db",
+    5432,
+    "sluice",
+    CollectorSettings("http://connect:8083", "shop-1"),
+    "shop",
+    kind="postgres",
+    options={"database": "Shop", "publication": "all_of_it"},
+)
+RULES = (TableRule(r"public\.orders_\d+", "shop.orders"), TableRule(r"crm\.x", ignore=True))
+SCOPE = CollectionScope(SOURCE, "kafka:9092", KafkaSecurity(), RULES)
+RUNNING = CollectorState("running")
+
+
+def codes(config: Mapping[str, str]) -> set[str]:
+    found = examination(SOURCE, RUNNING, config, {"offset.flush.interval.ms": "1000"}).findings
+    return {one.code for one in found}
+
+
+@pytest.mark.parametrize(
+    "source", [SOURCE, replace(SOURCE, tls=True)], ids=["plain", "with certificates"]
+)
+def test_the_doctor_has_nothing_to_put_right_in_what_is_wanted(source: SourceSettings) -> None:
+    config = wanted(replace(SCOPE, source=source), {})
+
+    assert codes(config) == set()
+    assert [o for o in firm(SCOPE, {}) if o.name in config and not o.met(config[o.name])] == []
+
+
+def test_it_says_what_the_demo_needs_to_lose_no_value() -> None:
+    config = wanted(SCOPE, {})
+
+    by_default = {one.name for one in firm(SCOPE, {}) if one.default in one.good}
+    assert POSTGRES_LOSSLESS.keys() - config.keys() - by_default == set()
+
+
+def test_names_are_those_of_the_source_and_nothing_of_another_kind_is_in_it() -> None:
+    config = wanted(SCOPE, {})
+
+    assert config["connector.class"] == "io.debezium.connector.postgresql.PostgresConnector"
+    assert (config["database.dbname"], config["slot.name"]) == ("Shop", "sluice_shop")
+    assert config["publication.name"] == "all_of_it"
+    assert config["value.converter.schemas.enable"] == "true"
+    assert config["schema.include.list"] == "public,sluice"
+    assert config["table.exclude.list"].endswith(r"(?:crm\.x)")
+    others = ("schema.history", "database.server.id", "bigint", "database.include")
+    assert [name for name in config if name.startswith(others)] == []
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "severity"),
+    [
+        ("plugin.name", "decoderbufs", REFUSE),
+        ("column.propagate.source.type", "", REFUSE),
+        ("value.converter.schemas.enable", "false", REFUSE),
+        ("include.unknown.datatypes", "false", REFUSE),
+        ("interval.handling.mode", "numeric", REFUSE),
+        ("slot.drop.on.stop", "true", REFUSE),
+        ("slot.name", "another", REFUSE),
+        ("publication.name", "another", REFUSE),
+        ("database.dbname", "another", REFUSE),
+        ("publication.autocreate.mode", "all_tables", WARN),
+        ("replica.identity.autoset.values", "public.t:FULL", WARN),
+        ("skipped.operations", "t", REFUSE),
+        ("connector.class", "io.debezium.connector.mysql.MySqlConnector", REFUSE),
+    ],
+)
+def test_a_setting_that_harms_is_found(setting: str, value: str, severity: object) -> None:
+    found = examination(SOURCE, RUNNING, {**wanted(SCOPE, {}), setting: value}, {}).findings
+
+    assert [one.severity for one in found if one.code == setting] == [severity]
+
+
+def test_without_a_database_nothing_is_registered() -> None:
+    with pytest.raises(ConfigError, match=r"options\.database"):
+        wanted(replace(SCOPE, source=replace(SOURCE, options={})), {})
+
+
+def test_its_lists_are_of_schemas() -> None:
+    of = "io.debezium.connector.postgresql.PostgresConnector"
+    found = capture({"connector.class": of, "schema.include.list": "public,sys"})
+
+    sent = ("public.t", "sys.t", "other.t", "pg_catalog.t")
+    assert [name for name in sent if found(ShardId.parse(name))] == ["public.t", "sys.t"]
+    assert "schema.include.list" in found.text
+
+
+@pytest.mark.parametrize(
+    ("offset", "said"),
+    [
+        pytest.param(
+            {"lsn_proc": 26313040, "lsn_commit": 26313040, "lsn": 26313040, "txId": 736},
+            Acknowledged(Position("postgres", "0/1918150")),
+            id="after a commit",
+        ),
+        pytest.param(
+            {"lsn_proc": 9, "lsn_commit": 5, "lsn": 9, "messageType": "INSERT"},
+            Acknowledged(Position("postgres", "0/5")),
+            id="in a transaction: what committed before it",
+        ),
+        pytest.param(
+            {"lsn": 26312768, "snapshot": "INITIAL", "snapshot_completed": False},
+            Acknowledged(Position("postgres", "0/1918040"), snapshot=True),
+            id="in the snapshot",
+        ),
+        pytest.param(
+            {"lsn": 26312768, "txId": 735},
+            Missing("no commit has been handed over since the snapshot"),
+            id="the snapshot's end",
+        ),
+    ],
+)
+def test_what_committed_is_acknowledged(
+    offset: dict[str, object], said: Acknowledged | Missing
+) -> None:
+    assert connected("postgres").acknowledged(offset) == said
+    assert connected("mysql").acknowledged(offset) is None
+
+
+def test_no_other_databases_offset_is_taken_for_its_own() -> None:
+    offset = {"file": "binlog.000007", "pos": 4}
+
+    assert connected("postgres").acknowledged(offset) is None
+    assert [one for one in every_database() if one.acknowledged({"scn": 4}) is not None] == []
+
+
+def test_a_kind_is_known_by_its_connectors_class_and_a_strange_one_is_told() -> None:
+    assert (
+        read_by({"connector.class": "io.debezium.connector.mariadb.MariaDbConnector"}).port == 3306
+    )
+    assert read_by(wanted(SCOPE, {})).port == 5432
+    assert connected("mariadb").classes[0].endswith("MariaDbConnector")
+    with pytest.raises(ConfigError, match="known: mariadb, mysql, postgres"):
+        connected("oracle")
