@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
+from checks.evidence import Evidence
 from checks.model import Outcome, Verdict
-from checks.proof import Evidence
 from pipeline.clocks import ClockStep
 from pipeline.lags.samples import MirrorPosition
 from pipeline.lives import Lives
@@ -140,6 +140,8 @@ def _image_lost(one: Certificate, mirror: MirrorPosition | str) -> str:
         return "the mirror has no image of that cut any more"
     if image.version != one.evidence.version:
         return f"the image of that cut is version {image.version} now"
+    if image.path != one.evidence.path:
+        return f"the image of that cut is read at {image.path or 'its mirror'} now"
     return ""
 
 

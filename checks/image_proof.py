@@ -1,10 +1,14 @@
 """Is a mirror's image of a cut there, kept, and really of that cut?  Pure."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime
 
+from checks.evidence import Evidence
 from checks.model import Reason
 from pipeline.lags.samples import MirrorPosition, Samples
+from pipeline.lives import Lives
+from pipeline.mark import Mark
 from pipeline.model import Fence, Table
 
 
@@ -30,3 +34,21 @@ def _stands(fence: Fence | None, known: Sequence[Fence], cut: datetime) -> bool:
     if fence is None or fence.at < cut:
         return False
     return not any(one.number > fence.number and one.at < cut for one in known)
+
+
+def image_evidence(
+    landed: Evidence, standing: MirrorPosition, cut: datetime, mark: Mark
+) -> Evidence:
+    """What a certificate of the image rests on; *landed*, where there is none."""
+    image = standing.image(cut)
+    if image is None:
+        return landed
+    return replace(
+        landed,
+        fences=image.fences,
+        batch=image.batch,
+        version=image.version,
+        mirror=standing.mirror,
+        life=Lives.of(mark.lives).at(image.batch),
+        path=image.path,
+    )

@@ -9,38 +9,18 @@ of the mirror, made of all below the fence that it names when a batch had covere
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from itertools import count
 
-from checks.image_proof import imageless
+from checks.evidence import Evidence
+from checks.image_proof import image_evidence, imageless
 from checks.model import Reason
 from pipeline.cut import first_fence
-from pipeline.image import Image
 from pipeline.lags.samples import LandedBatch, MirrorPosition, Samples, ahead, fresh, living
 from pipeline.lives import Lives
 from pipeline.mark import Mark
 from pipeline.model import Fence, Missing, Shard, Stage, Table, TopicPartition
-
-
-@dataclass(frozen=True, slots=True)
-class Evidence:
-    """What a certificate rests on.
-
-    ``fences`` stand for the cut, one per source; ``batch`` is the newest landed and ``offsets``
-    its W where the table's own changes arrive; ``version`` is the mirror's and ``applied`` its
-    batch, both None for `landed`; ``mirror`` is the id of its table.  ``life`` is that in which
-    the batch was landed: a change log that lost it may have given its number to another.
-    For `image` they are those of the image: the batch that proved it, and nothing applied.
-    """
-
-    fences: tuple[Fence, ...]
-    batch: int
-    version: int | None = None
-    applied: int | None = None
-    offsets: Mapping[str, int] = field(default_factory=dict)
-    mirror: str = ""
-    life: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +55,7 @@ def _proven(table: Table, stage: Stage, cut: datetime, samples: Samples, now: da
     reasons = tuple(_unwritten(fences, cut, now))
     if stage is Stage.IMAGE and standing is not None:
         reasons = reasons or tuple(imageless(table, cut, samples, standing, now))
-        evidence = _image_evidence(landed, standing, standing.image(cut), mark)
+        evidence = image_evidence(landed, standing, cut, mark)
     else:
         reasons = reasons or tuple(_behind(table, known, cut, samples, standing))
         evidence = _evidence(landed, standing)
@@ -205,12 +185,3 @@ def _evidence(landed: Evidence, standing: MirrorPosition | None) -> Evidence:
         mirror=standing.mirror,
         life=landed.life,
     )
-
-
-def _image_evidence(
-    landed: Evidence, standing: MirrorPosition, image: Image | None, mark: Mark
-) -> Evidence:
-    if image is None:
-        return landed
-    life = Lives.of(mark.lives).at(image.batch)
-    return Evidence(image.fences, image.batch, image.version, mirror=standing.mirror, life=life)

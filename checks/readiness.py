@@ -11,8 +11,9 @@ from enum import StrEnum
 
 from checks.blocks import Inputs, blocks, undecided
 from checks.certificate import Certificate, certify
+from checks.evidence import Evidence
 from checks.model import Reason
-from checks.proof import Evidence, Proof, landed_to, prove
+from checks.proof import Proof, landed_to, prove
 from checks.sum_rule import Sum, add_up
 from checks.unproven import unlogged
 from pipeline.lags.lag import Lags

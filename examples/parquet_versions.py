@@ -109,6 +109,14 @@ class ParquetVersions:
                 entry=made.entry,
             )
 
+    def rows(self, uri: str, version: int) -> Iterator[pa.RecordBatch]:
+        """Of the file that it names; all at once, as everything here."""
+        try:
+            found = read(_told(open_store(uri), version)[0])
+        except FileNotFoundError as error:
+            raise UnreachableError(f"{uri}: version {version} is gone") from error
+        yield from found.drop_columns([SLUICE]).to_batches()
+
     def reader(self, uri: str, table: Table, lane: str) -> "PinnedRows | None":
         """Its file is never changed, and stays for a week."""
         found = self.look(uri, None)

@@ -275,4 +275,9 @@ class App:
             deliver=self._deliver,
             upkeep=self.requests.upkeep,
             prune=self._prune,
+            publish=self.requests.publish if self._written() else None,
         )
+
+    def _written(self) -> bool:
+        """Whether images are written out at all."""
+        return any(rule.how == "parquet" for rule in self.config.publish)

@@ -11,6 +11,7 @@ from monitor.schedule import Job
 Work = Callable[[], object]
 CENSUS = timedelta(seconds=5)  # how often it is looked who is to be asked, which is far rarer
 RETENTION = timedelta(minutes=2)
+PUBLISH = timedelta(seconds=30)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,7 @@ class Works:
     deliver: Work
     upkeep: Work
     prune: Work
+    publish: Work | None = None
 
 
 def jobs(config: Config, works: Works) -> tuple[Job, ...]:
@@ -40,8 +42,13 @@ def jobs(config: Config, works: Works) -> tuple[Job, ...]:
         Job(f"heartbeat:{one.settings.name}", config.heartbeat, minute, one.beat)
         for one in works.heartbeats
     ]
+    publishing = []
+    if works.publish is not None:
+        deadline = paces.upkeep_deadline
+        publishing = [Job("publish", PUBLISH, deadline, works.publish, continuous=True)]
     return (
         *beats,
+        *publishing,
         Job("land", paces.land, paces.land_deadline, works.land, continuous=True),
         Job("merge", paces.merge, paces.merge_deadline, works.merge, continuous=True),
         Job("watch", paces.watch, minute, works.watch),

@@ -23,11 +23,13 @@ IMAGES = "sluice.images"  # name of the text that a mirror remembers
 class DueCut:
     """A cut of which images are to be made; ``fences`` stand for it, by source, once written.
 
-    It may be still to come: then whoever applies changes knows when to stop before it.
+    It may be still to come: then whoever applies changes knows when to stop before it.  ``day`` is
+    the business day that it ends, as it is written: ``2026-03-29``.
     """
 
     at: datetime
     fences: Mapping[str, Fence] = field(default_factory=dict)
+    day: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +37,8 @@ class Image:
     """A mirror as of ``cut``: its ``version``, and by which ``positions`` changes belong in it.
 
     ``fences`` stand for the cut, one per source of the table; ``batch`` is the one whose mark
-    proved that all below them had landed.  It is kept ``until`` then.
+    proved that all below them had landed.  It is kept ``until`` then.  ``path`` is the folder of
+    ``day`` that it is written out to; empty where it is read as a version of the mirror.
     """
 
     cut: datetime
@@ -45,6 +48,8 @@ class Image:
     positions: Mapping[str, Order]
     made: datetime
     until: datetime
+    day: str = ""
+    path: str = ""
 
     def held(self, now: datetime) -> bool:
         """Whether it is still to be kept."""

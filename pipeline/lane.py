@@ -17,6 +17,7 @@ from pipeline.apply.highest_orders import HighestOrders
 from pipeline.apply.landed_state import LandedState as Known
 from pipeline.apply.passes import Passes
 from pipeline.apply.upkeep import Upkeep
+from pipeline.apply.written_images import ImageWriting, Manifest
 from pipeline.image import DueCut
 from pipeline.landing.loop import Landing
 from pipeline.lives import is_set_back
@@ -42,6 +43,7 @@ class Lane:
     rereading: Rereading
     catalog: InitVar[Catalog]
     session: SparkSession | None = None
+    writing: ImageWriting | None = None
     _mirrors: threading.Lock = field(default_factory=threading.Lock)
     _next: threading.Lock = field(default_factory=threading.Lock)
 
@@ -96,6 +98,10 @@ class Lane:
         """Read on what is to be read again; how far each order is.  Waits for nobody."""
         self._in_pool("reread")
         return self.rereading.run(self._known, orders)
+
+    def publish(self) -> tuple[Manifest, ...]:
+        """Write out what is there of images; nobody waits for it, and it for nobody."""
+        return () if self.writing is None else self.writing.run(self.mark)
 
     def close(self) -> None:
         """Stop Spark."""

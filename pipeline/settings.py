@@ -157,14 +157,16 @@ class PublishRule:
     """Of which tables images are made at the end of each business day; the first that fits decides.
 
     ``tables`` is a glob on the table's name.  An image is a version of the mirror (``pin``), and
-    what reads it needs of files and log stays for ``keep``.  From the end of the day a mirror
-    stands still until all before it is proven to have landed, for ``hold_back`` at most: then it
-    goes on, and there is no image of that day.  ``none`` makes no images of tables that a later
-    rule would.
+    what reads it needs of files and log stays for ``keep``.  With ``parquet`` it is written out as
+    well, into a folder a day of ``where`` (by default beside the mirrors), and that is kept.  From
+    the end of the day a mirror stands still until all before it is proven to have landed, for
+    ``hold_back`` at most: then it goes on, and there is no image of that day.  ``none`` makes no
+    images of tables that a later rule would.
     """
 
     tables: str
-    how: Literal["pin", "none"] = "pin"
+    how: Literal["pin", "parquet", "none"] = "pin"
+    where: str = ""
     keep: timedelta = timedelta(days=7)
     hold_back: timedelta = timedelta(minutes=5)
 
@@ -231,10 +233,24 @@ class PipelineSettings:
         Letters that a path reads in its own way are written by number, and so is the sign for
         that: ``d.a`` and ``d.a/`` are two tables, and must not be one mirror.
         """
-        named = _UNSAFE.sub(lambda found: _numbered(found[0]), table)
-        parts = named.split(".", 1)
-        safe = [_numbered(one[0]) + one[1:] if _TAKEN.fullmatch(one) else one for one in parts]
-        return f"{self.lake}/mirrors/" + "/".join(safe)
+        return f"{self.lake}/mirrors/{_folder(table)}"
+
+    def written_images(self, table: str) -> tuple[str, str] | None:
+        """Where images of *table* are written out: an address, and its folder there.
+
+        None if they are not.
+        """
+        rule = self.published(table)
+        if rule is None or rule.how != "parquet":
+            return None
+        return rule.where.rstrip("/") or f"{self.lake}/images", _folder(table)
+
+
+def _folder(table: str) -> str:
+    named = _UNSAFE.sub(lambda found: _numbered(found[0]), table)
+    parts = named.split(".", 1)
+    safe = [_numbered(one[0]) + one[1:] if _TAKEN.fullmatch(one) else one for one in parts]
+    return "/".join(safe)
 
 
 def _numbered(letter: str) -> str:

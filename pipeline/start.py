@@ -11,8 +11,10 @@ from pyspark.sql import SparkSession
 from pipeline import jars
 from pipeline.apply.catalog import Catalog
 from pipeline.apply.mirror_job import run as run_group
+from pipeline.apply.mirrors import Mirrors
 from pipeline.apply.passes import Passes
 from pipeline.apply.upkeep import Upkeep
+from pipeline.apply.written_images import ImageWriting
 from pipeline.build import (
     dialect,
     every_topic,
@@ -78,7 +80,9 @@ def open_lane(settings: PipelineSettings, clock: Callable[[], datetime]) -> Lane
     table_format = open_table_format(settings, session)
     passes = Passes(settings, logs[1], partial(spread, session, run_group), clock, table_format)
     upkeep = Upkeep(settings, logs[2], passes.mirrors, clock)
-    return Lane(landing, passes, upkeep, rereading, catalog, session)
+    readable = Mirrors(settings, open_table_format(settings))  # of a thread of its own
+    writing = ImageWriting(settings, readable, clock)
+    return Lane(landing, passes, upkeep, rereading, catalog, session, writing)
 
 
 def routed(settings: PipelineSettings) -> Router:

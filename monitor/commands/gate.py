@@ -102,7 +102,8 @@ def _lines(answer: dict[str, Any]) -> list[str]:
     for one in answer["tables"]:
         proof = f", certificate {one['certificate']}" if one["certificate"] else ""
         version = f", version {one['version']}" if one["version"] is not None else ""
-        lines.append(f"  {one['table']} {one['stage']}: {one['state']}{proof}{version}")
+        path = f", in {one['path']}" if one.get("path") else ""
+        lines.append(f"  {one['table']} {one['stage']}: {one['state']}{proof}{version}{path}")
         if not one["ready"]:
             lines += [f"    {reason['code']}: {reason['text']}" for reason in one["reasons"]]
             lines += [f"    expected ready at {one['eta']}"] if one["eta"] else []

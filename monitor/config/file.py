@@ -19,7 +19,7 @@ from monitor.config.plans import Beside, CheckPlan, SectionPlace, plan, read, wi
 from monitor.config.secret import beside, expand, resolve, secret_fields
 from monitor.config.text import mapping, placed, read_text, refusal
 from pipeline.faults import fault_lines
-from pipeline.settings import KafkaSecurity, SourceSettings
+from pipeline.settings import KafkaSecurity, PublishRule, SourceSettings
 
 APART = ("probes", "channels", "invariants")  # sections whose keys are names of files
 FILES = ("ca", "certificate", "key")  # of Kafka's, named in the config
@@ -90,6 +90,7 @@ def parse(text: str, path: Path, also: Faults = _none) -> Config:
             "invariants": demanded,
             "lake": placed(config.lake, path),
             "store": placed(config.store, path),
+            "publish": tuple(_written(rule, path) for rule in config.publish),
         }
     )
 
@@ -194,6 +195,10 @@ def _section(kind: type, beside: Mapping[str, Any]) -> dict[str, Any]:
 
 def _by_name(sections: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "object", "properties": dict(sections), "additionalProperties": False}
+
+
+def _written(rule: PublishRule, path: Path) -> PublishRule:
+    return replace(rule, where=placed(rule.where, path)) if rule.where else rule
 
 
 def _source(source: SourceSettings, path: Path) -> SourceSettings:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from pipeline.cut import day_end
@@ -30,8 +30,11 @@ class DueCuts:
             return ()
         today, known = self.clock().astimezone(self.zone).date(), self.fences()
         days = [today - timedelta(days=back) for back in range(DAYS, -1, -1)]
-        return tuple(self._cut(day_end(day, self.zone), known) for day in days)
+        return tuple(self._cut(day, known) for day in days)
 
-    def _cut(self, at: datetime, known: Mapping[str, Sequence[Fence]]) -> DueCut:
+    def _cut(self, day: date, known: Mapping[str, Sequence[Fence]]) -> DueCut:
+        at = day_end(day, self.zone)
         found = {source: fence_of(fences, at) for source, fences in known.items()}
-        return DueCut(at, {source: one for source, one in found.items() if one is not None})
+        return DueCut(
+            at, {source: one for source, one in found.items() if one is not None}, str(day)
+        )

@@ -104,6 +104,12 @@ class LaneRequests:
         request = Request(0, Verb.UPKEEP, readers=self.readers())
         self.call(request, self.deadlines.upkeep)
 
+    def publish(self) -> None:
+        """Write out images that are not there yet."""
+        for one in self.call(Request(0, Verb.PUBLISH), self.deadlines.upkeep).published:
+            cut = one.cut.isoformat()
+            log.info("image_written", table=one.table, cut=cut, rows=one.rows, parts=one.parts)
+
     @contextmanager
     def _ailing(self, verb: Verb) -> Iterator[None]:
         """Remember what is raised inside as what ails *verb*, until it goes well again."""

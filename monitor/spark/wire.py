@@ -10,6 +10,7 @@ from enum import StrEnum
 
 from pydantic import TypeAdapter
 
+from pipeline.apply.written_images import Manifest
 from pipeline.errors import (
     ConfigError,
     FormatError,
@@ -33,6 +34,7 @@ class Verb(StrEnum):
     LAND = "land"
     APPLY = "apply"
     UPKEEP = "upkeep"
+    PUBLISH = "publish"
     STOP = "stop"
 
 
@@ -68,6 +70,7 @@ class Reply:
     id: int
     landed: Landed | None = None
     applied: tuple[Applied, ...] = ()
+    published: tuple[Manifest, ...] = ()
     failure: Failure | None = None
 
 

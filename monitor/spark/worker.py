@@ -1,8 +1,9 @@
 """The Spark process: does what it is asked, and dies with its parent.
 
 Requests come in on stdin, replies leave on a pipe of their own; whatever libraries print goes to
-stderr.  Landing, applying and upkeep are answered side by side, each in a line: one thread, one
-request after the other.  Nothing is remembered here: the lake's commits say where to go on.
+stderr.  Landing, applying, upkeep and publishing are answered side by side, each in a line: one
+thread, one request after the other.  Nothing is remembered here: the lake's commits say where to go
+on.
 """
 
 import faulthandler
@@ -31,18 +32,19 @@ from monitor.spark.wire import (
     dump_reply,
     load_request,
 )
+from pipeline.apply.written_images import Manifest
 from pipeline.image import DueCut
 from pipeline.report import Applied, Landed
 from pipeline.settings import PipelineSettings
 
 PR_SET_PDEATHSIG = 1  # prctl(2)
-LINES = (Verb.LAND, Verb.APPLY, Verb.UPKEEP)
+LINES = (Verb.LAND, Verb.APPLY, Verb.UPKEEP, Verb.PUBLISH)
 DRAINED_WITHIN = timedelta(seconds=5)  # of the patience that the service has with a stop
 log = structlog.get_logger(__name__)
 
 
 class ServedLane(Protocol):
-    """What this process asks of the pipeline; its three works may be asked for at the same time."""
+    """What this process asks of the pipeline; its works may be asked for at the same time."""
 
     def land(self, waived: frozenset[str]) -> Landed:
         """Land one batch."""
@@ -54,6 +56,10 @@ class ServedLane(Protocol):
 
     def upkeep(self, readers: Mapping[str, int]) -> object:
         """Compact and clean, keeping the versions that *readers* still need."""
+        ...
+
+    def publish(self) -> tuple[Manifest, ...]:
+        """Write out images."""
         ...
 
     def close(self) -> None:
@@ -174,6 +180,8 @@ class RequestServer:
                 return Reply(request.id, applied=self.lane.apply(request.waived, request.cuts))
             case Verb.UPKEEP:
                 self.lane.upkeep(request.readers)
+            case Verb.PUBLISH:
+                return Reply(request.id, published=self.lane.publish())
             case Verb.STOP:
                 self.lane.close()
         return Reply(request.id)

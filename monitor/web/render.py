@@ -29,6 +29,7 @@ def readiness(answer: Readiness) -> Json:
         "eta": instant(answer.eta) if answer.eta else None,
         "certificate": answer.certificate.id if answer.certificate else None,
         "version": answer.certificate.evidence.version if answer.certificate else None,
+        "path": (answer.certificate.evidence.path if answer.certificate else "") or None,
         "unknown_checks": list(answer.unknown),
         **lags(answer.lags, answer.stage),
     }
@@ -76,6 +77,7 @@ def certificate(one: Certificate) -> Json:
         "batch": evidence.batch,
         "mirror": evidence.mirror or None,
         "version": evidence.version,
+        "path": evidence.path or None,
         "applied": evidence.applied,
         "offsets": dict(evidence.offsets),
         "fences": fences(evidence.fences),

@@ -73,7 +73,7 @@ class DueImages:
             return None
         fences = tuple(due.fences[source] for source in table.sources)
         until = at + rule.keep
-        return Image(due.at, seen.version + 1, mark.batch, fences, found, at, until)
+        return Image(due.at, seen.version + 1, mark.batch, fences, found, at, until, due.day)
 
     def _open(self, table: str, at: datetime) -> Iterator[DueCut]:
         if not self.cuts or self.settings.published(table) is None:

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Protocol, TypeVar
 
+import pyarrow as pa
+
 from pipeline.apply.commits import Commit
 from pipeline.apply.mirror_job import MirrorJob
 from pipeline.apply.mirror_side import MirrorSide
@@ -58,6 +60,14 @@ class TableFormat(Protocol[S, W]):
 
     def commits(self, uri: str, until: int) -> Iterator[Commit]:
         """What was committed up to version *until*, newest first, as far as that is still told."""
+        ...
+
+    def rows(self, uri: str, version: int) -> Iterator[pa.RecordBatch]:
+        """The rows of an older version, without what Sluice keeps with them; a few at a time.
+
+        Raises:
+            UnreachableError: that version, or a file of it, cannot be read.
+        """
         ...
 
     def reader(self, uri: str, table: Table, lane: str) -> MirrorSide | None:

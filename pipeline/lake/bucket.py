@@ -181,6 +181,29 @@ class Bucket:
     def make_folder(self, folder: str) -> None:
         """Nothing to do: a bucket has no folders."""
 
+    def place(self, staged: str, folder: str) -> None:
+        """Let *folder* hold the files that are in *staged*, and no others."""
+        came = [entry.name for entry in self.names(staged)]
+        before = [entry.name for entry in self.names(folder)]
+        named = {name: f"{folder}/{name.rpartition('/')[2]}" for name in came}
+        for name in filter(_tells, before):
+            self.remove(name)
+        for name in sorted(came, key=_tells):
+            with _translated(self, name):
+                obstore.copy(self.objects, name, named[name], overwrite=True)
+        for name in (*sorted(set(before) - set(named.values())), *came):
+            self.remove(name)
+
+    def drop(self, folder: str) -> None:
+        """Remove the files of *folder*, those first whose names begin with the lowest letters."""
+        for entry in self.names(folder):
+            self.remove(entry.name)
+
+
+def _tells(name: str) -> bool:
+    """Whether it is a file that says something of those beside it."""
+    return name.rpartition("/")[2].startswith("_")
+
 
 class _Ranges(io.RawIOBase):
     """A file in a bucket as Python's readable file: each read is one request."""

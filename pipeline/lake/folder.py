@@ -5,6 +5,7 @@ Files are synced to disk before their names are, and names before a call returns
 
 import errno
 import os
+import shutil
 import uuid
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
@@ -158,6 +159,28 @@ class Folder:
 
     def prove(self, folder: str) -> None:
         """Nothing to do: a file system without links says so at each `put_new`."""
+
+    def place(self, staged: str, folder: str) -> None:
+        """Let *folder* hold the files that are in *staged*, and no others."""
+        target, before = Path(self._at(folder)), Path(f"{self._at(staged)}-before")
+        with _told(self, folder):
+            if not target.parent.exists():
+                self.make_folder(folder.rpartition("/")[0])
+            _sync(Path(self._at(staged)))
+            if target.exists():
+                target.rename(before)
+            Path(self._at(staged)).rename(target)
+            _sync(target.parent)
+            if before.exists():
+                shutil.rmtree(before)
+
+    def drop(self, folder: str) -> None:
+        """Remove *folder* with its files; nobody sees a part of it."""
+        target = Path(self._at(folder))
+        gone = target.with_name(f"{LEFTOVER}{uuid.uuid4()}")
+        with _told(self, folder), suppress(FileNotFoundError):
+            target.rename(gone)
+            shutil.rmtree(gone)
 
     def _at(self, name: str) -> str:
         return f"{self.path}/{name}"

@@ -5,7 +5,7 @@ All rows go through the query engine inside `deltalake`: it knows deletion vecto
 statistics, of struct fields too.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +15,7 @@ from deltalake import DeltaTable, QueryBuilder
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from pipeline.errors import ProofError, UnreachableError
+from pipeline.lake.query import name
 
 UNDECIDABLE = (
     "Schema error",
@@ -52,6 +53,11 @@ class PinnedTable:
         """Top-level columns in order, with their types in Delta's words (``long``, ``struct``)."""
         return {field.name: str(field.type.type) for field in self.table.schema().fields}
 
+    @property
+    def schema(self) -> pa.Schema:
+        """Its columns as Arrow has them."""
+        return pa.schema(self.table.schema().to_arrow())
+
     def select(self, query: str) -> list[dict[str, Any]]:
         """Rows of the answer; the query bounds how many.
 
@@ -63,6 +69,17 @@ class PinnedTable:
             answer = QueryBuilder().register("t", self.table).execute(query)
             rows: list[dict[str, Any]] = _arrow(answer).to_pylist()
         return rows
+
+    def stream(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """All rows, some thousands at a time: as many as a few of its files hold are in memory.
+
+        Raises:
+            UnreachableError: if a file could not be read.
+        """
+        asked = f"SELECT {', '.join(map(name, columns))} FROM t"  # noqa: S608 - quoted names
+        with translated(self.path):
+            answer = QueryBuilder().register("t", self.table).execute(asked)
+            yield from pa.RecordBatchReader.from_stream(answer)
 
     def bounds(self, column: str) -> tuple[tuple[Any, Any], ...]:
         """Lowest and highest value of *column* (dotted in structs) in each file.

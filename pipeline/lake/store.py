@@ -75,6 +75,16 @@ class Store(Protocol):
             ConfigError: it does not.
         """
 
+    def place(self, staged: str, folder: str) -> None:
+        """Let *folder* hold the files that are in *staged*, and no others; *staged* is gone then.
+
+        In one step where the store knows folders; else one file after the other: those whose names
+        begin with an underscore go first and come last, so that they tell of a whole folder.
+        """
+
+    def drop(self, folder: str) -> None:
+        """Remove the files of *folder*, and it; one that is not there is no error."""
+
 
 def open_store(uri: str) -> Store:
     """Open a table's folder: a path, ``file://``, or a bucket of S3, GCS or Azure.

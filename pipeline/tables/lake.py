@@ -5,7 +5,7 @@ Mirrors are in the table format that the settings name; the change log is Delta,
 """
 
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from typing import Any
 
@@ -14,9 +14,11 @@ from pipeline.apply.mirror_side import MirrorSide
 from pipeline.apply.mirror_snapshot import MirrorSnapshot, batch_of, images_of
 from pipeline.apply.mirrors import Mirrors
 from pipeline.apply.table_format import TableFormat
+from pipeline.apply.written_images import WrittenImages
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.table import app
 from pipeline.errors import HeldError, ProofError
+from pipeline.image import Image
 from pipeline.lags.samples import MirrorPosition
 from pipeline.lake.log_memory import LogMemory
 from pipeline.lake.log_reader import LogReader
@@ -42,6 +44,7 @@ class Lake:
         """Read nothing yet."""
         self._log = ChangeLog(open_store(self.settings.changes), self.settings.lane)
         self._mirrors = Mirrors(self.settings, self.table_format)
+        self._written = WrittenImages(self.settings)
 
     def mark(self) -> Mark | None:
         """The newest batch's mark; None before the first batch.
@@ -63,7 +66,18 @@ class Lake:
         if found is None:
             return None
         batch = batch_of(found, self.settings.lane)
-        return MirrorPosition(found.version, batch, found.id, images_of(found))
+        return MirrorPosition(found.version, batch, found.id, self._images(table, found))
+
+    def _images(self, table: str, found: MirrorSnapshot) -> tuple[Image, ...]:
+        """Those that can be read: where they are written out, those that are."""
+        images = images_of(found)
+        if not images or self.settings.written_images(table) is None:
+            return images
+        return tuple(
+            replace(one, path=self._written.path(table, one) or "")
+            for one in images
+            if (known := self._written.manifest(table, one)) and known.tells(one, found.id)
+        )
 
     def mirror(self, table: Table) -> MirrorSide:
         """The newest version of a mirror, pinned.

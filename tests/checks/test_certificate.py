@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from checks.certificate import Certificate, Ground, forfeited, revocations
+from checks.evidence import Evidence
 from checks.model import Outcome, Ruling, Verdict
-from checks.proof import Evidence
 from pipeline.image import Image
 from pipeline.lags.samples import MirrorPosition
 from pipeline.model import Fence, Stage

@@ -1,4 +1,7 @@
-"""Positions alone: which heartbeat that was passed proves a cut, in how many sources."""
+"""Positions alone: which heartbeat that was passed proves a cut, in how many sources.
+
+Covers checks/proof.py, evidence.py.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -10,8 +10,8 @@ from datetime import datetime, timedelta
 import pytest
 
 from checks.certificate import Certificate, Ground, forfeited, misdated, revocations
+from checks.evidence import Evidence
 from checks.model import Outcome, Ruling, Verdict
-from checks.proof import Evidence
 from pipeline.clocks import ClockStep
 from pipeline.model import Fence, Stage
 from tests.checks.samples import CUT, NOW, fence

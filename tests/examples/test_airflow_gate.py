@@ -1,4 +1,7 @@
-"""The example DAG against small stand-ins for Airflow, with its sensor's documented behaviour."""
+"""The example DAGs against small stand-ins for Airflow, with its sensor's documented behaviour.
+
+Covers examples/airflow_gate.py, airflow_image.py.
+"""
 
 import runpy
 import sys
@@ -10,7 +13,11 @@ from typing import Any
 
 import pytest
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "airflow_gate.py"
+EXAMPLES = Path(__file__).parents[2] / "examples"
+HANDED_ON = {
+    "mirror": {"shop.orders": 41, "shop.users": 7},
+    "image": {"shop.orders": [41, None], "shop.users": [7, "lake/images/dt=2026-03-28"]},
+}
 
 
 class HttpError(Exception):
@@ -40,9 +47,9 @@ class Sensor:
         raise HttpError(f"{status}:refused")
 
 
-@pytest.fixture
-def sensor(monkeypatch: pytest.MonkeyPatch) -> Sensor:
-    """The example's gate, after the DAG was built as Airflow would build it."""
+@pytest.fixture(params=["airflow_gate", "airflow_image"])
+def sensor(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Sensor:
+    """An example's gate, after the DAG was built as Airflow would build it."""
     ran: list[Any] = []
 
     def dag(**_: Any) -> Callable[[Any], Any]:
@@ -63,21 +70,26 @@ def sensor(monkeypatch: pytest.MonkeyPatch) -> Sensor:
         module = ModuleType(name)
         vars(module).update(members)
         monkeypatch.setitem(sys.modules, name, module)
-    runpy.run_path(str(EXAMPLE))
+    runpy.run_path(str(EXAMPLES / f"{request.param}.py"))
     (gate,) = Built.built
     assert ran == [gate.output]
     return gate
 
 
 def answer(state: str) -> dict[str, Any]:
-    tables = [{"table": "shop.orders", "version": 41}, {"table": "shop.users", "version": 7}]
+    path = "lake/images/dt=2026-03-28"
+    tables = [
+        {"table": "shop.orders", "version": 41, "path": None},
+        {"table": "shop.users", "version": 7, "path": path},
+    ]
     return {"state": state, "ready": state == "ready", "tables": tables}
 
 
 def test_a_ready_gate_ends_the_wait_and_hands_on_the_certified_versions(sensor: Sensor) -> None:
     found = sensor.poke(200, answer("ready"))
 
-    assert found == PokeReturnValue(True, {"shop.orders": 41, "shop.users": 7})
+    stage = sensor.settings["request_params"]["stage"]
+    assert found == PokeReturnValue(True, HANDED_ON[stage])
 
 
 @pytest.mark.parametrize("status", [404, 503], ids=["not yet or unknown", "no answer to be had"])

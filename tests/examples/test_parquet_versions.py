@@ -77,6 +77,16 @@ def test_rows_come_change_and_go(lake: HandLake) -> None:
     assert played(lake, row(C, 30, 2, "again")) == {1: "z", 2: "again"}
 
 
+def test_an_older_version_is_read_as_it_was(lake: HandLake) -> None:
+    played(lake, row(C, 10, 1, "a"))
+    seen = lake.passes.mirrors.seen("db.t")
+    played(lake, row(U, 20, 1, "z"))
+
+    assert seen is not None
+    (found,) = lake.table_format.rows(seen.uri, seen.version)
+    assert found.to_pylist() == [{"id": 1, "name": "a"}]
+
+
 def test_no_row_goes_back_and_no_change_acts_twice(lake: HandLake) -> None:
     first = [row(C, 10, 1, "a"), row(U, 30, 1, "new"), row(C, 11, 2, "b"), row(D, 31, 2)]
     played(lake, *first)

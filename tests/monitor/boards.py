@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 
 from alerts.model import AlertKind, Cause, Incident, IncidentState, Member, Severity
 from checks.certificate import Certificate
+from checks.evidence import Evidence
 from checks.model import Outcome, Reason, Ruling, Verdict
-from checks.proof import Evidence
 from checks.readiness import Readiness, ReadinessState
 from monitor.board import Board, ChannelView, ComponentView, JobView, TableView
 from pipeline.lags.lag import MOVING, HopLag, Lags

@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from monitor.spark.worker import serve
+from pipeline.apply.written_images import Manifest
 from pipeline.errors import ConfigError, HeldError
 from pipeline.model import Account
 from pipeline.report import Applied, Hold, Landed
@@ -50,6 +51,10 @@ class FakeLane:
             Applied("shop.a", 4, 5, Account(3, 2, 1, ignored={"purge": 0}), START, took),
             Applied("shop.b", 3, 4, Account(), START, took, hold),
         )
+
+    def publish(self) -> tuple[Manifest, ...]:
+        """Nothing."""
+        return ()
 
     def upkeep(self, readers: Mapping[str, int]) -> None:
         """Write down who reads what."""

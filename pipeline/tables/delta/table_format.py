@@ -8,16 +8,19 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
+import pyarrow as pa
 import structlog
 
 from pipeline.apply.commits import Commit
 from pipeline.apply.mirror_job import MirrorJob
 from pipeline.apply.mirror_snapshot import CommitStamp
+from pipeline.apply.provenance import SLUICE
 from pipeline.apply.reshape import Shape
 from pipeline.apply.table_format import Chores, TableFormat
 from pipeline.apply.turn import Decided, Turn, Written
 from pipeline.apply.turn_commit import turn_commit
 from pipeline.changelog.table import app
+from pipeline.errors import UnreachableError
 from pipeline.lake import entries
 from pipeline.lake.alterations import with_properties
 from pipeline.lake.commit import commit
@@ -100,6 +103,18 @@ class DeltaMirrors:
         found = open_table(uri)
         return None if found is None else MirrorReader(found, table, app(lane))
 
+    def rows(self, uri: str, version: int) -> Iterator[pa.RecordBatch]:
+        """By the query engine of `deltalake`; in the types that every reader of Parquet knows."""
+        from pipeline.lake.pinned import open_table  # noqa: PLC0415 - its threads survive no fork
+
+        found = open_table(uri, version)
+        if found is None:
+            raise UnreachableError(f"{uri}: there is no version {version}")
+        wanted = pa.schema([f for f in _plain(found.schema) if f.name != SLUICE])
+        yield pa.RecordBatch.from_pylist([], schema=wanted)  # the columns of an empty table
+        for batch in found.stream(wanted.names):
+            yield batch.cast(wanted)
+
     def shaped(
         self, uri: str, known: Snapshot | None, shape: Shape, stamp: CommitStamp
     ) -> Snapshot:
@@ -170,6 +185,12 @@ class DeltaMirrors:
             self._told[snapshot.uri] = why
             log.info("mirror_merged_by_spark", mirror=snapshot.uri, because=why)
         return self.spark
+
+
+def _plain(schema: pa.Schema) -> pa.Schema:
+    """Without views, which not every writer of Parquet takes."""
+    views = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
+    return pa.schema([f.with_type(views.get(f.type, f.type)).with_metadata({}) for f in schema])
 
 
 def _merging(session: "SparkSession") -> "SparkMerge":

@@ -12,7 +12,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from checks.certificate import Certificate
-from checks.proof import Evidence
+from checks.evidence import Evidence
 from monitor.observe.clocks import Clocks
 from monitor.store.certificates import Certificates
 from monitor.store.memory import CheckMemory

@@ -12,7 +12,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from checks.certificate import Certificate
-from checks.proof import Evidence
+from checks.evidence import Evidence
 from checks.readiness import Question
 from monitor.observe.forfeits import Forfeits
 from monitor.observe.sampler import Sampling

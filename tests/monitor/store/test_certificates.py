@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from checks.certificate import Certificate, certify
-from checks.proof import Evidence
+from checks.evidence import Evidence
 from monitor.store.store import ServiceStore
 from pipeline.model import Stage
 from tests.monitor.store.kit import DAY, NOW, SECOND, fence

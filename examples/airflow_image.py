@@ -1,0 +1,59 @@
+"""An Airflow DAG whose job reads each table exactly as of the end of the day, and nothing after it.
+
+As `airflow_gate.py`, at the stage `image`: the gate names the version of each mirror that is the
+image, and the folder that it is written out to, where `publish` in sluice.yaml says `parquet`.
+Tables of which no images are made are refused (400), and the sensor fails at once.
+
+Written for the HTTP provider 4.10 and later; tested against stand-ins, not a running Airflow.
+"""
+
+from datetime import datetime, timedelta, timezone
+
+from airflow.decorators import dag, task
+from airflow.providers.http.sensors.http import HttpSensor
+from airflow.sensors.base import PokeReturnValue
+
+TABLES = ["shop.orders", "shop.users"]
+
+
+def imaged(response, **_):
+    """The gate said yes: end the wait, and hand on table -> version, and folder if there is one."""
+    answer = response.json()
+    if not answer["ready"]:  # a proxy's own 200 must not open the gate
+        return PokeReturnValue(is_done=False)
+    images = {one["table"]: [one["version"], one["path"]] for one in answer["tables"]}
+    return PokeReturnValue(is_done=True, xcom_value=images)
+
+
+@dag(
+    schedule="@daily",
+    start_date=datetime(2026, 1, 1, tzinfo=timezone.utc),  # noqa: UP017  - Airflow's Python may be older
+    catchup=False,
+    tags=["sluice"],
+)
+def daily_balance():
+    """Balances at midnight, which a change at 00:00:05 must not move."""
+    gate = HttpSensor(
+        task_id="gate",
+        http_conn_id="sluice",
+        endpoint="v1/gate",
+        request_params={"table": TABLES, "cut": "{{ ds }}", "stage": "image"},
+        response_error_codes_allowlist=["404", "503"],  # everything else ends the wait
+        response_check=imaged,
+        mode="reschedule",  # takes no worker's place while it waits
+        poke_interval=30,
+        timeout=timedelta(hours=6).total_seconds(),
+        retries=0,  # a 409 is for a person; asking again would only hide it
+        deferrable=False,
+    )
+
+    @task
+    def balance(images: dict) -> None:
+        """Read the folder, or the mirror at that version; never the mirror as it is now."""
+        for table, (version, path) in images.items():
+            print(f"read {path or f'{table} as of version {version}'}")  # noqa: T201  - your job
+
+    balance(gate.output)
+
+
+daily_balance()

@@ -1,0 +1,212 @@
+"""Images as folders of Parquet: what other engines read there is the mirror as of the cut."""
+
+import json
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pytest
+from obstore.store import MemoryStore
+from pyspark.sql import SparkSession
+
+from pipeline.apply import written_images
+from pipeline.apply.mirror_snapshot import images_of
+from pipeline.apply.mirrors import Mirrors
+from pipeline.apply.written_images import MANIFEST, ImageWriting, Manifest, read, write
+from pipeline.image import DueCut
+from pipeline.lake.bucket import Bucket
+from pipeline.lake.store import open_store
+from pipeline.mark import Epoch
+from pipeline.model import Acknowledged, Fence, Head, Op
+from pipeline.settings import PublishRule
+from pipeline.sources.mysql.position import binlog_position
+from pipeline.tables.delta.table_format import DeltaMirrors
+from pipeline.tables.lake import Lake
+from tests.pipeline.hand_lake import NOW, HandLake, row
+
+C, U, D = Op.CREATE, Op.UPDATE, Op.DELETE
+CUT = NOW + timedelta(minutes=25)
+DAY = "2026-01-01"
+TOLD = Manifest("db.t", CUT, "m", 7, 0, 0, NOW, NOW + timedelta(days=7))
+
+
+def proven(lake: HandLake) -> None:
+    """The cut is at position 50, and all below it has landed."""
+    position = binlog_position(1, 50)
+    fence = Fence("s", 7, CUT, Head("A", position))
+    lake.cuts = (DueCut(CUT, {"s": fence}, DAY),)
+    lake.mark = replace(
+        lake.mark,
+        acknowledged={"s": Acknowledged(position)},
+        heartbeats={"s": 7},
+        epochs={"s": Epoch(1, "A", position)},
+    )
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> HandLake:
+    """A mirror with rows of both sides of a cut, and vectors that hide some."""
+    made = HandLake(tmp_path / "lake", publish=(PublishRule("db.*", how="parquet"),))
+    made.play([row(C, 10 + key, key, "old") for key in range(5)], [row(U, 20, 0, "day")])
+    made.now = CUT
+    proven(made)
+    made.land(row(D, 30, 4, "old"), row(U, 60, 1, "night"), row(D, 61, 2, "old"))
+    made.run()
+    return made
+
+
+def writing(lake: HandLake) -> ImageWriting:
+    mirrors = Mirrors(lake.settings, DeltaMirrors(None))
+    return ImageWriting(lake.settings, mirrors, lambda: lake.now)
+
+
+def table_folder(lake: HandLake) -> Path:
+    return lake.home / "images" / "db" / "t"
+
+
+EXPECTED = {0: "day", 1: "old", 2: "old", 3: "old"}
+
+
+def test_the_folder_of_the_day_holds_the_image_and_not_the_mirror(lake: HandLake) -> None:
+    (made,) = writing(lake).run(lake.mark)
+
+    found = ds.dataset(table_folder(lake), format="parquet", partitioning="hive").to_table()
+    assert dict(zip(found["id"].to_pylist(), found["name"].to_pylist(), strict=True)) == EXPECTED
+    assert found["dt"].unique().to_pylist() == [DAY]
+    assert found.column_names == ["id", "name", "dt"]
+    assert lake.rows() == {0: "day", 1: "night", 3: "old"}
+    assert (made.rows, made.parts) == (4, 1)
+    manifest = json.loads((table_folder(lake) / f"dt={DAY}" / MANIFEST).read_text())
+    assert manifest["rows"] == 4
+    assert [one.name for one in (lake.home / "images" / "_staged").iterdir()] == []
+
+
+@pytest.mark.spark
+def test_spark_reads_the_folder_and_the_version_alike(lake: HandLake, spark: SparkSession) -> None:
+    writing(lake).run(lake.mark)
+    (image,) = images_of(lake.passes.mirrors.seen("db.t"))  # type: ignore[arg-type]
+
+    folder = spark.read.parquet(str(table_folder(lake))).select("id", "name").collect()
+    pinned = (
+        spark.read.format("delta")
+        .option("versionAsOf", image.version)
+        .load(lake.settings.mirror("db.t"))
+        .select("id", "name")
+        .collect()
+    )
+
+    assert {one.id: one.name for one in folder} == EXPECTED
+    assert sorted(folder) == sorted(pinned)
+
+
+def test_it_is_written_once_and_again_only_if_it_is_not_there(lake: HandLake) -> None:
+    first = writing(lake).run(lake.mark)
+    again = writing(lake).run(lake.mark)
+    (table_folder(lake) / f"dt={DAY}" / MANIFEST).unlink()
+    later = writing(lake).run(lake.mark)
+
+    assert [len(first), len(again), len(later)] == [1, 0, 1]
+    assert ds.dataset(table_folder(lake), format="parquet").count_rows() == 4
+
+
+def test_nobody_is_told_of_an_image_before_it_is_written(lake: HandLake) -> None:
+    watching = Lake(lake.settings, DeltaMirrors(None))
+
+    before = watching.applied("db.t")
+    writing(lake).run(lake.mark)
+    after = watching.applied("db.t")
+
+    assert before is not None
+    assert before.images == ()
+    assert after is not None
+    assert [one.path for one in after.images] == [str(table_folder(lake) / f"dt={DAY}")]
+
+
+def test_an_image_that_cannot_be_written_is_tried_again_and_stops_no_other(lake: HandLake) -> None:
+    (lake.home / "images").write_text("a file where a folder should be")
+
+    assert writing(lake).run(lake.mark) == ()
+    (lake.home / "images").unlink()
+    assert len(writing(lake).run(lake.mark)) == 1
+
+
+def test_days_that_are_kept_no_longer_go(lake: HandLake) -> None:
+    store = open_store(str(lake.home / "images"))
+    old = replace(TOLD, until=NOW)
+    for day in ("2025-12-25", "2025-12-20"):
+        write(store, f"db/t/dt={day}", iter([batch(3)]), old)
+    write(store, "db/t/dt=2025-12-24", iter([batch(3)]), TOLD)
+
+    writing(lake).run(lake.mark)
+
+    left = sorted(one.name for one in table_folder(lake).iterdir())
+    assert left == ["dt=2025-12-24", f"dt={DAY}"]
+
+
+def batch(rows: int, start: int = 0) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict({"id": list(range(start, start + rows))})
+
+
+@pytest.fixture(params=["folder", "bucket"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    if request.param == "bucket":
+        return Bucket("s3://lake/images", MemoryStore())
+    return open_store(str(tmp_path / "images"))
+
+
+def test_a_large_image_is_several_parts_of_several_groups(
+    store: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(written_images, "_GROUP", 1_000)
+    monkeypatch.setattr(written_images, "_FILE", 3_000)
+    batches = (batch(100, start) for start in range(0, 2_000, 100))
+
+    made = write(store, "db/t/dt=x", batches, TOLD)
+
+    assert (made.rows, made.parts) == (2_000, 5)
+    names = [one.name.rpartition("/")[2] for one in store.names("db/t/dt=x")]
+    assert names == [MANIFEST, *(f"part-{number:05}.parquet" for number in range(5))]
+    assert read(store, "db/t/dt=x") == made
+
+
+def test_a_folder_that_is_written_anew_holds_nothing_of_what_was_there(store: Any) -> None:
+    store.make_folder("db")
+    write(store, "db/t/dt=x", iter([batch(7)]), TOLD)
+    store.put("db/t/dt=x/part-00009.parquet", b"of an image with more parts")
+
+    made = write(store, "db/t/dt=x", iter([batch(3)]), replace(TOLD, version=8))
+
+    names = [one.name.rpartition("/")[2] for one in store.names("db/t/dt=x")]
+    assert names == [MANIFEST, "part-00000.parquet"]
+    assert read(store, "db/t/dt=x") == made
+
+
+def test_an_empty_table_has_its_columns(store: Any) -> None:
+    made = write(store, "db/t/dt=x", iter([batch(0)]), TOLD)
+
+    assert (made.rows, made.parts) == (0, 1)
+
+
+def test_what_was_killed_while_it_wrote_leaves_nothing_that_anybody_reads(store: Any) -> None:
+    def dies() -> Any:
+        yield batch(3)
+        raise OSError("killed")
+
+    with pytest.raises(OSError, match="killed"):
+        write(store, "db/t/dt=x", dies(), TOLD)
+
+    assert store.names("db/t/dt=x") == []
+    assert read(store, "db/t/dt=x") is None
+
+
+def test_a_folder_without_a_manifest_that_can_be_read_is_none(store: Any) -> None:
+    store.make_folder("db")
+    store.put("db/t/dt=x/" + MANIFEST, b"{")
+
+    assert read(store, "db/t/dt=x") is None
+    store.drop("db/t/dt=x")
+    store.drop("db/t/dt=never")
+    assert store.names("db/t/dt=x") == []
