@@ -28,10 +28,16 @@ def postgres(version: str) -> Path:
 
 def plugins() -> tuple[Path, ...]:
     """Folders of Connect's plugins, one for each kind of source, for `plugin.path`."""
-    return tuple(_plugin(archive) for archive in jars.files("connect"))
+    return tuple(_archive(archive) for archive in jars.files("connect"))
 
 
-def _plugin(archive: Path) -> Path:
+def registry() -> Path:
+    """Folder of the schema registry: its own jar, and what it needs in `lib`."""
+    (archive,) = jars.files("registry")
+    return _archive(archive)
+
+
+def _archive(archive: Path) -> Path:
     with archive.open("rb") as stream:
         return _unpack(archive.name.removesuffix(".tar.gz"), stream)
 

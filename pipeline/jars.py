@@ -1,7 +1,7 @@
 """Where do the jars of a class path lie, and how do they get there?
 
 `jars.lock` is flat: nothing transitive is resolved, so a jar that is not listed is not there.
-The Ivy inside pyspark fetches, with its own default settings; no host is named.  A file is moved
+The Ivy inside pyspark fetches, from where it does by itself; no host is named.  A file is moved
 into `build/jars/<folder>` only after its SHA-256 was seen to be right.
 """
 
@@ -25,6 +25,10 @@ LOCK = ROOT / "jars.lock"
 JARS = ROOT / "build" / "jars"
 FETCHERS = 4  # Ivy asks for one jar after the other; four of them take half the time of one
 ATTEMPTS = 3
+SETTINGS = (  # Ivy's own, but for poms: the parent of one may be nowhere, and a flat list asks none
+    '<ivysettings><settings defaultResolver="public"/><resolvers>'
+    '<ibiblio name="public" m2compatible="true" usepoms="false"/></resolvers></ivysettings>'
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,10 +144,12 @@ def _run_ivy(jars: Sequence[Jar], scratch: Path) -> str:
         + "</dependencies></ivy-module>",
         encoding="utf-8",
     )
+    (scratch / "settings.xml").write_text(SETTINGS, encoding="utf-8")
     done = subprocess.run(
         [
             *(java(), "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
             *("-jar", str(_ivy()), "-ivy", str(scratch / "ivy.xml")),
+            *("-settings", str(scratch / "settings.xml")),
             *("-cache", str(scratch / "cache")),
             *("-retrieve", f"{scratch}/[artifact]-[revision](-[classifier]).[ext]"),
         ],

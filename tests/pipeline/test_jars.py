@@ -25,7 +25,9 @@ def test_a_coordinate_names_its_file(coordinate: str, file: str) -> None:
 def test_every_locked_jar_has_its_folder_coordinate_and_hash() -> None:
     locked = jars.locked()
 
-    assert {jar.folder for jar in locked} == {"spark", "kafka", "connect", "mysql", "mirror"}
+    assert {jar.folder for jar in locked} == {
+        *("spark", "kafka", "connect", "mysql", "mirror", "registry", "converter")
+    }
     assert {len(jar.sha256) for jar in locked} == {64}
     assert len({(jar.folder, jar.file) for jar in locked}) == len(locked)
 
