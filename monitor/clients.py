@@ -9,7 +9,14 @@ from checks.world import LogKey, LogSide
 from monitor.config.model import Config
 from monitor.observe.schemas import Schemas
 from monitor.observe.world import LandedLog
-from pipeline.build import open_format, open_source, open_table_format, open_transport, readings
+from pipeline.build import (
+    open_format,
+    open_registry,
+    open_source,
+    open_table_format,
+    open_transport,
+    readings,
+)
 from pipeline.errors import SluiceError
 from pipeline.lake.log_memory import LogMemory
 from pipeline.model import Table
@@ -66,7 +73,7 @@ class LakeClient:
         return cls(
             Lake(config.settings, open_table_format(config.settings)),
             partial(open_transport, config.settings),
-            {s.name: KeyedTopics(s.name, s.topic_pattern, open_format(s)) for s in config.sources},
+            {s.name: _keyed(s) for s in config.sources},
             readings(config.sources),
         )
 
@@ -93,6 +100,10 @@ class LakeClient:
 
     def _keys(self, names: tuple[str, ...], table: Table) -> tuple[LogKey, ...]:
         return end_keys(table, [self.origins[name] for name in names], self.transport(names))
+
+
+def _keyed(one: SourceSettings) -> KeyedTopics:
+    return KeyedTopics(one.name, one.topic_pattern, open_format(one), open_registry(one))
 
 
 def describe(settings: SourceSettings, shards: Collection[str]) -> SourceDescription:

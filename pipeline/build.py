@@ -12,6 +12,7 @@ from pipeline.collectors.registration import CollectionScope
 from pipeline.errors import ConfigError
 from pipeline.formats.format import OPTIONAL, Format
 from pipeline.options import filled
+from pipeline.registry import SchemaRegistry
 from pipeline.schema.dialect import Dialect
 from pipeline.schema.reading import SchemaReading
 from pipeline.settings import PipelineSettings, SourceSettings
@@ -88,6 +89,12 @@ def open_format(settings: SourceSettings) -> Format:
     return made
 
 
+def open_registry(settings: SourceSettings) -> SchemaRegistry | None:
+    """A client of the registry that the source's format names; None if it names none."""
+    named = open_format(settings).registry
+    return None if named is None else SchemaRegistry(settings.name, named)
+
+
 def every_topic(settings: SourceSettings) -> str:
     """Regular expression for the whole name of each topic of the source, whatever it holds."""
     return settings.every_topic(open_format(settings).added_topics(settings.prefix))
@@ -128,7 +135,7 @@ def mistakes(settings: SourceSettings) -> tuple[str, ...]:
     All three are tried; none dials before it is asked.
     """
     found = []
-    for build in (_try_source, _try_collector, open_format):
+    for build in (_try_source, _try_collector, open_registry):
         try:
             build(settings)
         except ConfigError as error:

@@ -29,6 +29,19 @@ class LostRaceError(UnreachableError):
     """Another commit has this version; look again, and start over from what is there."""
 
 
+class NoSchemasError(UnreachableError):
+    """The registry of a source does not say what a number means; the source waits for it."""
+
+    def __init__(self, source: str, why: str) -> None:
+        super().__init__(f"source {source}: {why}")
+        self.source = source
+        self.why = why
+
+    def __reduce__(self) -> tuple[type["NoSchemasError"], tuple[str, str]]:
+        """Travel between processes as what it was made of."""
+        return (type(self), (self.source, self.why))
+
+
 class FormatError(SluiceError):
     """One message cannot be decoded; it is quarantined, the rest goes on."""
 

@@ -59,6 +59,22 @@ class MirrorSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class RegistrySettings:
+    """A schema registry that speaks as Confluent's does; ``url`` is what ``/schemas/ids`` is below.
+
+    ``user`` and ``password``, or a ``token``, if it asks for them; ``ca`` is a file of the
+    authorities that vouch for it, if they are not the system's.
+    """
+
+    url: str
+    user: str = ""
+    password: str = field(default="", repr=False)
+    token: str = field(default="", repr=False)
+    ca: str = ""
+    timeout: timedelta = timedelta(seconds=3)
+
+
+@dataclass(frozen=True, slots=True)
 class SourceSettings:
     """One database server and the topics its changes arrive in.
 

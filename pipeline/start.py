@@ -20,6 +20,7 @@ from pipeline.build import (
     every_topic,
     open_collector,
     open_format,
+    open_registry,
     open_rows,
     open_source,
     open_table_format,
@@ -137,4 +138,12 @@ def _rereading(
 def _feed(source: SourceSettings) -> Feed:
     collector = open_collector(source)
     arrived = behind_mirror(source, collector, every_topic(source))
-    return Feed(source, collector, open_format(source), open_source, dialect(source), arrived)
+    return Feed(
+        source,
+        collector,
+        open_format(source),
+        open_source,
+        dialect(source),
+        arrived,
+        open_registry(source),
+    )

@@ -55,6 +55,7 @@ THEIRS = {
     "pipeline/sources/mysql/",
     "pipeline/sources/mariadb.py",
     "pipeline/formats/debezium/",
+    "pipeline/formats/debezium_avro.py",
     "pipeline/formats/debezium_json.py",
     "pipeline/collectors/connect/",
 }

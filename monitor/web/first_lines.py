@@ -25,7 +25,7 @@ EXPLAINING = (
     AlertKind.UNKNOWN,
 )
 """Kinds of incident that say why a table is not ready, gravest first."""
-LANDING = frozenset({"no_base", "gap", "quarantine", "disorder"})
+LANDING = frozenset({"no_base", "gap", "quarantine", "disorder", "registry"})
 ORDER = ("stale", "lost", *(state.value for state in GRAVITY[:-1]), "starting", "ready")
 READ_ON: Mapping[ReadinessState, str] = {
     ReadinessState.BLOCKED: "blocked.md",

@@ -9,7 +9,7 @@ from pipeline.formats.debezium import batch as messages
 from pipeline.formats.debezium import row_schemas, schema_changes
 from pipeline.formats.debezium.envelope import HEARTBEAT_TOPIC
 from pipeline.formats.debezium.postgres import UNAVAILABLE, Placeholder
-from pipeline.formats.format import Format
+from pipeline.formats.format import Format, Schemas
 from pipeline.schema.schema_change import SchemaMessage
 
 
@@ -23,6 +23,7 @@ class DebeziumJson:
     unavailable: str = UNAVAILABLE
     positioned: ClassVar[bool] = True
     columns: ClassVar[tuple[str, ...]] = ()
+    registry: ClassVar[None] = None
 
     def added_topics(self, prefix: str) -> tuple[str, ...]:
         """Its transactions' and its own heartbeats'."""
@@ -34,7 +35,11 @@ class DebeziumJson:
             return row_schemas.read(payload)
         return schema_changes.read(payload)
 
-    def decode(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def needs(self, _: pa.RecordBatch) -> frozenset[int]:
+        """None: a message says all itself."""
+        return frozenset()
+
+    def decode(self, batch: pa.RecordBatch, _: Schemas) -> pa.RecordBatch:
         """Decode ``RAW`` to ``DECODED``; see :class:`Format`."""
         return messages.decode(batch, Placeholder(self.unavailable))
 

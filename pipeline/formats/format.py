@@ -5,7 +5,7 @@ and no bytes can make it fail.  A message may hold no change, one, or several; `
 which row of the batch each came from.  Pure.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from datetime import datetime
 from operator import attrgetter
@@ -15,6 +15,9 @@ import pyarrow as pa
 
 from pipeline.model import Op, Origin
 from pipeline.schema.schema_change import SchemaMessage
+from pipeline.settings import RegistrySettings
+
+Schemas = Mapping[int, str | None]  # texts by their numbers; None where the registry knows none
 
 TIME = pa.timestamp("us", "UTC")
 RAW = pa.schema(
@@ -114,6 +117,11 @@ class Format(Protocol):
         """Names of those of ``OPTIONAL`` that it reads; each costs time on every message."""
         ...
 
+    @property
+    def registry(self) -> RegistrySettings | None:
+        """Where the schemas are that messages name; None if they name none."""
+        ...
+
     def added_topics(self, prefix: str) -> tuple[str, ...]:
         """Topics of a source beside *prefix*, its schema changes', and those of rows."""
         ...
@@ -126,10 +134,15 @@ class Format(Protocol):
         """
         ...
 
-    def decode(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def needs(self, batch: pa.RecordBatch) -> frozenset[int]:
+        """Numbers of the schemas in the registry that *batch*, as below, is decoded with."""
+        ...
+
+    def decode(self, batch: pa.RecordBatch, schemas: Schemas) -> pa.RecordBatch:
         """Decode every message of *batch*; one that makes no sense is ``Op.ERROR`` with its bytes.
 
-        In: ``RAW``, then ``columns``.  Out: ``DECODED``, ``message`` rising.
+        In: ``RAW``, then ``columns``, and all schemas that it ``needs``.
+        Out: ``DECODED``, ``message`` rising.
         One odd message spoils no other.
 
         Raises:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from pipeline.apply.retries import Retries
+from pipeline.errors import NoSchemasError
 from pipeline.landing.epochs import Epochs
 from pipeline.landing.listing import Listing
 from pipeline.landing.plan import Plan
@@ -31,6 +32,12 @@ class Circumstances:
             gap.id for gap in self.chosen.gaps if self.listing.source_of.get(gap.topic) == source
         )
         return self.epochs.number(source), source in self.listing.heads, self.waived, gaps
+
+
+def no_schemas(error: NoSchemasError) -> Hold:
+    """A source whose messages cannot be read now; they stay where they are."""
+    detail = f"{error.why}; nothing is lost, it goes on by itself once that answers"
+    return Hold(f"registry:{error.source}", f"source:{error.source}", "registry", detail)
 
 
 @dataclass(eq=False)

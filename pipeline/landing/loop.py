@@ -16,13 +16,13 @@ import structlog
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.own_rows import Settle, mark_row, settle_rows
 from pipeline.changelog.table import Stamp, app
-from pipeline.errors import HeldError, LostRaceError
+from pipeline.errors import HeldError, LostRaceError, NoSchemasError
 from pipeline.lake.commit import commit
 from pipeline.lake.entries import Action
 from pipeline.landing.acknowledgements import Acknowledgements
 from pipeline.landing.bases import Settled, with_drops
 from pipeline.landing.collector_lists import captured, collected, is_above, with_lists
-from pipeline.landing.disorder import Circumstances, Disorder
+from pipeline.landing.disorder import Circumstances, Disorder, no_schemas
 from pipeline.landing.division import divided, epochs_read
 from pipeline.landing.epoch_bounds import EpochBounds, bounds
 from pipeline.landing.epochs import Epochs, explain, look
@@ -189,7 +189,7 @@ class Landing:
     ) -> tuple[Plan, Epochs, Staged, Facts] | None:
         """What is written and explained; a source in disorder is left out and the rest tried again.
 
-        It gets into *held*, as does one that was found so before and is not read again yet.
+        It gets into *held*, as does one that is not read again yet, or whose registry is silent.
         """
         epochs = look(self.mark, listing)
         now = Circumstances(chosen, listing, epochs, waived)
@@ -198,7 +198,12 @@ class Landing:
         read = {listing.source_of[at.topic] for at in chosen.spans}
         found: tuple[Plan, Epochs, Staged, Facts] | None = None
         while found is None and (not held or self._due(chosen, waived)):
-            staged = self._staged(chosen, listing, epochs, stamp)
+            try:
+                staged = self._staged(chosen, listing, epochs, stamp)
+            except NoSchemasError as error:
+                held[error.source] = no_schemas(error)
+                chosen = self._left_out(chosen, listing, held)
+                continue
             facts = self._gathered(staged, listing)
             if strange := self._strange(staged, facts):
                 epochs, more = explain(epochs, listing, strange, waived)
@@ -238,10 +243,10 @@ class Landing:
     ) -> tuple[LandingTask, ...]:
         parts = divided(chosen.spans, self.settings.landing_tasks)
         known, starts, anew = epochs.known, epochs.starts, chosen.anew
-        bounded = {
-            name: bounds(name, _of(chosen, listing, name), known, starts, anew=anew)
-            for name in {listing.source_of[at.topic] for at in chosen.spans}
-        }
+        own: dict[str, list[TopicPartition]] = {}
+        for at in chosen.spans:
+            own.setdefault(listing.source_of[at.topic], []).append(at)
+        bounded = {n: bounds(n, its, known, starts, anew=anew) for n, its in own.items()}
         return tuple(
             LandingTask(
                 changes=self.log.store.uri,
@@ -274,7 +279,7 @@ class Landing:
                     feed.format.positioned,
                 )
                 told = {n: one for n, one in self.mark.schemas.items() if source_of(n) == name}
-                found.append(Intake(came, feed.format, own, told))
+                found.append(Intake(came, feed.format, own, told, feed.registry))
         return found
 
     def _strange(self, staged: Staged, facts: Facts) -> dict[TopicPartition, int]:
@@ -383,10 +388,6 @@ class Landing:
             gaps=tuple(read_gap(text) for text in self.mark.gaps.values()),
             holds=tuple(held.values()),
         )
-
-
-def _of(chosen: Plan, listing: Listing, source: str) -> list[TopicPartition]:
-    return [at for at in chosen.spans if listing.source_of[at.topic] == source]
 
 
 def _tell_gone(chosen: Plan, made: Mark) -> None:

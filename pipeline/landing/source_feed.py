@@ -13,6 +13,7 @@ from pipeline.errors import UnreachableError
 from pipeline.formats.format import Format
 from pipeline.landing.topic_shards import TopicNames
 from pipeline.model import Acknowledged, Head, Missing
+from pipeline.registry import SchemaRegistry
 from pipeline.schema.dialect import Dialect
 from pipeline.schema.reading import SchemaReading
 from pipeline.settings import SourceSettings
@@ -28,7 +29,8 @@ class Feed:
 
     The server asked is the one the *collector* is connected to: after a fail-over by
     reconfiguration the configured address may be the old server, whose log no longer matters.
-    ``arrived`` is there if a mirror stands between the collector's topics and ours.
+    ``arrived`` is there if a mirror stands between the collector's topics and ours, ``registry`` if
+    its format needs schemas.
     """
 
     settings: SourceSettings
@@ -37,6 +39,7 @@ class Feed:
     connect: Callable[[SourceSettings], Source]
     dialect: Dialect
     arrived: Mirrored | None = None
+    registry: SchemaRegistry | None = None
     _servers: dict[tuple[str, int], Source] = field(default_factory=dict)
     _last: Capture | None = None
     _silence: str = ""

@@ -21,6 +21,7 @@ from pipeline.landing.shape import Provenance, Routes, shape, slim
 from pipeline.landing.tally import RunTally, tally
 from pipeline.landing.told_schemas import unrepeated
 from pipeline.mark import ToldSchema
+from pipeline.registry import SchemaRegistry, decoded
 from pipeline.route import Router
 from pipeline.transports.offset_ranges import OffsetRange, RangeRead, ReadBounds
 from pipeline.transports.transport import RecordReader
@@ -30,12 +31,16 @@ RUN = 64 * 2**20  # bytes of rows sorted at once; with what is read meanwhile, s
 
 @dataclass(frozen=True, slots=True)
 class Intake:
-    """What is read of one source, and how; ``schemas`` as in :class:`pipeline.mark.Mark`."""
+    """What is read of one source, and how.
+
+    ``schemas`` as in :class:`pipeline.mark.Mark`; ``registry`` tells those that its format needs.
+    """
 
     came: Provenance
     format: Format
     ranges: tuple[OffsetRange, ...]
     schemas: Mapping[str, ToldSchema] = field(default_factory=dict)
+    registry: SchemaRegistry | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +78,7 @@ def run(task: LandingTask) -> Done:
 
     Raises:
         UnreachableError: not all of a range could be read; no file is left.
+        NoSchemasError: a source's registry does not tell what its messages mean; no file is left.
         ConfigError: a setting of the transport's or the lake's that cannot be.
     """
     wanted = {name for intake in task.intakes for name in intake.format.columns}
@@ -106,9 +112,9 @@ def _shaped(batches: Iterable[pa.RecordBatch], task: LandingTask) -> Iterator[pa
     for batch in batches:
         for intake in task.intakes:
             raw = _share(batch, intake, alone=len(task.intakes) == 1)
-            decoded = intake.format.decode(raw)
-            if len(decoded):
-                rows = shape(decoded, raw, intake.came, routes=routes, stamp=task.stamp)
+            changes = decoded(intake.format, intake.registry, raw)
+            if len(changes):
+                rows = shape(changes, raw, intake.came, routes=routes, stamp=task.stamp)
                 yield unrepeated(rows, schemas)
 
 

@@ -13,6 +13,7 @@ from pipeline.formats import key
 from pipeline.formats.format import OPTIONAL, RAW, Format
 from pipeline.lake.seen import LogKey
 from pipeline.model import PartitionEnd, Shard, Table, TopicPartition
+from pipeline.registry import SchemaRegistry, decoded
 from pipeline.topics.records import LastRecord
 
 
@@ -36,11 +37,15 @@ class Ends(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class KeyedTopics:
-    """Where a source's rows arrive: its name, the pattern of their topics, and their format."""
+    """Where a source's rows arrive: its name, the pattern of their topics, and their format.
+
+    ``registry`` tells the schemas that the format needs.
+    """
 
     source: str
     pattern: str
     format: Format
+    registry: SchemaRegistry | None = None
 
 
 def end_keys(table: Table, origins: Sequence[KeyedTopics], transport: Ends) -> tuple[LogKey, ...]:
@@ -69,8 +74,9 @@ def _key(
     table: Table, origin: KeyedTopics, at: TopicPartition, record: LastRecord
 ) -> LogKey | None:
     """Key of the last change in a message; None if it holds none of *table*."""
-    decoded = origin.format.decode(_batch(origin.format, at, record)).to_pylist()
-    message = decoded[-1] if decoded else {"error": "nothing"}
+    batch = _batch(origin.format, at, record)
+    changes = decoded(origin.format, origin.registry, batch).to_pylist()
+    message = changes[-1] if changes else {"error": "nothing"}
     if message["error"] is not None or None in (message["shard"], message["key_values"]):
         return None
     shard = Shard(origin.source, message["shard"])

@@ -21,6 +21,7 @@ from pipeline.build import (
 )
 from pipeline.errors import ConfigError
 from pipeline.formats.debezium_json import DebeziumJson
+from pipeline.formats.format import Schemas
 from pipeline.schema.schema_change import SchemaMessage
 from pipeline.settings import CollectorSettings, KafkaSecurity, PipelineSettings, SourceSettings
 from pipeline.sources.mysql.dialect import MYSQL
@@ -34,6 +35,7 @@ class Greedy:
     """A format that asks for what no message has, unless its settings say otherwise."""
 
     columns: tuple[str, ...] = ("headers", "colour")
+    registry: ClassVar[None] = None
     positioned: ClassVar[bool] = False
 
     def added_topics(self, prefix: str) -> tuple[str, ...]:
@@ -43,7 +45,10 @@ class Greedy:
     def schema_change(self, payload: str) -> SchemaMessage:
         return SchemaMessage(payload)
 
-    def decode(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def needs(self, batch: pa.RecordBatch) -> frozenset[int]:
+        return frozenset()
+
+    def decode(self, batch: pa.RecordBatch, schemas: Schemas) -> pa.RecordBatch:
         return batch
 
 
@@ -152,7 +157,7 @@ def test_a_collector_that_says_no_usual_kind_is_refused_by_name(nameless: str) -
     ("place", "lacks"),
     [
         pytest.param("kind", "beat, close, ", id="a source"),
-        pytest.param("format", "added_topics, columns, decode, ", id="a format"),
+        pytest.param("format", "added_topics, columns, decode, needs, ", id="a format"),
     ],
 )
 def test_what_a_class_lacks_of_its_seam_is_told_before_anything_runs(

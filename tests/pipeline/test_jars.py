@@ -26,7 +26,7 @@ def test_every_locked_jar_has_its_folder_coordinate_and_hash() -> None:
     locked = jars.locked()
 
     assert {jar.folder for jar in locked} == {
-        *("spark", "kafka", "connect", "mysql", "mirror", "registry", "converter")
+        *("spark", "kafka", "connect", "mysql", "postgres", "mirror", "registry", "converter")
     }
     assert {len(jar.sha256) for jar in locked} == {64}
     assert len({(jar.folder, jar.file) for jar in locked}) == len(locked)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from pipeline.errors import FormatError
-from pipeline.formats.format import Decoded, Format, rows
+from pipeline.formats.format import Decoded, Format, Schemas, rows
 from pipeline.model import Op, ShardId
 from pipeline.schema.schema_change import ColumnTold, SchemaMessage, TableTold
 
@@ -19,6 +19,7 @@ class ToyFormat:
 
     positioned: ClassVar[bool] = False
     columns: ClassVar[tuple[str, ...]] = ()
+    registry: ClassVar[None] = None
 
     def added_topics(self, prefix: str) -> tuple[str, ...]:
         return ()
@@ -33,7 +34,10 @@ class ToyFormat:
             raise FormatError(f"no schema change of the toy: {error!r}") from error
         return SchemaMessage(f"{told['kind']} {shard}", tables=tables)
 
-    def decode(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def needs(self, batch: pa.RecordBatch) -> frozenset[int]:
+        return frozenset()
+
+    def decode(self, batch: pa.RecordBatch, schemas: Schemas) -> pa.RecordBatch:
         values = enumerate(batch["value"].to_pylist())
         return rows((number, one) for number, value in values for one in _changes(value))
 

@@ -24,7 +24,7 @@ def batch(messages: Sequence[Raw]) -> pa.RecordBatch:
 
 
 def at_once(messages: Sequence[Raw]) -> list[dict[str, Any]]:
-    return told(FORMAT().decode(batch(messages)))
+    return told(FORMAT().decode(batch(messages), {}))
 
 
 def one_by_one(messages: Sequence[Raw]) -> list[dict[str, Any]]:

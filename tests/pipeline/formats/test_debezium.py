@@ -320,13 +320,13 @@ def test_messages_without_any_odd_one_never_ask_the_exact_decoder(
 def test_a_slice_of_a_batch_is_decoded_like_a_batch() -> None:
     corpus = [raw(message) for message in CORPUS]
 
-    found = told(FORMAT().decode(batch(corpus).slice(70, 40)))
+    found = told(FORMAT().decode(batch(corpus).slice(70, 40), {}))
 
     assert found == one_by_one(corpus[70:110])
 
 
 def test_an_empty_batch_is_empty() -> None:
-    assert FORMAT().decode(batch([])).equals(rows([]))
+    assert FORMAT().decode(batch([]), {}).equals(rows([]))
     assert rows([]).schema == DECODED
 
 
@@ -341,7 +341,7 @@ def test_a_message_of_20_mib_is_decoded_without_holding_it_many_times() -> None:
     before = pa.total_allocated_bytes()
     tracemalloc.start()
 
-    decoded = FORMAT().decode(given)
+    decoded = FORMAT().decode(given, {})
 
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
@@ -356,7 +356,7 @@ def test_more_text_than_a_column_holds_is_refused_with_what_to_do(
     monkeypatch.setattr(messages_of_a_batch, "MOST", 1000)
 
     with pytest.raises(ValueError, match=r"20 messages hold \d+ bytes of values; split them below"):
-        FORMAT().decode(batch([(None, change(), "p.d.t")] * 20))
+        FORMAT().decode(batch([(None, change(), "p.d.t")] * 20), {})
 
 
 def test_transactions_and_heartbeats_come_in_topics_of_their_own() -> None:

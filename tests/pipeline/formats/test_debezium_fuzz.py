@@ -205,7 +205,7 @@ def test_nesting_up_to_where_python_recurses_never_fails(form: str) -> None:
     for depth in range(870, 990):
         value = (form % ("[" * depth + "]" * depth)).encode()
 
-        (found,) = FORMAT().decode(batch([(None, value, "t")])).to_pylist()
+        (found,) = FORMAT().decode(batch([(None, value, "t")]), {}).to_pylist()
 
         assert found["op"] in {"error", "end"}
 

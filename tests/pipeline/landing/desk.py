@@ -13,14 +13,16 @@ from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.scan import parts, scan
 from pipeline.collectors.collector import Capture, Collector
 from pipeline.errors import UnreachableError
+from pipeline.formats.debezium_avro import DebeziumAvro
 from pipeline.formats.debezium_json import DebeziumJson
-from pipeline.formats.format import RAW
+from pipeline.formats.format import RAW, Format
 from pipeline.lake.store import open_store
 from pipeline.landing.loop import Landing
 from pipeline.landing.source_feed import Feed
 from pipeline.landing.task import Done, LandingTask, run
 from pipeline.mark import Mark
 from pipeline.model import Acknowledged, Head, Op, PartitionEnd, TopicPartition
+from pipeline.registry import SchemaRegistry
 from pipeline.report import Landed
 from pipeline.route import Router
 from pipeline.settings import CollectorSettings, PipelineSettings, SourceSettings
@@ -225,7 +227,8 @@ def nothing() -> None:
 class Desk:
     """A landing loop over two sources, ``a`` and ``b``.
 
-    ``meanwhile`` happens once, after the next batch's records are read and before its commit.
+    Those with one of ``registries`` write Avro.  ``meanwhile`` happens once, after the next
+    batch's records are read and before its commit.
     """
 
     home: Path
@@ -234,6 +237,7 @@ class Desk:
     most: int = 1_000
     meanwhile: Callable[[], object] = nothing
     names: Sequence[str] = "ab"
+    registries: Mapping[str, SchemaRegistry] = field(default_factory=dict)
     tasks: list[int] = field(default_factory=list)
     now: datetime = NOW
 
@@ -251,9 +255,10 @@ class Desk:
                 Feed(
                     one,
                     cast(Collector, self.server),
-                    DebeziumJson(),
+                    self.format(one.name),
                     lambda _: cast(Source, self.server),
                     MYSQL,
+                    registry=self.registries.get(one.name),
                 )
                 for one in sources
             ),
@@ -264,6 +269,10 @@ class Desk:
             clock=lambda: self.now,
             mark=log.mark() or Mark("main", -1),
         )
+
+    def format(self, name: str) -> Format:
+        its = self.registries.get(name)
+        return DebeziumJson() if its is None else DebeziumAvro(its.settings)
 
     def log(self) -> ChangeLog:
         """Another look at the change log."""

@@ -2,9 +2,11 @@
 
 import os
 from dataclasses import dataclass
+from typing import ClassVar
 
 import pyarrow as pa
 
+from pipeline.formats.format import Schemas
 from pipeline.schema.schema_change import SchemaMessage
 
 
@@ -12,6 +14,7 @@ from pipeline.schema.schema_change import SchemaMessage
 class Fatal:
     positioned: bool = False
     columns: tuple[str, ...] = ()
+    registry: ClassVar[None] = None
 
     def added_topics(self, prefix: str) -> tuple[str, ...]:
         return ()
@@ -19,5 +22,8 @@ class Fatal:
     def schema_change(self, payload: str) -> SchemaMessage:
         return SchemaMessage(payload)
 
-    def decode(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def needs(self, batch: pa.RecordBatch) -> frozenset[int]:
+        return frozenset()
+
+    def decode(self, batch: pa.RecordBatch, schemas: Schemas) -> pa.RecordBatch:
         os._exit(9)

@@ -3,6 +3,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import ClassVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -11,7 +12,7 @@ import pytest
 from demo.servers import Servers
 from pipeline.changelog.table import CHANGES, PROPERTIES, Stamp
 from pipeline.errors import HeldError
-from pipeline.formats.format import OPTIONAL, RAW, Decoded, rows
+from pipeline.formats.format import OPTIONAL, RAW, Decoded, Schemas, rows
 from pipeline.lake.columns import described
 from pipeline.lake.log import Metadata
 from pipeline.landing.inversions import OrderStretch
@@ -33,6 +34,7 @@ class Words:
 
     positioned: bool = False
     columns: tuple[str, ...] = ()
+    registry: ClassVar[None] = None
 
     def added_topics(self, prefix: str) -> tuple[str, ...]:
         return ()
@@ -40,7 +42,10 @@ class Words:
     def schema_change(self, payload: str) -> SchemaMessage:
         return SchemaMessage(payload)
 
-    def decode(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def needs(self, batch: pa.RecordBatch) -> frozenset[int]:
+        return frozenset()
+
+    def decode(self, batch: pa.RecordBatch, schemas: Schemas) -> pa.RecordBatch:
         told: list[tuple[int, Decoded]] = []
         for index, value in enumerate(batch["value"].to_pylist()):
             shard, *words = value.decode().split()
@@ -59,6 +64,7 @@ class Stamped:
 
     positioned: bool = False
     columns: tuple[str, ...] = ("timestamp", "headers")
+    registry: ClassVar[None] = None
 
     def added_topics(self, prefix: str) -> tuple[str, ...]:
         return ()
@@ -66,7 +72,10 @@ class Stamped:
     def schema_change(self, payload: str) -> SchemaMessage:
         return SchemaMessage(payload)
 
-    def decode(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def needs(self, batch: pa.RecordBatch) -> frozenset[int]:
+        return frozenset()
+
+    def decode(self, batch: pa.RecordBatch, schemas: Schemas) -> pa.RecordBatch:
         assert batch.schema.names == [*RAW.names, *self.columns]
         told = zip(batch["timestamp"].to_pylist(), batch["headers"].to_pylist(), strict=True)
         return rows(

@@ -8,12 +8,13 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import ClassVar
 
 import pyarrow as pa
 import pytest
 
 from pipeline.formats.debezium_json import DebeziumJson
-from pipeline.formats.format import Decoded, rows
+from pipeline.formats.format import Decoded, Schemas, rows
 from pipeline.lake.seen import LogKey
 from pipeline.model import Op, PartitionEnd, Shard, Table, TopicPartition
 from pipeline.schema.schema_change import SchemaMessage
@@ -106,6 +107,7 @@ class HeaderKeyed:
 
     positioned: bool = False
     columns: tuple[str, ...] = ("headers", "timestamp")
+    registry: ClassVar[None] = None
 
     def added_topics(self, prefix: str) -> tuple[str, ...]:
         return ()
@@ -113,7 +115,10 @@ class HeaderKeyed:
     def schema_change(self, payload: str) -> SchemaMessage:
         return SchemaMessage(payload)
 
-    def decode(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def needs(self, batch: pa.RecordBatch) -> frozenset[int]:
+        return frozenset()
+
+    def decode(self, batch: pa.RecordBatch, schemas: Schemas) -> pa.RecordBatch:
         told = batch.select(["topic", *self.columns]).to_pylist()
         return rows(
             (index, Decoded(Op.UPDATE, A.name, one["headers"][0]["value"].decode()))

@@ -211,7 +211,7 @@ def test_what_the_row_before_tells_is_not_left_out() -> None:
 def test_the_placeholder_may_be_another_word() -> None:
     sent = batch([row(after={"id": 1, "big": "<gone>", "b": UNAVAILABLE})])
 
-    (found,) = told(DebeziumJson(unavailable="<gone>").decode(sent))
+    (found,) = told(DebeziumJson(unavailable="<gone>").decode(sent, {}))
 
     assert found["changed"] == ["id", "b"]
 

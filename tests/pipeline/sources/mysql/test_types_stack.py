@@ -138,7 +138,7 @@ def decoded(records: Sequence[Any]) -> list[Change]:
         [pa.array(values, field.type) for values, field in zip(columns, RAW, strict=True)],
         schema=RAW,
     )
-    found: list[Change] = DebeziumJson().decode(raw).to_pylist()
+    found: list[Change] = DebeziumJson().decode(raw, {}).to_pylist()
     return found
 
 

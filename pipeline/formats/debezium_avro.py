@@ -1,0 +1,92 @@
+"""Debezium's messages in Avro, behind the numbers of their schemas in a registry.
+
+A message becomes the JSON that Debezium's JSON converter would have written, and is read as that:
+so what a change says, and in which words the change log keeps it, does not depend on the converter.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.formats.debezium import avro
+from pipeline.formats.debezium.postgres import UNAVAILABLE
+from pipeline.formats.debezium_json import DebeziumJson
+from pipeline.formats.format import RAW, Decoded, Format, Schemas, rows
+from pipeline.model import Op
+from pipeline.schema.schema_change import SchemaMessage
+from pipeline.settings import RegistrySettings
+
+
+@dataclass(frozen=True, slots=True)
+class DebeziumAvro:
+    """``registry`` is where the connector's converter registers its schemas.
+
+    ``unicode_names``: the connector writes names with ``field.name.adjustment.mode`` at
+    ``avro_unicode``, which loses none; without it names are taken as they stand.
+    ``unavailable`` as in :class:`DebeziumJson`.
+    """
+
+    registry: RegistrySettings
+    unicode_names: bool = True
+    unavailable: str = UNAVAILABLE
+    positioned: ClassVar[bool] = True
+    columns: ClassVar[tuple[str, ...]] = ()
+
+    def added_topics(self, prefix: str) -> tuple[str, ...]:
+        """Its transactions' and its own heartbeats'."""
+        return self._json.added_topics(prefix)
+
+    def schema_change(self, payload: str) -> SchemaMessage:
+        """As JSON tells it: the payload is kept as that."""
+        return self._json.schema_change(payload)
+
+    def needs(self, batch: pa.RecordBatch) -> frozenset[int]:
+        """Numbers of the schemas that keys and values of ``RAW`` are written with."""
+        return avro.numbers(batch["key"]) | avro.numbers(batch["value"])
+
+    def decode(self, batch: pa.RecordBatch, schemas: Schemas) -> pa.RecordBatch:
+        """Decode ``RAW`` to ``DECODED``; see :class:`Format`."""
+        key = avro.json_texts(batch["key"], schemas, unicode_names=self.unicode_names)
+        value = avro.json_texts(batch["value"], schemas, unicode_names=self.unicode_names)
+        wrong = {number: f"value: {why}" for number, why in value.wrong.items()}
+        wrong |= {number: f"key: {why}" for number, why in key.wrong.items()}
+        texts = {"key": key.column, "value": value.column}
+        arrays = [texts[name] if name in texts else batch[name] for name in RAW.names]
+        json = pa.RecordBatch.from_arrays(arrays, schema=RAW)
+        if not wrong:
+            return _raw(self._json.decode(json, {}), batch)
+        good = pa.array(np.setdiff1d(np.arange(len(batch)), list(wrong)), pa.int32())
+        found = self._json.decode(json.take(good), {})
+        at = found.schema.get_field_index("message")
+        found = found.set_column(at, found.schema.field(at), good.take(found["message"]))
+        errors = rows((n, Decoded(Op.ERROR, error=wrong[n])) for n in sorted(wrong))
+        return _raw(_merged(found, errors), batch)
+
+    @property
+    def _json(self) -> DebeziumJson:
+        return DebeziumJson(self.unavailable)
+
+
+def _raw(found: pa.RecordBatch, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Beside what could not be decoded stand the bytes that were sent, and not their JSON."""
+    odd = pc.equal(found["op"], str(Op.ERROR))
+    if not odd.true_count:
+        return found
+    sent = batch["value"].take(found["message"])
+    at = found.schema.get_field_index("raw")
+    raw = pc.if_else(odd, sent, pa.scalar(None, pa.binary()))
+    return found.set_column(at, found.schema.field(at), raw)
+
+
+def _merged(*parts: pa.RecordBatch) -> pa.RecordBatch:
+    """Rows of all parts in the order of their messages."""
+    table = pa.Table.from_batches(parts)
+    order = np.argsort(table["message"].to_numpy(), kind="stable")
+    (batch,) = table.take(pa.array(order)).combine_chunks().to_batches()
+    return batch
+
+
+FORMAT: type[Format] = DebeziumAvro

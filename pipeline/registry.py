@@ -1,0 +1,143 @@
+"""Which schema has a number?  Asked of a registry that speaks as Confluent's does, once for ever.
+
+A number never gets another schema, so what was told is kept as long as the process lives.  That
+there is none is asked anew each time; only the registry itself may say so, in its own words: a
+proxy that knows no such page knows nothing of schemas.  No connection is kept, so it can be sent to
+where a task runs.
+
+The interface is ``GET /schemas/ids/{id}`` of Confluent's Schema Registry API; 40403 is its code for
+a schema that is not there.
+"""
+
+import ssl
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import httpx
+import msgspec
+import pyarrow as pa
+
+from pipeline.authorities import vouched
+from pipeline.errors import ConfigError, NoSchemasError
+from pipeline.formats.format import Format, Schemas
+from pipeline.settings import RegistrySettings
+
+NOT_THERE = 40403
+MOST = 50_000  # schemas that are kept; a process that meets more begins anew
+_known: dict[tuple[str, int], str] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaRegistry:
+    """The registry of one source."""
+
+    source: str
+    settings: RegistrySettings
+
+    def __post_init__(self) -> None:
+        """Look at the address; nothing is asked yet.
+
+        Raises:
+            ConfigError: it is none.
+        """
+        try:
+            found = httpx.URL(self.settings.url)
+        except (httpx.InvalidURL, TypeError) as error:
+            raise ConfigError(self._no_address()) from error
+        if found.scheme not in ("http", "https") or not found.host:
+            raise ConfigError(self._no_address())
+
+    def schemas(self, numbers: Iterable[int]) -> dict[int, str | None]:
+        """Text of each; None where there is none.
+
+        Raises:
+            NoSchemasError: the registry does not answer, or not as one does.
+        """
+        found: dict[int, str | None] = {n: _known.get((self.settings.url, n)) for n in numbers}
+        if lacking := [number for number, text in found.items() if text is None]:
+            with self._client() as client:
+                found |= {number: self._ask(client, number) for number in lacking}
+        return found
+
+    def examine(self) -> None:
+        """Ask for a schema that may or may not be there.
+
+        Raises:
+            NoSchemasError: as ``schemas``.
+        """
+        with self._client() as client:
+            self._ask(client, 1)
+
+    def _ask(self, client: httpx.Client, number: int) -> str | None:
+        url = f"{self.settings.url.rstrip('/')}/schemas/ids/{number}"
+        try:
+            answer = client.get(url)
+            told = answer.json() if answer.content else None
+        except httpx.HTTPError as error:
+            raise self._silent(f"{type(error).__name__}: {error}") from error
+        except ValueError as error:
+            raise self._silent(f"{answer.status_code} and no JSON") from error
+        if answer.status_code == httpx.codes.NOT_FOUND:
+            if isinstance(told, Mapping) and told.get("error_code") == NOT_THERE:
+                return None
+            raise self._silent("404, and not in a registry's words; is its address right?")
+        if not answer.is_success:
+            raise self._silent(_refused(answer.status_code))
+        return self._kept(number, told)
+
+    def _kept(self, number: int, told: object) -> str:
+        text = told.get("schema") if isinstance(told, Mapping) else None
+        if not isinstance(text, str):
+            raise self._silent("an answer without a schema; is its address right?")
+        kind = told.get("schemaType", "AVRO") if isinstance(told, Mapping) else "AVRO"
+        if kind != "AVRO":
+            text = msgspec.json.encode({"type": str(kind)}).decode()  # no schema of Avro's, by name
+        if len(_known) >= MOST:
+            _known.clear()
+        _known[self.settings.url, number] = text
+        return text
+
+    def _client(self) -> httpx.Client:
+        its = self.settings
+        headers = {"authorization": f"Bearer {its.token}"} if its.token else {}
+        return httpx.Client(
+            timeout=its.timeout.total_seconds(),
+            trust_env=False,  # a proxy for the internet is no way to a service next door
+            verify=self._authorities(),
+            auth=(its.user, its.password) if its.user else None,
+            headers=headers,
+        )
+
+    def _authorities(self) -> ssl.SSLContext | bool:
+        if not self.settings.ca:
+            return vouched(self.settings.url)
+        try:
+            return ssl.create_default_context(cafile=self.settings.ca)
+        except OSError as error:
+            raise self._silent(f"{self.settings.ca} holds no authorities: {error}") from error
+
+    def _silent(self, why: str) -> NoSchemasError:
+        where = httpx.URL(self.settings.url)
+        return NoSchemasError(self.source, f"the schema registry at {where.netloc.decode()}: {why}")
+
+    def _no_address(self) -> str:
+        its = f"format_options.registry.url: {self.settings.url!r}"
+        return f"source {self.source}: {its} is no address; write http://host:port"
+
+
+def decoded(
+    format_: Format, registry: SchemaRegistry | None, batch: pa.RecordBatch
+) -> pa.RecordBatch:
+    """Decode *batch* with the schemas that it needs.
+
+    Raises:
+        NoSchemasError: the registry does not tell them.
+    """
+    needed = format_.needs(batch)
+    schemas: Schemas = registry.schemas(needed) if needed and registry is not None else {}
+    return format_.decode(batch, schemas)
+
+
+def _refused(status: int) -> str:
+    said = {401: "it wants a user or a token", 403: "it does not let this user read schemas"}
+    return f"{status}; {said[status]}" if status in said else f"{status}; see its own log"

@@ -1,0 +1,122 @@
+"""A registry that does not tell schemas stops its own source, says so, and loses nothing.
+
+Source ``b`` writes Avro, ``a`` JSON.  Covers pipeline/landing/disorder.py, loop.py.
+"""
+
+import json
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.apply.retries import LONGEST
+from pipeline.model import Op
+from pipeline.registry import SchemaRegistry
+from pipeline.settings import RegistrySettings
+from tests.pipeline.formats.avro_writer import message, record
+from tests.pipeline.landing.desk import GIB4, Desk
+from tests.pipeline.registry_server import Answers, registry_server
+
+SOURCE = record("Source", db="string", table="string", file="string", pos="long", row="int")
+VALUE = record("Value", id="int", name=["null", "string"])
+OTHER = record("Other", id="int", name=["null", "string"])
+IMAGES = {"before": ["null", OTHER], "after": ["null", VALUE]}
+ENVELOPE = record("Envelope", **IMAGES, source=SOURCE, op="string")
+KEY = record("Key", id="int")
+SCHEMAS = {1: json.dumps(KEY), 2: json.dumps(ENVELOPE)}
+
+
+@pytest.fixture
+def registry() -> Iterator[Answers]:
+    with registry_server() as made:
+        yield made
+
+
+@pytest.fixture
+def desk(tmp_path: Path, registry: Answers) -> Desk:
+    settings = RegistrySettings(registry.url, timeout=timedelta(seconds=0.5))
+    return Desk(tmp_path, registries={"b": SchemaRegistry("b", settings)})
+
+
+def put(desk: Desk, pos: int, *, schema: int = 2) -> None:
+    """An insert of ``b`` in Avro, of row ``pos % 100``."""
+    source = {"db": "db", "table": "t", "file": "binlog.000007", "pos": pos, "row": 0}
+    row = (1, {"id": pos % 100, "name": (1, "x")})
+    envelope = {"before": (0, None), "after": row, "source": source, "op": "c"}
+    written = message(schema, ENVELOPE, envelope), message(1, KEY, {"id": pos % 100})
+    desk.topics.held.setdefault("b.db.t", []).append(written[::-1])
+
+
+@pytest.mark.parametrize(
+    ("harm", "why"),
+    [
+        pytest.param({"whole": (503, "")}, "503", id="it is down"),
+        pytest.param({"whole": (401, "{}")}, "401; it wants a user", id="it lets nobody in"),
+        pytest.param({"whole": (404, "not found")}, "404 and no JSON", id="a wrong address"),
+        pytest.param({"hanging": True}, "ReadTimeout", id="it hangs"),
+    ],
+)
+def test_its_source_waits_with_a_reason_and_goes_on_by_itself(
+    desk: Desk, registry: Answers, harm: dict[str, Any], why: str
+) -> None:
+    for name, value in harm.items():
+        setattr(registry, name, value)
+    desk.topics.put("a", GIB4, "x")
+    put(desk, GIB4)
+
+    first = desk.land()
+
+    assert [(hold.subject, hold.reason) for hold in first.holds] == [("source:b", "registry")]
+    assert why in first.holds[0].detail
+    assert "it goes on by itself" in first.holds[0].detail
+    assert (len(desk.rows("a")), desk.rows("b")) == (1, [])
+    assert "b.db.t:0" not in desk.loop.mark.offsets
+
+    registry.whole, registry.hanging, registry.schemas = None, False, SCHEMAS
+    registry.released.set()
+    desk.now += LONGEST
+    desk.topics.put("a", GIB4 + 1, "x")
+    later = desk.land()
+
+    assert (later.holds, len(desk.rows("a"))) == ((), 2)
+    assert [offset for _, _, offset in desk.rows("b")] == [0]
+
+
+def test_it_is_not_asked_in_each_round(desk: Desk, registry: Answers) -> None:
+    registry.whole = (500, "")
+    put(desk, GIB4)
+
+    found = [desk.land() for _ in range(5)]
+
+    assert [hold.reason for one in found for hold in one.holds] == ["registry"] * 5
+    assert len(registry.asked) == 1
+
+
+def test_what_is_known_lands_without_it(desk: Desk, registry: Answers) -> None:
+    registry.schemas = SCHEMAS
+    put(desk, GIB4)
+    desk.land()
+    registry.whole = (503, "")
+    put(desk, GIB4 + 1)
+
+    assert desk.land().holds == ()
+    assert [offset for _, _, offset in desk.rows("b")] == [0, 1]
+
+
+def test_a_number_that_nobody_knows_is_quarantined_beside_its_neighbours(
+    desk: Desk, registry: Answers
+) -> None:
+    registry.schemas = SCHEMAS
+    put(desk, GIB4)
+    put(desk, GIB4 + 1, schema=9)
+    put(desk, GIB4 + 2)
+
+    assert desk.land().holds == ()
+
+    assert [offset for _, _, offset in desk.rows("b")] == [0, 2]
+    assert len(desk.landed(Op.ERROR)) == 1
+    (told,) = desk.loop.mark.quarantined.values()
+    assert told == ("b.db.t:0:1@0",)
+    assert desk.loop.mark.offsets["b.db.t:0"].offset == 3
