@@ -18,7 +18,8 @@ from pipeline.model import Op, ShardId
 from pipeline.schema.schema_change import ColumnTold, SchemaMessage, TableTold
 
 SOURCE_TYPE = "__debezium.source.column."
-LABELS = "allowed"  # of io.debezium.data.Enum, with commas between them
+OWN = "io.debezium."  # types that are not Connect's begin with it
+LABELS = "allowed"  # of data.Enum, with commas between them
 ROWS = {"c": Op.CREATE, "u": Op.UPDATE, "d": Op.DELETE, "r": Op.READ}
 
 
@@ -137,7 +138,8 @@ def _columns(schema: bytes) -> tuple[ToldColumn, ...] | None:
 
 def _column(field: _SentField) -> ToldColumn:
     known = field.parameters or {}
-    sent_as, source = field.name or field.type, known.get(f"{SOURCE_TYPE}type", "")
+    sent_as = (field.name or field.type).removeprefix(OWN)
+    source = known.get(f"{SOURCE_TYPE}type", "")
     return ToldColumn(
         name=field.field,
         type=f"{source or 'unknown'} as {sent_as}",

@@ -136,7 +136,7 @@ def test_columns_that_are_told_are_read_back() -> None:
                     ColumnTold("b", "unknown as string", position=2),
                     ColumnTold(
                         "m",
-                        "MOOD as io.debezium.data.Enum",
+                        "MOOD as data.Enum",
                         9,
                         0,
                         nullable=False,

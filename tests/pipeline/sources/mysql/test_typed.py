@@ -1,7 +1,7 @@
 """Every MySQL type becomes its lake type exactly, and what does not fit is told, never lost.
 
-Covers pipeline/schema/typed.py, arrow_types.py, wire.py; pipeline/sources/mysql/values.py,
-typemap.py.
+Covers pipeline/schema/typed.py, arrow_types.py, wire.py, wire_values.py;
+pipeline/sources/mysql/values.py, typemap.py.
 """
 
 import math

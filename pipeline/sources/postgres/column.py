@@ -1,0 +1,161 @@
+"""What is one column of a Postgres table, whether its rows or the catalogue tell it?  Pure.
+
+Rows tell what the server calls the type, or what made it (``MOOD``, ``PRICE``), and as what its
+values are sent; the catalogue tells what the type is made of.  Both come to one ``kind``.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from pipeline.schema.column import TableSchema
+from pipeline.schema.dialect import Dialect
+
+CATALOGUE = """
+SELECT a.attname::text AS name, b.typname::text AS type, b.typtype::text AS made,
+    CASE WHEN t.typtype = 'd' THEN t.typtypmod ELSE a.atttypmod END AS modifier,
+    t.typtype = 'd' AS domain, a.attnotnull AS filled, pg_get_expr(d.adbin, d.adrelid) AS default
+FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
+JOIN pg_type b ON b.oid = CASE WHEN t.typtype = 'd' THEN t.typbasetype ELSE t.oid END
+LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
+"""
+ONE_NAME = {
+    **{"SERIAL": "INT4", "SERIAL4": "INT4", "BIGSERIAL": "INT8", "SERIAL8": "INT8"},
+    **{"SMALLSERIAL": "INT2", "SERIAL2": "INT2", "CHARACTER": "BPCHAR", "CITEXT": "TEXT"},
+}
+KNOWN = frozenset(
+    {
+        *("BOOL", "INT2", "INT4", "INT8", "OID", "FLOAT4", "FLOAT8", "NUMERIC", "MONEY"),
+        *("BPCHAR", "VARCHAR", "TEXT", "NAME", "BYTEA", "DATE", "TIME", "TIMETZ", "TIMESTAMP"),
+        *("TIMESTAMPTZ", "INTERVAL", "UUID", "JSON", "JSONB", "XML", "INET", "CIDR", "MACADDR"),
+        *("MACADDR8", "BIT", "VARBIT", "HSTORE", "LTREE", "TSVECTOR", "ARRAY", "ENUM"),
+        *("INT4RANGE", "INT8RANGE", "NUMRANGE", "TSRANGE", "TSTZRANGE", "DATERANGE"),
+    }
+)
+SENT = {  # what a type made by users is sent as -> what it is made of
+    **{"boolean": "BOOL", "int16": "INT2", "int32": "INT4", "int64": "INT8"},
+    **{"float": "FLOAT4", "double": "FLOAT8", "string": "TEXT", "array": "ARRAY"},
+    "data.Enum": "ENUM",
+    "time.Date": "DATE",
+    **dict.fromkeys(("time.Time", "time.MicroTime"), "TIME"),
+    "time.ZonedTime": "TIMETZ",
+    **{f"time.{one}Timestamp": "TIMESTAMP" for one in ("", "Micro", "Nano")},
+    "time.ZonedTimestamp": "TIMESTAMPTZ",
+}
+TEXTS = ("BPCHAR", "VARCHAR", "TEXT", "NAME")
+ANY_SIZE = {2_147_483_647, 131_089, -1, 0}  # what is told of a type that names no size
+MODIFIER = 4  # is added to every size in the catalogue's modifier
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresColumn:
+    """A column as its rows or the catalogue tell it.
+
+    ``sent`` is what its values are sent as, None where the catalogue tells; ``length`` the digits
+    of a NUMERIC, the characters of a text, the bits; None for any.  ``has_default`` as well where
+    it is no constant, if that is told.
+    """
+
+    name: str
+    type: str
+    sent: str | None = None
+    length: int | None = None
+    scale: int | None = None
+    nullable: bool = True
+    has_default: bool = False
+    position: int = 0
+    values: tuple[str, ...] = ()
+
+    @property
+    def dialect(self) -> Dialect:
+        """Postgres's."""
+        from pipeline.sources.postgres.dialect import POSTGRES  # noqa: PLC0415  - it knows columns
+
+        return POSTGRES
+
+    @property
+    def kind(self) -> str:
+        """The type's one name; of one made by users, what it is made of."""
+        name = ONE_NAME.get(self.type.upper(), self.type.upper())
+        if name in KNOWN:
+            return name
+        if name.startswith("_"):
+            return "ARRAY"
+        return SENT.get(self.sent or "", name)
+
+    @property
+    def digits(self) -> int | None:
+        """Of a NUMERIC; None if it holds any number of them."""
+        return self.length
+
+    @property
+    def fraction(self) -> int:
+        """Digits after the point of a NUMERIC; may be negative, or more than all."""
+        return self.scale or 0
+
+    @property
+    def shape(self) -> tuple[object, ...]:
+        """All of the type that decides which values fit; times are sent in one unit or another."""
+        kind = self.kind
+        if kind == "NUMERIC":
+            return (kind, self.length, self.scale if self.length is not None else None)
+        if kind in ("BPCHAR", "VARCHAR", "BIT", "VARBIT"):
+            return (kind, self.length)
+        if kind == "ARRAY":
+            return (kind, self.type.upper())
+        return (kind,)
+
+    def __str__(self) -> str:
+        """Render the type as Postgres would: ``NUMERIC(10,2)``."""
+        kind, *rest = self.shape
+        numbers = ",".join(str(part) for part in rest if isinstance(part, int))
+        name = f"{self.type.upper().removeprefix('_')}[]" if kind == "ARRAY" else kind
+        return f"{name}({numbers})" if numbers else str(name)
+
+
+def columns(schema: TableSchema) -> tuple[PostgresColumn, ...]:
+    """The columns of a schema that is Postgres's."""
+    return cast("tuple[PostgresColumn, ...]", schema.columns)
+
+
+def sized(kind: str, length: int | None, scale: int | None) -> tuple[int | None, int | None]:
+    """Length and scale of a type, None where it has none, whatever is told."""
+    one = ONE_NAME.get(kind.upper(), kind.upper())
+    if one not in ("NUMERIC", "BPCHAR", "VARCHAR", "BIT", "VARBIT") or length in ANY_SIZE:
+        return None, None
+    return length, scale if one == "NUMERIC" else None
+
+
+def described(row: Mapping[str, Any], position: int = 0) -> PostgresColumn:
+    """The column that a *row* of ``CATALOGUE`` tells.
+
+    Of a domain of texts or numbers rows tell texts of any size: so does this.
+    """
+    kind = str(row["type"]).upper()
+    if row["made"] == "e":
+        kind = "ENUM"
+    if row["domain"] and kind in (*TEXTS, "NUMERIC"):
+        kind = "TEXT"
+    length, scale = _of_modifier(kind, int(row["modifier"]))
+    return PostgresColumn(
+        name=str(row["name"]),
+        type=kind,
+        length=length,
+        scale=scale,
+        nullable=not row["filled"],
+        has_default=row["default"] is not None,
+        position=position,
+    )
+
+
+def _of_modifier(kind: str, modifier: int) -> tuple[int | None, int | None]:
+    if kind in ("BIT", "VARBIT"):
+        return (None if modifier < 0 else modifier), None
+    if modifier < MODIFIER:
+        return None, None
+    size = modifier - MODIFIER
+    if kind == "NUMERIC":
+        scale = size & 0x7FF  # eleven bits with a sign
+        return size >> 16 & 0xFFFF, (scale ^ 1024) - 1024
+    return (size, None) if kind in ("BPCHAR", "VARCHAR") else (None, None)

@@ -1,0 +1,110 @@
+"""May a mirror follow its source's new columns by itself?  Only where no old row changes meaning.
+
+Compatible: a column added that old rows are without, a type widened.  A default is not known to
+be what old rows got: it may have been set later, so such a column stands until a person decided.
+Cannot be seen: a computed default of a column that may be NULL, which rows do not tell.  Pure.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import reduce
+
+from pipeline.schema.column import TableSchema
+from pipeline.schema.evolution import Compatible, Incompatible
+from pipeline.sources.postgres.column import PostgresColumn as Column
+from pipeline.sources.postgres.column import columns
+from pipeline.sources.postgres.typemap import is_decimal
+
+INTEGERS = ("INT2", "INT4", "INT8")
+
+
+def compare(old: TableSchema, new: TableSchema) -> Compatible | Incompatible:
+    """Say what changed from *old* to *new*; the first obstacle if there is one."""
+    here = {column.name: column for column in columns(old)}
+    names = {column.name for column in new.columns}
+    table, again = _quoted(new.shard), f"take a new base of {new.shard}, and rebuild its mirror"
+    added = tuple(column for column in columns(new) if column.name not in here)
+    gone = next((column for column in columns(old) if column.name not in names), None)
+    if gone is not None:
+        return Incompatible(_lost(gone, added), again)
+    if old.key != new.key:
+        why = f"the key changed from {_list(old.key)} to {_list(new.key)}"
+        return Incompatible(why, f"give it the key ({_list(old.key)}) again, or {again}")
+    for after in columns(new):
+        before = here.get(after.name)
+        if before is not None and not wider(before, after):
+            why = f"column {after.name} changed from {before} to {after}"
+            back = f'ALTER TABLE {table} ALTER COLUMN "{after.name}" TYPE {before}'
+            return Incompatible(why, f"undo it: {back}; or {again}")
+        if before is None and (why_not := _unknown_fill(after)) is not None:
+            return Incompatible(why_not, again)
+    return Compatible(added)
+
+
+def merge(schemas: Sequence[TableSchema]) -> TableSchema | Incompatible:
+    """One schema that rows of every shard fit into; shards may be at different steps.
+
+    The shard and order are those of the first.
+    """
+    merged: TableSchema | Incompatible = schemas[0]
+    for schema in schemas[1:]:
+        if isinstance(merged, Incompatible):
+            break
+        merged = _merge(merged, schema)
+    return merged
+
+
+def wider(old: Column, new: Column) -> bool:
+    """Whether every value of *old* means the same in *new*; true for equal types too."""
+    if old.shape == new.shape:
+        return True
+    if old.kind in INTEGERS and new.kind in INTEGERS:
+        return INTEGERS.index(new.kind) > INTEGERS.index(old.kind)
+    if old.kind in ("VARCHAR", "TEXT") and new.kind in ("VARCHAR", "TEXT"):
+        return new.length is None or (old.length is not None and new.length >= old.length)
+    if old.kind == new.kind == "NUMERIC" and is_decimal(old) and is_decimal(new):
+        return old.fraction == new.fraction and (new.digits or 0) >= (old.digits or 0)
+    return False
+
+
+def _lost(gone: Column, added: Sequence[Column]) -> str:
+    twin = next((c for c in added if c.position == gone.position and c.shape == gone.shape), None)
+    if twin is not None:
+        return f"column {gone.name} is gone, and {twin.name} stands in its place"
+    return f"column {gone.name} is gone"
+
+
+def _unknown_fill(column: Column) -> str | None:
+    """Why nobody knows what old rows hold in an added column; None if it is known."""
+    if column.nullable and not column.has_default:
+        return None
+    held = "has a default" if column.has_default else "may not be NULL"
+    return f"column {column.name} was added and {held}: rows do not tell what the older ones hold"
+
+
+def _merge(one: TableSchema, other: TableSchema) -> TableSchema | Incompatible:
+    if one.key != other.key:
+        why = f"{one.shard} has the key ({_list(one.key)}), {other.shard} ({_list(other.key)})"
+        return Incompatible(why, f"give {other.shard} the same PRIMARY KEY")
+    found: list[Column] = []
+    later = [column for column in columns(other) if one.column(column.name) is None]
+    for column in (*columns(one), *later):
+        pair = [c for s in (one, other) for c in columns(s) if c.name == column.name]
+        widest = reduce(lambda a, b: b if wider(a, b) else a, pair)
+        if not all(wider(part, widest) for part in pair):
+            why = f"{column.name} is {pair[0]} in {one.shard} and {pair[1]} in {other.shard}"
+            step = f'ALTER TABLE {_quoted(other.shard)} ALTER COLUMN "{column.name}" TYPE {pair[0]}'
+            return Incompatible(why, f"make them alike, for example: {step}")
+        alone = len(pair) == 1
+        if alone and (why_not := _unknown_fill(column)) is not None:
+            return Incompatible(why_not, "give every shard this column")
+        found.append(replace(widest, nullable=alone or any(c.nullable for c in pair)))
+    return replace(one, columns=tuple(found))
+
+
+def _quoted(shard: str) -> str:
+    return ".".join(f'"{part}"' for part in shard.split(".", 1))
+
+
+def _list(names: Sequence[str]) -> str:
+    return ", ".join(f'"{name}"' for name in names) or "none"

@@ -1,0 +1,163 @@
+"""How do a column's values, as they were sent, become values of its lake type?
+
+Null where one does not fit: nothing is rounded, cut or guessed.  In which unit a time is sent its
+rows tell (``time.MicroTimestamp``).  Measured: infinity arrives as one number of each type, as a
+word where the zone is told, and bits lowest byte first.  Pure.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.schema.arrow_types import arrow_type
+from pipeline.schema.wire import SentAs
+from pipeline.schema.wire_values import (
+    FIRST_DAY,
+    LAST,
+    LAST_DAY,
+    base64,
+    data,
+    date,
+    decimal,
+    flag,
+    floating,
+    instants,
+    integer,
+    moments,
+    whole,
+)
+from pipeline.sources.postgres.column import PostgresColumn as Column
+from pipeline.sources.postgres.typemap import is_decimal
+
+FIRST = -62_135_596_800_000_000  # 0001-01-01, in microseconds
+FIRST_OF_ALL = FIRST_DAY + 366  # the same day
+LATEST, EARLIEST = 9_223_372_036_825_200_000, -9_223_372_036_832_400_000
+LAST_DATE, FIRST_DATE = -2_147_472_692, -2_147_472_691  # infinity as days, 32 bits run over
+UNITS = {"time.Timestamp": 1_000, "time.Time": 1_000}
+NANO = ("time.NanoTimestamp", "time.NanoTime")
+ISO = {"infinity": "9999-12-31T23:59:59.999999Z", "-infinity": "0001-01-01T00:00:00Z"}
+
+Read = Callable[[Column, pa.Array], pa.Array]
+
+
+@dataclass(frozen=True, slots=True)
+class WireReading:
+    """How a kind of column is sent, and what becomes of it: int64 or text -> its lake type."""
+
+    sent: SentAs
+    read: Read
+
+
+def sent(column: Column) -> SentAs:
+    """How the values of *column* arrive."""
+    return _reading(column).sent
+
+
+def values(column: Column, wire: pa.Array) -> pa.Array:
+    """Values of *column*'s Arrow type, null where the *wire*'s does not fit.
+
+    In: texts; where whole numbers are expected, int64 as well.
+    """
+    reading = _reading(column)
+    if reading.sent is SentAs.WHOLE and pa.types.is_string(wire.type):
+        wire = whole(wire)
+    return reading.read(column, wire)
+
+
+def _reading(column: Column) -> WireReading:
+    if column.sent in NANO:
+        return NONE
+    if column.kind == "BIT":
+        return FLAG if column.length in (1, None) else BITS
+    if column.kind == "NUMERIC" and not is_decimal(column):
+        return WORD
+    return READINGS.get(column.kind, OTHER)
+
+
+def _as_sent(_: Column, wire: pa.StringArray) -> pa.StringArray:
+    return wire
+
+
+def _none(column: Column, wire: pa.StringArray) -> pa.Array:
+    """Finer than the lake's microseconds: nothing is cut."""
+    return pa.nulls(len(wire), arrow_type(column))
+
+
+def _integer(column: Column, wire: pa.Int64Array) -> pa.Array:
+    return integer(wire, arrow_type(column))
+
+
+def _decimal(column: Column, wire: pa.StringArray) -> pa.Array:
+    return decimal(wire, arrow_type(column), column.digits or 0, column.fraction)
+
+
+def _float(column: Column, wire: pa.StringArray) -> pa.Array:
+    return floating(wire, arrow_type(column))
+
+
+def _flag(_: Column, wire: pa.StringArray) -> pa.BooleanArray:
+    return flag(wire)
+
+
+def _bytes(_: Column, wire: pa.StringArray) -> pa.BinaryArray:
+    return data(wire)
+
+
+def _bits(column: Column, wire: pa.StringArray) -> pa.StringArray:
+    """As Postgres writes them, all of them told."""
+    return pa.array([_bit_text(text, column.length or 1) for text in wire.to_pylist()], pa.string())
+
+
+def _bit_text(text: str | None, length: int) -> str | None:
+    found = base64(text)
+    if found is None or int.from_bytes(found, "little") >= 1 << length:
+        return None
+    return f"{int.from_bytes(found, 'little'):0{length}b}"
+
+
+def _date(_: Column, wire: pa.Int64Array) -> pa.Date32Array:
+    return date(_ends(wire, (LAST_DATE, LAST_DAY), (FIRST_DATE, FIRST_OF_ALL)))
+
+
+def _time(column: Column, wire: pa.Int64Array) -> pa.Int64Array:
+    return pc.multiply(wire, UNITS.get(column.sent or "", 1))
+
+
+def _timestamp(column: Column, wire: pa.Int64Array) -> pa.TimestampArray:
+    unit = UNITS.get(column.sent or "", 1)
+    known = _ends(wire, (LATEST, LAST // unit), (EARLIEST, FIRST // unit))
+    return moments(known, unit, arrow_type(column))
+
+
+def _timestamptz(column: Column, wire: pa.StringArray) -> pa.TimestampArray:
+    for word, moment in ISO.items():
+        wire = pc.if_else(pc.equal(wire, word), moment, wire)
+    return instants(wire, arrow_type(column))
+
+
+def _ends(wire: pa.Int64Array, *pairs: tuple[int, int]) -> pa.Int64Array:
+    """With what stands for infinity as what the lake has for it."""
+    for told, kept in pairs:
+        wire = pc.if_else(pc.equal(wire, told), pa.scalar(kept, pa.int64()), wire)
+    return wire
+
+
+NONE = WireReading(SentAs.ANY, _none)
+FLAG = WireReading(SentAs.ANY, _flag)
+BITS = WireReading(SentAs.WORD, _bits)
+WORD = WireReading(SentAs.WORD, _as_sent)
+OTHER = WireReading(SentAs.ANY, _as_sent)
+READINGS: Mapping[str, WireReading] = {
+    "BOOL": FLAG,
+    **dict.fromkeys(("INT2", "INT4", "INT8", "OID"), WireReading(SentAs.WHOLE, _integer)),
+    **dict.fromkeys(("FLOAT4", "FLOAT8"), WireReading(SentAs.ANY, _float)),
+    "NUMERIC": WireReading(SentAs.WORD, _decimal),
+    "BYTEA": WireReading(SentAs.WORD, _bytes),
+    "DATE": WireReading(SentAs.WHOLE, _date),
+    "TIME": WireReading(SentAs.WHOLE, _time),
+    "TIMESTAMP": WireReading(SentAs.WHOLE, _timestamp),
+    "TIMESTAMPTZ": WireReading(SentAs.WORD, _timestamptz),
+    **dict.fromkeys(("BPCHAR", "VARCHAR", "TEXT", "NAME", "ENUM", "UUID", "JSON", "JSONB"), WORD),
+}
