@@ -27,8 +27,8 @@ def free_ports(count: int) -> tuple[int, ...]:
     return tuple(found)
 
 
-def listening(port: int) -> bool:
-    """Whether somebody accepts connections at *port* of 127.0.0.1."""
+def listening(port: int, host: str = "127.0.0.1") -> bool:
+    """Whether somebody accepts connections at *port* of *host*."""
     with socket.socket() as probe:
         probe.settimeout(1)
-        return probe.connect_ex(("127.0.0.1", port)) == 0
+        return probe.connect_ex((host, port)) == 0

@@ -6,8 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
+from pipeline.errors import UnreachableError
 from pipeline.plugins import PRELOADED
 from pipeline.settings import PipelineSettings
 
@@ -25,8 +27,6 @@ _SETTINGS = {
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     # INT96, the default, is read wrongly outside 1677 to 2262 by everyone but Spark.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
@@ -37,6 +37,8 @@ _SETTINGS = {
     "spark.python.daemon.module": "pipeline.worker_daemon",  # workers begin with imports done
     "spark.sql.codegen.cache.maxEntries": "1000",  # a thousand tables, a few plans each
 }
+# A cluster's workers must find the driver: there the machine's own name stands, or the operator's.
+_ALONE = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
 
 def open_session(
@@ -45,10 +47,14 @@ def open_session(
     """Build the session with *jars* on its class path, or return the one that is there.
 
     *plug_ins* are modules that its workers begin with.
+
+    Raises:
+        UnreachableError: the cluster did not take it.
     """
     builder = SparkSession.builder.appName(f"sluice:{settings.lane}").master(settings.master)
     options = {
         **_SETTINGS,
+        **(_ALONE if alone(settings.master) else {}),
         "spark.driver.memory": settings.driver_memory,
         "spark.jars": ",".join(str(jar) for jar in jars),
         f"spark.executorEnv.{PRELOADED}": ",".join(sorted(set(plug_ins))),
@@ -59,9 +65,21 @@ def open_session(
     os.environ["PYSPARK_PYTHON"] = options.get("spark.pyspark.python", sys.executable)
     for name, value in options.items():
         builder = builder.config(name, value)
-    session = builder.getOrCreate()
+    try:
+        session = builder.getOrCreate()
+    except Py4JError as error:
+        told = str(error).partition("\n: ")[2].partition("\n")[0] or str(error).partition("\n")[0]
+        raise UnreachableError(
+            f"Spark did not start on {settings.master}: {told}; is its master up, and can its "
+            "workers start executors? their logs say more"
+        ) from error
     session.sparkContext.setLogLevel("ERROR")
     return session
+
+
+def alone(master: str) -> bool:
+    """Whether all of Spark is in this machine's one process."""
+    return master.partition("[")[0] == "local"
 
 
 @contextmanager

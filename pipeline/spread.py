@@ -5,6 +5,7 @@ caller sees the error that was raised, not Spark's text of it.
 """
 
 import pickle
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -15,6 +16,8 @@ from pyspark.sql import SparkSession
 
 from pipeline.errors import SluiceError, UnreachableError
 
+_LOST = re.compile(r"most recent failure: .*?\(TID \d+\) \((\S+)[^)]*\): (.*)")
+_NO_PYTHON = re.compile(r"Error from python worker:\n(?:.*\n)*?\s*(\S.*)\nPYTHONPATH was")
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -42,10 +45,18 @@ def spread(session: SparkSession, work: Callable[[T], R], pieces: Sequence[T]) -
     try:
         rows = numbers.mapInArrow(run, "id bigint, told binary").toArrow().to_pylist()
     except (PySparkException, Py4JError) as error:
-        reason = str(error).strip().partition("\n")[0]
-        raise UnreachableError(f"a Spark job failed: {reason}") from error
+        raise UnreachableError(f"a Spark job failed: {why(str(error))}") from error
     found = {row["id"]: row["told"] for row in rows}
     return [result(found[index]) for index in range(len(pieces))]
+
+
+def why(text: str) -> str:
+    """The line of Spark's long *text* that says what happened, and on which machine."""
+    lost, python = _LOST.search(text), _NO_PYTHON.search(text)
+    if lost is None:
+        return text.strip().partition("\n")[0]
+    said = python[1] if python else lost[2].removeprefix("java.io.IOException: ")
+    return f"at {lost[1]}: {said}"
 
 
 def outcome(sent: bytes) -> bytes:

@@ -1,7 +1,7 @@
 """Build one lane from its settings: the session, the clients, and the mark it goes on from."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from pipeline import jars
 from pipeline.apply.catalog import Catalog
+from pipeline.apply.mirror_job import Group, TurnOutcome
 from pipeline.apply.mirror_job import run as run_group
 from pipeline.apply.mirrors import Mirrors
 from pipeline.apply.passes import Passes
@@ -44,6 +45,7 @@ from pipeline.route import Router
 from pipeline.settings import PipelineSettings, SourceSettings, TableRule
 from pipeline.spark import described, open_session
 from pipeline.spread import spread
+from pipeline.workers import require_alike
 
 
 def open_lane(settings: PipelineSettings, clock: Callable[[], datetime]) -> Lane:
@@ -66,6 +68,7 @@ def open_lane(settings: PipelineSettings, clock: Callable[[], datetime]) -> Lane
     worker = open_table_format(settings).worker()
     carried = [transport.reader(), worker, *(feed.format for feed in feeds)]
     session = open_session(settings, jars.spark(), (one.__module__ for one in carried))
+    require_alike(session, settings.master)
     rereading = _rereading(settings, logs[3], session, clock)
     landing = Landing(
         settings=settings,
@@ -79,11 +82,17 @@ def open_lane(settings: PipelineSettings, clock: Callable[[], datetime]) -> Lane
         rereads=rereading.offered,
     )
     table_format = open_table_format(settings, session)
-    passes = Passes(settings, logs[1], partial(spread, session, run_group), clock, table_format)
+    passes = Passes(settings, logs[1], partial(_turns, session), clock, table_format)
     upkeep = Upkeep(settings, logs[2], passes.mirrors, clock)
     readable = Mirrors(settings, open_table_format(settings))  # of a thread of its own
     writing = ImageWriting(settings, readable, clock)
     return Lane(landing, passes, upkeep, rereading, catalog, session, writing)
+
+
+def _turns(session: SparkSession, groups: Sequence[Group]) -> list[Mapping[str, TurnOutcome]]:
+    """Work out turns of mirrors side by side."""
+    with described(session, f"turns of {sum(len(group.jobs) for group in groups)} mirrors"):
+        return spread(session, run_group, groups)
 
 
 def routed(settings: PipelineSettings) -> Router:

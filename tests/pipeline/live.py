@@ -41,6 +41,7 @@ class Pipe:
     partitions: int = 1
     connector: Mapping[str, str] = field(default_factory=dict)
     batch_rows: int = 2_000_000
+    tuning: Mapping[str, Any] = field(default_factory=dict)
     landed: list[Landed] = field(default_factory=list)
     applied: list[Applied] = field(default_factory=list)
 
@@ -86,8 +87,7 @@ class Pipe:
             kafka=self.servers.kafka.bootstrap,
             sources=(self.source(),),
             rules=self.rules,
-            merge_workers=1,
-            batch_rows=self.batch_rows,
+            **{"merge_workers": 1, "batch_rows": self.batch_rows, **self.tuning},
         )
         self.lane: Lane = open_lane(settings, now)
         assert self.lane.session is not None

@@ -12,6 +12,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
 
+import yaml
+
 from demo.connect import Connect
 from demo.debezium import mysql_connector
 from demo.kafka import Kafka
@@ -22,8 +24,9 @@ from demo.s3 import S3
 from demo.servers import Servers
 from demo.shop.schema import DATABASES, PAYMENTS_SHELF
 from demo.shop.workload import Address, Ledger, Shop, Workload
+from demo.spark_cluster import DRIVER, SparkCluster
 from demo.story.memory import family
-from demo.story.service import Service
+from demo.story.service import CONFIG, Service
 from pipeline.errors import UnreachableError
 from tests.proof import wrong_clock
 from tests.proof.asking import Asker, Question, questions
@@ -42,13 +45,15 @@ MISLED = 5.0  # seconds that a wrong clock lasts once it was noticed
 class Stand:
     """Servers, shop, service and asker in *home*; ``log`` tells what was done when.
 
-    The lake lies in ``s3``, if there is one; whoever gave it starts and stops it.
+    The lake lies in ``s3``, if there is one, and Spark runs on ``cluster``, with a job for each
+    batch; whoever gave them starts and stops them.
     """
 
     home: Path
     seed: int
     rate: float = 100
     s3: S3 | None = None
+    cluster: SparkCluster | None = None
     log: list[str] = field(default_factory=list)
     bases: list[Base] = field(default_factory=list)
     _ends: ExitStack = field(default_factory=ExitStack)
@@ -63,7 +68,9 @@ class Stand:
         self.shop, self.ledger = Shop(address), Ledger(self.home / "ledger.jsonl")
         self.workload = Workload(address, self.ledger, seed=self.seed, rate=self.rate)
         port, program = free_ports(1)[0], wrong_clock.__name__
-        self.service = Service(self.home, self.servers, port, program, s3=self.s3)
+        self.service = Service(
+            self.home, self.servers, port, program, config=self._config(), s3=self.s3
+        )
         self.asker = Asker(self.service.url, Random(f"ask/{self.seed}"))
 
     def open(self) -> None:
@@ -187,6 +194,17 @@ class Stand:
         self._stop.set()
         self._asking.result()
         self.service.stop()
+
+    def _config(self) -> Path:
+        """The demo's, unless Spark is elsewhere."""
+        if self.cluster is None:
+            return CONFIG
+        told = yaml.safe_load(CONFIG.read_text(encoding="utf-8"))
+        told["pipeline"] |= {"master": self.cluster.url, "small_batch_rows": 0}
+        told["pipeline"]["spark"] |= DRIVER
+        path = self.home / "sluice.yaml"
+        path.write_text(yaml.safe_dump(told), encoding="utf-8")
+        return path
 
     def _set_clock(self, seconds: float) -> None:
         new = self.home / f"{wrong_clock.FILE}.new"

@@ -1,0 +1,137 @@
+"""A pipe whose Spark is a standalone cluster, in a process of its own: one has one Spark.
+
+    python -m tests.pipeline.on_cluster SERVERS HOME
+
+A worker is killed, like a machine, while each kind of job runs.  Prints what was killed when, and
+what the mirrors are short of or have too much of.
+"""
+
+import json
+import sys
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+from deltalake import DeltaTable, QueryBuilder
+from pyspark.sql import SparkSession
+
+from demo.servers import Servers
+from demo.spark_cluster import DRIVER, SparkCluster
+from pipeline.apply import spread_turns
+from pipeline.tables.delta.table_format import DeltaMirrors
+from tests.pipeline.live import Pipe
+
+NAME = "spread_out"
+TABLES = ("t0", "t1", "t2", "t3")
+ROWS = 1 << 12
+MADE = "CREATE TABLE DB.{0} (id INT PRIMARY KEY AUTO_INCREMENT, name VARCHAR(80))"
+
+
+@dataclass(eq=False)
+class Rehearsal:
+    """Tables that grow, and a cluster that loses a worker again and again."""
+
+    pipe: Pipe
+    cluster: SparkCluster
+    killed: dict[str, int] = field(default_factory=dict)
+
+    def grow(self) -> None:
+        """Twice as many rows in each table, and a change of all there were."""
+        for table in TABLES:
+            self.pipe.sql(
+                f"UPDATE DB.{table} SET name = CONCAT(name, '+')",
+                f"INSERT INTO DB.{table} (name) SELECT name FROM DB.{table}",
+            )
+
+    @contextmanager
+    def killing(self, what: str) -> Iterator[None]:
+        """While a job that is called so runs, the first worker dies; it comes back afterwards."""
+        over = threading.Event()
+        watch = threading.Thread(target=self._watch, args=(what, over))
+        watch.start()
+        try:
+            yield
+        finally:
+            over.set()
+            watch.join()
+        self.cluster.start_worker(0)
+
+    def wrong(self) -> dict[str, str]:
+        """What differs between a table and its mirror, by table."""
+        told = {}
+        for table in TABLES:
+            source = Counter(self.pipe.sql(f"SELECT id, name FROM DB.{table}"))
+            path = self.pipe.lane.passes.settings.mirror(f"{NAME}.{table}")
+            found = QueryBuilder().register("t", DeltaTable(path)).execute("SELECT id, name FROM t")
+            rows = pa.table(found.read_all()).to_pylist()
+            mirror = Counter((row["id"], row["name"]) for row in rows)
+            if source != mirror:
+                told[table] = f"{len(source - mirror)} lost, {len(mirror - source)} too many"
+        return told
+
+    def _watch(self, what: str, over: threading.Event) -> None:
+        while not over.is_set():
+            if running := _tasks(self.pipe.session, what):
+                self.cluster.workers[0].kill()
+                self.killed[what] = running
+                return
+            over.wait(0.005)
+
+
+def _tasks(session: SparkSession, what: str) -> int:
+    """How many tasks run now in jobs whose description begins so."""
+    status = session.sparkContext._jsc.sc().statusStore()
+    jobs = status.jobsList(None)
+    count = 0
+    for index in range(jobs.size()):
+        job = jobs.apply(index)
+        told = job.description()
+        if told.isDefined() and str(told.get()).startswith(what):
+            count += job.numActiveTasks()
+    return count
+
+
+def main(servers: Path, home: Path) -> None:
+    """Play it, and print what came of it."""
+    spread_turns.HERE = -1  # a pass is a job, however small
+    cluster = SparkCluster(home / "spark")
+    cluster.start()
+    tuning = {"master": cluster.url, "small_batch_rows": 0, "merge_workers": 2, "spark": DRIVER}
+    pipe = Pipe(Servers.load(servers), home / "lake", NAME, tuning=tuning)
+    pipe.sql(*(MADE.format(table) for table in TABLES))
+    pipe.sql(*(f"INSERT INTO DB.{table} (name) VALUES ('a')" for table in TABLES))
+    while pipe.sql("SELECT COUNT(*) FROM DB.t0")[0][0] < ROWS:
+        for table in TABLES:
+            pipe.sql(f"INSERT INTO DB.{table} (name) SELECT name FROM DB.{table}")
+    try:
+        pipe.start()
+        pipe.catch_up()
+        played = Rehearsal(pipe, cluster)
+        for what in ("land batch", "turns of"):
+            with played.killing(what):
+                played.grow()
+                pipe.catch_up()
+        mirrors = pipe.lane.passes.table_format
+        assert isinstance(mirrors, DeltaMirrors)
+        mirrors.why = lambda _: "it is Spark's here"
+        with played.killing("merge"):
+            played.grow()
+            pipe.catch_up()
+        told = {"killed": played.killed, "wrong": played.wrong(), "holds": _holds(pipe)}
+        sys.stdout.write(json.dumps(told) + "\n")
+    finally:
+        pipe.servers.connect.deregister(NAME)
+        cluster.stop()
+
+
+def _holds(pipe: Pipe) -> list[str]:
+    held = {str(turn.hold) for turn in pipe.applied if turn.hold is not None}
+    return sorted(held | {str(hold) for one in pipe.landed for hold in one.holds})
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))
