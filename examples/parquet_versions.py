@@ -32,6 +32,7 @@ from pipeline.apply.reshape import Growth, Shape, growth, lake_schema
 from pipeline.apply.table_format import Chores, TableFormat
 from pipeline.apply.turn import Turn, TurnTask, Written, account_of, counts_of, decided
 from pipeline.apply.turn_commit import turn_commit
+from pipeline.apply.validation import Occurrences
 from pipeline.changelog.table import app
 from pipeline.errors import HeldError, LostRaceError, ProofError, UnreachableError
 from pipeline.lake.seen import LogKey
@@ -190,7 +191,7 @@ class Rewrite:
         """What becomes of each change is decided as in every other format."""
         rows = read(task.snapshot)
         owners = task.adoption.owners(rows)
-        made = decided(task, partial(stand, rows, task.adoption))
+        made = decided(task, partial(stand, rows, task.adoption), partial(hold, rows, owners))
         stay = ~below(owners, made.raised)
         floored = len(rows) - int(stay.sum())
         stay[made.found.position[leaves(made.verdicts)]] = False
@@ -218,6 +219,15 @@ def stand(rows: pa.Table, adoption: Adoption, keys: pa.Table, owners: Owned | No
         raise HeldError("null_key", "a change has NULL in a key column; name another `key:`")
     place = np.array([at.get(key, len(rows)) for key in wanted], np.int64)
     return Found(np.where(place < len(rows), 0, -1).astype(np.int32), place, whose.take(place))
+
+
+def hold(rows: pa.Table, owners: Owned, values: pa.Table) -> Occurrences:
+    """All of *rows* that hold one of the *values*."""
+    of = {value: number for number, value in enumerate(_tuples(values, None))}
+    known = [of.get(one, -1) for one in _tuples(rows.select(values.column_names), None)]
+    found = np.array(known, np.int64)
+    place = np.flatnonzero(found >= 0)
+    return Occurrences(found[place], np.zeros(len(place), np.int32), place, owners.take(place))
 
 
 @dataclass(frozen=True, slots=True)

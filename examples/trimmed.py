@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
 
 import pyarrow.compute as pc
 
@@ -14,7 +13,6 @@ class Trimmed:
     """``columns`` are of text; the fields are the settings in `sluice.yaml`."""
 
     columns: tuple[str, ...]
-    looks: ClassVar[bool] = False
 
     def breaches(self, intended: IntendedRows) -> Iterator[Breach]:
         """Column by column; what is told of rows holds none of their values."""

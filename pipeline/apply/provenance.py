@@ -4,6 +4,7 @@ Two changes of one key are decided by their *rank*, (order, origin), compared le
 Orders of different sources are never compared: whoever calls ``above`` has seen to that.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -59,6 +60,16 @@ NOBODY = Owned(
     np.zeros((len(PARTS) + 1, 0), np.int64),
     np.zeros(0, np.bool_),
 )
+
+
+def joined(parts: Sequence[Owned]) -> Owned:
+    """All of them, one after the other; at least one."""
+    return Owned(
+        pa.concat_arrays([part.source for part in parts]),
+        pa.concat_arrays([part.shard for part in parts]),
+        np.concatenate([part.rank for part in parts], axis=1),
+        np.concatenate([part.adopted for part in parts]),
+    )
 
 
 def owned(rows: pa.Table) -> Owned:

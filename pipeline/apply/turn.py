@@ -30,7 +30,7 @@ from pipeline.apply.fills import Fill, filled
 from pipeline.apply.floors import Floors, below, highest
 from pipeline.apply.fold import ROW_OPS, Folded, fold
 from pipeline.apply.provenance import META, SLUICE, Owned, owned, plain
-from pipeline.apply.validation import DecidedSlice, Demands, require_valid
+from pipeline.apply.validation import DecidedSlice, Demands, Search, require_valid
 from pipeline.errors import HeldError
 from pipeline.model import Account, Op, Order, Shard, Table
 from pipeline.schema.column import Column
@@ -121,8 +121,10 @@ class Written(Generic[W]):
 Turn = Callable[[TurnTask[Any]], Written[Any]]
 
 
-def decided(task: TurnTask[Any], look: Look) -> Decided:
+def decided(task: TurnTask[Any], look: Look, search: Search | None = None) -> Decided:
     """Fold and type the changes, *look* where their keys stand, and decide; writes nothing.
+
+    *search* finds other values there; without it a demand that has to is refused.
 
     Raises:
         HeldError: the table must stand still; the reason says why.
@@ -138,7 +140,7 @@ def decided(task: TurnTask[Any], look: Look) -> Decided:
     verdicts = _withdrawn(task, folded, decide(folded, found, floors, raised))
     made = Decided(folded, rows, found, verdicts, raised, floors, outlived_rows)
     if task.demands is not None:
-        require_valid(task.demands, _slice(task, made, look))
+        require_valid(task.demands, _slice(task, made, search))
     return made
 
 
@@ -195,7 +197,7 @@ def _typed(task: TurnTask[Any], folded: Folded) -> pa.Table:
     return filled(rows, owned(folded.rows), task.fills) if len(rows) else rows
 
 
-def _slice(task: TurnTask[Any], made: Decided, look: Look) -> DecidedSlice:
+def _slice(task: TurnTask[Any], made: Decided, search: Search | None) -> DecidedSlice:
     return DecidedSlice(
         table=task.table,
         columns=task.columns,
@@ -205,7 +207,7 @@ def _slice(task: TurnTask[Any], made: Decided, look: Look) -> DecidedSlice:
         found=made.found,
         verdicts=made.verdicts,
         raised=made.raised,
-        look=look,
+        search=search,
     )
 
 

@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.apply.decide import Found, Verdicts, leaves, stands
 from pipeline.apply.floors import Floors, below
-from pipeline.apply.provenance import Mask, Owned, plain, rank
+from pipeline.apply.provenance import Integers, Mask, Owned, plain, rank
 from pipeline.errors import HeldError
 from pipeline.invariants.invariant import Breach, IntendedRows, Invariant
 from pipeline.model import Op, Table
@@ -26,6 +27,20 @@ from pipeline.schema.typed import typed
 
 FIRST_KEYS = 5
 _RANGE = re.compile(r"([0-9]{1,18})-([0-9]{1,18})")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Occurrences:
+    """Rows of a mirror that hold one of the values sought: ``of`` which, file, position, owner."""
+
+    of: Integers
+    file: npt.NDArray[np.int32]
+    position: Integers
+    owned: Owned
+
+
+Search = Callable[[pa.Table], Occurrences]
+"""Values, a row each, each once and none null -> all rows of the mirror that hold one of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +60,8 @@ class Demands:
 class DecidedSlice:
     """What a slice comes to: ``changes`` all of it, ``folded`` its newest of each key.
 
-    ``rows``, ``found`` and ``verdicts`` go with those, in their order.  ``look`` tells where values
-    stand in the mirror, ``raised`` the floors below which its rows go.
+    ``rows``, ``found`` and ``verdicts`` go with those, in their order.  ``search`` tells where
+    values stand in the mirror, ``raised`` are the floors below which its rows go.
     """
 
     table: Table
@@ -57,7 +72,7 @@ class DecidedSlice:
     found: Found
     verdicts: Verdicts
     raised: Floors
-    look: Callable[[pa.Table, Owned | None], Found]
+    search: Search | None
 
 
 def let_through(table: str, after: int, waived: Iterable[str]) -> int | None:
@@ -66,19 +81,6 @@ def let_through(table: str, after: int, waived: Iterable[str]) -> int | None:
     spans = (_RANGE.fullmatch(one.removeprefix(name)) for one in waived if one.startswith(name))
     lasts = [int(span[2]) for span in spans if span and int(span[1]) == after + 1]
     return max(lasts, default=None)
-
-
-def refuse_looks(demands: Demands | None, why: str) -> None:
-    """Refuse invariants that look into the mirror where nothing tells one row from another.
-
-    Raises:
-        HeldError: ``invariant``.
-    """
-    for name, invariant in demands.invariants if demands is not None else ():
-        if invariant.looks:
-            detail = f"{name} looks into the mirror, which cannot be done in one {why}"
-            advice = "take it out of `invariants` and restart the service, or rebuild the mirror"
-            raise HeldError("invariant", f"{detail}; {advice}")
 
 
 def require_valid(demands: Demands, made: DecidedSlice) -> None:
@@ -145,13 +147,31 @@ def _told(name: str, breach: Breach, keys: pa.ChunkedArray) -> str:
 
 def _standing(made: DecidedSlice, values: pa.Table) -> Mask:
     """Which *values* stand in a row of the mirror that neither goes nor is replaced."""
-    found, own = made.look(values, None), made.found
-    there = found.there
-    there[there] = ~below(found.owned.take(np.flatnonzero(there)), made.raised)
+    if made.search is None:
+        detail = f"{made.table.name} is a mirror that cannot be searched for values, as Spark's are"
+        advice = "take that invariant out of `invariants` and restart the service"
+        raise HeldError("invariant", f"{detail}; {advice}, or rebuild the mirror")
+    there, own = _sought(made.search, values), made.found
     gone = leaves(made.verdicts)
     places = set(zip(own.file[gone].tolist(), own.position[gone].tolist(), strict=True))
-    at = zip(found.file.tolist(), found.position.tolist(), strict=True)
-    return there & ~np.array([place in places for place in at], np.bool_)
+    at = zip(there.file.tolist(), there.position.tolist(), strict=True)
+    stays = ~np.fromiter((place in places for place in at), np.bool_, len(there.of))
+    stays &= ~below(there.owned, made.raised)
+    found = np.zeros(len(values), np.bool_)
+    found[there.of[stays]] = True
+    return found
+
+
+def _sought(search: Search, values: pa.Table) -> Occurrences:
+    try:
+        return search(values)
+    except HeldError as error:
+        if error.reason != "key_kind":
+            raise
+        kinds = ", ".join(f"{field.name} ({field.type})" for field in values.schema)
+        detail = f"a mirror cannot be searched for values of {kinds}, which are not matched exactly"
+        advice = "take that invariant out of `invariants` and restart the service"
+        raise HeldError("invariant", f"{detail}; {advice}") from error
 
 
 def _before(made: DecidedSlice, new: Mask, names: Sequence[str]) -> pa.Table:

@@ -6,7 +6,6 @@ breaks any share below 1.  Rows that a new base leaves out are not counted.  Pur
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
 
 from pipeline.errors import ConfigError
 from pipeline.invariants.invariant import Breach, IntendedRows, Invariant
@@ -18,7 +17,6 @@ class ChangedAtMost:
 
     share: float
     rows: int = 100
-    looks: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         """Refuse what is no share."""

@@ -8,7 +8,6 @@ before, new rows, and rows that change in fewer than ``rows`` in one slice.  Pur
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -29,7 +28,6 @@ class ColumnLoss:
     rows: int = 100
     columns: tuple[str, ...] = ()
     placeholders: tuple[str, ...] = ("",)
-    looks: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         """Refuse what is no share."""

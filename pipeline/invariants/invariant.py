@@ -7,7 +7,7 @@ Pure.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -63,12 +63,7 @@ class Breach:
 
 
 class Invariant(Protocol):
-    """One demand on the rows of some tables; its settings are its dataclass fields.
-
-    ``looks``: whether it asks ``standing``, which not every engine that writes mirrors can answer.
-    """
-
-    looks: ClassVar[bool]
+    """One demand on the rows of some tables; its settings are its dataclass fields."""
 
     def breaches(self, intended: IntendedRows) -> Iterator[Breach]:
         """How the rows break it; nothing if they do not.

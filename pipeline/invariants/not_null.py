@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
 
 from pipeline.invariants.invariant import Breach, IntendedRows, Invariant
 
@@ -12,7 +11,6 @@ class NotNull:
     """``columns`` hold a value in every row."""
 
     columns: tuple[str, ...]
-    looks: ClassVar[bool] = False
 
     def breaches(self, intended: IntendedRows) -> Iterator[Breach]:
         """Column by column."""

@@ -6,7 +6,6 @@ NULL is no value: see ``not_null``.  NaN lies between no bounds.  Pure.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -38,7 +37,6 @@ class Range:
     """``columns`` names the bounds of each."""
 
     columns: Mapping[str, ValueBounds]
-    looks: ClassVar[bool] = False
 
     def breaches(self, intended: IntendedRows) -> Iterator[Breach]:
         """Column by column."""

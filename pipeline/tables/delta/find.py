@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 
 from pipeline.apply.adoption import RANK, SHARD, SOURCE
 from pipeline.apply.decide import Found
-from pipeline.apply.provenance import Integers, Owned
+from pipeline.apply.provenance import NOBODY, Integers, Owned, joined
+from pipeline.apply.validation import Occurrences
 from pipeline.errors import HeldError
 from pipeline.lake.log import ActiveFile
 from pipeline.tables.delta.data_file import DataFile, Footer, opened
@@ -55,6 +56,38 @@ def find(keys: pa.Table, mirror: MirrorFiles, *, owners: Owned | None = None) ->
                     hits = search.hits(data, group, windows[group], first=first)
                     finding.take(number, first, search.sought.rows[hits.keys], hits)
     return finding.found()
+
+
+def occurrences(values: pa.Table, mirror: MirrorFiles) -> Occurrences:
+    """Every row of *mirror* that is not deleted and holds one of *values*, each once, none null.
+
+    Unlike keys, values may stand in many rows, and NULL in others.
+
+    Raises:
+        HeldError: ``key_kind``, or a file cannot be read.
+    """
+    columns = {mirror.layout.path((n,)): values[n].combine_chunks() for n in values.column_names}
+    search = _Search(mirror, wanted(columns), ())
+    parts = [(np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0, np.int64), NOBODY)]
+    for number, file in enumerate(mirror.files):
+        windows = (
+            {} if search.apart(file) else search.windows(mirror.footers.of(mirror.store, file))
+        )
+        if not windows:
+            continue
+        with opened(mirror.store, file, mirror.footers) as data:
+            for group, first in data.groups:
+                if group in windows:
+                    rows, keys = search.places(data, group, windows[group], first=first)
+                    files = np.full(len(rows), number, np.int32)
+                    of, owned = search.sought.rows[keys], mirror.owned(data, group, rows)
+                    parts.append((of, files, first + rows, owned))
+    return Occurrences(
+        of=np.concatenate([part[0] for part in parts]),
+        file=np.concatenate([part[1] for part in parts]),
+        position=np.concatenate([part[2] for part in parts]),
+        owned=joined([part[3] for part in parts]),
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -127,6 +160,20 @@ class _Search:
             rows = rows[kept]
         return self._owned(_Hits(rows, keys, self.mirror.owned(data, group, rows)))
 
+    def places(
+        self, data: DataFile, group: int, window: Window, *, first: int
+    ) -> tuple[Integers, Integers]:
+        """As ``hits``, of columns that hold NULLs, too: rows, and which of the values they bear."""
+        look = _Look(data, group, first)
+        leading, *others = self.sought.paths
+        column = data.columns(group, [leading])[0]
+        rows, keys = look.among(column, self.sought.columns[0], window)
+        for number, path in enumerate(others, start=1):
+            rest = taken(data.columns(group, [path])[0], rows)
+            kept, keys = self.sought.narrow(number, keys, rest)
+            rows = rows[kept]
+        return rows, keys
+
     def _owned(self, hits: _Hits) -> _Hits:
         """Leave out what another shard owns, if that counts."""
         if not self.own or not len(hits.rows):
@@ -163,8 +210,13 @@ class _Look:
 
     def leading(self, values: Values, path: Path, window: Window) -> tuple[Integers, Integers]:
         """Rows with a value of the window in the leading column, which are not deleted."""
+        return self.among(self.column(path), values, window)
+
+    def among(
+        self, column: pa.ChunkedArray, values: Values, window: Window
+    ) -> tuple[Integers, Integers]:
+        """The same of a *column* at hand."""
         rows, keys, before = [np.empty(0, np.int64)], [np.empty(0, np.int64)], 0
-        column = self.column(path)
         for chunk in column.chunks if window[0] < window[1] else ():
             at, found = values.hits(chunk, window)
             rows.append(at + before)

@@ -38,7 +38,6 @@ from pipeline.apply.turn import (
     decided,
 )
 from pipeline.apply.turn_commit import floors_first, told_turn
-from pipeline.apply.validation import refuse_looks
 from pipeline.changelog.table import app
 from pipeline.errors import HeldError, LostRaceError, UnreachableError
 from pipeline.lake import columns, protocol
@@ -102,7 +101,6 @@ class SparkMerge:
         Raises:
             HeldError: the table must stand still; the reason says why.
         """
-        refuse_looks(task.demands, "that Spark merges")
         look = KeyLookup(self.session.newSession(), task.snapshot, task.adoption)
         with described(self.session, f"look up {task.table.name}"):
             made = decided(task, partial(_find, look))

@@ -15,6 +15,7 @@ from pyroaring import BitMap64
 from pipeline.apply.decide import Found, Verdicts, leaves, stands
 from pipeline.apply.provenance import Owned
 from pipeline.apply.turn import Counts, TurnTask, Written, account_of, counts_of, decided
+from pipeline.apply.validation import Occurrences
 from pipeline.errors import HeldError
 from pipeline.lake.entries import Action
 from pipeline.lake.log import Snapshot, advanced
@@ -23,7 +24,7 @@ from pipeline.lake.store import open_store
 from pipeline.lake.vectors import VectorFile
 from pipeline.tables.delta.commits import DELETED, INSERTED
 from pipeline.tables.delta.data_file import Footers
-from pipeline.tables.delta.find import find
+from pipeline.tables.delta.find import find, occurrences
 from pipeline.tables.delta.layout import Layout
 from pipeline.tables.delta.mirror_files import MirrorFiles
 from pipeline.tables.delta.outlived_rows import gone_below
@@ -40,7 +41,9 @@ def turn(task: TurnTask[Snapshot], *, footers: Footers = _footers) -> Written[tu
         HeldError: the table must stand still; the reason says why.
     """
     mirror = _mirror(task, footers)
-    made = decided(task, partial(_find, task.snapshot, mirror))
+    made = decided(
+        task, partial(_find, task.snapshot, mirror), partial(_search, task.snapshot, mirror)
+    )
     gone = gone_below(mirror, made.raised)
     floored = sum(len(positions) for positions in gone.values())
     _add_replaced(gone, made.verdicts, made.found)
@@ -79,6 +82,10 @@ def keys_in(snapshot: Snapshot, keys: pa.Table) -> pa.Table:
 
 def _find(snapshot: Snapshot, mirror: MirrorFiles, keys: pa.Table, owners: Owned | None) -> Found:
     return find(keys_in(snapshot, keys), mirror, owners=owners)
+
+
+def _search(snapshot: Snapshot, mirror: MirrorFiles, values: pa.Table) -> Occurrences:
+    return occurrences(keys_in(snapshot, values), mirror)
 
 
 def _add_replaced(gone: dict[int, BitMap64], verdicts: Verdicts, found: Found) -> None:

@@ -4,13 +4,16 @@ Covers pipeline/invariants/changed_at_most.py, column_loss.py, invariant.py, not
 and unique.py, in passes over a real mirror.
 """
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from checks.waivable import waivable
+from examples.parquet_versions import ParquetVersions
 from pipeline.apply.validation import let_through
+from pipeline.image import DueCut
 from pipeline.invariants.changed_at_most import ChangedAtMost
 from pipeline.invariants.column_loss import ColumnLoss
 from pipeline.invariants.not_null import NotNull
@@ -18,10 +21,13 @@ from pipeline.invariants.range import Range, ValueBounds
 from pipeline.invariants.unique import Unique
 from pipeline.model import Op
 from pipeline.report import Applied, Hold
-from pipeline.settings import InvariantRule
+from pipeline.settings import InvariantRule, PublishRule
 from pipeline.sources.mysql.column import MySqlColumn as Column
-from tests.pipeline.hand_lake import HandLake, row
+from pipeline.tables.delta.table_format import DeltaMirrors
+from tests.pipeline.apply.test_due_images import CUT, held_in, images, prove, written
+from tests.pipeline.hand_lake import ID, NAME, HandLake, row
 
+N = Column("n", "INT")
 C, U, D, R = Op.CREATE, Op.UPDATE, Op.DELETE, Op.READ
 NAMED = (("not_null", NotNull(("name",))),)
 
@@ -152,9 +158,19 @@ def test_what_cannot_be_asked_holds_the_table_and_says_what_there_is(tmp_path: P
         pytest.param([row(Op.TRUNCATE, 20, None), row(C, 21, 3, "a")], True, id="all went before"),
     ],
 )
-def test_unique(tmp_path: Path, slice_: list[dict[str, Any]], *, valid: bool) -> None:
-    lake = demanding(tmp_path, ("unique", Unique((("name",),))))
-    lake.play([row(C, 10, 1, "a"), row(C, 11, 2, "b")])
+@pytest.mark.parametrize(
+    "table_format",
+    [
+        pytest.param(DeltaMirrors(None), id="delta"),
+        pytest.param(ParquetVersions(None, "snappy"), id="a format of one's own"),
+    ],
+)
+def test_unique(
+    tmp_path: Path, table_format: Any, slice_: list[dict[str, Any]], *, valid: bool
+) -> None:
+    lake = demanding(tmp_path, ("unique", Unique((("name",),))), table_format=table_format)
+    lake.land(row(C, 10, 1, "a"), row(C, 11, 2, "b"), row(C, 12, 9, None))
+    assert lake.apply().hold is None
     lake.land(*slice_)
 
     assert (lake.apply().hold is None) is valid
@@ -176,6 +192,51 @@ def test_changed_at_most(tmp_path: Path, slice_: list[dict[str, Any]], *, valid:
     lake.land(*slice_)
 
     assert (lake.apply().hold is None) is valid
+
+
+def test_a_set_of_columns_is_unique_as_a_whole(tmp_path: Path) -> None:
+    lake = demanding(tmp_path, ("unique", Unique((("name", "n"),))), columns=(ID, NAME, N))
+
+    def told(pos: int, name: str, n: int | None) -> dict[str, Any]:
+        return row(C, pos, pos) | {"after": json.dumps({"id": pos, "name": name, "n": n})}
+
+    lake.play([told(10, "a", 1), told(11, "a", 2), told(12, "b", 1), told(13, "a", None)])
+    lake.land(told(20, "b", 2), told(21, "a", None))
+    assert lake.apply().hold is None
+
+    lake.land(told(30, "a", 2))
+    assert 'name, n not unique in 1 row, key ["s","db.t","30"]' in held(lake.apply()).detail
+
+
+def test_what_is_not_matched_exactly_cannot_be_unique(tmp_path: Path) -> None:
+    columns = (ID, Column("n", "DOUBLE"))
+    lake = demanding(tmp_path, ("unique", Unique((("n",),))), columns=columns)
+    lake.land(row(C, 10, 1) | {"after": '{"id": 1, "n": 1.5}'})
+
+    hold = held(lake.apply())
+
+    assert hold.reason == "invariant"
+    assert "n (double), which are not matched exactly" in hold.detail
+
+
+def test_an_image_is_asked_by_itself_and_let_through_by_itself(tmp_path: Path) -> None:
+    """What stands below the cut belongs to it, whatever repairs it later."""
+    lake = demanding(tmp_path, publish=(PublishRule("db.*"),))
+    lake.cuts = (DueCut(CUT),)
+    lake.play([row(C, 10, 1, "a")])
+    lake.now = CUT
+    written(lake, 50)
+    prove(lake, 50)
+    lake.land(row(U, 20, 1, None), row(U, 60, 1, "right"))
+
+    hold = held(lake.apply())
+    assert hold.id == "invalid:db.t:1-1"
+    assert images(lake) == ()
+
+    assert lake.apply([hold.id]).hold is None
+    (image,) = images(lake)
+    assert held_in(lake, image) == {1: None}
+    assert lake.rows() == {1: "right"}
 
 
 def lost(pos: int, key: int, before: str | None, after: str | None) -> dict[str, Any]:
