@@ -128,6 +128,13 @@ FLOW = (
         (Query(f"time() - {m.SUCCESS.name}", "{{job}}"),),
     ),
     Panel(
+        "Rows read again from their source",
+        "Landed of each table that gets a new base now. A line that stands still waits.",
+        "timeseries",
+        "short",
+        (Query(f"{m.REREAD_ROWS.name}{_OWN}", "{{table}}"),),
+    ),
+    Panel(
         "Alerts that did not arrive",
         "Letters that wait, and those given up until they are waived. Somebody was not told.",
         "timeseries",

@@ -115,9 +115,9 @@ class App:
         )
         http = self.config.http
         names = frozenset({*http.names, http.host, gethostname(), getfqdn()})
-        stopping = self.stopping.is_set
+        stopping, rows = self.stopping.is_set, self.census.rows
         return application(
-            ApiParts(gate, self.current, self.store, clock, stopping, names, self.way)
+            ApiParts(gate, self.current, self.store, clock, stopping, names, self.way, rows)
         )
 
     def world(self, names: tuple[str, ...]) -> World:
@@ -225,6 +225,7 @@ class App:
             waived=self.store.waivers.waived,
             standstills=self.standstills,
             accounts=self.store.accounts,
+            rereads=self.store.rereads,
             clock=clock,
             readers=partial(named_versions, self.store.certificates, clock),
             cuts=DueCuts(
@@ -274,6 +275,7 @@ class App:
             retention=self.retention.ask,
             deliver=self._deliver,
             upkeep=self.requests.upkeep,
+            reread=self.requests.reread,
             prune=self._prune,
             publish=self.requests.publish if self._written() else None,
         )

@@ -105,6 +105,16 @@ class FirstLanding:
 
 
 @dataclass(frozen=True, slots=True)
+class RereadView:
+    """A table that is read again from its source, since when, and how far in words."""
+
+    table: str
+    told: str
+    rows: int
+    since: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class Board:
     """One round's whole picture; ``at`` is NEVER before the first round."""
 
@@ -120,6 +130,7 @@ class Board:
     headroom: Mapping[tuple[str, str], timedelta] = field(default_factory=dict)
     needed: Mapping[tuple[str, str], timedelta] = field(default_factory=dict)
     firsts: tuple[FirstLanding, ...] = ()
+    rereads: tuple[RereadView, ...] = ()
     restarts: int = 0
     runbooks: str = "docs/runbooks"
 

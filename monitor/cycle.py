@@ -87,6 +87,7 @@ class Cycle:
             headroom=_left(retentions, now),
             needed=_needed(retentions),
             firsts=firsts,
+            rereads=self.facts.rereads(),
             runbooks=self.runbooks,
         )
 

@@ -27,6 +27,7 @@ class Works:
     retention: Work
     deliver: Work
     upkeep: Work
+    reread: Work
     prune: Work
     publish: Work | None = None
 
@@ -57,5 +58,6 @@ def jobs(config: Config, works: Works) -> tuple[Job, ...]:
         Job("retention", RETENTION, 10 * minute, works.retention),
         Job("deliver", paces.deliver, minute, works.deliver, continuous=True),
         Job("upkeep", paces.upkeep, paces.upkeep_deadline, works.upkeep, continuous=True),
+        Job("reread", paces.land, paces.land_deadline, works.reread, continuous=True),
         Job("prune", paces.prune, 10 * minute, works.prune),
     )

@@ -23,7 +23,8 @@ from pipeline.landing.loop import Landing
 from pipeline.lives import is_set_back
 from pipeline.mark import Mark
 from pipeline.report import Applied, Landed
-from pipeline.reread.bootstrap import Rereading, RereadOrder, RereadState
+from pipeline.reread.bootstrap import Rereading
+from pipeline.rereads import RereadOrder, RereadState
 
 _PATIENCE = timedelta(minutes=1)  # of a merge with upkeep of one mirror, such as Spark's OPTIMIZE
 

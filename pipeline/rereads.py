@@ -1,4 +1,4 @@
-"""How far is the re-reading of a shard, as the mark remembers it?  Pure."""
+"""What is to be read again, and how far is it, as the mark remembers it?  Pure."""
 
 from dataclasses import dataclass
 
@@ -41,3 +41,28 @@ class Reread:
     def read(self) -> bool:
         """Whether all of its rows are landed."""
         return all(one.ended for one in self.stretches)
+
+
+@dataclass(frozen=True, slots=True)
+class RereadOrder:
+    """What somebody wishes to have read again."""
+
+    id: str
+    table: str
+    origin: Origin = Origin.SNAPSHOT
+
+
+@dataclass(frozen=True, slots=True)
+class RereadState:
+    """How far an order is in one shard: ``rows`` are landed; ``done`` is the batch it ended in.
+
+    ``why`` says what it waits for, or why it cannot go on; ``refused`` if it never will.
+    """
+
+    id: str
+    table: str
+    shard: str
+    rows: int = 0
+    done: int | None = None
+    why: str = ""
+    refused: bool = False

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from alerts.model import Incident
 from alerts.routing import CHANNEL
-from monitor.board import ChannelView, JobView
+from monitor.board import ChannelView, JobView, RereadView
 from monitor.observe.channels import channel_views
 from monitor.observe.heartbeat import HeartbeatWriter
 from monitor.observe.lately import Lately
@@ -15,6 +15,7 @@ from monitor.observe.sampler import Sampling
 from monitor.schedule import Schedule
 from monitor.spark.requests import LaneRequests
 from monitor.spark.supervise import Supervisor
+from monitor.store.rereads import RereadRequest, RereadRequests
 from monitor.store.store import ServiceStore
 
 DRIVEN = ("land", "merge")  # by the Spark process
@@ -83,6 +84,10 @@ class ServiceState:
         """(Table, term) -> changes so far."""
         return self.store.accounts.totals()
 
+    def rereads(self) -> tuple[RereadView, ...]:
+        """Tables that are read again from their source now."""
+        return reread_views(self.store.rereads)
+
     def restarts(self) -> int:
         """How often the Spark process was started again."""
         return self.supervisor.restarts
@@ -97,6 +102,17 @@ class ServiceState:
     def _late(self, name: str, now: datetime) -> str:
         since = self.schedule().overdue(now).get(name)
         return f"overdue, running since {since.isoformat()}" if since else ""
+
+
+def reread_views(kept: RereadRequests) -> tuple[RereadView, ...]:
+    """How far each is that goes on."""
+    return tuple(map(_reread, kept.open()))
+
+
+def _reread(one: RereadRequest) -> RereadView:
+    waits = f"; waits: {one.why}" if one.why else ""
+    told = f"read again from its source: {one.rows} rows landed{waits}"
+    return RereadView(one.table, told, one.rows, one.at)
 
 
 def _ailment(look: Sampling, name: str) -> str:

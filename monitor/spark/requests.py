@@ -14,6 +14,7 @@ import structlog
 from monitor.spark.standstills import Standstills
 from monitor.spark.wire import Reply, Request, Verb
 from monitor.store.accounts import Accounts
+from monitor.store.rereads import RereadRequests
 from pipeline.errors import HeldError, SluiceError
 from pipeline.image import DueCut
 from pipeline.report import Hold, Landed
@@ -44,6 +45,7 @@ class LaneRequests:
     waived: Callable[[], frozenset[str]]
     standstills: Standstills
     accounts: Accounts
+    rereads: RereadRequests
     clock: Callable[[], datetime]
     readers: Callable[[], Mapping[str, int]] = dict
     cuts: Callable[[], tuple[DueCut, ...]] = tuple
@@ -109,6 +111,14 @@ class LaneRequests:
         for one in self.call(Request(0, Verb.PUBLISH), self.deadlines.upkeep).published:
             cut = one.cut.isoformat()
             log.info("image_written", table=one.table, cut=cut, rows=one.rows, parts=one.parts)
+
+    def reread(self) -> None:
+        """Read on what people asked to have read again; nothing is asked where nobody did."""
+        orders = self.rereads.orders()
+        if not orders:
+            return
+        reply = self.call(Request(0, Verb.REREAD, rereads=orders), self.deadlines.land)
+        self.rereads.told(reply.rereads, self.clock())
 
     @contextmanager
     def _ailing(self, verb: Verb) -> Iterator[None]:

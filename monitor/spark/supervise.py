@@ -18,7 +18,7 @@ from typing import IO, cast
 import structlog
 
 from monitor.spark.child import Child
-from monitor.spark.wire import OPENING, Failure, Reply, Request, Verb, as_error
+from monitor.spark.wire import LINES, OPENING, Failure, Reply, Request, Verb, as_error
 from pipeline.errors import UnreachableError
 from pipeline.settings import PipelineSettings
 
@@ -44,7 +44,7 @@ class Supervisor:
 
     def __post_init__(self) -> None:
         """Each line takes one request at a time; applying and upkeep share mirrors in the lane."""
-        self._turns = {verb: threading.Lock() for verb in (Verb.LAND, Verb.APPLY, Verb.UPKEEP)}
+        self._turns = {verb: threading.Lock() for verb in LINES}
 
     @property
     def pid(self) -> int | None:

@@ -21,6 +21,7 @@ from pipeline.errors import (
 )
 from pipeline.image import DueCut
 from pipeline.report import Applied, Landed
+from pipeline.rereads import RereadOrder, RereadState
 from pipeline.settings import PipelineSettings
 
 OPENING = 0
@@ -35,7 +36,12 @@ class Verb(StrEnum):
     APPLY = "apply"
     UPKEEP = "upkeep"
     PUBLISH = "publish"
+    REREAD = "reread"
     STOP = "stop"
+
+
+LINES = (Verb.LAND, Verb.APPLY, Verb.UPKEEP, Verb.PUBLISH, Verb.REREAD)
+"""What is answered side by side, each in a line of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +54,7 @@ class Request:
     readers: Mapping[str, int] = field(default_factory=dict)
     settings: PipelineSettings | None = None
     cuts: tuple[DueCut, ...] = ()
+    rereads: tuple[RereadOrder, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +78,7 @@ class Reply:
     landed: Landed | None = None
     applied: tuple[Applied, ...] = ()
     published: tuple[Manifest, ...] = ()
+    rereads: tuple[RereadState, ...] = ()
     failure: Failure | None = None
 
 

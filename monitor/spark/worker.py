@@ -24,6 +24,7 @@ import structlog
 from monitor.logs import configure
 from monitor.spark.wire import (
     CRASH,
+    LINES,
     OPENING,
     Reply,
     Request,
@@ -35,10 +36,10 @@ from monitor.spark.wire import (
 from pipeline.apply.written_images import Manifest
 from pipeline.image import DueCut
 from pipeline.report import Applied, Landed
+from pipeline.rereads import RereadOrder, RereadState
 from pipeline.settings import PipelineSettings
 
 PR_SET_PDEATHSIG = 1  # prctl(2)
-LINES = (Verb.LAND, Verb.APPLY, Verb.UPKEEP, Verb.PUBLISH)
 DRAINED_WITHIN = timedelta(seconds=5)  # of the patience that the service has with a stop
 log = structlog.get_logger(__name__)
 
@@ -60,6 +61,10 @@ class ServedLane(Protocol):
 
     def publish(self) -> tuple[Manifest, ...]:
         """Write out images."""
+        ...
+
+    def reread(self, orders: tuple[RereadOrder, ...]) -> tuple[RereadState, ...]:
+        """Read on what is to be read again."""
         ...
 
     def close(self) -> None:
@@ -178,6 +183,8 @@ class RequestServer:
                 return Reply(request.id, landed=self.lane.land(request.waived))
             case Verb.APPLY:
                 return Reply(request.id, applied=self.lane.apply(request.waived, request.cuts))
+            case Verb.REREAD:
+                return Reply(request.id, rereads=self.lane.reread(request.rereads))
             case Verb.UPKEEP:
                 self.lane.upkeep(request.readers)
             case Verb.PUBLISH:

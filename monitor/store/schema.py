@@ -152,4 +152,14 @@ standstills = _table(
     _column("tables", JSON),
     _column("since", Instant),
 )
+rereads = _table(
+    "rereads",
+    _key("id", _NAME),
+    _column("table", _NAME),
+    _column("reason", Text),
+    _column("who", _NAME),
+    _column("at", Instant),
+    _column("ended", Instant, nullable=True),
+    _column("states", JSON),
+)
 silences = _table("silences", _key("id", _NAME), _column("end", Instant), _column("body", Text))

@@ -18,6 +18,7 @@ from monitor.store.holds import Holds
 from monitor.store.incidents import Incidents
 from monitor.store.memory import CheckMemory
 from monitor.store.outbox import StoredOutbox
+from monitor.store.rereads import RereadRequests
 from monitor.store.silences import Silences
 from monitor.store.ticks import Ticks
 from monitor.store.verdicts import Verdicts
@@ -40,6 +41,7 @@ class ServiceStore:
     accounts: Accounts = field(init=False)
     holds: Holds = field(init=False)
     silences: Silences = field(init=False)
+    rereads: RereadRequests = field(init=False)
 
     def __post_init__(self) -> None:
         """Give each subject the one database."""
@@ -55,6 +57,7 @@ class ServiceStore:
         self.accounts = Accounts(database)
         self.holds = Holds(database)
         self.silences = Silences(database)
+        self.rereads = RereadRequests(database)
 
     @classmethod
     def open(cls, path: Path | str, *, service: bool = False) -> "ServiceStore":

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from alerts.model import AlertKind, Incident
 from alerts.text import page
 from checks.readiness import Readiness, ReadinessState
-from monitor.board import GRAVITY, Board, FirstLanding, TableView
+from monitor.board import GRAVITY, Board, FirstLanding, RereadView, TableView
 from monitor.web.durations import moment, span
 from pipeline.model import Hop, Stage
 
@@ -84,6 +84,7 @@ def first_lines(board: Board, now: datetime) -> tuple[FirstLine, ...]:
         runbook = f"{board.runbooks.rstrip('/')}/service.md#stalled"
         return (FirstLine("stale", told, runbook=runbook),)
     found = [*_troubles(board, now), *(_landing(one, now) for one in board.firsts)]
+    found += [_reread(one, now) for one in board.rereads]
     found.sort(key=lambda one: (ORDER.index(one.kind), -len(one.tables)))
     if not found:
         return (_all_well(board),)
@@ -106,6 +107,10 @@ def _all_well(board: Board) -> FirstLine:
 def _landing(one: FirstLanding, now: datetime) -> FirstLine:
     eta = span(one.eta - now) if one.eta else None
     return FirstLine("starting", one.line, one.tables, span(now - one.since), eta=eta)
+
+
+def _reread(one: RereadView, now: datetime) -> FirstLine:
+    return FirstLine("starting", one.told, (one.table,), span(now - one.since))
 
 
 def _troubles(board: Board, now: datetime) -> Iterator[FirstLine]:

@@ -190,6 +190,10 @@ def _failures(board: Board, _: datetime) -> Iterator[Row]:
     yield from (((channel.name,), float(channel.failures)) for channel in board.channels)
 
 
+def _reread_rows(board: Board, _: datetime) -> Iterator[Row]:
+    yield from (((one.table,), float(one.rows)) for one in board.rereads)
+
+
 HOP_LAG = Metric(
     "sluice_hop_lag_seconds",
     ("table", "hop"),
@@ -294,6 +298,12 @@ SUCCESS = Metric(
     "Unix time when the job last ended well.",
     _successes,
 )
+REREAD_ROWS = Metric(
+    "sluice_reread_rows",
+    ("table",),
+    "Rows landed of a table that is read again from its source; absent where none is.",
+    _reread_rows,
+)
 
 METRICS = (
     HOP_LAG,
@@ -313,4 +323,5 @@ METRICS = (
     CHANNEL_FAILURES,
     TICKS,
     SUCCESS,
+    REREAD_ROWS,
 )

@@ -4,7 +4,7 @@ FastAPI reads a route's parameters once, when a router is made: so routers know 
 those of their application with each question.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Annotated, cast
@@ -23,7 +23,7 @@ GateRoom = WaitingRoom[GateQuestion, Decision]
 
 @dataclass(frozen=True, slots=True)
 class ApiParts:
-    """What the API answers from."""
+    """What the API answers from; ``estimates``: source -> about how many rows each shard has."""
 
     gate: Gate
     current: CurrentBoard
@@ -32,6 +32,7 @@ class ApiParts:
     stopping: Callable[[], bool]
     names: frozenset[str] = frozenset()
     way: RightOfWay = field(default_factory=RightOfWay)
+    estimates: Callable[[str], Mapping[str, int]] = lambda _: {}
 
     def borne(self, name: str) -> bool:
         """Whether anything has this id now."""

@@ -21,9 +21,9 @@ from pipeline.landing.rereading import RereadNews, RowsAgain
 from pipeline.landing.source_feed import Feed
 from pipeline.living import is_there
 from pipeline.mark import Mark
-from pipeline.model import Order, Origin, Shard, Table
+from pipeline.model import Order, Shard, Table
 from pipeline.reread.task import ReadLimits, RereadDone, RereadTask
-from pipeline.rereads import KeyStretch, Reread
+from pipeline.rereads import KeyStretch, Reread, RereadOrder, RereadState
 from pipeline.settings import PipelineSettings, SourceSettings
 from pipeline.sources.positions import place, reset
 from pipeline.sources.row_reader import OpenRows, ReadFence, RowReader, RowsAsked
@@ -31,31 +31,6 @@ from pipeline.sources.row_reader import OpenRows, ReadFence, RowReader, RowsAske
 AT_ONCE = 4  # tasks of a round, which the source has to bear at the same time
 AHEAD = 1_000_000  # rows that wait for landing before more are read
 log = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class RereadOrder:
-    """What somebody wishes to have read again."""
-
-    id: str
-    table: str
-    origin: Origin = Origin.SNAPSHOT
-
-
-@dataclass(frozen=True, slots=True)
-class RereadState:
-    """How far an order is in one shard: ``rows`` are landed; ``done`` is the batch it ended in.
-
-    ``why`` says what it waits for, or why it cannot go on; ``refused`` if it never will.
-    """
-
-    id: str
-    table: str
-    shard: str
-    rows: int = 0
-    done: int | None = None
-    why: str = ""
-    refused: bool = False
 
 
 @dataclass(eq=False)
@@ -93,9 +68,9 @@ class Rereading:
             if troubles[one.id] is None:
                 troubles[one.id] = self._read_on(one, table, landed)
         return tuple(
-            self._state(one, shard, landed.mark, troubles[one.id])
+            self._state(one, name, landed.mark, troubles[one.id])
             for one, table in wanted
-            for shard in table.shards
+            for name in map(str, table.shards or ("",))
         )
 
     def close(self) -> None:
@@ -243,10 +218,10 @@ class Rereading:
         return None
 
     def _state(
-        self, order: RereadOrder, shard: Shard, mark: Mark, trouble: SluiceError | None
+        self, order: RereadOrder, name: str, mark: Mark, trouble: SluiceError | None
     ) -> RereadState:
-        known = mark.rereads.get(str(shard))
-        told = RereadState(order.id, order.table, str(shard))
+        known = mark.rereads.get(name)
+        told = RereadState(order.id, order.table, name)
         if known is not None and known.id == order.id:
             told = replace(told, rows=known.rows, done=known.done)
         if told.done is not None or trouble is None:

@@ -21,7 +21,7 @@ from alerts.round import AlertSettings
 from alerts.routing import Route
 from checks.model import Outcome, Ruling, Verdict
 from checks.readiness import ReadinessPolicy
-from monitor.board import ChannelView, CurrentBoard, JobView
+from monitor.board import ChannelView, CurrentBoard, JobView, RereadView
 from monitor.config.plans import CheckPlan
 from monitor.cycle import Cycle
 from monitor.gate import Gate
@@ -36,7 +36,7 @@ from monitor.observe.retention import RetentionWatch
 from monitor.observe.roster import Roster
 from monitor.observe.rulings import Rulings
 from monitor.observe.sampler import Sampler, Sampling, Watcher
-from monitor.observe.service_state import ServiceState
+from monitor.observe.service_state import ServiceState, reread_views
 from monitor.observe.unlogged_changes import UnloggedChanges
 from monitor.spark.standstills import Standstills
 from monitor.store.store import ServiceStore
@@ -222,6 +222,10 @@ class FakeFacts:
     def changes(self) -> Mapping[tuple[str, str], int]:
         """None."""
         return {}
+
+    def rereads(self) -> tuple[RereadView, ...]:
+        """As the store says."""
+        return reread_views(self.store.rereads)
 
     def restarts(self) -> int:
         """Never."""

@@ -20,7 +20,7 @@ from monitor.web.server import HttpServer
 from tests.monitor.config.test_config import MINIMAL
 from tests.monitor.rig import USERS, Rig
 
-ASKS = frozenset({"ack", "explain", "gate", "status", "waive"})
+ASKS = frozenset({"ack", "bootstrap", "explain", "gate", "status", "waive"})
 
 
 @pytest.fixture(scope="module")
@@ -89,6 +89,16 @@ def _run(words: list[str], monkeypatch: pytest.MonkeyPatch) -> object:
         pytest.param(["doctor", "--worker", "/no"], "cannot read /no", id="doctor: a worker"),
         pytest.param(["doctor", "--outage-days", "nan"], "is no number", id="doctor: no days"),
         pytest.param(["doctor", "--outage-days", "1e99"], "not in the range", id="doctor: ages"),
+        pytest.param(
+            ["bootstrap", "no.such", "--reason", "x"],
+            "no table 'no.such' is known: nothing of it has landed",
+            id="bootstrap: a table",
+        ),
+        pytest.param(
+            ["bootstrap", USERS, "--reason", "x", "--cancel"],
+            "is not being read now; nothing was recorded",
+            id="bootstrap: nothing to cancel",
+        ),
         pytest.param(["fly"], "no verb 'fly'", id="a verb"),
     ],
 )
@@ -165,7 +175,7 @@ def test_f51_another_service_that_answers_there_is_told_as_such(
     ("words", "said"),
     [
         pytest.param(["statu"], "no verb 'statu'; the nearest is status; known: ack, ", id="near"),
-        pytest.param(["xyzzy"], "no verb 'xyzzy'; known: ack, check-config, ", id="far from all"),
+        pytest.param(["xyzzy"], "no verb 'xyzzy'; known: ack, bootstrap, ", id="far from all"),
     ],
 )
 def test_a_verb_that_is_none_is_told_with_those_there_are(words: list[str], said: str) -> None:

@@ -69,6 +69,7 @@ def _requests(store: ServiceStore, spark: FakeSpark) -> LaneRequests:
         waived=store.waivers.waived,
         standstills=standstills,
         accounts=store.accounts,
+        rereads=store.rereads,
         clock=lambda: NOW,
         readers=lambda: {"shop.users": 4},
     )

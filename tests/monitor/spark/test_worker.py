@@ -8,11 +8,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from demo.processes import wait_until
 from monitor.spark.wire import Reply, Request, Verb, load_reply
 from monitor.spark.worker import RequestServer
 from pipeline.apply.written_images import Manifest
 from pipeline.errors import HeldError
 from pipeline.report import Applied, Landed
+from pipeline.rereads import RereadOrder, RereadState
 from pipeline.settings import PipelineSettings
 
 AT = datetime(2026, 3, 29, tzinfo=UTC)
@@ -50,6 +52,10 @@ class GatedLane:
     def upkeep(self, readers: Mapping[str, int]) -> None:
         """Through the gate."""
         self._pass("upkeep")
+
+    def reread(self, orders: tuple[RereadOrder, ...]) -> tuple[RereadState, ...]:
+        """No gate: all of it is read at once."""
+        return tuple(RereadState(one.id, one.table, "s", 3, 7) for one in orders)
 
     def close(self) -> None:
         """Whatever still runs fails."""
@@ -95,6 +101,15 @@ class Bench:
 
     def ids(self) -> list[int]:
         return [reply.id for reply in self.replies.all()[1:]]
+
+
+def test_what_is_to_be_read_again_is_told_of(bench: "Bench") -> None:
+    order = RereadOrder("x", "shop.a")
+
+    bench.take(Request(1, Verb.REREAD, rereads=(order,)))
+    wait_until(lambda: bench.ids() == [1], SOON, "the reply")
+
+    assert bench.replies.all()[1].rereads == (RereadState("x", "shop.a", "s", 3, 7),)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.parser import text_string_to_metric_families
 
-from monitor.board import Board
+from monitor.board import Board, RereadView
 from monitor.web.metrics import METRICS, exposition
 from tests.monitor.boards import ALL_WELL, LOST, MIXED, MUTE, NOW, incident
 
@@ -85,7 +85,8 @@ def test_the_text_says_what_the_library_would_write(name: str) -> None:
 
 
 def test_every_listed_metric_has_a_sample_with_its_labels() -> None:
-    shown = Board(**{f: getattr(MIXED, f) for f in MIXED.__slots__} | {"incidents": (incident(),)})
+    again = RereadView("shop.users", "read again", 7, NOW)
+    shown = replace(MIXED, incidents=(incident(),), rereads=(again,))
 
     _, samples = _scrape(shown, NOW + timedelta(seconds=20))
 

@@ -16,8 +16,9 @@ from pipeline.apply.catalog import Catalog
 from pipeline.apply.landed_state import LandedState
 from pipeline.errors import ConfigError, TooManyRowsError, UnreachableError
 from pipeline.model import Head, Op, Shard
-from pipeline.reread.bootstrap import Rereading, RereadOrder, RereadState
+from pipeline.reread.bootstrap import Rereading
 from pipeline.reread.task import ReadLimits, RereadDone, RereadTask, run
+from pipeline.rereads import RereadOrder, RereadState
 from pipeline.route import Router
 from pipeline.settings import SourceSettings
 from pipeline.sources.mysql.position import binlog_position
@@ -219,7 +220,10 @@ def test_a_statement_meanwhile_begins_it_anew(beside: Beside) -> None:
 def test_a_table_that_nothing_is_known_of_waits(beside: Beside) -> None:
     log = LandedState(beside.desk.loop.mark, Catalog(Router(), readings("a", "b")))
 
-    assert beside.again.run(log, (RereadOrder("y", "db.nothing"),)) == ()
+    (state,) = beside.again.run(log, (RereadOrder("y", "db.nothing"),))
+
+    assert (state.refused, state.shard) == (False, "")
+    assert state.why == "no shard of db.nothing is known: nothing of it has landed"
 
 
 def test_a_table_that_the_collector_leaves_out_gets_no_base(beside: Beside) -> None:

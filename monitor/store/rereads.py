@@ -1,0 +1,113 @@
+"""What people asked to have read again, why, and how far it is."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Row, insert, select, update
+
+from monitor.store.database import Database
+from monitor.store.schema import rereads
+from pipeline.rereads import RereadOrder, RereadState
+
+
+@dataclass(frozen=True, slots=True)
+class RereadRequest:
+    """Who asked for *table*, why and when; ``ended`` is None as long as it goes on."""
+
+    id: str
+    table: str
+    reason: str
+    who: str
+    at: datetime
+    ended: datetime | None = None
+    states: tuple[RereadState, ...] = ()
+
+    @property
+    def rows(self) -> int:
+        """Rows that are landed."""
+        return sum(one.rows for one in self.states)
+
+    @property
+    def done(self) -> bool:
+        """Whether every shard has its new base."""
+        return bool(self.states) and all(one.done is not None for one in self.states)
+
+    @property
+    def why(self) -> str:
+        """What it waits for, or why it ended without a base; empty if it moves on, or is done."""
+        return "; ".join(dict.fromkeys(one.why for one in self.states if one.why))
+
+
+@dataclass(eq=False)
+class RereadRequests:
+    """Kept for ever: they say why a base is what it is."""
+
+    database: Database
+
+    def add(self, asked: RereadRequest) -> RereadRequest:
+        """Record *asked*; the one that goes on for its table, if there is one."""
+        same = (rereads.c.table == asked.table) & rereads.c.ended.is_(None)
+        with self.database.write() as connection:
+            known = connection.execute(select(rereads).where(same)).first()
+            if known is not None:
+                return _read(known)
+            row = {"id": asked.id, "table": asked.table, "reason": asked.reason, "who": asked.who}
+            connection.execute(insert(rereads).values(**row, at=asked.at, states=[]))
+        return asked
+
+    def get(self, id_: str) -> RereadRequest | None:
+        """The one of that id."""
+        with self.database.read() as connection:
+            found = connection.execute(select(rereads).where(rereads.c.id == id_)).first()
+        return None if found is None else _read(found)
+
+    def list(self, *, limit: int = 100) -> tuple[RereadRequest, ...]:
+        """Newest first."""
+        query = select(rereads).order_by(rereads.c.at.desc()).limit(limit)
+        with self.database.read() as connection:
+            return tuple(map(_read, connection.execute(query).all()))
+
+    def open(self) -> tuple[RereadRequest, ...]:
+        """Those that go on, oldest first."""
+        query = select(rereads).where(rereads.c.ended.is_(None)).order_by(rereads.c.at)
+        with self.database.read() as connection:
+            return tuple(map(_read, connection.execute(query).all()))
+
+    def orders(self) -> tuple[RereadOrder, ...]:
+        """What the pipeline is to read on."""
+        return tuple(RereadOrder(one.id, one.table) for one in self.open())
+
+    def told(self, states: Iterable[RereadState], at: datetime) -> None:
+        """Keep how far each is; one that is done, or will never be, has ended."""
+        by_id: dict[str, list[RereadState]] = {}
+        for state in states:
+            by_id.setdefault(state.id, []).append(state)
+        for id_, own in by_id.items():
+            ended = all(one.done is not None for one in own) or any(one.refused for one in own)
+            self._keep(id_, own, at if ended else None)
+
+    def cancel(self, id_: str, why: str, at: datetime) -> bool:
+        """End it as it stands; false if none of that id goes on."""
+        known = self.get(id_)
+        if known is None or known.ended is not None:
+            return False
+        states = known.states or (RereadState(id_, known.table, ""),)
+        self._keep(id_, [_ended(one, why) for one in states], at)
+        return True
+
+    def _keep(self, id_: str, states: Sequence[RereadState], ended: datetime | None) -> None:
+        told = [asdict(one) for one in states]
+        going = (rereads.c.id == id_) & rereads.c.ended.is_(None)
+        with self.database.write() as connection:
+            connection.execute(update(rereads).where(going).values(states=told, ended=ended))
+
+
+def _ended(state: RereadState, why: str) -> RereadState:
+    return RereadState(state.id, state.table, state.shard, state.rows, state.done, why)
+
+
+def _read(row: Row[Any]) -> RereadRequest:
+    states = tuple(RereadState(**one) for one in row.states)
+    return RereadRequest(row.id, row.table, row.reason, row.who, row.at, row.ended, states)

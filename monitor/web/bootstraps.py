@@ -1,0 +1,106 @@
+"""What is read again from its source: asked for, looked at, given up."""
+
+import uuid
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+from monitor.store.rereads import RereadRequest
+from monitor.web import render
+from monitor.web.parts import ApiParts, Parts
+from pipeline.errors import ConfigError
+from pipeline.model import Shard
+
+Line = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=1000)]
+Limit = Annotated[int, Query(ge=1, le=10_000)]
+REREAD_ROUTES = APIRouter(prefix="/v1")
+
+
+class BootstrapRequest(BaseModel):
+    """Who asks for new bases, and why."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    tables: Annotated[list[Line], Field(min_length=1, max_length=1000)]
+    reason: Line
+    who: Line
+
+
+@REREAD_ROUTES.get("/bootstraps")
+def bootstraps(parts: Parts, limit: Limit = 100) -> list[render.Json]:
+    """Bases that were asked for, newest first."""
+    return [_told(one, parts) for one in parts.store.rereads.list(limit=limit)]
+
+
+@REREAD_ROUTES.post("/bootstraps")
+def bootstrap(parts: Parts, body: BootstrapRequest) -> JSONResponse:
+    """Have tables read again: 202; one that is being read already goes on. 400: no such table."""
+    for name in body.tables:
+        _require(name, parts)
+    asked = [
+        parts.store.rereads.add(
+            RereadRequest(uuid.uuid4().hex[:12], name, body.reason, body.who, parts.clock())
+        )
+        for name in dict.fromkeys(body.tables)
+    ]
+    return JSONResponse({"bootstraps": [_told(one, parts) for one in asked]}, 202)
+
+
+@REREAD_ROUTES.post("/bootstraps/cancelled")
+def cancel(parts: Parts, body: BootstrapRequest) -> render.Json:
+    """Give up what is being read of tables; 400 if nothing is."""
+    open_ones = {one.table: one for one in parts.store.rereads.open()}
+    for name in body.tables:
+        if name not in open_ones:
+            raise ConfigError(f"{name} is not being read now; nothing was recorded")
+    why = f"cancelled by {body.who}: {body.reason}"
+    ended = [open_ones[name] for name in dict.fromkeys(body.tables)]
+    for one in ended:
+        parts.store.rereads.cancel(one.id, why, parts.clock())
+    kept = (parts.store.rereads.get(one.id) or one for one in ended)
+    return {"bootstraps": [_told(one, parts) for one in kept]}
+
+
+def _require(name: str, parts: ApiParts) -> None:
+    """Refuse a table of which nothing has landed, and no statement tells.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    if parts.gate.roster.table(name) is not None:
+        return
+    for shard in parts.gate.roster.existing():
+        if Shard.parse(shard).name == name:
+            return
+    msg = f"no table {name!r} is known: nothing of it has landed, and no statement tells of it"
+    raise ConfigError(f"{msg}; `sluice status` shows the tables")
+
+
+def _told(one: RereadRequest, parts: ApiParts) -> render.Json:
+    return {
+        "id": one.id,
+        "table": one.table,
+        "reason": one.reason,
+        "who": one.who,
+        "at": render.instant(one.at),
+        "ended": render.instant(one.ended) if one.ended else None,
+        "done": one.done,
+        "rows": one.rows,
+        "about": _about(one.table, parts),
+        "why": one.why,
+        "shards": [
+            {"shard": s.shard, "rows": s.rows, "done": s.done is not None, "why": s.why}
+            for s in one.states
+        ],
+    }
+
+
+def _about(name: str, parts: ApiParts) -> int | None:
+    """About how many rows the table has, as its sources estimate; None if none does."""
+    table = parts.gate.roster.table(name)
+    shards = table.shards if table else ()
+    told = (parts.estimates(shard.source).get(shard.name) for shard in shards)
+    known = [count for count in told if count is not None]
+    return sum(known) if known else None

@@ -1,0 +1,106 @@
+"""A new base is asked for, looked at and given up by its route and its verb.
+
+Covers monitor/web/bootstraps.py, monitor/commands/bootstrap.py
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from monitor.commands.bootstrap import COMMAND
+from monitor.web import api
+from monitor.web.server import HttpServer
+from pipeline.rereads import RereadState
+from tests.monitor.rig import USERS, Rig
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Iterator[Rig]:
+    made = Rig(tmp_path)
+    made.round()
+    made.round()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def server(rig: Rig) -> Iterator[str]:
+    http = HttpServer("127.0.0.1", 0)
+    http.start(api.application(rig.api_parts()))
+    yield http.address
+    http.stop()
+
+
+def bootstrap(server: str, *words: str) -> Result:
+    given = [USERS, "--reason", "a gap", "--who", "ann", "--server", server, *words]
+    return CliRunner().invoke(COMMAND, given, catch_exceptions=False)
+
+
+def told(rig: Rig, *states: RereadState) -> None:
+    rig.store.rereads.told(states, rig.clock())
+
+
+def test_it_is_begun_once_and_recorded_with_its_reason(rig: Rig, server: str) -> None:
+    first = bootstrap(server, "--no-wait", "--json")
+    second = bootstrap(server, "--no-wait", "--json")
+
+    (one,) = json.loads(first.output)
+    assert (one["reason"], one["who"], one["ended"]) == ("a gap", "ann", None)
+    assert json.loads(second.output) == [one]
+    assert [order.table for order in rig.store.rereads.orders()] == [USERS]
+
+
+@pytest.mark.parametrize(
+    ("last", "status", "said"),
+    [
+        pytest.param((50, 7, ""), 0, "50 rows read, the new base is complete", id="done"),
+        pytest.param((0, None, "no key"), 4, "ended without a new base: no key", id="refused"),
+    ],
+)
+def test_who_waits_sees_it_end(
+    *,
+    rig: Rig,
+    server: str,
+    monkeypatch: pytest.MonkeyPatch,
+    last: tuple[int, int | None, str],
+    status: int,
+    said: str,
+) -> None:
+    steps = iter([(12, None, ""), last])
+
+    def meanwhile(_: float) -> None:
+        (order,) = rig.store.rereads.orders()
+        rows, done, why = next(steps)
+        told(rig, RereadState(order.id, USERS, "s/u", rows, done, why, why == "no key"))
+
+    monkeypatch.setattr("monitor.commands.bootstrap.time.sleep", meanwhile)
+
+    result = bootstrap(server)
+
+    assert result.exit_code == status
+    assert f"{USERS}: 12 rows" in result.output
+    assert result.output.splitlines()[-1] == f"{USERS}: {said}"
+
+
+def test_it_can_be_given_up(rig: Rig, server: str) -> None:
+    bootstrap(server, "--no-wait")
+
+    result = bootstrap(server, "--cancel")
+
+    assert result.exit_code == 0
+    assert "ended without a new base: cancelled by ann: a gap" in result.output
+    assert rig.store.rereads.orders() == ()
+
+
+def test_a_page_says_what_is_read_and_a_metric_how_far(rig: Rig, server: str) -> None:
+    bootstrap(server, "--no-wait")
+    (order,) = rig.store.rereads.orders()
+    told(rig, RereadState(order.id, USERS, "s/u", 12, None, "down"))
+
+    rig.round()
+
+    (view,) = rig.current.board.rereads
+    assert view.told == "read again from its source: 12 rows landed; waits: down"
