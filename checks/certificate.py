@@ -111,8 +111,12 @@ def misdated(certificates: Iterable[Certificate], step: ClockStep) -> tuple[Cert
 def _lost(one: Certificate, ground: Ground) -> str:
     """Why nobody can read what *one* speaks of; empty if that may still be read."""
     why = _batch_lost(one.evidence, ground)
-    if why or ground.mirror is None or one.stage is Stage.LANDED:
+    if why or ground.mirror is None:
         return why
+    if isinstance(ground.mirror, MirrorPosition) and (late := _late(one, ground.mirror)):
+        return late
+    if one.stage is Stage.LANDED:
+        return ""
     if one.stage is Stage.IMAGE:
         return _image_lost(one, ground.mirror)
     return _mirror_lost(one.evidence, ground.mirror)
@@ -129,6 +133,14 @@ def _batch_lost(evidence: Evidence, ground: Ground) -> str:
     if evidence.batch < ground.ruled:
         return f"since batch {ground.ruled} the rules send it a shard that it did not have"
     return ""
+
+
+def _late(one: Certificate, mirror: MirrorPosition) -> str:
+    """What of before its cut has landed since it was given."""
+    image = mirror.image(one.cut)
+    told = () if image is None else image.late
+    count = sum(late.rows for late in told if late.batch > one.evidence.batch)
+    return f"{count} changes from before its cut landed after it" if count else ""
 
 
 def _image_lost(one: Certificate, mirror: MirrorPosition | str) -> str:

@@ -21,6 +21,10 @@ def imageless(
         yield Reason("no_image", f"the mirror has no image of the cut {cut.isoformat()}")
     elif not image.held(now):
         yield Reason("image_old", f"the image was kept until {image.until.isoformat()}")
+    elif image.late:
+        count = sum(one.rows for one in image.late)
+        text = f"{count} changes from before the cut landed after the image was made"
+        yield Reason("image_late", text)
     else:
         own = {fence.source: fence for fence in image.fences}
         for source in table.sources:

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from alerts.model import Incident
 from checks.model import Verdict
 from checks.readiness import Readiness, ReadinessState
+from pipeline.image import Image
 from pipeline.lags.lag import Lags
 from pipeline.model import Stage, Table
 
@@ -23,6 +24,7 @@ class TableView:
 
     ``day`` answers for the end of yesterday, ``recent`` for one lag budget ago; ``since`` is when
     the graver of them became what it is, as far back as this life of the service has seen.
+    ``images`` are those that can be read.
     """
 
     table: Table
@@ -31,6 +33,7 @@ class TableView:
     recent: Mapping[Stage, Readiness]
     verdicts: tuple[Verdict, ...] = ()
     residual: int = 0
+    images: tuple[Image, ...] = ()
     since: datetime | None = None
 
     @property

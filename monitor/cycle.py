@@ -22,6 +22,7 @@ from monitor.observe.sampler import Sampling, Watcher
 from monitor.observe.service_state import ServiceState
 from monitor.right_of_way import RightOfWay
 from pipeline.cut import day_end
+from pipeline.image import Image
 from pipeline.lags.lag import MOVING
 from pipeline.lags.retention import Retention
 from pipeline.model import Missing, Stage, Table
@@ -138,7 +139,13 @@ class Cycle:
         seen = {verdict.check: verdict for verdict in self.recorder.rulings.of(table.name)[::-1]}
         shown = {**seen, **{verdict.check: verdict for verdict in verdicts}}
         view = TableView(
-            table, inputs.lags, day, now_ish, tuple(shown.values()), residual=inputs.residual
+            table,
+            inputs.lags,
+            day,
+            now_ish,
+            tuple(shown.values()),
+            residual=inputs.residual,
+            images=_images(inputs),
         )
         return self._dated(view), verdicts
 
@@ -185,6 +192,11 @@ class Cycle:
     def _probed(self, member: Member) -> bool:
         plans = (plan for plan in self.plans if plan.name == member.check)
         return any(plan.probe_for(member.table) for plan in plans)
+
+
+def _images(inputs: Inputs) -> tuple[Image, ...]:
+    mirror = inputs.samples.mirror
+    return () if isinstance(mirror, Missing) else mirror.value.images
 
 
 def yesterday(now: datetime, zone: ZoneInfo) -> datetime:

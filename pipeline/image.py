@@ -33,12 +33,26 @@ class DueCut:
 
 
 @dataclass(frozen=True, slots=True)
+class LateChanges:
+    """Changes of batches up to ``batch`` that belong in an image which was made without them.
+
+    ``days``: day of their date column -> how many; empty where the table names none.
+    """
+
+    batch: int
+    rows: int
+    days: Mapping[str, int] = field(default_factory=dict)
+    at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Image:
     """A mirror as of ``cut``: its ``version``, and by which ``positions`` changes belong in it.
 
     ``fences`` stand for the cut, one per source of the table; ``batch`` is the one whose mark
     proved that all below them had landed.  It is kept ``until`` then.  ``path`` is the folder of
-    ``day`` that it is written out to; empty where it is read as a version of the mirror.
+    ``day`` that it is written out to; empty where it is read as a version of the mirror.  ``late``
+    is what landed since and belongs in it.
     """
 
     cut: datetime
@@ -50,6 +64,7 @@ class Image:
     until: datetime
     day: str = ""
     path: str = ""
+    late: tuple[LateChanges, ...] = ()
 
     def held(self, now: datetime) -> bool:
         """Whether it is still to be kept."""

@@ -177,7 +177,8 @@ class PublishRule:
     well, into a folder a day of ``where`` (by default beside the mirrors), and that is kept.  From
     the end of the day a mirror stands still until all before it is proven to have landed, for
     ``hold_back`` at most: then it goes on, and there is no image of that day.  ``none`` makes no
-    images of tables that a later rule would.
+    images of tables that a later rule would.  ``day`` is a date column, by whose days changes are
+    counted that come too late for an image.
     """
 
     tables: str
@@ -185,6 +186,7 @@ class PublishRule:
     where: str = ""
     keep: timedelta = timedelta(days=7)
     hold_back: timedelta = timedelta(minutes=5)
+    day: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +201,7 @@ class PipelineSettings:
     ``table_format`` is what mirrors are laid out in, with ``table_format_options``.  ``publish``
     says of which tables images are made, ``invariants`` what no slice may break that reaches a
     mirror.
+    Days are those of ``time_zone``.
     """
 
     lake: str
@@ -221,6 +224,7 @@ class PipelineSettings:
     table_format_options: Mapping[str, Any] = field(default_factory=dict)
     publish: tuple[PublishRule, ...] = ()
     invariants: tuple[InvariantRule, ...] = ()
+    time_zone: str = "UTC"
 
     def demanded(self, table: str) -> tuple[tuple[str, Any], ...]:
         """All invariants of *table*, each by its name; one name may stand there more than once."""

@@ -149,6 +149,7 @@ class Config(BaseModel):
             rules=self.tables,
             publish=self.publish,
             invariants=self.invariants,
+            time_zone=self.time_zone.key,
             **tuning,
         )
 

@@ -116,6 +116,13 @@ async def ask(
     return JSONResponse(_answer(decision), decision.status(patient=patient))
 
 
+@GATE_ROUTES.get("/late")
+def late(parts: Parts, since: str | None = None) -> list[render.Json]:
+    """Days to be computed again: changes from before a cut that landed after its image was made."""
+    instant = None if since is None else parts.gate.cut(since)
+    return [one for view in parts.current.board.tables for one in render.late(view, instant)]
+
+
 @SERVICE_ROUTES.get("/metrics")
 def metrics(parts: Parts) -> Response:
     """What Prometheus scrapes."""

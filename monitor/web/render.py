@@ -62,6 +62,24 @@ def table(view: TableView) -> Json:
     }
 
 
+def late(view: TableView, since: datetime | None) -> list[Json]:
+    """What landed after an image that it belongs in was made, *since* then; newest last."""
+    return [
+        {
+            "table": view.table.name,
+            "day": image.day,
+            "cut": instant(image.cut),
+            "landed": instant(each.at) if each.at else None,
+            "batch": each.batch,
+            "rows": each.rows,
+            "days": dict(each.days),
+        }
+        for image in view.images
+        for each in image.late
+        if since is None or each.at is None or each.at >= since
+    ]
+
+
 def certificate(one: Certificate) -> Json:
     """A certificate with all its evidence."""
     evidence = one.evidence

@@ -16,8 +16,8 @@ import structlog
 from pipeline.apply.decide import AppliedBefore
 from pipeline.apply.fills import Fill
 from pipeline.apply.floors import Floors
+from pipeline.apply.late_changes import ACTING, SAME, below_cut, late_for
 from pipeline.apply.moved_rows import RowMove, moved
-from pipeline.apply.provenance import plain
 from pipeline.apply.refusal import Refusal
 from pipeline.apply.turn import Turn, TurnTask, Written
 from pipeline.apply.validation import Demands
@@ -25,7 +25,7 @@ from pipeline.changelog.scan import Part, scan
 from pipeline.changelog.slices import APPLIED_COLUMNS, TableRows, WantedBatches, read
 from pipeline.changelog.table import CHANGES
 from pipeline.errors import SluiceError
-from pipeline.image import Image
+from pipeline.image import Image, LateChanges
 from pipeline.lake.store import Store, open_store
 from pipeline.model import Op, Order, Table
 from pipeline.schema.column import Column
@@ -67,7 +67,8 @@ class MirrorJob(Generic[S]):
     ``deletes`` are the files of the change log that may hold deletes.  ``moves`` bring rows of
     other shards, from ``history``: all of its files, of which batches up to ``dropped`` are gone.
     ``image`` is what the turn makes: then it takes only what belongs in that, and another turn
-    takes all of the batches.
+    takes all of the batches.  ``images`` are those that were made before, to each of which a
+    change may be late; ``day`` is the column by which such changes are counted.
     """
 
     table: Table
@@ -84,6 +85,9 @@ class MirrorJob(Generic[S]):
     history: tuple[Part, ...] = ()
     dropped: int = -1
     image: Image | None = None
+    images: tuple[Image, ...] = ()
+    day: Column | None = None
+    zone: str = "UTC"
 
     @property
     def reached(self) -> int:
@@ -108,10 +112,14 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class TurnOutcome:
-    """What one job came to; ``topics`` its changes arrived in."""
+    """What one job came to; ``topics`` its changes arrived in.
+
+    ``late``: cut -> what of them is late for its image.
+    """
 
     result: Written[Any] | Refusal
     topics: frozenset[str] = field(default_factory=frozenset)
+    late: Mapping[datetime, LateChanges] = field(default_factory=dict)
 
 
 def run(group: Group) -> dict[str, TurnOutcome]:
@@ -172,7 +180,8 @@ def _done(job: MirrorJob[S], changes: str, rows: Mapping[str, pa.Table], turn: T
         came = [moved(move, open_store(changes), job.history, job.dropped) for move in job.moves]
         own = pa.concat_tables([own, *came]) if came else own
         own = own if job.image is None else below_cut(own, job.image.positions)
-        return TurnOutcome(turn(_task(job, changes, own)), topics)
+        late = _late(job, changes, own) if job.images else {}
+        return TurnOutcome(turn(_task(job, changes, own)), topics, late)
     except SluiceError as error:
         return TurnOutcome(Refusal.of(error), topics)
     except Exception as error:  # the boundary of one mirror's turn: it blocks no other
@@ -180,19 +189,23 @@ def _done(job: MirrorJob[S], changes: str, rows: Mapping[str, pa.Table], turn: T
         return TurnOutcome(Refusal.unforeseen(error), topics)
 
 
-def below_cut(changes: pa.Table, positions: Mapping[str, Order]) -> pa.Table:
-    """The *changes* whose order is below that of their source; those without an order are not."""
-    orders, source = plain(changes["order"]).combine_chunks(), plain(changes["source"])
-    parts = {part: pc.struct_field(orders, part) for part in ("epoch", "log", "pos", "row")}
-    kept = pa.array([False] * len(changes), pa.bool_())
-    for name, position in positions.items():
-        under = pa.array([False] * len(changes), pa.bool_())
-        for part in reversed(parts):  # the last counts least
-            bound = getattr(position, part)
-            same = pc.and_(pc.equal(parts[part], bound), under)
-            under = pc.fill_null(pc.or_(pc.less(parts[part], bound), same), fill_value=False)
-        kept = pc.or_(kept, pc.and_(under, pc.equal(source, name)))
-    return changes.filter(kept)
+def _late(job: MirrorJob[S], changes: str, rows: pa.Table) -> dict[datetime, LateChanges]:
+    def landed(some: pa.Table) -> pa.Table:
+        """One file after the other: a table may have been changed often."""
+        found = [
+            scan(
+                open_store(changes),
+                (part,),
+                among=("table", (job.table.name,)),
+                ops=ACTING,
+                columns=("table", "batch", *SAME),
+            )
+            for part in job.history
+        ]
+        keys = some["key"].combine_chunks()
+        return pa.concat_tables([one.filter(pc.is_in(one["key"], keys)) for one in found])
+
+    return late_for(job.images, rows, landed, job.day, job.zone)
 
 
 def _task(job: MirrorJob[S], changes: str, rows: pa.Table) -> TurnTask[S]:

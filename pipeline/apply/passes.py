@@ -7,7 +7,7 @@ between makes it start over in the next pass.
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -18,6 +18,7 @@ from pipeline.apply.due_images import DueImages, HeldBack
 from pipeline.apply.foreign_writes import Watch
 from pipeline.apply.highest_orders import HighestOrders
 from pipeline.apply.landed_state import LandedState
+from pipeline.apply.late_changes import marked
 from pipeline.apply.mirror_job import Group, MirrorJob, TurnOutcome, run
 from pipeline.apply.mirror_snapshot import CommitStamp, MirrorSnapshot, batch_of
 from pipeline.apply.mirrors import Mirrors
@@ -282,7 +283,7 @@ class Passes:
         table, result = job.table, outcome.result
         if isinstance(result, Refusal):
             return self._failed(table, result.hold(table.name), landed, waived)
-        reached = job.reached
+        reached, job = job.reached, self._with_late(job, outcome)
         doubt = self.watch.below(table.name, job.snapshot, waived)
         doubt = doubt or unexplained(table.name, reached, result.account)
         if doubt is not None and doubt.id not in waived:
@@ -300,6 +301,15 @@ class Passes:
         elif (told := self.watch.hold(table.name, waived)) is not None:
             return self._failed(table, told, landed, waived)
         return self._succeeded(job, outcome, result.account, started)
+
+    def _with_late(self, job: MirrorJob[Any], outcome: TurnOutcome) -> MirrorJob[Any]:
+        """The job as its commit tells it: images only where something is late for one."""
+        at = self.clock()
+        late = {cut: replace(one, at=at) for cut, one in outcome.late.items()}
+        for cut, one in late.items():
+            told = {"cut": cut.isoformat(), "rows": one.rows, "days": dict(one.days)}
+            log.warning("changes_late", table=job.table.name, **told)
+        return replace(job, images=tuple(marked(job.images, late)) if late else ())
 
     def _succeeded(
         self, job: MirrorJob[Any], outcome: TurnOutcome, account: Account, started: datetime

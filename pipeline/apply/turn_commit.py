@@ -39,14 +39,14 @@ class TurnCommit:
 def turn_commit(job: MirrorJob[S], written: Written[Any], stamp: CommitStamp) -> TurnCommit:
     """What the commit of *written* tells, besides what others know already."""
     reached, floors = job.reached, highest(written.floors)
-    images = {} if job.image is None else kept(images_of(job.snapshot), job.image)
+    images = tuple(kept(images_of(job.snapshot), job.image).values()) if job.image else job.images
     return TurnCommit(
         application=app(stamp.lane),
         batch=reached,
         remembered={
             **(told_floors(floors) if floors else {}),
             **told_life(stamp.life),
-            **(told_images(tuple(images.values())) if images else {}),
+            **(told_images(images) if images else {}),
         },
         note=following(job.snapshot, reached, stamp.lane, **told_turn(job, written)),
     )

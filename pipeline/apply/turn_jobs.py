@@ -18,7 +18,13 @@ from pipeline.apply.highest_orders import HighestOrders
 from pipeline.apply.landed_state import LandedState
 from pipeline.apply.losses import require_kept, require_landed
 from pipeline.apply.mirror_job import MirrorJob
-from pipeline.apply.mirror_snapshot import CommitStamp, MirrorSnapshot, batch_of, floors_of
+from pipeline.apply.mirror_snapshot import (
+    CommitStamp,
+    MirrorSnapshot,
+    batch_of,
+    floors_of,
+    images_of,
+)
 from pipeline.apply.mirrors import Mirrors
 from pipeline.apply.moved_rows import RowMove
 from pipeline.apply.reshape import Shape
@@ -38,7 +44,7 @@ MOST_ROWS = 2_000_000  # of one mirror in one turn; older batches first when mor
 
 @dataclass(frozen=True, slots=True)
 class PendingFiles:
-    """Files of the change log that a pass reads, and those that may hold deletes of any batch.
+    """Files of the change log that a pass reads, those that may hold deletes of any batch, and all.
 
     Found once: as many mirrors as there are would each go through all files.
     """
@@ -46,6 +52,7 @@ class PendingFiles:
     files: tuple[Part, ...]
     deletes: tuple[Part, ...]
     rows: TableRows
+    every: tuple[Part, ...] = ()
 
     def of(self, wanted: WantedBatches) -> list[Part]:
         """Those that may hold one of these batches."""
@@ -78,6 +85,7 @@ class TurnJobs:
             files=parts(self.changes.snapshot, first, until),
             deletes=parts(self.changes.snapshot, -1, until, (Op.DELETE,)),
             rows=TableRows(self.changes.store),
+            every=parts(self.changes.snapshot, -1, until) if self.settings.publish else (),
         )
 
     def of(
@@ -105,7 +113,7 @@ class TurnJobs:
         shape = Shape(table, catalog.schema(table), catalog.newest_of(table), catalog.at)
         snapshot = self._shaped(name, shape, stamp)
         after = batch_of(snapshot, self.settings.lane)
-        return MirrorJob(
+        job = MirrorJob(
             table=table,
             snapshot=snapshot,
             columns=shape.schema.columns,
@@ -116,10 +124,10 @@ class TurnJobs:
             floors=highest(floors_of(snapshot), _bases(table, mark, image)),
             fills=tuple(_fills(catalog, table, shape)),
             moves=tuple(one for one in moves if _belongs(one.shard, one.order, image)),
-            history=parts(self.changes.snapshot, -1, mark.batch) if moves else (),
+            history=self._history(moves, pending, mark),
             dropped=self._dropped(),
-            image=None if image is None else replace(image, version=snapshot.version + 1),
         )
+        return self._imaged(job, image)
 
     def demanding(self, job: MirrorJob[Any], waived: frozenset[str]) -> MirrorJob[Any]:
         """The same with what is demanded of its rows.
@@ -140,6 +148,25 @@ class TurnJobs:
             return replace(job, demands=demands)
         wanted = WantedBatches(after, min(let, job.wanted.until))
         return replace(job, demands=demands, wanted=wanted)
+
+    def _history(
+        self, moves: tuple[RowMove, ...], pending: PendingFiles, mark: Mark
+    ) -> tuple[Part, ...]:
+        """All files, where rows of other shards come or a change may be late."""
+        if pending.every or not moves:
+            return pending.every
+        return parts(self.changes.snapshot, -1, mark.batch)
+
+    def _imaged(self, job: MirrorJob[Any], image: Image | None) -> MirrorJob[Any]:
+        """With the *image* that it makes, or those before it, for which a change may be late."""
+        rule = self.settings.published(job.table.name)
+        if image is not None:
+            return replace(job, image=replace(image, version=job.snapshot.version + 1))
+        if rule is None:
+            return job
+        day = next((one for one in job.columns if one.name == rule.day), None)
+        images = tuple(one for one in images_of(job.snapshot) if one.held(job.at))
+        return replace(job, images=images, day=day, zone=self.settings.time_zone)
 
     def _moves(
         self, table: Table, landed: LandedState, now: datetime

@@ -67,6 +67,7 @@ def _run(words: list[str], monkeypatch: pytest.MonkeyPatch) -> object:
         pytest.param(["gate", USERS, "--wait", "nan"], "is no number", id="gate: no time"),
         pytest.param(["gate", USERS, "--wait", "inf"], "not in the range", id="gate: for ever"),
         pytest.param(["gate", USERS, "--server", "here"], "write http://host:port", id="a server"),
+        pytest.param(["late", "--since", "x"], "bad cut 'x'", id="late: since when"),
         pytest.param(["explain", "no.such"], "no table 'no.such'; known: ", id="explain: a table"),
         pytest.param(["explain", ""], "no table ''", id="explain: no name"),
         pytest.param(["explain", ".."], "no table '..'", id="explain: a name that climbs"),
@@ -113,7 +114,7 @@ def test_f51_what_is_not_there_is_told_in_a_sentence(
 ) -> None:
     (tmp_path / "sluice.yaml").write_text(MINIMAL)
     monkeypatch.chdir(tmp_path)
-    asks = words[0] in ASKS and not {"--config", "--server"} & set(words)
+    asks = words[0] in ASKS | {"late"} and not {"--config", "--server"} & set(words)
 
     status = _run([*words, *(["--server", server] if asks else [])], monkeypatch)
 

@@ -1,0 +1,39 @@
+"""`sluice late`: which days must be computed again, because changes came too late for them?"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from monitor.client import address, listed
+from monitor.options import asks_service
+
+
+@click.command("late")
+@click.option("--since", help="Only what landed since: a date (its end) or an RFC 3339 instant.")
+@asks_service
+def late(since: str | None, config: Path, server: str | None, as_json: bool) -> None:
+    """List changes that landed after an image they belong in was made.
+
+    A READY that was said of such a cut is taken back.
+    """
+    params = {} if since is None else {"since": since}
+    found = listed(address(server, config), "/v1/late", params)
+    if as_json:
+        click.echo(json.dumps(found))
+        return
+    for one in found:
+        click.echo(_line(one))
+    if not found:
+        click.echo("nothing came too late for an image that is kept")
+
+
+def _line(one: dict[str, Any]) -> str:
+    days = ", ".join(f"{day or 'no day'}: {rows}" for day, rows in one["days"].items())
+    where = f" ({days})" if days else ""
+    changes = f"{one['rows']} changes landed at {one['landed']}, batch {one['batch']}{where}"
+    return f"{one['table']} {one['day'] or one['cut']}: {changes}"
+
+
+COMMAND = late
