@@ -27,7 +27,7 @@ from tests.pipeline.live import Pipe
 
 NAME = "spread_out"
 TABLES = ("t0", "t1", "t2", "t3")
-ROWS = 1 << 12
+ROWS = 1 << 10
 MADE = "CREATE TABLE DB.{0} (id INT PRIMARY KEY AUTO_INCREMENT, name VARCHAR(80))"
 
 
@@ -79,16 +79,15 @@ class Rehearsal:
                 self.cluster.workers[0].kill()
                 self.killed[what] = running
                 return
-            over.wait(0.005)
+            over.wait(0.02)
 
 
 def _tasks(session: SparkSession, what: str) -> int:
     """How many tasks run now in jobs whose description begins so."""
-    status = session.sparkContext._jsc.sc().statusStore()
-    jobs = status.jobsList(None)
-    count = 0
-    for index in range(jobs.size()):
-        job = jobs.apply(index)
+    context = session.sparkContext
+    status, count = context._jsc.sc().statusStore(), 0
+    for number in context.statusTracker().getActiveJobsIds():
+        job = status.job(number)
         told = job.description()
         if told.isDefined() and str(told.get()).startswith(what):
             count += job.numActiveTasks()

@@ -1,19 +1,22 @@
 """The whole way on more than one machine: a lake behind S3's API, tasks on a standalone cluster.
 
-Killed in between: nothing is lost, nothing doubled, and no READY is false.
+Killed in between, and with a bucket that throttles or hangs: nothing is lost, nothing doubled, and
+no READY is false.
 """
 
 import shutil
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from demo.ports import free_ports
-from demo.s3 import S3
+from demo.processes import wait_until
+from demo.s3 import BUCKET, S3
 from demo.spark_cluster import SparkCluster
 from tests.proof.evidence import Findings, examine
 from tests.proof.plan import Round, Victim
-from tests.proof.stand import Stand
+from tests.proof.stand import PATIENCE, Stand
 from tests.proof.test_kill import new_folder
 
 DOWN = 3.0  # seconds without a worker
@@ -54,12 +57,37 @@ def kill_the_service(stand: Stand) -> None:
     stand.play(Round(Victim.SERVICE, 3, 0, rush=False))
 
 
+def throttle(stand: Stand) -> None:
+    _starve(stand, "slow_down")
+
+
+def hang(stand: Stand) -> None:
+    _starve(stand, "hang")
+
+
+def _starve(stand: Stand, fault: str) -> None:
+    """The bucket fails until the service has said that it cannot land."""
+    assert stand.s3 is not None
+    log = stand.service.daemon.log
+    before = log.stat().st_size
+    with stand.s3.failing(fault):
+        stand.note(f"bucket: {fault}")
+        wait_until(lambda: _cannot_land(log, before), PATIENCE, "word of the bucket")
+    stand.note("bucket as before")
+    stand.recover()
+
+
+def _cannot_land(log: Path, since: int) -> bool:
+    lines = log.read_bytes()[since:].decode(errors="replace").splitlines()
+    return any("job failed" in one and "job=land" in one and BUCKET in one for one in lines)
+
+
 @pytest.mark.parametrize(
     "harm",
     [
         pytest.param([kill_a_worker], marks=pytest.mark.stack, id="short"),
         pytest.param(
-            [kill_the_service, kill_a_worker, kill_spark],
+            [throttle, kill_the_service, hang, kill_a_worker, kill_spark],
             marks=[pytest.mark.stack, pytest.mark.long],
             id="all",
         ),
