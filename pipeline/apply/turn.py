@@ -6,7 +6,7 @@ vain.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
@@ -24,11 +24,14 @@ from pipeline.apply.decide import (
     decide,
     doubtful,
     outlived,
+    stands,
     withdrawn,
 )
 from pipeline.apply.fills import Fill, filled
 from pipeline.apply.floors import Floors, below, highest
 from pipeline.apply.fold import ROW_OPS, Folded, fold
+from pipeline.apply.made_whole import ValueSources, made_whole
+from pipeline.apply.partial_rows import Peek, is_partial
 from pipeline.apply.provenance import META, SLUICE, Owned, owned, plain
 from pipeline.apply.validation import DecidedSlice, Demands, Search, require_valid
 from pipeline.errors import HeldError
@@ -121,10 +124,13 @@ class Written(Generic[W]):
 Turn = Callable[[TurnTask[Any]], Written[Any]]
 
 
-def decided(task: TurnTask[Any], look: Look, search: Search | None = None) -> Decided:
+def decided(
+    task: TurnTask[Any], look: Look, search: Search | None = None, peek: Peek | None = None
+) -> Decided:
     """Fold and type the changes, *look* where their keys stand, and decide; writes nothing.
 
-    *search* finds other values there; without it a demand that has to is refused.
+    *search* finds other values there; without it a demand that has to is refused.  *peek* reads
+    rows of the mirror, where some came without all of their values.
 
     Raises:
         HeldError: the table must stand still; the reason says why.
@@ -138,6 +144,9 @@ def decided(task: TurnTask[Any], look: Look, search: Search | None = None) -> De
     keys = rows.select(list(task.table.key))
     found = look(keys, None if task.table.unique_across_shards else owned(folded.rows))
     verdicts = _withdrawn(task, folded, decide(folded, found, floors, raised))
+    if (some := is_partial(folded.rows) & stands(verdicts)).any():
+        known = _sources(task, changes, folded, look, peek)
+        rows = made_whole(folded.rows, rows, found, np.flatnonzero(some), known)
     made = Decided(folded, rows, found, verdicts, raised, floors, outlived_rows)
     if task.demands is not None:
         require_valid(task.demands, _slice(task, made, search))
@@ -195,6 +204,20 @@ def _typed(task: TurnTask[Any], folded: Folded) -> pa.Table:
     meta = pa.StructArray.from_arrays(parts, fields=list(META))
     rows = read.rows.append_column(SLUICE, meta)
     return filled(rows, owned(folded.rows), task.fills) if len(rows) else rows
+
+
+def _sources(
+    task: TurnTask[Any], changes: pa.Table, folded: Folded, look: Look, peek: Peek | None
+) -> ValueSources:
+    return ValueSources(
+        changes=changes,
+        columns=tuple(column.name for column in task.columns),
+        key=task.table.key,
+        unique=task.table.unique_across_shards,
+        read=lambda rows: _typed(task, replace(folded, rows=rows)),
+        look=look,
+        peek=peek,
+    )
 
 
 def _slice(task: TurnTask[Any], made: Decided, search: Search | None) -> DecidedSlice:

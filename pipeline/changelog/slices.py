@@ -18,8 +18,8 @@ from pipeline.model import Op
 
 APPLIED_OPS = (*MIRROR_OPS, Op.TOMBSTONE, Op.ERROR)
 APPLIED_COLUMNS = (
-    "batch", "source", "shard", "table", "op", "key", "before", "after", "at", "order", "origin",
-    "topic", "partition",
+    "batch", "source", "shard", "table", "op", "key", "before", "after", "changed", "at", "order",
+    "origin", "topic", "partition",
 )  # fmt: skip
 
 

@@ -28,6 +28,7 @@ from pipeline.tables.delta.find import find, occurrences
 from pipeline.tables.delta.layout import Layout
 from pipeline.tables.delta.mirror_files import MirrorFiles
 from pipeline.tables.delta.outlived_rows import gone_below
+from pipeline.tables.delta.peek import values
 from pipeline.tables.delta.positions import bitmap
 from pipeline.tables.delta.write import Target, without, write
 
@@ -42,7 +43,10 @@ def turn(task: TurnTask[Snapshot], *, footers: Footers = _footers) -> Written[tu
     """
     mirror = _mirror(task, footers)
     made = decided(
-        task, partial(_find, task.snapshot, mirror), partial(_search, task.snapshot, mirror)
+        task,
+        partial(_find, task.snapshot, mirror),
+        partial(_search, task.snapshot, mirror),
+        partial(values, mirror),
     )
     gone = gone_below(mirror, made.raised)
     floored = sum(len(positions) for positions in gone.values())

@@ -30,6 +30,7 @@ ID, NAME = Column("id", "BIGINT"), Column("name", "VARCHAR", 80)
 CHANGES = pa.schema(
     [
         *((name, pa.string()) for name in ("key", "source", "shard", "op", "before", "after")),
+        ("changed", pa.list_(pa.string())),
         ("at", pa.timestamp("us", "UTC")),
         ("batch", pa.int64()),
         ("topic", pa.string()),

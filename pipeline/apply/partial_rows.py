@@ -1,0 +1,188 @@
+"""Which values has a row that came without some of them?  Those that it had before.
+
+A change whose ``changed`` names columns holds those only.  The others stand as they were: as the
+newest older change of the row tells, else as the mirror has them.  A row that took another key
+(a delete and a create of one place) has those of its old key.  A value that nobody has is never
+NULL: the table is held, by name.  Pure.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from msgspec import Raw
+
+from pipeline.apply.decide import Found
+from pipeline.apply.provenance import Mask, Owned, owned, plain, rank, same
+from pipeline.errors import HeldError
+from pipeline.model import Op
+
+Peek = Callable[[Found, Sequence[str]], pa.Table]
+"""Where rows stand in the mirror, all somewhere -> these columns of theirs, in that order."""
+
+PLACE = 3  # parts of a rank that a delete and a create of one place share
+_NEEDED = ("key", "source", "shard", "op", "before", "after", "changed", "order", "origin")
+_ADVICE = "take a new base of it, or make its source tell whole rows"
+Rank = tuple[int, ...]
+Name = tuple[str, str, str]  # source, shard, key
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """What is known of a row from its slice; ``missing`` is to be taken from the mirror.
+
+    There it is the row of the key that the delete ``old`` tells (a row of the changes), or its
+    own where that is None.
+    """
+
+    text: str
+    missing: frozenset[str] = frozenset()
+    old: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    at: int
+    op: str
+    rank: Rank
+    after: str | None
+    is_whole: bool
+
+
+def is_partial(rows: pa.Table) -> Mask:
+    """Which changes hold some of their columns only."""
+    if "changed" not in rows.column_names or rows["changed"].null_count == len(rows):
+        return np.zeros(len(rows), np.bool_)
+    found: Mask = rows["changed"].is_valid().to_numpy()
+    return found
+
+
+def completed(
+    changes: pa.Table, rows: pa.Table, names: AbstractSet[str], stands: Owned, there: Mask
+) -> tuple[Completed, ...]:
+    """What older *changes* tell of each of *rows*, which are among them and all partial.
+
+    *names* are the table's columns.  *stands* are the mirror's rows of the same keys, where *there*
+    is one: what it has is newer than changes below it.
+
+    Raises:
+        HeldError: ``partial_row``, a value is neither in the changes nor, for all that they tell,
+            in the mirror.
+    """
+    lives, own = _RowHistories.of(changes, rows), _own(rows, stands) & there
+    ranks = stands.rank.T.tolist()
+    return tuple(
+        lives.completed(row, names, tuple(ranks[at]) if own[at] else None)
+        for at, row in enumerate(rows.select(_NEEDED).to_pylist())
+    )
+
+
+def _own(rows: pa.Table, stands: Owned) -> Mask:
+    """Which rows of the mirror are of the very shard."""
+    ours = owned(rows)
+    mine: Mask = same(ours.source, stands.source) & same(ours.shard, stands.shard)
+    return stands.adopted | mine
+
+
+@dataclass(frozen=True, slots=True)
+class _RowHistories:
+    """The changes of some rows, newest first; and by place, which old key a new one had."""
+
+    steps: Mapping[Name, Sequence[_Change]]
+    old: Mapping[tuple[str, str, Rank], tuple[Name, _Change]]
+
+    @classmethod
+    def of(cls, changes: pa.Table, rows: pa.Table) -> "_RowHistories":
+        """Of those *rows*, and of all that took another key."""
+        at = np.flatnonzero(_concerned(changes, rows))
+        some = changes.select(_NEEDED).take(pa.array(at))
+        steps: dict[Name, list[_Change]] = {}
+        old: dict[tuple[str, str, Rank], tuple[Name, _Change]] = {}
+        for place, row, its in zip(at.tolist(), some.to_pylist(), rank(some).T, strict=True):
+            name = (row["source"], row["shard"], row["key"])
+            is_whole = row["changed"] is None
+            step = _Change(place, row["op"], tuple(its.tolist()), row["after"], is_whole)
+            steps.setdefault(name, []).append(step)
+            if step.op == Op.DELETE:
+                old[name[0], name[1], step.rank[:PLACE]] = (name, step)
+        for own in steps.values():
+            own.sort(key=_by_rank, reverse=True)
+        return cls(steps, old)
+
+    def completed(
+        self, row: Mapping[str, Any], names: AbstractSet[str], known: Rank | None
+    ) -> Completed:
+        """Go back through what happened to one row, until each of its values was told."""
+        name = first = (row["source"], row["shard"], row["key"])
+        now, values = self._step(row), _fields(row["after"])
+        missing: AbstractSet[str] = names - values.keys()
+        old = None
+        while missing:
+            if now.op == Op.CREATE:
+                before = self.old.get((name[0], name[1], now.rank[:PLACE]))
+                if before is None or before[0] == name:
+                    raise HeldError("partial_row", _told(first, missing))
+                name, now = before
+                old, known = now.at, None
+            following = next((one for one in self.steps[name] if one.rank < now.rank), None)
+            if following is None or (known is not None and following.rank <= known):
+                break
+            if following.after is None or following.op == Op.DELETE:
+                raise HeldError("partial_row", _told(first, missing))
+            now, told = following, _fields(following.after)
+            values |= {one: told[one] for one in missing & told.keys()}
+            missing = frozenset() if now.is_whole else missing - told.keys()
+        if missing and old is None and known is None:
+            raise HeldError("partial_row", _told(first, missing))
+        return Completed(_text(values), frozenset(missing), old)
+
+    def _step(self, row: Mapping[str, Any]) -> _Change:
+        order = (*row["order"].values(), row["origin"])
+        own = self.steps[row["source"], row["shard"], row["key"]]
+        return next(one for one in own if one.rank == order)
+
+
+def _concerned(changes: pa.Table, rows: pa.Table) -> Mask:
+    """Which changes may tell a value: of the keys of *rows*, and of keys that others took."""
+    deletes = pc.equal(plain(changes["op"]), str(Op.DELETE))
+    taken = changes.filter(pc.and_(pc.invert(deletes), changes["changed"].is_valid()))
+    places = (pc.struct_field(one["order"], "pos").combine_chunks() for one in (taken, changes))
+    here, every = places
+    left = changes.filter(pc.and_(deletes, pc.is_in(every, value_set=here)))
+    keys = pa.concat_arrays([plain(one["key"]).combine_chunks() for one in (rows, left)])
+    found: Mask = pc.is_in(plain(changes["key"]), value_set=pc.unique(keys)).to_numpy()
+    return found
+
+
+def _by_rank(step: _Change) -> Rank:
+    return step.rank
+
+
+def _told(name: Name, missing: AbstractSet[str]) -> str:
+    some = ", ".join(sorted(missing)[:5])
+    what = f"a change of {name[1]}, key {name[2]}, came without {some}, and nobody has that"
+    return f"{what}; {_ADVICE}"
+
+
+def not_there(row: Mapping[str, Any], missing: AbstractSet[str]) -> HeldError:
+    """What holds a table in whose mirror a row is not, or cannot be looked at."""
+    return HeldError("partial_row", _told((row["source"], row["shard"], row["key"]), missing))
+
+
+def _fields(text: str) -> dict[str, Raw]:
+    try:
+        return _ROW.decode(text)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise HeldError("misread", f"a row is no JSON object: {error}") from error
+
+
+def _text(values: Mapping[str, Raw]) -> str:
+    return msgspec.json.encode(values).decode()
+
+
+_ROW = msgspec.json.Decoder(dict[str, Raw])
