@@ -232,11 +232,12 @@ def test_an_image_is_asked_by_itself_and_let_through_by_itself(tmp_path: Path) -
     hold = held(lake.apply())
     assert hold.id == "invalid:db.t:1-1"
     assert images(lake) == ()
+    lake.land(row(C, 30, 2, "of the day, too"))
 
     assert lake.apply([hold.id]).hold is None
     (image,) = images(lake)
-    assert held_in(lake, image) == {1: None}
-    assert lake.rows() == {1: "right"}
+    assert held_in(lake, image) == {1: None, 2: "of the day, too"}
+    assert lake.rows() == {1: "right", 2: "of the day, too"}
 
 
 def lost(pos: int, key: int, before: str | None, after: str | None) -> dict[str, Any]:
