@@ -141,10 +141,7 @@ class Landing:
     def _land(
         self, chosen: Plan, listing: Listing, held: dict[str, Hold], waived: frozenset[str]
     ) -> Facts | None:
-        """Write, judge, and commit.
-
-        None where nothing is left: a source that stands still for days makes no batch a round.
-        """
+        """Write, judge, commit; None where nothing is left: who stands still makes no batches."""
         stamp = Stamp(self.mark.lane, self.mark.batch + 1, self.clock())
         self.log.opened(stamp.received)
         judged = self._judged(chosen, listing, held, waived, stamp)
@@ -152,7 +149,8 @@ class Landing:
             return None
         chosen, epochs, staged, facts = judged
         chosen = chosen.landed(staged.epochs)
-        sends = partial(has_sent, self.feeds, self.mark, listing)
+        feeds, hidden = self.feeds, partial(self._hidden, listing=listing)
+        sends = partial(has_sent, feeds=feeds, mark=self.mark, listing=listing, hidden=hidden)
         again = advanced(self.mark, facts, epochs.known, self.rereads(), sends)
         facts = again.counted(facts)
         made, settled = next_mark(

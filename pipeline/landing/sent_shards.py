@@ -1,6 +1,6 @@
 """Has a collector sent all rows of a shard above a place in its log?  By its lists, as told."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence, Set
 
 from pipeline.landing.collector_lists import captured, collected, is_above
 from pipeline.landing.listing import Listing
@@ -10,9 +10,18 @@ from pipeline.model import Order
 
 
 def has_sent(
-    feeds: Sequence[Feed], mark: Mark, listing: Listing, name: str, order: Order
+    name: str,
+    order: Order,
+    *,
+    feeds: Sequence[Feed],
+    mark: Mark,
+    listing: Listing,
+    hidden: Callable[[Set[str]], Set[str]],
 ) -> bool | None:
-    """Of the shard *name*, ``source/db.table``, above *order*; None while nobody can tell."""
+    """Of the shard *name*, ``source/db.table``, above *order*; None while nobody can tell.
+
+    Those of shards that are *hidden* are sent, but not to us.
+    """
     source = source_of(name)
     feed = next((one for one in feeds if one.settings.name == source), None)
     if feed is None:
@@ -21,4 +30,4 @@ def has_sent(
     lists = collected(known, listing.captures.get(source), feed.told)
     if lists is None or not is_above(known, order):
         return None
-    return bool(captured(lists, (name,), (), first=False))
+    return bool(captured(lists, (name,), (), first=False)) and not hidden({name})

@@ -30,6 +30,7 @@ from pipeline.sources.row_reader import OpenRows, ReadFence, RowReader, RowsAske
 
 AT_ONCE = 4  # tasks of a round, which the source has to bear at the same time
 AHEAD = 1_000_000  # rows that wait for landing before more are read
+ALL_READ = "all is read; all before must have landed, by lists and in topics that let it through"
 log = structlog.get_logger(__name__)
 
 
@@ -224,6 +225,8 @@ class Rereading:
         told = RereadState(order.id, order.table, name)
         if known is not None and known.id == order.id:
             told = replace(told, rows=known.rows, done=known.done)
+        if told.done is None and trouble is None and known is not None and known.closing:
+            return replace(told, why=ALL_READ)
         if told.done is not None or trouble is None:
             return told
         return replace(told, why=str(trouble), refused=isinstance(trouble, ConfigError))

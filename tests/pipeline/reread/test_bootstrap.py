@@ -226,6 +226,17 @@ def test_a_table_that_nothing_is_known_of_waits(beside: Beside) -> None:
     assert state.why == "no shard of db.nothing is known: nothing of it has landed"
 
 
+def test_a_table_whose_topic_we_may_not_see_gets_no_base(beside: Beside) -> None:
+    """Else what is written to it after its base would be missed, and nothing would tell."""
+    beside.desk.topics.forbidden = frozenset({"a.db.t"})
+
+    for _ in range(20):
+        state = beside.round()
+
+    assert NAME not in beside.desk.loop.mark.bases
+    assert "all is read" in state.why
+
+
 def test_a_table_that_the_collector_leaves_out_gets_no_base(beside: Beside) -> None:
     beside.desk.server.left_out = frozenset({"db.t"})
     beside.desk.now = beside.desk.now.replace(year=2027)
