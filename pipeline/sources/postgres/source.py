@@ -13,18 +13,24 @@ from datetime import UTC, datetime
 from typing import ClassVar
 
 from pipeline.errors import ProofError
+from pipeline.finding import Finding
 from pipeline.model import Head, Shard, ShardId
+from pipeline.schema.dialect import Dialect
 from pipeline.settings import SourceSettings
 from pipeline.sources.limits import Limits
 from pipeline.sources.positions import PositionRules
+from pipeline.sources.postgres.column import CATALOGUE, PostgresColumn, described
 from pipeline.sources.postgres.description import description
+from pipeline.sources.postgres.dialect import POSTGRES
+from pipeline.sources.postgres.examination import findings
 from pipeline.sources.postgres.heartbeat import addressed, prepare
 from pipeline.sources.postgres.position import POSITIONS, log_position, lsn
 from pipeline.sources.postgres.replication import PUBLICATION, Replication, named
 from pipeline.sources.postgres.server_facts import server_facts
 from pipeline.sources.postgres.session import PostgresSession, Row, quoted
 from pipeline.sources.postgres.shard_facts import INDEXES, shard_facts, shard_names
-from pipeline.sources.source import Beat, SourceDescription
+from pipeline.sources.scope import ExaminationScope
+from pipeline.sources.source import Beat, Source, SourceDescription
 
 # A promoted server counts on from where the old one was: only its timeline tells them apart.  The
 # name of the segment has it, and is there to be asked for where the log is written.
@@ -44,6 +50,7 @@ Range = tuple[int, int]
 class PostgresSource:
     """One database of a server, with the publication and the slot that it is replicated by."""
 
+    dialect: ClassVar[Dialect] = POSTGRES
     positions: ClassVar[PositionRules] = POSITIONS
     settings: SourceSettings
     database: str
@@ -101,15 +108,15 @@ class PostgresSource:
         found = shard_names(self._session, self.name, self.publication)
         return tuple(shard for shard in found if re.fullmatch(pattern, shard.name))
 
+    def columns(self, shard: Shard) -> tuple[PostgresColumn, ...]:
+        """The shard's columns as the server describes them, in order; empty if it is not there."""
+        with self._session.spared():
+            found = [row for oid in self._oids(shard) for row in self._session.ask(CATALOGUE, oid)]
+        return tuple(described(row, place) for place, row in enumerate(found, start=1))
+
     def key_columns(self, shard: Shard) -> tuple[str, ...]:
         """Columns of the primary key, in its order; empty if there is none."""
-        table = ShardId.parse(shard.name)
-        found = self._session.ask(
-            "SELECT c.oid::bigint AS oid FROM pg_class c JOIN pg_namespace n"
-            " ON n.oid = c.relnamespace WHERE n.nspname = %s AND c.relname = %s",
-            *(table.database, table.relation),
-        )
-        indexes = self._session.ask(INDEXES, [row["oid"] for row in found])
+        indexes = self._session.ask(INDEXES, self._oids(shard))
         return next((tuple(row["columns"]) for row in indexes if row["primary"]), ())
 
     def max_id(self, shard: Shard, column: str) -> int | None:
@@ -163,9 +170,25 @@ class PostgresSource:
         )
         return description(server, found, self.publication)
 
+    def examine(self, scope: ExaminationScope) -> tuple[Finding, ...]:
+        """Rule on its settings, its user's rights, its slot, and the tables that are captured."""
+        server = server_facts(self._session, self._names, self.settings.heartbeat)
+        shards = shard_facts(self._session, self.name, self.publication, scope.captured)
+        return findings(self.settings, self._names, server, shards, scope)
+
     def close(self) -> None:
         """Hang up."""
         self._session.close()
+
+    def _oids(self, shard: Shard) -> list[int]:
+        """The number by which the catalogue knows *shard*; empty if it is not there."""
+        table = ShardId.parse(shard.name)
+        found = self._session.ask(
+            "SELECT c.oid::bigint AS oid FROM pg_class c JOIN pg_namespace n"
+            " ON n.oid = c.relnamespace WHERE n.nspname = %s AND c.relname = %s",
+            *(table.database, table.relation),
+        )
+        return [int(row["oid"]) for row in found]
 
     def _extreme(self, which: str, shard: Shard, column: str) -> int | None:
         with self._session.spared():
@@ -191,3 +214,6 @@ def _table(shard: Shard) -> str:
 def _most(plan: Row) -> int:
     """The most rows that a step of *plan* is estimated to give; none is read for that."""
     return max(int(plan["Plan Rows"]), *(_most(step) for step in plan.get("Plans", [])), 0)
+
+
+SOURCE: type[Source] = PostgresSource

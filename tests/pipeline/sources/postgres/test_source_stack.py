@@ -24,6 +24,7 @@ from pipeline.sources.limits import Limits
 from pipeline.sources.postgres.position import POSITIONS
 from pipeline.sources.postgres.session import PostgresSession, Row
 from pipeline.sources.postgres.source import PostgresSource
+from pipeline.sources.scope import ExaminationScope, FoldedTable
 
 pytestmark = pytest.mark.stack
 
@@ -282,3 +283,58 @@ def test_a_table_that_may_not_be_read_is_named_and_the_user_too(asked: Postgres)
     with closing(PostgresSource(settings(asked, "poor"), "asked")) as shop:
         assert shop.head().position.kind == "postgres"  # which anybody may ask
     asked.execute("DROP USER poor")
+
+
+def test_columns_are_those_of_the_catalogue(asked: Postgres) -> None:
+    with source(asked) as shop:
+        found = shop.columns(ODD)
+        assert [(one.name, str(one)) for one in found] == [("a %b", "NUMERIC"), ("c", "INT4")]
+        assert shop.columns(Shard("shop", "public.nope")) == ()
+
+
+POORLY = (
+    "DROP PUBLICATION sluice",
+    "CREATE TABLE sent (id INT PRIMARY KEY)",
+    "CREATE TABLE picked (id INT PRIMARY KEY, a INT)",
+    "CREATE TABLE unsent (id INT PRIMARY KEY)",
+    "CREATE TABLE bare (id INT)",
+    "CREATE UNLOGGED TABLE scratch (id INT PRIMARY KEY)",
+    "CREATE TABLE by_index (id INT PRIMARY KEY, a INT NOT NULL)",
+    "CREATE UNIQUE INDEX by_a ON by_index (a)",
+    "ALTER TABLE by_index REPLICA IDENTITY USING INDEX by_a",
+    "CREATE PUBLICATION sluice FOR TABLE sent, picked WHERE (a > 5), bare, by_index"
+    " WITH (publish = 'insert, update, delete')",
+    "SELECT pg_create_logical_replication_slot('sluice_shop', 'pgoutput')",
+)
+
+
+def test_the_doctor_finds_in_a_real_catalogue_what_keeps_tables_from_being_sent(
+    postgres: Postgres,
+) -> None:
+    postgres.create_database("poorly", *POORLY)
+    scope = ExaminationScope(FoldedTable, timedelta(hours=24), timedelta(seconds=5))
+    given = settings(postgres)
+    try:
+        with closing(PostgresSource(given, "poorly")) as shop:
+            found = {(one.code, one.where) for one in shop.examine(scope)}
+            said = shop.describe({"public.sent", "public.picked", "public.gone"})
+    finally:
+        postgres.execute("SELECT pg_drop_replication_slot('sluice_shop')")
+
+    assert found == {
+        ("fsync", "source:shop"),
+        ("publication", "source:shop"),
+        ("slot_idle", "source:shop"),
+        ("max_slot_wal_keep_size", "source:shop"),
+        ("unpublished", "table public.picked"),
+        ("unpublished", "table public.unsent"),
+        ("unlogged", "table public.scratch"),
+        ("no_key", "table public.bare"),
+        ("replica_identity", "table public.bare"),
+        ("replica_identity", "table public.by_index"),
+    }
+    assert said.unlogged == {
+        "public.sent": "publication sluice leaves out each truncate",
+        "public.picked": "publication sluice sends only rows where (a > 5)",
+    }
+    assert said.hidden == frozenset()

@@ -1,0 +1,276 @@
+"""What keeps a Postgres from being mirrored whole is found, each with the statement that mends it.
+
+Covers pipeline/sources/postgres/examination.py, server_findings.py, slot_findings.py,
+table_findings.py.
+"""
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from pipeline.finding import NOTE, REFUSE, WARN, FindingSeverity
+from pipeline.model import Shard
+from pipeline.settings import CollectorSettings, SourceSettings
+from pipeline.sources.postgres.examination import findings
+from pipeline.sources.postgres.replication import Replication
+from pipeline.sources.postgres.server_facts import (
+    HeartbeatFacts,
+    PostgresFacts,
+    PublicationFacts,
+    SlotFacts,
+)
+from pipeline.sources.postgres.shard_facts import PostgresShardFacts, PublishedFacts
+from pipeline.sources.scope import ExaminationScope, FoldedTable
+
+CONNECT = CollectorSettings("http://connect:8083", "shop-1")
+SETTINGS = SourceSettings("shop", "db", 5432, "sluice", CONNECT, "shop")
+NAMES = Replication("shop", "sluice", "sluice_shop")
+GOOD = PostgresFacts(
+    settings={
+        "wal_level": "logical",
+        "fsync": "on",
+        "full_page_writes": "on",
+        "max_wal_senders": "10",
+        "max_replication_slots": "10",
+        "max_slot_wal_keep_size": "10240",
+        "idle_replication_slot_timeout": "0",
+    },
+    slots=1,
+    senders=1,
+    slot=SlotFacts("sluice_shop", database="shop"),
+    publication=PublicationFacts("sluice"),
+)
+KEYED = PostgresShardFacts(
+    Shard("shop", "public.t"),
+    columns=("id", "a"),
+    nullable=("a",),
+    identified=("id",),
+    unique=(("id",),),
+    primary=True,
+)
+SCOPE = ExaminationScope(FoldedTable, timedelta(hours=24), timedelta(seconds=5))
+
+
+def ruled(
+    server: PostgresFacts = GOOD, *shards: PostgresShardFacts, scope: ExaminationScope = SCOPE
+) -> list[tuple[FindingSeverity, str, str, str]]:
+    found = findings(SETTINGS, NAMES, server, shards or (KEYED,), scope)
+    return [(one.severity, one.code, one.what, one.fix) for one in found]
+
+
+def test_a_server_that_is_set_up_well_has_nothing_to_put_right() -> None:
+    assert ruled() == []
+
+
+def settings(**changed: str) -> PostgresFacts:
+    return replace(GOOD, settings={**GOOD.settings, **changed})
+
+
+def slot(**changed: Any) -> PostgresFacts:
+    return replace(GOOD, slot=SlotFacts("sluice_shop", **{"database": "shop", **changed}))
+
+
+def beat(**changed: Any) -> PostgresFacts:
+    return replace(GOOD, heartbeat=HeartbeatFacts(**changed))
+
+
+@pytest.mark.parametrize(
+    ("server", "severity", "code", "fix"),
+    [
+        pytest.param(settings(wal_level="replica"), REFUSE, "wal_level", "logical", id="wal_level"),
+        pytest.param(settings(fsync="off"), NOTE, "fsync", "'on'", id="fsync"),
+        pytest.param(replace(GOOD, standby=True), REFUSE, "standby", "takes writes", id="standby"),
+        pytest.param(
+            replace(GOOD, slot=SlotFacts("s", database="shop", active=False), senders=10),
+            REFUSE,
+            "max_wal_senders",
+            "ALTER SYSTEM SET max_wal_senders = '12'",
+            id="no sender is left",
+        ),
+        pytest.param(
+            settings(idle_replication_slot_timeout="3600"),
+            WARN,
+            "idle_replication_slot_timeout",
+            "ALTER SYSTEM SET idle_replication_slot_timeout = 0",
+            id="an outage ends the slot",
+        ),
+        pytest.param(
+            replace(GOOD, publication=None),
+            REFUSE,
+            "publication",
+            'CREATE PUBLICATION "sluice" FOR ALL TABLES',
+            id="no publication",
+        ),
+        pytest.param(
+            replace(GOOD, publication=PublicationFacts("sluice", operations=("insert",))),
+            REFUSE,
+            "publication",
+            "SET (publish = 'insert, update, delete, truncate')",
+            id="a publication of some operations",
+        ),
+        pytest.param(
+            replace(GOOD, ahead=timedelta(seconds=-9)), WARN, "clock", "time server", id="its clock"
+        ),
+        pytest.param(
+            replace(GOOD, monitor=False),
+            WARN,
+            "grant_monitor",
+            'GRANT pg_monitor TO "sluice"',
+            id="its load is hidden",
+        ),
+        pytest.param(
+            beat(present=False, creatable=False, schema=True),
+            REFUSE,
+            "grant_heartbeat",
+            'CREATE TABLE IF NOT EXISTS "sluice"."heartbeat"',
+            id="no heartbeat's table",
+        ),
+        pytest.param(
+            beat(lacking=("UPDATE",)),
+            REFUSE,
+            "grant_heartbeat",
+            'GRANT UPDATE ON "sluice"."heartbeat" TO "sluice"',
+            id="a heartbeat's table of another",
+        ),
+        pytest.param(
+            replace(GOOD, slot=None), NOTE, "slot", "register the connector", id="no slot yet"
+        ),
+        pytest.param(
+            slot(plugin="wal2json"), REFUSE, "slot", "pg_drop_replication_slot", id="its plugin"
+        ),
+        pytest.param(slot(database="crm"), REFUSE, "slot", "of its own", id="of another database"),
+        pytest.param(
+            slot(status="lost", retained=None), REFUSE, "slot_lost", "a new base", id="a lost slot"
+        ),
+        pytest.param(
+            slot(status="unreserved"),
+            REFUSE,
+            "slot_lost",
+            "SET max_slot_wal_keep_size = -1",
+            id="a slot about to be lost",
+        ),
+        pytest.param(
+            settings(max_slot_wal_keep_size="-1"),
+            NOTE,
+            "max_slot_wal_keep_size",
+            "less than the disk has",
+            id="nothing limits what is kept",
+        ),
+    ],
+)
+def test_what_is_wrong_with_the_server_is_told_once_with_its_fix(
+    server: PostgresFacts, severity: FindingSeverity, code: str, fix: str
+) -> None:
+    found = [one for one in ruled(server) if one[1] != "slot_idle"]
+
+    assert [(one[0], one[1]) for one in found] == [(severity, code)]
+    assert fix in found[0][3]
+
+
+def test_an_idle_slot_says_what_it_keeps() -> None:
+    (found,) = ruled(slot(active=False, retained=3 * 2**30 // 2))
+
+    assert found[:2] == (WARN, "slot_idle")
+    assert "keeps 1.5 GB" in found[2]
+
+
+@pytest.mark.parametrize(
+    ("shard", "severity", "code", "fix"),
+    [
+        pytest.param(
+            replace(KEYED, logged=False, published=None),
+            REFUSE,
+            "unlogged",
+            "ALTER TABLE public.t SET LOGGED",
+            id="unlogged",
+        ),
+        pytest.param(
+            replace(KEYED, published=None),
+            REFUSE,
+            "unpublished",
+            'ALTER PUBLICATION "sluice" ADD TABLE public.t',
+            id="not in the publication",
+        ),
+        pytest.param(
+            replace(KEYED, published=PublishedFacts("(id > 5)")),
+            REFUSE,
+            "unpublished",
+            'DROP TABLE public.t; ALTER PUBLICATION "sluice" ADD TABLE public.t',
+            id="some of its rows",
+        ),
+        pytest.param(
+            replace(KEYED, published=PublishedFacts(left_out=("a",))),
+            WARN,
+            "columns_unpublished",
+            "ADD TABLE public.t",
+            id="some of its columns",
+        ),
+        pytest.param(
+            replace(KEYED, identity="n", identified=()),
+            WARN,
+            "replica_identity",
+            "REPLICA IDENTITY FULL",
+            id="replica identity nothing",
+        ),
+        pytest.param(
+            replace(KEYED, identity="i", identified=("a",)),
+            REFUSE,
+            "replica_identity",
+            "REPLICA IDENTITY FULL",
+            id="an index without the key",
+        ),
+        pytest.param(
+            replace(KEYED, identity="f", identified=(), unique=(), primary=False),
+            WARN,
+            "no_key",
+            "ADD PRIMARY KEY",
+            id="no key",
+        ),
+        pytest.param(
+            replace(KEYED, readable=False), REFUSE, "grant_select", "pg_read_all_data", id="hidden"
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_table_is_told_with_its_fix(
+    shard: PostgresShardFacts, severity: FindingSeverity, code: str, fix: str
+) -> None:
+    (found,) = ruled(GOOD, shard)
+
+    assert found[:2] == (severity, code)
+    assert fix in found[3]
+
+
+@pytest.mark.parametrize(
+    ("key", "codes"),
+    [
+        pytest.param(("id",), [], id="its own"),
+        pytest.param(("id", "a"), ["key"], id="may be NULL"),
+        pytest.param(("b",), ["key", "replica_identity"], id="no such column"),
+    ],
+)
+def test_a_key_that_the_rules_name_must_name_rows_and_be_sent(
+    key: tuple[str, ...], codes: list[str]
+) -> None:
+    scope = replace(SCOPE, fold=lambda shard: FoldedTable(shard, key))
+
+    found = {one[1] for one in ruled(GOOD, KEYED, scope=scope)}
+
+    assert found >= set(codes)
+    assert bool(found) == bool(codes)
+
+
+def test_what_is_ignored_is_not_ruled_and_the_heartbeat_always_is() -> None:
+    unseen = replace(KEYED, published=None)
+    beats = replace(unseen, shard=Shard("shop", "sluice.heartbeat"))
+
+    found = findings(SETTINGS, NAMES, GOOD, (unseen, beats), replace(SCOPE, fold=lambda _: None))
+
+    assert [(one.code, one.where) for one in found] == [("unpublished", "table sluice.heartbeat")]
+
+
+def test_a_table_that_has_no_key_at_all_cannot_be_updated() -> None:
+    bare = replace(KEYED, identified=(), unique=(), primary=False)
+
+    assert [one[1] for one in ruled(GOOD, bare)] == ["no_key", "replica_identity"]
