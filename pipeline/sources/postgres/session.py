@@ -173,6 +173,9 @@ class _Patient(psycopg.Connection[Row]):
     def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
         return super().wait(gen, interval, self.patience if timeout is None else timeout)
 
+    def __del__(self, *_: Any) -> None:
+        """Let go without a warning: libpq hangs up with who had it, as PyMySQL does."""
+
 
 def quoted(name: str) -> str:
     """*name* as an identifier in a statement for `PostgresSession.ask`; names are never trusted."""
