@@ -11,11 +11,12 @@ from datetime import timedelta
 
 from checks.doctor.topics import topic_findings
 from monitor.config.model import Config
-from monitor.unasked import ExaminedPart, UnaskedPart, brokers, collector, server
+from monitor.unasked import ExaminedPart, UnaskedPart, brokers, collector, schema_registry, server
 from pipeline.build import (
     collection_scope,
     every_topic,
     open_collector,
+    open_registry,
     open_source,
     open_transport,
 )
@@ -70,6 +71,7 @@ class Examination:
     def run(self) -> None:
         """Examine each source, its collector and its topics."""
         for source in self.config.sources:
+            self._registry(source)
             collected = self._collector(source)
             topics = self._topics(source, collected.examined.kept_topic)
             self._source(collected, topics)
@@ -78,6 +80,12 @@ class Examination:
     def refused(self) -> bool:
         """Whether something must be put right before a mirror can be believed."""
         return any(finding.severity is REFUSE for finding in self.findings)
+
+    def _registry(self, source: SourceSettings) -> None:
+        registry = open_registry(source)
+        if registry is not None:
+            with self._asking(schema_registry(source)):
+                registry.examine()
 
     def _collector(self, source: SourceSettings) -> CollectedSource:
         collected, part = CollectedSource(source), collector(source)

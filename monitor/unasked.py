@@ -45,6 +45,14 @@ def collector(source: SourceSettings) -> ExaminedPart:
     )
 
 
+def schema_registry(source: SourceSettings) -> ExaminedPart:
+    """Where the schemas of the source's messages are."""
+    return ExaminedPart(
+        f"registry:{source.name}",
+        "does the schema registry run, and may this user read it",
+    )
+
+
 def brokers(source: SourceSettings) -> ExaminedPart:
     """Where the source's topics are."""
     return ExaminedPart(

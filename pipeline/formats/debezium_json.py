@@ -39,7 +39,7 @@ class DebeziumJson:
         """None: a message says all itself."""
         return frozenset()
 
-    def decode(self, batch: pa.RecordBatch, _: Schemas) -> pa.RecordBatch:
+    def decode(self, batch: pa.RecordBatch, schemas: Schemas) -> pa.RecordBatch:
         """Decode ``RAW`` to ``DECODED``; see :class:`Format`."""
         return messages.decode(batch, Placeholder(self.unavailable))
 

@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 
 from pipeline.collectors.connect.connected import ConnectedDatabase, connected
-from pipeline.collectors.connect.demands import DEMANDS, FAMILIES, PRESENT
+from pipeline.collectors.connect.converters import JSON, classes, demands
+from pipeline.collectors.connect.demands import FAMILIES, PRESENT
 from pipeline.finding import REFUSE, WARN, Demand, Finding, unmet
 from pipeline.settings import SourceSettings
 
 REMEDY = "{name}={value} in the connector's config"
 REMOVE = "remove {name} from the connector's config"
-JSON = "org.apache.kafka.connect.json.JsonConverter"
 NULLS = "value.converter.replace.null.with.default"
 
 # Transforms by the last part of their class: what they do to a change.
@@ -45,12 +45,12 @@ def connector_findings(
     database = connected(source.kind)
     return [
         *_identity(config, where, source.collected_prefix, database),
-        *unmet((*DEMANDS, *database.demands), config, where, remedy=REMEDY),
+        *unmet((*demands(source), *database.demands), config, where, remedy=REMEDY),
         *unmet((d for d in PRESENT if config.get(d.name)), config, where, remedy=REMOVE),
         *_families(config, where),
         *database.findings(config, source, where),
         *_transforms(config, where),
-        *_converters(config, where, worker),
+        *_converters(config, where, classes(source), worker),
     ]
 
 
@@ -101,20 +101,24 @@ def _transforms(config: Mapping[str, str], where: str) -> list[Finding]:
 
 
 def _converters(
-    config: Mapping[str, str], where: str, worker: Mapping[str, str] | None
+    config: Mapping[str, str],
+    where: str,
+    good: tuple[str, ...],
+    worker: Mapping[str, str] | None,
 ) -> list[Finding]:
     known = {**(worker or {}), **config}
-    fix = f"key.converter and value.converter={JSON} in the connector's config"
+    fix = f"key.converter and value.converter={good[0]} in the connector's config"
+    what = "plain JSON" if good == (JSON,) else "Avro of this source"
     found = [
-        Finding(REFUSE, name, where, f"{name}={known[name]}: Sluice reads plain JSON", fix)
+        Finding(REFUSE, name, where, f"{name}={known[name]}: Sluice reads {what}", fix)
         for name in ("key.converter", "value.converter")
-        if known.get(name, JSON) != JSON
+        if known.get(name, good[0]) not in good
     ]
     own = config if "value.converter" in config else worker  # a converter and its settings go along
     if own is None:
         what = "the converter is the worker's, which Connect does not show; NULLs may get lost"
         return [*found, Finding(WARN, NULLS, where, what, f"{fix}, and {NULLS}=false")]
-    if own.get("value.converter", JSON) != JSON or own.get(NULLS, "true").lower() == "false":
+    if own.get("value.converter", good[0]) not in good or own.get(NULLS, "true").lower() == "false":
         return found
     what = f"{NULLS}=true: NULL in a column that has a default arrives as that default"
     remedy = f"{NULLS}=false (and value.converter) in the connector's config"

@@ -8,8 +8,8 @@ import re
 from collections.abc import Mapping
 
 from pipeline.collectors.connect.connected import ConnectedDatabase, connected, every_database
-from pipeline.collectors.connect.connector_findings import JSON, NULLS
-from pipeline.collectors.connect.demands import DEMANDS
+from pipeline.collectors.connect.connector_findings import NULLS
+from pipeline.collectors.connect.converters import SIDES, classes, converters, demands
 from pipeline.collectors.connect.include_lists import include_lists
 from pipeline.collectors.connect.table_filter import TABLES, listed
 from pipeline.collectors.registration import CollectionScope
@@ -31,13 +31,6 @@ PACE = {
     "errors.max.retries": "-1",
     "retriable.restart.connector.wait.ms": "1000",
 }
-CONVERTERS = {
-    "key.converter": JSON,
-    "value.converter": JSON,
-    "key.converter.schemas.enable": "false",
-    "value.converter.schemas.enable": "false",
-    NULLS: "false",
-}
 PRODUCER = {
     "producer.override.acks": "all",
     "producer.override.enable.idempotence": "true",
@@ -58,11 +51,14 @@ def wanted(scope: CollectionScope, own: Mapping[str, str]) -> dict[str, str]:
             raise ConfigError(f"{what}; write a reference that Connect resolves: ${{env:NAME}}")
     source = scope.source
     database = connected(source.kind)
-    demanded = (one for one in (*DEMANDS, *database.demands) if one.good and not _usual(one))
+    demanded = (
+        one for one in (*demands(source), *database.demands) if one.good and not _usual(one)
+    )
     found = {
         **_connection(source, database),
         **PACE,
-        **CONVERTERS,
+        **converters(source),
+        NULLS: "false",
         **PRODUCER,
         **{one.name: one.good[0] for one in demanded},
         **database.pace,
@@ -84,18 +80,19 @@ def lists() -> frozenset[str]:
 def firm(scope: CollectionScope, own: Mapping[str, str]) -> tuple[Demand, ...]:
     """What a setting must be, where a person chose another value."""
     prefix, database = scope.source.collected_prefix, connected(scope.source.kind)
-    classes = tuple(name.lower() for name in database.classes)
-    demands = (
-        *(one for one in (*DEMANDS, *database.demands) if one.good),
-        Demand("connector.class", "", good=classes),
+    connectors = tuple(name.lower() for name in database.classes)
+    known = tuple(name.lower() for name in classes(scope.source))
+    firmly = (
+        *(one for one in (*demands(scope.source), *database.demands) if one.good),
+        Demand("connector.class", "", good=connectors),
         Demand("topic.prefix", f"the config reads {prefix}", good=(prefix.lower(),)),
-        *(Demand(name, "", good=(JSON.lower(),)) for name in ("key.converter", "value.converter")),
+        *(Demand(name, "", good=known) for name in SIDES),
         Demand(NULLS, "NULL arrives as the column's default", good=("false",)),
         Demand("producer.override.acks", "a change may get lost", good=("all", "-1")),
         Demand("producer.override.retries", "a change may get lost", bad=("0",)),
     )
     return (
-        *(one for one in demands if one.name not in own),
+        *(one for one in firmly if one.name not in own),
         *(Demand(n, "the config says so", good=(value.lower(),)) for n, value in own.items()),
     )
 

@@ -1,0 +1,57 @@
+"""By which converter must a connector write what its source is read as, and how are columns named?
+
+Any converter of Avro will do that writes Confluent's wire format: Confluent's and Apicurio's
+are known, and Confluent's is printed.  Avro spells only letters of ASCII, digits and underscores:
+``avro`` makes underscores of all others, and one column of two; ``avro_unicode`` loses no name.
+Pure.
+"""
+
+from collections.abc import Mapping
+
+from pipeline.collectors.connect.demands import DEMANDS
+from pipeline.finding import Demand
+from pipeline.settings import SourceSettings
+
+AVRO_FORMAT = "debezium_avro"
+JSON = "org.apache.kafka.connect.json.JsonConverter"
+CONFLUENT = "io.confluent.connect.avro.AvroConverter"
+APICURIO = "io.apicurio.registry.utils.converter.AvroConverter"
+NAMES, SCHEMAS = "field.name.adjustment.mode", "schema.name.adjustment.mode"
+SIDES = ("key.converter", "value.converter")
+
+
+def classes(source: SourceSettings) -> tuple[str, ...]:
+    """Converters that will do, the one that is printed first."""
+    return (CONFLUENT, APICURIO) if _avro(source) else (JSON,)
+
+
+def converters(source: SourceSettings) -> dict[str, str]:
+    """Their settings; the user of the registry is a reference that Connect resolves."""
+    if not _avro(source):
+        plain = dict.fromkeys((f"{side}.schemas.enable" for side in SIDES), "false")
+        return {**dict.fromkeys(SIDES, JSON), **plain}
+    found = {SCHEMAS: "avro_unicode"}
+    for side in SIDES:
+        found |= {side: CONFLUENT, f"{side}.schema.registry.url": _url(source)}
+    return found | {"value.converter.ignore.default.for.nullables": "true"}
+
+
+def demands(source: SourceSettings) -> tuple[Demand, ...]:
+    """What is demanded of every connector, with the names that its converter can spell."""
+    if not _avro(source):
+        return DEMANDS
+    mode = "avro_unicode" if source.format_options.get("unicode_names", True) else "none"
+    why = "two columns may become one, and names are not found back"
+    names = Demand(NAMES, why, good=(mode,), default="none")
+    spelled = "names that Avro cannot spell make the connector fail"
+    schemas = Demand(SCHEMAS, spelled, good=("avro_unicode", "avro"), default="none")
+    return (*(one for one in DEMANDS if one.name != NAMES), names, schemas)
+
+
+def _avro(source: SourceSettings) -> bool:
+    return source.format == AVRO_FORMAT
+
+
+def _url(source: SourceSettings) -> str:
+    told = source.format_options.get("registry")
+    return str(told.get("url", "")) if isinstance(told, Mapping) else ""
