@@ -129,6 +129,7 @@ def _paces(stand: Stand) -> dict[str, timedelta]:
         "probe": schedule.probe,
         "deliver": schedule.deliver,
         "upkeep": schedule.upkeep,
+        "reread": schedule.land,
         "prune": schedule.prune,
         "census": CENSUS,
         "retention": RETENTION,
