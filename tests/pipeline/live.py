@@ -104,7 +104,9 @@ class Pipe:
         self.applied.extend(self.lane.apply(waived))
         return self.fence
 
-    def catch_up(self, waived: frozenset[str] = frozenset()) -> None:
+    def catch_up(
+        self, waived: frozenset[str] = frozenset(), *, within: timedelta = PATIENCE
+    ) -> None:
         """Go on until all that is committed now is landed and all landed changes are applied."""
         begun, goals = now(), list[Fence]()
 
@@ -114,7 +116,7 @@ class Pipe:
                 goals.append(fence)
             return bool(goals) and self.lane.mark.covers(goals[0]) and not self.behind()
 
-        wait_until(caught_up, PATIENCE, f"{self.name} caught up")
+        wait_until(caught_up, within, f"{self.name} caught up")
 
     def until(self, reached: Callable[[], bool]) -> None:
         """Go on until it is so."""

@@ -1,8 +1,9 @@
 """A pipe whose Spark is a standalone cluster, in a process of its own: one has one Spark.
 
-    python -m tests.pipeline.on_cluster SERVERS HOME
+    python -m tests.pipeline.on_cluster SERVERS HOME NAME JOB...
 
-A worker is killed, like a machine, while each kind of job runs.  Prints what was killed when, and
+A worker is killed, like a machine, while each kind of job runs: ``land batch``, ``turns of`` (a
+pass) or ``merge`` (Spark's own).  Prints what was killed when, and
 what the mirrors are short of or have too much of.
 """
 
@@ -10,9 +11,10 @@ import json
 import sys
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 
 import pyarrow as pa
@@ -25,9 +27,9 @@ from pipeline.apply import spread_turns
 from pipeline.tables.delta.table_format import DeltaMirrors
 from tests.pipeline.live import Pipe
 
-NAME = "spread_out"
-TABLES = ("t0", "t1", "t2", "t3")
-ROWS = 1 << 10
+TABLES = ("t0", "t1")
+ROWS = 1 << 9
+PATIENCE = timedelta(minutes=6)
 MADE = "CREATE TABLE DB.{0} (id INT PRIMARY KEY AUTO_INCREMENT, name VARCHAR(80))"
 
 
@@ -49,7 +51,7 @@ class Rehearsal:
 
     @contextmanager
     def killing(self, what: str) -> Iterator[None]:
-        """While a job that is called so runs, the first worker dies; it comes back afterwards."""
+        """While a job that is called so runs, the first worker dies; then it comes back."""
         over = threading.Event()
         watch = threading.Thread(target=self._watch, args=(what, over))
         watch.start()
@@ -58,14 +60,13 @@ class Rehearsal:
         finally:
             over.set()
             watch.join()
-        self.cluster.start_worker(0)
 
     def wrong(self) -> dict[str, str]:
         """What differs between a table and its mirror, by table."""
         told = {}
         for table in TABLES:
             source = Counter(self.pipe.sql(f"SELECT id, name FROM DB.{table}"))
-            path = self.pipe.lane.passes.settings.mirror(f"{NAME}.{table}")
+            path = self.pipe.lane.passes.settings.mirror(f"{self.pipe.name}.{table}")
             found = QueryBuilder().register("t", DeltaTable(path)).execute("SELECT id, name FROM t")
             rows = pa.table(found.read_all()).to_pylist()
             mirror = Counter((row["id"], row["name"]) for row in rows)
@@ -78,6 +79,7 @@ class Rehearsal:
             if running := _tasks(self.pipe.session, what):
                 self.cluster.workers[0].kill()
                 self.killed[what] = running
+                self.cluster.start_worker(0)
                 return
             over.wait(0.02)
 
@@ -94,37 +96,39 @@ def _tasks(session: SparkSession, what: str) -> int:
     return count
 
 
-def main(servers: Path, home: Path) -> None:
+def main(servers: Path, home: Path, name: str, jobs: Sequence[str]) -> None:
     """Play it, and print what came of it."""
     spread_turns.HERE = -1  # a pass is a job, however small
     cluster = SparkCluster(home / "spark")
     cluster.start()
     tuning = {"master": cluster.url, "small_batch_rows": 0, "merge_workers": 2, "spark": DRIVER}
-    pipe = Pipe(Servers.load(servers), home / "lake", NAME, tuning=tuning)
+    pipe = Pipe(Servers.load(servers), home / "lake", name, tuning=tuning)
     pipe.sql(*(MADE.format(table) for table in TABLES))
     pipe.sql(*(f"INSERT INTO DB.{table} (name) VALUES ('a')" for table in TABLES))
+    played = Rehearsal(pipe, cluster)
     while pipe.sql("SELECT COUNT(*) FROM DB.t0")[0][0] < ROWS:
-        for table in TABLES:
-            pipe.sql(f"INSERT INTO DB.{table} (name) SELECT name FROM DB.{table}")
+        played.grow()
     try:
         pipe.start()
-        pipe.catch_up()
-        played = Rehearsal(pipe, cluster)
-        for what in ("land batch", "turns of"):
+        pipe.catch_up(within=PATIENCE)
+        for what in jobs:
+            if what == "merge":
+                _leave_to_spark(pipe)
             with played.killing(what):
                 played.grow()
-                pipe.catch_up()
-        mirrors = pipe.lane.passes.table_format
-        assert isinstance(mirrors, DeltaMirrors)
-        mirrors.why = lambda _: "it is Spark's here"
-        with played.killing("merge"):
-            played.grow()
-            pipe.catch_up()
+                pipe.catch_up(within=PATIENCE)
         told = {"killed": played.killed, "wrong": played.wrong(), "holds": _holds(pipe)}
         sys.stdout.write(json.dumps(told) + "\n")
     finally:
-        pipe.servers.connect.deregister(NAME)
+        sys.stderr.write(f"{played.killed} {_holds(pipe)}\n")
+        pipe.servers.connect.deregister(name)
         cluster.stop()
+
+
+def _leave_to_spark(pipe: Pipe) -> None:
+    mirrors = pipe.lane.passes.table_format
+    assert isinstance(mirrors, DeltaMirrors)
+    mirrors.why = lambda _: "it is Spark's here"
 
 
 def _holds(pipe: Pipe) -> list[str]:
@@ -133,4 +137,4 @@ def _holds(pipe: Pipe) -> list[str]:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]))
+    main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], sys.argv[4:])
