@@ -70,8 +70,8 @@ def open_session(
     except Py4JError as error:
         told = str(error).partition("\n: ")[2].partition("\n")[0] or str(error).partition("\n")[0]
         raise UnreachableError(
-            f"Spark did not start on {settings.master}: {told}; is its master up, and can its "
-            "workers start executors? their logs say more"
+            f"Spark did not start on {settings.master} ({told.partition(': ')[2] or told}); is its "
+            "master up, and can its workers start executors? their logs say more"
         ) from error
     session.sparkContext.setLogLevel("ERROR")
     return session
