@@ -83,6 +83,7 @@ def open_lane(settings: PipelineSettings, clock: Callable[[], datetime]) -> Lane
     )
     table_format = open_table_format(settings, session)
     passes = Passes(settings, logs[1], partial(_turns, session), clock, table_format)
+    passes.images.unplaced = _unplaced(feeds)
     upkeep = Upkeep(settings, logs[2], passes.mirrors, clock)
     readable = Mirrors(settings, open_table_format(settings))  # of a thread of its own
     writing = ImageWriting(settings, readable, clock)
@@ -93,6 +94,11 @@ def _turns(session: SparkSession, groups: Sequence[Group]) -> list[Mapping[str, 
     """Work out turns of mirrors side by side."""
     with described(session, f"turns of {sum(len(group.jobs) for group in groups)} mirrors"):
         return spread(session, run_group, groups)
+
+
+def _unplaced(feeds: Sequence[Feed]) -> frozenset[str]:
+    """Sources whose changes have no place in a log."""
+    return frozenset(one.settings.name for one in feeds if not one.format.positioned)
 
 
 def routed(settings: PipelineSettings) -> Router:

@@ -33,12 +33,17 @@ class HeldBack:
 
 @dataclass(eq=False)
 class DueImages:
-    """What is kept here is a cache of what the mirrors' commits say, and since when who waits."""
+    """What is kept here is a cache of what the mirrors' commits say, and since when who waits.
+
+    ``unplaced`` are sources whose changes have no place in a log: their orders are offsets, which
+    say nothing of where a heartbeat's log ended.
+    """
 
     settings: PipelineSettings
     mirrors: Mirrors[Any]
     clock: Callable[[], datetime]
     cuts: tuple[DueCut, ...] = ()
+    unplaced: frozenset[str] = frozenset()
     _waiting: dict[tuple[str, datetime], datetime] = field(default_factory=dict)
     _missed: set[tuple[str, datetime]] = field(default_factory=set)
 
@@ -64,6 +69,9 @@ class DueImages:
         """
         due = next(self._open(table.name, at), None)
         if due is None:
+            return None
+        if not self.unplaced.isdisjoint(table.sources):
+            self._miss(table.name, due.at, "its changes have no place in a log to be cut at")
             return None
         found = positions(due, table.sources, mark)
         if found is None:

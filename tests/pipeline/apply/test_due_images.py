@@ -256,3 +256,15 @@ def test_days_that_were_slept_through_have_one_image_each(lake: HandLake) -> Non
     assert [one.cut for one in images(lake)] == cuts
     assert [held_in(lake, one) for one in images(lake)] == [{1: "a", 2: "b"}] * 3
     assert lake.rows()[1] == "morning"
+
+
+def test_changes_without_a_place_in_a_log_are_not_cut_and_not_held_back(lake: HandLake) -> None:
+    """Their orders are offsets: below the heartbeat's place some would be by chance."""
+    lake.passes.images.unplaced = frozenset({"s"})
+    lake.now = CUT
+    lake.land(row(U, 20, 1, "day"), row(U, 60, 1, "night"))
+
+    lake.run()
+
+    assert images(lake) == ()
+    assert lake.rows()[1] == "night"
