@@ -121,6 +121,14 @@ FLOW = (
         below=True,
     ),
     Panel(
+        "Log kept for the collector",
+        "Of sources that keep it by size: what is held for a collector that has not read it, and"
+        " what may still be written until some of that is lost.",
+        "timeseries",
+        "bytes",
+        (Query(f"max by (source, state) ({m.BACKLOG.name})", "{{source}} {{state}}"),),
+    ),
+    Panel(
         "Since each job last ended well",
         "A line that climbs is a job that fails, hangs, or is not started any more.",
         "timeseries",

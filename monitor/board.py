@@ -13,6 +13,7 @@ from checks.readiness import Readiness, ReadinessState
 from pipeline.image import Image
 from pipeline.lags.lag import Lags
 from pipeline.model import Stage, Table
+from pipeline.sources.source import LogBacklog
 
 NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 STALE = timedelta(seconds=60)
@@ -132,6 +133,7 @@ class Board:
     changes: Mapping[tuple[str, str], int] = field(default_factory=dict)
     headroom: Mapping[tuple[str, str], timedelta] = field(default_factory=dict)
     needed: Mapping[tuple[str, str], timedelta] = field(default_factory=dict)
+    backlogs: Mapping[str, LogBacklog] = field(default_factory=dict)
     firsts: tuple[FirstLanding, ...] = ()
     rereads: tuple[RereadView, ...] = ()
     restarts: int = 0

@@ -26,6 +26,7 @@ from pipeline.image import Image
 from pipeline.lags.lag import MOVING
 from pipeline.lags.retention import Retention
 from pipeline.model import Missing, Stage, Table
+from pipeline.sources.source import LogBacklog
 
 AT_ONCE = timedelta()
 FEW = 20  # tables that are answered for together
@@ -87,6 +88,7 @@ class Cycle:
             restarts=self.facts.restarts(),
             headroom=_left(retentions, now),
             needed=_needed(retentions),
+            backlogs=_backlogs(retentions),
             firsts=firsts,
             rereads=self.facts.rereads(),
             runbooks=self.runbooks,
@@ -211,6 +213,11 @@ def _left(
     every = [one for held in retentions.values() for one in held]
     known = {(one.kind, one.name): one.left(now) for one in every}
     return {key: left for key, left in known.items() if left is not None}
+
+
+def _backlogs(retentions: Mapping[str, Sequence[Retention]]) -> dict[str, LogBacklog]:
+    found = ((source, one.backlog) for source, held in retentions.items() for one in held)
+    return {source: backlog for source, backlog in found if backlog is not None}
 
 
 def _needed(retentions: Mapping[str, Sequence[Retention]]) -> dict[tuple[str, str], timedelta]:

@@ -1,4 +1,4 @@
-"""`sluice late`: which days must be computed again, because changes came too late for them?"""
+"""`sluice late`: days to compute again, whose changes came too late."""
 
 import json
 from pathlib import Path

@@ -7,7 +7,7 @@ unlogged.
 """
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
@@ -22,7 +22,7 @@ from pipeline.mark import Existence
 from pipeline.model import Missing, Order, Shard, Table
 from pipeline.settings import SourceSettings
 from pipeline.side_by_side import SideBySide
-from pipeline.sources.source import SourceDescription
+from pipeline.sources.source import LogBacklog, SourceDescription
 
 CHECK = "census"
 WHO = ("host", "port", "user")  # of the settings: whose answer it is, and to whom
@@ -70,6 +70,7 @@ class CensusAnswer:
             "hidden": sorted(described.hidden),
             "unlogged": dict(described.unlogged),
             "rows": dict(described.rows),
+            "backlog": described.backlog and asdict(described.backlog),
             "asked": [self.began.isoformat(), self.ended.isoformat()],
         }
 
@@ -82,7 +83,11 @@ class CensusAnswer:
         kept = raw["kept"]
         told = Missing(kept["missing"]) if isinstance(kept, Mapping) else _duration(kept)
         described = SourceDescription(
-            told, frozenset(raw["hidden"]), raw["unlogged"], raw.get("rows", {})
+            told,
+            frozenset(raw["hidden"]),
+            raw["unlogged"],
+            raw.get("rows", {}),
+            LogBacklog(**raw["backlog"]) if raw.get("backlog") else None,
         )
         return cls(question, described, *map(datetime.fromisoformat, raw["asked"]))
 

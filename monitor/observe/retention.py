@@ -15,7 +15,7 @@ from monitor.observe.sampler import Sampling
 from pipeline.build import every_topic
 from pipeline.errors import SluiceError
 from pipeline.lags import retention
-from pipeline.lags.retention import Limit, Retention
+from pipeline.lags.retention import BacklogSample, Limit, Retention
 from pipeline.mark import Mark
 from pipeline.model import Acknowledged, Missing, PartitionEnd, TopicPartition
 from pipeline.settings import SourceSettings
@@ -23,6 +23,7 @@ from pipeline.side_by_side import SideBySide
 from pipeline.transports.transport import Transport
 
 Ends = Mapping[TopicPartition, PartitionEnd]
+SAMPLES = 6  # of a backlog, an hour or so
 ALIVE = timedelta(minutes=1)  # without a heartbeat for so long, nobody knows what waits
 log = structlog.get_logger(__name__)
 
@@ -50,6 +51,7 @@ class RetentionWatch:
     asking: SideBySide[None] = field(init=False)
     _topics: dict[str, Topics] = field(default_factory=dict)
     _emptied: dict[str, tuple[datetime]] = field(default_factory=dict)
+    _backlogs: dict[str, tuple[BacklogSample, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Ask nobody yet."""
@@ -75,7 +77,11 @@ class RetentionWatch:
     def retentions(self, look: Sampling) -> Mapping[str, tuple[Retention, ...]]:
         """The retention of all that holds something for us, by source."""
         return {
-            source.name: (*self._of_topics(source, look), self._of_log(source.name, look))
+            source.name: (
+                *self._of_topics(source, look),
+                self._of_log(source.name, look),
+                *self._of_backlog(source.name),
+            )
             for source in self.sources
         }
 
@@ -99,6 +105,17 @@ class RetentionWatch:
         """Remember of each topic when its ends were listed, if W has passed them all."""
         waiting = {at.topic for at, end in told.ends.items() if not retention.landed(mark, at, end)}
         self._emptied |= {name: (told.at,) for name in told.kept if name not in waiting}
+
+    def _of_backlog(self, source: str) -> tuple[Retention, ...]:
+        """Of a log that is kept by size: how fast it grows is told by the last few answers."""
+        told = self.census(source)
+        if isinstance(told, Missing) or told.described.backlog is None:
+            return ()
+        known = self._backlogs.get(source, ())
+        if not known or known[-1].at < told.ended:
+            known = (*known, BacklogSample(told.ended, told.described.backlog))[-SAMPLES:]
+            self._backlogs[source] = known
+        return (retention.of_backlog(known),)
 
     def _of_log(self, source: str, look: Sampling) -> Retention:
         told, mark = self.census(source), look.mark

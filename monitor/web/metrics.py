@@ -182,6 +182,13 @@ def _headroom(board: Board, _: datetime) -> Iterator[Row]:
     yield from ((key, left.total_seconds()) for key, left in sorted(board.headroom.items()))
 
 
+def _backlogs(board: Board, _: datetime) -> Iterator[Row]:
+    for source, one in sorted(board.backlogs.items()):
+        yield (source, "held"), float(one.held)
+        if one.left is not None:
+            yield (source, "left"), float(one.left)
+
+
 def _needed(board: Board, _: datetime) -> Iterator[Row]:
     yield from ((key, least.total_seconds()) for key, least in sorted(board.needed.items()))
 
@@ -267,6 +274,12 @@ HEADROOM_NEEDED = Metric(
     "Headroom below which a person must act: 6 hours, or half of a time that is shorter anyway.",
     _needed,
 )
+BACKLOG = Metric(
+    "sluice_log_backlog_bytes",
+    ("source", "state"),
+    "Of a log that is kept for its collector: held for it now, and left until some of it is lost.",
+    _backlogs,
+)
 INCIDENTS = Metric(
     "sluice_incidents",
     ("severity", "state"),
@@ -318,6 +331,7 @@ METRICS = (
     RESIDUAL,
     HEADROOM,
     HEADROOM_NEEDED,
+    BACKLOG,
     INCIDENTS,
     LETTERS,
     CHANNEL_FAILURES,

@@ -1,17 +1,19 @@
 """How long until retention deletes what was not read yet?  Lower bounds by clocks that are known.
 
 Topics and binary logs are kept for a time; something unread is at most as old as the last moment
-up to which all is known to be read.  What size limits or compaction take earlier is not foreseen.
-Pure.
+up to which all is known to be read.  What limits of size or compaction take earlier is not
+foreseen, but for a log that is kept for its collector by size alone: by how fast it grows.  Pure.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import pairwise
 
 from pipeline.mark import Mark
 from pipeline.model import Acknowledged, Fence, Missing, PartitionEnd, TopicPartition
 from pipeline.sources.positions import reaches
+from pipeline.sources.source import LogBacklog
 
 FOR_EVER = timedelta(days=100 * 365)  # what is kept for longer is kept without end
 ENOUGH = timedelta(hours=6)
@@ -25,12 +27,14 @@ class Retention:
     """A topic that is landed from or a log that is collected, by ``kind`` and ``name``.
 
     ``through`` is an instant up to which all of it was read; None if none is known.
+    ``backlog`` is what it is worked out from, if that is bytes.
     """
 
     kind: str
     name: str
     kept: Limit
     through: datetime | None
+    backlog: LogBacklog | None = None
 
     def left(self, now: datetime) -> timedelta | None:
         """Time until something unread is deleted, at least; None without end, or if not known."""
@@ -64,6 +68,48 @@ def topic_kept(settings: Mapping[str, str]) -> timedelta | None:
 def log_kept(told: Limit) -> Limit:
     """For how long a source keeps its log, as it has *told*; what is as good as no end is none."""
     return None if isinstance(told, timedelta) and told >= FOR_EVER else told
+
+
+@dataclass(frozen=True, slots=True)
+class BacklogSample:
+    """What a source told of its backlog at an instant."""
+
+    at: datetime
+    backlog: LogBacklog
+
+
+def of_backlog(samples: Sequence[BacklogSample]) -> Retention:
+    """The retention of a log by its size, at the fastest it has grown between two *samples*.
+
+    They ascend, and are at least one.
+    """
+    last = samples[-1]
+    one = last.backlog
+    if one.left is None:
+        why = Missing(f"nothing limits what is kept for {one.name}, so the server's disk may fill")
+        return Retention("backlog", one.name, why, None, one)
+    if one.left == 0:
+        moment = timedelta(seconds=1)
+        return Retention("backlog", one.name, moment, last.at - moment, one)
+    rate = _fastest(samples)
+    if rate is None:
+        why = Missing(f"how fast the log of {one.name} grows is not known yet")
+        return Retention("backlog", one.name, why, None, one)
+    lasts = (one.held + one.left) / rate if rate else float("inf")
+    if lasts >= FOR_EVER.total_seconds():
+        return Retention("backlog", one.name, None, last.at, one)
+    through = last.at - timedelta(seconds=one.held / rate)
+    return Retention("backlog", one.name, timedelta(seconds=lasts), through, one)
+
+
+def _fastest(samples: Sequence[BacklogSample]) -> float | None:
+    """Bytes a second; None if no two samples tell."""
+    rates = [
+        (after.backlog.written - before.backlog.written) / (after.at - before.at).total_seconds()
+        for before, after in pairwise(samples)
+        if after.at > before.at and after.backlog.written >= before.backlog.written
+    ]
+    return max(rates, default=None)
 
 
 def landed(mark: Mark, at: TopicPartition, end: PartitionEnd) -> bool:

@@ -21,6 +21,20 @@ Range = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
+class LogBacklog:
+    """What a server keeps of its log, by size, for the one collector called ``name``; in bytes.
+
+    ``written`` grows with all that is written.  ``held`` is kept for it now; ``left`` may be
+    written until some of that is lost, None where nothing but the disk sets a limit.
+    """
+
+    name: str
+    written: int
+    held: int
+    left: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class SourceDescription:
     """A source in its own words; shards are ``database.table``, of those it was asked about.
 
@@ -28,12 +42,14 @@ class SourceDescription:
     ``hidden`` may be there, but its user may not see them.
     ``unlogged``: shard -> why its log does not show all of the shard's changes.
     ``rows``: shard -> about how many rows it has, of those it keeps an estimate of.
+    ``backlog``: of a log that is kept for its collector by size; None if it is kept otherwise.
     """
 
     kept: timedelta | Missing | None
     hidden: frozenset[str] = frozenset()
     unlogged: Mapping[str, str] = field(default_factory=dict)
     rows: Mapping[str, int] = field(default_factory=dict)
+    backlog: LogBacklog | None = None
 
 
 @dataclass(frozen=True, slots=True)

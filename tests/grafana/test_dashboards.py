@@ -12,7 +12,7 @@ from tests.grafana.expressions import dashboards, metrics_in, of_panels
 
 BOARDS = dashboards()
 KNOWN = {metric.name for metric in METRICS}
-UNITS = {"short", "s", "cps", "dateTimeAsIso"}
+UNITS = {"short", "s", "cps", "dateTimeAsIso", "bytes"}
 
 
 def _panels() -> Iterator[tuple[str, Json]]:

@@ -12,6 +12,7 @@ from monitor.board import Board, ChannelView, ComponentView, JobView, TableView
 from pipeline.lags.lag import MOVING, HopLag, Lags
 from pipeline.model import Fence, Head, Hop, Lag, Missing, Shard, Stage, Table
 from pipeline.sources.mysql.position import binlog_position
+from pipeline.sources.source import LogBacklog
 
 NOW = datetime(2026, 11, 21, 9, 30, 12, tzinfo=UTC)
 CUT = datetime(2026, 11, 21, tzinfo=UTC)
@@ -139,6 +140,7 @@ def board(*views: TableView, incidents: tuple[Incident, ...] = ()) -> Board:
         channels=(ChannelView("log"),),
         changes={("shop.users", "read"): 120, ("shop.users", "applied"): 118},
         headroom={("topic", "shop.users"): timedelta(hours=40)},
+        backlogs={"shop": LogBacklog("sluice_shop", 2**40, held=2**30, left=2**31)},
         needed={("topic", "shop.users"): timedelta(hours=6)},
         runbooks="docs/runbooks",
     )

@@ -65,7 +65,7 @@ from pipeline.sources.mysql.description import description
 from pipeline.sources.mysql.position import binlog_position
 from pipeline.sources.mysql.server_facts import ServerFacts
 from pipeline.sources.mysql.shard_facts import Cascade, ShardFacts
-from pipeline.sources.source import SourceDescription
+from pipeline.sources.source import LogBacklog, SourceDescription
 from pipeline.topics.settings import TopicFacts
 from pipeline.transports.transport import Transport
 from tests.monitor.store.blank import blank_store
@@ -156,6 +156,7 @@ class FakeSchema:
     variables: dict[str, str] = field(default_factory=dict)
     silent: bool = False
     asked: int = 0
+    backlog: LogBacklog | None = None
 
     def describe(self, settings: SourceSettings, shards: Collection[str]) -> SourceDescription:
         """Those of its shards that are wanted and not hidden."""
@@ -165,7 +166,8 @@ class FakeSchema:
         names = [name.partition("/")[2] for name in SHARDS]
         shown = [name for name in names if name in shards and name not in self.hidden]
         server = ServerFacts((8, 0), mariadb=False, grants=self.grants, variables=self.variables)
-        return description(server, [self._shard(settings.name, name) for name in shown], shards)
+        own = [self._shard(settings.name, name) for name in shown]
+        return replace(description(server, own, shards), backlog=self.backlog)
 
     def _shard(self, source: str, name: str) -> ShardFacts:
         cascades = (self.cascades[name],) if name in self.cascades else ()

@@ -31,7 +31,7 @@ def test_a_source_names_only_plug_ins_that_can_be_built() -> None:
         pytest.param(
             "prefix: shop",
             "prefix: shop\n    format_options: {registry: x}",
-            "sources[0].format_options.registry: unknown key; known: none",
+            "sources[0].format_options.registry: unknown key; known: unavailable",
             id="a format's option",
         ),
         pytest.param(

@@ -11,11 +11,13 @@ from alerts.model import AlertKind, IncidentState
 from monitor.observe.retention import RetentionWatch
 from monitor.observe.sampler import Sampling
 from pipeline.model import Missing
+from pipeline.sources.source import LogBacklog
 from pipeline.transports.transport import Transport
 from tests.monitor.rig import NOON, SOURCE, FakeKafka, Rig
 from tests.pipeline.hanging import Hanging
 
 TOPIC, LOG = ("topic", "shop.shop.users"), ("log", "shop")
+GIB = 2**30
 DAY, HOUR = timedelta(days=1), timedelta(hours=1)
 
 
@@ -106,3 +108,23 @@ def test_f21_of_three_sources_the_topics_of_one_hang_for_ever_and_the_others_are
         "c": False,
     }
     assert hanging.stuck == ["topics of b"]
+
+
+def test_a_log_that_is_kept_by_size_is_told_before_its_room_is_full(rig: Rig) -> None:
+    def told(written: int, held: int, left: int) -> None:
+        rig.schema.backlog = LogBacklog("sluice_shop", written * GIB, held * GIB, left * GIB)
+        rig.second(660)
+        rig.census.ask()
+        rig.round()
+
+    told(100, 1, 100)
+    told(110, 2, 99)
+    rig.round()
+    well = _told(rig)
+    told(120, 90, 9)
+    rig.round()
+
+    assert well == []
+    assert rig.current.board.backlogs["shop"].left == 9 * GIB
+    assert rig.current.board.headroom["backlog", "sluice_shop"] < timedelta(minutes=20)
+    assert (AlertKind.SERVICE, "retention:shop") in _told(rig)

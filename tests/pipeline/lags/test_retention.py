@@ -3,16 +3,19 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from pipeline.lags.retention import (
+    BacklogSample,
     Limit,
     Retention,
     collected_through,
     landed,
     log_kept,
+    of_backlog,
     topic_kept,
 )
 from pipeline.mark import Mark
 from pipeline.model import Acknowledged, Fence, Head, Missing, PartitionEnd, TopicPartition
 from pipeline.sources.mysql.position import binlog_position
+from pipeline.sources.source import LogBacklog
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
@@ -121,3 +124,55 @@ def test_a_topic_is_landed_when_w_has_come_to_its_end(
     mark = Mark("main", 1, offsets={"t:0": w})
 
     assert landed(mark, TopicPartition("t", 0), end) is there
+
+
+GIB = 2**30
+
+
+@pytest.mark.parametrize(
+    ("grown", "held", "left", "wanted"),
+    [
+        pytest.param([1, 1], 1, 9, timedelta(minutes=90), id="at the rate it grows"),
+        pytest.param([4, 1], 1, 8, timedelta(minutes=20), id="at the fastest it has grown"),
+        pytest.param([1, 1], 1, 0, timedelta(), id="some is lost already"),
+        pytest.param([], 1, 0, timedelta(), id="lost, and asked once"),
+        pytest.param([0, 0], 1, 9, None, id="it stands still"),
+        pytest.param([], 1, 9, "how fast", id="asked once"),
+        pytest.param([-5], 1, 9, "how fast", id="another server's log"),
+        pytest.param([1, 1], 1, None, "disk may fill", id="nothing limits it"),
+    ],
+)
+def test_a_log_kept_by_size_lasts_as_long_as_it_may_grow(
+    grown: list[int], held: int, left: int | None, wanted: timedelta | str | None
+) -> None:
+    samples, written, at = [], 100, NOON
+    for step in (0, *grown):
+        written, at = written + step, at + timedelta(minutes=10)
+        room = None if left is None else left * GIB
+        samples.append(BacklogSample(at, LogBacklog("slot", written * GIB, held * GIB, room)))
+
+    found = of_backlog(samples)
+
+    if isinstance(wanted, str):
+        assert isinstance(found.kept, Missing)
+        assert wanted in found.kept.why
+        assert found.unknown
+    else:
+        assert found.left(at) == wanted
+        assert found.tight(at) == (wanted is not None and wanted < (found.needed or timedelta()))
+    assert found.backlog == samples[-1].backlog
+
+
+def test_little_room_is_tight_in_time_and_what_is_lost_stays_so() -> None:
+    def sampled(minutes: int, written: int, left: int) -> BacklogSample:
+        at = NOON + timedelta(minutes=minutes)
+        return BacklogSample(at, LogBacklog("slot", written * GIB, 60 * GIB, left * GIB))
+
+    wide = of_backlog([sampled(0, 0, 60), sampled(10, 1, 60)])
+    near = of_backlog([sampled(0, 0, 30), sampled(10, 1, 30)])
+    lost = of_backlog([sampled(0, 0, 0), sampled(10, 1, 0)])
+
+    at = NOON + timedelta(minutes=10)
+    assert not wide.tight(at)
+    assert near.tight(at)
+    assert lost.tight(at)
