@@ -2,9 +2,14 @@
 
 from collections.abc import Sequence
 
-from pipeline.sources.postgres.server_facts import OPERATIONS, PostgresFacts, PublicationFacts
+from pipeline.sources.postgres.server_facts import (
+    OPERATIONS,
+    PostgresFacts,
+    PublicationFacts,
+    SlotFacts,
+)
 from pipeline.sources.postgres.shard_facts import PostgresShardFacts
-from pipeline.sources.source import SourceDescription
+from pipeline.sources.source import LogBacklog, SourceDescription
 
 
 def description(
@@ -21,7 +26,13 @@ def description(
         if (why := unsent(facts, server.publication, publication))
     }
     rows = {facts.shard.name: facts.rows for facts in shards if facts.rows is not None}
-    return SourceDescription(None, frozenset(), unlogged, rows)
+    backlog = _backlog(server.slot) if server.slot else None
+    return SourceDescription(None, frozenset(), unlogged, rows, backlog)
+
+
+def _backlog(slot: SlotFacts) -> LogBacklog:
+    left = 0 if slot.status == "lost" else slot.safe
+    return LogBacklog(slot.name, slot.written, slot.retained or 0, left)
 
 
 def unsent(shard: PostgresShardFacts, publication: PublicationFacts | None, name: str) -> str:

@@ -20,7 +20,7 @@ class SlotFacts:
 
     ``status`` is the server's word: reserved, extended, unreserved or lost.  ``retained`` is what
     it keeps from being removed, None once it keeps nothing.  ``safe`` is how much may be written
-    until it may be lost, None where nothing limits it.
+    until it may be lost, None where nothing limits it.  ``written`` is all that ever was.
     """
 
     name: str
@@ -30,6 +30,7 @@ class SlotFacts:
     status: str = "reserved"
     retained: int | None = 0
     safe: int | None = None
+    written: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,9 +108,11 @@ def slot_facts(session: PostgresSession, name: str) -> SlotFacts | None:
     """The slot of that *name*; None if there is none."""
     found = session.ask(
         "SELECT plugin::text AS plugin, database::text AS database, active, wal_status AS status,"
-        " pg_wal_lsn_diff(CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn()"
-        " ELSE pg_current_wal_lsn() END, restart_lsn)::bigint AS retained, safe_wal_size AS safe"
-        " FROM pg_replication_slots WHERE slot_name = %s",
+        " pg_wal_lsn_diff(now_at, restart_lsn)::bigint AS retained, safe_wal_size AS safe,"
+        " pg_wal_lsn_diff(now_at, '0/0')::bigint AS written"
+        " FROM pg_replication_slots, (SELECT CASE WHEN pg_is_in_recovery()"
+        " THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END AS now_at) AS log"
+        " WHERE slot_name = %s",
         name,
     )
     return _slot(name, found[0]) if found else None
@@ -141,6 +144,7 @@ def _slot(name: str, row: Mapping[str, Any]) -> SlotFacts:
         str(row["status"] or "lost"),
         None if retained is None else max(int(retained), 0),
         None if row["safe"] is None else max(int(row["safe"]), 0),
+        int(row["written"]),
     )
 
 

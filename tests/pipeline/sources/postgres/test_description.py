@@ -1,9 +1,12 @@
+from dataclasses import replace
+
 import pytest
 
 from pipeline.model import Shard
 from pipeline.sources.postgres.description import description
-from pipeline.sources.postgres.server_facts import PostgresFacts, PublicationFacts
+from pipeline.sources.postgres.server_facts import PostgresFacts, PublicationFacts, SlotFacts
 from pipeline.sources.postgres.shard_facts import PostgresShardFacts, PublishedFacts
+from pipeline.sources.source import LogBacklog
 
 T = Shard("shop", "public.t")
 PUBLICATION = PublicationFacts("sluice")
@@ -52,3 +55,21 @@ def test_a_table_whose_changes_are_not_all_sent_is_unlogged(
 
     assert list(found.unlogged) == ["public.t"]
     assert why in found.unlogged["public.t"]
+
+
+@pytest.mark.parametrize(
+    ("slot", "held", "left"),
+    [
+        pytest.param(SlotFacts("s", retained=5, safe=7, written=99), 5, 7, id="limited"),
+        pytest.param(SlotFacts("s", retained=5, written=99), 5, None, id="not limited"),
+        pytest.param(SlotFacts("s", status="lost", retained=None, written=99), 0, 0, id="lost"),
+    ],
+)
+def test_what_the_slot_keeps_is_its_backlog(slot: SlotFacts, held: int, left: int | None) -> None:
+    found = description(replace(SERVER, slot=slot), (), "sluice")
+
+    assert found.backlog == LogBacklog("s", 99, held, left)
+
+
+def test_without_a_slot_nothing_is_kept() -> None:
+    assert description(SERVER, (), "sluice").backlog is None

@@ -333,6 +333,9 @@ def test_the_doctor_finds_in_a_real_catalogue_what_keeps_tables_from_being_sent(
         ("replica_identity", "table public.bare"),
         ("replica_identity", "table public.by_index"),
     }
+    assert said.backlog is not None
+    assert (said.backlog.name, said.backlog.left) == ("sluice_shop", None)
+    assert 0 <= said.backlog.held < said.backlog.written
     assert said.unlogged == {
         "public.sent": "publication sluice leaves out each truncate",
         "public.picked": "publication sluice sends only rows where (a > 5)",
