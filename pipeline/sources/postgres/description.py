@@ -1,38 +1,82 @@
 """What does a Postgres say of itself and some of its tables, in the words of all sources?  Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from pipeline.model import Missing
+from pipeline.sources.postgres.replication import Replication
 from pipeline.sources.postgres.server_facts import (
     OPERATIONS,
     PostgresFacts,
     PublicationFacts,
     SlotFacts,
 )
-from pipeline.sources.postgres.shard_facts import PostgresShardFacts
+from pipeline.sources.postgres.shard_facts import NOTHING, WHOLE, PostgresShardFacts
 from pipeline.sources.source import LogBacklog, SourceDescription
+
+INDEX = "i"  # a replica identity: some unique index's columns
+ENDED = {
+    "lost": "the server has removed log that was not read; a new slot, and a new base of all",
+    "unreserved": "the next checkpoint may remove log that was not read",
+}
 
 
 def description(
-    server: PostgresFacts, shards: Sequence[PostgresShardFacts], publication: str
+    server: PostgresFacts,
+    shards: Sequence[PostgresShardFacts],
+    names: Replication,
+    elsewhere: Mapping[str, str] | None = None,
 ) -> SourceDescription:
-    """Sum up what was found.
+    """Sum up what was found; *elsewhere*: shard -> whose names its changes are sent under.
 
-    The catalogue hides no table from anybody, so an absent shard is not there.  The log is kept by
-    its size, never by time: how long that lasts is told by the slot.
+    The catalogue hides no table from anybody, so an absent shard is not there.
     """
     unlogged = {
         facts.shard.name: why
         for facts in shards
-        if (why := unsent(facts, server.publication, publication))
+        if (why := unsent(facts, server.publication, names.publication) or keyless(facts))
     }
+    told = {**unlogged, **(elsewhere or {})}
     rows = {facts.shard.name: facts.rows for facts in shards if facts.rows is not None}
     backlog = _backlog(server.slot) if server.slot else None
-    return SourceDescription(None, frozenset(), unlogged, rows, backlog)
+    return SourceDescription(kept(server.slot, names.slot), frozenset(), told, rows, backlog)
 
 
 def _backlog(slot: SlotFacts) -> LogBacklog:
     left = 0 if slot.status == "lost" else slot.safe
     return LogBacklog(slot.name, slot.written, slot.retained or 0, left)
+
+
+def kept(slot: SlotFacts | None, name: str) -> Missing | None:
+    """Whether the *slot* of that *name* keeps the log without an end of time.
+
+    What its size limits, if anything does, its backlog tells.
+    """
+    if slot is None:
+        return Missing(f"there is no slot {name}: nothing keeps the log")
+    if slot.status in ENDED:
+        return Missing(f"slot {name} is {slot.status}: {ENDED[slot.status]}")
+    return None
+
+
+def keyless(shard: PostgresShardFacts) -> str:
+    """Why deletes of *shard*, or changes of its key, do not tell which row; empty if they do.
+
+    Without a primary key, and the identity left as it is, the server refuses UPDATE and DELETE:
+    nothing of them can be missed.  Nothing is said of a table without any key: it has no mirror.
+    """
+    if shard.identity == WHOLE or not shard.unique:
+        return ""
+    if shard.identity == NOTHING:
+        return "REPLICA IDENTITY NOTHING: its log does not say which row was deleted"
+    absent = unidentified(shard, shard.unique[0])
+    if shard.identity == INDEX and absent:
+        return f"its replica identity lacks {', '.join(absent)} of its key: a deleted row stays"
+    return ""
+
+
+def unidentified(shard: PostgresShardFacts, key: Sequence[str]) -> tuple[str, ...]:
+    """Columns of *key* that are not sent of an old row."""
+    return tuple(name for name in key if name not in shard.identified)
 
 
 def unsent(shard: PostgresShardFacts, publication: PublicationFacts | None, name: str) -> str:

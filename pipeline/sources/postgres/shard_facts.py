@@ -39,6 +39,7 @@ SELECT attrelid::bigint AS oid, array_agg(attname::text ORDER BY attnum) AS colu
 FROM pg_attribute WHERE attnum > 0 AND NOT attisdropped AND attgenerated = ''
     AND attrelid = ANY(%s::oid[]) GROUP BY attrelid
 """
+WHOLE, NOTHING = "f", "n"  # replica identities
 DETAILED = 150_000  # from here on a publication may leave out rows and columns of a table
 
 
@@ -105,16 +106,39 @@ def shard_facts(
     )
 
 
+def sent_elsewhere(
+    session: PostgresSession, publication: str, wanted: Callable[[ShardId], bool]
+) -> Mapping[str, str]:
+    """Which *wanted* tables' changes are sent under other names, and in what words to say so.
+
+    A snapshot reads such a table all the same, so it has rows, and then stands still.
+    """
+    sent = _sent_as_themselves(session, publication)
+    return {
+        str(
+            name
+        ): f"it is a partition, and publication {publication} sends its changes as the root's"
+        if row["leaf"]
+        else f"it is partitioned, and publication {publication} sends each partition's changes"
+        " under that one's name"
+        for name, row in _tables(session).items()
+        if name not in sent and wanted(name)
+    }
+
+
+def _tables(session: PostgresSession) -> Mapping[ShardId, Row]:
+    return {ShardId(str(row["schema"]), str(row["relation"])): row for row in session.ask(TABLES)}
+
+
 def _sent_as_themselves(session: PostgresSession, publication: str) -> Mapping[ShardId, Row]:
     sent = _published(session, publication)
     told = session.ask(
         "SELECT 1 FROM pg_publication WHERE pubname = %s AND pubviaroot", publication
     )
     via_root = bool(told)
-    found = {ShardId(str(row["schema"]), str(row["relation"])): row for row in session.ask(TABLES)}
     return {
         name: row
-        for name, row in found.items()
+        for name, row in _tables(session).items()
         if name in sent or (not row["leaf"] if via_root else row["kind"] == "r")
     }
 

@@ -10,6 +10,7 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from typing import ClassVar
 
 from pipeline.errors import ProofError
@@ -28,7 +29,7 @@ from pipeline.sources.postgres.position import POSITIONS, log_position, lsn
 from pipeline.sources.postgres.replication import PUBLICATION, Replication, named
 from pipeline.sources.postgres.server_facts import server_facts
 from pipeline.sources.postgres.session import PostgresSession, Row, quoted
-from pipeline.sources.postgres.shard_facts import INDEXES, shard_facts, shard_names
+from pipeline.sources.postgres.shard_facts import INDEXES, sent_elsewhere, shard_facts, shard_names
 from pipeline.sources.scope import ExaminationScope
 from pipeline.sources.source import Beat, Source, SourceDescription
 
@@ -165,10 +166,10 @@ class PostgresSource:
             ConfigError: its user may not log in.
         """
         server = server_facts(self._session, self._names, self.settings.heartbeat)
-        found = shard_facts(
-            self._session, self.name, self.publication, lambda name: str(name) in shards
-        )
-        return description(server, found, self.publication)
+        asked = partial(_is_among, shards)
+        found = shard_facts(self._session, self.name, self.publication, asked)
+        elsewhere = sent_elsewhere(self._session, self.publication, asked)
+        return description(server, found, self._names, elsewhere)
 
     def examine(self, scope: ExaminationScope) -> tuple[Finding, ...]:
         """Rule on its settings, its user's rights, its slot, and the tables that are captured."""
@@ -204,6 +205,10 @@ def _identity(row: Row) -> str:
     """``system/timeline/database``: a database that was made anew under its name is another."""
     timeline = int(str(row["file"])[:8], 16) if row["file"] else int(row["timeline"])
     return f"{row['system']}/{timeline}/{row['database']}"
+
+
+def _is_among(shards: Collection[str], name: ShardId) -> bool:
+    return str(name) in shards
 
 
 def _table(shard: Shard) -> str:

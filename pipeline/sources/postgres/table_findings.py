@@ -4,16 +4,14 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 
 from pipeline.finding import REFUSE, WARN, Finding, FindingSeverity
-from pipeline.sources.postgres.description import unsent
+from pipeline.sources.postgres.description import unidentified, unsent
 from pipeline.sources.postgres.replication import Replication
 from pipeline.sources.postgres.server_facts import PublicationFacts
 from pipeline.sources.postgres.session import spelled
-from pipeline.sources.postgres.shard_facts import PostgresShardFacts
+from pipeline.sources.postgres.shard_facts import NOTHING, WHOLE, PostgresShardFacts
 from pipeline.sources.scope import FoldedTable
 
 SHARD = "<shard>"  # stands in a fix until all shards that need it are known
-WHOLE = "f"  # replica identities
-NOTHING = "n"
 
 Told = tuple[FindingSeverity, str, str, str]  # severity, code, what, fix
 
@@ -105,7 +103,7 @@ def _identity(shard: PostgresShardFacts, into: FoldedTable) -> list[Told]:
     if shard.identity == NOTHING or not shard.identified:
         what = "it has no replica identity: the server refuses each UPDATE and DELETE of it"
         return [(WARN, "replica_identity", what, fix)]
-    absent = [name for name in key if name not in shard.identified]
+    absent = unidentified(shard, key)
     if not absent:
         return []
     what = f"a deleted row is sent without {', '.join(absent)} of its key: it would stay"

@@ -2,20 +2,24 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline.model import Shard
+from pipeline.model import Missing, Shard
 from pipeline.sources.postgres.description import description
+from pipeline.sources.postgres.replication import Replication
 from pipeline.sources.postgres.server_facts import PostgresFacts, PublicationFacts, SlotFacts
 from pipeline.sources.postgres.shard_facts import PostgresShardFacts, PublishedFacts
 from pipeline.sources.source import LogBacklog
 
 T = Shard("shop", "public.t")
 PUBLICATION = PublicationFacts("sluice")
-SERVER = PostgresFacts(publication=PUBLICATION)
+NAMES = Replication("shop", "sluice", "sluice_shop")
+SLOT = SlotFacts("sluice_shop")
+SERVER = PostgresFacts(publication=PUBLICATION, slot=SLOT)
+KEYED = PostgresShardFacts(T, identified=("id",), unique=(("id",),), primary=True)
 
 
 def test_a_log_is_kept_without_an_end_of_time_and_no_table_is_hidden() -> None:
     found = description(
-        SERVER, (PostgresShardFacts(T, rows=7), PostgresShardFacts(Shard("shop", "a.b"))), "sluice"
+        SERVER, (PostgresShardFacts(T, rows=7), PostgresShardFacts(Shard("shop", "a.b"))), NAMES
     )
 
     assert (found.kept, found.hidden, found.unlogged) == (None, frozenset(), {})
@@ -46,12 +50,27 @@ def test_a_log_is_kept_without_an_end_of_time_and_no_table_is_hidden() -> None:
             "leaves out each delete, truncate",
             id="some operations",
         ),
+        pytest.param(
+            SERVER,
+            replace(KEYED, identity="i", identified=("a",)),
+            "lacks id of its key",
+            id="old rows by another index",
+        ),
+        pytest.param(
+            SERVER,
+            replace(KEYED, identity="i", identified=()),
+            "lacks id of its key",
+            id="old rows by an index that was dropped",
+        ),
+        pytest.param(
+            SERVER, replace(KEYED, identity="n", identified=()), "NOTHING", id="no old rows"
+        ),
     ],
 )
 def test_a_table_whose_changes_are_not_all_sent_is_unlogged(
     server: PostgresFacts, shard: PostgresShardFacts, why: str
 ) -> None:
-    found = description(server, (shard,), "sluice")
+    found = description(server, (shard,), NAMES)
 
     assert list(found.unlogged) == ["public.t"]
     assert why in found.unlogged["public.t"]
@@ -66,10 +85,46 @@ def test_a_table_whose_changes_are_not_all_sent_is_unlogged(
     ],
 )
 def test_what_the_slot_keeps_is_its_backlog(slot: SlotFacts, held: int, left: int | None) -> None:
-    found = description(replace(SERVER, slot=slot), (), "sluice")
+    found = description(replace(SERVER, slot=slot), (), NAMES)
 
     assert found.backlog == LogBacklog("s", 99, held, left)
 
 
 def test_without_a_slot_nothing_is_kept() -> None:
-    assert description(SERVER, (), "sluice").backlog is None
+    assert description(replace(SERVER, slot=None), (), NAMES).backlog is None
+
+
+@pytest.mark.parametrize(
+    "shard",
+    [
+        pytest.param(KEYED, id="its primary key"),
+        pytest.param(replace(KEYED, identity="f", identified=()), id="all of it"),
+        pytest.param(replace(KEYED, identity="i", identified=("a", "id")), id="more than its key"),
+        pytest.param(
+            replace(KEYED, primary=False, identified=()), id="no primary key: no row is deleted"
+        ),
+    ],
+)
+def test_a_table_whose_old_rows_tell_their_key_is_logged(shard: PostgresShardFacts) -> None:
+    assert description(SERVER, (shard,), NAMES).unlogged == {}
+
+
+def test_a_table_that_is_sent_under_other_names_is_unlogged() -> None:
+    found = description(SERVER, (), NAMES, {"public.t": "it is partitioned"})
+
+    assert found.unlogged == {"public.t": "it is partitioned"}
+
+
+@pytest.mark.parametrize(
+    ("slot", "why"),
+    [
+        pytest.param(None, "no slot sluice_shop", id="no slot"),
+        pytest.param(replace(SLOT, status="lost", retained=None), "is lost", id="lost"),
+        pytest.param(replace(SLOT, status="unreserved"), "next checkpoint", id="about to be"),
+        pytest.param(SLOT, None, id="reserved"),
+    ],
+)
+def test_a_slot_that_is_gone_keeps_nothing(slot: SlotFacts | None, why: str | None) -> None:
+    found = description(replace(SERVER, slot=slot), (), NAMES).kept
+
+    assert found is None if why is None else isinstance(found, Missing) and why in found.why

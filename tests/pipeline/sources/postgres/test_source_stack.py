@@ -300,6 +300,7 @@ POORLY = (
     "CREATE TABLE bare (id INT)",
     "CREATE UNLOGGED TABLE scratch (id INT PRIMARY KEY)",
     "CREATE TABLE by_index (id INT PRIMARY KEY, a INT NOT NULL)",
+    "CREATE TABLE parted (id INT PRIMARY KEY) PARTITION BY RANGE (id)",
     "CREATE UNIQUE INDEX by_a ON by_index (a)",
     "ALTER TABLE by_index REPLICA IDENTITY USING INDEX by_a",
     "CREATE PUBLICATION sluice FOR TABLE sent, picked WHERE (a > 5), bare, by_index"
@@ -317,7 +318,9 @@ def test_the_doctor_finds_in_a_real_catalogue_what_keeps_tables_from_being_sent(
     try:
         with closing(PostgresSource(given, "poorly")) as shop:
             found = {(one.code, one.where) for one in shop.examine(scope)}
-            said = shop.describe({"public.sent", "public.picked", "public.gone"})
+            said = shop.describe(
+                {f"public.{one}" for one in ("sent", "picked", "gone", "parted", "by_index")}
+            )
     finally:
         postgres.execute("SELECT pg_drop_replication_slot('sluice_shop')")
 
@@ -339,5 +342,8 @@ def test_the_doctor_finds_in_a_real_catalogue_what_keeps_tables_from_being_sent(
     assert said.unlogged == {
         "public.sent": "publication sluice leaves out each truncate",
         "public.picked": "publication sluice sends only rows where (a > 5)",
+        "public.by_index": "publication sluice leaves out each truncate",
+        "public.parted": "it is partitioned, and publication sluice sends each partition's changes"
+        " under that one's name",
     }
     assert said.hidden == frozenset()
