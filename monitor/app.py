@@ -83,7 +83,8 @@ class App:
         self.roster = Roster(self.servers.all, config.tables, clock)
         roster = self.roster
         self.census = Census(
-            followed, roster.tables, roster.existing, describe, clock, store.memory
+            *(followed, roster.tables, roster.existing, describe, clock, store.memory),
+            bases=roster.bases,
         )
         self.retention = RetentionWatch(
             config.sources, self.lake.transport, self.census.answer, clock

@@ -71,6 +71,7 @@ class CensusAnswer:
             "unlogged": dict(described.unlogged),
             "rows": dict(described.rows),
             "backlog": described.backlog and asdict(described.backlog),
+            "filled": dict(described.filled),
             "asked": [self.began.isoformat(), self.ended.isoformat()],
         }
 
@@ -88,6 +89,7 @@ class CensusAnswer:
             raw["unlogged"],
             raw.get("rows", {}),
             LogBacklog(**raw["backlog"]) if raw.get("backlog") else None,
+            raw.get("filled", {}),
         )
         return cls(question, described, *map(datetime.fromisoformat, raw["asked"]))
 
@@ -102,6 +104,7 @@ class Census:
     *followed* gives each source's settings with the address that its heartbeats go to now,
     *existing* what landed statements told last of each ``source/shard``.  What *memory* has kept
     from before a restart is as good as it was: statements that landed since are told by *existing*.
+    *bases*: ``source/shard`` -> the order of its base; columns that came with it were read with it.
     """
 
     followed: Mapping[str, Callable[[], SourceSettings]]
@@ -113,6 +116,7 @@ class Census:
     every: timedelta = timedelta(minutes=10)
     again: timedelta = timedelta(minutes=1)
     old: timedelta = timedelta(days=1)
+    bases: Callable[[], Mapping[str, Order]] = dict
     asking: SideBySide[None] = field(init=False)
     _answers: dict[str, CensusAnswer | None] = field(default_factory=dict)
     _failed: dict[str, tuple[CensusQuestion, datetime, str]] = field(default_factory=dict)
@@ -152,9 +156,23 @@ class Census:
             one = told[shard.source]
             if isinstance(one, CensusAnswer) and not self._asked(one.question, shard):
                 told[shard.source] = Missing(f"it was not asked about {shard.name} as it is now")
-        return why_unproven(
-            table, {n: t.described if isinstance(t, CensusAnswer) else t for n, t in told.items()}
-        )
+        answers = {
+            name: self._with_filled(table, one) if isinstance(one, CensusAnswer) else one
+            for name, one in told.items()
+        }
+        return why_unproven(table, answers)
+
+    def _with_filled(self, table: Table, told: CensusAnswer) -> SourceDescription:
+        """What was told, with columns that may be filled in rows that the base has otherwise."""
+        described, own = told.described, told.question.settings.name
+        grown = [one for one in table.shards if one.source == own and self._is_changed(one)]
+        filled = {one.name: why for one in grown if (why := described.filled.get(one.name))}
+        return replace(described, unlogged={**filled, **described.unlogged})
+
+    def _is_changed(self, shard: Shard) -> bool:
+        """Whether its columns are told otherwise since its base; without one it is never ready."""
+        base, changed = self.bases().get(str(shard)), self._changed(shard)
+        return base is not None and changed is not None and changed > base
 
     def _last(self, name: str) -> CensusAnswer | None:
         if name not in self._answers:

@@ -23,7 +23,7 @@ from pipeline.clocks import over
 from pipeline.errors import SluiceError, UnreachableError
 from pipeline.living import is_there, living_shards
 from pipeline.mark import Existence, Mark, source_of
-from pipeline.model import Shard, Table
+from pipeline.model import Order, Shard, Table
 from pipeline.route import Router
 from pipeline.schema.column import Column
 from pipeline.settings import TableRule
@@ -89,6 +89,7 @@ class Roster:
     _shards: Mapping[str, str] | None = None
     _compared: Comparison | None = None
     _existing: Mapping[str, Existence] = field(default_factory=dict)
+    _bases: Mapping[str, Order] = field(default_factory=dict)
     _declared: Mapping[str, str] = field(default_factory=dict)
     _there: dict[tuple[str, str], tuple[Shard, ...]] = field(default_factory=dict)
     _silent: Mapping[str, str] = field(default_factory=dict)
@@ -124,6 +125,10 @@ class Roster:
         """What landed statements told last of each ``source/shard``."""
         return self._existing
 
+    def bases(self) -> Mapping[str, Order]:
+        """``source/shard`` -> the order that its newest base is complete as of."""
+        return self._bases
+
     def declared(self) -> Mapping[str, str]:
         """``shards`` of each rule that asks for tables -> why nothing is collected; "" if it is."""
         return self._declared
@@ -148,7 +153,7 @@ class Roster:
 
     def update(self, mark: Mark) -> None:
         """Take over the shards of *mark*; ask the sources when it is time."""
-        now, self._existing = self.clock(), mark.existing
+        now, self._existing, self._bases = self.clock(), mark.existing, mark.bases
         with self._lock:
             shards = self._living(mark)
             due = (

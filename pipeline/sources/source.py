@@ -43,6 +43,8 @@ class SourceDescription:
     ``unlogged``: shard -> why its log does not show all of the shard's changes.
     ``rows``: shard -> about how many rows it has, of those it keeps an estimate of.
     ``backlog``: of a log that is kept for its collector by size; None if it is kept otherwise.
+    ``filled``: shard -> which columns it may have filled in old rows without a word in its log
+    when they were added, which counts of those that were added after the shard's base.
     """
 
     kept: timedelta | Missing | None
@@ -50,6 +52,7 @@ class SourceDescription:
     unlogged: Mapping[str, str] = field(default_factory=dict)
     rows: Mapping[str, int] = field(default_factory=dict)
     backlog: LogBacklog | None = None
+    filled: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

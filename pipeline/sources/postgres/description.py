@@ -38,7 +38,15 @@ def description(
     told = {**unlogged, **(elsewhere or {})}
     rows = {facts.shard.name: facts.rows for facts in shards if facts.rows is not None}
     backlog = _backlog(server.slot) if server.slot else None
-    return SourceDescription(kept(server.slot, names.slot), frozenset(), told, rows, backlog)
+    filled = {facts.shard.name: filling(facts) for facts in shards if facts.filled}
+    keeps = kept(server.slot, names.slot)
+    return SourceDescription(keeps, frozenset(), told, rows, backlog, filled)
+
+
+def filling(shard: PostgresShardFacts) -> str:
+    """Say which columns of *shard* old rows may have got values in."""
+    few = ", ".join(shard.filled)
+    return f"old rows may have got values of {few} by a default, of which its log tells nothing"
 
 
 def _backlog(slot: SlotFacts) -> LogBacklog:

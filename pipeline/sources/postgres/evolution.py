@@ -2,7 +2,8 @@
 
 Compatible: a column added that old rows are without, a type widened.  A default is not known to
 be what old rows got: it may have been set later, so such a column stands until a person decided.
-Cannot be seen: a computed default of a column that may be NULL, which rows do not tell.  Pure.
+Cannot be seen: a computed default of a column that may be NULL, which rows do not tell; the
+catalogue does (``SourceDescription.filled``), and until a new base the table is not READY.  Pure.
 """
 
 from collections.abc import Sequence

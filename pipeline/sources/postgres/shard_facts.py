@@ -4,6 +4,7 @@ Asked of the catalogue alone: no row of a user's table is read.  Of a partitione
 on the publication under which names rows are sent: each leaf's own, or that of the root.
 """
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -40,6 +41,22 @@ FROM pg_attribute WHERE attnum > 0 AND NOT attisdropped AND attgenerated = ''
     AND attrelid = ANY(%s::oid[]) GROUP BY attrelid
 """
 WHOLE, NOTHING = "f", "n"  # replica identities
+# A column that was added with a default keeps its value apart for the rows of before (``missing``);
+# where it differs from row to row all are written anew, and nothing tells it from an old column.
+FILLED = """\
+SELECT a.attrelid::bigint AS oid, a.attname::text AS name, t.typname::text AS type,
+    a.attmissingval::text AS missing, pg_get_expr(d.adbin, d.adrelid) AS default
+FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid JOIN pg_type t ON t.oid = a.atttypid
+LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+WHERE a.attnum > 0 AND NOT a.attisdropped AND NOT a.attnotnull AND a.attgenerated = ''
+    AND a.attidentity = '' AND a.attrelid = ANY(%s::oid[])
+    AND (a.atthasmissing OR (d.adbin IS NOT NULL AND pg_relation_filenode(c.oid) <> c.oid))
+ORDER BY a.attrelid, a.attnum
+"""
+TOLD_DEFAULTS = ("bool", "int2", "int4", "int8", "float4", "float8", "numeric", "text", "varchar")
+CONSTANT = re.compile(
+    r"(?P<bare>-?[0-9.]+|true|false)|'(?P<text>(?:[^']|'')*)'(?:::[a-z ]+(?:\([0-9,]+\))?)?"
+)
 DETAILED = 150_000  # from here on a publication may leave out rows and columns of a table
 
 
@@ -61,7 +78,8 @@ class PostgresShardFacts:
     ``identity`` is of what an old row is sent: d its primary key, i a unique index, f all of it,
     n nothing; ``identified`` names these columns.  ``unique`` are the sets of columns that name one
     row, the primary key first; ``primary`` says whether there is one.  ``published`` is None where
-    the publication does not hold it; ``rows`` None where nobody has counted yet.
+    the publication does not hold it; ``rows`` None where nobody has counted yet.  ``filled`` are
+    columns whose addition may have given old rows values that no row tells of.
     """
 
     shard: Shard
@@ -75,6 +93,7 @@ class PostgresShardFacts:
     readable: bool = True
     published: PublishedFacts | None = PublishedFacts()
     rows: int | None = None
+    filled: tuple[str, ...] = ()
 
 
 def shard_names(session: PostgresSession, source: str, publication: str) -> tuple[Shard, ...]:
@@ -94,16 +113,33 @@ def shard_facts(
     for row in session.ask(INDEXES, oids):
         indexes[row["oid"]].append(row)
     columns = {row["oid"]: row for row in session.ask(COLUMNS, oids)}
-    sent = _published(session, publication)
+    sent, filled = _published(session, publication), defaultdict(list)
+    for one in session.ask(FILLED, oids):
+        if not is_told(str(one["type"]), one["default"], one["missing"]):
+            filled[one["oid"]].append(one["name"])
+    none = {"columns": (), "nullable": None}
     return tuple(
         _facts(
             Shard(source, str(name)),
-            {**row, **columns.get(row["oid"], {"columns": (), "nullable": None})},
+            {**row, **columns.get(row["oid"], none), "filled": filled[row["oid"]]},
             indexes[row["oid"]],
             sent.get(name),
         )
         for name, row in sorted(chosen.items())
     )
+
+
+def is_told(kind: str, default: str | None, missing: str | None) -> bool:
+    """Whether rows tell what old rows got in a column of the type *kind*: it is not followed then.
+
+    *missing* is what the server has for them, as an array's text, None where all is in the rows.
+    """
+    found = CONSTANT.fullmatch(default or "")
+    if found is None or kind not in TOLD_DEFAULTS:
+        return False
+    text = (found["text"] or "").replace("''", "'") if found["bare"] is None else found["bare"]
+    same = {"true": "t", "false": "f"}.get(text, text)
+    return missing is None or missing[1:-1].strip('"') == same
 
 
 def sent_elsewhere(
@@ -173,6 +209,7 @@ def _facts(
         readable=bool(row["readable"]),
         published=None if published is None else _seen(published, row["columns"]),
         rows=None if row["rows"] is None or row["rows"] < 0 else int(row["rows"]),
+        filled=tuple(row["filled"]),
     )
 
 

@@ -85,6 +85,7 @@ class Asked:
         self.memory = memory
         self.tables: tuple[Table, ...] = (TABLE,)
         self.existing: dict[str, Existence] = {}
+        self.bases: dict[str, Order] = {}
         self.schema = FakeSchema(grants=("GRANT SELECT ON *.* TO `sluice`@`%`",))
         self.begin()
 
@@ -97,6 +98,7 @@ class Asked:
             self.schema.describe,
             lambda: self.now,
             self.memory,
+            bases=lambda: self.bases,
         )
 
     def after(self, seconds: float) -> int:
@@ -164,6 +166,30 @@ def test_what_was_said_before_a_statement_landed_says_nothing_of_the_table_after
 
     assert (count, isinstance(before[0], Missing), before[1]) == (3, True, "")
     assert CASCADE.parent in str(asked.census.unproven(TABLE))
+
+
+@pytest.mark.parametrize(
+    ("changed", "unproven"),
+    [
+        pytest.param(None, False, id="no statement is known"),
+        pytest.param(Order(1, 1, 100), False, id="it came with the base"),
+        pytest.param(Order(1, 1, 101), True, id="a column was added since"),
+    ],
+)
+def test_a_default_that_filled_old_rows_counts_until_a_base_has_read_them(
+    asked: Asked, changed: Order | None, unproven: bool
+) -> None:
+    filled = SourceDescription(None, filled={USERS: "now() may have filled at"})
+    asked.census.describe = lambda _settings, _shards: filled
+    asked.bases = {f"shop/{USERS}": Order(1, 1, 100)}
+    asked.existing = {f"shop/{USERS}": Existence(changed, there=True)} if changed else {}
+    asked.after(601)
+
+    assert asked.census.unproven(TABLE) == ("now() may have filled at" if unproven else "")
+
+    asked.bases = {f"shop/{USERS}": Order(1, 1, 200)}
+
+    assert asked.census.unproven(TABLE) == ""
 
 
 @pytest.mark.parametrize(("took", "asked_again"), [(0, 3), (1, 3), (4, 1), (100, 0)])
@@ -268,7 +294,9 @@ def test_an_answer_is_read_back_as_it_was_and_holds_no_secret(
     kept: timedelta | Missing | None,
 ) -> None:
     settings = replace(SOURCE, password="hush")
-    described = SourceDescription(kept, frozenset({"shop.hidden"}), {USERS: "a cascade"})
+    described = SourceDescription(
+        kept, frozenset({"shop.hidden"}), {USERS: "a cascade"}, filled={USERS: "a default"}
+    )
     question = CensusQuestion(settings, frozenset({USERS}), frozenset({(USERS, Order(1, 2, 3))}))
     answer = CensusAnswer(question, described, NOON, NOON + timedelta(seconds=2))
 

@@ -6,7 +6,7 @@ from pipeline.model import Missing, Shard
 from pipeline.sources.postgres.description import description
 from pipeline.sources.postgres.replication import Replication
 from pipeline.sources.postgres.server_facts import PostgresFacts, PublicationFacts, SlotFacts
-from pipeline.sources.postgres.shard_facts import PostgresShardFacts, PublishedFacts
+from pipeline.sources.postgres.shard_facts import PostgresShardFacts, PublishedFacts, is_told
 from pipeline.sources.source import LogBacklog
 
 T = Shard("shop", "public.t")
@@ -128,3 +128,32 @@ def test_a_slot_that_is_gone_keeps_nothing(slot: SlotFacts | None, why: str | No
     found = description(replace(SERVER, slot=slot), (), NAMES).kept
 
     assert found is None if why is None else isinstance(found, Missing) and why in found.why
+
+
+def test_columns_that_old_rows_may_have_got_values_in_are_named() -> None:
+    found = description(SERVER, (replace(KEYED, filled=("at", "who")), KEYED), NAMES)
+
+    assert "values of at, who by a default" in found.filled["public.t"]
+    assert found.unlogged == {}
+
+
+@pytest.mark.parametrize(
+    ("kind", "default", "missing", "told"),
+    [
+        pytest.param("int4", "5", "{5}", True, id="a number"),
+        pytest.param("int4", "'-1'::integer", "{-1}", True, id="below zero"),
+        pytest.param("bool", "true", "{t}", True, id="a flag"),
+        pytest.param("varchar", "'a ''b'::character varying", '{"a \'b"}', True, id="a text"),
+        pytest.param("int4", "5", "{6}", False, id="another one was set later"),
+        pytest.param("int4", None, "{6}", False, id="it was dropped later"),
+        pytest.param("timestamptz", "now()", '{"2026-01-01 00:00:00+00"}', False, id="computed"),
+        pytest.param("uuid", "gen_random_uuid()", None, False, id="another one for each row"),
+        pytest.param(
+            "jsonb", "'{}'::jsonb", '{"{}"}', False, id="a type whose default is not told"
+        ),
+    ],
+)
+def test_only_a_constant_is_told(
+    kind: str, default: str | None, missing: str | None, told: bool
+) -> None:
+    assert is_told(kind, default, missing) is told

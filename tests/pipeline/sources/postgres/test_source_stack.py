@@ -292,6 +292,31 @@ def test_columns_are_those_of_the_catalogue(asked: Postgres) -> None:
         assert shop.columns(Shard("shop", "public.nope")) == ()
 
 
+GROWN = (
+    "CREATE TABLE grown (id INT PRIMARY KEY, made TIMESTAMPTZ DEFAULT now(), kind INT DEFAULT 1)",
+    "INSERT INTO grown VALUES (1)",
+    "ALTER TABLE grown ADD COLUMN plain TEXT",
+    "ALTER TABLE grown ADD COLUMN five INT DEFAULT 5",
+    "ALTER TABLE grown ADD COLUMN at TIMESTAMPTZ DEFAULT now()",
+    "ALTER TABLE grown ADD COLUMN gone TEXT DEFAULT 'x'",
+    "ALTER TABLE grown ALTER COLUMN gone DROP DEFAULT",
+    "ALTER TABLE grown ADD COLUMN filled TIMESTAMPTZ NOT NULL DEFAULT now()",
+)
+
+
+def test_columns_whose_default_filled_old_rows_are_told(postgres: Postgres) -> None:
+    postgres.create_database("grown", *GROWN)
+    with closing(PostgresSource(settings(postgres), "grown")) as shop:
+        before = shop.describe({"public.grown"}).filled
+        postgres.execute(
+            "ALTER TABLE grown ADD COLUMN id2 UUID DEFAULT gen_random_uuid()", database="grown"
+        )
+        after = shop.describe({"public.grown"}).filled
+
+    assert "values of at, gone by" in before["public.grown"]
+    assert "values of made, at, id2 by" in after["public.grown"]  # all rows were written anew
+
+
 POORLY = (
     "DROP PUBLICATION sluice",
     "CREATE TABLE sent (id INT PRIMARY KEY)",
