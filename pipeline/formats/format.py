@@ -56,6 +56,10 @@ DECODED = pa.schema(
 )
 
 
+AROUND = "around"
+"""Of a live change: its transaction may have begun before the snapshot that came before it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Tx:
     """The source's transaction a change belongs to, and the change's place in it."""
@@ -78,7 +82,8 @@ class Decoded:
     ``schema_id``   of a schema change that only tells which columns the rows behind it have: a
                     number of them.  It is landed where it says something new.
     ``tx``          its transaction; a schema change's has the name it has when it is sent again.
-    ``snapshot``    which snapshot row this is; None for a live change.
+    ``snapshot``    which snapshot row this is; None for a live change, and ``AROUND`` for one
+                    that may stand below the snapshot before it, though it came after that.
     ``error``       why it could not be decoded; then ``raw`` holds the value's bytes, and only
                     ``shard`` and ``key_values`` may be known besides.
     """

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from pipeline.errors import FormatError
 from pipeline.landing.inversions import order_of, tops
-from pipeline.landing.tally import RunTally, SnapshotRows, Unreadable
+from pipeline.landing.tally import AroundRows, RunTally, SnapshotRows, Unreadable
 from pipeline.landing.told_schemas import newest
 from pipeline.mark import ToldSchema
 from pipeline.model import Order, Shard, TopicPartition
@@ -85,6 +85,7 @@ class Facts:
     ``texts``       (source, text) of those that are no part of a snapshot.
     ``firsts``      ``source/shard`` -> lowest order of a row, of those created in it.
     ``errors``      ``source/shard`` (or ``topic:NAME`` where it is not known) -> what is unread.
+    ``around``      ``source/shard`` -> live rows that may stand below the snapshot before them.
     ``doubted``     partitions in which rows may stand too low.
     ``hidden``      ``source/shard`` that is captured, and whose topic we may not see.
     """
@@ -102,6 +103,7 @@ class Facts:
     texts: tuple[tuple[str, str], ...] = ()
     firsts: Mapping[str, Order] = field(default_factory=dict)
     errors: Mapping[str, UnreadChanges] = field(default_factory=dict)
+    around: Mapping[str, AroundRows] = field(default_factory=dict)
     doubted: frozenset[TopicPartition] = frozenset()
     hidden: frozenset[str] = frozenset()
 
@@ -129,7 +131,8 @@ def gather(
         schemas=newest(row for tally in told for row in tally.statements),
         texts=tuple((source, one.text) for source, one in texts if one.text),
         firsts=_firsts(told, news),
-        errors={name: _unread(one) for name, one in errors.items()},
+        errors={name: unread_changes(one) for name, one in errors.items()},
+        around=_joined([one.around for one in told], AroundRows.with_more),
         doubted=doubted,
     )
 
@@ -189,6 +192,7 @@ def _firsts(told: Sequence[RunTally], news: Sequence[News]) -> dict[str, Order]:
     return {name: one for name, one in firsts.items() if Shard.parse(name).name in created}
 
 
-def _unread(one: Unreadable) -> UnreadChanges:
+def unread_changes(one: Unreadable) -> UnreadChanges:
+    """They as a mark names them."""
     ids = tuple(f"{topic}:{partition}:{offset}" for topic, partition, offset in one.first)
     return UnreadChanges(one.source, one.table, one.count, ids)

@@ -38,6 +38,7 @@ from pipeline.landing.redelivery import COLUMNS, resending, unexplained
 from pipeline.landing.rereading import RereadNews, advanced, is_due
 from pipeline.landing.sent_shards import has_sent
 from pipeline.landing.shape import Provenance
+from pipeline.landing.snapshot_overlaps import with_overlaps
 from pipeline.landing.source_feed import Feed
 from pipeline.landing.staging import Staged, near, restamped, staged_rows, write_rows
 from pipeline.landing.task import Done, Intake, LandingTask
@@ -225,7 +226,8 @@ class Landing:
     def _gathered(self, staged: Staged, listing: Listing) -> Facts:
         readings = {feed.settings.name: feed.reading for feed in self.feeds}
         facts = gather(staged.tallies, self.mark.high, readings)
-        return self._captured(with_drops(facts, self.mark), listing)
+        facts = with_overlaps(with_drops(facts, self.mark), self.mark)
+        return self._captured(facts, listing)
 
     def _staged(self, chosen: Plan, listing: Listing, epochs: Epochs, stamp: Stamp) -> Staged:
         """Write the batch's rows as files that nobody names yet."""

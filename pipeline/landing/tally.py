@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.changelog.table import MIRROR_OPS
+from pipeline.formats.format import AROUND
 from pipeline.landing.grouping import Ints, grouped
 from pipeline.landing.inversions import ORDER, OrderStretch, order_of, places, stretches
 from pipeline.model import Op, Order, Shard
@@ -61,6 +62,21 @@ class Unreadable:
 
 
 @dataclass(frozen=True, slots=True)
+class AroundRows:
+    """Live rows of one shard that may stand below the snapshot before them.
+
+    ``order`` is the lowest; ``rows`` names them as if they could not be read.
+    """
+
+    order: Order
+    rows: Unreadable
+
+    def with_more(self, other: "AroundRows") -> "AroundRows":
+        """Both."""
+        return AroundRows(min(self.order, other.order), self.rows.with_more(other.rows))
+
+
+@dataclass(frozen=True, slots=True)
 class RunTally:
     """Counts and bounds of some rows; keys as in :class:`pipeline.mark.Mark`.
 
@@ -72,6 +88,7 @@ class RunTally:
     ``statements``  schema changes of any kind, as rows of ``SLIM``.
     ``errors``      ``source/shard`` (or ``topic:NAME`` where it is not known) -> what is unread.
     ``stretches``   the orders of each partition.
+    ``around``      ``source/shard`` -> its rows of ``AROUND``.
     """
 
     rows: int
@@ -83,6 +100,7 @@ class RunTally:
     statements: tuple[Mapping[str, Any], ...]
     errors: Mapping[str, Unreadable]
     stretches: tuple[OrderStretch, ...]
+    around: Mapping[str, AroundRows]
 
 
 def tally(rows: pa.Table) -> RunTally:
@@ -102,6 +120,9 @@ def tally(rows: pa.Table) -> RunTally:
         statements=tuple(_of(rows, Op.DDL).to_pylist()),
         errors=_errors(_of(rows, Op.ERROR)),
         stretches=stretches(rows),
+        around=_around(
+            mirrored.filter(pc.fill_null(pc.equal(mirrored["snapshot"], AROUND), False))
+        ),
     )
 
 
@@ -153,6 +174,17 @@ def _snapshots(reads: pa.Table) -> dict[str, SnapshotRows]:
         ended, topics = group["snapshot"] in _ENDS, frozenset({group["topic"]})
         one = SnapshotRows(order_of(group), group["count_all"], ended, topics)
         found[name] = one.with_rows(found[name]) if name in found else one
+    return found
+
+
+def _around(rows: pa.Table) -> dict[str, AroundRows]:
+    """One by one: they are those of a collector's first transaction only."""
+    found: dict[str, AroundRows] = {}
+    for row in rows.to_pylist() if rows.num_rows else ():
+        name = str(Shard(row["source"], row["shard"]))
+        where = (row["topic"], row["partition"], row["offset"])
+        one = AroundRows(order_of(row), Unreadable(row["source"], row["table"], 1, (where,)))
+        found[name] = found[name].with_more(one) if name in found else one
     return found
 
 

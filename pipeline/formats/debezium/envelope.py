@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from pipeline.formats import json_text
 from pipeline.formats.debezium import keys, postgres
 from pipeline.formats.debezium.postgres import Placeholder
-from pipeline.formats.format import Decoded, Tx
+from pipeline.formats.format import AROUND, Decoded, Tx
 from pipeline.formats.json_text import integer_of, object_of, text_of
 from pipeline.model import Op, Origin, ShardId
 
@@ -201,18 +201,20 @@ def _quoted(name: str) -> str:
 
 def _place(decoded: Decoded, source: Slices, envelope: Slices) -> Decoded | None:
     """Add what the source block tells about the change's place in the log; None if it has none."""
-    place = postgres.place(source, decoded.op) if postgres.is_postgres(source) else _in_file(source)
+    its = postgres.is_postgres(source)
+    place = postgres.place(source, decoded.op) if its else _in_file(source)
     snapshot = text_of(source.get("snapshot"))
     if place is None:
         return None
     log, pos, row = place
+    around = AROUND if its and postgres.is_first(source) else None
     return replace(
         decoded,
         at=_at(source, envelope),
         log=log,
         pos=pos,
         row=row,
-        snapshot=None if snapshot in LIVE else snapshot,
+        snapshot=around if snapshot in LIVE else snapshot,
         origin=Origin.LIVE if snapshot in LIVE else Origin.SNAPSHOT,
     )
 

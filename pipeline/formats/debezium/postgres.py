@@ -48,6 +48,16 @@ def place(source: Slices, op: Op) -> tuple[int, int, int] | None:
     return int(found["commit"] or own), own, row_of(op)
 
 
+def is_first(source: Slices) -> bool:
+    """Whether the connector had seen no commit before the row's transaction.
+
+    That one may have been open while the slot was made: then its rows stand below the snapshot,
+    which has none of them.
+    """
+    found = SEQUENCE.fullmatch(text_of(source.get("sequence")) or "")
+    return found is not None and found["commit"] is None
+
+
 def row_of(op: str | None) -> int:
     """A deleted row's old key goes before its new one comes, at one place."""
     return 0 if op == Op.DELETE else 1

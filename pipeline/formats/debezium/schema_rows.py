@@ -13,11 +13,11 @@ from msgspec import Raw
 
 from pipeline.formats.debezium import row_schemas
 from pipeline.formats.debezium.keys import PAYLOAD
-from pipeline.formats.format import Decoded, rows
+from pipeline.formats.format import AROUND, Decoded, rows
 from pipeline.model import Op, Origin, ShardId
 
 _ROWS = frozenset(row_schemas.ROWS.values())
-_PLACE = ("at", "log", "pos", "row", "snapshot")
+_PLACE = ("at", "log", "pos", "row")
 
 
 def told_with(
@@ -86,5 +86,6 @@ def schema_row(row: Mapping[str, Any], text: str) -> Decoded:
         after=text,
         schema_id=zlib.crc32(text.encode()) >> 1,
         origin=Origin(row["origin"]),
+        snapshot=None if row["snapshot"] == AROUND else row["snapshot"],
         **{name: row[name] for name in _PLACE},
     )

@@ -12,6 +12,7 @@ from pipeline.errors import FormatError
 from pipeline.formats.debezium import envelope, row_schemas
 from pipeline.formats.debezium.postgres import UNAVAILABLE, Placeholder
 from pipeline.formats.debezium_json import FORMAT, DebeziumJson
+from pipeline.formats.format import AROUND
 from pipeline.model import Op, Origin, ShardId
 from pipeline.schema.schema_change import ColumnTold, SchemaMessage, TableTold
 from tests.pipeline.corpus import messages
@@ -61,6 +62,23 @@ def test_a_change_stands_behind_the_last_commit(
     (found,) = decoded(row(**fields))
 
     assert (found["shard"], found["log"], found["pos"], found["row"]) == ("public.t", *place)
+
+
+@pytest.mark.parametrize(
+    ("source", "around"),
+    [
+        pytest.param({"sequence": '[null,"900"]'}, AROUND, id="no commit was seen before it"),
+        pytest.param({"sequence": '["500","900"]'}, None, id="one was"),
+        pytest.param({"sequence": '[null,"900"]', "snapshot": "last"}, "last", id="a snapshot's"),
+    ],
+)
+def test_a_change_of_the_first_transaction_may_stand_below_the_snapshot(
+    source: dict[str, Any], around: str | None
+) -> None:
+    found = decoded(row(schema(ID), source={**SOURCE, **source}))
+
+    ddl = None if around == AROUND else around
+    assert [(one["op"], one["snapshot"]) for one in found] == [("ddl", ddl), ("c", around)]
 
 
 @pytest.mark.parametrize(
