@@ -25,6 +25,7 @@ from pipeline.model import Acknowledged, Head, Op, PartitionEnd, TopicPartition
 from pipeline.registry import SchemaRegistry
 from pipeline.report import Landed
 from pipeline.route import Router
+from pipeline.schema.dialect import Dialect
 from pipeline.settings import CollectorSettings, PipelineSettings, SourceSettings
 from pipeline.sources.mysql.dialect import MYSQL
 from pipeline.sources.mysql.position import binlog_position
@@ -238,6 +239,7 @@ class Desk:
     meanwhile: Callable[[], object] = nothing
     names: Sequence[str] = "ab"
     registries: Mapping[str, SchemaRegistry] = field(default_factory=dict)
+    dialect: Dialect = MYSQL
     tasks: list[int] = field(default_factory=list)
     now: datetime = NOW
 
@@ -257,7 +259,7 @@ class Desk:
                     cast(Collector, self.server),
                     self.format(one.name),
                     lambda _: cast(Source, self.server),
-                    MYSQL,
+                    self.dialect,
                     registry=self.registries.get(one.name),
                 )
                 for one in sources

@@ -1,0 +1,57 @@
+"""A table whose rows tell its columns has no base by that, and is BLOCKED; covers bases.
+
+Nothing tells of a Postgres table that was empty at the snapshot, or made after it.
+"""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from checks.blocks import blocks
+from pipeline.mark import Mark
+from pipeline.model import Shard, Table
+from pipeline.sources.postgres.dialect import POSTGRES
+from tests.checks.test_readiness import inputs
+from tests.pipeline.landing.desk import Desk
+
+LATE = Table("public.late", (Shard("a", "public.late"),), key=("id",))
+OLD = Table("public.old", (Shard("a", "public.old"),), key=("id",))
+ID = {"type": "int32", "field": "id", "parameters": {"__debezium.source.column.type": "INT4"}}
+ENVELOPE = {
+    "type": "struct",
+    "fields": [{"field": "after", "type": "struct", "fields": [ID]}],
+}
+
+
+def message(table: str, lsn: int, key: int, snapshot: str = "false") -> tuple[bytes, bytes]:
+    commit = "null" if snapshot != "false" else f'"{lsn - 50}"'
+    place = {"connector": "postgresql", "schema": "public", "table": table, "lsn": lsn}
+    source = {**place, "sequence": f'[{commit},"{lsn}"]', "snapshot": snapshot}
+    op = "c" if snapshot == "false" else "r"
+    payload = {"op": op, "before": None, "after": {"id": key}, "source": source}
+    value = json.dumps({"schema": ENVELOPE, "payload": payload}).encode()
+    return json.dumps({"schema": {}, "payload": {"id": key}}).encode(), value
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_a_postgres_table_that_the_snapshot_did_not_read_is_blocked(
+    tmp_path: Path, rows: int
+) -> None:
+    desk = Desk(tmp_path, names="a", dialect=POSTGRES)
+    held = desk.topics.held
+    held["a.public.old"] = [message("old", 500, 1, "last"), message("old", 600, 2)]
+    desk.land()
+    held["a.public.late"] = [message("late", 700 + key, key) for key in range(rows)]
+    desk.land()
+    held["a.public.old"] += [message("old", 900, 3)]
+    desk.land()
+
+    assert {*desk.loop.mark.existing} == {"a/public.old", "a/public.late"}
+    late, old = (_blocking(desk.loop.mark, table) for table in (LATE, OLD))
+    assert (late, old) == (["no_base"], [])
+
+
+def _blocking(mark: Mark, table: Table) -> list[str]:
+    found = inputs(taken={"landed": mark}, table=table)
+    return [reason.code for reason in blocks(found, frozenset())]
