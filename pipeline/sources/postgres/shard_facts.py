@@ -43,15 +43,17 @@ FROM pg_attribute WHERE attnum > 0 AND NOT attisdropped AND attgenerated = ''
 WHOLE, NOTHING = "f", "n"  # replica identities
 # A column that was added with a default keeps its value apart for the rows of before (``missing``);
 # where it differs from row to row all are written anew, and nothing tells it from an old column.
+# Rows of a partitioned table are in its leaves, and so is what was kept apart for them.
 FILLED = """\
-SELECT a.attrelid::bigint AS oid, a.attname::text AS name, t.typname::text AS type,
+SELECT asked.oid::bigint AS oid, a.attname::text AS name, t.typname::text AS type,
     a.attmissingval::text AS missing, pg_get_expr(d.adbin, d.adrelid) AS default
-FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid JOIN pg_type t ON t.oid = a.atttypid
+FROM unnest(%s::oid[]) AS asked(oid) CROSS JOIN LATERAL
+    (SELECT asked.oid UNION SELECT relid FROM pg_partition_tree(asked.oid)) AS part(oid)
+JOIN pg_attribute a ON a.attrelid = part.oid JOIN pg_type t ON t.oid = a.atttypid
 LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
 WHERE a.attnum > 0 AND NOT a.attisdropped AND NOT a.attnotnull AND a.attgenerated = ''
-    AND a.attidentity = '' AND a.attrelid = ANY(%s::oid[])
-    AND (a.atthasmissing OR (d.adbin IS NOT NULL AND pg_relation_filenode(c.oid) <> c.oid))
-ORDER BY a.attrelid, a.attnum
+    AND (a.atthasmissing OR (d.adbin IS NOT NULL AND pg_relation_filenode(part.oid) <> part.oid))
+ORDER BY asked.oid, a.attnum
 """
 TOLD_DEFAULTS = ("bool", "int2", "int4", "int8", "float4", "float8", "numeric", "text", "varchar")
 CONSTANT = re.compile(
@@ -209,7 +211,7 @@ def _facts(
         readable=bool(row["readable"]),
         published=None if published is None else _seen(published, row["columns"]),
         rows=None if row["rows"] is None or row["rows"] < 0 else int(row["rows"]),
-        filled=tuple(row["filled"]),
+        filled=tuple(dict.fromkeys(row["filled"])),
     )
 
 

@@ -18,19 +18,22 @@ from tests.pipeline.landing.desk import Desk
 LATE = Table("public.late", (Shard("a", "public.late"),), key=("id",))
 OLD = Table("public.old", (Shard("a", "public.old"),), key=("id",))
 ID = {"type": "int32", "field": "id", "parameters": {"__debezium.source.column.type": "INT4"}}
-ENVELOPE = {
-    "type": "struct",
-    "fields": [{"field": "after", "type": "struct", "fields": [ID]}],
-}
+MORE = {"type": "int32", "field": "more", "optional": True}
 
 
-def message(table: str, lsn: int, key: int, snapshot: str = "false") -> tuple[bytes, bytes]:
+def message(
+    table: str, lsn: int, key: int, snapshot: str = "false", *more: object
+) -> tuple[bytes, bytes]:
+    """One row as Debezium writes it; *more* are schemas of columns beside its id."""
+    fields = [{"field": "after", "type": "struct", "fields": [ID, *more]}]
     commit = "null" if snapshot != "false" else f'"{lsn - 50}"'
     place = {"connector": "postgresql", "schema": "public", "table": table, "lsn": lsn}
     source = {**place, "sequence": f'[{commit},"{lsn}"]', "snapshot": snapshot}
     op = "c" if snapshot == "false" else "r"
     payload = {"op": op, "before": None, "after": {"id": key}, "source": source}
-    value = json.dumps({"schema": ENVELOPE, "payload": payload}).encode()
+    value = json.dumps(
+        {"schema": {"type": "struct", "fields": fields}, "payload": payload}
+    ).encode()
     return json.dumps({"schema": {}, "payload": {"id": key}}).encode(), value
 
 
@@ -50,6 +53,22 @@ def test_a_postgres_table_that_the_snapshot_did_not_read_is_blocked(
     assert {*desk.loop.mark.existing} == {"a/public.old", "a/public.late"}
     late, old = (_blocking(desk.loop.mark, table) for table in (LATE, OLD))
     assert (late, old) == (["no_base"], [])
+
+
+def test_columns_are_newer_than_the_base_only_if_they_are_others_than_came_with_it(
+    tmp_path: Path,
+) -> None:
+    """By this a default that filled old rows is told from one that the snapshot has read."""
+    desk = Desk(tmp_path, names="a", dialect=POSTGRES)
+    topic = desk.topics.held.setdefault("a.public.old", [message("old", 500, 1, "last")])
+    newer = []
+    for lsn, more in ((600, ()), (700, ()), (800, (MORE,)), (900, (MORE,))):
+        topic.append(message("old", lsn, lsn, "false", *more))
+        desk.land()
+        told, base = desk.loop.mark.existing["a/public.old"], desk.loop.mark.bases["a/public.old"]
+        newer.append(told.order > base)
+
+    assert newer == [False, False, True, True]
 
 
 def _blocking(mark: Mark, table: Table) -> list[str]:

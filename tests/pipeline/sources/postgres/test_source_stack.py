@@ -301,19 +301,28 @@ GROWN = (
     "ALTER TABLE grown ADD COLUMN gone TEXT DEFAULT 'x'",
     "ALTER TABLE grown ALTER COLUMN gone DROP DEFAULT",
     "ALTER TABLE grown ADD COLUMN filled TIMESTAMPTZ NOT NULL DEFAULT now()",
+    "CREATE TABLE parted (id INT PRIMARY KEY) PARTITION BY RANGE (id)",
+    "CREATE TABLE parted_1 PARTITION OF parted FOR VALUES FROM (1) TO (10)",
+    "CREATE TABLE parted_2 PARTITION OF parted FOR VALUES FROM (10) TO (20)",
+    "INSERT INTO parted VALUES (1), (11)",
+    "ALTER TABLE parted ADD COLUMN at TIMESTAMPTZ DEFAULT now()",
+    "ALTER PUBLICATION sluice SET (publish_via_partition_root = true)",
 )
 
 
 def test_columns_whose_default_filled_old_rows_are_told(postgres: Postgres) -> None:
     postgres.create_database("grown", *GROWN)
     with closing(PostgresSource(settings(postgres), "grown")) as shop:
-        before = shop.describe({"public.grown"}).filled
+        told = shop.describe({"public.grown", "public.parted", "public.parted_1"})
+        before = told.filled
         postgres.execute(
             "ALTER TABLE grown ADD COLUMN id2 UUID DEFAULT gen_random_uuid()", database="grown"
         )
         after = shop.describe({"public.grown"}).filled
 
     assert "values of at, gone by" in before["public.grown"]
+    assert "values of at by" in before["public.parted"]
+    assert {*told.unlogged} == {"public.parted_1"}  # its changes are the root's
     assert "values of made, at, id2 by" in after["public.grown"]  # all rows were written anew
 
 
