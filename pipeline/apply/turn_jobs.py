@@ -143,7 +143,8 @@ class TurnJobs:
         if not named:
             return job
         let = let_through(job.table.name, after, waived)
-        demands = Demands(named, after, self.table_format.count(job.snapshot), let)
+        there, floors = self.table_format.count(job.snapshot), floors_of(job.snapshot)
+        demands = Demands(named, after, there, let, floors)
         if let is None or job.image is not None:
             return replace(job, demands=demands)
         wanted = WantedBatches(after, min(let, job.wanted.until))

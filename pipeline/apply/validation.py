@@ -8,7 +8,7 @@ more.  Pure.
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
@@ -21,7 +21,7 @@ from pipeline.apply.floors import Floors, below
 from pipeline.apply.provenance import Integers, Mask, Owned, plain, rank
 from pipeline.errors import HeldError
 from pipeline.invariants.invariant import Breach, IntendedRows, Invariant
-from pipeline.model import Op, Table
+from pipeline.model import Op, Order, Shard, Table
 from pipeline.schema.column import Column
 from pipeline.schema.typed import typed
 
@@ -47,13 +47,15 @@ Search = Callable[[pa.Table], Occurrences]
 class Demands:
     """What is demanded, by name, of the batches after ``after`` of a mirror of ``there`` rows.
 
-    Those up to ``let`` a person lets through, whatever they break.
+    Those up to ``let`` a person lets through, whatever they break.  ``floors`` are those the mirror
+    remembers: a TRUNCATE that is not above its shard's takes nothing, it was applied before.
     """
 
     invariants: tuple[tuple[str, Invariant], ...]
     after: int
     there: int
     let: int | None = None
+    floors: Floors = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -115,16 +117,25 @@ def require_valid(demands: Demands, made: DecidedSlice) -> None:
 
 
 def _intended(demands: Demands, made: DecidedSlice, new: Mask) -> IntendedRows:
-    ops = plain(made.changes["op"])
     return IntendedRows(
         table=made.table.name,
         key=made.table.key,
         rows=made.rows.filter(pa.array(new)),
         there=demands.there,
         changed=int(leaves(made.verdicts).sum()),
-        emptied=bool(pc.any(pc.equal(ops, Op.TRUNCATE)).as_py()),
+        emptied=_emptied(made.changes, demands.floors),
         standing=partial(_standing, made),
         before=partial(_before, made, new),
+    )
+
+
+def _emptied(changes: pa.Table, floors: Floors) -> bool:
+    """Whether a TRUNCATE takes rows that stood until now; one sent again does not."""
+    marks = changes.filter(pc.equal(plain(changes["op"]), Op.TRUNCATE))
+    return any(
+        (known := floors.get(Shard(row["source"], row["shard"]))) is None
+        or Order(**row["order"]) > known
+        for row in marks.select(["source", "shard", "order"]).to_pylist()  # a few rows
     )
 
 

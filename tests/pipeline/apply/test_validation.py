@@ -28,7 +28,7 @@ from tests.pipeline.apply.test_due_images import CUT, held_in, images, prove, wr
 from tests.pipeline.hand_lake import ID, NAME, HandLake, row
 
 N = Column("n", "INT")
-C, U, D, R = Op.CREATE, Op.UPDATE, Op.DELETE, Op.READ
+C, U, D, R, T = Op.CREATE, Op.UPDATE, Op.DELETE, Op.READ, Op.TRUNCATE
 NAMED = (("not_null", NotNull(("name",))),)
 
 
@@ -238,6 +238,34 @@ def test_an_image_is_asked_by_itself_and_let_through_by_itself(tmp_path: Path) -
     (image,) = images(lake)
     assert held_in(lake, image) == {1: None, 2: "of the day, too"}
     assert lake.rows() == {1: "right", 2: "of the day, too"}
+
+
+def test_a_truncate_that_an_image_has_seen_takes_nothing_again(tmp_path: Path) -> None:
+    few = (("changed_at_most", ChangedAtMost(0.2)),)
+    lake = demanding(tmp_path, *few, publish=(PublishRule("db.*"),))
+    lake.cuts = (DueCut(CUT),)
+    lake.play([row(C, 10, 1, "a")], [row(D, 11, 1, "a")])
+    lake.now = CUT
+    written(lake, 50)
+    prove(lake, 50)
+    lake.land(row(T, 20, None), row(C, 21, 5, "x"))
+
+    turns = lake.run()
+
+    assert [turn.hold for turn in turns] == [None, None]
+    assert len(images(lake)) == 1
+    assert lake.rows() == {5: "x"}
+
+
+def test_a_truncate_that_is_sent_again_takes_nothing(tmp_path: Path) -> None:
+    lake = demanding(tmp_path, ("changed_at_most", ChangedAtMost(0.2)))
+    lake.play([row(C, 10, 1, "a")], [row(D, 11, 1, "a")])
+    lake.play([row(T, 20, None)], [row(C, 30, 2, "b")])
+    lake.land(row(T, 20, None), row(C, 30, 2, "b"))
+    assert lake.apply().hold is None
+
+    lake.land(row(T, 40, None))
+    assert "a TRUNCATE takes the rows" in held(lake.apply()).detail
 
 
 def lost(pos: int, key: int, before: str | None, after: str | None) -> dict[str, Any]:
