@@ -1,8 +1,8 @@
 """Images as folders of plain Parquet, one a day, for engines that know neither Delta nor vectors.
 
 ``<where>/<database>/<table>/dt=2026-03-28/part-00000.parquet``, and beside the parts
-``_image.json``, which says of what they are.  The folder is put in place whole, so who sees the
-manifest sees all parts.  Rows are the mirror's, without ``_sluice``.
+``_image.json``, which says of what they are.  Who sees the manifest sees all parts, and no others;
+while a day is written anew it is not there.  Rows are the mirror's, without ``_sluice``.
 """
 
 import uuid

@@ -186,12 +186,13 @@ class Bucket:
         came = [entry.name for entry in self.names(staged)]
         before = [entry.name for entry in self.names(folder)]
         named = {name: f"{folder}/{name.rpartition('/')[2]}" for name in came}
-        for name in filter(_tells, before):
+        stale = sorted(set(before) - set(named.values()))
+        for name in (*filter(_tells, before), *stale):  # all, before anything tells of what came
             self.remove(name)
         for name in sorted(came, key=_tells):
             with _translated(self, name):
                 obstore.copy(self.objects, name, named[name], overwrite=True)
-        for name in (*sorted(set(before) - set(named.values())), *came):
+        for name in came:
             self.remove(name)
 
     def drop(self, folder: str) -> None:

@@ -78,8 +78,9 @@ class Store(Protocol):
     def place(self, staged: str, folder: str) -> None:
         """Let *folder* hold the files that are in *staged*, and no others; *staged* is gone then.
 
-        In one step where the store knows folders; else one file after the other: those whose names
-        begin with an underscore go first and come last, so that they tell of a whole folder.
+        In one step where the store knows folders, two if *folder* was there; else one file after
+        the other: those whose names begin with an underscore go first, with those that are not
+        replaced, and come last, so that they tell of a whole folder.
         """
 
     def drop(self, folder: str) -> None:

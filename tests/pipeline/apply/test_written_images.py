@@ -1,11 +1,13 @@
 """Images as folders of Parquet: what other engines read there is the mirror as of the cut."""
 
 import json
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import obstore
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
@@ -182,6 +184,47 @@ def test_a_folder_that_is_written_anew_holds_nothing_of_what_was_there(store: An
     names = [one.name.rpartition("/")[2] for one in store.names("db/t/dt=x")]
     assert names == [MANIFEST, "part-00000.parquet"]
     assert read(store, "db/t/dt=x") == made
+
+
+class Killed(BaseException):
+    """The process ends here; nobody tidies up."""
+
+
+def dying(monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
+    """Let a bucket do only so many copies and removals from now on."""
+    left = iter(range(steps))
+
+    def step(act: Any) -> Any:
+        def acted(*given: Any, **more: Any) -> Any:
+            if next(left, None) is None:
+                raise Killed
+            return act(*given, **more)
+
+        return acted
+
+    monkeypatch.setattr(obstore, "copy", step(obstore.copy))
+    monkeypatch.setattr(Bucket, "remove", step(Bucket.remove))
+
+
+@pytest.mark.parametrize("steps", range(10))
+def test_a_bucket_that_tells_of_an_image_holds_it_and_no_other_rows(
+    monkeypatch: pytest.MonkeyPatch, steps: int
+) -> None:
+    store = Bucket("s3://lake/images", MemoryStore())
+    for name in ("part-00000.parquet", "part-00007.parquet", MANIFEST):
+        store.put(f"db/t/dt=x/{name}", b"old")
+    for name in ("part-00000.parquet", "part-00001.parquet", MANIFEST):
+        store.put(f"staged/{name}", b"new")
+
+    with monkeypatch.context() as dies, suppress(Killed):
+        dying(dies, steps)
+        store.place("staged", "db/t/dt=x")
+
+    there = {one.name.rpartition("/")[2]: store.read(one.name) for one in store.names("db/t/dt=x")}
+    whole = {1: "part-00001.parquet", 0: "part-00007.parquet"}[min(steps, 1)]
+    if MANIFEST in there:
+        assert set(there) == {"part-00000.parquet", whole, MANIFEST}
+        assert len(set(there.values())) == 1
 
 
 def test_an_empty_table_has_its_columns(store: Any) -> None:
