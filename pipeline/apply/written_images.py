@@ -18,13 +18,14 @@ import structlog
 
 from pipeline.apply.mirror_snapshot import images_of
 from pipeline.apply.mirrors import Mirrors
-from pipeline.errors import SluiceError
+from pipeline.errors import ConfigError, SluiceError
 from pipeline.image import Image
 from pipeline.lake.store import Store, open_store
 from pipeline.mark import Mark
 from pipeline.settings import PipelineSettings
 
 MANIFEST = "_image.json"
+DAY = "dt"  # the column that readers of folders make of a folder's name
 _STAGED = "_staged"  # a name that readers of folders pass over
 _GROUP = 64 << 20  # bytes in Arrow that become one row group
 _FILE = 256 << 20  # after which a part ends; a bucket's is held in memory
@@ -104,6 +105,8 @@ class ImageWriting:
                 made += self._table(table)
             except SluiceError as error:
                 log.warning("image_unwritten", table=table, why=str(error))
+            except Exception:  # the boundary of one table: its image stops no other, nor the rest
+                log.exception("image_unwritten", table=table)
         return tuple(made)
 
     def _table(self, table: str) -> Iterator[Manifest]:
@@ -117,9 +120,26 @@ class ImageWriting:
             known = self.written.manifest(table, image)
             if known is None or not known.tells(image, seen.id):
                 rows = self.mirrors.table_format.rows(seen.uri, image.version)
+                rows = readable(table, rows)
                 told = Manifest(table, image.cut, seen.id, image.version, 0, 0, now, image.until)
                 yield write(store, f"{place[1]}/{_day(image)}", rows, told)
                 _sweep(store, place[1], image, now)
+
+
+def readable(table: str, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same *rows*.
+
+    Raises:
+        ConfigError: they have a column that readers of folders replace by the day, silently.
+    """
+    for batch in rows:
+        if taken := [name for name in batch.schema.names if name.casefold() == DAY]:
+            raise ConfigError(
+                f"{table} has a column {taken[0]}, and readers of its images would read the day of "
+                f"the folder ({DAY}=...) in its place: write `how: pin` for it in `publish`, and "
+                "read its images as versions of the mirror"
+            )
+        yield batch
 
 
 def write(store: Store, folder: str, rows: Iterator[pa.RecordBatch], told: Manifest) -> Manifest:
@@ -146,7 +166,7 @@ def read(store: Store, folder: str) -> Manifest | None:
 
 
 def _day(image: Image) -> str:
-    return f"dt={image.day}"
+    return f"{DAY}={image.day}"
 
 
 def _groups(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
@@ -180,7 +200,7 @@ def _sweep(store: Store, folder: str, newest: Image, now: datetime) -> None:
     """Remove folders of days that are kept no longer; those of some days are looked at."""
     last = date.fromisoformat(newest.day) - newest.keep
     for back in range(_SWEPT):
-        old = f"{folder}/dt={last - timedelta(days=back)}"
+        old = f"{folder}/{DAY}={last - timedelta(days=back)}"
         known = read(store, old)
         if known is not None and known.until < now:
             store.drop(old)

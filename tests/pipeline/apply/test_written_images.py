@@ -2,7 +2,7 @@
 
 import json
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -17,17 +17,26 @@ from pyspark.sql import SparkSession
 from pipeline.apply import written_images
 from pipeline.apply.mirror_snapshot import images_of
 from pipeline.apply.mirrors import Mirrors
-from pipeline.apply.written_images import MANIFEST, ImageWriting, Manifest, read, write
+from pipeline.apply.written_images import (
+    MANIFEST,
+    ImageWriting,
+    Manifest,
+    read,
+    readable,
+    write,
+)
+from pipeline.errors import ConfigError
 from pipeline.image import DueCut
 from pipeline.lake.bucket import Bucket
 from pipeline.lake.store import open_store
 from pipeline.mark import Epoch
 from pipeline.model import Acknowledged, Fence, Head, Op
 from pipeline.settings import PublishRule
+from pipeline.sources.mysql.column import MySqlColumn as Column
 from pipeline.sources.mysql.position import binlog_position
 from pipeline.tables.delta.table_format import DeltaMirrors
 from pipeline.tables.lake import Lake
-from tests.pipeline.hand_lake import NOW, HandLake, row
+from tests.pipeline.hand_lake import ID, NOW, HandLake, row
 
 C, U, D = Op.CREATE, Op.UPDATE, Op.DELETE
 CUT = NOW + timedelta(minutes=25)
@@ -133,6 +142,62 @@ def test_an_image_that_cannot_be_written_is_tried_again_and_stops_no_other(lake:
     assert writing(lake).run(lake.mark) == ()
     (lake.home / "images").unlink()
     assert len(writing(lake).run(lake.mark)) == 1
+
+
+def test_an_error_that_nobody_foresaw_stops_no_other_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = HandLake(tmp_path, publish=(PublishRule("db.*", how="parquet"),), others=("db.a",))
+    other = {"table": "db.a", "shard": "db.a", "topic": "s.db.a"}
+    lake.play([row(C, 10, 1, "old"), row(C, 10, 1, "old") | other])
+    lake.now = CUT
+    proven(lake)
+    lake.land(row(U, 20, 1, "day"), row(U, 20, 1, "day") | other)
+    lake.run()
+    ours = writing(lake)
+    read_rows = ours.mirrors.table_format.rows
+
+    def rows(uri: str, version: int) -> Any:
+        if uri.endswith("/a"):
+            raise pa.ArrowInvalid("a file that is none")
+        return read_rows(uri, version)
+
+    monkeypatch.setattr(ours.mirrors, "table_format", Broken(ours.mirrors.table_format, rows))
+
+    assert [one.table for one in ours.run(lake.mark)] == ["db.t"]
+
+
+@dataclass
+class Broken:
+    """A table format whose rows come from elsewhere."""
+
+    inner: Any
+    rows: Any
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+
+@pytest.mark.parametrize("name", ["dt", "DT"])
+def test_a_column_that_readers_take_for_the_day_is_refused_by_name(name: str) -> None:
+    rows = iter([pa.RecordBatch.from_pydict({"id": [1], name: ["a"]})])
+
+    with pytest.raises(ConfigError, match=f"db.t has a column {name}, .* `how: pin`"):
+        next(readable("db.t", rows))
+
+
+def test_an_image_that_readers_would_misread_is_not_written(tmp_path: Path) -> None:
+    columns = (ID, Column("Dt", "VARCHAR", 80))
+    rules = (PublishRule("db.*", how="parquet"),)
+    lake = HandLake(tmp_path, publish=rules, columns=columns)
+    lake.play([row(C, 10, 1) | {"after": '{"id": 1, "Dt": "a"}'}])
+    lake.now = CUT
+    proven(lake)
+    lake.land(row(C, 20, 2) | {"after": '{"id": 2, "Dt": "b"}'})
+    lake.run()
+
+    assert writing(lake).run(lake.mark) == ()
+    assert list((tmp_path / "images").rglob("*.parquet")) == []
 
 
 def test_days_that_are_kept_no_longer_go(lake: HandLake) -> None:
