@@ -7,6 +7,7 @@ while a day is written anew it is not there.  Rows are the mirror's, without ``_
 
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
 from typing import Any
@@ -18,7 +19,7 @@ import structlog
 
 from pipeline.apply.mirror_snapshot import images_of
 from pipeline.apply.mirrors import Mirrors
-from pipeline.errors import ConfigError, SluiceError
+from pipeline.errors import ConfigError, SluiceError, UnreachableError
 from pipeline.image import Image
 from pipeline.lake.store import Store, open_store
 from pipeline.mark import Mark
@@ -29,6 +30,8 @@ DAY = "dt"  # the column that readers of folders make of a folder's name
 _STAGED = "_staged"  # a name that readers of folders pass over
 _GROUP = 64 << 20  # bytes in Arrow that become one row group
 _FILE = 256 << 20  # after which a part ends; a bucket's is held in memory
+_BEGUN = ".begun"
+_FORSAKEN = timedelta(days=1)  # nobody writes one image as long as that
 _SWEPT = 14  # days; the service slept no longer, or somebody else must tidy up
 log = structlog.get_logger(__name__)
 
@@ -98,10 +101,15 @@ class ImageWriting:
     def run(self, mark: Mark) -> tuple[Manifest, ...]:
         """Write what is missing, of each table; one that fails is tried again the next time."""
         made: list[Manifest] = []
+        tidied: set[str] = set()
         for table in sorted(mark.tables):
-            if self.settings.written_images(table) is None:
+            place = self.settings.written_images(table)
+            if place is None:
                 continue
             try:
+                if place[0] not in tidied:
+                    tidied.add(place[0])
+                    _tidy(self.written.store(place[0]), self.clock() - _FORSAKEN)
                 made += self._table(table)
             except SluiceError as error:
                 log.warning("image_unwritten", table=table, why=str(error))
@@ -143,18 +151,45 @@ def readable(table: str, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBa
 
 
 def write(store: Store, folder: str, rows: Iterator[pa.RecordBatch], told: Manifest) -> Manifest:
-    """Write *rows* as the *folder*, in the place of what was there; *told* lacks the numbers."""
-    staged, count, parts = f"{_STAGED}/{uuid.uuid4()}", 0, 0
-    groups = _groups(rows)
+    """Write *rows* as the *folder*, in the place of what was there; *told* lacks the numbers.
+
+    Until then they are beside it, under a name that tells when that began, should it never end.
+    """
+    staged = f"{_STAGED}/{uuid.uuid4()}"
     store.make_folder(staged)
+    try:
+        store.put(f"{staged}{_BEGUN}", b"")
+        made = _staged(store, staged, rows, told)
+        store.place(staged, folder)
+    finally:
+        with suppress(UnreachableError):  # then another day
+            _forsake(store, staged)
+    return made
+
+
+def _staged(store: Store, staged: str, rows: Iterator[pa.RecordBatch], told: Manifest) -> Manifest:
+    count, parts, groups = 0, 0, _groups(rows)
     while (first := next(groups, None)) is not None:
         with store.sink(f"{staged}/part-{parts:05}.parquet") as output:
             count += _part(output, first, groups)
         parts += 1
     made = replace(told, rows=count, parts=parts)
     store.put(f"{staged}/{MANIFEST}", msgspec.json.encode(made))
-    store.place(staged, folder)
     return made
+
+
+def _forsake(store: Store, staged: str) -> None:
+    """Remove what is left of writing an image, and of the one that it replaced."""
+    store.drop(staged)
+    store.drop(f"{staged}-before")
+    store.remove(f"{staged}{_BEGUN}")  # last, or nobody knows of the rest
+
+
+def _tidy(store: Store, before: datetime) -> None:
+    """Remove what was begun *before* then by those that were killed."""
+    for entry in store.names(_STAGED):
+        if entry.name.endswith(_BEGUN) and entry.modified < before:
+            _forsake(store, entry.name.removesuffix(_BEGUN))
 
 
 def read(store: Store, folder: str) -> Manifest | None:

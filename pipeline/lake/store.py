@@ -80,7 +80,8 @@ class Store(Protocol):
 
         In one step where the store knows folders, two if *folder* was there; else one file after
         the other: those whose names begin with an underscore go first, with those that are not
-        replaced, and come last, so that they tell of a whole folder.
+        replaced, and come last, so that they tell of a whole folder.  One that is killed may leave
+        what was there as ``<staged>-before``.
         """
 
     def drop(self, folder: str) -> None:

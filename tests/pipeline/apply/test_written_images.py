@@ -1,6 +1,8 @@
 """Images as folders of Parquet: what other engines read there is the mirror as of the cut."""
 
 import json
+import os
+import uuid
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -25,7 +27,7 @@ from pipeline.apply.written_images import (
     readable,
     write,
 )
-from pipeline.errors import ConfigError
+from pipeline.errors import ConfigError, UnreachableError
 from pipeline.image import DueCut
 from pipeline.lake.bucket import Bucket
 from pipeline.lake.store import open_store
@@ -76,6 +78,10 @@ def writing(lake: HandLake) -> ImageWriting:
 
 def table_folder(lake: HandLake) -> Path:
     return lake.home / "images" / "db" / "t"
+
+
+class Killed(BaseException):
+    """The process ends here; nobody tidies up."""
 
 
 EXPECTED = {0: "day", 1: "old", 2: "old", 3: "old"}
@@ -251,10 +257,6 @@ def test_a_folder_that_is_written_anew_holds_nothing_of_what_was_there(store: An
     assert read(store, "db/t/dt=x") == made
 
 
-class Killed(BaseException):
-    """The process ends here; nobody tidies up."""
-
-
 def dying(monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
     """Let a bucket do only so many copies and removals from now on."""
     left = iter(range(steps))
@@ -308,6 +310,58 @@ def test_what_was_killed_while_it_wrote_leaves_nothing_that_anybody_reads(store:
 
     assert store.names("db/t/dt=x") == []
     assert read(store, "db/t/dt=x") is None
+
+
+def test_an_image_that_cannot_be_written_leaves_no_part(
+    store: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(written_images, "_GROUP", 100)
+    monkeypatch.setattr(written_images, "_FILE", 100)
+    staged = uuid.UUID(int=1)
+    monkeypatch.setattr(uuid, "uuid4", lambda: staged)
+
+    def fails() -> Any:
+        yield from (batch(100), batch(100))
+        assert store.names(f"_staged/{staged}")
+        raise UnreachableError("the bucket does not answer")
+
+    with pytest.raises(UnreachableError):
+        write(store, "db/t/dt=x", fails(), TOLD)
+
+    assert [store.names(one) for one in ("_staged", f"_staged/{staged}")] == [[], []]
+
+
+def killed_placing(home: Path, day: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a process begin to replace *day* of a folder, and be killed between its two renames."""
+    rename = Path.rename
+
+    def dies(self: Path, target: Path) -> Path:
+        if self.name.startswith("dt="):
+            return rename(self, target)
+        raise Killed
+
+    with monkeypatch.context() as dying_now, suppress(Killed):
+        dying_now.setattr(Path, "rename", dies)
+        dying_now.setattr(written_images, "_forsake", lambda *_: None)
+        write(open_store(str(home)), f"db/t/{day}", iter([batch(3)]), replace(TOLD, version=1))
+
+
+def test_what_a_killed_one_leaves_is_mended_by_the_next_run_and_swept_a_day_later(
+    lake: HandLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writing(lake).run(lake.mark)
+    killed_placing(lake.home / "images", f"dt={DAY}", monkeypatch)
+    staged = lake.home / "images" / "_staged"
+    assert not (table_folder(lake) / f"dt={DAY}").exists()
+    assert len([one for one in staged.iterdir() if one.is_dir()]) == 2
+
+    assert [one.rows for one in writing(lake).run(lake.mark)] == [4]
+    assert len(list(staged.iterdir())) == 3  # somebody else might still be at it
+    (begun,) = staged.glob("*.begun")
+    two_days_ago = (lake.now - timedelta(days=2)).timestamp()
+    os.utime(begun, (two_days_ago, two_days_ago))
+    writing(lake).run(lake.mark)
+    assert list(staged.iterdir()) == []
 
 
 def test_a_folder_without_a_manifest_that_can_be_read_is_none(store: Any) -> None:
