@@ -1,8 +1,8 @@
 """What is to be put right at a Postgres, its slot, its user's rights and its tables?  Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from pipeline.finding import Finding
+from pipeline.finding import WARN, Finding
 from pipeline.settings import SourceSettings
 from pipeline.sources.postgres.replication import Replication
 from pipeline.sources.postgres.server_facts import PostgresFacts
@@ -19,8 +19,13 @@ def findings(
     server: PostgresFacts,
     shards: Sequence[PostgresShardFacts],
     scope: ExaminationScope,
+    *,
+    elsewhere: Mapping[str, str] | None = None,
 ) -> tuple[Finding, ...]:
-    """Rule on its settings, its slot, then rights, then *shards*, those that are captured."""
+    """Rule on its settings, its slot, then rights, then *shards*, those that are captured.
+
+    *elsewhere*: captured shard -> whose names its changes are sent under.
+    """
 
     def fold(shard: str) -> FoldedTable | None:
         """The heartbeat's table is sent as any other, or nothing is proven."""
@@ -34,4 +39,13 @@ def findings(
         *slot_findings(server, where, names),
         *grant_findings(server, where, settings.heartbeat, hidden),
         *table_findings(shards, server.publication, names, fold, topic_keys=scope.own_keys),
+        *_elsewhere(elsewhere or {}, scope),
     )
+
+
+def _elsewhere(told: Mapping[str, str], scope: ExaminationScope) -> Iterator[Finding]:
+    fix = "leave it out of the connector's table.include.list, or ignore it under tables"
+    for shard, why in sorted(told.items()):
+        if (into := scope.fold(shard)) is not None:
+            what = f"{shard}: {why}: its mirror stands still after the snapshot"
+            yield Finding(WARN, "sent_elsewhere", f"table {into.table}", what, fix)

@@ -175,7 +175,8 @@ class PostgresSource:
         """Rule on its settings, its user's rights, its slot, and the tables that are captured."""
         server = server_facts(self._session, self._names, self.settings.heartbeat)
         shards = shard_facts(self._session, self.name, self.publication, scope.captured)
-        return findings(self.settings, self._names, server, shards, scope)
+        elsewhere = sent_elsewhere(self._session, self.publication, scope.captured)
+        return findings(self.settings, self._names, server, shards, scope, elsewhere=elsewhere)
 
     def close(self) -> None:
         """Hang up."""

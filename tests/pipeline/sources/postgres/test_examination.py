@@ -4,6 +4,7 @@ Covers pipeline/sources/postgres/examination.py, server_findings.py, slot_findin
 table_findings.py.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -54,9 +55,12 @@ SCOPE = ExaminationScope(FoldedTable, timedelta(hours=24), timedelta(seconds=5))
 
 
 def ruled(
-    server: PostgresFacts = GOOD, *shards: PostgresShardFacts, scope: ExaminationScope = SCOPE
+    server: PostgresFacts = GOOD,
+    *shards: PostgresShardFacts,
+    scope: ExaminationScope = SCOPE,
+    elsewhere: Mapping[str, str] | None = None,
 ) -> list[tuple[FindingSeverity, str, str, str]]:
-    found = findings(SETTINGS, NAMES, server, shards or (KEYED,), scope)
+    found = findings(SETTINGS, NAMES, server, shards or (KEYED,), scope, elsewhere=elsewhere)
     return [(one.severity, one.code, one.what, one.fix) for one in found]
 
 
@@ -274,3 +278,13 @@ def test_a_table_that_has_no_key_at_all_cannot_be_updated() -> None:
     bare = replace(KEYED, identified=(), unique=(), primary=False)
 
     assert [one[1] for one in ruled(GOOD, bare)] == ["no_key", "replica_identity"]
+
+
+def test_a_captured_table_whose_changes_have_other_names_is_told() -> None:
+    told = {"public.root": "it is partitioned"}
+    ((severity, code, what, fix),) = ruled(elsewhere=told)
+
+    assert (severity, code) == (WARN, "sent_elsewhere")
+    assert "public.root: it is partitioned" in what
+    assert "table.include.list" in fix
+    assert ruled(elsewhere=told, scope=replace(SCOPE, fold=lambda _: None)) == []

@@ -369,6 +369,7 @@ def test_the_doctor_finds_in_a_real_catalogue_what_keeps_tables_from_being_sent(
         ("no_key", "table public.bare"),
         ("replica_identity", "table public.bare"),
         ("replica_identity", "table public.by_index"),
+        ("sent_elsewhere", "table public.parted"),
     }
     assert said.backlog is not None
     assert (said.backlog.name, said.backlog.left) == ("sluice_shop", None)
