@@ -6,14 +6,21 @@ from datetime import datetime
 
 from checks.evidence import Evidence
 from checks.model import Reason
+from pipeline.image import Image, digest, lacking
 from pipeline.lags.samples import MirrorPosition, Samples
 from pipeline.lives import Lives
 from pipeline.mark import Mark
-from pipeline.model import Fence, Table
+from pipeline.model import Fence, Order, Table
 
 
 def imageless(
-    table: Table, cut: datetime, samples: Samples, standing: MirrorPosition, now: datetime
+    table: Table,
+    cut: datetime,
+    samples: Samples,
+    standing: MirrorPosition,
+    mark: Mark,
+    *,
+    now: datetime,
 ) -> Iterator[Reason]:
     """Why nobody may read an image of *cut*; nothing if it is there, kept and of that cut."""
     image = standing.image(cut)
@@ -25,12 +32,28 @@ def imageless(
         count = sum(one.rows for one in image.late)
         text = f"{count} changes from before the cut landed after the image was made"
         yield Reason("image_late", text)
+    elif why := _unbased(table, image, mark):
+        yield Reason("image_unbased", why)
     else:
         own = {fence.source: fence for fence in image.fences}
         for source in table.sources:
             if not _stands(own.get(source), samples.source(source).known(), cut):
                 text = f"source {source}: the heartbeat that the image goes by is not after the cut"
                 yield Reason("image_misplaced", text)
+
+
+def _unbased(table: Table, image: Image, mark: Mark) -> str:
+    """Why the image may lack changes from before its cut, as far as bases tell; empty if not.
+
+    Whoever made it saw that the shards which it is of had a base by then.
+    """
+    if any(source not in image.positions for source in table.sources):
+        return "the image is of other sources"
+    same = image.shards == digest(table.shards)
+    lowest = Order(0, 0, 0)
+    return lacking(
+        table, image.positions, mark, dict.fromkeys(table.shards, lowest) if same else {}
+    )
 
 
 def _stands(fence: Fence | None, known: Sequence[Fence], cut: datetime) -> bool:

@@ -54,7 +54,7 @@ def _proven(table: Table, stage: Stage, cut: datetime, samples: Samples, now: da
     landed = samples.once(("evidence", table.sources, cut), lambda: _landed_evidence(known, mark))
     reasons = tuple(_unwritten(fences, cut, now))
     if stage is Stage.IMAGE and standing is not None:
-        reasons = reasons or tuple(imageless(table, cut, samples, standing, now))
+        reasons = reasons or tuple(imageless(table, cut, samples, standing, mark, now=now))
         evidence = image_evidence(landed, standing, cut, mark)
     else:
         reasons = reasons or tuple(_behind(table, known, cut, samples, standing))

@@ -5,6 +5,7 @@ head that was read after the first heartbeat after it.  A change belongs in the 
 is below that place; its time stamp says nothing.  Pure.
 """
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -13,7 +14,7 @@ from functools import lru_cache
 import msgspec
 
 from pipeline.mark import Mark
-from pipeline.model import Fence, Order
+from pipeline.model import Fence, Order, Shard, Table
 from pipeline.sources.positions import place
 
 IMAGES = "sluice.images"  # name of the text that a mirror remembers
@@ -52,7 +53,7 @@ class Image:
     ``fences`` stand for the cut, one per source of the table; ``batch`` is the one whose mark
     proved that all below them had landed.  It is kept ``until`` then.  ``path`` is the folder of
     ``day`` that it is written out to; empty where it is read as a version of the mirror.  ``late``
-    is what landed since and belongs in it.
+    is what landed since and belongs in it.  ``shards`` is the :func:`digest` of those it is of.
     """
 
     cut: datetime
@@ -65,6 +66,7 @@ class Image:
     day: str = ""
     path: str = ""
     late: tuple[LateChanges, ...] = ()
+    shards: str = ""
 
     def held(self, now: datetime) -> bool:
         """Whether it is still to be kept."""
@@ -89,6 +91,32 @@ def positions(cut: DueCut, sources: Sequence[str], mark: Mark) -> Mapping[str, O
             return None
         found[source] = Order(mark.epochs[source].number, *place(fence.head.position))
     return found
+
+
+def digest(shards: Sequence[Shard]) -> str:
+    """A short text that differs where the shards do."""
+    names = "\n".join(sorted(map(str, shards)))
+    return hashlib.sha256(names.encode()).hexdigest()[:16]
+
+
+def lacking(
+    table: Table, places: Mapping[str, Order], mark: Mark, based: Mapping[Shard, Order]
+) -> str:
+    """Why the mirror may lack changes below *places*, by what bases tell; empty if it does not.
+
+    A base that closed a gap or a quarantine tells only what is there from its own order on: what
+    was lost below it was never in the mirror.  *based*: shard -> an older base, or a truncate,
+    where one is known; the mark tells the newest alone.
+    """
+    for shard in table.shards:
+        name, place_of_cut = str(shard), places[shard.source]
+        if name not in mark.bases:
+            return f"{name} has no complete base yet"
+        if name in mark.lost and mark.lost[name] >= place_of_cut:
+            return f"{name} lacked changes at the cut: a base after it closed a gap or a quarantine"
+        if min(mark.bases[name], based.get(shard, mark.bases[name])) >= place_of_cut:
+            return f"{name} had no base before the cut"
+    return ""
 
 
 def fence_of(fences: Sequence[Fence], cut: datetime) -> Fence | None:

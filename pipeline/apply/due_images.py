@@ -13,11 +13,12 @@ from typing import Any
 import structlog
 
 from pipeline.apply.commits import Commit
-from pipeline.apply.mirror_snapshot import batch_of, images_of
+from pipeline.apply.mirror_snapshot import batch_of, floors_of, images_of
 from pipeline.apply.mirrors import Mirrors
-from pipeline.image import DueCut, Image, positions
+from pipeline.image import DueCut, Image, digest, lacking, positions
 from pipeline.mark import Mark
 from pipeline.model import Table
+from pipeline.report import read_gap
 from pipeline.settings import PipelineSettings
 
 log = structlog.get_logger(__name__)
@@ -79,9 +80,14 @@ class DueImages:
         rule, seen = self.settings.published(table.name), self.mirrors.seen(table.name)
         if rule is None or seen is None:
             return None
+        why = _lost(table, mark) or lacking(table, found, mark, floors_of(seen))
+        if why:
+            self._miss(table.name, due.at, why)
+            return None
         fences = tuple(due.fences[source] for source in table.sources)
-        until = at + rule.keep
-        return Image(due.at, seen.version + 1, mark.batch, fences, found, at, until, due.day)
+        until, shards = at + rule.keep, digest(table.shards)
+        made = (seen.version + 1, mark.batch, fences, found, at, until, due.day)
+        return Image(due.at, *made, shards=shards)
 
     def _open(self, table: str, at: datetime) -> Iterator[DueCut]:
         if not self.cuts or self.settings.published(table) is None:
@@ -131,6 +137,18 @@ def _known(turn: Commit) -> datetime:
     """Before when all had landed that *turn* is made of."""
     told = turn.own.get("known")
     return datetime.fromisoformat(told) if isinstance(told, str) else turn.at
+
+
+def _lost(table: Table, mark: Mark) -> str:
+    """What is open of *table* that lost it changes, whether before the cut or after it."""
+    own = {str(shard) for shard in table.shards}
+    for gap in map(read_gap, mark.gaps.values()):
+        if table.name in gap.tables or own & {*gap.shards} or not (gap.tables or gap.shards):
+            return f"changes were lost before landing ({gap.id})"
+    for subject, one in mark.quarantine.items():
+        if one.table == table.name or own & {*one.shards}:
+            return f"changes could not be read ({subject})"
+    return ""
 
 
 def kept(images: Sequence[Image], made: Image) -> Mapping[datetime, Image]:

@@ -95,7 +95,9 @@ class HandLake:
             invariants=self.invariants,
         )
         tables = dict.fromkeys(self.shards, "db.t") | {name: name for name in self.others}
-        self.mark = Mark("main", -1, shards={f"s/{n}": table for n, table in tables.items()})
+        names = {f"s/{n}": table for n, table in tables.items()}
+        bases = dict.fromkeys(names, FIRST) if self.publish else {}  # an image needs one
+        self.mark = Mark("main", -1, shards=names, bases=bases)
         self.catalog = Catalog(Router(self.rules), readings("s"))
         for shard in tables:
             self.alter(*self.columns, at=FIRST, shard=shard)

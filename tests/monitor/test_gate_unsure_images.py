@@ -1,0 +1,61 @@
+"""The gate's stage `image` where the image may lack changes, or is kept no longer.
+
+Covers checks/image_proof.py, checks/readiness.py and checks/certificate.py.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from pipeline.image import digest
+from pipeline.model import Order, Shard
+from tests.monitor.rig import USERS, Rig
+from tests.monitor.test_gate_images import ask, made, published
+
+__all__ = ["published"]
+NAME, SHARD = "shop/shop.users", Shard("shop", "shop.users")
+FAR = Order(99, 99, 99)
+
+
+def codes(answer: Mapping[str, Any]) -> list[str]:
+    return [one["code"] for one in answer["tables"][0]["reasons"]]
+
+
+@pytest.mark.parametrize(
+    ("field", "shards"),
+    [
+        pytest.param("lost", (SHARD,), id="a base after the cut closed a gap"),
+        pytest.param("bases", (), id="a shard that it is not of had its base after the cut"),
+    ],
+)
+def test_a_base_after_the_cut_does_not_make_the_image_ready(
+    published: Rig, field: str, shards: tuple[Shard, ...]
+) -> None:
+    image = replace(made(published, "2026-03-28"), shards=digest(shards))
+    standing = published.lake.mirrors[USERS]
+    published.lake.mirrors[USERS] = replace(standing, images=(image,))
+    mark = published.lake.newest
+    assert mark is not None
+    told: dict[str, Any] = {field: {**getattr(mark, field), NAME: FAR}}
+    published.lake.newest = replace(mark, **told)
+
+    status, answer = ask(published, "2026-03-28")
+    mirror, _ = ask(published, "2026-03-28", stage="mirror")
+
+    assert (status, mirror) == (404, 200)
+    assert codes(answer) == ["image_unbased"]
+
+
+def test_a_second_base_after_the_cut_takes_nothing_from_an_image(published: Rig) -> None:
+    image = replace(made(published, "2026-03-28"), shards=digest((SHARD,)))
+    standing = published.lake.mirrors[USERS]
+    published.lake.mirrors[USERS] = replace(standing, images=(image,))
+    mark = published.lake.newest
+    assert mark is not None
+    published.lake.newest = replace(mark, bases={**mark.bases, NAME: FAR})
+
+    status, _ = ask(published, "2026-03-28")
+
+    assert status == 200

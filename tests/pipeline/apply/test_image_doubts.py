@@ -1,0 +1,127 @@
+"""No image is made of a mirror that may lack changes from before the cut, on real Delta tables.
+
+Covers pipeline/apply/due_images.py and pipeline/image.py.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.apply.mirror_snapshot import images_of
+from pipeline.image import DueCut, lacking
+from pipeline.mark import Epoch, Mark, Quarantine
+from pipeline.model import Acknowledged, Fence, Head, Op, Order, Shard, Table
+from pipeline.report import Gap, tell_gap
+from pipeline.settings import PublishRule
+from pipeline.sources.mysql.position import binlog_position
+from tests.pipeline.hand_lake import NOW, HandLake, row
+
+CUT = NOW + timedelta(minutes=25)
+NAME, SHARD = "s/db.t", Shard("s", "db.t")
+GAP = Gap("s.db.t:0:20@1", "s.db.t", 0, 20, 31, "retention", shards=(NAME,), batch=1)
+UNREAD = Quarantine("db.t", 1, 1, ("s.db.t:0:20@1",), (NAME,))
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> HandLake:
+    """With a row that was applied before the cut, which has passed; its heartbeat is at 50."""
+    made = HandLake(tmp_path, publish=(PublishRule("db.*"),))
+    made.cuts = (DueCut(CUT),)
+    made.play([row(Op.CREATE, 10, 1, "a")])
+    made.now = CUT
+    place = binlog_position(1, 50)
+    made.cuts = (DueCut(CUT, {"s": Fence("s", 7, CUT, Head("A", place))}),)
+    epochs, told = {"s": Epoch(1, "A", place)}, {"s": Acknowledged(place)}
+    made.mark = replace(made.mark, acknowledged=told, heartbeats={"s": 7}, epochs=epochs)
+    return made
+
+
+def images(lake: HandLake) -> int:
+    seen = lake.passes.mirrors.look("db.t")
+    assert seen is not None
+    return len(images_of(seen))
+
+
+def rebased(lake: HandLake) -> None:
+    """A base from after the cut closes what was open, as landing marks it."""
+    base = Order(1, 1, 90)
+    lake.mark = replace(lake.mark, gaps={}, quarantine={}, bases={NAME: base}, lost={NAME: base})
+    lake.land(row(Op.READ, 90, 1, "b"), row(Op.READ, 90, 2, "lost"), row(Op.SETTLE, 90, None))
+
+
+@pytest.mark.parametrize(
+    "open_",
+    [
+        pytest.param({"gaps": {GAP.id: tell_gap(GAP)}}, id="a gap"),
+        pytest.param({"quarantine": {NAME: UNREAD}}, id="a quarantine"),
+    ],
+)
+def test_a_new_base_makes_no_image_of_what_the_mirror_lacked_before(
+    lake: HandLake, open_: Mapping[str, Any]
+) -> None:
+    lake.mark = replace(lake.mark, **open_)
+    lake.land(row(Op.CREATE, 40, 3, "c"))
+    lake.run()
+    rebased(lake)
+
+    lake.run()
+
+    assert images(lake) == 0
+    assert lake.rows() == {1: "b", 2: "lost"}
+
+
+def test_a_base_that_closed_a_gap_makes_none_after_a_restart_either(lake: HandLake) -> None:
+    lake.mark = replace(lake.mark, gaps={GAP.id: tell_gap(GAP)})
+    lake.land(row(Op.CREATE, 40, 3, "c"))
+    lake.run()
+    rebased(lake)
+    lake.reopen()
+
+    for _ in range(3):
+        lake.run()
+
+    assert images(lake) == 0
+    assert lake.rows() == {1: "b", 2: "lost"}
+
+
+def test_a_shard_without_a_base_has_no_image(lake: HandLake) -> None:
+    lake.mark = replace(lake.mark, bases={})
+    lake.land(row(Op.UPDATE, 20, 1, "day"))
+
+    lake.run()
+
+    assert images(lake) == 0
+    assert lake.rows() == {1: "day"}
+
+
+@pytest.mark.parametrize(
+    ("bases", "lost", "known", "why"),
+    [
+        pytest.param({}, {}, {}, "no complete base", id="none"),
+        pytest.param({NAME: 10}, {}, {}, "", id="before the cut"),
+        pytest.param({NAME: 50}, {}, {}, "no base before", id="at the cut"),
+        pytest.param({NAME: 90}, {}, {SHARD: 10}, "", id="a second one after the cut"),
+        pytest.param({NAME: 90}, {}, {SHARD: 60}, "no base before", id="both after the cut"),
+        pytest.param({NAME: 30}, {NAME: 30}, {}, "", id="a gap was closed before the cut"),
+        pytest.param({NAME: 90}, {NAME: 50}, {SHARD: 10}, "lacked", id="a gap was closed after it"),
+    ],
+)
+def test_bases_tell_what_a_mirror_may_lack(
+    bases: Mapping[str, int], lost: Mapping[str, int], known: Mapping[Shard, int], why: str
+) -> None:
+    def at(places: Mapping[Any, int]) -> dict[Any, Order]:
+        return {name: Order(1, 1, pos) for name, pos in places.items()}
+
+    found = lacking(
+        Table("db.t", (SHARD,)),
+        {"s": Order(1, 1, 50)},
+        Mark("main", 3, bases=at(bases), lost=at(lost)),
+        at(known),
+    )
+
+    assert why in found
+    assert bool(found) is bool(why)
