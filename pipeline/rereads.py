@@ -23,8 +23,10 @@ class Reread:
     """A shard that is read again from its source: its rows get the place ``order`` in its log.
 
     ``id`` tells one from another.  ``identity`` is the server's.  ``since`` is the first batch
-    that began after ``order`` was noted, ``rows`` how many are landed.  ``closing`` is where the
-    log ended when all was read.  ``done`` is the batch in which it was complete.
+    that began after ``order`` was noted, ``rows`` how many are landed.  ``key`` is what it is read
+    along, empty until all below ``order`` has landed: till then nobody knows the table as it was
+    there.  ``closing`` is where the log ended when all was read.  ``done`` is the batch in which it
+    was complete.
     """
 
     id: str
@@ -36,6 +38,7 @@ class Reread:
     rows: int = 0
     closing: Order | None = None
     done: int | None = None
+    key: tuple[str, ...] = ()
 
     @property
     def read(self) -> bool:

@@ -152,7 +152,7 @@ class Landing:
         chosen = chosen.landed(staged.epochs)
         feeds, hidden = self.feeds, partial(self._hidden, listing=listing)
         sends = partial(has_sent, feeds=feeds, mark=self.mark, listing=listing, hidden=hidden)
-        again = advanced(self.mark, facts, epochs.known, self.rereads(), sends)
+        again = advanced(self.mark, facts, epochs.known, self.rereads(), sends, before=self.facts)
         facts = again.counted(facts)
         made, settled = next_mark(
             self.mark,

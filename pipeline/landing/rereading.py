@@ -18,6 +18,7 @@ from pipeline.mark import Epoch, Mark, source_of
 from pipeline.model import Order, Origin
 from pipeline.rereads import KeyStretch, Reread
 
+NOTHING = Facts()
 Sends = Callable[[str, Order], bool | None]
 """Whether the collector has sent all of ``source/shard`` above an order; None: nobody can tell."""
 
@@ -86,11 +87,22 @@ def is_due(mark: Mark, news: RereadNews) -> bool:
 
 
 def advanced(
-    mark: Mark, facts: Facts, epochs: Mapping[str, Epoch], news: RereadNews, sends: Sends
+    mark: Mark,
+    facts: Facts,
+    epochs: Mapping[str, Epoch],
+    news: RereadNews,
+    sends: Sends,
+    *,
+    before: Facts = NOTHING,
 ) -> RereadStep:
-    """Go on from *mark*, the one before the batch, with its *facts* and the *epochs* now."""
+    """Go on from *mark*, the one before the batch, with its *facts* and the *epochs* now.
+
+    *before* are the facts of the batch before: it may have run while what begins was noted.
+    """
     begun = {
-        name: one for name, one in news.begun.items() if _is_newer(one, mark.rereads.get(name))
+        name: one
+        for name, one in news.begun.items()
+        if _is_newer(one, mark.rereads.get(name)) and not _is_void(name, one, mark, before, epochs)
     }
     every = {**mark.rereads, **begun}
     rereads = {n: one for n, one in every.items() if not _is_void(n, one, mark, facts, epochs)}
@@ -114,7 +126,11 @@ def advanced(
 
 
 def _is_newer(one: Reread, known: Reread | None) -> bool:
-    return known is None or known.order < one.order
+    """Whether it begins after *known*, or is *known*, cut along a key now."""
+    if not one.key:
+        return known is None or known.order < one.order
+    uncut = known is not None and not known.key and known.closing is None and known.done is None
+    return known is not None and uncut and (one.id, one.order) == (known.id, known.order)
 
 
 def _is_void(name: str, one: Reread, mark: Mark, facts: Facts, epochs: Mapping[str, Epoch]) -> bool:

@@ -13,6 +13,7 @@ from itertools import starmap
 
 import structlog
 
+from pipeline.apply.catalog import Catalog
 from pipeline.apply.landed_state import LandedState
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.table import Stamp
@@ -30,6 +31,7 @@ from pipeline.sources.row_reader import OpenRows, ReadFence, RowReader, RowsAske
 
 AT_ONCE = 4  # tasks of a round, which the source has to bear at the same time
 AHEAD = 1_000_000  # rows that wait for landing before more are read
+NOT_YET = "it is read once all before it has landed"
 ALL_READ = "all is read; all before must have landed, by lists and in topics that let it through"
 log = structlog.get_logger(__name__)
 
@@ -111,57 +113,80 @@ class Rereading:
         try:
             for shard in table.shards:
                 known = landed.mark.rereads.get(str(shard))
-                if known is None or known.id != order.id:
-                    self._begin(order, table, shard, landed)
-                elif known.done is None and known.read and known.closing is None:
-                    self._end(shard, known, landed.mark)
+                if known is None or known.id != order.id or _is_other(known, table):
+                    self._begin(order, shard, landed.mark)
+                elif known.done is None and known.closing is None:
+                    self._go_on(shard, known, table, landed)
         except SluiceError as error:
             log.warning("reread_waits", table=order.table, why=str(error))
             return error
         return None
 
-    def _begin(self, order: RereadOrder, table: Table, shard: Shard, landed: LandedState) -> None:
-        name, mark = str(shard), landed.mark
+    def _begin(self, order: RereadOrder, shard: Shard, mark: Mark) -> None:
+        """Note a place in the log: the mark learns of it before all below it has landed."""
+        name = str(shard)
         epoch, lists = mark.epochs.get(shard.source), mark.lists.get(shard.source)
         if name in self._begun:
             return
         if epoch is None or (lists is not None and lists.since is not None):
             why = "its server is not known yet" if epoch is None else "its lists were just changed"
             raise ProofError(f"source:{shard.source}: {why}; it begins when that has settled")
-        if not table.key or landed.catalog.newest(shard.source, shard.name) is None:
-            why = "declares no key" if table.shards and table.key == () else "has no schema here"
-            raise ConfigError(f"{shard.name} {why}, so it cannot be read in parts")
-        reader = self._reader(shard.source)
-        bounds = reader.bounds(shard, table.key, AT_ONCE)
-        fence = reader.fence(mark.heartbeats.get(shard.source, -1) + 1, self.clock())
-        _same_server(shard.source, fence, epoch.identity)
-        begun = Reread(
-            order.id,
-            order.origin,
-            Order(epoch.number, *place(fence.head.position)),
-            fence.head.identity,
-            mark.batch + 1,
-            tuple(starmap(KeyStretch, zip((*bounds, None), (None, *bounds), strict=True))),
-        )
+        fence = self._fence(shard.source, mark, epoch.identity)
+        place_of = Order(epoch.number, *place(fence.head.position))
+        begun = Reread(order.id, order.origin, place_of, fence.head.identity, mark.batch + 1)
         with self._lock:
             self._begun[name] = begun
         self._fences[name] = fence
 
+    def _go_on(self, shard: Shard, known: Reread, table: Table, landed: LandedState) -> None:
+        """Take the next step that is due: cut it once all below it has landed, end it."""
+        if known.key and known.read:
+            self._end(shard, known, landed.mark)
+        elif not known.key and landed.mark.passed(shard.source, known.order):
+            self._cut(shard, known, table, landed.catalog)
+
+    def _cut(self, shard: Shard, known: Reread, table: Table, catalog: Catalog) -> None:
+        """Into stretches along the key, which is known by now as it was at the place noted."""
+        if not table.key or catalog.newest(shard.source, shard.name) is None:
+            why = "declares no key" if table.key == () else "has no schema here"
+            raise ConfigError(f"{shard.name} {why}, so it cannot be read in parts")
+        if str(shard) in self._begun:
+            return
+        bounds = self._reader(shard.source).bounds(shard, table.key, AT_ONCE)
+        stretches = starmap(KeyStretch, zip((*bounds, None), (None, *bounds), strict=True))
+        cut = replace(known, key=table.key, stretches=tuple(stretches))
+        with self._lock:
+            self._begun[str(shard)] = cut
+
     def _end(self, shard: Shard, known: Reread, mark: Mark) -> None:
         """Note where the log ends now that all was read: what the reads saw stands below it."""
-        reader = self._reader(shard.source)
-        fence = reader.fence(mark.heartbeats.get(shard.source, -1) + 1, self.clock())
-        before = self._fences.get(str(shard))
-        gone = before is not None and reset(before.head.position, fence.head.position)
-        _same_server(shard.source, fence, "" if gone else known.identity)
+        fence = self._fence(shard.source, mark, known.identity, self._fences.get(str(shard)))
         with self._lock:
             order = Order(known.order.epoch, *place(fence.needed))
             self._closing[str(shard)] = (known.id, order)
 
+    def _fence(
+        self, source: str, mark: Mark, identity: str, before: ReadFence | None = None
+    ) -> ReadFence:
+        """A place in the log that goes on from all that was seen of it.
+
+        Raises:
+            ProofError: it is another server's, or began again under the same name.
+        """
+        at_least = mark.heartbeats.get(source, -1) + 1
+        fence = self._reader(source).fence(at_least, self.clock())
+        epoch = mark.epochs.get(source)
+        seen = [*([epoch.position] if epoch else ()), *([before.head.position] if before else ())]
+        whys = [why for one in seen if (why := reset(one, fence.head.position)) is not None]
+        if fence.head.identity != identity or whys:
+            told = "".join(f": {why}" for why in whys[:1])
+            raise ProofError(f"source:{source}: the server has changed{told}; a new epoch begins")
+        return fence
+
     def _tasks(self, order: RereadOrder, table: Table, landed: LandedState) -> Iterator[RereadTask]:
         for shard in table.shards:
             known = landed.mark.rereads.get(str(shard))
-            if known is None or known.id != order.id or known.done is not None:
+            if known is None or known.id != order.id or known.done is not None or not known.key:
                 continue
             waiting = [one for one in self._ready if one.name == str(shard)]
             for number, stretch in enumerate(known.stretches):
@@ -169,7 +194,7 @@ class Rereading:
                 if stretch.ended or any(one.ended for one in own):
                     continue
                 after = own[-1].read if own else stretch.read
-                asked = RowsAsked(shard, table.key, after, stretch.until, 0)
+                asked = RowsAsked(shard, known.key, after, stretch.until, 0)
                 yield self._task(order, landed, known, asked, number)
 
     def _task(
@@ -183,9 +208,7 @@ class Rereading:
         now = self.clock()
         name, source = str(asked.shard), asked.shard.source
         if name not in self._fences:  # of a life before: behind a new fence all of it is seen, too
-            reader = self._reader(source)
-            fence = reader.fence(landed.mark.heartbeats.get(source, -1) + 1, now)
-            self._fences[name] = _same_server(source, fence, known.identity)
+            self._fences[name] = self._fence(source, landed.mark, known.identity)
         return RereadTask(
             changes=self.log.store.uri,
             metadata=self.log.opened(now).metadata,
@@ -227,6 +250,8 @@ class Rereading:
             told = replace(told, rows=known.rows, done=known.done)
         if told.done is None and trouble is None and known is not None and known.closing:
             return replace(told, why=ALL_READ)
+        if told.done is None and trouble is None and (known is None or not known.key):
+            return replace(told, why=NOT_YET)
         if told.done is not None or trouble is None:
             return told
         return replace(told, why=str(trouble), refused=isinstance(trouble, ConfigError))
@@ -246,10 +271,9 @@ class Rereading:
         return self._readers[source][1]
 
 
-def _same_server(source: str, fence: ReadFence, identity: str) -> ReadFence:
-    if fence.head.identity != identity:
-        raise ProofError(f"source:{source}: the server has changed; a new epoch begins")
-    return fence
+def _is_other(known: Reread, table: Table) -> bool:
+    """Whether the table goes by another key than the one that it is read along."""
+    return known.done is None and bool(known.key) and known.key != table.key
 
 
 def _table(order: RereadOrder, landed: LandedState) -> Table:
@@ -263,4 +287,6 @@ def _table(order: RereadOrder, landed: LandedState) -> Table:
 def _is_known(mark: Mark, name: str, one: Reread) -> bool:
     """Whether landing has taken it, or did not want it: a batch or two have ended since."""
     known = mark.rereads.get(name)
+    if one.key:  # it was begun before, and is cut now
+        return known is None or (known.id, known.order, known.key) != (one.id, one.order, ())
     return (known is not None and known.order >= one.order) or mark.batch > one.since + 1

@@ -82,13 +82,19 @@ class Topics:
         self._insert(source, ("sluice", "heartbeat"), row, (log, pos), None)
 
     def alter(
-        self, source: str, pos: int, *columns: str, kind: str = "ALTER", log: int = 7
+        self,
+        source: str,
+        pos: int,
+        *columns: str,
+        kind: str = "ALTER",
+        log: int = 7,
+        key: Sequence[str] = ("id",),
     ) -> None:
         """A statement after which ``db.t`` has the texts *columns* beside its id."""
         told = ", ".join(["id BIGINT!", *(f"{name} VARCHAR:80" for name in columns)])
         place = {"db": "db", "table": "t", "file": f"binlog.{log:06d}", "pos": pos, "row": 0}
         text = f"{kind} TABLE t"
-        value = message(text, described(text, "t", told), source=place)
+        value = message(text, described(text, "t", told, key=key), source=place)
         self.held.setdefault(source, []).append((b"{}", value.encode()))
 
     def say(self, source: str, pos: int, text: str) -> None:

@@ -156,6 +156,25 @@ def test_a_new_one_takes_the_place_of_an_old_one_and_an_old_one_of_none() -> Non
     assert step(mark(new), RereadNews(begun={NAME: OPEN})).rereads == {NAME: new}
 
 
+def test_it_is_cut_along_a_key_once() -> None:
+    cut = replace(OPEN, key=("id",))
+    other = replace(cut, key=("name",))
+
+    assert step(mark(OPEN), RereadNews(begun={NAME: cut})).rereads == {NAME: cut}
+    assert step(mark(cut), RereadNews(begun={NAME: other})).rereads == {NAME: cut}
+    assert step(mark(), RereadNews(begun={NAME: cut})).rereads == {}
+
+
+def test_a_statement_of_the_batch_that_ran_while_it_was_noted_voids_it_too() -> None:
+    change = SchemaChange("alter", "d.t", P2, None, "")
+    facts = Facts(news=(News("a", change, snapshot=False),))
+    news = RereadNews(begun={NAME: OPEN})
+
+    made = advanced(mark(), Facts(), {"a": EPOCH}, news, lambda *_: True, before=facts)
+
+    assert made.rereads == {}
+
+
 @pytest.mark.parametrize(
     ("lost_in", "open_after"),
     [

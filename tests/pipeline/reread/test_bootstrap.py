@@ -193,7 +193,7 @@ def test_what_can_never_be_read_is_refused_with_words(beside: Beside) -> None:
 
 
 def test_a_new_epoch_begins_it_anew(beside: Beside) -> None:
-    for _ in range(3):
+    for _ in range(5):
         beside.round()
     before = beside.desk.loop.mark.rereads[NAME]
     beside.rows.identity = beside.desk.server.identity = "other"
@@ -206,7 +206,7 @@ def test_a_new_epoch_begins_it_anew(beside: Beside) -> None:
 
 
 def test_a_statement_meanwhile_begins_it_anew(beside: Beside) -> None:
-    for _ in range(3):
+    for _ in range(5):
         beside.round()
     before = beside.desk.loop.mark.rereads[NAME]
     beside.rows.end += 20
@@ -245,3 +245,37 @@ def test_a_table_that_the_collector_leaves_out_gets_no_base(beside: Beside) -> N
         beside.round()
 
     assert NAME not in beside.desk.loop.mark.bases
+
+
+def test_nothing_is_read_before_all_below_its_place_has_landed(beside: Beside) -> None:
+    """Else its rows would know nothing of a statement below it that lands later."""
+    altered = beside.rows.end + 1
+    beside.rows.end += 5
+    for _ in range(2):
+        beside.desk.land()
+        state = beside.state()
+    assert (beside.desk.loop.mark.rereads[NAME].order.pos > altered, beside.rows.reads) == (
+        True,
+        [],
+    )
+    assert "once all before it has landed" in state.why
+
+    beside.desk.topics.alter("a", altered, "name", key=("name",))
+    state = beside.until_done()
+
+    assert state.rows == 50
+    assert {one.key for one in beside.rows.reads} == {("name",)}
+
+
+def test_a_log_that_began_again_under_its_name_is_seen_though_landing_sees_nothing(
+    beside: Beside,
+) -> None:
+    beside.desk.server.end = beside.rows.end = 90_000
+    beside.desk.topics.put("a", 89_000, "live", key=4)
+    beside.desk.land()
+    beside.rows.end = 150
+
+    state = beside.state()
+
+    assert "a new epoch begins" in state.why
+    assert not beside.again.offered().any
