@@ -94,7 +94,7 @@ def forfeited(
 ) -> tuple[Certificate, ...]:
     """Those whose evidence is not there any more, marked as revoked *at* now."""
     valid = (one for one in certificates if one.revoked is None)
-    told = ((one, _lost(one, ground)) for one in valid)
+    told = ((one, _lost(one, ground, at)) for one in valid)
     return tuple(replace(one, revoked=at, why=why) for one, why in told if why)
 
 
@@ -108,7 +108,7 @@ def misdated(certificates: Iterable[Certificate], step: ClockStep) -> tuple[Cert
     )
 
 
-def _lost(one: Certificate, ground: Ground) -> str:
+def _lost(one: Certificate, ground: Ground, at: datetime) -> str:
     """Why nobody can read what *one* speaks of; empty if that may still be read."""
     why = _batch_lost(one.evidence, ground)
     if why or ground.mirror is None:
@@ -118,7 +118,7 @@ def _lost(one: Certificate, ground: Ground) -> str:
     if one.stage is Stage.LANDED:
         return ""
     if one.stage is Stage.IMAGE:
-        return _image_lost(one, ground.mirror)
+        return _image_lost(one, ground.mirror, at)
     return _mirror_lost(one.evidence, ground.mirror)
 
 
@@ -143,13 +143,15 @@ def _late(one: Certificate, mirror: MirrorPosition) -> str:
     return f"{count} changes from before its cut landed after it" if count else ""
 
 
-def _image_lost(one: Certificate, mirror: MirrorPosition | str) -> str:
+def _image_lost(one: Certificate, mirror: MirrorPosition | str, at: datetime) -> str:
     why = _other_mirror(one.evidence, mirror)
     if why or isinstance(mirror, str):
         return why
     image = mirror.image(one.cut)
     if image is None:
         return "the mirror has no image of that cut any more"
+    if not image.held(at):
+        return f"the image was kept until {image.until.isoformat()}"
     if image.version != one.evidence.version:
         return f"the image of that cut is version {image.version} now"
     if image.path != one.evidence.path:

@@ -104,7 +104,7 @@ def assess(
     unknown = undecided(inputs, policy.gating)
     if certificate and certificate.revoked is None:
         state, reasons = _answered(certificate, _strange(question, inputs), reasons)
-    elif state is ReadinessState.READY:
+    elif state is ReadinessState.READY and not _told_wrong(certificate, proof.evidence):
         certificate = _certificate(question, inputs, proof.evidence, unknown)
     elif certificate:
         state, reasons = ReadinessState.REVOKED, (Reason("revoked", certificate.why), *reasons)
@@ -179,6 +179,17 @@ def _answered(
     if strange:
         return ReadinessState.BLOCKED, tuple(dict.fromkeys((*strange, *reasons)))
     return ReadinessState.READY, (_certified(certificate),)
+
+
+def _told_wrong(revoked: Certificate | None, found: Evidence | None) -> bool:
+    """Whether the certificate that was taken back is of the very image that there is.
+
+    A repair goes into the mirror, and never into an older version of it.
+    """
+    if revoked is None or found is None or revoked.stage is not Stage.IMAGE:
+        return False
+    before = revoked.evidence
+    return (before.mirror, before.version) == (found.mirror, found.version)
 
 
 def _strange(question: Question, inputs: Inputs) -> tuple[Reason, ...]:

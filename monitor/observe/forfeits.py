@@ -32,6 +32,7 @@ class Forfeits:
     certificates: Certificates
     _ground: dict[str, Ground] = field(default_factory=dict)
     _newest: dict[str, int] = field(default_factory=dict)  # looks
+    _when: dict[str, datetime] = field(default_factory=dict)  # of the last of those looks
     _ruled: tuple[int, Mapping[str, int]] = field(default=(-1, {}))
 
     def take_back(self, table: str, look: Sampling, at: datetime) -> None:
@@ -44,7 +45,9 @@ class Forfeits:
             self._ruled = (look.number, _ruled(look))
         ruled = self._ruled[1].get(table, -1)
         now, before = _ground(table, look, ruled), self._ground.get(table)
-        if before is not None and _onward(before, now):
+        since = self._when.get(table, at)
+        self._when[table] = max(since, at)
+        if before is not None and _onward(before, now) and not _ended(before, since, at):
             self._ground[table] = _known(now, before)
             return
         gone = forfeited(self.certificates.holding(table), now, at)
@@ -95,6 +98,14 @@ def _onward(before: Ground, now: Ground) -> bool:
     later = now.mirror.version >= before.mirror.version and now.mirror.batch >= before.mirror.batch
     kept = all(one in now.mirror.images for one in before.mirror.images)
     return same and later and kept
+
+
+def _ended(ground: Ground, since: datetime, at: datetime) -> bool:
+    """Whether an image was to be kept at *since* and is not *at* now."""
+    mirror = ground.mirror
+    if not isinstance(mirror, MirrorPosition):
+        return False
+    return any(one.held(since) and not one.held(at) for one in mirror.images)
 
 
 def _known(now: Ground, before: Ground) -> Ground:
