@@ -9,7 +9,6 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from functools import lru_cache
 
 import msgspec
 
@@ -134,15 +133,10 @@ def fence_of(fences: Sequence[Fence], cut: datetime) -> Fence | None:
 
 def images_in(text: str | None) -> tuple[Image, ...]:
     """What a mirror remembers of its images, oldest cut first."""
-    return () if text is None else _read(text)
+    return () if text is None else tuple(msgspec.json.decode(text, type=list[Image]))
 
 
 def told_images(images: Sequence[Image]) -> dict[str, str]:
     """The text that remembers them."""
     ordered = sorted(images, key=lambda one: one.cut)
     return {IMAGES: msgspec.json.encode(ordered, order="sorted").decode()}
-
-
-@lru_cache(maxsize=10_000)  # each mirror's is asked for in every pass and every look
-def _read(text: str) -> tuple[Image, ...]:
-    return tuple(msgspec.json.decode(text, type=list[Image]))

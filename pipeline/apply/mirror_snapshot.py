@@ -16,6 +16,7 @@ from pipeline.image import IMAGES, Image, images_in
 from pipeline.model import Order, Shard
 
 FLOORS, SCHEMAS, LIFE = "sluice.floors", "sluice.schemas", "sluice.life"  # names of the texts
+_images: dict[str, tuple[str, tuple[Image, ...]]] = {}  # by address; as many as there are mirrors
 
 
 class MirrorSnapshot(Protocol):
@@ -94,8 +95,18 @@ def told_floors(floors: Floors) -> dict[str, str]:
 
 
 def images_of(snapshot: MirrorSnapshot) -> tuple[Image, ...]:
-    """The versions of the mirror that are images of cuts, oldest cut first."""
-    return images_in(snapshot.remembered.get(IMAGES))
+    """The versions of the mirror that are images of cuts, oldest cut first.
+
+    Asked for in every pass and every look: the newest text of each mirror is kept as it was read.
+    """
+    text = snapshot.remembered.get(IMAGES)
+    if text is None:
+        return ()
+    known = _images.get(snapshot.uri)
+    if known is None or known[0] != text:
+        known = text, images_in(text)
+        _images[snapshot.uri] = known
+    return known[1]
 
 
 def life_of(snapshot: MirrorSnapshot) -> int | None:
