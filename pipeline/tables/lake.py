@@ -5,11 +5,12 @@ Mirrors are in the table format that the settings name; the change log is Delta,
 """
 
 import threading
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Any
 
 from pipeline.apply.commits import Commit
+from pipeline.apply.found_images import FoundImages
 from pipeline.apply.mirror_side import MirrorSide
 from pipeline.apply.mirror_snapshot import MirrorSnapshot, batch_of, images_of
 from pipeline.apply.mirrors import Mirrors
@@ -44,7 +45,7 @@ class Lake:
         """Read nothing yet."""
         self._log = ChangeLog(open_store(self.settings.changes), self.settings.lane)
         self._mirrors = Mirrors(self.settings, self.table_format)
-        self._written = WrittenImages(self.settings)
+        self._found = FoundImages(WrittenImages(self.settings))
 
     def mark(self) -> Mark | None:
         """The newest batch's mark; None before the first batch.
@@ -73,11 +74,7 @@ class Lake:
         images = images_of(found)
         if not images or self.settings.written_images(table) is None:
             return images
-        return tuple(
-            replace(one, path=self._written.path(table, one) or "")
-            for one in images
-            if (known := self._written.manifest(table, one)) and known.tells(one, found.id)
-        )
+        return self._found.of(table, images, found.id)
 
     def mirror(self, table: Table) -> MirrorSide:
         """The newest version of a mirror, pinned.

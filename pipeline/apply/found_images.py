@@ -1,0 +1,70 @@
+"""Which of a mirror's images stand in their folders?  What was found is rarely asked for again.
+
+A mirror may remember months of images, each look at it comes every few seconds, and each question
+is a request to a bucket.  An image that was never asked for is, at once: one that is not told of
+is one that is gone.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from pipeline.apply.written_images import WrittenImages
+from pipeline.image import Image
+
+FEW = 3  # of those that were not there, asked for again in one look, besides the newest
+AGAIN = 20  # looks, after which one that was found is asked for again: somebody may remove it
+
+_Key = tuple[datetime, int, str]  # an image's cut and version, and its mirror's id
+
+
+@dataclass(eq=False)
+class _FolderAnswers:
+    """Whether each image was there, the one first that was asked for longest ago."""
+
+    there: dict[_Key, bool] = field(default_factory=dict)
+    looks: int = 0
+
+
+@dataclass(eq=False)
+class FoundImages:
+    """Keeps what was found of each table's; the tables may be looked at side by side."""
+
+    written: WrittenImages
+    _tables: dict[str, _FolderAnswers] = field(default_factory=dict)
+
+    def of(self, table: str, images: Sequence[Image], mirror: str) -> tuple[Image, ...]:
+        """Those of *images*, oldest first, that stand in their folders, with these.
+
+        Raises:
+            UnreachableError: the store does not answer.
+        """
+        asked = self._tables.setdefault(table, _FolderAnswers())
+        named = {(one.cut, one.version, mirror): one for one in images}
+        known = asked.there.copy()  # another thread may look at the same table
+        there = {key: was for key, was in known.items() if key in named}
+        asked.looks += 1
+        try:
+            for key in dict.fromkeys(_due(there, named, asked.looks)):
+                told = self.written.manifest(table, named[key])
+                there.pop(key, None)
+                there[key] = told is not None and told.tells(named[key], mirror)
+        finally:
+            asked.there = there
+        return tuple(
+            replace(one, path=self.written.path(table, one) or "")
+            for key, one in named.items()
+            if there[key]
+        )
+
+
+def _due(there: Mapping[_Key, bool], named: dict[_Key, Image], looks: int) -> Iterator[_Key]:
+    """Which are to be asked for in this look."""
+    yield from [key for key in reversed(named) if key not in there]
+    lacking = [key for key, was in there.items() if not was]
+    found = [key for key, was in there.items() if was]
+    if lacking:
+        yield max(lacking)
+        yield from lacking[:FEW]
+    if found and looks % AGAIN == 0:
+        yield found[0]
