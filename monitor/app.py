@@ -230,7 +230,11 @@ class App:
             clock=clock,
             readers=partial(named_versions, self.store.certificates, clock),
             cuts=DueCuts(
-                self.fences.known, self.config.time_zone, clock, wanted=bool(self.config.publish)
+                self.fences.known,
+                self.fences.first,
+                self.config.time_zone,
+                clock,
+                wanted=bool(self.config.publish),
             ),
         )
 

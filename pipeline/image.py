@@ -81,13 +81,15 @@ def positions(cut: DueCut, sources: Sequence[str], mark: Mark) -> Mapping[str, O
     """Source -> the order that the cut stands for; None unless *mark* proves all below it landed.
 
     After a fail-over the fences must be of the server that is read now: places in the log of
-    another are none in this one.
+    another are none in this one, nor those of before in one that has come back.
     """
     found: dict[str, Order] = {}
     for source in sources:
         fence = cut.fences.get(source)
         if fence is None or not mark.covers(fence):
             return None
+        if fence.number <= mark.epochs[source].heartbeat:
+            return None  # it had landed before this epoch began
         found[source] = Order(mark.epochs[source].number, *place(fence.head.position))
     return found
 
@@ -119,14 +121,17 @@ def lacking(
 
 
 def fence_of(fences: Sequence[Fence], cut: datetime) -> Fence | None:
-    """The first of *fences*, ascending, after *cut*, of the server that is written to now.
+    """The first of *fences*, ascending, after *cut*, if one server has written all that are.
 
-    None while there is none, and where one with a higher number lies before the cut.
+    None while there is none, and where one with a higher number lies before the cut.  What another
+    server wrote first says where the log of that one ended: the first of the newest is later.
     """
     found = None
     for fence in reversed(fences):
-        if fence.at < cut or fence.head.identity != fences[-1].head.identity:
+        if fence.at < cut:
             break
+        if fence.head.identity != fences[-1].head.identity:
+            return None
         found = fence
     return found
 

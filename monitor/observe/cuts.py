@@ -16,10 +16,12 @@ DAYS = 3  # that have ended, of which images are made if nothing was merged sinc
 class DueCuts:
     """The ends of the newest business days, and of today, which is told before it comes.
 
-    None where no images are made of any table.
+    None where no images are made of any table.  ``first`` is a source's first fence ever written at
+    or after an instant: of those remembered, ``fences``, ever fewer are left of what is old.
     """
 
     fences: Callable[[], Mapping[str, Sequence[Fence]]]
+    first: Callable[[str, datetime], Fence | None]
     zone: ZoneInfo
     clock: Callable[[], datetime]
     wanted: bool = True
@@ -34,7 +36,13 @@ class DueCuts:
 
     def _cut(self, day: date, known: Mapping[str, Sequence[Fence]]) -> DueCut:
         at = day_end(day, self.zone)
-        found = {source: fence_of(fences, at) for source, fences in known.items()}
+        found = {source: self._fence(source, fences, at) for source, fences in known.items()}
         return DueCut(
             at, {source: one for source, one in found.items() if one is not None}, str(day)
         )
+
+    def _fence(self, source: str, known: Sequence[Fence], at: datetime) -> Fence | None:
+        first = self.first(source, at)
+        if first is None:
+            return None
+        return fence_of((first, *(one for one in known if one.number > first.number)), at)

@@ -46,6 +46,7 @@ class FenceBook:
     on_step: Callable[[ClockStep], object] = _nobody
     _known: dict[str, tuple[Fence, ...]] = field(default_factory=dict)
     _fallen: dict[str, range] = field(default_factory=dict)
+    _firsts: dict[tuple[str, datetime], Fence] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def load(
@@ -92,6 +93,21 @@ class FenceBook:
         """Those of *source*; empty before the first."""
         return self._known.get(source, ())
 
+    def first(self, source: str, instant: datetime) -> Fence | None:
+        """The first of *source* at or after *instant* that was ever written, if one is.
+
+        The store is asked: those remembered here are ever fewer, and the first one left is later.
+        At the full minute it keeps that one for ten days.
+        """
+        known = self.of(source)
+        if not known or known[-1].at < instant:
+            return None
+        with self._lock:
+            if (source, instant) not in self._firsts:
+                found = self.store.since(source, instant, 1)
+                self._firsts.update(((source, instant), one) for one in found)
+            return self._firsts.get((source, instant))
+
     def fallen(self) -> Mapping[str, range]:
         """Numbers, by source, among which those lie whose times proved wrong in this life."""
         return dict(self._fallen)
@@ -101,6 +117,8 @@ class FenceBook:
         self._fallen[step.source] = range(min(before.start, step.first), step.number)
         self.on_step(step)
         self.store.fell(step)
+        with self._lock:
+            self._firsts = {k: one for k, one in self._firsts.items() if k[0] != step.source}
 
     def _step(self, fence: Fence) -> ClockStep | None:
         """What fell; looked for as far back as it takes, in all that are kept."""

@@ -1,5 +1,6 @@
 """Which changes belong in an image, and by which heartbeat."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -36,6 +37,15 @@ def test_the_cut_stands_where_the_log_ended_after_its_heartbeat() -> None:
     assert positions(cut, ("shop",), mark(7)) == {"shop": Order(2, 3, 700)}
 
 
+def test_a_fence_of_an_epoch_before_stands_nowhere_though_its_server_has_come_back() -> None:
+    """By that place what the other server wrote meanwhile would be below the cut."""
+    newest, due = mark(9), DueCut(CUT, {"shop": beat(7, 0)})
+    back = replace(newest, epochs={"shop": replace(newest.epochs["shop"], heartbeat=7)})
+
+    assert positions(due, ("shop",), newest) is not None
+    assert positions(due, ("shop",), back) is None
+
+
 @pytest.mark.parametrize(
     ("cut", "landed"),
     [
@@ -57,9 +67,10 @@ def test_without_proof_a_cut_stands_nowhere(cut: DueCut, landed: Mark) -> None:
         pytest.param((), None, id="none at all"),
         pytest.param((beat(1, 2), beat(2, -1), beat(3, 1)), 3, id="a clock was fast before"),
         pytest.param((beat(1, 1), beat(2, -1)), None, id="a clock was fast, and it is not time"),
-        pytest.param((beat(1, 1), beat(2, 2, "B")), 2, id="another server has taken over since"),
+        pytest.param((beat(1, 1), beat(2, 2, "B")), None, id="another server has taken over since"),
+        pytest.param((beat(1, -1), beat(2, 2, "B")), 2, id="another had taken over by then"),
         pytest.param(
-            (beat(1, 1), beat(2, 2, "B"), beat(3, 3)), 3, id="the first one has come back since"
+            (beat(1, 1), beat(2, 2, "B"), beat(3, 3)), None, id="the first one has come back since"
         ),
     ],
 )
