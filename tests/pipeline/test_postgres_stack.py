@@ -1,20 +1,25 @@
 """A table of a real Postgres goes all the way: beat, Debezium, Kafka, change log, mirror, proof."""
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from psycopg import Connection
 from pyspark.sql import SparkSession
 
 from demo.postgres import Postgres
+from demo.processes import wait_until
 from demo.servers import Servers
 from pipeline.build import collection_scope, open_source
 from pipeline.collectors.connect.wanted import wanted
 from pipeline.settings import CollectorSettings, PipelineSettings, SourceSettings
 from pipeline.sources.heartbeat import Heart
-from tests.pipeline.live import Pipe, now
+from tests.pipeline.live import PATIENCE, Pipe, now
+from tests.topic_records import records
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark]
 
@@ -46,12 +51,16 @@ class PostgresPipe(Pipe):
 
     def start(self) -> None:
         """Write a first heartbeat, register the connector, open the lane."""
+        self.begin()
+        self.register()
+        self.open()
+
+    def begin(self) -> None:
+        """Write a first heartbeat."""
         made = open_source(self.source())
         made.prepare_heartbeat()
         self.heart = Heart(made)
         self.fence = self.heart.beat(now)
-        self.register()
-        self.open()
 
     def register(self) -> None:
         bootstrap = self.servers.kafka.bootstrap
@@ -116,3 +125,52 @@ def test_rows_of_a_snapshot_and_of_transactions_reach_the_mirror_and_are_proven_
     assert p.pairs() == p.source_pairs()
     assert [hold for one in p.landed for hold in one.holds] == []
     assert [one.hold for one in p.applied if one.hold is not None] == []
+
+
+def test_a_transaction_that_was_open_while_the_slot_was_made_is_quarantined_not_lost(
+    pipe: Callable[[str], PostgresPipe],
+) -> None:
+    """A slot waits twice for whoever is open; one that begins between comes after the snapshot."""
+    p = pipe("opened")
+    p.sql(
+        "CREATE TABLE t (id INT PRIMARY KEY, name VARCHAR(80))",
+        "INSERT INTO t SELECT n, 'old' FROM generate_series(1, 3) n",
+    )
+    p.begin()
+    with ThreadPoolExecutor(1) as pool, ExitStack() as stack:
+        first, second, last = (
+            stack.enter_context(p.server.connect(p.name, autocommit=False)) for _ in range(3)
+        )
+        begun = _begun(first)
+        registered = pool.submit(p.register)  # it runs once the slot is made
+        wait_until(lambda: _is_awaited(p, begun), PATIENCE, "the slot to wait for the first")
+        begun = _begun(second)
+        first.commit()
+        wait_until(lambda: _is_awaited(p, begun), PATIENCE, "the slot to wait for the second")
+        last.execute("INSERT INTO t VALUES (300, 'open')")
+        second.commit()
+        topic, bootstrap = f"{p.name}.public.t", p.servers.kafka.bootstrap
+        wait_until(lambda: len(list(records(bootstrap, topic))) == 3, PATIENCE, "the snapshot")
+        last.commit()
+        registered.result()
+
+    p.open()
+    p.until(lambda: bool(p.lane.mark.quarantined))
+
+    assert p.lane.mark.quarantined.keys() == {"public.t"}
+    assert p.lane.mark.quarantine[f"{p.name}/public.t"].count == 1
+
+
+def _begun(connection: Connection[Any]) -> str:
+    """Begin a transaction; says its number."""
+    row = connection.execute("SELECT txid_current()::text").fetchone()
+    assert row is not None
+    return str(row[0])
+
+
+def _is_awaited(p: PostgresPipe, number: str) -> bool:
+    waiting = (
+        "SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = 'transactionid'"
+        f" AND transactionid::text = '{number}'"
+    )
+    return bool(p.sql(waiting)[0][0])
