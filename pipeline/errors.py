@@ -30,16 +30,20 @@ class LostRaceError(UnreachableError):
 
 
 class NoSchemasError(UnreachableError):
-    """The registry of a source does not say what a number means; the source waits for it."""
+    """The registry of a source does not say what a number means; the source waits for it.
 
-    def __init__(self, source: str, why: str) -> None:
+    ``numbers`` are those that it answers it does not know; none where it does not answer.
+    """
+
+    def __init__(self, source: str, why: str, numbers: frozenset[int] = frozenset()) -> None:
         super().__init__(f"source {source}: {why}")
         self.source = source
         self.why = why
+        self.numbers = numbers
 
-    def __reduce__(self) -> tuple[type["NoSchemasError"], tuple[str, str]]:
+    def __reduce__(self) -> tuple[type["NoSchemasError"], tuple[str, str, frozenset[int]]]:
         """Travel between processes as what it was made of."""
-        return (type(self), (self.source, self.why))
+        return (type(self), (self.source, self.why, self.numbers))
 
 
 class FormatError(SluiceError):

@@ -24,15 +24,21 @@ from pipeline.settings import RegistrySettings
 
 NOT_THERE = 40403
 MOST = 50_000  # schemas that are kept; a process that meets more begins anew
+WITNESSES = 3  # schemas that were told once, by which a registry is known again
 _known: dict[tuple[str, int], str] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaRegistry:
-    """The registry of one source."""
+    """The registry of one source.
+
+    ``lost`` are numbers that it may not know, as long as it is seen to know others; None: all, and
+    nothing is seen to.
+    """
 
     source: str
     settings: RegistrySettings
+    lost: frozenset[int] | None = None
 
     def __post_init__(self) -> None:
         """Look at the address; nothing is asked yet.
@@ -51,12 +57,14 @@ class SchemaRegistry:
         """Text of each; None where there is none.
 
         Raises:
-            NoSchemasError: the registry does not answer, or not as one does.
+            NoSchemasError: the registry does not answer, or not as one does, or does not know a
+                number that is not ``lost``.
         """
         found: dict[int, str | None] = {n: _known.get((self.settings.url, n)) for n in numbers}
         if lacking := [number for number, text in found.items() if text is None]:
             with self._client() as client:
                 found |= {number: self._ask(client, number) for number in lacking}
+                self._require_known(client, found)
         return found
 
     def examine(self) -> None:
@@ -67,6 +75,20 @@ class SchemaRegistry:
         """
         with self._client() as client:
             self._ask(client, 1)
+
+    def _require_known(self, client: httpx.Client, found: Mapping[int, str | None]) -> None:
+        unknown = frozenset(number for number, text in found.items() if text is None)
+        if self.lost is None or not unknown:
+            return
+        told = ", ".join(str(number) for number in sorted(unknown)[:5])
+        if unknown - self.lost:
+            raise self._silent(f"it knows no schema {told}", unknown)
+        others = [number for (url, number) in list(_known) if url == self.settings.url]
+        if not any(self._ask(client, number) for number in others[-WITNESSES:]):
+            why = (
+                f"it knows no schema {told}, nor any other; is it the right one, or was it emptied"
+            )
+            raise self._silent(why, unknown)
 
     def _ask(self, client: httpx.Client, number: int) -> str | None:
         url = f"{self.settings.url.rstrip('/')}/schemas/ids/{number}"
@@ -116,9 +138,9 @@ class SchemaRegistry:
         except OSError as error:
             raise self._silent(f"{self.settings.ca} holds no authorities: {error}") from error
 
-    def _silent(self, why: str) -> NoSchemasError:
-        where = httpx.URL(self.settings.url)
-        return NoSchemasError(self.source, f"the schema registry at {where.netloc.decode()}: {why}")
+    def _silent(self, why: str, numbers: frozenset[int] = frozenset()) -> NoSchemasError:
+        where = httpx.URL(self.settings.url).netloc.decode()
+        return NoSchemasError(self.source, f"the schema registry at {where}: {why}", numbers)
 
     def _no_address(self) -> str:
         its = f"format_options.registry.url: {self.settings.url!r}"

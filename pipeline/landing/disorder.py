@@ -6,15 +6,19 @@ topic that is created anew.  For what nobody foresaw it is read again now and th
 """
 
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass, field
-from datetime import datetime
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 
 from pipeline.apply.retries import Retries
+from pipeline.clocks import over
 from pipeline.errors import NoSchemasError
 from pipeline.landing.epochs import Epochs
 from pipeline.landing.listing import Listing
 from pipeline.landing.plan import Plan
+from pipeline.registry import SchemaRegistry
 from pipeline.report import Hold
+
+PATIENCE = timedelta(minutes=1)  # with a registry that does not know a number yet, or just now
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,22 +38,39 @@ class Circumstances:
         return self.epochs.number(source), source in self.listing.heads, self.waived, gaps
 
 
-def no_schemas(error: NoSchemasError) -> Hold:
-    """A source whose messages cannot be read now; they stay where they are."""
-    detail = f"{error.why}; nothing is lost, it goes on by itself once that answers"
-    return Hold(f"registry:{error.source}", f"source:{error.source}", "registry", detail)
-
-
 @dataclass(eq=False)
 class Disorder:
     """Holds of sources, as long as each is not to be read again."""
 
     _holds: dict[str, Hold] = field(default_factory=dict)
     _retries: Retries = field(default_factory=Retries)
+    _unknown: dict[tuple[str, int], datetime] = field(default_factory=dict)  # schemas, since when
+    _lost: dict[str, frozenset[int]] = field(default_factory=dict)  # schemas, by source
 
     def holds(self, source: str) -> bool:
         """Whether it was found in disorder when it was read last."""
         return source in self._holds
+
+    def no_schemas(self, error: NoSchemasError, at: datetime) -> Hold:
+        """A source whose messages cannot be read now; they stay where they are.
+
+        A number that its registry has not known for a while is nothing to wait for any more.
+        """
+        source, more = error.source, ""
+        for number in error.numbers:
+            since = self._unknown.setdefault((source, number), at)
+            if over(since, PATIENCE, at):
+                self._lost[source] = self._lost.get(source, frozenset()) | {number}
+        if error.numbers:
+            more = "; if it stays unknown, while others are known, what names it is quarantined"
+        detail = f"{error.why}; nothing is lost, it goes on by itself once that answers{more}"
+        return Hold(f"registry:{source}", f"source:{source}", "registry", detail)
+
+    def registry(self, source: str, registry: SchemaRegistry | None) -> SchemaRegistry | None:
+        """The *registry* of a source with the numbers that nobody waits for."""
+        if registry is None:
+            return None
+        return replace(registry, lost=self._lost.get(source, frozenset()))
 
     def standing(self, now: Circumstances, at: datetime) -> Mapping[str, Hold]:
         """Sources that are left out of this round unread."""
@@ -70,3 +91,5 @@ class Disorder:
             else:
                 self._holds.pop(source, None)
                 self._retries.succeeded(source)
+                for one in [one for one in self._unknown if one[0] == source]:
+                    del self._unknown[one]

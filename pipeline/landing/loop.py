@@ -22,7 +22,7 @@ from pipeline.lake.entries import Action
 from pipeline.landing.acknowledgements import Acknowledgements
 from pipeline.landing.bases import Settled, with_drops
 from pipeline.landing.collector_lists import captured, collected, is_above, with_lists
-from pipeline.landing.disorder import Circumstances, Disorder, no_schemas
+from pipeline.landing.disorder import Circumstances, Disorder
 from pipeline.landing.division import divided, epochs_read
 from pipeline.landing.epoch_bounds import EpochBounds, bounds
 from pipeline.landing.epochs import Epochs, explain, look
@@ -200,7 +200,7 @@ class Landing:
             try:
                 staged = self._staged(chosen, listing, epochs, stamp)
             except NoSchemasError as error:
-                held[error.source] = no_schemas(error)
+                held[error.source] = self._disorder.no_schemas(error, stamp.received)
                 chosen = self._left_out(chosen, listing, held)
                 continue
             facts = self._gathered(staged, listing)
@@ -279,7 +279,8 @@ class Landing:
                     feed.format.positioned,
                 )
                 told = {n: one for n, one in self.mark.schemas.items() if source_of(n) == name}
-                found.append(Intake(came, feed.format, own, told, feed.registry))
+                registry = self._disorder.registry(name, feed.registry)
+                found.append(Intake(came, feed.format, own, told, registry))
         return found
 
     def _strange(self, staged: Staged, facts: Facts) -> dict[TopicPartition, int]:

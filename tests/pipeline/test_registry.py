@@ -41,6 +41,23 @@ def test_a_schema_is_asked_for_once_and_one_that_is_not_there_each_time(answers:
     assert [path for path, _ in answers.asked] == paths
 
 
+def test_one_that_is_not_lost_is_required_and_others_tell_that_the_registry_is_right(
+    answers: Answers,
+) -> None:
+    answers.schemas = {1: '"int"'}
+    strict = replace(client(answers), lost=frozenset({3}))
+
+    with pytest.raises(NoSchemasError, match="it knows no schema 2, 3") as told:
+        strict.schemas([1, 2, 3])
+    assert told.value.numbers == {2, 3}
+    made, given = told.value.__reduce__()
+    assert made(*given).numbers == {2, 3}  # in another process
+    assert strict.schemas([3]) == {3: None}
+    answers.schemas = {}
+    with pytest.raises(NoSchemasError, match="nor any other"):
+        strict.schemas([1, 3])
+
+
 def test_what_is_known_needs_nobody(answers: Answers) -> None:
     answers.schemas = {1: '"int"'}
     client(answers).schemas([1])

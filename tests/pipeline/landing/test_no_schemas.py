@@ -14,6 +14,7 @@ import pytest
 from pipeline.apply.retries import LONGEST
 from pipeline.model import Op
 from pipeline.registry import SchemaRegistry
+from pipeline.report import Landed
 from pipeline.settings import RegistrySettings
 from tests.pipeline.formats.avro_writer import message, record
 from tests.pipeline.landing.desk import GIB4, Desk
@@ -105,7 +106,35 @@ def test_what_is_known_lands_without_it(desk: Desk, registry: Answers) -> None:
     assert [offset for _, _, offset in desk.rows("b")] == [0, 1]
 
 
-def test_a_number_that_nobody_knows_is_quarantined_beside_its_neighbours(
+def patient(desk: Desk) -> Landed:
+    """Rounds until a number that is not known is nothing to wait for any more."""
+    for _ in range(3):
+        found = desk.land()
+        desk.now += LONGEST
+    return found
+
+
+def test_a_number_that_is_not_known_just_now_holds_its_source_until_it_is(
+    desk: Desk, registry: Answers
+) -> None:
+    registry.schemas = {1: SCHEMAS[1]}
+    put(desk, GIB4)
+    desk.topics.put("a", GIB4, "x")
+
+    first = desk.land()
+
+    assert [(hold.subject, hold.reason) for hold in first.holds] == [("source:b", "registry")]
+    assert "it knows no schema 2; nothing is lost" in first.holds[0].detail
+    assert (len(desk.rows("a")), desk.rows("b")) == (1, [])
+
+    registry.schemas = SCHEMAS
+    desk.now += LONGEST
+    assert desk.land().holds == ()
+    assert [offset for _, _, offset in desk.rows("b")] == [0]
+    assert desk.loop.mark.quarantined == {}
+
+
+def test_a_number_that_stays_unknown_is_quarantined_beside_its_neighbours(
     desk: Desk, registry: Answers
 ) -> None:
     registry.schemas = SCHEMAS
@@ -113,10 +142,32 @@ def test_a_number_that_nobody_knows_is_quarantined_beside_its_neighbours(
     put(desk, GIB4 + 1, schema=9)
     put(desk, GIB4 + 2)
 
-    assert desk.land().holds == ()
+    assert patient(desk).holds == ()
 
     assert [offset for _, _, offset in desk.rows("b")] == [0, 2]
     assert len(desk.landed(Op.ERROR)) == 1
     (told,) = desk.loop.mark.quarantined.values()
     assert told == ("b.db.t:0:1@0",)
     assert desk.loop.mark.offsets["b.db.t:0"].offset == 3
+
+
+@pytest.mark.parametrize("before", [False, True], ids=["from the start", "emptied meanwhile"])
+def test_a_registry_that_knows_nothing_holds_its_source_as_long_as_that_is_so(
+    desk: Desk, registry: Answers, *, before: bool
+) -> None:
+    if before:
+        registry.schemas = SCHEMAS
+        put(desk, GIB4)
+        desk.land()
+    registry.schemas = {}
+    put(desk, GIB4 + 1, schema=9)
+
+    for _ in range(4):
+        (hold,) = patient(desk).holds
+
+    assert "nor any other; is it the right one, or was it emptied" in hold.detail
+    assert desk.loop.mark.quarantined == {}
+    registry.schemas = {9: SCHEMAS[2], **SCHEMAS}
+    desk.now += LONGEST
+    assert desk.land().holds == ()
+    assert len(desk.rows("b")) == 1 + before
