@@ -47,6 +47,8 @@ class DueImages:
     unplaced: frozenset[str] = frozenset()
     _waiting: dict[tuple[str, datetime], datetime] = field(default_factory=dict)
     _missed: set[tuple[str, datetime]] = field(default_factory=set)
+    _refused: set[tuple[str, datetime]] = field(default_factory=set)
+    _making: dict[str, datetime] = field(default_factory=dict)  # cuts, by table
 
     def told(self, cuts: Sequence[DueCut]) -> None:
         """Go by *cuts* from now on; none of others is made any more."""
@@ -54,6 +56,7 @@ class DueImages:
         known = {one.at for one in cuts}
         self._waiting = {key: at for key, at in self._waiting.items() if key[1] in known}
         self._missed = {key for key in self._missed if key[1] in known}
+        self._refused = {key for key in self._refused if key[1] in known}
 
     def concerns(self, table: str) -> bool:
         """Whether a cut has passed of which *table* is still to become the image."""
@@ -68,11 +71,12 @@ class DueImages:
         Raises:
             UnreachableError: the mirror's commits cannot be read.
         """
+        self._making.pop(table.name, None)
         due = next(self._open(table.name, at), None)
         if due is None:
             return None
-        if not self.unplaced.isdisjoint(table.sources):
-            self._miss(table.name, due.at, "its changes have no place in a log to be cut at")
+        if why := self._never(table, due.at, at):
+            self.miss(table.name, due.at, why)
             return None
         found = positions(due, table.sources, mark)
         if found is None:
@@ -82,12 +86,45 @@ class DueImages:
             return None
         why = _lost(table, mark) or lacking(table, found, mark, floors_of(seen))
         if why:
-            self._miss(table.name, due.at, why)
+            self.miss(table.name, due.at, why)
             return None
         fences = tuple(due.fences[source] for source in table.sources)
         until, shards = at + rule.keep, digest(table.shards)
+        self._making[table.name] = due.at
         made = (seen.version + 1, mark.batch, fences, found, at, until, due.day)
         return Image(due.at, *made, shards=shards)
+
+    def miss(self, table: str, cut: datetime, why: str) -> None:
+        """Make no image of *cut*: the next turn is an ordinary one."""
+        self._making.pop(table, None)
+        self._missed.add((table, cut))
+        log.warning("image_missed", table=table, cut=cut.isoformat(), why=why)
+
+    def refused(self, table: str) -> None:
+        """The newest turn of *table* was held: the image it was to make is given up in time.
+
+        What would free an ordinary turn (a base, a repair) may stand behind the cut.
+        """
+        if table in self._making:
+            self._refused.add((table, self._making[table]))
+
+    def hopeless(self, table: str, at: datetime) -> bool:
+        """Whether an image of *table* was refused, and has been waited for long enough."""
+        return any(self._hopeless(table, cut, at) for name, cut in self._refused if name == table)
+
+    def _never(self, table: Table, cut: datetime, at: datetime) -> str:
+        """Why there is not to be one, whatever lands; empty if there may be."""
+        if not self.unplaced.isdisjoint(table.sources):
+            return "its changes have no place in a log to be cut at"
+        if self._hopeless(table.name, cut, at):
+            return "the turn that was to make it was refused for too long"
+        return ""
+
+    def _hopeless(self, table: str, cut: datetime, at: datetime) -> bool:
+        rule, since = self.settings.published(table), self._waiting.get((table, cut))
+        if rule is None or since is None or (table, cut) not in self._refused:
+            return False
+        return at - since > rule.hold_back
 
     def _open(self, table: str, at: datetime) -> Iterator[DueCut]:
         if not self.cuts or self.settings.published(table) is None:
@@ -106,11 +143,11 @@ class DueImages:
         if any(one.cut >= cut for one in images_of(seen)):
             return True
         if self.mirrors.table_format.engine(seen) is not None:
-            self._miss(table, cut, "another engine writes its mirror")
+            self.miss(table, cut, "another engine writes its mirror")
             return True
         if (table, cut) not in self._waiting:
             if not self._before(table, seen.version, cut):
-                self._miss(table, cut, "the mirror went past the cut before it was known")
+                self.miss(table, cut, "the mirror went past the cut before it was known")
                 return True
             self._waiting[table, cut] = self.clock()
         return False
@@ -125,12 +162,8 @@ class DueImages:
         rule, since = self.settings.published(table), self._waiting[table, due.at]
         if rule is not None and at - since <= rule.hold_back:
             return HeldBack(due.at, since + rule.hold_back)
-        self._miss(table, due.at, "what is below the cut was not proven to have landed in time")
+        self.miss(table, due.at, "what is below the cut was not proven to have landed in time")
         return None
-
-    def _miss(self, table: str, cut: datetime, why: str) -> None:
-        self._missed.add((table, cut))
-        log.warning("image_missed", table=table, cut=cut.isoformat(), why=why)
 
 
 def _known(turn: Commit) -> datetime:

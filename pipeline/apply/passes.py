@@ -27,7 +27,7 @@ from pipeline.apply.retries import Retries
 from pipeline.apply.spread_turns import Run, SpreadTurns
 from pipeline.apply.table_format import TableFormat
 from pipeline.apply.turn import Turn, Written
-from pipeline.apply.turn_jobs import TurnJobs
+from pipeline.apply.turn_jobs import PendingFiles, TurnJobs
 from pipeline.apply.untold_turns import UntoldTurns
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.scan import Part
@@ -214,7 +214,9 @@ class Passes:
         schemas = tuple(one.order for one in landed.catalog.newest_of(table).values())
         gaps = tuple(gap for name in names for gap in landed.gaps.get(name, ()))
         version = None if seen is None else seen.version
-        return (mark.tables.get(table.name), bases, schemas, gaps, table.key, waived, version)
+        given_up = self.images.hopeless(table.name, self.clock())
+        told = (mark.tables.get(table.name), bases, schemas, gaps, table.key)
+        return (*told, waived, version, given_up)
 
     def _turns(
         self, ready: Sequence[Table], landed: LandedState, waived: frozenset[str]
@@ -228,13 +230,8 @@ class Passes:
             if room <= 0:
                 break  # the others come first in the next pass
             self._asked[table.name] = self._number
-            stamp = self._stamp()
             try:
-                image = self.images.of(table, landed.mark, stamp.at)
-                if isinstance(image, HeldBack):
-                    continue
-                job = self.jobs.of(table, landed, pending, self.highs, stamp, image=image)
-                job = self.jobs.demanding(job, waived) if job is not None else None
+                job = self._job(table, landed, pending, waived)
             except LostRaceError:
                 continue  # somebody came between: next time, from what is there then
             except (HeldError, UnreachableError) as error:
@@ -252,6 +249,17 @@ class Passes:
             for job, outcome in self._outcomes(jobs, pending.files)
         )
         return tuple(turn for turn in (*failed, *done) if turn is not None)
+
+    def _job(
+        self, table: Table, landed: LandedState, pending: PendingFiles, waived: frozenset[str]
+    ) -> MirrorJob[Any] | None:
+        """What its turn needs; None if it has none now."""
+        stamp = self._stamp()
+        image = self.images.of(table, landed.mark, stamp.at)
+        if isinstance(image, HeldBack):
+            return None
+        job = self.jobs.of(table, landed, pending, self.highs, stamp, image=image)
+        return self.jobs.demanding(job, waived) if job is not None else None
 
     def _outcomes(
         self, jobs: Sequence[MirrorJob[Any]], files: tuple[Part, ...]
@@ -340,6 +348,8 @@ class Passes:
         now = self.clock()
         circumstances = self._circumstances(table, landed, waived)
         failing = self._retries.failed(table.name, circumstances, now)
+        if hold.reason != "unreachable":
+            self.images.refused(table.name)
         if hold.reason in ON_ITS_WAY and failing < PATIENCE:
             return None
         return self._still(table.name, hold)

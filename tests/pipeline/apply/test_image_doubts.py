@@ -13,10 +13,11 @@ import pytest
 
 from pipeline.apply.mirror_snapshot import images_of
 from pipeline.image import DueCut, lacking
+from pipeline.invariants.range import Range, ValueBounds
 from pipeline.mark import Epoch, Mark, Quarantine
 from pipeline.model import Acknowledged, Fence, Head, Op, Order, Shard, Table
 from pipeline.report import Gap, tell_gap
-from pipeline.settings import PublishRule
+from pipeline.settings import InvariantRule, PublishRule
 from pipeline.sources.mysql.position import binlog_position
 from tests.pipeline.hand_lake import NOW, HandLake, row
 
@@ -29,7 +30,11 @@ UNREAD = Quarantine("db.t", 1, 1, ("s.db.t:0:20@1",), (NAME,))
 @pytest.fixture
 def lake(tmp_path: Path) -> HandLake:
     """With a row that was applied before the cut, which has passed; its heartbeat is at 50."""
-    made = HandLake(tmp_path, publish=(PublishRule("db.*"),))
+    return at_the_cut(tmp_path)
+
+
+def at_the_cut(home: Path, **more: Any) -> HandLake:
+    made = HandLake(home, **({"publish": (PublishRule("db.*"),)} | more))
     made.cuts = (DueCut(CUT),)
     made.play([row(Op.CREATE, 10, 1, "a")])
     made.now = CUT
@@ -125,3 +130,46 @@ def test_bases_tell_what_a_mirror_may_lack(
 
     assert why in found
     assert bool(found) is bool(why)
+
+
+def test_a_new_base_frees_a_table_whose_image_nobody_can_make(lake: HandLake) -> None:
+    """The base stands behind the cut, so the image's turn never comes to it."""
+    lake.land(row(Op.UPDATE, 20, 1, "x"), row(Op.UPDATE, 20, 1, "y"))
+    first = lake.run()
+    lake.mark = replace(lake.mark, bases={NAME: Order(1, 1, 90)})
+    lake.land(row(Op.READ, 90, 1, "good"), row(Op.SETTLE, 90, None))
+    turns = lake.run()
+
+    assert [turn.hold and turn.hold.reason for turn in first] == ["conflict"]
+    assert [turn.hold for turn in turns] == [None]
+    assert images(lake) == 0
+    assert lake.rows() == {1: "good"}
+
+
+def test_a_value_that_is_put_right_after_the_cut_frees_its_table(tmp_path: Path) -> None:
+    bounds = Range({"id": ValueBounds(most=100)})
+    lake = at_the_cut(tmp_path, invariants=(InvariantRule("db.*", (("range", bounds),)),))
+    lake.land(row(Op.CREATE, 20, 500, "bad"))
+    first = lake.run()
+    lake.land(row(Op.DELETE, 60, 500, "bad"))
+    turns = lake.run()
+
+    assert [turn.hold is None for turn in first] == [False]
+    assert [turn.hold for turn in turns] == [None]
+    assert lake.rows() == {1: "a"}
+
+
+def test_an_image_that_is_refused_is_waited_for_as_long_as_any(tmp_path: Path) -> None:
+    """Here a waiver comes in time."""
+    rule = InvariantRule("db.*", (("range", Range({"id": ValueBounds(most=100)})),))
+    publish = (PublishRule("db.*", hold_back=timedelta(hours=1)),)
+    lake = at_the_cut(tmp_path, publish=publish, invariants=(rule,))
+    lake.land(row(Op.CREATE, 20, 500, "odd"))
+    (turn,) = lake.run()
+    lake.run()
+    assert turn.hold is not None
+
+    lake.run(turn.hold.id)
+
+    assert images(lake) == 1
+    assert lake.rows() == {1: "a", 500: "odd"}

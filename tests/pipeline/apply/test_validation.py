@@ -5,6 +5,7 @@ and unique.py, in passes over a real mirror.
 """
 
 import json
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -221,7 +222,7 @@ def test_what_is_not_matched_exactly_cannot_be_unique(tmp_path: Path) -> None:
 
 def test_an_image_is_asked_by_itself_and_let_through_by_itself(tmp_path: Path) -> None:
     """What stands below the cut belongs to it, whatever repairs it later."""
-    lake = demanding(tmp_path, publish=(PublishRule("db.*"),))
+    lake = demanding(tmp_path, publish=(PublishRule("db.*", hold_back=timedelta(hours=1)),))
     lake.cuts = (DueCut(CUT),)
     lake.play([row(C, 10, 1, "a")])
     lake.now = CUT
