@@ -15,7 +15,7 @@ _FORMS = {
     "dead_letters": rf".+:{_NUMBER}",
     "disorder": rf".+:{_NUMBER}:{_NUMBER}@.+",
     "foreign_write": rf".+:{_NUMBER}",
-    "invalid": rf".+:{_NUMBER}-{_NUMBER}",
+    "invalid": rf".+:{_NUMBER}-{_NUMBER}@[0-9a-f]{{8}}",
     "hidden": rf".+:{_NUMBER}:{_NUMBER}@{_NUMBER}",
     "lists": rf".+:{_NUMBER}:{_NUMBER}@{_NUMBER}",
     "no_base": rf"{_SHARD}@[0-9.]+",

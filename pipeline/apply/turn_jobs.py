@@ -29,7 +29,7 @@ from pipeline.apply.mirrors import Mirrors
 from pipeline.apply.moved_rows import RowMove
 from pipeline.apply.reshape import Shape
 from pipeline.apply.table_format import TableFormat
-from pipeline.apply.validation import Demands, let_through
+from pipeline.apply.validation import Demands, let_through, short_name
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.scan import Part, parts
 from pipeline.changelog.slices import TableRows, WantedBatches, bounded
@@ -142,9 +142,10 @@ class TurnJobs:
         named, after = self.settings.demanded(job.table.name), job.wanted.after
         if not named:
             return job
-        let = let_through(job.table.name, after, waived)
+        mirror = short_name(job.snapshot.id)
+        let = let_through(job.table.name, mirror, after, waived)
         there, floors = self.table_format.count(job.snapshot), floors_of(job.snapshot)
-        demands = Demands(named, after, there, let, floors)
+        demands = Demands(named, mirror, after, there, let, floors)
         if let is None or job.image is not None:
             return replace(job, demands=demands)
         wanted = WantedBatches(after, min(let, job.wanted.until))

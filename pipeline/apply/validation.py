@@ -3,13 +3,14 @@
 A slice is the batches that a mirror has not applied yet, folded: a later change that puts the rows
 right makes the whole of it valid again.  What a person lets through is a range of batches that
 begins where the mirror stands, and that is the end of it: once they are applied it begins there no
-more.  Pure.
+more.  A mirror that is made anew begins with the same numbers, and is another.  Pure.
 """
 
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from hashlib import sha256
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +27,7 @@ from pipeline.schema.column import Column
 from pipeline.schema.typed import typed
 
 FIRST_KEYS = 5
-_RANGE = re.compile(r"([0-9]{1,18})-([0-9]{1,18})")
+_RANGE = re.compile(r"([0-9]{1,18})-([0-9]{1,18})@([0-9a-f]{8})")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,11 +48,13 @@ Search = Callable[[pa.Table], Occurrences]
 class Demands:
     """What is demanded, by name, of the batches after ``after`` of a mirror of ``there`` rows.
 
+    ``mirror`` tells it in a waiver's name from another that is made in its folder.
     Those up to ``let`` a person lets through, whatever they break.  ``floors`` are those the mirror
     remembers: a TRUNCATE that is not above its shard's takes nothing, it was applied before.
     """
 
     invariants: tuple[tuple[str, Invariant], ...]
+    mirror: str
     after: int
     there: int
     let: int | None = None
@@ -77,12 +80,17 @@ class DecidedSlice:
     search: Search | None
 
 
-def let_through(table: str, after: int, waived: Iterable[str]) -> int | None:
+def short_name(id_: str) -> str:
+    """A mirror's id, of whatever form, as a waiver's name has it."""
+    return sha256(id_.encode()).hexdigest()[:8]
+
+
+def let_through(table: str, mirror: str, after: int, waived: Iterable[str]) -> int | None:
     """The batch up to which a person lets a mirror's next slice through; None: nobody does."""
     name = f"invalid:{table}:"
     spans = (_RANGE.fullmatch(one.removeprefix(name)) for one in waived if one.startswith(name))
-    lasts = [int(span[2]) for span in spans if span and int(span[1]) == after + 1]
-    return max(lasts, default=None)
+    own = (span for span in spans if span and span[3] == mirror)
+    return max((int(span[2]) for span in own if int(span[1]) == after + 1), default=None)
 
 
 def require_valid(demands: Demands, made: DecidedSlice) -> None:
@@ -108,7 +116,7 @@ def require_valid(demands: Demands, made: DecidedSlice) -> None:
     keys = plain(made.folded["key"]).filter(pa.array(new))
     span = f"{demands.after + 1}-{last}"
     told = "; ".join(_told(name, breach, keys) for name, breach in broken)
-    waiver = f"invalid:{made.table.name}:{span}"
+    waiver = f"invalid:{made.table.name}:{span}@{demands.mirror}"
     advice = (
         "the mirror stays as it was; put the rows right at the source, and the table goes on by "
         f"itself, or let batches {span} through: waive {waiver}"

@@ -37,6 +37,7 @@ def test_an_id_copied_from_the_guide_without_its_numbers_is_none(form: str) -> N
         *Quarantine(None, 9, 7, ("shop.shop.users:0:1042@8",)).names("topic:shop.shop.users"),
         "my-shop.shop.users:0:1042@8",  # topics may have names that no table has
         "account:0:1042@8",
+        "invalid:shop.users:5-9@5f3a90c1",
         waiver("shop.users", 0),
         given_up_id("slack", 3),
         "schema:shop.users@1774785600",
@@ -68,6 +69,7 @@ def test_what_the_product_names_can_be_waived(id_: str) -> None:
         *("shop.shop.users:0:1042", "no_base:shop.users", "snapshot:shop/shop.users"),
         *("foreign_write:shop.users", "foreign_write:shop.users:-1", "account:shop.users"),
         *("rules:shop.users@4", "dead_letters:slack", "disorder:shop:shop.shop.users:0:1"),
+        *("invalid:shop.users:5-9", "invalid:shop.users:5-9@mirror"),
     ],
 )
 def test_what_nothing_is_named_cannot(id_: str) -> None:

@@ -9,7 +9,7 @@ from pipeline.model import Account
 from pipeline.report import Applied, Hold
 from tests.monitor.rig import ORDERS, USERS, Rig
 
-FIRST, GROWN = f"invalid:{USERS}:5-9", f"invalid:{USERS}:5-12"
+FIRST, GROWN = f"invalid:{USERS}:5-9@5f3a90c1", f"invalid:{USERS}:5-12@5f3a90c1"
 
 
 def turn(rig: Rig, id_: str | None) -> None:

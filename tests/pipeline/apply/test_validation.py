@@ -5,6 +5,7 @@ and unique.py, in passes over a real mirror.
 """
 
 import json
+import shutil
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,11 @@ def held(turn: Applied) -> Hold:
     return turn.hold
 
 
+def span(hold: Hold) -> str:
+    """Its name without the mirror's."""
+    return hold.id.rpartition("@")[0]
+
+
 def test_a_slice_that_breaks_an_invariant_leaves_the_mirror_as_it_was(tmp_path: Path) -> None:
     lake = demanding(tmp_path)
     lake.play([row(C, 10, 1, "a"), row(C, 11, 2, "b")])
@@ -50,7 +56,7 @@ def test_a_slice_that_breaks_an_invariant_leaves_the_mirror_as_it_was(tmp_path: 
     turn = lake.apply()
 
     hold = held(turn)
-    assert (hold.reason, hold.id, turn.batch) == ("invalid", "invalid:db.t:1-1", 0)
+    assert (hold.reason, span(hold), turn.batch) == ("invalid", "invalid:db.t:1-1", 0)
     assert 'not_null: name is NULL in 1 row, key ["s","db.t","1"]' in hold.detail
     assert waivable(hold.id)
     assert lake.rows() == {1: "a", 2: "b"}
@@ -98,16 +104,32 @@ def test_what_is_let_through_is_let_through_once(tmp_path: Path) -> None:
     lake.land(row(C, 10, 1, None))
     hold = held(lake.apply())
     lake.land(row(C, 20, 2, None))
-    assert held(lake.apply()).id == "invalid:db.t:0-1"
+    assert span(held(lake.apply())) == "invalid:db.t:0-1"
 
     turn = lake.apply([hold.id])
 
-    assert held(turn).id == "invalid:db.t:1-1"
+    assert span(held(turn)) == "invalid:db.t:1-1"
     assert lake.rows() == {1: None}
     assert lake.apply([hold.id, held(turn).id]).hold is None
     assert lake.rows() == {1: None, 2: None}
     lake.land(row(U, 30, 1, None))
-    assert held(lake.apply([hold.id, held(turn).id])).id == "invalid:db.t:2-2"
+    assert span(held(lake.apply([hold.id, held(turn).id]))) == "invalid:db.t:2-2"
+
+
+def test_a_mirror_that_is_made_anew_asks_anew(tmp_path: Path) -> None:
+    lake = demanding(tmp_path)
+    lake.land(row(C, 10, 1, None))
+    hold = held(lake.apply())
+    assert lake.apply([hold.id]).hold is None
+
+    shutil.rmtree(lake.settings.mirror("db.t"))
+    lake.reopen()
+    again = held(lake.apply([hold.id]))
+
+    assert span(again) == span(hold)
+    assert again.id != hold.id
+    assert lake.apply([hold.id, again.id]).hold is None
+    assert lake.rows() == {1: None}
 
 
 def test_a_restart_asks_the_same_question_and_keeps_its_answer(tmp_path: Path) -> None:
@@ -231,7 +253,7 @@ def test_an_image_is_asked_by_itself_and_let_through_by_itself(tmp_path: Path) -
     lake.land(row(U, 20, 1, None), row(U, 60, 1, "right"))
 
     hold = held(lake.apply())
-    assert hold.id == "invalid:db.t:1-1"
+    assert span(hold) == "invalid:db.t:1-1"
     assert images(lake) == ()
     lake.land(row(C, 30, 2, "of the day, too"))
 
@@ -344,12 +366,14 @@ def test_a_bound_that_does_not_compare_says_so(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("id_", "expected"),
     [
-        pytest.param("invalid:db.t:5-9", 9, id="what comes next"),
-        pytest.param("invalid:db.t:4-9", None, id="what was before"),
-        pytest.param("invalid:db.t:6-9", None, id="what comes later"),
-        pytest.param("invalid:db.t2:5-9", None, id="another table's"),
-        pytest.param("invalid:db.t:5-9-10", None, id="no range"),
+        pytest.param("invalid:db.t:5-9@0000000a", 9, id="what comes next"),
+        pytest.param("invalid:db.t:4-9@0000000a", None, id="what was before"),
+        pytest.param("invalid:db.t:6-9@0000000a", None, id="what comes later"),
+        pytest.param("invalid:db.t2:5-9@0000000a", None, id="another table's"),
+        pytest.param("invalid:db.t:5-9@0000000b", None, id="another mirror's"),
+        pytest.param("invalid:db.t:5-9", None, id="no mirror's"),
+        pytest.param("invalid:db.t:5-9-10@0000000a", None, id="no range"),
     ],
 )
 def test_whom_a_waiver_lets_through(id_: str, expected: int | None) -> None:
-    assert let_through("db.t", 4, frozenset({id_, "gap:x"})) == expected
+    assert let_through("db.t", "0000000a", 4, frozenset({id_, "gap:x"})) == expected
