@@ -33,12 +33,13 @@ class SchemaRegistry:
     """The registry of one source.
 
     ``lost`` are numbers that it may not know, as long as it is seen to know others; None: all, and
-    nothing is seen to.
+    nothing is seen to.  ``others`` are some that it has told another process.
     """
 
     source: str
     settings: RegistrySettings
     lost: frozenset[int] | None = None
+    others: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         """Look at the address; nothing is asked yet.
@@ -67,6 +68,11 @@ class SchemaRegistry:
                 self._require_known(client, found)
         return found
 
+    def told(self) -> tuple[int, ...]:
+        """A few numbers that it has told this process."""
+        known = [number for (url, number) in list(_known) if url == self.settings.url]
+        return tuple(known[-WITNESSES:])
+
     def examine(self) -> None:
         """Ask for a schema that may or may not be there.
 
@@ -83,8 +89,7 @@ class SchemaRegistry:
         told = ", ".join(str(number) for number in sorted(unknown)[:5])
         if unknown - self.lost:
             raise self._silent(f"it knows no schema {told}", unknown)
-        others = [number for (url, number) in list(_known) if url == self.settings.url]
-        if not any(self._ask(client, number) for number in others[-WITNESSES:]):
+        if not any(self._ask(client, number) for number in {*self.told(), *self.others}):
             why = (
                 f"it knows no schema {told}, nor any other; is it the right one, or was it emptied"
             )

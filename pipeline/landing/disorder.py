@@ -70,7 +70,7 @@ class Disorder:
         """The *registry* of a source with the numbers that nobody waits for."""
         if registry is None:
             return None
-        return replace(registry, lost=self._lost.get(source, frozenset()))
+        return replace(registry, lost=self._lost.get(source, frozenset()), others=registry.told())
 
     def standing(self, now: Circumstances, at: datetime) -> Mapping[str, Hold]:
         """Sources that are left out of this round unread."""

@@ -58,6 +58,15 @@ def test_one_that_is_not_lost_is_required_and_others_tell_that_the_registry_is_r
         strict.schemas([1, 3])
 
 
+def test_what_another_process_was_told_tells_that_the_registry_is_right(answers: Answers) -> None:
+    answers.schemas = {1: '"int"'}
+    alone = replace(client(answers), lost=frozenset({3}))
+
+    with pytest.raises(NoSchemasError, match="nor any other"):
+        alone.schemas([3])
+    assert replace(alone, others=(1,)).schemas([3]) == {3: None}
+
+
 def test_what_is_known_needs_nobody(answers: Answers) -> None:
     answers.schemas = {1: '"int"'}
     client(answers).schemas([1])
