@@ -35,7 +35,8 @@ class Deadlines:
 class LaneRequests:
     """Drives one lane; ``call`` asks the Spark process, and waits for as long as it is told.
 
-    ``ailments`` says of landing and applying why the last one failed.
+    ``ailments`` says of landing and applying why the last one failed, ``at_rest`` whether nothing
+    is to be read again.
     """
 
     call: Callable[[Request, timedelta], Reply]
@@ -50,6 +51,7 @@ class LaneRequests:
     readers: Callable[[], Mapping[str, int]] = dict
     cuts: Callable[[], tuple[DueCut, ...]] = tuple
     ailments: dict[Verb, str] = field(default_factory=dict)
+    at_rest: bool = False
 
     @property
     def ailment(self) -> str:
@@ -113,11 +115,15 @@ class LaneRequests:
             log.info("image_written", table=one.table, cut=cut, rows=one.rows, parts=one.parts)
 
     def reread(self) -> None:
-        """Read on what people asked to have read again; nothing is asked where nobody did."""
+        """Read on what people asked to have read again, and no more what they cancelled.
+
+        Where nobody asks for anything, it is told until nothing is left of what was cancelled.
+        """
         orders = self.rereads.orders()
-        if not orders:
+        if not orders and self.at_rest:
             return
         reply = self.call(Request(0, Verb.REREAD, rereads=orders), self.deadlines.land)
+        self.at_rest = not orders and not reply.rereads
         self.rereads.told(reply.rereads, self.clock())
 
     @contextmanager

@@ -35,7 +35,7 @@ from pipeline.landing.next_mark import next_mark
 from pipeline.landing.plan import Plan, PlanContext, plan
 from pipeline.landing.recognition import recognised
 from pipeline.landing.redelivery import COLUMNS, resending, unexplained
-from pipeline.landing.rereading import RereadNews, advanced, is_due
+from pipeline.landing.rereading import RereadNews, advanced, is_due, ripe
 from pipeline.landing.sent_shards import has_sent
 from pipeline.landing.shape import Provenance
 from pipeline.landing.snapshot_overlaps import with_overlaps
@@ -79,6 +79,7 @@ class Landing:
     facts: Facts = field(default_factory=Facts)
     _acknowledgements: Acknowledgements = field(default_factory=Acknowledgements)
     _disorder: Disorder = field(default_factory=Disorder)
+    _tried: frozenset[str] = frozenset()
     _ends: dict[TopicPartition, PartitionEnd] = field(default_factory=dict)
     _unsure: bool = False
     _ruled: bool = False
@@ -134,10 +135,9 @@ class Landing:
 
     def _due(self, chosen: Plan, waived: frozenset[str]) -> bool:
         """Whether a batch says anything: rows, a gap, or what a person has closed."""
-        quarantined = {name for names in self.mark.quarantined.values() for name in names}
-        closed = waived & (set(self.mark.gaps) | quarantined)
-        again = is_due(self.mark, self.rereads())
-        return bool(chosen.spans or chosen.gaps or closed or again)
+        closed = waived & set(self.mark.gaps).union(*self.mark.quarantined.values())
+        again = is_due(self.mark, self.rereads(), self._tried)
+        return again or bool(chosen.spans or chosen.gaps or closed)
 
     def _land(
         self, chosen: Plan, listing: Listing, held: dict[str, Hold], waived: frozenset[str]
@@ -174,6 +174,7 @@ class Landing:
         made = with_lists(made, self.mark, listing.captures, ends, stamp.received)
         made = replace(made, lives=lived(self.mark.lives, made.batch, self._life.int >> 66))
         taken = tuple(restamped(self.log, one.file, stamp) for one in again.taken if one.file)
+        self._tried = ripe(self.mark)
         self._commit(made, settled, replace(staged, files=(*staged.files, *taken)), stamp)
         _tell_gone(chosen, made)
         return facts
@@ -225,9 +226,8 @@ class Landing:
 
     def _gathered(self, staged: Staged, listing: Listing) -> Facts:
         readings = {feed.settings.name: feed.reading for feed in self.feeds}
-        facts = gather(staged.tallies, self.mark.high, readings)
-        facts = with_overlaps(with_drops(facts, self.mark), self.mark)
-        return self._captured(facts, listing)
+        facts = with_drops(gather(staged.tallies, self.mark.high, readings), self.mark)
+        return self._captured(with_overlaps(facts, self.mark), listing)
 
     def _staged(self, chosen: Plan, listing: Listing, epochs: Epochs, stamp: Stamp) -> Staged:
         """Write the batch's rows as files that nobody names yet."""
@@ -292,8 +292,7 @@ class Landing:
         back = low(told(topics, JUDGED), self.mark.high)
         if not back:
             return {}
-        topics = tuple(sorted({at.topic for at in back}))
-        rows = told(topics, COLUMNS)
+        rows = told(tuple(sorted({at.topic for at in back})), COLUMNS)
         self.log.look()
         return unexplained(rows, back, lambda asked: near(self.log, asked))
 
@@ -395,6 +394,7 @@ def _tell_gone(chosen: Plan, made: Mark) -> None:
     """Told once it is committed: a round that commits nothing would say it again."""
     for gap in chosen.doubts:
         if f"{gap.id}@{made.batch}" not in made.gaps:
-            name = f"{gap.topic}:{gap.partition}"
-            what = f"{name} is gone; it had been landed to its end at {gap.first}"
+            what = (
+                f"{gap.topic}:{gap.partition} is gone; it had been landed to its end at {gap.first}"
+            )
             log.info("partition gone", lane=made.lane, batch=made.batch, what=what)

@@ -8,7 +8,7 @@ then every statement is known that they may have seen, and its shard has a base 
 Pure.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field, replace
 
 from pipeline.changelog.sorted_file import WrittenFile
@@ -44,16 +44,20 @@ class RowsAgain:
 
 @dataclass(frozen=True, slots=True)
 class RereadNews:
-    """What is handed to a batch: re-readings that begin, rows, and where logs ended after all."""
+    """What is handed to a batch: re-readings that begin, rows, and where logs ended after all.
+
+    ``cancelled`` are the ids of those that nobody wishes any more, by ``source/shard``.
+    """
 
     begun: Mapping[str, Reread] = field(default_factory=dict)
     rows: tuple[RowsAgain, ...] = ()
     closing: Mapping[str, tuple[str, Order]] = field(default_factory=dict)
+    cancelled: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def any(self) -> bool:
         """Whether there is something."""
-        return bool(self.begun or self.rows or self.closing)
+        return bool(self.begun or self.rows or self.closing or self.cancelled)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,14 +80,23 @@ class RereadStep:
         return replace(facts, rows=rows, tables=tables, shards=shards)
 
 
-def is_due(mark: Mark, news: RereadNews) -> bool:
-    """Whether a batch is worth its while for what there is to do for re-readings."""
-    waiting = (
-        one.closing is not None and mark.passed(source_of(name), one.closing)
+def is_due(mark: Mark, news: RereadNews, tried: Set[str] = frozenset()) -> bool:
+    """Whether a batch is worth its while for what there is to do for re-readings.
+
+    *tried* are those that could not be completed by the batch before: they wait for another's.
+    """
+    return news.any or not ripe(mark) <= tried
+
+
+def ripe(mark: Mark) -> frozenset[str]:
+    """Re-readings of which all is landed that their reads may have seen."""
+    return frozenset(
+        name
         for name, one in mark.rereads.items()
         if one.done is None
+        and one.closing is not None
+        and mark.passed(source_of(name), one.closing)
     )
-    return news.any or any(waiting)
 
 
 def advanced(
@@ -99,13 +112,12 @@ def advanced(
 
     *before* are the facts of the batch before: it may have run while what begins was noted.
     """
-    begun = {
+    every = {**mark.rereads, **_begun(mark, before, epochs, news)}
+    rereads = {
         name: one
-        for name, one in news.begun.items()
-        if _is_newer(one, mark.rereads.get(name)) and not _is_void(name, one, mark, before, epochs)
+        for name, one in every.items()
+        if not _is_void(name, one, mark, facts, epochs) and not _is_cancelled(name, one, news)
     }
-    every = {**mark.rereads, **begun}
-    rereads = {n: one for n, one in every.items() if not _is_void(n, one, mark, facts, epochs)}
     taken = []
     for rows in news.rows:
         known = rereads.get(rows.name)
@@ -116,13 +128,27 @@ def advanced(
         known = rereads.get(name)
         if known is not None and known.id == wanted and known.read and known.closing is None:
             rereads[name] = replace(known, closing=order)
-    settled = []
-    for name, one in sorted(rereads.items()):
-        if _is_complete(name, one, mark, sends):
-            rereads[name] = replace(one, done=mark.batch + 1, stretches=())
-            if one.origin is Origin.SNAPSHOT:
-                settled.append(Settled(name, one.order, one.since))
+    done = {
+        name: one for name, one in sorted(rereads.items()) if _is_complete(name, one, mark, sends)
+    }
+    for name, one in done.items():
+        rereads[name] = replace(one, done=mark.batch + 1, stretches=())
+    settled = (
+        Settled(name, one.order, one.since)
+        for name, one in done.items()
+        if one.origin is Origin.SNAPSHOT and _is_newest(name, one, mark)
+    )
     return RereadStep(rereads, tuple(taken), tuple(settled))
+
+
+def _begun(
+    mark: Mark, before: Facts, epochs: Mapping[str, Epoch], news: RereadNews
+) -> dict[str, Reread]:
+    return {
+        name: one
+        for name, one in news.begun.items()
+        if _is_newer(one, mark.rereads.get(name)) and not _is_void(name, one, mark, before, epochs)
+    }
 
 
 def _is_newer(one: Reread, known: Reread | None) -> bool:
@@ -131,6 +157,16 @@ def _is_newer(one: Reread, known: Reread | None) -> bool:
         return known is None or known.order < one.order
     uncut = known is not None and not known.key and known.closing is None and known.done is None
     return known is not None and uncut and (one.id, one.order) == (known.id, known.order)
+
+
+def _is_cancelled(name: str, one: Reread, news: RereadNews) -> bool:
+    return one.done is None and news.cancelled.get(name) == one.id
+
+
+def _is_newest(name: str, one: Reread, mark: Mark) -> bool:
+    """Whether it is a base: a snapshot may have made one above it meanwhile."""
+    known = mark.bases.get(name)
+    return known is None or known < one.order
 
 
 def _is_void(name: str, one: Reread, mark: Mark, facts: Facts, epochs: Mapping[str, Epoch]) -> bool:

@@ -6,7 +6,7 @@ it comes by.
 """
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import starmap
@@ -25,12 +25,14 @@ from pipeline.mark import Mark
 from pipeline.model import Order, Shard, Table
 from pipeline.reread.task import ReadLimits, RereadDone, RereadTask
 from pipeline.rereads import KeyStretch, Reread, RereadOrder, RereadState
+from pipeline.schema.column import TableSchema
 from pipeline.settings import PipelineSettings, SourceSettings
 from pipeline.sources.positions import place, reset
 from pipeline.sources.row_reader import OpenRows, ReadFence, RowReader, RowsAsked
 
 AT_ONCE = 4  # tasks of a round, which the source has to bear at the same time
 AHEAD = 1_000_000  # rows that wait for landing before more are read
+GIVEN_UP = "it was cancelled"
 NOT_YET = "it is read once all before it has landed"
 ALL_READ = "all is read; all before must have landed, by lists and in topics that let it through"
 log = structlog.get_logger(__name__)
@@ -55,31 +57,48 @@ class Rereading:
     _ready: list[RowsAgain] = field(default_factory=list)
     _closing: dict[str, tuple[str, Order]] = field(default_factory=dict)
     _fences: dict[str, ReadFence] = field(default_factory=dict)
+    _cancelled: dict[str, str] = field(default_factory=dict)
     _readers: dict[str, tuple[SourceSettings, RowReader]] = field(default_factory=dict)
 
     def offered(self) -> RereadNews:
         """What landing may take; for its own thread."""
         with self._lock:
-            return RereadNews(dict(self._begun), tuple(self._ready), dict(self._closing))
+            begun, closing, cancelled = self._begun, self._closing, self._cancelled
+            return RereadNews(dict(begun), tuple(self._ready), dict(closing), dict(cancelled))
 
     def run(self, landed: LandedState, orders: Sequence[RereadOrder]) -> tuple[RereadState, ...]:
-        """One round: begin what is new, read on in what is open; tell how far each order is."""
+        """One round: begin what is new, read on in what is open; tell how far each order is.
+
+        What is open and of none of *orders* is cancelled, and told of until landing knows.
+        """
         self._forget(landed.mark)
+        self._cancel(landed.mark, {one.id for one in orders})
         wanted = [(one, _table(one, landed)) for one in orders]
         troubles = {one.id: self._trouble(one, table, landed) for one, table in wanted}
         for one, table in wanted:
             if troubles[one.id] is None:
                 troubles[one.id] = self._read_on(one, table, landed)
-        return tuple(
+        going = (
             self._state(one, name, landed.mark, troubles[one.id])
             for one, table in wanted
             for name in map(str, table.shards or ("",))
         )
+        gone = (RereadState(id_, "", name, why=GIVEN_UP) for name, id_ in self._cancelled.items())
+        return (*going, *gone)
 
     def close(self) -> None:
         """Hang up."""
         for _, reader in self._readers.values():
             reader.close()
+
+    def _cancel(self, mark: Mark, wanted: Set[str]) -> None:
+        """Offer nothing more of what nobody wishes any more, and have landing forget it."""
+        every = [*self._begun.items(), *mark.rereads.items()]
+        known = {name: one.id for name, one in every if one.done is None}
+        with self._lock:
+            self._cancelled = {name: id_ for name, id_ in known.items() if id_ not in wanted}
+            self._ready[:] = [one for one in self._ready if one.id in wanted]
+            self._closing = {name: one for name, one in self._closing.items() if one[0] in wanted}
 
     def _forget(self, mark: Mark) -> None:
         """What the mark tells of needs no more telling, nor what it has passed by."""
@@ -113,7 +132,8 @@ class Rereading:
         try:
             for shard in table.shards:
                 known = landed.mark.rereads.get(str(shard))
-                if known is None or known.id != order.id or _is_other(known, table):
+                key = _sent_key(table, landed.catalog.newest(shard.source, shard.name))
+                if known is None or known.id != order.id or _is_other(known, key):
                     self._begin(order, shard, landed.mark)
                 elif known.done is None and known.closing is None:
                     self._go_on(shard, known, table, landed)
@@ -147,14 +167,14 @@ class Rereading:
 
     def _cut(self, shard: Shard, known: Reread, table: Table, catalog: Catalog) -> None:
         """Into stretches along the key, which is known by now as it was at the place noted."""
-        if not table.key or catalog.newest(shard.source, shard.name) is None:
-            why = "declares no key" if table.key == () else "has no schema here"
-            raise ConfigError(f"{shard.name} {why}, so it cannot be read in parts")
+        declared = catalog.newest(shard.source, shard.name)
+        key = _sent_key(table, declared)
+        _require_key(shard, key, declared)
         if str(shard) in self._begun:
             return
-        bounds = self._reader(shard.source).bounds(shard, table.key, AT_ONCE)
+        bounds = self._reader(shard.source).bounds(shard, key, AT_ONCE)
         stretches = starmap(KeyStretch, zip((*bounds, None), (None, *bounds), strict=True))
-        cut = replace(known, key=table.key, stretches=tuple(stretches))
+        cut = replace(known, key=key, stretches=tuple(stretches))
         with self._lock:
             self._begun[str(shard)] = cut
 
@@ -271,9 +291,25 @@ class Rereading:
         return self._readers[source][1]
 
 
-def _is_other(known: Reread, table: Table) -> bool:
+def _sent_key(table: Table, declared: TableSchema | None) -> tuple[str, ...]:
+    """The table's key in the order in which the shard's rows are sent under it."""
+    if declared is not None and set(declared.key) == set(table.key):
+        return declared.key
+    return table.key
+
+
+def _require_key(shard: Shard, key: tuple[str, ...], declared: TableSchema | None) -> None:
+    why = "declares no key" if not key else "has no schema here"
+    if key and declared is not None:
+        if len(key) == 1 or key == declared.key:
+            return
+        why = f"goes by {', '.join(key)}, and whether they are sent in that order nobody tells"
+    raise ConfigError(f"{shard.name} {why}, so it cannot be read in parts")
+
+
+def _is_other(known: Reread, key: tuple[str, ...]) -> bool:
     """Whether the table goes by another key than the one that it is read along."""
-    return known.done is None and bool(known.key) and known.key != table.key
+    return known.done is None and bool(known.key) and known.key != key
 
 
 def _table(order: RereadOrder, landed: LandedState) -> Table:

@@ -14,10 +14,12 @@ import pytest
 from monitor.spark.requests import Deadlines, LaneRequests
 from monitor.spark.standstills import Standstills
 from monitor.spark.wire import Reply, Request, Verb
+from monitor.store.rereads import RereadRequest
 from monitor.store.store import ServiceStore
 from pipeline.errors import HeldError, SluiceError, UnreachableError
 from pipeline.model import Account
 from pipeline.report import Applied, Hold, Landed
+from pipeline.rereads import RereadOrder, RereadState
 
 NOW = datetime(2026, 3, 29, 12, 0, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
@@ -37,6 +39,7 @@ class FakeSpark:
         default_factory=lambda: Landed("main", 3, 5, NOW, SECOND, tables=(("shop.users", 5),))
     )
     apply: tuple[Applied, ...] | SluiceError = ()
+    rereads: tuple[RereadState, ...] = ()
     asked: list[Request] = field(default_factory=list)
 
     def call(self, request: Request, deadline: timedelta) -> Reply:
@@ -47,7 +50,7 @@ class FakeSpark:
             raise answer
         if isinstance(answer, Landed):
             return Reply(1, landed=answer)
-        return Reply(1, applied=answer)
+        return Reply(1, applied=answer, rereads=self.rereads)
 
 
 @pytest.fixture
@@ -178,3 +181,23 @@ def test_upkeep_spares_what_is_being_read(store: ServiceStore) -> None:
     _requests(store, spark).upkeep()
 
     assert spark.asked[0].readers == {"shop.users": 4}
+
+
+def test_what_was_cancelled_is_told_until_it_is_forgotten_and_then_no_more(
+    store: ServiceStore,
+) -> None:
+    spark = FakeSpark(rereads=(RereadState("x", "", "s/a", why="it was cancelled"),))
+    requests = _requests(store, spark)
+
+    requests.reread()
+    requests.reread()
+    spark.rereads = ()
+    requests.reread()
+    assert [one.rereads for one in spark.asked] == [(), (), ()]
+
+    requests.reread()
+    assert len(spark.asked) == 3
+
+    store.rereads.add(RereadRequest("y", "shop.a", "a gap", "ann", NOW))
+    requests.reread()
+    assert spark.asked[-1].rereads == (RereadOrder("y", "shop.a"),)

@@ -10,7 +10,7 @@ import pytest
 from pipeline.landing.facts import Facts, News
 from pipeline.landing.next_mark import next_mark
 from pipeline.landing.plan import Plan
-from pipeline.landing.rereading import RereadNews, RereadStep, RowsAgain, advanced, is_due
+from pipeline.landing.rereading import RereadNews, RereadStep, RowsAgain, advanced, is_due, ripe
 from pipeline.landing.topic_shards import TopicNames
 from pipeline.mark import CollectorLists, Epoch, Mark, Quarantine, Snap
 from pipeline.model import Acknowledged, Order, Origin
@@ -173,6 +173,34 @@ def test_a_statement_of_the_batch_that_ran_while_it_was_noted_voids_it_too() -> 
     made = advanced(mark(), Facts(), {"a": EPOCH}, news, lambda *_: True, before=facts)
 
     assert made.rereads == {}
+
+
+def test_one_that_was_cancelled_is_forgotten_and_nothing_of_it_taken() -> None:
+    news = RereadNews(rows=(rows(0, None, "3"),), cancelled={NAME: "x"})
+
+    made = step(mark(OPEN), news)
+
+    assert (made.rereads, made.taken) == ({}, ())
+    assert is_due(mark(OPEN), news)
+    assert step(mark(), replace(news, begun={NAME: OPEN})).rereads == {}
+    done = replace(ENDED, done=7)
+    assert step(mark(done), news).rereads == {NAME: done}
+    assert step(mark(replace(OPEN, id="y")), news).rereads
+
+
+def test_a_base_never_goes_back() -> None:
+    before = replace(mark(ENDED, passed=300), bases={NAME: Order(1, 7, 250)})
+
+    made = step(before, RereadNews())
+
+    assert (made.settled, made.rereads[NAME].done) == ((), 10)
+
+
+def test_what_could_not_be_completed_makes_no_batch_of_its_own() -> None:
+    waiting = mark(ENDED, passed=201)
+
+    assert is_due(waiting, RereadNews(), frozenset())
+    assert not is_due(waiting, RereadNews(), ripe(waiting))
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from pipeline.reread.bootstrap import Rereading
 from pipeline.reread.task import ReadLimits, RereadDone, RereadTask, run
 from pipeline.rereads import RereadOrder, RereadState
 from pipeline.route import Router
-from pipeline.settings import SourceSettings
+from pipeline.settings import SourceSettings, TableRule
 from pipeline.sources.mysql.position import binlog_position
 from pipeline.sources.row_reader import ROWS, KeyTexts, ReadFence, RowsAsked, RowsRead
 from tests.pipeline.landing.desk import Desk
@@ -81,6 +81,8 @@ class Beside:
     desk: Desk
     rows: Rows
     number: int = 0
+    orders: tuple[RereadOrder, ...] = (ORDER,)
+    router: Router = field(default_factory=Router)
 
     def __post_init__(self) -> None:
         self.start()
@@ -112,12 +114,15 @@ class Beside:
         self.desk.land()
         return self.state()
 
-    def state(self) -> RereadState:
+    def states(self) -> tuple[RereadState, ...]:
         log = self.desk.log()
-        catalog = Catalog(Router(), readings("a", "b"))
+        catalog = Catalog(self.router, readings("a", "b"))
         log.look()
         catalog.add(log.schema_changes(-1))
-        (state,) = self.again.run(LandedState(self.desk.loop.mark, catalog), (ORDER,))
+        return self.again.run(LandedState(self.desk.loop.mark, catalog), self.orders)
+
+    def state(self) -> RereadState:
+        (state,) = self.states()
         return state
 
     def until_done(self) -> RereadState:
@@ -279,3 +284,52 @@ def test_a_log_that_began_again_under_its_name_is_seen_though_landing_sees_nothi
 
     assert "a new epoch begins" in state.why
     assert not beside.again.offered().any
+
+
+def test_one_that_was_cancelled_makes_no_base_and_is_told_of_until_it_is_forgotten(
+    beside: Beside,
+) -> None:
+    for _ in range(4):
+        beside.round()
+    assert beside.again.offered().rows
+    beside.orders = ()
+
+    (gone,) = beside.states()
+    assert (gone.id, gone.shard, gone.why) == ("x", NAME, "it was cancelled")
+    beside.desk.land()
+
+    assert beside.states() == ()
+    assert not beside.again.offered().any
+    assert NAME not in beside.desk.loop.mark.rereads
+
+
+def test_a_key_that_is_named_in_another_order_is_told_as_its_rows_are(beside: Beside) -> None:
+    """Else one row would have two keys."""
+    beside.router = Router((TableRule("db.t", "db.t", key=("id", "name")),))
+    beside.desk.topics.alter("a", beside.rows.end, "name", key=("name", "id"))
+
+    beside.until_done()
+
+    assert {one.key for one in beside.rows.reads} == {("name", "id")}
+
+
+def test_a_key_in_an_order_that_nobody_tells_is_refused(beside: Beside) -> None:
+    beside.router = Router((TableRule("db.t", "db.t", key=("name", "id")),))
+    for _ in range(3):
+        state = beside.round()
+
+    assert state.refused
+    assert "whether they are sent in that order nobody tells" in state.why
+
+
+def test_a_table_that_waits_for_its_collector_makes_no_batches(beside: Beside) -> None:
+    beside.desk.topics.forbidden = frozenset({"a.db.t"})
+    for _ in range(20):
+        beside.round()
+    before = beside.desk.loop.mark
+
+    for _ in range(3):
+        beside.desk.land()
+
+    assert before.rereads[NAME].closing is not None
+    assert beside.desk.loop.mark.batch == before.batch
