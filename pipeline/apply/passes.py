@@ -258,6 +258,9 @@ class Passes:
         image = self.images.of(table, landed.mark, stamp.at)
         if isinstance(image, HeldBack):
             return None
+        if image is not None and not self.jobs.at_once(table, landed, pending):
+            self.images.miss(table.name, image.cut, "more was waiting than one turn may read")
+            image = None
         job = self.jobs.of(table, landed, pending, self.highs, stamp, image=image)
         return self.jobs.demanding(job, waived) if job is not None else None
 

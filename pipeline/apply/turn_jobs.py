@@ -100,7 +100,7 @@ class TurnJobs:
     ) -> MirrorJob[Any] | None:
         """What a turn of *table* needs; None where it waits for changes still on their way.
 
-        One that makes an *image* reads all its batches at once: nobody remembers the place between.
+        One that makes an *image* reads all its batches; whether it may, tells :meth:`at_once`.
 
         Raises:
             HeldError: it must stand still; the reason says why.
@@ -128,6 +128,12 @@ class TurnJobs:
             dropped=self._dropped(),
         )
         return self._imaged(job, image)
+
+    def at_once(self, table: Table, landed: LandedState, pending: PendingFiles) -> bool:
+        """Whether one turn may read all that *table* has not applied, as an image's has to."""
+        after, name = self.mirrors.applied(table.name), table.name
+        wanted = WantedBatches(after, max(after, landed.mark.tables[name]))
+        return _wanted(name, wanted, pending, None) == wanted
 
     def demanding(self, job: MirrorJob[Any], waived: frozenset[str]) -> MirrorJob[Any]:
         """The same with what is demanded of its rows.

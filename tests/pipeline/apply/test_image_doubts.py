@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from pipeline.apply import turn_jobs
 from pipeline.apply.mirror_snapshot import images_of
 from pipeline.image import DueCut, lacking
 from pipeline.invariants.range import Range, ValueBounds
@@ -173,3 +174,32 @@ def test_an_image_that_is_refused_is_waited_for_as_long_as_any(tmp_path: Path) -
 
     assert images(lake) == 1
     assert lake.rows() == {1: "a", 500: "odd"}
+
+
+def test_what_is_too_much_for_one_turn_makes_no_image(
+    lake: HandLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turn_jobs, "MOST_ROWS", 5)
+    for batch in range(4):
+        first = 20 + 4 * batch
+        lake.land(*(row(Op.CREATE, pos, pos, "x") for pos in range(first, first + 4)))
+
+    turns = [*lake.run(), *lake.run(), *lake.run(), *lake.run()]
+
+    assert images(lake) == 0
+    assert max(turn.account.read for turn in turns) < 16
+    assert len(lake.rows()) == 17
+
+
+def test_all_that_one_turn_may_read_makes_one(
+    lake: HandLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where other tables' rows lie beside."""
+    monkeypatch.setattr(turn_jobs, "MOST_ROWS", 5)
+    other = {"table": "db.u", "shard": "db.u"}
+    lake.land(*(row(Op.CREATE, pos, pos, "x", **other) for pos in range(20, 30)))
+    lake.land(row(Op.CREATE, 31, 2, "x"))
+
+    lake.run()
+
+    assert images(lake) == 1
