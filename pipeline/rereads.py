@@ -26,7 +26,8 @@ class Reread:
     that began after ``order`` was noted, ``rows`` how many are landed.  ``key`` is what it is read
     along, empty until all below ``order`` has landed: till then nobody knows the table as it was
     there.  ``closing`` is where the log ended when all was read.  ``done`` is the batch in which it
-    was complete.
+    was complete.  One that was given up, and has left rows, is done without an ``id``: its rows
+    tell nothing from above ``closing``.  ``first`` is the lowest order of those before it.
     """
 
     id: str
@@ -39,6 +40,12 @@ class Reread:
     closing: Order | None = None
     done: int | None = None
     key: tuple[str, ...] = ()
+    first: Order | None = None
+
+    @property
+    def lowest(self) -> Order:
+        """Its rows, and those of all before it, tell of the table at this order or later."""
+        return self.first or self.order
 
     @property
     def read(self) -> bool:

@@ -17,7 +17,7 @@ from pipeline.apply.mirror_snapshot import batch_of, floors_of, images_of
 from pipeline.apply.mirrors import Mirrors
 from pipeline.image import DueCut, Image, digest, lacking, positions
 from pipeline.mark import Mark
-from pipeline.model import Table
+from pipeline.model import Order, Table
 from pipeline.report import read_gap
 from pipeline.settings import PipelineSettings
 
@@ -84,7 +84,8 @@ class DueImages:
         rule, seen = self.settings.published(table.name), self.mirrors.seen(table.name)
         if rule is None or seen is None:
             return None
-        why = _lost(table, mark) or lacking(table, found, mark, floors_of(seen))
+        why = _lost(table, mark) or _read_again(table, found, mark)
+        why = why or lacking(table, found, mark, floors_of(seen))
         if why:
             self.miss(table.name, due.at, why)
             return None
@@ -170,6 +171,15 @@ def _known(turn: Commit) -> datetime:
     """Before when all had landed that *turn* is made of."""
     told = turn.own.get("known")
     return datetime.fromisoformat(told) if isinstance(told, str) else turn.at
+
+
+def _read_again(table: Table, places: Mapping[str, Order], mark: Mark) -> str:
+    """What of *table* was read again over the cut: its rows may tell what came after it."""
+    for shard in table.shards:
+        one, cut = mark.rereads.get(str(shard)), places[shard.source]
+        if one is not None and one.lowest < cut and (one.closing is None or one.closing > cut):
+            return f"{shard} was being read again over the cut"
+    return ""
 
 
 def _lost(table: Table, mark: Mark) -> str:

@@ -17,6 +17,7 @@ from pipeline.landing.facts import Facts
 from pipeline.mark import Epoch, Mark, source_of
 from pipeline.model import Order, Origin
 from pipeline.rereads import KeyStretch, Reread
+from pipeline.sources.positions import place
 
 NOTHING = Facts()
 Sends = Callable[[str, Order], bool | None]
@@ -113,11 +114,12 @@ def advanced(
     *before* are the facts of the batch before: it may have run while what begins was noted.
     """
     every = {**mark.rereads, **_begun(mark, before, epochs, news)}
-    rereads = {
-        name: one
-        for name, one in every.items()
-        if not _is_void(name, one, mark, facts, epochs) and not _is_cancelled(name, one, news)
-    }
+    rereads = {}
+    for name, one in every.items():
+        if not (_is_void(name, one, mark, facts, epochs) or _is_cancelled(name, one, news)):
+            rereads[name] = one
+        elif one.rows or one.first is not None:
+            rereads[name] = _given_up(one, epochs.get(source_of(name)), mark.batch + 1)
     taken = []
     for rows in news.rows:
         known = rereads.get(rows.name)
@@ -133,22 +135,29 @@ def advanced(
     }
     for name, one in done.items():
         rereads[name] = replace(one, done=mark.batch + 1, stretches=())
-    settled = (
-        Settled(name, one.order, one.since)
-        for name, one in done.items()
-        if one.origin is Origin.SNAPSHOT and _is_newest(name, one, mark)
+    settled = tuple(
+        Settled(n, one.order, one.since) for n, one in done.items() if _is_base(n, one, mark)
     )
-    return RereadStep(rereads, tuple(taken), tuple(settled))
+    return RereadStep(rereads, tuple(taken), settled)
 
 
 def _begun(
     mark: Mark, before: Facts, epochs: Mapping[str, Epoch], news: RereadNews
 ) -> dict[str, Reread]:
-    return {
-        name: one
-        for name, one in news.begun.items()
-        if _is_newer(one, mark.rereads.get(name)) and not _is_void(name, one, mark, before, epochs)
-    }
+    found = {}
+    for name, one in news.begun.items():
+        known = mark.rereads.get(name)
+        if _is_newer(one, known) and not _is_void(name, one, mark, before, epochs):
+            found[name] = one if known is None else replace(one, first=known.lowest)
+    return found
+
+
+def _given_up(one: Reread, epoch: Epoch | None, batch: int) -> Reread:
+    """What is left of it: rows, all read before the log's end was looked at for this batch."""
+    end = one.order
+    if epoch is not None and (epoch.number, epoch.identity) == (one.order.epoch, one.identity):
+        end = Order(epoch.number, *place(epoch.position))
+    return replace(one, id="", done=batch, stretches=(), closing=max(one.closing or end, end))
 
 
 def _is_newer(one: Reread, known: Reread | None) -> bool:
@@ -163,10 +172,10 @@ def _is_cancelled(name: str, one: Reread, news: RereadNews) -> bool:
     return one.done is None and news.cancelled.get(name) == one.id
 
 
-def _is_newest(name: str, one: Reread, mark: Mark) -> bool:
-    """Whether it is a base: a snapshot may have made one above it meanwhile."""
+def _is_base(name: str, one: Reread, mark: Mark) -> bool:
+    """Whether it makes one: a snapshot may have made one above it meanwhile."""
     known = mark.bases.get(name)
-    return known is None or known < one.order
+    return one.origin is Origin.SNAPSHOT and (known is None or known < one.order)
 
 
 def _is_void(name: str, one: Reread, mark: Mark, facts: Facts, epochs: Mapping[str, Epoch]) -> bool:

@@ -16,8 +16,9 @@ from pipeline.apply.mirror_snapshot import images_of
 from pipeline.image import DueCut, lacking
 from pipeline.invariants.range import Range, ValueBounds
 from pipeline.mark import Epoch, Mark, Quarantine
-from pipeline.model import Acknowledged, Fence, Head, Op, Order, Shard, Table
+from pipeline.model import Acknowledged, Fence, Head, Op, Order, Origin, Shard, Table
 from pipeline.report import Gap, tell_gap
+from pipeline.rereads import Reread
 from pipeline.settings import InvariantRule, PublishRule
 from pipeline.sources.mysql.position import binlog_position
 from tests.pipeline.hand_lake import NOW, HandLake, row
@@ -203,3 +204,30 @@ def test_all_that_one_turn_may_read_makes_one(
     lake.run()
 
     assert images(lake) == 1
+
+
+PART = Reread("x", Origin.SNAPSHOT, Order(1, 1, 30), "A", 1)
+
+
+@pytest.mark.parametrize(
+    ("one", "made"),
+    [
+        pytest.param(PART, 0, id="still"),
+        pytest.param(replace(PART, done=3, closing=Order(1, 1, 60)), 0, id="until after it"),
+        pytest.param(replace(PART, done=3, closing=Order(1, 1, 40)), 1, id="until before it"),
+        pytest.param(replace(PART, order=Order(1, 1, 60)), 1, id="from after it on"),
+        pytest.param(
+            replace(PART, order=Order(1, 1, 60), first=Order(1, 1, 30)), 0, id="and anew since"
+        ),
+    ],
+)
+def test_what_was_read_again_over_the_cut_makes_no_image(
+    lake: HandLake, one: Reread, made: int
+) -> None:
+    """Its rows stand below the cut, and tell what came after it."""
+    lake.mark = replace(lake.mark, rereads={NAME: one})
+    lake.land(row(Op.CREATE, 40, 3, "c"))
+
+    lake.run()
+
+    assert images(lake) == made

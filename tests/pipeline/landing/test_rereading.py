@@ -152,7 +152,7 @@ def test_it_is_void_by_a_statement_that_came_since(change: SchemaChange, left: i
 def test_a_new_one_takes_the_place_of_an_old_one_and_an_old_one_of_none() -> None:
     new = replace(OPEN, id="y", order=P2)
 
-    assert step(mark(OPEN), RereadNews(begun={NAME: new})).rereads == {NAME: new}
+    assert step(mark(OPEN), RereadNews(begun={NAME: new})).rereads == {NAME: replace(new, first=P1)}
     assert step(mark(new), RereadNews(begun={NAME: OPEN})).rereads == {NAME: new}
 
 
@@ -160,7 +160,7 @@ def test_it_is_cut_along_a_key_once() -> None:
     cut = replace(OPEN, key=("id",))
     other = replace(cut, key=("name",))
 
-    assert step(mark(OPEN), RereadNews(begun={NAME: cut})).rereads == {NAME: cut}
+    assert step(mark(OPEN), RereadNews(begun={NAME: cut})).rereads == {NAME: replace(cut, first=P1)}
     assert step(mark(cut), RereadNews(begun={NAME: other})).rereads == {NAME: cut}
     assert step(mark(), RereadNews(begun={NAME: cut})).rereads == {}
 
@@ -186,6 +186,19 @@ def test_one_that_was_cancelled_is_forgotten_and_nothing_of_it_taken() -> None:
     done = replace(ENDED, done=7)
     assert step(mark(done), news).rereads == {NAME: done}
     assert step(mark(replace(OPEN, id="y")), news).rereads
+
+
+def test_rows_that_one_leaves_behind_are_remembered_with_their_span() -> None:
+    news = RereadNews(cancelled={NAME: "x"})
+    epochs = {"a": replace(EPOCH, position=binlog_position(7, 400))}
+
+    made = advanced(mark(replace(OPEN, rows=5)), Facts(), epochs, news, lambda *_: True)
+
+    left = made.rereads[NAME]
+    assert (left.id, left.done, left.order, left.closing) == ("", 10, P1, Order(1, 7, 400))
+    new = replace(OPEN, id="y", order=P2)
+    again = step(mark(left), RereadNews(begun={NAME: new})).rereads[NAME]
+    assert (again.order, again.lowest) == (P2, P1)
 
 
 def test_a_base_never_goes_back() -> None:

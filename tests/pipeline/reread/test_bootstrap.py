@@ -300,7 +300,8 @@ def test_one_that_was_cancelled_makes_no_base_and_is_told_of_until_it_is_forgott
 
     assert beside.states() == ()
     assert not beside.again.offered().any
-    assert NAME not in beside.desk.loop.mark.rereads
+    assert beside.desk.loop.mark.rereads[NAME].id == ""
+    assert NAME not in beside.desk.loop.mark.bases
 
 
 def test_a_key_that_is_named_in_another_order_is_told_as_its_rows_are(beside: Beside) -> None:
