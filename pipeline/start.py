@@ -39,8 +39,7 @@ from pipeline.landing.task import run as run_task
 from pipeline.lane import Lane
 from pipeline.mark import Mark
 from pipeline.reread.bootstrap import Rereading
-from pipeline.reread.task import RereadDone, RereadTask
-from pipeline.reread.task import run as run_reread
+from pipeline.reread.task import RereadDone, RereadFailed, RereadTask, attempt
 from pipeline.route import Router
 from pipeline.settings import PipelineSettings, SourceSettings, TableRule
 from pipeline.spark import described, open_session
@@ -131,12 +130,12 @@ class RereadWorkers:
 
     session: SparkSession
 
-    def __call__(self, tasks: Sequence[RereadTask]) -> Sequence[RereadDone]:
+    def __call__(self, tasks: Sequence[RereadTask]) -> Sequence[RereadDone | RereadFailed]:
         """What each task tells, in their order."""
         if len(tasks) < 2:
-            return [run_reread(task) for task in tasks]
+            return [attempt(task) for task in tasks]
         with described(self.session, f"read {tasks[0].table} again"):
-            return spread(self.session, run_reread, tasks)
+            return spread(self.session, attempt, tasks)
 
 
 def _rereading(

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from itertools import starmap
 
 import structlog
@@ -23,7 +24,7 @@ from pipeline.landing.source_feed import Feed
 from pipeline.living import is_there
 from pipeline.mark import Mark
 from pipeline.model import Order, Shard, Table
-from pipeline.reread.task import ReadLimits, RereadDone, RereadTask
+from pipeline.reread.task import ReadLimits, RereadDone, RereadFailed, RereadTask
 from pipeline.rereads import KeyStretch, Reread, RereadOrder, RereadState
 from pipeline.schema.column import TableSchema
 from pipeline.settings import PipelineSettings, SourceSettings
@@ -32,6 +33,7 @@ from pipeline.sources.row_reader import OpenRows, ReadFence, RowReader, RowsAske
 
 AT_ONCE = 4  # tasks of a round, which the source has to bear at the same time
 AHEAD = 1_000_000  # rows that wait for landing before more are read
+RARELY = 32  # rounds between two tries of what keeps failing
 GIVEN_UP = "it was cancelled"
 NOT_YET = "it is read once all before it has landed"
 ALL_READ = "all is read; all before must have landed, by lists and in topics that let it through"
@@ -49,7 +51,7 @@ class Rereading:
     feeds: tuple[Feed, ...]
     log: ChangeLog
     open_rows: OpenRows
-    work: Callable[[Sequence[RereadTask]], Sequence[RereadDone]]
+    work: Callable[[Sequence[RereadTask]], Sequence[RereadDone | RereadFailed]]
     clock: Callable[[], datetime]
     limits: ReadLimits = field(default_factory=ReadLimits)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
@@ -57,6 +59,9 @@ class Rereading:
     _ready: list[RowsAgain] = field(default_factory=list)
     _closing: dict[str, tuple[str, Order]] = field(default_factory=dict)
     _fences: dict[str, ReadFence] = field(default_factory=dict)
+    _paces: dict[str, int] = field(default_factory=dict)
+    _failed: dict[tuple[str, int], tuple[int, SluiceError]] = field(default_factory=dict)
+    _round: int = 0
     _cancelled: dict[str, str] = field(default_factory=dict)
     _readers: dict[str, tuple[SourceSettings, RowReader]] = field(default_factory=dict)
 
@@ -74,10 +79,8 @@ class Rereading:
         self._forget(landed.mark)
         self._cancel(landed.mark, {one.id for one in orders})
         wanted = [(one, _table(one, landed)) for one in orders]
-        troubles = {one.id: self._trouble(one, table, landed) for one, table in wanted}
-        for one, table in wanted:
-            if troubles[one.id] is None:
-                troubles[one.id] = self._read_on(one, table, landed)
+        self._round += 1
+        troubles = {one.id: self._advance(one, table, landed) for one, table in wanted}
         going = (
             self._state(one, name, landed.mark, troubles[one.id])
             for one, table in wanted
@@ -102,14 +105,20 @@ class Rereading:
 
     def _forget(self, mark: Mark) -> None:
         """What the mark tells of needs no more telling, nor what it has passed by."""
+        there = [one for one in self._ready if self._is_there(one)]
         with self._lock:
             for name in [n for n, one in self._begun.items() if _is_known(mark, n, one)]:
                 del self._begun[name]
+            self._ready[:] = there
             self._ready[:] = [one for one in self._ready if self._awaited(mark, one)]
             for name, (wanted, _) in list(self._closing.items()):
                 known = mark.rereads.get(name)
                 if known is None or known.id != wanted or known.closing is not None:
                     del self._closing[name]
+
+    def _is_there(self, rows: RowsAgain) -> bool:
+        """Upkeep takes what nobody names, if landing stood still for so long."""
+        return rows.file is None or self.log.store.exists(rows.file.path)
 
     def _awaited(self, mark: Mark, rows: RowsAgain) -> bool:
         """Whether landing may still take it, now or after others of its stretch."""
@@ -125,22 +134,22 @@ class Rereading:
             if (one.name, one.stretch) == (rows.name, rows.stretch)
         )
 
-    def _trouble(self, order: RereadOrder, table: Table, landed: LandedState) -> SluiceError | None:
-        """Begin, or end, what can be; why not, if something stands in the way."""
+    def _advance(self, order: RereadOrder, table: Table, landed: LandedState) -> SluiceError | None:
+        """Begin, end and read on what can be; why not all, if something stands in the way."""
         if not table.shards:
             return ProofError(f"no shard of {order.table} is known: nothing of it has landed")
-        try:
-            for shard in table.shards:
-                known = landed.mark.rereads.get(str(shard))
-                key = _sent_key(table, landed.catalog.newest(shard.source, shard.name))
-                if known is None or known.id != order.id or _is_other(known, key):
-                    self._begin(order, shard, landed.mark)
-                elif known.done is None and known.closing is None:
-                    self._go_on(shard, known, table, landed)
-        except SluiceError as error:
-            log.warning("reread_waits", table=order.table, why=str(error))
-            return error
-        return None
+        steps = [partial(self._step, order, table, shard, landed) for shard in table.shards]
+        steps.append(partial(self._read_on, order, table, landed))
+        found = [why for step in steps if (why := _failure(order, step)) is not None]
+        return found[0] if found else None
+
+    def _step(self, order: RereadOrder, table: Table, shard: Shard, landed: LandedState) -> None:
+        known = landed.mark.rereads.get(str(shard))
+        key = _sent_key(table, landed.catalog.newest(shard.source, shard.name))
+        if known is None or known.id != order.id or _is_other(known, key):
+            self._begin(order, shard, landed.mark)
+        elif known.done is None and known.closing is None:
+            self._go_on(shard, known, table, landed)
 
     def _begin(self, order: RereadOrder, shard: Shard, mark: Mark) -> None:
         """Note a place in the log: the mark learns of it before all below it has landed."""
@@ -154,6 +163,7 @@ class Rereading:
         fence = self._fence(shard.source, mark, epoch.identity)
         place_of = Order(epoch.number, *place(fence.head.position))
         begun = Reread(order.id, order.origin, place_of, fence.head.identity, mark.batch + 1)
+        self._failed = {at: one for at, one in self._failed.items() if at[0] != name}
         with self._lock:
             self._begun[name] = begun
         self._fences[name] = fence
@@ -211,7 +221,11 @@ class Rereading:
             waiting = [one for one in self._ready if one.name == str(shard)]
             for number, stretch in enumerate(known.stretches):
                 own = [one for one in waiting if one.stretch == number]
-                if stretch.ended or any(one.ended for one in own):
+                if (
+                    stretch.ended
+                    or any(one.ended for one in own)
+                    or self._rests(str(shard), number)
+                ):
                     continue
                 after = own[-1].read if own else stretch.read
                 asked = RowsAsked(shard, known.key, after, stretch.until, 0)
@@ -243,23 +257,44 @@ class Rereading:
             id=known.id,
             table=order.table,
             stretch=number,
-            limits=self.limits,
+            limits=replace(self.limits, select=self._paces.get(name, self.limits.select)),
         )
 
-    def _read_on(self, order: RereadOrder, table: Table, landed: LandedState) -> SluiceError | None:
-        """Read the next rows of each stretch; why not, if it fails."""
-        if sum(one.rows for one in self._ready) >= AHEAD:
-            return None
-        try:
+    def _read_on(self, order: RereadOrder, table: Table, landed: LandedState) -> None:
+        """Read the next rows of each stretch; what one lacks costs the others nothing.
+
+        Raises:
+            SluiceError: why a stretch could not be read, now or when it was last tried.
+        """
+        if sum(one.rows for one in self._ready) < AHEAD:
             done = self.work(tuple(self._tasks(order, table, landed))[:AT_ONCE])
-        except SluiceError as error:
-            log.warning("reread_waits", table=order.table, why=str(error))
-            return error
+            self._keep([one for one in done if isinstance(one, RereadDone)])
+            for one in done:
+                if isinstance(one, RereadFailed):
+                    before, _ = self._failed.get((one.name, one.stretch), (0, one.error))
+                    self._failed[one.name, one.stretch] = (before + 1, one.error)
+        own = {*map(str, table.shards)}
+        for (name, _), (_, error) in self._failed.items():
+            if name in own:
+                raise error
+
+    def _keep(self, done: Sequence[RereadDone]) -> None:
+        """Have the rows landed, and ask for as many at once as each server has time for."""
         with self._lock:
             self._ready += [one.rows for one in done]
-        fewest = min((one.select for one in done), default=self.limits.select)
-        self.limits = replace(self.limits, select=max(fewest, 1))
-        return None
+        fewest: dict[str, int] = {}
+        for one in done:
+            self._failed.pop((one.rows.name, one.rows.stretch), None)
+            fewest[one.rows.name] = min(one.select, fewest.get(one.rows.name, one.select))
+        for name, select in fewest.items():
+            asked = self._paces.get(name, self.limits.select)
+            faster = min(2 * asked, self.limits.select)
+            self._paces[name] = select if select < asked else faster
+
+    def _rests(self, name: str, stretch: int) -> bool:
+        """Whether it failed, and is tried again in a later round: each time twice as late."""
+        count, _ = self._failed.get((name, stretch), (0, None))
+        return self._round % min(1 << count, RARELY) != 0
 
     def _state(
         self, order: RereadOrder, name: str, mark: Mark, trouble: SluiceError | None
@@ -278,8 +313,11 @@ class Rereading:
 
     def _settings(self, source: str) -> SourceSettings:
         """Where its server is now: it is the one that the collector is connected to."""
-        feed = next(one for one in self.feeds if one.settings.name == source)
-        return feed.connected()
+        for feed in self.feeds:
+            if feed.settings.name == source:
+                return feed.connected()
+        msg = f"source:{source} is no longer in the config, so nothing of it can be read again"
+        raise ConfigError(msg)
 
     def _reader(self, source: str) -> RowReader:
         settings = self._settings(source)
@@ -289,6 +327,18 @@ class Rereading:
                 known[1].close()
             self._readers[source] = (settings, self.open_rows(settings))
         return self._readers[source][1]
+
+
+def _failure(order: RereadOrder, step: Callable[[], None]) -> SluiceError | None:
+    try:
+        step()
+    except SluiceError as error:
+        log.warning("reread_waits", table=order.table, why=str(error))
+        return error
+    except Exception as error:  # the boundary of one order: all else goes on
+        log.exception("reread_failed", table=order.table)
+        return ProofError(f"{type(error).__name__}: {error}; see the log")
+    return None
 
 
 def _sent_key(table: Table, declared: TableSchema | None) -> tuple[str, ...]:

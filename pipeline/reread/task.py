@@ -12,10 +12,11 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 import pyarrow as pa
+import structlog
 
 from pipeline.changelog.sorted_file import SortedFile
 from pipeline.changelog.table import CHANGES, ORDER_TYPE, Stamp
-from pipeline.errors import TooManyRowsError
+from pipeline.errors import ConfigError, SluiceError, TooManyRowsError, UnreachableError
 from pipeline.formats import key as keys
 from pipeline.lake.log import Metadata
 from pipeline.lake.store import open_store
@@ -33,6 +34,7 @@ from pipeline.sources.row_reader import (
     RowsRead,
 )
 
+log = structlog.get_logger(__name__)
 FEWEST = 10  # rows of a SELECT: if the server is too slow for these, it is the server's matter
 
 
@@ -71,6 +73,34 @@ class RereadDone:
 
     rows: RowsAgain
     select: int
+
+
+@dataclass(frozen=True, slots=True)
+class RereadFailed:
+    """Why a task of the stretch told nothing; ``refused`` if it never will."""
+
+    name: str
+    stretch: int
+    why: str
+    refused: bool
+
+    @property
+    def error(self) -> SluiceError:
+        """To be raised where it is told."""
+        return ConfigError(self.why) if self.refused else UnreachableError(self.why)
+
+
+def attempt(task: RereadTask) -> RereadDone | RereadFailed:
+    """Run *task*; what stands in its way is a value, so others of its round keep their rows."""
+    try:
+        return run(task)
+    except SluiceError as error:
+        refused = isinstance(error, ConfigError)
+        return RereadFailed(str(task.asked.shard), task.stretch, str(error), refused)
+    except Exception as error:  # the boundary of one task
+        log.exception("reread_failed", table=task.table)
+        why = f"{type(error).__name__}: {error}; see the log"
+        return RereadFailed(str(task.asked.shard), task.stretch, why, refused=False)
 
 
 def run(task: RereadTask) -> RereadDone:

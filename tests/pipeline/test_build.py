@@ -180,3 +180,12 @@ def test_what_stands_in_the_folders_lacks_nothing_of_its_seam() -> None:
     usual = replace(SOURCE, format="", collector=CollectorSettings("http://c", "shop"))
 
     assert mistakes(usual) == mistakes(replace(usual, kind="mariadb")) == ()
+
+
+@pytest.mark.parametrize("there", ["replica", "replica:", ":3306", "replica:x", "replica:70000"])
+def test_a_replica_that_is_no_host_and_port_is_refused_in_words(there: str) -> None:
+    settings = SourceSettings("a", "h", 1, "", collector=CollectorSettings("", ""), prefix="a")
+
+    found = mistakes(replace(settings, kind="mysql", options={"read_from": there}))
+
+    assert f"options.read_from: {there} is no host:port, such as mysql-2:3306" in found

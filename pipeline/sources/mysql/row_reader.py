@@ -20,8 +20,9 @@ from pipeline.sources.limits import Limits
 from pipeline.sources.mysql.column import MySqlColumn
 from pipeline.sources.mysql.fence import lacking
 from pipeline.sources.mysql.keyset import INTEGERS, Condition, KeyColumns
+from pipeline.sources.mysql.position import executed
 from pipeline.sources.mysql.session import quoted
-from pipeline.sources.mysql.source import MySqlSource
+from pipeline.sources.mysql.source import MySqlSource, replica_address
 from pipeline.sources.mysql.wire_text import Raw, images, wire_texts
 from pipeline.sources.row_reader import ROWS, KeyTexts, ReadFence, RowReader, RowsAsked, RowsRead
 
@@ -46,8 +47,8 @@ class MySqlRowReader:
         self._server = MySqlSource(self.settings, limits=self.limits)
         self._read_from = self._server
         if there := str(self.settings.options.get("read_from", "")):
-            host, _, port = there.rpartition(":")
-            other = replace(self.settings, host=host, port=int(port))
+            host, port = replica_address(there)
+            other = replace(self.settings, host=host, port=port)
             self._read_from = MySqlSource(other, limits=self.limits)
 
     def fence(self, at_least: int, at: datetime) -> ReadFence:
@@ -63,6 +64,9 @@ class MySqlRowReader:
         beat = self._server.beat(at_least, at)
         if beat.head.identity != head.identity:
             raise ProofError(f"source:{self.settings.name}: another server answered meanwhile")
+        if self._read_from is not self._server and not executed(beat.head.position):
+            msg = f"source:{self.settings.name}: it writes no GTIDs, so nothing tells how far"
+            raise ConfigError(f"{msg} a replica is; set gtid_mode=ON, or remove read_from")
         return ReadFence(head, beat.number, beat.head.position)
 
     def bounds(self, shard: Shard, key: Sequence[str], pieces: int) -> tuple[KeyTexts, ...]:

@@ -35,6 +35,14 @@ OWN = ("information_schema", "mysql", "performance_schema", "sys")
 Range = tuple[int, int]
 
 
+def replica_address(text: str) -> tuple[str, int]:
+    """Host and port that ``read_from`` names; ConfigError if it names none."""
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 2**16:
+        raise ConfigError(f"options.read_from: {text} is no host:port, such as mysql-2:3306")
+    return host, int(port)
+
+
 @dataclass(eq=False)
 class MySqlSource:
     """One database server; ``name`` is that of its settings.
@@ -51,6 +59,8 @@ class MySqlSource:
 
     def __post_init__(self) -> None:
         """Name the server; it is dialled when it is first asked."""
+        if self.read_from:
+            replica_address(self.read_from)
         self._session = Session(self.settings, self.limits)
 
     @property

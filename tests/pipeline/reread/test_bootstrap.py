@@ -17,7 +17,7 @@ from pipeline.apply.landed_state import LandedState
 from pipeline.errors import ConfigError, TooManyRowsError, UnreachableError
 from pipeline.model import Head, Op, Shard
 from pipeline.reread.bootstrap import Rereading
-from pipeline.reread.task import ReadLimits, RereadDone, RereadTask, run
+from pipeline.reread.task import ReadLimits, RereadDone, RereadFailed, RereadTask, attempt
 from pipeline.rereads import RereadOrder, RereadState
 from pipeline.route import Router
 from pipeline.settings import SourceSettings, TableRule
@@ -39,6 +39,7 @@ class Rows:
     most: int = 1_000_000
     keyless: bool = False
     down: bool = False
+    broken: bool = False
     identity: str = "server"
     reads: list[RowsAsked] = field(default_factory=list)
 
@@ -59,6 +60,8 @@ class Rows:
         self.reads.append(asked)
         if self.down:
             raise UnreachableError("down")
+        if self.broken and (int(asked.after[0]) if asked.after else 0) >= 24:
+            raise UnreachableError("one range hangs")
         if asked.limit > self.most:
             raise TooManyRowsError("slow")
         first = int(asked.after[0]) + 1 if asked.after else 0
@@ -102,8 +105,8 @@ class Beside:
         )
         self.desk.loop.rereads = self.again.offered
 
-    def work(self, tasks: Sequence[RereadTask]) -> list[RereadDone]:
-        return [run(task) for task in tasks]
+    def work(self, tasks: Sequence[RereadTask]) -> list[RereadDone | RereadFailed]:
+        return [attempt(task) for task in tasks]
 
     def round(self) -> RereadState:
         """A change, a batch, and what is read on after it."""
@@ -175,7 +178,68 @@ def test_a_server_that_is_slow_is_asked_for_fewer_rows(beside: Beside) -> None:
     beside.rows.most, beside.again.limits = 12, ReadLimits(rows=1_000, select=96)
 
     assert beside.until_done().rows == 50
-    assert beside.again.limits.select == 12
+    assert min(one.limit for one in beside.rows.reads) == 12
+
+
+def test_a_server_that_is_quick_again_is_asked_for_more_rows(beside: Beside) -> None:
+    beside.rows.count, beside.rows.most = 3_000, 12
+    beside.again.limits = ReadLimits(rows=100, select=96)
+    for _ in range(4):
+        beside.round()
+    beside.rows.most = 1_000
+
+    beside.until_done()
+
+    assert 96 in [one.limit for one in beside.rows.reads[-3:]]
+
+
+def test_one_part_that_fails_costs_the_others_nothing_and_is_tried_ever_more_rarely(
+    beside: Beside,
+) -> None:
+    beside.rows.broken = True
+    for _ in range(20):
+        state = beside.round()
+
+    tried = [one for one in beside.rows.reads if one.after and int(one.after[0]) >= 24]
+    assert set(range(25)) <= set(beside.landed())
+    assert state.why == "one range hangs"
+    assert 2 < len(tried) < 10
+    beside.rows.broken = False
+    assert beside.until_done().rows == 50
+
+
+def test_what_nobody_foresaw_is_told_and_ends_nothing(beside: Beside) -> None:
+    def strange(tasks: Sequence[RereadTask]) -> list[RereadDone | RereadFailed]:
+        raise ValueError("strange")
+
+    beside.again.work = strange
+    beside.round()
+    beside.round()
+    beside.round()
+
+    assert "ValueError: strange" in beside.round().why
+
+
+def test_a_source_that_is_no_longer_in_the_config_is_refused_in_words(beside: Beside) -> None:
+    beside.again.feeds = ()
+
+    state = beside.round()
+
+    assert (state.refused, "source:a is no longer in the config" in state.why) == (True, True)
+
+
+def test_a_part_whose_file_upkeep_took_is_read_again(beside: Beside) -> None:
+    while not any(one.file for one in beside.again.offered().rows):
+        beside.round()
+    for one in beside.again.offered().rows:
+        assert one.file is not None
+        beside.desk.log().store.remove(one.file.path)
+
+    beside.state()
+
+    assert sorted({*beside.landed()}) != list(range(50))
+    assert beside.until_done().rows == 50
+    assert sorted(beside.landed()) == list(range(50))
 
 
 def test_a_server_that_is_down_is_waited_for_and_landing_goes_on(beside: Beside) -> None:
