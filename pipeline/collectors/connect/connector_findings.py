@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from pipeline.collectors.connect.connected import ConnectedDatabase, connected
-from pipeline.collectors.connect.converters import JSON, classes, demands
+from pipeline.collectors.connect.converters import JSON, classes, defaulted, demands
 from pipeline.collectors.connect.demands import FAMILIES, PRESENT
 from pipeline.finding import REFUSE, WARN, Demand, Finding, unmet
 from pipeline.settings import SourceSettings
@@ -114,6 +114,7 @@ def _converters(
         for name in ("key.converter", "value.converter")
         if known.get(name, good[0]) not in good
     ]
+    found += defaulted(known, where) if known.get("value.converter") in good else []
     own = config if "value.converter" in config else worker  # a converter and its settings go along
     if own is None:
         what = "the converter is the worker's, which Connect does not show; NULLs may get lost"

@@ -9,7 +9,7 @@ Pure.
 from collections.abc import Mapping
 
 from pipeline.collectors.connect.demands import DEMANDS
-from pipeline.finding import Demand
+from pipeline.finding import REFUSE, Demand, Finding
 from pipeline.settings import SourceSettings
 
 AVRO_FORMAT = "debezium_avro"
@@ -17,6 +17,7 @@ JSON = "org.apache.kafka.connect.json.JsonConverter"
 CONFLUENT = "io.confluent.connect.avro.AvroConverter"
 APICURIO = "io.apicurio.registry.utils.converter.AvroConverter"
 NAMES, SCHEMAS = "field.name.adjustment.mode", "schema.name.adjustment.mode"
+NULLABLES = "value.converter.ignore.default.for.nullables"
 SIDES = ("key.converter", "value.converter")
 
 
@@ -33,7 +34,7 @@ def converters(source: SourceSettings) -> dict[str, str]:
     found = {SCHEMAS: "avro_unicode"}
     for side in SIDES:
         found |= {side: CONFLUENT, f"{side}.schema.registry.url": _url(source)}
-    return found | {"value.converter.ignore.default.for.nullables": "true"}
+    return found | {NULLABLES: "true"}
 
 
 def demands(source: SourceSettings) -> tuple[Demand, ...]:
@@ -46,6 +47,21 @@ def demands(source: SourceSettings) -> tuple[Demand, ...]:
     spelled = "names that Avro cannot spell make the connector fail"
     schemas = Demand(SCHEMAS, spelled, good=("avro_unicode", "avro"), default="none")
     return (*(one for one in DEMANDS if one.name != NAMES), names, schemas)
+
+
+def defaulted(config: Mapping[str, str], where: str) -> list[Finding]:
+    """What a converter of Avro does to NULL in a column that has a default.
+
+    Seen: Apicurio's 2.6 writes the default, and has no setting against it.
+    """
+    what = "NULL in a column that has a default arrives as that default"
+    if config.get("value.converter") == APICURIO:
+        fix = f"value.converter={CONFLUENT} with {NULLABLES}=true; or no defaults where NULL may be"
+        return [Finding(REFUSE, "value.converter", where, f"by Apicurio's converter {what}", fix)]
+    if config.get("value.converter") == CONFLUENT and config.get(NULLABLES, "").lower() != "true":
+        fix = f"{NULLABLES}=true in the connector's config"
+        return [Finding(REFUSE, NULLABLES, where, f"without it {what}", fix)]
+    return []
 
 
 def _avro(source: SourceSettings) -> bool:

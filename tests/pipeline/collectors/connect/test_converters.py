@@ -57,6 +57,15 @@ def test_the_doctor_has_nothing_to_say_to_what_is_printed(source: SourceSettings
         pytest.param(AVRO, {"value__converter": JSON}, {"value.converter"}, id="JSON for Avro"),
         pytest.param(PLAIN, {"key__converter": CONFLUENT}, {"key.converter"}, id="Avro for JSON"),
         pytest.param(AVRO, {"key__converter": APICURIO}, set(), id="Apicurio's"),
+        pytest.param(
+            AVRO, {"value__converter": APICURIO}, {"value.converter"}, id="NULLs become defaults"
+        ),
+        pytest.param(
+            AVRO,
+            {"value__converter__ignore__default__for__nullables": "false"},
+            {"value.converter.ignore.default.for.nullables"},
+            id="NULLs become defaults of Confluent's, too",
+        ),
         pytest.param(AVRO, {"field__name__adjustment__mode": "avro"}, {NAMES}, id="names get lost"),
         pytest.param(
             AS_SENT, {"field__name__adjustment__mode": "avro_unicode"}, {NAMES}, id="spelled oddly"
