@@ -4,6 +4,7 @@ For readers that look at one log again and again, each at a newer version than t
 log that ends earlier than it did, or another in its place, is one of which nothing is known.
 """
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -34,7 +35,7 @@ Spans = Mapping[str, BatchSpan]
 
 @dataclass(frozen=True, slots=True)
 class TransactionEnd:
-    """What END says: events in all and by ``database.table``, and the batch it is in.
+    """What END says: events in all and by ``database.table``, the batch it is in, and its offset.
 
     ``span`` is that of its batch and source; None where nothing but transactions landed.
     """
@@ -43,6 +44,7 @@ class TransactionEnd:
     counts: Mapping[str, int]
     batch: int
     span: BatchSpan | None = None
+    offset: int = sys.maxsize
 
     @property
     def epochs(self) -> tuple[int, int] | None:

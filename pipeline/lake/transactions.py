@@ -28,7 +28,7 @@ EPOCH, LOG, POS, _ = PLACE
 DISTINCT = 'count(DISTINCT struct(t."order", op))'
 EVER = (0, sys.maxsize)
 Begins = Mapping[TxKey, Sequence[tuple[int, int]]]
-"""Batches with a BEGIN, rising, and how many."""
+"""Batch and offset of each BEGIN, rising."""
 Landed = Mapping[tuple[int, str], int]
 """Distinct changes of one transaction, by epoch and shard."""
 
@@ -91,7 +91,7 @@ class TransactionReader:
     def _ended(self, batches: range) -> Iterator[Ended]:
         spans, first, last = self._spans(batches), batches.start, batches.stop - 1
         found = self.pinned.select(
-            f'SELECT source, {TX} AS id, "after" AS payload, batch FROM t WHERE'  # noqa: S608
+            f'SELECT source, {TX} AS id, "after" AS payload, batch, t."offset" AS at FROM t WHERE'  # noqa: S608
             f" lane = {literal(self.lane)} AND batch > {first - 1} AND batch <= {last}"
             f" AND op = {literal(Op.END)}{self._own()}"
             ' ORDER BY batch, topic, t."offset"'
@@ -170,14 +170,14 @@ class TransactionReader:
     def _sent(self, key: TxKey, end: TransactionEnd, begins: Begins) -> SentTransaction:
         before, own = _before(begins, key, end), end.span
         if own is None:
-            return SentTransaction(key, end, EVER, sum(n for _, n in before) or 1)
+            return SentTransaction(key, end, EVER, len(before) or 1)
         known, newest = self._spans([batch for batch, _ in before]), own.high[0]
-        spans = [(known[batch].get(key[0], own), n) for batch, n in before]
-        begun = sum(n for span, n in spans if span.high[0] >= own.low)
+        spans = [known[batch].get(key[0], own) for batch, _ in before]
+        begun = sum(span.high[0] >= own.low for span in spans)
         if begun or not spans:
             return SentTransaction(key, end, (own.low, newest), begun or 1)
-        span, begun = spans[-1]
-        return SentTransaction(key, end, (span.low, newest), begun)
+        last = [batch for batch, _ in before].count(before[-1][0])
+        return SentTransaction(key, end, (spans[-1].low, newest), last)
 
     def _begun_again(self, rows: str, sent: SentTransaction) -> Transaction:
         """State a transaction over all its tables; where it began again is told in one epoch."""
@@ -197,13 +197,13 @@ class TransactionReader:
 
     def _begins(self, rows: str) -> Begins:
         found = self.pinned.select(
-            f"SELECT source, {TX} AS id, batch, count(*) AS n FROM t WHERE {rows}"  # noqa: S608
-            f" AND op = {literal(Op.BEGIN)} GROUP BY source, {TX}, batch ORDER BY batch"
+            f'SELECT source, {TX} AS id, batch, t."offset" AS at FROM t WHERE {rows}'  # noqa: S608
+            f' AND op = {literal(Op.BEGIN)} ORDER BY batch, t."offset"'
         )
         told: dict[TxKey, list[tuple[int, int]]] = {}
         for row in found:
             told.setdefault((row["source"], row["id"]), []).append(
-                (int(row["batch"]), int(row["n"]))
+                (int(row["batch"]), int(row["at"] or 0))
             )
         return told
 
@@ -232,7 +232,8 @@ class TransactionReader:
 
 
 def _before(begins: Begins, key: TxKey, end: TransactionEnd) -> Sequence[tuple[int, int]]:
-    return [one for one in begins.get(key, ()) if one[0] <= end.batch]
+    """A run that was begun after END is none of END's: it has, or will have, one of its own."""
+    return [one for one in begins.get(key, ()) if one <= (end.batch, end.offset)]
 
 
 def _above(
@@ -266,4 +267,5 @@ def _end(row: Mapping[str, Any], span: BatchSpan | None) -> TransactionEnd:
     told = json.loads(row["payload"] or "{}")
     each = told.get("data_collections") or []
     counts = {str(one["data_collection"]): int(one["event_count"]) for one in each}
-    return TransactionEnd(int(told.get("event_count") or 0), counts, int(row["batch"]), span)
+    total, at = int(told.get("event_count") or 0), int(row["at"] or 0)
+    return TransactionEnd(total, counts, int(row["batch"]), span, at)

@@ -1,6 +1,7 @@
 """MySQL through Debezium in Avro, a real registry and a lane: the mirrors equal their sources.
 
-Apicurio's converter writes the default for NULL in a column that has one; a table beside it has names that Avro cannot spell.
+Apicurio's converter writes the default for NULL in a column that has one; a table beside it has
+names that Avro cannot spell.
 Covers pipeline/formats/debezium_avro.py, pipeline/registry.py.
 """
 

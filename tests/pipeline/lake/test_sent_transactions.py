@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from checks.completeness import expected
 from pipeline.lake.log_memory import LogMemory, TransactionEnd
 from pipeline.lake.log_rows import LOOK_BACK
 from pipeline.lake.pinned import PinnedTable
@@ -294,3 +295,34 @@ def test_no_more_is_asked_than_is_needed(
     spans, *near = others
     assert all("source IN ('shop')" in one for one in (ends, spans))
     assert all(f"batch > {LONG - LOOK_BACK}" in one for one in near)
+
+
+def at(offset: int, row: Row) -> Row:
+    return {**row, "offset": offset}
+
+
+(USER,) = rows(1, 102, 1, "users")
+FIRST_RUN = [
+    at(10, begin()),
+    *rows(1, 100, 2),
+    {**USER, "tx": {"id": "u:1", "total_order": 3}},
+    at(11, end(orders_00=2, users=1)),
+]
+REST = [USER, at(13, end(users=1))]
+
+
+@pytest.mark.parametrize(
+    "batches",
+    [
+        pytest.param({0: [*FIRST_RUN, at(12, begin()), *REST]}, id="together"),
+        pytest.param({0: [*FIRST_RUN, at(12, begin())], 1: REST}, id="cut"),
+        pytest.param({0: FIRST_RUN, 1: [at(12, begin()), *REST]}, id="apart"),
+    ],
+)
+def test_a_run_that_was_told_to_its_end_is_not_judged_by_the_one_after(
+    tmp_path: Path, batches: dict[int, list[Row]]
+) -> None:
+    """A collector that was killed after an END it does not remember states the rest again."""
+    found = read(tmp_path, batches, range(2))
+
+    assert [(one.begun, expected(one), one.landed) for one in found] == [(1, 2, 2)]

@@ -49,7 +49,7 @@ def pipe(servers: Servers, spark: SparkSession, tmp_path: Path) -> Iterator[Call
 def test_a_table_added_later_is_read_beside_its_writers_and_after_each_kill(
     pipe: Callable[..., Pipe],
 ) -> None:
-    p = pipe("added", "t")
+    p = pipe("added_again", "t")
     p.sql(T, T.replace("DB.t", "DB.u"))
     rows = ",".join(f"({n},'old')" for n in range(2000))
     p.sql(f"INSERT INTO DB.u VALUES {rows}", "INSERT INTO DB.t VALUES (1,'t')")
