@@ -13,6 +13,8 @@ from monitor.web import metrics
 LABEL = re.compile(r"\{[^}]*\}|\[[^]]*\]|\"[^\"]*\"|(?:by|on|without|ignoring) \([^)]*\)")
 TOLD_OF_TROUBLE = frozenset({metrics.HOP_AGE.name, metrics.WHY.name, metrics.OUTCOME.name})
 """Metrics that list only what is not well."""
+TOLD_OF_SOME = frozenset({metrics.BACKLOG.name, metrics.REREAD_ROWS.name})
+"""Metrics of what not every service has, or not always: slots, tables that are read again."""
 ANOTHER_STATE = re.compile(rf'^{metrics.READINESS.name}{{[^}}]*state="unknown"}}$')
 """Of a table's states only the one that holds is listed."""
 NAME = re.compile(r"\b(?!max_over_time\b)(?:sluice:[a-z0-9_:]+|[a-z][a-z0-9]*_[a-z0-9_]+)\b")
@@ -32,9 +34,9 @@ class Expression:
 
     @property
     def quiet(self) -> bool:
-        """Whether it is empty while all is well: it asks for nothing but what is not."""
+        """Whether it may be empty while all is well: it asks for what is not, or not everywhere."""
         states = ANOTHER_STATE.search(self.promql) is not None
-        return states or metrics_in(self.promql) <= TOLD_OF_TROUBLE
+        return states or metrics_in(self.promql) <= TOLD_OF_TROUBLE | TOLD_OF_SOME
 
 
 def dashboards() -> dict[str, Json]:
