@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from datetime import timedelta
 
 from pipeline.finding import NOTE, REFUSE, WARN, Demand, Finding, unmet
+from pipeline.sources.findings import of_clock
 from pipeline.sources.mysql.description import log_kept
 from pipeline.sources.mysql.server_facts import ServerFacts
 from pipeline.sources.scope import ExaminationScope
@@ -89,7 +90,7 @@ def server_findings(
         *_unlogged(facts.unlogged, where, sorted(set(databases))),
         *_relayed(facts, where),
         *_short(facts, where, scope.outage),
-        *_elsewhen(facts, where, scope.clock_skew),
+        *of_clock(facts.ahead, where, scope.clock_skew),
     ]
 
 
@@ -130,15 +131,3 @@ def _short(facts: ServerFacts, where: str, outage: timedelta) -> list[Finding]:
     what = f"{name}: the log is kept for {kept}, an outage of {outage} would lose changes"
     fix = f"SET GLOBAL {name} = {wanted}, and the same in the server's option file"
     return [Finding(WARN, "log_retention", where, what, fix)]
-
-
-def _elsewhen(facts: ServerFacts, where: str, limit: timedelta) -> list[Finding]:
-    if abs(facts.ahead) <= limit:
-        return []
-    way = "ahead of" if facts.ahead > timedelta() else "behind"
-    what = (
-        f"its clock is {abs(facts.ahead).total_seconds():.0f} s {way} ours,"
-        f" more than readiness.clock_skew ({limit.total_seconds():.0f} s): no cut can be proven"
-    )
-    fix = "set both clocks by one time server (chronyc tracking tells which one is wrong)"
-    return [Finding(WARN, "clock", where, what, fix)]

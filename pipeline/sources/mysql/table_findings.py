@@ -3,10 +3,10 @@
 Pure.
 """
 
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 
-from pipeline.finding import NOTE, REFUSE, WARN, Finding, FindingSeverity
+from pipeline.finding import NOTE, REFUSE, WARN, Finding
+from pipeline.sources.findings import SHARD, Told, no_key, of_named_key, of_tables
 from pipeline.sources.mysql.description import cascades_unlogged, cascading
 from pipeline.sources.mysql.server_facts import ServerFacts
 from pipeline.sources.mysql.shard_facts import ShardFacts
@@ -14,9 +14,6 @@ from pipeline.sources.mysql.typemap import rounded, unverifiable
 from pipeline.sources.scope import FoldedTable
 
 TRANSACTIONAL = ("innodb", "rocksdb", "tokudb", "ndbcluster")
-SHARD = "<shard>"  # stands in a fix until all shards that need it are known
-
-Told = tuple[FindingSeverity, str, str, str]  # severity, code, what, fix
 
 
 def table_findings(
@@ -31,17 +28,12 @@ def table_findings(
     *fold* gives None for a shard that the rules ignore.  *topic_keys*: the connector names keys
     of its own, so tables without one may have got one.
     """
-    told: dict[tuple[str, Told], list[str]] = defaultdict(list)
-    for shard in shards:
-        into = fold(shard.shard.name)
-        for one in _shard(shard, server, into, topic_keys=topic_keys) if into else ():
-            told[into.table if into else "", one].append(shard.shard.name)
-    return [
-        Finding(
-            severity, code, f"table {table}", f"{_few(names, table)}{what}", _spelled(fix, names)
-        )
-        for (table, (severity, code, what, fix)), names in told.items()
-    ]
+    return of_tables(
+        (into.table, shard.shard.name, one)
+        for shard in shards
+        if (into := fold(shard.shard.name)) is not None
+        for one in _shard(shard, server, into, topic_keys=topic_keys)
+    )
 
 
 def zero_dates(server: ServerFacts) -> bool:
@@ -66,29 +58,12 @@ def _shard(
 
 def _key(shard: ShardFacts, into: FoldedTable, *, topic_keys: bool) -> list[Told]:
     if into.key:
-        named = _named_key(shard, into.key)
+        not_null = {column.name for column in shard.columns if not column.nullable}
+        named = of_named_key(into.key, not_null, shard.unique)
         return named if topic_keys else [*_key_sent(shard, into.key), *named]
     if shard.unique or topic_keys:
         return []
-    what = "no primary key and no unique, not-null index: landed, but its mirror is HELD(no_key)"
-    fix = (
-        f"ALTER TABLE {SHARD} ADD PRIMARY KEY (...), or name a unique, not-null set"
-        " of columns as key: under tables"
-    )
-    return [(WARN, "no_key", what, fix)]
-
-
-def _named_key(shard: ShardFacts, key: tuple[str, ...]) -> list[Told]:
-    nullable = {column.name: column.nullable for column in shard.columns}
-    wrong = [name for name in key if nullable.get(name, True)]
-    if wrong:
-        what = f"key: names {', '.join(wrong)}, which is no column of it or may be NULL"
-        return [(REFUSE, "key", what, "name columns that are NOT NULL as key: under tables")]
-    if any(set(one) <= set(key) for one in shard.unique):
-        return []
-    what = f"key: {', '.join(key)} is no unique index, so two rows may share it: one would be lost"
-    columns = ", ".join(key)
-    return [(WARN, "key", what, f"ALTER TABLE {SHARD} ADD UNIQUE ({columns})")]
+    return no_key()
 
 
 def _key_sent(shard: ShardFacts, key: tuple[str, ...]) -> list[Told]:
@@ -146,16 +121,3 @@ def _rounded(shard: ShardFacts) -> list[Told]:
         " left out), then a new base; else nothing"
     )
     return [(WARN, "rounded", what, fix)]
-
-
-def _spelled(fix: str, names: Sequence[str]) -> str:
-    more = f" (and the same for {len(names) - 1} more)" if len(names) > 1 and SHARD in fix else ""
-    return fix.replace(SHARD, names[0]) + more
-
-
-def _few(names: Sequence[str], table: str) -> str:
-    """Name the shards, unless the table is its only shard."""
-    if list(names) == [table]:
-        return ""
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return f"{', '.join(names[:3])}{more}: "

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from pipeline.finding import NOTE, REFUSE, WARN, Demand, Finding, unmet
+from pipeline.sources.findings import of_clock
 from pipeline.sources.postgres.description import lacking
 from pipeline.sources.postgres.heartbeat import creation, named
 from pipeline.sources.postgres.replication import Replication
@@ -41,7 +42,7 @@ def server_findings(
         *_room(facts, where),
         *_idle(facts, where, scope.outage),
         *_publication(facts, where, names),
-        *_elsewhen(facts, where, scope.clock_skew),
+        *of_clock(facts.ahead, where, scope.clock_skew),
     ]
 
 
@@ -120,15 +121,3 @@ def _heartbeat(facts: PostgresFacts, where: str, heartbeat: str, user: str) -> l
     rights = f" {', '.join(beat.lacking)} is not granted" if beat.lacking else ""
     what = f"the heartbeat cannot be written:{';'.join(one for one in (absent, rights) if one)}"
     return [Finding(REFUSE, "grant_heartbeat", where, what, "; ".join(steps))]
-
-
-def _elsewhen(facts: PostgresFacts, where: str, limit: timedelta) -> list[Finding]:
-    if abs(facts.ahead) <= limit:
-        return []
-    way = "ahead of" if facts.ahead > timedelta() else "behind"
-    what = (
-        f"its clock is {abs(facts.ahead).total_seconds():.0f} s {way} ours,"
-        f" more than readiness.clock_skew ({limit.total_seconds():.0f} s): no cut can be proven"
-    )
-    fix = "set both clocks by one time server (chronyc tracking tells which one is wrong)"
-    return [Finding(WARN, "clock", where, what, fix)]

@@ -1,19 +1,15 @@
 """Which captured tables cannot be mirrored or proven in full, as the catalogue shows?  Pure."""
 
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 
-from pipeline.finding import REFUSE, WARN, Finding, FindingSeverity
+from pipeline.finding import REFUSE, WARN, Finding
+from pipeline.sources.findings import SHARD, Told, no_key, of_named_key, of_tables
 from pipeline.sources.postgres.description import unidentified, unsent
 from pipeline.sources.postgres.replication import Replication
 from pipeline.sources.postgres.server_facts import PublicationFacts
 from pipeline.sources.postgres.session import spelled
 from pipeline.sources.postgres.shard_facts import NOTHING, WHOLE, PostgresShardFacts
 from pipeline.sources.scope import FoldedTable
-
-SHARD = "<shard>"  # stands in a fix until all shards that need it are known
-
-Told = tuple[FindingSeverity, str, str, str]  # severity, code, what, fix
 
 
 def table_findings(
@@ -29,20 +25,16 @@ def table_findings(
     *fold* gives None for a shard that the rules ignore.  *topic_keys*: the connector names keys
     of its own, so tables without one may have got one.
     """
-    told: dict[tuple[str, Told], list[str]] = defaultdict(list)
-    for shard in shards:
-        into = fold(shard.shard.name)
-        if into is None:
-            continue
-        key = _key(shard, into, topic_keys=topic_keys)
-        for one in (*_sent(shard, publication, names), *key, *_identity(shard, into)):
-            told[into.table, one].append(shard.shard.name)
-    return [
-        Finding(
-            severity, code, f"table {table}", f"{_few(shards, table)}{what}", _spelled(fix, shards)
+    return of_tables(
+        (into.table, shard.shard.name, one)
+        for shard in shards
+        if (into := fold(shard.shard.name)) is not None
+        for one in (
+            *_sent(shard, publication, names),
+            *_key(shard, into, topic_keys=topic_keys),
+            *_identity(shard, into),
         )
-        for (table, (severity, code, what, fix)), shards in told.items()
-    ]
+    )
 
 
 def _sent(
@@ -72,26 +64,10 @@ def _sent(
 
 def _key(shard: PostgresShardFacts, into: FoldedTable, *, topic_keys: bool) -> list[Told]:
     if into.key:
-        return _named_key(shard, into.key)
+        return of_named_key(into.key, {*shard.columns} - {*shard.nullable}, shard.unique)
     if shard.unique or topic_keys:
         return []
-    what = "no primary key and no unique, not-null index: landed, but its mirror is HELD(no_key)"
-    fix = (
-        f"ALTER TABLE {SHARD} ADD PRIMARY KEY (...), or name a unique, not-null set"
-        " of columns as key: under tables"
-    )
-    return [(WARN, "no_key", what, fix)]
-
-
-def _named_key(shard: PostgresShardFacts, key: tuple[str, ...]) -> list[Told]:
-    wrong = [name for name in key if name not in shard.columns or name in shard.nullable]
-    if wrong:
-        what = f"key: names {', '.join(wrong)}, which is no column of it or may be NULL"
-        return [(REFUSE, "key", what, "name columns that are NOT NULL as key: under tables")]
-    if any(set(one) <= set(key) for one in shard.unique):
-        return []
-    what = f"key: {', '.join(key)} is no unique index, so two rows may share it: one would be lost"
-    return [(WARN, "key", what, f"ALTER TABLE {SHARD} ADD UNIQUE ({', '.join(key)})")]
+    return no_key()
 
 
 def _identity(shard: PostgresShardFacts, into: FoldedTable) -> list[Told]:
@@ -108,16 +84,3 @@ def _identity(shard: PostgresShardFacts, into: FoldedTable) -> list[Told]:
         return []
     what = f"a deleted row is sent without {', '.join(absent)} of its key: it would stay"
     return [(REFUSE, "replica_identity", what, fix)]
-
-
-def _spelled(fix: str, names: Sequence[str]) -> str:
-    more = f" (and the same for {len(names) - 1} more)" if len(names) > 1 and SHARD in fix else ""
-    return fix.replace(SHARD, names[0]) + more
-
-
-def _few(names: Sequence[str], table: str) -> str:
-    """Name the shards, unless the table is its only shard."""
-    if list(names) == [table]:
-        return ""
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return f"{', '.join(names[:3])}{more}: "
