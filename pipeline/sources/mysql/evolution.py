@@ -4,12 +4,12 @@ Compatible: a nullable or constant-default column added, a type widened.  Everyt
 until a person has decided; the answer names the cause and the statement that solves it.  Pure.
 """
 
-import functools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from pipeline.schema.column import TableSchema
 from pipeline.schema.evolution import Compatible, Incompatible
+from pipeline.schema.merging import MergeRules
 from pipeline.sources.mysql.column import MySqlColumn as Column
 from pipeline.sources.mysql.column import columns
 from pipeline.sources.mysql.constants import constant
@@ -39,7 +39,7 @@ def compare(old: TableSchema, new: TableSchema) -> Compatible | Incompatible:
     pairs = [(here[after.name], after) for after in columns(new) if after.name in here]
     for before, after in pairs:
         if (why_not := _obstacle(before, after)) is not None:
-            back = f"ALTER TABLE {table} MODIFY `{before.name}` {before}{_null(before)}"
+            back = f"{_retyped(new.shard, before)}{_null(before)}"
             return Incompatible(why_not, f"undo it: {back}; {again}")
     for column in added:
         if (why_not := _unknown_fill(column)) is not None:
@@ -49,17 +49,8 @@ def compare(old: TableSchema, new: TableSchema) -> Compatible | Incompatible:
 
 
 def merge(schemas: Sequence[TableSchema]) -> TableSchema | Incompatible:
-    """One schema that rows of every shard fit into; shards may be at different steps.
-
-    A column that only some shards have must be one the others could be given.  The shard and
-    order are those of the first.
-    """
-    merged: TableSchema | Incompatible = schemas[0]
-    for schema in schemas[1:]:
-        if isinstance(merged, Incompatible):
-            break
-        merged = _merge(merged, schema)
-    return merged
+    """One schema that rows of every shard fit into; see :class:`MergeRules`."""
+    return _MERGING.merge(schemas)
 
 
 def wider(old: Column, new: Column) -> bool:
@@ -136,26 +127,6 @@ def _unknown_fill(column: Column) -> str | None:
     return None
 
 
-def _merge(one: TableSchema, other: TableSchema) -> TableSchema | Incompatible:
-    if one.key != other.key:
-        why = f"{one.shard} has the key ({_list(one.key)}), {other.shard} ({_list(other.key)})"
-        return Incompatible(why, f"give {other.shard} the same PRIMARY KEY")
-    found: list[Column] = []
-    later = [column for column in columns(other) if one.column(column.name) is None]
-    for column in (*columns(one), *later):
-        pair = [c for s in (one, other) for c in columns(s) if c.name == column.name]
-        widest = functools.reduce(lambda a, b: b if wider(a, b) else a, pair)
-        if not all(wider(part, widest) for part in pair):
-            why = f"{column.name} is {pair[0]} in {one.shard} and {pair[1]} in {other.shard}"
-            step = f"ALTER TABLE {_quoted(other.shard)} MODIFY `{column.name}` {pair[0]}"
-            return Incompatible(why, f"make them alike, for example: {step}")
-        alone = len(pair) == 1
-        if alone and (why_not := _unknown_fill(column)) is not None:
-            return Incompatible(why_not, "give every shard this column")
-        found.append(replace(widest, nullable=alone or any(c.nullable for c in pair)))
-    return replace(one, columns=tuple(found))
-
-
 def _quoted(shard: str) -> str:
     return ".".join(f"`{part}`" for part in shard.split(".", 1))
 
@@ -166,3 +137,14 @@ def _list(names: Sequence[str]) -> str:
 
 def _null(column: Column) -> str:
     return "" if column.nullable else " NOT NULL"
+
+
+def _loosened(column: Column) -> Column:
+    return replace(column, nullable=True)
+
+
+def _retyped(shard: str, column: Column) -> str:
+    return f"ALTER TABLE {_quoted(shard)} MODIFY `{column.name}` {column}"
+
+
+_MERGING = MergeRules(columns, wider, _unknown_fill, _loosened, _list, _retyped)

@@ -8,10 +8,10 @@ catalogue does (``SourceDescription.filled``), and until a new base the table is
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import reduce
 
 from pipeline.schema.column import TableSchema
 from pipeline.schema.evolution import Compatible, Incompatible
+from pipeline.schema.merging import MergeRules
 from pipeline.sources.postgres.column import PostgresColumn as Column
 from pipeline.sources.postgres.column import columns
 from pipeline.sources.postgres.typemap import is_decimal
@@ -23,7 +23,7 @@ def compare(old: TableSchema, new: TableSchema) -> Compatible | Incompatible:
     """Say what changed from *old* to *new*; the first obstacle if there is one."""
     here = {column.name: column for column in columns(old)}
     names = {column.name for column in new.columns}
-    table, again = _quoted(new.shard), f"take a new base of {new.shard}, and rebuild its mirror"
+    again = f"take a new base of {new.shard}, and rebuild its mirror"
     added = tuple(column for column in columns(new) if column.name not in here)
     gone = next((column for column in columns(old) if column.name not in names), None)
     if gone is not None:
@@ -35,24 +35,15 @@ def compare(old: TableSchema, new: TableSchema) -> Compatible | Incompatible:
         before = here.get(after.name)
         if before is not None and not wider(before, after):
             why = f"column {after.name} changed from {before} to {after}"
-            back = f'ALTER TABLE {table} ALTER COLUMN "{after.name}" TYPE {before}'
-            return Incompatible(why, f"undo it: {back}; or {again}")
+            return Incompatible(why, f"undo it: {_retyped(new.shard, before)}; or {again}")
         if before is None and (why_not := _unknown_fill(after)) is not None:
             return Incompatible(why_not, again)
     return Compatible(added)
 
 
 def merge(schemas: Sequence[TableSchema]) -> TableSchema | Incompatible:
-    """One schema that rows of every shard fit into; shards may be at different steps.
-
-    The shard and order are those of the first.
-    """
-    merged: TableSchema | Incompatible = schemas[0]
-    for schema in schemas[1:]:
-        if isinstance(merged, Incompatible):
-            break
-        merged = _merge(merged, schema)
-    return merged
+    """One schema that rows of every shard fit into; see :class:`MergeRules`."""
+    return _MERGING.merge(schemas)
 
 
 def wider(old: Column, new: Column) -> bool:
@@ -83,29 +74,20 @@ def _unknown_fill(column: Column) -> str | None:
     return f"column {column.name} was added and {held}: rows do not tell what the older ones hold"
 
 
-def _merge(one: TableSchema, other: TableSchema) -> TableSchema | Incompatible:
-    if one.key != other.key:
-        why = f"{one.shard} has the key ({_list(one.key)}), {other.shard} ({_list(other.key)})"
-        return Incompatible(why, f"give {other.shard} the same PRIMARY KEY")
-    found: list[Column] = []
-    later = [column for column in columns(other) if one.column(column.name) is None]
-    for column in (*columns(one), *later):
-        pair = [c for s in (one, other) for c in columns(s) if c.name == column.name]
-        widest = reduce(lambda a, b: b if wider(a, b) else a, pair)
-        if not all(wider(part, widest) for part in pair):
-            why = f"{column.name} is {pair[0]} in {one.shard} and {pair[1]} in {other.shard}"
-            step = f'ALTER TABLE {_quoted(other.shard)} ALTER COLUMN "{column.name}" TYPE {pair[0]}'
-            return Incompatible(why, f"make them alike, for example: {step}")
-        alone = len(pair) == 1
-        if alone and (why_not := _unknown_fill(column)) is not None:
-            return Incompatible(why_not, "give every shard this column")
-        found.append(replace(widest, nullable=alone or any(c.nullable for c in pair)))
-    return replace(one, columns=tuple(found))
-
-
 def _quoted(shard: str) -> str:
     return ".".join(f'"{part}"' for part in shard.split(".", 1))
 
 
 def _list(names: Sequence[str]) -> str:
     return ", ".join(f'"{name}"' for name in names) or "none"
+
+
+def _loosened(column: Column) -> Column:
+    return replace(column, nullable=True)
+
+
+def _retyped(shard: str, column: Column) -> str:
+    return f'ALTER TABLE {_quoted(shard)} ALTER COLUMN "{column.name}" TYPE {column}'
+
+
+_MERGING = MergeRules(columns, wider, _unknown_fill, _loosened, _list, _retyped)

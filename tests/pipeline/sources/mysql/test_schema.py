@@ -1,6 +1,6 @@
 """Schemas by order, as real schema changes told them, and what a mirror may follow.
 
-Covers pipeline/sources/mysql/evolution.py; pipeline/schema/evolution.py, history.py.
+Covers pipeline/sources/mysql/evolution.py; pipeline/schema/evolution.py, history.py, merging.py.
 """
 
 import json
