@@ -5,13 +5,13 @@ as text, BIGINT UNSIGNED precisely, and times adaptively in microseconds: in oth
 numbers mean something else.  Pure.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.schema.arrow_types import arrow_type
+from pipeline.schema.column_reading import ColumnReading, as_integer, as_sent
 from pipeline.schema.wire import SentAs
 from pipeline.schema.wire_values import (
     base64,
@@ -22,7 +22,6 @@ from pipeline.schema.wire_values import (
     flag,
     floating,
     instants,
-    integer,
     moments,
     whole,
 )
@@ -34,15 +33,7 @@ YEAR_ZERO = 1900  # how the log's year 0000 arrives; no other year is sent as 19
 MILLIS = 3  # fractions up to this many digits arrive as milliseconds
 UNSIGNED_BYTES = 8
 
-Read = Callable[[Column, pa.Array], pa.Array]
-
-
-@dataclass(frozen=True, slots=True)
-class ColumnReading:
-    """How a kind of column is sent, and what becomes of it: int64 or text -> its lake type."""
-
-    sent: SentAs
-    read: Read
+Reading = ColumnReading[Column]
 
 
 def sent(column: Column) -> SentAs:
@@ -51,17 +42,11 @@ def sent(column: Column) -> SentAs:
 
 
 def values(column: Column, wire: pa.Array) -> pa.Array:
-    """Values of *column*'s Arrow type, null where the *wire*'s does not fit.
-
-    In: texts; where whole numbers are expected, int64 as well.
-    """
-    reading = _reading(column)
-    if reading.sent is SentAs.WHOLE and pa.types.is_string(wire.type):
-        wire = whole(wire)
-    return reading.read(column, wire)
+    """Values of *column*'s Arrow type, as `ColumnReading.values` says."""
+    return _reading(column).values(column, wire)
 
 
-def _reading(column: Column) -> ColumnReading:
+def _reading(column: Column) -> Reading:
     kind = column.kind
     if kind == "BIGINT" and column.unsigned:
         return UNSIGNED
@@ -70,18 +55,10 @@ def _reading(column: Column) -> ColumnReading:
     return READINGS.get(kind, OTHER)
 
 
-def _as_sent(_: Column, wire: pa.StringArray) -> pa.StringArray:
-    return wire
-
-
-def _integer(column: Column, wire: pa.Int64Array) -> pa.Array:
-    return integer(wire, arrow_type(column))
-
-
 def _tiny(column: Column, wire: pa.StringArray) -> pa.Array:
     """A TINYINT(1) declared as BOOL arrives as a boolean, but not from a snapshot."""
     digit = pc.if_else(pc.equal(wire, "true"), "1", pc.if_else(pc.equal(wire, "false"), "0", wire))
-    return _integer(column, whole(digit))
+    return as_integer(column, whole(digit))
 
 
 def _unsigned(column: Column, wire: pa.StringArray) -> pa.Array:
@@ -144,18 +121,18 @@ def _timestamp(column: Column, wire: pa.StringArray) -> pa.TimestampArray:
 
 
 def _year(column: Column, wire: pa.Int64Array) -> pa.Array:
-    return _integer(column, pc.if_else(pc.equal(wire, YEAR_ZERO), 0, wire))
+    return as_integer(column, pc.if_else(pc.equal(wire, YEAR_ZERO), 0, wire))
 
 
 UNSIGNED = ColumnReading(SentAs.ANY, _unsigned)
 FLAG = ColumnReading(SentAs.ANY, _flag)
-OTHER = ColumnReading(SentAs.ANY, _as_sent)
-READINGS: Mapping[str, ColumnReading] = {
+OTHER = ColumnReading(SentAs.ANY, as_sent)
+READINGS: Mapping[str, Reading] = {
     "TINYINT": ColumnReading(SentAs.ANY, _tiny),
     **dict.fromkeys(
-        ("SMALLINT", "MEDIUMINT", "INT", "BIGINT"), ColumnReading(SentAs.WHOLE, _integer)
+        ("SMALLINT", "MEDIUMINT", "INT", "BIGINT"), ColumnReading(SentAs.WHOLE, as_integer)
     ),
-    "TIME": ColumnReading(SentAs.WHOLE, _integer),
+    "TIME": ColumnReading(SentAs.WHOLE, as_integer),
     "YEAR": ColumnReading(SentAs.WHOLE, _year),
     "DATE": ColumnReading(SentAs.WHOLE, _date),
     "DATETIME": ColumnReading(SentAs.WHOLE, _datetime),
@@ -164,6 +141,6 @@ READINGS: Mapping[str, ColumnReading] = {
     **dict.fromkeys(("FLOAT", "DOUBLE"), ColumnReading(SentAs.ANY, _float)),
     "BIT": ColumnReading(SentAs.WORD, _bits),
     **dict.fromkeys(("ENUM", "SET"), ColumnReading(SentAs.WORD, labels)),
-    **dict.fromkeys((*TEXTS, "JSON"), ColumnReading(SentAs.WORD, _as_sent)),
+    **dict.fromkeys((*TEXTS, "JSON"), ColumnReading(SentAs.WORD, as_sent)),
     **dict.fromkeys(BYTES, ColumnReading(SentAs.WORD, _bytes)),
 }

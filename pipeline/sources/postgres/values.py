@@ -5,13 +5,13 @@ rows tell (``time.MicroTimestamp``).  Measured: infinity arrives as one number o
 word where the zone is told, and bits lowest byte first.  Pure.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.schema.arrow_types import arrow_type
+from pipeline.schema.column_reading import ColumnReading, as_integer, as_sent
 from pipeline.schema.wire import SentAs
 from pipeline.schema.wire_values import (
     FIRST_DAY,
@@ -24,9 +24,7 @@ from pipeline.schema.wire_values import (
     flag,
     floating,
     instants,
-    integer,
     moments,
-    whole,
 )
 from pipeline.sources.postgres.column import PostgresColumn as Column
 from pipeline.sources.postgres.typemap import is_decimal
@@ -39,15 +37,7 @@ UNITS = {"time.Timestamp": 1_000, "time.Time": 1_000}
 NANO = ("time.NanoTimestamp", "time.NanoTime")
 ISO = {"infinity": "9999-12-31T23:59:59.999999Z", "-infinity": "0001-01-01T00:00:00Z"}
 
-Read = Callable[[Column, pa.Array], pa.Array]
-
-
-@dataclass(frozen=True, slots=True)
-class WireReading:
-    """How a kind of column is sent, and what becomes of it: int64 or text -> its lake type."""
-
-    sent: SentAs
-    read: Read
+Reading = ColumnReading[Column]
 
 
 def sent(column: Column) -> SentAs:
@@ -56,17 +46,11 @@ def sent(column: Column) -> SentAs:
 
 
 def values(column: Column, wire: pa.Array) -> pa.Array:
-    """Values of *column*'s Arrow type, null where the *wire*'s does not fit.
-
-    In: texts; where whole numbers are expected, int64 as well.
-    """
-    reading = _reading(column)
-    if reading.sent is SentAs.WHOLE and pa.types.is_string(wire.type):
-        wire = whole(wire)
-    return reading.read(column, wire)
+    """Values of *column*'s Arrow type, as `ColumnReading.values` says."""
+    return _reading(column).values(column, wire)
 
 
-def _reading(column: Column) -> WireReading:
+def _reading(column: Column) -> Reading:
     if column.sent in NANO:
         return NONE
     if column.kind == "BIT":
@@ -76,17 +60,9 @@ def _reading(column: Column) -> WireReading:
     return READINGS.get(column.kind, OTHER)
 
 
-def _as_sent(_: Column, wire: pa.StringArray) -> pa.StringArray:
-    return wire
-
-
 def _none(column: Column, wire: pa.StringArray) -> pa.Array:
     """Finer than the lake's microseconds: nothing is cut."""
     return pa.nulls(len(wire), arrow_type(column))
-
-
-def _integer(column: Column, wire: pa.Int64Array) -> pa.Array:
-    return integer(wire, arrow_type(column))
 
 
 def _decimal(column: Column, wire: pa.StringArray) -> pa.Array:
@@ -144,20 +120,20 @@ def _ends(wire: pa.Int64Array, *pairs: tuple[int, int]) -> pa.Int64Array:
     return wire
 
 
-NONE = WireReading(SentAs.ANY, _none)
-FLAG = WireReading(SentAs.ANY, _flag)
-BITS = WireReading(SentAs.WORD, _bits)
-WORD = WireReading(SentAs.WORD, _as_sent)
-OTHER = WireReading(SentAs.ANY, _as_sent)
-READINGS: Mapping[str, WireReading] = {
+NONE = ColumnReading(SentAs.ANY, _none)
+FLAG = ColumnReading(SentAs.ANY, _flag)
+BITS = ColumnReading(SentAs.WORD, _bits)
+WORD = ColumnReading(SentAs.WORD, as_sent)
+OTHER = ColumnReading(SentAs.ANY, as_sent)
+READINGS: Mapping[str, Reading] = {
     "BOOL": FLAG,
-    **dict.fromkeys(("INT2", "INT4", "INT8", "OID"), WireReading(SentAs.WHOLE, _integer)),
-    **dict.fromkeys(("FLOAT4", "FLOAT8"), WireReading(SentAs.ANY, _float)),
-    "NUMERIC": WireReading(SentAs.WORD, _decimal),
-    "BYTEA": WireReading(SentAs.WORD, _bytes),
-    "DATE": WireReading(SentAs.WHOLE, _date),
-    "TIME": WireReading(SentAs.WHOLE, _time),
-    "TIMESTAMP": WireReading(SentAs.WHOLE, _timestamp),
-    "TIMESTAMPTZ": WireReading(SentAs.WORD, _timestamptz),
+    **dict.fromkeys(("INT2", "INT4", "INT8", "OID"), ColumnReading(SentAs.WHOLE, as_integer)),
+    **dict.fromkeys(("FLOAT4", "FLOAT8"), ColumnReading(SentAs.ANY, _float)),
+    "NUMERIC": ColumnReading(SentAs.WORD, _decimal),
+    "BYTEA": ColumnReading(SentAs.WORD, _bytes),
+    "DATE": ColumnReading(SentAs.WHOLE, _date),
+    "TIME": ColumnReading(SentAs.WHOLE, _time),
+    "TIMESTAMP": ColumnReading(SentAs.WHOLE, _timestamp),
+    "TIMESTAMPTZ": ColumnReading(SentAs.WORD, _timestamptz),
     **dict.fromkeys(("BPCHAR", "VARCHAR", "TEXT", "NAME", "ENUM", "UUID", "JSON", "JSONB"), WORD),
 }
