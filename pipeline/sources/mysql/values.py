@@ -126,7 +126,7 @@ def _year(column: Column, wire: pa.Int64Array) -> pa.Array:
 
 UNSIGNED = ColumnReading(SentAs.ANY, _unsigned)
 FLAG = ColumnReading(SentAs.ANY, _flag)
-OTHER = ColumnReading(SentAs.ANY, as_sent)
+OTHER: Reading = ColumnReading(SentAs.ANY, as_sent)
 READINGS: Mapping[str, Reading] = {
     "TINYINT": ColumnReading(SentAs.ANY, _tiny),
     **dict.fromkeys(

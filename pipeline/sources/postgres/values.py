@@ -123,8 +123,8 @@ def _ends(wire: pa.Int64Array, *pairs: tuple[int, int]) -> pa.Int64Array:
 NONE = ColumnReading(SentAs.ANY, _none)
 FLAG = ColumnReading(SentAs.ANY, _flag)
 BITS = ColumnReading(SentAs.WORD, _bits)
-WORD = ColumnReading(SentAs.WORD, as_sent)
-OTHER = ColumnReading(SentAs.ANY, as_sent)
+WORD: Reading = ColumnReading(SentAs.WORD, as_sent)
+OTHER: Reading = ColumnReading(SentAs.ANY, as_sent)
 READINGS: Mapping[str, Reading] = {
     "BOOL": FLAG,
     **dict.fromkeys(("INT2", "INT4", "INT8", "OID"), ColumnReading(SentAs.WHOLE, as_integer)),

@@ -1,11 +1,38 @@
-"""One of many that want the same version of a table, in a process of its own."""
+"""Many that want the same version of a table, each in a process of its own."""
 
 import json
+import subprocess
 import sys
+from typing import Any
 
 from pipeline.errors import LostRaceError
 from pipeline.lake.log import load
 from tests.pipeline.lake.tables import Writer, numbers
+
+RACER = "from tests.pipeline.lake.racer import race; race()"
+
+
+def races(table: str, racers: int, rounds: int) -> list[dict[str, Any]]:
+    """Let so many go at once, each for as many versions; what each says it won and lost."""
+    running = [
+        subprocess.Popen(
+            [sys.executable, "-c", RACER, table, str(rounds), str(me)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for me in range(racers)
+    ]
+    for one in running:
+        assert one.stdout is not None
+        assert one.stdout.readline() == "ready\n"
+    for one in running:
+        assert one.stdin is not None
+        one.stdin.write("go\n")
+        one.stdin.flush()
+    told = [one.communicate(timeout=500)[0] for one in running]
+    assert [one.returncode for one in running] == [0] * racers
+    return [json.loads(each) for each in told]
 
 
 def race() -> None:

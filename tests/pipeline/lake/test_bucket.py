@@ -3,9 +3,6 @@
 Covers demo/s3.py, demo/s3_server.py.
 """
 
-import json
-import subprocess
-import sys
 import threading
 import uuid
 from collections import Counter
@@ -22,8 +19,8 @@ from pipeline.errors import ConfigError, LostRaceError, UnreachableError
 from pipeline.lake import bucket
 from pipeline.lake.commit import create
 from pipeline.lake.store import Store, open_store
+from tests.pipeline.lake.racer import races
 from tests.pipeline.lake.tables import NOW, PLAIN, Writer, found, numbers
-from tests.pipeline.lake.test_commit_races import RACER
 
 pytestmark = pytest.mark.stack
 
@@ -68,17 +65,7 @@ def test_of_many_writers_of_one_name_one_wins(uri: str) -> None:
 
 def test_every_version_has_one_winner_among_processes(writer: Writer) -> None:
     racers, rounds = 3, 6
-    command = [sys.executable, "-c", RACER, writer.store.uri, str(rounds)]
-    running = [
-        subprocess.Popen(
-            [*command, str(me)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        for me in range(racers)
-    ]
-    for one in running:
-        assert one.stdout is not None
-        assert one.stdout.readline() == "ready\n"
-    told = [json.loads(one.communicate("go\n", timeout=200)[0]) for one in running]
+    told = races(writer.store.uri, racers, rounds)
 
     won = sorted(tuple(one) for each in told for one in each["won"])
     assert [version for version, _ in won] == list(range(1, racers * rounds + 1))

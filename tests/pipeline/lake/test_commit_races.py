@@ -1,16 +1,12 @@
 """pipeline/lake/commit.py, when many want the same version."""
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from pipeline.lake.log import load
+from tests.pipeline.lake.racer import races
 from tests.pipeline.lake.tables import Writer, found, queried
-
-RACER = "from tests.pipeline.lake.racer import race; race()"
 
 
 @pytest.mark.parametrize(
@@ -24,25 +20,10 @@ def test_every_version_has_one_winner_and_nothing_is_lost_or_doubled(
     tmp_path: Path, racers: int, rounds: int
 ) -> None:
     writer = Writer.make(tmp_path / "t")
-    command = [sys.executable, "-c", RACER, str(tmp_path / "t"), str(rounds)]
-    running = [
-        subprocess.Popen(
-            [*command, str(me)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        for me in range(racers)
-    ]
-    for one in running:
-        assert one.stdout is not None
-        assert one.stdout.readline() == "ready\n"
-    for one in running:
-        assert one.stdin is not None
-        one.stdin.write("go\n")
-        one.stdin.flush()
-    told = [json.loads(one.communicate(timeout=500)[0]) for one in running]
+    told = races(str(tmp_path / "t"), racers, rounds)
 
     snapshot = found(writer.store)
 
-    assert [one.returncode for one in running] == [0] * racers
     won = sorted(tuple(one) for each in told for one in each["won"])
     assert [version for version, _ in won] == list(range(1, racers * rounds + 1))
     assert len({commit for _, commit in won}) == racers * rounds
