@@ -8,7 +8,7 @@ import json
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -34,14 +34,6 @@ def rig(rig: Rig) -> Rig:
     rig.round()
     rig.round()
     return rig
-
-
-@pytest.fixture
-def server(rig: Rig) -> Iterator[str]:
-    http = HttpServer("127.0.0.1", 0)
-    http.start(api.application(rig.api_parts()))
-    yield http.address
-    http.stop()
 
 
 @pytest.fixture

@@ -11,8 +11,6 @@ import pytest
 from click.testing import CliRunner, Result
 
 from monitor.commands.bootstrap import COMMAND
-from monitor.web import api
-from monitor.web.server import HttpServer
 from pipeline.rereads import RereadState
 from tests.monitor.rig import USERS, Rig
 
@@ -24,14 +22,6 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
     made.round()
     yield made
     made.close()
-
-
-@pytest.fixture
-def server(rig: Rig) -> Iterator[str]:
-    http = HttpServer("127.0.0.1", 0)
-    http.start(api.application(rig.api_parts()))
-    yield http.address
-    http.stop()
 
 
 def bootstrap(server: str, *words: str) -> Result:
