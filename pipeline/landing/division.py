@@ -1,5 +1,6 @@
 """How is a batch divided into tasks, and have they read what they were told?  Pure."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
@@ -33,6 +34,14 @@ def divided(spans: Mapping[TopicPartition, Span], most: int) -> tuple[tuple[Offs
             room -= until - first
             first = until
     return tuple(tuple(ranges) for ranges in tasks if ranges)
+
+
+def read_alone(
+    tasks: Iterable[Iterable[OffsetRange]], source_of: Mapping[str, str]
+) -> frozenset[str]:
+    """Sources of which one task reads all that is read; others know not what came before theirs."""
+    found = Counter(name for one in tasks for name in {source_of[r.topic] for r in one})
+    return frozenset(name for name, count in found.items() if count == 1)
 
 
 def epochs_read(told: Iterable[RangeRead]) -> dict[TopicPartition, int]:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from pipeline.errors import FormatError
 from pipeline.landing.inversions import order_of, tops
 from pipeline.landing.tally import AroundRows, RunTally, SnapshotRows, Unreadable
-from pipeline.landing.told_schemas import newest
+from pipeline.landing.told_schemas import newest, unrepeated
 from pipeline.mark import ToldSchema
 from pipeline.model import Order, Shard, TopicPartition
 from pipeline.schema.history import SchemaChange
@@ -109,14 +109,19 @@ class Facts:
 
 
 def gather(
-    told: Sequence[RunTally], high: Mapping[str, Order], readings: Mapping[str, SchemaReading]
+    told: Sequence[RunTally],
+    high: Mapping[str, Order],
+    readings: Mapping[str, SchemaReading],
+    schemas: Mapping[str, ToldSchema] | None = None,
 ) -> Facts:
     """Add up what a batch's runs tell; *high* is the highest LIVE order landed before.
 
-    *readings*: source -> how its schema changes are read.
+    *readings*: source -> how its schema changes are read; *schemas* are the newest columns that
+    rows told before.
     """
+    statements = unrepeated((row for tally in told for row in tally.statements), schemas or {})
     reached, doubted = tops((one for tally in told for one in tally.stretches), high)
-    news, texts, unread = _news([row for tally in told for row in tally.statements], readings)
+    news, texts, unread = _news(statements, readings)
     errors = _joined([*(one.errors for one in told), *unread], Unreadable.with_more)
     return Facts(
         rows=sum(one.rows for one in told),
@@ -128,7 +133,7 @@ def gather(
         news=news,
         statements=sum(len(one.statements) for one in told),
         databases=tuple(_databases(texts, readings)),
-        schemas=newest(row for tally in told for row in tally.statements),
+        schemas=newest(statements),
         texts=tuple((source, one.text) for source, one in texts if one.text),
         firsts=_firsts(told, news),
         errors={name: unread_changes(one) for name, one in errors.items()},

@@ -23,7 +23,7 @@ from pipeline.landing.acknowledgements import Acknowledgements
 from pipeline.landing.bases import Settled, with_drops
 from pipeline.landing.collector_lists import captured, collected, is_above, with_lists
 from pipeline.landing.disorder import Circumstances, Disorder
-from pipeline.landing.division import divided, epochs_read
+from pipeline.landing.division import divided, epochs_read, read_alone
 from pipeline.landing.epoch_bounds import EpochBounds, bounds
 from pipeline.landing.epochs import Epochs, explain, look
 from pipeline.landing.facts import Facts, gather
@@ -226,7 +226,8 @@ class Landing:
 
     def _gathered(self, staged: Staged, listing: Listing) -> Facts:
         readings = {feed.settings.name: feed.reading for feed in self.feeds}
-        facts = with_drops(gather(staged.tallies, self.mark.high, readings), self.mark)
+        told, mark = staged.tallies, self.mark
+        facts = with_drops(gather(told, mark.high, readings, mark.schemas), mark)
         return self._captured(with_overlaps(facts, self.mark), listing)
 
     def _staged(self, chosen: Plan, listing: Listing, epochs: Epochs, stamp: Stamp) -> Staged:
@@ -247,13 +248,14 @@ class Landing:
         for at in chosen.spans:
             own.setdefault(listing.source_of[at.topic], []).append(at)
         bounded = {n: bounds(n, its, known, starts, anew=anew) for n, its in own.items()}
+        whole = read_alone(parts, listing.source_of)
         return tuple(
             LandingTask(
                 changes=self.log.store.uri,
                 metadata=self.log.snapshot.metadata,
                 stamp=stamp,
                 router=self.router,
-                intakes=tuple(self._intakes(ranges, listing, epochs, bounded)),
+                intakes=tuple(self._intakes(ranges, listing, epochs, bounded, whole)),
                 reader=self.transport.reader(),
             )
             for ranges in parts
@@ -265,20 +267,17 @@ class Landing:
         listing: Listing,
         epochs: Epochs,
         bounded: Mapping[str, Mapping[TopicPartition, EpochBounds]],
+        whole: Set[str],
     ) -> list[Intake]:
         found = []
         for feed in self.feeds:
             name = feed.settings.name
             own = tuple(one for one in ranges if listing.source_of[one.topic] == name)
             if own:
-                came = Provenance(
-                    name,
-                    feed.settings.heartbeat,
-                    epochs.number(name),
-                    bounded[name],
-                    feed.format.positioned,
-                )
-                told = {n: one for n, one in self.mark.schemas.items() if source_of(n) == name}
+                beat, placed = feed.settings.heartbeat, feed.format.positioned
+                came = Provenance(name, beat, epochs.number(name), bounded[name], placed)
+                schemas = self.mark.schemas if name in whole else {}
+                told = {n: one for n, one in schemas.items() if source_of(n) == name}
                 registry = self._disorder.registry(name, feed.registry)
                 found.append(Intake(came, feed.format, own, told, registry))
         return found

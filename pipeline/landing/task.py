@@ -19,7 +19,7 @@ from pipeline.lake.log import Metadata
 from pipeline.lake.store import open_store
 from pipeline.landing.shape import Provenance, Routes, shape, slim
 from pipeline.landing.tally import RunTally, tally
-from pipeline.landing.told_schemas import unrepeated
+from pipeline.landing.told_schemas import Unrepeated
 from pipeline.mark import ToldSchema
 from pipeline.registry import SchemaRegistry, decoded
 from pipeline.route import Router
@@ -33,7 +33,8 @@ RUN = 64 * 2**20  # bytes of rows sorted at once; with what is read meanwhile, s
 class Intake:
     """What is read of one source, and how.
 
-    ``schemas`` as in :class:`pipeline.mark.Mark`; ``registry`` tells those that its format needs.
+    ``schemas`` as in :class:`pipeline.mark.Mark`, none where other tasks read this source, too;
+    ``registry`` tells those that its format needs.
     """
 
     came: Provenance
@@ -99,7 +100,8 @@ def write(
     name = f"part-{uuid.uuid4()}.parquet"
     tallies = []
     with SortedFile(open_store(task.changes), task.metadata, name, task.stamp.received) as file:
-        for rows in _runs(_shaped(batches, task), task.run):
+        known = {name: one for intake in task.intakes for name, one in intake.schemas.items()}
+        for rows in _runs(Unrepeated(known).among(_shaped(batches, task)), task.run):
             tallies.append(tally(pa.Table.from_batches(map(slim, rows))))
             file.add(rows)
     return file.written, tuple(tallies)
@@ -108,14 +110,12 @@ def write(
 def _shaped(batches: Iterable[pa.RecordBatch], task: LandingTask) -> Iterator[pa.RecordBatch]:
     """Rows of ``CHANGES``, intake by intake of each batch; none of what says nothing."""
     routes = Routes(task.router)
-    schemas = {name: one for intake in task.intakes for name, one in intake.schemas.items()}
     for batch in batches:
         for intake in task.intakes:
             raw = _share(batch, intake, alone=len(task.intakes) == 1)
             changes = decoded(intake.format, intake.registry, raw)
             if len(changes):
-                rows = shape(changes, raw, intake.came, routes=routes, stamp=task.stamp)
-                yield unrepeated(rows, schemas)
+                yield shape(changes, raw, intake.came, routes=routes, stamp=task.stamp)
 
 
 def _share(batch: pa.RecordBatch, intake: Intake, *, alone: bool) -> pa.RecordBatch:

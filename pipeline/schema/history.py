@@ -35,6 +35,8 @@ class History:
         for change in ordered:
             steps = self._steps.setdefault(change.shard, [])
             known = self.newest(change.previous or change.shard) if change.schema else None
+            if _is_repeated(known, change):
+                continue
             steps.append((change.order, _remember(known, change.schema)))
             if change.previous is not None:
                 self._steps.setdefault(change.previous, []).append((change.order, None))
@@ -49,6 +51,13 @@ class History:
         """The last schema known; None if there is none, or the shard was dropped."""
         steps = self._steps.get(shard)
         return steps[-1][1] if steps else None
+
+
+def _is_repeated(known: TableSchema | None, change: SchemaChange) -> bool:
+    """Whether rows, not a statement, told of columns that were in force already."""
+    if known is None or change.schema is None or change.statement or change.previous is not None:
+        return False
+    return (known.columns, known.key) == (change.schema.columns, change.schema.key)
 
 
 def _remember(known: TableSchema | None, new: TableSchema | None) -> TableSchema | None:

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.errors import UnreachableError
-from pipeline.landing.division import LEAST, divided, epochs_read
+from pipeline.landing.division import LEAST, divided, epochs_read, read_alone
 from pipeline.landing.span import Span
 from pipeline.model import PartitionEnd, TopicPartition
 from pipeline.transports.offset_ranges import OffsetRange, RangeRead
@@ -36,6 +36,12 @@ def test_tasks_are_of_about_one_size() -> None:
     tasks = divided(spans(LEAST * 6, LEAST, LEAST), 4)
 
     assert [sum(one.until - one.first for one in task) for task in tasks] == [2 * LEAST] * 4
+
+
+def test_a_source_that_two_tasks_read_is_read_alone_by_none() -> None:
+    parts = [[OffsetRange("a", 0, 0, 5), OffsetRange("b", 0, 0, 5)], [OffsetRange("a", 0, 5, 9)]]
+
+    assert read_alone(parts, {"a": "shop", "b": "till"}) == {"till"}
 
 
 def test_a_small_batch_is_one_task() -> None:

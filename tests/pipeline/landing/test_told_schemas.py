@@ -1,16 +1,23 @@
 """Columns that rows tell of themselves are landed where they are news, and never too seldom."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from pipeline.changelog.table import CHANGES
-from pipeline.landing.told_schemas import after, newest, unrepeated
+from pipeline.landing import division
+from pipeline.landing.told_schemas import Unrepeated, after, newest, unrepeated
 from pipeline.mark import ToldSchema
 from pipeline.model import Op, Order
+from pipeline.schema.history import History
+from pipeline.sources.postgres.dialect import POSTGRES
+from tests.pipeline.landing.desk import Desk
+from tests.pipeline.landing.test_unbased_tables import MORE, message
 
 Step = tuple[int, str]  # where in the log, and what is told
+NAME = "s/public.t"
 
 
 def rows(*steps: Step, op: Op = Op.DDL, schema_id: int | None = 1) -> pa.RecordBatch:
@@ -28,11 +35,21 @@ def rows(*steps: Step, op: Op = Op.DDL, schema_id: int | None = 1) -> pa.RecordB
     return pa.RecordBatch.from_pylist(told, CHANGES)
 
 
+def statements(*steps: Step) -> list[dict[str, object]]:
+    place = {"epoch": 1, "pos": 0, "row": 0, "source": "s", "shard": "public.t", "schema_id": 1}
+    return [{**place, "log": log, "note": text} for log, text in steps]
+
+
 def landed(*batches: Sequence[Step]) -> list[list[Step]]:
-    """What is left of each batch."""
+    """What is left of each batch, which one task reads in as many parts as it has steps."""
     known: dict[str, ToldSchema] = {}
-    left = [unrepeated(rows(*steps), known).to_pylist() for steps in batches]
-    return [[(row["order"]["log"], row["after"]) for row in one] for one in left]
+    left = []
+    for steps in batches:
+        found = list(Unrepeated(known).among(rows(step) for step in steps))
+        told = [row for one in found for row in one.to_pylist()]
+        left.append([(row["order"]["log"], row["after"]) for row in told])
+        known = after(known, newest(statements(*left[-1])))
+    return left
 
 
 @pytest.mark.parametrize(
@@ -47,6 +64,12 @@ def landed(*batches: Sequence[Step]) -> list[list[Step]]:
             id="a partition that is behind",
         ),
         pytest.param([[(9, "b")], [(5, "b")]], [[(9, "b")], [(5, "b")]], id="older and alike"),
+        pytest.param(
+            [[(1, "a")], [(9, "a"), (5, "b"), (10, "a")]],
+            [[(1, "a")], [(5, "b"), (9, "a")]],
+            id="back again, told before what was between",
+        ),
+        pytest.param([[(2, "a"), (3, "a"), (1, "a")]], [[(1, "a")]], id="the first of the same"),
     ],
 )
 def test_columns_in_force_are_not_landed_again(
@@ -57,7 +80,46 @@ def test_columns_in_force_are_not_landed_again(
 
 def test_statements_and_rows_all_stay() -> None:
     for one in (rows((1, "a"), (2, "a"), schema_id=None), rows((1, "a"), (2, "a"), op=Op.CREATE)):
-        assert unrepeated(one, {}) is one
+        assert list(Unrepeated({}).among([one])) == [one]
+
+
+def test_of_what_several_tasks_tell_only_news_is_judged() -> None:
+    known = newest(statements((1, "a")))
+    alter = {**statements((4, "ALTER"))[0], "schema_id": None}
+    told = [*statements((5, "b"), (9, "a")), *statements((7, "b"), (8, "a"), (3, "a")), alter]
+
+    left = unrepeated(told, known)
+
+    assert [(row["log"], row["note"]) for row in left] == [(4, "ALTER"), (5, "b"), (8, "a")]
+
+
+def test_columns_that_come_back_in_another_task_of_the_batch_are_in_force_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(division, "LEAST", 1)
+    desk = Desk(tmp_path, names="a", dialect=POSTGRES)
+    topic = desk.topics.held.setdefault("a.public.t", [message("t", 100, 1)])
+    desk.land()
+    for lsn, more in ((200, (MORE,)), (300, (MORE,)), (400, ()), (500, ())):
+        topic.append(message("t", lsn, lsn, "false", *more))
+    desk.land()
+
+    readings = {feed.settings.name: feed.reading for feed in desk.loop.feeds}
+    log = desk.log()
+    log.look()
+    told = log.schema_changes(-1)
+    history = History(*(c for _, order, text in told for c in readings["a"].read(text, order)[1]))
+    width = {
+        lsn: len(found.columns)
+        for lsn in (100, 200, 300, 400, 500)
+        if (found := history.at("public.t", Order(1, lsn - 50, lsn, 1))) is not None
+    }
+    assert desk.tasks[-1] > 1
+    assert width == {100: 1, 200: 2, 300: 2, 400: 1, 500: 1}
+    newest_told = history.newest("public.t")
+    assert newest_told is not None
+    assert newest_told.order == Order(1, 350, 400, 1)
+    assert desk.loop.mark.schemas["a/public.t"].order == Order(1, 350, 400, 1)
 
 
 def test_the_mark_keeps_the_newest() -> None:
@@ -70,10 +132,10 @@ def test_the_mark_keeps_the_newest() -> None:
         ]
     )
     old = {
-        "s/public.t": ToldSchema(Order(1, 1, 0), "x"),
+        NAME: ToldSchema(Order(1, 1, 0), "x"),
         "s/public.u": ToldSchema(Order(1, 9, 0), "y"),
     }
 
-    assert told["s/public.t"].order == Order(1, 2, 0)
+    assert told[NAME].order == Order(1, 2, 0)
     assert after(old, told) == {**old, **told}
     assert after(told, old) == {**old, **told}
