@@ -1,6 +1,7 @@
-"""What has the doctor to say about the servers that a config names?  Asks all, rules purely.
+"""What has the doctor to say about the lake and the servers that a config names?  Asks all.
 
-Needs no running service.  What cannot be asked is told as such: silence is no clean bill.
+Needs no running service, and rules purely.  What cannot be asked is told as such: silence is no
+clean bill.
 """
 
 import re
@@ -11,7 +12,15 @@ from datetime import timedelta
 
 from checks.doctor.topics import topic_findings
 from monitor.config.model import Config
-from monitor.unasked import ExaminedPart, UnaskedPart, brokers, collector, schema_registry, server
+from monitor.unasked import (
+    ExaminedPart,
+    UnaskedPart,
+    brokers,
+    collector,
+    lake,
+    schema_registry,
+    server,
+)
 from pipeline.build import (
     collection_scope,
     every_topic,
@@ -24,6 +33,8 @@ from pipeline.collectors.collector import Collector, CollectorExamination
 from pipeline.collectors.registration import Registration, SettingDifference
 from pipeline.errors import SluiceError, UnreachableError
 from pipeline.finding import NOTE, REFUSE, Finding
+from pipeline.lake import entries
+from pipeline.lake.store import Store, open_store
 from pipeline.model import ShardId
 from pipeline.route import Router
 from pipeline.settings import PipelineSettings, SourceSettings
@@ -52,6 +63,7 @@ class Doors:
     collector: Callable[[SourceSettings], Collector] = open_collector
     source: Callable[[SourceSettings], Source] = open_source
     transport: Callable[[PipelineSettings], Transport] = open_transport
+    lake: Callable[[str], Store] = open_store
 
 
 @dataclass(eq=False)
@@ -69,7 +81,9 @@ class Examination:
     unasked: list[UnaskedPart] = field(default_factory=list)
 
     def run(self) -> None:
-        """Examine each source, its collector and its topics."""
+        """Examine the lake, then each source, its collector and its topics."""
+        with self._asking(lake()):
+            self.doors.lake(self.config.settings.changes).prove(entries.FOLDER)
         for source in self.config.sources:
             self._registry(source)
             collected = self._collector(source)

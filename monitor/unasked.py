@@ -22,6 +22,15 @@ class UnaskedPart:
     then: str
 
 
+def lake() -> ExaminedPart:
+    """Where tables are written."""
+    return ExaminedPart(
+        "lake",
+        "is the bucket reached from here, at the endpoint, in the region and with the keys that the"
+        " environment names (AWS_...)",
+    )
+
+
 def server(source: SourceSettings) -> ExaminedPart:
     """The database, at the address that is asked."""
     name, address = source.name, f"{source.host}:{source.port}"

@@ -43,7 +43,9 @@ TITLES = {
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
 def doctor(config: Path, worker: Path | None, outage_days: float, as_json: bool) -> None:
-    """Examine sources, connectors and topics; nothing is changed, no service needs to run.
+    """Examine lake, sources, connectors and topics; no service needs to run.
+
+    Nothing is changed; in a bucket a file is written and taken away, to see that two cannot win.
 
     Exit status 0: nothing is refused; 1: something is; 2: wrong usage; 3: nothing is refused so
     far, but something could not be asked.

@@ -5,7 +5,7 @@ Covers monitor/examination.py; monitor/unasked.py; monitor/commands/doctor.py.
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import cast
@@ -25,6 +25,7 @@ from pipeline.collectors.connect.table_filter import capture
 from pipeline.collectors.registration import CollectionScope, Registration
 from pipeline.errors import ConfigError, SluiceError, UnreachableError
 from pipeline.finding import NOTE, REFUSE, WARN, Demand, Finding, FindingSeverity
+from pipeline.lake.store import Store
 from pipeline.model import Shard, ShardId
 from pipeline.settings import PipelineSettings, SourceSettings
 from pipeline.sources.mysql.column import MySqlColumn as Column
@@ -167,6 +168,61 @@ def examined(path: Path, site: Site) -> Examination:
     done = Examination(load(path), WORKER, timedelta(days=3), site.doors())
     done.run()
     return done
+
+
+@dataclass(eq=False)
+class Bucket:
+    """A store that lets one writer win, or says why it does not."""
+
+    error: SluiceError | None
+    proved: list[str] = field(default_factory=list)
+
+    def prove(self, folder: str) -> None:
+        self.proved.append(folder)
+        if self.error is not None:
+            raise self.error
+
+
+def examined_beside(path: Path, bucket: Bucket) -> tuple[Examination, list[str]]:
+    asked: list[str] = []
+
+    def store(uri: str) -> Store:
+        asked.append(uri)
+        return cast("Store", bucket)
+
+    doors = replace(site().doors(), lake=store)
+    done = Examination(load(path), WORKER, timedelta(days=3), doors)
+    done.run()
+    return done, asked
+
+
+def test_the_bucket_is_tried_where_the_change_log_will_be(path: Path) -> None:
+    path.write_text(CONFIG.replace("lake: lake", "lake: s3a://data/lake"), encoding="utf-8")
+    bucket = Bucket(None)
+
+    done, asked = examined_beside(path, bucket)
+
+    assert asked == ["s3a://data/lake/changes"]
+    assert bucket.proved == ["_delta_log"]
+    assert [one.where for one in done.unasked] == []
+    assert not done.refused
+
+
+def test_a_bucket_that_lets_two_writers_win_is_refused_and_the_rest_is_asked(path: Path) -> None:
+    done, _ = examined_beside(path, Bucket(ConfigError("two writers could both win")))
+
+    assert [(one.where, one.what) for one in done.findings if one.severity is REFUSE] == [
+        ("lake", "two writers could both win")
+    ]
+    assert [one.code for one in done.findings] == ["not_allowed", "unproven"]
+
+
+def test_a_bucket_that_does_not_answer_is_told_with_what_to_look_at(path: Path) -> None:
+    done, _ = examined_beside(path, Bucket(UnreachableError("lake: no such bucket")))
+
+    assert [(one.where, one.why) for one in done.unasked] == [("lake", "lake: no such bucket")]
+    assert "AWS_" in done.unasked[0].then
+    assert [one.code for one in done.findings] == ["unproven"]
 
 
 def found(path: Path, site: Site) -> dict[str, FindingSeverity]:
