@@ -32,6 +32,7 @@ KINDS: Mapping[str, AlertKind] = {
     "channel": AlertKind.SERVICE,
     "clock": AlertKind.SERVICE,
     "headroom": AlertKind.SERVICE,
+    "pause": AlertKind.SERVICE,
     "service": AlertKind.SERVICE,
     "stalled": AlertKind.SERVICE,
 }

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 
 from checks.model import Outcome, Reason, Verdict
+from checks.pause import Pause
 from pipeline.lags.lag import Lags
 from pipeline.lags.samples import Samples
 from pipeline.mark import Mark, Quarantine
@@ -30,6 +31,7 @@ class Inputs:
     its sources have not told.  ``unlisted`` says why it may have more shards than are known; empty
     if it cannot.
     ``clocks`` say why the times of its sources' heartbeats cannot be believed now.
+    ``pause`` is there while a person keeps its merges from going on.
     """
 
     table: Table
@@ -44,6 +46,7 @@ class Inputs:
     unproven: str | Missing = ""
     unlisted: str = ""
     clocks: tuple[Reason, ...] = ()
+    pause: Pause | None = None
     _blocks: dict[frozenset[str], tuple[Reason, ...]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )  # by checks: each question of a round asks for them

@@ -13,6 +13,7 @@ from checks.blocks import Inputs, blocks, undecided
 from checks.certificate import Certificate, certify
 from checks.evidence import Evidence
 from checks.model import Reason
+from checks.pause import closed
 from checks.proof import Proof, landed_to, prove
 from checks.sum_rule import Sum, add_up
 from checks.unproven import unlogged
@@ -100,7 +101,7 @@ def assess(
     *disagreeing* what the last answer to the same question said.
     """
     now, proof, summed = inputs.lags.at, *_by_both(question, inputs, policy)
-    state, reasons = _ruled(inputs, policy, summed, proof)
+    state, reasons = _ruled(question, inputs, policy, summed, proof)
     unknown = undecided(inputs, policy.gating)
     if certificate and certificate.revoked is None:
         state, reasons = _answered(certificate, _strange(question, inputs), reasons)
@@ -121,7 +122,8 @@ def assess(
 def passing(question: Question, inputs: Inputs, policy: ReadinessPolicy) -> Readiness:
     """Answer *question* for the eye alone: no certificate is issued, and none is looked for."""
     proof, summed = _by_both(question, inputs, policy)
-    return _told(question, inputs, policy, summed, _ruled(inputs, policy, summed, proof))
+    ruled = _ruled(question, inputs, policy, summed, proof)
+    return _told(question, inputs, policy, summed, ruled)
 
 
 def _told(
@@ -153,13 +155,14 @@ def _by_both(question: Question, inputs: Inputs, policy: ReadinessPolicy) -> tup
 
 
 def _ruled(
-    inputs: Inputs, policy: ReadinessPolicy, summed: Sum, proof: Proof
+    question: Question, inputs: Inputs, policy: ReadinessPolicy, summed: Sum, proof: Proof
 ) -> tuple[ReadinessState, tuple[Reason, ...]]:
     """The state without regard to certificates: blocked, else unknown, else what the rules say."""
     both: tuple[Sum | Proof, ...] = (summed, proof)
     asked = {Rule.SUM: both[:1], Rule.PROOF: both[1:], Rule.BOTH: both}[policy.rule]
     reasons = tuple(reason for one in asked for reason in one.reasons)
-    blocked = blocks(inputs, policy.gating)
+    paused = closed(inputs.pause, question.stage, question.cut)
+    blocked = (*paused, *blocks(inputs, policy.gating))
     if blocked:
         return ReadinessState.BLOCKED, (*blocked, *reasons)
     if inputs.clocks:

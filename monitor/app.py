@@ -214,6 +214,7 @@ class App:
             unlisted=self.roster.unlisted,
             doubts=self.clocks.reasons,
             clock=clock,
+            pauses=self.store.pauses.standing,
         )
 
     def _lane_requests(self) -> LaneRequests:
@@ -229,6 +230,7 @@ class App:
             rereads=self.store.rereads,
             clock=clock,
             readers=partial(named_versions, self.store.certificates, clock),
+            paused=self._paused,
             cuts=DueCuts(
                 self.fences.known,
                 self.fences.first,
@@ -259,7 +261,12 @@ class App:
             firsts=FirstLandings(self.census.rows),
             way=self.way,
             published=self._published,
+            kept=self.config.pipeline.upkeep.keep_changes,
         )
+
+    def _paused(self) -> frozenset[str]:
+        """Tables whose merges stand still."""
+        return frozenset(self.store.pauses.standing(clock()))
 
     def _published(self, table: str) -> bool:
         """Whether images of it are made."""
@@ -268,7 +275,8 @@ class App:
     def _works(self) -> Works:
         plans, history = self.config.plans, self.store.verdicts
         probing = Probing(
-            plans, self.roster, history, self.recorder, self.world, clock, current_run
+            *(plans, self.roster, history, self.recorder, self.world, clock, current_run),
+            paused=self._paused,
         )
         return Works(
             heartbeats=self.heartbeats,

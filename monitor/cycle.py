@@ -34,7 +34,10 @@ FEW = 20  # tables that are answered for together
 
 @dataclass(eq=False)
 class Cycle:
-    """What the watching job does; ``budget`` is the lag that is not late, by tier."""
+    """What the watching job does; ``budget`` is the lag that is not late, by tier.
+
+    ``kept`` is how long the change log is kept.
+    """
 
     watcher: Watcher
     roster: Roster
@@ -52,6 +55,7 @@ class Cycle:
     firsts: FirstLandings = field(default_factory=FirstLandings)
     way: RightOfWay = field(default_factory=RightOfWay)
     published: Callable[[str], bool] = lambda _: False
+    kept: timedelta = timedelta(days=30)
     _states: dict[str, tuple[ReadinessState, datetime]] = field(default_factory=dict)
 
     def watch(self) -> None:
@@ -170,7 +174,9 @@ class Cycle:
         down = [part for part in parts if part.ailment and _concerns(part, table)]
         if down and first:
             first = replace(first, stuck=None)  # it moves on once they work
-        yield from own.of_table(table, inputs.lags, self.budget(table.tier), down, at)
+        stage = Stage.MIRROR if inputs.pause is None else Stage.LANDED
+        yield from own.of_table(table, inputs.lags, self.budget(table.tier), down, at, stage=stage)
+        yield own.of_pause(table.name, inputs.pause, self.kept, at)
         why, landed = blocks(inputs, frozenset()), not isinstance(inputs.samples.mark, Missing)
         yield from own.of_standstills(table.name, why, at, first, landed=landed)
         yield own.of_disagreement(table.name, answers, at)

@@ -72,8 +72,13 @@ class Lane:
             self._known = Known(mark, self._learnt(known, mark, landed))
         return landed
 
-    def apply(self, waived: frozenset[str], cuts: Sequence[DueCut] = ()) -> tuple[Applied, ...]:
-        """Bring every mirror with landed changes up to date; tier 0 first.
+    def apply(
+        self,
+        waived: frozenset[str],
+        cuts: Sequence[DueCut] = (),
+        paused: frozenset[str] = frozenset(),
+    ) -> tuple[Applied, ...]:
+        """Bring every mirror with landed changes up to date but the *paused* ones; tier 0 first.
 
         What has landed is known before it is looked which of *cuts* have passed.
 
@@ -82,17 +87,21 @@ class Lane:
         """
         with self._turn(_PATIENCE) as mine:
             self._in_pool("apply")
-            return self.passes.run(self._known, waived, cuts) if mine else ()
+            return self.passes.run(self._known, waived, cuts, paused) if mine else ()
 
-    def upkeep(self, readers: Mapping[str, int]) -> None:
+    def upkeep(self, readers: Mapping[str, int], paused: frozenset[str] = frozenset()) -> None:
         """Compact and clean what is due; *readers*: table -> lowest version still needed.
 
-        A merge waits for one mirror at most, and for nothing of the change log's.
+        Nothing is written to a mirror that is *paused*.  A merge waits for one mirror at most, and
+        for nothing of the change log's.
         """
         with self._turn():
             mark = self.mark
             applied = {name: self.passes.applied(name) for name in mark.tables}
-        held = self.passes.stands_still
+
+        def held(table: str) -> bool:
+            return table in paused or self.passes.stands_still(table)
+
         self.upkeeping.run(mark, readers, applied, held, key=self._key, turn=self._turn)
 
     def reread(self, orders: Sequence[RereadOrder]) -> tuple[RereadState, ...]:

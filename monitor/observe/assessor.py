@@ -10,6 +10,7 @@ from datetime import datetime
 
 from checks.blocks import Inputs
 from checks.model import Reason
+from checks.pause import Pause
 from checks.readiness import Question, Readiness, ReadinessPolicy, assess, passing
 from monitor.observe.forfeits import Forfeits
 from monitor.observe.rulings import Rulings
@@ -34,6 +35,7 @@ class RoundFacts:
     residuals: Mapping[str, int]
     sources: tuple[Hold, ...]
     holds: Mapping[str, tuple[Hold, ...]]
+    pauses: Mapping[str, Pause] = field(default_factory=dict)
 
     def holds_of(self, table: Table) -> Iterator[Hold]:
         """Those of sources, of which there are few, and those of *table*."""
@@ -56,6 +58,7 @@ class Assessor:
     unlisted: Callable[[Table, Mark | None], str]
     doubts: Callable[[Sequence[str], datetime], tuple[Reason, ...]]
     clock: Callable[[], datetime]
+    pauses: Callable[[datetime], Mapping[str, Pause]] = lambda _: {}
     _earlier: dict[str, Lags] = field(default_factory=dict)
     _disagreeing: dict[str, Mapping[Question, datetime]] = field(default_factory=dict)
     _forfeits: Forfeits = field(init=False)
@@ -75,7 +78,8 @@ class Assessor:
                 sources.append(hold)
             else:
                 tables[hold.subject] = (*tables.get(hold.subject, ()), hold)
-        return RoundFacts(at, self.waived(), self.residuals(), tuple(sources), tables)
+        waived, residuals = self.waived(), self.residuals()
+        return RoundFacts(at, waived, residuals, tuple(sources), tables, self.pauses(at))
 
     def inputs(self, table: Table, look: Sampling, facts: RoundFacts) -> Inputs:
         """Everything known of *table* at the time of *facts*."""
@@ -96,6 +100,7 @@ class Assessor:
             unproven=self.unproven(table, _bases(look)),
             unlisted=self.unlisted(table, None if isinstance(mark, Missing) else mark.value),
             clocks=doubts,
+            pause=facts.pauses.get(table.name),
         )
 
     def answer(self, question: Question, inputs: Inputs) -> Readiness:

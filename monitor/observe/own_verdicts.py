@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from checks.model import Outcome, Reason, Ruling, Verdict
+from checks.pause import Pause, overlong
 from checks.readiness import Readiness
 from monitor.board import FirstLanding
 from pipeline.lags.lag import Lags
@@ -30,7 +31,7 @@ OF_THE_MARK = ("gap", "quarantine", "blocked")
 ELSEWHERE = frozenset({"check_failed"})  # a probe's FAIL is an incident of its own
 FIRST_LANDING = "first_landing"
 MERGING = "merging"
-CHECKS = ("lag", "service", "hold", "disagreement", *dict.fromkeys(STANDSTILLS.values()))
+CHECKS = ("lag", "service", "hold", "pause", "disagreement", *dict.fromkeys(STANDSTILLS.values()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,15 +85,29 @@ def _landing(one: FirstLanding | None, down: Component | None, at: datetime) -> 
 
 
 def of_table(
-    table: Table, lags: Lags, budget: timedelta, down: Sequence[Component], at: datetime
+    table: Table,
+    lags: Lags,
+    budget: timedelta,
+    down: Sequence[Component],
+    at: datetime,
+    *,
+    stage: Stage = Stage.MIRROR,
 ) -> Iterator[Verdict]:
-    """Whether the table is late, or suffers from one of the parts that are *down*."""
+    """Whether the table is late in *stage*, or suffers from one of the parts that are *down*.
+
+    One whose merges are paused cannot be late but in the change log.
+    """
     if down:
         yield _blaming(table.name, "service", down[0], at)
         return
     yield Verdict(table.name, "service", Ruling(Outcome.PASS, "every part works"), at)
-    lateness, cause = _lateness(lags, budget), _held_up(table, lags)
-    yield Verdict(table.name, "lag", lateness, at, value=_seconds(lags), cause=cause)
+    lateness, cause = _lateness(lags, budget, stage), _held_up(table, lags, stage)
+    yield Verdict(table.name, "lag", lateness, at, value=_seconds(lags, stage), cause=cause)
+
+
+def of_pause(table: str, pause: Pause | None, kept: timedelta, at: datetime) -> Verdict:
+    """Whether the table is paused for so long that somebody may have forgotten it."""
+    return Verdict(table, "pause", overlong(pause, kept, at), at)
 
 
 def of_standstills(
@@ -189,21 +204,22 @@ def _blaming(name: str, check: str, part: Component, at: datetime) -> Verdict:
     return Verdict(name, check, ruling, at, cause=part.name)
 
 
-def _lateness(lags: Lags, budget: timedelta) -> Ruling:
-    total = lags.total(Stage.MIRROR)
+def _lateness(lags: Lags, budget: timedelta, stage: Stage) -> Ruling:
+    total = lags.total(stage)
     if isinstance(total, Missing):
         return Ruling(Outcome.UNKNOWN, f"lag is unknown: {total.why}", "lag_unknown")
-    told = f"lag {total.total_seconds():.0f} s, budget {budget.total_seconds():.0f} s"
+    way = " to the change log" if stage is Stage.LANDED else ""
+    told = f"lag{way} {total.total_seconds():.0f} s, budget {budget.total_seconds():.0f} s"
     if total > budget:
-        slow = lags.slowest
+        slow = lags.slowest(stage)
         where = f"; the longest hop is {slow.hop}" if slow else ""
         return Ruling(Outcome.FAIL, f"{told}{where}", "late")
     return Ruling(Outcome.PASS, told)
 
 
-def _held_up(table: Table, lags: Lags) -> str:
+def _held_up(table: Table, lags: Lags, stage: Stage) -> str:
     """The part of the way at which all tables beside it are held up: its source, or merging."""
-    slow = lags.slowest
+    slow = lags.slowest(stage)
     if slow is None:
         return ""
     if slow.hop is Hop.MERGE:
@@ -220,8 +236,8 @@ def _held_up(table: Table, lags: Lags) -> str:
     return f"source:{min(ends, key=lambda name: ends[name], default=table.sources[0])}"
 
 
-def _seconds(lags: Lags) -> float | None:
-    total = lags.total(Stage.MIRROR)
+def _seconds(lags: Lags, stage: Stage) -> float | None:
+    total = lags.total(stage)
     return None if isinstance(total, Missing) else total.total_seconds()
 
 

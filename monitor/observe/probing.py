@@ -5,7 +5,7 @@ whose shards lie in several.  No line waits for another, and a round for none th
 due in a line that hangs is unknown, by the name of the probe that hangs.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
@@ -46,6 +46,7 @@ class Probing:
 
     A probe that had nothing new to rule on is asked again in the next round; if it could not even
     look before, that is over, and said: an old excuse must not stand until the next ruling.
+    A mirror whose merges are ``paused`` is not probed: it stands where it stood.
     ``open_world`` is told whose line it is for: lines share nothing that waits.
     """
 
@@ -56,6 +57,7 @@ class Probing:
     open_world: Callable[[tuple[str, ...]], World]
     clock: Callable[[], datetime]
     run: Callable[[], str] = str
+    paused: Callable[[], Collection[str]] = tuple
     lines: SideBySide[None] = field(init=False)
     _ran: dict[tuple[str, str], datetime] = field(default_factory=dict)
     _at_work: dict[str, ProbeAtWork] = field(default_factory=dict)
@@ -139,7 +141,10 @@ class Probing:
 
     def _due(self) -> Iterator[Due]:
         tables = sorted(self.roster.tables(), key=lambda table: (table.tier, table.name))
+        paused = self.paused()
         for table in tables:
+            if table.name in paused:
+                continue
             for plan in self.plans:
                 probe = plan.probe_for(table.name)
                 if probe is not None and self._old(plan, table):

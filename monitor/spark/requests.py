@@ -50,6 +50,7 @@ class LaneRequests:
     clock: Callable[[], datetime]
     readers: Callable[[], Mapping[str, int]] = dict
     cuts: Callable[[], tuple[DueCut, ...]] = tuple
+    paused: Callable[[], frozenset[str]] = frozenset
     ailments: dict[Verb, str] = field(default_factory=dict)
     at_rest: bool = False
 
@@ -84,7 +85,7 @@ class LaneRequests:
         """
         started = self.clock()
         with self._ailing(Verb.APPLY):
-            request = Request(0, Verb.APPLY, self.waived(), cuts=self.cuts())
+            request = Request(0, Verb.APPLY, self.waived(), cuts=self.cuts(), paused=self.paused())
             turns = self.call(request, self.deadlines.apply).applied
         now = self.clock()
         told = [turn for turn in turns if turn.account.read or turn.account.residual]
@@ -105,7 +106,7 @@ class LaneRequests:
 
     def upkeep(self) -> None:
         """Compact and clean, keeping the versions that certificates still name."""
-        request = Request(0, Verb.UPKEEP, readers=self.readers())
+        request = Request(0, Verb.UPKEEP, readers=self.readers(), paused=self.paused())
         self.call(request, self.deadlines.upkeep)
 
     def publish(self) -> None:

@@ -46,7 +46,10 @@ LINES = (Verb.LAND, Verb.APPLY, Verb.UPKEEP, Verb.PUBLISH, Verb.REREAD)
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One thing to do; ``settings`` only opens, ``readers`` only serves upkeep, ``cuts`` merges."""
+    """One thing to do; ``settings`` only opens, ``readers`` only serves upkeep, ``cuts`` merges.
+
+    ``paused`` are tables whose mirrors nothing is written to.
+    """
 
     id: int
     verb: Verb
@@ -55,6 +58,7 @@ class Request:
     settings: PipelineSettings | None = None
     cuts: tuple[DueCut, ...] = ()
     rereads: tuple[RereadOrder, ...] = ()
+    paused: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,11 +51,13 @@ class ServedLane(Protocol):
         """Land one batch."""
         ...
 
-    def apply(self, waived: frozenset[str], cuts: Sequence[DueCut]) -> tuple[Applied, ...]:
-        """Merge what is landed, and make images of *cuts*."""
+    def apply(
+        self, waived: frozenset[str], cuts: Sequence[DueCut], paused: frozenset[str]
+    ) -> tuple[Applied, ...]:
+        """Merge what is landed but into *paused* mirrors, and make images of *cuts*."""
         ...
 
-    def upkeep(self, readers: Mapping[str, int]) -> object:
+    def upkeep(self, readers: Mapping[str, int], paused: frozenset[str]) -> object:
         """Compact and clean, keeping the versions that *readers* still need."""
         ...
 
@@ -182,11 +184,12 @@ class RequestServer:
             case Verb.LAND:
                 return Reply(request.id, landed=self.lane.land(request.waived))
             case Verb.APPLY:
-                return Reply(request.id, applied=self.lane.apply(request.waived, request.cuts))
+                turns = self.lane.apply(request.waived, request.cuts, request.paused)
+                return Reply(request.id, applied=turns)
             case Verb.REREAD:
                 return Reply(request.id, rereads=self.lane.reread(request.rereads))
             case Verb.UPKEEP:
-                self.lane.upkeep(request.readers)
+                self.lane.upkeep(request.readers, request.paused)
             case Verb.PUBLISH:
                 return Reply(request.id, published=self.lane.publish())
             case Verb.STOP:

@@ -162,4 +162,23 @@ rereads = _table(
     _column("ended", Instant, nullable=True),
     _column("states", JSON),
 )
+pauses = _table(
+    "pauses",
+    _key("id", _NAME),
+    _column("table", _NAME),
+    _column("reason", Text),
+    _column("who", _NAME),
+    _column("since", Instant),
+    _column("at", Instant),
+    _column("until", Instant, nullable=True),
+    _column("ended", Instant, nullable=True),
+    _column("ended_by", _NAME),
+)
+table_states = _table(
+    "table_states",
+    _key("table", _NAME),
+    _key("since", Instant),
+    _column("state", _WORD),
+    _column("why", Text),
+)
 silences = _table("silences", _key("id", _NAME), _column("end", Instant), _column("body", Text))

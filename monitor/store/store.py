@@ -18,6 +18,7 @@ from monitor.store.holds import Holds
 from monitor.store.incidents import Incidents
 from monitor.store.memory import CheckMemory
 from monitor.store.outbox import StoredOutbox
+from monitor.store.pauses import Pauses
 from monitor.store.rereads import RereadRequests
 from monitor.store.silences import Silences
 from monitor.store.ticks import Ticks
@@ -42,6 +43,7 @@ class ServiceStore:
     holds: Holds = field(init=False)
     silences: Silences = field(init=False)
     rereads: RereadRequests = field(init=False)
+    pauses: Pauses = field(init=False)
 
     def __post_init__(self) -> None:
         """Give each subject the one database."""
@@ -58,6 +60,7 @@ class ServiceStore:
         self.holds = Holds(database)
         self.silences = Silences(database)
         self.rereads = RereadRequests(database)
+        self.pauses = Pauses(database)
 
     @classmethod
     def open(cls, path: Path | str, *, service: bool = False) -> "ServiceStore":

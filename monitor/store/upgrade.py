@@ -7,10 +7,10 @@ from sqlalchemy import Connection, delete, insert, inspect, select
 from monitor.store.schema import METADATA, version
 from pipeline.errors import ConfigError
 
-STEPS: tuple[Callable[[Connection], None], ...] = (METADATA.create_all, METADATA.create_all)
+STEPS: tuple[Callable[[Connection], None], ...] = (METADATA.create_all,) * 3
 """The first makes a store, each after it the next version; a released step is never changed.
 
-The second adds what is read again from its source."""
+The second adds what is read again from its source, the third pauses and states of tables."""
 FIRST = 2
 """The version that the first step makes; no release has written an earlier one."""
 

@@ -181,5 +181,5 @@ def hop_of(view: TableView) -> str:
         if code == "check_failed":
             return ""  # both ends were compared: it may be anywhere
         return Hop.CONSUMER.value if code in LANDING else Hop.MERGE.value
-    slow = view.lags.slowest
+    slow = view.lags.slowest()
     return slow.hop.value if slow and slow.lag != timedelta() else ""

@@ -6,7 +6,7 @@ between makes it start over in the next pass.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -83,9 +83,15 @@ class Passes:
         self._untold = UntoldTurns(self.mirrors, self.watch, self.clock)
 
     def run(
-        self, landed: LandedState, waived: frozenset[str], cuts: Sequence[DueCut] = ()
+        self,
+        landed: LandedState,
+        waived: frozenset[str],
+        cuts: Sequence[DueCut] = (),
+        paused: Collection[str] = frozenset(),
     ) -> tuple[Applied, ...]:
         """Turns of every mirror with landed changes, tier 0 first; images of *cuts* come before.
+
+        Those that are *paused* have none, whatever lands.
 
         Returns a turn for each such mirror, and for each one that was looked at and stands still.
         """
@@ -96,7 +102,8 @@ class Passes:
         untold = tuple(self._untold.turns(sorted(mark.tables)))
         if untold:
             return untold  # to be kept before the next turns, or a kill takes both accounts
-        tables = [landed.catalog.table(name, mark.shards) for name in behind]
+        going = [name for name in behind if name not in paused]
+        tables = [landed.catalog.table(name, mark.shards) for name in going]
         tried = [table for table in tables if self._due(table, landed, waived)]
         standing = broken | self._standing({table.name for table in tried}, mark, waived)
         ready = self._first([table for table in tried if table.name not in standing])

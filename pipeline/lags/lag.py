@@ -70,14 +70,13 @@ class Lags:
             total += each.lag
         return total if self.hops else Missing("no hop was measured")
 
-    @property
-    def slowest(self) -> HopLag | None:
-        """The first hop of which the lag is not known, else the one that takes longest."""
+    def slowest(self, stage: Stage = Stage.MIRROR) -> HopLag | None:
+        """The first hop up to *stage* of unknown lag, else the one that takes longest."""
 
         def taken(one: HopLag) -> timedelta:
             return timedelta.max if isinstance(one.lag, Missing) else one.lag
 
-        return max(self.hops, key=taken, default=None)
+        return max(self.up_to(stage), key=taken, default=None)
 
     def watermark(self, stage: Stage) -> Watermark:
         """Every change committed at the source up to here is in *stage*."""

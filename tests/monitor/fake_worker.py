@@ -43,7 +43,9 @@ class FakeLane:
         (self.lake / f"batch-{batch}").touch()
         return Landed("main", batch, 3, START, timedelta(milliseconds=1500), tables=(("t", 3),))
 
-    def apply(self, waived: frozenset[str], cuts: object = ()) -> tuple[Applied, ...]:
+    def apply(
+        self, waived: frozenset[str], cuts: object = (), paused: object = ()
+    ) -> tuple[Applied, ...]:
         """One table that went on and one that is held."""
         self._obey("apply", waived)
         hold = Hold("h1", "shop.b", "foreign_write", "restore it")
@@ -57,7 +59,7 @@ class FakeLane:
         """Nothing."""
         return ()
 
-    def upkeep(self, readers: Mapping[str, int]) -> None:
+    def upkeep(self, readers: Mapping[str, int], paused: object = ()) -> None:
         """Write down who reads what."""
         (self.lake / "readers").write_text(repr(dict(readers)), encoding="utf-8")
 

@@ -355,6 +355,7 @@ class Rig:
             self.roster.unlisted,
             self.clocks.reasons,
             self.clock,
+            self.store.pauses.standing,
         )
 
     def api_parts(self) -> ApiParts:

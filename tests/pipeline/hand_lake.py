@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from copy import copy, deepcopy
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -156,11 +156,11 @@ class HandLake:
         self.log.look()
         self.passes.highs.landed(batch, high)
 
-    def run(self, *waived: str) -> tuple[Applied, ...]:
+    def run(self, *waived: str, paused: Collection[str] = ()) -> tuple[Applied, ...]:
         """One pass."""
         self.now += timedelta(minutes=10)
         state = LandedState(self.mark, self.catalog)
-        return self.passes.run(state, frozenset(waived), self.cuts)
+        return self.passes.run(state, frozenset(waived), self.cuts, paused)
 
     def apply(self, waived: Sequence[str] = ()) -> Applied:
         """The turn of ``db.t``; a pass in which an old one is told comes before it."""

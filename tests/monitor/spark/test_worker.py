@@ -40,7 +40,9 @@ class GatedLane:
         self._pass("land", *waived)
         return Landed("main", len(self.done), 1, AT, SOON)
 
-    def apply(self, waived: frozenset[str], cuts: object = ()) -> tuple[Applied, ...]:
+    def apply(
+        self, waived: frozenset[str], cuts: object = (), paused: object = ()
+    ) -> tuple[Applied, ...]:
         """Through the gate."""
         self._pass("apply", *waived)
         return ()
@@ -49,7 +51,7 @@ class GatedLane:
         """Nothing."""
         return ()
 
-    def upkeep(self, readers: Mapping[str, int]) -> None:
+    def upkeep(self, readers: Mapping[str, int], paused: object = ()) -> None:
         """Through the gate."""
         self._pass("upkeep")
 

@@ -77,7 +77,7 @@ def test_lags_are_summed_only_where_each_is_one(taken: Lags, total: timedelta | 
     ],
 )
 def test_a_person_is_shown_the_hop_to_look_at(taken: Lags, slowest: Hop | None) -> None:
-    found = taken.slowest
+    found = taken.slowest()
 
     assert (found and found.hop) is slowest
 

@@ -1,0 +1,44 @@
+"""`sluice pause TABLE... --reason`: nothing is merged into tables until they are resumed."""
+
+import json
+from pathlib import Path
+
+import click
+
+from monitor.client import address, posted
+from monitor.options import asks_service, login
+
+
+@click.command("pause")
+@click.argument("tables", nargs=-1, required=True)
+@click.option("--reason", required=True, help="Why nothing may be merged; kept for ever.")
+@click.option(
+    "--until", metavar="WHEN", help="An instant (2026-03-29T12:00:00Z), or PT4H from now."
+)
+@click.option("--who", default=login, help="By default the name you are logged in with.")
+@asks_service
+def pause(
+    *,
+    tables: tuple[str, ...],
+    reason: str,
+    until: str | None,
+    who: str,
+    config: Path,
+    server: str | None,
+    as_json: bool,
+) -> None:
+    """Merge nothing into TABLES from now on; what comes is landed all the same, and none is lost.
+
+    The gate is BLOCKED for cuts from now on.  A table that is paused gets the new reason and end.
+    """
+    body = {"tables": list(tables), "reason": reason, "who": who, "until": until}
+    answer = posted(address(server, config), "/v1/pauses", "pauses", body)
+    if as_json:
+        click.echo(json.dumps(answer["pauses"]))
+        return
+    for one in answer["pauses"]:
+        until_then = f", until {one['until']}" if one["until"] else ""
+        click.echo(f"{one['table']}: paused since {one['since']}{until_then}")
+
+
+COMMAND = pause

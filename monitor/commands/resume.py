@@ -1,0 +1,29 @@
+"""`sluice resume TABLE...`: what was paused is merged again."""
+
+import json
+from pathlib import Path
+
+import click
+
+from monitor.client import address, posted
+from monitor.options import asks_service, login
+
+
+@click.command("resume")
+@click.argument("tables", nargs=-1, required=True)
+@click.option("--who", default=login, help="By default the name you are logged in with.")
+@asks_service
+def resume(
+    *, tables: tuple[str, ...], who: str, config: Path, server: str | None, as_json: bool
+) -> None:
+    """Let TABLES go on: what has landed since they were paused is merged now."""
+    body = {"tables": list(tables), "who": who}
+    answer = posted(address(server, config), "/v1/pauses/ended", "pauses", body)
+    if as_json:
+        click.echo(json.dumps(answer["pauses"]))
+        return
+    for one in answer["pauses"]:
+        click.echo(f"{one['table']}: goes on; it was paused since {one['since']}")
+
+
+COMMAND = resume

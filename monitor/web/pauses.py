@@ -1,0 +1,117 @@
+"""Tables whose merges stand still because somebody wants it: paused, looked at, resumed."""
+
+from datetime import datetime, timedelta
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError
+
+from checks.pause import Pause
+from monitor.nearest import alike
+from monitor.store.pauses import PauseRecord
+from monitor.web import render
+from monitor.web.parts import ApiParts, Parts
+from pipeline.errors import ConfigError
+
+Line = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=1000)]
+Limit = Annotated[int, Query(ge=1, le=10_000)]
+Names = Annotated[list[Line], Field(min_length=1, max_length=1000)]
+PAUSE_ROUTES = APIRouter(prefix="/v1")
+_LENGTH, _INSTANT = TypeAdapter(timedelta), TypeAdapter(datetime)
+
+
+class PauseRequest(BaseModel):
+    """Who pauses which tables, why, and ``until`` when: an instant, or for how long."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    tables: Names
+    reason: Line
+    who: Line
+    until: Line | None = None
+
+
+class ResumeRequest(BaseModel):
+    """Who lets which tables go on."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    tables: Names
+    who: Line
+
+
+@PAUSE_ROUTES.get("/pauses")
+def pauses(parts: Parts, limit: Limit = 100) -> list[render.Json]:
+    """What was paused, newest first."""
+    return [_told(one) for one in parts.store.pauses.list(parts.clock(), limit=limit)]
+
+
+@PAUSE_ROUTES.post("/pauses")
+def pause(parts: Parts, body: PauseRequest) -> JSONResponse:
+    """Merge nothing into tables until they are resumed: 201; 400 if there is no such table."""
+    now = parts.clock()
+    until = None if body.until is None else _until(body.until, now)
+    for name in body.tables:
+        _require(name, parts)
+    made = [
+        parts.store.pauses.begin(Pause(name, body.reason, body.who, now, until))
+        for name in dict.fromkeys(body.tables)
+    ]
+    return JSONResponse({"pauses": [_told(PauseRecord(one, now)) for one in made]}, 201)
+
+
+@PAUSE_ROUTES.post("/pauses/ended")
+def resume(parts: Parts, body: ResumeRequest) -> render.Json:
+    """Let tables go on; 400 if one of them is not paused."""
+    now = parts.clock()
+    standing = parts.store.pauses.standing(now)
+    for name in body.tables:
+        if name not in standing:
+            paused = alike(name, sorted(standing)) if standing else "none"
+            raise ConfigError(f"{name} is not paused; nothing was recorded; paused: {paused}")
+    for name in body.tables:
+        parts.store.pauses.resume(name, body.who, now)
+    ended = [PauseRecord(standing[name], now, now, body.who) for name in dict.fromkeys(body.tables)]
+    return {"pauses": [_told(one) for one in ended]}
+
+
+def _until(text: str, now: datetime) -> datetime:
+    """The instant that *text* means: RFC 3339 with its offset, or ISO 8601 for how long.
+
+    Raises:
+        ConfigError: it is neither, or it has passed.
+    """
+    try:
+        if text[:1] in "Pp":
+            found = now + _LENGTH.validate_python(text)
+        else:
+            found = _INSTANT.validate_python(text)
+    except (ValidationError, OverflowError) as error:
+        msg = f"until {text!r} is no instant and no length; write 2026-03-29T12:00:00Z or PT4H"
+        raise ConfigError(msg) from error
+    if found.tzinfo is None:
+        raise ConfigError(f"until {text!r} has no offset; write it with one, as in ...T12:00:00Z")
+    if found <= now:
+        raise ConfigError(f"until {text!r} has passed; nothing was recorded")
+    return found
+
+
+def _require(name: str, parts: ApiParts) -> None:
+    if parts.gate.roster.table(name) is None:
+        known = alike(name, [table.name for table in parts.gate.roster.tables()])
+        raise ConfigError(f"no table {name!r}; nothing was recorded; known: {known}")
+
+
+def _told(one: PauseRecord) -> render.Json:
+    pause = one.pause
+    return {
+        "table": pause.table,
+        "reason": pause.reason,
+        "who": pause.who,
+        "since": render.instant(pause.since),
+        "at": render.instant(one.at),
+        "until": render.instant(pause.until) if pause.until else None,
+        "ended": render.instant(one.ended) if one.ended else None,
+        "ended_by": one.ended_by or None,
+    }
