@@ -14,9 +14,12 @@ import pyarrow as pa
 
 from pipeline.model import Head, Position, Shard
 from pipeline.settings import SourceSettings
+from pipeline.sources.condition import Condition
 
 KeyTexts = tuple[str, ...]
-"""Values of a key, or of its first columns, as texts that only their source reads."""
+"""Values of a key, or of its first columns, as texts that only their source reads.
+
+That of an integer is its decimal digits."""
 
 ROWS = pa.schema([("key_values", pa.string()), ("after", pa.string())])
 """A row as its format writes it: as of ``DECODED``."""
@@ -39,7 +42,9 @@ class ReadFence:
 class RowsAsked:
     """At most *limit* rows of *shard* above *after* and not above *until*, by *key*.
 
-    Both may name only the first columns of the key; None is without end.
+    Both may name only the first columns of the key; None is without end.  Of those only rows of
+    which *where* is true; and, if there are *keys*, rows under one of these, which are written as
+    the ``key_values`` of ``ROWS``.
     """
 
     shard: Shard
@@ -47,12 +52,15 @@ class RowsAsked:
     after: KeyTexts | None
     until: KeyTexts | None
     limit: int
+    where: Condition | None = None
+    keys: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class RowsRead:
-    """``ROWS`` in the order of their keys; ``last`` is the key of the last, None without any.
+    """``ROWS`` in the order of their keys; ``last`` is the key of the last that was looked at.
 
+    That is the last of the rows unless they were asked for by a condition; None without any.
     ``ended`` if none is left up to ``until``.
     """
 
@@ -82,8 +90,13 @@ class RowReader(Protocol):
 
         Raises:
             TooManyRowsError: the server took too long; fewer rows can be asked for.
+            ConfigError: it cannot be asked so: there is no such column, or a key is no key of it.
             ProofError: the server that answers is not the fence's, and not proven to be as far.
         """
+        ...
+
+    def keys_of(self, shard: Shard, key: Sequence[str], ids: Sequence[int]) -> tuple[str, ...]:
+        """How ``key_values`` are written of rows whose one key column has these integers."""
         ...
 
     def close(self) -> None:

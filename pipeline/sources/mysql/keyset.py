@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from pipeline.errors import ConfigError
+from pipeline.sources.condition import SqlCondition, Value
 from pipeline.sources.mysql.column import MySqlColumn as Column
 from pipeline.sources.mysql.typemap import BYTES, GEOMETRIES, WHOLE
 from pipeline.sources.mysql.wire_text import Raw
@@ -19,8 +20,6 @@ INTEGERS = (*WHOLE, "BIGINT")
 COUNTED = ("ENUM", "SET", "BIT")
 NUMBERED = (*INTEGERS, "YEAR", *COUNTED)
 UNORDERED = ("FLOAT", "DOUBLE", "JSON", *GEOMETRIES)
-Value = int | str | bytes | Decimal
-Condition = tuple[str, tuple[Value, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,18 +64,18 @@ class KeyColumns:
         """A row's values of ``expressions`` as texts."""
         return tuple(value.hex() if isinstance(value, bytes) else str(value) for value in row)
 
-    def above(self, key: KeyTexts) -> Condition:
+    def above(self, key: KeyTexts) -> SqlCondition:
         """Rows after all that begin with *key*."""
         return self._beyond(key, ">", ">")
 
-    def up_to(self, key: KeyTexts) -> Condition:
+    def up_to(self, key: KeyTexts) -> SqlCondition:
         """Rows not above those that begin with *key*."""
         return self._beyond(key, "<", "<=")
 
-    def _beyond(self, key: KeyTexts, sign: str, last: str) -> Condition:
+    def _beyond(self, key: KeyTexts, sign: str, last: str) -> SqlCondition:
         """One alternative for each column, and for indexes a condition on the first alone."""
         values = self._values(key)
-        asked = self.expressions[: len(values)]
+        asked = [name.replace("%", "%%") for name in self.expressions[: len(values)]]
         parts, arguments = [], list[Value]()
         for at, name in enumerate(asked):
             equal = [f"{before} = %s" for before in asked[:at]]

@@ -16,10 +16,12 @@ from pipeline.errors import ConfigError, ProofError, TooManyRowsError, Unreachab
 from pipeline.formats.canonical import quote
 from pipeline.model import Shard, ShardId
 from pipeline.settings import SourceSettings
+from pipeline.sources.condition import SqlCondition, columns_in, written
 from pipeline.sources.limits import Limits
 from pipeline.sources.mysql.column import MySqlColumn
 from pipeline.sources.mysql.fence import lacking
-from pipeline.sources.mysql.keyset import INTEGERS, Condition, KeyColumns
+from pipeline.sources.mysql.key_values import one_of
+from pipeline.sources.mysql.keyset import INTEGERS, KeyColumns
 from pipeline.sources.mysql.position import executed
 from pipeline.sources.mysql.session import quoted
 from pipeline.sources.mysql.source import MySqlSource, replica_address
@@ -90,10 +92,15 @@ class MySqlRowReader:
         self._await(fence)
         columns = self._columns(asked.shard)
         key = KeyColumns.of(asked.shard.name, columns, asked.key)
-        found = self._rows(columns, key, asked)
+        found, last, ended = self._found(columns, key, asked)
         if (missing := lacking(fence, self._read_from.head())) is not None:
             raise ProofError(f"source:{self.settings.name}: the server has changed: {missing}")
-        return _told(columns, key, found, asked.limit)
+        return RowsRead(_told(columns, key, found), last, ended)
+
+    def keys_of(self, shard: Shard, key: Sequence[str], ids: Sequence[int]) -> tuple[str, ...]:
+        """As the log writes the integers of that column."""
+        column = self._key(shard, key).columns[0]
+        return tuple(f"[{_quoted(text)}]" for text in wire_texts(column, [*map(str, ids)]).texts)
 
     def close(self) -> None:
         """Hang up."""
@@ -108,20 +115,58 @@ class MySqlRowReader:
                 raise ProofError(f"{msg} after {self.patience}: {missing}")
             time.sleep(POLL.total_seconds())
 
-    def _rows(
+    def _found(
         self, columns: Sequence[MySqlColumn], key: KeyColumns, asked: RowsAsked
-    ) -> list[tuple[Raw, ...]]:
-        conditions: list[Condition] = []
+    ) -> tuple[list[tuple[Raw, ...]], KeyTexts | None, bool]:
+        """Rows, the key of the last that was looked at, and whether none is left.
+
+        Under a condition the end of what is looked at is asked for first: a statement then costs
+        no more where few rows meet it.
+        """
+        wanted = (*map(_expression, columns), *key.expressions)
+        order = f"ORDER BY {key.order.replace('%', '%%')} LIMIT %s"
+        conditions = self._conditions(columns, key, asked)
+        if asked.where is None:
+            found = self._select(asked, wanted, conditions, order)
+            last = key.texts(found[-1][len(columns) :]) if found else None
+            return found, last, len(found) < asked.limit
+        names = {column.name for column in columns}
+        if strange := sorted(columns_in(asked.where) - names):
+            known = ", ".join(sorted(names))
+            raise ConfigError(f"{asked.shard.name} has no column {strange[0]}; known: {known}")
+        end = replace(asked, limit=asked.limit - 1)
+        ends = self._select(end, key.expressions, conditions, f"{order[:-2]}1 OFFSET %s")
+        if ends:
+            conditions.append(key.up_to(key.texts(ends[0])))
+        conditions.append(written(asked.where, _escaped))
+        found = self._select(asked, wanted, conditions, order)
+        return found, key.texts(ends[0]) if ends else None, not ends
+
+    def _conditions(
+        self, columns: Sequence[MySqlColumn], key: KeyColumns, asked: RowsAsked
+    ) -> list[SqlCondition]:
+        conditions = list[SqlCondition]()
         if asked.after is not None:
             conditions.append(key.above(asked.after))
         if asked.until is not None:
             conditions.append(key.up_to(asked.until))
+        if asked.keys:
+            conditions.append(one_of(asked.shard.name, key.columns, asked.keys))
+        return conditions
+
+    def _select(
+        self,
+        asked: RowsAsked,
+        wanted: Sequence[str],
+        conditions: Sequence[SqlCondition],
+        order: str,
+    ) -> list[tuple[Raw, ...]]:
         where = " AND ".join(f"({text})" for text, _ in conditions) or "TRUE"
         arguments = [value for _, values in conditions for value in values]
-        wanted = ", ".join((*map(_expression, columns), *key.expressions))
         name = ShardId.parse(asked.shard.name)
-        table = f"{quoted(name.database)}.{quoted(name.relation)}"
-        statement = f"SELECT {wanted} FROM {table} WHERE {where} ORDER BY {key.order} LIMIT %s"  # noqa: S608
+        table = f"{quoted(name.database)}.{quoted(name.relation)}".replace("%", "%%")
+        names = ", ".join(wanted).replace("%", "%%")
+        statement = f"SELECT {names} FROM {table} WHERE {where} {order}"  # noqa: S608
         try:
             return self._read_from.texts(statement, *arguments, asked.limit)
         except UnreachableError as error:
@@ -144,19 +189,21 @@ def _expression(column: MySqlColumn) -> str:
     return f"{quoted(column.name)} + 0e0" if column.kind == "FLOAT" else quoted(column.name)
 
 
+def _escaped(column: str) -> str:
+    return quoted(column).replace("%", "%%")
+
+
 def _told(
-    columns: Sequence[MySqlColumn], key: KeyColumns, found: list[tuple[Raw, ...]], limit: int
-) -> RowsRead:
+    columns: Sequence[MySqlColumn], key: KeyColumns, found: list[tuple[Raw, ...]]
+) -> pa.RecordBatch:
     if not found:
-        return RowsRead(pa.RecordBatch.from_pylist([], ROWS), None, ended=True)
+        return pa.RecordBatch.from_pylist([], ROWS)
     values = list(zip(*found, strict=True))
     own = dict(zip((column.name for column in columns), values, strict=False))
     after = images(columns, values[: len(columns)])
     texts = [wire_texts(column, own[column.name]).texts for column in key.columns]
     keys = [f"[{','.join(map(_quoted, row))}]" for row in zip(*texts, strict=True)]
-    rows = pa.RecordBatch.from_arrays([pa.array(keys), pa.array(after)], schema=ROWS)
-    last = key.texts(found[-1][len(columns) :])
-    return RowsRead(rows, last, ended=len(found) < limit)
+    return pa.RecordBatch.from_arrays([pa.array(keys), pa.array(after)], schema=ROWS)
 
 
 def _quoted(text: str | None) -> str:

@@ -74,6 +74,9 @@ class Rows:
         last = (str(numbers[-1]),) if numbers else None
         return RowsRead(pa.RecordBatch.from_pydict(rows, ROWS), last, len(numbers) < asked.limit)
 
+    def keys_of(self, shard: Shard, key: Sequence[str], ids: Sequence[int]) -> tuple[str, ...]:
+        return tuple(f'["{one}"]' for one in ids)
+
     def close(self) -> None: ...
 
 

@@ -1,6 +1,7 @@
 """Rows are read from behind a fence of a real MySQL: none that was committed before it is missed.
 
-Covers pipeline/sources/mysql/row_reader.py, fence.py, keyset.py, pipeline/sources/row_reader.py
+Covers pipeline/sources/mysql/row_reader.py, fence.py, keyset.py, key_values.py,
+pipeline/sources/row_reader.py
 """
 
 import json
@@ -17,6 +18,7 @@ from demo.processes import wait_until
 from pipeline.errors import ConfigError, ProofError
 from pipeline.model import Shard
 from pipeline.settings import CollectorSettings, SourceSettings
+from pipeline.sources.condition import parsed
 from pipeline.sources.mysql.row_reader import MySqlRowReader
 from pipeline.sources.mysql.source import MySqlSource
 from pipeline.sources.row_reader import KeyTexts, RowsAsked
@@ -131,6 +133,10 @@ def test_every_kind_of_key_is_read_on_one_row_at_a_time(
     with closing(reader(primary)) as rows:
         fence = rows.fence(0, datetime.now(UTC))
         whole = rows.read(fence, RowsAsked(T, names, None, None, 100)).rows
+        keys = () if "BIT" in columns else whole["key_values"].to_pylist()
+        one_by_one = [
+            rows.read(fence, RowsAsked(T, names, None, None, 9, keys=(key,))).rows for key in keys
+        ]
         single, after = list[str](), None
         while True:
             read = rows.read(fence, RowsAsked(T, names, after, None, 1))
@@ -141,6 +147,37 @@ def test_every_kind_of_key_is_read_on_one_row_at_a_time(
 
     assert len(single) == len(values)
     assert single == whole["after"].to_pylist()
+    assert [one["key_values"].to_pylist() for one in one_by_one] == [[key] for key in keys]
+
+
+def test_rows_that_meet_a_condition_are_read_however_few_they_are(primary: MySQL) -> None:
+    primary.execute(
+        "DROP TABLE d.t", "CREATE TABLE d.t (`%s` INT, b INT, `100%` TEXT, PRIMARY KEY (`%s`, b))"
+    )
+    primary.execute(
+        f"INSERT INTO d.t VALUES {','.join(f'({n // 3},{n},{n % 40})' for n in range(300))}"
+    )
+    wanted, after, found, reads = parsed("\"100%\" = '7' AND `%s` < 80"), None, list[int](), 0
+    with closing(reader(primary)) as rows:
+        fence = rows.fence(0, datetime.now(UTC))
+        while True:
+            read = rows.read(fence, RowsAsked(T, ("%s", "b"), after, None, 20, wanted))
+            found += [json.loads(text)["b"] for text in read.rows["after"].to_pylist()]
+            reads, after = reads + 1, read.last
+            if read.ended:
+                break
+        with pytest.raises(ConfigError, match="no column c; known: %s, 100%, b"):
+            rows.read(fence, RowsAsked(T, ("%s", "b"), None, None, 20, parsed("c = 1")))
+
+    assert found == [n for n in range(240) if n % 40 == 7]
+    assert reads == 16
+
+
+def test_the_key_of_an_integer_is_written_as_the_log_writes_it(primary: MySQL) -> None:
+    primary.execute("CREATE TABLE d.u (id BIGINT UNSIGNED PRIMARY KEY)")
+    with closing(reader(primary)) as rows:
+        assert rows.keys_of(T, ("id",), [-7, 200]) == ('["-7"]', '["200"]')
+        assert rows.keys_of(Shard("s", "d.u"), ("id",), [200]) == ('["AMg="]',)
 
 
 def test_pieces_hold_each_row_once(primary: MySQL) -> None:

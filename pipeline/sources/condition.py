@@ -1,0 +1,253 @@
+"""Which rows does a plain condition mean?  Columns compared with values, and nothing else.
+
+``day >= '2026-03-01' AND (state IN ('open', 'paid') OR total IS NULL)``: no function, no column on
+the right, no query inside, so that a condition can change nothing and hide nothing.  A name stands
+bare, or in double quotes or backticks, which are doubled inside; a text in single quotes.  Each
+source writes it in its own SQL, its values apart.  Pure.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+
+from pipeline.errors import ConfigError
+
+Value = int | str | bytes | Decimal | bool
+SqlCondition = tuple[str, tuple[Value, ...]]
+"""SQL in which ``%s`` stands for each value, and these."""
+SIGNS = ("=", "<>", "!=", "<", "<=", ">", ">=")
+LONGEST = 10_000  # characters
+_TOKEN = re.compile(
+    r"""\s*(?:
+    (?P<text>'(?:[^']|'')*')
+  | (?P<name>"(?:[^"]|"")+" | `(?:[^`]|``)+`)
+  | (?P<number>[+-]?\d+(?:\.\d+)?(?![\w.]))
+  | (?P<word>[^\W\d]\w*)
+  | (?P<sign><>|!=|<=|>=|[=<>(),])
+    )""",
+    re.VERBOSE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """A column beside a value; ``sign`` is one of ``SIGNS``, or LIKE."""
+
+    column: str
+    sign: str
+    value: Value
+
+
+@dataclass(frozen=True, slots=True)
+class Among:
+    """A column that is one of some values."""
+
+    column: str
+    values: tuple[Value, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Lacking:
+    """A column that is NULL."""
+
+    column: str
+
+
+@dataclass(frozen=True, slots=True)
+class Negated:
+    """What is not so."""
+
+    part: "Condition"
+
+
+@dataclass(frozen=True, slots=True)
+class Combined:
+    """All of some parts (AND), or any (OR)."""
+
+    word: str
+    parts: tuple["Condition", ...]
+
+
+Condition = Compared | Among | Lacking | Negated | Combined
+
+
+def parsed(text: str) -> Condition:
+    """Read a condition.
+
+    Raises:
+        ConfigError: it is not plain; says at which place.
+    """
+    if len(text) > LONGEST:
+        raise ConfigError(f"a condition of {len(text)} characters is too long, {LONGEST} may be")
+    reading = _ConditionReading(text, list(_tokens(text)))
+    found = reading.any_of()
+    if reading.at < len(reading.tokens):
+        raise reading.refusal()
+    return found
+
+
+def columns_in(condition: Condition) -> frozenset[str]:
+    """Names of all columns that are looked at."""
+    match condition:
+        case Negated(part):
+            return columns_in(part)
+        case Combined(_, parts):
+            return frozenset().union(*map(columns_in, parts))
+        case _:
+            return frozenset({condition.column})
+
+
+def written(condition: Condition, quoted: Callable[[str], str]) -> SqlCondition:
+    """The SQL of it; *quoted* writes a column's name as the server has it, with ``%`` doubled."""
+    match condition:
+        case Compared(column, sign, value):
+            return f"{quoted(column)} {sign} %s", (value,)
+        case Among(column, values):
+            return f"{quoted(column)} IN ({', '.join(['%s'] * len(values))})", values
+        case Lacking(column):
+            return f"{quoted(column)} IS NULL", ()
+        case Negated(part):
+            text, values = written(part, quoted)
+            return f"NOT ({text})", values
+        case Combined(word, parts):
+            each = [written(part, quoted) for part in parts]
+            told = f" {word} ".join(f"({text})" for text, _ in each)
+            return told, tuple(value for _, values in each for value in values)
+
+
+@dataclass(frozen=True, slots=True)
+class _Token:
+    kind: str
+    text: str
+    at: int
+
+    @property
+    def word(self) -> str:
+        """In capitals, if it is a bare word."""
+        return self.text.upper() if self.kind in ("word", "sign") else ""
+
+
+def _tokens(text: str) -> Iterator[_Token]:
+    at = 0
+    while text[at:].strip():
+        found = _TOKEN.match(text, at)
+        if found is None:
+            raise ConfigError(_told(text, at + len(text[at:]) - len(text[at:].lstrip())))
+        kind = str(found.lastgroup)
+        yield _Token(kind, found.group(kind), found.start(kind))
+        at = found.end()
+
+
+@dataclass(eq=False)
+class _ConditionReading:
+    """Read from left to right; OR binds less than AND, AND less than NOT."""
+
+    text: str
+    tokens: list[_Token]
+    at: int = 0
+    depth: int = 0
+
+    def any_of(self) -> Condition:
+        return self._joined("OR", lambda: self._joined("AND", self._one))
+
+    def refusal(self) -> ConfigError:
+        place = self.tokens[self.at].at if self.at < len(self.tokens) else len(self.text)
+        return ConfigError(_told(self.text, place))
+
+    def _joined(self, word: str, part: Callable[[], Condition]) -> Condition:
+        parts = [part()]
+        while self._took(word):
+            parts.append(part())
+        return parts[0] if len(parts) == 1 else Combined(word, tuple(parts))
+
+    def _one(self) -> Condition:
+        if self._took("NOT"):
+            return Negated(self._deeper(self._one))
+        if self._took("("):
+            found = self._deeper(self.any_of)
+            self._need(")")
+            return found
+        return self._of(self._column())
+
+    def _deeper(self, read: Callable[[], Condition]) -> Condition:
+        self.depth += 1
+        if self.depth > 50:  # far below what would end the interpreter
+            raise self.refusal()
+        found = read()
+        self.depth -= 1
+        return found
+
+    def _of(self, column: str) -> Condition:
+        if self._took("IS"):
+            negated = self._took("NOT")
+            self._need("NULL")
+            return Negated(Lacking(column)) if negated else Lacking(column)
+        negated = self._took("NOT")
+        if self._took("IN"):
+            found: Condition = Among(column, self._values())
+        elif self._took("LIKE"):
+            found = Compared(column, "LIKE", self._value())
+        elif self._took("BETWEEN"):
+            low = self._value()
+            self._need("AND")
+            ends = (Compared(column, ">=", low), Compared(column, "<=", self._value()))
+            found = Combined("AND", ends)
+        elif not negated and self._next().text in SIGNS:
+            sign = self._take().text
+            return Compared(column, "<>" if sign == "!=" else sign, self._value())
+        else:
+            raise self.refusal()
+        return Negated(found) if negated else found
+
+    def _values(self) -> tuple[Value, ...]:
+        self._need("(")
+        found = [self._value()]
+        while self._took(","):
+            found.append(self._value())
+        self._need(")")
+        return tuple(found)
+
+    def _column(self) -> str:
+        token = self._next()
+        if token.kind == "name":
+            quote = self._take().text[0]
+            return token.text[1:-1].replace(quote * 2, quote)
+        if token.kind != "word" or token.word in ("AND", "OR", "NOT", "NULL", "TRUE", "FALSE"):
+            raise self.refusal()
+        return self._take().text
+
+    def _value(self) -> Value:
+        token = self._next()
+        if token.kind == "text":
+            return self._take().text[1:-1].replace("''", "'")
+        if token.kind == "number":
+            return Decimal(self._take().text) if "." in token.text else int(self._take().text)
+        if token.word in ("TRUE", "FALSE"):
+            return self._take().word == "TRUE"
+        raise self.refusal()
+
+    def _next(self) -> _Token:
+        return self.tokens[self.at] if self.at < len(self.tokens) else _Token("end", "", 0)
+
+    def _take(self) -> _Token:
+        self.at += 1
+        return self.tokens[self.at - 1]
+
+    def _took(self, word: str) -> bool:
+        if self._next().word != word:
+            return False
+        self.at += 1
+        return True
+
+    def _need(self, word: str) -> None:
+        if not self._took(word):
+            raise self.refusal()
+
+
+def _told(text: str, at: int) -> str:
+    there = repr(text[at : at + 20]) if text[at:].strip() else "its end"
+    return (
+        f"the condition is not plain at {there}; write columns compared with values, such as "
+        "day >= '2026-03-01' AND state IN (1, 2)"
+    )

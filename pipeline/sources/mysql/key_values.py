@@ -1,0 +1,89 @@
+"""Which values does a key of the change log stand for at the server?  The inverse of `wire_text`.
+
+Only a text that the log itself would write is taken: another spelling of the same value would be
+found at the source, and looked for in vain in the mirror.  Pure.
+"""
+
+import base64
+import binascii
+import json
+from collections.abc import Sequence
+from decimal import Decimal, InvalidOperation
+
+import numpy as np
+
+from pipeline.errors import ConfigError
+from pipeline.sources.condition import SqlCondition, Value
+from pipeline.sources.mysql.column import MySqlColumn as Column
+from pipeline.sources.mysql.typemap import BYTES, TEXTS, WHOLE
+from pipeline.sources.mysql.values import MILLIS
+from pipeline.sources.mysql.wire_text import Raw, wire_texts
+
+UNREADABLE = (ValueError, TypeError, InvalidOperation, OverflowError, binascii.Error)
+
+
+def one_of(shard: str, columns: Sequence[Column], keys: Sequence[str]) -> SqlCondition:
+    """Rows under one of *keys*, each the JSON array of the texts of *columns*.
+
+    Raises:
+        ConfigError: one of them is no key of the shard.
+    """
+    equal = " AND ".join(f"{_name(column)} = %s" for column in columns)
+    rows = [_row(shard, columns, key) for key in keys]
+    return " OR ".join([f"({equal})"] * len(rows)), tuple(value for row in rows for value in row)
+
+
+def _row(shard: str, columns: Sequence[Column], key: str) -> tuple[Value, ...]:
+    texts = json.loads(key)
+    if len(texts) != len(columns) or None in texts:
+        names = ", ".join(column.name for column in columns)
+        raise ConfigError(f"{key} is no key of {shard}, which has {len(columns)} values: {names}")
+    return tuple(_value(shard, *pair) for pair in zip(columns, texts, strict=True))
+
+
+def _value(shard: str, column: Column, text: str) -> Value:
+    try:
+        value, raw = _meant(column, text)
+        told = wire_texts(column, [raw]).texts[0]
+    except UNREADABLE as error:
+        msg = f"{text!r} is no value of {shard}'s key column {column.name}, a {column}"
+        raise ConfigError(msg) from error
+    if told != text:
+        msg = f"{text!r} of {shard}'s key column {column.name} is written {told!r} in its log"
+        raise ConfigError(f"{msg}; ask for it by that")
+    return value
+
+
+def _meant(column: Column, text: str) -> tuple[Value, Raw]:
+    """The value, and how the server writes it."""
+    kind = column.kind
+    if kind == "BIGINT" and column.unsigned:
+        number = int.from_bytes(base64.b64decode(text, validate=True), "big", signed=True)
+        return number, str(number)
+    if kind in (*WHOLE, "BIGINT", "YEAR"):
+        return int(text), str(int(text))
+    if kind == "DECIMAL":
+        return Decimal(text), f"{Decimal(text):.{column.fraction}f}"
+    if kind in BYTES:
+        data = base64.b64decode(text, validate=True)
+        return data, data
+    if kind in (*TEXTS, "ENUM", "SET"):
+        return text, text
+    moment = _moment(column, text)
+    return moment, moment
+
+
+def _moment(column: Column, text: str) -> str:
+    """A day, or a time of a day, as the server writes it."""
+    if column.kind == "TIMESTAMP":
+        return text.removesuffix("Z").replace("T", " ")
+    if column.kind not in ("DATE", "DATETIME"):
+        msg = f"rows cannot be asked for one by one by a {column.kind}"
+        raise ValueError(msg)
+    unit = "D" if column.kind == "DATE" else "ms" if column.fraction <= MILLIS else "us"
+    moment = np.array([int(text)]).astype(f"datetime64[{unit}]")
+    return str(moment[0]).replace("T", " ")
+
+
+def _name(column: Column) -> str:
+    return f"`{column.name.replace('`', '``')}`".replace("%", "%%")
