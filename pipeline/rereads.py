@@ -1,6 +1,7 @@
 """What is to be read again, and how far is it, as the mark remembers it?  Pure."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 
 from pipeline.model import Order, Origin
 
@@ -10,7 +11,8 @@ class KeyStretch:
     """Rows above those of the stretch before and not above ``until``; None is without end.
 
     ``read`` is the key up to which they are landed, at first the end of the stretch before; both
-    are texts that only the source reads.
+    are texts that only the source reads.  Of rows that are asked for by their keys one by one
+    ``read`` says how many of these keys are done.
     """
 
     until: tuple[str, ...] | None = None
@@ -27,7 +29,8 @@ class Reread:
     along, empty until all below ``order`` has landed: till then nobody knows the table as it was
     there.  ``closing`` is where the log ended when all was read.  ``done`` is the batch in which it
     was complete.  One that was given up, and has left rows, is done without an ``id``: its rows
-    tell nothing from above ``closing``.  ``first`` is the lowest order of those before it.
+    tell nothing from above ``closing``.  ``first`` is the lowest order of those before it, and
+    ``base`` the order of the newest of these that made a base.
     """
 
     id: str
@@ -41,6 +44,17 @@ class Reread:
     done: int | None = None
     key: tuple[str, ...] = ()
     first: Order | None = None
+    base: Order | None = None
+
+    def after(self, before: "Reread") -> "Reread":
+        """With what is still to be known of the one *before* it."""
+        return replace(self, first=before.lowest, base=before.newest_base)
+
+    @property
+    def newest_base(self) -> Order | None:
+        """Of which order is the newest base that it, or one before it, has made."""
+        made = self.done is not None and self.id and self.origin is Origin.SNAPSHOT
+        return self.order if made else self.base
 
     @property
     def lowest(self) -> Order:
@@ -54,12 +68,53 @@ class Reread:
 
 
 @dataclass(frozen=True, slots=True)
+class WishedKey:
+    """A row by its key: ``values`` is the JSON array of its texts, as the log has them.
+
+    Of every shard of its table unless ``shard``, ``source/database.table``, names one.
+    """
+
+    values: str
+    shard: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WishedRange:
+    """Rows with an integer key from ``first`` to ``last``, both in; shards as of `WishedKey`."""
+
+    first: int
+    last: int
+    shard: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RowsWished:
+    """Which rows of a table: those of the keys and ranges, or all; of these, those ``where``.
+
+    ``where`` is the text of a plain condition, empty for none.  If it comes to more than ``most``
+    rows it is refused.
+    """
+
+    keys: tuple[WishedKey, ...] = ()
+    ranges: tuple[WishedRange, ...] = ()
+    where: str = ""
+    most: int | None = None
+
+    @property
+    def some(self) -> bool:
+        """Whether rows are named, so that one that is not there is one that went."""
+        return bool(self.keys or self.ranges)
+
+
+@dataclass(frozen=True, slots=True)
 class RereadOrder:
-    """What somebody wishes to have read again."""
+    """What somebody wishes to have read again; ``at`` is the time that its rows show, if any."""
 
     id: str
     table: str
     origin: Origin = Origin.SNAPSHOT
+    rows: RowsWished = field(default_factory=RowsWished)
+    at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

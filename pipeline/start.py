@@ -12,6 +12,7 @@ from pipeline import jars
 from pipeline.apply.catalog import Catalog
 from pipeline.apply.mirror_job import Group, TurnOutcome
 from pipeline.apply.mirror_job import run as run_group
+from pipeline.apply.mirror_side import MirrorSide
 from pipeline.apply.mirrors import Mirrors
 from pipeline.apply.passes import Passes
 from pipeline.apply.upkeep import Upkeep
@@ -38,7 +39,9 @@ from pipeline.landing.task import Done, LandingTask
 from pipeline.landing.task import run as run_task
 from pipeline.lane import Lane
 from pipeline.mark import Mark
+from pipeline.model import Table
 from pipeline.reread.bootstrap import Rereading
+from pipeline.reread.mirror_ids import MirrorIds
 from pipeline.reread.task import RereadDone, RereadFailed, RereadTask, attempt
 from pipeline.route import Router
 from pipeline.settings import PipelineSettings, SourceSettings, TableRule
@@ -146,7 +149,13 @@ def _rereading(
 ) -> Rereading:
     """With clients of its own, which belong to its thread."""
     feeds = tuple(map(_feed, settings.sources))
-    return Rereading(settings, feeds, log, open_rows, RereadWorkers(session), clock)
+    mirrors = open_table_format(settings)
+
+    def mirror(table: Table) -> MirrorSide | None:
+        return mirrors.reader(settings.mirror(table.name), table, settings.lane)
+
+    work, ids = RereadWorkers(session), MirrorIds(mirror)
+    return Rereading(settings, feeds, log, open_rows, work, clock, mirror_ids=ids)
 
 
 def _feed(source: SourceSettings) -> Feed:

@@ -148,7 +148,7 @@ def _begun(
     for name, one in news.begun.items():
         known = mark.rereads.get(name)
         if _is_newer(one, known) and not _is_void(name, one, mark, before, epochs):
-            found[name] = one if known is None else replace(one, first=known.lowest)
+            found[name] = one if known is None else one.after(known)
     return found
 
 

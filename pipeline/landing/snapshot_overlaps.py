@@ -37,5 +37,6 @@ def _snapshots(name: str, facts: Facts, mark: Mark) -> Iterator[Order]:
     if name in mark.snaps:
         yield mark.snaps[name].order
     again = mark.rereads.get(name)
-    if name in mark.bases and (again is None or again.order != mark.bases[name]):
+    read = () if again is None else (again.order, again.base)
+    if name in mark.bases and mark.bases[name] not in read:
         yield mark.bases[name]

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
-from itertools import starmap
 
 import structlog
 
@@ -23,11 +22,14 @@ from pipeline.landing.rereading import RereadNews, RowsAgain
 from pipeline.landing.source_feed import Feed
 from pipeline.living import is_there
 from pipeline.mark import Mark
-from pipeline.model import Order, Shard, Table
+from pipeline.model import Order, Origin, Shard, Table
+from pipeline.reread.mirror_ids import MirrorIds
+from pipeline.reread.selection import require_few, stretch_rows, stretches
 from pipeline.reread.task import ReadLimits, RereadDone, RereadFailed, RereadTask
-from pipeline.rereads import KeyStretch, Reread, RereadOrder, RereadState
+from pipeline.rereads import Reread, RereadOrder, RereadState
 from pipeline.schema.column import TableSchema
 from pipeline.settings import PipelineSettings, SourceSettings
+from pipeline.sources.condition import parsed
 from pipeline.sources.positions import place, reset
 from pipeline.sources.row_reader import OpenRows, ReadFence, RowReader, RowsAsked
 
@@ -54,6 +56,7 @@ class Rereading:
     work: Callable[[Sequence[RereadTask]], Sequence[RereadDone | RereadFailed]]
     clock: Callable[[], datetime]
     limits: ReadLimits = field(default_factory=ReadLimits)
+    mirror_ids: MirrorIds = field(default_factory=lambda: MirrorIds(lambda _: None))
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
     _begun: dict[str, Reread] = field(default_factory=dict)
     _ready: list[RowsAgain] = field(default_factory=list)
@@ -78,6 +81,7 @@ class Rereading:
         """
         self._forget(landed.mark)
         self._cancel(landed.mark, {one.id for one in orders})
+        self.mirror_ids.keep(frozenset(one.id for one in orders))
         wanted = [(one, _table(one, landed)) for one in orders]
         self._round += 1
         troubles = {one.id: self._advance(one, table, landed) for one, table in wanted}
@@ -149,7 +153,8 @@ class Rereading:
         if known is None or known.id != order.id or _is_other(known, key):
             self._begin(order, shard, landed.mark)
         elif known.done is None and known.closing is None:
-            self._go_on(shard, known, table, landed)
+            require_few(order, known.rows)
+            self._go_on(order, shard, table, landed)
 
     def _begin(self, order: RereadOrder, shard: Shard, mark: Mark) -> None:
         """Note a place in the log: the mark learns of it before all below it has landed."""
@@ -168,23 +173,25 @@ class Rereading:
             self._begun[name] = begun
         self._fences[name] = fence
 
-    def _go_on(self, shard: Shard, known: Reread, table: Table, landed: LandedState) -> None:
+    def _go_on(self, order: RereadOrder, shard: Shard, table: Table, landed: LandedState) -> None:
         """Take the next step that is due: cut it once all below it has landed, end it."""
+        known = landed.mark.rereads[str(shard)]
         if known.key and known.read:
             self._end(shard, known, landed.mark)
         elif not known.key and landed.mark.passed(shard.source, known.order):
-            self._cut(shard, known, table, landed.catalog)
+            self._cut(order, known, shard, table, landed.catalog)
 
-    def _cut(self, shard: Shard, known: Reread, table: Table, catalog: Catalog) -> None:
+    def _cut(
+        self, order: RereadOrder, known: Reread, shard: Shard, table: Table, catalog: Catalog
+    ) -> None:
         """Into stretches along the key, which is known by now as it was at the place noted."""
         declared = catalog.newest(shard.source, shard.name)
         key = _sent_key(table, declared)
         _require_key(shard, key, declared)
         if str(shard) in self._begun:
             return
-        bounds = self._reader(shard.source).bounds(shard, key, AT_ONCE)
-        stretches = starmap(KeyStretch, zip((*bounds, None), (None, *bounds), strict=True))
-        cut = replace(known, key=key, stretches=tuple(stretches))
+        bounds = partial(self._reader(shard.source).bounds, shard, key, AT_ONCE)
+        cut = replace(known, key=key, stretches=stretches(order, shard, table, bounds))
         with self._lock:
             self._begun[str(shard)] = cut
 
@@ -228,19 +235,24 @@ class Rereading:
                 ):
                     continue
                 after = own[-1].read if own else stretch.read
-                asked = RowsAsked(shard, known.key, after, stretch.until, 0)
-                yield self._task(order, landed, known, asked, number)
+                where = parsed(order.rows.where) if order.rows.where else None
+                asked = RowsAsked(shard, known.key, after, stretch.until, 0, where)
+                yield self._task(order, table, landed, asked, number)
 
     def _task(
         self,
         order: RereadOrder,
+        table: Table,
         landed: LandedState,
-        known: Reread,
         asked: RowsAsked,
         number: int,
     ) -> RereadTask:
         now = self.clock()
         name, source = str(asked.shard), asked.shard.source
+        known = landed.mark.rereads[name]
+        rows, there = stretch_rows(order, asked.shard, number), tuple[int, ...]()
+        if rows.span is not None and known.origin is Origin.REPAIR:
+            there = self.mirror_ids.of(order, asked.shard, table, rows.span, landed.mark)
         if name not in self._fences:  # of a life before: behind a new fence all of it is seen, too
             self._fences[name] = self._fence(source, landed.mark, known.identity)
         return RereadTask(
@@ -251,13 +263,15 @@ class Rereading:
             settings=self._settings(source),
             open_rows=self.open_rows,
             fence=self._fences[name],
-            asked=asked,
+            asked=replace(asked, keys=rows.keys),
             origin=known.origin,
             order=known.order,
             id=known.id,
             table=order.table,
             stretch=number,
             limits=replace(self.limits, select=self._paces.get(name, self.limits.select)),
+            there=there,
+            at=order.at,
         )
 
     def _read_on(self, order: RereadOrder, table: Table, landed: LandedState) -> None:

@@ -4,12 +4,13 @@ It runs in a Spark worker or in the driver, twice or never to its end: it commit
 it leaves is a file that nobody names.  Landing takes it into a batch, which it has no number of.
 """
 
+import json
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pyarrow as pa
 import structlog
@@ -26,6 +27,7 @@ from pipeline.model import Op, Order, Origin
 from pipeline.route import Router
 from pipeline.settings import SourceSettings
 from pipeline.sources.row_reader import (
+    ROWS,
     KeyTexts,
     OpenRows,
     ReadFence,
@@ -49,7 +51,11 @@ class ReadLimits:
 
 @dataclass(frozen=True, slots=True)
 class RereadTask:
-    """All that a task needs, to be sent to where it runs; *asked*'s limit is not looked at."""
+    """All that a task needs, to be sent to where it runs; *asked*'s limit is not looked at.
+
+    If it asks for keys, those are read one by one.  ``there`` are ids that the mirror has of what
+    is asked for.  A key or id that the source has not is deleted.
+    """
 
     changes: str
     metadata: Metadata
@@ -65,6 +71,8 @@ class RereadTask:
     table: str
     stretch: int
     limits: ReadLimits = field(default_factory=ReadLimits)
+    there: tuple[int, ...] = ()
+    at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,12 +126,14 @@ def run(task: RereadTask) -> RereadDone:
         closing(task.open_rows(task.settings)) as server,
         SortedFile(open_store(task.changes), task.metadata, name, task.stamp.received) as file,
     ):
-        for read in _reads(server, task, pace):
-            ended = read.ended
-            if len(read.rows):
-                file.add([shaped(read.rows, task)])
-                count, last = count + len(read.rows), read.last
-    rows = RowsAgain(
+        reads = _keyed(server, task, pace) if task.asked.keys else _reads(server, task, pace)
+        for read, gone in reads:
+            ended, last = read.ended, read.last or last
+            for rows, op in ((read.rows, Op.READ), (gone, Op.DELETE)):
+                if len(rows):
+                    count += len(rows)
+                    file.add([shaped(rows, task, op)])
+    told = RowsAgain(
         name=str(task.asked.shard),
         table=task.table,
         id=task.id,
@@ -135,7 +145,7 @@ def run(task: RereadTask) -> RereadDone:
         rows=count,
         file=file.written,
     )
-    return RereadDone(rows, pace.select)
+    return RereadDone(told, pace.select)
 
 
 @dataclass(eq=False)
@@ -161,7 +171,11 @@ class ReadPace:
         return rows >= self.limits.rows or time.monotonic() > self.until
 
 
-def _reads(server: RowReader, task: RereadTask, pace: ReadPace) -> Iterator[RowsRead]:
+_Read = tuple[RowsRead, pa.RecordBatch]
+"""Rows, and those that were asked for and are not there: their keys, and the keys' columns."""
+
+
+def _reads(server: RowReader, task: RereadTask, pace: ReadPace) -> Iterator[_Read]:
     after: KeyTexts | None = task.asked.after
     count = 0
     while not pace.over(count):
@@ -172,13 +186,53 @@ def _reads(server: RowReader, task: RereadTask, pace: ReadPace) -> Iterator[Rows
             if not pace.slower():
                 raise
             continue
-        yield read
+        yield read, _gone(_ids(server, task, after, read), read, task)
         if read.ended:
             return
         after, count = read.last, count + len(read.rows)
 
 
-def shaped(rows: pa.RecordBatch, task: RereadTask) -> pa.RecordBatch:
+def _keyed(server: RowReader, task: RereadTask, pace: ReadPace) -> Iterator[_Read]:
+    """The rows of some keys after the others; ``last`` is how many were asked for by then."""
+    at, first = (int(task.asked.after[0]) if task.asked.after else 0,) * 2
+    while not pace.over(at - first):
+        some = task.asked.keys[at : at + pace.select]
+        asked = replace(task.asked, after=None, until=None, keys=some, limit=2 * len(some))
+        try:
+            read = server.read(task.fence, asked)
+        except TooManyRowsError:
+            if not pace.slower():
+                raise
+            continue
+        at += len(some)
+        told = RowsRead(read.rows, (str(at),), at >= len(task.asked.keys))
+        yield told, _gone(some, read, task)
+        if told.ended:
+            return
+
+
+def _ids(
+    server: RowReader, task: RereadTask, after: KeyTexts | None, read: RowsRead
+) -> tuple[str, ...]:
+    """Keys of those rows of the mirror that stand between *after* and where *read* ended."""
+    end = task.asked.until if read.ended else read.last
+    if not task.there or after is None or end is None:
+        return ()
+    ids = [one for one in task.there if int(after[0]) < one <= int(end[0])]
+    return server.keys_of(task.asked.shard, task.asked.key, ids) if ids else ()
+
+
+def _gone(asked: Sequence[str], read: RowsRead, task: RereadTask) -> pa.RecordBatch:
+    """``ROWS`` of the keys that are not among the rows *read*; what a delete tells of its row."""
+    found = set(read.rows["key_values"].to_pylist()) if asked else set()
+    keys = [key for key in dict.fromkeys(asked) if key not in found]
+    texts = [json.dumps(dict(zip(task.asked.key, json.loads(key), strict=True))) for key in keys]
+    return pa.RecordBatch.from_arrays(
+        [pa.array(keys, pa.string()), pa.array(texts, pa.string())], schema=ROWS
+    )
+
+
+def shaped(rows: pa.RecordBatch, task: RereadTask, op: Op = Op.READ) -> pa.RecordBatch:
     """Rows of ``CHANGES`` of ``ROWS``, all at the order of the fence."""
     count, shard = len(rows), task.asked.shard
     source, name = pa.repeat(shard.source, count), pa.repeat(shard.name, count)
@@ -190,11 +244,12 @@ def shaped(rows: pa.RecordBatch, task: RereadTask) -> pa.RecordBatch:
         "source": source,
         "shard": name,
         "table": table,
-        "op": pa.repeat(str(Op.READ), count),
+        "op": pa.repeat(str(op), count),
         "key": keys.column(rows["key_values"], source, name, unique=unique),
-        "after": rows["after"],
+        "before" if op is Op.DELETE else "after": rows["after"],
         "order": pa.StructArray.from_arrays(order, fields=list(ORDER_TYPE)),
         "origin": pa.repeat(pa.scalar(int(task.origin), pa.int32()), count),
+        "at": pa.repeat(pa.scalar(task.at, CHANGES.field("at").type), count),
         "received": pa.repeat(
             pa.scalar(task.stamp.received, CHANGES.field("received").type), count
         ),

@@ -301,7 +301,8 @@ class Desk:
         log = self.log()
         if log.look() is None:
             return []
-        columns = ("batch", "source", "offset", "order", "tx", "after")
+        names = ("batch", "source", "offset", "order", "tx", "after")
+        columns = (*names, "before", "key", "origin", "at")
         files = parts(log.snapshot, -1, 2**62)
         words = ops or (Op.CREATE,)
         rows = scan(log.store, files, among=("lane", ("main",)), ops=words, columns=columns)

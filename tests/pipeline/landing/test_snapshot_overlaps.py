@@ -20,6 +20,7 @@ from tests.pipeline.reading import readings
 
 NAME = "shop/public.t"
 SNAPSHOT = Order(1, 500, 500, 1)
+LATER = Order(1, 700, 700, 1)
 MARK = Mark("shop", 0)
 
 
@@ -81,6 +82,16 @@ def test_other_changes_are_left_alone(rows: list[dict[str, Any]]) -> None:
             ),
             False,
             id="the base was read again, while older changes were on their way",
+        ),
+        pytest.param(
+            Mark(
+                "shop",
+                0,
+                bases={NAME: SNAPSHOT},
+                rereads={NAME: Reread("2", Origin.REPAIR, LATER, "s", 0, base=SNAPSHOT)},
+            ),
+            False,
+            id="and rows were repaired since",
         ),
     ],
 )

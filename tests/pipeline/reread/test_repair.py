@@ -1,0 +1,260 @@
+"""Rows that are named, or meet a condition, are read again: what went is deleted, others stay.
+
+Covers pipeline/reread/selection.py, mirror_ids.py, pipeline/rereads.py
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, cast
+
+import pyarrow as pa
+import pytest
+
+from pipeline.apply.mirror_side import MirrorSide
+from pipeline.model import Op, Origin, Shard
+from pipeline.reread.mirror_ids import MirrorIds
+from pipeline.reread.task import ReadLimits
+from pipeline.rereads import (
+    RereadOrder,
+    RereadState,
+    RowsWished,
+    WishedKey,
+    WishedRange,
+)
+from pipeline.sources.condition import Compared
+from pipeline.sources.row_reader import ROWS, ReadFence, RowsAsked, RowsRead
+from tests.pipeline.landing.desk import Desk
+from tests.pipeline.reread.test_bootstrap import NAME, Beside, Rows
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+@dataclass(eq=False)
+class SomeRows(Rows):
+    """As ``Rows``, without those that are ``gone``; a condition is one on their ids."""
+
+    gone: frozenset[int] = frozenset()
+
+    def read(self, fence: ReadFence, asked: RowsAsked) -> RowsRead:
+        if asked.keys:
+            self.reads.append(asked)
+            wanted = {int(json.loads(key)[0]) for key in asked.keys}
+            numbers = [n for n in range(self.count) if n in wanted - self.gone]
+            return RowsRead(batch(numbers), None, ended=True)
+        read = super().read(fence, asked)
+        found = [json.loads(text)["id"] for text in read.rows["after"].to_pylist()]
+        found = [n for n in found if n < self.count and n not in self.gone and _meets(n, asked)]
+        return replace(read, rows=batch(found))
+
+
+def _meets(number: int, asked: RowsAsked) -> bool:
+    where = asked.where
+    return where is None or (isinstance(where, Compared) and number >= cast(int, where.value))
+
+
+def batch(numbers: Sequence[int]) -> pa.RecordBatch:
+    rows = {
+        "key_values": [f'["{n}"]' for n in numbers],
+        "after": [json.dumps({"id": n, "name": "again"}) for n in numbers],
+    }
+    return pa.RecordBatch.from_pydict(rows, ROWS)
+
+
+@dataclass(eq=False)
+class HeldIds:
+    """A mirror that holds some ids, merged through a batch."""
+
+    held: Sequence[int] = ()
+    batch: int = 1_000
+    asked: list[tuple[int, int]] = field(default_factory=list)
+
+    def ids(self, shard: Shard, column: str, span: tuple[int, int], limit: int) -> tuple[int, ...]:
+        self.asked.append(span)
+        return tuple(n for n in self.held if span[0] <= n < span[1])[:limit]
+
+
+def keys(*ids: int, shard: str = "") -> tuple[WishedKey, ...]:
+    return tuple(WishedKey(f'["{one}"]', shard) for one in ids)
+
+
+def repair(rows: RowsWished) -> RereadOrder:
+    return RereadOrder("x", "db.t", Origin.REPAIR, rows)
+
+
+def make(path: Path, order: RereadOrder, mirror: HeldIds | None = None) -> Beside:
+    desk = Desk(path)
+    desk.server.end = 900
+    desk.topics.alter("a", 10, "name")
+    desk.topics.put("a", 500, "live", key=3)
+    desk.land()
+    made = Beside(desk, SomeRows(50, gone=frozenset({5, 12, 30})), orders=(order,))
+    made.mirror = mirror or HeldIds()  # type: ignore[attr-defined]
+    again(made)
+    return made
+
+
+def again(beside: Beside) -> None:
+    """As after kill -9."""
+    beside.start()
+    mirror = cast(MirrorSide, cast(Any, beside).mirror)
+    beside.again.mirror_ids = MirrorIds(lambda _: mirror)
+
+
+def landed(beside: Beside, op: Op) -> list[int]:
+    return sorted(int(json.loads(row["key"])[-1]) for row in beside.desk.landed(op))
+
+
+def until_done(beside: Beside) -> RereadState:
+    state = beside.until_done()
+    assert not state.refused, state.why
+    return state
+
+
+def test_rows_that_are_named_are_read_and_those_that_are_gone_are_deleted(tmp_path: Path) -> None:
+    beside = make(tmp_path, repair(RowsWished(keys=keys(3, 5, 7, 99))))
+
+    state = until_done(beside)
+
+    assert (landed(beside, Op.READ), landed(beside, Op.DELETE)) == ([3, 7], [5, 99])
+    assert state.rows == 4
+    rows = [*beside.desk.landed(Op.READ), *beside.desk.landed(Op.DELETE)]
+    order = beside.desk.loop.mark.rereads[NAME].order.parts
+    assert {tuple(row["order"].values()) for row in rows} == {order}
+    assert {row["origin"] for row in rows} == {Origin.REPAIR}
+    (gone, _) = sorted(beside.desk.landed(Op.DELETE), key=lambda row: str(row["key"]))
+    assert (json.loads(gone["before"]), gone["after"]) == ({"id": "5"}, None)
+
+
+def test_of_ranges_what_the_mirror_has_and_the_source_has_not_is_deleted(tmp_path: Path) -> None:
+    mirror = HeldIds([0, 3, 4, 5, 11, 12, 13, 30, 60, 61])
+    wished = RowsWished(ranges=(WishedRange(4, 12), WishedRange(58, 60)), keys=keys(30))
+    beside = make(tmp_path, repair(wished), mirror)
+
+    until_done(beside)
+
+    assert landed(beside, Op.READ) == [4, 6, 7, 8, 9, 10, 11]
+    assert landed(beside, Op.DELETE) == [5, 12, 30, 60]
+    assert NAME not in beside.desk.loop.mark.bases
+
+
+@pytest.mark.parametrize("every", [2, 3, 5])
+def test_after_kills_nothing_is_missing_or_landed_twice(tmp_path: Path, every: int) -> None:
+    wished = RowsWished(ranges=(WishedRange(0, 20),), keys=keys(*range(21, 60)))
+    beside = make(tmp_path, repair(wished), HeldIds(range(100)))
+
+    for number in range(60):
+        if beside.round().done is not None:
+            break
+        if number % every == 1:
+            again(beside)
+
+    gone = {5, 12, 30}
+    assert landed(beside, Op.READ) == [n for n in range(50) if n not in gone]
+    assert landed(beside, Op.DELETE) == [5, 12, 30, *range(50, 60)]
+
+
+def test_a_mirror_that_is_behind_is_waited_for(tmp_path: Path) -> None:
+    """What is still on its way into it would be missed there, and stay for ever."""
+    mirror = HeldIds([5], batch=-1)
+    beside = make(tmp_path, repair(RowsWished(ranges=(WishedRange(4, 6),))), mirror)
+    for _ in range(8):
+        state = beside.round()
+
+    assert "its mirror is merged through batch -1, and is to hold 0" in state.why
+    assert mirror.asked == []
+    mirror.batch = beside.desk.loop.mark.batch
+    until_done(beside)
+    assert (landed(beside, Op.DELETE), mirror.asked) == ([5], [(4, 7)])
+
+
+def test_a_shard_of_which_nothing_is_wished_for_is_left_alone(tmp_path: Path) -> None:
+    wished = RowsWished(keys=keys(3, shard="b/db.t") + keys(7, shard=NAME))
+    beside = make(tmp_path, repair(wished))
+
+    until_done(beside)
+
+    assert landed(beside, Op.READ) == [7]
+
+
+@pytest.mark.parametrize(
+    ("wished", "held", "why"),
+    [
+        pytest.param(
+            RowsWished(ranges=(WishedRange(0, 40),), most=20),
+            range(0),
+            "rows or more of db.t are asked for, 20 may be",
+            id="at the source",
+        ),
+        pytest.param(
+            RowsWished(ranges=(WishedRange(0, 40),), most=20),
+            range(41),
+            "21 rows or more of db.t are asked for, 20 may be (--most); ask for fewer, or take",
+            id="in the mirror",
+        ),
+    ],
+)
+def test_more_rows_than_were_allowed_are_refused_with_the_way_out(
+    tmp_path: Path, wished: RowsWished, held: Sequence[int], why: str
+) -> None:
+    beside = make(tmp_path, repair(wished), HeldIds(held))
+
+    for _ in range(20):
+        state = beside.round()
+        if state.refused:
+            break
+
+    assert state.refused
+    assert why in state.why
+
+
+def test_ranges_of_a_key_that_is_not_one_integer_are_refused(tmp_path: Path) -> None:
+    beside = make(tmp_path, repair(RowsWished(ranges=(WishedRange(0, 4),))))
+    beside.rows.end += 20
+    beside.desk.topics.alter("a", beside.rows.end, "name", key=("name",))
+
+    for _ in range(8):
+        state = beside.round()
+        if state.refused:
+            break
+
+    assert state.why.endswith("so it has no ranges; name the keys (--keys)")
+
+
+def test_a_replay_reads_what_meets_its_condition_and_shows_the_time_it_was_given(
+    tmp_path: Path,
+) -> None:
+    order = RereadOrder("x", "db.t", Origin.REPLAY, RowsWished(where="id >= 40"), NOON)
+    beside = make(tmp_path, order)
+
+    until_done(beside)
+
+    rows = beside.desk.landed(Op.READ)
+    assert landed(beside, Op.READ) == list(range(40, 50))
+    assert landed(beside, Op.DELETE) == []
+    assert {(row["origin"], row["at"]) for row in rows} == {(Origin.REPLAY, NOON)}
+
+
+def test_a_base_that_was_read_again_stays_one_after_a_repair(tmp_path: Path) -> None:
+    """Else live changes below it would be taken for such as a snapshot may have overtaken."""
+    beside = make(tmp_path, RereadOrder("x", "db.t"))
+    until_done(beside)
+    base = beside.desk.loop.mark.bases[NAME]
+    beside.orders = (replace(repair(RowsWished(keys=keys(3))), id="y"),)
+
+    until_done(beside)
+
+    again_read = beside.desk.loop.mark.rereads[NAME]
+    assert (again_read.id, again_read.base, beside.desk.loop.mark.bases[NAME]) == ("y", base, base)
+    assert again_read.order > base
+
+
+def test_rows_are_asked_for_in_parts(tmp_path: Path) -> None:
+    beside = make(tmp_path, repair(RowsWished(keys=keys(*range(40)))))
+    beside.again.limits = ReadLimits(rows=9, select=4)
+
+    until_done(beside)
+
+    assert max(len(one.keys) for one in beside.rows.reads) == 4
