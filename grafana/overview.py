@@ -136,6 +136,14 @@ FLOW = (
         (Query(f"time() - {m.SUCCESS.name}", "{{job}}"),),
     ),
     Panel(
+        "Tables that are not just merged",
+        "How many are new, read for a base, held, paused or retired. All others are merged.",
+        "timeseries",
+        "short",
+        (Query(f"sum by (state) ({m.TABLE_STATE.name}{_OWN})", "{{state}}"),),
+        stacked=True,
+    ),
+    Panel(
         "Rows read again from their source",
         "Landed of each table that gets a new base now. A line that stands still waits.",
         "timeseries",

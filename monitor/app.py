@@ -36,6 +36,7 @@ from monitor.observe.rulings import Rulings
 from monitor.observe.sampler import Sampler, Watcher, synced
 from monitor.observe.service_state import ServiceState
 from monitor.observe.stalled import StalledRound
+from monitor.observe.state_book import StateBook
 from monitor.observe.unlogged_changes import UnloggedChanges
 from monitor.observe.world import RoundWorld
 from monitor.right_of_way import RightOfWay
@@ -262,6 +263,7 @@ class App:
             way=self.way,
             published=self._published,
             kept=self.config.pipeline.upkeep.keep_changes,
+            states=StateBook(self.store.table_states.add, self.store.table_states.newest),
         )
 
     def _paused(self) -> frozenset[str]:

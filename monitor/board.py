@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from alerts.model import Incident
 from checks.model import Verdict
 from checks.readiness import Readiness, ReadinessState
+from checks.table_state import StateSince
 from pipeline.image import Image
 from pipeline.lags.lag import Lags
 from pipeline.model import Stage, Table
@@ -25,7 +26,8 @@ class TableView:
 
     ``day`` answers for the end of yesterday, ``recent`` for one lag budget ago; ``since`` is when
     the graver of them became what it is, as far back as this life of the service has seen.
-    ``images`` are those that can be read.
+    ``images`` are those that can be read.  ``life`` is what the table is at; None before anybody
+    knows.
     """
 
     table: Table
@@ -36,6 +38,7 @@ class TableView:
     residual: int = 0
     images: tuple[Image, ...] = ()
     since: datetime | None = None
+    life: StateSince | None = None
 
     @property
     def worst(self) -> ReadinessState:
@@ -136,6 +139,7 @@ class Board:
     backlogs: Mapping[str, LogBacklog] = field(default_factory=dict)
     firsts: tuple[FirstLanding, ...] = ()
     rereads: tuple[RereadView, ...] = ()
+    retired: tuple[StateSince, ...] = ()
     restarts: int = 0
     runbooks: str = "docs/runbooks"
 

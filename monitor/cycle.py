@@ -10,6 +10,7 @@ from alerts.model import Member
 from checks.blocks import Inputs, blocks
 from checks.model import Verdict
 from checks.readiness import Question, Readiness, ReadinessState
+from checks.table_state import StateSince, TableState
 from monitor.board import Board, ComponentView, CurrentBoard, FirstLanding, TableView
 from monitor.config.plans import CheckPlan
 from monitor.observe import own_verdicts as own
@@ -20,6 +21,7 @@ from monitor.observe.recorder import VerdictRecorder
 from monitor.observe.roster import Roster
 from monitor.observe.sampler import Sampling, Watcher
 from monitor.observe.service_state import ServiceState
+from monitor.observe.state_book import Found, StateBook, retired
 from monitor.right_of_way import RightOfWay
 from pipeline.cut import day_end
 from pipeline.image import Image
@@ -56,6 +58,7 @@ class Cycle:
     way: RightOfWay = field(default_factory=RightOfWay)
     published: Callable[[str], bool] = lambda _: False
     kept: timedelta = timedelta(days=30)
+    states: StateBook = field(default_factory=StateBook)
     _states: dict[str, tuple[ReadinessState, datetime]] = field(default_factory=dict)
 
     def watch(self) -> None:
@@ -68,12 +71,12 @@ class Cycle:
         firsts = self.firsts.look(look, self.roster.tables(), now)
         own_first = by_table(firsts)
         self.recorder.starting = frozenset(t for t, one in own_first.items() if not one.stuck)
+        rereads = self.facts.rereads()
+        self.states.begin({one.table: one.told for one in rereads})
         views = list(self._views(look, cut, now, parts, own_first))
-        verdicts = [own.of_part(part, now, parts) for part in parts]
-        verdicts += own.of_first_landings(look.sources, firsts, parts, now)
-        verdicts += [own.of_retentions(source, held, now) for source, held in retentions.items()]
-        landing = next((one.line for one in firsts if one.stuck is None), "")
-        verdicts += own.of_declared(self.roster.declared(), now, landing)
+        lives = self.states.settle(self._gone(look), now)
+        verdicts = [own.of_retentions(source, held, now) for source, held in retentions.items()]
+        verdicts += self._of_the_way(look, parts, firsts, now)
         verdicts += [verdict for _, found in views for verdict in found]
         news = self.recorder.news(verdicts)
         self.recorder.tell(news, kept=self.recorder.changed(news))
@@ -83,7 +86,7 @@ class Cycle:
             at=now,
             started=self.started,
             cut=cut,
-            tables=tuple(view for view, _ in views),
+            tables=tuple(replace(view, life=lives.get(view.table.name)) for view, _ in views),
             incidents=self.facts.incidents(),
             parts=tuple(ComponentView(p.name, not p.ailment, p.ailment) for p in parts),
             jobs=self.facts.jobs(now),
@@ -94,9 +97,29 @@ class Cycle:
             needed=_needed(retentions),
             backlogs=_backlogs(retentions),
             firsts=firsts,
-            rereads=self.facts.rereads(),
+            rereads=rereads,
+            retired=_retired(lives),
             runbooks=self.runbooks,
         )
+
+    def _of_the_way(
+        self,
+        look: Sampling,
+        parts: Sequence[Component],
+        firsts: Sequence[FirstLanding],
+        now: datetime,
+    ) -> Iterator[Verdict]:
+        """Verdicts on what is no table's own."""
+        yield from (own.of_part(part, now, parts) for part in parts)
+        yield from own.of_first_landings(look.sources, firsts, parts, now)
+        landing = next((one.line for one in firsts if one.stuck is None), "")
+        yield from own.of_declared(self.roster.declared(), now, landing)
+
+    def _gone(self, look: Sampling) -> Mapping[str, Found]:
+        """Tables that nothing is done for any more, with why."""
+        if isinstance(look.mark, Missing):
+            return {}
+        return retired(look.mark.value, self.roster.router, self.roster.sources())
 
     def _views(
         self,
@@ -123,7 +146,9 @@ class Cycle:
                 self.assessor.certify(answer for day in days for answer in day.values())
             for inputs, day in zip(asked, days, strict=True):
                 self.way.give()
-                yield self._view(inputs, day, at, parts, firsts.get(inputs.table.name))
+                name = inputs.table.name
+                self.states.note(inputs, look.unreadable.get(name, ""), firsts.get(name))
+                yield self._view(inputs, day, at, parts, firsts.get(name))
 
     def _day(self, inputs: Inputs, cut: datetime) -> dict[Stage, Readiness]:
         stages = (*MOVING, Stage.IMAGE) if self.published(inputs.table.name) else MOVING
@@ -200,6 +225,10 @@ class Cycle:
     def _probed(self, member: Member) -> bool:
         plans = (plan for plan in self.plans if plan.name == member.check)
         return any(plan.probe_for(member.table) for plan in plans)
+
+
+def _retired(lives: Mapping[str, StateSince]) -> tuple[StateSince, ...]:
+    return tuple(lives[name] for name in sorted(lives) if lives[name].state is TableState.RETIRED)
 
 
 def _images(inputs: Inputs) -> tuple[Image, ...]:

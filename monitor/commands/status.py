@@ -77,7 +77,7 @@ def _tables(rows: list[dict[str, Any]]) -> "Table":
     from rich.table import Table  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
 
-    table = Table("table", "yesterday", "recent", "lag", "why")
+    table = Table("table", "state", "yesterday", "recent", "lag", "why")
     waits_first = sorted(rows, key=lambda row: (_ready(row), row["table"]))
     for row in waits_first[:SHOWN]:
         day, recent = row["day"]["mirror"], row["recent"]["mirror"]
@@ -85,7 +85,9 @@ def _tables(rows: list[dict[str, Any]]) -> "Table":
         shown = day if day["state"] != "ready" else recent
         ready = shown["state"] == "ready" or not shown["reasons"]
         why = "" if ready else shown["reasons"][0]["text"]
-        table.add_row(*map(Text, (row["table"], day["state"], recent["state"], lag, why)))
+        life = (row.get("life") or {"state": ""})["state"]
+        shown_states = (life, day["state"], recent["state"])
+        table.add_row(*map(Text, (row["table"], *shown_states, lag, why)))
     if len(rows) > SHOWN:
         table.add_row(Text(f"and {len(rows) - SHOWN} more: --json has all"))
     return table

@@ -21,6 +21,7 @@ from monitor.store.outbox import StoredOutbox
 from monitor.store.pauses import Pauses
 from monitor.store.rereads import RereadRequests
 from monitor.store.silences import Silences
+from monitor.store.table_states import TableStates
 from monitor.store.ticks import Ticks
 from monitor.store.verdicts import Verdicts
 from monitor.store.waivers import Waivers
@@ -44,6 +45,7 @@ class ServiceStore:
     silences: Silences = field(init=False)
     rereads: RereadRequests = field(init=False)
     pauses: Pauses = field(init=False)
+    table_states: TableStates = field(init=False)
 
     def __post_init__(self) -> None:
         """Give each subject the one database."""
@@ -61,6 +63,7 @@ class ServiceStore:
         self.silences = Silences(database)
         self.rereads = RereadRequests(database)
         self.pauses = Pauses(database)
+        self.table_states = TableStates(database)
 
     @classmethod
     def open(cls, path: Path | str, *, service: bool = False) -> "ServiceStore":

@@ -45,6 +45,21 @@ def certificate(parts: Parts, number: str) -> render.Json:
     return render.certificate(found)
 
 
+@HISTORY_ROUTES.get("/states")
+def states(parts: Parts) -> list[render.Json]:
+    """What every table is at, those that are retired as well."""
+    board = parts.current.board
+    lives = [*(view.life for view in board.tables if view.life), *board.retired]
+    found = sorted(lives, key=lambda one: one.table)
+    return [{"table": one.table, **render.life(one)} for one in found]
+
+
+@HISTORY_ROUTES.get("/tables/{table:path}/states")
+def transitions(parts: Parts, table: str) -> list[render.Json]:
+    """What a table was at, newest first; as far back as its last hundred states."""
+    return [render.life(one) for one in parts.store.table_states.list(table)]
+
+
 @HISTORY_ROUTES.get("/verdicts")
 def verdicts(
     parts: Parts, table: str | None = None, check: str | None = None, limit: Limit = 100

@@ -18,6 +18,7 @@ from datetime import datetime, timedelta
 from alerts.model import IncidentState, Severity
 from checks.model import Outcome
 from checks.readiness import ReadinessState
+from checks.table_state import TableState
 from monitor.board import Board
 from monitor.observe.own_verdicts import CHECKS
 from pipeline.lags.lag import MOVING
@@ -197,6 +198,14 @@ def _failures(board: Board, _: datetime) -> Iterator[Row]:
     yield from (((channel.name,), float(channel.failures)) for channel in board.channels)
 
 
+def _lives(board: Board, now: datetime) -> Iterator[Row]:
+    if board.stale(now):
+        return
+    lives = [*(view.life for view in board.tables if view.life), *board.retired]
+    apart = (one for one in lives if one.state is not TableState.INCREMENTAL)
+    yield from (((one.table, one.state), 1.0) for one in apart)
+
+
 def _reread_rows(board: Board, _: datetime) -> Iterator[Row]:
     yield from (((one.table,), float(one.rows)) for one in board.rereads)
 
@@ -318,6 +327,13 @@ REREAD_ROWS = Metric(
     _reread_rows,
 )
 
+TABLE_STATE = Metric(
+    "sluice_table_state",
+    ("table", "state"),
+    "1 for new, bootstrap, held, re-bootstrap, paused or retired; absent where changes are merged.",
+    _lives,
+)
+
 METRICS = (
     HOP_LAG,
     HOP_AGE,
@@ -338,4 +354,5 @@ METRICS = (
     TICKS,
     SUCCESS,
     REREAD_ROWS,
+    TABLE_STATE,
 )

@@ -8,6 +8,7 @@ from alerts.model import Incident
 from checks.certificate import Certificate
 from checks.model import Reason, Verdict
 from checks.readiness import Readiness
+from checks.table_state import StateSince
 from monitor.board import TableView
 from monitor.web.first_lines import FirstLine
 from pipeline.lags.lag import MOVING, HopLag, Lags
@@ -56,10 +57,16 @@ def table(view: TableView) -> Json:
         "tier": view.table.tier,
         "shards": [str(shard) for shard in view.table.shards],
         "key": list(view.table.key),
+        "life": life(view.life) if view.life else None,
         "day": {stage.value: _brief(answer) for stage, answer in view.day.items()},
         "recent": {stage.value: _brief(answer) for stage, answer in view.recent.items()},
         **lags(view.lags, Stage.MIRROR),
     }
+
+
+def life(one: StateSince) -> Json:
+    """What a table is, or was, at: since when and why."""
+    return {"state": one.state.value, "since": instant(one.since), "why": one.why}
 
 
 def late(view: TableView, since: datetime | None) -> list[Json]:

@@ -57,6 +57,8 @@ class TableLine:
 
     name: str
     tier: int
+    life: str
+    why: str
     day: StageAnswer
     landed: Badge
     recent: StageAnswer
@@ -96,6 +98,7 @@ def status_page(board: Board, now: datetime, asked: TableQuestion = EVERYTHING) 
         jobs=board.jobs,
         late_jobs=[job.name for job in board.jobs if job.overdue],
         restarts=board.restarts,
+        retired=board.retired,
         cut=moment(board.cut),
         stale=board.stale(now),
         born=board.at != Board().at,
@@ -135,10 +138,14 @@ def _line(view: TableView, longest: timedelta, now: datetime, *, stale: bool) ->
     total = view.lags.total(Stage.MIRROR)
     probes = [v for v in view.verdicts if v.as_of or v.ruling.outcome is not Outcome.PASS]
     newest = max((verdict.at for verdict in probes), default=None)
+    day = _answer(view.day[Stage.MIRROR], now, stale=stale)
+    why = view.life.why if view.life and not stale else ""
     return TableLine(
         name=view.table.name,
         tier=view.table.tier,
-        day=_answer(view.day[Stage.MIRROR], now, stale=stale),
+        life=_life(view, now, stale=stale),
+        why="" if any(one.startswith(why) for one in day.reasons) else why,
+        day=day,
         landed=_badge(view.day[Stage.LANDED], stale=stale),
         recent=_answer(view.recent[Stage.MIRROR], now, stale=stale),
         bar=() if stale else segments(view.lags, longest),
@@ -146,6 +153,12 @@ def _line(view: TableView, longest: timedelta, now: datetime, *, stale: bool) ->
         checks=tuple(_check(verdict) for verdict in _worst_first(view.verdicts)),
         checked=span(now - newest) if newest else "",
     )
+
+
+def _life(view: TableView, now: datetime, *, stale: bool) -> str:
+    """What the table is at, and for how long."""
+    one = view.life
+    return "" if one is None or stale else f"{one.state.value} for {span(now - one.since)}"
 
 
 def _answer(answer: Readiness, now: datetime, *, stale: bool) -> StageAnswer:

@@ -14,6 +14,7 @@ import pytest
 
 from checks.model import Outcome, Ruling, Verdict
 from checks.readiness import ReadinessState
+from checks.table_state import StateSince, TableState
 from monitor.board import Board, RereadView, TableView
 from monitor.web.metrics import CONTENT_TYPE, exposition
 from pipeline.sources.source import LogBacklog
@@ -43,6 +44,7 @@ def _full() -> Board:
         changes={("shop.users", term): 7 for term in ("read", "applied", "noop", "ignored:purge")},
         headroom={("topic", "shop.shop.users"): timedelta(hours=40)},
         rereads=(RereadView("shop.users", "read again", 7, _now()),),
+        retired=(StateSince("shop.old", TableState.RETIRED, _now()),),
         backlogs={"shop": LogBacklog("sluice_shop", 2**40, held=2**30, left=2**31)},
     )
 

@@ -8,6 +8,7 @@ from checks.certificate import Certificate
 from checks.evidence import Evidence
 from checks.model import Outcome, Reason, Ruling, Verdict
 from checks.readiness import Readiness, ReadinessState
+from checks.table_state import StateSince, TableState
 from monitor.board import Board, ChannelView, ComponentView, JobView, TableView
 from pipeline.lags.lag import MOVING, HopLag, Lags
 from pipeline.model import Fence, Head, Hop, Lag, Missing, Shard, Stage, Table
@@ -57,7 +58,8 @@ def view(
     found = lags(name, *seconds)
     both = {stage: answer(found, state, *reasons, stage=stage) for stage in MOVING}
     table = Table(name, (Shard("shop", name),), ("id",), "id")
-    return TableView(table, found, both, both, _verdicts(name, state))
+    since = StateSince(name, TableState.INCREMENTAL, NOW - timedelta(hours=3))
+    return TableView(table, found, both, both, _verdicts(name, state), life=since)
 
 
 def _verdicts(name: str, state: ReadinessState) -> tuple[Verdict, ...]:

@@ -37,6 +37,7 @@ from monitor.observe.roster import Roster
 from monitor.observe.rulings import Rulings
 from monitor.observe.sampler import Sampler, Sampling, Watcher
 from monitor.observe.service_state import ServiceState, reread_views
+from monitor.observe.state_book import StateBook
 from monitor.observe.unlogged_changes import UnloggedChanges
 from monitor.spark.standstills import Standstills
 from monitor.store.store import ServiceStore
@@ -340,6 +341,7 @@ class Rig:
             zone,
             self.clock,
             self.now,
+            states=StateBook(self.store.table_states.add, self.store.table_states.newest),
         )
 
     def _assessor(self) -> Assessor:

@@ -10,6 +10,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.parser import text_string_to_metric_families
 
+from checks.table_state import StateSince, TableState
 from monitor.board import Board, RereadView
 from monitor.web.metrics import METRICS, exposition
 from tests.monitor.boards import ALL_WELL, LOST, MIXED, MUTE, NOW, incident
@@ -86,7 +87,8 @@ def test_the_text_says_what_the_library_would_write(name: str) -> None:
 
 def test_every_listed_metric_has_a_sample_with_its_labels() -> None:
     again = RereadView("shop.users", "read again", 7, NOW)
-    shown = replace(MIXED, incidents=(incident(),), rereads=(again,))
+    gone = StateSince("shop.old", TableState.RETIRED, NOW)
+    shown = replace(MIXED, incidents=(incident(),), rereads=(again,), retired=(gone,))
 
     _, samples = _scrape(shown, NOW + timedelta(seconds=20))
 
