@@ -1,10 +1,10 @@
-"""What does decoding Avro cost beside JSON of the same rows?
+"""What does decoding Avro, or JSON with its schema, cost beside bare JSON of the same rows?
 
     python -m bench.avro --rows 20000 --rounds 5
 
-Both decode the same changes of one table, in batches of 2,000, as landing reads them; then batches
-of one row, of which each is a table of its own: what a schema costs by itself.  The two take turns,
-and only the processor's time of this process counts.
+All decode the same changes of one table, in batches of 10,000, as landing reads them; then fewer
+and fewer, down to one: what a schema costs by itself, where a batch is of many tables.  They take
+turns, and only the processor's time of this process counts.
 """
 
 import struct
@@ -17,6 +17,7 @@ import click
 import msgspec
 import pyarrow as pa
 
+from bench.kit.rounds import under_load
 from pipeline.formats.debezium_avro import DebeziumAvro
 from pipeline.formats.debezium_json import DebeziumJson
 from pipeline.formats.format import RAW
@@ -24,13 +25,15 @@ from pipeline.settings import RegistrySettings
 
 Row = dict[str, object]
 WANTED = 0.5
-BATCH, SINGLES = 2_000, 200
+SIZES = ((10_000, 1), (1_000, 1), (10, 50), (1, 100))
+"""Messages of a batch, and of how many rows one is read."""
 TEXT = ["null", "string"]
 COLUMNS = (("id", "long"), ("name", TEXT), ("amount", TEXT), ("note", TEXT), ("at", "long"))
 PLACE = (("db", "string"), ("table", "string"), ("file", "string"), ("pos", "long"), ("row", "int"))
 TOLD = (("version", "string"), ("connector", "string"), ("name", "string"), ("ts_ms", "long"))
 FINE = (("ts_us", "long"), ("ts_ns", "long"), ("server_id", "long"), ("snapshot", "string"))
 SOURCE = (*TOLD, *PLACE, *FINE)
+CONNECT = {"long": "int64", "int": "int32", "string": "string"}
 
 
 def _record(name: str, fields: Sequence[tuple[str, object]]) -> dict[str, object]:
@@ -54,20 +57,29 @@ ENVELOPE = _record(
 @click.option("--rows", default=20_000, show_default=True)
 @click.option("--rounds", default=5, show_default=True)
 def main(rows: int, rounds: int) -> None:
-    """Print the pace of both, and how they stand to each other."""
+    """Print the pace of each, and how they stand to each other."""
     texts = {1: msgspec.json.encode(KEY).decode(), 2: msgspec.json.encode(ENVELOPE).decode()}
     avro, json = DebeziumAvro(RegistrySettings("http://none")), DebeziumJson()
-    for size, count in ((BATCH, rows), (1, SINGLES)):
-        plainly, packedly = (_batches(write, size, count) for write in (_json, _avro))
-        spent: list[list[float]] = [[], []]
+    plainly = partial(json.decode, schemas={})
+    ways = (
+        ("JSON", plainly, _json),
+        ("Avro", partial(avro.decode, schemas=texts), _avro),
+        ("JSON of Postgres", plainly, _postgres),
+        ("with its schema", plainly, _wrapped),
+    )
+    for size, few in SIZES:
+        count = max(size, rows // few)
+        batches = {name: _batches(write, size, count) for name, _, write in ways}
+        spent: dict[str, list[float]] = {name: [] for name in batches}
         for _ in range(rounds):
-            spent[0].append(_spent(partial(json.decode, schemas={}), plainly, count))
-            spent[1].append(_spent(partial(avro.decode, schemas=texts), packedly, count))
-        plain, packed = map(median, spent)
-        click.echo(f"batches of {size}: JSON {plain:.1f} us a row, Avro {packed:.1f} us a row")
-        click.echo(
-            f"  Avro's pace is {plain / packed:.2f} of JSON's (wanted: {WANTED} in large ones)"
-        )
+            for name, decode, _ in ways:
+                spent[name].append(_spent(decode, batches[name], count))
+        told = {name: median(all_) for name, all_ in spent.items()}
+        each = ", ".join(f"{name} {one:.1f}" for name, one in told.items())
+        plain, packed, bare, wrapped = told.values()
+        click.echo(f"batches of {size}: us a row: {each}; {under_load()}")
+        click.echo(f"  Avro's pace is {plain / packed:.2f} of JSON's (wanted: {WANTED})")
+        click.echo(f"  JSON's with its schema is {bare / wrapped:.2f} of that without")
 
 
 def _spent(
@@ -112,6 +124,49 @@ def _json(number: int) -> tuple[bytes, bytes]:
     row, source = _values(number)
     told = {"before": row, "after": row, "source": source, "op": "u", "ts_ms": 17 * 10**11}
     return msgspec.json.encode({"id": number}), msgspec.json.encode(told)
+
+
+def _postgres(number: int) -> tuple[bytes, bytes]:
+    key, told = _told(number)
+    return msgspec.json.encode(key), msgspec.json.encode(told)
+
+
+def _wrapped(number: int) -> tuple[bytes, bytes]:
+    key, told = _told(number)
+    written = ((KEY_SCHEMA, key), (ENVELOPE_SCHEMA, told))
+    one, other = (msgspec.json.encode({"schema": s, "payload": p}) for s, p in written)
+    return one, other
+
+
+def _told(number: int) -> tuple[Row, Row]:
+    row, source = _values(number)
+    source |= {"connector": "postgresql", "schema": "shop", "lsn": 1000 + number, "xmin": None}
+    source |= {"sequence": f'["{900 + number}","{1000 + number}"]', "txId": number}
+    told: Row = {"before": None, "after": row, "source": source, "op": "u", "ts_ms": 17 * 10**11}
+    return {"id": number}, told
+
+
+def _struct(name: str, fields: Sequence[tuple[str, object]]) -> dict[str, object]:
+    """A schema as Connect writes it."""
+    return {
+        "type": "struct",
+        "fields": [_field(one, kind) for one, kind in fields],
+        "optional": True,
+        "name": f"shop.shop.orders.{name}",
+        "field": name,
+    }
+
+
+def _field(name: str, kind: object) -> dict[str, object]:
+    parameters = {f"__debezium.source.column.{one}": name for one in ("name", "type", "length")}
+    sent = CONNECT.get(str(kind), "string")
+    return {"type": sent, "optional": True, "field": name, "parameters": parameters}
+
+
+KEY_SCHEMA = _struct("Key", (("id", "long"),))
+_IMAGES = [_struct(name, COLUMNS) for name in ("before", "after")]
+_REST = [_struct("source", SOURCE), _field("op", "string"), _field("ts_ms", "long")]
+ENVELOPE_SCHEMA = {**_struct("Envelope", ()), "fields": [*_IMAGES, *_REST]}
 
 
 def _avro(number: int) -> tuple[bytes, bytes]:

@@ -6,6 +6,7 @@ A row, a schema and a key stay slices of what was sent.  Pure.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import compress
+from typing import TypeVar
 
 import msgspec
 import numpy as np
@@ -15,10 +16,12 @@ from msgspec import Raw
 from numpy.typing import NDArray
 
 from pipeline.formats import json_text
+from pipeline.formats.debezium import wrappings
 
 NULL_TEXT = b"null"
 NULL = Raw(NULL_TEXT)
 Mask = NDArray[np.bool_]
+E = TypeVar("E")
 
 
 class SourceBlock(msgspec.Struct, gc=False):
@@ -109,25 +112,56 @@ def _is_text(value: bytes | None) -> bool:
 
 
 def envelopes(value: pa.BinaryArray) -> ReadEnvelopes:
-    """Read every framed message.
+    """Read every framed message; of one with a schema that is known, the payload alone."""
+    inside = wrappings.unwrapped(value)
+    if not inside.known.any():
+        return _whole(value)
+    payloads = _each(inside.payloads, _PAYLOADS)
+    found = _kept(payloads, inside.schemas)
+    if inside.known.all():
+        return found
+    return _merged(inside.known, found, _whole(value.filter(pa.array(~inside.known))))
+
+
+def _whole(value: pa.BinaryArray) -> ReadEnvelopes:
+    """Messages with or without a schema."""
+    messages = _each(value, _DECODER)
+    schemas = [NULL if one is None or one.payload is None else one.schema for one in messages]
+    return _kept([one and (one.payload or one) for one in messages], schemas)
+
+
+def _kept(found: Sequence[Envelope | None], schemas: Sequence[Raw]) -> ReadEnvelopes:
+    """Those that could be read."""
+    fits = [one is not None for one in found]
+    kept = [one for one in found if one is not None]
+    return ReadEnvelopes(kept, list(compress(schemas, fits)), np.array(fits, np.bool_))
+
+
+def _merged(first: Mask, one: ReadEnvelopes, other: ReadEnvelopes) -> ReadEnvelopes:
+    """Of those that are *first* what *one* says, in their order."""
+    read = np.empty(len(first), np.bool_)
+    read[first], read[~first] = one.read, other.read
+    parts = [iter(zip(part.envelopes, part.schemas, strict=True)) for part in (other, one)]
+    pairs = [next(parts[its]) for its in first[read].tolist()]
+    return ReadEnvelopes([one for one, _ in pairs], [schema for _, schema in pairs], read)
+
+
+def _each(value: pa.BinaryArray, decoder: msgspec.json.Decoder[E]) -> Sequence[E | None]:
+    """Read every value, which are objects; None for one that cannot be.
 
     All are read as lines of one text.  A value begins and ends with a brace, no string holds a
     line's end, and an object follows another without a comma only where no object is open: so
     every line holds whole objects, and one each if there are as many objects as lines.
     """
-    everything = np.ones(len(value), np.bool_)
     if not len(value):
-        return ReadEnvelopes([], [], everything)
+        return []
     try:
-        found: Sequence[WrappedEnvelope] = _DECODER.decode_lines(_lines(value))
+        found = decoder.decode_lines(_lines(value))
     except _REFUSALS:
-        found = ()
-    if len(found) != len(value):
-        each = list(map(_envelope_or_none, value.to_pylist()))
-        everything = np.fromiter((one is not None for one in each), np.bool_, len(each))
-        found = [one for one in each if one is not None]
-    schemas = [NULL if one.payload is None else one.schema for one in found]
-    return ReadEnvelopes([one.payload or one for one in found], schemas, everything)
+        found = []
+    if len(found) == len(value):
+        return found
+    return [_one(each, decoder) for each in value.to_pylist()]
 
 
 def payload_of(value: bytes) -> bytes:
@@ -146,9 +180,9 @@ def _lines(value: pa.BinaryArray) -> memoryview:
     return memoryview(lines.as_buffer())
 
 
-def _envelope_or_none(value: bytes) -> WrappedEnvelope | None:
+def _one(value: bytes, decoder: msgspec.json.Decoder[E]) -> E | None:
     try:
-        return _DECODER.decode(value)
+        return decoder.decode(value)
     except _REFUSALS:
         return None
 
@@ -176,5 +210,6 @@ def mask(array: pa.BooleanArray) -> Mask:
 
 
 _DECODER, _WRAPPED = msgspec.json.Decoder(WrappedEnvelope), msgspec.json.Decoder(Wrapped)
+_PAYLOADS = msgspec.json.Decoder(Envelope)
 _REFUSALS = (msgspec.MsgspecError, ValueError, RecursionError)
 NO_SOURCE, NO_BLOCK = SourceBlock(), TransactionBlock()
