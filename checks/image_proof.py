@@ -28,8 +28,8 @@ def imageless(
         yield Reason("no_image", f"the mirror has no image of the cut {cut.isoformat()}")
     elif not image.held(now):
         yield Reason("image_old", f"the image was kept until {image.until.isoformat()}")
-    elif image.late:
-        count = sum(one.rows for one in image.late)
+    elif image.left_out:
+        count = sum(one.rows for one in image.left_out)
         text = f"{count} changes from before the cut landed after the image was made"
         yield Reason("image_late", text)
     elif why := _unbased(table, image, mark):
@@ -73,9 +73,9 @@ def image_evidence(
     return replace(
         landed,
         fences=image.fences,
-        batch=image.batch,
+        batch=image.through,
         version=image.version,
         mirror=standing.mirror,
-        life=Lives.of(mark.lives).at(image.batch),
+        life=Lives.of(mark.lives).at(image.through),
         path=image.path,
     )

@@ -187,12 +187,14 @@ def _answered(
 def _told_wrong(revoked: Certificate | None, found: Evidence | None) -> bool:
     """Whether the certificate that was taken back is of the very image that there is.
 
-    A repair goes into the mirror, and never into an older version of it.
+    A repair goes into the mirror, and never into an older version of it; a corrected image rests
+    on a later batch.
     """
     if revoked is None or found is None or revoked.stage is not Stage.IMAGE:
         return False
     before = revoked.evidence
-    return (before.mirror, before.version) == (found.mirror, found.version)
+    same = (before.mirror, before.version) == (found.mirror, found.version)
+    return same and before.batch == found.batch
 
 
 def _strange(question: Question, inputs: Inputs) -> tuple[Reason, ...]:

@@ -8,7 +8,7 @@ this is for small tables; and for reading how a format is made.
 import hashlib
 import json
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from functools import partial
@@ -117,6 +117,24 @@ class ParquetVersions:
         except FileNotFoundError as error:
             raise UnreachableError(f"{uri}: version {version} is gone") from error
         yield from found.drop_columns([SLUICE]).to_batches()
+
+    def cloned(
+        self,
+        uri: str,
+        version: int,
+        where: str,
+        at: datetime,
+        correct: Callable[[Version], TurnTask[Version]] | None = None,
+    ) -> int:
+        """All rows are copied, and then have their turn."""
+        base, store = _told(open_store(uri), version)[0], open_store(where)
+        store.make_folder(VERSIONS)
+        made = replace(base, uri=where, id=uuid.uuid4().hex, transactions={}, remembered={})
+        copied = replace(made, file=write(where, read(base), self.compression))
+        if correct is not None:
+            work = Rewrite(self.compression)(replace(correct(base), snapshot=copied)).work
+            copied = replace(copied, file=work.name, rows=work.rows)
+        return _put(copied, None, "CLONE", at, None).rows
 
     def reader(self, uri: str, table: Table, lane: str) -> "PinnedRows | None":
         """Its file is never changed, and stays for a week."""

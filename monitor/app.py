@@ -292,9 +292,9 @@ class App:
             upkeep=self.requests.upkeep,
             reread=self.requests.reread,
             prune=self._prune,
-            publish=self.requests.publish if self._written() else None,
+            publish=self.requests.publish if self._imaged() else None,
         )
 
-    def _written(self) -> bool:
-        """Whether images are written out at all."""
-        return any(rule.how == "parquet" for rule in self.config.publish)
+    def _imaged(self) -> bool:
+        """Whether images are made at all: any may have to be corrected."""
+        return any(rule.how != "none" for rule in self.config.publish)

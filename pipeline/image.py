@@ -7,7 +7,7 @@ is below that place; its time stamp says nothing.  Pure.
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 import msgspec
@@ -52,7 +52,8 @@ class Image:
     ``fences`` stand for the cut, one per source of the table; ``batch`` is the one whose mark
     proved that all below them had landed.  It is kept ``until`` then.  ``path`` is the folder of
     ``day`` that it is written out to; empty where it is read as a version of the mirror.  ``late``
-    is what landed since and belongs in it.  ``shards`` is the :func:`digest` of those it is of.
+    is what landed since and belongs in it; the first ``revision`` of these are in what stands at
+    ``path``.  ``shards`` is the :func:`digest` of those it is of.
     """
 
     cut: datetime
@@ -66,6 +67,21 @@ class Image:
     path: str = ""
     late: tuple[LateChanges, ...] = ()
     shards: str = ""
+    revision: int = 0
+
+    @property
+    def left_out(self) -> tuple[LateChanges, ...]:
+        """What landed late and is not in it."""
+        return self.late[self.revision :]
+
+    @property
+    def through(self) -> int:
+        """The batch up to which all below its cut is in it, as far as that had landed."""
+        return self.late[self.revision - 1].batch if self.revision else self.batch
+
+    def corrected(self) -> "Image":
+        """The same with all in it that is known to have come late."""
+        return replace(self, revision=len(self.late))
 
     def held(self, now: datetime) -> bool:
         """Whether it is still to be kept."""

@@ -14,10 +14,11 @@ from pyspark.sql import SparkSession
 
 from pipeline.apply.catalog import Catalog
 from pipeline.apply.highest_orders import HighestOrders
+from pipeline.apply.image_writing import ImageWriting
 from pipeline.apply.landed_state import LandedState as Known
 from pipeline.apply.passes import Passes
 from pipeline.apply.upkeep import Upkeep
-from pipeline.apply.written_images import ImageWriting, Manifest
+from pipeline.apply.written_images import Manifest
 from pipeline.image import DueCut
 from pipeline.landing.loop import Landing
 from pipeline.lives import is_set_back
@@ -111,7 +112,7 @@ class Lane:
 
     def publish(self) -> tuple[Manifest, ...]:
         """Write out what is there of images; nobody waits for it, and it for nobody."""
-        return () if self.writing is None else self.writing.run(self.mark)
+        return () if self.writing is None else self.writing.run(self._known)
 
     def close(self) -> None:
         """Stop Spark."""

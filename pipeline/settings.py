@@ -173,8 +173,9 @@ class PublishRule:
     """Of which tables images are made at the end of each business day; the first that fits decides.
 
     ``tables`` is a glob on the table's name.  An image is a version of the mirror (``pin``), and
-    what reads it needs of files and log stays for ``keep``.  With ``parquet`` it is written out as
-    well, into a folder a day of ``where`` (by default beside the mirrors), and that is kept.  From
+    what reads it needs of files and log stays for ``keep``.  With ``clone`` it is a table of its
+    own as well, in ``where`` (by default beside the mirrors), that leans on the mirror's files;
+    with ``parquet`` it is written out, into a folder a day of ``where``, and that is kept.  From
     the end of the day a mirror stands still until all before it is proven to have landed, for
     ``hold_back`` at most: then it goes on, and there is no image of that day.  ``none`` makes no
     images of tables that a later rule would.  ``day`` is a date column, by whose days changes are
@@ -182,7 +183,7 @@ class PublishRule:
     """
 
     tables: str
-    how: Literal["pin", "parquet", "none"] = "pin"
+    how: Literal["pin", "clone", "parquet", "none"] = "pin"
     where: str = ""
     keep: timedelta = timedelta(days=7)
     hold_back: timedelta = timedelta(minutes=5)
@@ -264,6 +265,17 @@ class PipelineSettings:
         if rule is None or rule.how != "parquet":
             return None
         return rule.where.rstrip("/") or f"{self.lake}/images", _folder(table)
+
+    def cloned_images(self, table: str) -> tuple[str, str] | None:
+        """Where images of *table* are tables of their own: an address, and a folder there.
+
+        Of those that are pinned, only what was corrected.  None if none are made, or all are
+        written out.
+        """
+        rule = self.published(table)
+        if rule is None or rule.how == "parquet":
+            return None
+        return rule.where.rstrip("/") or f"{self.lake}/clones", _folder(table)
 
 
 def _folder(table: str) -> str:

@@ -10,13 +10,13 @@ from pyspark.sql import SparkSession
 
 from pipeline import jars
 from pipeline.apply.catalog import Catalog
+from pipeline.apply.image_writing import ImageWriting
 from pipeline.apply.mirror_job import Group, TurnOutcome
 from pipeline.apply.mirror_job import run as run_group
 from pipeline.apply.mirror_side import MirrorSide
 from pipeline.apply.mirrors import Mirrors
 from pipeline.apply.passes import Passes
 from pipeline.apply.upkeep import Upkeep
-from pipeline.apply.written_images import ImageWriting
 from pipeline.build import (
     dialect,
     every_topic,

@@ -17,7 +17,7 @@ from pipeline.apply.mirror_snapshot import batch_of, floors_of, images_of
 from pipeline.apply.mirrors import Mirrors
 from pipeline.image import DueCut, Image, digest, lacking, positions
 from pipeline.mark import Mark
-from pipeline.model import Order, Table
+from pipeline.model import Order, Shard, Table
 from pipeline.report import read_gap
 from pipeline.settings import PipelineSettings
 
@@ -84,9 +84,7 @@ class DueImages:
         rule, seen = self.settings.published(table.name), self.mirrors.seen(table.name)
         if rule is None or seen is None:
             return None
-        why = _lost(table, mark) or _read_again(table, found, mark)
-        why = why or lacking(table, found, mark, floors_of(seen))
-        if why:
+        if why := doubts(table, found, mark, floors_of(seen)):
             self.miss(table.name, due.at, why)
             return None
         fences = tuple(due.fences[source] for source in table.sources)
@@ -171,6 +169,17 @@ def _known(turn: Commit) -> datetime:
     """Before when all had landed that *turn* is made of."""
     told = turn.own.get("known")
     return datetime.fromisoformat(told) if isinstance(told, str) else turn.at
+
+
+def doubts(
+    table: Table, places: Mapping[str, Order], mark: Mark, based: Mapping[Shard, Order]
+) -> str:
+    """Why nobody knows *table* as it was at *places* by what has landed; empty if that is known.
+
+    *based*: see :func:`pipeline.image.lacking`.
+    """
+    again = _lost(table, mark) or _read_again(table, places, mark)
+    return again or lacking(table, places, mark, based)
 
 
 def _read_again(table: Table, places: Mapping[str, Order], mark: Mark) -> str:

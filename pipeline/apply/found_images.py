@@ -15,7 +15,7 @@ from pipeline.image import Image
 FEW = 3  # of those that were not there, asked for again in one look, besides the newest
 AGAIN = 20  # looks, after which one that was found is asked for again: somebody may remove it
 
-_Key = tuple[datetime, int, str]  # an image's cut and version, and its mirror's id
+_Key = tuple[datetime, int, int, str]  # an image's cut, version and revision, and its mirror's id
 
 
 @dataclass(eq=False)
@@ -34,13 +34,21 @@ class FoundImages:
     _tables: dict[str, _FolderAnswers] = field(default_factory=dict)
 
     def of(self, table: str, images: Sequence[Image], mirror: str) -> tuple[Image, ...]:
-        """Those of *images*, oldest first, that stand in their folders, with these.
+        """Those of *images*, oldest first, that can be read, each with where it stands.
+
+        What came late for one is in it where it stands corrected; else it is told all the same,
+        for what was said of its cut is to be taken back.
 
         Raises:
             UnreachableError: the store does not answer.
         """
         asked = self._tables.setdefault(table, _FolderAnswers())
-        named = {(one.cut, one.version, mirror): one for one in images}
+        places = {one.cut: self.written.place(table, one) for one in images}
+        named = {
+            (one.cut, one.version, len(one.late), mirror): one
+            for one in images
+            if places[one.cut] is not None
+        }
         known = asked.there.copy()  # another thread may look at the same table
         there = {key: was for key, was in known.items() if key in named}
         asked.looks += 1
@@ -51,10 +59,11 @@ class FoundImages:
                 there[key] = told is not None and told.tells(named[key], mirror)
         finally:
             asked.there = there
+        paths = {key[0]: place.path for key in named if there[key] and (place := places[key[0]])}
         return tuple(
-            replace(one, path=self.written.path(table, one) or "")
-            for key, one in named.items()
-            if there[key]
+            replace(one.corrected(), path=paths[one.cut]) if one.cut in paths else one
+            for one in images
+            if one.cut in paths or places[one.cut] is None or one.late
         )
 
 

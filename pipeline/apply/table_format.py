@@ -6,9 +6,9 @@ nowhere else: the number of the batch it is applied through, and some short text
 Without Spark's session a format is for readers, in the process that watches.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Protocol, TypeVar
 
 import pyarrow as pa
@@ -18,7 +18,7 @@ from pipeline.apply.mirror_job import MirrorJob
 from pipeline.apply.mirror_side import MirrorSide
 from pipeline.apply.mirror_snapshot import CommitStamp, MirrorSnapshot
 from pipeline.apply.reshape import Shape
-from pipeline.apply.turn import Turn, Written
+from pipeline.apply.turn import Turn, TurnTask, Written
 from pipeline.model import Table
 
 
@@ -67,6 +67,26 @@ class TableFormat(Protocol[S, W]):
 
         Raises:
             UnreachableError: that version, or a file of it, cannot be read.
+        """
+        ...
+
+    def cloned(
+        self,
+        uri: str,
+        version: int,
+        where: str,
+        at: datetime,
+        correct: Callable[[S], TurnTask[S]] | None = None,
+    ) -> int:
+        """Make *where* a table of its own with the rows of an older version; how many there are.
+
+        *correct* tells of a turn that they have been through then.  The table may lean on the
+        mirror's files, for as long as these are kept.
+
+        Raises:
+            HeldError: ``table_exists``, or the turn cannot be done; the reason says why.
+            UnreachableError: that version, or a file of it, cannot be read.
+            LostRaceError: somebody else made it meanwhile.
         """
         ...
 

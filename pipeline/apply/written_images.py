@@ -1,44 +1,43 @@
-"""Images as folders of plain Parquet, one a day, for engines that know neither Delta nor vectors.
+"""Images that stand beside their mirrors: where, of what, and how a day of Parquet is written.
 
-``<where>/<database>/<table>/dt=2026-03-28/part-00000.parquet``, and beside the parts
-``_image.json``, which says of what they are.  Who sees the manifest sees all parts, and no others;
-while a day is written anew it is not there.  Rows are the mirror's, without ``_sluice``.
+``<where>/<database>/<table>/dt=2026-03-28/part-00000-1f3c.parquet`` is for engines that know
+neither Delta nor vectors; beside the parts ``_image.json`` says of what they are.  Who sees the
+manifest sees all parts, and no others; while a day is written anew it is not there, and its parts
+have other names.  ``<where>/<database>/<table>/2026-03-28.r0`` is a table of its own, a clone, with
+its manifest beside it; each correction is another, and none is ever changed.
 """
 
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from datetime import date, datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
-import structlog
 
-from pipeline.apply.mirror_snapshot import images_of
-from pipeline.apply.mirrors import Mirrors
-from pipeline.errors import ConfigError, SluiceError, UnreachableError
+from pipeline.errors import ConfigError, UnreachableError
 from pipeline.image import Image
 from pipeline.lake.store import Store, open_store
-from pipeline.mark import Mark
 from pipeline.settings import PipelineSettings
 
 MANIFEST = "_image.json"
 DAY = "dt"  # the column that readers of folders make of a folder's name
-_STAGED = "_staged"  # a name that readers of folders pass over
+STAGED = "_staged"  # a name that readers of folders pass over
 _GROUP = 64 << 20  # bytes in Arrow that become one row group
 _FILE = 256 << 20  # after which a part ends; a bucket's is held in memory
 _BEGUN = ".begun"
-_FORSAKEN = timedelta(days=1)  # nobody writes one image as long as that
-_SWEPT = 14  # days; the service slept no longer, or somebody else must tidy up
-log = structlog.get_logger(__name__)
+_CLONE = "-clone"
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a folder holds: ``rows`` of ``version`` of the ``mirror``, a table's id, at ``cut``."""
+    """What a folder holds: ``rows`` of ``version`` of the ``mirror``, a table's id, at ``cut``.
+
+    With the first ``revision`` of what came late for it.  A clone has no ``parts``.
+    """
 
     table: str
     cut: datetime
@@ -48,90 +47,69 @@ class Manifest:
     parts: int
     written: datetime
     until: datetime
+    revision: int = 0
 
     def tells(self, image: Image, mirror: str) -> bool:
-        """Whether it is of *image*."""
-        return (self.cut, self.version, self.mirror) == (image.cut, image.version, mirror)
+        """Whether it is of *image*, with all that came late for it."""
+        own = (self.cut, self.version, self.mirror, self.revision)
+        return own == (image.cut, image.version, mirror, len(image.late))
+
+
+@dataclass(frozen=True, slots=True)
+class ImagePlace:
+    """Where an image stands: below the address ``uri``, its ``folder`` and its ``manifest``."""
+
+    uri: str
+    folder: str
+    manifest: str
+    cloned: bool
+
+    @property
+    def path(self) -> str:
+        """The folder's address."""
+        return f"{self.uri}/{self.folder}"
 
 
 @dataclass(eq=False)
 class WrittenImages:
-    """Finds the folders that images are written out to; what is there is looked up each time."""
+    """Finds where images stand beside their mirrors; what is there is looked up each time."""
 
     settings: PipelineSettings
     _stores: dict[str, Store] = field(default_factory=dict)
 
+    def place(self, table: str, image: Image) -> ImagePlace | None:
+        """Where *image*, with all that came late for it, stands or is to stand.
+
+        None where it is read as a version of the mirror: one that is pinned, till it is corrected.
+        """
+        if (place := self.settings.written_images(table)) is not None:
+            folder = f"{place[1]}/{DAY}={image.day}"
+            return ImagePlace(place[0], folder, f"{folder}/{MANIFEST}", cloned=False)
+        rule, place = self.settings.published(table), self.settings.cloned_images(table)
+        if rule is None or place is None or (rule.how == "pin" and not image.late):
+            return None
+        folder = f"{place[1]}/{image.day}.r{len(image.late)}"
+        return ImagePlace(place[0], folder, f"{folder}.json", cloned=True)
+
     def path(self, table: str, image: Image) -> str | None:
-        """The folder of *image*, whether or not it is there; None if none is written."""
-        place = self.settings.written_images(table)
-        return None if place is None else f"{place[0]}/{place[1]}/{_day(image)}"
+        """The address of *image*, whether or not it is there; None where it is the mirror's."""
+        place = self.place(table, image)
+        return None if place is None else place.path
 
     def manifest(self, table: str, image: Image) -> Manifest | None:
-        """What is written out in the folder of its day; None if nothing is, or nobody knows what.
+        """What stands in its place; None if nothing does, or nobody knows what.
 
         Raises:
             UnreachableError: the store does not answer.
         """
-        place = self.settings.written_images(table)
-        return None if place is None else read(self.store(place[0]), f"{place[1]}/{_day(image)}")
+        place = self.place(table, image)
+        return None if place is None else told(self.store(place.uri), place.manifest)
 
     def store(self, uri: str) -> Store:
         """The place of all images of a rule, opened once."""
         if uri not in self._stores:
             self._stores[uri] = open_store(uri)
         return self._stores[uri]
-
-
-@dataclass(eq=False)
-class ImageWriting:
-    """Writes out what mirrors remember of images and is not there yet; removes what is too old.
-
-    Beside landing and merging: a version of a mirror stays as it is while others are made.
-    """
-
-    settings: PipelineSettings
-    mirrors: Mirrors[Any]
-    clock: Callable[[], datetime]
-    written: WrittenImages = field(init=False)
-
-    def __post_init__(self) -> None:
-        """Look at nothing yet."""
-        self.written = WrittenImages(self.settings)
-
-    def run(self, mark: Mark) -> tuple[Manifest, ...]:
-        """Write what is missing, of each table; one that fails is tried again the next time."""
-        made: list[Manifest] = []
-        tidied: set[str] = set()
-        for table in sorted(mark.tables):
-            place = self.settings.written_images(table)
-            if place is None:
-                continue
-            try:
-                if place[0] not in tidied:
-                    tidied.add(place[0])
-                    _tidy(self.written.store(place[0]), self.clock() - _FORSAKEN)
-                made += self._table(table)
-            except SluiceError as error:
-                log.warning("image_unwritten", table=table, why=str(error))
-            except Exception:  # the boundary of one table: its image stops no other, nor the rest
-                log.exception("image_unwritten", table=table)
-        return tuple(made)
-
-    def _table(self, table: str) -> Iterator[Manifest]:
-        seen, place = self.mirrors.look(table), self.settings.written_images(table)
-        if seen is None or place is None:
-            return
-        store, now = self.written.store(place[0]), self.clock()
-        for image in images_of(seen):
-            if not image.held(now):
-                continue
-            known = self.written.manifest(table, image)
-            if known is None or not known.tells(image, seen.id):
-                rows = self.mirrors.table_format.rows(seen.uri, image.version)
-                rows = readable(table, rows)
-                told = Manifest(table, image.cut, seen.id, image.version, 0, 0, now, image.until)
-                yield write(store, f"{place[1]}/{_day(image)}", rows, told)
-                _sweep(store, place[1], image, now)
 
 
 def readable(table: str, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -150,30 +128,46 @@ def readable(table: str, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBa
         yield batch
 
 
-def write(store: Store, folder: str, rows: Iterator[pa.RecordBatch], told: Manifest) -> Manifest:
-    """Write *rows* as the *folder*, in the place of what was there; *told* lacks the numbers.
+def write(store: Store, folder: str, rows: Iterator[pa.RecordBatch], about: Manifest) -> Manifest:
+    """Write *rows* as the *folder*, in the place of what was there; *about* lacks the numbers.
 
     Until then they are beside it, under a name that tells when that began, should it never end.
     """
-    staged = f"{_STAGED}/{uuid.uuid4()}"
-    store.make_folder(staged)
-    try:
-        store.put(f"{staged}{_BEGUN}", b"")
-        made = _staged(store, staged, rows, told)
+    with staging(store) as staged:
+        store.make_folder(staged)
+        made = _staged(store, staged, rows, about)
         store.place(staged, folder)
-    finally:
-        with suppress(UnreachableError):  # then another day
-            _forsake(store, staged)
     return made
 
 
-def _staged(store: Store, staged: str, rows: Iterator[pa.RecordBatch], told: Manifest) -> Manifest:
-    count, parts, groups = 0, 0, _groups(rows)
+@contextmanager
+def staging(store: Store) -> Iterator[str]:
+    """A name below *store* for what is not to stay; what lies there is removed in the end.
+
+    So is what lies at :func:`beside` it.
+    """
+    staged = f"{STAGED}/{uuid.uuid4()}"
+    store.make_folder(STAGED)
+    try:
+        store.put(f"{staged}{_BEGUN}", b"")
+        yield staged
+    finally:
+        with suppress(UnreachableError):  # then another day
+            _forsake(store, staged)
+
+
+def beside(staged: str) -> str:
+    """Where a table may be made that is read while the parts are written."""
+    return f"{staged}{_CLONE}"
+
+
+def _staged(store: Store, staged: str, rows: Iterator[pa.RecordBatch], about: Manifest) -> Manifest:
+    count, parts, groups, own = 0, 0, _groups(rows), uuid.uuid4().hex[:8]
     while (first := next(groups, None)) is not None:
-        with store.sink(f"{staged}/part-{parts:05}.parquet") as output:
+        with store.sink(f"{staged}/part-{parts:05}-{own}.parquet") as output:
             count += _part(output, first, groups)
         parts += 1
-    made = replace(told, rows=count, parts=parts)
+    made = replace(about, rows=count, parts=parts)
     store.put(f"{staged}/{MANIFEST}", msgspec.json.encode(made))
     return made
 
@@ -182,26 +176,28 @@ def _forsake(store: Store, staged: str) -> None:
     """Remove what is left of writing an image, and of the one that it replaced."""
     store.drop(staged)
     store.drop(f"{staged}-before")
+    store.drop(beside(staged))
     store.remove(f"{staged}{_BEGUN}")  # last, or nobody knows of the rest
 
 
-def _tidy(store: Store, before: datetime) -> None:
+def tidy(store: Store, before: datetime) -> None:
     """Remove what was begun *before* then by those that were killed."""
-    for entry in store.names(_STAGED):
+    for entry in store.names(STAGED):
         if entry.name.endswith(_BEGUN) and entry.modified < before:
             _forsake(store, entry.name.removesuffix(_BEGUN))
 
 
 def read(store: Store, folder: str) -> Manifest | None:
     """What is written out in *folder*; None if nothing is, or nobody knows what."""
+    return told(store, f"{folder}/{MANIFEST}")
+
+
+def told(store: Store, manifest: str) -> Manifest | None:
+    """What *manifest* says; None if it is not there, or says nothing that can be read."""
     try:
-        return msgspec.json.decode(store.read(f"{folder}/{MANIFEST}"), type=Manifest)
+        return msgspec.json.decode(store.read(manifest), type=Manifest)
     except (FileNotFoundError, msgspec.DecodeError):
         return None
-
-
-def _day(image: Image) -> str:
-    return f"{DAY}={image.day}"
 
 
 def _groups(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
@@ -229,13 +225,3 @@ def _part(output: Any, first: pa.Table, groups: Iterator[pa.Table]) -> int:
             if following is None:
                 return count
             group = following
-
-
-def _sweep(store: Store, folder: str, newest: Image, now: datetime) -> None:
-    """Remove folders of days that are kept no longer; those of some days are looked at."""
-    last = date.fromisoformat(newest.day) - newest.keep
-    for back in range(_SWEPT):
-        old = f"{folder}/{DAY}={last - timedelta(days=back)}"
-        known = read(store, old)
-        if known is not None and known.until < now:
-            store.drop(old)

@@ -196,9 +196,14 @@ class Bucket:
             self.remove(name)
 
     def drop(self, folder: str) -> None:
-        """Remove the files of *folder*, those first whose names begin with the lowest letters."""
-        for entry in self.names(folder):
-            self.remove(entry.name)
+        """Remove all below *folder*, those first whose names begin with the lowest letters."""
+        with _translated(self, folder):
+            found = [str(one["path"]) for some in self._all(folder) for one in some]
+        for name in sorted(found):
+            self.remove(name)
+
+    def _all(self, folder: str) -> Any:
+        return obstore.list(self.objects, prefix=folder)
 
 
 def _tells(name: str) -> bool:

@@ -89,11 +89,36 @@ def create(
     }
     info = _told("CREATE TABLE", clock, note, {}, _listed(partition_columns, properties))
     lines = [{"commitInfo": info}, protocol.ours(schema, properties), {"metaData": described}]
+    return _begun(store, lines)
+
+
+def copied(
+    store: Store, table: Snapshot, *, clock: datetime, parameters: Mapping[str, str]
+) -> Snapshot:
+    """Make a table that begins as *table* is, files and all, in a folder without one.
+
+    Raises:
+        HeldError: ``table_exists``, or one that is not ours to write.
+        LostRaceError: another made a table there meanwhile.
+    """
+    if store.after(FOLDER, "0"):
+        raise _exists(store.uri)
+    lines: list[Action] = [
+        {"commitInfo": _told("CLONE", clock, None, {}, parameters)},
+        {"protocol": table.protocol},
+        {"metaData": table.metadata.action},
+        *({"add": file.action} for file in table.files.values()),
+    ]
+    return _begun(store, lines)
+
+
+def _begun(store: Store, lines: Sequence[Action]) -> Snapshot:
+    """Put version 0 where none is; the first of *lines* tells whose it is."""
     content = entries.content(lines)
     made = advanced(begin(store.uri), lines, entry=entries.digest(content))
     protocol.refuse(made)
     store.make_folder(FOLDER)
-    _put(store, 0, content, own=info["txnId"])
+    _put(store, 0, content, own=lines[0]["commitInfo"]["txnId"])
     return made
 
 

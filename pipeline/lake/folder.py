@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from pipeline.errors import ConfigError, HeldError, UnreachableError
+from pipeline.lake.exchange import exchanged
 
 LEFTOVER = ".sluice-"  # what a killed `put_new` leaves; the dot hides it from every reader of logs
 _NO_LINKS = frozenset(
@@ -167,9 +168,12 @@ class Folder:
             if not target.parent.exists():
                 self.make_folder(folder.rpartition("/")[0])
             _sync(Path(self._at(staged)))
-            if target.exists():
-                target.rename(before)
-            Path(self._at(staged)).rename(target)
+            if target.exists() and exchanged(self._at(staged), str(target)):
+                before = Path(self._at(staged))
+            else:
+                if target.exists():
+                    target.rename(before)
+                Path(self._at(staged)).rename(target)
             _sync(target.parent)
             if before.exists():
                 shutil.rmtree(before)

@@ -6,6 +6,7 @@ twice, or not at all.
 """
 
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
@@ -177,6 +178,19 @@ def load(store: Store, known: Snapshot | None = None) -> Snapshot | None:
     return newest
 
 
+def load_at(store: Store, version: int) -> Snapshot:
+    """An older version.
+
+    Raises:
+        HeldError: ``log_damaged``, the log cannot be read whole up to it.
+        UnreachableError: the log does not go back, or does not come, to it.
+    """
+    found = _read_again(store, version)
+    if found is None or found.version != version:
+        raise UnreachableError(f"{store.uri}: its log does not tell version {version}")
+    return found
+
+
 def begin(uri: str) -> Snapshot:
     """What is there before version 0."""
     return Snapshot(uri, -1, {}, Metadata({}, "", "", (), {}), {}, {})
@@ -240,12 +254,13 @@ def _newer(store: Store, version: int) -> list[int]:
     return found
 
 
-def _read_again(store: Store) -> Snapshot | None:
+def _read_again(store: Store, until: int = sys.maxsize) -> Snapshot | None:
+    """The newest version, or the last one up to *until*; None: there is no table."""
     missing = ""
     for _ in range(_ATTEMPTS):
         names = store.after(FOLDER, "")
-        versions = _versions(names)
-        checkpoints = checkpoint_reader.complete(names)
+        versions = [one for one in _versions(names) if one <= until]
+        checkpoints = [one for one in checkpoint_reader.complete(names) if one.version <= until]
         if not versions and not checkpoints:
             return None
         # the log is the truth: where a checkpoint is of no use, an older one and more entries do

@@ -78,14 +78,15 @@ class Store(Protocol):
     def place(self, staged: str, folder: str) -> None:
         """Let *folder* hold the files that are in *staged*, and no others; *staged* is gone then.
 
-        In one step where the store knows folders, two if *folder* was there; else one file after
-        the other: those whose names begin with an underscore go first, with those that are not
-        replaced, and come last, so that they tell of a whole folder.  One that is killed may leave
+        In one step where the store knows folders, two if *folder* was there and its file system
+        lets no two change places; else one file after the other: those whose names begin with an
+        underscore go first, with those that are not replaced, and come last, so that they tell of a
+        whole folder.  One that is killed may leave
         what was there as ``<staged>-before``.
         """
 
     def drop(self, folder: str) -> None:
-        """Remove the files of *folder*, and it; one that is not there is no error."""
+        """Remove *folder* and all below it; one that is not there is no error."""
 
 
 def open_store(uri: str) -> Store:

@@ -70,11 +70,9 @@ class Lake:
         return MirrorPosition(found.version, batch, found.id, self._images(table, found))
 
     def _images(self, table: str, found: MirrorSnapshot) -> tuple[Image, ...]:
-        """Those that can be read: where they are written out, those that are."""
+        """Those that can be read: where they are written out or cloned, those that are."""
         images = images_of(found)
-        if not images or self.settings.written_images(table) is None:
-            return images
-        return self._found.of(table, images, found.id)
+        return self._found.of(table, images, found.id) if images else ()
 
     def mirror(self, table: Table) -> MirrorSide:
         """The newest version of a mirror, pinned.

@@ -6,6 +6,7 @@ applied batch is the table's transaction number for the lane; what is remembered
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
@@ -25,11 +26,12 @@ from pipeline.lake import entries
 from pipeline.lake.alterations import with_properties
 from pipeline.lake.commit import commit
 from pipeline.lake.entries import Action
-from pipeline.lake.log import Snapshot, load
+from pipeline.lake.log import Snapshot, load, load_at
 from pipeline.lake.protocol import VECTORS, unwritable, writes_vectors
 from pipeline.lake.store import Store, open_store
 from pipeline.model import Table
 from pipeline.tables.delta import commits, growth
+from pipeline.tables.delta.clone import Correct, clone
 from pipeline.tables.delta.data_file import Footers
 from pipeline.tables.delta.mirror_reader import MirrorReader
 from pipeline.tables.delta.mirror_upkeep import MirrorUpkeep
@@ -114,6 +116,15 @@ class DeltaMirrors:
         yield pa.RecordBatch.from_pylist([], schema=wanted)  # the columns of an empty table
         for batch in found.stream(wanted.names):
             yield batch.cast(wanted)
+
+    def cloned(
+        self, uri: str, version: int, where: str, at: datetime, correct: Correct | None = None
+    ) -> int:
+        """By a log that names the mirror's files; see :mod:`pipeline.tables.delta.clone`."""
+        store, into = self.store(uri), open_store(where)
+        base = load_at(store, version)
+        into.make_folder(entries.FOLDER)
+        return self.count(base) + clone(base, store, into, at, correct)
 
     def shaped(
         self, uri: str, known: Snapshot | None, shape: Shape, stamp: CommitStamp

@@ -20,7 +20,7 @@ from pipeline.errors import HeldError
 from pipeline.lake.entries import Action
 from pipeline.lake.log import Snapshot, advanced
 from pipeline.lake.protocol import column_types, padded, refuse
-from pipeline.lake.store import open_store
+from pipeline.lake.store import Store, open_store
 from pipeline.lake.vectors import VectorFile
 from pipeline.tables.delta.commits import DELETED, INSERTED
 from pipeline.tables.delta.data_file import Footers
@@ -35,8 +35,12 @@ from pipeline.tables.delta.write import Target, without, write
 _footers = Footers()  # of this process: a mirror's files stay, and are looked at in each turn
 
 
-def turn(task: TurnTask[Snapshot], *, footers: Footers = _footers) -> Written[tuple[Action, ...]]:
+def turn(
+    task: TurnTask[Snapshot], *, footers: Footers = _footers, into: Store | None = None
+) -> Written[tuple[Action, ...]]:
     """Work out and write one turn; *footers* are kept from turn to turn.
+
+    What it leaves lies *into* another folder than the mirror's, where one is given.
 
     Raises:
         HeldError: the table must stand still; the reason says why.
@@ -51,7 +55,8 @@ def turn(task: TurnTask[Snapshot], *, footers: Footers = _footers) -> Written[tu
     gone = gone_below(mirror, made.raised)
     floored = sum(len(positions) for positions in gone.values())
     _add_replaced(gone, made.verdicts, made.found)
-    actions = _write(task, mirror, made.rows.filter(pa.array(stands(made.verdicts))), gone)
+    rows = made.rows.filter(pa.array(stands(made.verdicts)))
+    actions = _write(task, mirror, rows, gone, into or mirror.store)
     counts = counts_of(made.verdicts, floored)
     _confirm(task, mirror, counts, actions)
     account = account_of(task, made, counts)
@@ -102,14 +107,18 @@ def _add_replaced(gone: dict[int, BitMap64], verdicts: Verdicts, found: Found) -
 
 
 def _write(
-    task: TurnTask[Snapshot], mirror: MirrorFiles, rows: pa.Table, gone: Mapping[int, BitMap64]
+    task: TurnTask[Snapshot],
+    mirror: MirrorFiles,
+    rows: pa.Table,
+    gone: Mapping[int, BitMap64],
+    into: Store,
 ) -> tuple[Action, ...]:
     vector_file = VectorFile()
-    target = Target(mirror.store, task.snapshot.metadata, task.table.key, task.at)
+    target = Target(into, task.snapshot.metadata, task.table.key, task.at)
     actions = list(without(mirror, gone, vector_file, task.at))
     if len(rows):
         actions.append(write(rows, target))
-    vector_file.save(mirror.store)
+    vector_file.save(into)
     return tuple(actions)
 
 

@@ -86,7 +86,8 @@ class Cut:
 
     def due(self) -> DueCut:
         head = Head("A", binlog_position(1, self.pos))
-        return DueCut(self.at, {"s": Fence("s", self.number, self.at, head)})
+        day = f"2026-01-{self.number + 1:02}"
+        return DueCut(self.at, {"s": Fence("s", self.number, self.at, head)}, day)
 
 
 @pytest.mark.parametrize("seed", range(examples(6, brief=1)))

@@ -17,11 +17,12 @@ from obstore.store import MemoryStore
 from pyspark.sql import SparkSession
 
 from pipeline.apply import written_images
+from pipeline.apply.image_writing import ImageWriting
+from pipeline.apply.landed_state import LandedState
 from pipeline.apply.mirror_snapshot import images_of
 from pipeline.apply.mirrors import Mirrors
 from pipeline.apply.written_images import (
     MANIFEST,
-    ImageWriting,
     Manifest,
     read,
     readable,
@@ -29,6 +30,7 @@ from pipeline.apply.written_images import (
 )
 from pipeline.errors import ConfigError, UnreachableError
 from pipeline.image import DueCut
+from pipeline.lake import folder
 from pipeline.lake.bucket import Bucket
 from pipeline.lake.store import open_store
 from pipeline.mark import Epoch
@@ -88,7 +90,7 @@ EXPECTED = {0: "day", 1: "old", 2: "old", 3: "old"}
 
 
 def test_the_folder_of_the_day_holds_the_image_and_not_the_mirror(lake: HandLake) -> None:
-    (made,) = writing(lake).run(lake.mark)
+    (made,) = writing(lake).run(LandedState(lake.mark, lake.catalog))
 
     found = ds.dataset(table_folder(lake), format="parquet", partitioning="hive").to_table()
     assert dict(zip(found["id"].to_pylist(), found["name"].to_pylist(), strict=True)) == EXPECTED
@@ -103,7 +105,7 @@ def test_the_folder_of_the_day_holds_the_image_and_not_the_mirror(lake: HandLake
 
 @pytest.mark.spark
 def test_spark_reads_the_folder_and_the_version_alike(lake: HandLake, spark: SparkSession) -> None:
-    writing(lake).run(lake.mark)
+    writing(lake).run(LandedState(lake.mark, lake.catalog))
     (image,) = images_of(lake.passes.mirrors.seen("db.t"))  # type: ignore[arg-type]
 
     folder = spark.read.parquet(str(table_folder(lake))).select("id", "name").collect()
@@ -120,10 +122,10 @@ def test_spark_reads_the_folder_and_the_version_alike(lake: HandLake, spark: Spa
 
 
 def test_it_is_written_once_and_again_only_if_it_is_not_there(lake: HandLake) -> None:
-    first = writing(lake).run(lake.mark)
-    again = writing(lake).run(lake.mark)
+    first = writing(lake).run(LandedState(lake.mark, lake.catalog))
+    again = writing(lake).run(LandedState(lake.mark, lake.catalog))
     (table_folder(lake) / f"dt={DAY}" / MANIFEST).unlink()
-    later = writing(lake).run(lake.mark)
+    later = writing(lake).run(LandedState(lake.mark, lake.catalog))
 
     assert [len(first), len(again), len(later)] == [1, 0, 1]
     assert ds.dataset(table_folder(lake), format="parquet").count_rows() == 4
@@ -133,7 +135,7 @@ def test_nobody_is_told_of_an_image_before_it_is_written(lake: HandLake) -> None
     watching = Lake(lake.settings, DeltaMirrors(None))
 
     before = watching.applied("db.t")
-    writing(lake).run(lake.mark)
+    writing(lake).run(LandedState(lake.mark, lake.catalog))
     after = watching.applied("db.t")
 
     assert before is not None
@@ -145,9 +147,9 @@ def test_nobody_is_told_of_an_image_before_it_is_written(lake: HandLake) -> None
 def test_an_image_that_cannot_be_written_is_tried_again_and_stops_no_other(lake: HandLake) -> None:
     (lake.home / "images").write_text("a file where a folder should be")
 
-    assert writing(lake).run(lake.mark) == ()
+    assert writing(lake).run(LandedState(lake.mark, lake.catalog)) == ()
     (lake.home / "images").unlink()
-    assert len(writing(lake).run(lake.mark)) == 1
+    assert len(writing(lake).run(LandedState(lake.mark, lake.catalog))) == 1
 
 
 def test_an_error_that_nobody_foresaw_stops_no_other_table(
@@ -170,7 +172,7 @@ def test_an_error_that_nobody_foresaw_stops_no_other_table(
 
     monkeypatch.setattr(ours.mirrors, "table_format", Broken(ours.mirrors.table_format, rows))
 
-    assert [one.table for one in ours.run(lake.mark)] == ["db.t"]
+    assert [one.table for one in ours.run(LandedState(lake.mark, lake.catalog))] == ["db.t"]
 
 
 @dataclass
@@ -202,7 +204,7 @@ def test_an_image_that_readers_would_misread_is_not_written(tmp_path: Path) -> N
     lake.land(row(C, 20, 2) | {"after": '{"id": 2, "Dt": "b"}'})
     lake.run()
 
-    assert writing(lake).run(lake.mark) == ()
+    assert writing(lake).run(LandedState(lake.mark, lake.catalog)) == ()
     assert list((tmp_path / "images").rglob("*.parquet")) == []
 
 
@@ -213,7 +215,7 @@ def test_days_that_are_kept_no_longer_go(lake: HandLake) -> None:
         write(store, f"db/t/dt={day}", iter([batch(3)]), old)
     write(store, "db/t/dt=2025-12-24", iter([batch(3)]), TOLD)
 
-    writing(lake).run(lake.mark)
+    writing(lake).run(LandedState(lake.mark, lake.catalog))
 
     left = sorted(one.name for one in table_folder(lake).iterdir())
     assert left == ["dt=2025-12-24", f"dt={DAY}"]
@@ -241,7 +243,10 @@ def test_a_large_image_is_several_parts_of_several_groups(
 
     assert (made.rows, made.parts) == (2_000, 5)
     names = [one.name.rpartition("/")[2] for one in store.names("db/t/dt=x")]
-    assert names == [MANIFEST, *(f"part-{number:05}.parquet" for number in range(5))]
+    assert [one[: len("part-00000")] for one in names] == [
+        "_image.jso",
+        *(f"part-{number:05}" for number in range(5)),
+    ]
     assert read(store, "db/t/dt=x") == made
 
 
@@ -253,7 +258,7 @@ def test_a_folder_that_is_written_anew_holds_nothing_of_what_was_there(store: An
     made = write(store, "db/t/dt=x", iter([batch(3)]), replace(TOLD, version=8))
 
     names = [one.name.rpartition("/")[2] for one in store.names("db/t/dt=x")]
-    assert names == [MANIFEST, "part-00000.parquet"]
+    assert [one[: len("part-00000")] for one in names] == ["_image.jso", "part-00000"]
     assert read(store, "db/t/dt=x") == made
 
 
@@ -332,7 +337,10 @@ def test_an_image_that_cannot_be_written_leaves_no_part(
 
 
 def killed_placing(home: Path, day: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a process begin to replace *day* of a folder, and be killed between its two renames."""
+    """Let a process begin to replace *day* of a folder, and be killed between its two renames.
+
+    The file system is one that lets no two folders change places.
+    """
     rename = Path.rename
 
     def dies(self: Path, target: Path) -> Path:
@@ -342,6 +350,7 @@ def killed_placing(home: Path, day: str, monkeypatch: pytest.MonkeyPatch) -> Non
 
     with monkeypatch.context() as dying_now, suppress(Killed):
         dying_now.setattr(Path, "rename", dies)
+        dying_now.setattr(folder, "exchanged", lambda *_: False)
         dying_now.setattr(written_images, "_forsake", lambda *_: None)
         write(open_store(str(home)), f"db/t/{day}", iter([batch(3)]), replace(TOLD, version=1))
 
@@ -349,18 +358,18 @@ def killed_placing(home: Path, day: str, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_what_a_killed_one_leaves_is_mended_by_the_next_run_and_swept_a_day_later(
     lake: HandLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    writing(lake).run(lake.mark)
+    writing(lake).run(LandedState(lake.mark, lake.catalog))
     killed_placing(lake.home / "images", f"dt={DAY}", monkeypatch)
     staged = lake.home / "images" / "_staged"
     assert not (table_folder(lake) / f"dt={DAY}").exists()
     assert len([one for one in staged.iterdir() if one.is_dir()]) == 2
 
-    assert [one.rows for one in writing(lake).run(lake.mark)] == [4]
+    assert [one.rows for one in writing(lake).run(LandedState(lake.mark, lake.catalog))] == [4]
     assert len(list(staged.iterdir())) == 3  # somebody else might still be at it
     (begun,) = staged.glob("*.begun")
     two_days_ago = (lake.now - timedelta(days=2)).timestamp()
     os.utime(begun, (two_days_ago, two_days_ago))
-    writing(lake).run(lake.mark)
+    writing(lake).run(LandedState(lake.mark, lake.catalog))
     assert list(staged.iterdir()) == []
 
 

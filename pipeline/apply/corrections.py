@@ -1,0 +1,110 @@
+"""Which turn puts into an image what landed too late for it, and may it have one?
+
+Its changes are those of later batches that stand below the cut; what stands above it is as if it
+had never been, deletes too.  Rows that were read from a source again tell of it as of when they
+were read: they go in only if that ended below the cut.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.apply.decide import AppliedBefore
+from pipeline.apply.due_images import doubts
+from pipeline.apply.floors import highest
+from pipeline.apply.landed_state import LandedState
+from pipeline.apply.late_changes import below_cut
+from pipeline.apply.mirror_job import LandedDeletes
+from pipeline.apply.mirror_snapshot import floors_of
+from pipeline.apply.provenance import plain
+from pipeline.apply.turn import TurnTask
+from pipeline.changelog.change_log import ChangeLog
+from pipeline.changelog.scan import parts
+from pipeline.changelog.slices import WantedBatches, read
+from pipeline.errors import HeldError
+from pipeline.image import Image
+from pipeline.mark import Mark
+from pipeline.model import Op, Order, Shard, Table
+
+REFUSED = "image_uncorrected"
+
+
+@dataclass(frozen=True, slots=True)
+class DeletesBelow:
+    """Asks the change log for deletes of keys, but for those above a cut."""
+
+    landed: LandedDeletes
+    places: Mapping[str, Order]
+
+    def __call__(self, keys: pa.StringArray) -> pa.Table:
+        """Key, source, shard, order and origin of the landed deletes of *keys*."""
+        return below_cut(self.landed(keys), self.places)
+
+
+def correction(
+    image: Image, name: str, landed: LandedState, changes: ChangeLog, at: datetime
+) -> Callable[[Any], TurnTask[Any]]:
+    """The turn, for the version that is the *image* of table *name*.
+
+    Raises:
+        HeldError: ``image_uncorrected``; nobody can tell the table as it was at the cut any more.
+        UnreachableError: the change log cannot be read.
+    """
+    table = landed.catalog.table(name, landed.mark.shards)
+    until = image.corrected().through
+    changes.look()
+    if landed.mark.batch < until or any(one not in image.positions for one in table.sources):
+        raise HeldError(REFUSED, f"{name}: what was late is not in the change log any more")
+    wanted = WantedBatches(image.batch, until)
+    files = parts(changes.snapshot, image.batch, until)
+    rows = read(changes.store, files, {name: wanted}).get(name)
+    if rows is None:
+        raise HeldError(REFUSED, f"{name}: what was late is no longer in the change log")
+    late = below_cut(rows, image.positions)
+    _refuse_read_later(late, landed.mark)
+    deletes = parts(changes.snapshot, -1, image.batch, (Op.DELETE,))
+    known = LandedDeletes(changes.store.uri, deletes, name, image.batch)
+    schema, newest = landed.catalog.schema(table), landed.catalog.newest_of(table)
+
+    def task(snapshot: Any) -> TurnTask[Any]:
+        floors = floors_of(snapshot)
+        if why := doubts(table, image.positions, landed.mark, floors):
+            raise HeldError(REFUSED, f"{name}: {why}")
+        return TurnTask(
+            table=table,
+            snapshot=snapshot,
+            columns=schema.columns,
+            changes=late,
+            at=at,
+            deletes=DeletesBelow(known, image.positions),
+            known=AppliedBefore(None),  # so each insert is looked for among the deletes
+            floors=highest(floors, _bases(table, image, landed.mark)),
+            fills=tuple(fill for one in newest for fill in landed.catalog.fills(one)),
+        )
+
+    return task
+
+
+def _refuse_read_later(late: pa.Table, mark: Mark) -> None:
+    """Return only if rows that were read from a source are of a reading that the mark knows.
+
+    Whether that ended below the cut is asked with all other doubts.
+    """
+    again = late.filter(pc.equal(plain(late["op"]), str(Op.READ)))
+    for row in again.select(["source", "shard", "order"]).to_pylist():
+        shard, order = Shard(row["source"], row["shard"]), Order(**row["order"])
+        known = mark.rereads.get(str(shard))
+        if known is None or order < known.lowest:
+            raise HeldError(REFUSED, f"{shard}: rows were read again, and nobody knows until when")
+
+
+def _bases(table: Table, image: Image, mark: Mark) -> dict[Shard, Order]:
+    """Below the bases of its shards nothing counts, as far as these are from before the cut."""
+    if table.unique_across_shards:
+        return {}
+    known = {s: mark.bases[str(s)] for s in table.shards if str(s) in mark.bases}
+    return {shard: at for shard, at in known.items() if at < image.positions[shard.source]}

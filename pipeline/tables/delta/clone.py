@@ -1,0 +1,98 @@
+"""How does one version of a mirror become a table of its own, without its files being copied?
+
+A shallow clone: a log whose files are named by their addresses in the mirror's folder, and their
+deletion vectors, too (Delta's protocol, "Add File and Remove File", and "Deletion Vectors", storage
+type ``p``).  It can be read while the mirror keeps them.  What a correction adds, and which rows it
+takes away, lies in the clone's own folder, so the mirror knows nothing of it.
+"""
+
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from pipeline.apply.turn import TurnTask
+from pipeline.lake import vectors
+from pipeline.lake.actions import milliseconds
+from pipeline.lake.columns import fields_in_files
+from pipeline.lake.commit import copied
+from pipeline.lake.log import ActiveFile, Metadata, Snapshot, advanced
+from pipeline.lake.store import Store
+from pipeline.tables.delta.data_file import Footers
+from pipeline.tables.delta.turn import turn
+
+_OWN = "sluice."  # properties that make a table a mirror
+
+Correct = Callable[[Snapshot], TurnTask[Snapshot]]
+
+
+def clone(
+    base: Snapshot, mirror: Store, into: Store, at: datetime, correct: Correct | None = None
+) -> int:
+    """Make a table that begins as *base* is after the turn of *correct*; how many more rows it has.
+
+    Raises:
+        HeldError: ``table_exists``, or the turn cannot be done; the reason says why.
+        LostRaceError: another made a table there meanwhile.
+    """
+    after, more = base, 0
+    if correct is not None:
+        task = _as_then(correct(base), base)
+        written = turn(task, footers=Footers(), into=into)
+        after = advanced(base, written.work, entry="")
+        counts = written.counts
+        more = counts.inserted - counts.deleted - counts.floored
+    address = addressed(mirror.uri)
+    files = [_abroad(file, address, base) for file in after.files.values()]
+    described = replace(
+        after,
+        metadata=_another(after.metadata, at),
+        files={str(file.action["path"]): file for file in files},
+    )
+    told = {"source": address, "sourceVersion": str(base.version)}
+    copied(into, described, clock=at, parameters=told)
+    return more
+
+
+def _as_then(task: TurnTask[Snapshot], base: Snapshot) -> TurnTask[Snapshot]:
+    """The turn without columns that came later; a change that has one is refused by its name."""
+    known = {field["name"] for field in fields_in_files(base.metadata)}
+    columns = tuple(one for one in task.columns if one.name in known)
+    fills = tuple(one for one in task.fills if one.column in known)
+    return replace(task, columns=columns, fills=fills)
+
+
+def addressed(uri: str) -> str:
+    """The address of a folder as a log must name it."""
+    return uri if ":/" in uri else f"file://{quote(str(Path(uri).absolute()))}"
+
+
+def _abroad(file: ActiveFile, address: str, base: Snapshot) -> ActiveFile:
+    """The file as it is named from elsewhere; one that is not the mirror's stays as it is."""
+    action, path = dict(file.action), str(file.action["path"])
+    if path in base.files:
+        action["path"] = f"{address}/{path}"
+    if file.vector is not None:
+        action["deletionVector"] = _vector_abroad(file.vector, address, base)
+    return ActiveFile(action)
+
+
+def _vector_abroad(vector: Mapping[str, Any], address: str, base: Snapshot) -> Mapping[str, Any]:
+    name = vectors.file_name(vector)
+    if name is None or name not in base.vector_files:
+        return vector
+    return {**vector, "storageType": "p", "pathOrInlineDv": f"{address}/{name}"}
+
+
+def _another(metadata: Metadata, at: datetime) -> Metadata:
+    """The same columns, of a table that is no mirror."""
+    kept = {name: one for name, one in metadata.configuration.items() if not _is_ours(name)}
+    told = {"id": str(uuid.uuid4()), "configuration": kept, "createdTime": milliseconds(at)}
+    return Metadata.of({**metadata.action, **told})
+
+
+def _is_ours(name: str) -> bool:
+    return name.startswith(_OWN)

@@ -1,0 +1,229 @@
+"""What came too late for an image is put into a clone of it, and nothing from above its cut.
+
+Covers pipeline/apply/image_writing.py too.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow.dataset as ds
+import pytest
+from structlog.testing import capture_logs
+
+from pipeline.apply.image_writing import ImageWriting
+from pipeline.apply.landed_state import LandedState
+from pipeline.apply.mirrors import Mirrors
+from pipeline.image import DueCut, Image
+from pipeline.lake.pinned import open_table
+from pipeline.mark import Epoch
+from pipeline.model import Acknowledged, Fence, Head, Op, Order, Origin
+from pipeline.rereads import Reread
+from pipeline.settings import PublishRule
+from pipeline.sources.mysql.position import binlog_position
+from pipeline.tables.delta.table_format import DeltaMirrors
+from pipeline.tables.lake import Lake
+from tests.pipeline.hand_lake import NOW, HandLake, row
+
+C, U, D, R, T = Op.CREATE, Op.UPDATE, Op.DELETE, Op.READ, Op.TRUNCATE
+CUT = NOW + timedelta(minutes=25)
+DAY = "2026-01-01"
+REPAIR = int(Origin.REPAIR)
+AS_MADE = {1: "day", 2: "old"}
+
+
+def imaged(folder: Path, *with_it: Mapping[str, Any], how: Any = "pin") -> HandLake:
+    """A lake with an image of two rows, and a change after it; *with_it* landed with its mark."""
+    made = HandLake(folder, publish=(PublishRule("db.*", how=how),))
+    made.play([row(C, 10, 1, "old"), row(C, 11, 2, "old")])
+    position = binlog_position(1, 50)
+    made.cuts = (DueCut(CUT, {"s": Fence("s", 7, CUT, Head("A", position))}, DAY),)
+    made.mark = replace(
+        made.mark,
+        acknowledged={"s": Acknowledged(position)},
+        heartbeats={"s": 7},
+        epochs={"s": Epoch(1, "A", position)},
+    )
+    made.now = CUT
+    made.land(row(U, 40, 1, "day"), row(U, 60, 1, "night"), *with_it)
+    made.run()
+    return made
+
+
+def late(lake: HandLake, *rows: Mapping[str, Any]) -> None:
+    lake.land(*rows)
+    assert lake.apply().hold is None
+
+
+def written(lake: HandLake) -> int:
+    """How many were written by one run."""
+    mirrors = Mirrors(lake.settings, DeltaMirrors(None))
+    ours = ImageWriting(lake.settings, mirrors, lambda: lake.now)
+    return len(ours.run(LandedState(lake.mark, lake.catalog)))
+
+
+def told(lake: HandLake) -> Image:
+    """The image as the gate sees it."""
+    found = Lake(lake.settings, DeltaMirrors(None)).applied("db.t")
+    assert found is not None
+    (image,) = found.images
+    return image
+
+
+def rows_at(path: str) -> dict[int, Any]:
+    found = open_table(path)
+    assert found is not None
+    return {one["id"]: one["name"] for one in found.select("SELECT * FROM t")}
+
+
+@pytest.mark.parametrize(
+    ("with_it", "came", "left"),
+    [
+        pytest.param([], [row(U, 48, 2, "late")], {1: "day", 2: "late"}, id="a change"),
+        pytest.param([], [row(C, 48, 3, "late")], {**AS_MADE, 3: "late"}, id="a row"),
+        pytest.param([], [row(D, 48, 2, "old")], {1: "day"}, id="a delete"),
+        pytest.param([], [row(T, 49, None)], {}, id="a truncate"),
+        pytest.param([], [row(U, 39, 1, "late")], AS_MADE, id="older than what is there"),
+        pytest.param(
+            [], [row(U, 48, 2, "late"), row(U, 70, 2, "new")], {1: "day", 2: "late"}, id="and newer"
+        ),
+        pytest.param(
+            [row(D, 42, 2, "old")], [row(U, 41, 2, "late")], {1: "day"}, id="deleted since"
+        ),
+        pytest.param(
+            [row(D, 61, 3, "x")],
+            [row(C, 48, 3, "late")],
+            {**AS_MADE, 3: "late"},
+            id="deleted on the next day",
+        ),
+    ],
+)
+def test_a_late_change_makes_a_corrected_image(
+    tmp_path: Path,
+    with_it: Sequence[Mapping[str, Any]],
+    came: Sequence[Mapping[str, Any]],
+    left: Mapping[int, Any],
+) -> None:
+    lake = imaged(tmp_path, *with_it)
+    assert written(lake) == 0, "an image that is pinned stands in its mirror"
+    late(lake, *came)
+    assert told(lake).left_out
+
+    assert written(lake) == 1
+
+    image = told(lake)
+    assert (image.left_out, image.revision, image.through) == ((), 1, lake.mark.batch)
+    assert image.path.endswith(f"/clones/db/t/{DAY}.r1")
+    assert rows_at(image.path) == left
+    assert written(lake) == 0
+
+
+def test_each_correction_is_another_table_and_none_is_changed(tmp_path: Path) -> None:
+    lake = imaged(tmp_path, how="clone")
+    first = written(lake), told(lake).path
+    late(lake, row(U, 47, 1, "first"))
+    second = written(lake), told(lake).path
+    late(lake, row(U, 48, 2, "second"))
+    third = written(lake), told(lake).path
+
+    assert [made for made, _ in (first, second, third)] == [1, 1, 1]
+    assert [rows_at(path) for _, path in (first, second, third)] == [
+        AS_MADE,
+        {1: "first", 2: "old"},
+        {1: "first", 2: "second"},
+    ]
+    assert told(lake).revision == 2
+
+
+def test_a_day_of_parquet_is_replaced_and_its_parts_have_other_names(tmp_path: Path) -> None:
+    lake = imaged(tmp_path, how="parquet")
+    written(lake)
+    folder = Path(told(lake).path)
+    before = {one.name for one in folder.glob("*.parquet")}
+    late(lake, row(U, 48, 2, "late"))
+    assert told(lake).left_out, "what stands there is not what it should be"
+
+    assert written(lake) == 1
+
+    found = ds.dataset(folder, format="parquet").to_table().to_pylist()
+    assert {one["id"]: one["name"] for one in found} == {1: "day", 2: "late"}
+    assert before.isdisjoint(one.name for one in folder.glob("*.parquet"))
+    assert told(lake).left_out == ()
+    assert list((tmp_path / "images" / "_staged").iterdir()) == []
+
+
+AGAIN = row(R, 45, 3, "again", origin=REPAIR)
+
+
+@pytest.mark.parametrize(
+    ("closing", "corrected"),
+    [
+        pytest.param(None, False, id="nobody knows until when they were read"),
+        pytest.param(Order(1, 1, 55), False, id="read over the cut: they may tell of after it"),
+        pytest.param(Order(1, 1, 49), True, id="read before the cut"),
+    ],
+)
+def test_rows_that_were_read_again_go_in_only_if_that_ended_below_the_cut(
+    tmp_path: Path, closing: Order | None, *, corrected: bool
+) -> None:
+    lake = imaged(tmp_path)
+    if closing is not None:
+        again = Reread("id", Origin.REPAIR, Order(1, 1, 45), "A", 1, closing=closing, done=2)
+        lake.mark = replace(lake.mark, rereads={"s/db.t": again})
+    late(lake, AGAIN)
+
+    with capture_logs() as logs:
+        made = written(lake)
+
+    assert made == int(corrected)
+    assert (told(lake).left_out == ()) is corrected
+    assert [one["event"] for one in logs] == ([] if corrected else ["image_unwritten"])
+
+
+def test_what_is_refused_is_tried_again_later_and_not_in_each_round(tmp_path: Path) -> None:
+    lake = imaged(tmp_path)
+    late(lake, AGAIN)
+    ours = ImageWriting(lake.settings, Mirrors(lake.settings, DeltaMirrors(None)), lambda: lake.now)
+    landed = LandedState(lake.mark, lake.catalog)
+
+    with capture_logs() as logs:
+        for minutes in (0, 1, 8, 2):
+            lake.now += timedelta(minutes=minutes)
+            ours.run(landed)
+
+    assert len(logs) == 2
+
+
+def test_what_was_killed_between_a_clone_and_its_manifest_is_made_anew(tmp_path: Path) -> None:
+    lake = imaged(tmp_path, how="clone")
+    written(lake)
+    Path(f"{told(lake).path}.json").unlink()
+    found = Lake(lake.settings, DeltaMirrors(None)).applied("db.t")
+    assert found is not None
+    assert found.images == (), "nobody is told of it meanwhile"
+
+    assert written(lake) == 1
+    assert rows_at(told(lake).path) == AS_MADE
+
+
+def test_clones_that_are_kept_no_longer_go_with_their_corrections(tmp_path: Path) -> None:
+    lake = imaged(tmp_path, how="clone")
+    written(lake)
+    late(lake, row(U, 48, 2, "late"))
+    written(lake)
+    folder = tmp_path / "clones" / "db" / "t"
+    old = [one.name for one in folder.iterdir()]
+    cut, position = CUT + timedelta(days=9), binlog_position(1, 80)
+    fence = Fence("s", 8, cut, Head("A", position))
+    lake.cuts = (DueCut(cut, {"s": fence}, "2026-01-10"),)
+    lake.mark = replace(lake.mark, acknowledged={"s": Acknowledged(position)}, heartbeats={"s": 8})
+    lake.now = cut
+    lake.land(row(U, 75, 1, "then"))
+    lake.run()
+
+    written(lake)
+
+    assert sorted(old) == [f"{DAY}.r{n}{end}" for n in (0, 1) for end in ("", ".json")]
+    assert sorted(one.name for one in folder.iterdir()) == ["2026-01-10.r0", "2026-01-10.r0.json"]
