@@ -55,17 +55,10 @@ def correction(
         UnreachableError: the change log cannot be read.
     """
     table = landed.catalog.table(name, landed.mark.shards)
-    until = image.corrected().through
+    if any(source not in image.positions for source in table.sources):
+        raise HeldError(REFUSED, f"{name}: it is folded from other sources now")
     changes.look()
-    if landed.mark.batch < until or any(one not in image.positions for one in table.sources):
-        raise HeldError(REFUSED, f"{name}: what was late is not in the change log any more")
-    wanted = WantedBatches(image.batch, until)
-    files = parts(changes.snapshot, image.batch, until)
-    rows = read(changes.store, files, {name: wanted}).get(name)
-    if rows is None:
-        raise HeldError(REFUSED, f"{name}: what was late is no longer in the change log")
-    late = below_cut(rows, image.positions)
-    _refuse_read_later(late, landed.mark)
+    late = _late(image, name, landed.mark, changes)
     deletes = parts(changes.snapshot, -1, image.batch, (Op.DELETE,))
     known = LandedDeletes(changes.store.uri, deletes, name, image.batch)
     schema, newest = landed.catalog.schema(table), landed.catalog.newest_of(table)
@@ -87,6 +80,19 @@ def correction(
         )
 
     return task
+
+
+def _late(image: Image, name: str, mark: Mark, changes: ChangeLog) -> pa.Table:
+    """All that came after the image was made and stands below its cut."""
+    until = image.corrected().through
+    wanted = WantedBatches(image.batch, until)
+    files = parts(changes.snapshot, image.batch, until)
+    rows = read(changes.store, files, {name: wanted}).get(name)
+    if rows is None or mark.batch < until:
+        raise HeldError(REFUSED, f"{name}: what was late is not in the change log any more")
+    late = below_cut(rows, image.positions)
+    _refuse_read_later(late, mark)
+    return late
 
 
 def _refuse_read_later(late: pa.Table, mark: Mark) -> None:
