@@ -5,6 +5,8 @@ here, and registered again by `start`.
 """
 
 import json
+import os
+import signal
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -62,7 +64,14 @@ class Connect:
             self._program.keep_classes()
 
     def kill(self) -> None:
-        """`kill -9`; what was not flushed is sent again after a restart."""
+        """`kill -9`; what was not flushed is sent again after a restart.
+
+        Not while it writes its file of offsets: a standalone worker empties that first, and then
+        begins with a snapshot.  Workers of a cluster keep offsets in a topic, and cannot lose them.
+        """
+        if self.daemon.running and self.daemon.process is not None:
+            pid = self.daemon.process.pid
+            processes.wait_until(lambda: self._stands_still(pid), START, "offsets on the disk")
         self.daemon.kill()
 
     def restart(self) -> None:
@@ -124,6 +133,19 @@ class Connect:
     def forget_offsets(self, name: str) -> None:
         """Let a halted connector begin as if it had never run."""
         self._ask("DELETE", f"/connectors/{name}/offsets")
+
+    def _stands_still(self, pid: int) -> bool:
+        """Hold the worker; it goes on if it was just writing its offsets."""
+        try:
+            os.kill(pid, signal.SIGSTOP)
+            processes.wait_until(lambda: processes.held(pid), START, "worker that stands still")
+            open_files = [file.readlink() for file in Path(f"/proc/{pid}/fd").iterdir()]
+        except (FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+            return True
+        if self.home / "offsets" not in open_files:
+            return True
+        os.kill(pid, signal.SIGCONT)
+        return False
 
     @property
     def _program(self) -> Program:

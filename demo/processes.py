@@ -112,6 +112,14 @@ def started(pid: int) -> int | None:
     return None if state in "ZX" and threads <= 1 else started
 
 
+def held(pid: int) -> bool:
+    """Whether a process that was sent SIGSTOP stands still, with all its threads."""
+    stats = (task / "stat" for task in Path(f"/proc/{pid}/task").iterdir())
+    return all(
+        one.read_text(encoding="utf-8").rpartition(")")[2].split()[0] == "T" for one in stats
+    )
+
+
 def _spawn(
     command: Sequence[str], log: Path, parent: int, environment: Mapping[str, str]
 ) -> Process:

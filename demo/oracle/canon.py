@@ -50,6 +50,14 @@ class Column:
         declared = re.search(r"\(([\d,]+)\)", self.declared)
         return tuple(map(int, declared[1].split(","))) if declared else ()
 
+    def fits(self, mirror_type: str) -> bool:
+        """Tell whether *mirror_type*, in Delta's names, is the contract's."""
+        return fits(self, mirror_type)
+
+    def from_mirror(self, value: object) -> object:
+        """Give a mirror's value in its canonical form; None for NULL, nonsense as it is."""
+        return from_mirror(self, value)
+
 
 def fits(column: Column, mirror_type: str) -> bool:
     """Tell whether *mirror_type*, in Delta's names, is the contract's for *column*."""
@@ -108,18 +116,18 @@ def _plain(column: Column, value: str | float | Decimal) -> object:
     if column.kind == "float":
         return struct.unpack("f", struct.pack("f", float(value)))[0]
     if column.kind == "json":
-        return _meaning(json.loads(str(value)))
+        return meaning(json.loads(str(value)))
     return value
 
 
-def _meaning(value: object) -> object:
+def meaning(value: object) -> object:
     """Mark what Python holds equal and JSON does not: true and 1, null and NULL."""
     if value is None or isinstance(value, bool):
         return ("json", value)
     if isinstance(value, list):
-        return [_meaning(item) for item in value]
+        return [meaning(item) for item in value]
     if isinstance(value, dict):
-        return {name: _meaning(item) for name, item in value.items()}
+        return {name: meaning(item) for name, item in value.items()}
     return value
 
 

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from demo.oracle.canon import fits
 from demo.oracle.rows import Mirror, Row, RowId, Source, read_mirror, read_sources
 from demo.shop.ledger import Entry, Outcome
 from demo.shop.link import Address
@@ -76,11 +75,21 @@ def compare(
     mirrors: Mapping[str, Sequence[str]] = MIRRORS,
     versions: Mapping[str, int] | None = None,
 ) -> dict[str, Diff]:
-    """Compare every mirror under *lake* with its shards on *server*.
+    """Compare every mirror under *lake* with its shards on *server*, a MySQL.
 
     Without *ledger* no row can be told to be rolled back; it is then a ghost, or changed.
     """
-    sources = read_sources(server, mirrors)
+    return compared(read_sources(server, mirrors), lake, ledger=ledger, versions=versions)
+
+
+def compared(
+    sources: Mapping[str, Source],
+    lake: str,
+    *,
+    ledger: Mapping[int, Entry] | None = None,
+    versions: Mapping[str, int] | None = None,
+) -> dict[str, Diff]:
+    """Compare every mirror under *lake* with what its *sources* held."""
     return {
         name: judge(
             source,
@@ -164,7 +173,7 @@ def _wrong_columns(source: Source, mirror: Mirror) -> list[str]:
     wrong = [
         f"{name} is {mirror.types[name]} for {column.declared}"
         for name, column in declared.items()
-        if name in mirror.types and not fits(column, mirror.types[name])
+        if name in mirror.types and not column.fits(mirror.types[name])
     ]
     known = {*declared, *source.unverified, "_sluice"}
     return missing + wrong + [f"{name} is nobody's" for name in mirror.types if name not in known]

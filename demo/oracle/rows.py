@@ -5,7 +5,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 import pymysql
@@ -13,7 +13,7 @@ from deltalake import DeltaTable, QueryBuilder
 from deltalake.exceptions import TableNotFoundError
 from pymysql.converters import encoders
 
-from demo.oracle.canon import Column, from_mirror, from_source
+from demo.oracle.canon import Column, from_source
 from demo.shop.link import Address
 
 Key = tuple[Any, ...]
@@ -32,6 +32,28 @@ KEY = """
 """
 
 
+class SourceColumn(Protocol):
+    """A column of a source, as the mirror's is compared with it."""
+
+    @property
+    def name(self) -> str:
+        """Its name on both sides."""
+        ...
+
+    @property
+    def declared(self) -> str:
+        """Its type, as the source spells it."""
+        ...
+
+    def fits(self, mirror_type: str) -> bool:
+        """Tell whether *mirror_type*, in Delta's names, is the contract's."""
+        ...
+
+    def from_mirror(self, value: object) -> object:
+        """Give a mirror's value in the form in which `Source` holds the source's."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Source:
     """All shards of one table, at one moment: their columns, key and rows in canonical form.
@@ -40,7 +62,7 @@ class Source:
     """
 
     shards: tuple[str, ...]
-    columns: tuple[Column, ...]
+    columns: Sequence[SourceColumn]
     key: tuple[str, ...]
     rows: Mapping[RowId, Row]
     unverified: tuple[str, ...] = ()
@@ -80,7 +102,7 @@ def read_mirror(path: str, source: Source, version: int | None = None) -> Mirror
     types = {field.name: _type_name(field.type) for field in table.schema().fields}
     columns = [column for column in source.columns if column.name in types]
     rows = [
-        {column.name: from_mirror(column, values[column.name]) for column in columns}
+        {column.name: column.from_mirror(values[column.name]) for column in columns}
         | {"_sluice": values.get("_sluice")}
         for values in _query(table, "SELECT * FROM t")
     ]

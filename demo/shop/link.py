@@ -1,17 +1,19 @@
-"""How does a shop's writer reach its server, and know what became of a COMMIT without answer?"""
+"""How is a shop kept on MySQL?"""
 
+import random
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import ClassVar, cast
 
 import pymysql
 from pymysql.constants import CLIENT, CR, ER
-from pymysql.cursors import Cursor
-from pymysql.err import InterfaceError
+from pymysql.err import InterfaceError, OperationalError
 
-from demo.shop.ledger import Entry
-from demo.shop.schema import SHELVES
-
-Link: TypeAlias = "pymysql.Connection[Cursor]"
+from demo.shop import values
+from demo.shop.schema import DATABASES, SHELVES, Shelf
+from demo.shop.server import Cursor, Link, chosen, into
+from demo.shop.values import Row
 
 LOST = {
     CR.CR_CONN_HOST_ERROR,
@@ -32,38 +34,67 @@ class Address:
     port: int
     user: str = "root"
     password: str = ""
+    errors: ClassVar[tuple[type[Exception], ...]] = (OperationalError, InterfaceError)
+
+    def connect(self) -> Link:
+        """Open a connection whose session is in UTC and whose row counts are of rows met."""
+        made = pymysql.connect(
+            host=self.host,
+            port=self.port,
+            user=self.user,
+            password=self.password,
+            charset="utf8mb4",
+            client_flag=CLIENT.FOUND_ROWS,
+            init_command="SET time_zone = '+00:00'",
+            connect_timeout=5,
+            read_timeout=60,
+        )
+        return cast("Link", made)
+
+    def hang_up(self, link: Link) -> None:
+        """Close *link*, however broken it is."""
+        with suppress(pymysql.err.Error):
+            cast("pymysql.Connection[pymysql.cursors.Cursor]", link).close()
+
+    def is_clash(self, error: Exception) -> bool:
+        """Whether another transaction was in the way."""
+        return error.args[0] in CLASHES
+
+    def is_loss(self, error: Exception) -> bool:
+        """Whether the server is gone or going."""
+        return isinstance(error, InterfaceError) or error.args[0] in LOST
+
+    def creation(self) -> Sequence[str]:
+        """Statements that make an empty shop, whatever was there."""
+        databases = (
+            statement
+            for name in DATABASES
+            for statement in (f"DROP DATABASE IF EXISTS {name}", f"CREATE DATABASE {name}")
+        )
+        return (*databases, *(shelf.ddl for shelf in SHELVES))
+
+    def row(self, mirror: str, rng: random.Random, number: int) -> Row:
+        """New values for every column of *mirror*'s but its key's."""
+        return values.MAKERS[mirror](rng, number)
+
+    def insert(self, cursor: Cursor, shelf: Shelf, rows: Sequence[Row]) -> Sequence[int]:
+        """Insert *rows* by one statement: the ids that it chooses are consecutive."""
+        cursor.execute(*into("INSERT INTO", shelf, rows))
+        return range(first := _last(cursor), first + len(rows)) if chosen(shelf, rows[0]) else ()
+
+    def replace(self, cursor: Cursor, shelf: Shelf, row: Row) -> Sequence[int]:
+        """REPLACE a row."""
+        cursor.execute(*into("REPLACE INTO", shelf, [row]))
+        return (_last(cursor),) if chosen(shelf, row) else ()
+
+    def upsert(self, cursor: Cursor, shelf: Shelf, row: Row) -> Sequence[int]:
+        """INSERT ... ON DUPLICATE KEY UPDATE."""
+        statement, bound = into("INSERT INTO", shelf, [row])
+        again = ", ".join(f"{name} = VALUES({name})" for name in row)
+        cursor.execute(f"{statement} ON DUPLICATE KEY UPDATE {again}", bound)
+        return (_last(cursor),) if chosen(shelf, row) else ()
 
 
-def connect(address: Address) -> Link:
-    """Open a connection whose session is in UTC and whose row counts are of rows met."""
-    return pymysql.connect(
-        host=address.host,
-        port=address.port,
-        user=address.user,
-        password=address.password,
-        charset="utf8mb4",
-        client_flag=CLIENT.FOUND_ROWS,
-        init_command="SET time_zone = '+00:00'",
-        connect_timeout=5,
-        read_timeout=60,
-    )
-
-
-def is_loss(error: Exception) -> bool:
-    """Tell whether *error* means that the server is gone or going."""
-    return isinstance(error, InterfaceError) or error.args[0] in LOST
-
-
-def stands(link: Link, entry: Entry) -> bool:
-    """Tell whether *entry* was committed; FOR UPDATE waits for one that is still on its way."""
-    keys = {shelf.name: shelf.key for shelf in SHELVES}
-    with link.cursor() as cursor:
-        for row in entry.rows:
-            where = " AND ".join(f"{name} = %s" for name in keys[row.shard])
-            cursor.execute(f"SELECT touched FROM {row.shard} WHERE {where} FOR UPDATE", row.key)
-            found = cursor.fetchone()
-            if (found[0] if found else None) != row.touched:
-                link.rollback()
-                return False
-    link.rollback()
-    return True
+def _last(cursor: Cursor) -> int:
+    """The first id that the last statement chose."""
+    return int(cast("pymysql.cursors.Cursor", cursor).lastrowid or 0)

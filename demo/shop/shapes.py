@@ -33,16 +33,16 @@ ENOUGH = 12
 
 def place_order(tx: Transaction, rng: random.Random) -> None:
     """Insert an order, its items in one statement, and often its payment: three tables."""
-    tx.insert(rng.choice(ORDER_SHELVES), values.order(rng, tx.number))
+    tx.insert(rng.choice(ORDER_SHELVES), tx.fresh("shop.orders", rng))
     lines = range(1, rng.randint(1, 4) + 1)
-    tx.insert(ITEMS_SHELF, *(_item(rng, (tx.number, line)) for line in lines))
+    tx.insert(ITEMS_SHELF, *(_item(tx, rng, line) for line in lines))
     if rng.random() < PAID:
-        tx.insert(PAYMENTS_SHELF, values.payment(rng, tx.number))
+        tx.insert(PAYMENTS_SHELF, tx.fresh("shop.payments", rng))
 
 
 def register(tx: Transaction, rng: random.Random) -> None:
     """Insert one to three users in one statement."""
-    tx.insert(USERS_SHELF, *(values.user(rng, tx.number) for _ in range(rng.randint(1, 3))))
+    tx.insert(USERS_SHELF, *(tx.fresh("shop.users", rng) for _ in range(rng.randint(1, 3))))
 
 
 def edit(tx: Transaction, rng: random.Random) -> None:
@@ -50,7 +50,7 @@ def edit(tx: Transaction, rng: random.Random) -> None:
     shelf = rng.choice(SHELVES)
     keys = _pick(tx, rng, shelf, rng.choice((1, 1, 1, 2, 4)))
     if keys:
-        row = _fresh(shelf, rng, tx.number)
+        row = tx.fresh(shelf.mirror, rng)
         names = rng.sample(sorted(row), rng.randint(1, min(6, len(row))))
         tx.update(shelf, keys, {name: row[name] for name in names if name != "email"})
 
@@ -81,20 +81,20 @@ def replace_same(tx: Transaction, rng: random.Random) -> None:
     """REPLACE a row under its own key: in the log a delete and an insert, or an update."""
     shelf = rng.choice((ITEMS_SHELF, PAYMENTS_SHELF, USERS_SHELF))
     for key in _pick(tx, rng, shelf, 1):
-        tx.replace(shelf, _fresh(shelf, rng, tx.number) | _keyed(shelf, key))
+        tx.replace(shelf, tx.fresh(shelf.mirror, rng) | _keyed(shelf, key))
 
 
 def replace_rival(tx: Transaction, rng: random.Random) -> None:
     """REPLACE by a unique column: the row that held the email gives way to one with a new id."""
     for key in _pick(tx, rng, USERS_SHELF, 1):
-        row = values.user(rng, tx.number) | {"email": _email(tx, key)}
+        row = tx.fresh("shop.users", rng) | {"email": _email(tx, key)}
         tx.replace(USERS_SHELF, row, key)
 
 
 def upsert(tx: Transaction, rng: random.Random) -> None:
     """INSERT ... ON DUPLICATE KEY UPDATE, by primary key, that inserts or updates."""
     shelf = rng.choice((ITEMS_SHELF, PAYMENTS_SHELF, USERS_SHELF))
-    row = _fresh(shelf, rng, tx.number)
+    row = tx.fresh(shelf.mirror, rng)
     if rng.random() < FRESH:
         fresh = {} if shelf.numbered else _keyed(shelf, (tx.number, 1))
         tx.upsert(shelf, row | fresh, None)
@@ -106,7 +106,7 @@ def upsert(tx: Transaction, rng: random.Random) -> None:
 def upsert_email(tx: Transaction, rng: random.Random) -> None:
     """INSERT ... ON DUPLICATE KEY UPDATE that meets a row by its unique email."""
     for key in _pick(tx, rng, USERS_SHELF, 1):
-        row = values.user(rng, tx.number) | {"email": _email(tx, key)}
+        row = tx.fresh("shop.users", rng) | {"email": _email(tx, key)}
         tx.upsert(USERS_SHELF, row, key)
 
 
@@ -115,17 +115,17 @@ def revive(tx: Transaction, rng: random.Random) -> None:
     shelf = rng.choice(SHELVES)
     key = _free(tx, rng, shelf)
     if key:
-        tx.insert(shelf, _fresh(shelf, rng, tx.number) | _keyed(shelf, key))
+        tx.insert(shelf, tx.fresh(shelf.mirror, rng) | _keyed(shelf, key))
 
 
 def churn(tx: Transaction, rng: random.Random) -> None:
     """Write the same rows several times in one transaction: only the last state may remain."""
-    (first, second) = tx.insert(USERS_SHELF, *(values.user(rng, tx.number) for _ in range(2)))
+    (first, second) = tx.insert(USERS_SHELF, *(tx.fresh("shop.users", rng) for _ in range(2)))
     tx.update(USERS_SHELF, [first, second], {"points": rng.randint(0, 9)})
     tx.delete(USERS_SHELF, [second])
     for key in _pick(tx, rng, PAYMENTS_SHELF, 1):
         tx.delete(PAYMENTS_SHELF, [key])
-        again = values.payment(rng, tx.number) | _keyed(PAYMENTS_SHELF, key)
+        again = tx.fresh("shop.payments", rng) | _keyed(PAYMENTS_SHELF, key)
         tx.insert(PAYMENTS_SHELF, again)
         tx.update(PAYMENTS_SHELF, [key], {"memo": values.text(rng)})
 
@@ -172,14 +172,9 @@ def _delete_some(tx: Transaction, rng: random.Random, shelf: Shelf, most: int) -
             tx.delete(shelf, keys)
 
 
-def _fresh(shelf: Shelf, rng: random.Random, number: int) -> Row:
-    """Give new values for every column but the key."""
-    return values.MAKERS[shelf.mirror](rng, number)
-
-
-def _item(rng: random.Random, key: Key) -> Row:
-    """Give an order's line under its key."""
-    return values.item(rng, key[0]) | _keyed(ITEMS_SHELF, key)
+def _item(tx: Transaction, rng: random.Random, line: int) -> Row:
+    """Give a line of the transaction's order under its key."""
+    return tx.fresh(ITEMS_SHELF.mirror, rng) | _keyed(ITEMS_SHELF, (tx.number, line))
 
 
 def _keyed(shelf: Shelf, key: Key) -> Row:

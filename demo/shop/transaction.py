@@ -6,11 +6,11 @@ ledger takes them.  Which keys may be touched is the caller's concern (see ``sto
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-
-from pymysql.cursors import Cursor
+from random import Random
 
 from demo.shop.ledger import Key, RowState
 from demo.shop.schema import Shelf
+from demo.shop.server import Cursor, ShopServer
 from demo.shop.stock import Stock
 from demo.shop.values import Row
 
@@ -28,6 +28,7 @@ class DriftError(Exception):
 class Transaction:
     """One open transaction numbered *number*, or the part of one behind a savepoint."""
 
+    server: ShopServer
     cursor: Cursor
     number: int
     stock: Stock
@@ -45,14 +46,14 @@ class Transaction:
         around = self.outer is not None and self.outer.has_touched(shelf, key)
         return around or (shelf.name, key) in self._rows
 
+    def fresh(self, mirror: str, rng: Random) -> Row:
+        """New values for every column of *mirror*'s but its key's."""
+        return self.server.row(mirror, rng, self.number)
+
     def insert(self, shelf: Shelf, *rows: Row) -> list[Key]:
-        """Insert *rows* in one statement; give their keys, of which MySQL may choose the ids."""
-        self._write("INSERT INTO", shelf, rows)
-        if shelf.numbered and "id" not in rows[0]:
-            first = int(self.cursor.lastrowid or 0)  # of one statement, ids are consecutive
-            keys: list[Key] = [(first + place,) for place in range(len(rows))]
-        else:
-            keys = [_key(shelf, row) for row in rows]
+        """Insert *rows* in one statement; give their keys, of which the server may choose ids."""
+        ids = self.server.insert(self.cursor, shelf, [self._signed(row) for row in rows])
+        keys: list[Key] = [(one,) for one in ids] or [_key(shelf, row) for row in rows]
         for key in keys:
             self._left(shelf, key, self.number)
         return keys
@@ -88,30 +89,22 @@ class Transaction:
 
     def replace(self, shelf: Shelf, row: Row, *gone: Key) -> Key:
         """REPLACE a row; *gone* are other rows that give way by a unique column."""
-        self._write("REPLACE INTO", shelf, [row])
-        for key in gone:
-            self._left(shelf, key, None)
-        key = _key(shelf, row) if shelf.key[0] in row else (int(self.cursor.lastrowid or 0),)
+        ids = self.server.replace(self.cursor, shelf, self._signed(row))
+        for other in gone:
+            self._left(shelf, other, None)
+        key = (ids[0],) if ids else _key(shelf, row)
         self._left(shelf, key, self.number, passing=(None,))
         return key
 
     def upsert(self, shelf: Shelf, row: Row, existing: Key | None) -> Key:
-        """INSERT ... ON DUPLICATE KEY UPDATE; *existing* is the row it will meet, if any."""
-        again = ", ".join(f"{name} = VALUES({name})" for name in [*row, "touched"])
-        self._write("INSERT INTO", shelf, [row], f" ON DUPLICATE KEY UPDATE {again}")
-        key = existing or (_key(shelf, row) if shelf.key[0] in row else None)
-        if key is None:
-            key = (int(self.cursor.lastrowid or 0),)
+        """Insert a row, or set all of the one that it meets: *existing*, if any."""
+        ids = self.server.upsert(self.cursor, shelf, self._signed(row))
+        key = existing or ((ids[0],) if ids else _key(shelf, row))
         self._left(shelf, key, self.number)
         return key
 
-    def _write(self, verb: str, shelf: Shelf, rows: Sequence[Row], tail: str = "") -> None:
-        """Run an inserting statement over *rows*, which share their columns."""
-        names = [*rows[0], "touched"]
-        group = "(" + ", ".join(["%s"] * len(names)) + ")"
-        groups = ", ".join([group] * len(rows))
-        bound = [value for row in rows for value in (*row.values(), self.number)]
-        self._run(f"{verb} {shelf.name} ({', '.join(names)}) VALUES {groups}{tail}", bound)
+    def _signed(self, row: Row) -> Row:
+        return {**row, "touched": self.number}
 
     def _run(self, statement: str, bound: Sequence[object]) -> None:
         """Send one statement."""

@@ -50,12 +50,12 @@ def user(rng: random.Random, number: int) -> Row:
     """Give a user with an email that no other transaction uses."""
     return {
         "email": f"user.{number}.{rng.getrandbits(32):08x}@shop.example",
-        "name": _maybe(rng, text),
-        "about": _maybe(rng, text),
-        "points": rng.choice((-(2**31), 2**31 - 1)) if _edgy(rng) else rng.randint(-50, 5000),
-        "born": _maybe(rng, day),
+        "name": maybe(rng, text),
+        "about": maybe(rng, text),
+        "points": rng.choice((-(2**31), 2**31 - 1)) if edgy(rng) else rng.randint(-50, 5000),
+        "born": maybe(rng, day),
         "active": rng.randint(0, 1),
-        "joined": _moment(rng, 3),
+        "joined": moment(rng, 3),
     }
 
 
@@ -63,11 +63,11 @@ def order(rng: random.Random, number: int) -> Row:
     """Give an order; *number* is the same in all its tables."""
     return {
         "number": number,
-        "user_id": _maybe(rng, lambda rng: rng.randint(1, 10_000)),
+        "user_id": maybe(rng, lambda rng: rng.randint(1, 10_000)),
         "state": rng.choice(("new", "paid", "sent", "closed", "cancelled")),
-        "total": _decimal(rng, 12, 2),
-        "placed": _moment(rng, 6),
-        "note": _maybe(rng, text),
+        "total": decimal(rng, 12, 2),
+        "placed": moment(rng, 6),
+        "note": maybe(rng, text),
     }
 
 
@@ -75,8 +75,8 @@ def item(rng: random.Random, number: int) -> Row:
     """Give an order's line; its key is set by the caller."""
     return {
         "sku": f"sku-{(number * 7 + rng.randint(0, 999)) % 100_000:05}",
-        "quantity": 65535 if _edgy(rng) else rng.randint(1, 9),
-        "price": _decimal(rng, 12, 4),
+        "quantity": 65535 if edgy(rng) else rng.randint(1, 9),
+        "price": decimal(rng, 12, 4),
         "gift": rng.randint(0, 1),
     }
 
@@ -85,27 +85,27 @@ def payment(rng: random.Random, number: int) -> Row:
     """Give a payment: one column of nearly every type."""
     return {
         "order_number": number,
-        "amount": _decimal(rng, 12, 4),
-        "rate": _maybe(rng, lambda rng: _decimal(rng, 38, 10)),
-        "paid": _maybe(rng, lambda rng: _moment(rng, 6)),
-        "booked": _maybe(rng, lambda rng: _moment(rng, 0)),
-        "created": _maybe(rng, lambda rng: _instant(rng, 0)),
-        "settled": _maybe(rng, lambda rng: _instant(rng, 3)),
-        "detail": _maybe(rng, _json),
-        "method": _maybe(rng, lambda rng: rng.choice(("card", "wire", "cash on delivery"))),
-        "marks": _maybe(rng, lambda rng: rng.choice(("", "fraud", "manual,test", "refund"))),
-        "approved": _maybe(rng, lambda rng: rng.randint(0, 1)),
-        "mask": _maybe(rng, lambda rng: rng.choice((0, 1, 255, 256, 511))),
-        "receipt": _maybe(rng, lambda rng: rng.randbytes(rng.randint(0, 40))),
-        "digest": _maybe(rng, lambda rng: rng.randbytes(rng.choice((0, 1, 31, 32)))),
-        "reference": _maybe(rng, _unsigned),
-        "memo": _maybe(rng, text),
-        "open_for": _maybe(rng, _span),
-        "due": _maybe(rng, day),
-        "vintage": _maybe(rng, lambda rng: rng.randint(1901, 2155)),
+        "amount": decimal(rng, 12, 4),
+        "rate": maybe(rng, lambda rng: decimal(rng, 38, 10)),
+        "paid": maybe(rng, lambda rng: moment(rng, 6)),
+        "booked": maybe(rng, lambda rng: moment(rng, 0)),
+        "created": maybe(rng, lambda rng: _instant(rng, 0)),
+        "settled": maybe(rng, lambda rng: _instant(rng, 3)),
+        "detail": maybe(rng, _json),
+        "method": maybe(rng, lambda rng: rng.choice(("card", "wire", "cash on delivery"))),
+        "marks": maybe(rng, lambda rng: rng.choice(("", "fraud", "manual,test", "refund"))),
+        "approved": maybe(rng, lambda rng: rng.randint(0, 1)),
+        "mask": maybe(rng, lambda rng: rng.choice((0, 1, 255, 256, 511))),
+        "receipt": maybe(rng, lambda rng: rng.randbytes(rng.randint(0, 40))),
+        "digest": maybe(rng, lambda rng: rng.randbytes(rng.choice((0, 1, 31, 32)))),
+        "reference": maybe(rng, _unsigned),
+        "memo": maybe(rng, text),
+        "open_for": maybe(rng, _span),
+        "due": maybe(rng, day),
+        "vintage": maybe(rng, lambda rng: rng.randint(1901, 2155)),
         "attempts": rng.randint(0, 9),
-        "score": _maybe(rng, _double),
-        "ratio": _maybe(
+        "score": maybe(rng, _double),
+        "ratio": maybe(
             rng, lambda rng: float(f"{rng.uniform(-1e6, 1e6):.6g}")
         ),  # see docs/types.md
     }
@@ -126,21 +126,21 @@ def text(rng: random.Random) -> str:
 
 def day(rng: random.Random) -> date:
     """Give a date; at the edges, the first and the last that MySQL knows."""
-    if _edgy(rng):
+    if edgy(rng):
         return rng.choice((date(1000, 1, 1), date(9999, 12, 31), date(2024, 2, 29)))
     return date(1960, 1, 1) + timedelta(days=rng.randint(0, 30_000))
 
 
-def _moment(rng: random.Random, digits: int) -> datetime:
+def moment(rng: random.Random, digits: int) -> datetime:
     """Give a wall-clock time with *digits* of fraction."""
-    if _edgy(rng):
+    if edgy(rng):
         return _cut(rng.choice(MOMENTS), digits)
     return _cut(FIRST + timedelta(microseconds=rng.randrange(2 * 10**14)), digits)
 
 
 def _instant(rng: random.Random, digits: int) -> datetime:
     """Give an instant that a TIMESTAMP can hold; naive, for a session whose zone is UTC."""
-    if _edgy(rng):
+    if edgy(rng):
         return _cut(rng.choice(INSTANTS), digits)
     return _cut(FIRST + timedelta(microseconds=rng.randrange(10**14)), digits)
 
@@ -151,9 +151,9 @@ def _cut(moment: datetime, digits: int) -> datetime:
     return moment.replace(microsecond=moment.microsecond // unit * unit)
 
 
-def _decimal(rng: random.Random, digits: int, scale: int) -> str:
+def decimal(rng: random.Random, digits: int, scale: int) -> str:
     """Give a DECIMAL(*digits*, *scale*) in plain digits; at the edges, all nines."""
-    unscaled = 10**digits - 1 if _edgy(rng) else rng.randrange(10 ** rng.randint(1, digits))
+    unscaled = 10**digits - 1 if edgy(rng) else rng.randrange(10 ** rng.randint(1, digits))
     sign = rng.choice(("-", ""))
     return f"{Decimal(f'{sign}{unscaled}E-{scale}'):f}"
 
@@ -166,13 +166,13 @@ def _unsigned(rng: random.Random) -> int:
 def _span(rng: random.Random) -> str:
     """Give a TIME as text: signed, up to 838:59:59."""
     limit = 838 * 3600 + 59 * 60 + 59
-    seconds = limit if _edgy(rng) else rng.randint(0, limit)
+    seconds = limit if edgy(rng) else rng.randint(0, limit)
     return f"{rng.choice(('-', ''))}{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"
 
 
 def _double(rng: random.Random) -> float:
     """Give a DOUBLE; at the edges, the largest and the smallest."""
-    if _edgy(rng):
+    if edgy(rng):
         return rng.choice((1.7976931348623157e308, 2.2250738585072014e-308, -0.1, 1e-7))
     return rng.gauss(0, 1000)
 
@@ -184,11 +184,11 @@ def _json(rng: random.Random) -> str:
     return json.dumps({"zip": rng.randint(0, 99_999), "ok": rng.random() < ODD, "who": text(rng)})
 
 
-def _maybe(rng: random.Random, value: Callable[[random.Random], T]) -> T | None:
+def maybe(rng: random.Random, value: Callable[[random.Random], T]) -> T | None:
     """Give a value, or now and then NULL."""
     return None if rng.random() < NULL else value(rng)
 
 
-def _edgy(rng: random.Random) -> bool:
+def edgy(rng: random.Random) -> bool:
     """Decide whether this value is taken from the edge."""
     return rng.random() < EDGE

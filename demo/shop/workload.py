@@ -1,4 +1,4 @@
-"""The demo's shop: its tables on one MySQL server, and the people who keep changing them.
+"""The demo's shop: its tables on one server, and the people who keep changing them.
 
     ledger = Ledger(folder / "ledger.jsonl")
     shop = Shop(Address("127.0.0.1", 3306))
@@ -17,12 +17,15 @@ import random
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from demo.shop.ledger import Ledger
-from demo.shop.link import Address, connect
-from demo.shop.schema import DATABASES, SHELVES
+from demo.shop.link import Address
+from demo.shop.schema import SHELVES
+from demo.shop.server import Link, ShopServer
 from demo.shop.shapes import place_order, register
 from demo.shop.writer import Writer
 
@@ -36,25 +39,31 @@ PATIENCE = 1.0
 class Shop:
     """The shop's databases and tables on the server at ``address``."""
 
-    address: Address
+    address: ShopServer
 
     def create(self) -> None:
         """Create databases and tables; those of an earlier shop are dropped."""
-        with connect(self.address) as link, link.cursor() as cursor:
-            for database in DATABASES:
-                cursor.execute(f"DROP DATABASE IF EXISTS {database}")
-                cursor.execute(f"CREATE DATABASE {database}")
-            for shelf in SHELVES:
-                cursor.execute(shelf.ddl)
+        with self._link() as link, link.cursor() as cursor:
+            for statement in self.address.creation():
+                cursor.execute(statement)
+            link.commit()
 
     def counts(self) -> dict[str, int]:
         """Rows of each physical table, now."""
         found = {}
-        with connect(self.address) as link, link.cursor() as cursor:
+        with self._link() as link, link.cursor() as cursor:
             for shelf in SHELVES:
                 cursor.execute(f"SELECT COUNT(*) FROM {shelf.name}")
                 (found[shelf.name],) = cursor.fetchone() or (0,)
         return found
+
+    @contextmanager
+    def _link(self) -> Iterator[Link]:
+        link = self.address.connect()
+        try:
+            yield link
+        finally:
+            self.address.hang_up(link)
 
 
 @dataclass(eq=False)
@@ -65,7 +74,7 @@ class Workload:
     May be started again after a stop; it then owns whatever rows it finds.
     """
 
-    address: Address
+    address: ShopServer
     ledger: Ledger
     seed: int = 1
     rate: float = 100
@@ -106,7 +115,7 @@ class Workload:
         """End after the transactions in hand.
 
         Raises:
-            pymysql.err.Error: what a writer could not bear.
+            Exception: what a writer could not bear, as its server's driver raises it.
         """
         self._stop.set()
         work, self._work = self._work, []

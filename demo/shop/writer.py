@@ -10,11 +10,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from pymysql.err import InterfaceError, OperationalError
-
 from demo.shop.ledger import Entry, Ledger, Outcome
-from demo.shop.link import CLASHES, Address, Link, connect, is_loss, stands
 from demo.shop.schema import SHELVES
+from demo.shop.server import Link, ShopServer, stands
 from demo.shop.shapes import Shape, draw, place_order
 from demo.shop.stock import Keys, Stock
 from demo.shop.transaction import DriftError, Transaction
@@ -34,7 +32,7 @@ class Writer:
     ``survive`` says to reconnect when the server is gone; without it, that is an error.
     """
 
-    address: Address
+    server: ShopServer
     ledger: Ledger
     rng: random.Random
     share: tuple[int, int]
@@ -43,18 +41,18 @@ class Writer:
     tally: Counter[str] = field(default_factory=Counter)
     _stock: Stock = field(default_factory=Stock)
     _doubt: Entry | None = None
-    _link: "Link | None" = None
+    _link: Link | None = None
 
     def work(self, shape: Shape | None = None) -> int:
         """Do one transaction, of *shape* or a drawn one; give how many changes it made."""
         try:
             link = self._connected()
             return self._transact(link, shape or draw(self.rng))
-        except (OperationalError, InterfaceError) as error:
-            if error.args[0] in CLASHES:
+        except self.server.errors as error:
+            if self.server.is_clash(error):
                 return 0
             self._disconnect()
-            if not self.survive or not is_loss(error):
+            if not self.survive or not self.server.is_loss(error):
                 raise
             self.stop.wait(0.2)
             return 0
@@ -83,9 +81,8 @@ class Writer:
         """Do one transaction up to its end and leave it in the ledger."""
         begun = datetime.now(UTC)
         with link.cursor() as cursor:
-            tx = Transaction(cursor, self.ledger.number(), self._stock)
+            tx = Transaction(self.server, cursor, self.ledger.number(), self._stock)
             try:
-                link.begin()
                 self._fill(tx, shape)
                 if self.rng.random() >= ABANDON:
                     self._commit(link, tx, begun)
@@ -95,10 +92,10 @@ class Writer:
                 link.rollback()
                 for key in drift.keys:
                     self._stock[drift.shelf.name].forget(key)
-            except (OperationalError, InterfaceError) as error:
+            except self.server.errors as error:
                 if self._doubt is None:
                     self._give_up(tx, begun)
-                    if error.args[0] in CLASHES:
+                    if self.server.is_clash(error):
                         link.rollback()
                 raise
             self._give_up(tx, begun)
@@ -116,7 +113,7 @@ class Writer:
 
     def _detour(self, tx: Transaction) -> None:
         """Change rows behind a savepoint under another number, and roll back to it."""
-        part = Transaction(tx.cursor, self.ledger.number(), self._stock, outer=tx)
+        part = Transaction(self.server, tx.cursor, self.ledger.number(), self._stock, outer=tx)
         tx.cursor.execute("SAVEPOINT detour")
         draw(self.rng)(part, self.rng)
         tx.cursor.execute("ROLLBACK TO SAVEPOINT detour")
@@ -149,7 +146,7 @@ class Writer:
     def _connected(self) -> Link:
         """Give the open connection, or a new one on which the last doubt has been ended."""
         if self._link is None:
-            self._link = connect(self.address)
+            self._link = self.server.connect()
             self._stock.forget_free()
             if self._doubt is not None:
                 found = stands(self._link, self._doubt)
@@ -158,6 +155,6 @@ class Writer:
 
     def _disconnect(self) -> None:
         """Drop the connection, however broken it is."""
-        if self._link is not None and self._link.open:
-            self._link.close()
+        if self._link is not None:
+            self.server.hang_up(self._link)
         self._link = None

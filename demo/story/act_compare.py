@@ -33,7 +33,7 @@ def compared(stage: Stage, when: str) -> int:
     Raises:
         UnseenError: if any row is not.
     """
-    diffs = compare(stage.shop.address, stage.service.lake, ledger=stage.ledger.entries())
+    diffs = compare(stage.address, stage.service.lake, ledger=stage.ledger.entries())
     stage.summary.tables[when] = {
         name: {"rows": diff.rows, **diff.counts} for name, diff in diffs.items()
     }

@@ -37,12 +37,12 @@ class GateAnswer:
 class Service:
     """`sluice run` on ``config``, the demo's; what it says is read over HTTP only.
 
-    ``program`` is the module that knows the verb.  Its lake lies in ``s3``, if there is one, else
-    in a folder.
+    ``servers`` is where they are, as the config asks the environment.  ``program`` is the module
+    that knows the verb.  Its lake lies in ``s3``, if there is one, else in a folder.
     """
 
     home: Path
-    servers: Servers
+    servers: Mapping[str, str]
     port: int
     program: str = "monitor"
     config: Path = CONFIG
@@ -52,14 +52,10 @@ class Service:
 
     def __post_init__(self) -> None:
         """Name the process; nothing is started."""
-        mysql, kafka, connect = self.servers.mysql, self.servers.kafka, self.servers.connect
         environment = {
+            **self.servers,
             "DEMO_LAKE": self.lake,
             "DEMO_STORE": str(self.home / "sluice.db"),
-            "DEMO_KAFKA": kafka.bootstrap,
-            "DEMO_CONNECT": connect.url,
-            "DEMO_MYSQL_PORT": str(mysql.port),
-            "DEMO_MYSQL_PASSWORD": "sluice",
             "DEMO_HTTP_PORT": str(self.port),
             **(self.s3.environment if self.s3 else {}),
         }
@@ -132,6 +128,16 @@ class Service:
             msg = f"{self.url}{path} answers {answer.status_code}: {answer.text[:500]}"
             raise UnreachableError(msg)
         return answer
+
+
+def whereabouts(servers: Servers) -> dict[str, str]:
+    """Where *servers* are, as the demo's config asks the environment."""
+    return {
+        "DEMO_KAFKA": servers.kafka.bootstrap,
+        "DEMO_CONNECT": servers.connect.url,
+        "DEMO_MYSQL_PORT": str(servers.mysql.port),
+        "DEMO_MYSQL_PASSWORD": "sluice",
+    }
 
 
 def _reasons(answer: Json) -> Iterator[str]:

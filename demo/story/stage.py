@@ -19,7 +19,7 @@ from demo.story.lags import LagBook
 from demo.story.landed import LandedCount
 from demo.story.progress import Progress, Watch
 from demo.story.screen import Screen
-from demo.story.service import GateAnswer, Service
+from demo.story.service import GateAnswer, Service, whereabouts
 from demo.story.summary import Summary
 from pipeline.errors import SluiceError, UnreachableError
 
@@ -55,6 +55,7 @@ class Stage:
     summary: Summary
     ends: ExitStack
     servers: Servers = field(init=False)
+    address: Address = field(init=False)
     shop: Shop = field(init=False)
     ledger: Ledger = field(init=False)
     workload: Workload = field(init=False)
@@ -67,11 +68,11 @@ class Stage:
         """Name everything; what an earlier run left in *home* goes."""
         _clear(self.home)
         self.servers = Servers.create(self.home)
-        address = Address(self.servers.mysql.host, self.servers.mysql.port)
-        self.shop, self.ledger = Shop(address), Ledger(self.home / "ledger.jsonl")
-        self.workload = Workload(address, self.ledger, rate=self.plot.rate)
+        self.address = Address(self.servers.mysql.host, self.servers.mysql.port)
+        self.shop, self.ledger = Shop(self.address), Ledger(self.home / "ledger.jsonl")
+        self.workload = Workload(self.address, self.ledger, rate=self.plot.rate)
         (port,) = free_ports(1)
-        self.service = Service(self.home, self.servers, port)
+        self.service = Service(self.home, whereabouts(self.servers), port)
         self.watch = Watch(
             self.service, self.shop.counts, LandedCount(f"{self.service.lake}/changes")
         )

@@ -42,6 +42,20 @@ def test_a_process_that_ignores_the_request_is_killed(tmp_path: Path) -> None:
     assert not process.alive
 
 
+def test_a_process_that_was_told_to_stand_still_is_held_until_it_goes_on(tmp_path: Path) -> None:
+    process = processes.start(SLEEP, log=tmp_path / "log")
+    try:
+        assert not processes.held(process.pid)
+
+        process.signal(signal.SIGSTOP)
+        wait_until(lambda: processes.held(process.pid), SOON, "stop")
+        process.signal(signal.SIGCONT)
+
+        wait_until(lambda: not processes.held(process.pid), SOON, "going on")
+    finally:
+        process.kill()
+
+
 def test_an_id_that_was_given_to_somebody_else_is_left_alone() -> None:
     stranger = Process(os.getpid(), started=1)
 

@@ -8,12 +8,14 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
 
+from demo.oracle.rows import RowId
 from demo.shop.ledger import Key, RowState
 from demo.shop.schema import SHELVES
 
 KEYS = {shelf.name: shelf.key for shelf in SHELVES}
 CHANGES = """
-    SELECT batch, shard, op, before, after FROM changes WHERE op IN ('c', 'u', 'd', 'r')
+    SELECT batch, shard, op, before, after, "order" AS place, "offset" FROM changes
+    WHERE op IN ('c', 'u', 'd', 'r')
 """
 
 Sight = tuple[str, Key, int, bool]
@@ -46,17 +48,34 @@ class Landed:
 def read_landed(lake: str, keys: Mapping[str, Sequence[str]] = KEYS) -> Landed:
     """Read the whole change log under *lake*."""
     query = QueryBuilder().register("changes", DeltaTable(f"{lake}/changes")).execute(CHANGES)
-    landed = Landed()
-    for change in pa.table(query.read_all()).to_pylist():
-        _note(landed, change, keys)
+    landed, carried = Landed(), dict[RowId, int]()
+    for change in sorted(pa.table(query.read_all()).to_pylist(), key=_place):
+        _note(landed, change, keys, carried)
     return landed
 
 
-def _note(landed: Landed, change: Mapping[str, Any], keys: Mapping[str, Sequence[str]]) -> None:
-    """Note what one change shows; a table nobody asked about shows nothing."""
+def _place(change: Mapping[str, Any]) -> tuple[tuple[int, ...], int]:
+    return tuple(change["place"].values()), change["offset"]
+
+
+def _note(
+    landed: Landed,
+    change: Mapping[str, Any],
+    keys: Mapping[str, Sequence[str]],
+    carried: dict[RowId, int],
+) -> None:
+    """Note what one change shows; a table nobody asked about shows nothing.
+
+    A log that tells only the key of a deleted row (Postgres, without REPLICA IDENTITY FULL; the
+    rest is NULL, or 0 where it may not be) shows the number that the change before left there.
+    """
     if change["shard"] not in keys:
         return
     deleted = change["op"] == "d"
     image = json.loads(change["before"] if deleted else change["after"])
-    key = tuple(int(image[name]) for name in keys[change["shard"]])
-    landed.note(change["batch"], (change["shard"], key, int(image["touched"]), deleted))
+    row = change["shard"], tuple(int(image[name]) for name in keys[change["shard"]])
+    touched = int(image.get("touched") or 0)
+    number = carried.get(row) if deleted and not touched else touched
+    if number is not None:
+        carried[row] = number
+        landed.note(change["batch"], (*row, number, deleted))

@@ -11,9 +11,8 @@ from deltalake import DeltaTable, QueryBuilder
 from sqlalchemy import select
 
 from alerts.model import IncidentState
-from demo.oracle.compare import compare
+from demo.oracle.compare import compared
 from demo.shop.schema import MIRRORS
-from demo.story.service import CONFIG
 from monitor.config.file import load
 from monitor.jobs import CENSUS, RETENTION
 from monitor.store.schema import accounts
@@ -78,7 +77,7 @@ def examine(stand: Stand, findings: Findings) -> None:
 def unequal(stand: Stand) -> Iterator[str]:
     """Mirrors that are not their source, with the writers gone and all caught up."""
     entries = stand.ledger.entries()
-    diffs = compare(stand.shop.address, stand.service.lake, ledger=entries)
+    diffs = compared(stand.system.sources(), stand.service.lake, ledger=entries)
     yield from (f"{name}: {diff}" for name, diff in diffs.items() if not diff.clean)
     yield from (f"{name}: no rows at all" for name, diff in diffs.items() if not diff.rows)
 
@@ -119,7 +118,7 @@ def _paces(stand: Stand) -> dict[str, timedelta]:
     with pytest.MonkeyPatch.context() as patch:
         for name, value in stand.service.daemon.environment.items():
             patch.setenv(name, value)
-        config = load(CONFIG)
+        config = load(stand.service.config)
     schedule = config.schedule
     return {
         **{f"heartbeat:{source.name}": config.heartbeat for source in config.sources},

@@ -4,7 +4,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -23,7 +23,7 @@ from demo.processes import Process, started, wait_until
 from demo.s3 import S3
 from demo.servers import Servers
 from demo.shop.schema import DATABASES, PAYMENTS_SHELF
-from demo.shop.workload import Address, Ledger, Shop, Workload
+from demo.shop.workload import Ledger, Shop, Workload
 from demo.spark_cluster import DRIVER, SparkCluster
 from demo.story.memory import family
 from demo.story.service import CONFIG, Service
@@ -32,6 +32,7 @@ from tests.proof import wrong_clock
 from tests.proof.asking import Asker, Question, questions
 from tests.proof.judging import Base
 from tests.proof.plan import Round, Victim
+from tests.proof.system import MySQLSystem, System
 
 HEARTBEAT = "sluice"
 CONNECTOR = "shop"
@@ -46,14 +47,18 @@ class Stand:
     """Servers, shop, service and asker in *home*; ``log`` tells what was done when.
 
     The lake lies in ``s3``, if there is one, and Spark runs on ``cluster``, with a job for each
-    batch; whoever gave them starts and stops them.
+    batch; whoever gave them starts and stops them.  The service reads ``config``; ``collect`` makes
+    the shop's changes get into topics.  ``built`` names the servers of *home*, MySQL's as it is.
     """
 
     home: Path
     seed: int
     rate: float = 100
+    config: Path = CONFIG
+    collect: Callable[["Stand"], None] = lambda stand: stand.register()
     s3: S3 | None = None
     cluster: SparkCluster | None = None
+    built: Callable[[Path], System] = MySQLSystem
     log: list[str] = field(default_factory=list)
     bases: list[Base] = field(default_factory=list)
     _ends: ExitStack = field(default_factory=ExitStack)
@@ -63,30 +68,29 @@ class Stand:
 
     def __post_init__(self) -> None:
         """Name everything; nothing is started."""
-        self.servers = Servers.create(self.home)
-        address = Address(self.servers.mysql.host, self.servers.mysql.port)
+        self.system: System = self.built(self.home)
+        address = self.system.address
         self.shop, self.ledger = Shop(address), Ledger(self.home / "ledger.jsonl")
         self.workload = Workload(address, self.ledger, seed=self.seed, rate=self.rate)
         port, program = free_ports(1)[0], wrong_clock.__name__
-        self.service = Service(
-            self.home, self.servers, port, program, config=self._config(), s3=self.s3
-        )
+        told = self.system.environment
+        self.service = Service(self.home, told, port, program, config=self._config(), s3=self.s3)
         self.asker = Asker(self.service.url, Random(f"ask/{self.seed}"))
+
+    @property
+    def servers(self) -> Servers:
+        """Those of a system whose shop is on MySQL."""
+        assert isinstance(self.system.site, Servers)
+        return self.system.site
 
     def open(self) -> None:
         """Start everything; the first change after the snapshot is made when all is READY."""
-        self._ends.callback(self.servers.stop)
-        self.servers.start()
+        self._ends.callback(self.system.site.stop)
+        self.system.site.start()
         self.shop.create()
         self.workload.fill(ROWS)
-        config = mysql_connector(
-            self.servers.mysql,
-            self.servers.kafka.bootstrap,
-            databases=[*DATABASES, HEARTBEAT],
-            settings=exact_floats(self.servers.mysql),
-        )
         begun = datetime.now(UTC)
-        self.servers.connect.register(CONNECTOR, config)
+        self.collect(self)
         self._ends.callback(self.service.stop)
         self.service.start()
         self.recover()
@@ -98,6 +102,16 @@ class Stand:
         self._asking = pool.submit(self.asker.run, self._stop)
         pool.shutdown(wait=False)
         self.note("under load")
+
+    def register(self) -> None:
+        """Let a connector send all changes into topics named after the tables."""
+        config = mysql_connector(
+            self.servers.mysql,
+            self.servers.kafka.bootstrap,
+            databases=[*DATABASES, HEARTBEAT],
+            settings=exact_floats(self.servers.mysql),
+        )
+        self.servers.connect.register(CONNECTOR, config)
 
     def play(self, round_: Round) -> None:
         """Load, kill, start again, and recover unless in a rush."""
@@ -123,7 +137,7 @@ class Stand:
 
     def rebase(self) -> None:
         """Let the collector take a new snapshot of everything, by the runbook, and recover."""
-        begun, connect = datetime.now(UTC), self.servers.connect
+        begun, connect = datetime.now(UTC), self.system.site.connect
         connect.halt(CONNECTOR)
         connect.forget_offsets(CONNECTOR)
         connect.resume(CONNECTOR)
@@ -196,10 +210,10 @@ class Stand:
         self.service.stop()
 
     def _config(self) -> Path:
-        """The demo's, unless Spark is elsewhere."""
+        """As it was given, unless Spark is elsewhere."""
         if self.cluster is None:
-            return CONFIG
-        told = yaml.safe_load(CONFIG.read_text(encoding="utf-8"))
+            return self.config
+        told = yaml.safe_load(self.config.read_text(encoding="utf-8"))
         told["pipeline"] |= {"master": self.cluster.url, "small_batch_rows": 0}
         told["pipeline"]["spark"] |= DRIVER
         path = self.home / "sluice.yaml"
@@ -225,9 +239,9 @@ class Stand:
             case Victim.SPARK:
                 self._kill_spark()
             case Victim.CONNECT:
-                self._restart(self.servers.connect, round_.down)
+                self._restart(self.system.site.connect, round_.down)
             case Victim.KAFKA:
-                self._restart(self.servers.kafka, round_.down)
+                self._restart(self.system.site.kafka, round_.down)
 
     def _kill_service(self) -> None:
         relatives = self._relatives()

@@ -18,7 +18,7 @@ from demo.processes import wait_until
 from demo.servers import Servers
 from demo.shop.link import Address
 from demo.story.memory import resident
-from demo.story.service import Service
+from demo.story.service import Service, whereabouts
 from pipeline.errors import UnreachableError
 
 CONFIG = Path(__file__).with_suffix(".yaml")
@@ -49,7 +49,9 @@ class Thousand:
     def __post_init__(self) -> None:
         """Name everything; nothing is started."""
         self.servers = Servers.create(self.home)
-        self.service = Service(self.home, self.servers, free_ports(1)[0], config=CONFIG)
+        self.service = Service(
+            self.home, whereabouts(self.servers), free_ports(1)[0], config=CONFIG
+        )
         self.tables = [f"{name}.t{n:02}" for name in DATABASES for n in range(100)]
 
     def open(self) -> None:

@@ -112,7 +112,7 @@ def restart(stand: Stand, night: Midnight) -> None:
     stand.service.config = stand.home / "sluice.yaml"
     stand.service.config.write_text(yaml.safe_dump(told), encoding="utf-8")
     stand.service = type(stand.service)(
-        stand.home, stand.servers, stand.service.port, config=stand.service.config
+        stand.home, stand.system.environment, stand.service.port, config=stand.service.config
     )
     stand.service.start()
 
