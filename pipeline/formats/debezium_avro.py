@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from pipeline.formats.debezium import avro
 from pipeline.formats.debezium.postgres import UNAVAILABLE
+from pipeline.formats.debezium.schema_rows import told_with
 from pipeline.formats.debezium_json import DebeziumJson
 from pipeline.formats.format import RAW, Decoded, Format, Schemas, rows
 from pipeline.model import Op
@@ -57,13 +58,27 @@ class DebeziumAvro:
         arrays = [texts[name] if name in texts else batch[name] for name in RAW.names]
         json = pa.RecordBatch.from_arrays(arrays, schema=RAW)
         if not wrong:
-            return _raw(self._json.decode(json, {}), batch)
+            return self._told(_raw(self._json.decode(json, {}), batch), json, batch, schemas)
         good = pa.array(np.setdiff1d(np.arange(len(batch)), list(wrong)), pa.int32())
         found = self._json.decode(json.take(good), {})
         at = found.schema.get_field_index("message")
         found = found.set_column(at, found.schema.field(at), good.take(found["message"]))
         errors = rows((n, Decoded(Op.ERROR, error=wrong[n])) for n in sorted(wrong))
-        return _raw(_merged(found, errors), batch)
+        return self._told(_raw(_merged(found, errors), batch), json, batch, schemas)
+
+    def _told(
+        self,
+        found: pa.RecordBatch,
+        json: pa.RecordBatch,
+        batch: pa.RecordBatch,
+        schemas: Schemas,
+    ) -> pa.RecordBatch:
+        """Before rows of Postgres, the columns that the schemas they were written with tell."""
+        tells = avro.row_schemas(batch["value"], schemas, unicode_names=self.unicode_names)
+        if not tells:
+            return found
+        keys = avro.representatives(batch["key"], json["key"])
+        return told_with(found, json.set_column(0, RAW.field("key"), keys), tells)
 
     @property
     def _json(self) -> DebeziumJson:

@@ -11,10 +11,12 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Raw
 from numpy.typing import NDArray
 
 from pipeline.errors import FormatError
 from pipeline.formats.debezium.avro_bodies import Bodies, DamagedError
+from pipeline.formats.debezium.avro_columns import row_schema
 from pipeline.formats.debezium.avro_schema import ValueReader, value_reader
 
 HEADER = 5
@@ -61,6 +63,38 @@ def json_texts(messages: pa.BinaryArray, schemas: Schemas, *, unicode_names: boo
         order = pa.array(places, mask=places < 0)
         told.column = pa.concat_arrays(parts).cast(pa.binary()).take(order)
     return told
+
+
+def row_schemas(
+    messages: pa.BinaryArray, schemas: Schemas, *, unicode_names: bool
+) -> dict[int, Raw]:
+    """Of those that are rows whose columns nothing else tells, what would be around them as JSON.
+
+    By their numbers in *messages*.
+    """
+    found = _numbers(messages)
+    told: dict[int, Raw] = {}
+    for number in np.unique(found[found >= 0]).tolist():
+        schema = schemas.get(number)
+        columns = schema and row_schema(schema, unicode_names=unicode_names)
+        if columns:
+            told |= dict.fromkeys(np.flatnonzero(found == number).tolist(), columns)
+    return told
+
+
+def representatives(messages: pa.BinaryArray, texts: pa.BinaryArray) -> pa.BinaryArray:
+    """For each message the text of the first of the same schema that has one: its names are all.
+
+    ``texts`` are the JSON of *messages*.
+    """
+    found = _numbers(messages)
+    given = texts.is_valid().to_numpy(zero_copy_only=False)
+    first = np.full(len(messages), -1, np.int64)
+    for number in np.unique(found[found >= 0]).tolist():
+        mine = np.flatnonzero((found == number) & given)
+        if len(mine):
+            first[found == number] = mine[0]
+    return texts.take(pa.array(first, mask=first < 0))
 
 
 def _numbers(messages: pa.BinaryArray) -> NDArray[np.int64]:
