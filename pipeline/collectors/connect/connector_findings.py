@@ -45,7 +45,7 @@ def connector_findings(
     database = connected(source.kind)
     return [
         *_identity(config, where, source.collected_prefix, database),
-        *unmet((*demands(source), *database.demands), config, where, remedy=REMEDY),
+        *unmet(demands(source, database.demands), config, where, remedy=REMEDY),
         *unmet((d for d in PRESENT if config.get(d.name)), config, where, remedy=REMOVE),
         *_families(config, where),
         *database.findings(config, source, where),

@@ -6,7 +6,8 @@ are known, and Confluent's is printed.  Avro spells only letters of ASCII, digit
 Pure.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from pipeline.collectors.connect.demands import DEMANDS
 from pipeline.finding import REFUSE, Demand, Finding
@@ -19,6 +20,7 @@ APICURIO = "io.apicurio.registry.utils.converter.AvroConverter"
 NAMES, SCHEMAS = "field.name.adjustment.mode", "schema.name.adjustment.mode"
 NULLABLES = "value.converter.ignore.default.for.nullables"
 SIDES = ("key.converter", "value.converter")
+ENVELOPE, META = "value.converter.schemas.enable", "value.converter.connect.meta.data"
 
 
 def classes(source: SourceSettings) -> tuple[str, ...]:
@@ -37,16 +39,25 @@ def converters(source: SourceSettings) -> dict[str, str]:
     return found | {NULLABLES: "true"}
 
 
-def demands(source: SourceSettings) -> tuple[Demand, ...]:
-    """What is demanded of every connector, with the names that its converter can spell."""
+def demands(source: SourceSettings, its: Iterable[Demand] = ()) -> tuple[Demand, ...]:
+    """What is demanded of every connector, with the names that its converter can spell.
+
+    *its* are demanded for the kind of database.  One that needs rows to tell their columns has
+    them in what Avro keeps of Connect's own schema.
+    """
     if not _avro(source):
-        return DEMANDS
+        return (*DEMANDS, *its)
     mode = "avro_unicode" if source.format_options.get("unicode_names", True) else "none"
     why = "two columns may become one, and names are not found back"
     names = Demand(NAMES, why, good=(mode,), default="none")
     spelled = "names that Avro cannot spell make the connector fail"
     schemas = Demand(SCHEMAS, spelled, good=("avro_unicode", "avro"), default="none")
-    return (*(one for one in DEMANDS if one.name != NAMES), names, schemas)
+    others = (
+        replace(one, name=META, default="true") if one.name == ENVELOPE else one
+        for one in (*DEMANDS, *its)
+        if one.name != NAMES
+    )
+    return (*others, names, schemas)
 
 
 def defaulted(config: Mapping[str, str], where: str) -> list[Finding]:

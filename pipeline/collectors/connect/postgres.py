@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from pipeline.collectors.connect.connected import ConnectedDatabase
+from pipeline.collectors.connect.converters import ENVELOPE
 from pipeline.collectors.connect.demands import snapshotting
 from pipeline.collectors.connect.mysql import flag_up
 from pipeline.collectors.registration import CollectionScope
@@ -21,7 +22,6 @@ from pipeline.sources.postgres.position import log_position
 from pipeline.sources.postgres.replication import replication
 
 TYPES = "column.propagate.source.type"
-SCHEMAS = "value.converter.schemas.enable"
 OWN = "the config names another under sources"
 
 
@@ -40,7 +40,7 @@ class ConnectedPostgres:
             default="decoderbufs",
         ),
         Demand(TYPES, "no row tells the types of its columns", good=(".*",), default=""),
-        Demand(SCHEMAS, "no row tells its columns", good=("true",)),
+        Demand(ENVELOPE, "no row tells its columns", good=("true",)),
         Demand(
             "include.unknown.datatypes",
             "columns of types that Debezium does not know are left out",

@@ -51,9 +51,7 @@ def wanted(scope: CollectionScope, own: Mapping[str, str]) -> dict[str, str]:
             raise ConfigError(f"{what}; write a reference that Connect resolves: ${{env:NAME}}")
     source = scope.source
     database = connected(source.kind)
-    demanded = (
-        one for one in (*demands(source), *database.demands) if one.good and not _usual(one)
-    )
+    demanded = (one for one in demands(source, database.demands) if one.good and not _usual(one))
     found = {
         **_connection(source, database),
         **PACE,
@@ -83,7 +81,7 @@ def firm(scope: CollectionScope, own: Mapping[str, str]) -> tuple[Demand, ...]:
     connectors = tuple(name.lower() for name in database.classes)
     known = tuple(name.lower() for name in classes(scope.source))
     firmly = (
-        *(one for one in (*demands(scope.source), *database.demands) if one.good),
+        *(one for one in demands(scope.source, database.demands) if one.good),
         Demand("connector.class", "", good=connectors),
         Demand("topic.prefix", f"the config reads {prefix}", good=(prefix.lower(),)),
         *(Demand(name, "", good=known) for name in SIDES),

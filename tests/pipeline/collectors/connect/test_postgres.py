@@ -94,6 +94,19 @@ def test_a_setting_that_harms_is_found(setting: str, value: str, severity: objec
     assert [one.severity for one in found if one.code == setting] == [severity]
 
 
+def test_rows_in_avro_tell_their_columns_by_what_their_converter_keeps_of_them() -> None:
+    registry = {"registry": {"url": "http://registry"}}
+    source = replace(SOURCE, format="debezium_avro", format_options=registry)
+    config = wanted(replace(SCOPE, source=source), {})
+
+    assert not any("schemas.enable" in name for name in config)
+    worker = {"offset.flush.interval.ms": "1000"}
+    assert list(examination(source, RUNNING, config, worker).findings) == []
+    without = {**config, "value.converter.connect.meta.data": "false"}
+    (one,) = examination(source, RUNNING, without, worker).findings
+    assert (one.severity, one.code) == (REFUSE, "value.converter.connect.meta.data")
+
+
 def test_without_a_database_nothing_is_registered() -> None:
     with pytest.raises(ConfigError, match=r"options\.database"):
         wanted(replace(SCOPE, source=replace(SOURCE, options={})), {})
