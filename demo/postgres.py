@@ -6,6 +6,7 @@ Postgres refuses root: then it runs as nobody, its data in a folder that nobody 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -28,6 +29,7 @@ from pipeline.errors import UnreachableError
 START = timedelta(seconds=60)
 NOBODY = 65534
 PUBLICATION = "sluice"
+SYNCED = 17  # from this version on a standby may take over logical slots
 ACCESS = """\
 host all postgres 127.0.0.1/32 trust
 host all all 127.0.0.1/32 scram-sha-256
@@ -35,6 +37,7 @@ host replication all 127.0.0.1/32 scram-sha-256
 """
 USERS = (
     "CREATE USER debezium REPLICATION PASSWORD 'debezium'",
+    "CREATE USER replica REPLICATION PASSWORD 'replica'",
     "CREATE USER sluice PASSWORD 'sluice'",
     "GRANT pg_read_all_data TO debezium, sluice",
     "GRANT pg_monitor TO sluice",
@@ -139,8 +142,45 @@ class Postgres:
         publish = f"CREATE PUBLICATION {PUBLICATION} FOR ALL TABLES"
         self.execute(publish, *statements, database=name)
 
-    def _initialize(self) -> None:
-        """Make fresh data; every server has an identifier of its own, so none is copied."""
+    def replica(self, home: Path, port: int) -> Postgres:
+        """A started standby that streams from here.
+
+        From version 17 on it has the slots that were made to fail over, too.
+        """
+        name = f"to_{port}"
+        self.execute(f"SELECT pg_create_physical_replication_slot('{name}', true)")
+        made = Postgres(home, port, self.version, {**self.options, **self._streamed(name)})
+        made._find_place()
+        with self.connect() as connection:
+            connection.execute("SELECT pg_backup_start('replica', true)")
+            _copy(self.data.resolve(), made.data.resolve())
+            told = connection.execute("SELECT labelfile FROM pg_backup_stop(false)").fetchone()
+        (made.data / "backup_label").write_text("" if told is None else told[0], encoding="utf-8")
+        (made.data / "standby.signal").touch()
+        if os.geteuid() == 0:
+            for path in (made.data.resolve(), *made.data.resolve().rglob("*")):
+                os.chown(path, NOBODY, NOBODY)
+        made.start()
+        return made
+
+    def cut_off_replicas(self) -> None:
+        """Send no more of the log to standbys; those who read changes are none."""
+        self.execute(
+            "ALTER USER replica NOLOGIN",
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'replica'",
+        )
+
+    def promote(self) -> None:
+        """Let a standby be a server of its own, on a timeline of its own; returns when it is."""
+        self.execute("SELECT pg_promote(true)")
+
+    def _streamed(self, slot: str) -> Mapping[str, str]:
+        who = f"host={self.host} port={self.port} user=replica password=replica dbname=postgres"
+        found = {"primary_conninfo": who, "primary_slot_name": slot, "hot_standby_feedback": "on"}
+        return {**found, "sync_replication_slots": "on"} if int(self.version) >= SYNCED else found
+
+    def _find_place(self) -> None:
+        """Where its data lies; as root, where nobody may reach it."""
         self.home.mkdir(parents=True, exist_ok=True)
         if os.geteuid() == 0:
             place = Path(tempfile.mkdtemp(prefix="sluice-pg-"))
@@ -149,6 +189,10 @@ class Postgres:
             self.data.symlink_to(place / "data")
             if not _open_to_all(unpack.postgres(self.version)):
                 shutil.copytree(unpack.postgres(self.version), place / "program")
+
+    def _initialize(self) -> None:
+        """Make fresh data; every server has an identifier of its own, so none is copied."""
+        self._find_place()
         arguments = ("--no-sync", "--encoding=UTF8", "--locale=C", "--username=postgres")
         log = self.home / "initdb.log"
         Daemon("initdb", log).run(
@@ -196,6 +240,22 @@ class Postgres:
         except psycopg.Error:
             return False
         return True
+
+
+def _copy(data: Path, into: Path) -> None:
+    """The files of a server that is being backed up: without its log, its slots and its process."""
+
+    def copy(source: str, target: str) -> str:
+        with contextlib.suppress(FileNotFoundError):  # a table that was dropped meanwhile
+            shutil.copy2(source, target)
+        return target
+
+    def left_out(folder: str, names: list[str]) -> set[str]:
+        if Path(folder).name in ("pg_wal", "pg_replslot"):
+            return {name for name in names if name != "archive_status"}
+        return {name for name in names if name.startswith("postmaster.")}
+
+    shutil.copytree(data, into, copy_function=copy, ignore=left_out)
 
 
 def _open_to_all(place: Path) -> bool:

@@ -198,10 +198,14 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """Where the log of a connected server ends; ``identity`` is that server's own."""
+    """Where the log of a connected server ends; ``identity`` is that server's own.
+
+    ``parted`` is where it left the log of the server whose place it took, if it did and tells.
+    """
 
     identity: str
     position: Position
+    parted: Position | None = None
 
 
 @dataclass(frozen=True, slots=True)

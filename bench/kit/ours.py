@@ -8,8 +8,9 @@ from pyspark.sql import SparkSession
 
 from bench.kit.events import Stream
 from pipeline.build import dialect, open_format
+from pipeline.capture import Capture
 from pipeline.changelog.change_log import ChangeLog
-from pipeline.collectors.collector import Capture, Collector
+from pipeline.collectors.collector import Collector
 from pipeline.lake.store import open_store
 from pipeline.landing.loop import Landing
 from pipeline.landing.source_feed import Feed
@@ -26,6 +27,9 @@ from pipeline.transports.kafka import KafkaTransport
 @dataclass(frozen=True, slots=True)
 class Idle:
     """A server and its collector, at rest behind everything in the topic."""
+
+    def sends(self) -> None:
+        """All there is."""
 
     def head(self) -> Head:
         """The end of the log."""

@@ -3,14 +3,15 @@
 Every method raises UnreachableError when the collector does not answer.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
+from pipeline.capture import Capture
 from pipeline.collectors.registration import CollectionScope, Registration
 from pipeline.errors import worded
 from pipeline.finding import Finding
-from pipeline.model import Acknowledged, Missing, ShardId
+from pipeline.model import Acknowledged, Missing
 from pipeline.settings import SourceSettings
 
 USUAL = "connect"  # where a source names no kind of collector
@@ -48,23 +49,6 @@ class CollectorExamination:
     findings: tuple[Finding, ...] = ()
     kept_topic: str = ""
     own_keys: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Capture:
-    """Of which tables rows are sent, as it is set now.
-
-    ``text`` is another whenever that may be.  Where lists cannot be read, they are not ``known``,
-    and let nothing in.
-    """
-
-    sends: Callable[[ShardId], bool]
-    text: str = ""
-    known: bool = True
-
-    def __call__(self, shard: ShardId) -> bool:
-        """Whether rows of *shard* are sent."""
-        return self.sends(shard)
 
 
 class Collector(Protocol):

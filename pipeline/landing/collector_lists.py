@@ -16,7 +16,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from hashlib import sha256
 
-from pipeline.collectors.collector import Capture
+from pipeline.capture import Capture
 from pipeline.living import is_there
 from pipeline.mark import CollectorLists, Mark, source_of
 from pipeline.model import Order, Shard, ShardId
@@ -91,7 +91,7 @@ def with_lists(
         silent = known_before is not None and known_before.unseen >= 0
         unsure = {*fresh} - left - unread if other and silent else set[str]()
         if left or unsure or unread:
-            gap = _gap(source, left, unsure, unread, made.batch)
+            gap = _gap(source, made.batch, capture.said_by, left=left, unsure=unsure, unread=unread)
             gaps[gap.id] = tell_gap(gap)
     return replace(made, lists=lists, gaps=gaps)
 
@@ -133,16 +133,18 @@ def _sends(lists: Capture, name: str) -> bool:
     return lists(ShardId.parse(Shard.parse(name).name))
 
 
-def _gap(source: str, left: set[str], unsure: set[str], unread: set[str], batch: int) -> Gap:
+def _gap(
+    source: str, batch: int, lists: str, *, left: set[str], unsure: set[str], unread: set[str]
+) -> Gap:
     topic, why = f"lists:{source}", list[str]()
     if left:
         why.append(
-            f"the collector's lists were changed and leave out {_first(left)}; "
+            f"{lists} were changed and leave out {_first(left)}; "
             "what is written to it is not sent: let it in, and take a new base of it"
         )
     if unsure:
         why.append(
-            "the collector's lists were changed while it did not answer, and may have left out "
+            f"{lists} were changed while it did not answer, and may have left out "
             f"{_first(unsure)} when its base was made: take a new base of it"
         )
     if unread:

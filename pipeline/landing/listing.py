@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import structlog
 
-from pipeline.collectors.collector import Capture
+from pipeline.capture import Capture
 from pipeline.errors import ConfigError
 from pipeline.landing.source_feed import Feed
 from pipeline.landing.topic_shards import TopicNames

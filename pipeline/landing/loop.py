@@ -32,6 +32,7 @@ from pipeline.landing.inversions import JUDGED, low
 from pipeline.landing.listing import Listing, Upstream
 from pipeline.landing.new_rules import with_rules
 from pipeline.landing.next_mark import next_mark
+from pipeline.landing.parted_logs import with_parted
 from pipeline.landing.plan import Plan, PlanContext, plan
 from pipeline.landing.recognition import recognised
 from pipeline.landing.redelivery import COLUMNS, resending, unexplained
@@ -169,7 +170,7 @@ class Landing:
         self._same_topics(chosen, listing)
         if not self._ruled:  # the rules of the batch before may have been others
             made = with_rules(made, self.mark, self.router)
-        made = with_hidden(made, facts.hidden, self.router)
+        made = with_parted(with_hidden(made, facts.hidden, self.router), self.mark, listing.heads)
         ends = epochs.ends(listing.heads)
         made = with_lists(made, self.mark, listing.captures, ends, stamp.received)
         made = replace(made, lives=lived(self.mark.lives, made.batch, self._life.int >> 66))

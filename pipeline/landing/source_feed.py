@@ -7,7 +7,8 @@ from functools import cached_property
 
 import structlog
 
-from pipeline.collectors.collector import Capture, Collector
+from pipeline.capture import Capture, both
+from pipeline.collectors.collector import Collector
 from pipeline.collectors.mirrored import Mirrored
 from pipeline.errors import UnreachableError
 from pipeline.formats.format import Format
@@ -76,15 +77,15 @@ class Feed:
 
     @property
     def told(self) -> Capture | None:
-        """Of which tables the collector sends the rows, as it told last; None if it never did."""
+        """Of which tables rows are sent, as was told last; None if it never was."""
         return self._last
 
     def captures(self) -> Capture | Missing:
-        """The same as it tells now; ``Missing`` if it does not, or has just told nothing at all."""
+        """The same as it and its server tell now; ``Missing`` if either is silent."""
         if self._silence:
             return Missing(self._silence)
         try:
-            self._last = self.collector.captures()
+            self._last = both(self.collector.captures(), self.server().sends())
         except UnreachableError as error:
             log.warning("collector_silent", source=self.settings.name, error=str(error))
             return Missing(str(error))

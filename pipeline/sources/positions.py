@@ -8,7 +8,7 @@ from functools import cache
 from typing import Protocol, cast
 
 from pipeline import plugins, sources
-from pipeline.model import Position
+from pipeline.model import Head, Position
 
 
 class PositionRules(Protocol):
@@ -27,6 +27,13 @@ class PositionRules(Protocol):
 
     def reset(self, known: Position, now: Position) -> str | None:
         """Why a log that once ended at *known* cannot end at *now*; None if it can."""
+        ...
+
+    def lacks(self, known: Head, now: Head) -> str | None:
+        """Why who shows the head *now* may be without what was landed up to *known*; None if not.
+
+        Asked where the one took the place of the other, or its log began again.
+        """
         ...
 
     def beyond(self, said: Position, end: Position) -> str | None:
@@ -63,6 +70,13 @@ def reset(known: Position, now: Position) -> str | None:
     if known.kind != now.kind:
         return f"its positions were of kind {known.kind} and are of kind {now.kind}"
     return rules(now.kind).reset(known, now)
+
+
+def lacks(known: Head, now: Head) -> str | None:
+    """Why who shows the head *now* may be without what was landed up to *known*; None if not."""
+    if known.position.kind != now.position.kind:
+        return reset(known.position, now.position)
+    return rules(now.position.kind).lacks(known, now)
 
 
 def beyond(said: Position, end: Position) -> str | None:

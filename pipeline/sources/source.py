@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import ClassVar, Protocol
 
+from pipeline.capture import Capture
 from pipeline.finding import Finding
 from pipeline.model import Head, Missing, Shard
 from pipeline.schema.column import Column
@@ -92,6 +93,10 @@ class Source(Protocol):
         A row of the heartbeat's table that arrives as a change has ``source``, this one's name,
         and ``n``, the number.
         """
+        ...
+
+    def sends(self) -> Capture | None:
+        """Of which tables it lets changes be sent; None if of all.  No catalogue of all is read."""
         ...
 
     def describe(self, shards: Collection[str]) -> SourceDescription:

@@ -19,7 +19,8 @@ from monitor.commands.doctor import COMMAND
 from monitor.config.file import load
 from monitor.config.model import Config
 from monitor.examination import Doors, Examination
-from pipeline.collectors.collector import Capture, Collector, CollectorExamination, CollectorState
+from pipeline.capture import Capture
+from pipeline.collectors.collector import Collector, CollectorExamination, CollectorState
 from pipeline.collectors.connect.examination import examination as connector_examination
 from pipeline.collectors.connect.table_filter import capture
 from pipeline.collectors.registration import CollectionScope, Registration

@@ -3,9 +3,7 @@
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 from psycopg import Connection
@@ -14,70 +12,11 @@ from pyspark.sql import SparkSession
 from demo.postgres import Postgres
 from demo.processes import wait_until
 from demo.servers import Servers
-from pipeline.build import collection_scope, open_source
-from pipeline.collectors.connect.wanted import wanted
-from pipeline.settings import CollectorSettings, PipelineSettings, SourceSettings
-from pipeline.sources.heartbeat import Heart
-from tests.pipeline.live import PATIENCE, Pipe, now
+from tests.pipeline.live import PATIENCE
+from tests.pipeline.postgres_live import PostgresPipe
 from tests.topic_records import records
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark]
-
-
-@dataclass(eq=False)
-class PostgresPipe(Pipe):
-    """Database *name* of *postgres*, set up as the product itself would set it up."""
-
-    postgres: Postgres | None = None
-
-    def __post_init__(self) -> None:
-        """Create the database; nothing runs yet."""
-        assert self.postgres is not None
-        self.server = self.postgres
-        self.server.create_database(self.name)
-
-    def source(self) -> SourceSettings:
-        return SourceSettings(
-            name=self.name,
-            host=self.server.host,
-            port=self.server.port,
-            user="sluice",
-            password="sluice",
-            collector=CollectorSettings(self.servers.connect.url, self.name),
-            prefix=self.name,
-            kind="postgres",
-            options={"database": self.name, "slot": self.name},
-        )
-
-    def start(self) -> None:
-        """Write a first heartbeat, register the connector, open the lane."""
-        self.begin()
-        self.register()
-        self.open()
-
-    def begin(self) -> None:
-        """Write a first heartbeat."""
-        made = open_source(self.source())
-        made.prepare_heartbeat()
-        self.heart = Heart(made)
-        self.fence = self.heart.beat(now)
-
-    def register(self) -> None:
-        bootstrap = self.servers.kafka.bootstrap
-        settings = PipelineSettings(str(self.home), bootstrap, (self.source(),))
-        config = wanted(collection_scope(settings, self.source()), {})
-        self.servers.connect.register(self.name, {**config, "database.password": "debezium"})
-
-    def sql(self, *statements: str) -> list[tuple[Any, ...]]:
-        return self.server.execute(*statements, database=self.name)
-
-    def mirror(self, table: str, order_by: str = "id") -> list[dict[str, Any]]:
-        path = self.lane.passes.settings.mirror(f"public.{table}")
-        rows = self.session.read.format("delta").load(path).drop("_sluice")
-        return [row.asDict() for row in rows.orderBy(order_by).collect()]
-
-    def source_pairs(self, table: str = "t") -> dict[int, Any]:
-        return dict(self.sql(f"SELECT id, name FROM {table}"))
 
 
 @pytest.fixture
@@ -161,7 +100,7 @@ def test_a_transaction_that_was_open_while_the_slot_was_made_is_quarantined_not_
     assert p.lane.mark.quarantine[f"{p.name}/public.t"].count == 1
 
 
-def _begun(connection: Connection[Any]) -> str:
+def _begun(connection: Connection[tuple[object, ...]]) -> str:
     """Begin a transaction; says its number."""
     row = connection.execute("SELECT txid_current()::text").fetchone()
     assert row is not None

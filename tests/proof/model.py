@@ -15,8 +15,8 @@ from pathlib import Path
 from random import Random
 
 from checks.certificate import Certificate
+from pipeline.capture import Capture
 from pipeline.clocks import ClockReading
-from pipeline.collectors.collector import Capture
 from pipeline.model import Acknowledged, Fence, Head, Op, Stage
 from pipeline.sources.mysql.position import binlog_position
 from tests.monitor.rig import Rig
@@ -102,6 +102,9 @@ class Database:
             sets[one.server] += 1
         executed = ",".join(f"{_uuid(server)}:1-{many}" for server, many in sets.items())
         return Acknowledged(binlog_position(self.server + 1, self.pos(count - 1) + 1, executed))
+
+    def sends(self) -> None:
+        """All there is."""
 
     def head(self) -> Head:
         return Head(f"server-{self.server}", self.position(len(self.written)).position)

@@ -10,7 +10,8 @@ from typing import Any, ClassVar
 
 from confluent_kafka import Producer
 
-from pipeline.collectors.collector import Capture, Collector, CollectorExamination, CollectorState
+from pipeline.capture import Capture
+from pipeline.collectors.collector import Collector, CollectorExamination, CollectorState
 from pipeline.collectors.registration import CollectionScope
 from pipeline.finding import NOTE, Finding
 from pipeline.model import Acknowledged, Missing

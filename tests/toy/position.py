@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from pipeline.model import Position
+from pipeline.model import Head, Position
 
 KIND = "tests.toy.source"
 
@@ -24,6 +24,9 @@ class EntryNumbers:
 
     def reset(self, known: Position, now: Position) -> str | None:
         return None if self.reaches(now, known) else f"{known} is no longer there"
+
+    def lacks(self, known: Head, now: Head) -> str | None:
+        return None  # there is one server, and its log never begins again
 
     def beyond(self, said: Position, end: Position) -> str | None:
         return None if self.reaches(end, said) else f"there is no {said} yet"

@@ -48,6 +48,9 @@ class ToySource:
         database.put(table, {"id": 1, "source": self.name, "n": number})
         return Beat(number, self.head(), told)
 
+    def sends(self) -> None:
+        """All."""
+
     def describe(self, shards: Collection[str]) -> SourceDescription:
         self._database()
         return SourceDescription(None)

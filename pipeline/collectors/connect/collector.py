@@ -13,8 +13,8 @@ from urllib.parse import quote, urlsplit
 import httpx
 
 from pipeline.authorities import vouched
+from pipeline.capture import Capture
 from pipeline.collectors.collector import (
-    Capture,
     Collector,
     CollectorExamination,
     CollectorState,

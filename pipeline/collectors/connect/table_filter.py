@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pipeline.collectors.collector import Capture
+from pipeline.capture import Capture
 from pipeline.collectors.connect.connected import read_by
 from pipeline.collectors.connect.java_patterns import compiled
 from pipeline.model import ShardId

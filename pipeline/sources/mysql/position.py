@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from pipeline.errors import FormatError
-from pipeline.model import Position
+from pipeline.model import Head, Position
 from pipeline.sources.mysql import gtid
 from pipeline.sources.positions import PositionRules
 
@@ -46,6 +46,10 @@ class MySqlPositions:
             return f"log went back from {_place(at)} to {_place(there)}"
         if had and not gtid.contains(has, had):
             return "the server has forgotten transactions: its log was reset"
+        return None
+
+    def lacks(self, known: Head, now: Head) -> str | None:
+        """Not told: what is sent again is recognised, what is missing is left to checks."""
         return None
 
     def beyond(self, said: Position, end: Position) -> str | None:

@@ -5,12 +5,16 @@ from collections.abc import Mapping, Sequence
 from pipeline.model import Missing
 from pipeline.sources.postgres.replication import Replication
 from pipeline.sources.postgres.server_facts import (
-    OPERATIONS,
     PostgresFacts,
     PublicationFacts,
     SlotFacts,
 )
-from pipeline.sources.postgres.shard_facts import NOTHING, WHOLE, PostgresShardFacts
+from pipeline.sources.postgres.shard_facts import (
+    NOTHING,
+    WHOLE,
+    PostgresShardFacts,
+    PublishedFacts,
+)
 from pipeline.sources.source import LogBacklog, SourceDescription
 
 INDEX = "i"  # a replica identity: some unique index's columns
@@ -95,13 +99,16 @@ def unsent(shard: PostgresShardFacts, publication: PublicationFacts | None, name
         return f"there is no publication {name}"
     if shard.published is None:
         return f"publication {name} does not hold it"
-    if shard.published.rows:
-        return f"publication {name} sends only rows where {shard.published.rows}"
-    if missing := lacking(publication):
-        return f"publication {name} leaves out each {', '.join(missing)}"
+    return _left_out(shard.published, publication)
+
+
+def _left_out(sent: PublishedFacts, publication: PublicationFacts) -> str:
+    """What of the table does not come, though it is published."""
+    name = publication.name
+    if sent.rows:
+        return f"publication {name} sends only rows where {sent.rows}"
+    if publication.lacks:
+        return f"publication {name} leaves out each {', '.join(publication.lacks)}"
+    if sent.left_out:
+        return f"publication {name} leaves out its columns {', '.join(sent.left_out)}"
     return ""
-
-
-def lacking(publication: PublicationFacts) -> tuple[str, ...]:
-    """Operations that it leaves out."""
-    return tuple(one for one in OPERATIONS if one not in publication.operations)

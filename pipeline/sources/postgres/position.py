@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from pipeline.errors import FormatError
-from pipeline.model import Position
+from pipeline.model import Head, Position
 from pipeline.sources.positions import PositionRules
 
 KIND = "postgres"
@@ -52,6 +52,25 @@ class PostgresPositions:
             return f"log went back from {known} to {now}"
         return None
 
+    def lacks(self, known: Head, now: Head) -> str | None:
+        """It never had what a promoted server's predecessor wrote after they parted.
+
+        Where that was it tells until it is started again.  Of another system, or another database
+        of it, nothing is known.
+        """
+        if known.identity == now.identity:
+            return self.reset(known.position, now.position)
+        if _database(known.identity) != _database(now.identity):
+            return f"{now.identity} is another database than {known.identity}"
+        if now.parted is None:
+            return "the promoted server does not tell where it left the log of the one before it"
+        if _read(now.parted.words) < _read(known.position.words):
+            return (
+                f"the promoted server left the log of the one before it at {now.parted}, and that"
+                f" had come to {known.position}: what was written between, it never had"
+            )
+        return None
+
     def beyond(self, said: Position, end: Position) -> str | None:
         """A higher place."""
         if _read(said.words) > _read(end.words):
@@ -68,6 +87,12 @@ class PostgresPositions:
 
 
 POSITIONS: PositionRules = PostgresPositions()
+
+
+def _database(identity: str) -> tuple[str, str]:
+    """System and database, without the timeline."""
+    system, _, rest = identity.partition("/")
+    return system, rest.partition("/")[2]
 
 
 @lru_cache(maxsize=4096)  # the same fences are asked about for every table

@@ -42,6 +42,11 @@ class PublicationFacts:
     operations: tuple[str, ...] = OPERATIONS
     via_root: bool = False
 
+    @property
+    def lacks(self) -> tuple[str, ...]:
+        """Operations that it leaves out."""
+        return tuple(one for one in OPERATIONS if one not in self.operations)
+
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatFacts:

@@ -5,7 +5,6 @@ from datetime import timedelta
 
 from pipeline.finding import NOTE, REFUSE, WARN, Demand, Finding, unmet
 from pipeline.sources.findings import of_clock
-from pipeline.sources.postgres.description import lacking
 from pipeline.sources.postgres.heartbeat import creation, named
 from pipeline.sources.postgres.replication import Replication
 from pipeline.sources.postgres.server_facts import OPERATIONS, PostgresFacts
@@ -97,7 +96,7 @@ def _publication(facts: PostgresFacts, where: str, names: Replication) -> list[F
         what = f"there is no publication {names.publication} in database {names.database}"
         fix = f"CREATE PUBLICATION {name} FOR ALL TABLES, as a superuser; or FOR TABLE a, b, ..."
         return [Finding(REFUSE, "publication", where, what, fix)]
-    if not (missing := lacking(facts.publication)):
+    if not (missing := facts.publication.lacks):
         return []
     what = f"publication {names.publication} leaves out each {', '.join(missing)}"
     fix = f"ALTER PUBLICATION {name} SET (publish = '{', '.join(OPERATIONS)}')"

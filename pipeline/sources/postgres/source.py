@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import ClassVar
 
+from pipeline.capture import Capture
 from pipeline.errors import ProofError
 from pipeline.finding import Finding
 from pipeline.model import Head, Shard, ShardId
@@ -26,6 +27,7 @@ from pipeline.sources.postgres.dialect import POSTGRES
 from pipeline.sources.postgres.examination import findings
 from pipeline.sources.postgres.heartbeat import addressed, prepare
 from pipeline.sources.postgres.position import POSITIONS, log_position, lsn
+from pipeline.sources.postgres.publication import sent_by
 from pipeline.sources.postgres.replication import PUBLICATION, Replication, named
 from pipeline.sources.postgres.server_facts import server_facts
 from pipeline.sources.postgres.session import PostgresSession, Row, quoted
@@ -33,6 +35,8 @@ from pipeline.sources.postgres.shard_facts import INDEXES, sent_elsewhere, shard
 from pipeline.sources.scope import ExaminationScope
 from pipeline.sources.source import Beat, Source, SourceDescription
 
+# Where a promoted server ended to follow it tells until it is started again; after a crash it tells
+# the end of its recovery, and then of no receiver.
 # A promoted server counts on from where the old one was: only its timeline tells them apart.  The
 # name of the segment has it, and is there to be asked for where the log is written.
 HEAD = """\
@@ -40,6 +44,8 @@ SELECT system_identifier::text AS system, pg_is_in_recovery() AS standby,
     CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn()
         ELSE pg_current_wal_flush_lsn() END::text AS lsn,
     CASE WHEN NOT pg_is_in_recovery() THEN pg_walfile_name(pg_current_wal_flush_lsn()) END AS file,
+    CASE WHEN NOT pg_is_in_recovery() AND pg_last_wal_receive_lsn() IS NOT NULL
+        THEN pg_last_wal_replay_lsn() END::text AS parted,
     (SELECT timeline_id FROM pg_control_checkpoint()) AS timeline,
     (SELECT oid::bigint FROM pg_database WHERE datname = current_database()) AS database
 FROM pg_control_system()
@@ -78,7 +84,8 @@ class PostgresSource:
     def head(self) -> Head:
         """Identity of the database and end of the log of the server that answers."""
         (row,) = self._session.ask(HEAD)
-        return Head(_identity(row), log_position(lsn(str(row["lsn"]))))
+        parted = None if row["parted"] is None else log_position(lsn(str(row["parted"])))
+        return Head(_identity(row), log_position(lsn(str(row["lsn"]))), parted)
 
     def prepare_heartbeat(self) -> None:
         """Make sure the heartbeat's table is there; ConfigError if it may not be created."""
@@ -157,6 +164,10 @@ class PostgresSource:
                 *(*span, min(limit, self.limits.rows)),
             )
         return tuple(int(row["id"]) for row in found)
+
+    def sends(self) -> Capture:
+        """Those that its publication holds whole, under their own names."""
+        return sent_by(self._session, self.publication)
 
     def describe(self, shards: Collection[str]) -> SourceDescription:
         """What it says of itself and of *shards*, loaded or not.

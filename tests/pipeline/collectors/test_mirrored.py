@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.collectors.collector import Capture, Collector
+from pipeline.capture import Capture
+from pipeline.collectors.collector import Collector
 from pipeline.collectors.connect.collector import ConnectCollector
 from pipeline.collectors.mirrored import Mirrored, behind_mirror
 from pipeline.errors import UnreachableError
@@ -68,6 +69,9 @@ class World:
     def address(self) -> tuple[str, int]:
         """The server that the collector reads."""
         return "h", 1
+
+    def sends(self) -> None:
+        """All there is."""
 
     def head(self) -> Head:
         """The end of its log."""

@@ -9,9 +9,10 @@ from typing import Any, cast
 
 import pyarrow as pa
 
+from pipeline.capture import Capture
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.scan import parts, scan
-from pipeline.collectors.collector import Capture, Collector
+from pipeline.collectors.collector import Collector
 from pipeline.errors import UnreachableError
 from pipeline.formats.debezium_avro import DebeziumAvro
 from pipeline.formats.debezium_json import DebeziumJson
@@ -208,10 +209,14 @@ class Server:
     executed: str = ""
     left_out: frozenset[str] = frozenset()
     silent: bool = False
+    published: Capture | None = None
     readable: bool = True
 
     def head(self) -> Head:
         return Head(self.identity, binlog_position(self.log, self.end, self.executed))
+
+    def sends(self) -> Capture | None:
+        return self.published
 
     def acknowledged(self) -> Acknowledged:
         return Acknowledged(binlog_position(self.log, self.end, self.executed))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.collectors.collector import Capture
+from pipeline.capture import Capture
 from pipeline.landing.collector_lists import GRACE, captured, collected, digest, with_lists
 from pipeline.mark import CollectorLists, Mark
 from pipeline.model import Order

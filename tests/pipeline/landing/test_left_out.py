@@ -9,7 +9,7 @@ from datetime import timedelta
 
 import pytest
 
-from pipeline.collectors.collector import Capture
+from pipeline.capture import Capture
 from pipeline.landing.collector_lists import GRACE, captured, digest, is_above, with_lists
 from pipeline.mark import CollectorLists, Existence, Mark
 from pipeline.model import Order

@@ -12,7 +12,8 @@ from typing import cast
 import pytest
 from structlog.testing import capture_logs
 
-from pipeline.collectors.collector import Capture, Collector
+from pipeline.capture import Capture
+from pipeline.collectors.collector import Collector
 from pipeline.errors import ConfigError, UnreachableError
 from pipeline.formats.debezium_json import DebeziumJson
 from pipeline.landing.listing import Listing, Upstream, owner
@@ -43,6 +44,9 @@ class Server:
 
     def address(self) -> tuple[str, int]:
         return "set", 1
+
+    def sends(self) -> None:
+        """All there is."""
 
     def head(self) -> Head:
         self.heads += 1

@@ -5,7 +5,8 @@ from typing import cast
 
 import pytest
 
-from pipeline.collectors.collector import Capture, Collector
+from pipeline.capture import Capture
+from pipeline.collectors.collector import Collector
 from pipeline.errors import UnreachableError
 from pipeline.formats.debezium_json import DebeziumJson
 from pipeline.landing.source_feed import Feed
@@ -25,6 +26,12 @@ class Server:
 
     host: str
     closed: bool = False
+    published: Capture | None = None
+
+    def sends(self) -> Capture | None:
+        if self.host == "down":
+            raise UnreachableError("down: connection refused")
+        return self.published
 
     def head(self) -> Head:
         if self.host == "down":
@@ -121,6 +128,26 @@ def test_what_a_collector_captures_is_remembered_while_it_is_silent() -> None:
         Missing("connector shop: connection refused"),
         None,
     )
+
+
+def test_what_its_server_does_not_send_is_not_captured_whatever_the_lists_say() -> None:
+    site = Site("db")
+    feed = site.feed()
+    plain = feed.captures()
+    site.servers[-1].published = Capture(
+        lambda shard: shard.relation == "t", "t alone", said_by="publication shop"
+    )
+
+    told = feed.captures()
+
+    assert isinstance(plain, Capture)
+    assert isinstance(told, Capture)
+    assert [told(ShardId.parse(name)) for name in ("db.t", "db.u", "other.t")] == [1, 0, 0]
+    assert plain.text != told.text
+    assert told.said_by == "the collector's lists or publication shop"
+    site.host = "down"
+    assert feed.captures() == Missing("down: connection refused")
+    assert feed.told == told
 
 
 def test_a_collector_that_has_just_said_nothing_is_not_asked_for_its_lists() -> None:

@@ -1,0 +1,56 @@
+"""Has another server taken the place of the one that was landed from, and lacks what that had?
+
+What the old one wrote last and the new one never had is in the mirrors, and nobody will undo it; a
+collector that goes on where it stopped leaves out as much of the new log.  So its tables are short
+of something: a gap, until each has a base that began after the new server was seen.  Pure.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from pipeline.living import is_there
+from pipeline.mark import Epoch, Mark, source_of
+from pipeline.model import Head
+from pipeline.report import Gap, tell_gap
+from pipeline.sources.positions import lacks
+
+
+def with_parted(made: Mark, before: Mark, heads: Mapping[str, tuple[Head, Head]]) -> Mark:
+    """*made*, the mark after *before*, with what the servers of *heads* lack.
+
+    *heads*: source -> what its server told before and after the listing, of those that answered.
+    """
+    gaps = dict(made.gaps)
+    for source, (_, now) in heads.items():
+        known = before.epochs.get(source)
+        why = None if known is None else _lacks(known, made.epochs[source], now)
+        if why is not None and (gap := _gap(source, made, before, why)).shards:
+            gaps[gap.id] = tell_gap(gap)
+    return replace(made, gaps=gaps)
+
+
+def _lacks(known: Epoch, now: Epoch, head: Head) -> str | None:
+    if known.number == now.number:
+        return None
+    return lacks(Head(known.identity, known.position), head)
+
+
+def _gap(source: str, made: Mark, before: Mark, why: str) -> Gap:
+    """What is read in this batch may have been written by the new server, and so heals it."""
+    topic, batch = f"log:{source}", made.batch
+    short = (
+        name
+        for name, table in made.shards.items()
+        if table is not None and source_of(name) == source and is_there(made, name)
+        if name not in made.bases or made.based.get(name, -1) < batch
+    )
+    return Gap(
+        id=f"{topic}:0:{batch}@{batch}",
+        topic=topic,
+        partition=0,
+        first=batch,
+        until=batch,
+        why=f"{why}; take a new base of each of its tables",
+        shards=tuple(sorted(short)),
+        batch=before.batch,
+    )

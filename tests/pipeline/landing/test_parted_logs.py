@@ -1,0 +1,91 @@
+"""What a server that took another's place never had is a gap of the tables that are there."""
+
+from dataclasses import replace
+
+import pytest
+
+from pipeline.landing.epoch import observe
+from pipeline.landing.parted_logs import with_parted
+from pipeline.mark import Epoch, Existence, Mark
+from pipeline.model import Head, Order
+from pipeline.report import read_gap
+from pipeline.sources.mysql.position import binlog_position
+from pipeline.sources.postgres.position import log_position
+
+OLD = Epoch(1, "7/1/5", log_position(1000))
+BASE, NEWER = Order(1, 10, 10), Order(2, 2000, 2000)
+KNOWN = Mark(
+    "main",
+    4,
+    epochs={"shop": OLD},
+    shards={"shop/public.t": "public.t", "shop/public.u": "public.u", "till/public.t": "till.t"},
+    bases={"shop/public.t": BASE, "shop/public.u": BASE, "till/public.t": BASE},
+    based={"shop/public.t": 1, "shop/public.u": 1, "till/public.t": 1},
+)
+
+
+def after(head: Head, made: Mark = KNOWN) -> Mark:
+    """The mark of the next batch, in which *head* is seen."""
+    epochs = {"shop": observe(OLD, head, 0)}
+    return with_parted(replace(made, batch=5, epochs=epochs), KNOWN, {"shop": (head, head)})
+
+
+@pytest.mark.parametrize(
+    ("head", "why"),
+    [
+        pytest.param(Head("7/1/5", log_position(2000)), None, id="the same server"),
+        pytest.param(Head("7/2/5", log_position(2000), log_position(1000)), None, id="had all"),
+        pytest.param(
+            Head("7/2/5", log_position(2000), log_position(999)), "left the log", id="was behind"
+        ),
+        pytest.param(Head("7/2/5", log_position(2000)), "does not tell where", id="tells nothing"),
+        pytest.param(
+            Head("7/2/6", log_position(2000), log_position(1000)),
+            "another database",
+            id="made anew",
+        ),
+        pytest.param(
+            Head("8/1/5", log_position(2000), log_position(1000)),
+            "another database",
+            id="elsewhere",
+        ),
+        pytest.param(Head("7/1/5", log_position(900)), "log went back", id="a backup"),
+    ],
+)
+def test_a_server_that_may_lack_what_was_landed_is_a_gap_of_its_tables(
+    head: Head, why: str | None
+) -> None:
+    gaps = [read_gap(text) for text in after(head).gaps.values()]
+
+    if why is None:
+        assert gaps == []
+    else:
+        (gap,) = gaps
+        assert why in gap.why
+        assert gap.shards == ("shop/public.t", "shop/public.u")
+        assert gap.batch == 4
+
+
+BEHIND = Head("7/2/5", log_position(2000), log_position(999))
+
+
+def test_tables_that_went_and_bases_that_began_since_are_no_part_of_it() -> None:
+    gone = {"shop/public.u": Existence(Order(1, 20, 20), there=False)}
+    there = replace(KNOWN, existing=gone)
+    made = after(BEHIND, there)
+    assert [read_gap(text).shards for text in made.gaps.values()] == [("shop/public.t",)]
+
+    bases, based = {**KNOWN.bases, "shop/public.t": NEWER}, {**KNOWN.based, "shop/public.t": 5}
+    assert after(BEHIND, replace(there, bases=bases, based=based)).gaps == {}
+
+
+def test_it_is_told_once() -> None:
+    made = after(BEHIND)
+    assert with_parted(replace(made, batch=6), made, {"shop": (BEHIND, BEHIND)}) == replace(
+        made, batch=6
+    )
+
+
+def test_a_log_of_another_kind_holds_nothing_of_it() -> None:
+    (gap,) = map(read_gap, after(Head("mysql", binlog_position(7, 4, ""))).gaps.values())
+    assert "of kind postgres and are of kind mysql" in gap.why

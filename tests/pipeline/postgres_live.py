@@ -1,0 +1,88 @@
+"""A pipe from a real Postgres: its own database, publication, slot and connector, and a lane."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from demo.postgres import PUBLICATION, Postgres
+from pipeline.build import collection_scope, open_source
+from pipeline.collectors.connect.wanted import wanted
+from pipeline.model import Fence
+from pipeline.settings import CollectorSettings, PipelineSettings, SourceSettings
+from pipeline.sources.heartbeat import Heart
+from tests.pipeline.live import Pipe, now
+
+
+@dataclass(eq=False)
+class PostgresPipe(Pipe):
+    """Database *name* of *postgres*, set up as the product itself would set it up.
+
+    Or *database*, which another pipe has made.  The lane lands sources *beside* its own, too.
+    """
+
+    postgres: Postgres | None = None
+    database: str = ""
+    publication: str = PUBLICATION
+    beside: tuple["PostgresPipe", ...] = ()
+
+    def __post_init__(self) -> None:
+        """Create the database; nothing runs yet."""
+        assert self.postgres is not None
+        self.server = self.postgres
+        if not self.database:
+            self.database = self.name
+            self.server.create_database(self.name)
+
+    def source(self) -> SourceSettings:
+        return SourceSettings(
+            name=self.name,
+            host=self.server.host,
+            port=self.server.port,
+            user="sluice",
+            password="sluice",
+            collector=CollectorSettings(self.servers.connect.url, self.name),
+            prefix=self.name,
+            kind="postgres",
+            options={
+                "database": self.database,
+                "publication": self.publication,
+                "slot": self.name,
+            },
+        )
+
+    def start(self) -> None:
+        """Write a first heartbeat, register the connector, open the lane."""
+        self.begin()
+        self.register()
+        self.open()
+
+    def begin(self) -> None:
+        """Write a first heartbeat."""
+        made = open_source(self.source())
+        made.prepare_heartbeat()
+        self.heart = Heart(made)
+        self.fence = self.heart.beat(now)
+
+    def register(self) -> None:
+        bootstrap = self.servers.kafka.bootstrap
+        settings = PipelineSettings(str(self.home), bootstrap, (self.source(),))
+        config = wanted(collection_scope(settings, self.source()), self.connector)
+        self.servers.connect.register(self.name, {**config, "database.password": "debezium"})
+
+    def sources(self) -> tuple[SourceSettings, ...]:
+        return (self.source(), *(other.source() for other in self.beside))
+
+    def round(self, waived: frozenset[str] = frozenset()) -> Fence:
+        for other in self.beside:
+            other.fence = other.heart.beat(now)
+        return super().round(waived)
+
+    def sql(self, *statements: str) -> list[tuple[Any, ...]]:
+        return self.server.execute(*statements, database=self.database)
+
+    def mirror(self, table: str, order_by: str = "id") -> list[dict[str, Any]]:
+        path = self.lane.passes.settings.mirror(f"public.{table}")
+        rows = self.session.read.format("delta").load(path).drop("_sluice")
+        return [row.asDict() for row in rows.orderBy(order_by).collect()]
+
+    def source_pairs(self, table: str = "t") -> dict[int, Any]:
+        return dict(self.sql(f"SELECT id, name FROM {table}"))
