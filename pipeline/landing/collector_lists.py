@@ -6,8 +6,9 @@ them.  The lists that are seen first are taken for those of ever; of others only
 the end that the source's log had once they were seen counts, for what older ones sent may land
 far later: behind a mirror, or while its source is held.
 A table that they leave out from now on, or as its base becomes complete, is short of what comes:
-a gap.  So is, until a base shows otherwise, each of lists that nobody here can read: only rows that
-were surely sent by such lists show that they let their table in.
+a gap, and so is one that was replaced at its source without a word in the log.  So is, until a base
+shows otherwise, each of lists that nobody here can read: only rows that were surely sent by such
+lists show that they let their table in.
 Cannot see: lists that were others between two looks, and are the same again.  Pure.
 """
 
@@ -20,7 +21,7 @@ from pipeline.capture import Capture
 from pipeline.living import is_there
 from pipeline.mark import CollectorLists, Mark, source_of
 from pipeline.model import Order, Shard, ShardId
-from pipeline.report import Gap, tell_gap
+from pipeline.report import Gap, read_gap, tell_gap
 
 GRACE = timedelta(seconds=30)  # a task that is stopped for new lists may go by the old ones so long
 
@@ -90,8 +91,10 @@ def with_lists(
             unread = {name for name in asked if other or not _shown(made, now, name)}
         silent = known_before is not None and known_before.unseen >= 0
         unsure = {*fresh} - left - unread if other and silent else set[str]()
-        if left or unsure or unread:
-            gap = _gap(source, made.batch, capture.said_by, left=left, unsure=unsure, unread=unread)
+        replaced = _replaced(made, source, capture) - left
+        if left or unsure or unread or replaced:
+            why = _why(capture, left=left, unsure=unsure, unread=unread, replaced=replaced)
+            gap = _gap(source, made.batch, why, left | unsure | unread | replaced)
             gaps[gap.id] = tell_gap(gap)
     return replace(made, lists=lists, gaps=gaps)
 
@@ -133,35 +136,58 @@ def _sends(lists: Capture, name: str) -> bool:
     return lists(ShardId.parse(Shard.parse(name).name))
 
 
-def _gap(
-    source: str, batch: int, lists: str, *, left: set[str], unsure: set[str], unread: set[str]
-) -> Gap:
-    topic, why = f"lists:{source}", list[str]()
+def _replaced(made: Mark, source: str, capture: Capture) -> set[str]:
+    """Those that were replaced of late, and of which no gap says so yet."""
+    if not capture.replaced:
+        return set()
+    known = map(read_gap, made.gaps.values())
+    told = {name for gap in known if gap.topic == _topic(source) for name in gap.shards}
+    every = (name for name in _based(made, source) if name not in told)
+    return {name for name in every if ShardId.parse(Shard.parse(name).name) in capture.replaced}
+
+
+def _why(
+    capture: Capture, *, left: set[str], unsure: set[str], unread: set[str], replaced: set[str]
+) -> str:
+    why = list[str]()
     if left:
         why.append(
-            f"{lists} were changed and leave out {_first(left)}; "
+            f"{capture.said_by} were changed and leave out {_first(left)}; "
             "what is written to it is not sent: let it in, and take a new base of it"
         )
     if unsure:
         why.append(
-            f"{lists} were changed while it did not answer, and may have left out "
+            f"{capture.said_by} were changed while it did not answer, and may have left out "
             f"{_first(unsure)} when its base was made: take a new base of it"
         )
     if unread:
         why.append(
-            f"the collector's lists cannot be read here, and may leave out {_first(unread)}: write "
+            f"{capture.said_by} cannot be read here, and may leave out {_first(unread)}: write "
             "them as `sluice doctor` says, and take a new base of it"
         )
+    if replaced:
+        why.append(
+            f"{_first(replaced)} was dropped, made anew, left out for a while, or rows of it came "
+            "or went with a partition, of which no log tells: take a new base of it, or ignore it"
+        )
+    return "; ".join(why)
+
+
+def _gap(source: str, batch: int, why: str, shards: set[str]) -> Gap:
     return Gap(
-        id=f"{topic}:0:{batch}@{batch}",
-        topic=topic,
+        id=f"{_topic(source)}:0:{batch}@{batch}",
+        topic=_topic(source),
         partition=0,
         first=batch,
         until=batch,
-        why="; ".join(why),
-        shards=tuple(sorted(left | unsure | unread)),
+        why=why,
+        shards=tuple(sorted(shards)),
         batch=batch,
     )
+
+
+def _topic(source: str) -> str:
+    return f"lists:{source}"
 
 
 def _first(names: set[str]) -> str:

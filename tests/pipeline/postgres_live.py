@@ -64,7 +64,7 @@ class PostgresPipe(Pipe):
 
     def register(self) -> None:
         bootstrap = self.servers.kafka.bootstrap
-        settings = PipelineSettings(str(self.home), bootstrap, (self.source(),))
+        settings = PipelineSettings(str(self.home), bootstrap, (self.source(),), rules=self.rules)
         config = wanted(collection_scope(settings, self.source()), self.connector)
         self.servers.connect.register(self.name, {**config, "database.password": "debezium"})
 

@@ -1,12 +1,15 @@
 """Of which tables does a publication send all rows and all operations, under their own names?
 
-Asked in every round of landing, so it reads what the publication names, and of the catalogue only
-what it would leave out all the same: partitions or their roots, and what is in no log.
-Cannot see: what was taken out and put in again between two looks.
+Asked in every round of landing: what the publication names, and a digest of the catalogue's tables;
+these are read only when they are others.  Which of them stands under a name is remembered, as no
+log tells of a DROP, a RENAME, or a partition that comes with its rows or goes with them.
+Cannot see: what was done and undone between two looks, or before the first of this process.
 """
 
 import json
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 
 from pipeline.capture import Capture
 from pipeline.model import ShardId
@@ -14,7 +17,7 @@ from pipeline.sources.postgres.server_facts import PublicationFacts, publication
 from pipeline.sources.postgres.session import PostgresSession, Row
 
 NAMED = """\
-SELECT n.nspname::text AS schema, c.relname::text AS relation
+SELECT n.nspname::text AS schema, c.relname::text AS relation, r.oid::bigint AS entry
 FROM pg_publication p JOIN pg_publication_rel r ON r.prpubid = p.oid
 CROSS JOIN LATERAL (SELECT r.prrelid AS oid
     UNION SELECT relid FROM pg_partition_tree(r.prrelid) WHERE isleaf AND NOT p.pubviaroot) AS part
@@ -26,45 +29,91 @@ SELECT n.nspname::text AS schema FROM pg_publication p
 JOIN pg_publication_namespace s ON s.pnpubid = p.oid JOIN pg_namespace n ON n.oid = s.pnnspid
 WHERE p.pubname = %s
 """
-ELSEWHERE = """\
-SELECT n.nspname::text AS schema, c.relname::text AS relation
-FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-WHERE c.relkind IN ('r', 'p') AND n.nspname !~ '^pg_' AND (c.relpersistence = 'u'
-    OR CASE WHEN %s THEN c.relispartition ELSE c.relkind = 'p' END)
+# What holds rows, and under which name they are sent.
+STORED = """\
+FROM pg_class c JOIN pg_class t ON t.oid = CASE WHEN %s AND c.relispartition
+    THEN pg_partition_root(c.oid)::oid ELSE c.oid END
+JOIN pg_namespace n ON n.oid = t.relnamespace
+WHERE c.relkind = 'r' AND c.relpersistence = 'p' AND n.nspname !~ '^pg_'
 """
+DIGEST = f"""\
+SELECT md5(coalesce(string_agg(concat_ws(' ', c.oid, n.nspname, t.relname), ',' ORDER BY c.oid),
+    '')) AS digest {STORED}"""
+STORES = f"""\
+SELECT c.oid::bigint AS oid, n.nspname::text AS schema, t.relname::text AS relation {STORED}"""
+LATELY = 60.0  # seconds for which it is told that a table was replaced, lest a batch misses it
+
+Stores = Mapping[ShardId, frozenset[str]]
 
 
-def sent_by(session: PostgresSession, name: str) -> Capture:
-    """What the publication of that *name* sends; a row that it may leave out is not sent.
+@dataclass(eq=False)
+class PublishedTables:
+    """What the publication called *name* sends, and what stood under each name at the last look."""
 
-    Raises:
-        UnreachableError: the server does not answer.
+    session: PostgresSession
+    name: str
+    clock: Callable[[], float] = time.monotonic
+    _digest: str = ""
+    _present: Stores = field(default_factory=dict)
+    _entries: Stores = field(default_factory=dict)
+    _replaced: dict[ShardId, float] = field(default_factory=dict)
+
+    def capture(self) -> Capture:
+        """A row that it may leave out is not sent.
+
+        Raises:
+            UnreachableError: the server does not answer.
+        """
+        said_by = f"publication {self.name}"
+        facts = publication_facts(self.session, self.name)
+        if facts is None or facts.lacks:
+            text = "none" if facts is None else str(facts)
+            return Capture(lambda _: False, text, said_by=said_by)
+        entries, schemas = dict[ShardId, frozenset[str]](), frozenset[str]()
+        if not facts.all_tables:
+            named = self._ask(NAMED)
+            entries = _gathered((row, f"{row['entry']} as {row['relation']}") for row in named)
+            schemas = frozenset(str(row["schema"]) for row in self._ask(SCHEMAS))
+        self._look(facts, entries)
+        present = {*self._present, *entries} if facts.via_root else {*self._present}
+
+        def sends(shard: ShardId) -> bool:
+            held = facts.all_tables or shard in entries or shard.database in schemas
+            return held and shard in present
+
+        text = json.dumps([str(facts), sorted(map(str, entries)), sorted(schemas)])
+        return Capture(sends, text, said_by=said_by, replaced=frozenset(self._replaced))
+
+    def _look(self, facts: PublicationFacts, entries: Stores) -> None:
+        now, present = self.clock(), self._present
+        (told,) = self.session.ask(DIGEST, facts.via_root)
+        if told["digest"] != self._digest:
+            rows = self.session.ask(STORES, facts.via_root)
+            present = _gathered((row, str(row["oid"])) for row in rows)
+        found = {*replaced(self._present, present), *replaced(self._entries, entries)}
+        self._digest, self._present, self._entries = str(told["digest"]), present, entries
+        left = {shard: until for shard, until in self._replaced.items() if until > now}
+        self._replaced = left | dict.fromkeys(found, now + LATELY)
+
+    def _ask(self, statement: str) -> list[Row]:
+        return self.session.ask(statement, self.name)
+
+
+def replaced(before: Stores, now: Stores) -> frozenset[ShardId]:
+    """Names under which something stands no more, or now stands what had another name.
+
+    What is new to all is empty, for as far as anybody knows.
     """
-    said_by = f"publication {name}"
-    facts = publication_facts(session, name)
-    if facts is None or facts.lacks:
-        return Capture(lambda _: False, "none" if facts is None else str(facts), said_by=said_by)
-    named, schemas = frozenset[ShardId](), frozenset[str]()
-    if not facts.all_tables:
-        named = _names(session.ask(NAMED, name))
-        schemas = frozenset(str(row["schema"]) for row in session.ask(SCHEMAS, name))
-    elsewhere = _elsewhere(session, facts, named)
-
-    def sends(shard: ShardId) -> bool:
-        held = facts.all_tables or shard in named or shard.database in schemas
-        return held and shard not in elsewhere
-
-    lists = (sorted(map(str, named)), sorted(schemas), sorted(map(str, elsewhere)))
-    return Capture(sends, json.dumps([str(facts), *lists]), said_by=said_by)
+    known = {store: name for name, stores in before.items() for store in stores}
+    lost = {name for name, stores in before.items() if not stores <= now.get(name, frozenset())}
+    come = {
+        name for name, stores in now.items() for store in stores if known.get(store, name) != name
+    }
+    return frozenset(lost | come)
 
 
-def _elsewhere(
-    session: PostgresSession, facts: PublicationFacts, named: frozenset[ShardId]
-) -> frozenset[ShardId]:
-    """Tables whose rows come under other names, or not at all; a leaf may be named by itself."""
-    found = _names(session.ask(ELSEWHERE, facts.via_root))
-    return found - named if facts.via_root else found
-
-
-def _names(rows: Iterable[Row]) -> frozenset[ShardId]:
-    return frozenset(ShardId(str(row["schema"]), str(row["relation"])) for row in rows)
+def _gathered(told: Iterable[tuple[Row, str]]) -> dict[ShardId, frozenset[str]]:
+    found: dict[ShardId, set[str]] = {}
+    for row, store in told:
+        found.setdefault(ShardId(str(row["schema"]), str(row["relation"])), set()).add(store)
+    return {name: frozenset(stores) for name, stores in found.items()}

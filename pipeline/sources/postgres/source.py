@@ -27,7 +27,7 @@ from pipeline.sources.postgres.dialect import POSTGRES
 from pipeline.sources.postgres.examination import findings
 from pipeline.sources.postgres.heartbeat import addressed, prepare
 from pipeline.sources.postgres.position import POSITIONS, log_position, lsn
-from pipeline.sources.postgres.publication import sent_by
+from pipeline.sources.postgres.publication import PublishedTables
 from pipeline.sources.postgres.replication import PUBLICATION, Replication, named
 from pipeline.sources.postgres.server_facts import server_facts
 from pipeline.sources.postgres.session import PostgresSession, Row, quoted
@@ -66,6 +66,7 @@ class PostgresSource:
     limits: Limits = field(default_factory=Limits)
     _names: Replication = field(init=False, repr=False)
     _session: PostgresSession = field(init=False, repr=False)
+    _published: PublishedTables = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Name the server; it is dialled when it is first asked.
@@ -75,6 +76,7 @@ class PostgresSource:
         """
         self._names = named(self.name, self.database, self.publication, self.slot)
         self._session = PostgresSession(self.settings, self.database, self.limits)
+        self._published = PublishedTables(self._session, self.publication)
 
     @property
     def name(self) -> str:
@@ -167,7 +169,7 @@ class PostgresSource:
 
     def sends(self) -> Capture:
         """Those that its publication holds whole, under their own names."""
-        return sent_by(self._session, self.publication)
+        return self._published.capture()
 
     def describe(self, shards: Collection[str]) -> SourceDescription:
         """What it says of itself and of *shards*, loaded or not.

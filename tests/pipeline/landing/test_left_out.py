@@ -12,8 +12,8 @@ import pytest
 from pipeline.capture import Capture
 from pipeline.landing.collector_lists import GRACE, captured, digest, is_above, with_lists
 from pipeline.mark import CollectorLists, Existence, Mark
-from pipeline.model import Order
-from pipeline.report import Gap, read_gap
+from pipeline.model import Order, ShardId
+from pipeline.report import Gap, read_gap, tell_gap
 from tests.pipeline.landing.desk import NOW
 
 ALL = Capture(lambda _: True, "all")
@@ -189,3 +189,14 @@ def test_what_stands_above_the_beginning_of_lists_was_sent_by_them(
     known: CollectorLists | None, counts: bool
 ) -> None:
     assert is_above(known, END) is counts
+
+
+def test_what_was_replaced_without_a_word_is_a_gap_once() -> None:
+    replaced = replace(ALL, replaced=frozenset({ShardId("db", "t"), ShardId("db", "ignored")}))
+
+    (gap,) = gaps(CollectorLists(digest(ALL)), replaced, {T: 2})
+
+    assert gap.shards == (T,)
+    assert "db.t was dropped, made anew, left out for a while" in gap.why
+    known = {gap.id: tell_gap(gap)}
+    assert gaps(CollectorLists(digest(ALL)), replaced, {T: 2}, gaps=known) == [gap]

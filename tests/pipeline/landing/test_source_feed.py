@@ -1,4 +1,7 @@
-"""Whoever is silent is `None` or `Missing` to landing; the server asked is the collector's."""
+"""Whoever is silent is `None` or `Missing` to landing; the server asked is the collector's.
+
+Covers pipeline/capture.py, too.
+"""
 
 from dataclasses import dataclass, field
 from typing import cast

@@ -7,6 +7,8 @@ import pytest
 from demo.postgres import Postgres
 from pipeline.capture import Capture
 from pipeline.model import ShardId
+from pipeline.sources.postgres.publication import LATELY, PublishedTables
+from pipeline.sources.postgres.session import PostgresSession
 from pipeline.sources.postgres.source import PostgresSource
 from tests.pipeline.sources.postgres.test_source_stack import settings
 
@@ -89,3 +91,88 @@ def test_its_text_is_another_once_a_table_is_taken_out(published: Postgres) -> N
 
     assert before.text == same.text != after.text
     assert left == {"public.a"}
+
+
+def looks(postgres: Postgres, *statements: tuple[str, ...]) -> list[set[str]]:
+    """Which tables are told as replaced of late, each time the next of *statements* were run."""
+    found, now = [], 0.0
+    with closing(PostgresSession(settings(postgres), "published")) as session:
+        tables = PublishedTables(session, "sluice", lambda: now)
+        tables.capture()
+        for few in statements:
+            postgres.execute(*few, database="published")
+            now += LATELY
+            found.append({str(one) for one in tables.capture().replaced})
+    return found
+
+
+MAKE = "CREATE TABLE c (id INT PRIMARY KEY)"
+PART = "CREATE TABLE od.p_2 PARTITION OF od.p FOR VALUES FROM (10) TO (20)"
+
+
+def test_what_stands_under_a_name_is_told_once_it_is_another(published: Postgres) -> None:
+    published.execute(
+        "DROP PUBLICATION IF EXISTS sluice",
+        "CREATE PUBLICATION sluice FOR ALL TABLES",
+        database="published",
+    )
+
+    found = looks(
+        published,
+        (MAKE,),
+        ("INSERT INTO c VALUES (1)", "TRUNCATE c", "ALTER TABLE c ADD COLUMN x INT"),
+        ("DROP TABLE c", MAKE),
+        ("CREATE TABLE d (id INT PRIMARY KEY)",),
+        ("ALTER TABLE c RENAME TO e", "ALTER TABLE d RENAME TO c"),
+        ("DROP TABLE c, e",),
+        ("VACUUM FULL a",),
+    )
+
+    assert found == [
+        set(),
+        set(),
+        {"public.c"},
+        set(),
+        {"public.c", "public.d", "public.e"},
+        {"public.c", "public.e"},
+        set(),
+    ]
+
+
+def test_a_root_that_rows_come_to_or_leave_with_a_partition_is_told(published: Postgres) -> None:
+    published.execute(
+        "DROP PUBLICATION IF EXISTS sluice",
+        "CREATE PUBLICATION sluice FOR ALL TABLES WITH (publish_via_partition_root)",
+        "CREATE TABLE apart (id INT PRIMARY KEY)",
+        database="published",
+    )
+
+    found = looks(
+        published,
+        (PART,),
+        ("ALTER TABLE od.p ATTACH PARTITION apart FOR VALUES FROM (30) TO (40)",),
+        ("ALTER TABLE od.p DETACH PARTITION apart",),
+        ("DROP TABLE od.p_2", "DROP TABLE apart"),
+    )
+
+    assert found == [
+        set(),
+        {"od.p", "public.apart"},
+        {"od.p", "public.apart"},
+        {"od.p", "public.apart"},
+    ]
+
+
+def test_a_table_that_is_taken_out_and_put_in_again_between_two_looks_is_told(
+    published: Postgres,
+) -> None:
+    published.execute(
+        "DROP PUBLICATION IF EXISTS sluice",
+        "CREATE PUBLICATION sluice FOR TABLE a, b",
+        database="published",
+    )
+
+    again = ("ALTER PUBLICATION sluice DROP TABLE b", "ALTER PUBLICATION sluice ADD TABLE b")
+    found = looks(published, again, ("ALTER PUBLICATION sluice ADD TABLE od.p",), ("SELECT 1",))
+
+    assert found == [{"public.b"}, set(), set()]
