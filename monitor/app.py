@@ -29,6 +29,7 @@ from monitor.observe.foreign_writes import ForeignWrites
 from monitor.observe.heartbeat import FenceBook, HeartbeatWriter
 from monitor.observe.probing import Probing
 from monitor.observe.readers import named_versions
+from monitor.observe.rechecks import Rechecks
 from monitor.observe.recorder import VerdictRecorder
 from monitor.observe.retention import RetentionWatch
 from monitor.observe.roster import Roster
@@ -95,6 +96,7 @@ class App:
         self.assessor = self._assessor()
         self.supervisor = Supervisor(config.settings, self.spark)
         self.requests = self._lane_requests()
+        self.rechecks = Rechecks(store.rereads, self.rulings, clock)
         self.delivery = Delivery(config.channels, store.outbox, reminders=self.recorder.reminders)
         self.stalled = StalledRound(
             config.alerts, self.current, store.outbox, store.silences.list, self.started
@@ -290,10 +292,15 @@ class App:
             retention=self.retention.ask,
             deliver=self._deliver,
             upkeep=self.requests.upkeep,
-            reread=self.requests.reread,
+            reread=self._reread,
             prune=self._prune,
             publish=self.requests.publish if self._imaged() else None,
         )
+
+    def _reread(self) -> None:
+        """Read on what is read again, and take up what checks said of what is done."""
+        self.rechecks.look()
+        self.requests.reread()
 
     def _imaged(self) -> bool:
         """Whether images are made at all: any may have to be corrected."""

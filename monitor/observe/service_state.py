@@ -17,6 +17,7 @@ from monitor.spark.requests import LaneRequests
 from monitor.spark.supervise import Supervisor
 from monitor.store.rereads import RereadRequest, RereadRequests
 from monitor.store.store import ServiceStore
+from pipeline.model import Origin
 
 DRIVEN = ("land", "merge")  # by the Spark process
 WELL = ("done", "ok")
@@ -111,7 +112,8 @@ def reread_views(kept: RereadRequests) -> tuple[RereadView, ...]:
 
 def _reread(one: RereadRequest) -> RereadView:
     waits = f"; waits: {one.why}" if one.why else ""
-    told = f"read again from its source: {one.rows} rows landed{waits}"
+    kind = "" if one.wish.origin is Origin.SNAPSHOT else f", {one.kind}"
+    told = f"read again from its source{kind}: {one.rows} rows landed{waits}"
     return RereadView(one.table, told, one.rows, one.at)
 
 

@@ -1,20 +1,50 @@
-"""What people asked to have read again, why, and how far it is."""
+"""What people, or the service, asked to have read again, why, and how far it is."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any
 
+from pydantic import TypeAdapter
 from sqlalchemy import Row, insert, select, update
 
 from monitor.store.database import Database
 from monitor.store.schema import rereads
-from pipeline.rereads import RereadOrder, RereadState
+from pipeline.errors import ConfigError
+from pipeline.model import Origin
+from pipeline.rereads import RereadOrder, RereadState, RowsWished
+
+
+@dataclass(frozen=True, slots=True)
+class RereadWish:
+    """Which rows, as what they count, and which ``checks`` are to pass again once they are there.
+
+    ``shown`` is the time that they show, ``incident`` the one that named them.
+    """
+
+    origin: Origin = Origin.SNAPSHOT
+    rows: RowsWished = field(default_factory=RowsWished)
+    shown: datetime | None = None
+    incident: str = ""
+    checks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedAgain:
+    """What a check said as of a position after all that was read had been merged."""
+
+    check: str
+    passed: bool
+    at: datetime
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class RereadRequest:
-    """Who asked for *table*, why and when; ``ended`` is None as long as it goes on."""
+    """Who asked for *table*, why and when; ``ended`` is None as long as it goes on.
+
+    ``proofs`` are the newest answers of the checks that it was to put right.
+    """
 
     id: str
     table: str
@@ -23,6 +53,20 @@ class RereadRequest:
     at: datetime
     ended: datetime | None = None
     states: tuple[RereadState, ...] = ()
+    wish: RereadWish = field(default_factory=RereadWish)
+    proofs: tuple[CheckedAgain, ...] = ()
+
+    @property
+    def kind(self) -> str:
+        """What it is called: as the verb that asks for it."""
+        kinds = {Origin.SNAPSHOT: "bootstrap", Origin.REPLAY: "replay", Origin.REPAIR: "repair"}
+        return kinds[self.wish.origin]
+
+    @property
+    def unchecked(self) -> tuple[str, ...]:
+        """Checks that have not passed since it was done."""
+        passed = {one.check for one in self.proofs if one.passed}
+        return tuple(one for one in self.wish.checks if one not in passed)
 
     @property
     def rows(self) -> int:
@@ -31,12 +75,12 @@ class RereadRequest:
 
     @property
     def done(self) -> bool:
-        """Whether every shard has its new base."""
+        """Whether it is complete in every shard."""
         return bool(self.states) and all(one.done is not None for one in self.states)
 
     @property
     def why(self) -> str:
-        """What it waits for, or why it ended without a base; empty if it moves on, or is done."""
+        """What it waits for, or why it ended incomplete; empty if it moves on, or is done."""
         return "; ".join(dict.fromkeys(one.why for one in self.states if one.why))
 
 
@@ -47,14 +91,19 @@ class RereadRequests:
     database: Database
 
     def add(self, asked: RereadRequest) -> RereadRequest:
-        """Record *asked*; the one that goes on for its table, if there is one."""
+        """Record *asked*; the one that goes on for its table, if it asks for the same.
+
+        Raises:
+            ConfigError: other rows of the table are being read.
+        """
         same = (rereads.c.table == asked.table) & rereads.c.ended.is_(None)
         with self.database.write() as connection:
             known = connection.execute(select(rereads).where(same)).first()
             if known is not None:
-                return _read(known)
+                return _same(_read(known), asked)
             row = {"id": asked.id, "table": asked.table, "reason": asked.reason, "who": asked.who}
-            connection.execute(insert(rereads).values(**row, at=asked.at, states=[]))
+            told = _WISH.dump_python(asked.wish, mode="json")
+            connection.execute(insert(rereads).values(**row, at=asked.at, states=[], wish=told))
         return asked
 
     def get(self, id_: str) -> RereadRequest | None:
@@ -77,7 +126,23 @@ class RereadRequests:
 
     def orders(self) -> tuple[RereadOrder, ...]:
         """What the pipeline is to read on."""
-        return tuple(RereadOrder(one.id, one.table) for one in self.open())
+        return tuple(
+            RereadOrder(one.id, one.table, one.wish.origin, one.wish.rows, one.wish.shown)
+            for one in self.open()
+        )
+
+    def unchecked(self, since: datetime) -> tuple[RereadRequest, ...]:
+        """Those that were done after *since* and whose checks have not all passed again."""
+        query = select(rereads).where(rereads.c.ended > since).order_by(rereads.c.at)
+        with self.database.read() as connection:
+            found = tuple(map(_read, connection.execute(query).all()))
+        return tuple(one for one in found if one.done and one.unchecked)
+
+    def checked(self, id_: str, proofs: Sequence[CheckedAgain]) -> None:
+        """Keep what the checks of that one said last."""
+        told = _PROOFS.dump_python(tuple(proofs), mode="json")
+        with self.database.write() as connection:
+            connection.execute(update(rereads).where(rereads.c.id == id_).values(proofs=told))
 
     def told(self, states: Iterable[RereadState], at: datetime) -> None:
         """Keep how far each is; one that is done, or will never be, has ended."""
@@ -108,6 +173,20 @@ def _ended(state: RereadState, why: str) -> RereadState:
     return RereadState(state.id, state.table, state.shard, state.rows, state.done, why)
 
 
+def _same(known: RereadRequest, asked: RereadRequest) -> RereadRequest:
+    if known.wish == asked.wish:
+        return known
+    msg = f"{known.table} is being read again ({known.kind} {known.id}, {known.who}: "
+    raise ConfigError(f"{msg}{known.reason}); wait until it has ended, or cancel it")
+
+
 def _read(row: Row[Any]) -> RereadRequest:
     states = tuple(RereadState(**one) for one in row.states)
-    return RereadRequest(row.id, row.table, row.reason, row.who, row.at, row.ended, states)
+    wish = _WISH.validate_python(row.wish) if row.wish else RereadWish()
+    proofs = _PROOFS.validate_python(row.proofs or ())
+    asked = (row.id, row.table, row.reason, row.who, row.at)
+    return RereadRequest(*asked, row.ended, states, wish, proofs)
+
+
+_WISH = TypeAdapter(RereadWish)
+_PROOFS = TypeAdapter(tuple[CheckedAgain, ...])

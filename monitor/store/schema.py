@@ -161,6 +161,8 @@ rereads = _table(
     _column("at", Instant),
     _column("ended", Instant, nullable=True),
     _column("states", JSON),
+    _column("wish", JSON, nullable=True),
+    _column("proofs", JSON, nullable=True),
 )
 pauses = _table(
     "pauses",

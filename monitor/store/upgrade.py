@@ -3,14 +3,27 @@
 from collections.abc import Callable
 
 from sqlalchemy import Connection, delete, insert, inspect, select
+from sqlalchemy.schema import CreateColumn
 
-from monitor.store.schema import METADATA, version
+from monitor.store.schema import METADATA, rereads, version
 from pipeline.errors import ConfigError
 
-STEPS: tuple[Callable[[Connection], None], ...] = (METADATA.create_all,) * 3
+
+def _wishes(connection: Connection) -> None:
+    """Which rows are read again, and what checks said of them."""
+    there = {column["name"] for column in inspect(connection).get_columns(rereads.name)}
+    name = connection.dialect.identifier_preparer.format_table(rereads)
+    for column in (rereads.c.wish, rereads.c.proofs):
+        if column.name not in there:
+            told = CreateColumn(column).compile(dialect=connection.dialect)
+            connection.exec_driver_sql(f"ALTER TABLE {name} ADD COLUMN {told}")
+
+
+STEPS: tuple[Callable[[Connection], None], ...] = (*(METADATA.create_all,) * 3, _wishes)
 """The first makes a store, each after it the next version; a released step is never changed.
 
-The second adds what is read again from its source, the third pauses and states of tables."""
+The second adds what is read again from its source, the third pauses and states of tables,
+the fourth which rows are read again."""
 FIRST = 2
 """The version that the first step makes; no release has written an earlier one."""
 

@@ -26,6 +26,7 @@ from monitor.web.history_api import HISTORY_ROUTES
 from monitor.web.metrics import CONTENT_TYPE, exposition
 from monitor.web.parts import ApiParts, Parts, Room
 from monitor.web.pauses import PAUSE_ROUTES
+from monitor.web.repairs import REPAIR_ROUTES
 from monitor.web.runbooks import RUNBOOK_ROUTES
 from monitor.web.shown_tables import TableQuestion
 from monitor.web.status_page import status_page
@@ -44,7 +45,7 @@ GATE_ROUTES, SERVICE_ROUTES = APIRouter(prefix="/v1"), APIRouter()
 def application(parts: ApiParts) -> FastAPI:
     """The whole application; every error is JSON with one line under ``error``."""
     asked = (GATE_ROUTES, HISTORY_ROUTES, SERVICE_ROUTES, RUNBOOK_ROUTES)
-    routers = (*asked, REREAD_ROUTES, PAUSE_ROUTES)
+    routers = (*asked, REREAD_ROUTES, REPAIR_ROUTES, PAUSE_ROUTES)
     routes = [route for router in routers for route in router.routes]
     app = FastAPI(title="Sluice", docs_url="/docs", redoc_url=None, routes=routes)
     app.state.parts, app.state.room = parts, parts.room()

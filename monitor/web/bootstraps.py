@@ -11,7 +11,7 @@ from monitor.store.rereads import RereadRequest
 from monitor.web import render
 from monitor.web.parts import ApiParts, Parts
 from pipeline.errors import ConfigError
-from pipeline.model import Shard
+from pipeline.model import Origin, Shard
 
 Line = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=1000)]
 Limit = Annotated[int, Query(ge=1, le=10_000)]
@@ -31,7 +31,8 @@ class BootstrapRequest(BaseModel):
 @REREAD_ROUTES.get("/bootstraps")
 def bootstraps(parts: Parts, limit: Limit = 100) -> list[render.Json]:
     """Bases that were asked for, newest first."""
-    return [_told(one, parts) for one in parts.store.rereads.list(limit=limit)]
+    found = parts.store.rereads.list(limit=limit)
+    return [reread(one, parts) for one in found if one.wish.origin is Origin.SNAPSHOT]
 
 
 @REREAD_ROUTES.post("/bootstraps")
@@ -45,12 +46,33 @@ def bootstrap(parts: Parts, body: BootstrapRequest) -> JSONResponse:
         )
         for name in dict.fromkeys(body.tables)
     ]
-    return JSONResponse({"bootstraps": [_told(one, parts) for one in asked]}, 202)
+    return JSONResponse({"bootstraps": [reread(one, parts) for one in asked]}, 202)
 
 
 @REREAD_ROUTES.post("/bootstraps/cancelled")
 def cancel(parts: Parts, body: BootstrapRequest) -> render.Json:
     """Give up what is being read of tables; 400 if nothing is."""
+    return {"bootstraps": cancelled(parts, body)}
+
+
+@REREAD_ROUTES.post("/rereads/cancelled")
+def cancel_any(parts: Parts, body: BootstrapRequest) -> render.Json:
+    """Give up what is being read of tables, whatever for; 400 if nothing is."""
+    return {"rereads": cancelled(parts, body)}
+
+
+@REREAD_ROUTES.get("/rereads")
+def rereads(parts: Parts, limit: Limit = 100) -> list[render.Json]:
+    """All that was read again from its source, or is: newest first."""
+    return [reread(one, parts) for one in parts.store.rereads.list(limit=limit)]
+
+
+def cancelled(parts: ApiParts, body: BootstrapRequest) -> list[render.Json]:
+    """End what goes on of the tables.
+
+    Raises:
+        ConfigError: nothing of one of them is being read.
+    """
     open_ones = {one.table: one for one in parts.store.rereads.open()}
     for name in body.tables:
         if name not in open_ones:
@@ -60,7 +82,7 @@ def cancel(parts: Parts, body: BootstrapRequest) -> render.Json:
     for one in ended:
         parts.store.rereads.cancel(one.id, why, parts.clock())
     kept = (parts.store.rereads.get(one.id) or one for one in ended)
-    return {"bootstraps": [_told(one, parts) for one in kept]}
+    return [reread(one, parts) for one in kept]
 
 
 def _require(name: str, parts: ApiParts) -> None:
@@ -78,17 +100,31 @@ def _require(name: str, parts: ApiParts) -> None:
     raise ConfigError(f"{msg}; `sluice status` shows the tables")
 
 
-def _told(one: RereadRequest, parts: ApiParts) -> render.Json:
+def reread(one: RereadRequest, parts: ApiParts) -> render.Json:
+    """All that is known of one, for programs."""
+    rows = one.wish.rows
     return {
         "id": one.id,
+        "kind": one.kind,
         "table": one.table,
+        "keys": [key.values for key in rows.keys],
+        "ranges": [[span.first, span.last] for span in rows.ranges],
+        "where": rows.where,
+        "shown": render.instant(one.wish.shown) if one.wish.shown else None,
+        "incident": one.wish.incident,
+        "checks": list(one.wish.checks),
+        "unchecked": list(one.unchecked),
+        "proofs": [
+            {"check": p.check, "passed": p.passed, "at": render.instant(p.at), "reason": p.reason}
+            for p in one.proofs
+        ],
         "reason": one.reason,
         "who": one.who,
         "at": render.instant(one.at),
         "ended": render.instant(one.ended) if one.ended else None,
         "done": one.done,
         "rows": one.rows,
-        "about": _about(one.table, parts),
+        "about": None if rows.some or rows.where else _about(one.table, parts),
         "why": one.why,
         "shards": [
             {"shard": s.shard, "rows": s.rows, "done": s.done is not None, "why": s.why}

@@ -20,7 +20,9 @@ from monitor.web.server import HttpServer
 from tests.monitor.config.test_config import MINIMAL
 from tests.monitor.rig import USERS, Rig
 
-ASKS = frozenset({"ack", "bootstrap", "explain", "gate", "late", "status", "waive"})
+ASKS = frozenset(
+    {"ack", "bootstrap", "explain", "gate", "late", "repair", "replay", "status", "waive"}
+)
 
 
 @pytest.fixture(scope="module")
@@ -99,6 +101,14 @@ def _run(words: list[str], monkeypatch: pytest.MonkeyPatch) -> object:
             ["bootstrap", USERS, "--reason", "x", "--cancel"],
             "is not being read now; nothing was recorded",
             id="bootstrap: nothing to cancel",
+        ),
+        pytest.param(
+            ["repair", USERS, "--reason", "x"], "no rows are named: give", id="repair: no rows"
+        ),
+        pytest.param(
+            ["replay", USERS, "--reason", "x", "--where", "now() > 1"],
+            "the condition is not plain at '() > 1'",
+            id="replay: a function",
         ),
         pytest.param(["fly"], "no verb 'fly'", id="a verb"),
     ],

@@ -1,13 +1,18 @@
 """What was asked to be read again is kept, goes on over restarts, and ends once."""
 
+import sqlite3
+from contextlib import closing
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from monitor.store.rereads import RereadRequest
+from monitor.store.rereads import CheckedAgain, RereadRequest, RereadWish
 from monitor.store.store import ServiceStore
-from pipeline.rereads import RereadOrder, RereadState
+from pipeline.errors import ConfigError
+from pipeline.model import Origin
+from pipeline.rereads import RereadOrder, RereadState, RowsWished, WishedKey, WishedRange
 from tests.pipeline.lakes import NOON
 
 ASKED = RereadRequest("x", "shop.a", "a gap", "ann", NOON)
@@ -60,3 +65,50 @@ def test_what_is_cancelled_stays_so(store: ServiceStore) -> None:
     assert (kept.done, kept.why) == (False, "cancelled by bob: wrong table")
     assert not store.rereads.cancel("x", "again", LATER)
     assert store.rereads.orders() == ()
+
+
+ROWS = RowsWished((WishedKey('["7"]', "s/a"),), (WishedRange(1, 9),), "a = 1", most=5)
+WISH = RereadWish(Origin.REPAIR, ROWS, NOON, "i1", ("range_counts", "max_id"))
+REPAIR = replace(ASKED, wish=WISH)
+
+
+def test_what_is_wished_for_comes_back_as_it_was(store: ServiceStore) -> None:
+    store.rereads.add(REPAIR)
+
+    assert store.rereads.list() == (REPAIR,)
+    assert store.rereads.orders() == (RereadOrder("x", "shop.a", Origin.REPAIR, ROWS, NOON),)
+
+
+def test_other_rows_of_a_table_that_is_being_read_are_refused(store: ServiceStore) -> None:
+    store.rereads.add(ASKED)
+
+    with pytest.raises(ConfigError, match=r"shop\.a is being read again \(bootstrap x, ann: a gap"):
+        store.rereads.add(replace(REPAIR, id="y"))
+
+
+def test_it_is_unchecked_until_all_its_checks_have_passed(store: ServiceStore) -> None:
+    store.rereads.add(REPAIR)
+    before = store.rereads.unchecked(NOON)
+    store.rereads.told([RereadState("x", "shop.a", "s/a", 1, 7)], LATER)
+    (after,) = store.rereads.unchecked(NOON)
+
+    store.rereads.checked("x", [CheckedAgain("max_id", True, LATER, "both reach 7")])
+
+    (half,) = store.rereads.unchecked(NOON)
+    assert (before, after.unchecked, half.unchecked) == ((), WISH.checks, ("range_counts",))
+    assert store.rereads.unchecked(LATER) == ()
+
+
+def test_a_store_from_before_there_were_wishes_is_read(tmp_path: Path) -> None:
+    with closing(ServiceStore.open(tmp_path / "s.db")) as made:
+        made.rereads.add(ASKED)
+    with closing(sqlite3.connect(tmp_path / "s.db")) as raw, raw:
+        raw.execute("ALTER TABLE rereads DROP COLUMN wish")
+        raw.execute("ALTER TABLE rereads DROP COLUMN proofs")
+        raw.execute("UPDATE version SET number = 4")
+
+    with closing(ServiceStore.open(tmp_path / "s.db")) as again:
+        assert again.rereads.list() == (ASKED,)
+        again.rereads.cancel("x", "no", LATER)
+        again.rereads.add(replace(REPAIR, id="y", at=LATER))
+        assert again.rereads.orders()[0].id == "y"

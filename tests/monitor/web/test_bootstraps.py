@@ -1,6 +1,6 @@
 """A new base is asked for, looked at and given up by its route and its verb.
 
-Covers monitor/web/bootstraps.py, monitor/commands/bootstrap.py
+Covers monitor/web/bootstraps.py, monitor/commands/bootstrap.py, monitor/rereading.py
 """
 
 import json
@@ -66,7 +66,7 @@ def test_who_waits_sees_it_end(
         rows, done, why = next(steps)
         told(rig, RereadState(order.id, USERS, "s/u", rows, done, why, why == "no key"))
 
-    monkeypatch.setattr("monitor.commands.bootstrap.time.sleep", meanwhile)
+    monkeypatch.setattr("monitor.rereading.time.sleep", meanwhile)
 
     result = bootstrap(server)
 

@@ -1,0 +1,77 @@
+"""`sluice repair TABLE --keys | --ranges | --incident`: some rows, as their source has them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from monitor.client import address, posted
+from monitor.options import asks_service, login
+from monitor.rereading import follow
+
+
+@click.command("repair")
+@click.argument("table")
+@click.option(
+    "--keys",
+    multiple=True,
+    help="Keys, with commas between: 17,42; as JSON arrays where they have several columns.",
+)
+@click.option("--ranges", multiple=True, help="Ids from..to, both in, with commas between.")
+@click.option("--incident", default="", help="The rows that the checks of this incident name.")
+@click.option("--most", default=100_000, show_default=True, help="Refuse to read more rows.")
+@click.option("--reason", required=True, help="Why; kept for ever.")
+@click.option("--who", default=login, help="By default the name you are logged in with.")
+@click.option("--cancel", is_flag=True, help="Give up what is read of TABLE now.")
+@click.option("--wait/--no-wait", default=True, show_default=True, help="Look on until it ends.")
+@asks_service
+def repair(
+    *,
+    table: str,
+    keys: tuple[str, ...],
+    ranges: tuple[str, ...],
+    incident: str,
+    most: int,
+    reason: str,
+    who: str,
+    cancel: bool,
+    wait: bool,
+    config: Path,
+    server: str | None,
+    as_json: bool,
+) -> None:
+    """Read some rows of TABLE again from their source; what is not there is deleted.
+
+    Whatever was changed since wins.  Exit status 0: done, and the checks that had found the rows
+    wrong have passed again; 4: it ended before that.
+    """
+    base = address(server, config)
+    body: dict[str, Any] = {"reason": reason, "who": who}
+    if cancel:
+        body["tables"], path = [table], "/v1/rereads/cancelled"
+    else:
+        named = {"keys": _keys(keys), "ranges": [one for r in ranges for one in r.split(",")]}
+        body |= {"table": table, **named, "incident": incident, "most": most}
+        path = "/v1/repairs"
+    ids = {one["id"] for one in posted(base, path, "rereads", body)["rereads"]}
+    follow(base, ids, wait=wait and not cancel, as_json=as_json)
+
+
+def _keys(given: tuple[str, ...]) -> list[str]:
+    """One text for each key; a JSON array is one key, or holds keys that are arrays."""
+    found: list[str] = []
+    for text in given:
+        if not text.lstrip().startswith("["):
+            found += [one.strip() for one in text.split(",")]
+            continue
+        try:
+            array = json.loads(text)
+        except ValueError:
+            array = None  # the service says what is wrong with it
+        many = isinstance(array, list) and array and all(isinstance(one, list) for one in array)
+        found += [json.dumps(one) for one in array] if many else [text]
+    return found
+
+
+COMMAND = repair

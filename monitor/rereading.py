@@ -1,0 +1,93 @@
+"""How far is what is read again from its source?  For verbs that ask for it, and look on."""
+
+import json
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from monitor.client import listed
+
+PACE = 1.0  # seconds between two looks
+FAILED = 4
+
+
+def follow(base: str, ids: set[str], *, wait: bool, as_json: bool) -> None:
+    """Tell of those of *ids*, and if told to *wait*, until all have ended and been checked.
+
+    Exits with 4 if one of them, or of the checks that it was to put right, did not end well.
+    """
+    found = _watched(base, ids, quiet=as_json) if wait else _told(base, ids)
+    if as_json:
+        click.echo(json.dumps(found))
+    elif not wait:
+        for one in found:
+            click.echo(_line(one))
+    if wait and not all(one["done"] and not one["unchecked"] for one in found):
+        sys.exit(FAILED)
+
+
+def _told(base: str, ids: set[str]) -> list[dict[str, Any]]:
+    found = listed(base, "/v1/rereads", {"limit": 1000})
+    return [one for one in found if one["id"] in ids]
+
+
+def _watched(base: str, ids: set[str], *, quiet: bool) -> list[dict[str, Any]]:
+    """Look on until all have ended; on a terminal a line each that moves, else one a change."""
+    shown: dict[str, str] = {}
+    began = time.monotonic()
+    while True:
+        found = _told(base, ids)
+        for one in found:
+            line = _line(one, time.monotonic() - began)
+            if not quiet and shown.get(one["id"]) != line:
+                _show(line, moving=_goes_on(one))
+                shown[one["id"]] = line
+        if not any(_goes_on(one) for one in found):
+            return found
+        time.sleep(PACE)
+
+
+def _goes_on(one: Mapping[str, Any]) -> bool:
+    """Whether it is read on, or a check has yet to say what it says now."""
+    if one["ended"] is None:
+        return True
+    ruled = {proof["check"] for proof in one["proofs"]}
+    return bool(one["done"]) and not set(one["unchecked"]) <= ruled
+
+
+def _show(line: str, *, moving: bool) -> None:
+    """On a terminal the line of one that goes on is written over."""
+    live = sys.stdout.isatty()
+    click.echo(f"\r\x1b[K{line}" if live else line, nl=not (live and moving))
+
+
+def _line(one: Mapping[str, Any], seconds: float = 0.0) -> str:
+    rows, about, based = one["rows"], one["about"], one["kind"] == "bootstrap"
+    if one["done"]:
+        told = "the new base is complete" if based else "they are in the change log"
+        return f"{one['table']}: {rows} rows read, {told}{_checked(one)}"
+    if one["ended"]:
+        ended = "ended without a new base" if based else f"the {one['kind']} ended incomplete"
+        return f"{one['table']}: {ended}: {one['why'] or 'cancelled'}"
+    told = f"{one['table']}: {rows} rows" + (f" of about {about}" if about else "")
+    rate = rows / seconds if seconds else 0.0
+    if rate:
+        told += f", {rate:.0f} rows/s"
+    if rate and about and about > rows:
+        told += f", about {(about - rows) / rate:.0f} s left"
+    return f"{told}; waits: {one['why']}" if one["why"] else told
+
+
+def _checked(one: Mapping[str, Any]) -> str:
+    """What the checks said that it was to put right."""
+    said = {proof["check"]: proof for proof in one["proofs"]}
+    told = [
+        f"{check} {'passes' if said[check]['passed'] else 'fails'}: {said[check]['reason']}"
+        if check in said
+        else f"{check} is asked again"
+        for check in one["checks"]
+    ]
+    return "".join(f"; {text}" for text in told)

@@ -1,0 +1,146 @@
+"""Rows that are read again from their source: named (a repair), or by a condition (a replay)."""
+
+import re
+import uuid
+from datetime import date, datetime, time
+from typing import Annotated
+
+from fastapi import APIRouter
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, ConfigDict, Field
+
+from alerts.model import IncidentState
+from checks.model import Outcome, Verdict
+from monitor.named_rows import NAMING, found_wrong, named
+from monitor.store.rereads import RereadRequest, RereadWish
+from monitor.web.bootstraps import Line, reread
+from monitor.web.parts import ApiParts, Parts
+from pipeline.errors import ConfigError
+from pipeline.model import Origin, Table
+from pipeline.rereads import RowsWished
+from pipeline.sources.condition import parsed
+
+REPAIR_ROUTES = APIRouter(prefix="/v1")
+Most = Annotated[int, Field(ge=1, le=10_000_000)]
+MOST_KEYS = 10_000
+
+
+class RepairRequest(BaseModel):
+    """Who asks for which rows of a table, and why; ``most`` of them may be read."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    table: Line
+    reason: Line
+    who: Line
+    keys: Annotated[list[str], Field(max_length=MOST_KEYS)] = []
+    ranges: Annotated[list[str], Field(max_length=100)] = []
+    incident: str = ""
+    most: Most = 100_000
+
+
+class ReplayRequest(BaseModel):
+    """Who asks for rows of tables (a name, or the beginning of names and `*`), and why.
+
+    ``where`` is a plain condition, ``day`` the business day that the rows show.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    tables: Line
+    reason: Line
+    who: Line
+    where: str = ""
+    day: date | None = None
+    most: Most = 1_000_000
+
+
+@REPAIR_ROUTES.post("/repairs")
+def repair(parts: Parts, body: RepairRequest) -> JSONResponse:
+    """Have rows read again that are named: 202; 400 if they are none of the table's."""
+    table = _table(body.table, parts)
+    fails = _fails(body.incident, table, parts)
+    if body.incident:
+        rows = found_wrong(table, fails, body.most)
+    else:
+        rows = named(table, body.keys, body.ranges, body.most)
+    checks = tuple(sorted({one.check for one in fails}))
+    wish = RereadWish(Origin.REPAIR, rows, incident=body.incident, checks=checks)
+    return _asked([body.table], wish, body.reason, body.who, parts)
+
+
+@REPAIR_ROUTES.post("/replays")
+def replay(parts: Parts, body: ReplayRequest) -> JSONResponse:
+    """Have rows read again that meet a condition: 202; 400 if it is not plain, or none is meant."""
+    if body.where:
+        parsed(body.where)
+    names = [body.tables]
+    if (begins := re.fullmatch(r"([^*]+)\*", body.tables)) is not None:
+        known = (table.name for table in parts.gate.roster.tables())
+        names = [name for name in known if name.startswith(begins[1])]
+    if not names:
+        raise ConfigError(
+            f"no table's name begins with {body.tables!r}; `sluice status` shows them"
+        )
+    for name in names:
+        _table(name, parts)
+    shown = None if body.day is None else _noon(body.day, parts)
+    wish = RereadWish(Origin.REPLAY, RowsWished(where=body.where, most=body.most), shown)
+    return _asked(names, wish, body.reason, body.who, parts)
+
+
+def _asked(
+    names: list[str], wish: RereadWish, reason: str, who: str, parts: ApiParts
+) -> JSONResponse:
+    """Record one for each of *names*, or none where another one stands in the way."""
+    open_ones = {one.table: one for one in parts.store.rereads.open()}
+    for name in names:
+        if name in open_ones and open_ones[name].wish != wish:
+            one = open_ones[name]
+            msg = f"{name} is being read again ({one.kind} {one.id}, {one.who}: {one.reason})"
+            raise ConfigError(f"{msg}; wait until it has ended, or cancel it")
+    made = [
+        parts.store.rereads.add(
+            RereadRequest(uuid.uuid4().hex[:12], name, reason, who, parts.clock(), wish=wish)
+        )
+        for name in names
+    ]
+    return JSONResponse({"rereads": [reread(one, parts) for one in made]}, 202)
+
+
+def _table(name: str, parts: ApiParts) -> Table:
+    """The table of that name.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    found = parts.gate.roster.table(name)
+    if found is None:
+        raise ConfigError(f"no table {name!r} is known; `sluice status` shows the tables")
+    return found
+
+
+def _fails(incident: str, table: Table, parts: ApiParts) -> tuple[Verdict, ...]:
+    """The newest verdicts of checks that name rows, if they are FAILs; of *incident* alone."""
+    among = _checks_of(incident, table, parts) if incident else frozenset(NAMING)
+    view = parts.current.board.table(table.name)
+    found = () if view is None else view.verdicts
+    return tuple(v for v in found if v.check in among and v.ruling.outcome is Outcome.FAIL)
+
+
+def _checks_of(incident: str, table: Table, parts: ApiParts) -> frozenset[str]:
+    found = parts.store.incidents.get(incident)
+    if found is None:
+        raise ConfigError(f"no incident {incident!r}; `sluice status` shows the open ones")
+    if found.state is IncidentState.RESOLVED:
+        raise ConfigError(f"incident {incident} is over: there is nothing to repair")
+    checks = frozenset(one.check for one in found.members if one.table == table.name)
+    if not checks & {*NAMING}:
+        msg = f"incident {incident} names no rows of {table.name}; name them (--keys, --ranges)"
+        raise ConfigError(f"{msg}, or take a new base: sluice bootstrap {table.name}")
+    return checks & {*NAMING}
+
+
+def _noon(day: date, parts: ApiParts) -> datetime:
+    """The middle of a business day: that day whichever zone near by it is read in."""
+    return datetime.combine(day, time(12), parts.gate.zone)

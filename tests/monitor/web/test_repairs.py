@@ -1,0 +1,195 @@
+"""Rows are asked for by route and verb, recorded with who and why, and told until they are proven.
+
+Covers monitor/web/repairs.py, monitor/commands/repair.py, replay.py
+"""
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from checks.model import Outcome, Ruling, Verdict
+from monitor.commands import repair, replay
+from monitor.store.rereads import CheckedAgain
+from monitor.web import api
+from monitor.web.server import HttpServer
+from pipeline.errors import ConfigError
+from pipeline.model import Origin
+from pipeline.rereads import RereadState, WishedKey, WishedRange
+from tests.monitor.rig import ORDERS, USERS, Rig
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Iterator[Rig]:
+    made = Rig(tmp_path)
+    made.round()
+    made.round()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def server(rig: Rig) -> Iterator[str]:
+    http = HttpServer("127.0.0.1", 0)
+    http.start(api.application(rig.api_parts()))
+    yield http.address
+    http.stop()
+
+
+def run(command: click.Command, server: str, *words: str) -> Result:
+    given = [*words, "--reason", "a loss", "--who", "ann", "--server", server]
+    return CliRunner().invoke(command, given, catch_exceptions=False)
+
+
+def asked(result: Result) -> dict[str, Any]:
+    (one,) = json.loads(result.output)
+    found: dict[str, Any] = one
+    return found
+
+
+def fail(rig: Rig) -> None:
+    """A check finds rows missing."""
+    ruling = Ruling(Outcome.FAIL, "rows missing", "missing_rows", ("shop/shop.users:17-29",))
+    found = Verdict(USERS, "range_counts", ruling, rig.clock(), value=13.0)
+    rig.recorder.tell([found])
+    rig.round()
+
+
+def test_keys_are_recorded_with_who_and_why_and_go_to_the_pipeline(rig: Rig, server: str) -> None:
+    words = (USERS, "--keys", "x,y", "--keys", '["it,s"]', "--no-wait", "--json")
+    one = asked(run(repair.COMMAND, server, *words))
+
+    assert (one["kind"], one["who"], one["reason"]) == ("repair", "ann", "a loss")
+    (order,) = rig.store.rereads.orders()
+    assert (order.origin, order.rows.most) == (Origin.REPAIR, 100_000)
+    assert order.rows.keys == (WishedKey('["x"]'), WishedKey('["y"]'), WishedKey('["it,s"]'))
+
+
+def test_ranges_and_arrays_of_keys(rig: Rig, server: str) -> None:
+    words = ("--ranges", "1..5,9..9", "--keys", '[["a"],["b"]]', "--no-wait")
+    run(repair.COMMAND, server, USERS, *words)
+
+    (order,) = rig.store.rereads.orders()
+    assert order.rows.ranges == (WishedRange(1, 5), WishedRange(9, 9))
+    assert order.rows.keys == (WishedKey('["a"]'), WishedKey('["b"]'))
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ((USERS,), "no rows are named"),
+        (("shop.nobody", "--keys", "1"), "no table 'shop.nobody' is known"),
+        ((USERS, "--ranges", "5..1"), "write 17..29"),
+        ((USERS, "--incident", "nobody"), "no incident 'nobody'"),
+        ((USERS, "--keys", "1", "--cancel"), "is not being read now"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_in_words(
+    server: str, words: tuple[str, ...], why: str
+) -> None:
+    with pytest.raises(ConfigError) as refused:
+        run(repair.COMMAND, server, *words, "--no-wait")
+
+    assert why in str(refused.value)
+
+
+def test_a_second_wish_for_a_table_waits_its_turn(rig: Rig, server: str) -> None:
+    run(repair.COMMAND, server, USERS, "--keys", "x", "--no-wait")
+
+    again = run(repair.COMMAND, server, USERS, "--keys", "x", "--no-wait", "--json")
+    with pytest.raises(ConfigError, match=r"is being read again \(repair .*, ann: a loss\)"):
+        run(replay.COMMAND, server, USERS, "--no-wait")
+
+    assert asked(again)["id"] == rig.store.rereads.orders()[0].id
+
+
+def test_an_incident_names_the_rows_and_its_check_is_to_pass_again(rig: Rig, server: str) -> None:
+    fail(rig)
+    (incident,) = [one for one in rig.store.incidents.open() if one.cause.check == "range_counts"]
+
+    one = asked(
+        run(repair.COMMAND, server, USERS, "--incident", incident.id, "--no-wait", "--json")
+    )
+
+    (order,) = rig.store.rereads.orders()
+    assert order.rows.ranges == (WishedRange(17, 29, "shop/shop.users"),)
+    assert (one["incident"], one["unchecked"]) == (incident.id, ["range_counts"])
+
+
+@pytest.mark.parametrize(("passed", "status"), [(True, 0), (False, 4)])
+def test_who_waits_learns_whether_the_check_passes(
+    *, rig: Rig, server: str, monkeypatch: pytest.MonkeyPatch, passed: bool, status: int
+) -> None:
+    fail(rig)
+    steps = iter(["read", "checked"])
+
+    def meanwhile(_: float) -> None:
+        (one,) = rig.store.rereads.list()
+        if next(steps) == "read":
+            rig.store.rereads.told([RereadState(one.id, USERS, "s/u", 13, 7)], rig.clock())
+        else:
+            proof = CheckedAgain("range_counts", passed, rig.clock(), "13 rows")
+            rig.store.rereads.checked(one.id, [proof])
+
+    monkeypatch.setattr("monitor.rereading.time.sleep", meanwhile)
+
+    result = run(repair.COMMAND, server, USERS, "--ranges", "17..29")
+
+    assert result.exit_code == status
+    said = f"range_counts {'passes' if passed else 'fails'}: 13 rows"
+    assert "13 rows read, they are in the change log; range_counts is asked again" in result.output
+    assert result.output.splitlines()[-1].endswith(said)
+
+
+def test_a_replay_of_all_tables_that_begin_so(rig: Rig, server: str) -> None:
+    words = ("shop.*", "--where", "id > 7", "--date", "2026-03-28", "--no-wait")
+    run(replay.COMMAND, server, *words)
+
+    orders = {one.table: one for one in rig.store.rereads.orders()}
+    assert orders.keys() == {USERS, ORDERS}
+    assert {one.origin for one in orders.values()} == {Origin.REPLAY}
+    assert orders[USERS].rows.where == "id > 7"
+    zone = rig.api_parts().gate.zone
+    assert orders[USERS].at == datetime(2026, 3, 28, 12, tzinfo=zone).astimezone(UTC)
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ((USERS, "--where", "sleep(9) = 0"), "the condition is not plain"),
+        (("nobody.*",), "no table's name begins with"),
+        ((USERS, "--date", "yesterday"), "day"),
+    ],
+)
+def test_a_replay_that_is_not_plain_is_refused(
+    rig: Rig, server: str, words: tuple[str, ...], why: str
+) -> None:
+    with pytest.raises(ConfigError) as refused:
+        run(replay.COMMAND, server, *words, "--no-wait")
+
+    assert why in str(refused.value)
+    assert rig.store.rereads.orders() == ()
+
+
+def test_it_can_be_given_up(rig: Rig, server: str) -> None:
+    run(repair.COMMAND, server, USERS, "--keys", "x", "--no-wait")
+
+    result = run(repair.COMMAND, server, USERS, "--cancel")
+
+    assert "the repair ended incomplete: cancelled by ann: a loss" in result.output
+    assert rig.store.rereads.orders() == ()
+
+
+def test_the_page_says_what_kind_it_is(rig: Rig, server: str) -> None:
+    run(repair.COMMAND, server, USERS, "--keys", "x", "--no-wait")
+    rig.second()
+
+    rig.round()
+
+    (view,) = rig.current.board.rereads
+    assert view.told == "read again from its source, repair: 0 rows landed"
