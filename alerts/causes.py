@@ -17,6 +17,7 @@ from checks.model import Outcome, Ruling, Verdict
 
 KINDS: Mapping[str, AlertKind] = {
     "lag": AlertKind.LATE,
+    "image": AlertKind.LATE,
     "volatility": AlertKind.SUSPECT,
     "expectations": AlertKind.SUSPECT,
     "disagreement": AlertKind.SUSPECT,

@@ -1,6 +1,7 @@
 """Can the tables be read, and if not, where does it stand?  What a screen on the wall shows."""
 
 from grafana.panel import Dashboard, Panel, Query
+from monitor.web import image_metrics as im
 from monitor.web import metrics as m
 
 DETAIL = "sluice-table"
@@ -149,6 +150,29 @@ FLOW = (
         "timeseries",
         "short",
         (Query(f"{m.REREAD_ROWS.name}{_OWN}", "{{table}}"),),
+    ),
+    Panel(
+        "Age of the newest image",
+        "Time since the cut of the newest image that can be read. More than a day and the time that"
+        " images are due after midnight: one is missing.",
+        "timeseries",
+        "s",
+        (Query(f"time() - {im.IMAGE_CUT.name}{_OWN}", "{{table}}"),),
+    ),
+    Panel(
+        "Images that are missing",
+        "Tables whose image of yesterday is not ready though it was due.",
+        "timeseries",
+        "short",
+        (Query(f"sum ({im.IMAGE_MISSING.name}{_OWN})", "tables"),),
+        red=1,
+    ),
+    Panel(
+        "Rows of the newest image",
+        "A table's rows as of its last midnight; a step is a day that is unlike the others.",
+        "timeseries",
+        "short",
+        (Query(f"{im.IMAGE_ROWS.name}{_OWN}", "{{table}}"),),
     ),
     Panel(
         "Alerts that did not arrive",

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from alerts.causes import KINDS
 from alerts.model import AlertKind, Severity
 from grafana.rule import Alert, Recording
+from monitor.web import image_metrics as im
 from monitor.web import metrics as m
 
 LAG = "sluice:lag_seconds"
@@ -142,6 +143,16 @@ TABLE_ALERTS = (
         "unknown.md#readiness",
         "Nobody can say whether {{ $labels.table }} is complete",
         "A fact that the answer needs has been missing for 15 minutes; the gate stays closed.",
+    ),
+    Alert(
+        "SluiceImageMissing",
+        im.IMAGE_MISSING.name,
+        "== 1",
+        "10m",
+        Severity.WARNING,
+        "late.md#image",
+        "The image of yesterday of {{ $labels.table }} is not there",
+        "It was due. Jobs that read the table as of midnight wait for it.",
     ),
     Alert(
         "SluiceAccountOpen",

@@ -263,7 +263,7 @@ class App:
             runbooks=self.config.alerts.runbooks,
             firsts=FirstLandings(self.census.rows),
             way=self.way,
-            published=self._published,
+            image_due=self._image_due,
             kept=self.config.pipeline.upkeep.keep_changes,
             states=StateBook(self.store.table_states.add, self.store.table_states.newest),
         )
@@ -275,6 +275,11 @@ class App:
     def _published(self, table: str) -> bool:
         """Whether images of it are made."""
         return self.config.settings.published(table) is not None
+
+    def _image_due(self, table: str) -> timedelta | None:
+        """How long after the end of a day its image is counted on; None if none are made."""
+        rule = self.config.settings.published(table)
+        return None if rule is None else rule.due
 
     def _works(self) -> Works:
         plans, history = self.config.plans, self.store.verdicts

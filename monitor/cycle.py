@@ -16,6 +16,7 @@ from monitor.config.plans import CheckPlan
 from monitor.observe import own_verdicts as own
 from monitor.observe.assessor import Assessor
 from monitor.observe.first_landing import FirstLandings, by_table
+from monitor.observe.image_verdicts import IMAGE, of_image
 from monitor.observe.own_verdicts import Component
 from monitor.observe.recorder import VerdictRecorder
 from monitor.observe.roster import Roster
@@ -56,7 +57,7 @@ class Cycle:
     runbooks: str = "docs/runbooks"
     firsts: FirstLandings = field(default_factory=FirstLandings)
     way: RightOfWay = field(default_factory=RightOfWay)
-    published: Callable[[str], bool] = lambda _: False
+    image_due: Callable[[str], timedelta | None] = lambda _: None
     kept: timedelta = timedelta(days=30)
     states: StateBook = field(default_factory=StateBook)
     _states: dict[str, tuple[ReadinessState, datetime]] = field(default_factory=dict)
@@ -151,7 +152,8 @@ class Cycle:
                 yield self._view(inputs, day, at, parts, firsts.get(name))
 
     def _day(self, inputs: Inputs, cut: datetime) -> dict[Stage, Readiness]:
-        stages = (*MOVING, Stage.IMAGE) if self.published(inputs.table.name) else MOVING
+        due = self.image_due(inputs.table.name)
+        stages = MOVING if due is None else (*MOVING, Stage.IMAGE)
         return {stage: self.assessor.answer(Question(stage, cut), inputs) for stage in stages}
 
     def _view(
@@ -166,7 +168,7 @@ class Cycle:
         recent = at - self.budget(table.tier)  # the same of all: what answers it is worked out once
         now_ish = {s: self.assessor.passing(Question(s, recent), inputs) for s in MOVING}
         self.assessor.settle(inputs, {Question(s, one.cut): one for s, one in day.items()})
-        verdicts = tuple(self._verdicts(inputs, [*day.values()], parts, first))
+        verdicts = tuple(self._verdicts(inputs, day, parts, first))
         seen = {verdict.check: verdict for verdict in self.recorder.rulings.of(table.name)[::-1]}
         shown = {**seen, **{verdict.check: verdict for verdict in verdicts}}
         view = TableView(
@@ -191,7 +193,7 @@ class Cycle:
     def _verdicts(
         self,
         inputs: Inputs,
-        answers: Sequence[Readiness],
+        day: Mapping[Stage, Readiness],
         parts: Sequence[Component],
         first: FirstLanding | None,
     ) -> Iterator[Verdict]:
@@ -204,7 +206,9 @@ class Cycle:
         yield own.of_pause(table.name, inputs.pause, self.kept, at)
         why, landed = blocks(inputs, frozenset()), not isinstance(inputs.samples.mark, Missing)
         yield from own.of_standstills(table.name, why, at, first, landed=landed)
-        yield own.of_disagreement(table.name, answers, at)
+        yield own.of_disagreement(table.name, day.values(), at)
+        if (due := self.image_due(table.name)) is not None:
+            yield of_image(inputs, day[Stage.IMAGE], due, started=self.started, at=at)
 
     def _watched(
         self, look: Sampling, parts: Sequence[Component], retentions: Iterable[str]
@@ -218,6 +222,8 @@ class Cycle:
         def watched(member: Member) -> bool:
             if self.roster.table(member.table) is None:
                 return member in others
+            if member.check == IMAGE:
+                return self.image_due(member.table) is not None
             return member in others or member.check in own.CHECKS or self._probed(member)
 
         return watched

@@ -53,7 +53,8 @@ class Image:
     proved that all below them had landed.  It is kept ``until`` then.  ``path`` is the folder of
     ``day`` that it is written out to; empty where it is read as a version of the mirror.  ``late``
     is what landed since and belongs in it; the first ``revision`` of these are in what stands at
-    ``path``.  ``shards`` is the :func:`digest` of those it is of.
+    ``path``.  ``shards`` is the :func:`digest` of those it is of, ``rows`` how
+    many are in it, where that is known.
     """
 
     cut: datetime
@@ -68,6 +69,7 @@ class Image:
     late: tuple[LateChanges, ...] = ()
     shards: str = ""
     revision: int = 0
+    rows: int | None = None
 
     @property
     def left_out(self) -> tuple[LateChanges, ...]:

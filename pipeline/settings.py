@@ -177,9 +177,9 @@ class PublishRule:
     own as well, in ``where`` (by default beside the mirrors), that leans on the mirror's files;
     with ``parquet`` it is written out, into a folder a day of ``where``, and that is kept.  From
     the end of the day a mirror stands still until all before it is proven to have landed, for
-    ``hold_back`` at most: then it goes on, and there is no image of that day.  ``none`` makes no
-    images of tables that a later rule would.  ``day`` is a date column, by whose days changes are
-    counted that come too late for an image.
+    ``hold_back`` at most: then it goes on, and there is no image of that day.  After ``due``
+    somebody is told that it is missing.  ``none`` makes no images of tables that a later rule
+    would.  ``day`` is a date column, by whose days changes are counted that come too late for one.
     """
 
     tables: str
@@ -187,6 +187,7 @@ class PublishRule:
     where: str = ""
     keep: timedelta = timedelta(days=7)
     hold_back: timedelta = timedelta(minutes=5)
+    due: timedelta = timedelta(minutes=30)
     day: str = ""
 
 

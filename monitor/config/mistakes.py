@@ -72,7 +72,7 @@ def _of_images(config: Config) -> Iterator[str]:
     for i, rule in enumerate(config.publish):
         if rule.where and rule.how not in ("parquet", "clone"):
             yield f"publish[{i}].where: images that are pinned are in their mirrors"
-        for name in ("keep", "hold_back"):
+        for name in ("keep", "hold_back", "due"):
             if getattr(rule, name) <= timedelta():
                 yield f"publish[{i}].{name}: must be longer than nothing"
 

@@ -11,8 +11,7 @@ check that passed is UNKNOWN; what failed has not been disproved.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 from alerts.model import IncidentState, Severity
@@ -21,24 +20,14 @@ from checks.readiness import ReadinessState
 from checks.table_state import TableState
 from monitor.board import Board
 from monitor.observe.own_verdicts import CHECKS
+from monitor.web.image_metrics import IMAGE_METRICS
+from monitor.web.metric import Metric, Row
 from pipeline.lags.lag import MOVING
 from pipeline.model import Missing
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-Row = tuple[tuple[str, ...], float]
 OLD = timedelta(seconds=10)
 OPEN = (IncidentState.PENDING, IncidentState.FIRING, IncidentState.RECOVERING)
-
-
-@dataclass(frozen=True, slots=True)
-class Metric:
-    """One family; a ``counter`` is exposed under its name, which therefore ends in ``_total``."""
-
-    name: str
-    labels: tuple[str, ...]
-    help: str
-    rows: Callable[[Board, datetime], Iterator[Row]]
-    kind: str = "gauge"
 
 
 def exposition(board: Board, now: datetime) -> bytes:
@@ -355,4 +344,5 @@ METRICS = (
     SUCCESS,
     REREAD_ROWS,
     TABLE_STATE,
+    *IMAGE_METRICS,
 )

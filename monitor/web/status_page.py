@@ -17,6 +17,7 @@ from checks.readiness import Readiness, ReadinessState
 from monitor.board import GRAVITY, Board, TableView
 from monitor.web.durations import moment, span
 from monitor.web.first_lines import first_lines
+from monitor.web.image_metrics import newest as newest_image
 from monitor.web.lag_bars import Segment, segments
 from monitor.web.open_incidents import troubles
 from monitor.web.runbooks import link
@@ -66,6 +67,8 @@ class TableLine:
     total: str
     checks: tuple[tuple[str, str, str], ...]
     checked: str
+    image: Badge | None = None
+    imaged: str = ""
 
     @property
     def worst(self) -> Badge:
@@ -138,6 +141,7 @@ def _line(view: TableView, longest: timedelta, now: datetime, *, stale: bool) ->
     total = view.lags.total(Stage.MIRROR)
     probes = [v for v in view.verdicts if v.as_of or v.ruling.outcome is not Outcome.PASS]
     newest = max((verdict.at for verdict in probes), default=None)
+    imaged = view.day.get(Stage.IMAGE)
     day = _answer(view.day[Stage.MIRROR], now, stale=stale)
     why = view.life.why if view.life and not stale else ""
     return TableLine(
@@ -152,6 +156,8 @@ def _line(view: TableView, longest: timedelta, now: datetime, *, stale: bool) ->
         total="unknown" if isinstance(total, Missing) or stale else span(total),
         checks=tuple(_check(verdict) for verdict in _worst_first(view.verdicts)),
         checked=span(now - newest) if newest else "",
+        image=None if imaged is None else _badge(imaged, stale=stale),
+        imaged="" if stale else _imaged(view, now),
     )
 
 
@@ -159,6 +165,18 @@ def _life(view: TableView, now: datetime, *, stale: bool) -> str:
     """What the table is at, and for how long."""
     one = view.life
     return "" if one is None or stale else f"{one.state.value} for {span(now - one.since)}"
+
+
+def _imaged(view: TableView, now: datetime) -> str:
+    """What there is of images, in a few words; empty where none are made."""
+    if Stage.IMAGE not in view.day:
+        return ""
+    image = newest_image(view, now)
+    if image is None:
+        return "no image can be read"
+    rows = "" if image.rows is None else f", {image.rows:,} rows"
+    again = f", corrected {image.revision} times" if image.revision else ""
+    return f"newest image: {image.day or moment(image.cut)}{rows}{again}"
 
 
 def _answer(answer: Readiness, now: datetime, *, stale: bool) -> StageAnswer:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from pipeline.apply.written_images import WrittenImages
+from pipeline.apply.written_images import ImagePlace, Manifest, WrittenImages
 from pipeline.image import Image
 
 FEW = 3  # of those that were not there, asked for again in one look, besides the newest
@@ -20,9 +20,9 @@ _Key = tuple[datetime, int, int, str]  # an image's cut, version and revision, a
 
 @dataclass(eq=False)
 class _FolderAnswers:
-    """Whether each image was there, the one first that was asked for longest ago."""
+    """What each image's place held, if that is of it; the one first that was asked longest ago."""
 
-    there: dict[_Key, bool] = field(default_factory=dict)
+    there: dict[_Key, Manifest | None] = field(default_factory=dict)
     looks: int = 0
 
 
@@ -56,18 +56,27 @@ class FoundImages:
             for key in dict.fromkeys(_due(there, named, asked.looks)):
                 told = self.written.manifest(table, named[key])
                 there.pop(key, None)
-                there[key] = told is not None and told.tells(named[key], mirror)
+                there[key] = told if told and told.tells(named[key], mirror) else None
         finally:
             asked.there = there
-        paths = {key[0]: place.path for key in named if there[key] and (place := places[key[0]])}
+        found = {key[0]: told for key, told in there.items() if told is not None}
         return tuple(
-            replace(one.corrected(), path=paths[one.cut]) if one.cut in paths else one
+            _standing(one, places[one.cut], found.get(one.cut))
             for one in images
-            if one.cut in paths or places[one.cut] is None or one.late
+            if one.cut in found or places[one.cut] is None or one.late
         )
 
 
-def _due(there: Mapping[_Key, bool], named: dict[_Key, Image], looks: int) -> Iterator[_Key]:
+def _standing(image: Image, place: ImagePlace | None, found: Manifest | None) -> Image:
+    """The image as it can be read: with all that came late where it stands in its own place."""
+    if place is None or found is None:
+        return image
+    return replace(image.corrected(), path=place.path, rows=found.rows)
+
+
+def _due(
+    there: Mapping[_Key, Manifest | None], named: dict[_Key, Image], looks: int
+) -> Iterator[_Key]:
     """Which are to be asked for in this look."""
     yield from [key for key in reversed(named) if key not in there]
     lacking = [key for key, was in there.items() if not was]

@@ -5,7 +5,7 @@ Pure.
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeVar
 
 from pipeline.apply.due_images import kept
@@ -21,7 +21,7 @@ from pipeline.apply.mirror_snapshot import (
 )
 from pipeline.apply.turn import Written
 from pipeline.changelog.table import app
-from pipeline.image import told_images
+from pipeline.image import Image, told_images
 
 S = TypeVar("S", bound=MirrorSnapshot)
 
@@ -39,7 +39,7 @@ class TurnCommit:
 def turn_commit(job: MirrorJob[S], written: Written[Any], stamp: CommitStamp) -> TurnCommit:
     """What the commit of *written* tells, besides what others know already."""
     reached, floors = job.reached, highest(written.floors)
-    images = tuple(kept(images_of(job.snapshot), job.image).values()) if job.image else job.images
+    images = _images(job, written)
     return TurnCommit(
         application=app(stamp.lane),
         batch=reached,
@@ -50,6 +50,16 @@ def turn_commit(job: MirrorJob[S], written: Written[Any], stamp: CommitStamp) ->
         },
         note=following(job.snapshot, reached, stamp.lane, **told_turn(job, written)),
     )
+
+
+def _images(job: MirrorJob[S], written: Written[Any]) -> tuple[Image, ...]:
+    """What is to be remembered of images: that which the turn makes, or those it is late for."""
+    if job.image is None:
+        return job.images
+    before, counts = job.snapshot.rows, written.counts
+    gained = counts.inserted - counts.deleted - counts.floored
+    made = replace(job.image, rows=None if before is None else before + gained)
+    return tuple(kept(images_of(job.snapshot), made).values())
 
 
 def floors_first(job: MirrorJob[S], written: Written[Any]) -> Floors:

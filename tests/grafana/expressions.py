@@ -9,11 +9,19 @@ from grafana.generate import outputs
 from grafana.panel import Json
 from grafana.rules import RECORDINGS, alerts
 from monitor.web import metrics
+from monitor.web.image_metrics import IMAGE_METRICS
 
 LABEL = re.compile(r"\{[^}]*\}|\[[^]]*\]|\"[^\"]*\"|(?:by|on|without|ignoring) \([^)]*\)")
 TOLD_OF_TROUBLE = frozenset({metrics.HOP_AGE.name, metrics.WHY.name, metrics.OUTCOME.name})
 """Metrics that list only what is not well."""
-TOLD_OF_SOME = frozenset({metrics.BACKLOG.name, metrics.REREAD_ROWS.name, metrics.TABLE_STATE.name})
+TOLD_OF_SOME = frozenset(
+    {
+        metrics.BACKLOG.name,
+        metrics.REREAD_ROWS.name,
+        metrics.TABLE_STATE.name,
+        *(one.name for one in IMAGE_METRICS),
+    }
+)
 """Metrics of what not every service has, or not always: slots, tables that are read again."""
 ANOTHER_STATE = re.compile(rf'^{metrics.READINESS.name}{{[^}}]*state="unknown"}}$')
 """Of a table's states only the one that holds is listed."""

@@ -15,7 +15,7 @@ from pipeline.image import DueCut, Image, fence_of, positions
 from pipeline.lags.samples import MirrorPosition
 from tests.monitor.rig import ORDERS, USERS, Rig
 
-WEEK = timedelta(days=7)
+WEEK, HALF_AN_HOUR = timedelta(days=7), timedelta(minutes=30)
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def published(rig: Rig) -> Rig:
     rig.round()
     rig.round()
     rig.gate.published = lambda table: table == USERS
-    rig.cycle.published = rig.gate.published
+    rig.cycle.image_due = lambda table: HALF_AN_HOUR if table == USERS else None
     return rig
 
 

@@ -1,4 +1,4 @@
-"""What Prometheus scrapes is the board, no more and no less."""
+"""What Prometheus scrapes is the board, no more and no less.  Covers monitor/web/metric.py."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -10,10 +10,13 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.parser import text_string_to_metric_families
 
+from checks.model import Outcome, Ruling, Verdict
 from checks.table_state import StateSince, TableState
 from monitor.board import Board, RereadView
+from monitor.observe.image_verdicts import IMAGE
 from monitor.web.metrics import METRICS, exposition
-from tests.monitor.boards import ALL_WELL, LOST, MIXED, MUTE, NOW, incident
+from pipeline.image import Image
+from tests.monitor.boards import ALL_WELL, CUT, LOST, MIXED, MUTE, NOW, incident
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 LATER = NOW + timedelta(minutes=3)
@@ -89,6 +92,11 @@ def test_every_listed_metric_has_a_sample_with_its_labels() -> None:
     again = RereadView("shop.users", "read again", 7, NOW)
     gone = StateSince("shop.old", TableState.RETIRED, NOW)
     shown = replace(MIXED, incidents=(incident(),), rereads=(again,), retired=(gone,))
+    image = Image(CUT, 4, 12, (), {}, NOW, NOW + timedelta(days=7), rows=7)
+    missing = Verdict("shop.users", IMAGE, Ruling(Outcome.FAIL, "it is not there"), NOW)
+    first, *others = shown.tables
+    first = replace(first, images=(image,), verdicts=(*first.verdicts, missing))
+    shown = replace(shown, tables=(first, *others))
 
     _, samples = _scrape(shown, NOW + timedelta(seconds=20))
 

@@ -9,6 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import obstore
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -101,6 +102,17 @@ def test_the_folder_of_the_day_holds_the_image_and_not_the_mirror(lake: HandLake
     manifest = json.loads((table_folder(lake) / f"dt={DAY}" / MANIFEST).read_text())
     assert manifest["rows"] == 4
     assert [one.name for one in (lake.home / "images" / "_staged").iterdir()] == []
+
+
+def test_duckdb_reads_the_folder(lake: HandLake) -> None:
+    writing(lake).run(LandedState(lake.mark, lake.catalog))
+    query = "SELECT id, name, dt FROM read_parquet(?, hive_partitioning=true)"
+
+    with duckdb.connect() as engine:
+        found = engine.execute(query, [f"{table_folder(lake)}/dt=*/*.parquet"]).fetchall()
+
+    assert {key: name for key, name, _ in found} == EXPECTED
+    assert {str(day) for _, _, day in found} == {DAY}
 
 
 @pytest.mark.spark
