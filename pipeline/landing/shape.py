@@ -6,6 +6,7 @@ table.  A shard that the rules ignore is landed all the same, without a table.  
 """
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -22,6 +23,7 @@ from pipeline.route import Router
 
 _ROWS = pa.array([Op.CREATE, Op.UPDATE, Op.DELETE, Op.READ], pa.string())
 _ORDER = ("epoch", "log", "pos", "row")
+_WHOLE = re.compile(r"[0-9]{1,18}")  # as a heartbeat's number is; others would stop the whole batch
 SLIM = pa.schema(
     [
         *(CHANGES.field(name) for name in ("source", "topic", "partition", "offset")),
@@ -171,7 +173,8 @@ def _number(after: str | None, source: str) -> str | None:
     """The number of a heartbeat of *source*; None if the row is not its own, or says nothing."""
     try:
         row = json.loads(after or "null")
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     own = isinstance(row, dict) and row.get("source") == source
-    return str(row["n"]) if own and row.get("n") is not None else None
+    number = str(row.get("n")) if own else ""
+    return number if _WHOLE.fullmatch(number) else None

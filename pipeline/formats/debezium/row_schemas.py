@@ -88,7 +88,7 @@ def told_by(key: bytes | None, value: bytes | None) -> str | None:
 def key_names(key: bytes | None) -> tuple[str, ...] | None:
     """Names of the key's columns; None of a broken one."""
     fields = keys.read(key)
-    return None if fields is None else tuple(name for name, _ in fields)
+    return None if fields is None else tuple(json_text.whole(name) for name, _ in fields)
 
 
 def is_told(payload: str) -> bool:

@@ -9,6 +9,7 @@ from pipeline.changelog.table import CHANGES, Stamp
 from pipeline.formats.format import RAW, Decoded, rows
 from pipeline.landing.epoch_bounds import EpochBounds
 from pipeline.landing.shape import SLIM, Provenance, Routes, shape, slim
+from pipeline.landing.tally import tally
 from pipeline.model import Op, Origin, TopicPartition
 from pipeline.route import Router
 from pipeline.settings import TableRule
@@ -225,6 +226,24 @@ def test_slim_rows_note_the_own_heartbeats_number_and_the_schema_changes_text() 
         "46",
         None,
     ]
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        pytest.param('{"source":"shop","n":"\u00b2"}', id="a digit that is no number"),
+        pytest.param(f'{{"source":"shop","n":"{"9" * 5_000}"}}', id="a number without an end"),
+        pytest.param('{"source":"shop","n":-1}', id="a negative one"),
+        pytest.param('{"source":"shop","n":1.5}', id="a fraction"),
+        pytest.param('{"source":"shop","n":true}', id="no number"),
+        pytest.param(f'{{"n":{"[" * 100_000}{"]" * 100_000}}}', id="too deep to read"),
+    ],
+)
+def test_a_damaged_heartbeat_has_no_number_and_stops_nobody(after: str) -> None:
+    found = slim(shaped([row(Op.UPDATE, "sluice.heartbeat", after=after), beat("shop", 7)]))
+
+    assert found["note"].to_pylist() == [None, "7"]
+    assert tally(pa.Table.from_batches([found])).heartbeats == {"shop": 7}
 
 
 def test_slim_rows_hold_what_judging_needs_and_no_payload() -> None:

@@ -128,6 +128,12 @@ def test_columns_come_before_the_first_row_and_again_where_they_change() -> None
     assert found[0]["schema_id"] == found[5]["schema_id"] != found[3]["schema_id"]
 
 
+def test_a_key_with_half_a_letter_in_its_name_spoils_no_batch() -> None:
+    found = decoded(row(schema(ID), key=b'{"\\ud800":1}'), row(schema(ID)))
+
+    assert [one["op"] for one in found] == ["ddl", "c", "ddl", "c"]
+
+
 def test_columns_that_are_told_are_read_back() -> None:
     enum = {
         "type": "string",
