@@ -1,7 +1,7 @@
 """A message damaged on its way is a change or in quarantine with a reason, and harms no other.
 
 Each format's messages go the whole way that tasks and driver go with them: decoded, shaped, written
-as a file, summed up, read back, typed.  Covers tests/pipeline/formats/damage.py
+as a file, summed up, read back, typed.
 """
 
 import time
