@@ -28,6 +28,8 @@ HARMFUL = {
     "InsertHeader": "",
     "HeaderFrom": "",
 }
+FOLDING, KEEPING = "ByLogicalTableRouter", "key.enforce.uniqueness"
+ROUTERS = (FOLDING, "RegexRouter")  # they change the topic, and leave the change as it is
 
 
 def connector_findings(
@@ -49,7 +51,7 @@ def connector_findings(
         *unmet((d for d in PRESENT if config.get(d.name)), config, where, remedy=REMOVE),
         *_families(config, where),
         *database.findings(config, source, where),
-        *_transforms(config, where),
+        *_transforms(config, where, source),
         *_converters(config, where, classes(source), worker),
     ]
 
@@ -83,20 +85,41 @@ def _families(config: Mapping[str, str], where: str) -> list[Finding]:
     ]
 
 
-def _transforms(config: Mapping[str, str], where: str) -> list[Finding]:
-    found = []
+def _transforms(config: Mapping[str, str], where: str, source: SourceSettings) -> list[Finding]:
+    found: list[Finding] = []
     for name in config.get("transforms", "").split(","):
         alias = name.strip()
         if not alias:
             continue
         kind = config.get(f"transforms.{alias}.type", "")
         short = kind.rpartition(".")[2].partition("$")[0]
+        if short in ROUTERS:
+            found += _routing(config, where, source, alias)
+            continue
         harm = HARMFUL.get(short, "is not known to leave changes as they are")
         if not harm:
             continue
         severity = REFUSE if short in HARMFUL else WARN
         fix = f"take {alias} out of transforms in the connector's config"
         found.append(Finding(severity, "transforms", where, f"{alias} ({kind}) {harm}", fix))
+    return found
+
+
+def _routing(
+    config: Mapping[str, str], where: str, source: SourceSettings, alias: str
+) -> list[Finding]:
+    """Whatever a topic is called, a message tells its shard; but its topic has to be read."""
+    own = f"transforms.{alias}"
+    kind = config[f"{own}.type"]
+    found = []
+    if kind.endswith(FOLDING) and config.get(f"{own}.{KEEPING}", "true").lower() != "false":
+        what = f"{alias} ({kind}) puts a field into the key that is no column of the table"
+        fix = REMEDY.format(name=f"{own}.{KEEPING}", value="false")
+        found.append(Finding(REFUSE, "transforms", where, what, fix))
+    if not source.topics:
+        what = f"{alias} ({kind}) renames topics, and those read are {source.topic_pattern}"
+        fix = f"say what they are called: topics of {source.name} under sources"
+        found.append(Finding(WARN, "transforms", where, what, fix))
     return found
 
 

@@ -4,6 +4,7 @@ Covers pipeline/collectors/connect/demands.py.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
@@ -16,6 +17,7 @@ GOOD = {**MYSQL_LOSSLESS, "topic.prefix": "shop", "value.converter.schemas.enabl
 DEFAULTS = {"connector.class": MYSQL_LOSSLESS["connector.class"], "topic.prefix": "shop"}
 SHOP = SourceSettings("shop", "db", 3306, "s", CollectorSettings("http://c:1", "shop"), "shop")
 ROUTER = "io.debezium.transforms.ByLogicalTableRouter"
+RENAMER = "org.apache.kafka.connect.transforms.RegexRouter"
 
 
 def ruled(
@@ -105,7 +107,7 @@ def test_a_setting_that_harms_is_found_with_its_fix(
             {"transforms": REFUSE},
             id="columns dropped",
         ),
-        pytest.param(ROUTER, {"transforms": WARN}, id="not known to be harmless"),
+        pytest.param("org.shop.Polish", {"transforms": WARN}, id="not known to be harmless"),
         pytest.param(
             "org.apache.kafka.connect.transforms.InsertHeader", {}, id="headers harm nobody"
         ),
@@ -115,6 +117,31 @@ def test_transforms_are_judged_by_what_they_do(
     kind: str, expected: Mapping[str, FindingSeverity]
 ) -> None:
     assert ruled({**GOOD, "transforms": "one", "transforms.one.type": kind}) == expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "topics", "unique", "expected"),
+    [
+        pytest.param(ROUTER, "cdc-.+", "false", [], id="folded, and the key stays"),
+        pytest.param(ROUTER, "cdc-.+", "true", [REFUSE], id="folded, with the shard in the key"),
+        pytest.param(ROUTER, "cdc-.+", None, [REFUSE], id="which is its default"),
+        pytest.param(ROUTER, "", "false", [WARN], id="folded into topics that nobody reads"),
+        pytest.param(RENAMER, "cdc-.+", None, [], id="renamed"),
+        pytest.param(RENAMER, "", None, [WARN], id="renamed to what nobody reads"),
+    ],
+)
+def test_topics_may_have_other_names_if_they_are_read(
+    kind: str, topics: str, unique: str | None, expected: list[FindingSeverity]
+) -> None:
+    routed = {**GOOD, "transforms": "fold", "transforms.fold.type": kind}
+    if unique is not None:
+        routed["transforms.fold.key.enforce.uniqueness"] = unique
+    shop = replace(SHOP, topics=topics)
+
+    found = connector_findings(routed, "collector:shop", source=shop, worker=None)
+
+    assert [one.severity for one in found] == expected
+    assert all("fold" in one.what and one.fix for one in found)
 
 
 def test_a_salt_in_a_settings_name_is_not_told() -> None:
