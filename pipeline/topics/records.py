@@ -57,7 +57,7 @@ class Consumer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LastRecord:
-    """The newest data record of a partition; a tombstone has no value.
+    """The newest data record of a partition with a value, or without one where none has any.
 
     ``timestamp`` in milliseconds; -1 where none was written.  Neither it nor the headers tell one
     record from another.
@@ -107,7 +107,8 @@ def newest(
 ) -> dict[tuple[str, int], LastRecord]:
     """Last record in each span by topic and partition, found in growing steps from the end.
 
-    A step starts at one offset: in most logs the record before the end is the answer.
+    A step starts at one offset: in most logs the record before the end is the answer.  A tombstone
+    follows its delete and does not tell whose it is, so one with a value goes before it.
     """
     found: dict[tuple[str, int], LastRecord] = {}
     first = {at: low for at, (low, _) in spans.items()}
@@ -115,8 +116,10 @@ def newest(
     step = 1
     while open_ends:
         steps = {at: (max(first[at], end - step), end) for at, end in open_ends.items()}
-        seen = {(r.topic, r.partition): r for r in read(steps)}  # ascending: the last one stays
-        found |= {at: _last(record) for at, record in seen.items()}
+        records = list(read(steps))  # ascending: the last one stays
+        seen = {(r.topic, r.partition): _last(r) for r in records if r.value is not None}
+        dead = {(r.topic, r.partition): _last(r) for r in records if r.value is None}
+        found = {**dead, **found, **seen}
         open_ends = {
             at: low for at, (low, _) in steps.items() if low > first[at] and at not in seen
         }

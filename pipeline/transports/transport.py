@@ -71,7 +71,7 @@ class Transport(Protocol):
     def last_records(
         self, partitions: Iterable[TopicPartition]
     ) -> Mapping[TopicPartition, LastRecord]:
-        """Newest data record of each partition; one that holds none is absent."""
+        """Newest data record of each partition, rather no tombstone; absent where there is none."""
         ...
 
     def settings(self, pattern: str) -> Sequence[TopicFacts]:

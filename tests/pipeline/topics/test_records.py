@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pipeline.errors import UnreachableError
 from pipeline.topics import records
-from pipeline.topics.records import LastRecord, drain, newest
+from pipeline.topics.records import LastRecord, Spans, drain, newest
 
 SOON = timedelta(seconds=5)
 ONE = ("t", 0)
@@ -116,6 +116,27 @@ def test_more_bytes_than_one_process_should_hold_are_not_read(
 
     with pytest.raises(UnreachableError, match="more than 10 bytes"):
         drain(consumer, {ONE: (0, 40)}, SOON)
+
+
+@pytest.mark.parametrize(
+    ("values", "offset"),
+    [
+        pytest.param([b"v", b"v"], 1, id="a row"),
+        pytest.param([b"v", b"v", None], 1, id="the delete before its tombstone"),
+        pytest.param([b"v", *[None] * 30], 0, id="however many tombstones follow"),
+        pytest.param([None, None], 1, id="nothing but tombstones"),
+    ],
+)
+def test_a_tombstone_is_the_last_record_only_where_there_is_no_other(
+    values: list[bytes | None], offset: int
+) -> None:
+    log = [Message("t", 0, number, value=value) for number, value in enumerate(values)]
+
+    def read(steps: Spans) -> list[Message]:
+        ((first, until),) = steps.values()
+        return log[first:until]
+
+    assert newest(read, {ONE: (0, len(log))})[ONE].offset == offset
 
 
 def test_the_last_record_brings_its_time_and_its_headers() -> None:

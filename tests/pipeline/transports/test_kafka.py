@@ -112,15 +112,19 @@ def test_markers_of_transactions_are_holes_even_at_the_end(
     assert transport.last_records([at]) == {at: LastRecord(b"k2", b"v2", 3)}
 
 
-def test_a_last_record_may_be_a_tombstone_and_an_empty_partition_has_none(
+def test_a_last_record_is_no_tombstone_if_there_is_another_and_an_empty_partition_has_none(
     transport: KafkaTransport, admin: KafkaAdminClient, servers: Servers
 ) -> None:
-    name = make(admin, next(names), partitions=2)
+    name = make(admin, next(names), partitions=3)
     send(servers.kafka.bootstrap, name, [*some(0, 2), (b"k1", None)], partition=1)
+    send(servers.kafka.bootstrap, name, [(b"k1", None), (b"k2", None)], partition=2)
 
     found = transport.last_records(transport.ends([name]))
 
-    assert found == {TopicPartition(name, 1): LastRecord(b"k1", None, 2)}
+    assert found == {
+        TopicPartition(name, 1): LastRecord(b"k1", b"v1", 1),
+        TopicPartition(name, 2): LastRecord(b"k2", None, 1),
+    }
 
 
 def test_a_topic_created_again_is_another_topic(
