@@ -267,9 +267,8 @@ def _ends(
 def _end(found: Envelope, value: bytes, key_values: str | None) -> Decoded | None:
     if not bulk.is_long(found):
         return None
-    try:
-        payload = bulk.payload_of(value)
-    except RecursionError:  # here are some calls more above it than when it was read
+    payload = bulk.payload_of(value)
+    if payload is None:
         return None
     return Decoded(
         envelope.TX_OPS[found.status or ""],

@@ -164,13 +164,15 @@ def _each(value: pa.BinaryArray, decoder: msgspec.json.Decoder[E]) -> Sequence[E
     return [_one(each, decoder) for each in value.to_pylist()]
 
 
-def payload_of(value: bytes) -> bytes:
-    """A message's payload as it was sent, ``null`` without one.
+def payload_of(value: bytes) -> bytes | None:
+    """A message's payload as it was sent, ``null`` without one; None where it cannot be read.
 
-    Raises:
-        RecursionError: it is nested too deep from here.
+    That it was read before says nothing of the schema around it, nor of how deep it may be here.
     """
-    return bytes(_WRAPPED.decode(value).payload)
+    try:
+        return bytes(_WRAPPED.decode(value).payload)
+    except _REFUSALS:
+        return None
 
 
 def _lines(value: pa.BinaryArray) -> memoryview:

@@ -12,6 +12,7 @@ FIELDS = [{"field": "after", "type": "struct", "fields": [{"field": "id", "type"
 SOURCE = {"db": "d", "table": "t", "file": "binlog.000003", "pos": 157, "row": 0}
 OWN = SOURCE | {"connector": "postgresql", "schema": "d", "lsn": 9, "sequence": '["7","9"]'}
 ROW = {"op": "c", "before": None, "after": {"id": 1}, "source": SOURCE}
+END = {"status": "END", "id": "x", "ts_ms": 5}
 ROWS = {"mysql": ROW, "postgres": {**ROW, "source": OWN}}
 
 
@@ -47,8 +48,10 @@ ODD = {
     "a text for a payload": text({"schema": schema(), "payload": "{}"}),
     "a broken payload": message(ROW).replace(b'"op":"c"', b'"op":c'),
     "a broken schema": message(ROW).replace(b'"struct"', b"struct", 1),
+    "half a letter in a schema": message(ROW, "half").replace(b'"half"', b'"\\ud800"'),
+    "the end of a transaction in one": message(END, "half").replace(b'"half"', b'"\\ud800"'),
     "an integer too long": message({**ROW, "source": {**SOURCE, "pos": 2**70}}),
-    "the end of a transaction": message({"status": "END", "id": "x", "ts_ms": 5}),
+    "the end of a transaction": message(END),
 }
 
 
