@@ -14,7 +14,7 @@ from alerts.model import IncidentState
 from demo.oracle.compare import compared
 from demo.shop.schema import MIRRORS
 from monitor.config.file import load
-from monitor.jobs import CENSUS, RETENTION
+from monitor.jobs import CENSUS, PUBLISH, RETENTION
 from monitor.store.schema import accounts
 from monitor.store.store import ServiceStore
 from tests.proof.judging import Tribunal, forgotten
@@ -132,6 +132,7 @@ def _paces(stand: Stand) -> dict[str, timedelta]:
         "prune": schedule.prune,
         "census": CENSUS,
         "retention": RETENTION,
+        **({"publish": PUBLISH} if config.publish else {}),
     }
 
 

@@ -1,0 +1,71 @@
+"""A store whose disk is full: nobody is told READY of what is not stored; it goes on by itself."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection, event
+
+from tests.monitor.rig import USERS, Rig
+
+MOST = 400
+SOME = timedelta(milliseconds=1)
+
+
+class Full:
+    """A limit on the pages of the store, as that of a disk: real SQLite refuses what is above."""
+
+    def __init__(self, rig: Rig) -> None:
+        self.pages = 0
+        self.engine = rig.store.database.engine
+        event.listen(self.engine, "begin", self._limit)
+        with rig.store.database.read() as connection:
+            self.pages = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
+
+    def free(self) -> None:
+        """Make room."""
+        self.pages = 2**30
+
+    def _limit(self, connection: Connection) -> None:
+        if self.pages:
+            connection.exec_driver_sql(f"PRAGMA max_page_count={self.pages}")
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Iterator[Rig]:
+    """Two rounds of a pipeline that works."""
+    made = Rig(tmp_path)
+    made.round()
+    made.round()
+    yield made
+    made.store.close()
+
+
+def ask(rig: Rig, number: int) -> tuple[int, Any]:
+    """For a cut of its own, so that each READY is another certificate."""
+    cut = rig.now - timedelta(seconds=10) - number * SOME
+    answer = rig.client.get("/v1/gate", params={"table": USERS, "cut": cut.isoformat()})
+    return answer.status_code, answer.json()
+
+
+def test_a_full_store_gives_no_ready_that_is_not_kept_and_goes_on_once_there_is_room(
+    rig: Rig,
+) -> None:
+    disk, given = Full(rig), []
+    for number in range(MOST):
+        status, answer = ask(rig, number)
+        if status != 200:
+            break
+        given.append(answer["tables"][0]["certificate"])
+
+    assert status == 503
+    assert "disk is full" in answer["error"]
+    assert str(rig.store.database.path) in answer["error"]
+    assert given
+    assert all(rig.store.certificates.get(one) for one in given)
+    disk.free()
+    status, answer = ask(rig, MOST)
+    assert status == 200
+    assert rig.store.certificates.get(answer["tables"][0]["certificate"])
