@@ -112,7 +112,7 @@ class Quarantine:
     ``batch`` is the newest that landed one.  ``ids`` are the first of them, by name, each ending
     in ``@`` and its batch; ``count`` includes those without a name.  A base of each of ``shards``
     that begins after ``batch`` closes it; without any only a person does.  ``passed`` as of a
-    :class:`pipeline.report.Gap`.
+    :class:`pipeline.report.Gap`.  ``epoch`` is that of all of them, 0 where that is not sure.
     """
 
     table: str | None
@@ -121,6 +121,7 @@ class Quarantine:
     ids: tuple[str, ...]
     shards: tuple[str, ...] = ()
     passed: bool = False
+    epoch: int = 0
 
     def names(self, subject: str) -> tuple[str, ...]:
         """What a person may waive: each named change, and all the others as one."""
@@ -149,6 +150,8 @@ class Mark:
     ``existing``      ``source/shard`` -> whether it is there, of every one a schema change told of.
     ``departed``      table -> newest batch in which a shard was dropped or renamed away: a mirror
                       before it has rows of that one, and nobody asks any more whether all.
+    ``belated``       table -> newest batch that holds changes which were quarantined before: a
+                      mirror before it lacks them.
     ``bases``         ``source/shard`` -> order its newest base is complete as of.
     ``based``         ``source/shard`` -> batch in which the rows of that base began.
     ``complete``      ``source/shard`` -> batch in which that base became complete.
@@ -182,6 +185,7 @@ class Mark:
     shards: Mapping[str, str | None] = field(default_factory=dict)
     existing: Mapping[str, Existence] = field(default_factory=dict)
     departed: Mapping[str, int] = field(default_factory=dict)
+    belated: Mapping[str, int] = field(default_factory=dict)
     bases: Mapping[str, Order] = field(default_factory=dict)
     based: Mapping[str, int] = field(default_factory=dict)
     complete: Mapping[str, int] = field(default_factory=dict)

@@ -127,10 +127,11 @@ class Samples:
         return found
 
     def walked(self, table: Table) -> tuple[LandedBatch, ...]:
-        """The steps that say something of *table*: since its newest base, and since a shard left.
+        """The steps that say something of *table*: since its newest base, since a shard left.
 
-        A mirror that holds an earlier one lacks the rows of that base, or has some of that shard,
-        which may have been lost in part.  The present mark's, however old its sample, stands at
+        And since changes of it landed out of turn.  A mirror that holds an earlier one lacks the
+        rows of that base, or those changes, or has some of that shard, which may have been lost in
+        part.  The present mark's, however old its sample, stands at
         their end.
         """
         if isinstance(self.mark, Missing):
@@ -143,7 +144,8 @@ class Samples:
     def _walk(self, table: Table, mark: Mark) -> tuple[LandedBatch, ...]:
         steps = self.steps_of(table)
         based = (mark.complete.get(str(shard), -1) for shard in table.shards)
-        since = max((*based, mark.departed.get(table.name, -1)))
+        late = (one.get(table.name, -1) for one in (mark.departed, mark.belated))
+        since = max((*based, *late))
         if since <= steps[0].batch:
             return steps
         return steps[bisect_left(steps, since, key=lambda one: one.batch) :]

@@ -27,21 +27,21 @@ from pipeline.landing.division import divided, epochs_read, read_alone
 from pipeline.landing.epoch_bounds import EpochBounds, bounds
 from pipeline.landing.epochs import Epochs, explain, look
 from pipeline.landing.facts import Facts, gather
+from pipeline.landing.healing import Healed, Healing
 from pipeline.landing.hidden_topics import with_hidden
-from pipeline.landing.inversions import JUDGED, low
 from pipeline.landing.listing import Listing, Upstream
 from pipeline.landing.new_rules import with_rules
 from pipeline.landing.next_mark import next_mark
 from pipeline.landing.parted_logs import with_parted
 from pipeline.landing.plan import Plan, PlanContext, plan
 from pipeline.landing.recognition import recognised
-from pipeline.landing.redelivery import COLUMNS, resending, unexplained
+from pipeline.landing.redelivery import resending
 from pipeline.landing.rereading import RereadNews, advanced, is_due, ripe
 from pipeline.landing.sent_shards import has_sent
 from pipeline.landing.shape import Provenance
 from pipeline.landing.snapshot_overlaps import with_overlaps
 from pipeline.landing.source_feed import Feed
-from pipeline.landing.staging import Staged, near, restamped, staged_rows, write_rows
+from pipeline.landing.staging import Staged, restamped, unexplained_rows, write_rows
 from pipeline.landing.task import Done, Intake, LandingTask
 from pipeline.landing.topic_shards import TopicShards
 from pipeline.lives import lived
@@ -80,6 +80,7 @@ class Landing:
     facts: Facts = field(default_factory=Facts)
     _acknowledgements: Acknowledgements = field(default_factory=Acknowledgements)
     _disorder: Disorder = field(default_factory=Disorder)
+    _healed: Healed = field(default_factory=Healed)
     _tried: frozenset[str] = frozenset()
     _ends: dict[TopicPartition, PartitionEnd] = field(default_factory=dict)
     _unsure: bool = False
@@ -103,7 +104,9 @@ class Landing:
         listing = self.upstream.list(self.mark.offsets)
         chosen = self._plan(listing)
         held: dict[str, Hold] = {}
-        facts = self._land(chosen, listing, held, waived) if self._due(chosen, waived) else None
+        found = self._healing.found(self.mark, listing.source_of, started, self._read_again)
+        self._healed, closed = found, waived | found.ids
+        facts = self._land(chosen, listing, held, closed) if self._due(chosen, closed) else None
         if facts is None:
             return self._report(started, None, Facts(), chosen, held)
         self.facts = facts
@@ -140,6 +143,16 @@ class Landing:
         again = is_due(self.mark, self.rereads(), self._tried)
         return again or bool(chosen.spans or chosen.gaps or closed)
 
+    @cached_property
+    def _healing(self) -> Healing:
+        return Healing(self.feeds)
+
+    def _read_again(self, intake: Intake) -> Done:
+        stamp, reader = Stamp(self.mark.lane, -1, self.clock()), self.transport.reader()
+        metadata = self.log.opened(stamp.received).metadata
+        task = LandingTask(self.log.store.uri, metadata, stamp, self.router, (intake,), reader)
+        return self.work((task,))[0]
+
     def _land(
         self, chosen: Plan, listing: Listing, held: dict[str, Hold], waived: frozenset[str]
     ) -> Facts | None:
@@ -154,7 +167,7 @@ class Landing:
         feeds, hidden = self.feeds, partial(self._hidden, listing=listing)
         sends = partial(has_sent, feeds=feeds, mark=self.mark, listing=listing, hidden=hidden)
         again = advanced(self.mark, facts, epochs.known, self.rereads(), sends, before=self.facts)
-        facts = again.counted(facts)
+        facts = self._healed.counted(again.counted(facts))
         made, settled = next_mark(
             self.mark,
             facts,
@@ -173,8 +186,9 @@ class Landing:
         made = with_parted(with_hidden(made, facts.hidden, self.router), self.mark, listing.heads)
         ends = epochs.ends(listing.heads)
         made = with_lists(made, self.mark, listing.captures, ends, stamp.received)
-        made = replace(made, lives=lived(self.mark.lives, made.batch, self._life.int >> 66))
-        taken = tuple(restamped(self.log, one.file, stamp) for one in again.taken if one.file)
+        lives = lived(self.mark.lives, made.batch, self._life.int >> 66)
+        made = replace(self._healed.noted(made), lives=lives)
+        taken = tuple(restamped(self.log, f, stamp) for f in (*again.files, *self._healed.files))
         self._tried = ripe(self.mark)
         self._commit(made, settled, replace(staged, files=(*staged.files, *taken)), stamp)
         _tell_gone(chosen, made)
@@ -206,7 +220,7 @@ class Landing:
                 chosen = self._left_out(chosen, listing, held)
                 continue
             facts = self._gathered(staged, listing)
-            if strange := self._strange(staged, facts):
+            if strange := unexplained_rows(self.log, staged, facts.doubted, self.mark.high):
                 epochs, more = explain(epochs, listing, strange, waived)
                 held.update(more)
                 chosen = self._left_out(chosen, listing, more)
@@ -282,19 +296,6 @@ class Landing:
                 registry = self._disorder.registry(name, feed.registry)
                 found.append(Intake(came, feed.format, own, told, registry))
         return found
-
-    def _strange(self, staged: Staged, facts: Facts) -> dict[TopicPartition, int]:
-        """Where the batch goes back and repeats nothing: partition -> first such offset."""
-        if not facts.doubted:
-            return {}
-        topics = tuple(sorted({at.topic for at in facts.doubted}))
-        told = partial(staged_rows, self.log.store, staged.files)
-        back = low(told(topics, JUDGED), self.mark.high)
-        if not back:
-            return {}
-        rows = told(tuple(sorted({at.topic for at in back})), COLUMNS)
-        self.log.look()
-        return unexplained(rows, back, lambda asked: near(self.log, asked))
 
     def _captured(self, facts: Facts, listing: Listing) -> Facts:
         """Tell news of tables whose rows the collector sends from the others."""
@@ -394,7 +395,6 @@ def _tell_gone(chosen: Plan, made: Mark) -> None:
     """Told once it is committed: a round that commits nothing would say it again."""
     for gap in chosen.doubts:
         if f"{gap.id}@{made.batch}" not in made.gaps:
-            what = (
-                f"{gap.topic}:{gap.partition} is gone; it had been landed to its end at {gap.first}"
-            )
+            at = TopicPartition(gap.topic, gap.partition)
+            what = f"{at} is gone; it had been landed to its end at {gap.first}"
             log.info("partition gone", lane=made.lane, batch=made.batch, what=what)

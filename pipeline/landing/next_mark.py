@@ -57,7 +57,7 @@ def next_mark(
         bases=_bases(mark, facts, settled),
         lost=_lost(mark, settled),
         gaps=_gaps(mark, facts, _opened(plan, batch, known), closed, waived),
-        quarantine=_quarantine(mark, facts, known, closed, waived),
+        quarantine=_quarantine(mark, facts, known, closed, waived, epochs=epochs),
     )
     return _passed(_started(_completed(made, settled), starts, plan), acknowledged), settled
 
@@ -260,6 +260,8 @@ def _quarantine(
     known: TopicShards,
     settled: Sequence[Settled],
     waived: frozenset[str],
+    *,
+    epochs: Mapping[str, Epoch],
 ) -> dict[str, Quarantine]:
     """What is open after this batch; *mark* is the one before it, *known* the shards after it."""
     result: dict[str, Quarantine] = {}
@@ -267,7 +269,8 @@ def _quarantine(
         one, fresh = mark.quarantine.get(subject), facts.errors.get(subject)
         one = _waived(subject, one, waived) if one else None
         if fresh is not None:
-            one = _more(one, fresh, mark.batch + 1, _closing(subject, known))
+            sure = _sure(mark, epochs, fresh.source)
+            one = _more(one, fresh, mark.batch + 1, _closing(subject, known), sure)
         one = _closed(one, settled) if one else None
         if one is not None:
             result[subject] = one
@@ -280,11 +283,25 @@ def _closing(subject: str, known: TopicShards) -> tuple[str, ...]:
 
 
 def _more(
-    known: Quarantine | None, fresh: UnreadChanges, batch: int, shards: tuple[str, ...]
+    known: Quarantine | None,
+    fresh: UnreadChanges,
+    batch: int,
+    shards: tuple[str, ...],
+    epoch: int,
 ) -> Quarantine:
     """Add what was quarantined in *batch*; from then on each shard needs a base after that."""
     ids = (*(known.ids if known else ()), *(f"{name}@{batch}" for name in fresh.ids))[:NAMED]
-    return Quarantine(fresh.table, batch, (known.count if known else 0) + fresh.count, ids, shards)
+    count = (known.count if known else 0) + fresh.count
+    one = epoch if known is None or known.epoch == epoch else 0
+    return Quarantine(fresh.table, batch, count, ids, shards, epoch=one)
+
+
+def _sure(mark: Mark, epochs: Mapping[str, Epoch], source: str) -> int:
+    """The epoch of all that a batch holds of *source*; 0 if some may be of the one before."""
+    before, now = mark.epochs.get(source), epochs.get(source)
+    if now is None or now.number != (1 if before is None else before.number):
+        return 0
+    return 0 if any(EpochStart.parse(one).source == source for one in mark.starts) else now.number
 
 
 def _waived(subject: str, one: Quarantine, waived: frozenset[str]) -> Quarantine | None:

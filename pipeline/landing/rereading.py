@@ -69,6 +69,11 @@ class RereadStep:
     taken: tuple[RowsAgain, ...] = ()
     settled: tuple[Settled, ...] = ()
 
+    @property
+    def files(self) -> tuple[WrittenFile, ...]:
+        """Those of the rows that are taken, of no batch yet."""
+        return tuple(one.file for one in self.taken if one.file is not None)
+
     def counted(self, facts: Facts) -> Facts:
         """*facts* with the rows that are taken."""
         if not self.taken:

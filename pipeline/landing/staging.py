@@ -1,8 +1,9 @@
 """A batch's files before anybody names them: written, read again, and found in the change log."""
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,9 +14,10 @@ from pipeline.changelog.sorted_file import SortedFile, WrittenFile
 from pipeline.changelog.table import CHANGES, Stamp
 from pipeline.errors import SluiceError
 from pipeline.lake.store import Store
-from pipeline.landing.redelivery import COLUMNS, Near
+from pipeline.landing.inversions import JUDGED, low
+from pipeline.landing.redelivery import COLUMNS, Near, unexplained
 from pipeline.landing.tally import RunTally
-from pipeline.model import TopicPartition
+from pipeline.model import Order, TopicPartition
 
 RESTAMPED = 65_536  # rows held at once
 
@@ -85,6 +87,27 @@ def whole(store: Store, file: WrittenFile, columns: Sequence[str]) -> pa.Table:
     schema = pa.schema([CHANGES.field(name) for name in columns])
     with pq.ParquetFile(store.source(file.path)) as parquet:
         return parquet.read(columns=list(columns)).select(list(columns)).cast(schema)
+
+
+def unexplained_rows(
+    log: ChangeLog,
+    staged: Staged,
+    doubted: Collection[TopicPartition],
+    high: Mapping[str, Order],
+) -> dict[TopicPartition, int]:
+    """Where a batch goes back and repeats nothing: partition -> first such offset.
+
+    *doubted* are the partitions that may, *high* is the mark's.
+    """
+    if not doubted:
+        return {}
+    told = partial(staged_rows, log.store, staged.files)
+    back = low(told(tuple(sorted({at.topic for at in doubted})), JUDGED), high)
+    if not back:
+        return {}
+    rows = told(tuple(sorted({at.topic for at in back})), COLUMNS)
+    log.look()
+    return unexplained(rows, back, lambda asked: near(log, asked))
 
 
 def near(log: ChangeLog, asked: Near) -> pa.Table:

@@ -59,6 +59,7 @@ VALUES = {
     "based": NUMBERS,
     "complete": NUMBERS,
     "departed": NUMBERS,
+    "belated": NUMBERS,
     "lost": st.builds(Order, NUMBERS, NUMBERS, NUMBERS),
     "lists": st.builds(
         CollectorLists, st.just("d"), st.sampled_from([None, NOON]), NUMBERS,

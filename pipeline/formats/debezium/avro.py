@@ -24,7 +24,7 @@ MAGIC = 0
 UNFRAMED = "it does not begin with a zero and a schema's number: it is not in Confluent's format"
 UNKNOWN = (
     "the registry knows no schema {number}: find out who wrote it and with which registry;"
-    " once that is right the table needs a new base"
+    " once that knows it, it is read again, or the table needs a new base"
 )
 
 Schemas = Mapping[int, str | None]  # by number, None where the registry knows none

@@ -17,6 +17,7 @@ OTHER = Table("shop.users", ())
         pytest.param({}, [47, 48, 49, 50], id="all of them"),
         pytest.param({"complete": {"shop/shop_01.orders": 49}}, [49, 50], id="since its base"),
         pytest.param({"departed": {TABLE.name: 48}}, [48, 49, 50], id="since a shard left it"),
+        pytest.param({"belated": {TABLE.name: 49}}, [49, 50], id="since quarantined changes came"),
         pytest.param(
             {"complete": {"shop/shop_00.orders": 47}, "departed": {TABLE.name: 50}},
             [50],

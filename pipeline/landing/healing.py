@@ -1,0 +1,133 @@
+"""Which quarantined changes can be read by now?  Those whose schema the registry knows at last.
+
+Their messages are read again where they stand, and land out of turn, each with its own order: what
+came since wins by that.  Only a new base helps where order does not tell all: where a statement
+about their shard came since, where rows may leave values out for those before them to tell (rows
+that tell their own columns), where the epoch of all is not sure, and where not all are known by
+name, are still there, and are live changes of rows.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+import structlog
+
+from pipeline.apply.retries import Retries
+from pipeline.changelog.sorted_file import WrittenFile
+from pipeline.errors import NoSchemasError, UnreachableError
+from pipeline.landing.facts import Facts
+from pipeline.landing.shape import Provenance
+from pipeline.landing.source_feed import Feed
+from pipeline.landing.tally import RunTally
+from pipeline.landing.task import Done, Intake
+from pipeline.mark import Mark, Quarantine
+from pipeline.model import TopicPartition
+from pipeline.transports.offset_ranges import OffsetRange
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Healed:
+    """Quarantined changes by their ``ids``, and their rows in files of no batch yet."""
+
+    ids: frozenset[str] = frozenset()
+    files: tuple[WrittenFile, ...] = ()
+    tallies: tuple[RunTally, ...] = ()
+
+    def counted(self, facts: Facts) -> Facts:
+        """*facts* with the rows; they count for nothing that goes by the order of landing."""
+        tables, shards = dict(facts.tables), dict(facts.shards)
+        for one in self.tallies:
+            for table, rows in one.tables.items():
+                tables[table] = tables.get(table, 0) + rows
+            shards |= one.shards
+        rows = facts.rows + sum(one.rows for one in self.tallies)
+        return replace(facts, rows=rows, tables=tables, shards=shards)
+
+    def noted(self, made: Mark) -> Mark:
+        """*made*, which knows that a mirror from before this batch lacks them."""
+        tables = {table for one in self.tallies for table in one.tables}
+        return replace(made, belated={**made.belated, **dict.fromkeys(tables, made.batch)})
+
+
+@dataclass(eq=False)
+class Healing:
+    """Tries each quarantine now and then; ``feeds`` without a registry have none to try."""
+
+    feeds: tuple[Feed, ...]
+    _retries: Retries = field(default_factory=Retries)
+
+    def found(
+        self,
+        mark: Mark,
+        source_of: Mapping[str, str],
+        at: datetime,
+        read: Callable[[Intake], Done],
+    ) -> Healed:
+        """What can be read by now; *source_of* has the topics that are there."""
+        ids, done = list[str](), list[Done]()
+        for subject, intake in self._intakes(mark, source_of):
+            named = mark.quarantine[subject].ids
+            if not self._retries.due(subject, named, at):
+                continue
+            told = _attempt(intake, read)
+            if told is None or not is_whole(told, mark):
+                self._retries.failed(subject, named, at)
+                continue
+            log.info("quarantine read at last", subject=subject, changes=len(named))
+            ids += named
+            done.append(told)
+        files = tuple(one.file for one in done if one.file is not None)
+        tallies = tuple(tally for one in done for tally in one.tallies)
+        return Healed(frozenset(ids), files, tallies)
+
+    def _intakes(self, mark: Mark, source_of: Mapping[str, str]) -> Iterator[tuple[str, Intake]]:
+        """The messages of each quarantine that may be read out of turn."""
+        feeds = {one.settings.name: one for one in self.feeds if one.registry is not None}
+        for subject, one in mark.quarantine.items():
+            ranges = _ranges(one)
+            sources = {source_of.get(each.topic) for each in ranges}
+            feed = feeds.get(sources.pop() or "") if len(sources) == 1 else None
+            if feed is None or not one.epoch or one.count != len(ranges):
+                continue
+            name, beat = feed.settings.name, feed.settings.heartbeat
+            came = Provenance(name, beat, one.epoch, positioned=feed.format.positioned)
+            yield subject, Intake(came, feed.format, ranges, registry=feed.registry)
+
+
+def _ranges(one: Quarantine) -> tuple[OffsetRange, ...]:
+    """A range for each change; none, if a name is not that of a message."""
+    found = []
+    for name in one.ids:
+        place, _, offset = name.rpartition("@")[0].rpartition(":")
+        if not place or not offset.isdigit():
+            return ()
+        at = TopicPartition.parse(place)
+        found.append(OffsetRange(at.topic, at.partition, int(offset), int(offset) + 1))
+    return tuple(found)
+
+
+def _attempt(intake: Intake, read: Callable[[Intake], Done]) -> Done | None:
+    try:
+        return read(intake)
+    except (NoSchemasError, UnreachableError) as error:
+        log.info("quarantine not read yet", source=intake.came.source, why=str(error))
+        return None
+
+
+def is_whole(told: Done, mark: Mark) -> bool:
+    """Whether all were there, and each is a change that order alone puts in its place."""
+    if any(one.count != 1 for one in told.ranges):
+        return False
+    for one in told.tallies:
+        if one.errors or one.statements or one.snapshots or one.around:
+            return False
+        if one.shards.keys() & mark.schemas.keys():
+            return False
+        for name, first in one.firsts.items():
+            known = mark.existing.get(name)
+            if known is not None and known.order > first:
+                return False
+    return True

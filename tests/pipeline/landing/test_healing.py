@@ -1,0 +1,173 @@
+"""What a registry did not know is read again once it does, and lands as if it never was unknown.
+
+Not where order alone does not tell its place: then only a new base closes the quarantine.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from pipeline.apply.retries import LONGEST
+from pipeline.landing.healing import is_whole
+from pipeline.landing.shape import SLIM
+from pipeline.landing.tally import AroundRows, SnapshotRows, Unreadable, tally
+from pipeline.landing.task import Done
+from pipeline.mark import Existence, Mark, ToldSchema
+from pipeline.model import Op, Order
+from pipeline.registry import SchemaRegistry
+from pipeline.settings import RegistrySettings
+from pipeline.transports.offset_ranges import OffsetRange, RangeRead
+from tests.pipeline.landing.desk import GIB4, Desk
+from tests.pipeline.landing.test_no_schemas import ENVELOPE, SCHEMAS, patient, put
+from tests.pipeline.registry_server import Answers, registry_server
+
+NAME, ORDER = "b/db.t", Order(1, 7, GIB4)
+UNREAD = Unreadable("b", None, 1, ())
+LATE = {9: json.dumps(ENVELOPE)}
+
+
+@pytest.fixture
+def registry() -> Iterator[Answers]:
+    with registry_server() as made:
+        yield made
+
+
+@pytest.fixture
+def desk(tmp_path: Path, registry: Answers) -> Desk:
+    """One change of a schema that nobody knows, between two others."""
+    settings = RegistrySettings(registry.url, timeout=timedelta(seconds=0.5))
+    made = Desk(tmp_path, registries={"b": SchemaRegistry("b", settings)})
+    registry.schemas = SCHEMAS
+    put(made, GIB4)
+    made.land()
+    put(made, GIB4 + 1, schema=9)
+    put(made, GIB4 + 2)
+    patient(made)
+    assert made.loop.mark.quarantine["topic:b.db.t"].count == 1
+    return made
+
+
+def later(desk: Desk, registry: Answers) -> None:
+    registry.schemas = SCHEMAS | LATE
+    desk.now += LONGEST
+    desk.land()
+
+
+def test_it_lands_with_its_own_order_and_the_quarantine_closes(
+    desk: Desk, registry: Answers
+) -> None:
+    before = desk.loop.mark
+
+    later(desk, registry)
+
+    mark = desk.loop.mark
+    assert desk.rows("b") == [(1, GIB4, 0), (1, GIB4 + 1, 1), (1, GIB4 + 2, 2)]
+    assert (mark.quarantine, mark.gaps, mark.high) == ({}, {}, before.high)
+    assert (mark.tables["db.t"], mark.belated["db.t"]) == (mark.batch, mark.batch)
+    assert mark.offsets == before.offsets
+    assert [row["batch"] for row in desk.landed() if row["offset"] == 1] == [mark.batch]
+
+
+def test_it_lands_once(desk: Desk, registry: Answers) -> None:
+    later(desk, registry)
+    batch = desk.loop.mark.batch
+    desk.now += LONGEST
+    again = Desk(desk.home, topics=desk.topics, registries=desk.registries)
+
+    assert (desk.land().batch, again.land().batch) == (None, None)
+    assert desk.loop.mark.batch == batch
+
+
+def test_the_registry_is_not_asked_in_each_round(desk: Desk, registry: Answers) -> None:
+    desk.now += LONGEST
+    desk.land()
+    asked = len(registry.asked)
+
+    for _ in range(5):
+        desk.land()
+
+    assert len(registry.asked) == asked
+
+
+def test_a_registry_that_is_silent_then_costs_nothing(desk: Desk, registry: Answers) -> None:
+    registry.whole = (503, "")
+    desk.now += LONGEST
+    desk.topics.put("a", GIB4, "x")
+
+    assert desk.land().holds == ()
+    assert len(desk.rows("a")) == 1
+    registry.whole = None
+    later(desk, registry)
+    assert desk.loop.mark.quarantine == {}
+
+
+def test_a_statement_since_leaves_it_to_a_new_base(desk: Desk, registry: Answers) -> None:
+    there = Existence(Order(1, 7, GIB4 + 2), there=True)
+    desk.loop.mark = replace(desk.loop.mark, existing={"b/db.t": there})
+
+    later(desk, registry)
+
+    assert len(desk.landed(Op.CREATE)) == 2
+    assert desk.loop.mark.quarantine
+
+
+@pytest.mark.parametrize(
+    ("mark", "other", "whole"),
+    [
+        pytest.param({}, {}, True, id="rows alone"),
+        pytest.param(
+            {"existing": {NAME: Existence(ORDER, there=True)}}, {}, True, id="told before"
+        ),
+        pytest.param({}, {"errors": {NAME: UNREAD}}, False, id="one cannot be read"),
+        pytest.param({}, {"statements": ({},)}, False, id="a statement"),
+        pytest.param(
+            {}, {"snapshots": {NAME: SnapshotRows(ORDER, 1, ended=True)}}, False, id="a snapshot"
+        ),
+        pytest.param({}, {"around": {NAME: AroundRows(ORDER, UNREAD)}}, False, id="around one"),
+    ],
+)
+def test_only_live_changes_of_rows_are_read_out_of_turn(
+    mark: dict[str, Any], other: dict[str, Any], *, whole: bool
+) -> None:
+    asked = OffsetRange("b.db.t", 0, 1, 2)
+    rows = replace(tally(pa.Table.from_batches([], SLIM)), firsts={NAME: ORDER}, **other)
+    known = Mark("main", 1, **mark)
+
+    assert is_whole(Done(None, (RangeRead(asked, 1, 1, 1),), (rows,)), known) == whole
+    assert not is_whole(Done(None, (RangeRead(asked),), (rows,)), known)
+
+
+def test_rows_that_tell_their_own_columns_are_left_to_a_new_base(
+    desk: Desk, registry: Answers
+) -> None:
+    told = {"b/db.t": ToldSchema(Order(1, 7, GIB4, 0), "x")}
+    desk.loop.mark = replace(desk.loop.mark, schemas=told)
+
+    later(desk, registry)
+
+    assert desk.loop.mark.quarantine
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param({"epoch": 0}, id="nobody knows of which epoch"),
+        pytest.param({"count": 2}, id="not all are known by name"),
+    ],
+)
+def test_what_is_not_known_of_it_leaves_it_to_a_new_base(
+    desk: Desk, registry: Answers, other: dict[str, Any]
+) -> None:
+    ((name, one),) = desk.loop.mark.quarantine.items()
+    desk.loop.mark = replace(desk.loop.mark, quarantine={name: replace(one, **other)})
+
+    later(desk, registry)
+
+    assert len(desk.landed(Op.CREATE)) == 2
+    assert desk.loop.mark.quarantine
