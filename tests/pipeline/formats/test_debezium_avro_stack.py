@@ -1,7 +1,8 @@
 """MySQL through Debezium in Avro, a real registry and a lane: the mirrors equal their sources.
 
 Apicurio's converter writes the default for NULL in a column that has one; a table beside it has
-names that Avro cannot spell.
+names that Avro cannot spell.  A registry that is killed stops the lane, and loses nothing; a schema
+that the mirror may not follow holds its table, and no other.
 Covers pipeline/formats/debezium_avro.py, pipeline/registry.py.
 """
 
@@ -80,3 +81,68 @@ def test_a_mirror_equals_its_source(stack: tuple[Servers, Registry], tmp_path: P
 
     assert wrong(p, "t") == {"changed": 1}  # which the doctor refuses: row 2, and nothing else
     assert [row["v"] for row in p.mirror("t") if row["id"] == 2] == [7]
+
+
+def test_a_registry_that_is_killed_stops_the_lane_and_loses_nothing(
+    stack: tuple[Servers, Registry], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    p, registry = avro_pipe(stack, tmp_path / "dead", "dead"), stack[1]
+    p.sql(
+        "CREATE TABLE DB.t (id INT PRIMARY KEY, name VARCHAR(40))",
+        "INSERT INTO DB.t VALUES (1,'a')",
+    )
+    p.start()
+    p.catch_up()
+    at_rest = p.lane.mark
+
+    registry.kill()
+    monkeypatch.setattr("pipeline.registry._known", {})  # as in a process that has just begun
+    p.sql("INSERT INTO DB.t VALUES (2,'b')", "UPDATE DB.t SET name = 'z' WHERE id = 1")
+    p.until(lambda: bool(p.landed[-1].holds))
+    (hold,) = p.landed[-1].holds
+
+    assert (hold.subject, hold.reason) == (f"source:{p.name}", "registry")
+    assert "nothing is lost, it goes on by itself once that answers" in hold.detail
+    assert (
+        p.lane.mark.offsets[f"{p.name}.{p.name}.t:0"] == at_rest.offsets[f"{p.name}.{p.name}.t:0"]
+    )
+
+    registry.start()
+    p.catch_up()
+
+    assert p.landed[-1].holds == ()
+    assert p.pairs() == p.source_pairs() == {1: "z", 2: "b"}
+    assert not p.lane.mark.quarantine
+    assert not p.lane.mark.gaps
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param("MODIFY v VARCHAR(10)", id="another type"),
+        pytest.param("DROP COLUMN v", id="a column that goes"),
+    ],
+)
+def test_a_schema_that_the_mirror_may_not_follow_holds_its_table_before_a_commit(
+    stack: tuple[Servers, Registry], tmp_path: Path, change: str
+) -> None:
+    p = avro_pipe(stack, tmp_path / "evolved", f"evolved_{change[0].lower()}")
+    p.sql(
+        "CREATE TABLE DB.t (id INT PRIMARY KEY, name VARCHAR(40), v INT)",
+        "CREATE TABLE DB.u (id INT PRIMARY KEY, name VARCHAR(40))",
+        "INSERT INTO DB.t VALUES (1,'a',1)",
+        "INSERT INTO DB.u VALUES (1,'a')",
+    )
+    p.start()
+    p.catch_up()
+    before = p.mirror("t")
+
+    p.sql(f"ALTER TABLE DB.t {change}", "UPDATE DB.t SET name = 'b'", "UPDATE DB.u SET name = 'b'")
+    p.catch_up()
+
+    holds = [one for one in p.applied if one.hold is not None]
+    assert {one.table for one in holds} == {f"{p.name}.t"}
+    assert {one.hold.reason for one in holds if one.hold} == {"schema"}
+    assert all(one.hold and " v" in one.hold.detail for one in holds)
+    assert p.mirror("t") == before
+    assert p.pairs("u") == {1: "b"}
