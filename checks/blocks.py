@@ -3,8 +3,9 @@
 What is known to be wrong still blocks when its sample has grown old.  Pure.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from itertools import chain
 
 from checks.model import Outcome, Reason, Verdict
@@ -31,7 +32,8 @@ class Inputs:
     its sources have not told.  ``unlisted`` says why it may have more shards than are known; empty
     if it cannot.
     ``clocks`` say why the times of its sources' heartbeats cannot be believed now.
-    ``pause`` is there while a person keeps its merges from going on.
+    ``pause`` is there while a person keeps its merges from going on.  ``bad_until`` tells of each
+    check until when its last FAIL stood.
     """
 
     table: Table
@@ -47,6 +49,7 @@ class Inputs:
     unlisted: str = ""
     clocks: tuple[Reason, ...] = ()
     pause: Pause | None = None
+    bad_until: Mapping[str, datetime] = field(default_factory=dict)
     _blocks: dict[frozenset[str], tuple[Reason, ...]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )  # by checks: each question of a round asks for them

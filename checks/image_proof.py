@@ -1,6 +1,6 @@
 """Is a mirror's image of a cut there, kept, and really of that cut?  Pure."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -10,7 +10,7 @@ from pipeline.image import Image, digest, lacking
 from pipeline.lags.samples import MirrorPosition, Samples
 from pipeline.lives import Lives
 from pipeline.mark import Mark
-from pipeline.model import Fence, Order, Table
+from pipeline.model import Fence, Missing, Order, Table
 
 
 def imageless(
@@ -40,6 +40,21 @@ def imageless(
             if not _stands(own.get(source), samples.source(source).known(), cut):
                 text = f"source {source}: the heartbeat that the image goes by is not after the cut"
                 yield Reason("image_misplaced", text)
+
+
+def doubted(cut: datetime, samples: Samples, bad_until: Mapping[str, datetime]) -> Iterator[Reason]:
+    """Why an image that nobody was told of may lack rows: a check failed when it was there already.
+
+    *bad_until*: gating check -> until when its last FAIL stood.  What put that right went into the
+    mirror, and not into the image.
+    """
+    image = None if isinstance(samples.mirror, Missing) else samples.mirror.value.image(cut)
+    if image is None:
+        return
+    for check, until in sorted(bad_until.items()):
+        if until > image.made:
+            text = f"{check} failed after the image was made, until {until.isoformat()}"
+            yield Reason("image_doubted", text)
 
 
 def _unbased(table: Table, image: Image, mark: Mark) -> str:

@@ -12,6 +12,7 @@ from enum import StrEnum
 from checks.blocks import Inputs, blocks, undecided
 from checks.certificate import Certificate, certify
 from checks.evidence import Evidence
+from checks.image_proof import doubted
 from checks.model import Reason
 from checks.pause import closed
 from checks.proof import Proof, landed_to, prove
@@ -171,6 +172,8 @@ def _ruled(
         return ReadinessState.UNKNOWN, reasons or proof.reasons
     if not all(one.holds for one in asked):
         return ReadinessState.NOT_READY, reasons
+    if lacks := _lacks(question, inputs, policy):
+        return ReadinessState.NOT_READY, lacks
     doubts = (*_unlisted(inputs), *_unlogged(inputs))
     return (ReadinessState.UNKNOWN, doubts) if doubts else (ReadinessState.READY, ())
 
@@ -234,6 +237,14 @@ def _certificate(
         evidence=evidence,
         unknown=unknown,
     )
+
+
+def _lacks(question: Question, inputs: Inputs, policy: ReadinessPolicy) -> tuple[Reason, ...]:
+    """Why an image may lack rows that its mirror has by now."""
+    if question.stage is not Stage.IMAGE:
+        return ()
+    gating = {check: at for check, at in inputs.bad_until.items() if check in policy.gating}
+    return tuple(doubted(question.cut, inputs.samples, gating))
 
 
 def _certified(certificate: Certificate) -> Reason:

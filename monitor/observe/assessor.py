@@ -101,6 +101,7 @@ class Assessor:
             unlisted=self.unlisted(table, None if isinstance(mark, Missing) else mark.value),
             clocks=doubts,
             pause=facts.pauses.get(table.name),
+            bad_until=self.rulings.bad_until(table.name),
         )
 
     def answer(self, question: Question, inputs: Inputs) -> Readiness:

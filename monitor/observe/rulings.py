@@ -1,7 +1,8 @@
 """The newest verdict of each table and check, and the newest that was not UNKNOWN."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from checks.model import Outcome, Verdict
 from monitor.store.verdicts import Verdicts
@@ -14,16 +15,26 @@ class Rulings:
     _newest: dict[str, dict[str, Verdict]] = field(default_factory=dict)
     _ruled: dict[str, dict[str, Verdict]] = field(default_factory=dict)
     _passed: dict[str, dict[str, Verdict]] = field(default_factory=dict)
+    _bad: dict[str, dict[str, datetime]] = field(default_factory=dict)
 
     def load(self, kept: Verdicts) -> None:
         """Remember what earlier lives ruled, in the order they did."""
-        self.add(kept.latest())
+        latest = kept.latest()
+        self.add(latest)
+        self._bad.clear()  # when the first PASS after a FAIL came is not kept
+        for verdict in latest:
+            if verdict.ruling.outcome is Outcome.FAIL:
+                self._was_bad(verdict)
 
     def add(self, verdicts: Iterable[Verdict]) -> None:
         """Take *verdicts* in the order they were ruled."""
         for verdict in verdicts:
             outcome = verdict.ruling.outcome
+            before = self._ruled.get(verdict.table, {}).get(verdict.check)
+            ended = before is not None and before.ruling.outcome is Outcome.FAIL
             _keep(self._newest, verdict)
+            if outcome is Outcome.FAIL or (outcome is Outcome.PASS and ended):
+                self._was_bad(verdict)
             if outcome is not Outcome.UNKNOWN:
                 _keep(self._ruled, verdict)
             if outcome is Outcome.PASS:
@@ -36,6 +47,14 @@ class Rulings:
     def last_pass(self, table: str, check: str) -> Verdict | None:
         """The last PASS; None if there never was one."""
         return self._passed.get(table, {}).get(check)
+
+    def bad_until(self, table: str) -> Mapping[str, datetime]:
+        """Check -> until when its last FAIL stood, or was seen at least; absent without any."""
+        return self._bad.get(table, {})
+
+    def _was_bad(self, verdict: Verdict) -> None:
+        known = self._bad.get(verdict.table, {})
+        self._bad[verdict.table] = {**known, verdict.check: verdict.at}
 
     def of(self, table: str) -> tuple[Verdict, ...]:
         """Newest of each check of *table*, and beside an UNKNOWN the newest that ruled."""

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from checks.model import Outcome
 from pipeline.cut import cut
 from pipeline.image import DueCut, Image, fence_of, positions
 from pipeline.lags.samples import MirrorPosition
@@ -150,3 +151,34 @@ def test_the_board_answers_for_the_image_of_yesterday(published: Rig) -> None:
 
     assert [stage.value for stage in views[USERS].day] == ["landed", "mirror", "image"]
     assert [stage.value for stage in views[ORDERS].day] == ["landed", "mirror"]
+
+
+def test_an_image_from_while_a_check_failed_is_not_ready_though_nobody_was_told_of_it(
+    published: Rig,
+) -> None:
+    """What put the mirror right came after the image: it may still lack those rows."""
+    published.rule(USERS, Outcome.FAIL)
+    made(published, "2026-03-28")
+    published.second(5)
+    published.rule(USERS, Outcome.PASS)
+
+    status, answer = ask(published, "2026-03-28")
+    mirror, _ = ask(published, "2026-03-28", stage="mirror")
+
+    assert (status, mirror) == (404, 200)
+    assert [one["code"] for one in answer["tables"][0]["reasons"]] == ["image_doubted"]
+
+
+def test_a_check_that_was_right_again_before_the_image_was_made_says_nothing_of_it(
+    published: Rig,
+) -> None:
+    published.rule(USERS, Outcome.FAIL)
+    published.second(5)
+    published.rule(USERS, Outcome.PASS)
+    published.second(5)
+    published.beat()
+    made(published, "2026-03-28")
+
+    status, _ = ask(published, "2026-03-28")
+
+    assert status == 200

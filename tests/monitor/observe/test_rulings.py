@@ -87,3 +87,32 @@ def test_what_earlier_lives_ruled_is_read_by_one_question(tmp_path: Path) -> Non
     assert passed is not None
     assert passed.at == NOON
     store.close()
+
+
+@pytest.mark.parametrize(
+    ("sheet", "until"),
+    [
+        pytest.param("PP", None, id="never"),
+        pytest.param("PF", 1, id="it is bad"),
+        pytest.param("FF", 1, id="as far as it was seen"),
+        pytest.param("PF?P", 3, id="the first pass ends it"),
+        pytest.param("FPP", 1, id="and no later one"),
+        pytest.param("FPF", 2, id="it is bad again"),
+    ],
+)
+def test_until_when_a_check_was_bad(sheet: str, until: int | None) -> None:
+    rulings = Rulings()
+    rulings.add(told(sheet))
+
+    found = rulings.bad_until("shop.t").get("max_id")
+
+    assert found == (None if until is None else NOON + timedelta(minutes=until))
+
+
+def test_after_a_restart_a_fail_counts_as_long_as_it_was_seen(tmp_path: Path) -> None:
+    store, rulings = ServiceStore.open(tmp_path / "s.db"), Rulings()
+    store.verdicts.add(told("PFPP"))
+    rulings.load(store.verdicts)
+    store.close()
+
+    assert rulings.bad_until("shop.t") == {"max_id": NOON + timedelta(minutes=1)}
