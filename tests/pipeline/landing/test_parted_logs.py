@@ -1,16 +1,20 @@
 """What a server that took another's place never had is a gap of the tables that are there."""
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import pytest
 
 from pipeline.landing.epoch import observe
 from pipeline.landing.parted_logs import with_parted
 from pipeline.mark import Epoch, Existence, Mark
-from pipeline.model import Head, Order
+from pipeline.model import Acknowledged, Head, Order
 from pipeline.report import read_gap
 from pipeline.sources.mysql.position import binlog_position
+from pipeline.sources.postgres.dialect import POSTGRES
 from pipeline.sources.postgres.position import log_position
+from tests.pipeline.landing.desk import Desk, Server
+from tests.pipeline.landing.test_unbased_tables import message
 
 OLD = Epoch(1, "7/1/5", log_position(1000))
 BASE, NEWER = Order(1, 10, 10), Order(2, 2000, 2000)
@@ -84,6 +88,37 @@ def test_it_is_told_once() -> None:
     assert with_parted(replace(made, batch=6), made, {"shop": (BEHIND, BEHIND)}) == replace(
         made, batch=6
     )
+
+
+@dataclass(eq=False)
+class Postgres(Server):
+    """A server whose head is ``now``, and its collector, which has sent everything."""
+
+    now: Head = field(default_factory=lambda: Head("7/1/5", log_position(700)))
+
+    def head(self) -> Head:
+        return self.now
+
+    def acknowledged(self) -> Acknowledged:
+        return Acknowledged(self.now.position)
+
+
+@pytest.mark.parametrize("parted", [699, 700])
+def test_landing_tells_it_with_the_first_batch_after_the_promotion(
+    tmp_path: Path, parted: int
+) -> None:
+    server = Postgres()
+    desk = Desk(tmp_path, server=server, names="a", dialect=POSTGRES)
+    topic = desk.topics.held.setdefault("a.public.t", [])
+    topic += [message("t", 500, 1, "last"), message("t", 600, 2)]
+    desk.land()
+    server.now = Head("7/2/5", log_position(900), log_position(parted))
+    topic.append(message("t", 800, 3))
+
+    told = desk.land()
+
+    assert desk.loop.mark.epochs["a"].number == 2
+    assert [gap.shards for gap in told.gaps] == [("a/public.t",)] * (parted < 700)
 
 
 def test_a_log_of_another_kind_holds_nothing_of_it() -> None:
