@@ -97,17 +97,23 @@ def _of_mark(inputs: Inputs) -> Iterator[Reason]:
     mark = inputs.samples.mark.value
     for name in _shards(inputs.table):
         if name not in mark.bases:
-            yield Reason("no_base", f"{name} has no complete base yet", _without_base(mark, name))
+            told = f"{name} has no complete base yet; {_advice(inputs.table)}"
+            yield Reason("no_base", told, _without_base(mark, name))
     for gap in map(read_gap, mark.gaps.values()):
         if _concerns(gap, inputs.table):
             span = f"{gap.topic}:{gap.partition} [{gap.first}, {gap.until})"
             shared = gap.id if _is_shared(gap, inputs.table) else ""
-            yield Reason("gap", f"{span} cannot be read: {gap.why}", gap.id, shared)
+            told = f"{span} cannot be read: {gap.why}; {_advice(inputs.table)}"
+            yield Reason("gap", told, gap.id, shared)
     for subject, one in sorted(mark.quarantine.items()):
         if _quarantines(subject, one, inputs):
             for name in one.names(subject):
                 text = f"{one.table or subject}: undecoded change {name}"
                 yield Reason("quarantine", text, name, "" if one.table else subject)
+
+
+def _advice(table: Table) -> str:
+    return f"a new base closes it: sluice bootstrap {table.name} --reason ..."
 
 
 def _of_rounds(inputs: Inputs) -> Iterator[Reason]:

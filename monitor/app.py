@@ -29,6 +29,7 @@ from monitor.observe.foreign_writes import ForeignWrites
 from monitor.observe.heartbeat import FenceBook, HeartbeatWriter
 from monitor.observe.probing import Probing
 from monitor.observe.readers import named_versions
+from monitor.observe.rebootstraps import Rebootstraps
 from monitor.observe.rechecks import Rechecks
 from monitor.observe.recorder import VerdictRecorder
 from monitor.observe.retention import RetentionWatch
@@ -97,6 +98,7 @@ class App:
         self.supervisor = Supervisor(config.settings, self.spark)
         self.requests = self._lane_requests()
         self.rechecks = Rechecks(store.rereads, self.rulings, clock)
+        self.rebootstraps = self._rebootstraps()
         self.delivery = Delivery(config.channels, store.outbox, reminders=self.recorder.reminders)
         self.stalled = StalledRound(
             config.alerts, self.current, store.outbox, store.silences.list, self.started
@@ -302,9 +304,14 @@ class App:
             publish=self.requests.publish if self._imaged() else None,
         )
 
+    def _rebootstraps(self) -> Rebootstraps:
+        rules, rereads = self.config.rebootstrap, self.store.rereads
+        return Rebootstraps(rules, rereads, lambda: self.current.board, clock)
+
     def _reread(self) -> None:
         """Read on what is read again, and take up what checks said of what is done."""
         self.rechecks.look()
+        self.rebootstraps.look()
         self.requests.reread()
 
     def _imaged(self) -> bool:

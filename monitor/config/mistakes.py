@@ -28,6 +28,7 @@ def mistakes(config: Config) -> list[str]:
     return [
         *_of_tables(config),
         *_of_images(config),
+        *_of_bases(config),
         *_of_sources(config),
         *_of_servers(config),
         *_of_numbers(config),
@@ -75,6 +76,12 @@ def _of_images(config: Config) -> Iterator[str]:
         for name in ("keep", "hold_back", "due"):
             if getattr(rule, name) <= timedelta():
                 yield f"publish[{i}].{name}: must be longer than nothing"
+
+
+def _of_bases(config: Config) -> Iterator[str]:
+    for i, rule in enumerate(config.rebootstrap):
+        if rule.at_once < 1:
+            yield f"rebootstrap[{i}].at_once: must be 1 or more; how: ask begins none"
 
 
 def _no_pattern(pattern: str) -> str:

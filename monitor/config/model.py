@@ -17,6 +17,7 @@ from alerts.round import AlertSettings
 from checks import run as probes
 from checks.readiness import ReadinessPolicy, Rule
 from monitor.config.plans import CheckPlan, Every
+from monitor.config.rebootstrap import RebootstrapRule
 from pipeline.settings import (
     InvariantRule,
     KafkaSecurity,
@@ -122,6 +123,7 @@ class Config(BaseModel):
     sources: Annotated[tuple[SourceSettings, ...], Field(min_length=1)]
     tables: tuple[TableRule, ...] = ()
     publish: tuple[PublishRule, ...] = ()
+    rebootstrap: tuple[RebootstrapRule, ...] = ()
     pipeline: Tuning = Tuning()
     readiness: ReadinessSettings = ReadinessSettings()
     heartbeat: Every = timedelta(seconds=1)

@@ -297,3 +297,9 @@ def test_a_broker_has_a_host_that_can_be_one(broker: str) -> None:
 
     write = "is no broker; write host:port, with commas between several"
     assert told == [f"kafka: {broker!r} {write}"]
+
+
+def test_bases_that_are_to_be_made_and_never_may_are_a_fault() -> None:
+    text = MINIMAL + "rebootstrap: [{tables: 'shop.*', how: auto, at_once: 0}]\n"
+
+    assert faults(text) == ["rebootstrap[0].at_once: must be 1 or more; how: ask begins none"]

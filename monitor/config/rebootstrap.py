@@ -1,0 +1,23 @@
+"""Which tables may the service read again by itself, and how often?"""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Literal
+
+from monitor.config.plans import Every
+
+
+@dataclass(frozen=True, slots=True)
+class RebootstrapRule:
+    """Whether a table that only a new base helps gets one by itself; the first that fits decides.
+
+    ``tables`` is a glob on the table's name.  With ``auto`` one is begun once it has been needed
+    for ``after``, and not again within ``again`` of the last; ``at_once`` are read side by side.
+    With ``ask``, as without a rule, `sluice explain` says what to type.
+    """
+
+    tables: str
+    how: Literal["ask", "auto"] = "ask"
+    after: Every = timedelta(minutes=5)
+    again: Every = timedelta(hours=6)
+    at_once: int = 1

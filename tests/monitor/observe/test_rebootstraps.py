@@ -1,0 +1,158 @@
+"""A table gets a new base by itself where that is allowed, needed and not tried just now.
+
+Covers monitor/observe/rebootstraps.py, monitor/config/rebootstrap.py
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from checks.model import Reason
+from checks.readiness import ReadinessState
+from monitor.board import Board, FirstLanding
+from monitor.config.rebootstrap import RebootstrapRule
+from monitor.observe.rebootstraps import Rebootstraps
+from monitor.store.rereads import RereadRequest
+from monitor.store.store import ServiceStore
+from pipeline.rereads import RereadOrder, RereadState
+from tests.monitor.boards import NOW, view
+
+GAP = Reason("gap", "offsets are gone", "shop.t:0:1@7")
+AUTO = RebootstrapRule("shop.*", "auto")
+MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
+
+
+class Desk:
+    """A service whose board shows tables that stand still."""
+
+    def __init__(self, store: ServiceStore, *rules: RebootstrapRule) -> None:
+        self.store, self.now, self.board = store, NOW, Board(NOW)
+        self.orders = Rebootstraps(rules, store.rereads, lambda: self.board, lambda: self.now)
+
+    def show(self, **tables: Reason) -> None:
+        state = ReadinessState.BLOCKED
+        views = [view(f"shop.{n}", state, one, seconds=(1, 1, 1)) for n, one in tables.items()]
+        self.board = replace(self.board, tables=tuple(views))
+
+    def after(self, time: timedelta) -> list[str]:
+        """Look now and once more after *time*; which tables are being read."""
+        for moment in (self.now, self.now + time):
+            self.now, self.board = moment, replace(self.board, at=moment)
+            self.orders.look()
+        return [one.table for one in self.store.rereads.orders()]
+
+    def end(self, done: int | None = 7, why: str = "") -> None:
+        """What is read ends."""
+        for one in self.store.rereads.orders():
+            state = RereadState(one.id, one.table, "s/t", 5, done, why, refused=done is None)
+            self.store.rereads.told([state], self.now)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[ServiceStore]:
+    made = ServiceStore.open(tmp_path / "s.db")
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize(
+    ("reason", "rules", "begun"),
+    [
+        pytest.param(GAP, (AUTO,), True, id="a gap"),
+        pytest.param(Reason("no_base", "none"), (AUTO,), True, id="no base"),
+        pytest.param(Reason("schema", "a column went"), (AUTO,), True, id="a statement"),
+        pytest.param(Reason("emptied", "made over"), (AUTO,), True, id="another statement"),
+        pytest.param(GAP, (), False, id="nobody allows it"),
+        pytest.param(GAP, (RebootstrapRule("shop.*"), AUTO), False, id="the first rule says ask"),
+        pytest.param(GAP, (RebootstrapRule("mall.*", "auto"),), False, id="of other tables"),
+        pytest.param(Reason("quarantine", "x"), (AUTO,), False, id="what a base does not end"),
+        pytest.param(Reason("check_failed", "x"), (AUTO,), False, id="a check"),
+        pytest.param(replace(GAP, id="lists:shop:0:7@7"), (AUTO,), False, id="it is not sent"),
+    ],
+)
+def test_it_is_begun_for_what_a_base_heals_where_that_is_allowed(
+    *, store: ServiceStore, reason: Reason, rules: tuple[RebootstrapRule, ...], begun: bool
+) -> None:
+    desk = Desk(store, *rules)
+    desk.show(t=reason)
+
+    assert desk.after(5 * MINUTE) == (["shop.t"] if begun else [])
+    for one in store.rereads.list():
+        assert (one.who, one.reason) == (
+            "sluice",
+            f"rebootstrap: auto; {reason.code}: {reason.text}",
+        )
+
+
+def test_what_heals_by_itself_needs_none(store: ServiceStore) -> None:
+    desk = Desk(store, AUTO)
+    desk.show(t=GAP)
+    assert desk.after(4 * MINUTE) == []
+    desk.show()
+    desk.after(MINUTE)
+    desk.show(t=GAP)
+
+    assert desk.after(4 * MINUTE) == []
+    assert desk.after(MINUTE) == ["shop.t"]
+
+
+def test_so_many_at_once_and_no_more(store: ServiceStore) -> None:
+    desk = Desk(store, replace(AUTO, at_once=2))
+    desk.show(a=GAP, b=GAP, c=GAP)
+
+    first = desk.after(5 * MINUTE)
+    desk.end()
+    second = desk.after(MINUTE)
+
+    assert (first, second) == (["shop.a", "shop.b"], ["shop.c"])
+
+
+@pytest.mark.parametrize("done", [pytest.param(7, id="done"), pytest.param(None, id="refused")])
+def test_it_is_not_begun_again_soon_and_a_restart_forgets_that_not(
+    store: ServiceStore, done: int | None
+) -> None:
+    desk = Desk(store, AUTO)
+    desk.show(t=GAP)
+    desk.after(5 * MINUTE)
+    desk.end(done, "" if done else "no key")
+    desk.orders = Rebootstraps((AUTO,), store.rereads, lambda: desk.board, lambda: desk.now)
+
+    assert desk.after(5 * HOUR) == []
+    assert desk.after(HOUR) == ["shop.t"]
+
+
+def test_what_somebody_has_read_already_is_left_to_him(store: ServiceStore) -> None:
+    store.rereads.add(RereadRequest("x", "shop.t", "mine", "ann", NOW))
+    desk = Desk(store, AUTO)
+    desk.show(t=GAP)
+
+    desk.after(5 * MINUTE)
+
+    assert store.rereads.orders() == (RereadOrder("x", "shop.t"),)
+
+
+def test_a_table_that_is_read_for_the_first_time_has_its_base_on_its_way(
+    store: ServiceStore,
+) -> None:
+    desk = Desk(store, AUTO)
+    desk.show(t=Reason("no_base", "none"))
+    first = FirstLanding("shop", "10 rows", NOW, ("shop.t",))
+    desk.board = replace(desk.board, firsts=(first,))
+
+    assert desk.after(HOUR) == []
+    desk.board = replace(desk.board, firsts=(replace(first, stuck=NOW),))
+    assert desk.after(5 * MINUTE) == ["shop.t"]
+
+
+def test_nothing_is_begun_by_a_board_that_is_old(store: ServiceStore) -> None:
+    desk = Desk(store, AUTO)
+    desk.show(t=GAP)
+    desk.after(MINUTE)
+    desk.now += HOUR
+
+    desk.orders.look()
+
+    assert store.rereads.orders() == ()
