@@ -1,0 +1,81 @@
+"""A MySQL table of orders, copied as often as it is needed, and somebody who writes to it."""
+
+import random
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from demo.mysql import MySQL
+
+DATABASE = "bench"
+COLUMNS = "user_id, state, total, placed, coupon, note, touched"
+CREATE = f"""CREATE TABLE {DATABASE}.{{table}} (
+    id BIGINT NOT NULL PRIMARY KEY, user_id INT NOT NULL, state VARCHAR(12) NOT NULL,
+    total DECIMAL(12,2) NOT NULL, placed DATETIME(6) NOT NULL, coupon VARCHAR(20),
+    note VARCHAR(120) NOT NULL, touched BIGINT NOT NULL)"""
+DIGITS = " UNION ALL ".join(f"SELECT {digit} AS d" for digit in range(10))
+SOME = 100_000  # rows of one statement that fills
+ROW = """n, n * 7919 % 100000, ELT(1 + n % 3, 'new', 'paid', 'sent'), n % 900 + 0.25,
+    TIMESTAMP('2024-01-01') + INTERVAL n SECOND, NULL,
+    CONCAT('a note with "quotes" and ', MD5(n)), n"""
+TICK = 0.02  # seconds between two transactions of who writes
+
+
+@dataclass(eq=False)
+class Orders:
+    """Tables of ``rows`` rows each in ``server``; what fills them is not in its log."""
+
+    server: MySQL
+    rows: int
+    written: int = field(default=0, init=False)
+
+    def create(self) -> None:
+        """Make the database."""
+        self.server.execute(f"CREATE DATABASE {DATABASE}")
+
+    def fill(self, table: str) -> None:
+        """Make one more table: orders 1 to ``rows``."""
+        statements = [CREATE.format(table=table), "SET sql_log_bin = 0"]
+        parts = " CROSS JOIN ".join(f"({DIGITS}) AS t{at}" for at in range(5))
+        number = " + ".join(f"t{at}.d * {10**at}" for at in range(5))
+        for first in range(0, self.rows, SOME):
+            count = min(SOME, self.rows - first)
+            numbers = f"SELECT {first + 1} + {number} AS n FROM {parts}"
+            told = f"SELECT {ROW} FROM ({numbers}) AS numbers WHERE n <= {first + count}"
+            statements.append(f"INSERT INTO {DATABASE}.{table} {told}")
+        self.server.execute(*statements)
+
+    @contextmanager
+    def changing(self, table: str, a_second: int) -> Iterator[None]:
+        """Have so many rows change each second: updates, inserts, deletes, keys."""
+        ended = threading.Event()
+        writer = threading.Thread(target=self._write, args=(table, a_second, ended))
+        writer.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            writer.join()
+
+    def _write(self, table: str, a_second: int, ended: threading.Event) -> None:
+        chance, name = random.Random(7), f"{DATABASE}.{table}"
+        each = max(1, round(a_second * TICK))
+        with self.server.connect(autocommit=False) as link, link.cursor() as cursor:
+            while not ended.wait(TICK):
+                for _ in range(each):
+                    self.written += cursor.execute(*_change(name, chance, self.rows))
+                link.commit()
+
+
+def _change(name: str, chance: random.Random, rows: int) -> tuple[str, tuple[int, ...]]:
+    key, other = chance.randint(1, rows), rows + chance.randint(1, rows)
+    kind = chance.random()
+    if kind < 0.7:
+        return f"UPDATE {name} SET state = 'paid', touched = %s WHERE id = %s", (other, key)
+    if kind < 0.8:
+        return f"UPDATE IGNORE {name} SET id = %s WHERE id = %s", (other, key)
+    if kind < 0.9:
+        return f"DELETE FROM {name} WHERE id = %s", (key,)
+    values = "%s, 1, 'new', 1.5, '2025-01-01', 'x', 'late', 0"
+    return f"INSERT IGNORE INTO {name} VALUES ({values})", (other,)
