@@ -1,8 +1,8 @@
 """What would these Avro messages be as JSON, and which of them are none?
 
 In a message of Confluent's wire format stand a zero, a schema's number in four bytes, the highest
-first, and the body in Avro's binary encoding.  Messages of one schema are read together; one that
-does not fit is left out by itself, with its reason, and the others are read again.  Pure.
+first, and the body in Avro's binary encoding.  Messages of one schema are read together, or one by
+one where they are few; one that does not fit is left out by itself, with its reason.  Pure.
 """
 
 from collections.abc import Mapping
@@ -15,12 +15,16 @@ from msgspec import Raw
 from numpy.typing import NDArray
 
 from pipeline.errors import FormatError
-from pipeline.formats.debezium.avro_bodies import Bodies, DamagedError
+from pipeline.formats.debezium.avro_bodies import ENDS, Bodies, DamagedError
+from pipeline.formats.debezium.avro_body import Body
 from pipeline.formats.debezium.avro_columns import row_schema
-from pipeline.formats.debezium.avro_schema import ValueReader, value_reader
+from pipeline.formats.debezium.avro_schema import value_reader
+from pipeline.formats.debezium.avro_values import ValueReader
 
 HEADER = 5
 MAGIC = 0
+FEW = 100  # messages of a schema: reading these together would cost more than one by one
+LEFT = "bytes are left over"
 UNFRAMED = "it does not begin with a zero and a schema's number: it is not in Confluent's format"
 UNKNOWN = (
     "the registry knows no schema {number}: find out who wrote it and with which registry;"
@@ -135,6 +139,8 @@ def _group(
         made = value_reader(schema, unicode_names=unicode_names)
     except FormatError as error:
         return _none(mine, f"schema {number}: {error}")
+    if len(mine) < FEW:
+        return _one_by_one(messages, mine, number, made)
     wrong: dict[int, str] = {}
     while len(mine):
         some = messages if len(mine) == len(messages) else messages.take(pa.array(mine))
@@ -147,6 +153,31 @@ def _group(
     return pa.array([], pa.string()), mine, wrong
 
 
+def _one_by_one(
+    messages: pa.BinaryArray, mine: NDArray[np.intp], number: int, made: ValueReader
+) -> tuple[pa.StringArray, NDArray[np.intp], dict[int, str]]:
+    texts, read, wrong = list[str](), list[int](), dict[int, str]()
+    sent = messages.take(pa.array(mine)).to_pylist()
+    for row, one in zip(mine.tolist(), sent, strict=True):
+        try:
+            texts.append(_text(made, Body(one, HEADER)))
+        except DamagedError as error:
+            wrong[row] = f"it does not fit schema {number}: {error.why}"
+        else:
+            read.append(row)
+    return pa.array(texts, pa.string()), np.array(read, np.intp), wrong
+
+
+def _text(made: ValueReader, body: Body) -> str:
+    try:
+        text = made.one(body)
+    except IndexError as error:
+        raise body.damaged(ENDS) from error
+    if body.left:
+        raise body.damaged(LEFT)
+    return text
+
+
 def _none(
     mine: NDArray[np.intp], why: str
 ) -> tuple[pa.StringArray, NDArray[np.intp], dict[int, str]]:
@@ -156,5 +187,5 @@ def _none(
 def _read(made: ValueReader, bodies: Bodies) -> pa.StringArray:
     """Every byte of each must be read, or it was written with another schema."""
     texts = made.read(bodies).whole(len(bodies.rows))
-    bodies.refuse(bodies.at != bodies.end, "bytes are left over")
+    bodies.refuse(bodies.at != bodies.end, LEFT)
     return texts

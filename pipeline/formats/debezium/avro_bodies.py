@@ -6,6 +6,7 @@ byte; texts and bytes behind their length.  A body that says what cannot be is n
 beyond its end.  Pure.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +22,9 @@ MORE, ONE = np.uint8(0x80), np.uint64(1)
 TOPS = np.uint64(0x8080808080808080)
 NINTH, TENTH = np.uint64(56), np.uint64(63)
 ENDS = "it ends inside an integer"
+INSIDE = "it ends inside a value"
+TOO_WIDE = "an integer has more than 64 bits"
+TOO_LONG = "a list is longer than what is left"
 
 
 class DamagedError(Exception):
@@ -128,7 +132,7 @@ class Bodies:
         tenth = self.data[self.at[rows]]
         odd = np.zeros(len(value), np.bool_)
         odd[rows] = tenth > 1
-        self.refuse(odd, "an integer has more than 64 bits")
+        self.refuse(odd, TOO_WIDE)
         value[rows] |= tenth.astype(np.uint64) << TENTH
         self.at[rows] += 1
 
@@ -146,7 +150,41 @@ class Bodies:
         return both.take(pa.array(np.arange(0, 2 * count, 2)))
 
     def _refuse_long(self, size: Places) -> None:
-        self.refuse((size < 0) | (size > self.end - self.at), "it ends inside a value")
+        self.refuse((size < 0) | (size > self.end - self.at), INSIDE)
+
+
+def blocks(bodies: Bodies) -> Iterable[tuple[Bodies, NDArray[np.intp]]]:
+    """Bodies that hold one more item, and their numbers, until none does.
+
+    An item takes a byte at least, so no count makes this longer than the bodies are.
+    """
+    open_ = np.ones(len(bodies.at), np.bool_)
+    left = np.zeros(len(bodies.at), np.int64)
+    while open_.any():
+        fresh = open_ & (left == 0)
+        if fresh.any():
+            left[fresh] = _counts(bodies, fresh)
+            open_ &= left > 0
+        if open_.any():
+            some = bodies.only(open_)
+            yield some, np.flatnonzero(open_)
+            bodies.follow(some, open_)
+            left[open_] -= 1
+
+
+def _counts(bodies: Bodies, mask: NDArray[np.bool_]) -> Places:
+    """How many items the next block has; behind a negative count stands its size in bytes."""
+    some = bodies.only(mask)
+    found = some.longs()
+    negative = found < 0
+    if negative.any():
+        sized = some.only(negative)
+        sized.longs()
+        some.follow(sized, negative)
+    counts = np.abs(found)
+    some.refuse((counts < 0) | (counts > some.end - some.at), TOO_LONG)
+    bodies.follow(some, mask)
+    return counts
 
 
 def _packed(word: NDArray[np.uint64]) -> NDArray[np.uint64]:

@@ -17,6 +17,7 @@ from pipeline.formats.canonical import quote
 from pipeline.formats.debezium.avro_bodies import Bodies
 
 NULL = "null"
+NO_TEXT = "a text is not UTF-8"
 ODD = np.zeros(256, np.bool_)
 ODD[:32] = ODD[ord('"')] = ODD[ord("\\")] = True
 
@@ -57,7 +58,7 @@ def utf8(found: pa.BinaryArray, bodies: Bodies) -> pa.StringArray:
         return found.cast(pa.string())
     except pa.ArrowInvalid:
         odd = np.fromiter((not _is_text(one) for one in found.to_pylist()), np.bool_, len(found))
-        bodies.refuse(odd, "a text is not UTF-8")
+        bodies.refuse(odd, NO_TEXT)
         raise
 
 
@@ -84,8 +85,12 @@ def escaped(texts: pa.StringArray) -> pa.StringArray:
 
 def base64(found: pa.BinaryArray) -> Texts:
     """Bytes as Jackson writes them."""
-    texts = [binascii.b2a_base64(one, newline=False) for one in found.to_pylist()]
-    return Texts(pa.array(texts, pa.binary()).cast(pa.string()), quoted=True)
+    return Texts(pa.array(map(encoded, found.to_pylist()), pa.string()), quoted=True)
+
+
+def encoded(value: bytes) -> str:
+    """One of them, without its quotes."""
+    return binascii.b2a_base64(value, newline=False).decode()
 
 
 def real(value: float) -> str:

@@ -1,8 +1,8 @@
 """A message in Avro says what Debezium's JSON of the same change says, or why it says nothing.
 
 The corpus was sent by one Debezium 3.5 twice, through Apicurio's Avro converter and as JSON.
-Covers pipeline/formats/debezium/avro.py, avro_bodies.py, avro_schema.py,
-avro_texts.py.
+Covers pipeline/formats/debezium/avro.py, avro_bodies.py, avro_body.py, avro_schema.py,
+avro_texts.py, avro_values.py.
 """
 
 import json
@@ -36,6 +36,14 @@ SCHEMAS: dict[int, str | None] = {
 CAPTURED = messages("debezium_avro")
 SENT: list[Raw] = [(one.key, one.value, one.topic) for one in CAPTURED]
 ROW = next(one for one in SENT if one[2] == "av.shop.odd_na-me")
+
+
+@pytest.fixture(scope="module", autouse=True, params=[0, 10**6], ids=["side by side", "one by one"])
+def way(request: pytest.FixtureRequest) -> Iterator[None]:
+    """How messages are read: both say the same."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(avro, "FEW", request.param)
+        yield
 
 
 def decoded(some: Sequence[Raw]) -> list[dict[str, Any]]:
@@ -279,6 +287,15 @@ def _each_is_a_change_or_has_a_reason(some: list[Raw]) -> int:
         assert (one["error"] is None) == (one["op"] != "error")
         assert one["raw"] == (value if one["error"] else None)
     return sum(one["error"] is not None for one in found)
+
+
+def test_damaged_messages_have_the_same_reason_both_ways(monkeypatch: pytest.MonkeyPatch) -> None:
+    for some in damaged(examples(5_000, brief=1_000), 2):
+        found = []
+        for few in (0, 10**6):
+            monkeypatch.setattr(avro, "FEW", few)
+            found.append(decoded(some))
+        assert found[0] == found[1]
 
 
 def test_damaged_messages_are_changes_or_have_a_reason() -> None:
