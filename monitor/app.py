@@ -40,6 +40,7 @@ from monitor.observe.service_state import ServiceState
 from monitor.observe.stalled import StalledRound
 from monitor.observe.state_book import StateBook
 from monitor.observe.unlogged_changes import UnloggedChanges
+from monitor.observe.wanted import WantedTables
 from monitor.observe.world import RoundWorld
 from monitor.right_of_way import RightOfWay
 from monitor.schedule import Schedule
@@ -74,7 +75,7 @@ class App:
         self.stopping = threading.Event()
         self.started = clock()
         self.current, self.way = CurrentBoard(), RightOfWay()
-        self.lake = LakeClient.of(config)
+        self.lake, self.wanted = LakeClient.of(config), WantedTables(clock)
         self.clocks = self._clocks()
         self.fences = FenceBook(store.fences, self.clocks.stepped)
         self.rulings = Rulings()
@@ -118,6 +119,7 @@ class App:
             self.config.time_zone,
             clock,
             self._published,
+            self.wanted.want,
         )
         http = self.config.http
         names = frozenset({*http.names, http.host, gethostname(), getfqdn()})
@@ -236,6 +238,7 @@ class App:
             clock=clock,
             readers=partial(named_versions, self.store.certificates, clock),
             paused=self._paused,
+            wanted=self.wanted,
             cuts=DueCuts(
                 self.fences.known,
                 self.fences.first,
@@ -267,6 +270,7 @@ class App:
             way=self.way,
             image_due=self._image_due,
             kept=self.config.pipeline.upkeep.keep_changes,
+            want=self.wanted.want,
             states=StateBook(self.store.table_states.add, self.store.table_states.newest),
         )
 
@@ -302,6 +306,7 @@ class App:
             reread=self._reread,
             prune=self._prune,
             publish=self.requests.publish if self._imaged() else None,
+            merge_urgent=self.requests.apply_urgent if self.config.settings.divided else None,
         )
 
     def _rebootstraps(self) -> Rebootstraps:

@@ -60,6 +60,7 @@ class Cycle:
     image_due: Callable[[str], timedelta | None] = lambda _: None
     kept: timedelta = timedelta(days=30)
     states: StateBook = field(default_factory=StateBook)
+    want: Callable[[Sequence[str]], object] = lambda _: None
     _states: dict[str, tuple[ReadinessState, datetime]] = field(default_factory=dict)
 
     def watch(self) -> None:
@@ -154,7 +155,10 @@ class Cycle:
     def _day(self, inputs: Inputs, cut: datetime) -> dict[Stage, Readiness]:
         due = self.image_due(inputs.table.name)
         stages = MOVING if due is None else (*MOVING, Stage.IMAGE)
-        return {stage: self.assessor.answer(Question(stage, cut), inputs) for stage in stages}
+        day = {stage: self.assessor.answer(Question(stage, cut), inputs) for stage in stages}
+        if day[Stage.LANDED].ready and day[Stage.MIRROR].state is ReadinessState.NOT_READY:
+            self.want([inputs.table.name])  # its day is over: it waits for no cycle
+        return day
 
     def _view(
         self,

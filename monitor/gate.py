@@ -46,7 +46,7 @@ class Decision:
 
 @dataclass(eq=False)
 class Gate:
-    """Answers questions of any number of jobs at once."""
+    """Answers questions of any number of jobs at once; those who wait *want* tables merged soon."""
 
     watcher: Watcher
     roster: Roster
@@ -55,6 +55,7 @@ class Gate:
     zone: ZoneInfo
     clock: Callable[[], datetime]
     published: Callable[[str], bool] = lambda _: False
+    want: Callable[[Sequence[str]], object] = lambda _: None
 
     def decide(self, tables: Sequence[str], cut: datetime, stage: Stage) -> Decision:
         """Answer now, for all *tables*.
@@ -82,6 +83,9 @@ class Gate:
                 if table is not None
             ]
             self.assessor.certify(answers)
+        waiting = [one.table for one in answers if one.state is ReadinessState.NOT_READY]
+        if waiting and stage is not Stage.LANDED:
+            self.want(waiting)
         return Decision(tuple(answers))
 
     def hopeful(self, questions: Sequence[GateQuestion]) -> list[GateQuestion]:

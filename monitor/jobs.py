@@ -30,6 +30,7 @@ class Works:
     reread: Work
     prune: Work
     publish: Work | None = None
+    merge_urgent: Work | None = None
 
 
 def jobs(config: Config, works: Works) -> tuple[Job, ...]:
@@ -43,13 +44,15 @@ def jobs(config: Config, works: Works) -> tuple[Job, ...]:
         Job(f"heartbeat:{one.settings.name}", config.heartbeat, minute, one.beat)
         for one in works.heartbeats
     ]
-    publishing = []
+    some = []
     if works.publish is not None:
-        deadline = paces.upkeep_deadline
-        publishing = [Job("publish", PUBLISH, deadline, works.publish, continuous=True)]
+        some = [Job("publish", PUBLISH, paces.upkeep_deadline, works.publish, continuous=True)]
+    if works.merge_urgent is not None:
+        merging = (paces.merge, paces.merge_deadline, works.merge_urgent)
+        some.append(Job("merge_urgent", *merging, continuous=True))
     return (
         *beats,
-        *publishing,
+        *some,
         Job("land", paces.land, paces.land_deadline, works.land, continuous=True),
         Job("merge", paces.merge, paces.merge_deadline, works.merge, continuous=True),
         Job("watch", paces.watch, minute, works.watch),

@@ -1,12 +1,12 @@
 """One lane: its landing loop, and the mirrors that follow it.
 
 Landing, applying and upkeep may be asked for at the same time, each by one thread.  Landing waits
-for neither of the others; these two take turns, a pass and one mirror.
+for neither of the others; these two take turns, a pass and one mirror.  Tables of tier 0 are merged
+in a line of their own, if there are any.
 """
 
-import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import InitVar, dataclass, field
 from datetime import timedelta
 
@@ -16,6 +16,7 @@ from pipeline.apply.catalog import Catalog
 from pipeline.apply.highest_orders import HighestOrders
 from pipeline.apply.image_writing import ImageWriting
 from pipeline.apply.landed_state import LandedState as Known
+from pipeline.apply.merge_line import MergeLine, patient, urgent
 from pipeline.apply.passes import Passes
 from pipeline.apply.upkeep import Upkeep
 from pipeline.apply.written_images import Manifest
@@ -35,8 +36,8 @@ class Lane:
     """Land and apply; a table that fails is held and blocks no other.
 
     State kept here is a cache of what the lake says.  Landing's thread alone replaces ``_known``,
-    whole, when all that belongs to a batch is in it; a pass reads it once.  Mirrors, and what is
-    known of them, belong to whoever has ``_mirrors``.
+    whole, when all that belongs to a batch is in it; a pass reads it once.  ``urgent`` are passes
+    over tables of tier 0; without them ``passes`` are over all.
     """
 
     landing: Landing
@@ -46,12 +47,16 @@ class Lane:
     catalog: InitVar[Catalog]
     session: SparkSession | None = None
     writing: ImageWriting | None = None
-    _mirrors: threading.Lock = field(default_factory=threading.Lock)
-    _next: threading.Lock = field(default_factory=threading.Lock)
+    urgent: Passes | None = None
+    _lines: tuple[MergeLine, ...] = field(init=False)
 
     def __post_init__(self, catalog: Catalog) -> None:
         """Know what has landed."""
         self._known = Known(self.landing.mark, catalog)
+        self._lines = (MergeLine("apply", self.passes),)
+        if self.urgent is not None:
+            others = MergeLine("apply", self.passes, patient)
+            self._lines = (others, MergeLine("apply_urgent", self.urgent, urgent))
 
     @property
     def mark(self) -> Mark:
@@ -67,9 +72,11 @@ class Lane:
             known = Known(
                 Mark(mark.lane, -1), Catalog(known.catalog.router, known.catalog.readings)
             )
-            self.passes.highs = HighestOrders()
+            for line in self._lines:
+                line.passes.highs = HighestOrders()
         if set_back or mark.batch > known.mark.batch:
-            self.passes.highs.landed(mark.batch, mark.high)
+            for line in self._lines:
+                line.passes.highs.landed(mark.batch, mark.high)
             self._known = Known(mark, self._learnt(known, mark, landed))
         return landed
 
@@ -78,17 +85,27 @@ class Lane:
         waived: frozenset[str],
         cuts: Sequence[DueCut] = (),
         paused: frozenset[str] = frozenset(),
+        wanted: frozenset[str] = frozenset(),
     ) -> tuple[Applied, ...]:
-        """Bring every mirror with landed changes up to date but the *paused* ones; tier 0 first.
+        """Bring mirrors with landed changes up to date but the *paused* ones; tier 0 first.
 
-        What has landed is known before it is looked which of *cuts* have passed.
+        Where tier 0 has a line of its own, all others.  What is *wanted* waits for no cycle.  What
+        has landed is known before it is looked which of *cuts* have passed.
 
         Returns a turn for each such mirror, and for each mirror looked at and found foreign; none
         where upkeep of one mirror takes so long that the caller had better ask again.
         """
-        with self._turn(_PATIENCE) as mine:
-            self._in_pool("apply")
-            return self.passes.run(self._known, waived, cuts, paused) if mine else ()
+        return self._merged(self._lines[0], waived, cuts, paused, wanted)
+
+    def apply_urgent(
+        self,
+        waived: frozenset[str],
+        cuts: Sequence[DueCut] = (),
+        paused: frozenset[str] = frozenset(),
+    ) -> tuple[Applied, ...]:
+        """The same of tier 0, beside all else; nothing where it has no line of its own."""
+        own = self._lines[1:]
+        return self._merged(own[0], waived, cuts, paused, frozenset()) if own else ()
 
     def upkeep(self, readers: Mapping[str, int], paused: frozenset[str] = frozenset()) -> None:
         """Compact and clean what is due; *readers*: table -> lowest version still needed.
@@ -96,14 +113,19 @@ class Lane:
         Nothing is written to a mirror that is *paused*.  A merge waits for one mirror at most, and
         for nothing of the change log's.
         """
-        with self._turn():
-            mark = self.mark
-            applied = {name: self.passes.applied(name) for name in mark.tables}
+        mark, applied = self.mark, dict[str, int]()
+        for line in self._lines:
+            with line.turn():
+                own = line.own(self._known).mark.tables
+                applied |= {name: line.passes.applied(name) for name in own}
 
         def held(table: str) -> bool:
-            return table in paused or self.passes.stands_still(table)
+            return table in paused or self._line(table).passes.stands_still(table)
 
-        self.upkeeping.run(mark, readers, applied, held, key=self._key, turn=self._turn)
+        def turn(table: str) -> AbstractContextManager[object]:
+            return self._line(table).turn()
+
+        self.upkeeping.run(mark, readers, applied, held, key=self._key, turn=turn)
 
     def reread(self, orders: Sequence[RereadOrder]) -> tuple[RereadState, ...]:
         """Read on what is to be read again; how far each order is.  Waits for nobody."""
@@ -120,20 +142,22 @@ class Lane:
         if self.session is not None:
             self.session.stop()
 
-    @contextmanager
-    def _turn(self, within: timedelta | None = None) -> Iterator[bool]:
-        """Have the mirrors to oneself; who waits comes next, whoever had them last.
+    def _merged(
+        self,
+        line: MergeLine,
+        waived: frozenset[str],
+        cuts: Sequence[DueCut],
+        paused: frozenset[str],
+        wanted: frozenset[str],
+    ) -> tuple[Applied, ...]:
+        with line.turn(_PATIENCE) as mine:
+            self._in_pool(line.name)
+            landed = line.own(self._known)
+            return line.passes.run(landed, waived, cuts, paused, wanted) if mine else ()
 
-        False where they were not to be had *within* that time.
-        """
-        seconds = -1 if within is None else within.total_seconds()
-        with self._next:
-            mine = self._mirrors.acquire(timeout=seconds)
-        try:
-            yield mine
-        finally:
-            if mine:
-                self._mirrors.release()
+    def _line(self, table: str) -> MergeLine:
+        tier = self._known.catalog.tier(table, self.mark.shards)
+        return next(line for line in self._lines if line.serves(tier))
 
     def _key(self, table: str) -> tuple[str, ...]:
         return self._known.catalog.table(table, self.mark.shards).key

@@ -203,7 +203,8 @@ class PipelineSettings:
     ``table_format`` is what mirrors are laid out in, with ``table_format_options``.  ``publish``
     says of which tables images are made, ``invariants`` what no slice may break that reaches a
     mirror.
-    Days are those of ``time_zone``.
+    Days are those of ``time_zone``.  ``cycles``: tier -> how long its tables may wait for a turn.
+    ``urgent_rows`` caps a landing batch where a rule names tables of tier 0.
     """
 
     lake: str
@@ -212,6 +213,7 @@ class PipelineSettings:
     rules: tuple[TableRule, ...] = ()
     lane: str = "main"
     batch_rows: int = 2_000_000
+    urgent_rows: int = 100_000
     small_batch_rows: int = 20_000
     landing_tasks: int = 4
     merge_workers: int = 2
@@ -227,11 +229,27 @@ class PipelineSettings:
     publish: tuple[PublishRule, ...] = ()
     invariants: tuple[InvariantRule, ...] = ()
     time_zone: str = "UTC"
+    cycles: Mapping[int, timedelta] = field(default_factory=dict)
 
     def demanded(self, table: str) -> tuple[tuple[str, Any], ...]:
         """All invariants of *table*, each by its name; one name may stand there more than once."""
         rules = (rule for rule in self.invariants if fnmatchcase(table, rule.tables))
         return tuple(one for rule in rules for one in rule.invariants)
+
+    @property
+    def divided(self) -> bool:
+        """Whether tables of tier 0 are merged in a line of their own: where a rule names some."""
+        return any(rule.tier == 0 and not rule.ignore for rule in self.rules)
+
+    @property
+    def most_rows(self) -> int:
+        """The cap of a landing batch: changes of tier 0 wait for no long one."""
+        return min(self.batch_rows, self.urgent_rows) if self.divided else self.batch_rows
+
+    def cycle(self, tier: int) -> timedelta:
+        """How long a table of *tier* may wait for its turn: as the highest tier named up to it."""
+        named = [one for one in self.cycles if one <= tier]
+        return self.cycles[max(named)] if named else timedelta()
 
     @property
     def kafka_fields(self) -> Mapping[str, Any]:

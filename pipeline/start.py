@@ -59,7 +59,7 @@ def open_lane(settings: PipelineSettings, clock: Callable[[], datetime]) -> Lane
     """
     store = open_store(settings.changes)
     store.prove(entries.FOLDER)
-    logs = [ChangeLog(store, settings.lane) for _ in range(4)]  # one for each thread
+    logs = [ChangeLog(store, settings.lane) for _ in range(5)]  # one for each thread
     logs[0].opened(clock())
     require_rows_with_a_mark(logs[0])
     mark = logs[0].mark() or Mark(settings.lane, -1)
@@ -87,9 +87,17 @@ def open_lane(settings: PipelineSettings, clock: Callable[[], datetime]) -> Lane
     passes = Passes(settings, logs[1], partial(_turns, session), clock, table_format)
     passes.images.unplaced = _unplaced(feeds)
     upkeep = Upkeep(settings, logs[2], passes.mirrors, clock)
-    readable = Mirrors(settings, open_table_format(settings))  # of a thread of its own
-    writing = ImageWriting(settings, readable, clock)
-    return Lane(landing, passes, upkeep, rereading, catalog, session, writing)
+    writing = ImageWriting(settings, Mirrors(settings, open_table_format(settings)), clock)
+    urgent = _beside(passes, logs[4]) if settings.divided else None
+    return Lane(landing, passes, upkeep, rereading, catalog, session, writing, urgent)
+
+
+def _beside(others: Passes, log: ChangeLog) -> Passes:
+    """Passes over tables of tier 0; *log* is theirs alone."""
+    given = (others.settings, log, others.spread, others.clock, others.table_format)
+    made = Passes(*given, shared=others.mirrors)
+    made.images.unplaced = others.images.unplaced
+    return made
 
 
 def _turns(session: SparkSession, groups: Sequence[Group]) -> list[Mapping[str, TurnOutcome]]:

@@ -143,7 +143,13 @@ def _of_servers(config: Config) -> Iterator[str]:
 
 def _of_numbers(config: Config) -> Iterator[str]:
     tuning, upkeep = config.pipeline, config.pipeline.upkeep
-    least = {"batch_rows": 1, "small_batch_rows": 0, "landing_tasks": 1, "merge_workers": 1}
+    least = {
+        "batch_rows": 1,
+        "urgent_rows": 1,
+        "small_batch_rows": 0,
+        "landing_tasks": 1,
+        "merge_workers": 1,
+    }
     for name, bound in least.items():
         if getattr(tuning, name) < bound:
             yield f"pipeline.{name}: must be {bound} at least"
@@ -218,3 +224,10 @@ def _of_tiers(config: Config) -> Iterator[str]:
     tiers = config.readiness.lag_budget
     if not tiers or not all(tier.isdecimal() for tier in tiers):
         yield "readiness.lag_budget: needs durations by tier, such as {0: PT5M, 1: PT15M}"
+        return
+    for tier, cycle in (config.schedule.cycles or {}).items():
+        if not tier.isdecimal() or int(tier) == 0:
+            yield f"schedule.cycles.{tier}: is no tier that can wait; write {{2: PT5M}}"
+        elif cycle >= (most := config.readiness.budget(int(tier))):
+            told = f"{cycle} is not below its lag_budget, {most}: it would be late in each"
+            yield f"schedule.cycles.{tier}: {told}"

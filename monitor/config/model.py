@@ -28,6 +28,7 @@ from pipeline.settings import (
     UpkeepSettings,
 )
 
+LOW = 2  # the first tier whose tables may wait for others
 Text = Annotated[str, Field(min_length=1)]
 
 
@@ -37,6 +38,7 @@ class Tuning:
 
     lane: str = "main"
     batch_rows: int = 2_000_000
+    urgent_rows: int = 100_000
     small_batch_rows: int = 20_000
     landing_tasks: int = 4
     merge_workers: int = 2
@@ -92,11 +94,14 @@ class ScheduleSettings:
 
     A job that takes longer than its pace goes on at the next tick after its end.  ``land`` commits
     to the change log each time: more often than every two seconds, and more than some 4,000 files
-    lie there between two compactions.
+    lie there between two compactions.  ``cycles``: how long tables of a tier may wait for
+    their turn, by tier; one that is not named waits as long as the highest named below it.  By
+    default those of tier 2 and above wait for a third of their lag budget at most, no others.
     """
 
     land: Every = timedelta(seconds=2)
     merge: Every = timedelta(seconds=5)
+    cycles: Mapping[str, Every] | None = None
     watch: Every = timedelta(seconds=5)
     probe: Every = timedelta(seconds=5)
     deliver: Every = timedelta(seconds=2)
@@ -152,8 +157,15 @@ class Config(BaseModel):
             publish=self.publish,
             invariants=self.invariants,
             time_zone=self.time_zone.key,
+            cycles=self._cycles,
             **tuning,
         )
+
+    @property
+    def _cycles(self) -> Mapping[int, timedelta]:
+        if self.schedule.cycles is None:
+            return {LOW: self.readiness.budget(LOW) / 3}
+        return {int(tier): cycle for tier, cycle in self.schedule.cycles.items()}
 
     @property
     def policy(self) -> ReadinessPolicy:

@@ -19,7 +19,7 @@ from monitor.store.rereads import RereadRequest, RereadRequests
 from monitor.store.store import ServiceStore
 from pipeline.model import Origin
 
-DRIVEN = ("land", "merge")  # by the Spark process
+DRIVEN = ("land", "merge", "merge_urgent")  # by the Spark process
 WELL = ("done", "ok")
 BLAMED = ("heartbeat:", *DRIVEN)  # their failures are told by the part that ails
 

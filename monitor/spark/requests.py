@@ -4,7 +4,7 @@ Landing, applying and upkeep are asked for by jobs of their own, and none waits 
 an unreachable Kafka holds back no landed change, and a long merge holds back no landing.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -17,8 +17,9 @@ from monitor.store.accounts import Accounts
 from monitor.store.rereads import RereadRequests
 from pipeline.errors import HeldError, SluiceError
 from pipeline.image import DueCut
-from pipeline.report import Hold, Landed
+from pipeline.report import Applied, Hold, Landed
 
+DRIVEN = (Verb.LAND, Verb.APPLY, Verb.APPLY_URGENT)
 log = structlog.get_logger(__name__)
 
 
@@ -51,13 +52,14 @@ class LaneRequests:
     readers: Callable[[], Mapping[str, int]] = dict
     cuts: Callable[[], tuple[DueCut, ...]] = tuple
     paused: Callable[[], frozenset[str]] = frozenset
+    wanted: Callable[[], frozenset[str]] = frozenset
     ailments: dict[Verb, str] = field(default_factory=dict)
     at_rest: bool = False
 
     @property
     def ailment(self) -> str:
         """Why landing or applying failed when it was last tried; empty if neither did."""
-        told = (self.ailments.get(verb, "") for verb in (Verb.LAND, Verb.APPLY))
+        told = (self.ailments.get(verb, "") for verb in DRIVEN)
         return "; ".join(dict.fromkeys(filter(None, told)))
 
     def land(self) -> None:
@@ -78,31 +80,21 @@ class LaneRequests:
             self._landed(landed)
 
     def apply(self) -> None:
-        """Merge what is landed into the mirrors.
+        """Merge what is landed into the mirrors; where tier 0 has its own line, into the others.
 
         Raises:
             SluiceError: why nothing was merged; a table that is held is told, not raised.
         """
-        started = self.clock()
-        with self._ailing(Verb.APPLY):
-            request = Request(0, Verb.APPLY, self.waived(), cuts=self.cuts(), paused=self.paused())
-            turns = self.call(request, self.deadlines.apply).applied
-        now = self.clock()
-        told = [turn for turn in turns if turn.account.read or turn.account.residual]
-        with self.accounts.together() if told else nullcontext():
-            for turn in told:
-                self.accounts.add(self.lane, turn.table, turn.batch, turn.account, now)
-        self.standstills.applied(turns, now)
-        for turn in turns:
-            if turn.image is not None:
-                cut = turn.image.cut.isoformat()
-                log.info("image_made", table=turn.table, cut=cut, version=turn.version)
-        if turns:
-            merged = [turn for turn in turns if turn.hold is None]
-            changes = sum(turn.account.applied for turn in merged)
-            took = round((now - started).total_seconds(), 3)
-            held = len(turns) - len(merged)
-            log.info("merged", tables=len(merged), held=held, changes=changes, seconds=took)
+        read_again = (order.table for order in self.rereads.orders())
+        self._apply(Verb.APPLY, self.wanted().union(read_again))
+
+    def apply_urgent(self) -> None:
+        """The same of tier 0.
+
+        Raises:
+            SluiceError: why nothing was merged.
+        """
+        self._apply(Verb.APPLY_URGENT, frozenset())
 
     def upkeep(self) -> None:
         """Compact and clean, keeping the versions that certificates still name."""
@@ -126,6 +118,33 @@ class LaneRequests:
         reply = self.call(Request(0, Verb.REREAD, rereads=orders), self.deadlines.land)
         self.at_rest = not orders and not reply.rereads
         self.rereads.told(reply.rereads, self.clock())
+
+    def _apply(self, verb: Verb, wanted: frozenset[str]) -> None:
+        started, waived = self.clock(), self.waived()
+        with self._ailing(verb):
+            request = Request(
+                0, verb, waived, cuts=self.cuts(), paused=self.paused(), wanted=wanted
+            )
+            turns = self.call(request, self.deadlines.apply).applied
+        self._applied(turns, started)
+
+    def _applied(self, turns: Sequence[Applied], started: datetime) -> None:
+        now = self.clock()
+        told = [turn for turn in turns if turn.account.read or turn.account.residual]
+        with self.accounts.together() if told else nullcontext():
+            for turn in told:
+                self.accounts.add(self.lane, turn.table, turn.batch, turn.account, now)
+        self.standstills.applied(turns, now)
+        for turn in turns:
+            if turn.image is not None:
+                cut = turn.image.cut.isoformat()
+                log.info("image_made", table=turn.table, cut=cut, version=turn.version)
+        if turns:
+            merged = [turn for turn in turns if turn.hold is None]
+            changes = sum(turn.account.applied for turn in merged)
+            took = round((now - started).total_seconds(), 3)
+            held = len(turns) - len(merged)
+            log.info("merged", tables=len(merged), held=held, changes=changes, seconds=took)
 
     @contextmanager
     def _ailing(self, verb: Verb) -> Iterator[None]:

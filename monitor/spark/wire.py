@@ -34,13 +34,21 @@ class Verb(StrEnum):
     OPEN = "open"
     LAND = "land"
     APPLY = "apply"
+    APPLY_URGENT = "apply_urgent"
     UPKEEP = "upkeep"
     PUBLISH = "publish"
     REREAD = "reread"
     STOP = "stop"
 
 
-LINES = (Verb.LAND, Verb.APPLY, Verb.UPKEEP, Verb.PUBLISH, Verb.REREAD)
+LINES = (
+    Verb.LAND,
+    Verb.APPLY,
+    Verb.APPLY_URGENT,
+    Verb.UPKEEP,
+    Verb.PUBLISH,
+    Verb.REREAD,
+)
 """What is answered side by side, each in a line of its own."""
 
 
@@ -48,7 +56,8 @@ LINES = (Verb.LAND, Verb.APPLY, Verb.UPKEEP, Verb.PUBLISH, Verb.REREAD)
 class Request:
     """One thing to do; ``settings`` only opens, ``readers`` only serves upkeep, ``cuts`` merges.
 
-    ``paused`` are tables whose mirrors nothing is written to.
+    ``paused`` are tables whose mirrors nothing is written to, ``wanted`` those that somebody waits
+    for.
     """
 
     id: int
@@ -59,6 +68,7 @@ class Request:
     cuts: tuple[DueCut, ...] = ()
     rereads: tuple[RereadOrder, ...] = ()
     paused: frozenset[str] = frozenset()
+    wanted: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

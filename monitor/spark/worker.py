@@ -1,9 +1,9 @@
 """The Spark process: does what it is asked, and dies with its parent.
 
 Requests come in on stdin, replies leave on a pipe of their own; whatever libraries print goes to
-stderr.  Landing, applying, upkeep and publishing are answered side by side, each in a line: one
-thread, one request after the other.  Nothing is remembered here: the lake's commits say where to go
-on.
+stderr.  Landing, applying, applying what is of tier 0, upkeep and publishing are answered side by
+side, each in a line: one thread, one request after the other.  Nothing is remembered here: the
+lake's commits say where to go on.
 """
 
 import faulthandler
@@ -52,9 +52,19 @@ class ServedLane(Protocol):
         ...
 
     def apply(
-        self, waived: frozenset[str], cuts: Sequence[DueCut], paused: frozenset[str]
+        self,
+        waived: frozenset[str],
+        cuts: Sequence[DueCut],
+        paused: frozenset[str],
+        wanted: frozenset[str],
     ) -> tuple[Applied, ...]:
         """Merge what is landed but into *paused* mirrors, and make images of *cuts*."""
+        ...
+
+    def apply_urgent(
+        self, waived: frozenset[str], cuts: Sequence[DueCut], paused: frozenset[str]
+    ) -> tuple[Applied, ...]:
+        """The same of tier 0, where that has a line of its own."""
         ...
 
     def upkeep(self, readers: Mapping[str, int], paused: frozenset[str]) -> object:
@@ -183,9 +193,8 @@ class RequestServer:
         match request.verb:
             case Verb.LAND:
                 return Reply(request.id, landed=self.lane.land(request.waived))
-            case Verb.APPLY:
-                turns = self.lane.apply(request.waived, request.cuts, request.paused)
-                return Reply(request.id, applied=turns)
+            case Verb.APPLY | Verb.APPLY_URGENT:
+                return Reply(request.id, applied=_merged(self.lane, request))
             case Verb.REREAD:
                 return Reply(request.id, rereads=self.lane.reread(request.rereads))
             case Verb.UPKEEP:
@@ -195,6 +204,13 @@ class RequestServer:
             case Verb.STOP:
                 self.lane.close()
         return Reply(request.id)
+
+
+def _merged(lane: ServedLane, request: Request) -> tuple[Applied, ...]:
+    given = (request.waived, request.cuts, request.paused)
+    if request.verb is Verb.APPLY_URGENT:
+        return lane.apply_urgent(*given)
+    return lane.apply(*given, request.wanted)
 
 
 def serve(open_lane: OpenLane, reply_fd: int) -> int:

@@ -250,8 +250,14 @@ class Catalog:
             key=key,
             id_column=_id_column(schema, key),
             unique_across_shards=bool(rule and rule.unique_across_shards),
-            tier=rule.tier if rule else 1,
+            tier=self.tier(name, shards),
         )
+
+    def tier(self, name: str, shards: Folding) -> int:
+        """The tier of table *name* with its shards among *shards*."""
+        own = self._shards_of(shards).get(name, ())
+        rule = self.router.rule(own[0].name) if own else None
+        return rule.tier if rule else 1
 
     def _shards_of(self, shards: Folding) -> Mapping[str | None, tuple[Shard, ...]]:
         """By table; kept, since a pass asks for every table out of the very same *shards*."""

@@ -1,7 +1,7 @@
 """What does a pass go by?  The mark of a landed batch, and what follows from it for all mirrors."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from pipeline.apply.catalog import Catalog
@@ -16,6 +16,12 @@ class LandedState:
 
     mark: Mark
     catalog: Catalog
+
+    def served(self, tier: Callable[[int], bool]) -> "LandedState":
+        """The same, as if no table of another *tier* had ever landed."""
+        tables, shards = self.mark.tables.items(), self.mark.shards
+        own = {name: last for name, last in tables if tier(self.catalog.tier(name, shards))}
+        return LandedState(replace(self.mark, tables=own), self.catalog)
 
     @cached_property
     def lives(self) -> Lives:

@@ -7,13 +7,14 @@ between makes it start over in the next pass.
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import InitVar, dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
 import structlog
 
 from pipeline.apply.account import unexplained
+from pipeline.apply.cycles import Cycles
 from pipeline.apply.due_images import DueImages, HeldBack
 from pipeline.apply.foreign_writes import Watch
 from pipeline.apply.highest_orders import HighestOrders
@@ -50,7 +51,8 @@ log = structlog.get_logger(__name__)
 class Passes:
     """Bring mirrors up to date; one pass at a time.
 
-    ``spread`` runs groups of our own turns side by side.  What is kept here is a cache of what
+    ``spread`` runs groups of our own turns side by side.  ``shared`` are mirrors of which another
+    merges other ones.  What is kept here is a cache of what
     the lake says.
     """
 
@@ -59,6 +61,7 @@ class Passes:
     spread: Run
     clock: Callable[[], datetime]
     table_format: TableFormat[Any, Any]
+    shared: InitVar[Mirrors[Any] | None] = None
     highs: HighestOrders = field(default_factory=HighestOrders)
     mirrors: Mirrors[Any] = field(init=False)
     watch: Watch = field(init=False)
@@ -69,18 +72,20 @@ class Passes:
     _looks: Retries = field(default_factory=Retries)  # at mirrors that stand still
     _seen: dict[str, Hold] = field(default_factory=dict)  # what the last of those looks found
     _untold: UntoldTurns = field(init=False)
+    _cycles: Cycles = field(init=False)
     _held: set[str] = field(default_factory=set)
     _asked: dict[str, int] = field(default_factory=dict)  # the pass in which each had its turn
     _number: int = 0
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, shared: Mirrors[Any] | None) -> None:
         """Read nothing yet."""
-        self.mirrors = Mirrors(self.settings, self.table_format)
+        self.mirrors = shared or Mirrors(self.settings, self.table_format)
         self.watch = Watch(self.mirrors)
         self.ours = SpreadTurns(self.spread, self.settings.merge_workers)
         self.jobs = TurnJobs(self.settings, self.changes, self.mirrors, self.table_format)
         self.images = DueImages(self.settings, self.mirrors, self.clock)
         self._untold = UntoldTurns(self.mirrors, self.watch, self.clock)
+        self._cycles = Cycles(self.settings, self.clock)
 
     def run(
         self,
@@ -88,11 +93,11 @@ class Passes:
         waived: frozenset[str],
         cuts: Sequence[DueCut] = (),
         paused: Collection[str] = frozenset(),
+        wanted: Collection[str] = frozenset(),
     ) -> tuple[Applied, ...]:
         """Turns of every mirror with landed changes, tier 0 first; images of *cuts* come before.
 
-        Those that are *paused* have none, whatever lands.
-
+        Those that are *paused* have none, whatever lands; one that is *wanted* waits for no cycle.
         Returns a turn for each such mirror, and for each one that was looked at and stands still.
         """
         mark = landed.mark
@@ -104,7 +109,8 @@ class Passes:
             return untold  # to be kept before the next turns, or a kill takes both accounts
         going = [name for name in behind if name not in paused]
         tables = [landed.catalog.table(name, mark.shards) for name in going]
-        tried = [table for table in tables if self._due(table, landed, waived)]
+        ripe = self._cycles.ripe(tables, {*wanted, *filter(self.images.concerns, going)})
+        tried = [table for table in ripe if self._due(table, landed, waived)]
         standing = broken | self._standing({table.name for table in tried}, mark, waived)
         ready = self._first([table for table in tried if table.name not in standing])
         done = self._turns(ready, landed, waived)
@@ -112,15 +118,19 @@ class Passes:
         while made := {turn.table for turn in again if turn.image is not None}:
             again = self._turns([one for one in ready if one.name in made], landed, waived)
             done += again
+        self._cycles.turned(done, mark.tables)
         left = [self._still(name, hold) for name, hold in sorted(standing.items())]
         freed = self._freed(standing, {turn.table for turn in done}, behind)
         result = (*done, *left, *freed)
-        self._held |= {turn.table for turn in result if turn.hold is not None}
-        for table in self._held & {turn.table for turn in result if turn.hold is None}:
+        self._note_held(result)
+        return result
+
+    def _note_held(self, turns: Sequence[Applied]) -> None:
+        self._held |= {turn.table for turn in turns if turn.hold is not None}
+        for table in self._held & {turn.table for turn in turns if turn.hold is None}:
             self._held.discard(table)
             self._looks.succeeded(table)
             self._seen.pop(table, None)
-        return result
 
     def _first(self, ready: Sequence[Table]) -> list[Table]:
         """Those to have a turn in this pass: tier 0 first, in a tier whose turn is longest ago."""

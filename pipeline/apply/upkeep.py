@@ -54,7 +54,7 @@ class Upkeep:
         held: Callable[[str], bool],
         *,
         key: Callable[[str], tuple[str, ...]] = lambda _: (),
-        turn: Callable[[], AbstractContextManager[object]] = nullcontext,
+        turn: Callable[[str], AbstractContextManager[object]] = nullcontext,
     ) -> None:
         """Do what is due of the change log and all mirrors, for some seconds; the rest next time.
 
@@ -65,7 +65,7 @@ class Upkeep:
         *held*: whether to leave a mirror alone: a commit of ours on top of somebody else's would
         make it impossible to take that one back.  Asked only of mirrors that are due.
         *key*: table -> its key's columns, by which rows are sorted; none where it is not known.
-        *turn*: what to be in while one mirror is looked at, so that merges come in between.
+        *turn*: what to be in while the mirror of a table is looked at: merges come in between.
         """
         try:
             self._log.run(mark, applied)
@@ -75,7 +75,7 @@ class Upkeep:
         for table in sorted(mark.tables, key=lambda name: (self._done.get(name, _NEVER), name)):
             if not self._waiting(table):
                 continue
-            with turn():
+            with turn(table):
                 taken = self.clock()
                 self._done[table] = taken
                 self._kept_well(table, readers.get(table), held, key)

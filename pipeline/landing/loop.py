@@ -132,7 +132,7 @@ class Landing:
             needed=TopicShards(self.mark, self.mark.shards, self.upstream.names).is_needed,
         )
         again = resending(self.mark, look(self.mark, listing).known)
-        most = min(self.settings.batch_rows, RESENT_AT_ONCE) if again else self.settings.batch_rows
+        most = min(self.settings.most_rows, RESENT_AT_ONCE) if again else self.settings.most_rows
         chosen = plan(self.mark.offsets, listing.beginnings, listing.ends, most, known=known)
         self._ends.update(listing.ends)  # of those that are gone, too: where they last ended
         return chosen

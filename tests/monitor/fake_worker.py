@@ -44,7 +44,7 @@ class FakeLane:
         return Landed("main", batch, 3, START, timedelta(milliseconds=1500), tables=(("t", 3),))
 
     def apply(
-        self, waived: frozenset[str], cuts: object = (), paused: object = ()
+        self, waived: frozenset[str], cuts: object = (), paused: object = (), wanted: object = ()
     ) -> tuple[Applied, ...]:
         """One table that went on and one that is held."""
         self._obey("apply", waived)
@@ -54,6 +54,12 @@ class FakeLane:
             Applied("shop.a", 4, 5, Account(3, 2, 1, ignored={"purge": 0}), START, took),
             Applied("shop.b", 3, 4, Account(), START, took, hold),
         )
+
+    def apply_urgent(
+        self, waived: frozenset[str], cuts: object = (), paused: object = ()
+    ) -> tuple[Applied, ...]:
+        """Nothing."""
+        return ()
 
     def publish(self) -> tuple[Manifest, ...]:
         """Nothing."""

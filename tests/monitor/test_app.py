@@ -215,3 +215,15 @@ def test_what_has_grown_old_is_freed_also_where_the_store_forgets_nothing(
         app._prune()
 
     assert looked == ["through"]
+
+
+@pytest.mark.parametrize("tier", [0, 1])
+def test_tier_0_is_merged_by_a_job_of_its_own_where_there_is_one(tmp_path: Path, tier: int) -> None:
+    config = parse(f"{TEXT}tables: [{{shards: 'a.b', tier: {tier}}}]", tmp_path / "sluice.yaml")
+    app = App(config, ServiceStore.open(tmp_path / "s.db", service=True))
+
+    names = {job.name for job in app.schedule.jobs}
+
+    assert {"land", "merge"} <= names
+    assert ("merge_urgent" in names) == (tier == 0)
+    app.close()

@@ -156,11 +156,16 @@ class HandLake:
         self.log.look()
         self.passes.highs.landed(batch, high)
 
-    def run(self, *waived: str, paused: Collection[str] = ()) -> tuple[Applied, ...]:
+    def run(
+        self, *waived: str, paused: Collection[str] = (), wanted: Collection[str] = ()
+    ) -> tuple[Applied, ...]:
         """One pass."""
         self.now += timedelta(minutes=10)
-        state = LandedState(self.mark, self.catalog)
-        return self.passes.run(state, frozenset(waived), self.cuts, paused)
+        return self.passes.run(self.state(), frozenset(waived), self.cuts, paused, wanted)
+
+    def state(self) -> LandedState:
+        """What a pass goes by."""
+        return LandedState(self.mark, self.catalog)
 
     def apply(self, waived: Sequence[str] = ()) -> Applied:
         """The turn of ``db.t``; a pass in which an old one is told comes before it."""

@@ -1,7 +1,10 @@
-"""Landing, applying and upkeep of one lane side by side, on real tables, each in its thread."""
+"""Landing, applying and upkeep of one lane side by side, on real tables, each in its thread.
+
+Covers pipeline/apply/merge_line.py.
+"""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
@@ -12,7 +15,7 @@ import pytest
 
 from demo.processes import wait_until
 from pipeline.apply.catalog import Catalog
-from pipeline.apply.mirror_job import run
+from pipeline.apply.mirror_job import Group, TurnOutcome, run
 from pipeline.apply.passes import Passes
 from pipeline.apply.upkeep import Upkeep
 from pipeline.changelog import compaction, scan
@@ -23,7 +26,7 @@ from pipeline.model import Op, Order
 from pipeline.report import Applied
 from pipeline.reread.bootstrap import Rereading
 from pipeline.route import Router
-from pipeline.settings import SourceSettings
+from pipeline.settings import SourceSettings, TableRule
 from pipeline.sources.row_reader import RowReader
 from pipeline.tables.delta.table_format import DeltaMirrors
 from tests.pipeline.landing.desk import NOW, Desk
@@ -37,20 +40,24 @@ class Beside:
     """A lane over the desk's topics; its clock goes on by a minute with each look."""
 
     desk: Desk
+    divided: bool = False
     looks: int = 0
     turns: list[Applied] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         settings, log = self.desk.settings, self.desk.log
-        passes = Passes(
-            settings, log(), lambda groups: [run(g) for g in groups], self.clock, DeltaMirrors(None)
-        )
+        mirrors = DeltaMirrors(None)
+        passes = Passes(settings, log(), here, self.clock, mirrors)
+        urgent = None
+        if self.divided:
+            urgent = Passes(settings, log(), here, self.clock, mirrors, passes.mirrors)
         upkeep = Upkeep(settings, log(), passes.mirrors, self.clock)
-        catalog, known = Catalog(Router(), readings("a", "b")), log()
+        rules = (TableRule(r"db\.t", "db.t", tier=0),) if self.divided else ()
+        catalog, known = Catalog(Router(rules), readings("a", "b")), log()
         if known.look() is not None:
             catalog.add(known.schema_changes(-1))
         again = Rereading(settings, (), log(), nobody, lambda _: (), self.clock)
-        self.lane = Lane(self.desk.loop, passes, upkeep, again, catalog)
+        self.lane = Lane(self.desk.loop, passes, upkeep, again, catalog, urgent=urgent)
 
     def clock(self) -> datetime:
         self.looks += 1
@@ -75,6 +82,10 @@ class Beside:
         rows = found.select("SELECT id, name FROM t")
         assert len({row["id"] for row in rows}) == len(rows), "duplicates"
         return {row["id"]: row["name"] for row in rows}
+
+
+def here(groups: Sequence[Group]) -> list[Mapping[str, TurnOutcome]]:
+    return [run(group) for group in groups]
 
 
 def nobody(settings: SourceSettings) -> RowReader:
@@ -102,7 +113,7 @@ def test_f49_landing_waits_for_no_merge_and_merges_and_upkeep_wait_for_each_othe
 ) -> None:
     lane = beside.lane
     with ThreadPoolExecutor(3) as pool:
-        with lane._mirrors:
+        with lane._lines[0].turn():
             waiting = pool.submit(lane.apply, frozenset()), pool.submit(lane.upkeep, {})
             pool.submit(beside.land, 2, 3).result(SOON)
             assert not any(one.done() for one in waiting)
@@ -234,20 +245,35 @@ def test_no_row_is_lost_or_doubled_when_upkeep_and_merging_go_on_under_a_landing
     assert len(log.snapshot.files) < 30, "it was compacted meanwhile"
 
 
+def test_tier_0_is_merged_in_a_line_of_its_own_whatever_the_other_is_at(tmp_path: Path) -> None:
+    beside = Beside(Desk(tmp_path), divided=True)
+    beside.desk.topics.alter("a", 10, "name", kind="CREATE")
+    beside.land(0, 2)
+    lane = beside.lane
+
+    assert lane.apply(frozenset()) == ()
+    with lane._lines[0].turn(), ThreadPoolExecutor(1) as pool:  # as a long pass of the others
+        turns = pool.submit(lane.apply_urgent, frozenset()).result(SOON)
+    lane.upkeep({})
+
+    assert [turn.table for turn in turns] == ["db.t"]
+    assert beside.rows() == {0: "a", 1: "a"}
+
+
 def test_who_waits_for_the_mirrors_comes_next(beside: Beside) -> None:
     """A lock by itself goes to whoever takes it again at once: upkeep of thousands of mirrors."""
     lane, taken = beside.lane, list[str]()
 
     def merge() -> None:
-        with lane._turn():
+        with lane._lines[0].turn():
             taken.append("a pass")
 
     with ThreadPoolExecutor(1) as pool:
-        with lane._turn():
+        with lane._lines[0].turn():
             waiting = pool.submit(merge)
-            wait_until(lane._next.locked, timedelta(seconds=SOON), "a pass that waits")
+            wait_until(lane._lines[0]._next.locked, timedelta(seconds=SOON), "a pass that waits")
         for _ in range(20):
-            with lane._turn():
+            with lane._lines[0].turn():
                 taken.append("a mirror")
         waiting.result(SOON)
 
@@ -260,7 +286,7 @@ def test_a_merge_waits_for_one_mirrors_upkeep_no_longer_than_its_caller_would(
     """Or Spark's OPTIMIZE of a large mirror would have the process killed as late, for ever."""
     monkeypatch.setattr("pipeline.lane._PATIENCE", timedelta(milliseconds=1))
 
-    with beside.lane._turn(), ThreadPoolExecutor(1) as pool:
+    with beside.lane._lines[0].turn(), ThreadPoolExecutor(1) as pool:
         turns = pool.submit(beside.lane.apply, frozenset()).result(SOON)
 
     assert turns == ()

@@ -150,6 +150,12 @@ def test_a_mirror_answers_at_an_address(url: str) -> None:
     ("more", "line"),
     [
         ("readiness: {margin: -PT5S}", "readiness.margin: must not be below nothing"),
+        ("schedule: {cycles: {0: PT1M}}", "schedule.cycles.0: is no tier that can wait"),
+        (
+            "schedule: {cycles: {2: PT15M}}",
+            "schedule.cycles.2: 0:15:00 is not below its lag_budget",
+        ),
+        ("pipeline: {urgent_rows: 0}", "pipeline.urgent_rows: must be 1 at least"),
         ("pipeline: {batch_rows: 0}", "pipeline.batch_rows: must be 1 at least"),
         ("pipeline: {small_batch_rows: -1}", "pipeline.small_batch_rows: must be 0 at least"),
         ("pipeline: {landing_tasks: 0}", "pipeline.landing_tasks: must be 1 at least"),

@@ -201,3 +201,27 @@ def test_what_was_cancelled_is_told_until_it_is_forgotten_and_then_no_more(
     store.rereads.add(RereadRequest("y", "shop.a", "a gap", "ann", NOW))
     requests.reread()
     assert spark.asked[-1].rereads == (RereadOrder("y", "shop.a"),)
+
+
+def test_tier_0_is_asked_for_by_itself_and_ails_by_itself(store: ServiceStore) -> None:
+    spark = FakeSpark(apply=(_turn("shop.users"),))
+    requests = _requests(store, spark)
+    requests.paused = lambda: frozenset({"shop.orders"})
+
+    requests.apply_urgent()
+    requests.ailments[Verb.APPLY_URGENT] = "no disk"
+
+    (asked,) = spark.asked
+    assert (asked.verb, asked.paused) == (Verb.APPLY_URGENT, frozenset({"shop.orders"}))
+    assert requests.ailment == "no disk"
+
+
+def test_a_table_that_is_read_again_or_asked_for_waits_for_no_cycle(store: ServiceStore) -> None:
+    spark = FakeSpark()
+    requests = _requests(store, spark)
+    requests.wanted = lambda: frozenset({"shop.users"})
+    store.rereads.add(RereadRequest("x", "shop.orders", "a gap", "ann", NOW))
+
+    requests.apply()
+
+    assert spark.asked[0].wanted == {"shop.users", "shop.orders"}

@@ -41,10 +41,16 @@ class GatedLane:
         return Landed("main", len(self.done), 1, AT, SOON)
 
     def apply(
-        self, waived: frozenset[str], cuts: object = (), paused: object = ()
+        self, waived: frozenset[str], cuts: object = (), paused: object = (), wanted: object = ()
     ) -> tuple[Applied, ...]:
         """Through the gate."""
         self._pass("apply", *waived)
+        return ()
+
+    def apply_urgent(
+        self, waived: frozenset[str], cuts: object = (), paused: object = ()
+    ) -> tuple[Applied, ...]:
+        """Nothing."""
         return ()
 
     def publish(self) -> tuple[Manifest, ...]:

@@ -136,7 +136,7 @@ def test_each_mirror_is_a_turn_of_its_own_and_the_change_log_none(
     logged, mended = keeping._log.run, keeping._mirror
 
     @contextmanager
-    def turn() -> Iterator[None]:
+    def turn(_: str) -> Iterator[None]:
         seen.append("(")
         yield
         seen.append(")")
@@ -163,7 +163,7 @@ def test_waiting_for_merges_comes_to_an_end(lake: HandLake) -> None:
     now, turns = [NOW], list[datetime]()
 
     @contextmanager
-    def turn() -> Iterator[None]:
+    def turn(_: str) -> Iterator[None]:
         now[0] += timedelta(minutes=10)
         turns.append(now[0])
         yield

@@ -1,0 +1,259 @@
+"""Do a backlog and a bootstrap of low tiers delay tier 0?  Its lag beside them, and alone.
+
+    python -m bench.tiers --rows 1000000 --read 300000
+
+Real MySQL, Debezium, Kafka, Spark and `sluice run`, as its defaults are.  A row's lag is the time
+from its commit at the source to the commit of the mirror that holds it.  In the second stretch the
+service has been away: *rows* changes of low tiers wait in their topics, and a table of theirs is
+read again.  What the process needs to start is not counted: rows count from the first commit of
+tier 0 after it, until nothing of the backlog is left.
+"""
+
+import json
+import shutil
+import statistics
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import click
+
+from bench.kit.rounds import under_load
+from demo.debezium import mysql_connector
+from demo.oracle.compare import compare, mirror_path
+from demo.ports import free_ports
+from demo.processes import wait_until
+from demo.servers import Servers
+from demo.shop.link import Address
+from demo.story.service import Service, whereabouts
+
+CONFIG = Path(__file__).with_suffix(".yaml")
+PATIENCE = timedelta(minutes=20)
+HOT = "hot.orders"
+LOW = tuple(f"low.events_{number}" for number in range(4))
+AGAIN = "low.archive"
+PACE = 0.2  # seconds from row to row of tier 0
+AT_ONCE = 2_000  # rows of a statement
+WANTED = 1.5
+
+
+@dataclass(eq=False)
+class Stopwatch:
+    """Writes rows into the table of tier 0, and watches its mirror's log for them."""
+
+    servers: Servers
+    log: Path
+    written: dict[int, float] = field(default_factory=dict)
+    seen: dict[int, float] = field(default_factory=dict)
+    _done: threading.Event = field(default_factory=threading.Event)
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Write and watch inside the block, each in a thread."""
+        threads = [threading.Thread(target=one) for one in (self._write, self._watch)]
+        for thread in threads:
+            thread.start()
+        try:
+            yield
+        finally:
+            self._done.set()
+            for thread in threads:
+                thread.join()
+
+    def lags(self, since: float, until: float) -> list[float]:
+        """Seconds of each row written from *since* to *until*, all of which were seen."""
+        lags = []
+        for row, at in list(self.written.items()):
+            if since <= at < until:
+                found = [when for top, when in self.seen.items() if top >= row]
+                lags.append(min(found) - at)
+        return lags
+
+    def reached(self, row: int) -> bool:
+        """Whether *row* is in the mirror."""
+        return any(top >= row for top in list(self.seen))
+
+    def _write(self) -> None:
+        with self.servers.mysql.connect(autocommit=True) as link, link.cursor() as cursor:
+            while not self._done.wait(PACE):
+                row = len(self.written) + 1
+                cursor.execute(f"INSERT INTO {HOT} VALUES ({row}, 'order {row}')")
+                self.written[row] = time.monotonic()
+
+    def _watch(self) -> None:
+        known = set[Path]()
+        while not self._done.wait(0.02):
+            for path in set(self.log.glob("*.json")) - known:
+                known.add(path)
+                tops = [top for line in path.read_text().splitlines() if (top := _top(line))]
+                if tops:
+                    self.seen.setdefault(max(tops), time.monotonic())
+
+
+def _top(line: str) -> int:
+    """The highest id of a file that a commit adds; 0 for any other line."""
+    stats = json.loads(line).get("add", {}).get("stats")
+    return int(json.loads(stats).get("maxValues", {}).get("id", 0)) if stats else 0
+
+
+@dataclass(eq=False)
+class Stand:
+    """Servers, tables and the service in *home*."""
+
+    home: Path
+    ends: ExitStack = field(default_factory=ExitStack)
+
+    def __post_init__(self) -> None:
+        """Name everything; nothing is started."""
+        self.servers, self.port = Servers.create(self.home), free_ports(1)[0]
+        self.service = Service(self.home, whereabouts(self.servers), self.port, config=CONFIG)
+
+    def open(self, read: int) -> None:
+        """Start everything; returns when all tables are READY, *read* rows in one of them."""
+        self.ends.callback(self.servers.stop)
+        self.servers.start()
+        columns = "(id BIGINT PRIMARY KEY, note VARCHAR(200))"
+        self.servers.mysql.execute(
+            "CREATE DATABASE hot",
+            "CREATE DATABASE low",
+            *(f"CREATE TABLE {name} {columns}" for name in (HOT, *LOW, AGAIN)),
+            *(f"INSERT INTO {name} VALUES (0, 'first')" for name in (HOT, *LOW)),
+        )
+        self.fill([AGAIN], read)
+        self.ends.callback(self._end)
+        self.service.start()
+        mysql, bootstrap = self.servers.mysql, self.servers.kafka.bootstrap
+        databases = ["hot", "low", "sluice"]
+        self.servers.connect.register(
+            "shop", mysql_connector(mysql, bootstrap, databases=databases)
+        )
+        cut, tables = datetime.now(UTC).isoformat(), [HOT, *LOW, AGAIN]
+        wait_until(lambda: self.service.gate(tables, cut).open, PATIENCE, "READY")
+
+    def fill(self, tables: Sequence[str], rows: int) -> None:
+        """Write *rows* rows, shared by *tables*, or a few more."""
+        note = "x" * 150
+        with self.servers.mysql.connect(autocommit=True) as link, link.cursor() as cursor:
+            for first in range(1, rows // len(tables) + 1, AT_ONCE):
+                values = ", ".join(f"({n}, '{note}')" for n in range(first, first + AT_ONCE))
+                for table in tables:
+                    cursor.execute(f"INSERT INTO {table} VALUES {values}")
+
+    def away(self, rows: int) -> None:
+        """Stop the service, write *rows* rows of low tiers, and let the collector send them."""
+        self.service.stop()
+        self.fill(LOW, rows)
+        ((file, position, *_),) = self.servers.mysql.execute("SHOW MASTER STATUS")
+        wait_until(lambda: self._sent() >= (file, position), PATIENCE, "all of it sent")
+        self.service = Service(self.home, whereabouts(self.servers), self.port, config=CONFIG)
+
+    def bootstrap(self) -> None:
+        """Have a table of a low tier read again."""
+        asked = {"tables": [AGAIN], "reason": "to see whom it delays", "who": "bench"}
+        self.service.http.post("/v1/bootstraps", json=asked).raise_for_status()
+
+    def merged(self) -> int:
+        """Changes of low tiers that merges have read."""
+        told = self.service.merged()
+        return sum(told.get(name, 0) for name in LOW)
+
+    def reread(self) -> dict[str, Any]:
+        """How far the bootstrap is."""
+        (one,) = self.service.http.get("/v1/bootstraps").json()
+        found: dict[str, Any] = one
+        return found
+
+    def wrong(self) -> dict[str, str]:
+        """Tables of which a row differs from its source."""
+        address = Address(self.servers.mysql.host, self.servers.mysql.port)
+        mirrors = {name: [name] for name in (HOT, *LOW, AGAIN)}
+        found = compare(address, self.service.lake, mirrors=mirrors)
+        return {name: str(diff) for name, diff in found.items() if not diff.clean}
+
+    def _end(self) -> None:
+        self.service.stop()
+
+    def _sent(self) -> tuple[str, int]:
+        """Up to where the collector has handed over."""
+        (told,) = self.servers.connect.offsets("shop")
+        return told["offset"]["file"], int(told["offset"]["pos"])
+
+
+@click.command()
+@click.option("--rows", default=1_000_000, help="Changes of low tiers that wait.")
+@click.option("--read", default=300_000, help="Rows of the table that is read again.")
+@click.option("--seconds", default=60.0, help="How long tier 0 is watched alone.")
+@click.option("--dir", "folder", default=Path("build/bench/tiers"), type=Path)
+def main(*, rows: int, read: int, seconds: float, folder: Path) -> None:
+    """Measure the lag of tier 0 alone, and beside a backlog and a bootstrap of tier 2."""
+    home = folder.resolve()
+    shutil.rmtree(home, ignore_errors=True)
+    stand = Stand(home)
+    try:
+        stand.open(read)
+        measured(stand, rows, seconds)
+        if wrong := stand.wrong():
+            raise AssertionError(f"not as their sources: {wrong}")
+    finally:
+        stand.ends.close()
+    shutil.rmtree(home, ignore_errors=True)
+
+
+def measured(stand: Stand, rows: int, seconds: float) -> None:
+    """Both stretches, one after the other, with the same rows of tier 0."""
+    watch = Stopwatch(stand.servers, Path(mirror_path(stand.service.lake, HOT)) / "_delta_log")
+    with watch.running():
+        caught_up(watch)
+        alone = stretch(lambda: time.sleep(seconds))
+        caught_up(watch)
+        stand.away(rows)
+        stand.service.start()
+        caught_up(watch)
+        before = stand.merged()
+        beside = stretch(lambda: backlog(stand, rows))
+        again = stand.reread()
+        caught_up(watch)
+        wait_until(lambda: bool(stand.reread()["done"]), PATIENCE, "the bootstrap")
+    click.echo(
+        f"  {rows - before} of {rows} changes still waited when it began, {again['rows']} rows were"
+        f" read again when they were merged, {beside[1] - beside[0]:.0f} s later; {under_load()}"
+    )
+    idle, loaded = watch.lags(*alone), watch.lags(*beside)
+    for name, lags in (("alone", idle), ("beside them", loaded)):
+        middle, most = statistics.median(lags), max(lags)
+        told = f"p95 {p95(lags):.2f} s, median {middle:.2f} s, most {most:.2f} s"
+        click.echo(f"  tier 0 {name}: {told}, of {len(lags)} rows")
+    click.echo(f"  p95 {p95(loaded) / p95(idle):.2f} x of its idle value; wanted: {WANTED} x")
+
+
+def backlog(stand: Stand, rows: int) -> None:
+    """Read a table again, and wait until all that waited is merged."""
+    stand.bootstrap()
+    wait_until(lambda: stand.merged() >= rows, PATIENCE, "the backlog merged")
+
+
+def caught_up(watch: Stopwatch) -> None:
+    """Wait until what is written by now is in the mirror."""
+    row = len(watch.written) + 1
+    wait_until(lambda: watch.reached(row), PATIENCE, "tier 0 merged")
+
+
+def stretch(work: Callable[[], object]) -> tuple[float, float]:
+    """When *work* began and ended."""
+    began = time.monotonic()
+    work()
+    return began, time.monotonic()
+
+
+def p95(lags: Sequence[float]) -> float:
+    """The 95th percentile; at least two are needed."""
+    return statistics.quantiles(lags, n=20)[-1]
+
+
+if __name__ == "__main__":
+    main()

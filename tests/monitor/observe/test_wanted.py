@@ -1,0 +1,80 @@
+"""Who asks for a table at the gate, or has its day over, waits for no merge cycle."""
+
+from datetime import datetime, timedelta
+
+import pytest
+
+from monitor.observe.wanted import REMEMBERED, WantedTables
+from tests.monitor.rig import NOON, ORDERS, USERS, Rig
+
+
+class Wished(Rig):
+    """A rig whose gate and watching round tell what they want."""
+
+    def restart(self) -> None:
+        """With the tables that are wanted."""
+        super().restart()
+        self.wanted = WantedTables(self.clock)
+        self.gate.want = self.cycle.want = self.wanted.want
+
+
+@pytest.fixture
+def rig(tmp_path_factory: pytest.TempPathFactory) -> Wished:
+    made = Wished(tmp_path_factory.mktemp("wished"))
+    made.round()
+    made.round()
+    return made
+
+
+def test_one_that_was_asked_for_is_wanted_for_a_while() -> None:
+    now = [NOON]
+
+    def clock() -> datetime:
+        return now[0]
+
+    wanted = WantedTables(clock)
+    wanted.want([USERS])
+    now[0] += REMEMBERED / 2
+    wanted.want([ORDERS])
+
+    assert wanted() == {USERS, ORDERS}
+    now[0] += REMEMBERED / 2
+    assert wanted() == {ORDERS}
+
+
+def test_a_job_that_finds_the_gate_closed_for_want_of_a_merge_wants_its_table(rig: Wished) -> None:
+    cut = rig.clock().isoformat()
+    rig.beat()
+    rig.land()
+    rig.apply(ORDERS)
+    rig.second(20)
+    rig.beat()
+
+    assert rig.ask(ORDERS, USERS, cut=cut)[1]["state"] == "not_ready"
+    assert rig.wanted() == {USERS}
+
+
+def test_a_gate_that_opens_or_asks_for_what_has_landed_wants_nothing(rig: Wished) -> None:
+    cut = rig.clock().isoformat()
+    rig.round()
+    rig.second(6)
+    assert rig.ask(cut=cut)[0] == 200
+    assert rig.ask(cut=rig.clock().isoformat(), stage="landed")[0] == 404
+
+    assert rig.wanted() == frozenset()
+
+
+def test_a_day_that_has_landed_whole_is_wanted_in_the_mirror_though_nobody_asks(
+    rig: Wished,
+) -> None:
+    rig.now = NOON.replace(hour=21, minute=59, second=58)  # two seconds to midnight in Berlin
+    for _ in range(3):
+        rig.beat()
+    rig.land()
+    rig.apply(ORDERS)
+    rig.second(20)
+    rig.beat()
+    rig.cycle.watch()
+
+    assert rig.wanted() == {USERS}
+    assert rig.clock() - NOON < timedelta(hours=11)
