@@ -3,33 +3,42 @@
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from deltalake import DeltaTable
 
+from pipeline.apply.image_writing import ImageWriting
+from pipeline.apply.landed_state import LandedState
 from pipeline.apply.mirror_snapshot import images_of
+from pipeline.apply.mirrors import Mirrors
 from pipeline.errors import UnreachableError
 from pipeline.image import DueCut, Image
 from pipeline.mark import Epoch
 from pipeline.model import Acknowledged, Fence, Head, Op
 from pipeline.settings import PublishRule
 from pipeline.sources.mysql.position import binlog_position
+from pipeline.tables.delta.table_format import DeltaMirrors
 from tests.pipeline.apply.keeping import DAY, Keeping, aged, mirror, read
 from tests.pipeline.hand_lake import HandLake, row
 
 KEEP = timedelta(days=40)
-YESTERDAY = {1: "day", 2: "day"}
+YESTERDAY, IMAGED = {1: "day", 2: "day"}, "2026-01-01"
 
 
 @pytest.fixture
 def lake(tmp_path: Path) -> HandLake:
-    """An image of yesterday, of which every row has changed since, as of twenty days ago."""
+    return image_of_yesterday(tmp_path, "pin")
+
+
+def image_of_yesterday(folder: Path, how: Any) -> HandLake:
+    """An image of which every row has changed since, as of twenty days ago."""
     now = datetime.now(UTC) - timedelta(hours=6)
-    made = HandLake(tmp_path, now=now, publish=(PublishRule("db.*", keep=KEEP),))
+    made = HandLake(folder, now=now, publish=(PublishRule("db.*", how=how, keep=KEEP),))
     made.play([row(Op.CREATE, 10, 1, "day"), row(Op.CREATE, 11, 2, "day")])
     position = binlog_position(1, 50)
     cut = made.now + timedelta(minutes=1)
-    made.cuts = (DueCut(cut, {"s": Fence("s", 7, cut, Head("A", position))}),)
+    made.cuts = (DueCut(cut, {"s": Fence("s", 7, cut, Head("A", position))}, IMAGED),)
     made.mark = replace(
         made.mark,
         acknowledged={"s": Acknowledged(position)},
@@ -81,3 +90,20 @@ def test_s08_once_it_is_kept_no_longer_its_files_go(lake: HandLake) -> None:
 
     with pytest.raises(UnreachableError):
         read(mirror(lake), version)
+
+
+def test_s08_a_clone_is_read_as_long_as_it_was_promised(tmp_path: Path) -> None:
+    """It leans on files that its mirror has left long ago."""
+    made = image_of_yesterday(tmp_path, "clone")
+    mirrors = Mirrors(made.settings, DeltaMirrors(None))
+    (written,) = ImageWriting(made.settings, mirrors, lambda: made.now).run(
+        LandedState(made.mark, made.catalog)
+    )
+    clone = tmp_path / "clones" / "db" / "t" / f"{IMAGED}.r0"
+    keeping = Keeping(made)
+    keeping.now = datetime.now(UTC)
+
+    keeping.run()
+
+    assert written.rows == len(YESTERDAY)
+    assert read(str(clone), 0) == YESTERDAY

@@ -66,8 +66,13 @@ def _as_then(task: TurnTask[Snapshot], base: Snapshot) -> TurnTask[Snapshot]:
 
 
 def addressed(uri: str) -> str:
-    """The address of a folder as a log must name it."""
-    return uri if ":/" in uri else f"file://{quote(str(Path(uri).absolute()))}"
+    """The address of a folder as a log must name it.
+
+    A bucket of S3 by the name that all but Hadoop know; for Hadoop's own (``s3a``) it is a setting.
+    """
+    if ":/" in uri:
+        return uri.replace("s3a://", "s3://", 1)
+    return f"file://{quote(str(Path(uri).absolute()))}"
 
 
 def _abroad(file: ActiveFile, address: str, base: Snapshot) -> ActiveFile:

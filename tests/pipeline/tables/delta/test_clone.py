@@ -1,15 +1,19 @@
 """A clone is a table of its own for whoever knows Delta, and takes nothing from its mirror."""
 
 import json
+import uuid
 from pathlib import Path
+from typing import cast
 
 import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaProtocolError
 from pyspark.sql import SparkSession
 
+from demo.s3 import BUCKET, S3
 from pipeline.errors import HeldError, UnreachableError
 from pipeline.lake.pinned import open_table
+from pipeline.lake.store import open_store
 from pipeline.model import Op
 from pipeline.tables.delta.clone import addressed
 from pipeline.tables.delta.table_format import DeltaMirrors
@@ -96,3 +100,27 @@ def test_pyarrow_by_deltalake_knows_no_vectors_and_says_so(lake: HandLake) -> No
     """As of every mirror: then the query engine of `deltalake` reads it, or DuckDB its Parquet."""
     with pytest.raises(DeltaProtocolError, match="deletionVectors"):
         DeltaTable(cloned(lake)).to_pyarrow_dataset()
+
+
+def test_a_bucket_has_the_name_that_others_know() -> None:
+    assert addressed("s3a://bucket/lake") == addressed("s3://bucket/lake") == "s3://bucket/lake"
+    assert addressed("/lake/a b") == "file:///lake/a%20b"
+
+
+@pytest.mark.stack
+def test_in_a_bucket_a_clone_is_read_and_goes_as_a_whole(s3: S3) -> None:
+    where = f"s3a://{BUCKET}/{uuid.uuid4()}"
+    made = HandLake(cast(Path, where))
+    made.play([row(C, 10 + key, key, "old") for key in (1, 2, 3)])
+    made.play([row(U, 20, 1, "new"), row(D, 21, 2, "old")])
+    seen = made.passes.mirrors.look("db.t")
+    assert seen is not None
+
+    DeltaMirrors(None).cloned(seen.uri, seen.version, f"{where}/clone", NOW)
+
+    found = open_table(f"{where}/clone")
+    assert found is not None
+    assert {one["id"]: one["name"] for one in found.select("SELECT * FROM t")} == EXPECTED
+    open_store(where).drop("clone")
+    assert open_table(f"{where}/clone") is None
+    assert made.rows() == EXPECTED, "the mirror's files are the mirror's"
