@@ -61,10 +61,6 @@ class Pipe:
             prefix=self.name,
         )
 
-    def sources(self) -> tuple[SourceSettings, ...]:
-        """Those that its lane lands."""
-        return (self.source(),)
-
     def start(self) -> None:
         """Write a first heartbeat, register the connector, open the lane."""
         server = MySqlSource(self.source())
@@ -89,7 +85,7 @@ class Pipe:
         settings = PipelineSettings(
             lake=str(self.home),
             kafka=self.servers.kafka.bootstrap,
-            sources=self.sources(),
+            sources=(self.source(),),
             rules=self.rules,
             **{"merge_workers": 1, "batch_rows": self.batch_rows, **self.tuning},
         )
