@@ -40,7 +40,7 @@ from tests.pipeline.formats.test_debezium_avro import SCHEMAS
 from tests.pipeline.landing.test_task import task
 
 SOURCE, TOGETHER, LONGEST = "shop", 500, 3_000
-LATE = 60.0  # seconds that a batch of so few may take on a machine with much else to do
+LATE = 20.0  # seconds of work that a batch of so few may take, however busy the machine is
 URL = "http://registry.invalid"
 OPS = {str(op) for op in Op}
 
@@ -152,9 +152,9 @@ class Landing:
         for _ in range(count // TOGETHER):
             bad = [damaged(dice.choice(sent), sent, dice) for _ in self.sound]
             mixed = [one for pair in zip(bad, self.sound, strict=True) for one in pair]
-            began = time.monotonic()
+            began = time.process_time()
             rows = self._landed(mixed)
-            assert time.monotonic() - began < LATE
+            assert time.process_time() - began < LATE
             odd += self._explained(mixed, rows)
             own = [row for row in rows if row["offset"] % 2]
             assert list(_plain(own, 2)) == list(_plain(self.alone, 1)), "others were touched"

@@ -1,0 +1,82 @@
+"""Each system's page is in one form, its config is read without a fault, and its tests exist."""
+
+import re
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from monitor.config.file import load
+from monitor.config.model import Config
+from monitor.config.plug_ins import unbuilt
+from pipeline.build import collection_scope, open_collector
+from pipeline.collectors.connect.connector_findings import connector_findings
+from pipeline.finding import NOTE
+from tests.docs.markdown import ROOT, blocks, name
+
+SYSTEMS = sorted((ROOT / "docs" / "systems").glob("*.md"))
+FORM = [
+    "Their design",
+    "The same here",
+    "What is better, and the test that shows it",
+    "What falls short",
+]
+TESTS = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("*.py"))
+
+every = pytest.mark.parametrize("page", SYSTEMS, ids=name)
+
+
+@every
+def test_a_page_says_what_is_the_same_what_is_better_and_what_falls_short(page: Path) -> None:
+    found = re.findall(r"^## (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+
+    assert found == FORM
+
+
+@every
+def test_its_config_is_what_check_config_calls_fine(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert loaded(page, tmp_path, monkeypatch).sources
+
+
+@every
+def test_the_doctor_has_nothing_to_say_of_the_connector_that_its_config_asks_for(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = loaded(page, tmp_path, monkeypatch)
+    for source in config.sources:
+        with closing(open_collector(source)) as collector:
+            wanted = collector.registration(collection_scope(config.settings, source))
+        assert wanted is not None
+
+        found = connector_findings(wanted.wanted, "collector", source=source, worker=None)
+
+        assert [one for one in found if one.severity is not NOTE] == []
+
+
+@every
+def test_every_test_that_it_names_is_there(page: Path) -> None:
+    named = set(re.findall(r"`(test_\w+)`", page.read_text(encoding="utf-8")))
+
+    assert named
+    assert [one for one in sorted(named) if f"def {one}(" not in TESTS] == []
+
+
+@every
+def test_readme_and_architecture_lead_to_it(page: Path) -> None:
+    for start, link in (
+        (ROOT / "README.md", f"docs/systems/{page.name}"),
+        (ROOT / "docs" / "architecture.md", f"systems/{page.name}"),
+    ):
+        assert f"({link})" in start.read_text(encoding="utf-8"), start.name
+
+
+def loaded(page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
+    """The config that stands on *page*."""
+    (text,) = blocks(page, "yaml")
+    for variable in re.findall(r"\{env: (\w+)\}", text):
+        monkeypatch.setenv(variable, "x")
+    file = folder / "sluice.yaml"
+    file.write_text(text, encoding="utf-8")
+    return load(file, unbuilt)

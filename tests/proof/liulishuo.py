@@ -1,0 +1,236 @@
+"""The system of docs/systems/liulishuo.md on real servers, by the config that stands there.
+
+Only addresses, memory and paces are others: what takes minutes there takes seconds here.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from zoneinfo import TZPATH
+
+import httpx
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pytest
+import yaml
+from click.testing import CliRunner
+from deltalake import CommitProperties, DeltaTable, QueryBuilder
+from deltalake.exceptions import CommitFailedError
+
+from demo.oracle.compare import mirror_path
+from demo.processes import wait_until
+from demo.story.service import CONFIG as DEMO
+from monitor.commands.connector import COMMAND
+from monitor.store.store import ServiceStore
+from tests.docs.markdown import ROOT, blocks
+from tests.oracle.promise import judge_ready
+from tests.proof.stand import CONNECTOR, PATIENCE, Stand, exact_floats
+from tests.proof.zone import day_ending
+
+PAGE = ROOT / "docs" / "systems" / "liulishuo.md"
+FOLDED = "shop.orders"
+TOPICS = {"cdc-shop-orders", "cdc-shop-users", "cdc-shop-order_items", "cdc-shop-payments"}
+MONITORS = ("offset_keys", "max_id", "range_counts")
+FOREIGN = "foreign_write"
+
+
+def written(home: Path) -> Path:
+    """The page's config as a file in *home*: its own words, with the demo's addresses and paces."""
+    (text,) = blocks(PAGE, "yaml")
+    told, demo = yaml.safe_load(text), yaml.safe_load(DEMO.read_text(encoding="utf-8"))
+    for name in ("lake", "kafka", "store", "readiness", "schedule", "http"):
+        told[name] = demo[name]
+    told["pipeline"] |= demo["pipeline"]
+    told["probes"] = {name: {"every": "PT3S"} for name in told["probes"]}
+    (source,), (theirs,) = told["sources"], demo["sources"]
+    source |= {name: theirs[name] for name in ("host", "port", "password")}
+    source["collector"]["url"] = theirs["collector"]["url"]
+    path = home / "sluice.yaml"
+    path.write_text(yaml.safe_dump(told), encoding="utf-8")
+    return path
+
+
+def collect(stand: Stand) -> None:
+    """Register the connector by the verb, as anybody would; a password is a reference."""
+    secrets = stand.home / "secrets.properties"
+    secrets.write_text("debezium=debezium\n", encoding="utf-8")
+    told = yaml.safe_load(stand.config.read_text(encoding="utf-8"))
+    settings = told["sources"][0]["collector"]["options"]["settings"]
+    settings["database.password"] = f"${{file:{secrets}:debezium}}"
+    settings |= exact_floats(stand.servers.mysql)
+    path = stand.home / "collecting.yaml"
+    path.write_text(yaml.safe_dump(told), encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in stand.service.daemon.environment.items():
+            patch.setenv(name, value)
+        words = ["shop", "--apply", "--config", str(path)]
+        CliRunner().invoke(COMMAND, words, catch_exceptions=False)
+    connect = stand.servers.connect
+    connect.register(CONNECTOR, connect.config(CONNECTOR))  # which has it come back after a restart
+
+
+@dataclass(eq=False)
+class Nightly:
+    """The business day that ends while the service runs, and its image of the folded table."""
+
+    stand: Stand
+    soon: timedelta = timedelta(seconds=20)
+    cut: datetime = field(init=False)
+    day: str = field(init=False)
+    fence: datetime = field(init=False)
+    version: int = field(init=False)
+    path: str = field(init=False)
+
+    def let_midnight_come(self) -> None:
+        """Kill the service, and start it in a zone in which this day ends soon."""
+        self.stand.kill_service()
+        self.cut = datetime.now(UTC).replace(microsecond=0) + self.soon
+        zone = yaml.safe_load(self.stand.config.read_text(encoding="utf-8"))["time_zone"]
+        folder = self.stand.home / "zones"
+        self.day = str(day_ending(self.cut, folder, zone))
+        daemon, zones = self.stand.service.daemon, os.pathsep.join([str(folder), *TZPATH])
+        daemon.environment = {**daemon.environment, "PYTHONTZPATH": zones}
+        self.stand.service.start()
+        self.stand.note(f"killed, and started {self.soon.total_seconds():.0f} s before midnight")
+
+    def wait(self) -> None:
+        """Wait at the gate as a job does, by the day's name."""
+        asked = {"table": FOLDED, "stage": "image", "cut": self.day}
+        (table,) = wait_until(lambda: self._ready(asked), PATIENCE, f"image of {self.day}")
+        assert datetime.fromisoformat(table["cut"]) == self.cut
+        self.version, self.path = table["version"], table["path"]
+        number = table["certificate"]
+        evidence = self.stand.service.http.get(f"/v1/certificates/{number}").json()
+        self.fence = max(datetime.fromisoformat(one["at"]) for one in evidence["fences"])
+        self.stand.note(f"image of {self.day} is READY")
+
+    def wrong(self) -> list[str]:
+        """What of the written table is not the mirror's version, or not the day's."""
+        written = ds.dataset(str(Path(self.path).parent), partitioning="hive").to_table()
+        lake, ledger = self.stand.service.lake, self.stand.ledger.entries()
+        version = DeltaTable(mirror_path(lake, FOLDED), version=self.version)
+        query = QueryBuilder().register("t", version).execute("SELECT * FROM t")
+        found = pa.table(query.read_all())
+        own = [name for name in found.column_names if name != "_sluice"]
+        days = sorted({*written["dt"].to_pylist()})
+        wrong = [] if days == [self.day] else [f"folders of {days}"]
+        if not len(found) or _texts(written.select(own)) != _texts(found.select(own)):
+            wrong.append(f"{len(written)} rows written, {len(found)} of the version, or other ones")
+        carried = {
+            (row["_sluice"]["shard"], (row["id"],)): row["touched"] for row in found.to_pylist()
+        }
+        wrong += map(str, judge_ready(ledger, FOLDED, self.cut, carried))
+        late = {number for number, one in ledger.items() if one.begun > self.fence}
+        return wrong + [f"{row} is of after the day" for row, by in carried.items() if by in late]
+
+    def _ready(self, asked: Mapping[str, str]) -> list[dict[str, Any]]:
+        try:
+            answer = self.stand.service.http.get("/v1/gate", params=dict(asked))
+        except httpx.HTTPError:
+            return []
+        assert answer.status_code in {httpx.codes.OK, httpx.codes.NOT_FOUND}, answer.text
+        found: list[dict[str, Any]] = answer.json()["tables"]
+        return found if answer.status_code == httpx.codes.OK else []
+
+
+@dataclass(eq=False)
+class Loss:
+    """The newest rows of one shard, gone from the mirror, as a person thought was right.
+
+    From ``begun`` on the mirror lacked them, until ``healed``.
+    """
+
+    stand: Stand
+    shard: str = "shop_01.orders_01"
+    rows: int = 3
+    ids: tuple[int, ...] = ()
+    begun: datetime = field(init=False)
+    healed: datetime = field(init=False)
+
+    def plant(self) -> None:
+        """Delete them behind the service's back, and waive that they are gone."""
+        mysql = self.stand.servers.mysql
+        mysql.execute(f"UPDATE {self.shard} SET note = 'the last of their partitions'")
+        self.stand.recover()
+        newest = mysql.execute(f"SELECT id FROM {self.shard} ORDER BY id DESC LIMIT {self.rows}")
+        self.ids = tuple(id_ for (id_,) in newest)
+        self.begun = datetime.now(UTC)
+        version = wait_until(self._deleted, PATIENCE, "theft")
+        waiver = {"id": f"{FOREIGN}:{FOLDED}:{version}", "reason": "for a test", "who": "a test"}
+        http = self.stand.service.http
+        wait_until(
+            lambda: http.post("/v1/waivers", json=waiver).is_success, PATIENCE, "foreign write told"
+        )
+        self.stand.note(f"rows {self.ids} of {self.shard} deleted from the mirror")
+
+    def touch(self) -> None:
+        """Change them at the source, so that they come again; returns when all monitors pass."""
+        ids = ", ".join(map(str, self.ids))
+        mysql = self.stand.servers.mysql
+        mysql.execute(f"UPDATE {self.shard} SET note = 'touched' WHERE id IN ({ids})")
+        ruled(self.stand, "pass", *MONITORS)
+        self.healed = datetime.now(UTC)
+
+    def unrevoked(self) -> list[str]:
+        """READY answers that were given while rows were gone, and that nobody took back.
+
+        Decisions of that time, and those about it that came later, are judged by this alone.
+        """
+        decisions = self.stand.asker.decisions
+        told = [one for one in decisions if self.begun < one.asked < self.healed and one.ready]
+        decisions[:] = [
+            one for one in decisions if one.answered < self.begun or one.question.cut > self.healed
+        ]
+        store = ServiceStore.open(self.stand.home / "sluice.db")
+        try:
+            given = {each: store.certificates.get(each.certificate or "") for each in told}
+        finally:
+            store.close()
+        return [
+            f"{each}: {one}"
+            for each, one in given.items()
+            if (each.question.table, each.question.stage) == (FOLDED, "mirror")
+            and (one is None or (one.revoked is None and one.issued > self.begun))
+        ]
+
+    def _deleted(self) -> int | None:
+        table = DeltaTable(mirror_path(self.stand.service.lake, FOLDED))
+        ids = ", ".join(map(str, self.ids))
+        try:
+            told = table.delete(
+                f"id IN ({ids}) AND _sluice['shard'] = '{self.shard}'",
+                commit_properties=CommitProperties(max_commit_retries=0),
+            )
+        except CommitFailedError:  # the service was faster
+            return None
+        assert told["num_deleted_rows"] == self.rows
+        return int(table.version())
+
+
+def ruled(stand: Stand, outcome: str, *checks: str) -> dict[str, dict[str, Any]]:
+    """Wait until what each of the *checks* says of the folded table is *outcome*; verdicts."""
+    found: dict[str, dict[str, Any]] = {}
+
+    def all_ruled() -> bool:
+        for check in checks:
+            asked: dict[str, Any] = {"table": FOLDED, "check": check, "limit": 1}
+            for one in _listed(stand, "/v1/verdicts", asked):
+                found[check] = one
+        return [one["outcome"] for one in found.values()] == [outcome] * len(checks)
+
+    wait_until(all_ruled, PATIENCE, f"{outcome} of {checks}")
+    return found
+
+
+def _listed(stand: Stand, path: str, asked: dict[str, Any]) -> list[dict[str, Any]]:
+    told: list[dict[str, Any]] = stand.service.http.get(path, params=asked).json()
+    return told
+
+
+def _texts(rows: pa.Table) -> list[str]:
+    """Rows as texts, sorted: the same rows have the same."""
+    return sorted(json.dumps(row, default=str, sort_keys=True) for row in rows.to_pylist())

@@ -1,0 +1,95 @@
+"""What else befalls the Liulishuo system: sent again, grown, altered, and poisoned, under load."""
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import httpx
+from kafka import KafkaAdminClient, KafkaProducer
+
+from demo.processes import wait_until
+from demo.shop.schema import ORDER_SHELVES
+from tests.proof.asking import questions
+from tests.proof.liulishuo import FOLDED
+from tests.proof.stand import CONNECTOR, PATIENCE, Stand
+
+TOPIC = "cdc-shop-orders"
+PARTITIONS = 6
+EVERY = 1_000  # changes between two poisoned messages
+POISON = (b"\xff\xfe", b"{", b'{"op":"c"}', b'{"payload":{"op":"u","source":{}}}', b"[]")
+
+
+@dataclass(eq=False)
+class Torment:
+    """Each is done under load; all tables are READY before and after."""
+
+    stand: Stand
+    poisoned: int = 0
+    waived: set[str] = field(default_factory=set)
+
+    def send_again(self, changes: int) -> None:
+        """Let the collector go back by that many *changes*, as if it had lost what it knew."""
+        connect, tally = self.stand.servers.connect, self.stand.workload.tally
+        known, begun = connect.offsets(CONNECTOR), tally["changes"]
+        wait_until(
+            lambda: self.stand.workload.tally["changes"] > begun + changes, PATIENCE, "changes"
+        )
+        connect.halt(CONNECTOR)
+        url = f"{connect.url}/connectors/{CONNECTOR}/offsets"
+        httpx.patch(url, json={"offsets": known}, timeout=30).raise_for_status()
+        connect.resume(CONNECTOR)
+        self._over(f"{changes} changes and more sent again")
+
+    def grow(self) -> None:
+        """Give the folded topic more partitions, so that keys move."""
+        admin = KafkaAdminClient(bootstrap_servers=self.stand.servers.kafka.bootstrap)
+        admin.create_partitions({TOPIC: PARTITIONS})
+        admin.close()
+        self.stand.load(3)
+        self._over(f"{TOPIC} has {PARTITIONS} partitions")
+
+    def alter(self) -> None:
+        """Add a column to the shards, one after the other."""
+        for shelf in ORDER_SHELVES:
+            self.stand.servers.mysql.execute(
+                f"ALTER TABLE {shelf.name} ADD COLUMN level INT NOT NULL DEFAULT 7"
+            )
+            self.stand.load(1)
+        self._over("every shard altered")
+
+    def poison(self) -> None:
+        """Put what nobody can read between the messages; all of it is found, and waived by name."""
+        producer = KafkaProducer(bootstrap_servers=self.stand.servers.kafka.bootstrap)
+        for value in POISON:
+            begun = self.stand.workload.tally["changes"]
+            producer.send(TOPIC, key=b'{"id":1}', value=value).get(timeout=30)
+            self.poisoned += 1
+            wait_until(
+                lambda since=begun: self.stand.workload.tally["changes"] > since + EVERY,  # type: ignore[misc]
+                PATIENCE,
+                "changes",
+            )
+        producer.close()
+        wait_until(lambda: len(self._waive()) >= self.poisoned, PATIENCE, "quarantine")
+        self._over(f"{self.poisoned} messages poisoned, one in {EVERY} changes, and waived")
+
+    def _waive(self) -> set[str]:
+        """Waive what holds the folded table up, as far as it is told."""
+        http = self.stand.service.http
+        (asked,) = [
+            one
+            for one in questions(datetime.now(UTC))
+            if (one.table, one.stage) == (FOLDED, "mirror")
+        ]
+        params: dict[str, Any] = {"table": asked.table, "cut": asked.cut.isoformat()}
+        (told,) = http.get("/v1/gate", params=params).json()["tables"] or [{"reasons": ()}]
+        for name in {one["id"] for one in told["reasons"] if one["id"]} - self.waived:
+            waiver = {"id": name, "reason": "poisoned by a test", "who": "a test"}
+            if http.post("/v1/waivers", json=waiver).is_success:
+                self.waived.add(name)
+        return self.waived
+
+    def _over(self, what: str) -> None:
+        self.stand.note(what)
+        self.stand.recover()
+        self.stand.note("recovered")
