@@ -30,7 +30,8 @@ class Reread:
     there.  ``closing`` is where the log ended when all was read.  ``done`` is the batch in which it
     was complete.  One that was given up, and has left rows, is done without an ``id``: its rows
     tell nothing from above ``closing``.  ``first`` is the lowest order of those before it, and
-    ``base`` the order of the newest of these that made a base.
+    ``base`` the order of the newest of these that made a base.  ``columns`` stands for those that
+    its rows have, where rows tell them, once some are landed.
     """
 
     id: str
@@ -45,6 +46,7 @@ class Reread:
     key: tuple[str, ...] = ()
     first: Order | None = None
     base: Order | None = None
+    columns: str = ""
 
     def after(self, before: "Reread") -> "Reread":
         """With what is still to be known of the one *before* it."""

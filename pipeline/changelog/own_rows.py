@@ -1,5 +1,9 @@
-"""The rows that a batch adds of its own: that a shard's base is complete, and its marker; pure."""
+"""The rows that a batch adds of its own.
 
+That a shard's base is complete; which columns rows have that were read again; its marker.  Pure.
+"""
+
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +24,34 @@ class Settle:
     order: Order
 
 
+@dataclass(frozen=True, slots=True)
+class ColumnsTold:
+    """Columns that rows of a shard have from ``order`` on; ``payload`` as its format tells them."""
+
+    source: str
+    shard: str
+    table: str | None
+    order: Order
+    payload: str
+
+
+def columns_rows(told: Sequence[ColumnsTold], stamp: Stamp) -> pa.RecordBatch:
+    """One row of ``CHANGES`` for each."""
+    rows = [
+        {
+            "source": one.source,
+            "shard": one.shard,
+            "table": one.table,
+            "op": str(Op.DDL),
+            "after": one.payload,
+            "order": _order(one.order),
+            "schema_id": zlib.crc32(one.payload.encode()) >> 1,
+        }
+        for one in told
+    ]
+    return _rows(rows, stamp)
+
+
 def settle_rows(settles: Sequence[Settle], stamp: Stamp) -> pa.RecordBatch:
     """One row of ``CHANGES`` for each."""
     rows = [
@@ -28,7 +60,7 @@ def settle_rows(settles: Sequence[Settle], stamp: Stamp) -> pa.RecordBatch:
             "shard": one.shard,
             "table": one.table,
             "op": str(Op.SETTLE),
-            "order": {part: getattr(one.order, part) for part in ("epoch", "log", "pos", "row")},
+            "order": _order(one.order),
         }
         for one in settles
     ]
@@ -38,6 +70,10 @@ def settle_rows(settles: Sequence[Settle], stamp: Stamp) -> pa.RecordBatch:
 def mark_row(text: str, stamp: Stamp) -> pa.RecordBatch:
     """The marker of a batch, as a row of ``CHANGES``."""
     return _rows([{"op": str(Op.MARK), "after": text}], stamp)
+
+
+def _order(order: Order) -> Mapping[str, int]:
+    return {part: getattr(order, part) for part in ("epoch", "log", "pos", "row")}
 
 
 def _rows(rows: Sequence[Mapping[str, Any]], stamp: Stamp) -> pa.RecordBatch:

@@ -17,7 +17,7 @@ from pipeline.formats.debezium.schema_rows import told_with
 from pipeline.formats.debezium_json import DebeziumJson
 from pipeline.formats.format import RAW, Decoded, Format, Schemas, rows
 from pipeline.model import Op
-from pipeline.schema.schema_change import SchemaMessage
+from pipeline.schema.schema_change import SchemaMessage, TableTold
 from pipeline.settings import RegistrySettings
 
 
@@ -43,6 +43,10 @@ class DebeziumAvro:
     def schema_change(self, payload: str) -> SchemaMessage:
         """As JSON tells it: the payload is kept as that."""
         return self._json.schema_change(payload)
+
+    def columns_payload(self, table: TableTold) -> str:
+        """As JSON tells it."""
+        return self._json.columns_payload(table)
 
     def needs(self, batch: pa.RecordBatch) -> frozenset[int]:
         """Numbers of the schemas that keys and values of ``RAW`` are written with."""

@@ -10,7 +10,7 @@ from pipeline.formats.debezium import row_schemas, schema_changes
 from pipeline.formats.debezium.envelope import HEARTBEAT_TOPIC
 from pipeline.formats.debezium.postgres import UNAVAILABLE, Placeholder
 from pipeline.formats.format import Format, Schemas
-from pipeline.schema.schema_change import SchemaMessage
+from pipeline.schema.schema_change import SchemaMessage, TableTold
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +34,10 @@ class DebeziumJson:
         if row_schemas.is_told(payload):
             return row_schemas.read(payload)
         return schema_changes.read(payload)
+
+    def columns_payload(self, table: TableTold) -> str:
+        """As rows of a connector without ``include.schema.changes`` tell them."""
+        return row_schemas.columns_payload(table)
 
     def needs(self, _: pa.RecordBatch) -> frozenset[int]:
         """None: a message says all itself."""

@@ -14,7 +14,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from pipeline.model import Op, Origin
-from pipeline.schema.schema_change import SchemaMessage
+from pipeline.schema.schema_change import SchemaMessage, TableTold
 from pipeline.settings import RegistrySettings
 
 Schemas = Mapping[int, str | None]  # texts by their numbers; None where the registry knows none
@@ -136,6 +136,13 @@ class Format(Protocol):
 
         Raises:
             FormatError: it is none of this format's.
+        """
+        ...
+
+    def columns_payload(self, table: TableTold) -> str | None:
+        """What ``schema_change`` reads as columns that rows of *table* tell of themselves.
+
+        None where only statements tell columns.
         """
         ...
 

@@ -13,15 +13,17 @@ seen of it.  Measured: MySQL logs CREATE TABLE IF NOT EXISTS t LIKE u though t e
 sends it as a CREATE; taken for a birth, it would empty the mirror.  Pure.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain, groupby
 
+from pipeline.changelog.own_rows import Settle
 from pipeline.landing.facts import Facts, News
 from pipeline.living import is_there
 from pipeline.mark import Existence, Mark, Snap, source_of
 from pipeline.model import Order, Shard, ShardId
+from pipeline.route import Router
 from pipeline.schema.history import SchemaChange
 from pipeline.topics.naming import endings, spelled
 
@@ -37,6 +39,12 @@ class Settled:
     order: Order
     since: int
     born: bool = False
+
+
+def settles_of(settled: Iterable[Settled], router: Router) -> list[Settle]:
+    """What the bases that a batch completes add to it."""
+    shards = ((Shard.parse(done.name), done.order) for done in settled)
+    return [Settle(one.source, one.name, router.table(one.name), order) for one, order in shards]
 
 
 def advance(mark: Mark, facts: Facts, batch: int) -> tuple[dict[str, Snap], tuple[Settled, ...]]:

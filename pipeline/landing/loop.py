@@ -14,13 +14,13 @@ from functools import cached_property, partial
 import structlog
 
 from pipeline.changelog.change_log import ChangeLog
-from pipeline.changelog.own_rows import Settle, mark_row, settle_rows
+from pipeline.changelog.own_rows import mark_row, settle_rows
 from pipeline.changelog.table import Stamp, app
 from pipeline.errors import HeldError, LostRaceError, NoSchemasError
 from pipeline.lake.commit import commit
 from pipeline.lake.entries import Action
 from pipeline.landing.acknowledgements import Acknowledgements
-from pipeline.landing.bases import Settled, with_drops
+from pipeline.landing.bases import Settled, settles_of, with_drops
 from pipeline.landing.collector_lists import captured, collected, is_above, with_lists
 from pipeline.landing.disorder import Circumstances, Disorder
 from pipeline.landing.division import divided, epochs_read, read_alone
@@ -36,12 +36,13 @@ from pipeline.landing.parted_logs import with_parted
 from pipeline.landing.plan import Plan, PlanContext, plan
 from pipeline.landing.recognition import recognised
 from pipeline.landing.redelivery import resending
+from pipeline.landing.reread_columns import with_columns
 from pipeline.landing.rereading import RereadNews, advanced, is_due, ripe
 from pipeline.landing.sent_shards import has_sent
 from pipeline.landing.shape import Provenance
 from pipeline.landing.snapshot_overlaps import with_overlaps
 from pipeline.landing.source_feed import Feed
-from pipeline.landing.staging import Staged, restamped, unexplained_rows, write_rows
+from pipeline.landing.staging import Staged, rows_again, unexplained_rows, write_rows
 from pipeline.landing.task import Done, Intake, LandingTask
 from pipeline.landing.topic_shards import TopicShards
 from pipeline.lives import lived
@@ -167,7 +168,8 @@ class Landing:
         feeds, hidden = self.feeds, partial(self._hidden, listing=listing)
         sends = partial(has_sent, feeds=feeds, mark=self.mark, listing=listing, hidden=hidden)
         again = advanced(self.mark, facts, epochs.known, self.rereads(), sends, before=self.facts)
-        facts = self._healed.counted(again.counted(facts))
+        counted = self._healed.counted(again.counted(facts))
+        facts, columns = with_columns(counted, again.told, feeds)
         made, settled = next_mark(
             self.mark,
             facts,
@@ -186,13 +188,15 @@ class Landing:
         made = with_parted(with_hidden(made, facts.hidden, self.router), self.mark, listing.heads)
         ends = epochs.ends(listing.heads)
         made = with_lists(made, self.mark, listing.captures, ends, stamp.received)
-        lives = lived(self.mark.lives, made.batch, self._life.int >> 66)
-        made = replace(self._healed.noted(made), lives=lives)
-        taken = tuple(restamped(self.log, f, stamp) for f in (*again.files, *self._healed.files))
+        made = replace(self._healed.noted(made), lives=self._lived(made))
+        taken = rows_again(self.log, (*again.files, *self._healed.files), columns, stamp)
         self._tried = ripe(self.mark)
         self._commit(made, settled, replace(staged, files=(*staged.files, *taken)), stamp)
         _tell_gone(chosen, made)
         return facts
+
+    def _lived(self, made: Mark) -> Mapping[str, int]:
+        return lived(self.mark.lives, made.batch, self._life.int >> 66)
 
     def _judged(
         self,
@@ -330,7 +334,7 @@ class Landing:
         self.transport.require_ids({at.topic: listing.ends[at].topic_id for at in chosen.spans})
 
     def _commit(self, made: Mark, settled: Sequence[Settled], staged: Staged, stamp: Stamp) -> None:
-        settles = [self._settle(done) for done in settled]
+        settles = settles_of(settled, self.router)
         own = [settle_rows(settles, stamp)] if settles else []
         own.append(mark_row(made.changes_since(self.mark), stamp))
         files = [*staged.files, *(write_rows(self.log, rows, stamp) for rows in own)]
@@ -365,10 +369,6 @@ class Landing:
             else:
                 self.log.know(following)
                 return
-
-    def _settle(self, done: Settled) -> Settle:
-        shard = Shard.parse(done.name)
-        return Settle(shard.source, shard.name, self.router.table(shard.name), done.order)
 
     def _report(
         self,

@@ -8,7 +8,7 @@ then every statement is known that they may have seen, and its shard has a base 
 Pure.
 """
 
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 from pipeline.changelog.sorted_file import WrittenFile
@@ -17,9 +17,11 @@ from pipeline.landing.facts import Facts
 from pipeline.mark import Epoch, Mark, source_of
 from pipeline.model import Order, Origin
 from pipeline.rereads import KeyStretch, Reread
+from pipeline.schema.schema_change import TableTold
 from pipeline.sources.positions import place
 
 NOTHING = Facts()
+MOST = 64 * 2**20  # bytes of files that one batch writes anew, which all that lands waits for
 Sends = Callable[[str, Order], bool | None]
 """Whether the collector has sent all of ``source/shard`` above an order; None: nobody can tell."""
 
@@ -29,6 +31,7 @@ class RowsAgain:
     """Rows of one stretch of a re-reading: above ``after`` up to ``read``; ``file`` has no batch.
 
     ``ended`` if they are the last of the stretch.  ``file`` is None where there was no row.
+    ``columns`` as of a `Reread`; ``told`` are they where the log has not told them so.
     """
 
     name: str
@@ -41,6 +44,8 @@ class RowsAgain:
     ended: bool
     rows: int
     file: WrittenFile | None
+    columns: str = ""
+    told: TableTold | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +68,15 @@ class RereadNews:
 
 @dataclass(frozen=True, slots=True)
 class RereadStep:
-    """Re-readings after a batch, the rows that it takes, and the bases that it completes."""
+    """Re-readings after a batch, the rows that it takes, and the bases that it completes.
+
+    ``told`` are those of the rows that tell columns: they hold from the re-reading's order on.
+    """
 
     rereads: Mapping[str, Reread] = field(default_factory=dict)
     taken: tuple[RowsAgain, ...] = ()
     settled: tuple[Settled, ...] = ()
+    told: tuple[RowsAgain, ...] = ()
 
     @property
     def files(self) -> tuple[WrittenFile, ...]:
@@ -125,12 +134,7 @@ def advanced(
             rereads[name] = one
         elif one.rows or one.first is not None:
             rereads[name] = _given_up(one, epochs.get(source_of(name)), mark.batch + 1)
-    taken = []
-    for rows in news.rows:
-        known = rereads.get(rows.name)
-        if known is not None and _follows(rows, known):
-            rereads[rows.name] = _with(known, rows)
-            taken.append(rows)
+    taken, told = _taken(news.rows, rereads, epochs, mark.batch + 1)
     for name, (wanted, order) in news.closing.items():
         known = rereads.get(name)
         if known is not None and known.id == wanted and known.read and known.closing is None:
@@ -143,7 +147,32 @@ def advanced(
     settled = tuple(
         Settled(n, one.order, one.since) for n, one in done.items() if _is_base(n, one, mark)
     )
-    return RereadStep(rereads, tuple(taken), settled)
+    return RereadStep(rereads, taken, settled, told)
+
+
+def _taken(
+    offered: Sequence[RowsAgain],
+    rereads: dict[str, Reread],
+    epochs: Mapping[str, Epoch],
+    batch: int,
+) -> tuple[tuple[RowsAgain, ...], tuple[RowsAgain, ...]]:
+    """Those of *offered* that follow what is landed, and of them those that tell columns.
+
+    No more than one batch is to wait for: the others are offered again.  *rereads* are taken on.
+    """
+    taken, told, size = list[RowsAgain](), list[RowsAgain](), 0
+    for rows in offered:
+        known, own = rereads.get(rows.name), rows.file.size if rows.file is not None else 0
+        if known is None or not _follows(rows, known) or (taken and size + own > MOST):
+            continue
+        if known.columns not in ("", rows.columns):  # altered between, without a word in the log
+            rereads[rows.name] = _given_up(known, epochs.get(source_of(rows.name)), batch)
+            continue
+        told += [rows] if rows.told is not None and not known.columns else []
+        rereads[rows.name] = _with(known, rows)
+        taken.append(rows)
+        size += own
+    return tuple(taken), tuple(told)
 
 
 def _begun(
@@ -207,7 +236,8 @@ def _with(known: Reread, rows: RowsAgain) -> Reread:
     stretches = list(known.stretches)
     before = stretches[rows.stretch]
     stretches[rows.stretch] = KeyStretch(before.until, rows.read, rows.ended)
-    return replace(known, stretches=tuple(stretches), rows=known.rows + rows.rows)
+    count, columns = known.rows + rows.rows, rows.columns or known.columns
+    return replace(known, stretches=tuple(stretches), rows=count, columns=columns)
 
 
 def _is_complete(name: str, one: Reread, mark: Mark, sends: Sends) -> bool:

@@ -1,7 +1,7 @@
 """A batch's files before anybody names them: written, read again, and found in the change log."""
 
 import uuid
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pipeline.changelog.change_log import ChangeLog
+from pipeline.changelog.own_rows import ColumnsTold, columns_rows
 from pipeline.changelog.sorted_file import SortedFile, WrittenFile
 from pipeline.changelog.table import CHANGES, Stamp
 from pipeline.errors import SluiceError
@@ -39,6 +40,19 @@ def write_rows(log: ChangeLog, rows: pa.RecordBatch, stamp: Stamp) -> WrittenFil
     if file.written is None:
         raise SluiceError("a file of no rows was asked for")
     return file.written
+
+
+def rows_again(
+    log: ChangeLog,
+    files: Iterable[WrittenFile],
+    columns: Sequence[ColumnsTold],
+    stamp: Stamp,
+) -> tuple[WrittenFile, ...]:
+    """Files of rows that were read again, in the batch of *stamp*, and of their columns."""
+    found = [restamped(log, file, stamp) for file in files]
+    if columns:
+        found.append(write_rows(log, columns_rows(columns, stamp), stamp))
+    return tuple(found)
 
 
 def restamped(log: ChangeLog, file: WrittenFile, stamp: Stamp) -> WrittenFile:

@@ -105,7 +105,7 @@ class Unrepeated:
         for at in np.flatnonzero(told.to_numpy(zero_copy_only=False)).tolist():
             alone = rows.take(pa.array([at]))  # a slice would keep all the others
             row = alone.select(["source", "shard", "order", "after"]).to_pylist()[0]
-            one = ToldSchema(Order(**row["order"]), _digest(row["after"]))
+            one = told_schema(Order(**row["order"]), row["after"])
             self._told.tell(str(Shard(row["source"], row["shard"])), one, alone)
         return rows.filter(pc.invert(told))
 
@@ -131,6 +131,11 @@ def newest(statements: Iterable[Mapping[str, Any]]) -> dict[str, ToldSchema]:
         if _tells(row):
             _learn(found, _name(row), _schema(row))
     return found
+
+
+def told_schema(order: Order, payload: str) -> ToldSchema:
+    """What is known of columns that a *payload* tells from *order* on."""
+    return ToldSchema(order, _digest(payload))
 
 
 def after(known: Mapping[str, ToldSchema], told: Mapping[str, ToldSchema]) -> dict[str, ToldSchema]:
@@ -160,7 +165,7 @@ def _name(row: Mapping[str, Any]) -> str:
 
 
 def _schema(row: Mapping[str, Any]) -> ToldSchema:
-    return ToldSchema(order_of(row), _digest(row["note"]))
+    return told_schema(order_of(row), row["note"])
 
 
 def _digest(text: str) -> str:

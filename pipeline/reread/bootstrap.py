@@ -6,6 +6,7 @@ it comes by.
 """
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -13,30 +14,32 @@ from functools import partial
 
 import structlog
 
-from pipeline.apply.catalog import Catalog
 from pipeline.apply.landed_state import LandedState
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.table import Stamp
 from pipeline.errors import ConfigError, ProofError, SluiceError
 from pipeline.landing.rereading import RereadNews, RowsAgain
 from pipeline.landing.source_feed import Feed
-from pipeline.living import is_there
 from pipeline.mark import Mark
 from pipeline.model import Order, Origin, Shard, Table
 from pipeline.reread.mirror_ids import MirrorIds
+from pipeline.reread.readers import RowReaders
 from pipeline.reread.selection import require_few, stretch_rows, stretches
 from pipeline.reread.task import ReadLimits, RereadDone, RereadFailed, RereadTask
 from pipeline.rereads import Reread, RereadOrder, RereadState
 from pipeline.schema.column import TableSchema
-from pipeline.settings import PipelineSettings, SourceSettings
+from pipeline.settings import PipelineSettings
 from pipeline.sources.condition import parsed
-from pipeline.sources.positions import place, reset
-from pipeline.sources.row_reader import OpenRows, ReadFence, RowReader, RowsAsked
+from pipeline.sources.positions import place
+from pipeline.sources.row_reader import OpenRows, ReadFence, RowsAsked
 
 AT_ONCE = 4  # tasks of a round, which the source has to bear at the same time
 AHEAD = 1_000_000  # rows that wait for landing before more are read
+OPEN = 16  # shards that are read at once: the mark remembers where each stretch of them is
+ROUND = 20.0  # seconds after which no other order has its turn in a round
 RARELY = 32  # rounds between two tries of what keeps failing
 GIVEN_UP = "it was cancelled"
+QUEUED = "its turn comes once fewer are read at the same time"
 NOT_YET = "it is read once all before it has landed"
 ALL_READ = "all is read; all before must have landed, by lists and in topics that let it through"
 log = structlog.get_logger(__name__)
@@ -65,8 +68,13 @@ class Rereading:
     _paces: dict[str, int] = field(default_factory=dict)
     _failed: dict[tuple[str, int], tuple[int, SluiceError]] = field(default_factory=dict)
     _round: int = 0
+    _next: str = ""
     _cancelled: dict[str, str] = field(default_factory=dict)
-    _readers: dict[str, tuple[SourceSettings, RowReader]] = field(default_factory=dict)
+    readers: RowReaders = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Ask nobody yet."""
+        self.readers = RowReaders(self.feeds, self.open_rows, self.clock)
 
     def offered(self) -> RereadNews:
         """What landing may take; for its own thread."""
@@ -82,11 +90,12 @@ class Rereading:
         self._forget(landed.mark)
         self._cancel(landed.mark, {one.id for one in orders})
         self.mirror_ids.keep(frozenset(one.id for one in orders))
-        wanted = [(one, _table(one, landed)) for one in orders]
+        folding = self.readers.folding(orders, landed.mark, landed.catalog.router)
+        wanted = [(one, landed.catalog.table(one.table, folding)) for one in orders]
         self._round += 1
-        troubles = {one.id: self._advance(one, table, landed) for one, table in wanted}
+        troubles = dict(self._advanced(wanted, landed))
         going = (
-            self._state(one, name, landed.mark, troubles[one.id])
+            self._state(one, name, landed.mark, troubles.get(one.id))
             for one, table in wanted
             for name in map(str, table.shards or ("",))
         )
@@ -95,8 +104,25 @@ class Rereading:
 
     def close(self) -> None:
         """Hang up."""
-        for _, reader in self._readers.values():
-            reader.close()
+        self.readers.close()
+
+    def _advanced(
+        self, wanted: Sequence[tuple[RereadOrder, Table]], landed: LandedState
+    ) -> Iterator[tuple[str, SluiceError | None]]:
+        """Give each order its turn, as far as the round's time goes; who had none comes first."""
+        until = time.monotonic() + ROUND
+        first = next((at for at, (one, _) in enumerate(wanted) if one.id == self._next), 0)
+        for turn, (order, table) in enumerate((*wanted[first:], *wanted[:first])):
+            if turn and time.monotonic() > until:
+                self._next = order.id
+                return
+            yield order.id, self._advance(order, table, landed)
+
+    def _has_room(self, mark: Mark) -> bool:
+        """Whether one more shard may be read at the same time."""
+        every = mark.rereads.items()
+        going = {name for name, one in every if one.done is None and one.closing is None}
+        return len(going | self._begun.keys()) < OPEN
 
     def _cancel(self, mark: Mark, wanted: Set[str]) -> None:
         """Offer nothing more of what nobody wishes any more, and have landing forget it."""
@@ -151,7 +177,8 @@ class Rereading:
         known = landed.mark.rereads.get(str(shard))
         key = _sent_key(table, landed.catalog.newest(shard.source, shard.name))
         if known is None or known.id != order.id or _is_other(known, key):
-            self._begin(order, shard, landed.mark)
+            if self._has_room(landed.mark):
+                self._begin(order, shard, landed.mark)
         elif known.done is None and known.closing is None:
             require_few(order, known.rows)
             self._go_on(order, shard, table, landed)
@@ -165,7 +192,8 @@ class Rereading:
         if epoch is None or (lists is not None and lists.since is not None):
             why = "its server is not known yet" if epoch is None else "its lists were just changed"
             raise ProofError(f"source:{shard.source}: {why}; it begins when that has settled")
-        fence = self._fence(shard.source, mark, epoch.identity)
+        self.readers.describe(shard)
+        fence = self.readers.fence(shard.source, mark, epoch.identity)
         place_of = Order(epoch.number, *place(fence.head.position))
         begun = Reread(order.id, order.origin, place_of, fence.head.identity, mark.batch + 1)
         self._failed = {at: one for at, one in self._failed.items() if at[0] != name}
@@ -179,46 +207,27 @@ class Rereading:
         if known.key and known.read:
             self._end(shard, known, landed.mark)
         elif not known.key and landed.mark.passed(shard.source, known.order):
-            self._cut(order, known, shard, table, landed.catalog)
+            self._cut(order, shard, table, landed)
 
-    def _cut(
-        self, order: RereadOrder, known: Reread, shard: Shard, table: Table, catalog: Catalog
-    ) -> None:
+    def _cut(self, order: RereadOrder, shard: Shard, table: Table, landed: LandedState) -> None:
         """Into stretches along the key, which is known by now as it was at the place noted."""
-        declared = catalog.newest(shard.source, shard.name)
+        known = landed.mark.rereads[str(shard)]
+        declared = self.readers.schema(shard, landed.catalog, landed.mark)
         key = _sent_key(table, declared)
         _require_key(shard, key, declared)
         if str(shard) in self._begun:
             return
-        bounds = partial(self._reader(shard.source).bounds, shard, key, AT_ONCE)
+        bounds = partial(self.readers.of(shard.source).bounds, shard, key, AT_ONCE)
         cut = replace(known, key=key, stretches=stretches(order, shard, table, bounds))
         with self._lock:
             self._begun[str(shard)] = cut
 
     def _end(self, shard: Shard, known: Reread, mark: Mark) -> None:
         """Note where the log ends now that all was read: what the reads saw stands below it."""
-        fence = self._fence(shard.source, mark, known.identity, self._fences.get(str(shard)))
+        fence = self.readers.fence(shard.source, mark, known.identity, self._fences.get(str(shard)))
         with self._lock:
             order = Order(known.order.epoch, *place(fence.needed))
             self._closing[str(shard)] = (known.id, order)
-
-    def _fence(
-        self, source: str, mark: Mark, identity: str, before: ReadFence | None = None
-    ) -> ReadFence:
-        """A place in the log that goes on from all that was seen of it.
-
-        Raises:
-            ProofError: it is another server's, or began again under the same name.
-        """
-        at_least = mark.heartbeats.get(source, -1) + 1
-        fence = self._reader(source).fence(at_least, self.clock())
-        epoch = mark.epochs.get(source)
-        seen = [*([epoch.position] if epoch else ()), *([before.head.position] if before else ())]
-        whys = [why for one in seen if (why := reset(one, fence.head.position)) is not None]
-        if fence.head.identity != identity or whys:
-            told = "".join(f": {why}" for why in whys[:1])
-            raise ProofError(f"source:{source}: the server has changed{told}; a new epoch begins")
-        return fence
 
     def _tasks(self, order: RereadOrder, table: Table, landed: LandedState) -> Iterator[RereadTask]:
         for shard in table.shards:
@@ -236,7 +245,10 @@ class Rereading:
                     continue
                 after = own[-1].read if own else stretch.read
                 where = parsed(order.rows.where) if order.rows.where else None
-                asked = RowsAsked(shard, known.key, after, stretch.until, 0, where)
+                declared = landed.catalog.newest(shard.source, shard.name)
+                asked = RowsAsked(
+                    shard, known.key, after, stretch.until, 0, where, declared=declared
+                )
                 yield self._task(order, table, landed, asked, number)
 
     def _task(
@@ -254,13 +266,13 @@ class Rereading:
         if rows.span is not None and known.origin is Origin.REPAIR:
             there = self.mirror_ids.of(order, asked.shard, table, rows.span, landed.mark)
         if name not in self._fences:  # of a life before: behind a new fence all of it is seen, too
-            self._fences[name] = self._fence(source, landed.mark, known.identity)
+            self._fences[name] = self.readers.fence(source, landed.mark, known.identity)
         return RereadTask(
             changes=self.log.store.uri,
             metadata=self.log.opened(now).metadata,
             stamp=Stamp(self.settings.lane, -1, now),
             router=landed.catalog.router,
-            settings=self._settings(source),
+            settings=self.readers.settings(source),
             open_rows=self.open_rows,
             fence=self._fences[name],
             asked=replace(asked, keys=rows.keys),
@@ -319,28 +331,13 @@ class Rereading:
             told = replace(told, rows=known.rows, done=known.done)
         if told.done is None and trouble is None and known is not None and known.closing:
             return replace(told, why=ALL_READ)
-        if told.done is None and trouble is None and (known is None or not known.key):
+        if told.done is None and trouble is None and (known is None or known.id != order.id):
+            return replace(told, why=NOT_YET if name in self._begun else QUEUED)
+        if told.done is None and trouble is None and known is not None and not known.key:
             return replace(told, why=NOT_YET)
         if told.done is not None or trouble is None:
             return told
         return replace(told, why=str(trouble), refused=isinstance(trouble, ConfigError))
-
-    def _settings(self, source: str) -> SourceSettings:
-        """Where its server is now: it is the one that the collector is connected to."""
-        for feed in self.feeds:
-            if feed.settings.name == source:
-                return feed.connected()
-        msg = f"source:{source} is no longer in the config, so nothing of it can be read again"
-        raise ConfigError(msg)
-
-    def _reader(self, source: str) -> RowReader:
-        settings = self._settings(source)
-        known = self._readers.get(source)
-        if known is None or known[0] != settings:
-            if known is not None:
-                known[1].close()
-            self._readers[source] = (settings, self.open_rows(settings))
-        return self._readers[source][1]
 
 
 def _failure(order: RereadOrder, step: Callable[[], None]) -> SluiceError | None:
@@ -357,7 +354,7 @@ def _failure(order: RereadOrder, step: Callable[[], None]) -> SluiceError | None
 
 def _sent_key(table: Table, declared: TableSchema | None) -> tuple[str, ...]:
     """The table's key in the order in which the shard's rows are sent under it."""
-    if declared is not None and set(declared.key) == set(table.key):
+    if declared is not None and (not table.key or set(declared.key) == set(table.key)):
         return declared.key
     return table.key
 
@@ -373,15 +370,7 @@ def _require_key(shard: Shard, key: tuple[str, ...], declared: TableSchema | Non
 
 def _is_other(known: Reread, key: tuple[str, ...]) -> bool:
     """Whether the table goes by another key than the one that it is read along."""
-    return known.done is None and bool(known.key) and known.key != key
-
-
-def _table(order: RereadOrder, landed: LandedState) -> Table:
-    """The table with its shards as far as anything tells of them, with rows or without."""
-    mark, router = landed.mark, landed.catalog.router
-    names = (name for name in {*mark.shards, *mark.existing} if is_there(mark, name))
-    folding = {name: router.table(Shard.parse(name).name) for name in names}
-    return landed.catalog.table(order.table, folding)
+    return known.done is None and bool(known.key and key) and known.key != key
 
 
 def _is_known(mark: Mark, name: str, one: Reread) -> bool:

@@ -11,13 +11,20 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from hashlib import blake2b
 
 import pyarrow as pa
 import structlog
 
 from pipeline.changelog.sorted_file import SortedFile
 from pipeline.changelog.table import CHANGES, ORDER_TYPE, Stamp
-from pipeline.errors import ConfigError, SluiceError, TooManyRowsError, UnreachableError
+from pipeline.errors import (
+    ConfigError,
+    ProofError,
+    SluiceError,
+    TooManyRowsError,
+    UnreachableError,
+)
 from pipeline.formats import key as keys
 from pipeline.lake.log import Metadata
 from pipeline.lake.store import open_store
@@ -25,6 +32,8 @@ from pipeline.landing.rereading import RowsAgain
 from pipeline.landing.shape import Routes
 from pipeline.model import Op, Order, Origin
 from pipeline.route import Router
+from pipeline.schema.column import TableSchema
+from pipeline.schema.schema_change import TableTold
 from pipeline.settings import SourceSettings
 from pipeline.sources.row_reader import (
     ROWS,
@@ -42,11 +51,15 @@ FEWEST = 10  # rows of a SELECT: if the server is too slow for these, it is the 
 
 @dataclass(frozen=True, slots=True)
 class ReadLimits:
-    """What one task may read: ``rows`` in sum, ``select`` in one statement, for about ``time``."""
+    """What one task may read: ``rows`` in sum, ``select`` in one statement, for about ``time``.
+
+    And about so many ``bytes``: after them, fewer rows are asked for at once.
+    """
 
     rows: int = 200_000
     select: int = 10_000
     time: timedelta = timedelta(seconds=5)
+    bytes: int = 64 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +134,7 @@ def run(task: RereadTask) -> RereadDone:
     """
     pace = ReadPace(task.limits)
     name = f"part-{uuid.uuid4()}.parquet"
-    count, last, ended = 0, task.asked.after, False
+    count, last, ended, told = 0, task.asked.after, False, _ToldColumns(task.asked.declared)
     with (
         closing(task.open_rows(task.settings)) as server,
         SortedFile(open_store(task.changes), task.metadata, name, task.stamp.received) as file,
@@ -129,11 +142,12 @@ def run(task: RereadTask) -> RereadDone:
         reads = _keyed(server, task, pace) if task.asked.keys else _reads(server, task, pace)
         for read, gone in reads:
             ended, last = read.ended, read.last or last
+            told.learn(read.told)
             for rows, op in ((read.rows, Op.READ), (gone, Op.DELETE)):
                 if len(rows):
                     count += len(rows)
                     file.add([shaped(rows, task, op)])
-    told = RowsAgain(
+    rows_again = RowsAgain(
         name=str(task.asked.shard),
         table=task.table,
         id=task.id,
@@ -144,8 +158,46 @@ def run(task: RereadTask) -> RereadDone:
         ended=ended,
         rows=count,
         file=file.written,
+        columns=told.digest,
+        told=told.news,
     )
-    return RereadDone(told, pace.select)
+    return RereadDone(rows_again, pace.select)
+
+
+@dataclass(eq=False)
+class _ToldColumns:
+    """The columns of all that is read, where no statement tells them."""
+
+    declared: TableSchema | None
+    table: TableTold | None = None
+
+    def learn(self, told: TableTold | None) -> None:
+        """Take those of one read.
+
+        Raises:
+            ProofError: they are others than those of the read before.
+        """
+        if self.table is not None and told != self.table:
+            raise ProofError(f"the columns of {self.table.shard} changed while it was read")
+        self.table = told
+
+    @property
+    def digest(self) -> str:
+        """The same for the same columns; empty where statements tell them."""
+        return (
+            ""
+            if self.table is None
+            else blake2b(repr(self.table).encode(), digest_size=8).hexdigest()
+        )
+
+    @property
+    def news(self) -> TableTold | None:
+        """They, if the log has not told them so."""
+        if self.table is None or self.declared is None or not self.declared.columns:
+            return self.table
+        dialect = self.declared.columns[0].dialect
+        columns = [dialect.column(one, "") for one in self.table.columns]
+        return self.table if dialect.differences(self.declared, columns) else None
 
 
 @dataclass(eq=False)
@@ -155,6 +207,7 @@ class ReadPace:
     limits: ReadLimits
     select: int = 0
     until: float = 0.0
+    size: int = 0
 
     def __post_init__(self) -> None:
         """The clock runs from now on."""
@@ -166,9 +219,16 @@ class ReadPace:
         self.select //= 2
         return self.select >= FEWEST
 
+    def took(self, read: RowsRead) -> None:
+        """Count what was read; ask for fewer where so many would come to most of a share."""
+        self.size += read.rows.nbytes
+        if 2 * read.rows.nbytes > self.limits.bytes:
+            self.select = max(self.select // 2, min(self.select, FEWEST))
+
     def over(self, rows: int) -> bool:
         """Whether the task has had its share."""
-        return rows >= self.limits.rows or time.monotonic() > self.until
+        late = time.monotonic() > self.until
+        return rows >= self.limits.rows or self.size >= self.limits.bytes or late
 
 
 _Read = tuple[RowsRead, pa.RecordBatch]
@@ -186,6 +246,7 @@ def _reads(server: RowReader, task: RereadTask, pace: ReadPace) -> Iterator[_Rea
             if not pace.slower():
                 raise
             continue
+        pace.took(read)
         yield read, _gone(_ids(server, task, after, read), read, task)
         if read.ended:
             return
@@ -205,9 +266,10 @@ def _keyed(server: RowReader, task: RereadTask, pace: ReadPace) -> Iterator[_Rea
                 raise
             continue
         at += len(some)
-        told = RowsRead(read.rows, (str(at),), at >= len(task.asked.keys))
-        yield told, _gone(some, read, task)
-        if told.ended:
+        pace.took(read)
+        share = replace(read, last=(str(at),), ended=at >= len(task.asked.keys))
+        yield share, _gone(some, read, task)
+        if share.ended:
             return
 
 

@@ -6,13 +6,16 @@ Methods raise what those of a `Source` do.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Protocol
 
 import pyarrow as pa
 
+from pipeline.errors import ConfigError
 from pipeline.model import Head, Position, Shard
+from pipeline.schema.column import TableSchema
+from pipeline.schema.schema_change import TableTold
 from pipeline.settings import SourceSettings
 from pipeline.sources.condition import Condition
 
@@ -30,12 +33,14 @@ class ReadFence:
     """A place in the log: who reads once it is there sees all that was committed before ``head``.
 
     ``number`` is the heartbeat that was committed after ``head`` was noted.  Another server than
-    that of ``head`` may be read only once it has executed all of ``needed``.
+    that of ``head`` may be read only once it has executed all of ``needed``.  ``awaited`` is what
+    must have ended by then at the server itself, in words that only the source reads.
     """
 
     head: Head
     number: int
     needed: Position
+    awaited: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +49,8 @@ class RowsAsked:
 
     Both may name only the first columns of the key; None is without end.  Of those only rows of
     which *where* is true; and, if there are *keys*, rows under one of these, which are written as
-    the ``key_values`` of ``ROWS``.
+    the ``key_values`` of ``ROWS``.  *declared* are the shard's columns as its log has told them by
+    then; None if it has not.
     """
 
     shard: Shard
@@ -54,6 +60,7 @@ class RowsAsked:
     limit: int
     where: Condition | None = None
     keys: tuple[str, ...] = ()
+    declared: TableSchema | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,16 +68,32 @@ class RowsRead:
     """``ROWS`` in the order of their keys; ``last`` is the key of the last that was looked at.
 
     That is the last of the rows unless they were asked for by a condition; None without any.
-    ``ended`` if none is left up to ``until``.
+    ``ended`` if none is left up to ``until``.  ``told`` are the columns that these rows have, as
+    those of the log would tell them; None where statements do.
     """
 
     rows: pa.RecordBatch
     last: KeyTexts | None
     ended: bool
+    told: TableTold | None = None
 
 
 class RowReader(Protocol):
     """Rows of one server; a source that has them names the class as its ``rows``."""
+
+    def shards(self) -> tuple[Shard, ...]:
+        """Every table that there is, sorted; those of which the log tells nothing yet, too."""
+        ...
+
+    def describe(self, shard: Shard) -> TableTold | None:
+        """Its columns and key as rows of its log will tell them; None where statements do.
+
+        Asked before a fence: what is written from then on is in the log.
+
+        Raises:
+            ProofError: it would not be; says why, and what to do.
+        """
+        ...
 
     def fence(self, at_least: int, at: datetime) -> ReadFence:
         """Note where the log ends, then commit a heartbeat, as `Source.beat` does.
@@ -105,3 +128,18 @@ class RowReader(Protocol):
 
 
 OpenRows = Callable[[SourceSettings], RowReader]
+
+
+def replica_of(settings: SourceSettings) -> SourceSettings | None:
+    """The server that ``read_from`` among the options names to be read; None if none is named.
+
+    Raises:
+        ConfigError: it names none.
+    """
+    there = str(settings.options.get("read_from", ""))
+    if not there:
+        return None
+    host, _, port = there.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 2**16:
+        raise ConfigError(f"options.read_from: {there} is no host:port, such as replica-2:3306")
+    return replace(settings, host=host, port=int(port))

@@ -22,7 +22,7 @@ from pipeline.build import (
 from pipeline.errors import ConfigError
 from pipeline.formats.debezium_json import DebeziumJson
 from pipeline.formats.format import Schemas
-from pipeline.schema.schema_change import SchemaMessage
+from pipeline.schema.schema_change import SchemaMessage, TableTold
 from pipeline.settings import CollectorSettings, KafkaSecurity, PipelineSettings, SourceSettings
 from pipeline.sources.mysql.dialect import MYSQL
 from pipeline.transports.kafka import KafkaTransport
@@ -44,6 +44,8 @@ class Greedy:
 
     def schema_change(self, payload: str) -> SchemaMessage:
         return SchemaMessage(payload)
+
+    def columns_payload(self, table: TableTold) -> None: ...
 
     def needs(self, batch: pa.RecordBatch) -> frozenset[int]:
         return frozenset()
@@ -157,7 +159,7 @@ def test_a_collector_that_says_no_usual_kind_is_refused_by_name(nameless: str) -
     ("place", "lacks"),
     [
         pytest.param("kind", "beat, close, ", id="a source"),
-        pytest.param("format", "added_topics, columns, decode, needs, ", id="a format"),
+        pytest.param("format", "added_topics, columns, columns_payload, ", id="a format"),
     ],
 )
 def test_what_a_class_lacks_of_its_seam_is_told_before_anything_runs(
@@ -188,4 +190,4 @@ def test_a_replica_that_is_no_host_and_port_is_refused_in_words(there: str) -> N
 
     found = mistakes(replace(settings, kind="mysql", options={"read_from": there}))
 
-    assert f"options.read_from: {there} is no host:port, such as mysql-2:3306" in found
+    assert f"options.read_from: {there} is no host:port, such as replica-2:3306" in found

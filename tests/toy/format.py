@@ -34,6 +34,8 @@ class ToyFormat:
             raise FormatError(f"no schema change of the toy: {error!r}") from error
         return SchemaMessage(f"{told['kind']} {shard}", tables=tables)
 
+    def columns_payload(self, table: TableTold) -> None: ...
+
     def needs(self, batch: pa.RecordBatch) -> frozenset[int]:
         return frozenset()
 

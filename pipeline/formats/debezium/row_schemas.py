@@ -67,6 +67,16 @@ def payload(shard: ShardId, key: tuple[str, ...], schema: bytes) -> str | None:
     return msgspec.json.encode(told).decode()
 
 
+def columns_payload(table: TableTold) -> str:
+    """What rows of *table* would tell, if there were any."""
+    columns = tuple(
+        ToldColumn(one.name, one.type, one.nullable, one.length, one.scale, one.default, one.values)
+        for one in table.columns
+    )
+    told = ToldRows((table.shard.database, table.shard.relation), table.key, columns)
+    return msgspec.json.encode(told).decode()
+
+
 def told_by(key: bytes | None, value: bytes | None) -> str | None:
     """What one message tells of its table's columns; None if it is no row, or tells nothing."""
     if value is None or postgres.CONNECTOR.encode() not in value:

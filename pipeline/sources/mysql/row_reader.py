@@ -24,9 +24,17 @@ from pipeline.sources.mysql.key_values import one_of
 from pipeline.sources.mysql.keyset import INTEGERS, KeyColumns
 from pipeline.sources.mysql.position import executed
 from pipeline.sources.mysql.session import quoted
-from pipeline.sources.mysql.source import MySqlSource, replica_address
+from pipeline.sources.mysql.source import MySqlSource
 from pipeline.sources.mysql.wire_text import Raw, images, wire_texts
-from pipeline.sources.row_reader import ROWS, KeyTexts, ReadFence, RowReader, RowsAsked, RowsRead
+from pipeline.sources.row_reader import (
+    ROWS,
+    KeyTexts,
+    ReadFence,
+    RowReader,
+    RowsAsked,
+    RowsRead,
+    replica_of,
+)
 
 POLL = timedelta(milliseconds=100)
 
@@ -48,10 +56,15 @@ class MySqlRowReader:
         """Name the servers; each is dialled when it is first asked."""
         self._server = MySqlSource(self.settings, limits=self.limits)
         self._read_from = self._server
-        if there := str(self.settings.options.get("read_from", "")):
-            host, port = replica_address(there)
-            other = replace(self.settings, host=host, port=port)
-            self._read_from = MySqlSource(other, limits=self.limits)
+        if (replica := replica_of(self.settings)) is not None:
+            self._read_from = MySqlSource(replica, limits=self.limits)
+
+    def shards(self) -> tuple[Shard, ...]:
+        """Every table."""
+        return self._server.shards(".*")
+
+    def describe(self, shard: Shard) -> None:
+        """Statements tell its columns, and what is sent the collector's lists say."""
 
     def fence(self, at_least: int, at: datetime) -> ReadFence:
         """Note the log's end, then commit a heartbeat: what is logged before it is then committed.

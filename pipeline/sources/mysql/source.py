@@ -28,19 +28,12 @@ from pipeline.sources.mysql.server_facts import existing, server_facts
 from pipeline.sources.mysql.session import Session, quoted
 from pipeline.sources.mysql.shard_facts import shard_facts
 from pipeline.sources.positions import PositionRules
+from pipeline.sources.row_reader import replica_of
 from pipeline.sources.scope import ExaminationScope
 from pipeline.sources.source import Beat, Source, SourceDescription
 
 OWN = ("information_schema", "mysql", "performance_schema", "sys")
 Range = tuple[int, int]
-
-
-def replica_address(text: str) -> tuple[str, int]:
-    """Host and port that ``read_from`` names; ConfigError if it names none."""
-    host, _, port = text.rpartition(":")
-    if not host or not port.isdecimal() or not 0 < int(port) < 2**16:
-        raise ConfigError(f"options.read_from: {text} is no host:port, such as mysql-2:3306")
-    return host, int(port)
 
 
 @dataclass(eq=False)
@@ -59,8 +52,7 @@ class MySqlSource:
 
     def __post_init__(self) -> None:
         """Name the server; it is dialled when it is first asked."""
-        if self.read_from:
-            replica_address(self.read_from)
+        replica_of(self.settings)
         self._session = Session(self.settings, self.limits)
 
     @property

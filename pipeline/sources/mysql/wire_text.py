@@ -8,35 +8,19 @@ A FLOAT must be asked for as a double, or the server rounds it.  Pure.
 
 import binascii
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from struct import unpack_from
 
-import msgspec
 import numpy as np
 
 from pipeline.sources.mysql.column import MySqlColumn as Column
 from pipeline.sources.mysql.typemap import BYTES, GEOMETRIES
 from pipeline.sources.mysql.values import MILLIS, YEAR_ZERO
+from pipeline.sources.wire_texts import WireTexts, rows_of
 
 Raw = str | bytes | None
 MICROS = 1_000_000
 POINT_AT = 9  # bytes before a point's x in its WKB: byte order and type
-
-
-@dataclass(frozen=True, slots=True)
-class WireTexts:
-    """A column's values as texts; ``quoted`` if they stand in quotes in JSON."""
-
-    texts: list[str | None]
-    quoted: bool
-
-    @property
-    def fragments(self) -> list[str]:
-        """Each as JSON."""
-        if self.quoted:
-            return [msgspec.json.encode(text).decode() for text in self.texts]
-        return ["null" if text is None else text for text in self.texts]
 
 
 Tell = Callable[[Column, Sequence[Raw]], list[str | None]]
@@ -55,11 +39,8 @@ def wire_texts(column: Column, raw: Sequence[Raw]) -> WireTexts:
 
 def images(columns: Sequence[Column], raw: Sequence[Sequence[Raw]]) -> list[str]:
     """Each row as a JSON object; *raw* are the columns' values."""
-    names = [msgspec.json.encode(column.name).decode() for column in columns]
-    told = [wire_texts(c, values).fragments for c, values in zip(columns, raw, strict=True)]
-    body = ",".join(f"{name.replace('%', '%%')}:%s" for name in names)
-    shape = "{" + body + "}"
-    return [shape % row for row in zip(*told, strict=True)]
+    told = [wire_texts(c, values) for c, values in zip(columns, raw, strict=True)]
+    return rows_of([column.name for column in columns], told)
 
 
 def _plain(_: Column, raw: Sequence[Raw]) -> list[str | None]:

@@ -59,6 +59,21 @@ class PostgresSession:
             cursor = self._open().execute(statement, arguments)
             return list(cursor.fetchall()) if cursor.description else []
 
+    def texts(self, statement: str, *arguments: object) -> list[tuple[str | None, ...]]:
+        """Run one statement; its rows as the server wrote them, before anybody read them.
+
+        Raises what ``ask`` raises.
+        """
+        with self._turn, self._translated():
+            found = self._open().execute(statement, arguments).pgresult
+            return [
+                tuple(
+                    None if (value := found.get_value(row, at)) is None else value.decode()
+                    for at in range(found.nfields)
+                )
+                for row in range(found.ntuples)
+            ]
+
     @contextmanager
     def spared(self) -> Iterator[None]:
         """Refuse a loaded server.
@@ -123,7 +138,8 @@ class PostgresSession:
         connection.execute(
             f"SET statement_timeout = {milliseconds};"
             f"SET lock_timeout = {milliseconds};"
-            "SET timezone = 'UTC';"
+            "SET timezone = 'UTC'; SET datestyle = 'ISO'; SET intervalstyle = 'iso_8601';"
+            "SET bytea_output = 'hex'; SET extra_float_digits = 1; SET xmloption = 'content';"
             "SET synchronous_commit = local;"  # a standby that is down holds up no heartbeat
             "SET max_parallel_workers_per_gather = 0;"
             "SET search_path = pg_catalog"  # no function of a user's stands before the server's

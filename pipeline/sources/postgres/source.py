@@ -32,6 +32,7 @@ from pipeline.sources.postgres.replication import PUBLICATION, Replication, name
 from pipeline.sources.postgres.server_facts import server_facts
 from pipeline.sources.postgres.session import PostgresSession, Row, quoted
 from pipeline.sources.postgres.shard_facts import INDEXES, sent_elsewhere, shard_facts, shard_names
+from pipeline.sources.row_reader import replica_of
 from pipeline.sources.scope import ExaminationScope
 from pipeline.sources.source import Beat, Source, SourceDescription
 
@@ -55,7 +56,10 @@ Range = tuple[int, int]
 
 @dataclass(eq=False)
 class PostgresSource:
-    """One database of a server, with the publication and the slot that it is replicated by."""
+    """One database of a server, with the publication and the slot that it is replicated by.
+
+    ``read_from`` is the ``host:port`` of a replica that rows are read again from.
+    """
 
     dialect: ClassVar[Dialect] = POSTGRES
     positions: ClassVar[PositionRules] = POSITIONS
@@ -64,6 +68,7 @@ class PostgresSource:
     publication: str = PUBLICATION
     slot: str = ""
     limits: Limits = field(default_factory=Limits)
+    read_from: str = ""
     _names: Replication = field(init=False, repr=False)
     _session: PostgresSession = field(init=False, repr=False)
     _published: PublishedTables = field(init=False, repr=False)
@@ -72,8 +77,9 @@ class PostgresSource:
         """Name the server; it is dialled when it is first asked.
 
         Raises:
-            ConfigError: the slot's name is none that Postgres takes.
+            ConfigError: the slot's name is none that Postgres takes, or there is no such replica.
         """
+        replica_of(self.settings)
         self._names = named(self.name, self.database, self.publication, self.slot)
         self._session = PostgresSession(self.settings, self.database, self.limits)
         self._published = PublishedTables(self._session, self.publication)
@@ -82,6 +88,11 @@ class PostgresSource:
     def name(self) -> str:
         """The source's name in the settings."""
         return self.settings.name
+
+    @property
+    def session(self) -> PostgresSession:
+        """What it is asked by: its rows are read over the same connection."""
+        return self._session
 
     def head(self) -> Head:
         """Identity of the database and end of the log of the server that answers."""

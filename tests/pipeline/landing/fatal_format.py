@@ -7,7 +7,7 @@ from typing import ClassVar
 import pyarrow as pa
 
 from pipeline.formats.format import Schemas
-from pipeline.schema.schema_change import SchemaMessage
+from pipeline.schema.schema_change import SchemaMessage, TableTold
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +21,8 @@ class Fatal:
 
     def schema_change(self, payload: str) -> SchemaMessage:
         return SchemaMessage(payload)
+
+    def columns_payload(self, table: TableTold) -> None: ...
 
     def needs(self, batch: pa.RecordBatch) -> frozenset[int]:
         return frozenset()

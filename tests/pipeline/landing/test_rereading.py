@@ -4,9 +4,11 @@ Covers pipeline/landing/rereading.py, sent_shards.py, pipeline/rereads.py
 """
 
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 
+from pipeline.changelog.sorted_file import WrittenFile
 from pipeline.landing.facts import Facts, News
 from pipeline.landing.next_mark import next_mark
 from pipeline.landing.plan import Plan
@@ -20,7 +22,7 @@ from pipeline.route import Router
 from pipeline.schema.history import SchemaChange
 from pipeline.sources.mysql.position import binlog_position
 
-NAME = "a/d.t"
+NAME, NOON = "a/d.t", datetime(2026, 3, 1, 12, tzinfo=UTC)
 P1, P2 = Order(1, 7, 100), Order(1, 7, 200)
 EPOCH = Epoch(1, "server", binlog_position(7, 100))
 OPEN = Reread("x", Origin.SNAPSHOT, P1, "server", 5, (KeyStretch(("9",)), KeyStretch()))
@@ -71,6 +73,19 @@ def test_rows_are_taken_once_and_in_their_order() -> None:
 )
 def test_rows_that_follow_nothing_are_left_aside(strange: RowsAgain) -> None:
     assert step(mark(OPEN), RereadNews(rows=(strange,))).taken == ()
+
+
+def test_a_batch_takes_no_more_bytes_than_all_that_lands_may_wait_for() -> None:
+    file = WrittenFile("p", {}, 40 * 2**20, NOON, "{}", 10)
+    offered = [
+        replace(one, file=file)
+        for one in (rows(0, None, "3"), rows(0, "3", "6"), rows(1, None, "9"))
+    ]
+
+    first = step(mark(OPEN), RereadNews(rows=tuple(offered)))
+    second = step(mark(first.rereads[NAME]), RereadNews(rows=tuple(offered)))
+
+    assert (first.taken, second.taken) == ((offered[0],), (offered[1],))
 
 
 def test_rows_are_counted_and_their_table_has_something_to_apply() -> None:

@@ -20,7 +20,7 @@ from pipeline.landing.shape import Provenance
 from pipeline.landing.task import Done, Intake, LandingTask, run, write
 from pipeline.model import Op, Order, TopicPartition
 from pipeline.route import Router
-from pipeline.schema.schema_change import SchemaMessage
+from pipeline.schema.schema_change import SchemaMessage, TableTold
 from pipeline.transports.consume import KafkaReader
 from pipeline.transports.offset_ranges import OffsetRange
 from tests.pipeline.transports.topics import make, send
@@ -41,6 +41,8 @@ class Words:
 
     def schema_change(self, payload: str) -> SchemaMessage:
         return SchemaMessage(payload)
+
+    def columns_payload(self, table: TableTold) -> None: ...
 
     def needs(self, batch: pa.RecordBatch) -> frozenset[int]:
         return frozenset()
@@ -71,6 +73,8 @@ class Stamped:
 
     def schema_change(self, payload: str) -> SchemaMessage:
         return SchemaMessage(payload)
+
+    def columns_payload(self, table: TableTold) -> None: ...
 
     def needs(self, batch: pa.RecordBatch) -> frozenset[int]:
         return frozenset()

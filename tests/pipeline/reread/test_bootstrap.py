@@ -20,6 +20,7 @@ from pipeline.reread.bootstrap import Rereading
 from pipeline.reread.task import ReadLimits, RereadDone, RereadFailed, RereadTask, attempt
 from pipeline.rereads import RereadOrder, RereadState
 from pipeline.route import Router
+from pipeline.schema.schema_change import TableTold
 from pipeline.settings import SourceSettings, TableRule
 from pipeline.sources.mysql.position import binlog_position
 from pipeline.sources.row_reader import ROWS, KeyTexts, ReadFence, RowsAsked, RowsRead
@@ -42,9 +43,17 @@ class Rows:
     broken: bool = False
     identity: str = "server"
     reads: list[RowsAsked] = field(default_factory=list)
+    there: tuple[Shard, ...] = ()
+    told: TableTold | None = None
 
     def __call__(self, settings: SourceSettings) -> "Rows":
         return self
+
+    def shards(self) -> tuple[Shard, ...]:
+        return self.there
+
+    def describe(self, shard: Shard) -> TableTold | None:
+        return self.told
 
     def fence(self, at_least: int, at: datetime) -> ReadFence:
         if self.keyless:
@@ -196,6 +205,13 @@ def test_a_server_that_is_quick_again_is_asked_for_more_rows(beside: Beside) -> 
     assert 96 in [one.limit for one in beside.rows.reads[-3:]]
 
 
+def test_a_part_ends_where_its_rows_come_to_more_bytes_than_its_share(beside: Beside) -> None:
+    beside.again.limits = ReadLimits(rows=1_000, select=12, bytes=100)
+
+    assert beside.until_done().rows == 50
+    assert {one.limit for one in beside.rows.reads} == {12, 10}
+
+
 def test_one_part_that_fails_costs_the_others_nothing_and_is_tried_ever_more_rarely(
     beside: Beside,
 ) -> None:
@@ -224,7 +240,7 @@ def test_what_nobody_foresaw_is_told_and_ends_nothing(beside: Beside) -> None:
 
 
 def test_a_source_that_is_no_longer_in_the_config_is_refused_in_words(beside: Beside) -> None:
-    beside.again.feeds = ()
+    beside.again.readers.feeds = ()
 
     state = beside.round()
 

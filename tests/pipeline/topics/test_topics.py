@@ -17,7 +17,7 @@ from pipeline.formats.debezium_json import DebeziumJson
 from pipeline.formats.format import Decoded, Schemas, rows
 from pipeline.lake.seen import LogKey
 from pipeline.model import Op, PartitionEnd, Shard, Table, TopicPartition
-from pipeline.schema.schema_change import SchemaMessage
+from pipeline.schema.schema_change import SchemaMessage, TableTold
 from pipeline.topics.last_keys import KeyedTopics, end_keys
 from pipeline.topics.records import LastRecord
 
@@ -114,6 +114,8 @@ class HeaderKeyed:
 
     def schema_change(self, payload: str) -> SchemaMessage:
         return SchemaMessage(payload)
+
+    def columns_payload(self, table: TableTold) -> None: ...
 
     def needs(self, batch: pa.RecordBatch) -> frozenset[int]:
         return frozenset()

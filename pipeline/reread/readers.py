@@ -1,0 +1,139 @@
+"""Who reads rows of each source, and what do sources say of tables that have told nothing yet?
+
+One reader a source, for the thread that drives re-readings; tasks have their own.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+import structlog
+
+from pipeline.apply.catalog import Catalog
+from pipeline.clocks import over
+from pipeline.errors import ConfigError, ProofError, SluiceError
+from pipeline.landing.source_feed import Feed
+from pipeline.living import is_there
+from pipeline.mark import Mark
+from pipeline.model import Shard
+from pipeline.rereads import RereadOrder
+from pipeline.route import Router
+from pipeline.schema.column import TableSchema
+from pipeline.schema.schema_change import TableTold
+from pipeline.settings import SourceSettings
+from pipeline.sources.positions import reset
+from pipeline.sources.row_reader import OpenRows, ReadFence, RowReader
+
+AGAIN = timedelta(seconds=30)  # between two looks for a table that nothing has landed of
+log = structlog.get_logger(__name__)
+
+
+@dataclass(eq=False)
+class RowReaders:
+    """One of each source of *feeds*, opened where its server is now."""
+
+    feeds: tuple[Feed, ...]
+    open_rows: OpenRows
+    clock: Callable[[], datetime]
+    _known: dict[str, tuple[SourceSettings, RowReader]] = field(default_factory=dict)
+    _listed: tuple[datetime, tuple[Shard, ...]] | None = None
+    _described: dict[Shard, TableTold | None] = field(default_factory=dict)
+
+    def settings(self, source: str) -> SourceSettings:
+        """Where its server is now: it is the one that the collector is connected to."""
+        return self._feed(source).connected()
+
+    def of(self, source: str) -> RowReader:
+        """Its reader; one of a server that it has left is hung up."""
+        settings = self.settings(source)
+        known = self._known.get(source)
+        if known is None or known[0] != settings:
+            if known is not None:
+                known[1].close()
+            self._known[source] = (settings, self.open_rows(settings))
+        return self._known[source][1]
+
+    def close(self) -> None:
+        """Hang up."""
+        for _, reader in self._known.values():
+            reader.close()
+
+    def fence(
+        self, source: str, mark: Mark, identity: str, before: ReadFence | None = None
+    ) -> ReadFence:
+        """A place in the log that goes on from all that was seen of it.
+
+        Raises:
+            ProofError: it is another server's, or began again under the same name.
+        """
+        at_least = mark.heartbeats.get(source, -1) + 1
+        fence = self.of(source).fence(at_least, self.clock())
+        epoch = mark.epochs.get(source)
+        seen = [*([epoch.position] if epoch else ()), *([before.head.position] if before else ())]
+        whys = [why for one in seen if (why := reset(one, fence.head.position)) is not None]
+        if fence.head.identity != identity or whys:
+            told = "".join(f": {why}" for why in whys[:1])
+            raise ProofError(f"source:{source}: the server has changed{told}; a new epoch begins")
+        return fence
+
+    def describe(self, shard: Shard) -> None:
+        """Make sure that what is written to *shard* from now on is in its log.
+
+        Raises:
+            ProofError: it is not; says why, and what to do.
+        """
+        self._described[shard] = self.of(shard.source).describe(shard)
+
+    def schema(self, shard: Shard, catalog: Catalog, mark: Mark) -> TableSchema | None:
+        """Its columns and key as its log has told them; else as its source does, if rows do."""
+        declared = catalog.newest(shard.source, shard.name)
+        if declared is not None:
+            return declared
+        if shard not in self._described:
+            self.describe(shard)
+        told, known = self._described[shard], mark.rereads.get(str(shard))
+        if told is None or known is None:
+            return None
+        dialect = self._feed(shard.source).dialect
+        columns = tuple(dialect.column(one, "") for one in told.columns)
+        return TableSchema(shard.name, known.order, columns, told.key)
+
+    def folding(
+        self, orders: Sequence[RereadOrder], mark: Mark, router: Router
+    ) -> dict[str, str | None]:
+        """``source/shard`` -> table: of all that anything tells, with rows or without.
+
+        Sources are asked, once in a while, only where nothing that has landed tells of a table
+        that is wished for: in that of Postgres a table is told by its rows alone.
+        """
+        ids = {one.id for one in orders}
+        begun = {name for name, one in mark.rereads.items() if one.id in ids}
+        names = {name for name in {*mark.shards, *mark.existing, *begun} if is_there(mark, name)}
+        found = {name: router.table(Shard.parse(name).name) for name in names}
+        missing = {one.table for one in orders} - set(found.values())
+        if missing:
+            every = {str(one): router.table(one.name) for one in self._there()}
+            found |= {name: table for name, table in every.items() if table in missing}
+        return found
+
+    def _there(self) -> tuple[Shard, ...]:
+        """Every table of those sources that answer: another one may have the one that is sought."""
+        now = self.clock()
+        if self._listed is None or over(self._listed[0], AGAIN, now):
+            found = [one for feed in self.feeds for one in self._shards(feed.settings.name)]
+            self._listed = now, tuple(found)
+        return self._listed[1]
+
+    def _shards(self, source: str) -> tuple[Shard, ...]:
+        try:
+            return self.of(source).shards()
+        except SluiceError as error:
+            log.info("source was not asked for shards", source=source, why=str(error))
+            return ()
+
+    def _feed(self, source: str) -> Feed:
+        for feed in self.feeds:
+            if feed.settings.name == source:
+                return feed
+        msg = f"source:{source} is no longer in the config, so nothing of it can be read again"
+        raise ConfigError(msg)

@@ -1,0 +1,230 @@
+"""How would the log send a value that a query returned?  The inverse of `values`, as text.
+
+In come a server's own texts (dates in ISO, intervals in ISO 8601, bytes in hex, all in UTC); out
+come the texts that the collector writes for the same value in a row of the log.  A snapshot writes
+some otherwise (money, times before 1582): the log is right.  Measured on Debezium 3.5: what it does
+not know it sends as the bytes of Postgres's text, geometry with Java's numbers in it.  Pure.
+"""
+
+import binascii
+import re
+from collections.abc import Callable, Mapping, Sequence
+from struct import pack
+
+import msgspec
+import numpy as np
+
+from pipeline.formats.canonical import Number, write
+from pipeline.sources.postgres.array_text import elements
+from pipeline.sources.postgres.column import PostgresColumn
+from pipeline.sources.postgres.read_columns import UNSENT, ReadColumn
+from pipeline.sources.postgres.values import EARLIEST, FIRST_DATE, LAST_DATE, LATEST
+from pipeline.sources.wire_texts import WireTexts, rows_of
+
+Raw = str | None
+Tell = Callable[[PostgresColumn, Sequence[str]], list[str]]
+MICROS = 1_000_000
+DAY = 86_400 * MICROS
+HIGHEST, LOWEST = 2**63 - 1, -(2**63)
+FRACTION = 6  # digits of a second where a type names none
+COMMON_YEAR = re.compile(r"\d{4}-")
+MOMENT = re.compile(r"(\d+)-(\d\d)-(\d\d)(?: (\d\d):(\d\d):(\d\d)(?:\.(\d+))?)?(?:\+00)?( BC)?")
+INTERVAL = re.compile(
+    r"P(?:([-\d]+)Y)?(?:([-\d]+)M)?(?:([-\d]+)D)?(?:T(?:([-\d]+)H)?(?:([-\d]+)M)?(?:([-.\d]+)S)?)?"
+)
+ZONED = re.compile(r"(\d\d):(\d\d):(\d\d)(\.\d+)?([-+])(\d\d)(?::(\d\d))?(?::(\d\d))?")
+NUMBER = re.compile(r"-?(?:\d+(?:\.\d+)?(?:e[-+]?\d+)?|Infinity)|NaN")
+PAIRS = re.compile(r'"((?:[^"\\]|\\.)*)"=>(?:NULL|"((?:[^"\\]|\\.)*)")', re.DOTALL)
+ODD_NUMBERS = {"NaN": "NAN", "Infinity": "POSITIVE_INFINITY", "-Infinity": "NEGATIVE_INFINITY"}
+
+
+def wire_texts(one: ReadColumn, raw: Sequence[Raw]) -> WireTexts:
+    """How the values of a column are sent."""
+    if one.element is not None:
+        return WireTexts([None if v is None else _array(one, v) for v in raw], quoted=False)
+    return _told(one.column, raw)
+
+
+def images(columns: Sequence[ReadColumn], raw: Sequence[Sequence[Raw]]) -> list[str]:
+    """Each row as a JSON object; *raw* are the columns' values."""
+    told = [wire_texts(one, values) for one, values in zip(columns, raw, strict=True)]
+    return rows_of([one.name for one in columns], told)
+
+
+def _told(column: PostgresColumn, raw: Sequence[Raw]) -> WireTexts:
+    quoted, tell = _telling(column)
+    texts = iter(tell(column, [value for value in raw if value is not None]))
+    return WireTexts([None if value is None else next(texts) for value in raw], quoted)
+
+
+def _telling(column: PostgresColumn) -> tuple[bool, Tell]:
+    if column.kind == "BIT" and column.length in (1, None):
+        return False, _each(lambda text: "true" if text == "1" else "false")
+    return TELLING.get(column.kind, BYTES if column.sent == "bytes" else PLAIN)
+
+
+def _array(one: ReadColumn, text: str) -> str:
+    """Of more than one dimension only how many there are in the first is sent, and no bits."""
+    if one.element is None or one.element.kind in UNSENT:
+        return "null"
+    found = elements(text)
+    plain = [None if isinstance(value, list) else value for value in found]
+    return f"[{','.join(_told(one.element, plain).fragments)}]"
+
+
+def _each(tell: Callable[[str], str]) -> Tell:
+    return lambda _, raw: [tell(value) for value in raw]
+
+
+def _as_it_is(_: PostgresColumn, raw: Sequence[str]) -> list[str]:
+    return list(raw)
+
+
+def _real(text: str) -> str:
+    return f'"{text}"' if text in ODD_NUMBERS else text
+
+
+def _base64(data: bytes) -> str:
+    return binascii.b2a_base64(data, newline=False).decode()
+
+
+def _shape(text: str) -> str:
+    return _base64(NUMBER.sub(lambda found: java_double(found[0]), text).encode())
+
+
+def java_double(text: str) -> str:
+    """A number as Java writes a double."""
+    if text in ODD_NUMBERS:
+        return text
+    return write(Number(text, integral=False)) or ""
+
+
+def _point(text: str) -> str:
+    x, y = (float(part) for part in text[1:-1].split(","))
+    wkb = _base64(pack("<BIdd", 1, 1, x, y))
+    return f'{{"x":{_real(str(x))},"y":{_real(str(y))},"wkb":"{wkb}","srid":null}}'
+
+
+def _bits(text: str) -> str:
+    """Lowest byte first, without those that are 0 at the end."""
+    number = int(text or "0", 2)
+    return _base64(number.to_bytes((number.bit_length() + 7) // 8, "little"))
+
+
+def _interval(text: str) -> str:
+    found = INTERVAL.fullmatch(text)
+    if found is None:
+        return text
+    years, months, days, hours, minutes, seconds = (part or "0" for part in found.groups())
+    return f"P{years}Y{months}M{days}DT{hours}H{minutes}M{seconds}S"
+
+
+def _hstore(text: str) -> str:
+    found = {
+        _bare(pair[1]): None if pair[2] is None else _bare(pair[2]) for pair in PAIRS.finditer(text)
+    }
+    return msgspec.json.encode(found).decode()
+
+
+def _bare(text: str) -> str:
+    return re.sub(r"\\(.)", r"\1", text, flags=re.DOTALL)
+
+
+def _zoned_time(text: str) -> str:
+    """In UTC, without zeros at the end of the fraction."""
+    found = ZONED.fullmatch(text)
+    if found is None:
+        return text
+    hours, minutes, seconds = (int(found[place]) for place in (1, 2, 3))
+    offset = sum(int(found[place] or 0) * unit for place, unit in ((6, 3600), (7, 60), (8, 1))) * (
+        -1 if found[5] == "-" else 1
+    )
+    whole = (hours * 3600 + minutes * 60 + seconds - offset) % 86_400
+    return f"{whole // 3600:02}:{whole // 60 % 60:02}:{whole % 60:02}{found[4] or ''}Z"
+
+
+def _clock(text: str) -> str:
+    hours, minutes, seconds = text.split(":")
+    whole, _, fraction = seconds.partition(".")
+    total = (int(hours) * 60 + int(minutes)) * 60 + int(whole)
+    return str(total * MICROS + int(fraction.ljust(FRACTION, "0") or 0))
+
+
+def _dates(_: PostgresColumn, raw: Sequence[str]) -> list[str]:
+    """Days since 1970; infinity as what is left of it in 32 bits."""
+    if all(map(COMMON_YEAR.match, raw)) and not any(" " in text for text in raw):
+        return [str(day) for day in np.array(raw, "datetime64[D]").astype(np.int64).tolist()]
+    ends = {"infinity": LAST_DATE, "-infinity": FIRST_DATE}
+    return [str(ends[text] if text in ends else _micros(text) // DAY) for text in raw]
+
+
+def _timestamps(column: PostgresColumn, raw: Sequence[str]) -> list[str]:
+    """Milliseconds or microseconds since 1970, as far as 64 bits go."""
+    unit = 1_000 if column.sent == "time.Timestamp" else 1
+    if all(map(COMMON_YEAR.match, raw)) and not any("B" in text for text in raw):
+        micros = np.array(raw, "datetime64[us]").astype(np.int64) // unit
+        return [str(one) for one in micros.tolist()]
+    ends = {"infinity": LATEST, "-infinity": EARLIEST}
+    return [
+        str(ends[text] if text in ends else max(LOWEST, min(_micros(text) // unit, HIGHEST)))
+        for text in raw
+    ]
+
+
+def _instants(column: PostgresColumn, raw: Sequence[str]) -> list[str]:
+    """In UTC, with as many digits of a second as the type has."""
+    digits = FRACTION if column.digits is None else column.digits
+    return [text if text.endswith("infinity") else _instant(text, digits) for text in raw]
+
+
+def _instant(text: str, digits: int) -> str:
+    before = text.endswith(" BC")
+    day, _, clock = text.removesuffix(" BC").partition(" ")
+    seconds, _, fraction = clock.removesuffix("+00").partition(".")
+    year, month, number = day.split("-")
+    if before:
+        year = f"-{int(year) - 1:04}" if int(year) > 1 else "0000"
+    elif len(year) > len("9999"):
+        year = f"+{year}"
+    fraction = f".{fraction.ljust(digits, '0')}" if digits else ""
+    return f"{year}-{month}-{number}T{seconds}{fraction}Z"
+
+
+def _micros(text: str) -> int:
+    """Microseconds since 1970 of a day, or a moment, of any year."""
+    found = MOMENT.fullmatch(text)
+    if found is None:
+        return HIGHEST
+    year, month, day, hours, minutes, seconds = (int(part or 0) for part in found.groups()[:6])
+    days = _days(1 - year if found[8] else year, month, day)
+    whole = (hours * 60 + minutes) * 60 + seconds
+    return days * DAY + whole * MICROS + int((found[7] or "").ljust(FRACTION, "0"))
+
+
+def _days(year: int, month: int, day: int) -> int:
+    """Since 1970 in Gregory's calendar, begun before the beginning: eras of 400 years."""
+    year -= month <= 2
+    era, rest = divmod(year, 400)
+    of_year = (153 * ((month + 9) % 12) + 2) // 5 + day - 1
+    return era * 146_097 + rest * 365 + rest // 4 - rest // 100 + of_year - 719_468
+
+
+PLAIN: tuple[bool, Tell] = (True, _as_it_is)
+BYTES: tuple[bool, Tell] = (True, _each(lambda text: _base64(text.encode())))
+TELLING: Mapping[str, tuple[bool, Tell]] = {
+    **dict.fromkeys(("INT2", "INT4", "INT8", "OID"), (False, _as_it_is)),
+    **dict.fromkeys(("FLOAT4", "FLOAT8"), (False, _each(_real))),
+    "BOOL": (False, _each(lambda text: "true" if text == "t" else "false")),
+    "NUMERIC": (True, _each(lambda text: ODD_NUMBERS.get(text, text))),
+    "BYTEA": (True, _each(lambda text: _base64(bytes.fromhex(text[2:])))),
+    "DATE": (False, _dates),
+    "TIME": (False, _each(_clock)),
+    "TIMETZ": (True, _each(_zoned_time)),
+    "TIMESTAMP": (False, _timestamps),
+    "TIMESTAMPTZ": (True, _instants),
+    "INTERVAL": (True, _each(_interval)),
+    "HSTORE": (True, _each(_hstore)),
+    "POINT": (False, _each(_point)),
+    **dict.fromkeys(("BIT", "VARBIT"), (True, _each(_bits))),
+    **dict.fromkeys(("BOX", "LINE", "LSEG", "PATH", "POLYGON", "CIRCLE"), (True, _each(_shape))),
+}

@@ -1,0 +1,96 @@
+"""What tells the columns of rows that were read again, where no row of the log has?
+
+Covers pipeline/landing/reread_columns.py, and the columns in pipeline/landing/rereading.py.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+from pipeline.changelog.own_rows import columns_rows
+from pipeline.changelog.table import Stamp
+from pipeline.formats.debezium_json import DebeziumJson
+from pipeline.landing.facts import Facts
+from pipeline.landing.reread_columns import with_columns
+from pipeline.landing.rereading import RereadNews, RereadStep, RowsAgain, advanced
+from pipeline.landing.source_feed import Feed
+from pipeline.mark import Epoch, Mark
+from pipeline.model import Order, Origin, ShardId
+from pipeline.rereads import KeyStretch, Reread
+from pipeline.schema.reading import SchemaReading
+from pipeline.schema.schema_change import ColumnTold, TableTold
+from pipeline.sources.postgres.dialect import POSTGRES
+from pipeline.sources.postgres.position import log_position
+from tests.pipeline.live import now
+
+NAME, P1 = "a/d.t", Order(1, 100, 0)
+EPOCH = Epoch(1, "server", log_position(100))
+OPEN = Reread(
+    "x", Origin.SNAPSHOT, P1, "server", 5, (KeyStretch(("9",)), KeyStretch()), key=("id",)
+)
+TOLD = TableTold(
+    ShardId("d", "t"), "alter", (ColumnTold("id", "INT4 as int32", nullable=False),), ("id",)
+)
+
+
+@dataclass
+class Own:
+    name: str = "a"
+
+
+@dataclass
+class Told:
+    """A feed as far as it is asked."""
+
+    settings: Own
+    format: DebeziumJson
+    reading: SchemaReading
+
+
+FEED = cast(
+    "Feed", Told(Own(), DebeziumJson(), SchemaReading(DebeziumJson().schema_change, POSTGRES))
+)
+
+
+def rows(stretch: int, columns: str, told: TableTold | None = None, **other: Any) -> RowsAgain:
+    one = RowsAgain(NAME, "d.t", "x", P1, stretch, None, ("3",), False, 10, None, columns, told)
+    return replace(one, **other)
+
+
+def step(known: Reread, *news: RowsAgain) -> RereadStep:
+    mark = Mark("main", 9, epochs={"a": EPOCH}, rereads={NAME: known})
+    return advanced(mark, Facts(), {"a": EPOCH}, RereadNews(rows=news), lambda *_: True)
+
+
+def test_columns_are_told_once_by_the_first_rows_that_are_landed() -> None:
+    made = step(OPEN, rows(0, "c", TOLD), rows(1, "c", TOLD))
+
+    assert len(made.taken) == 2
+    assert made.told == made.taken[:1]
+    assert made.rereads[NAME].columns == "c"
+    assert step(made.rereads[NAME], rows(0, "c", TOLD, after=("3",), read=("6",))).told == ()
+
+
+def test_rows_of_other_columns_end_it_so_that_it_begins_anew() -> None:
+    """Nothing in the log of Postgres tells that a column was added between two reads."""
+    made = step(replace(OPEN, columns="c", rows=10), rows(0, "d", TOLD))
+
+    assert (made.taken, made.told) == ((), ())
+    assert (made.rereads[NAME].id, made.rereads[NAME].done) == ("", 10)
+
+
+def test_what_is_told_holds_from_the_order_of_the_rows_on() -> None:
+    facts, told = with_columns(Facts(statements=1), [rows(0, "c", TOLD)], (FEED,))
+
+    ((news,), (one,)) = facts.news, told
+    assert (facts.statements, news.name, news.snapshot) == (2, NAME, False)
+    assert news.change.schema is not None
+    assert (news.change.order, news.change.schema.key) == (P1, ("id",))
+    assert facts.schemas[NAME].order == P1
+    (row,) = columns_rows(told, Stamp("main", 10, now())).to_pylist()
+    assert (row["op"], row["source"], row["shard"], row["batch"]) == ("ddl", "a", "d.t", 10)
+    assert (row["after"], row["order"]["log"]) == (one.payload, 100)
+    assert row["schema_id"] is not None
+
+
+def test_nothing_is_told_where_statements_tell_columns() -> None:
+    assert with_columns(Facts(), [rows(0, "")], (FEED,)) == (Facts(), ())

@@ -1,0 +1,173 @@
+"""Tables of a real Postgres get a new base beside their writers, whatever is killed meanwhile.
+
+Covers pipeline/sources/postgres/row_reader.py, pipeline/landing/reread_columns.py,
+pipeline/reread/readers.py
+"""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from demo.postgres import Postgres
+from demo.servers import Servers
+from pipeline.landing import collector_lists
+from pipeline.model import Origin
+from pipeline.reread.task import ReadLimits
+from pipeline.rereads import RereadOrder, RereadState
+from tests.pipeline.every_postgres_type import CREATE, MADE, ROWS, insert
+from tests.pipeline.postgres_live import PostgresPipe
+
+pytestmark = [pytest.mark.stack, pytest.mark.spark]
+T = "CREATE TABLE t (id INT PRIMARY KEY, name VARCHAR(80))"
+ODD = {"c_num": "'123.4500'", "c_date": "'infinity'", "c_tstz": "'-infinity'"}
+
+
+@pytest.fixture(autouse=True)
+def lists_settle_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collector_lists, "GRACE", timedelta(seconds=1))
+
+
+@pytest.fixture
+def pipe(
+    servers: Servers, postgres: Postgres, spark: SparkSession, tmp_path: Path
+) -> Iterator[Callable[[str], PostgresPipe]]:
+    """A way to get a pipe of a database name; its connector ends with the test."""
+    del spark  # lanes take up the session that is there
+    made: list[PostgresPipe] = []
+
+    def make(name: str) -> PostgresPipe:
+        name = f"{name}_{postgres.version}"
+        made.append(PostgresPipe(servers, tmp_path / name, name, postgres=postgres))
+        return made[-1]
+
+    yield make
+    for one in made:
+        servers.connect.deregister(one.name)
+        one.heart.source.close()
+
+
+def test_a_table_added_to_the_publication_later_is_read_beside_its_writers_and_after_kills(
+    pipe: Callable[[str], PostgresPipe],
+) -> None:
+    p = pipe("added_again")
+    p.begin()
+    p.sql(
+        T,
+        "INSERT INTO t VALUES (1, 't')",
+        "DROP PUBLICATION sluice",
+        "CREATE PUBLICATION sluice FOR TABLE t, sluice.heartbeat",
+    )
+    p.register()
+    p.open()
+    p.catch_up()
+    p.sql(
+        T.replace(" t ", " u "),
+        "INSERT INTO u SELECT n, 'old' FROM generate_series(0, 1999) n",
+    )
+    refused = p.lane.reread((order("u"),))
+    p.sql("ALTER PUBLICATION sluice ADD TABLE u")
+
+    p.until(lambda: part(p, order("u")) or finished(p, order("u")))
+    p.open()  # all that is in memory is gone, as after kill -9
+    with writing(p):
+        done = bootstrap(p, "u", ReadLimits(rows=300, select=100))
+    p.catch_up()
+
+    assert "publication sluice does not hold it" in refused[0].why
+    assert done.rows > 1000
+    assert p.pairs("u") == p.source_pairs("u")
+    assert f"{p.name}/public.u" in p.lane.mark.bases
+    assert not p.lane.mark.gaps
+    assert [one.hold for one in p.applied[-5:] if one.hold is not None] == []
+
+
+def test_every_type_is_read_as_the_log_would_have_sent_it(
+    pipe: Callable[[str], PostgresPipe],
+) -> None:
+    p = pipe("types_again")
+    p.sql(
+        *MADE, CREATE.format(table="every"), *(insert("every", number) for number in (1, 2, 3, 4))
+    )
+    p.sql(f"INSERT INTO every (id, {', '.join(ODD)}) VALUES (5, {', '.join(ODD.values())})")
+    p.start()
+    p.catch_up()
+    p.sql("UPDATE every SET id = id + 100")
+    p.catch_up()
+    live = p.mirror("every")
+
+    bootstrap(p, "every")
+    p.catch_up()
+
+    again = p.mirror("every")
+    unlike = {
+        (n, one["id"]): (one[n], two[n])
+        for one, two in zip(live, again, strict=True)
+        for n in one
+        if repr(one[n]) != repr(two[n])
+    }
+    assert len(live) == len(ROWS)
+    assert unlike == {}
+    assert {row["origin"] for row in sluice(p, "every")} == {Origin.SNAPSHOT}
+
+
+def order(table: str) -> RereadOrder:
+    return RereadOrder(f"again-{table}", f"public.{table}")
+
+
+def bootstrap(p: PostgresPipe, table: str, limits: ReadLimits | None = None) -> RereadState:
+    p.lane.rereading.limits = limits or p.lane.rereading.limits
+    p.until(lambda: finished(p, order(table)))
+    (state,) = p.lane.reread((order(table),))
+    return state
+
+
+def finished(p: PostgresPipe, wanted: RereadOrder) -> bool:
+    (state,) = p.lane.reread((wanted,))
+    assert not state.refused, state.why
+    return state.done is not None
+
+
+def part(p: PostgresPipe, wanted: RereadOrder) -> bool:
+    """Read a few rows; whether some are landed."""
+    p.lane.rereading.limits = replace(p.lane.rereading.limits, rows=100, select=50)
+    (state,) = p.lane.reread((wanted,))
+    return state.rows > 0
+
+
+@contextmanager
+def writing(p: PostgresPipe) -> Iterator[None]:
+    """Somebody writes to all of u, all the time."""
+    ended = threading.Event()
+
+    def write() -> None:
+        number = 0
+        while not ended.wait(0.01):
+            number += 1
+            key = number * 37 % 2100
+            p.sql(
+                f"INSERT INTO u VALUES ({key}, 'new')"
+                f" ON CONFLICT (id) DO UPDATE SET name = '{number}'",
+                f"DELETE FROM u WHERE id = {(key + 11) % 2100}",
+                f"UPDATE u SET id = id + 5000 WHERE id = {(key + 5) % 2100}"
+                f" AND NOT EXISTS (SELECT 1 FROM u WHERE id = {(key + 5) % 2100 + 5000})",
+            )
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        writer.join()
+
+
+def sluice(p: PostgresPipe, table: str) -> list[dict[str, object]]:
+    path = p.lane.passes.settings.mirror(f"public.{table}")
+    rows = p.session.read.format("delta").load(path).select("_sluice.*").collect()
+    return [row.asDict() for row in rows]

@@ -1,0 +1,69 @@
+"""A thousand tables may be ordered at once: few are read at a time, and all have their turn.
+
+Covers pipeline/reread/bootstrap.py, readers.py
+"""
+
+from pathlib import Path
+
+import pytest
+
+from pipeline.model import Shard
+from pipeline.reread import bootstrap
+from pipeline.rereads import RereadOrder
+from tests.pipeline.landing.desk import Desk
+from tests.pipeline.reread.test_bootstrap import ORDER, Beside, Rows
+
+TABLES = tuple(f"db.t{number:03}" for number in range(40))
+
+
+@pytest.fixture
+def beside(tmp_path: Path) -> Beside:
+    desk = Desk(tmp_path)
+    desk.server.end = 900
+    desk.topics.alter("a", 10, "name")
+    desk.topics.put("a", 500, "live", key=3)
+    desk.land()
+    rows = Rows(50, there=tuple(Shard("a", name) for name in TABLES))
+    return Beside(desk, rows, orders=tuple(RereadOrder(name, name) for name in TABLES))
+
+
+def turn(beside: Beside) -> list[str]:
+    """One round; which are begun, as the mark knows them then."""
+    beside.number += 1
+    beside.rows.end += 5
+    beside.desk.topics.beat("a", beside.number, pos=beside.rows.end + 1)
+    beside.desk.server.end = beside.rows.end = beside.rows.end + 5
+    beside.states()
+    beside.desk.land()
+    return sorted(name for name, one in beside.desk.loop.mark.rereads.items() if one.done is None)
+
+
+def test_the_mark_remembers_few_at_a_time_and_the_others_wait_for_their_turn(
+    beside: Beside,
+) -> None:
+    begun = [turn(beside) for _ in range(3)][-1]
+
+    waiting = [one for one in beside.states() if one.why == bootstrap.QUEUED]
+    assert begun == [f"a/{name}" for name in TABLES[: bootstrap.OPEN]]
+    assert len(waiting) == len(TABLES) - bootstrap.OPEN
+
+
+def test_a_round_ends_in_time_and_the_next_begins_with_who_had_no_turn(
+    beside: Beside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bootstrap, "ROUND", -1.0)
+
+    counts = [len(turn(beside)) for _ in range(4)]
+
+    assert counts == [1, 2, 3, 4]
+
+
+def test_sources_are_asked_for_tables_only_where_nothing_landed_tells_of_one(
+    beside: Beside,
+) -> None:
+    beside.rows.there, beside.orders = (), (ORDER,)
+    assert beside.states()[0].shard == "a/db.t"
+
+    beside.orders = (RereadOrder("y", "db.nothing"),)
+
+    assert beside.states()[0].why.startswith("no shard of db.nothing is known")
