@@ -13,6 +13,7 @@ from checks.readiness import Question, Readiness, ReadinessState
 from checks.table_state import StateSince, TableState
 from monitor.board import Board, ComponentView, CurrentBoard, FirstLanding, TableView
 from monitor.config.plans import CheckPlan
+from monitor.gate import OPEN
 from monitor.observe import own_verdicts as own
 from monitor.observe.assessor import Assessor
 from monitor.observe.first_landing import FirstLandings, by_table
@@ -156,7 +157,7 @@ class Cycle:
         due = self.image_due(inputs.table.name)
         stages = MOVING if due is None else (*MOVING, Stage.IMAGE)
         day = {stage: self.assessor.answer(Question(stage, cut), inputs) for stage in stages}
-        if day[Stage.LANDED].ready and day[Stage.MIRROR].state is ReadinessState.NOT_READY:
+        if day[Stage.LANDED].ready and day[Stage.MIRROR].state in OPEN:
             self.want([inputs.table.name])  # its day is over: it waits for no cycle
         return day
 

@@ -23,6 +23,7 @@ from pipeline.model import Stage
 FRESH = timedelta(seconds=1)
 GateQuestion = tuple[tuple[str, ...], datetime, Stage]
 CLOSED = (ReadinessState.BLOCKED, ReadinessState.REVOKED)
+OPEN = (ReadinessState.NOT_READY, ReadinessState.UNKNOWN)  # what a merge may answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,7 @@ class Gate:
                 if table is not None
             ]
             self.assessor.certify(answers)
-        waiting = [one.table for one in answers if one.state is ReadinessState.NOT_READY]
+        waiting = [one.table for one in answers if one.state in OPEN]
         if waiting and stage is not Stage.LANDED:
             self.want(waiting)
         return Decision(tuple(answers))

@@ -1,5 +1,6 @@
 """Who asks for a table at the gate, or has its day over, waits for no merge cycle."""
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
@@ -78,3 +79,17 @@ def test_a_day_that_has_landed_whole_is_wanted_in_the_mirror_though_nobody_asks(
 
     assert rig.wanted() == {USERS}
     assert rig.clock() - NOON < timedelta(hours=11)
+
+
+def test_a_mirror_that_is_behind_all_that_is_remembered_is_wanted_too(rig: Wished) -> None:
+    """As after a first snapshot, whose last rows landed right after the mirror's first turn."""
+    rig.lake.mirrors[USERS] = replace(rig.lake.mirrors[USERS], batch=0)
+    rig.restart()
+    cut = rig.clock().isoformat()
+    rig.beat()
+    rig.land()
+    rig.second(20)
+    rig.beat()
+
+    assert rig.ask(USERS, cut=cut)[1]["state"] == "unknown"
+    assert rig.wanted() == {USERS}
