@@ -137,6 +137,7 @@ def _paces(stand: Stand) -> dict[str, timedelta]:
         "census": CENSUS,
         "retention": RETENTION,
         **({"publish": PUBLISH} if config.publish else {}),
+        **({"merge_urgent": schedule.merge} if config.settings.divided else {}),
     }
 
 
