@@ -38,7 +38,7 @@ AHEAD = timedelta(seconds=25)  # of midnight, when the service is started again
 HOUR = timedelta(hours=1)
 SOON = timedelta(minutes=3)
 PLACED = "INSERT INTO shop_00.orders_00 (number, total, placed, note) VALUES (%s, 1, %s, %s)"
-ORDERS = "shop.orders"
+ORDERS, USERS = "shop.orders", "shop.users"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +94,10 @@ def test_s14_at_midnight_an_image_is_the_source_at_the_cut_whatever_time_rows_be
     assert {table: str(one) for table, one in found.items() if not one.clean} == {}
     assert not compare(other, lake)[ORDERS].clean, "nothing came after the cut"
     assert written(answers[ORDERS]["path"]) == imaged(stand, versions[ORDERS])
+    clone = read(answers[USERS]["path"], None)
+    assert sorted(map(str, clone)) == sorted(
+        map(str, read(mirror_path(lake, USERS), versions[USERS]))
+    )
     notes = {one["note"] for one in imaged(stand, versions[ORDERS])}
     assert notes >= {"in time", "ahead of its time"}
     assert "open over midnight" not in notes
@@ -108,7 +112,11 @@ def restart(stand: Stand, night: Midnight) -> None:
     stand.service.stop()
     told: dict[str, Any] = yaml.safe_load(CONFIG.read_text(encoding="utf-8"))
     told["time_zone"] = night.zone
-    told["publish"] = [{"tables": ORDERS, "how": "parquet"}, {"tables": "*", "how": "pin"}]
+    told["publish"] = [
+        {"tables": ORDERS, "how": "parquet"},
+        {"tables": USERS, "how": "clone"},
+        {"tables": "*", "how": "pin"},
+    ]
     stand.service.config = stand.home / "sluice.yaml"
     stand.service.config.write_text(yaml.safe_dump(told), encoding="utf-8")
     stand.service = type(stand.service)(
@@ -196,10 +204,15 @@ def _stopped(other: MySQL) -> bool:
 
 def imaged(stand: Stand, version: int | None) -> list[dict[str, Any]]:
     """Rows of orders, of one version or the newest, by id."""
-    table = DeltaTable(mirror_path(stand.service.lake, ORDERS), version=version)
+    return in_order(read(mirror_path(stand.service.lake, ORDERS), version))
+
+
+def read(path: str, version: int | None) -> list[dict[str, Any]]:
+    """Rows of a version of a Delta table, or of the newest, in no order."""
+    table = DeltaTable(path, version=version)
     rows = QueryBuilder().register("t", table).execute("SELECT * FROM t").read_all()
-    told = pa.table(rows).drop_columns(["_sluice"]).to_pylist()
-    return in_order(told)
+    told: list[dict[str, Any]] = pa.table(rows).drop_columns(["_sluice"]).to_pylist()
+    return told
 
 
 def stamped(stand: Stand, night: Midnight) -> list[dict[str, Any]]:
