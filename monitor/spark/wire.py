@@ -5,7 +5,7 @@ Reports of the pipeline travel as their own dataclasses; what comes out equals w
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from pydantic import TypeAdapter
@@ -20,6 +20,8 @@ from pipeline.errors import (
     UnreachableError,
 )
 from pipeline.image import DueCut
+from pipeline.invariants.finder import find
+from pipeline.invariants.invariant import Invariant
 from pipeline.report import Applied, Landed
 from pipeline.rereads import RereadOrder, RereadState
 from pipeline.settings import PipelineSettings
@@ -106,8 +108,19 @@ def dump_request(request: Request) -> bytes:
 
 
 def load_request(line: bytes) -> Request:
-    """Read back what :func:`dump_request` wrote."""
-    return _REQUEST.validate_json(line)
+    """Read back what :func:`dump_request` wrote; of an invariant a line tells only the name."""
+    request = _REQUEST.validate_json(line)
+    if request.settings is None:
+        return request
+    rules = tuple(
+        replace(rule, invariants=tuple((name, _built(name, one)) for name, one in rule.invariants))
+        for rule in request.settings.invariants
+    )
+    return replace(request, settings=replace(request.settings, invariants=rules))
+
+
+def _built(name: str, fields: object) -> Invariant:
+    return TypeAdapter(find(name)).validate_python(fields)
 
 
 def dump_reply(reply: Reply) -> bytes:

@@ -1,9 +1,11 @@
 """What comes out of the pipe equals what went in."""
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
+from monitor.config.invariants import rules
 from monitor.spark.wire import (
     CRASH,
     Failure,
@@ -25,6 +27,8 @@ from pipeline.errors import (
     SluiceError,
     UnreachableError,
 )
+from pipeline.invariants.column_loss import ColumnLoss
+from pipeline.invariants.not_null import NotNull
 from pipeline.model import Account
 from pipeline.report import Applied, Gap, Hold, Landed
 from pipeline.settings import CollectorSettings, PipelineSettings, SourceSettings, TableRule
@@ -83,6 +87,19 @@ def test_a_request_carries_waivers_and_settings_on_one_line() -> None:
 
     assert load_request(line) == request
     assert line.count(b"\n") == 1
+
+
+def test_invariants_come_out_as_what_they_were() -> None:
+    listed, _ = rules(
+        [{"tables": "a.*", "not_null": {"columns": ["x"]}, "column_loss": {"share": 0.5}}], Path()
+    )
+    settings = PipelineSettings("/lake", "k:1", (SOURCE,), invariants=listed)
+
+    opened = load_request(dump_request(Request(3, Verb.OPEN, settings=settings))).settings
+
+    assert opened == settings
+    assert opened is not None
+    assert [type(one) for _, one in opened.demanded("a.b")] == [NotNull, ColumnLoss]
 
 
 @pytest.mark.parametrize(
