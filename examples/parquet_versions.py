@@ -285,6 +285,12 @@ class PinnedRows:
         ids = sorted(self._of(shard, [column])[column].to_pylist())
         return tuple([one for one in ids if span[0] <= one < span[1]][:limit])
 
+    def rows_of(self, shard: Shard, column: str, span: Range) -> Sequence[Mapping[str, Any]]:
+        """Whole rows of the shard in *span*, with ``_sluice``."""
+        rows = [row for row in read(self.snapshot).to_pylist() if span[0] <= row[column] < span[1]]
+        own, only = (shard.source, shard.name), len(self.table.shards) == 1
+        return [one for one in rows if only or (one[SLUICE]["source"], one[SLUICE]["shard"]) == own]
+
     def has_keys(self, keys: Sequence[LogKey]) -> tuple[bool, ...]:
         """Whether each key's row is there; whole numbers and texts are written alike."""
         names, found = list(self.table.key), {}

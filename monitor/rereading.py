@@ -66,6 +66,9 @@ def _show(line: str, *, moving: bool) -> None:
 
 def _line(one: Mapping[str, Any], seconds: float = 0.0) -> str:
     rows, about, based = one["rows"], one["about"], one["kind"] == "bootstrap"
+    if one["done"] and (found := one["preview"]) is not None:
+        counts = ", ".join(f"{found[what]} {what}" for what in ("missing", "extra", "different"))
+        return "\n  ".join((f"{one['table']}: a repair would change {counts}", *found["keys"]))
     if one["done"]:
         told = "the new base is complete" if based else "they are in the change log"
         return f"{one['table']}: {rows} rows read, {told}{_checked(one)}"

@@ -26,6 +26,7 @@ from pipeline.lives import is_set_back
 from pipeline.mark import Mark
 from pipeline.report import Applied, Landed
 from pipeline.reread.bootstrap import Rereading
+from pipeline.reread.preview import Previews
 from pipeline.rereads import RereadOrder, RereadState
 
 _PATIENCE = timedelta(minutes=1)  # of a merge with upkeep of one mirror, such as Spark's OPTIMIZE
@@ -48,6 +49,7 @@ class Lane:
     session: SparkSession | None = None
     writing: ImageWriting | None = None
     urgent: Passes | None = None
+    previews: Previews | None = None
     _lines: tuple[MergeLine, ...] = field(init=False)
 
     def __post_init__(self, catalog: Catalog) -> None:
@@ -130,7 +132,10 @@ class Lane:
     def reread(self, orders: Sequence[RereadOrder]) -> tuple[RereadState, ...]:
         """Read on what is to be read again; how far each order is.  Waits for nobody."""
         self._in_pool("reread")
-        return self.rereading.run(self._known, orders)
+        known = self._known
+        dry = self.rereading.tables(known, [one for one in orders if one.dry])
+        going = self.rereading.run(known, [one for one in orders if not one.dry])
+        return (*going, *self.previews.run(known, dry)) if self.previews else going
 
     def publish(self) -> tuple[Manifest, ...]:
         """Write out what is there of images; nobody waits for it, and it for nobody."""

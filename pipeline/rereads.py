@@ -109,14 +109,33 @@ class RowsWished:
 
 
 @dataclass(frozen=True, slots=True)
+class Preview:
+    """How many rows a repair would write, take and replace, and which, as far as they are named."""
+
+    missing: int = 0
+    extra: int = 0
+    different: int = 0
+    keys: tuple[str, ...] = ()
+
+    def with_more(self, more: "Preview") -> "Preview":
+        """Both together."""
+        counts = (self.missing + more.missing, self.extra + more.extra)
+        return Preview(*counts, self.different + more.different, (*self.keys, *more.keys))
+
+
+@dataclass(frozen=True, slots=True)
 class RereadOrder:
-    """What somebody wishes to have read again; ``at`` is the time that its rows show, if any."""
+    """What somebody wishes to have read again; ``at`` is the time that its rows show, if any.
+
+    A ``dry`` one only tells what a repair would change.
+    """
 
     id: str
     table: str
     origin: Origin = Origin.SNAPSHOT
     rows: RowsWished = field(default_factory=RowsWished)
     at: datetime | None = None
+    dry: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,3 +152,4 @@ class RereadState:
     done: int | None = None
     why: str = ""
     refused: bool = False
+    preview: Preview | None = None

@@ -42,6 +42,7 @@ from pipeline.mark import Mark
 from pipeline.model import Table
 from pipeline.reread.bootstrap import Rereading
 from pipeline.reread.mirror_ids import MirrorIds
+from pipeline.reread.preview import Previews
 from pipeline.reread.task import RereadDone, RereadFailed, RereadTask, attempt
 from pipeline.route import Router
 from pipeline.settings import PipelineSettings, SourceSettings, TableRule
@@ -71,7 +72,7 @@ def open_lane(settings: PipelineSettings, clock: Callable[[], datetime]) -> Lane
     carried = [transport.reader(), worker, *(feed.format for feed in feeds)]
     session = open_session(settings, jars.spark(), (one.__module__ for one in carried))
     require_alike(session, settings.master)
-    rereading = _rereading(settings, logs[3], session, clock)
+    rereading, previews = _rereading(settings, logs[3], session, clock)
     landing = Landing(
         settings=settings,
         feeds=feeds,
@@ -89,7 +90,7 @@ def open_lane(settings: PipelineSettings, clock: Callable[[], datetime]) -> Lane
     upkeep = Upkeep(settings, logs[2], passes.mirrors, clock)
     writing = ImageWriting(settings, Mirrors(settings, open_table_format(settings)), clock)
     urgent = _beside(passes, logs[4]) if settings.divided else None
-    return Lane(landing, passes, upkeep, rereading, catalog, session, writing, urgent)
+    return Lane(landing, passes, upkeep, rereading, catalog, session, writing, urgent, previews)
 
 
 def _beside(others: Passes, log: ChangeLog) -> Passes:
@@ -154,7 +155,7 @@ def _rereading(
     log: ChangeLog,
     session: SparkSession,
     clock: Callable[[], datetime],
-) -> Rereading:
+) -> tuple[Rereading, Previews]:
     """With clients of its own, which belong to its thread."""
     feeds = tuple(map(_feed, settings.sources))
     mirrors = open_table_format(settings)
@@ -163,7 +164,8 @@ def _rereading(
         return mirrors.reader(settings.mirror(table.name), table, settings.lane)
 
     work, ids = RereadWorkers(session), MirrorIds(mirror)
-    return Rereading(settings, feeds, log, open_rows, work, clock, mirror_ids=ids)
+    rereading = Rereading(settings, feeds, log, open_rows, work, clock, mirror_ids=ids)
+    return rereading, Previews(feeds, open_rows, mirror, clock)
 
 
 def _feed(source: SourceSettings) -> Feed:

@@ -21,6 +21,7 @@ from monitor.rereading import follow
 @click.option("--ranges", multiple=True, help="Ids from..to, both in, with commas between.")
 @click.option("--incident", default="", help="The rows that the checks of this incident name.")
 @click.option("--most", default=100_000, show_default=True, help="Refuse to read more rows.")
+@click.option("--dry-run", is_flag=True, help="Only tell what would change, of ids.")
 @click.option("--reason", required=True, help="Why; kept for ever.")
 @click.option("--who", default=login, help="By default the name you are logged in with.")
 @click.option("--cancel", is_flag=True, help="Give up what is read of TABLE now.")
@@ -33,6 +34,7 @@ def repair(
     ranges: tuple[str, ...],
     incident: str,
     most: int,
+    dry_run: bool,
     reason: str,
     who: str,
     cancel: bool,
@@ -53,6 +55,7 @@ def repair(
     else:
         named = {"keys": _keys(keys), "ranges": [one for r in ranges for one in r.split(",")]}
         body |= {"table": table, **named, "incident": incident, "most": most}
+        body["dry_run"] = dry_run
         path = "/v1/repairs"
     ids = {one["id"] for one in posted(base, path, "rereads", body)["rereads"]}
     follow(base, ids, wait=wait and not cancel, as_json=as_json)

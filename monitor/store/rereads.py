@@ -19,7 +19,8 @@ from pipeline.rereads import RereadOrder, RereadState, RowsWished
 class RereadWish:
     """Which rows, as what they count, and which ``checks`` are to pass again once they are there.
 
-    ``shown`` is the time that they show, ``incident`` the one that named them.
+    ``shown`` is the time that they show, ``incident`` the one that named them.  If it is ``dry`` it
+    is only told what would change.
     """
 
     origin: Origin = Origin.SNAPSHOT
@@ -27,6 +28,7 @@ class RereadWish:
     shown: datetime | None = None
     incident: str = ""
     checks: tuple[str, ...] = ()
+    dry: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,9 @@ class RereadRequest:
 
     @property
     def kind(self) -> str:
-        """What it is called: as the verb that asks for it."""
+        """What it is called: as the verb that asks for it, or what that is told."""
+        if self.wish.dry:
+            return "dry run"
         kinds = {Origin.SNAPSHOT: "bootstrap", Origin.REPLAY: "replay", Origin.REPAIR: "repair"}
         return kinds[self.wish.origin]
 
@@ -127,8 +131,9 @@ class RereadRequests:
     def orders(self) -> tuple[RereadOrder, ...]:
         """What the pipeline is to read on."""
         return tuple(
-            RereadOrder(one.id, one.table, one.wish.origin, one.wish.rows, one.wish.shown)
+            RereadOrder(one.id, one.table, w.origin, w.rows, w.shown, w.dry)
             for one in self.open()
+            for w in [one.wish]
         )
 
     def unchecked(self, since: datetime) -> tuple[RereadRequest, ...]:
@@ -181,7 +186,7 @@ def _same(known: RereadRequest, asked: RereadRequest) -> RereadRequest:
 
 
 def _read(row: Row[Any]) -> RereadRequest:
-    states = tuple(RereadState(**one) for one in row.states)
+    states = _STATES.validate_python(row.states)
     wish = _WISH.validate_python(row.wish) if row.wish else RereadWish()
     proofs = _PROOFS.validate_python(row.proofs or ())
     asked = (row.id, row.table, row.reason, row.who, row.at)
@@ -189,4 +194,5 @@ def _read(row: Row[Any]) -> RereadRequest:
 
 
 _WISH = TypeAdapter(RereadWish)
+_STATES = TypeAdapter(tuple[RereadState, ...])
 _PROOFS = TypeAdapter(tuple[CheckedAgain, ...])

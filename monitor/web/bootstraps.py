@@ -12,6 +12,7 @@ from monitor.web import render
 from monitor.web.parts import ApiParts, Parts
 from pipeline.errors import ConfigError
 from pipeline.model import Origin, Shard
+from pipeline.rereads import Preview
 
 Line = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=1000)]
 Limit = Annotated[int, Query(ge=1, le=10_000)]
@@ -124,6 +125,7 @@ def reread(one: RereadRequest, parts: ApiParts) -> render.Json:
         "ended": render.instant(one.ended) if one.ended else None,
         "done": one.done,
         "rows": one.rows,
+        "preview": _preview(one),
         "about": None if rows.some or rows.where else _about(one.table, parts),
         "why": one.why,
         "shards": [
@@ -131,6 +133,17 @@ def reread(one: RereadRequest, parts: ApiParts) -> render.Json:
             for s in one.states
         ],
     }
+
+
+def _preview(one: RereadRequest) -> render.Json | None:
+    """What a dry run has found, of all shards."""
+    if not one.wish.dry or not one.done:
+        return None
+    found = Preview()
+    for state in one.states:
+        found = found.with_more(state.preview or Preview())
+    counts = {"missing": found.missing, "extra": found.extra, "different": found.different}
+    return {**counts, "keys": list(found.keys)}
 
 
 def _about(name: str, parts: ApiParts) -> int | None:

@@ -37,6 +37,7 @@ class RepairRequest(BaseModel):
     ranges: Annotated[list[str], Field(max_length=100)] = []
     incident: str = ""
     most: Most = 100_000
+    dry_run: bool = False
 
 
 class ReplayRequest(BaseModel):
@@ -64,8 +65,11 @@ def repair(parts: Parts, body: RepairRequest) -> JSONResponse:
         rows = found_wrong(table, fails, body.most)
     else:
         rows = named(table, body.keys, body.ranges, body.most)
-    checks = tuple(sorted({one.check for one in fails}))
-    wish = RereadWish(Origin.REPAIR, rows, incident=body.incident, checks=checks)
+    if body.dry_run and rows.keys:
+        raise ConfigError("a dry run is of ids: name ranges, or keys that are one integer each")
+    checks = tuple(sorted({one.check for one in fails})) if not body.dry_run else ()
+    named_by, dry = body.incident, body.dry_run
+    wish = RereadWish(Origin.REPAIR, rows, incident=named_by, checks=checks, dry=dry)
     return _asked([body.table], wish, body.reason, body.who, parts)
 
 

@@ -39,6 +39,10 @@ class MirrorSide(Protocol):
         """Ids of the shard's rows in *span*, ascending, duplicates kept, at most *limit*."""
         ...
 
+    def rows_of(self, shard: Shard, column: str, span: Range) -> Sequence[Mapping[str, Any]]:
+        """Whole rows of the shard whose ids are in *span*, with ``_sluice`` if they have it."""
+        ...
+
     def has_keys(self, keys: Sequence[LogKey]) -> tuple[bool, ...]:
         """Whether each key's row is there, in the order asked."""
         ...

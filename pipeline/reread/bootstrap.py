@@ -90,8 +90,7 @@ class Rereading:
         self._forget(landed.mark)
         self._cancel(landed.mark, {one.id for one in orders})
         self.mirror_ids.keep(frozenset(one.id for one in orders))
-        folding = self.readers.folding(orders, landed.mark, landed.catalog.router)
-        wanted = [(one, landed.catalog.table(one.table, folding)) for one in orders]
+        wanted = self.tables(landed, orders)
         self._round += 1
         troubles = dict(self._advanced(wanted, landed))
         going = (
@@ -101,6 +100,13 @@ class Rereading:
         )
         gone = (RereadState(id_, "", name, why=GIVEN_UP) for name, id_ in self._cancelled.items())
         return (*going, *gone)
+
+    def tables(
+        self, landed: LandedState, orders: Sequence[RereadOrder]
+    ) -> list[tuple[RereadOrder, Table]]:
+        """Each of *orders* with its table, and all of its shards that anything tells of."""
+        folding = self.readers.folding(orders, landed.mark, landed.catalog.router)
+        return [(one, landed.catalog.table(one.table, folding)) for one in orders]
 
     def close(self) -> None:
         """Hang up."""

@@ -273,6 +273,9 @@ class FakeMirror:
     def ids(self, shard: Shard, column: str, span: Range, limit: int) -> tuple[int, ...]:
         return tuple(i for i in self._rows(shard) if span[0] <= i < span[1])[:limit]
 
+    def rows_of(self, shard: Shard, column: str, span: Range) -> Sequence[Mapping[str, Any]]:
+        raise AssertionError("no check asks for whole rows")
+
     def has_keys(self, keys: Sequence[LogKey]) -> tuple[bool, ...]:
         return tuple(
             any(text(shard, id_) == key.key for shard in self.copy for id_ in self._rows(shard))

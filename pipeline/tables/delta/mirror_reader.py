@@ -80,6 +80,11 @@ class MirrorReader:
         )
         return tuple(int(row["id"]) for row in found)
 
+    def rows_of(self, shard: Shard, column: str, span: Range) -> Sequence[Mapping[str, Any]]:
+        """Whole rows of the shard whose ids are in the half-open range, with ``_sluice``."""
+        where = f"{self._of(shard)} AND {_inside(column, span)}"
+        return self.pinned.select(f"SELECT * FROM t WHERE {where}")  # noqa: S608
+
     def has_keys(self, keys: Sequence[LogKey]) -> tuple[bool, ...]:
         """Whether each key's row is there, in the order asked.
 

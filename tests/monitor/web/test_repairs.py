@@ -20,7 +20,7 @@ from monitor.web import api
 from monitor.web.server import HttpServer
 from pipeline.errors import ConfigError
 from pipeline.model import Origin
-from pipeline.rereads import RereadState, WishedKey, WishedRange
+from pipeline.rereads import Preview, RereadState, WishedKey, WishedRange
 from tests.monitor.rig import ORDERS, USERS, Rig
 
 
@@ -193,3 +193,22 @@ def test_the_page_says_what_kind_it_is(rig: Rig, server: str) -> None:
 
     (view,) = rig.current.board.rereads
     assert view.told == "read again from its source, repair: 0 rows landed"
+
+
+def test_a_dry_run_tells_what_would_change(
+    rig: Rig, server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def meanwhile(_: float) -> None:
+        (order,) = rig.store.rereads.orders()
+        assert order.dry
+        found = Preview(1, 0, 2, ("missing: 3", "different: 4", "different: 5"))
+        state = RereadState(order.id, USERS, "s/u", done=7, preview=found)
+        rig.store.rereads.told([state], rig.clock())
+
+    monkeypatch.setattr("monitor.rereading.time.sleep", meanwhile)
+
+    result = run(repair.COMMAND, server, USERS, "--ranges", "1..9", "--dry-run")
+
+    assert result.exit_code == 0
+    assert "a repair would change 1 missing, 0 extra, 2 different" in result.output
+    assert result.output.splitlines()[-3:] == ["  missing: 3", "  different: 4", "  different: 5"]

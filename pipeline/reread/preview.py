@@ -1,0 +1,175 @@
+"""What would a repair change?  Read as it would read, held against the mirror; nothing lands.
+
+The mirror is looked at once it holds all from below the fence, and a row that is newer there than
+the fence counts as right, for a repair would leave it alone.  Rows that are being written at this
+very time may show as different all the same.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+import structlog
+
+from pipeline.apply.catalog import Catalog
+from pipeline.apply.landed_state import LandedState
+from pipeline.apply.mirror_side import MirrorSide
+from pipeline.apply.provenance import SLUICE
+from pipeline.errors import ConfigError, ProofError, SluiceError
+from pipeline.landing.source_feed import Feed
+from pipeline.model import Order, Shard, Table
+from pipeline.reread.mirror_ids import MirrorIds
+from pipeline.reread.selection import require_few, stretch_rows, stretches
+from pipeline.rereads import Preview, RereadOrder, RereadState
+from pipeline.schema.typed import typed
+from pipeline.sources.positions import place
+from pipeline.sources.row_reader import OpenRows, ReadFence, RowReader, RowsAsked
+
+AT_ONCE = 10_000  # rows of a SELECT
+NAMED = 20
+NOT_YET = "all below the place at which it reads must have landed first"
+log = structlog.get_logger(__name__)
+Rows = Mapping[Any, Mapping[str, Any]]
+
+
+@dataclass(eq=False)
+class Previews:
+    """Works off dry orders of ranges; what it knows of one is forgotten with the process."""
+
+    feeds: tuple[Feed, ...]
+    open_rows: OpenRows
+    open_mirror: Callable[[Table], MirrorSide | None]
+    clock: Callable[[], datetime]
+    _fences: dict[tuple[str, str], tuple[ReadFence, Order]] = field(default_factory=dict)
+    _ids: MirrorIds = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Wait for mirrors as a repair does."""
+        self._ids = MirrorIds(self.open_mirror)
+
+    def run(
+        self, landed: LandedState, orders: Sequence[tuple[RereadOrder, Table]]
+    ) -> tuple[RereadState, ...]:
+        """One round; an order has ended once each of its shards was looked at."""
+        ids = frozenset(order.id for order, _ in orders)
+        self._fences = {at: one for at, one in self._fences.items() if at[0] in ids}
+        self._ids.keep(ids)
+        return tuple(
+            self._state(order, table, shard, landed)
+            for order, table in orders
+            for shard in table.shards
+        )
+
+    def _state(
+        self, order: RereadOrder, table: Table, shard: Shard, landed: LandedState
+    ) -> RereadState:
+        told = (order.id, order.table, str(shard))
+        try:
+            found = self._look(order, table, shard, landed)
+        except SluiceError as error:
+            return RereadState(*told, why=str(error), refused=isinstance(error, ConfigError))
+        except Exception as error:  # the boundary of one order: all else goes on
+            log.exception("preview_failed", table=order.table)
+            why = f"{type(error).__name__}: {error}; see the log"
+            return RereadState(*told, why=why, refused=True)
+        if found is None:
+            return RereadState(*told, why=NOT_YET)
+        return RereadState(*told, done=landed.mark.batch, preview=found)
+
+    def _look(
+        self, order: RereadOrder, table: Table, shard: Shard, landed: LandedState
+    ) -> Preview | None:
+        feed = next(one for one in self.feeds if one.settings.name == shard.source)
+        with closing(self.open_rows(feed.connected())) as server:
+            fence, at = self._fence(order, shard, landed, server)
+            if not landed.mark.passed(shard.source, at):
+                return None
+            found = Preview()
+            for number, stretch in enumerate(stretches(order, shard, table, tuple)):
+                span = stretch_rows(order, shard, number).span
+                if span is None:
+                    raise ConfigError("a dry run is of ids: of keys of other kinds there is none")
+                self._ids.of(order, shard, table, span, landed.mark)  # it is as far as the fence
+                asked = RowsAsked(shard, table.key, stretch.read, stretch.until, AT_ONCE)
+                source = _typed(_read(server, fence, asked, order), table, landed.catalog)
+                found = found.with_more(compared(source, self._mirror(table, shard, span), at))
+            return found
+
+    def _fence(
+        self, order: RereadOrder, shard: Shard, landed: LandedState, server: RowReader
+    ) -> tuple[ReadFence, Order]:
+        known, epoch = (order.id, str(shard)), landed.mark.epochs.get(shard.source)
+        if epoch is None:
+            raise ProofError(f"source:{shard.source}: its server is not known yet")
+        if known not in self._fences:
+            at_least = landed.mark.heartbeats.get(shard.source, -1) + 1
+            fence = server.fence(at_least, self.clock())
+            self._fences[known] = fence, Order(epoch.number, *place(fence.head.position))
+        fence, at = self._fences[known]
+        if (epoch.number, epoch.identity) != (at.epoch, fence.head.identity):
+            del self._fences[known]
+            raise ProofError(f"source:{shard.source}: the server has changed; it begins anew")
+        return fence, at
+
+    def _mirror(self, table: Table, shard: Shard, span: tuple[int, int]) -> Rows:
+        mirror = self.open_mirror(table)
+        found = mirror.rows_of(shard, table.key[0], (span[0], span[1] + 1)) if mirror else ()
+        return {row[table.key[0]]: row for row in found}
+
+
+def _read(server: RowReader, fence: ReadFence, asked: RowsAsked, order: RereadOrder) -> list[str]:
+    """Rows as the log would have them."""
+    texts, ended = list[str](), False
+    while not ended:
+        read = server.read(fence, asked)
+        texts += read.rows["after"].to_pylist()
+        require_few(order, len(texts))
+        asked, ended = replace(asked, after=read.last), read.ended
+    return texts
+
+
+def _typed(texts: Sequence[str], table: Table, catalog: Catalog) -> Rows:
+    """By their ids."""
+    columns = catalog.schema(table).columns
+    rows = typed(pa.array(texts, pa.string()), columns).rows.to_pylist()
+    return {row[table.key[0]]: row for row in rows}
+
+
+def compared(source: Rows, mirror: Rows, at: Order) -> Preview:
+    """What a repair at *at* would write, take and replace."""
+    standing = {id_ for id_, row in mirror.items() if not _is_newer(row, at)}
+    missing = sorted(source.keys() - mirror.keys())
+    extra = sorted(standing - source.keys())
+    both = sorted(source.keys() & standing)
+    different = [one for one in both if _differ(source[one], mirror[one])]
+    named = [*_named("missing", missing), *_named("extra", extra), *_named("different", different)]
+    return Preview(len(missing), len(extra), len(different), tuple(named))
+
+
+def _named(what: str, ids: Sequence[Any]) -> Iterator[str]:
+    yield from (f"{what}: {id_}" for id_ in ids[:NAMED])
+
+
+def _is_newer(row: Mapping[str, Any], at: Order) -> bool:
+    came = (row.get(SLUICE) or {}).get("order")
+    return came is not None and Order(**came) > at
+
+
+def _differ(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    return any(not _alike(value, other.get(name)) for name, value in one.items())
+
+
+def _alike(one: Any, other: Any) -> bool:
+    """Whether they are one value: JSON has several spellings, and NaN is like no other."""
+    if one == other or (one != one and other != other):  # noqa: PLR0124 - NaN
+        return True
+    if not (isinstance(one, str) and isinstance(other, str) and one[:1] in tuple("{[")):
+        return False
+    try:
+        return bool(json.loads(one) == json.loads(other))
+    except ValueError:
+        return False
