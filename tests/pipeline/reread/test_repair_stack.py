@@ -1,0 +1,131 @@
+"""Mirrors that lost rows, kept ghosts and hold old values are repaired under load; live rows win.
+
+Rows are changed at the source without a word in its log, so that the mirror is wrong in each way.
+"""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from demo.servers import Servers
+from pipeline.model import Origin
+from pipeline.rereads import RereadOrder, RereadState, RowsWished, WishedKey, WishedRange
+from tests.pipeline.live import Pipe
+
+pytestmark = [pytest.mark.stack, pytest.mark.spark]
+T = "CREATE TABLE DB.t (id BIGINT UNSIGNED PRIMARY KEY, name VARCHAR(80))"
+W = "CREATE TABLE DB.w (k VARCHAR(20), n INT, name VARCHAR(80), PRIMARY KEY (n, k))"
+
+
+@pytest.fixture
+def pipe(servers: Servers, spark: SparkSession, tmp_path: Path) -> Iterator[Callable[[str], Pipe]]:
+    """A way to get a pipe of a database name; its connector ends with the test."""
+    del spark  # lanes take up the session that is there
+    made: list[Pipe] = []
+
+    def make(name: str) -> Pipe:
+        made.append(Pipe(servers, tmp_path / name, name))
+        return made[-1]
+
+    yield make
+    for one in made:
+        servers.connect.deregister(one.name)
+
+
+def test_missing_extra_and_different_rows_are_repaired_under_load_and_after_each_kill(
+    pipe: Callable[[str], Pipe],
+) -> None:
+    p = pipe("mended")
+    p.sql(T, W, "INSERT INTO DB.w VALUES ('a', 1, 'x'), ('B''s', 1, 'x'), ('gone', 2, 'x')")
+    p.sql("INSERT INTO DB.t VALUES " + ",".join(f"({n},'old')" for n in range(500)))
+    p.start()
+    p.catch_up()
+    silently(
+        p,
+        "DELETE FROM DB.t WHERE id BETWEEN 100 AND 109",
+        "INSERT INTO DB.t VALUES " + ",".join(f"({n},'never seen')" for n in range(600, 620)),
+        "UPDATE DB.t SET name = 'changed' WHERE id BETWEEN 300 AND 320",
+        "DELETE FROM DB.w WHERE k = 'gone'",
+        "UPDATE DB.w SET name = 'y' WHERE k = 'B''s'",
+    )
+    wrong = p.pairs() != p.source_pairs()
+    rows = RowsWished(ranges=(WishedRange(90, 330), WishedRange(590, 700)))
+    words = RowsWished(keys=(WishedKey('["2","gone"]'), WishedKey('["1","B\'s"]')))
+
+    with writing(p):
+        for _ in range(2):
+            p.until(lambda: again(p, "t", rows).rows > 0 or finished(p, "t", rows))
+            p.open()  # all that is in memory is gone, as after kill -9
+        p.until(lambda: finished(p, "t", rows))
+    p.until(lambda: finished(p, "w", words))
+    p.catch_up()
+
+    assert wrong
+    assert p.pairs() == p.source_pairs()
+    theirs = set(p.sql("SELECT k, n, name FROM DB.w"))
+    assert {(r["k"], r["n"], r["name"]) for r in p.mirror("w", "k")} == theirs
+
+
+def test_what_is_deleted_after_the_fence_stays_so_and_what_comes_after_it_wins(
+    pipe: Callable[[str], Pipe],
+) -> None:
+    p = pipe("outlived")
+    p.sql(T, "INSERT INTO DB.t VALUES (1,'a'), (2,'b'), (3,'c'), (4,'d')")
+    p.start()
+    p.catch_up()
+    rows = RowsWished(ranges=(WishedRange(1, 4),))
+    p.until(lambda: bool(p.lane.rereading.offered().rows) or again(p, "t", rows).rows > 0)
+    silently(p, "INSERT INTO DB.t VALUES (5,'ghost of nobody')")
+    p.sql("DELETE FROM DB.t WHERE id = 1", "UPDATE DB.t SET name = 'later' WHERE id = 2")
+    p.catch_up()  # the changes land, and are merged, perhaps before the rows that were read
+
+    p.until(lambda: finished(p, "t", rows))
+    p.catch_up()
+
+    assert p.pairs() == {2: "later", 3: "c", 4: "d"}
+
+
+def again(p: Pipe, table: str, rows: RowsWished) -> RereadState:
+    wanted = RereadOrder(f"{p.name}-{table}", f"{p.name}.{table}", Origin.REPAIR, rows)
+    (state,) = p.lane.reread((wanted,))
+    assert not state.refused, state.why
+    return state
+
+
+def finished(p: Pipe, table: str, rows: RowsWished) -> bool:
+    return again(p, table, rows).done is not None
+
+
+def silently(p: Pipe, *statements: str) -> None:
+    """Without a word in the log; the session ends with it."""
+    p.sql("SET sql_log_bin = 0", *statements)
+
+
+@contextmanager
+def writing(p: Pipe) -> Iterator[None]:
+    """Somebody deletes, inserts anew and changes rows of all kinds, all the time."""
+    stop = threading.Event()
+
+    def write() -> None:
+        number = 0
+        while not stop.is_set():
+            number += 1
+            at = 95 + number * 7 % 240
+            p.sql(
+                f"DELETE FROM DB.t WHERE id = {at}",
+                f"INSERT INTO DB.t VALUES ({at},'new {number}')",
+                f"UPDATE DB.t SET name = 'w{number}' WHERE id = {(at * 3) % 330}",
+                f"DELETE FROM DB.t WHERE id = {600 + number % 20}",
+            )
+
+    one = threading.Thread(target=write)
+    one.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        one.join()
