@@ -99,17 +99,17 @@ def test_every_type_is_read_as_the_log_would_have_sent_it(
     p.catch_up()
     p.sql("UPDATE every SET id = id + 100")
     p.catch_up()
-    live = p.mirror("every")
+    live = texts(p, "every")
 
     bootstrap(p, "every")
     p.catch_up()
 
-    again = p.mirror("every")
+    again = texts(p, "every")
     unlike = {
         (n, one["id"]): (one[n], two[n])
         for one, two in zip(live, again, strict=True)
         for n in one
-        if repr(one[n]) != repr(two[n])
+        if one[n] != two[n]
     }
     assert len(live) == len(ROWS)
     assert unlike == {}
@@ -165,6 +165,14 @@ def writing(p: PostgresPipe) -> Iterator[None]:
     finally:
         ended.set()
         writer.join()
+
+
+def texts(p: PostgresPipe, table: str) -> list[dict[str, str]]:
+    """The mirror's rows as Spark prints them: its first days are none that Python has."""
+    path = p.lane.passes.settings.mirror(f"public.{table}")
+    rows = p.session.read.format("delta").load(path).drop("_sluice").orderBy("id")
+    own = [f"CAST(`{name}` AS STRING) AS `{name}`" for name in rows.columns]
+    return [row.asDict() for row in rows.selectExpr(*own).collect()]
 
 
 def sluice(p: PostgresPipe, table: str) -> list[dict[str, object]]:
