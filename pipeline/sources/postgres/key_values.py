@@ -83,7 +83,8 @@ def _moment(one: ReadColumn, text: str) -> str:
     if kind == "TIMESTAMPTZ":
         return f"{text.removesuffix('Z').replace('T', ' ')}+00"
     if kind == "TIME":
-        whole, micros = divmod(int(text), MICROS)
+        each = 1_000 if one.column.sent == "time.Time" else 1
+        whole, micros = divmod(int(text) * each, MICROS)
         return f"{whole // 3600:02}:{whole // 60 % 60:02}:{whole % 60:02}.{micros:06}"
     if kind not in ("DATE", "TIMESTAMP"):
         msg = f"rows cannot be asked for one by one by a {one.column}"

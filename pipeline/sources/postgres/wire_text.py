@@ -143,11 +143,17 @@ def _zoned_time(text: str) -> str:
     return f"{whole // 3600:02}:{whole // 60 % 60:02}:{whole % 60:02}{found[4] or ''}Z"
 
 
-def _clock(text: str) -> str:
+def _clock(text: str) -> int:
     hours, minutes, seconds = text.split(":")
     whole, _, fraction = seconds.partition(".")
     total = (int(hours) * 60 + int(minutes)) * 60 + int(whole)
-    return str(total * MICROS + int(fraction.ljust(FRACTION, "0") or 0))
+    return total * MICROS + int(fraction.ljust(FRACTION, "0") or 0)
+
+
+def _clocks(column: PostgresColumn, raw: Sequence[str]) -> list[str]:
+    """Microseconds; milliseconds where rows of the log have told them so."""
+    unit = 1_000 if column.sent == "time.Time" else 1
+    return [str(_clock(text) // unit) for text in raw]
 
 
 def _dates(_: PostgresColumn, raw: Sequence[str]) -> list[str]:
@@ -218,7 +224,7 @@ TELLING: Mapping[str, tuple[bool, Tell]] = {
     "NUMERIC": (True, _each(lambda text: ODD_NUMBERS.get(text, text))),
     "BYTEA": (True, _each(lambda text: _base64(bytes.fromhex(text[2:])))),
     "DATE": (False, _dates),
-    "TIME": (False, _each(_clock)),
+    "TIME": (False, _clocks),
     "TIMETZ": (True, _each(_zoned_time)),
     "TIMESTAMP": (False, _timestamps),
     "TIMESTAMPTZ": (True, _instants),

@@ -5,6 +5,7 @@ pipeline/sources/wire_texts.py
 """
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -102,6 +103,16 @@ def test_a_value_is_as_the_log_sends_it(kind: str, modifier: int, server: str, s
 
     assert json.loads(text) == {"c": sent}
     assert json.loads(nothing) == {"c": None}
+
+
+def test_a_time_is_in_the_unit_that_rows_of_the_log_have_told() -> None:
+    """Wrong by a thousand else: the connector's own default sends time(3) in milliseconds."""
+    one = column("time", 3)
+    (text,) = images(
+        [replace(one, column=replace(one.column, sent="time.Time"))], [("00:00:00.5",)]
+    )
+
+    assert json.loads(text) == {"c": 500}
 
 
 def test_a_map_is_sent_as_json() -> None:
