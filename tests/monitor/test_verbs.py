@@ -21,7 +21,19 @@ from tests.monitor.config.test_config import MINIMAL
 from tests.monitor.rig import USERS, Rig
 
 ASKS = frozenset(
-    {"ack", "bootstrap", "explain", "gate", "late", "repair", "replay", "status", "waive"}
+    {
+        "ack",
+        "bootstrap",
+        "explain",
+        "gate",
+        "late",
+        "pause",
+        "repair",
+        "replay",
+        "resume",
+        "status",
+        "waive",
+    }
 )
 
 
@@ -110,6 +122,12 @@ def _run(words: list[str], monkeypatch: pytest.MonkeyPatch) -> object:
             "the condition is not plain at '() > 1'",
             id="replay: a function",
         ),
+        pytest.param(
+            ["pause", "no.such", "--reason", "x"],
+            "no table 'no.such'; nothing was recorded",
+            id="pause: a table",
+        ),
+        pytest.param(["resume", USERS], "is not paused; nothing was recorded", id="resume: none"),
         pytest.param(["fly"], "no verb 'fly'", id="a verb"),
     ],
 )

@@ -131,7 +131,9 @@ class HandLake:
         """Let the source's table have *columns* from *at* on."""
         kind = "create" if self.catalog.newest("s", shard) is None else "alter"
         schema = TableSchema(shard, at, columns, self.key)
-        self.catalog.learn([("s", SchemaChange(kind, shard, at, schema, ""))])
+        self.catalog.learn(
+            [("s", SchemaChange(kind, shard, at, schema, f"{kind.upper()} TABLE {shard}"))]
+        )
 
     def land(self, *rows: Mapping[str, Any]) -> None:
         """Append one batch."""

@@ -1,9 +1,11 @@
 """A table of a real Postgres goes all the way: beat, Debezium, Kafka, change log, mirror, proof."""
 
+import json
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 from psycopg import Connection
@@ -98,6 +100,48 @@ def test_a_transaction_that_was_open_while_the_slot_was_made_is_quarantined_not_
 
     assert p.lane.mark.quarantined.keys() == {"public.t"}
     assert p.lane.mark.quarantine[f"{p.name}/public.t"].count == 1
+
+
+def test_a_transaction_that_is_open_over_a_restart_of_its_connector_is_sent_whole(
+    pipe: Callable[[str], PostgresPipe],
+) -> None:
+    """Its row stands where another's commit ended: before 3.7 Debezium took it for that commit."""
+    p = pipe("resumed")
+    p.sql(
+        "CREATE TABLE t (id INT PRIMARY KEY, name VARCHAR(80))", "INSERT INTO t VALUES (1, 'old')"
+    )
+    p.begin()
+    p.register()
+    topic, bootstrap = f"{p.name}.public.t", p.servers.kafka.bootstrap
+    wait_until(lambda: len(list(records(bootstrap, topic))) == 1, PATIENCE, "the snapshot")
+    with p.server.connect(p.name, autocommit=False) as open_:
+        open_.execute("INSERT INTO t VALUES (10, 'before')")
+        p.sql("INSERT INTO t VALUES (20, 'committed')")
+        open_.execute("INSERT INTO t VALUES (11, 'there')")
+        open_.execute("INSERT INTO t VALUES (12, 'after')")
+        wait_until(lambda: _stored(p).get("messageType") == "COMMIT", PATIENCE, "its offset")
+        p.servers.connect.halt(p.name)
+        stored = _stored(p)
+    p.servers.connect.resume(p.name)
+
+    wait_until(lambda: 12 in _places(bootstrap, topic), PATIENCE, "the rest of the transaction")
+    found = _places(bootstrap, topic)
+    assert found.keys() == {1, 10, 11, 12, 20}
+    assert found[11] == stored["lsn_commit"]  # else this was no such restart
+
+
+def _stored(p: PostgresPipe) -> dict[str, Any]:
+    return {
+        name: value
+        for one in p.servers.connect.offsets(p.name)
+        for name, value in one["offset"].items()
+    }
+
+
+def _places(bootstrap: str, topic: str) -> dict[int, int]:
+    """LSN of each row that was sent, by its id."""
+    sent = (json.loads(one.value)["payload"] for one in records(bootstrap, topic) if one.value)
+    return {one["after"]["id"]: one["source"]["lsn"] for one in sent}
 
 
 def _begun(connection: Connection[tuple[object, ...]]) -> str:

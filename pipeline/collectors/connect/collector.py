@@ -115,7 +115,7 @@ class ConnectCollector:
         self, settings: SourceSettings, worker: Mapping[str, str] | None
     ) -> CollectorExamination:
         """Rule on its state and its settings, which may be changed at any time."""
-        return examination(settings, self.state(), self.config(), worker)
+        return examination(settings, self.state(), self.config(), worker, self._plugins())
 
     def registration(self, scope: CollectionScope) -> Registration:
         """How to register it with Debezium's settings for *scope*."""
@@ -152,6 +152,18 @@ class ConnectCollector:
             return True
         return not (answer.headers.get("content-type", "").startswith("application/json"))
 
+    def _plugins(self) -> list[Any]:
+        """What connectors the worker knows, each with class and version."""
+        answer = self._request("GET", "/connector-plugins", None)
+        try:
+            found = answer.json() if answer.is_success else None
+        except ValueError:
+            found = None
+        if isinstance(found, list):
+            return found
+        msg = f"{self._where} answered /connector-plugins with {answer.status_code} and no list"
+        raise UnreachableError(msg)
+
     def _get(self, path: str) -> dict[str, Any]:
         return self._found(self._answer("GET", path), path)
 
@@ -160,7 +172,9 @@ class ConnectCollector:
         return f"connector {self.connector} at {self._client.base_url.netloc.decode()}"
 
     def _answer(self, method: str, path: str, body: Any = None) -> httpx.Response:
-        url = f"/connectors/{quote(self.connector, safe='')}{path}"
+        return self._request(method, f"/connectors/{quote(self.connector, safe='')}{path}", body)
+
+    def _request(self, method: str, url: str, body: Any) -> httpx.Response:
         patience = self.timeout if body is None else max(self.timeout, VALIDATION)
         try:
             return self._client.request(method, url, json=body, timeout=patience.total_seconds())

@@ -9,6 +9,7 @@ from typing import ClassVar, Protocol, cast
 
 from pipeline import plugins
 from pipeline.collectors import connect
+from pipeline.collectors.connect.versions import LeastVersion
 from pipeline.collectors.registration import CollectionScope
 from pipeline.finding import Demand, Finding
 from pipeline.model import Acknowledged, Missing
@@ -22,7 +23,8 @@ class ConnectedDatabase(Protocol):
 
     ``classes`` are those that Sluice reads, the one that it registers first.  ``lists`` names the
     outer part of a table's name as the lists of what is included call it; what is ``built_in`` of
-    these is never sent.  ``pace`` holds settings that are wanted, and not demanded.
+    these is never sent.  ``pace`` holds settings that are wanted, and not demanded.  ``least`` is
+    the version before which a known defect of the connector loses changes.
     """
 
     classes: ClassVar[tuple[str, ...]]
@@ -31,6 +33,7 @@ class ConnectedDatabase(Protocol):
     built_in: ClassVar[tuple[str, ...]]
     demands: ClassVar[tuple[Demand, ...]]
     pace: ClassVar[Mapping[str, str]]
+    least: ClassVar[LeastVersion | None]
 
     def acknowledged(self, offset: Mapping[str, object]) -> Acknowledged | Missing | None:
         """What a stored *offset* tells; None if it is none of this kind of database."""

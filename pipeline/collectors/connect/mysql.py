@@ -12,6 +12,7 @@ from typing import ClassVar
 
 from pipeline.collectors.connect.connected import ConnectedDatabase
 from pipeline.collectors.connect.demands import SKIPPED, snapshotting
+from pipeline.collectors.connect.versions import LeastVersion
 from pipeline.collectors.registration import CollectionScope
 from pipeline.finding import REFUSE, WARN, Demand, Finding
 from pipeline.model import Acknowledged, Missing
@@ -72,6 +73,7 @@ class ConnectedMySql:
     pace: ClassVar[Mapping[str, str]] = {
         "connect.keep.alive.interval.ms": "2000",  # its default finds a dead source in 60 s
     }
+    least: ClassVar[LeastVersion | None] = None
 
     def acknowledged(self, offset: Mapping[str, object]) -> Acknowledged | Missing | None:
         """File and offset, and GTIDs where there are some."""

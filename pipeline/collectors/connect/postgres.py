@@ -14,6 +14,7 @@ from pipeline.collectors.connect.connected import ConnectedDatabase
 from pipeline.collectors.connect.converters import ENVELOPE
 from pipeline.collectors.connect.demands import snapshotting
 from pipeline.collectors.connect.mysql import flag_up
+from pipeline.collectors.connect.versions import LeastVersion
 from pipeline.collectors.registration import CollectionScope
 from pipeline.finding import REFUSE, WARN, Demand, Finding, unmet
 from pipeline.model import Acknowledged, Missing
@@ -72,6 +73,12 @@ class ConnectedPostgres:
     pace: ClassVar[Mapping[str, str]] = {
         "status.update.interval.ms": "1000",  # its default lets the server keep 10 s of log more
     }
+    least: ClassVar[LeastVersion | None] = LeastVersion(
+        3,
+        7,
+        "after a restart it may leave out the first rows of a transaction that was open over it"
+        " (a row that stands where the last commit ended is taken for that commit)",
+    )
 
     def acknowledged(self, offset: Mapping[str, object]) -> Acknowledged | Missing | None:
         """The end of the last commit; while only a snapshot is known, its own place."""

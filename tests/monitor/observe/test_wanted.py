@@ -1,7 +1,9 @@
 """Who asks for a table at the gate, or has its day over, waits for no merge cycle."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
+from pathlib import Path
 
 import pytest
 
@@ -20,11 +22,12 @@ class Wished(Rig):
 
 
 @pytest.fixture
-def rig(tmp_path_factory: pytest.TempPathFactory) -> Wished:
-    made = Wished(tmp_path_factory.mktemp("wished"))
+def rig(tmp_path: Path) -> Iterator[Wished]:
+    made = Wished(tmp_path)
     made.round()
     made.round()
-    return made
+    yield made
+    made.close()
 
 
 def test_one_that_was_asked_for_is_wanted_for_a_while() -> None:

@@ -11,15 +11,21 @@ from typing import Any
 
 @dataclass(eq=False)
 class FakeConnect:
-    """``refusal`` is what a PUT is answered with, if anything; ``changes`` counts those it took."""
+    """``refusal`` is what a PUT is answered with, if anything; ``changes`` counts those it took.
+
+    ``plugins`` is what it says of the connectors it knows.
+    """
 
     url: str = ""
     registered: dict[str, dict[str, str]] = field(default_factory=dict)
     refusal: str = ""
     changes: int = 0
+    plugins: Any = ()
 
     def answer(self, method: str, path: str, body: Any) -> tuple[int, Any]:
         """Status and JSON."""
+        if path == "/connector-plugins":
+            return 200, self.plugins
         name, _, what = path.removeprefix("/connectors/").partition("/")
         if method == "PUT" and self.refusal:
             return 400, {"message": self.refusal}

@@ -1,24 +1,27 @@
 """A connector for Postgres is registered, ruled and believed by what is its own.
 
-Covers pipeline/collectors/connect/postgres.py, connected.py, mysql.py, mariadb.py.
+Covers pipeline/collectors/connect/postgres.py, connected.py, mysql.py, mariadb.py, versions.py.
 """
 
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
 
 from demo.debezium import POSTGRES_LOSSLESS
 from pipeline.collectors.collector import CollectorState
+from pipeline.collectors.connect.collector import ConnectCollector
 from pipeline.collectors.connect.connected import connected, every_database, read_by
 from pipeline.collectors.connect.examination import examination
 from pipeline.collectors.connect.table_filter import capture
 from pipeline.collectors.connect.wanted import firm, wanted
 from pipeline.collectors.registration import CollectionScope
-from pipeline.errors import ConfigError
-from pipeline.finding import REFUSE, WARN
+from pipeline.errors import ConfigError, UnreachableError
+from pipeline.finding import REFUSE, WARN, FindingSeverity
 from pipeline.model import Acknowledged, Missing, Position, ShardId
 from pipeline.settings import CollectorSettings, KafkaSecurity, SourceSettings, TableRule
+from tests.pipeline.collectors.connect.fake_connect import fake_connect
 
 SOURCE = SourceSettings(
     "shop",
@@ -33,10 +36,13 @@ SOURCE = SourceSettings(
 RULES = (TableRule(r"public\.orders_\d+", "shop.orders"), TableRule(r"crm\.x", ignore=True))
 SCOPE = CollectionScope(SOURCE, "kafka:9092", KafkaSecurity(), RULES)
 RUNNING = CollectorState("running")
+WORKER = {"offset.flush.interval.ms": "1000"}
+CLASS = "io.debezium.connector.postgresql.PostgresConnector"
+PLUGINS = [{"class": CLASS, "type": "source", "version": "3.7.0.Final"}]
 
 
 def codes(config: Mapping[str, str]) -> set[str]:
-    found = examination(SOURCE, RUNNING, config, {"offset.flush.interval.ms": "1000"}).findings
+    found = examination(SOURCE, RUNNING, config, WORKER, PLUGINS).findings
     return {one.code for one in found}
 
 
@@ -60,7 +66,7 @@ def test_it_says_what_the_demo_needs_to_lose_no_value() -> None:
 def test_names_are_those_of_the_source_and_nothing_of_another_kind_is_in_it() -> None:
     config = wanted(SCOPE, {})
 
-    assert config["connector.class"] == "io.debezium.connector.postgresql.PostgresConnector"
+    assert config["connector.class"] == CLASS
     assert (config["database.dbname"], config["slot.name"]) == ("Shop", "sluice_shop")
     assert config["publication.name"] == "all_of_it"
     assert config["value.converter.schemas.enable"] == "true"
@@ -89,7 +95,9 @@ def test_names_are_those_of_the_source_and_nothing_of_another_kind_is_in_it() ->
     ],
 )
 def test_a_setting_that_harms_is_found(setting: str, value: str, severity: object) -> None:
-    found = examination(SOURCE, RUNNING, {**wanted(SCOPE, {}), setting: value}, {}).findings
+    found = examination(
+        SOURCE, RUNNING, {**wanted(SCOPE, {}), setting: value}, {}, PLUGINS
+    ).findings
 
     assert [one.severity for one in found if one.code == setting] == [severity]
 
@@ -100,11 +108,50 @@ def test_rows_in_avro_tell_their_columns_by_what_their_converter_keeps_of_them()
     config = wanted(replace(SCOPE, source=source), {})
 
     assert not any("schemas.enable" in name for name in config)
-    worker = {"offset.flush.interval.ms": "1000"}
-    assert list(examination(source, RUNNING, config, worker).findings) == []
+    assert list(examination(source, RUNNING, config, WORKER, PLUGINS).findings) == []
     without = {**config, "value.converter.connect.meta.data": "false"}
-    (one,) = examination(source, RUNNING, without, worker).findings
+    (one,) = examination(source, RUNNING, without, WORKER, PLUGINS).findings
     assert (one.severity, one.code) == (REFUSE, "value.converter.connect.meta.data")
+
+
+@pytest.mark.parametrize(
+    ("listed", "severity"),
+    [
+        (["3.5.0.Final"], REFUSE),
+        (["3.6.3.Final"], REFUSE),
+        (["3.7.0.Final"], None),
+        (["3.10.1.Final", "3.5.0.Final"], None),
+        (["4.0.0.Alpha1"], None),
+        (["2.9"], REFUSE),
+        (["null"], WARN),
+        ([], WARN),
+    ],
+)
+def test_a_plugin_that_loses_rows_at_a_restart_is_refused(
+    listed: list[str], severity: FindingSeverity | None
+) -> None:
+    others = [{"class": "other", "version": "9.9"}, "odd"]
+    plugins = [*others, *({"class": CLASS, "version": version} for version in listed)]
+
+    found = examination(SOURCE, RUNNING, wanted(SCOPE, {}), WORKER, plugins).findings
+
+    assert [(one.code, one.severity) for one in found] == (
+        [] if severity is None else [("plugin_version", severity)]
+    )
+
+
+def test_the_worker_is_asked_which_plugins_it_has() -> None:
+    with fake_connect() as worker:
+        worker.registered["shop-1"] = wanted(SCOPE, {})
+        worker.plugins = [{"class": CLASS, "type": "source", "version": "3.5.0.Final"}]
+        with closing(ConnectCollector(worker.url, "shop-1")) as collector:
+            found = collector.examine(SOURCE, WORKER).findings
+
+            worker.plugins = {}
+            with pytest.raises(UnreachableError, match="/connector-plugins with 200 and no list"):
+                collector.examine(SOURCE, WORKER)
+
+    assert [one.what[:10] for one in found] == ["plugin 3.5"]
 
 
 def test_without_a_database_nothing_is_registered() -> None:
@@ -113,7 +160,7 @@ def test_without_a_database_nothing_is_registered() -> None:
 
 
 def test_its_lists_are_of_schemas() -> None:
-    of = "io.debezium.connector.postgresql.PostgresConnector"
+    of = CLASS
     found = capture({"connector.class": of, "schema.include.list": "public,sys"})
 
     sent = ("public.t", "sys.t", "other.t", "pg_catalog.t")
