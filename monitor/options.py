@@ -43,6 +43,26 @@ class Amount(click.FloatRange):
         return found
 
 
+def names_who(verb: Verb) -> Verb:
+    """Add ``--who`` to a verb that records who decided."""
+    text = "By default the name you are logged in with."
+    return click.option("--who", default=login, help=text)(verb)
+
+
+def reads_again(verb: Verb) -> Verb:
+    """Add what a verb has that lets rows be read again: why, by whom, given up, waited for."""
+    for option in (
+        click.option(
+            "--wait/--no-wait", default=True, show_default=True, help="Look on until it ends."
+        ),
+        click.option("--cancel", is_flag=True, help="Give up what of these tables is read now."),
+        names_who,
+        click.option("--reason", required=True, help="Why; kept for ever."),
+    ):
+        verb = option(verb)
+    return verb
+
+
 def asks_service(verb: Verb) -> Verb:
     """Add ``--config``, ``--server`` and ``--json`` to a verb that asks the running service."""
     for option in (

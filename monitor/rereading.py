@@ -1,36 +1,57 @@
-"""How far is what is read again from its source?  For verbs that ask for it, and look on."""
+"""What do verbs have in common that let rows be read again?  They ask, look on, and give up."""
 
 import json
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
 
-from monitor.client import listed
+from monitor.client import listed, posted
 
 PACE = 1.0  # seconds between two looks
 FAILED = 4
+MOST = 10_000  # that the service lists at once
+OTHERS = 1_000  # that may have been asked for meanwhile
 
 
-def follow(base: str, ids: set[str], *, wait: bool, as_json: bool) -> None:
-    """Tell of those of *ids*, and if told to *wait*, until all have ended and been checked.
+def ask(base: str, path: str, body: Mapping[str, Any], *, wait: bool, as_json: bool) -> None:
+    """Ask for *body*; tell of it, and if told to *wait*, until all has ended and been checked.
 
-    Exits with 4 if one of them, or of the checks that it was to put right, did not end well.
+    Exits with 4 if something, or a check that it was to put right, did not end well.
     """
+    _follow(base, _ids(base, path, body), wait=wait, as_json=as_json)
+
+
+def give_up(base: str, tables: Sequence[str], said: Mapping[str, str], *, as_json: bool) -> None:
+    """Give up what of *tables* is read now, and tell of it; *said* is why and by whom."""
+    ids = _ids(base, "/v1/rereads/cancelled", {"tables": list(tables), **said})
+    _follow(base, ids, wait=False, as_json=as_json)
+
+
+def _ids(base: str, path: str, body: Mapping[str, Any]) -> set[str]:
+    return {one["id"] for one in posted(base, path, "rereads", body)["rereads"]}
+
+
+def _follow(base: str, ids: set[str], *, wait: bool, as_json: bool) -> None:
     found = _watched(base, ids, quiet=as_json) if wait else _told(base, ids)
     if as_json:
         click.echo(json.dumps(found))
     elif not wait:
         for one in found:
             click.echo(_line(one))
-    if wait and not all(one["done"] and not one["unchecked"] for one in found):
+    if gone := len(ids) - len(found):
+        click.echo(
+            f"{gone} more are too old to be listed, so how they ended is not known", err=True
+        )
+    well = {one["id"] for one in found if one["done"] and not one["unchecked"]}
+    if wait and well != ids:
         sys.exit(FAILED)
 
 
 def _told(base: str, ids: set[str]) -> list[dict[str, Any]]:
-    found = listed(base, "/v1/rereads", {"limit": 1000})
+    found = listed(base, "/v1/rereads", {"limit": min(MOST, OTHERS + len(ids))})
     return [one for one in found if one["id"] in ids]
 
 

@@ -7,12 +7,12 @@ from urllib.parse import quote
 import click
 
 from monitor.client import address, posted
-from monitor.options import asks_service, login
+from monitor.options import asks_service, names_who
 
 
 @click.command("ack")
 @click.argument("incident")
-@click.option("--who", default=login, help="By default the name you are logged in with.")
+@names_who
 @asks_service
 def ack(*, incident: str, who: str, config: Path, server: str | None, as_json: bool) -> None:
     """Say that you have INCIDENT in hand; `sluice status` shows the ids.

@@ -4,17 +4,14 @@ from pathlib import Path
 
 import click
 
-from monitor.client import address, posted
-from monitor.options import asks_service, login
-from monitor.rereading import follow
+from monitor.client import address
+from monitor.options import asks_service, reads_again
+from monitor.rereading import ask, give_up
 
 
 @click.command("bootstrap")
 @click.argument("tables", nargs=-1, required=True)
-@click.option("--reason", required=True, help="Why a new base is needed; kept for ever.")
-@click.option("--who", default=login, help="By default the name you are logged in with.")
-@click.option("--cancel", is_flag=True, help="Give up what is read of TABLES now.")
-@click.option("--wait/--no-wait", default=True, show_default=True, help="Look on until it ends.")
+@reads_again
 @asks_service
 def bootstrap(
     *,
@@ -31,11 +28,12 @@ def bootstrap(
 
     Exit status 0: done, or begun with --no-wait; 4: it ended without a new base.
     """
-    base = address(server, config)
-    body = {"tables": list(tables), "reason": reason, "who": who}
-    path = "/v1/bootstraps/cancelled" if cancel else "/v1/bootstraps"
-    ids = {one["id"] for one in posted(base, path, "bootstraps", body)["bootstraps"]}
-    follow(base, ids, wait=wait and not cancel, as_json=as_json)
+    base, said = address(server, config), {"reason": reason, "who": who}
+    if cancel:
+        give_up(base, tables, said, as_json=as_json)
+    else:
+        body = {"tables": list(tables), **said}
+        ask(base, "/v1/bootstraps", body, wait=wait, as_json=as_json)
 
 
 COMMAND = bootstrap

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from monitor.client import address, posted
-from monitor.options import asks_service, login
+from monitor.options import asks_service, names_who
 
 
 @click.command("pause")
@@ -15,7 +15,7 @@ from monitor.options import asks_service, login
 @click.option(
     "--until", metavar="WHEN", help="An instant (2026-03-29T12:00:00Z), or PT4H from now."
 )
-@click.option("--who", default=login, help="By default the name you are logged in with.")
+@names_who
 @asks_service
 def pause(
     *,

@@ -2,13 +2,12 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import click
 
-from monitor.client import address, posted
-from monitor.options import asks_service, login
-from monitor.rereading import follow
+from monitor.client import address
+from monitor.options import asks_service, reads_again
+from monitor.rereading import ask, give_up
 
 
 @click.command("repair")
@@ -21,11 +20,8 @@ from monitor.rereading import follow
 @click.option("--ranges", multiple=True, help="Ids from..to, both in, with commas between.")
 @click.option("--incident", default="", help="The rows that the checks of this incident name.")
 @click.option("--most", default=100_000, show_default=True, help="Refuse to read more rows.")
-@click.option("--dry-run", is_flag=True, help="Only tell what would change, of ids.")
-@click.option("--reason", required=True, help="Why; kept for ever.")
-@click.option("--who", default=login, help="By default the name you are logged in with.")
-@click.option("--cancel", is_flag=True, help="Give up what is read of TABLE now.")
-@click.option("--wait/--no-wait", default=True, show_default=True, help="Look on until it ends.")
+@click.option("--dry-run", is_flag=True, help="Only tell what would change; of ids, no other keys.")
+@reads_again
 @asks_service
 def repair(
     *,
@@ -48,17 +44,13 @@ def repair(
     Whatever was changed since wins.  Exit status 0: done, and the checks that had found the rows
     wrong have passed again; 4: it ended before that.
     """
-    base = address(server, config)
-    body: dict[str, Any] = {"reason": reason, "who": who}
+    base, said = address(server, config), {"reason": reason, "who": who}
     if cancel:
-        body["tables"], path = [table], "/v1/rereads/cancelled"
-    else:
-        named = {"keys": _keys(keys), "ranges": [one for r in ranges for one in r.split(",")]}
-        body |= {"table": table, **named, "incident": incident, "most": most}
-        body["dry_run"] = dry_run
-        path = "/v1/repairs"
-    ids = {one["id"] for one in posted(base, path, "rereads", body)["rereads"]}
-    follow(base, ids, wait=wait and not cancel, as_json=as_json)
+        give_up(base, [table], said, as_json=as_json)
+        return
+    named = {"keys": _keys(keys), "ranges": [one for r in ranges for one in r.split(",")]}
+    body = {"table": table, **named, "incident": incident, "most": most, "dry_run": dry_run}
+    ask(base, "/v1/repairs", body | said, wait=wait, as_json=as_json)
 
 
 def _keys(given: tuple[str, ...]) -> list[str]:

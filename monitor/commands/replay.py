@@ -1,13 +1,12 @@
 """`sluice replay TABLE --where --reason`: rows that meet a condition, as the source has them."""
 
 from pathlib import Path
-from typing import Any
 
 import click
 
-from monitor.client import address, posted
-from monitor.options import asks_service, login
-from monitor.rereading import follow
+from monitor.client import address
+from monitor.options import asks_service, reads_again
+from monitor.rereading import ask, give_up
 
 
 @click.command("replay")
@@ -15,9 +14,7 @@ from monitor.rereading import follow
 @click.option("--where", default="", help="Columns compared with values: \"day >= '2026-03-01'\".")
 @click.option("--date", "day", help="The business day that the rows show, as 2026-03-28.")
 @click.option("--most", default=1_000_000, show_default=True, help="Refuse to read more rows.")
-@click.option("--reason", required=True, help="Why; kept for ever.")
-@click.option("--who", default=login, help="By default the name you are logged in with.")
-@click.option("--wait/--no-wait", default=True, show_default=True, help="Look on until it ends.")
+@reads_again
 @asks_service
 def replay(
     *,
@@ -27,6 +24,7 @@ def replay(
     most: int,
     reason: str,
     who: str,
+    cancel: bool,
     wait: bool,
     config: Path,
     server: str | None,
@@ -37,11 +35,12 @@ def replay(
     Whatever was changed since wins, and no row is deleted by it.  Exit status 0: done; 4: it ended
     before that.
     """
-    base = address(server, config)
-    body: dict[str, Any] = {"tables": tables, "where": where, "most": most}
-    body |= {"reason": reason, "who": who} | ({"day": day} if day else {})
-    ids = {one["id"] for one in posted(base, "/v1/replays", "rereads", body)["rereads"]}
-    follow(base, ids, wait=wait, as_json=as_json)
+    base, said = address(server, config), {"reason": reason, "who": who}
+    if cancel:
+        give_up(base, [tables], said, as_json=as_json)
+        return
+    body = {"tables": tables, "where": where, "most": most} | ({"day": day} if day else {})
+    ask(base, "/v1/replays", body | said, wait=wait, as_json=as_json)
 
 
 COMMAND = replay

@@ -6,12 +6,12 @@ from pathlib import Path
 import click
 
 from monitor.client import address, posted
-from monitor.options import asks_service, login
+from monitor.options import asks_service, names_who
 
 
 @click.command("resume")
 @click.argument("tables", nargs=-1, required=True)
-@click.option("--who", default=login, help="By default the name you are logged in with.")
+@names_who
 @asks_service
 def resume(
     *, tables: tuple[str, ...], who: str, config: Path, server: str | None, as_json: bool

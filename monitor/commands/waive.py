@@ -6,13 +6,13 @@ from pathlib import Path
 import click
 
 from monitor.client import address, posted
-from monitor.options import asks_service, login
+from monitor.options import asks_service, names_who
 
 
 @click.command("waive")
 @click.argument("id_", metavar="ID")
 @click.option("--reason", required=True, help="Why it is safe to go on; kept for ever.")
-@click.option("--who", default=login, help="By default the name you are logged in with.")
+@names_who
 @asks_service
 def waive(
     *, id_: str, reason: str, who: str, config: Path, server: str | None, as_json: bool

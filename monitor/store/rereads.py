@@ -14,6 +14,9 @@ from pipeline.errors import ConfigError
 from pipeline.model import Origin
 from pipeline.rereads import RereadOrder, RereadState, RowsWished
 
+KINDS = {Origin.SNAPSHOT: "bootstrap", Origin.REPLAY: "replay", Origin.REPAIR: "repair"}
+"""The verb that asks for it."""
+
 
 @dataclass(frozen=True, slots=True)
 class RereadWish:
@@ -63,8 +66,7 @@ class RereadRequest:
         """What it is called: as the verb that asks for it, or what that is told."""
         if self.wish.dry:
             return "dry run"
-        kinds = {Origin.SNAPSHOT: "bootstrap", Origin.REPLAY: "replay", Origin.REPAIR: "repair"}
-        return kinds[self.wish.origin]
+        return KINDS[self.wish.origin]
 
     @property
     def unchecked(self) -> tuple[str, ...]:
@@ -88,6 +90,20 @@ class RereadRequest:
         return "; ".join(dict.fromkeys(one.why for one in self.states if one.why))
 
 
+def require_same(known: RereadRequest, wish: RereadWish) -> RereadRequest:
+    """*known*, which goes on, if it asks for what *wish* does.
+
+    Raises:
+        ConfigError: it asks for something else.
+    """
+    if known.wish == wish:
+        return known
+    msg = f"{known.table} is being read again ({known.kind} {known.id}, {known.who}: "
+    verb = KINDS[known.wish.origin]
+    now = f"wait until it has ended, or give it up: sluice {verb} {known.table} --cancel"
+    raise ConfigError(f"{msg}{known.reason}); {now} --reason ...")
+
+
 @dataclass(eq=False)
 class RereadRequests:
     """Kept for ever: they say why a base is what it is."""
@@ -104,7 +120,7 @@ class RereadRequests:
         with self.database.write() as connection:
             known = connection.execute(select(rereads).where(same)).first()
             if known is not None:
-                return _same(_read(known), asked)
+                return require_same(_read(known), asked.wish)
             row = {"id": asked.id, "table": asked.table, "reason": asked.reason, "who": asked.who}
             told = _WISH.dump_python(asked.wish, mode="json")
             connection.execute(insert(rereads).values(**row, at=asked.at, states=[], wish=told))
@@ -176,13 +192,6 @@ class RereadRequests:
 
 def _ended(state: RereadState, why: str) -> RereadState:
     return RereadState(state.id, state.table, state.shard, state.rows, state.done, why)
-
-
-def _same(known: RereadRequest, asked: RereadRequest) -> RereadRequest:
-    if known.wish == asked.wish:
-        return known
-    msg = f"{known.table} is being read again ({known.kind} {known.id}, {known.who}: "
-    raise ConfigError(f"{msg}{known.reason}); wait until it has ended, or cancel it")
 
 
 def _read(row: Row[Any]) -> RereadRequest:

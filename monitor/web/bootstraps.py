@@ -1,6 +1,8 @@
 """What is read again from its source: asked for, looked at, given up."""
 
+import re
 import uuid
+from collections.abc import Iterable
 from typing import Annotated
 
 from fastapi import APIRouter, Query
@@ -47,19 +49,24 @@ def bootstrap(parts: Parts, body: BootstrapRequest) -> JSONResponse:
         )
         for name in dict.fromkeys(body.tables)
     ]
-    return JSONResponse({"bootstraps": [reread(one, parts) for one in asked]}, 202)
-
-
-@REREAD_ROUTES.post("/bootstraps/cancelled")
-def cancel(parts: Parts, body: BootstrapRequest) -> render.Json:
-    """Give up what is being read of tables; 400 if nothing is."""
-    return {"bootstraps": cancelled(parts, body)}
+    return JSONResponse({"rereads": [reread(one, parts) for one in asked]}, 202)
 
 
 @REREAD_ROUTES.post("/rereads/cancelled")
-def cancel_any(parts: Parts, body: BootstrapRequest) -> render.Json:
-    """Give up what is being read of tables, whatever for; 400 if nothing is."""
-    return {"rereads": cancelled(parts, body)}
+def cancel(parts: Parts, body: BootstrapRequest) -> render.Json:
+    """Give up what is read of tables (`shop.*`: of all that begin so) now; 400 if nothing is."""
+    open_ones = {one.table: one for one in parts.store.rereads.open()}
+    ended = dict[str, RereadRequest]()
+    for name in body.tables:
+        found = meant(name, open_ones)
+        if not open_ones.keys() >= {*found} or not found:
+            raise ConfigError(f"{name} is not being read now; nothing was recorded")
+        ended |= {one: open_ones[one] for one in found}
+    why = f"cancelled by {body.who}: {body.reason}"
+    for one in ended.values():
+        parts.store.rereads.cancel(one.id, why, parts.clock())
+    kept = (parts.store.rereads.get(one.id) or one for one in ended.values())
+    return {"rereads": [reread(one, parts) for one in kept]}
 
 
 @REREAD_ROUTES.get("/rereads")
@@ -68,22 +75,10 @@ def rereads(parts: Parts, limit: Limit = 100) -> list[render.Json]:
     return [reread(one, parts) for one in parts.store.rereads.list(limit=limit)]
 
 
-def cancelled(parts: ApiParts, body: BootstrapRequest) -> list[render.Json]:
-    """End what goes on of the tables.
-
-    Raises:
-        ConfigError: nothing of one of them is being read.
-    """
-    open_ones = {one.table: one for one in parts.store.rereads.open()}
-    for name in body.tables:
-        if name not in open_ones:
-            raise ConfigError(f"{name} is not being read now; nothing was recorded")
-    why = f"cancelled by {body.who}: {body.reason}"
-    ended = [open_ones[name] for name in dict.fromkeys(body.tables)]
-    for one in ended:
-        parts.store.rereads.cancel(one.id, why, parts.clock())
-    kept = (parts.store.rereads.get(one.id) or one for one in ended)
-    return [reread(one, parts) for one in kept]
+def meant(text: str, names: Iterable[str]) -> list[str]:
+    """The table that *text* names, or with `*` at its end those of *names* that begin so."""
+    begins = re.fullmatch(r"([^*]+)\*", text)
+    return [text] if begins is None else [name for name in names if name.startswith(begins[1])]
 
 
 def _require(name: str, parts: ApiParts) -> None:

@@ -1,6 +1,5 @@
 """Rows that are read again from their source: named (a repair), or by a condition (a replay)."""
 
-import re
 import uuid
 from datetime import date, datetime, time
 from typing import Annotated
@@ -12,8 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from alerts.model import IncidentState
 from checks.model import Outcome, Verdict
 from monitor.named_rows import NAMING, found_wrong, named
-from monitor.store.rereads import RereadRequest, RereadWish
-from monitor.web.bootstraps import Line, reread
+from monitor.store.rereads import RereadRequest, RereadWish, require_same
+from monitor.web.bootstraps import Line, meant, reread
 from monitor.web.parts import ApiParts, Parts
 from pipeline.errors import ConfigError
 from pipeline.model import Origin, Table
@@ -78,10 +77,7 @@ def replay(parts: Parts, body: ReplayRequest) -> JSONResponse:
     """Have rows read again that meet a condition: 202; 400 if it is not plain, or none is meant."""
     if body.where:
         parsed(body.where)
-    names = [body.tables]
-    if (begins := re.fullmatch(r"([^*]+)\*", body.tables)) is not None:
-        known = (table.name for table in parts.gate.roster.tables())
-        names = [name for name in known if name.startswith(begins[1])]
+    names = meant(body.tables, (table.name for table in parts.gate.roster.tables()))
     if not names:
         raise ConfigError(
             f"no table's name begins with {body.tables!r}; `sluice status` shows them"
@@ -99,10 +95,8 @@ def _asked(
     """Record one for each of *names*, or none where another one stands in the way."""
     open_ones = {one.table: one for one in parts.store.rereads.open()}
     for name in names:
-        if name in open_ones and open_ones[name].wish != wish:
-            one = open_ones[name]
-            msg = f"{name} is being read again ({one.kind} {one.id}, {one.who}: {one.reason})"
-            raise ConfigError(f"{msg}; wait until it has ended, or cancel it")
+        if name in open_ones:
+            require_same(open_ones[name], wish)
     made = [
         parts.store.rereads.add(
             RereadRequest(uuid.uuid4().hex[:12], name, reason, who, parts.clock(), wish=wish)

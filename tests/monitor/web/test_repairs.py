@@ -102,7 +102,8 @@ def test_a_second_wish_for_a_table_waits_its_turn(rig: Rig, server: str) -> None
     run(repair.COMMAND, server, USERS, "--keys", "x", "--no-wait")
 
     again = run(repair.COMMAND, server, USERS, "--keys", "x", "--no-wait", "--json")
-    with pytest.raises(ConfigError, match=r"is being read again \(repair .*, ann: a loss\)"):
+    told = r"is being read again \(repair .*, ann: a loss\).* sluice repair shop.users --cancel"
+    with pytest.raises(ConfigError, match=told):
         run(replay.COMMAND, server, USERS, "--no-wait")
 
     assert asked(again)["id"] == rig.store.rereads.orders()[0].id
@@ -183,6 +184,34 @@ def test_it_can_be_given_up(rig: Rig, server: str) -> None:
 
     assert "the repair ended incomplete: cancelled by ann: a loss" in result.output
     assert rig.store.rereads.orders() == ()
+
+
+def test_a_replay_of_all_tables_that_begin_so_can_be_given_up(rig: Rig, server: str) -> None:
+    run(replay.COMMAND, server, "shop.*", "--no-wait")
+
+    result = run(replay.COMMAND, server, "shop.u*", "--cancel")
+    with pytest.raises(ConfigError, match=r"shop\.u\* is not being read now"):
+        run(replay.COMMAND, server, "shop.u*", "--cancel")
+
+    assert f"{USERS}: the replay ended incomplete: cancelled by ann: a loss" in result.output
+    assert [one.table for one in rig.store.rereads.orders()] == [ORDERS]
+
+
+def test_what_the_service_lists_no_more_is_not_called_done(
+    rig: Rig, server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def meanwhile(_: float) -> None:
+        found = [RereadState(o.id, o.table, "s/u", done=7) for o in rig.store.rereads.orders()]
+        rig.store.rereads.told(found, rig.clock())
+
+    monkeypatch.setattr("monitor.rereading.MOST", 1)
+    monkeypatch.setattr("monitor.rereading.time.sleep", meanwhile)
+
+    one = run(replay.COMMAND, server, "shop.o*")
+    both = run(replay.COMMAND, server, "shop.*")
+
+    assert (one.exit_code, both.exit_code) == (0, 4)
+    assert "more are too old to be listed, so how they ended is not known" in both.output
 
 
 def test_the_page_says_what_kind_it_is(rig: Rig, server: str) -> None:
