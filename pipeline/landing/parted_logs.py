@@ -2,7 +2,10 @@
 
 What the old one wrote last and the new one never had is in the mirrors, and nobody will undo it; a
 collector that goes on where it stopped leaves out as much of the new log.  So its tables are short
-of something: a gap, until each has a base that began after the new server was seen.  Pure.
+of something: a gap, until each has a base that began after the new server was seen.
+The old one's end is where it was seen last, or above that what was landed while it was silent.
+Cannot see: rows above that which land with the first look at the new one, for those may be its own.
+Pure.
 """
 
 from collections.abc import Mapping
@@ -10,7 +13,7 @@ from dataclasses import replace
 
 from pipeline.living import is_there
 from pipeline.mark import Epoch, Mark, source_of
-from pipeline.model import Head
+from pipeline.model import Head, Order
 from pipeline.report import Gap, tell_gap
 from pipeline.sources.positions import lacks
 
@@ -23,16 +26,22 @@ def with_parted(made: Mark, before: Mark, heads: Mapping[str, tuple[Head, Head]]
     gaps = dict(made.gaps)
     for source, (_, now) in heads.items():
         known = before.epochs.get(source)
-        why = None if known is None else _lacks(known, made.epochs[source], now)
+        landed = None if known is None else _landed(before, source, known.number)
+        why = None if known is None else _lacks(known, made.epochs[source], now, landed)
         if why is not None and (gap := _gap(source, made, before, why)).shards:
             gaps[gap.id] = tell_gap(gap)
     return replace(made, gaps=gaps)
 
 
-def _lacks(known: Epoch, now: Epoch, head: Head) -> str | None:
+def _landed(before: Mark, source: str, epoch: int) -> Order | None:
+    own = (order for name, order in before.high.items() if source_of(name) == source)
+    return max((order for order in own if order.epoch == epoch), default=None)
+
+
+def _lacks(known: Epoch, now: Epoch, head: Head, landed: Order | None) -> str | None:
     if known.number == now.number:
         return None
-    return lacks(Head(known.identity, known.position), head)
+    return lacks(Head(known.identity, known.position), head, landed)
 
 
 def _gap(source: str, made: Mark, before: Mark, why: str) -> Gap:

@@ -8,7 +8,7 @@ from functools import cache
 from typing import Protocol, cast
 
 from pipeline import plugins, sources
-from pipeline.model import Head, Position
+from pipeline.model import Head, Order, Position
 
 
 class PositionRules(Protocol):
@@ -29,10 +29,11 @@ class PositionRules(Protocol):
         """Why a log that once ended at *known* cannot end at *now*; None if it can."""
         ...
 
-    def lacks(self, known: Head, now: Head) -> str | None:
+    def lacks(self, known: Head, now: Head, landed: Order | None) -> str | None:
         """Why who shows the head *now* may be without what was landed up to *known*; None if not.
 
-        Asked where the one took the place of the other, or its log began again.
+        Asked where the one took the place of the other, or its log began again.  *landed* is the
+        highest order landed of that log, which may be above *known*: it came after that was seen.
         """
         ...
 
@@ -72,11 +73,11 @@ def reset(known: Position, now: Position) -> str | None:
     return rules(now.kind).reset(known, now)
 
 
-def lacks(known: Head, now: Head) -> str | None:
-    """Why who shows the head *now* may be without what was landed up to *known*; None if not."""
+def lacks(known: Head, now: Head, landed: Order | None = None) -> str | None:
+    """Why who shows the head *now* may be without what was *landed*, up to *known* or above."""
     if known.position.kind != now.position.kind:
         return reset(known.position, now.position)
-    return rules(now.position.kind).lacks(known, now)
+    return rules(now.position.kind).lacks(known, now, landed)
 
 
 def beyond(said: Position, end: Position) -> str | None:

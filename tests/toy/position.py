@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from pipeline.model import Head, Position
+from pipeline.model import Head, Order, Position
 
 KIND = "tests.toy.source"
 
@@ -25,7 +25,7 @@ class EntryNumbers:
     def reset(self, known: Position, now: Position) -> str | None:
         return None if self.reaches(now, known) else f"{known} is no longer there"
 
-    def lacks(self, known: Head, now: Head) -> str | None:
+    def lacks(self, known: Head, now: Head, landed: Order | None) -> str | None:
         return None  # there is one server, and its log never begins again
 
     def beyond(self, said: Position, end: Position) -> str | None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from pipeline.errors import FormatError
-from pipeline.model import Head, Position
+from pipeline.model import Head, Order, Position
 from pipeline.sources.mysql import gtid
 from pipeline.sources.positions import PositionRules
 
@@ -48,7 +48,7 @@ class MySqlPositions:
             return "the server has forgotten transactions: its log was reset"
         return None
 
-    def lacks(self, known: Head, now: Head) -> str | None:
+    def lacks(self, known: Head, now: Head, landed: Order | None) -> str | None:
         """Not told: what is sent again is recognised, what is missing is left to checks."""
         return None
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from pipeline.errors import FormatError
-from pipeline.model import Head, Position
+from pipeline.model import Head, Order, Position
 from pipeline.sources.positions import PositionRules
 
 KIND = "postgres"
@@ -52,11 +52,12 @@ class PostgresPositions:
             return f"log went back from {known} to {now}"
         return None
 
-    def lacks(self, known: Head, now: Head) -> str | None:
+    def lacks(self, known: Head, now: Head, landed: Order | None) -> str | None:
         """It never had what a promoted server's predecessor wrote after they parted.
 
         Where that was it tells until it is started again.  Of another system, or another database
-        of it, nothing is known.
+        of it, nothing is known.  What is above the last head that was seen was landed after that:
+        the newest of its rows tell, each by the commit before it and by its own place.
         """
         if known.identity == now.identity:
             return self.reset(known.position, now.position)
@@ -64,10 +65,13 @@ class PostgresPositions:
             return f"{now.identity} is another database than {known.identity}"
         if now.parted is None:
             return "the promoted server does not tell where it left the log of the one before it"
-        if _read(now.parted.words) < _read(known.position.words):
+        come = _read(known.position.words)
+        if landed is not None:
+            come = max(come, landed.log, landed.pos)
+        if _read(now.parted.words) < come:
             return (
                 f"the promoted server left the log of the one before it at {now.parted}, and that"
-                f" had come to {known.position}: what was written between, it never had"
+                f" had come to {log_position(come)}: what was written between, it never had"
             )
         return None
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.errors import UnreachableError
 from pipeline.landing.epoch import observe
 from pipeline.landing.parted_logs import with_parted
 from pipeline.mark import Epoch, Existence, Mark
@@ -95,8 +96,11 @@ class Postgres(Server):
     """A server whose head is ``now``, and its collector, which has sent everything."""
 
     now: Head = field(default_factory=lambda: Head("7/1/5", log_position(700)))
+    down: bool = False
 
     def head(self) -> Head:
+        if self.down:
+            raise UnreachableError("down: connection refused")
         return self.now
 
     def acknowledged(self) -> Acknowledged:
@@ -119,6 +123,30 @@ def test_landing_tells_it_with_the_first_batch_after_the_promotion(
 
     assert desk.loop.mark.epochs["a"].number == 2
     assert [gap.shards for gap in told.gaps] == [("a/public.t",)] * (parted < 700)
+
+
+@pytest.mark.parametrize(
+    ("parted", "short"), [pytest.param(799, True, id="less"), pytest.param(800, False, id="all")]
+)
+def test_what_was_landed_after_the_old_server_was_seen_last_counts(
+    tmp_path: Path, parted: int, *, short: bool
+) -> None:
+    """Its last rows come while nobody answers; the replica had less of them, or all."""
+    server = Postgres()
+    desk = Desk(tmp_path, server=server, names="a", dialect=POSTGRES)
+    topic = desk.topics.held.setdefault("a.public.t", [])
+    topic += [message("t", 500, 1, "last"), message("t", 600, 2)]
+    desk.land()
+    server.down = True
+    topic.append(message("t", 800, 3))
+    desk.land()
+    server.now, server.down = Head("7/2/5", log_position(900), log_position(parted)), False
+    topic.append(message("t", 850, 4))
+
+    told = desk.land()
+
+    assert desk.loop.mark.epochs["a"].number == 2
+    assert [gap.shards for gap in told.gaps] == [("a/public.t",)] * short
 
 
 def test_a_log_of_another_kind_holds_nothing_of_it() -> None:
