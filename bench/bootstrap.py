@@ -34,7 +34,7 @@ from demo.servers import Servers
 from pipeline import jars
 from pipeline.errors import UnreachableError
 from pipeline.lane import Lane
-from pipeline.rereads import RereadOrder
+from pipeline.rereads import WishedReread
 from pipeline.settings import CollectorSettings, PipelineSettings, SourceSettings
 from pipeline.sources.heartbeat import Heart
 from pipeline.sources.mysql.source import MySqlSource
@@ -79,9 +79,9 @@ class Race:
     def bootstrap(self, number: int) -> None:
         """Give the table a base, and the mirror that."""
         name = f"{DATABASE}.{self.table(number)}"
-        begun, order = time.monotonic(), RereadOrder(f"{name} again", name)
+        begun, wish = time.monotonic(), WishedReread(f"{name} again", name)
         with self.serving():
-            wait_until(lambda: self._is_done(order), PATIENCE, f"{name} has a base")
+            wait_until(lambda: self._is_done(wish), PATIENCE, f"{name} has a base")
             self.based.append(time.monotonic() - begun)
             last = self.lane.mark.batch
             wait_until(lambda: self._applied(name) >= last, PATIENCE, f"{name} has it")
@@ -121,8 +121,8 @@ class Race:
     def _applied(self, name: str) -> int:
         return self.lane.passes.mirrors.applied(name)
 
-    def _is_done(self, order: RereadOrder) -> bool:
-        (state,) = self.lane.reread((order,))
+    def _is_done(self, wish: WishedReread) -> bool:
+        (state,) = self.lane.reread((wish,))
         if state.refused:
             raise AssertionError(state.why)
         return state.done is not None

@@ -27,7 +27,7 @@ from pipeline.mark import Mark
 from pipeline.report import Applied, Landed
 from pipeline.reread.bootstrap import Rereading
 from pipeline.reread.preview import Previews
-from pipeline.rereads import RereadOrder, RereadState
+from pipeline.rereads import RereadState, WishedReread
 
 _PATIENCE = timedelta(minutes=1)  # of a merge with upkeep of one mirror, such as Spark's OPTIMIZE
 
@@ -129,12 +129,12 @@ class Lane:
 
         self.upkeeping.run(mark, readers, applied, held, key=self._key, turn=turn)
 
-    def reread(self, orders: Sequence[RereadOrder]) -> tuple[RereadState, ...]:
-        """Read on what is to be read again; how far each order is.  Waits for nobody."""
+    def reread(self, wishes: Sequence[WishedReread]) -> tuple[RereadState, ...]:
+        """Read on what is to be read again; how far each wish is.  Waits for nobody."""
         self._in_pool("reread")
         known = self._known
-        dry = self.rereading.tables(known, [one for one in orders if one.dry])
-        going = self.rereading.run(known, [one for one in orders if not one.dry])
+        dry = self.rereading.tables(known, [one for one in wishes if one.dry])
+        going = self.rereading.run(known, [one for one in wishes if not one.dry])
         return (*going, *self.previews.run(known, dry)) if self.previews else going
 
     def publish(self) -> tuple[Manifest, ...]:

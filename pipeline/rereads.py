@@ -124,7 +124,7 @@ class Preview:
 
 
 @dataclass(frozen=True, slots=True)
-class RereadOrder:
+class WishedReread:
     """What somebody wishes to have read again; ``at`` is the time that its rows show, if any.
 
     A ``dry`` one only tells what a repair would change.
@@ -140,7 +140,7 @@ class RereadOrder:
 
 @dataclass(frozen=True, slots=True)
 class RereadState:
-    """How far an order is in one shard: ``rows`` are landed; ``done`` is the batch it ended in.
+    """How far a wish is in one shard: ``rows`` are landed; ``done`` is the batch it ended in.
 
     ``why`` says what it waits for, or why it cannot go on; ``refused`` if it never will.
     """

@@ -42,7 +42,7 @@ class Rebootstraps:
     _since: dict[str, datetime] = field(default_factory=dict)
 
     def look(self) -> None:
-        """Order what is due."""
+        """Ask for what is due."""
         if not any(rule.how == "auto" for rule in self.rules):
             return
         board, now = self.board(), self.clock()
@@ -59,7 +59,7 @@ class Rebootstraps:
             waits = now - self._since[name] < rule.after
             if name in taken or rests or waits or own >= rule.at_once:
                 continue
-            own += self._order(name, why, now)
+            own += self._ask(name, why, now)
 
     def _needing(self, board: Board) -> Iterator[tuple[str, tuple[RebootstrapRule, str]]]:
         starting = {name for one in board.firsts if one.stuck is None for name in one.tables}
@@ -78,7 +78,7 @@ class Rebootstraps:
         bases = [one for one in own if one.wish.origin is Origin.SNAPSHOT]
         return {one.table: one.ended or one.at for one in reversed(bases)}
 
-    def _order(self, name: str, why: str, now: datetime) -> bool:
+    def _ask(self, name: str, why: str, now: datetime) -> bool:
         reason = f"rebootstrap: auto; {why}"
         try:
             self.rereads.add(RereadRequest(uuid4().hex[:12], name, reason, WHO, now))

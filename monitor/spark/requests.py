@@ -85,7 +85,7 @@ class LaneRequests:
         Raises:
             SluiceError: why nothing was merged; a table that is held is told, not raised.
         """
-        read_again = (order.table for order in self.rereads.orders())
+        read_again = (wish.table for wish in self.rereads.wished())
         self._apply(Verb.APPLY, self.wanted().union(read_again))
 
     def apply_urgent(self) -> None:
@@ -112,11 +112,11 @@ class LaneRequests:
 
         Where nobody asks for anything, it is told until nothing is left of what was cancelled.
         """
-        orders = self.rereads.orders()
-        if not orders and self.at_rest:
+        wished = self.rereads.wished()
+        if not wished and self.at_rest:
             return
-        reply = self.call(Request(0, Verb.REREAD, rereads=orders), self.deadlines.land)
-        self.at_rest = not orders and not reply.rereads
+        reply = self.call(Request(0, Verb.REREAD, rereads=wished), self.deadlines.land)
+        self.at_rest = not wished and not reply.rereads
         self.rereads.told(reply.rereads, self.clock())
 
     def _apply(self, verb: Verb, wanted: frozenset[str]) -> None:

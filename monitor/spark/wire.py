@@ -23,7 +23,7 @@ from pipeline.image import DueCut
 from pipeline.invariants.finder import find
 from pipeline.invariants.invariant import Invariant
 from pipeline.report import Applied, Landed
-from pipeline.rereads import RereadOrder, RereadState
+from pipeline.rereads import RereadState, WishedReread
 from pipeline.settings import PipelineSettings
 
 OPENING = 0
@@ -68,7 +68,7 @@ class Request:
     readers: Mapping[str, int] = field(default_factory=dict)
     settings: PipelineSettings | None = None
     cuts: tuple[DueCut, ...] = ()
-    rereads: tuple[RereadOrder, ...] = ()
+    rereads: tuple[WishedReread, ...] = ()
     paused: frozenset[str] = frozenset()
     wanted: frozenset[str] = frozenset()
 

@@ -36,7 +36,7 @@ from monitor.spark.wire import (
 from pipeline.apply.written_images import Manifest
 from pipeline.image import DueCut
 from pipeline.report import Applied, Landed
-from pipeline.rereads import RereadOrder, RereadState
+from pipeline.rereads import RereadState, WishedReread
 from pipeline.settings import PipelineSettings
 
 PR_SET_PDEATHSIG = 1  # prctl(2)
@@ -75,7 +75,7 @@ class ServedLane(Protocol):
         """Write out images."""
         ...
 
-    def reread(self, orders: tuple[RereadOrder, ...]) -> tuple[RereadState, ...]:
+    def reread(self, wishes: tuple[WishedReread, ...]) -> tuple[RereadState, ...]:
         """Read on what is to be read again."""
         ...
 

@@ -12,7 +12,7 @@ from monitor.store.database import Database
 from monitor.store.schema import rereads
 from pipeline.errors import ConfigError
 from pipeline.model import Origin
-from pipeline.rereads import RereadOrder, RereadState, RowsWished
+from pipeline.rereads import RereadState, RowsWished, WishedReread
 
 KINDS = {Origin.SNAPSHOT: "bootstrap", Origin.REPLAY: "replay", Origin.REPAIR: "repair"}
 """The verb that asks for it."""
@@ -144,10 +144,10 @@ class RereadRequests:
         with self.database.read() as connection:
             return tuple(map(_read, connection.execute(query).all()))
 
-    def orders(self) -> tuple[RereadOrder, ...]:
+    def wished(self) -> tuple[WishedReread, ...]:
         """What the pipeline is to read on."""
         return tuple(
-            RereadOrder(one.id, one.table, w.origin, w.rows, w.shown, w.dry)
+            WishedReread(one.id, one.table, w.origin, w.rows, w.shown, w.dry)
             for one in self.open()
             for w in [one.wish]
         )

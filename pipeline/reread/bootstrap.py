@@ -1,4 +1,4 @@
-"""How does a table get a new base while all goes on?  Fence, read in parts, hand over to landing.
+"""How are rows read again while all goes on?  Fence, read in parts, hand over to landing.
 
 What is done stands in the mark alone: whoever comes after a kill goes on from there, and rows that
 were read and not landed are read again.  One round at a time; landing takes what is ready whenever
@@ -26,7 +26,7 @@ from pipeline.reread.mirror_ids import MirrorIds
 from pipeline.reread.readers import RowReaders
 from pipeline.reread.selection import require_few, stretch_rows, stretches
 from pipeline.reread.task import ReadLimits, RereadDone, RereadFailed, RereadTask
-from pipeline.rereads import Reread, RereadOrder, RereadState
+from pipeline.rereads import Reread, RereadState, WishedReread
 from pipeline.schema.column import TableSchema
 from pipeline.settings import PipelineSettings
 from pipeline.sources.condition import parsed
@@ -36,7 +36,7 @@ from pipeline.sources.row_reader import OpenRows, ReadFence, RowsAsked
 AT_ONCE = 4  # tasks of a round, which the source has to bear at the same time
 AHEAD = 1_000_000  # rows that wait for landing before more are read
 OPEN = 16  # shards that are read at once: the mark remembers where each stretch of them is
-ROUND = 20.0  # seconds after which no other order has its turn in a round
+ROUND = 20.0  # seconds after which no other wish has its turn in a round
 RARELY = 32  # rounds between two tries of what keeps failing
 GIVEN_UP = "it was cancelled"
 QUEUED = "its turn comes once fewer are read at the same time"
@@ -47,7 +47,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(eq=False)
 class Rereading:
-    """Works off orders; ``work`` runs tasks, here or spread by Spark.
+    """Works off wishes; ``work`` runs tasks, here or spread by Spark.
 
     ``_fences`` belong to this life: another one reads behind a fence at the same place.
     """
@@ -82,15 +82,15 @@ class Rereading:
             begun, closing, cancelled = self._begun, self._closing, self._cancelled
             return RereadNews(dict(begun), tuple(self._ready), dict(closing), dict(cancelled))
 
-    def run(self, landed: LandedState, orders: Sequence[RereadOrder]) -> tuple[RereadState, ...]:
-        """One round: begin what is new, read on in what is open; tell how far each order is.
+    def run(self, landed: LandedState, wishes: Sequence[WishedReread]) -> tuple[RereadState, ...]:
+        """One round: begin what is new, read on in what is open; tell how far each wish is.
 
-        What is open and of none of *orders* is cancelled, and told of until landing knows.
+        What is open and of none of *wishes* is cancelled, and told of until landing knows.
         """
         self._forget(landed.mark)
-        self._cancel(landed.mark, {one.id for one in orders})
-        self.mirror_ids.keep(frozenset(one.id for one in orders))
-        wanted = self.tables(landed, orders)
+        self._cancel(landed.mark, {one.id for one in wishes})
+        self.mirror_ids.keep(frozenset(one.id for one in wishes))
+        wanted = self.tables(landed, wishes)
         self._round += 1
         troubles = dict(self._advanced(wanted, landed))
         going = (
@@ -102,27 +102,27 @@ class Rereading:
         return (*going, *gone)
 
     def tables(
-        self, landed: LandedState, orders: Sequence[RereadOrder]
-    ) -> list[tuple[RereadOrder, Table]]:
-        """Each of *orders* with its table, and all of its shards that anything tells of."""
-        folding = self.readers.folding(orders, landed.mark, landed.catalog.router)
-        return [(one, landed.catalog.table(one.table, folding)) for one in orders]
+        self, landed: LandedState, wishes: Sequence[WishedReread]
+    ) -> list[tuple[WishedReread, Table]]:
+        """Each of *wishes* with its table, and all of its shards that anything tells of."""
+        folding = self.readers.folding(wishes, landed.mark, landed.catalog.router)
+        return [(one, landed.catalog.table(one.table, folding)) for one in wishes]
 
     def close(self) -> None:
         """Hang up."""
         self.readers.close()
 
     def _advanced(
-        self, wanted: Sequence[tuple[RereadOrder, Table]], landed: LandedState
+        self, wanted: Sequence[tuple[WishedReread, Table]], landed: LandedState
     ) -> Iterator[tuple[str, SluiceError | None]]:
-        """Give each order its turn, as far as the round's time goes; who had none comes first."""
+        """Give each wish its turn, as far as the round's time goes; who had none comes first."""
         until = time.monotonic() + ROUND
         first = next((at for at, (one, _) in enumerate(wanted) if one.id == self._next), 0)
-        for turn, (order, table) in enumerate((*wanted[first:], *wanted[:first])):
+        for turn, (wish, table) in enumerate((*wanted[first:], *wanted[:first])):
             if turn and time.monotonic() > until:
-                self._next = order.id
+                self._next = wish.id
                 return
-            yield order.id, self._advance(order, table, landed)
+            yield wish.id, self._advance(wish, table, landed)
 
     def _has_room(self, mark: Mark) -> bool:
         """Whether one more shard may be read at the same time."""
@@ -170,26 +170,26 @@ class Rereading:
             if (one.name, one.stretch) == (rows.name, rows.stretch)
         )
 
-    def _advance(self, order: RereadOrder, table: Table, landed: LandedState) -> SluiceError | None:
+    def _advance(self, wish: WishedReread, table: Table, landed: LandedState) -> SluiceError | None:
         """Begin, end and read on what can be; why not all, if something stands in the way."""
         if not table.shards:
-            return ProofError(f"no shard of {order.table} is known: nothing of it has landed")
-        steps = [partial(self._step, order, table, shard, landed) for shard in table.shards]
-        steps.append(partial(self._read_on, order, table, landed))
-        found = [why for step in steps if (why := _failure(order, step)) is not None]
+            return ProofError(f"no shard of {wish.table} is known: nothing of it has landed")
+        steps = [partial(self._step, wish, table, shard, landed) for shard in table.shards]
+        steps.append(partial(self._read_on, wish, table, landed))
+        found = [why for step in steps if (why := _failure(wish, step)) is not None]
         return found[0] if found else None
 
-    def _step(self, order: RereadOrder, table: Table, shard: Shard, landed: LandedState) -> None:
+    def _step(self, wish: WishedReread, table: Table, shard: Shard, landed: LandedState) -> None:
         known = landed.mark.rereads.get(str(shard))
         key = _sent_key(table, landed.catalog.newest(shard.source, shard.name))
-        if known is None or known.id != order.id or _is_other(known, key):
+        if known is None or known.id != wish.id or _is_other(known, key):
             if self._has_room(landed.mark):
-                self._begin(order, shard, landed.mark)
+                self._begin(wish, shard, landed.mark)
         elif known.done is None and known.closing is None:
-            require_few(order, known.rows)
-            self._go_on(order, shard, table, landed)
+            require_few(wish, known.rows)
+            self._go_on(wish, shard, table, landed)
 
-    def _begin(self, order: RereadOrder, shard: Shard, mark: Mark) -> None:
+    def _begin(self, wish: WishedReread, shard: Shard, mark: Mark) -> None:
         """Note a place in the log: the mark learns of it before all below it has landed."""
         name = str(shard)
         epoch, lists = mark.epochs.get(shard.source), mark.lists.get(shard.source)
@@ -201,21 +201,21 @@ class Rereading:
         self.readers.describe(shard)
         fence = self.readers.fence(shard.source, mark, epoch.identity)
         place_of = Order(epoch.number, *place(fence.head.position))
-        begun = Reread(order.id, order.origin, place_of, fence.head.identity, mark.batch + 1)
+        begun = Reread(wish.id, wish.origin, place_of, fence.head.identity, mark.batch + 1)
         self._failed = {at: one for at, one in self._failed.items() if at[0] != name}
         with self._lock:
             self._begun[name] = begun
         self._fences[name] = fence
 
-    def _go_on(self, order: RereadOrder, shard: Shard, table: Table, landed: LandedState) -> None:
+    def _go_on(self, wish: WishedReread, shard: Shard, table: Table, landed: LandedState) -> None:
         """Take the next step that is due: cut it once all below it has landed, end it."""
         known = landed.mark.rereads[str(shard)]
         if known.key and known.read:
             self._end(shard, known, landed.mark)
         elif not known.key and landed.mark.passed(shard.source, known.order):
-            self._cut(order, shard, table, landed)
+            self._cut(wish, shard, table, landed)
 
-    def _cut(self, order: RereadOrder, shard: Shard, table: Table, landed: LandedState) -> None:
+    def _cut(self, wish: WishedReread, shard: Shard, table: Table, landed: LandedState) -> None:
         """Into stretches along the key, which is known by now as it was at the place noted."""
         known = landed.mark.rereads[str(shard)]
         declared = self.readers.schema(shard, landed.catalog, landed.mark)
@@ -224,7 +224,7 @@ class Rereading:
         if str(shard) in self._begun:
             return
         bounds = partial(self.readers.of(shard.source).bounds, shard, key, AT_ONCE)
-        cut = replace(known, key=key, stretches=stretches(order, shard, table, bounds))
+        cut = replace(known, key=key, stretches=stretches(wish, shard, table, bounds))
         with self._lock:
             self._begun[str(shard)] = cut
 
@@ -235,10 +235,10 @@ class Rereading:
             order = Order(known.order.epoch, *place(fence.needed))
             self._closing[str(shard)] = (known.id, order)
 
-    def _tasks(self, order: RereadOrder, table: Table, landed: LandedState) -> Iterator[RereadTask]:
+    def _tasks(self, wish: WishedReread, table: Table, landed: LandedState) -> Iterator[RereadTask]:
         for shard in table.shards:
             known = landed.mark.rereads.get(str(shard))
-            if known is None or known.id != order.id or known.done is not None or not known.key:
+            if known is None or known.id != wish.id or known.done is not None or not known.key:
                 continue
             waiting = [one for one in self._ready if one.name == str(shard)]
             for number, stretch in enumerate(known.stretches):
@@ -250,16 +250,16 @@ class Rereading:
                 ):
                     continue
                 after = own[-1].read if own else stretch.read
-                where = parsed(order.rows.where) if order.rows.where else None
+                where = parsed(wish.rows.where) if wish.rows.where else None
                 declared = landed.catalog.newest(shard.source, shard.name)
                 asked = RowsAsked(
                     shard, known.key, after, stretch.until, 0, where, declared=declared
                 )
-                yield self._task(order, table, landed, asked, number)
+                yield self._task(wish, table, landed, asked, number)
 
     def _task(
         self,
-        order: RereadOrder,
+        wish: WishedReread,
         table: Table,
         landed: LandedState,
         asked: RowsAsked,
@@ -268,9 +268,9 @@ class Rereading:
         now = self.clock()
         name, source = str(asked.shard), asked.shard.source
         known = landed.mark.rereads[name]
-        rows, there = stretch_rows(order, asked.shard, number), tuple[int, ...]()
+        rows, there = stretch_rows(wish, asked.shard, number), tuple[int, ...]()
         if rows.span is not None and known.origin is Origin.REPAIR:
-            there = self.mirror_ids.of(order, asked.shard, table, rows.span, landed.mark)
+            there = self.mirror_ids.of(wish, asked.shard, table, rows.span, landed.mark)
         if name not in self._fences:  # of a life before: behind a new fence all of it is seen, too
             self._fences[name] = self.readers.fence(source, landed.mark, known.identity)
         return RereadTask(
@@ -285,21 +285,21 @@ class Rereading:
             origin=known.origin,
             order=known.order,
             id=known.id,
-            table=order.table,
+            table=wish.table,
             stretch=number,
             limits=replace(self.limits, select=self._paces.get(name, self.limits.select)),
             there=there,
-            at=order.at,
+            at=wish.at,
         )
 
-    def _read_on(self, order: RereadOrder, table: Table, landed: LandedState) -> None:
+    def _read_on(self, wish: WishedReread, table: Table, landed: LandedState) -> None:
         """Read the next rows of each stretch; what one lacks costs the others nothing.
 
         Raises:
             SluiceError: why a stretch could not be read, now or when it was last tried.
         """
         if sum(one.rows for one in self._ready) < AHEAD:
-            done = self.work(tuple(self._tasks(order, table, landed))[:AT_ONCE])
+            done = self.work(tuple(self._tasks(wish, table, landed))[:AT_ONCE])
             self._keep([one for one in done if isinstance(one, RereadDone)])
             for one in done:
                 if isinstance(one, RereadFailed):
@@ -329,15 +329,15 @@ class Rereading:
         return self._round % min(1 << count, RARELY) != 0
 
     def _state(
-        self, order: RereadOrder, name: str, mark: Mark, trouble: SluiceError | None
+        self, wish: WishedReread, name: str, mark: Mark, trouble: SluiceError | None
     ) -> RereadState:
         known = mark.rereads.get(name)
-        told = RereadState(order.id, order.table, name)
-        if known is not None and known.id == order.id:
+        told = RereadState(wish.id, wish.table, name)
+        if known is not None and known.id == wish.id:
             told = replace(told, rows=known.rows, done=known.done)
         if told.done is None and trouble is None and known is not None and known.closing:
             return replace(told, why=ALL_READ)
-        if told.done is None and trouble is None and (known is None or known.id != order.id):
+        if told.done is None and trouble is None and (known is None or known.id != wish.id):
             return replace(told, why=NOT_YET if name in self._begun else QUEUED)
         if told.done is None and trouble is None and known is not None and not known.key:
             return replace(told, why=NOT_YET)
@@ -346,14 +346,14 @@ class Rereading:
         return replace(told, why=str(trouble), refused=isinstance(trouble, ConfigError))
 
 
-def _failure(order: RereadOrder, step: Callable[[], None]) -> SluiceError | None:
+def _failure(wish: WishedReread, step: Callable[[], None]) -> SluiceError | None:
     try:
         step()
     except SluiceError as error:
-        log.warning("reread_waits", table=order.table, why=str(error))
+        log.warning("reread_waits", table=wish.table, why=str(error))
         return error
-    except Exception as error:  # the boundary of one order: all else goes on
-        log.exception("reread_failed", table=order.table)
+    except Exception as error:  # the boundary of one wish: all else goes on
+        log.exception("reread_failed", table=wish.table)
         return ProofError(f"{type(error).__name__}: {error}; see the log")
     return None
 

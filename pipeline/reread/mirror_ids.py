@@ -12,41 +12,41 @@ from pipeline.errors import ProofError
 from pipeline.mark import Mark
 from pipeline.model import Shard, Table
 from pipeline.reread.selection import require_few
-from pipeline.rereads import RereadOrder
+from pipeline.rereads import WishedReread
 
 UNBOUNDED = 1_000_000
 
 
 @dataclass(eq=False)
 class MirrorIds:
-    """Asks each mirror once for each range of an order; forgotten with the process."""
+    """Asks each mirror once for each range of a wish; forgotten with the process."""
 
     open: Callable[[Table], MirrorSide | None]
     _due: dict[tuple[str, str], int] = field(default_factory=dict)
     _known: dict[tuple[str, str, tuple[int, int]], tuple[int, ...]] = field(default_factory=dict)
 
     def of(
-        self, order: RereadOrder, shard: Shard, table: Table, span: tuple[int, int], mark: Mark
+        self, wish: WishedReread, shard: Shard, table: Table, span: tuple[int, int], mark: Mark
     ) -> tuple[int, ...]:
         """Ids from the first of *span* to the last, ascending; all below the fence has landed.
 
         Raises:
             ProofError: the mirror is behind what had landed when it was first asked for.
-            ConfigError: there are more than *order* allows.
+            ConfigError: there are more than *wish* allows.
         """
-        asked = (order.id, str(shard), span)
+        asked = (wish.id, str(shard), span)
         if asked not in self._known:
             due = self._due.setdefault(asked[:2], mark.tables.get(table.name, -1))
-            self._known[asked] = self._ids(order, shard, table, span, due)
+            self._known[asked] = self._ids(wish, shard, table, span, due)
         return self._known[asked]
 
     def keep(self, ids: frozenset[str]) -> None:
-        """Forget what is of none of these orders."""
+        """Forget what is of none of these wishes."""
         self._due = {at: batch for at, batch in self._due.items() if at[0] in ids}
         self._known = {at: found for at, found in self._known.items() if at[0] in ids}
 
     def _ids(
-        self, order: RereadOrder, shard: Shard, table: Table, span: tuple[int, int], due: int
+        self, wish: WishedReread, shard: Shard, table: Table, span: tuple[int, int], due: int
     ) -> tuple[int, ...]:
         mirror = self.open(table)
         if mirror is None and due < 0:
@@ -55,7 +55,7 @@ class MirrorIds:
         if mirror is None or applied < due:
             msg = f"its mirror is merged through batch {applied}, and is to hold {due} first"
             raise ProofError(f"{msg}; sluice explain {table.name}")
-        limit = (order.rows.most or UNBOUNDED) + 1
+        limit = (wish.rows.most or UNBOUNDED) + 1
         found = mirror.ids(shard, table.key[0], (span[0], span[1] + 1), limit)
-        require_few(order, len(found))
+        require_few(wish, len(found))
         return found

@@ -24,7 +24,7 @@ from pipeline.landing.source_feed import Feed
 from pipeline.model import Order, Shard, Table
 from pipeline.reread.mirror_ids import MirrorIds
 from pipeline.reread.selection import require_few, stretch_rows, stretches
-from pipeline.rereads import Preview, RereadOrder, RereadState
+from pipeline.rereads import Preview, RereadState, WishedReread
 from pipeline.schema.typed import typed
 from pipeline.sources.positions import place
 from pipeline.sources.row_reader import OpenRows, ReadFence, RowReader, RowsAsked
@@ -38,7 +38,7 @@ Rows = Mapping[Any, Mapping[str, Any]]
 
 @dataclass(eq=False)
 class Previews:
-    """Works off dry orders of ranges; what it knows of one is forgotten with the process."""
+    """Works off dry wishes of ranges; what it knows of one is forgotten with the process."""
 
     feeds: tuple[Feed, ...]
     open_rows: OpenRows
@@ -52,28 +52,28 @@ class Previews:
         self._ids = MirrorIds(self.open_mirror)
 
     def run(
-        self, landed: LandedState, orders: Sequence[tuple[RereadOrder, Table]]
+        self, landed: LandedState, wishes: Sequence[tuple[WishedReread, Table]]
     ) -> tuple[RereadState, ...]:
-        """One round; an order has ended once each of its shards was looked at."""
-        ids = frozenset(order.id for order, _ in orders)
+        """One round; a wish has ended once each of its shards was looked at."""
+        ids = frozenset(wish.id for wish, _ in wishes)
         self._fences = {at: one for at, one in self._fences.items() if at[0] in ids}
         self._ids.keep(ids)
         return tuple(
-            self._state(order, table, shard, landed)
-            for order, table in orders
+            self._state(wish, table, shard, landed)
+            for wish, table in wishes
             for shard in table.shards
         )
 
     def _state(
-        self, order: RereadOrder, table: Table, shard: Shard, landed: LandedState
+        self, wish: WishedReread, table: Table, shard: Shard, landed: LandedState
     ) -> RereadState:
-        told = (order.id, order.table, str(shard))
+        told = (wish.id, wish.table, str(shard))
         try:
-            found = self._look(order, table, shard, landed)
+            found = self._look(wish, table, shard, landed)
         except SluiceError as error:
             return RereadState(*told, why=str(error), refused=isinstance(error, ConfigError))
-        except Exception as error:  # the boundary of one order: all else goes on
-            log.exception("preview_failed", table=order.table)
+        except Exception as error:  # the boundary of one wish: all else goes on
+            log.exception("preview_failed", table=wish.table)
             why = f"{type(error).__name__}: {error}; see the log"
             return RereadState(*told, why=why, refused=True)
         if found is None:
@@ -81,28 +81,28 @@ class Previews:
         return RereadState(*told, done=landed.mark.batch, preview=found)
 
     def _look(
-        self, order: RereadOrder, table: Table, shard: Shard, landed: LandedState
+        self, wish: WishedReread, table: Table, shard: Shard, landed: LandedState
     ) -> Preview | None:
         feed = next(one for one in self.feeds if one.settings.name == shard.source)
         with closing(self.open_rows(feed.connected())) as server:
-            fence, at = self._fence(order, shard, landed, server)
+            fence, at = self._fence(wish, shard, landed, server)
             if not landed.mark.passed(shard.source, at):
                 return None
             found = Preview()
-            for number, stretch in enumerate(stretches(order, shard, table, tuple)):
-                span = stretch_rows(order, shard, number).span
+            for number, stretch in enumerate(stretches(wish, shard, table, tuple)):
+                span = stretch_rows(wish, shard, number).span
                 if span is None:
                     raise ConfigError("a dry run is of ids: of keys of other kinds there is none")
-                self._ids.of(order, shard, table, span, landed.mark)  # it is as far as the fence
+                self._ids.of(wish, shard, table, span, landed.mark)  # it is as far as the fence
                 asked = RowsAsked(shard, table.key, stretch.read, stretch.until, AT_ONCE)
-                source = _typed(_read(server, fence, asked, order), table, landed.catalog)
+                source = _typed(_read(server, fence, asked, wish), table, landed.catalog)
                 found = found.with_more(compared(source, self._mirror(table, shard, span), at))
             return found
 
     def _fence(
-        self, order: RereadOrder, shard: Shard, landed: LandedState, server: RowReader
+        self, wish: WishedReread, shard: Shard, landed: LandedState, server: RowReader
     ) -> tuple[ReadFence, Order]:
-        known, epoch = (order.id, str(shard)), landed.mark.epochs.get(shard.source)
+        known, epoch = (wish.id, str(shard)), landed.mark.epochs.get(shard.source)
         if epoch is None:
             raise ProofError(f"source:{shard.source}: its server is not known yet")
         if known not in self._fences:
@@ -121,13 +121,13 @@ class Previews:
         return {row[table.key[0]]: row for row in found}
 
 
-def _read(server: RowReader, fence: ReadFence, asked: RowsAsked, order: RereadOrder) -> list[str]:
+def _read(server: RowReader, fence: ReadFence, asked: RowsAsked, wish: WishedReread) -> list[str]:
     """Rows as the log would have them."""
     texts, ended = list[str](), False
     while not ended:
         read = server.read(fence, asked)
         texts += read.rows["after"].to_pylist()
-        require_few(order, len(texts))
+        require_few(wish, len(texts))
         asked, ended = replace(asked, after=read.last), read.ended
     return texts
 

@@ -16,7 +16,7 @@ from pipeline.landing.source_feed import Feed
 from pipeline.living import is_there
 from pipeline.mark import Mark
 from pipeline.model import Shard
-from pipeline.rereads import RereadOrder
+from pipeline.rereads import WishedReread
 from pipeline.route import Router
 from pipeline.schema.column import TableSchema
 from pipeline.schema.schema_change import TableTold
@@ -99,18 +99,18 @@ class RowReaders:
         return TableSchema(shard.name, known.order, columns, told.key)
 
     def folding(
-        self, orders: Sequence[RereadOrder], mark: Mark, router: Router
+        self, wishes: Sequence[WishedReread], mark: Mark, router: Router
     ) -> dict[str, str | None]:
         """``source/shard`` -> table: of all that anything tells, with rows or without.
 
         Sources are asked, once in a while, only where nothing that has landed tells of a table
         that is wished for: in that of Postgres a table is told by its rows alone.
         """
-        ids = {one.id for one in orders}
+        ids = {one.id for one in wishes}
         begun = {name for name, one in mark.rereads.items() if one.id in ids}
         names = {name for name in {*mark.shards, *mark.existing, *begun} if is_there(mark, name)}
         found = {name: router.table(Shard.parse(name).name) for name in names}
-        missing = {one.table for one in orders} - set(found.values())
+        missing = {one.table for one in wishes} - set(found.values())
         if missing:
             every = {str(one): router.table(one.name) for one in self._there()}
             found |= {name: table for name, table in every.items() if table in missing}

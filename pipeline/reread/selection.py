@@ -1,4 +1,4 @@
-"""Which rows of a shard does an order wish for, and in which stretches are they read?
+"""Which rows of a shard are wished for, and in which stretches are they read?
 
 First its ranges, a stretch each, then its keys, all in one; without either the whole shard along
 its key.  What a task gets is worked out anew each time: the mark remembers no keys.  Pure.
@@ -10,7 +10,7 @@ from itertools import starmap
 
 from pipeline.errors import ConfigError
 from pipeline.model import Shard, Table
-from pipeline.rereads import KeyStretch, RereadOrder, RowsWished, WishedKey, WishedRange
+from pipeline.rereads import KeyStretch, RowsWished, WishedKey, WishedRange, WishedReread
 from pipeline.sources.row_reader import KeyTexts
 
 
@@ -23,14 +23,14 @@ class StretchRows:
 
 
 def stretches(
-    order: RereadOrder, shard: Shard, table: Table, bounds: Callable[[], Sequence[KeyTexts]]
+    wish: WishedReread, shard: Shard, table: Table, bounds: Callable[[], Sequence[KeyTexts]]
 ) -> tuple[KeyStretch, ...]:
     """Where reading begins and ends; none if no row of *shard* is wished for.
 
     Raises:
         ConfigError: ranges are asked for of a table whose key is not one integer.
     """
-    rows = order.rows
+    rows = wish.rows
     if not rows.some:
         cuts = tuple(bounds())
         return tuple(starmap(KeyStretch, zip((*cuts, None), (None, *cuts), strict=True)))
@@ -41,25 +41,25 @@ def stretches(
     return (*found, KeyStretch()) if _keys(rows, shard) else tuple(found)
 
 
-def stretch_rows(order: RereadOrder, shard: Shard, number: int) -> StretchRows:
+def stretch_rows(wish: WishedReread, shard: Shard, number: int) -> StretchRows:
     """What the stretch of that *number* asks for."""
-    ranges = _ranges(order.rows, shard)
-    if not order.rows.some:
+    ranges = _ranges(wish.rows, shard)
+    if not wish.rows.some:
         return StretchRows()
     if number < len(ranges):
         return StretchRows(span=(ranges[number].first, ranges[number].last))
-    return StretchRows(tuple(one.values for one in _keys(order.rows, shard)))
+    return StretchRows(tuple(one.values for one in _keys(wish.rows, shard)))
 
 
-def require_few(order: RereadOrder, rows: int) -> None:
-    """Refuse what has come to more rows than its order allows.
+def require_few(wish: WishedReread, rows: int) -> None:
+    """Refuse what has come to more rows than its wish allows.
 
     Raises:
         ConfigError: says how many, and what now.
     """
-    most = order.rows.most
+    most = wish.rows.most
     if most is not None and rows > most:
-        msg = f"{rows} rows or more of {order.table} are asked for, {most} may be (--most)"
+        msg = f"{rows} rows or more of {wish.table} are asked for, {most} may be (--most)"
         raise ConfigError(f"{msg}; ask for fewer, or take a new base: sluice bootstrap")
 
 

@@ -79,7 +79,7 @@ class RowsRead:
 
 
 class RowReader(Protocol):
-    """Rows of one server; a source that has them names the class as its ``rows``."""
+    """Rows of one server; a source that has them bears the class as its ``ROW_READER``."""
 
     def shards(self) -> tuple[Shard, ...]:
         """Every table that there is, sorted; those of which the log tells nothing yet, too."""

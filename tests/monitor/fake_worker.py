@@ -18,7 +18,7 @@ from pipeline.apply.written_images import Manifest
 from pipeline.errors import ConfigError, HeldError
 from pipeline.model import Account
 from pipeline.report import Applied, Hold, Landed
-from pipeline.rereads import RereadOrder, RereadState
+from pipeline.rereads import RereadState, WishedReread
 from pipeline.settings import PipelineSettings
 
 START = datetime(2026, 3, 29, 1, 2, 3, 456789, tzinfo=UTC)
@@ -69,11 +69,11 @@ class FakeLane:
         """Write down who reads what."""
         (self.lake / "readers").write_text(repr(dict(readers)), encoding="utf-8")
 
-    def reread(self, orders: tuple[RereadOrder, ...]) -> tuple[RereadState, ...]:
+    def reread(self, wishes: tuple[WishedReread, ...]) -> tuple[RereadState, ...]:
         """Each has its rows, and those that are named so are done."""
         return tuple(
             RereadState(one.id, one.table, f"s/{one.table}", 3, 7 if "done" in one.id else None)
-            for one in orders
+            for one in wishes
         )
 
     def close(self) -> None:

@@ -17,7 +17,7 @@ from monitor.config.rebootstrap import RebootstrapRule
 from monitor.observe.rebootstraps import Rebootstraps
 from monitor.store.rereads import RereadRequest
 from monitor.store.store import ServiceStore
-from pipeline.rereads import RereadOrder, RereadState
+from pipeline.rereads import RereadState, WishedReread
 from tests.monitor.boards import NOW, view
 
 GAP = Reason("gap", "offsets are gone", "shop.t:0:1@7")
@@ -30,7 +30,7 @@ class Desk:
 
     def __init__(self, store: ServiceStore, *rules: RebootstrapRule) -> None:
         self.store, self.now, self.board = store, NOW, Board(NOW)
-        self.orders = Rebootstraps(rules, store.rereads, lambda: self.board, lambda: self.now)
+        self.bases = Rebootstraps(rules, store.rereads, lambda: self.board, lambda: self.now)
 
     def show(self, **tables: Reason) -> None:
         state = ReadinessState.BLOCKED
@@ -41,12 +41,12 @@ class Desk:
         """Look now and once more after *time*; which tables are being read."""
         for moment in (self.now, self.now + time):
             self.now, self.board = moment, replace(self.board, at=moment)
-            self.orders.look()
-        return [one.table for one in self.store.rereads.orders()]
+            self.bases.look()
+        return [one.table for one in self.store.rereads.wished()]
 
     def end(self, done: int | None = 7, why: str = "") -> None:
         """What is read ends."""
-        for one in self.store.rereads.orders():
+        for one in self.store.rereads.wished():
             state = RereadState(one.id, one.table, "s/t", 5, done, why, refused=done is None)
             self.store.rereads.told([state], self.now)
 
@@ -118,7 +118,7 @@ def test_it_is_not_begun_again_soon_and_a_restart_forgets_that_not(
     desk.show(t=GAP)
     desk.after(5 * MINUTE)
     desk.end(done, "" if done else "no key")
-    desk.orders = Rebootstraps((AUTO,), store.rereads, lambda: desk.board, lambda: desk.now)
+    desk.bases = Rebootstraps((AUTO,), store.rereads, lambda: desk.board, lambda: desk.now)
 
     assert desk.after(5 * HOUR) == []
     assert desk.after(HOUR) == ["shop.t"]
@@ -131,7 +131,7 @@ def test_what_somebody_has_read_already_is_left_to_him(store: ServiceStore) -> N
 
     desk.after(5 * MINUTE)
 
-    assert store.rereads.orders() == (RereadOrder("x", "shop.t"),)
+    assert store.rereads.wished() == (WishedReread("x", "shop.t"),)
 
 
 def test_a_table_that_is_read_for_the_first_time_has_its_base_on_its_way(
@@ -153,6 +153,6 @@ def test_nothing_is_begun_by_a_board_that_is_old(store: ServiceStore) -> None:
     desk.after(MINUTE)
     desk.now += HOUR
 
-    desk.orders.look()
+    desk.bases.look()
 
-    assert store.rereads.orders() == ()
+    assert store.rereads.wished() == ()

@@ -19,7 +19,7 @@ from monitor.store.store import ServiceStore
 from pipeline.errors import HeldError, SluiceError, UnreachableError
 from pipeline.model import Account
 from pipeline.report import Applied, Hold, Landed
-from pipeline.rereads import RereadOrder, RereadState
+from pipeline.rereads import RereadState, WishedReread
 
 NOW = datetime(2026, 3, 29, 12, 0, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
@@ -200,7 +200,7 @@ def test_what_was_cancelled_is_told_until_it_is_forgotten_and_then_no_more(
 
     store.rereads.add(RereadRequest("y", "shop.a", "a gap", "ann", NOW))
     requests.reread()
-    assert spark.asked[-1].rereads == (RereadOrder("y", "shop.a"),)
+    assert spark.asked[-1].rereads == (WishedReread("y", "shop.a"),)
 
 
 def test_tier_0_is_asked_for_by_itself_and_ails_by_itself(store: ServiceStore) -> None:

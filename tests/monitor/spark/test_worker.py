@@ -14,7 +14,7 @@ from monitor.spark.worker import RequestServer
 from pipeline.apply.written_images import Manifest
 from pipeline.errors import HeldError
 from pipeline.report import Applied, Landed
-from pipeline.rereads import RereadOrder, RereadState
+from pipeline.rereads import RereadState, WishedReread
 from pipeline.settings import PipelineSettings
 
 AT = datetime(2026, 3, 29, tzinfo=UTC)
@@ -61,9 +61,9 @@ class GatedLane:
         """Through the gate."""
         self._pass("upkeep")
 
-    def reread(self, orders: tuple[RereadOrder, ...]) -> tuple[RereadState, ...]:
+    def reread(self, wishes: tuple[WishedReread, ...]) -> tuple[RereadState, ...]:
         """No gate: all of it is read at once."""
-        return tuple(RereadState(one.id, one.table, "s", 3, 7) for one in orders)
+        return tuple(RereadState(one.id, one.table, "s", 3, 7) for one in wishes)
 
     def close(self) -> None:
         """Whatever still runs fails."""
@@ -112,9 +112,9 @@ class Bench:
 
 
 def test_what_is_to_be_read_again_is_told_of(bench: "Bench") -> None:
-    order = RereadOrder("x", "shop.a")
+    wish = WishedReread("x", "shop.a")
 
-    bench.take(Request(1, Verb.REREAD, rereads=(order,)))
+    bench.take(Request(1, Verb.REREAD, rereads=(wish,)))
     wait_until(lambda: bench.ids() == [1], SOON, "the reply")
 
     assert bench.replies.all()[1].rereads == (RereadState("x", "shop.a", "s", 3, 7),)

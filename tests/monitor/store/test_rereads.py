@@ -12,7 +12,7 @@ from monitor.store.rereads import CheckedAgain, RereadRequest, RereadWish
 from monitor.store.store import ServiceStore
 from pipeline.errors import ConfigError
 from pipeline.model import Origin
-from pipeline.rereads import RereadOrder, RereadState, RowsWished, WishedKey, WishedRange
+from pipeline.rereads import RereadState, RowsWished, WishedKey, WishedRange, WishedReread
 from tests.pipeline.lakes import NOON
 
 ASKED = RereadRequest("x", "shop.a", "a gap", "ann", NOON)
@@ -30,7 +30,7 @@ def test_one_that_goes_on_is_not_begun_twice(store: ServiceStore) -> None:
     again = store.rereads.add(RereadRequest("y", "shop.a", "again", "bob", LATER))
 
     assert again == ASKED
-    assert store.rereads.orders() == (RereadOrder("x", "shop.a"),)
+    assert store.rereads.wished() == (WishedReread("x", "shop.a"),)
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_it_ends_when_all_shards_are_done_or_one_is_refused(
 
     (kept,) = store.rereads.list()
     assert (kept.ended == LATER, kept.done, kept.rows) == (ended, done, 5 * len(states))
-    assert bool(store.rereads.orders()) is not ended
+    assert bool(store.rereads.wished()) is not ended
 
 
 def test_what_is_cancelled_stays_so(store: ServiceStore) -> None:
@@ -64,7 +64,7 @@ def test_what_is_cancelled_stays_so(store: ServiceStore) -> None:
     (kept,) = store.rereads.list()
     assert (kept.done, kept.why) == (False, "cancelled by bob: wrong table")
     assert not store.rereads.cancel("x", "again", LATER)
-    assert store.rereads.orders() == ()
+    assert store.rereads.wished() == ()
 
 
 ROWS = RowsWished((WishedKey('["7"]', "s/a"),), (WishedRange(1, 9),), "a = 1", most=5)
@@ -76,7 +76,7 @@ def test_what_is_wished_for_comes_back_as_it_was(store: ServiceStore) -> None:
     store.rereads.add(REPAIR)
 
     assert store.rereads.list() == (REPAIR,)
-    assert store.rereads.orders() == (RereadOrder("x", "shop.a", Origin.REPAIR, ROWS, NOON),)
+    assert store.rereads.wished() == (WishedReread("x", "shop.a", Origin.REPAIR, ROWS, NOON),)
 
 
 def test_other_rows_of_a_table_that_is_being_read_are_refused(store: ServiceStore) -> None:
@@ -111,4 +111,4 @@ def test_a_store_from_before_there_were_wishes_is_read(tmp_path: Path) -> None:
         assert again.rereads.list() == (ASKED,)
         again.rereads.cancel("x", "no", LATER)
         again.rereads.add(replace(REPAIR, id="y", at=LATER))
-        assert again.rereads.orders()[0].id == "y"
+        assert again.rereads.wished()[0].id == "y"

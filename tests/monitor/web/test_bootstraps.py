@@ -40,7 +40,7 @@ def test_it_is_begun_once_and_recorded_with_its_reason(rig: Rig, server: str) ->
     (one,) = json.loads(first.output)
     assert (one["reason"], one["who"], one["ended"]) == ("a gap", "ann", None)
     assert json.loads(second.output) == [one]
-    assert [order.table for order in rig.store.rereads.orders()] == [USERS]
+    assert [wish.table for wish in rig.store.rereads.wished()] == [USERS]
 
 
 @pytest.mark.parametrize(
@@ -62,9 +62,9 @@ def test_who_waits_sees_it_end(
     steps = iter([(12, None, ""), last])
 
     def meanwhile(_: float) -> None:
-        (order,) = rig.store.rereads.orders()
+        (wish,) = rig.store.rereads.wished()
         rows, done, why = next(steps)
-        told(rig, RereadState(order.id, USERS, "s/u", rows, done, why, why == "no key"))
+        told(rig, RereadState(wish.id, USERS, "s/u", rows, done, why, why == "no key"))
 
     monkeypatch.setattr("monitor.rereading.time.sleep", meanwhile)
 
@@ -82,13 +82,13 @@ def test_it_can_be_given_up(rig: Rig, server: str) -> None:
 
     assert result.exit_code == 0
     assert "ended without a new base: cancelled by ann: a gap" in result.output
-    assert rig.store.rereads.orders() == ()
+    assert rig.store.rereads.wished() == ()
 
 
 def test_a_page_says_what_is_read_and_a_metric_how_far(rig: Rig, server: str) -> None:
     bootstrap(server, "--no-wait")
-    (order,) = rig.store.rereads.orders()
-    told(rig, RereadState(order.id, USERS, "s/u", 12, None, "down"))
+    (wish,) = rig.store.rereads.wished()
+    told(rig, RereadState(wish.id, USERS, "s/u", 12, None, "down"))
 
     rig.round()
 

@@ -65,18 +65,18 @@ def test_keys_are_recorded_with_who_and_why_and_go_to_the_pipeline(rig: Rig, ser
     one = asked(run(repair.COMMAND, server, *words))
 
     assert (one["kind"], one["who"], one["reason"]) == ("repair", "ann", "a loss")
-    (order,) = rig.store.rereads.orders()
-    assert (order.origin, order.rows.most) == (Origin.REPAIR, 100_000)
-    assert order.rows.keys == (WishedKey('["x"]'), WishedKey('["y"]'), WishedKey('["it,s"]'))
+    (wish,) = rig.store.rereads.wished()
+    assert (wish.origin, wish.rows.most) == (Origin.REPAIR, 100_000)
+    assert wish.rows.keys == (WishedKey('["x"]'), WishedKey('["y"]'), WishedKey('["it,s"]'))
 
 
 def test_ranges_and_arrays_of_keys(rig: Rig, server: str) -> None:
     words = ("--ranges", "1..5,9..9", "--keys", '[["a"],["b"]]', "--no-wait")
     run(repair.COMMAND, server, USERS, *words)
 
-    (order,) = rig.store.rereads.orders()
-    assert order.rows.ranges == (WishedRange(1, 5), WishedRange(9, 9))
-    assert order.rows.keys == (WishedKey('["a"]'), WishedKey('["b"]'))
+    (wish,) = rig.store.rereads.wished()
+    assert wish.rows.ranges == (WishedRange(1, 5), WishedRange(9, 9))
+    assert wish.rows.keys == (WishedKey('["a"]'), WishedKey('["b"]'))
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_a_second_wish_for_a_table_waits_its_turn(rig: Rig, server: str) -> None
     with pytest.raises(ConfigError, match=told):
         run(replay.COMMAND, server, USERS, "--no-wait")
 
-    assert asked(again)["id"] == rig.store.rereads.orders()[0].id
+    assert asked(again)["id"] == rig.store.rereads.wished()[0].id
 
 
 def test_an_incident_names_the_rows_and_its_check_is_to_pass_again(rig: Rig, server: str) -> None:
@@ -117,8 +117,8 @@ def test_an_incident_names_the_rows_and_its_check_is_to_pass_again(rig: Rig, ser
         run(repair.COMMAND, server, USERS, "--incident", incident.id, "--no-wait", "--json")
     )
 
-    (order,) = rig.store.rereads.orders()
-    assert order.rows.ranges == (WishedRange(17, 29, "shop/shop.users"),)
+    (wish,) = rig.store.rereads.wished()
+    assert wish.rows.ranges == (WishedRange(17, 29, "shop/shop.users"),)
     assert (one["incident"], one["unchecked"]) == (incident.id, ["range_counts"])
 
 
@@ -151,12 +151,12 @@ def test_a_replay_of_all_tables_that_begin_so(rig: Rig, server: str) -> None:
     words = ("shop.*", "--where", "id > 7", "--date", "2026-03-28", "--no-wait")
     run(replay.COMMAND, server, *words)
 
-    orders = {one.table: one for one in rig.store.rereads.orders()}
-    assert orders.keys() == {USERS, ORDERS}
-    assert {one.origin for one in orders.values()} == {Origin.REPLAY}
-    assert orders[USERS].rows.where == "id > 7"
+    wished = {one.table: one for one in rig.store.rereads.wished()}
+    assert wished.keys() == {USERS, ORDERS}
+    assert {one.origin for one in wished.values()} == {Origin.REPLAY}
+    assert wished[USERS].rows.where == "id > 7"
     zone = rig.api_parts().gate.zone
-    assert orders[USERS].at == datetime(2026, 3, 28, 12, tzinfo=zone).astimezone(UTC)
+    assert wished[USERS].at == datetime(2026, 3, 28, 12, tzinfo=zone).astimezone(UTC)
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_a_replay_that_is_not_plain_is_refused(
         run(replay.COMMAND, server, *words, "--no-wait")
 
     assert why in str(refused.value)
-    assert rig.store.rereads.orders() == ()
+    assert rig.store.rereads.wished() == ()
 
 
 def test_it_can_be_given_up(rig: Rig, server: str) -> None:
@@ -183,7 +183,7 @@ def test_it_can_be_given_up(rig: Rig, server: str) -> None:
     result = run(repair.COMMAND, server, USERS, "--cancel")
 
     assert "the repair ended incomplete: cancelled by ann: a loss" in result.output
-    assert rig.store.rereads.orders() == ()
+    assert rig.store.rereads.wished() == ()
 
 
 def test_a_replay_of_all_tables_that_begin_so_can_be_given_up(rig: Rig, server: str) -> None:
@@ -194,14 +194,14 @@ def test_a_replay_of_all_tables_that_begin_so_can_be_given_up(rig: Rig, server: 
         run(replay.COMMAND, server, "shop.u*", "--cancel")
 
     assert f"{USERS}: the replay ended incomplete: cancelled by ann: a loss" in result.output
-    assert [one.table for one in rig.store.rereads.orders()] == [ORDERS]
+    assert [one.table for one in rig.store.rereads.wished()] == [ORDERS]
 
 
 def test_what_the_service_lists_no_more_is_not_called_done(
     rig: Rig, server: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def meanwhile(_: float) -> None:
-        found = [RereadState(o.id, o.table, "s/u", done=7) for o in rig.store.rereads.orders()]
+        found = [RereadState(o.id, o.table, "s/u", done=7) for o in rig.store.rereads.wished()]
         rig.store.rereads.told(found, rig.clock())
 
     monkeypatch.setattr("monitor.rereading.MOST", 1)
@@ -228,10 +228,10 @@ def test_a_dry_run_tells_what_would_change(
     rig: Rig, server: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def meanwhile(_: float) -> None:
-        (order,) = rig.store.rereads.orders()
-        assert order.dry
+        (wish,) = rig.store.rereads.wished()
+        assert wish.dry
         found = Preview(1, 0, 2, ("missing: 3", "different: 4", "different: 5"))
-        state = RereadState(order.id, USERS, "s/u", done=7, preview=found)
+        state = RereadState(wish.id, USERS, "s/u", done=7, preview=found)
         rig.store.rereads.told([state], rig.clock())
 
     monkeypatch.setattr("monitor.rereading.time.sleep", meanwhile)

@@ -18,7 +18,7 @@ from pipeline.errors import ConfigError, TooManyRowsError, UnreachableError
 from pipeline.model import Head, Op, Shard
 from pipeline.reread.bootstrap import Rereading
 from pipeline.reread.task import ReadLimits, RereadDone, RereadFailed, RereadTask, attempt
-from pipeline.rereads import RereadOrder, RereadState
+from pipeline.rereads import RereadState, WishedReread
 from pipeline.route import Router
 from pipeline.schema.schema_change import TableTold
 from pipeline.settings import SourceSettings, TableRule
@@ -27,7 +27,7 @@ from pipeline.sources.row_reader import ROWS, KeyTexts, ReadFence, RowsAsked, Ro
 from tests.pipeline.landing.desk import Desk
 from tests.pipeline.reading import readings
 
-ORDER = RereadOrder("x", "db.t")
+WISH = WishedReread("x", "db.t")
 NAME = "a/db.t"
 
 
@@ -96,7 +96,7 @@ class Beside:
     desk: Desk
     rows: Rows
     number: int = 0
-    orders: tuple[RereadOrder, ...] = (ORDER,)
+    wishes: tuple[WishedReread, ...] = (WISH,)
     router: Router = field(default_factory=Router)
 
     def __post_init__(self) -> None:
@@ -134,7 +134,7 @@ class Beside:
         catalog = Catalog(self.router, readings("a", "b"))
         log.look()
         catalog.add(log.schema_changes(-1))
-        return self.again.run(LandedState(self.desk.loop.mark, catalog), self.orders)
+        return self.again.run(LandedState(self.desk.loop.mark, catalog), self.wishes)
 
     def state(self) -> RereadState:
         (state,) = self.states()
@@ -308,7 +308,7 @@ def test_a_statement_meanwhile_begins_it_anew(beside: Beside) -> None:
 def test_a_table_that_nothing_is_known_of_waits(beside: Beside) -> None:
     log = LandedState(beside.desk.loop.mark, Catalog(Router(), readings("a", "b")))
 
-    (state,) = beside.again.run(log, (RereadOrder("y", "db.nothing"),))
+    (state,) = beside.again.run(log, (WishedReread("y", "db.nothing"),))
 
     assert (state.refused, state.shard) == (False, "")
     assert state.why == "no shard of db.nothing is known: nothing of it has landed"
@@ -375,7 +375,7 @@ def test_one_that_was_cancelled_makes_no_base_and_is_told_of_until_it_is_forgott
     for _ in range(4):
         beside.round()
     assert beside.again.offered().rows
-    beside.orders = ()
+    beside.wishes = ()
 
     (gone,) = beside.states()
     assert (gone.id, gone.shard, gone.why) == ("x", NAME, "it was cancelled")

@@ -19,7 +19,7 @@ from demo.servers import Servers
 from pipeline.landing import collector_lists
 from pipeline.model import Origin
 from pipeline.reread.task import ReadLimits
-from pipeline.rereads import RereadOrder, RereadState
+from pipeline.rereads import RereadState, WishedReread
 from tests.pipeline.every_postgres_type import CREATE, MADE, ROWS, insert
 from tests.pipeline.postgres_live import PostgresPipe
 
@@ -70,10 +70,10 @@ def test_a_table_added_to_the_publication_later_is_read_beside_its_writers_and_a
         T.replace(" t ", " u "),
         "INSERT INTO u SELECT n, 'old' FROM generate_series(0, 1999) n",
     )
-    refused = p.lane.reread((order("u"),))
+    refused = p.lane.reread((wish("u"),))
     p.sql("ALTER PUBLICATION sluice ADD TABLE u")
 
-    p.until(lambda: part(p, order("u")) or finished(p, order("u")))
+    p.until(lambda: part(p, wish("u")) or finished(p, wish("u")))
     p.open()  # all that is in memory is gone, as after kill -9
     with writing(p):
         done = bootstrap(p, "u", ReadLimits(rows=300, select=100))
@@ -116,24 +116,24 @@ def test_every_type_is_read_as_the_log_would_have_sent_it(
     assert {row["origin"] for row in sluice(p, "every")} == {Origin.SNAPSHOT}
 
 
-def order(table: str) -> RereadOrder:
-    return RereadOrder(f"again-{table}", f"public.{table}")
+def wish(table: str) -> WishedReread:
+    return WishedReread(f"again-{table}", f"public.{table}")
 
 
 def bootstrap(p: PostgresPipe, table: str, limits: ReadLimits | None = None) -> RereadState:
     p.lane.rereading.limits = limits or p.lane.rereading.limits
-    p.until(lambda: finished(p, order(table)))
-    (state,) = p.lane.reread((order(table),))
+    p.until(lambda: finished(p, wish(table)))
+    (state,) = p.lane.reread((wish(table),))
     return state
 
 
-def finished(p: PostgresPipe, wanted: RereadOrder) -> bool:
+def finished(p: PostgresPipe, wanted: WishedReread) -> bool:
     (state,) = p.lane.reread((wanted,))
     assert not state.refused, state.why
     return state.done is not None
 
 
-def part(p: PostgresPipe, wanted: RereadOrder) -> bool:
+def part(p: PostgresPipe, wanted: WishedReread) -> bool:
     """Read a few rows; whether some are landed."""
     p.lane.rereading.limits = replace(p.lane.rereading.limits, rows=100, select=50)
     (state,) = p.lane.reread((wanted,))

@@ -16,7 +16,7 @@ from demo.servers import Servers
 from pipeline.landing import collector_lists
 from pipeline.model import Origin
 from pipeline.reread.task import ReadLimits
-from pipeline.rereads import RereadOrder, RereadState
+from pipeline.rereads import RereadState, WishedReread
 from tests.pipeline import every_type
 from tests.pipeline.live import Pipe
 
@@ -59,7 +59,7 @@ def test_a_table_added_later_is_read_beside_its_writers_and_after_each_kill(
 
     with writing(p):
         for _ in range(3):
-            p.until(lambda: part(p, order(p, "u")) or finished(p, order(p, "u")))
+            p.until(lambda: part(p, wish(p, "u")) or finished(p, wish(p, "u")))
             p.open()  # all that is in memory is gone, as after kill -9
         done = bootstrap(p, "u", ReadLimits(rows=300, select=100))
     p.catch_up()
@@ -114,24 +114,24 @@ def test_rows_that_went_without_a_word_in_the_log_go_with_the_new_base(
     assert p.pairs() == p.source_pairs() == {1: "a", 3: "z"}
 
 
-def order(p: Pipe, table: str) -> RereadOrder:
-    return RereadOrder(f"{p.name}-{table}", f"{p.name}.{table}")
+def wish(p: Pipe, table: str) -> WishedReread:
+    return WishedReread(f"{p.name}-{table}", f"{p.name}.{table}")
 
 
 def bootstrap(p: Pipe, table: str, limits: ReadLimits | None = None) -> RereadState:
     p.lane.rereading.limits = limits or p.lane.rereading.limits
-    p.until(lambda: finished(p, order(p, table)))
-    (state,) = p.lane.reread((order(p, table),))
+    p.until(lambda: finished(p, wish(p, table)))
+    (state,) = p.lane.reread((wish(p, table),))
     return state
 
 
-def finished(p: Pipe, wanted: RereadOrder) -> bool:
+def finished(p: Pipe, wanted: WishedReread) -> bool:
     (state,) = p.lane.reread((wanted,))
     assert not state.refused, state.why
     return state.done is not None
 
 
-def part(p: Pipe, wanted: RereadOrder) -> bool:
+def part(p: Pipe, wanted: WishedReread) -> bool:
     """Read a few rows; whether some are landed."""
     p.lane.rereading.limits = replace(p.lane.rereading.limits, rows=100, select=50)
     (state,) = p.lane.reread((wanted,))

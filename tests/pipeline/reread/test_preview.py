@@ -79,7 +79,7 @@ def states(beside: Beside, previews: Previews) -> RereadState:
     catalog = Catalog(beside.router, readings("a", "b"))
     catalog.add(log.schema_changes(-1))
     landed = LandedState(beside.desk.loop.mark, catalog)
-    (state,) = previews.run(landed, beside.again.tables(landed, beside.orders))
+    (state,) = previews.run(landed, beside.again.tables(landed, beside.wishes))
     return state
 
 

@@ -18,11 +18,11 @@ from pipeline.model import Op, Origin, Shard
 from pipeline.reread.mirror_ids import MirrorIds
 from pipeline.reread.task import ReadLimits
 from pipeline.rereads import (
-    RereadOrder,
     RereadState,
     RowsWished,
     WishedKey,
     WishedRange,
+    WishedReread,
 )
 from pipeline.sources.condition import Compared
 from pipeline.sources.row_reader import ROWS, ReadFence, RowsAsked, RowsRead
@@ -80,17 +80,17 @@ def keys(*ids: int, shard: str = "") -> tuple[WishedKey, ...]:
     return tuple(WishedKey(f'["{one}"]', shard) for one in ids)
 
 
-def repair(rows: RowsWished) -> RereadOrder:
-    return RereadOrder("x", "db.t", Origin.REPAIR, rows)
+def repair(rows: RowsWished) -> WishedReread:
+    return WishedReread("x", "db.t", Origin.REPAIR, rows)
 
 
-def make(path: Path, order: RereadOrder, mirror: HeldIds | None = None) -> Beside:
+def make(path: Path, wish: WishedReread, mirror: HeldIds | None = None) -> Beside:
     desk = Desk(path)
     desk.server.end = 900
     desk.topics.alter("a", 10, "name")
     desk.topics.put("a", 500, "live", key=3)
     desk.land()
-    made = Beside(desk, SomeRows(50, gone=frozenset({5, 12, 30})), orders=(order,))
+    made = Beside(desk, SomeRows(50, gone=frozenset({5, 12, 30})), wishes=(wish,))
     made.mirror = mirror or HeldIds()  # type: ignore[attr-defined]
     again(made)
     return made
@@ -226,8 +226,8 @@ def test_ranges_of_a_key_that_is_not_one_integer_are_refused(tmp_path: Path) -> 
 def test_a_replay_reads_what_meets_its_condition_and_shows_the_time_it_was_given(
     tmp_path: Path,
 ) -> None:
-    order = RereadOrder("x", "db.t", Origin.REPLAY, RowsWished(where="id >= 40"), NOON)
-    beside = make(tmp_path, order)
+    wish = WishedReread("x", "db.t", Origin.REPLAY, RowsWished(where="id >= 40"), NOON)
+    beside = make(tmp_path, wish)
 
     until_done(beside)
 
@@ -239,10 +239,10 @@ def test_a_replay_reads_what_meets_its_condition_and_shows_the_time_it_was_given
 
 def test_a_base_that_was_read_again_stays_one_after_a_repair(tmp_path: Path) -> None:
     """Else live changes below it would be taken for such as a snapshot may have overtaken."""
-    beside = make(tmp_path, RereadOrder("x", "db.t"))
+    beside = make(tmp_path, WishedReread("x", "db.t"))
     until_done(beside)
     base = beside.desk.loop.mark.bases[NAME]
-    beside.orders = (replace(repair(RowsWished(keys=keys(3))), id="y"),)
+    beside.wishes = (replace(repair(RowsWished(keys=keys(3))), id="y"),)
 
     until_done(beside)
 

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from demo.servers import Servers
 from pipeline.model import Origin
-from pipeline.rereads import RereadOrder, RereadState, RowsWished, WishedKey, WishedRange
+from pipeline.rereads import RereadState, RowsWished, WishedKey, WishedRange, WishedReread
 from tests.pipeline.live import Pipe
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark]
@@ -90,7 +90,7 @@ def test_what_is_deleted_after_the_fence_stays_so_and_what_comes_after_it_wins(
 
 
 def again(p: Pipe, table: str, rows: RowsWished) -> RereadState:
-    wanted = RereadOrder(f"{p.name}-{table}", f"{p.name}.{table}", Origin.REPAIR, rows)
+    wanted = WishedReread(f"{p.name}-{table}", f"{p.name}.{table}", Origin.REPAIR, rows)
     (state,) = p.lane.reread((wanted,))
     assert not state.refused, state.why
     return state

@@ -1,4 +1,4 @@
-"""A thousand tables may be ordered at once: few are read at a time, and all have their turn.
+"""A thousand tables may be wished for at once: few are read at a time, and all have their turn.
 
 Covers pipeline/reread/bootstrap.py, readers.py
 """
@@ -9,9 +9,9 @@ import pytest
 
 from pipeline.model import Shard
 from pipeline.reread import bootstrap
-from pipeline.rereads import RereadOrder
+from pipeline.rereads import WishedReread
 from tests.pipeline.landing.desk import Desk
-from tests.pipeline.reread.test_bootstrap import ORDER, Beside, Rows
+from tests.pipeline.reread.test_bootstrap import WISH, Beside, Rows
 
 TABLES = tuple(f"db.t{number:03}" for number in range(40))
 
@@ -24,7 +24,7 @@ def beside(tmp_path: Path) -> Beside:
     desk.topics.put("a", 500, "live", key=3)
     desk.land()
     rows = Rows(50, there=tuple(Shard("a", name) for name in TABLES))
-    return Beside(desk, rows, orders=tuple(RereadOrder(name, name) for name in TABLES))
+    return Beside(desk, rows, wishes=tuple(WishedReread(name, name) for name in TABLES))
 
 
 def turn(beside: Beside) -> list[str]:
@@ -61,9 +61,9 @@ def test_a_round_ends_in_time_and_the_next_begins_with_who_had_no_turn(
 def test_sources_are_asked_for_tables_only_where_nothing_landed_tells_of_one(
     beside: Beside,
 ) -> None:
-    beside.rows.there, beside.orders = (), (ORDER,)
+    beside.rows.there, beside.wishes = (), (WISH,)
     assert beside.states()[0].shard == "a/db.t"
 
-    beside.orders = (RereadOrder("y", "db.nothing"),)
+    beside.wishes = (WishedReread("y", "db.nothing"),)
 
     assert beside.states()[0].why.startswith("no shard of db.nothing is known")
