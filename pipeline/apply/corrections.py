@@ -25,6 +25,7 @@ from pipeline.apply.turn import TurnTask
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.scan import parts
 from pipeline.changelog.slices import WantedBatches, read
+from pipeline.changelog.table import DROPPED
 from pipeline.errors import HeldError
 from pipeline.image import Image
 from pipeline.mark import Mark
@@ -88,7 +89,8 @@ def _late(image: Image, name: str, mark: Mark, changes: ChangeLog) -> pa.Table:
     wanted = WantedBatches(image.batch, until)
     files = parts(changes.snapshot, image.batch, until)
     rows = read(changes.store, files, {name: wanted}).get(name)
-    if rows is None or mark.batch < until:
+    dropped = int(changes.snapshot.metadata.configuration.get(DROPPED, "-1"))
+    if rows is None or mark.batch < until or dropped > image.batch:  # with deletes from before it
         raise HeldError(REFUSED, f"{name}: what was late is not in the change log any more")
     late = below_cut(rows, image.positions)
     _refuse_read_later(late, mark)

@@ -16,6 +16,7 @@ from structlog.testing import capture_logs
 from pipeline.apply.image_writing import ImageWriting
 from pipeline.apply.landed_state import LandedState
 from pipeline.apply.mirrors import Mirrors
+from pipeline.changelog.upkeep import LogUpkeep
 from pipeline.image import DueCut, Image
 from pipeline.lake.pinned import open_table
 from pipeline.mark import Epoch
@@ -180,6 +181,27 @@ def test_rows_that_were_read_again_go_in_only_if_that_ended_below_the_cut(
     assert made == int(corrected)
     assert (told(lake).left_out == ()) is corrected
     assert [one["event"] for one in logs] == ([] if corrected else ["image_unwritten"])
+
+
+def test_none_is_made_once_days_that_came_after_the_image_are_in_the_log_no_more(
+    tmp_path: Path,
+) -> None:
+    lake = imaged(tmp_path)
+    late(lake, row(U, 47, 1, "first"))
+    assert written(lake) == 1
+    days = lake.settings.upkeep.keep_changes + timedelta(days=2)
+    lake.received += days
+    late(lake, row(U, 48, 2, "second"))
+    keeping = LogUpkeep(lake.settings, lake.log, lambda: lake.received)
+    keeping.run(lake.mark, lake.mark.tables)
+    lake.received += lake.settings.upkeep.vacuum_every
+    keeping.run(lake.mark, lake.mark.tables)
+
+    with capture_logs() as logs:
+        assert written(lake) == 0
+
+    assert "not in the change log any more" in logs[0]["why"]
+    assert told(lake).left_out, "a table with the second change, and without the first, is none"
 
 
 def test_what_is_refused_is_tried_again_later_and_not_in_each_round(tmp_path: Path) -> None:
