@@ -86,18 +86,26 @@ class ImageWriting:
             return
         for image in images_of(seen):
             place = self.written.place(table, image)
-            if place is None or not image.held(now):
-                continue
-            known, key = self.written.manifest(table, image), (table, image.cut, len(image.late))
-            tried = self._refused.get(key)
-            if (known and known.tells(image, seen.id)) or (tried and now - tried < _AGAIN):
-                continue
-            try:
-                yield self._made(UnwrittenImage(table, seen, image, place, landed))
-            except HeldError as error:
+            if place is not None and image.held(now):
+                yield from self._lacking(UnwrittenImage(table, seen, image, place, landed))
+
+    def _lacking(self, one: "UnwrittenImage") -> Iterator[Manifest]:
+        """Make the image if its place lacks it; one that cannot be made keeps no other from it."""
+        now, image = self.clock(), one.image
+        known = self.written.manifest(one.table, image)
+        key = (one.table, image.cut, len(image.late))
+        tried = self._refused.get(key)
+        if (known and known.tells(image, one.seen.id)) or (tried and now - tried < _AGAIN):
+            return
+        try:
+            yield self._made(one)
+        except SluiceError as error:
+            if isinstance(error, HeldError):
                 self._refused[key] = now
-                day, why = image.day, str(error)
-                log.warning("image_unwritten", table=table, day=day, why=why)
+            log.warning("image_unwritten", table=one.table, day=image.day, why=str(error))
+        except Exception:  # the boundary of one image
+            self._refused[key] = now
+            log.exception("image_unwritten", table=one.table, day=image.day)
 
     def _made(self, one: "UnwrittenImage") -> Manifest:
         store, now = self.written.store(one.place.uri), self.clock()

@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import quote
 
 from pipeline.apply.turn import TurnTask
+from pipeline.errors import HeldError
 from pipeline.lake import vectors
 from pipeline.lake.actions import milliseconds
 from pipeline.lake.columns import fields_in_files
@@ -35,9 +36,11 @@ def clone(
     """Make a table that begins as *base* is after the turn of *correct*; how many more rows it has.
 
     Raises:
-        HeldError: ``table_exists``, or the turn cannot be done; the reason says why.
+        HeldError: ``table_exists``; ``missing_file``, *base* cannot be read any more; or the turn
+            cannot be done; the reason says why.
         LostRaceError: another made a table there meanwhile.
     """
+    _require_files(base, mirror)
     after, more = base, 0
     if correct is not None:
         task = _as_then(correct(base), base)
@@ -55,6 +58,16 @@ def clone(
     told = {"source": address, "sourceVersion": str(base.version)}
     copied(into, described, clock=at, parameters=told)
     return more
+
+
+def _require_files(base: Snapshot, mirror: Store) -> None:
+    """Return only if all that *base* names is there: its log tells of it for longer."""
+    named = {*base.vector_files, *(file.path for file in base.files.values())}
+    folders = {name.rpartition("/")[0] for name in named}
+    there = {one.name for folder in sorted(folders) for one in mirror.names(folder)}
+    if gone := sorted(named - there):
+        detail = f"{len(gone)} files of version {base.version} were cleaned out of it"
+        raise HeldError("missing_file", f"{base.uri}: {detail}, such as {gone[0]}")
 
 
 def _as_then(task: TurnTask[Snapshot], base: Snapshot) -> TurnTask[Snapshot]:

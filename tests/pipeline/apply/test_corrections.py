@@ -11,10 +11,12 @@ from typing import Any
 
 import pyarrow.dataset as ds
 import pytest
+from deltalake import DeltaTable
 from structlog.testing import capture_logs
 
 from pipeline.apply.image_writing import ImageWriting
 from pipeline.apply.landed_state import LandedState
+from pipeline.apply.mirror_snapshot import images_of
 from pipeline.apply.mirrors import Mirrors
 from pipeline.changelog.upkeep import LogUpkeep
 from pipeline.image import DueCut, Image
@@ -56,6 +58,17 @@ def imaged(folder: Path, *with_it: Mapping[str, Any], how: Any = "pin") -> HandL
 def late(lake: HandLake, *rows: Mapping[str, Any]) -> None:
     lake.land(*rows)
     assert lake.apply().hold is None
+
+
+def another(lake: HandLake, days: int) -> None:
+    """Make the image of so many days later."""
+    cut, position = CUT + timedelta(days=days), binlog_position(1, 80)
+    fence = Fence("s", 8, cut, Head("A", position))
+    lake.cuts = (DueCut(cut, {"s": fence}, f"2026-01-{1 + days:02}"),)
+    lake.mark = replace(lake.mark, acknowledged={"s": Acknowledged(position)}, heartbeats={"s": 8})
+    lake.now = cut
+    lake.land(row(U, 75, 1, "then"))
+    lake.run()
 
 
 def written(lake: HandLake) -> int:
@@ -218,6 +231,24 @@ def test_what_is_refused_is_tried_again_later_and_not_in_each_round(tmp_path: Pa
     assert len(logs) == 2
 
 
+@pytest.mark.parametrize("how", ["parquet", "clone"])
+def test_one_that_cannot_be_made_keeps_no_other_from_it(tmp_path: Path, how: str) -> None:
+    lake = imaged(tmp_path, how=how)
+    another(lake, days=1)
+    seen = lake.passes.mirrors.look("db.t")
+    assert seen is not None
+    mirror = DeltaTable(seen.uri)
+    newest = set(mirror.file_uris())
+    mirror.load_as_version(images_of(seen)[0].version)
+    Path((set(mirror.file_uris()) - newest).pop()).unlink()
+
+    with capture_logs() as logs:
+        assert written(lake) == 1
+
+    assert [(one["event"], one["day"]) for one in logs] == [("image_unwritten", DAY)]
+    assert told(lake).day == "2026-01-02", "the image of the next day"
+
+
 def test_what_was_killed_between_a_clone_and_its_manifest_is_made_anew(tmp_path: Path) -> None:
     lake = imaged(tmp_path, how="clone")
     written(lake)
@@ -237,13 +268,7 @@ def test_clones_that_are_kept_no_longer_go_with_their_corrections(tmp_path: Path
     written(lake)
     folder = tmp_path / "clones" / "db" / "t"
     old = [one.name for one in folder.iterdir()]
-    cut, position = CUT + timedelta(days=9), binlog_position(1, 80)
-    fence = Fence("s", 8, cut, Head("A", position))
-    lake.cuts = (DueCut(cut, {"s": fence}, "2026-01-10"),)
-    lake.mark = replace(lake.mark, acknowledged={"s": Acknowledged(position)}, heartbeats={"s": 8})
-    lake.now = cut
-    lake.land(row(U, 75, 1, "then"))
-    lake.run()
+    another(lake, days=9)
 
     written(lake)
 

@@ -89,6 +89,19 @@ def test_an_older_version_is_cloned_as_it_was(lake: HandLake) -> None:
     assert rows == len(found.select("SELECT * FROM t")) == 3
 
 
+@pytest.mark.parametrize("pattern", ["part-*.parquet", "_v/*"])
+def test_a_version_whose_files_are_gone_cannot_be_cloned(lake: HandLake, pattern: str) -> None:
+    mirror, where = Path(lake.settings.mirror("db.t")), lake.home / "none"
+    next(mirror.glob(pattern)).unlink()
+    seen = lake.passes.mirrors.look("db.t")
+    assert seen is not None
+
+    with pytest.raises(HeldError, match=r"1 files of version \d+ were cleaned out of it"):
+        DeltaMirrors(None).cloned(seen.uri, seen.version, str(where), NOW)
+
+    assert list(where.rglob("*.json")) == []
+
+
 @pytest.mark.spark
 def test_spark_reads_it(lake: HandLake, spark: SparkSession) -> None:
     found = spark.read.format("delta").load(cloned(lake)).select("id", "name").collect()
