@@ -7,7 +7,7 @@ source writes it in its own SQL, its values apart.  Pure.
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -96,6 +96,17 @@ def columns_in(condition: Condition) -> frozenset[str]:
             return frozenset().union(*map(columns_in, parts))
         case _:
             return frozenset({condition.column})
+
+
+def require_known(condition: Condition, shard: str, columns: Collection[str]) -> None:
+    """Refuse a condition on what is no column of *shard*.
+
+    Raises:
+        ConfigError: names it, and the *columns* that there are.
+    """
+    if strange := sorted(columns_in(condition) - {*columns}):
+        known = ", ".join(sorted(columns))
+        raise ConfigError(f"{shard} has no column {strange[0]}; known: {known}")
 
 
 def written(condition: Condition, quoted: Callable[[str], str]) -> SqlCondition:

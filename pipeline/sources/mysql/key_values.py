@@ -6,13 +6,12 @@ found at the source, and looked for in vain in the mirror.  Pure.
 
 import base64
 import binascii
-import json
 from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
 
 import numpy as np
 
-from pipeline.errors import ConfigError
+from pipeline.sources.asked_keys import require_spelling, texts_of, unread
 from pipeline.sources.condition import SqlCondition, Value
 from pipeline.sources.mysql.column import MySqlColumn as Column
 from pipeline.sources.mysql.typemap import BYTES, TEXTS, WHOLE
@@ -34,10 +33,7 @@ def one_of(shard: str, columns: Sequence[Column], keys: Sequence[str]) -> SqlCon
 
 
 def _row(shard: str, columns: Sequence[Column], key: str) -> tuple[Value, ...]:
-    texts = json.loads(key)
-    if len(texts) != len(columns) or None in texts:
-        names = ", ".join(column.name for column in columns)
-        raise ConfigError(f"{key} is no key of {shard}, which has {len(columns)} values: {names}")
+    texts = texts_of(shard, [column.name for column in columns], key)
     return tuple(_value(shard, *pair) for pair in zip(columns, texts, strict=True))
 
 
@@ -46,11 +42,8 @@ def _value(shard: str, column: Column, text: str) -> Value:
         value, raw = _meant(column, text)
         told = wire_texts(column, [raw]).texts[0]
     except UNREADABLE as error:
-        msg = f"{text!r} is no value of {shard}'s key column {column.name}, a {column}"
-        raise ConfigError(msg) from error
-    if told != text:
-        msg = f"{text!r} of {shard}'s key column {column.name} is written {told!r} in its log"
-        raise ConfigError(f"{msg}; ask for it by that")
+        raise unread(shard, column.name, column, text) from error
+    require_spelling(shard, column.name, text, told)
     return value
 
 

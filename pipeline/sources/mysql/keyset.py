@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from pipeline.errors import ConfigError
+from pipeline.sources.asked_keys import require_columns
 from pipeline.sources.condition import SqlCondition, Value
 from pipeline.sources.mysql.column import MySqlColumn as Column
 from pipeline.sources.mysql.typemap import BYTES, GEOMETRIES, WHOLE
@@ -36,13 +37,8 @@ class KeyColumns:
             ConfigError: there is no key to read by; says of which shard, and why.
         """
         by_name = {column.name: column for column in columns}
-        if not key:
-            raise ConfigError(
-                f"{shard} declares no key, so it cannot be read in parts; give it one"
-            )
+        require_columns(shard, key, by_name)
         for name in key:
-            if name not in by_name:
-                raise ConfigError(f"{shard} has no column {name}, which its key names")
             if by_name[name].kind in UNORDERED:
                 msg = (
                     f"{shard}: key column {name} is a {by_name[name]}, by which nobody can read on"

@@ -16,7 +16,8 @@ from pipeline.errors import ConfigError, ProofError, TooManyRowsError, Unreachab
 from pipeline.formats.canonical import quote
 from pipeline.model import Shard, ShardId
 from pipeline.settings import SourceSettings
-from pipeline.sources.condition import SqlCondition, columns_in, written
+from pipeline.sources.asked_keys import steps
+from pipeline.sources.condition import SqlCondition, require_known, written
 from pipeline.sources.limits import Limits
 from pipeline.sources.mysql.column import MySqlColumn
 from pipeline.sources.mysql.fence import lacking
@@ -90,11 +91,7 @@ class MySqlRowReader:
         if pieces < 2 or first.kind not in INTEGERS:
             return ()
         low = self._read_from.min_id(shard, first.name)
-        high = self._read_from.max_id(shard, first.name)
-        if low is None or high is None:
-            return ()
-        steps = {low + (high - low) * step // pieces for step in range(1, pieces)}
-        return tuple((str(step),) for step in sorted(steps))
+        return steps(low, self._read_from.max_id(shard, first.name), pieces)
 
     def read(self, fence: ReadFence, asked: RowsAsked) -> RowsRead:
         """Rows along the key; the server is the fence's, or proven to be as far, before and after.
@@ -143,10 +140,7 @@ class MySqlRowReader:
             found = self._select(asked, wanted, conditions, order)
             last = key.texts(found[-1][len(columns) :]) if found else None
             return found, last, len(found) < asked.limit
-        names = {column.name for column in columns}
-        if strange := sorted(columns_in(asked.where) - names):
-            known = ", ".join(sorted(names))
-            raise ConfigError(f"{asked.shard.name} has no column {strange[0]}; known: {known}")
+        require_known(asked.where, asked.shard.name, {column.name for column in columns})
         end = replace(asked, limit=asked.limit - 1)
         ends = self._select(end, key.expressions, conditions, f"{order[:-2]}1 OFFSET %s")
         if ends:

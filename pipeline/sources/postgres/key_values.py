@@ -6,13 +6,12 @@ found at the source, and looked for in vain in the mirror.  Pure.
 
 import base64
 import binascii
-import json
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 
 import numpy as np
 
-from pipeline.errors import ConfigError
+from pipeline.sources.asked_keys import require_spelling, texts_of, unread
 from pipeline.sources.condition import SqlCondition, Value
 from pipeline.sources.postgres.column import TEXTS
 from pipeline.sources.postgres.read_columns import ReadColumn
@@ -42,10 +41,7 @@ def one_of(shard: str, columns: Sequence[ReadColumn], keys: Sequence[str]) -> Sq
 
 
 def _row(shard: str, columns: Sequence[ReadColumn], key: str) -> tuple[Value, ...]:
-    texts = json.loads(key)
-    if len(texts) != len(columns) or None in texts:
-        names = ", ".join(one.name for one in columns)
-        raise ConfigError(f"{key} is no key of {shard}, which has {len(columns)} values: {names}")
+    texts = texts_of(shard, [one.name for one in columns], key)
     return tuple(_value(shard, *pair) for pair in zip(columns, texts, strict=True))
 
 
@@ -54,11 +50,8 @@ def _value(shard: str, one: ReadColumn, text: str) -> str:
         raw = _meant(one, text)
         told = wire_texts(one, [raw]).texts[0]
     except UNREADABLE as error:
-        msg = f"{text!r} is no value of {shard}'s key column {one.name}, a {one.column}"
-        raise ConfigError(msg) from error
-    if told != text:
-        msg = f"{text!r} of {shard}'s key column {one.name} is written {told!r} in its log"
-        raise ConfigError(f"{msg}; ask for it by that")
+        raise unread(shard, one.name, one.column, text) from error
+    require_spelling(shard, one.name, text, told)
     return raw
 
 

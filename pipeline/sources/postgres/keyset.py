@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pipeline.errors import ConfigError
+from pipeline.sources.asked_keys import require_columns
 from pipeline.sources.condition import SqlCondition
 from pipeline.sources.postgres.read_columns import ReadColumn
 from pipeline.sources.postgres.session import quoted
@@ -44,13 +45,8 @@ class ReadKey:
             ConfigError: there is no key to read by; says of which shard, and why.
         """
         by_name = {one.name: one for one in columns}
-        if not key:
-            raise ConfigError(
-                f"{shard} declares no key, so it cannot be read in parts; give it one"
-            )
+        require_columns(shard, key, by_name)
         for name in key:
-            if name not in by_name:
-                raise ConfigError(f"{shard} has no column {name}, which its key names")
             if by_name[name].column.kind in UNORDERED:
                 told = by_name[name].column
                 raise ConfigError(

@@ -12,13 +12,14 @@ from datetime import datetime, timedelta
 
 import pyarrow as pa
 
-from pipeline.errors import ConfigError, ProofError, TooManyRowsError, UnreachableError
+from pipeline.errors import ProofError, TooManyRowsError, UnreachableError
 from pipeline.formats.canonical import quote
 from pipeline.model import Head, Position, Shard, ShardId
 from pipeline.schema.column import TableSchema
 from pipeline.schema.schema_change import TableTold
 from pipeline.settings import SourceSettings
-from pipeline.sources.condition import SqlCondition, columns_in, written
+from pipeline.sources.asked_keys import steps
+from pipeline.sources.condition import SqlCondition, require_known, written
 from pipeline.sources.limits import Limits
 from pipeline.sources.postgres.fence import NUMBER, WRITERS, awaited, ended
 from pipeline.sources.postgres.key_values import one_of
@@ -107,11 +108,7 @@ class PostgresRowReader:
         if pieces < 2 or first.column.kind not in WHOLE:
             return ()
         low = self._read_from.min_id(shard, first.name)
-        high = self._read_from.max_id(shard, first.name)
-        if low is None or high is None:
-            return ()
-        steps = {low + (high - low) * step // pieces for step in range(1, pieces)}
-        return tuple((str(step),) for step in sorted(steps))
+        return steps(low, self._read_from.max_id(shard, first.name), pieces)
 
     def read(self, fence: ReadFence, asked: RowsAsked) -> RowsRead:
         """Rows along the key, once all that had begun to write by the fence has ended.
@@ -185,10 +182,7 @@ class PostgresRowReader:
             found = self._select(relation, asked, (*wanted, *by_key), conditions, order)
             last = _last(found[-1][len(wanted) :]) if found else None
             return found, last, len(found) < asked.limit
-        names = {one.name for one in relation.columns}
-        if strange := sorted(columns_in(asked.where) - names):
-            known = ", ".join(sorted(names))
-            raise ConfigError(f"{asked.shard.name} has no column {strange[0]}; known: {known}")
+        require_known(asked.where, asked.shard.name, {one.name for one in relation.columns})
         end = replace(asked, limit=asked.limit - 1)
         ends = self._select(relation, end, by_key, conditions, f"{order[:-2]}1 OFFSET %s")
         if ends:

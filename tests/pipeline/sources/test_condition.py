@@ -5,7 +5,7 @@ from decimal import Decimal
 import pytest
 
 from pipeline.errors import ConfigError
-from pipeline.sources.condition import columns_in, parsed, written
+from pipeline.sources.condition import columns_in, parsed, require_known, written
 
 REFUSED = {
     "a statement": "id = 1; DROP TABLE t",
@@ -72,3 +72,10 @@ def test_values_stand_apart_from_the_sql(text: str, told: str, values: tuple[obj
 
 def test_all_columns_are_known() -> None:
     assert columns_in(parsed("NOT (a = 1 AND (b IN (1) OR c IS NULL))")) == {"a", "b", "c"}
+
+
+def test_a_condition_on_no_column_is_refused_with_those_there_are() -> None:
+    require_known(parsed("a = 1 OR b IS NULL"), "d.t", {"a", "b"})
+
+    with pytest.raises(ConfigError, match=r"d\.t has no column c; known: a, b"):
+        require_known(parsed("a = 1 OR NOT (c IS NULL)"), "d.t", {"b", "a"})
