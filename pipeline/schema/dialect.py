@@ -64,6 +64,10 @@ class Dialect(Protocol):
         """Whether it holds integers, which source and mirror order alike."""
         ...
 
+    def spellings(self, column: Column, number: int) -> tuple[str, ...]:
+        """Every text as which a change may bring *number*, of a column that is `whole`."""
+        ...
+
     def spelled_alike(self, column: Column) -> bool:
         """Whether equal values of *column* arrive as equal texts, as those of a key must."""
         ...

@@ -77,6 +77,9 @@ class ToyDialect:
     def whole(self, column: Column) -> bool:
         return _type(column) == "number"
 
+    def spellings(self, column: Column, number: int) -> tuple[str, ...]:
+        return (str(number),)
+
     def spelled_alike(self, column: Column) -> bool:
         return True
 

@@ -22,6 +22,7 @@ from pipeline.sources.mysql.column import MySqlColumn, columns
 from pipeline.sources.mysql.defaults import default_scalar
 from pipeline.sources.mysql.statement import DatabaseDropped, read
 from pipeline.sources.mysql.typemap import WHOLE, lake_type
+from pipeline.sources.mysql.wire_text import wire_texts
 
 _INTEGERS = (*WHOLE, "BIGINT")
 
@@ -91,6 +92,13 @@ class MySqlDialect:
     def whole(self, column: Column) -> bool:
         """Integers of any width and sign."""
         return _own(column).kind in _INTEGERS
+
+    def spellings(self, column: Column, number: int) -> tuple[str, ...]:
+        """Its digits; a BIGINT UNSIGNED comes as base64 first of all (mode ``precise``)."""
+        own = _own(column)
+        if number < 0 or not (own.kind == "BIGINT" and own.unsigned):
+            return (str(number),)
+        return (str(wire_texts(own, [str(number)]).texts[0]), str(number))
 
     def spelled_alike(self, column: Column) -> bool:
         """See :mod:`pipeline.sources.mysql.labels`."""

@@ -87,6 +87,10 @@ class PostgresDialect:
         """Integers of any width."""
         return _own(column).kind in WHOLE
 
+    def spellings(self, column: Column, number: int) -> tuple[str, ...]:
+        """Its digits."""
+        return (str(number),)
+
     def spelled_alike(self, column: Column) -> bool:
         """A snapshot and the log tell a value alike."""
         return True

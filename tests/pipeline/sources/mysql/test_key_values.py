@@ -6,6 +6,7 @@ import pytest
 
 from pipeline.errors import ConfigError
 from pipeline.sources.mysql.column import MySqlColumn
+from pipeline.sources.mysql.dialect import MYSQL
 from pipeline.sources.mysql.key_values import one_of
 
 
@@ -60,3 +61,18 @@ def test_each_key_is_an_alternative_and_each_column_has_its_value() -> None:
         "(`k` = %s AND `a%%` = %s) OR (`k` = %s AND `a%%` = %s)",
         (1, "x", 2, "y"),
     )
+
+
+@pytest.mark.parametrize(
+    ("kind", "number", "texts"),
+    [
+        ("INT UNSIGNED", 7, ("7",)),
+        ("BIGINT UNSIGNED", 0, ("AA==", "0")),
+        ("BIGINT UNSIGNED", 2**64 - 1, ("AP//////////", "18446744073709551615")),
+        ("BIGINT UNSIGNED", -1, ("-1",)),
+    ],
+)
+def test_an_id_is_looked_for_by_every_text_that_may_be_its(
+    kind: str, number: int, texts: tuple[str, ...]
+) -> None:
+    assert MYSQL.spellings(column(kind), number) == texts

@@ -311,6 +311,7 @@ def test_columns_that_are_told_leave_all_rows_as_they_are() -> None:
     assert POSTGRES.remembered(schema(ID), schema()) == schema()
     assert POSTGRES.spelled_alike(ID)
     assert POSTGRES.whole(ID)
+    assert POSTGRES.spellings(ID, -7) == ("-7",)
 
 
 @pytest.mark.parametrize(
