@@ -11,8 +11,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from checks.spellings import in_log
 from checks.world import MirrorSide, SourceSide, World
-from pipeline.formats.key import canonical
 from pipeline.model import Shard, Table
 
 Suspect = tuple[Shard, int]
@@ -96,11 +96,10 @@ def fates(table: Table, world: World, seen: SuspectReading) -> tuple[Fate, ...]:
     differ = [suspect for suspect in seen.suspects if before[suspect] != there[suspect]]
     if not differ:
         return (Fate.CLEARED,) * len(seen.suspects)
-    keys = [(suspect[0], _key(table, suspect)) for suspect in differ]
-    touched = dict(zip(differ, world.log().touched(table, keys, seen.landed), strict=True))
+    touched = _touched(table, world, differ, seen.landed)
     after = _at_source(table, world, differ)
     became = {
-        one: fate(before[one], there[one], after[one], touched=touched[one]) for one in differ
+        one: fate(before[one], there[one], after[one], touched=one in touched) for one in differ
     }
     return tuple(became.get(suspect, Fate.CLEARED) for suspect in seen.suspects)
 
@@ -117,6 +116,15 @@ def fate(before: int, there: int, after: int, *, touched: bool) -> Fate:
     if there < before:
         return Fate.MISSING
     return Fate.DOUBLED if before else Fate.EXTRA
+
+
+def _touched(
+    table: Table, world: World, suspects: Sequence[Suspect], after: int
+) -> frozenset[Suspect]:
+    """Those of which a change landed in a batch above *after*, under any spelling of their key."""
+    asked = [(one, key) for one in suspects for key in in_log(table, world, *one)]
+    found = world.log().touched(table, [(shard, key) for (shard, _), key in asked], after)
+    return frozenset(one for (one, _), yes in zip(asked, found, strict=True) if yes)
 
 
 def _at_source(table: Table, world: World, suspects: Sequence[Suspect]) -> dict[Suspect, int]:
@@ -140,9 +148,3 @@ def _by_shard(suspects: Iterable[Suspect]) -> dict[Shard, list[int]]:
     for shard, id_ in suspects:
         grouped.setdefault(shard, []).append(id_)
     return grouped
-
-
-def _key(table: Table, suspect: Suspect) -> str:
-    """The key as the change log spells it."""
-    shard, id_ = suspect
-    return canonical([str(id_)], shard.source, shard.name, unique=table.unique_across_shards)

@@ -17,6 +17,7 @@ from checks.fences import Fences, passed
 from checks.model import NotYet, Outcome, Ruling, Undecided
 from checks.numbers import Span
 from checks.run import Probe
+from checks.spellings import in_mirror
 from checks.suspects import name
 from checks.world import LogKey, Touch, World
 from pipeline.model import Fence, Op, Table, TopicPartition
@@ -96,7 +97,7 @@ class OffsetKeys:
 
 def _fates(table: Table, world: World, keys: Sequence[LogKey]) -> list[KeyFate]:
     mirror = world.mirror(table)
-    there = mirror.has_keys(keys)
+    there = mirror.has_keys(in_mirror(table, world, keys))
     touches = world.log().last_touches(table, keys)
     one_shard = not table.unique_across_shards
     rows = zip(there, touches, strict=True)

@@ -5,6 +5,7 @@ to a batch.  Nothing is lost unless a test loses it.  While a probe reads, `mean
 the source between two of its queries, as other sessions do.
 """
 
+import base64
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -292,6 +293,13 @@ class FakeLog:
 
     world: FakeWorld
 
+    def _key(self, shard: Shard, id_: int) -> str:
+        """As Debezium spells it, with ``bigint.unsigned.handling.mode`` set to ``precise``."""
+        if "unsigned" not in self.world.columns[shard]["id"]:
+            return text(shard, id_)
+        coded = base64.b64encode(id_.to_bytes(id_.bit_length() // 8 + 1, "big")).decode()
+        return canonical([coded], shard.source, shard.name)
+
     def _landed(self, after: int = -1, until: int | None = None) -> list[tuple[int, Event]]:
         events, begin = [], 0
         for batch, end in enumerate(self.world.ends):
@@ -309,7 +317,7 @@ class FakeLog:
                 emptied[event.shard] = Touch(Op.TRUNCATE, batch)
                 newest = {key: touch for key, touch in newest.items() if key[0] != event.shard}
             elif event.shard:
-                newest[event.shard, text(event.shard, event.id)] = Touch(event.op, batch)
+                newest[event.shard, self._key(event.shard, event.id)] = Touch(event.op, batch)
         return tuple(newest.get((k.shard, k.key), emptied.get(k.shard)) for k in keys)
 
     def touched(
@@ -317,7 +325,7 @@ class FakeLog:
     ) -> tuple[bool, ...]:
         fresh = [event for _, event in self._landed(after) if event.shard]
         emptied = {event.shard for event in fresh if event.op == Op.TRUNCATE}
-        rows = {text(event.shard, event.id) for event in fresh if event.shard}
+        rows = {self._key(event.shard, event.id) for event in fresh if event.shard}
         return tuple(key in rows or shard in emptied for shard, key in keys)
 
     def end_keys(self, table: Table) -> tuple[LogKey, ...]:
@@ -325,7 +333,7 @@ class FakeLog:
         for offset, event in enumerate(self.world.log_):
             if event.shard and event.op != Op.TRUNCATE:
                 place = TopicPartition(event.shard.name, 0)
-                key = text(event.shard, event.id)
+                key = self._key(event.shard, event.id)
                 newest[event.shard] = LogKey(event.shard, key, place, offset)
         return tuple(newest.values())
 
