@@ -147,6 +147,8 @@ class MySqlRowReader:
             conditions.append(key.up_to(key.texts(ends[0])))
         conditions.append(written(asked.where, _escaped))
         found = self._select(asked, wanted, conditions, order)
+        if len(found) == asked.limit:  # rows may have come in between, and have pushed others out
+            return found, key.texts(found[-1][len(columns) :]), False
         return found, key.texts(ends[0]) if ends else None, not ends
 
     def _conditions(

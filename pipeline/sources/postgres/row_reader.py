@@ -189,6 +189,8 @@ class PostgresRowReader:
             conditions.append(key.up_to(_last(ends[0])))
         conditions.append(written(asked.where, quoted))
         found = self._select(relation, asked, (*wanted, *by_key), conditions, order)
+        if len(found) == asked.limit:  # rows may have come in between, and have pushed others out
+            return found, _last(found[-1][len(wanted) :]), False
         return found, _last(ends[0]) if ends else None, not ends
 
     def _select(

@@ -1,0 +1,93 @@
+"""No row is passed over because others come between two statements of one read.
+
+Covers pipeline/sources/mysql/row_reader.py, pipeline/sources/postgres/row_reader.py
+"""
+
+import re
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+import pytest
+
+from pipeline.model import Shard
+from pipeline.settings import CollectorSettings, SourceSettings
+from pipeline.sources.condition import parsed
+from pipeline.sources.mysql.column import MySqlColumn
+from pipeline.sources.mysql.keyset import KeyColumns
+from pipeline.sources.mysql.row_reader import MySqlRowReader
+from pipeline.sources.postgres.column import PostgresColumn
+from pipeline.sources.postgres.keyset import ReadKey
+from pipeline.sources.postgres.read_columns import ReadColumn
+from pipeline.sources.postgres.row_reader import PostgresRowReader, _Relation
+from pipeline.sources.row_reader import RowsAsked
+
+FIRST = RowsAsked(Shard("s", "d.t"), ("id",), None, None, 4, parsed("id >= 0"))
+SETTINGS = SourceSettings("s", "h", 1, "u", CollectorSettings("http://h", "c"), "s")
+Read = Callable[[RowsAsked], tuple[list[tuple[Any, ...]], tuple[str, ...] | None, bool]]
+
+
+@dataclass(eq=False)
+class BusyServer:
+    """Even ids from 0 to 18; before each statement but the first an odd one comes, from 1 on.
+
+    Its SQL is what both kinds have in common.
+    """
+
+    connection: sqlite3.Connection = field(default_factory=lambda: sqlite3.connect(":memory:"))
+    coming: Iterator[int] = field(default_factory=lambda: iter(range(-1, 20, 2)))
+
+    def __post_init__(self) -> None:
+        self.connection.execute("ATTACH ':memory:' AS d")
+        self.connection.execute("CREATE TABLE d.t (id INT PRIMARY KEY)")
+        self.connection.executemany("INSERT INTO d.t VALUES (?)", [(n,) for n in range(0, 20, 2)])
+
+    @property
+    def session(self) -> "BusyServer":
+        return self
+
+    @contextmanager
+    def spared(self) -> Iterator[None]:
+        yield
+
+    def texts(self, statement: str, *arguments: object) -> list[tuple[str, ...]]:
+        number = next(self.coming)
+        if number > 0:
+            self.connection.execute("INSERT INTO d.t VALUES (?)", (number,))
+        values = [int(str(one)) for one in arguments]
+        found = self.connection.execute(re.sub("%s", "?", statement), values)
+        return [tuple(map(str, row)) for row in found]
+
+
+def mysql(server: BusyServer, settings: SourceSettings) -> Read:
+    reader = MySqlRowReader(settings)
+    reader._read_from = cast(Any, server)
+    columns = (MySqlColumn("id", "INT", None, None, nullable=False),)
+    return lambda asked: reader._found(columns, KeyColumns(columns), asked)
+
+
+def postgres(server: BusyServer, settings: SourceSettings) -> Read:
+    reader = PostgresRowReader(replace(settings, kind="postgres", options={"database": "d"}))
+    reader._read_from = cast(Any, server)
+    columns = (ReadColumn(PostgresColumn("id", "INT4 as int32", nullable=False), "INT4"),)
+    return lambda asked: reader._found(_Relation("", columns), ReadKey(columns), asked)
+
+
+@pytest.mark.parametrize("kind", [mysql, postgres])
+def test_what_was_there_when_the_read_began_is_read(
+    kind: Callable[[BusyServer, SourceSettings], Read],
+) -> None:
+    server = BusyServer()
+    with closing(server.connection):
+        read = kind(server, SETTINGS)
+        asked, found, ended = FIRST, list[int](), False
+
+        while not ended:
+            rows, last, ended = read(asked)
+            found += [int(row[0]) for row in rows]
+            asked = replace(asked, after=last)
+
+    assert {*found} >= {*range(0, 20, 2)}
+    assert len(found) == len({*found})
