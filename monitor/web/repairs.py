@@ -22,6 +22,7 @@ from pipeline.sources.condition import parsed
 REPAIR_ROUTES = APIRouter(prefix="/v1")
 Most = Annotated[int, Field(ge=1, le=10_000_000)]
 MOST_KEYS = 10_000
+MOST_DRY = 100_000
 
 
 class RepairRequest(BaseModel):
@@ -64,8 +65,8 @@ def repair(parts: Parts, body: RepairRequest) -> JSONResponse:
         rows = found_wrong(table, fails, body.most)
     else:
         rows = named(table, body.keys, body.ranges, body.most)
-    if body.dry_run and rows.keys:
-        raise ConfigError("a dry run is of ids: name ranges, or keys that are one integer each")
+    if body.dry_run:
+        _require_previewable(rows, body.most)
     checks = tuple(sorted({one.check for one in fails})) if not body.dry_run else ()
     named_by, dry = body.incident, body.dry_run
     wish = RereadWish(Origin.REPAIR, rows, incident=named_by, checks=checks, dry=dry)
@@ -116,6 +117,19 @@ def _table(name: str, parts: ApiParts) -> Table:
     if found is None:
         raise ConfigError(f"no table {name!r} is known; `sluice status` shows the tables")
     return found
+
+
+def _require_previewable(rows: RowsWished, most: int) -> None:
+    """Refuse what no dry run can be of.
+
+    Raises:
+        ConfigError: says what else to ask for.
+    """
+    if rows.keys:
+        raise ConfigError("a dry run is of ids: name ranges, or keys that are one integer each")
+    if most > MOST_DRY:
+        msg = f"a dry run is held in memory: of {MOST_DRY} rows at most, {most} may be (--most)"
+        raise ConfigError(f"{msg}; look at fewer ranges at a time")
 
 
 def _fails(incident: str, table: Table, parts: ApiParts) -> tuple[Verdict, ...]:

@@ -6,6 +6,7 @@ very time may show as different all the same.
 """
 
 import json
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -31,6 +32,9 @@ from pipeline.sources.row_reader import OpenRows, ReadFence, RowReader, RowsAske
 
 AT_ONCE = 10_000  # rows of a SELECT
 NAMED = 20
+ROUND = 20.0  # seconds after which no other shard has its turn in a round
+QUEUED = "its turn comes in another round"
+NO_SHARD = "no shard of it is known: nothing of it has landed, or all are gone"
 NOT_YET = "all below the place at which it reads must have landed first"
 log = structlog.get_logger(__name__)
 Rows = Mapping[Any, Mapping[str, Any]]
@@ -45,6 +49,8 @@ class Previews:
     open_mirror: Callable[[Table], MirrorSide | None]
     clock: Callable[[], datetime]
     _fences: dict[tuple[str, str], tuple[ReadFence, Order]] = field(default_factory=dict)
+    _done: dict[tuple[str, str], RereadState] = field(default_factory=dict)
+    _next: tuple[str, str] = ("", "")
     _ids: MirrorIds = field(init=False)
 
     def __post_init__(self) -> None:
@@ -54,15 +60,33 @@ class Previews:
     def run(
         self, landed: LandedState, wishes: Sequence[tuple[WishedReread, Table]]
     ) -> tuple[RereadState, ...]:
-        """One round; a wish has ended once each of its shards was looked at."""
-        ids = frozenset(wish.id for wish, _ in wishes)
+        """One round; a wish has ended once each of its shards was looked at, which is once.
+
+        A round has its time, as everybody who is read again waits for it: who had no turn comes
+        first in the next.
+        """
+        self._keep(frozenset(wish.id for wish, _ in wishes))
+        unknown = [RereadState(w.id, w.table, "", why=NO_SHARD) for w, t in wishes if not t.shards]
+        turns = [(wish, table, shard) for wish, table in wishes for shard in table.shards]
+        first = next((n for n, (w, _, s) in enumerate(turns) if (w.id, str(s)) == self._next), 0)
+        found, until = list[RereadState](), time.monotonic() + ROUND
+        for wish, table, shard in (*turns[first:], *turns[:first]):
+            state = self._done.get((wish.id, str(shard)))
+            if state is None and found and time.monotonic() > until:
+                state = RereadState(wish.id, wish.table, str(shard), why=QUEUED)
+            state = state or self._state(wish, table, shard, landed)
+            if state.done is not None:
+                self._done[wish.id, str(shard)] = state
+            found.append(state)
+        waiting = next((one for one in found if one.why == QUEUED), None)
+        self._next = (waiting.id, waiting.shard) if waiting else ("", "")
+        return (*found, *unknown)
+
+    def _keep(self, ids: frozenset[str]) -> None:
+        """Forget what is of none of these wishes."""
         self._fences = {at: one for at, one in self._fences.items() if at[0] in ids}
+        self._done = {at: one for at, one in self._done.items() if at[0] in ids}
         self._ids.keep(ids)
-        return tuple(
-            self._state(wish, table, shard, landed)
-            for wish, table in wishes
-            for shard in table.shards
-        )
 
     def _state(
         self, wish: WishedReread, table: Table, shard: Shard, landed: LandedState
@@ -88,14 +112,16 @@ class Previews:
             fence, at = self._fence(wish, shard, landed, server)
             if not landed.mark.passed(shard.source, at):
                 return None
-            found = Preview()
+            found, count = Preview(), 0
             for number, stretch in enumerate(stretches(wish, shard, table, tuple)):
                 span = stretch_rows(wish, shard, number).span
                 if span is None:
                     raise ConfigError("a dry run is of ids: of keys of other kinds there is none")
                 self._ids.of(wish, shard, table, span, landed.mark)  # it is as far as the fence
                 asked = RowsAsked(shard, table.key, stretch.read, stretch.until, AT_ONCE)
-                source = _typed(_read(server, fence, asked, wish), table, landed.catalog)
+                texts = _read(server, fence, asked, wish, count)
+                count += len(texts)
+                source = _typed(texts, table, landed.catalog)
                 found = found.with_more(compared(source, self._mirror(table, shard, span), at))
             return found
 
@@ -121,13 +147,15 @@ class Previews:
         return {row[table.key[0]]: row for row in found}
 
 
-def _read(server: RowReader, fence: ReadFence, asked: RowsAsked, wish: WishedReread) -> list[str]:
-    """Rows as the log would have them."""
+def _read(
+    server: RowReader, fence: ReadFence, asked: RowsAsked, wish: WishedReread, before: int
+) -> list[str]:
+    """Rows as the log would have them; so many were read *before*."""
     texts, ended = list[str](), False
     while not ended:
         read = server.read(fence, asked)
         texts += read.rows["after"].to_pylist()
-        require_few(wish, len(texts))
+        require_few(wish, before + len(texts))
         asked, ended = replace(asked, after=read.last), read.ended
     return texts
 

@@ -87,6 +87,8 @@ def test_ranges_and_arrays_of_keys(rig: Rig, server: str) -> None:
         ((USERS, "--ranges", "5..1"), "write 17..29"),
         ((USERS, "--incident", "nobody"), "no incident 'nobody'"),
         ((USERS, "--keys", "1", "--cancel"), "is not being read now"),
+        ((USERS, "--keys", "x", "--dry-run"), "a dry run is of ids"),
+        ((USERS, "--ranges", "1..9", "--most", "100001", "--dry-run"), "of 100000 rows at most"),
     ],
 )
 def test_what_cannot_be_done_is_refused_in_words(

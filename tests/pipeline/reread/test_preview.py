@@ -10,7 +10,8 @@ import pytest
 from pipeline.apply.catalog import Catalog
 from pipeline.apply.landed_state import LandedState
 from pipeline.apply.mirror_side import MirrorSide
-from pipeline.model import Op, Order, Shard
+from pipeline.model import Op, Order, Shard, Table
+from pipeline.reread import preview
 from pipeline.reread.preview import Previews, compared
 from pipeline.rereads import Preview, RereadState, RowsWished, WishedKey, WishedRange
 from tests.pipeline.reading import readings
@@ -116,3 +117,56 @@ def test_nothing_lands_of_a_dry_run(
     assert why in state.why
     assert beside.desk.landed(Op.READ, Op.DELETE) == []
     assert beside.desk.loop.mark.rereads == {}
+
+
+def looking(path: Path, wished: RowsWished) -> tuple[Beside, Previews]:
+    held = HeldRows([3, 5, 6, 7])
+    beside = make(path, repair(wished), held)
+    mirror, feeds = cast(MirrorSide, held), beside.desk.loop.feeds
+    return beside, Previews(feeds, beside.rows, lambda _: mirror, lambda: datetime.now(UTC))
+
+
+def test_rows_of_all_ranges_count(tmp_path: Path) -> None:
+    wished = RowsWished(ranges=(WishedRange(0, 9), WishedRange(20, 29)), most=15)
+    beside, previews = looking(tmp_path, wished)
+
+    told = [states(beside, previews) for _ in range(3)]
+
+    assert told[-1].refused
+    assert "rows or more of db.t are asked for, 15 may be" in told[-1].why
+
+
+def test_a_table_whose_shards_are_gone_is_told_so(tmp_path: Path) -> None:
+    beside, previews = looking(tmp_path, RowsWished(ranges=(WishedRange(3, 8),)))
+    landed = LandedState(beside.desk.loop.mark, Catalog(beside.router, readings("a", "b")))
+
+    (state,) = previews.run(landed, [(beside.wishes[0], Table("db.t", (), ("id",), "id"))])
+
+    assert "no shard of it is known" in state.why
+    assert state.done is None
+
+
+def test_a_round_has_its_time_and_each_shard_its_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bases and repairs are read by the same line: it is not to wait for a large dry run."""
+    monkeypatch.setattr(preview, "ROUND", -1.0)
+    beside, previews = looking(tmp_path, RowsWished(ranges=(WishedRange(3, 8),)))
+    table = Table("db.t", (Shard("a", "db.t"), Shard("a", "db.u")), ("id",), "id")
+    landed = LandedState(beside.desk.loop.mark, Catalog(beside.router, readings("a", "b")))
+
+    rounds = [previews.run(landed, [(beside.wishes[0], table)]) for _ in range(4)]
+
+    turns = [[one.shard for one in told if one.why != preview.QUEUED] for told in rounds]
+    assert turns == [["a/db.t"], ["a/db.u"], ["a/db.t"], ["a/db.u"]]
+
+
+def test_what_was_looked_at_is_not_read_again(tmp_path: Path) -> None:
+    beside, previews = looking(tmp_path, RowsWished(ranges=(WishedRange(3, 8),)))
+    while states(beside, previews).done is None:
+        pass
+    reads = len(beside.rows.reads)
+
+    again = states(beside, previews)
+
+    assert (again.done is not None, len(beside.rows.reads)) == (True, reads)
