@@ -13,6 +13,8 @@ SPREAD := -n auto --maxprocesses 8 --dist worksteal
 FAST_ONES := not spark and not stack and not long
 # Compiled files are kept, whatever the machine says: else each process of each test compiles all anew.
 export PYTHONDONTWRITEBYTECODE :=
+# uv asks those whom the machine trusts, as pip does, and not only those that it was built with.
+export UV_SYSTEM_CERTS := true
 # Limits against hanging only: three times the slowest that was seen.
 FAST := timeout --foreground 900
 SPARK := timeout --foreground 2400
