@@ -14,9 +14,10 @@ import pyarrow.compute as pc
 from pipeline.changelog.marks import MarkReader
 from pipeline.changelog.scan import Part, parts, scan
 from pipeline.changelog.sorted_file import PARTITION
-from pipeline.changelog.table import CHANGES, PROPERTIES, app
-from pipeline.errors import HeldError, ProofError
-from pipeline.lake.commit import create
+from pipeline.changelog.table import CHANGES, PROPERTIES, Stamp, app
+from pipeline.errors import HeldError, LostRaceError, ProofError
+from pipeline.lake.commit import commit, create
+from pipeline.lake.entries import Action
 from pipeline.lake.log import ActiveFile, Snapshot, load
 from pipeline.lake.store import Store
 from pipeline.mark import Mark
@@ -27,7 +28,7 @@ EVERY_OP = tuple(Op)
 
 @dataclass(eq=False)
 class ChangeLog:
-    """Read access for one thread; ``lane`` numbers the batches."""
+    """For one thread; ``lane`` numbers the batches."""
 
     store: Store
     lane: str
@@ -66,6 +67,33 @@ class ChangeLog:
     def batch(self) -> int:
         """Number of the newest batch in the version looked at last; -1 before the first."""
         return self.snapshot.transactions.get(app(self.lane), -1)
+
+    def put(self, actions: Sequence[Action], stamp: Stamp) -> None:
+        """Commit the batch of *stamp* once; upkeep may come first, another batch may not.
+
+        Raises:
+            HeldError: ``lane_taken``: the newest batch is not the one before it.
+        """
+        while True:
+            if self.batch() != stamp.batch - 1:
+                detail = f"lane {self.lane} stands at {self.batch()}, not {stamp.batch - 1}"
+                raise HeldError("lane_taken", f"{detail}; another service lands it")
+            try:
+                following = commit(
+                    self.store,
+                    self.snapshot,
+                    actions,
+                    operation="WRITE",
+                    clock=stamp.received,
+                    note={"sluice": {"lane": self.lane, "batch": stamp.batch}},
+                    txn=(app(self.lane), stamp.batch),
+                    parameters={"mode": "Append"},
+                )
+            except LostRaceError:
+                self.look()
+            else:
+                self.know(following)
+                return
 
     def mark(self) -> Mark | None:
         """The newest batch's mark; None before the first batch.

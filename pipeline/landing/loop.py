@@ -15,10 +15,8 @@ import structlog
 
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.own_rows import mark_row, settle_rows
-from pipeline.changelog.table import Stamp, app
-from pipeline.errors import HeldError, LostRaceError, NoSchemasError
-from pipeline.lake.commit import commit
-from pipeline.lake.entries import Action
+from pipeline.changelog.table import Stamp
+from pipeline.errors import HeldError, NoSchemasError
 from pipeline.landing.acknowledgements import Acknowledgements
 from pipeline.landing.bases import Settled, settles_of, with_drops
 from pipeline.landing.collector_lists import captured, collected, is_above, with_lists
@@ -339,36 +337,12 @@ class Landing:
         own.append(mark_row(made.changes_since(self.mark), stamp))
         files = [*staged.files, *(write_rows(self.log, rows, stamp) for rows in own)]
         self._unsure = True  # until the mark was read back
-        self._put([file.added(stamp.received) for file in files], made, stamp)
+        self.log.put([file.added(stamp.received) for file in files], stamp)
         found = self.log.mark()
         if found != made:
             at = "nothing" if found is None else f"batch {found.batch}"
             raise HeldError("mark_lost", f"wrote batch {made.batch}, read back {at}")
         self.mark, self._unsure, self._ruled = found, False, True
-
-    def _put(self, actions: Sequence[Action], made: Mark, stamp: Stamp) -> None:
-        """Commit once; upkeep may come first, another batch may not."""
-        while True:
-            snapshot = self.log.snapshot
-            if self.log.batch() != made.batch - 1:
-                detail = f"lane {made.lane} stands at {self.log.batch()}, not {made.batch - 1}"
-                raise HeldError("lane_taken", f"{detail}; another service lands it")
-            try:
-                following = commit(
-                    self.log.store,
-                    snapshot,
-                    actions,
-                    operation="WRITE",
-                    clock=stamp.received,
-                    note={"sluice": {"lane": made.lane, "batch": made.batch}},
-                    txn=(app(made.lane), made.batch),
-                    parameters={"mode": "Append"},
-                )
-            except LostRaceError:
-                self.log.look()
-            else:
-                self.log.know(following)
-                return
 
     def _report(
         self,

@@ -207,7 +207,7 @@ def test_f18_a_commit_of_which_nobody_knows_the_outcome_is_looked_up_in_the_next
             commit(*arguments, **more)
         raise UnreachableError("the lake does not answer")
 
-    monkeypatch.setattr("pipeline.landing.loop.commit", doubtful)
+    monkeypatch.setattr("pipeline.changelog.change_log.commit", doubtful)
     with pytest.raises(UnreachableError):
         desk.land()
     desk.topics.put("a", GIB4 - 50, "fourth")
