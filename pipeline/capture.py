@@ -1,10 +1,23 @@
 """Of which tables are rows sent?  As a collector's lists say, and its source lets it.  Pure."""
 
 import json
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 
 from pipeline.model import ShardId
+
+
+@dataclass(frozen=True, slots=True)
+class Break:
+    """Nothing kept, for the collector, what was written to any table: ``why``.
+
+    ``since`` is when that was first noticed, ``over`` once it is kept again: what was written
+    until then is sent by nobody.
+    """
+
+    why: str
+    since: float
+    over: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,18 +26,32 @@ class Capture:
 
     ``text`` is another whenever that may be.  Where lists cannot be read, they are not ``known``,
     and let nothing in.  ``said_by`` names them to people.  ``replaced`` are tables whose
-    rows became others of late without a word in the log: dropped, made anew, exchanged.
+    rows became others without a word in the log (dropped, made anew, exchanged), each with when
+    that was noticed last; such times are seconds of this process's own clock.
     """
 
     sends: Callable[[ShardId], bool]
     text: str = ""
     known: bool = True
     said_by: str = "the collector's lists"
-    replaced: frozenset[ShardId] = frozenset()
+    replaced: Mapping[ShardId, float] = field(default_factory=dict)
+    broken: Break | None = None
 
     def __call__(self, shard: ShardId) -> bool:
         """Whether rows of *shard* are sent."""
         return self.sends(shard)
+
+    @property
+    def newest(self) -> float:
+        """When anything was noticed last."""
+        began = () if self.broken is None else (self.broken.since,)
+        return max((*self.replaced.values(), *began), default=float("-inf"))
+
+    def after(self, at: float) -> "Capture":
+        """Without what was noticed up to *at*, unless it still lasts."""
+        left = {shard: seen for shard, seen in self.replaced.items() if seen > at}
+        ended = self.broken is not None and self.broken.over and self.broken.since <= at
+        return replace(self, replaced=left, broken=None if ended else self.broken)
 
 
 def both(lists: Capture, source: Capture | None) -> Capture:
@@ -36,5 +63,6 @@ def both(lists: Capture, source: Capture | None) -> Capture:
         json.dumps([lists.text, source.text]),
         lists.known and source.known,
         f"{lists.said_by} or {source.said_by}",
-        lists.replaced | source.replaced,
+        {**lists.replaced, **source.replaced},
+        source.broken,
     )

@@ -21,7 +21,7 @@ from pipeline.capture import Capture
 from pipeline.living import is_there
 from pipeline.mark import CollectorLists, Mark, source_of
 from pipeline.model import Order, Shard, ShardId
-from pipeline.report import Gap, read_gap, tell_gap
+from pipeline.report import Gap, tell_gap
 
 GRACE = timedelta(seconds=30)  # a task that is stopped for new lists may go by the old ones so long
 
@@ -73,7 +73,8 @@ def with_lists(
 ) -> Mark:
     """*made*, the mark after *before*, with the lists of its sources and what they leave out.
 
-    *told* is without the collectors that are silent, *ends* without the logs of servers that are.
+    *told* is without the collectors that are silent, and without what *before* says was replaced;
+    *ends* without the logs of servers that are silent.
     """
     lists, gaps = dict(before.lists), dict(made.gaps)
     for source, known in before.lists.items():  # and those that are told, below
@@ -137,13 +138,12 @@ def _sends(lists: Capture, name: str) -> bool:
 
 
 def _replaced(made: Mark, source: str, capture: Capture) -> set[str]:
-    """Those that were replaced of late, and of which no gap says so yet."""
+    """Those that were replaced, also if they have no base yet: it may be on its way."""
     if not capture.replaced:
         return set()
-    known = map(read_gap, made.gaps.values())
-    told = {name for gap in known if gap.topic == _topic(source) for name in gap.shards}
-    every = (name for name in _based(made, source) if name not in told)
-    return {name for name in every if ShardId.parse(Shard.parse(name).name) in capture.replaced}
+    own = (n for n, table in made.shards.items() if table is not None and source_of(n) == source)
+    there = (name for name in own if is_there(made, name))
+    return {name for name in there if ShardId.parse(Shard.parse(name).name) in capture.replaced}
 
 
 def _why(

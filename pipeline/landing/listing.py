@@ -10,8 +10,10 @@ import structlog
 
 from pipeline.capture import Capture
 from pipeline.errors import ConfigError
+from pipeline.landing.plan import Plan
 from pipeline.landing.source_feed import Feed
 from pipeline.landing.topic_shards import TopicNames
+from pipeline.mark import Mark
 from pipeline.model import Acknowledged, Head, Missing, PartitionEnd, TopicPartition
 from pipeline.side_by_side import Answer, SideBySide
 from pipeline.transports.transport import Transport
@@ -168,3 +170,12 @@ def owner(topic: str, feeds: Sequence[Feed]) -> Feed | None:
         names = " and ".join(feed.settings.name for feed in found)
         raise ConfigError(f"topic {topic} is claimed by {names}; give them prefixes of their own")
     return found[0]
+
+
+def tell_gone(chosen: Plan, made: Mark) -> None:
+    """Told once it is committed: a round that commits nothing would say it again."""
+    for gap in chosen.doubts:
+        if f"{gap.id}@{made.batch}" not in made.gaps:
+            at = TopicPartition(gap.topic, gap.partition)
+            what = f"{at} is gone; it had been landed to its end at {gap.first}"
+            log.info("partition gone", lane=made.lane, batch=made.batch, what=what)

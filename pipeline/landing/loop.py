@@ -27,9 +27,10 @@ from pipeline.landing.epochs import Epochs, explain, look
 from pipeline.landing.facts import Facts, gather
 from pipeline.landing.healing import Healed, Healing
 from pipeline.landing.hidden_topics import with_hidden
-from pipeline.landing.listing import Listing, Upstream
+from pipeline.landing.listing import Listing, Upstream, tell_gone
 from pipeline.landing.new_rules import with_rules
 from pipeline.landing.next_mark import next_mark
+from pipeline.landing.noticed import Noticed
 from pipeline.landing.parted_logs import with_parted
 from pipeline.landing.plan import Plan, PlanContext, plan
 from pipeline.landing.recognition import recognised
@@ -43,6 +44,7 @@ from pipeline.landing.source_feed import Feed
 from pipeline.landing.staging import Staged, rows_again, unexplained_rows, write_rows
 from pipeline.landing.task import Done, Intake, LandingTask
 from pipeline.landing.topic_shards import TopicShards
+from pipeline.landing.unkept_logs import with_unkept
 from pipeline.lives import lived
 from pipeline.mark import Mark, source_of
 from pipeline.model import PartitionEnd, Shard, TopicPartition
@@ -80,6 +82,7 @@ class Landing:
     _acknowledgements: Acknowledgements = field(default_factory=Acknowledgements)
     _disorder: Disorder = field(default_factory=Disorder)
     _healed: Healed = field(default_factory=Healed)
+    _noticed: Noticed = field(default_factory=Noticed)
     _tried: frozenset[str] = frozenset()
     _ends: dict[TopicPartition, PartitionEnd] = field(default_factory=dict)
     _unsure: bool = False
@@ -100,7 +103,7 @@ class Landing:
         """
         started = self.clock()
         self._resume()
-        listing = self.upstream.list(self.mark.offsets)
+        listing = self._noticed.unsaid(self.upstream.list(self.mark.offsets))
         chosen = self._plan(listing)
         held: dict[str, Hold] = {}
         found = self._healing.found(self.mark, listing.source_of, started, self._read_again)
@@ -139,7 +142,7 @@ class Landing:
     def _due(self, chosen: Plan, waived: frozenset[str]) -> bool:
         """Whether a batch says anything: rows, a gap, or what a person has closed."""
         closed = waived & set(self.mark.gaps).union(*self.mark.quarantined.values())
-        again = is_due(self.mark, self.rereads(), self._tried)
+        again = is_due(self.mark, self.rereads(), self._tried) or self._noticed.is_due(self.mark)
         return again or bool(chosen.spans or chosen.gaps or closed)
 
     @cached_property
@@ -184,13 +187,13 @@ class Landing:
         if not self._ruled:  # the rules of the batch before may have been others
             made = with_rules(made, self.mark, self.router)
         made = with_parted(with_hidden(made, facts.hidden, self.router), self.mark, listing.heads)
-        ends = epochs.ends(listing.heads)
-        made = with_lists(made, self.mark, listing.captures, ends, stamp.received)
+        told, ends = listing.captures, epochs.ends(listing.heads)
+        made = with_unkept(with_lists(made, self.mark, told, ends, stamp.received), told)
         made = replace(self._healed.noted(made), lives=self._lived(made))
         taken = rows_again(self.log, (*again.files, *self._healed.files), columns, stamp)
         self._tried = ripe(self.mark)
         self._commit(made, settled, replace(staged, files=(*staged.files, *taken)), stamp)
-        _tell_gone(chosen, made)
+        tell_gone(chosen, made)
         return facts
 
     def _lived(self, made: Mark) -> Mapping[str, int]:
@@ -343,6 +346,7 @@ class Landing:
             at = "nothing" if found is None else f"batch {found.batch}"
             raise HeldError("mark_lost", f"wrote batch {made.batch}, read back {at}")
         self.mark, self._unsure, self._ruled = found, False, True
+        self._noticed.say()
 
     def _report(
         self,
@@ -363,12 +367,3 @@ class Landing:
             gaps=tuple(read_gap(text) for text in self.mark.gaps.values()),
             holds=tuple(held.values()),
         )
-
-
-def _tell_gone(chosen: Plan, made: Mark) -> None:
-    """Told once it is committed: a round that commits nothing would say it again."""
-    for gap in chosen.doubts:
-        if f"{gap.id}@{made.batch}" not in made.gaps:
-            at = TopicPartition(gap.topic, gap.partition)
-            what = f"{at} is gone; it had been landed to its end at {gap.first}"
-            log.info("partition gone", lane=made.lane, batch=made.batch, what=what)

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -10,7 +11,7 @@ import structlog
 from pipeline.capture import Capture, both
 from pipeline.collectors.collector import Collector
 from pipeline.collectors.mirrored import Mirrored
-from pipeline.errors import UnreachableError
+from pipeline.errors import SluiceError, UnreachableError
 from pipeline.formats.format import Format
 from pipeline.landing.topic_shards import TopicNames
 from pipeline.model import Acknowledged, Head, Missing
@@ -83,6 +84,7 @@ class Feed:
     def captures(self) -> Capture | Missing:
         """The same as it and its server tell now; ``Missing`` if either is silent."""
         if self._silence:
+            self._look()
             return Missing(self._silence)
         try:
             self._last = both(self.collector.captures(), self.server().sends())
@@ -90,6 +92,12 @@ class Feed:
             log.warning("collector_silent", source=self.settings.name, error=str(error))
             return Missing(str(error))
         return self._last
+
+    def _look(self) -> None:
+        """Let the server that was asked last notice what no log tells of; it says so later."""
+        for server in self._servers.values():
+            with suppress(SluiceError):
+                server.sends()
 
     def head(self) -> Head | None:
         """Head of the connected server's log; None when it does not answer."""

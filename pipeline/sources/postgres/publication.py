@@ -41,7 +41,6 @@ SELECT md5(coalesce(string_agg(concat_ws(' ', c.oid, n.nspname, t.relname), ',' 
     '')) AS digest {STORED}"""
 STORES = f"""\
 SELECT c.oid::bigint AS oid, n.nspname::text AS schema, t.relname::text AS relation {STORED}"""
-LATELY = 60.0  # seconds for which it is told that a table was replaced, lest a batch misses it
 
 Stores = Mapping[ShardId, frozenset[str]]
 
@@ -82,18 +81,17 @@ class PublishedTables:
             return held and shard in present
 
         text = json.dumps([str(facts), sorted(map(str, entries)), sorted(schemas)])
-        return Capture(sends, text, said_by=said_by, replaced=frozenset(self._replaced))
+        return Capture(sends, text, said_by=said_by, replaced=dict(self._replaced))
 
     def _look(self, facts: PublicationFacts, entries: Stores) -> None:
-        now, present = self.clock(), self._present
+        present = self._present
         (told,) = self.session.ask(DIGEST, facts.via_root)
         if told["digest"] != self._digest:
             rows = self.session.ask(STORES, facts.via_root)
             present = _gathered((row, str(row["oid"])) for row in rows)
         found = {*replaced(self._present, present), *replaced(self._entries, entries)}
         self._digest, self._present, self._entries = str(told["digest"]), present, entries
-        left = {shard: until for shard, until in self._replaced.items() if until > now}
-        self._replaced = left | dict.fromkeys(found, now + LATELY)
+        self._replaced |= dict.fromkeys(found, self.clock())
 
     def _ask(self, statement: str) -> list[Row]:
         return self.session.ask(statement, self.name)

@@ -8,7 +8,7 @@ triggers; what is in an UNLOGGED table is in no log.
 
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import ClassVar
@@ -32,6 +32,7 @@ from pipeline.sources.postgres.replication import PUBLICATION, Replication, name
 from pipeline.sources.postgres.server_facts import server_facts
 from pipeline.sources.postgres.session import PostgresSession, Row, quoted
 from pipeline.sources.postgres.shard_facts import INDEXES, sent_elsewhere, shard_facts, shard_names
+from pipeline.sources.postgres.watched_slot import WatchedSlot
 from pipeline.sources.row_reader import replica_of
 from pipeline.sources.scope import ExaminationScope
 from pipeline.sources.source import Beat, Source, SourceDescription
@@ -72,6 +73,7 @@ class PostgresSource:
     _names: Replication = field(init=False, repr=False)
     _session: PostgresSession = field(init=False, repr=False)
     _published: PublishedTables = field(init=False, repr=False)
+    _slot: WatchedSlot = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Name the server; it is dialled when it is first asked.
@@ -83,6 +85,7 @@ class PostgresSource:
         self._names = named(self.name, self.database, self.publication, self.slot)
         self._session = PostgresSession(self.settings, self.database, self.limits)
         self._published = PublishedTables(self._session, self.publication)
+        self._slot = WatchedSlot(self._session, self._names.slot)
 
     @property
     def name(self) -> str:
@@ -179,8 +182,9 @@ class PostgresSource:
         return tuple(int(row["id"]) for row in found)
 
     def sends(self) -> Capture:
-        """Those that its publication holds whole, under their own names."""
-        return self._published.capture()
+        """Those that its publication holds whole, under their own names, and its slot keeps."""
+        broken = self._slot.look()
+        return replace(self._published.capture(), broken=broken)
 
     def describe(self, shards: Collection[str]) -> SourceDescription:
         """What it says of itself and of *shards*, loaded or not.

@@ -192,7 +192,7 @@ def test_what_stands_above_the_beginning_of_lists_was_sent_by_them(
 
 
 def test_what_was_replaced_without_a_word_is_a_gap_once() -> None:
-    replaced = replace(ALL, replaced=frozenset({ShardId("db", "t"), ShardId("db", "ignored")}))
+    replaced = replace(ALL, replaced={ShardId("db", "t"): 1.0, ShardId("db", "ignored"): 1.0})
 
     (gap,) = gaps(CollectorLists(digest(ALL)), replaced, {T: 2})
 

@@ -7,7 +7,7 @@ import pytest
 from demo.postgres import Postgres
 from pipeline.capture import Capture
 from pipeline.model import ShardId
-from pipeline.sources.postgres.publication import LATELY, PublishedTables
+from pipeline.sources.postgres.publication import PublishedTables
 from pipeline.sources.postgres.session import PostgresSession
 from pipeline.sources.postgres.source import PostgresSource
 from tests.pipeline.sources.postgres.test_source_stack import settings
@@ -101,8 +101,8 @@ def looks(postgres: Postgres, *statements: tuple[str, ...]) -> list[set[str]]:
         tables.capture()
         for few in statements:
             postgres.execute(*few, database="published")
-            now += LATELY
-            found.append({str(one) for one in tables.capture().replaced})
+            now += 1
+            found.append({str(one) for one in tables.capture().after(now - 1).replaced})
     return found
 
 

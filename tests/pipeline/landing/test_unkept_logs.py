@@ -1,0 +1,191 @@
+"""A log that was not kept for its collector is a gap of all its tables, until bases begin after it.
+
+Covers pipeline/landing/noticed.py and pipeline/capture.py, too.
+"""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from pipeline.capture import Break, Capture, both
+from pipeline.landing.unkept_logs import with_unkept
+from pipeline.mark import Existence, Mark
+from pipeline.model import Acknowledged, Head, Order, ShardId
+from pipeline.report import Gap, read_gap
+from pipeline.sources.postgres.dialect import POSTGRES
+from pipeline.sources.postgres.position import log_position
+from tests.pipeline.landing.desk import Desk, Server
+from tests.pipeline.landing.test_unbased_tables import message
+
+T, U = "shop/public.t", "shop/public.u"
+SHARDS = {T: "public.t", U: "public.u", "till/public.t": "till.t", "shop/public.x": None}
+KNOWN = Mark("main", 5, shards=SHARDS)
+ALL = Capture(lambda _: True, "all")
+GONE = replace(ALL, broken=Break("slot s was not there", 7.0))
+
+
+def opened(made: Mark, told: Capture = GONE) -> list[Gap]:
+    return [read_gap(text) for text in with_unkept(made, {"shop": told}).gaps.values()]
+
+
+def test_all_tables_of_the_source_that_are_there_are_short() -> None:
+    gone = {U: Existence(Order(1, 1, 1), there=False)}
+
+    (gap,) = opened(KNOWN)
+
+    assert (gap.id, gap.shards, gap.batch) == ("unkept:shop:0:5@5", (T, U), 5)
+    assert gap.why == "slot s was not there; take a new base of each of its tables"
+    assert [one.shards for one in opened(replace(KNOWN, existing=gone))] == [(T,)]
+    assert (opened(replace(KNOWN, shards={})), opened(KNOWN, ALL)) == ([], [])
+
+
+def test_while_it_lasts_no_base_that_begins_closes_it() -> None:
+    later = replace(with_unkept(KNOWN, {"shop": GONE}), batch=8)
+
+    (gap,) = opened(later)
+
+    assert (gap.id, gap.batch) == ("unkept:shop:0:5@5", 8)
+
+
+def test_what_the_source_noticed_is_told_with_the_lists() -> None:
+    found = both(ALL, replace(GONE, replaced={ShardId("public", "t"): 3.0}))
+
+    assert (found.broken, found.newest) == (GONE.broken, 7.0)
+    assert found.after(3.0).replaced == {}
+    assert found.after(7.0).broken == GONE.broken, "it lasts"
+    over = replace(found, broken=Break("", 7.0, over=True))
+    assert (over.after(6.9).broken, over.after(7.0).broken) == (over.broken, None)
+    assert ALL.newest < 0.0
+
+
+@dataclass(eq=False)
+class Postgres(Server):
+    """A server that goes on, and its collector, which has sent everything."""
+
+    end: int = 10_000
+
+    def head(self) -> Head:
+        return Head("7/1/5", log_position(self.end))
+
+    def acknowledged(self) -> Acknowledged:
+        return Acknowledged(log_position(self.end))
+
+
+@pytest.fixture
+def server() -> Postgres:
+    return Postgres(published=ALL)
+
+
+@pytest.fixture
+def desk(tmp_path: Path, server: Postgres) -> Desk:
+    """A table with a base, landed."""
+    made = Desk(tmp_path, server=server, names="a", dialect=POSTGRES)
+    made.topics.held["a.public.t"] = [message("t", 500, 1, "last"), message("t", 600, 2)]
+    made.land()
+    assert made.loop.mark.bases
+    return made
+
+
+def short(desk: Desk) -> list[tuple[str, ...]]:
+    return [read_gap(text).shards for text in desk.loop.mark.gaps.values()]
+
+
+def based(desk: Desk, lsn: int) -> None:
+    desk.topics.held["a.public.t"] += [message("t", lsn, 1, "last"), message("t", lsn + 100, 2)]
+    desk.land()
+
+
+def test_a_slot_that_was_gone_blocks_its_tables_though_nothing_else_landed(
+    desk: Desk, server: Postgres
+) -> None:
+    """With snapshot.mode=no_data the new one sends what comes, as if nothing had been between."""
+    server.published = GONE
+    told = desk.land()
+    server.published = replace(ALL, broken=Break("slot s was not there", 7.0, over=True))
+    desk.topics.held["a.public.t"].append(message("t", 900, 9))
+    desk.land()
+
+    assert told.batch is not None
+    assert short(desk) == [("a/public.t",)]
+    assert desk.land().batch is None
+    based(desk, 1500)
+    assert short(desk) == []
+
+
+def test_it_is_told_though_it_is_kept_again_before_a_batch_could_say_so(
+    desk: Desk, server: Postgres
+) -> None:
+    server.published = replace(ALL, broken=Break("slot s was not there", 7.0, over=True))
+    desk.land()
+
+    assert short(desk) == [("a/public.t",)]
+    based(desk, 1500)
+    desk.land()
+    assert short(desk) == []
+
+
+def test_a_base_that_began_while_nothing_was_kept_is_short_of_it(
+    desk: Desk, server: Postgres
+) -> None:
+    server.published = GONE
+    desk.land()
+    based(desk, 1500)
+    server.published = replace(ALL, broken=Break("slot s was not there", 7.0, over=True))
+    desk.land()
+
+    assert short(desk) == [("a/public.t",)]
+
+
+REPLACED = {ShardId("public", "t"): 3.0}
+
+
+def test_a_table_that_was_replaced_is_a_gap_once(desk: Desk, server: Postgres) -> None:
+    """A base that comes at once is a base."""
+    server.published = replace(ALL, replaced=REPLACED)
+    desk.land()
+    assert short(desk) == [("a/public.t",)]
+
+    based(desk, 1500)
+    desk.land()
+
+    assert short(desk) == []
+
+
+def test_a_table_that_is_replaced_again_while_it_is_a_gap_needs_a_base_that_begins_after_that(
+    desk: Desk, server: Postgres
+) -> None:
+    server.published = replace(ALL, replaced=REPLACED)
+    desk.land()
+    rows = [message("t", 1500, 1, "first"), message("t", 1500, 2, "last")]
+    desk.topics.held["a.public.t"].append(rows[0])
+    desk.land()
+    server.published = replace(ALL, replaced={ShardId("public", "t"): 4.0})
+    desk.land()
+    desk.topics.held["a.public.t"] += [rows[1], message("t", 1600, 2)]
+    desk.land()
+    desk.land()
+
+    assert short(desk) == [("a/public.t",)]
+
+
+def test_a_table_that_is_replaced_while_its_first_base_comes_is_a_gap(
+    tmp_path: Path, server: Postgres
+) -> None:
+    desk = Desk(tmp_path, server=server, names="a", dialect=POSTGRES)
+    topic = desk.topics.held.setdefault("a.public.t", [])
+    topic.append(message("t", 500, 1, "first"))
+    desk.land()
+    server.published = replace(ALL, replaced=REPLACED)
+    desk.land()
+    topic += [message("t", 500, 2, "last"), message("t", 600, 3)]
+    desk.land()
+
+    assert desk.loop.mark.bases
+    assert short(desk) == [("a/public.t",)]
+
+
+def test_what_no_table_of_the_mark_needs_makes_no_batch(desk: Desk, server: Postgres) -> None:
+    server.published = replace(ALL, replaced={ShardId("public", "new"): 9.0})
+
+    assert desk.land().batch is None

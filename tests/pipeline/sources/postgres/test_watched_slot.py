@@ -1,0 +1,82 @@
+"""A slot that is gone at a look is told with the time, and so it stays; also what was replaced.
+
+Covers pipeline/sources/postgres/publication.py, too, as far as times go.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import cast
+
+import pytest
+
+from pipeline.capture import Break
+from pipeline.model import ShardId
+from pipeline.sources.postgres.publication import PublishedTables
+from pipeline.sources.postgres.session import PostgresSession, Row
+from pipeline.sources.postgres.watched_slot import WatchedSlot
+
+KEPT: list[Row] = [{"kept": True}]
+UNREAD: list[Row] = [{"kept": False}]
+NONE: list[Row] = []
+WHY = "slot s {}: what was written until it was made anew is sent by nobody"
+GONE, LOST = WHY.format("was not there"), WHY.format("kept nothing (lost, or still being made)")
+
+
+@dataclass(eq=False)
+class Session:
+    """Answers what it was given, one answer for each question."""
+
+    answers: list[list[Row]] = field(default_factory=list)
+
+    def ask(self, statement: str, *arguments: object) -> list[Row]:
+        return self.answers.pop(0)
+
+
+def ticks() -> Iterator[float]:
+    number = 0.0
+    while True:
+        number += 1
+        yield number
+
+
+@pytest.mark.parametrize(
+    ("seen", "told"),
+    [
+        pytest.param([KEPT, KEPT], None, id="there all the while"),
+        pytest.param([NONE], Break(GONE, 1), id="not there at first"),
+        pytest.param([KEPT, NONE, NONE], Break(GONE, 1), id="dropped: since then"),
+        pytest.param([KEPT, UNREAD], Break(LOST, 1), id="lost, or not made yet"),
+        pytest.param([NONE, UNREAD, KEPT], Break(GONE, 1, over=True), id="made anew"),
+        pytest.param([NONE, KEPT, KEPT], Break(GONE, 1, over=True), id="and there since"),
+        pytest.param([NONE, KEPT, NONE], Break(GONE, 2), id="dropped again"),
+    ],
+)
+def test_when_a_slot_was_gone_is_told(seen: list[list[Row]], told: Break | None) -> None:
+    clock = ticks()
+    session = cast(PostgresSession, Session(seen.copy()))
+    slot = WatchedSlot(session, "s", lambda: next(clock))
+
+    assert [slot.look() for _ in seen][-1] == told
+
+
+PUBLICATION = {"every": True, "root": False, "insert": True, "update": True}
+ALL: list[Row] = [{**PUBLICATION, "delete": True, "truncate": True}]
+
+
+def stores(oid: int) -> list[list[Row]]:
+    return [ALL, [{"digest": str(oid)}], [{"oid": oid, "schema": "public", "relation": "t"}]]
+
+
+def test_a_replaced_table_is_told_with_the_time_of_the_look_that_saw_it_last() -> None:
+    same: list[list[Row]] = [ALL, [{"digest": "2"}]]
+    answers = [*stores(1), *stores(2), *same, *stores(3)]
+    clock = ticks()
+    session = cast(PostgresSession, Session(answers))
+    tables = PublishedTables(session, "p", lambda: next(clock))
+
+    told = [tables.capture().replaced for _ in range(4)]
+
+    table = ShardId("public", "t")
+    assert told[0] == {}
+    assert told[1] == told[2]
+    assert told[2][table] < told[3][table]
