@@ -54,7 +54,8 @@ class Image:
     ``day`` that it is written out to; empty where it is read as a version of the mirror.  ``late``
     is what landed since and belongs in it; the first ``revision`` of these are in what stands at
     ``path``.  ``shards`` is the :func:`digest` of those it is of, ``rows`` how
-    many are in it, where that is known.
+    many are in it, where that is known.  ``pinned``: what its version needs is kept as long as it
+    is, and not only what stands at ``path``.
     """
 
     cut: datetime
@@ -70,6 +71,7 @@ class Image:
     shards: str = ""
     revision: int = 0
     rows: int | None = None
+    pinned: bool = True
 
     @property
     def left_out(self) -> tuple[LateChanges, ...]:

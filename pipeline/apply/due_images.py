@@ -91,7 +91,7 @@ class DueImages:
         until, shards = at + rule.keep, digest(table.shards)
         self._making[table.name] = due.at
         made = (seen.version + 1, mark.batch, fences, found, at, until, due.day)
-        return Image(due.at, *made, shards=shards)
+        return Image(due.at, *made, shards=shards, pinned=rule.how != "parquet")
 
     def miss(self, table: str, cut: datetime, why: str) -> None:
         """Make no image of *cut*: the next turn is an ordinary one."""

@@ -36,7 +36,8 @@ class FoundImages:
     def of(self, table: str, images: Sequence[Image], mirror: str) -> tuple[Image, ...]:
         """Those of *images*, oldest first, that can be read, each with where it stands.
 
-        What came late for one is in it where it stands corrected; else it is told all the same,
+        One whose version need not be there any more is told only where it stands by itself.  What
+        came late for one is in it where it stands corrected; else it is told all the same,
         for what was said of its cut is to be taken back.
 
         Raises:
@@ -63,7 +64,7 @@ class FoundImages:
         return tuple(
             _standing(one, places[one.cut], found.get(one.cut))
             for one in images
-            if one.cut in found or places[one.cut] is None or one.late
+            if one.cut in found or (places[one.cut] is None and one.pinned) or one.late
         )
 
 

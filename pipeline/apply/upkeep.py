@@ -136,19 +136,17 @@ class Upkeep:
 
     def _keep(self, table: str, snapshot: MirrorSnapshot, read: int | None) -> timedelta | None:
         """How long what has left it stays; None, for ever, while somebody reads an older one."""
-        kept = max(self.settings.upkeep.keep_versions, _LEAST, self._imaged(table, snapshot))
+        kept = max(self.settings.upkeep.keep_versions, _LEAST, self._imaged(snapshot))
         since = self._since(table, snapshot, read)
         return kept if since is not None and self.clock() - since <= kept else None
 
-    def _imaged(self, table: str, snapshot: MirrorSnapshot) -> timedelta:
+    def _imaged(self, snapshot: MirrorSnapshot) -> timedelta:
         """As long as an image is kept, and some: what it needs went after it was made.
 
         One that is written out is so long before a week is over.
         """
-        if self.settings.written_images(table) is not None:
-            return timedelta()
         now = self.clock()
-        held = (one.keep + _SOME for one in images_of(snapshot) if one.held(now))
+        held = (one.keep + _SOME for one in images_of(snapshot) if one.pinned and one.held(now))
         return max(held, default=timedelta())
 
     def _since(self, table: str, snapshot: MirrorSnapshot, read: int | None) -> datetime | None:

@@ -19,6 +19,7 @@ from pipeline.model import Acknowledged, Fence, Head, Op
 from pipeline.settings import PublishRule
 from pipeline.sources.mysql.position import binlog_position
 from pipeline.tables.delta.table_format import DeltaMirrors
+from pipeline.tables.lake import Lake
 from tests.pipeline.apply.keeping import DAY, Keeping, aged, mirror, read
 from tests.pipeline.hand_lake import HandLake, row
 
@@ -90,6 +91,43 @@ def test_s08_once_it_is_kept_no_longer_its_files_go(lake: HandLake) -> None:
 
     with pytest.raises(UnreachableError):
         read(mirror(lake), version)
+
+
+def told(lake: HandLake, how: Any) -> tuple[Image, ...]:
+    """What the gate sees once images are to be made *how*."""
+    as_now = replace(lake.settings, publish=(PublishRule("db.*", how=how, keep=KEEP),))
+    found = Lake(as_now, DeltaMirrors(None)).applied("db.t")
+    assert found is not None
+    return found.images
+
+
+def test_s08_of_a_day_that_was_written_out_no_version_of_the_mirror_is_promised(
+    tmp_path: Path,
+) -> None:
+    """That images are pinned from now on brings none back."""
+    made = image_of_yesterday(tmp_path, "parquet")
+    version = image(made).version
+    keeping = Keeping(made)
+    keeping.now = datetime.now(UTC)
+
+    keeping.run()
+
+    with pytest.raises(UnreachableError):
+        read(mirror(made), version)
+    assert told(made, "pin") == ()
+
+
+def test_s08_a_version_that_was_promised_stays_though_days_are_written_out_by_now(
+    lake: HandLake,
+) -> None:
+    lake.settings = replace(lake.settings, publish=(PublishRule("db.*", how="parquet", keep=KEEP),))
+    keeping = Keeping(lake)
+    keeping.now = datetime.now(UTC)
+
+    keeping.run()
+
+    (found,) = told(lake, "pin")
+    assert read(mirror(lake), found.version) == YESTERDAY
 
 
 def test_s08_a_clone_is_read_as_long_as_it_was_promised(tmp_path: Path) -> None:
