@@ -15,7 +15,7 @@ from pipeline.image import Image
 FEW = 3  # of those that were not there, asked for again in one look, besides the newest
 AGAIN = 20  # looks, after which one that was found is asked for again: somebody may remove it
 
-_Key = tuple[datetime, int, int, str]  # an image's cut, version and revision, and its mirror's id
+_Key = tuple[datetime, int, int, int, str]  # cut, version, revision, last batch, mirror's id
 
 
 @dataclass(eq=False)
@@ -46,7 +46,7 @@ class FoundImages:
         asked = self._tables.setdefault(table, _FolderAnswers())
         places = {one.cut: self.written.place(table, one) for one in images}
         named = {
-            (one.cut, one.version, len(one.late), mirror): one
+            (one.cut, one.version, len(one.late), one.corrected().through, mirror): one
             for one in images
             if places[one.cut] is not None
         }

@@ -93,7 +93,7 @@ class ImageWriting:
         """Make the image if its place lacks it; one that cannot be made keeps no other from it."""
         now, image = self.clock(), one.image
         known = self.written.manifest(one.table, image)
-        key = (one.table, image.cut, len(image.late))
+        key = (one.table, image.cut, image.corrected().through)
         tried = self._refused.get(key)
         if (known and known.tells(image, one.seen.id)) or (tried and now - tried < _AGAIN):
             return
@@ -158,7 +158,8 @@ class UnwrittenImage:
     def about(self, now: datetime) -> Manifest:
         """What its place is to tell of it, without numbers."""
         image, named = self.image, (self.table, self.image.cut, self.seen.id, self.image.version)
-        return Manifest(*named, 0, 0, now, image.until, revision=len(image.late))
+        whole = image.corrected()
+        return Manifest(*named, 0, 0, now, image.until, whole.revision, whole.through)
 
 
 def _sweep(store: Store, folder: str, newest: Image, now: datetime) -> None:

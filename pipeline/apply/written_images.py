@@ -36,7 +36,8 @@ _CLONE = "-clone"
 class Manifest:
     """What a folder holds: ``rows`` of ``version`` of the ``mirror``, a table's id, at ``cut``.
 
-    With the first ``revision`` of what came late for it.  A clone has no ``parts``.
+    With the first ``revision`` of what came late for it, all that landed up to batch ``through``;
+    None where nobody noted it.  A clone has no ``parts``.
     """
 
     table: str
@@ -48,11 +49,13 @@ class Manifest:
     written: datetime
     until: datetime
     revision: int = 0
+    through: int | None = None
 
     def tells(self, image: Image, mirror: str) -> bool:
         """Whether it is of *image*, with all that came late for it."""
         own = (self.cut, self.version, self.mirror, self.revision)
-        return own == (image.cut, image.version, mirror, len(image.late))
+        same = own == (image.cut, image.version, mirror, len(image.late))
+        return same and self.through in (None, image.corrected().through)
 
 
 @dataclass(frozen=True, slots=True)

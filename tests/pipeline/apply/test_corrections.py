@@ -3,6 +3,7 @@
 Covers pipeline/apply/image_writing.py too.
 """
 
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -92,6 +93,11 @@ def rows_at(path: str) -> dict[int, Any]:
     return {one["id"]: one["name"] for one in found.select("SELECT * FROM t")}
 
 
+def days_at(path: str) -> dict[int, Any]:
+    found = ds.dataset(path, format="parquet").to_table().to_pylist()
+    return {one["id"]: one["name"] for one in found}
+
+
 @pytest.mark.parametrize(
     ("with_it", "came", "left"),
     [
@@ -151,6 +157,28 @@ def test_each_correction_is_another_table_and_none_is_changed(tmp_path: Path) ->
     assert told(lake).revision == 2
 
 
+@pytest.mark.parametrize("how", ["clone", "parquet"])
+def test_two_corrections_of_one_number_are_two(tmp_path: Path, how: str) -> None:
+    """A mirror that lost its newest entry learns anew what was late, by then with more beside."""
+    lake = imaged(tmp_path / "lake", how=how)
+    mirror = Path(lake.settings.mirror("db.t"))
+    shutil.copytree(mirror, tmp_path / "before")
+    late(lake, row(U, 47, 1, "first"))
+    assert written(lake) == 1
+    shutil.rmtree(mirror)
+    shutil.copytree(tmp_path / "before", mirror)
+    lake.reopen()
+    lake.land(row(U, 48, 2, "second"))
+    assert lake.apply().hold is None
+    assert told(lake).left_out, "the first correction lacks the second change"
+
+    assert written(lake) == 1
+
+    assert told(lake).left_out == ()
+    found = rows_at(told(lake).path) if how == "clone" else days_at(told(lake).path)
+    assert found == {1: "first", 2: "second"}
+
+
 def test_a_day_of_parquet_is_replaced_and_its_parts_have_other_names(tmp_path: Path) -> None:
     lake = imaged(tmp_path, how="parquet")
     written(lake)
@@ -161,8 +189,7 @@ def test_a_day_of_parquet_is_replaced_and_its_parts_have_other_names(tmp_path: P
 
     assert written(lake) == 1
 
-    found = ds.dataset(folder, format="parquet").to_table().to_pylist()
-    assert {one["id"]: one["name"] for one in found} == {1: "day", 2: "late"}
+    assert days_at(str(folder)) == {1: "day", 2: "late"}
     assert before.isdisjoint(one.name for one in folder.glob("*.parquet"))
     assert told(lake).left_out == ()
     assert list((tmp_path / "images" / "_staged").iterdir()) == []

@@ -258,6 +258,21 @@ def test_days_that_were_slept_through_have_one_image_each(lake: HandLake) -> Non
     assert lake.rows()[1] == "morning"
 
 
+def test_a_day_has_one_image_also_where_the_time_zone_has_changed_and_it_ended_twice(
+    lake: HandLake,
+) -> None:
+    """Both would stand in one folder, each in the place of the other."""
+    cuts = [CUT, CUT + timedelta(hours=8)]
+    lake.now = cuts[-1]
+    lake.cuts = tuple(DueCut(cut, {"s": fence(50, at=cuts[-1])}, "2026-01-02") for cut in cuts)
+    prove(lake, 50)
+    lake.land(row(U, 60, 1, "night"))
+
+    lake.run()
+
+    assert [one.cut for one in images(lake)] == cuts[1:]
+
+
 def test_changes_without_a_place_in_a_log_are_not_cut_and_not_held_back(lake: HandLake) -> None:
     """Their orders are offsets: below the heartbeat's place some would be by chance."""
     lake.passes.images.unplaced = frozenset({"s"})
