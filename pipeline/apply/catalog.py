@@ -260,13 +260,18 @@ class Catalog:
         return rule.tier if rule else 1
 
     def _shards_of(self, shards: Folding) -> Mapping[str | None, tuple[Shard, ...]]:
-        """By table; kept, since a pass asks for every table out of the very same *shards*."""
-        if self._folded[0] is not shards:
+        """By table; kept, since a pass asks for every table out of the very same *shards*.
+
+        Another line of merges may ask at the same time, of another batch's.
+        """
+        known = self._folded
+        if known[0] is not shards:
             found: dict[str | None, list[Shard]] = {}
             for name, table in shards.items():
                 found.setdefault(table, []).append(Shard.parse(name))
-            self._folded = (shards, {table: tuple(sorted(own)) for table, own in found.items()})
-        return self._folded[1]
+            known = (shards, {table: tuple(sorted(own)) for table, own in found.items()})
+            self._folded = known
+        return known[1]
 
     def schema(self, table: Table) -> TableSchema:
         """One schema for all shards of *table*, with the key that the table goes by.

@@ -3,6 +3,7 @@
 Its own footer tells; the log's statistics are not asked, for other writers round them.
 """
 
+import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -72,12 +73,14 @@ class Footer:
 class Footers:
     """Footers by their files' names, kept between turns; the least recently used go first.
 
-    A file of a Delta table never changes under its name.  *limit* is about 0.5 kB each.
+    A file of a Delta table never changes under its name.  *limit* is about 0.5 kB each.  Turns of
+    two lines may ask at the same time.
     """
 
     limit: int = 200_000
     _kept: OrderedDict[tuple[str, str], Footer] = field(default_factory=OrderedDict)
     _weight: int = 0
+    _turn: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def of(self, store: Store, file: ActiveFile) -> Footer:
         """The footer of *file*.
@@ -86,14 +89,17 @@ class Footers:
             HeldError: ``file_damaged``; ``file_format``: its times are read in two ways.
         """
         name = (store.uri, file.path)
-        if name in self._kept:
-            self._kept.move_to_end(name)
-            return self._kept[name]
+        with self._turn:
+            if (known := self._kept.get(name)) is not None:
+                self._kept.move_to_end(name)
+                return known
         footer = _read(store, file.path)
-        self._kept[name] = footer
-        self._weight += footer.weight
-        while self._weight > self.limit and len(self._kept) > 1:
-            self._weight -= self._kept.popitem(last=False)[1].weight
+        with self._turn:
+            if name not in self._kept:
+                self._weight += footer.weight
+            self._kept[name] = footer
+            while self._weight > self.limit and len(self._kept) > 1:
+                self._weight -= self._kept.popitem(last=False)[1].weight
         return footer
 
 

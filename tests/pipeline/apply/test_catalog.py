@@ -3,9 +3,12 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.model import Op, Order
+from pipeline.apply.catalog import Catalog
+from pipeline.model import Op, Order, Shard
+from pipeline.route import Router
 from pipeline.sources.mysql.column import MySqlColumn as Column
 from tests.pipeline.hand_lake import NAME, HandLake, row
+from tests.pipeline.reading import readings
 from tests.pipeline.schema_messages import described, message
 
 
@@ -20,6 +23,28 @@ def test_a_key_that_is_spelled_in_two_ways_holds_the_table(tmp_path: Path) -> No
     assert hold is not None
     assert hold.reason == "key_kind"
     assert "key column id of db.t" in hold.detail
+
+
+class Interrupted(Catalog):
+    """While one line of merges asks for a table, another does, of the shards of *others*."""
+
+    others: dict[str, str] | None = None
+
+    def __setattr__(self, name: str, value: object) -> None:
+        super().__setattr__(name, value)
+        if name == "_folded" and self.others is not None:
+            others, self.others = self.others, None
+            self.table("t", others)
+
+
+def test_two_lines_ask_for_a_table_each_with_the_shards_of_its_own_batch() -> None:
+    catalog = Interrupted(Router(()), readings("s"))
+    before, after = {"s/db.t_1": "t"}, {"s/db.t_1": "t", "s/db.t_2": "t"}
+    catalog.others = after
+
+    assert catalog.table("t", before).shards == (Shard("s", "db.t_1"),)
+    catalog.others = before
+    assert len(catalog.table("t", after).shards) == 2
 
 
 MADE = "CREATE TABLE t (id BIGINT PRIMARY KEY, name VARCHAR(80))"

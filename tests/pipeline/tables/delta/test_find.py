@@ -5,9 +5,12 @@ positions.py, and pipeline/apply/floors.py, adoption.py.
 """
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
+from threading import Barrier, BrokenBarrierError
 from typing import Any
 
 import numpy as np
@@ -26,6 +29,7 @@ from pipeline.lake.log import ActiveFile
 from pipeline.lake.store import open_store
 from pipeline.lake.vectors import VectorFile
 from pipeline.model import Shard
+from pipeline.tables.delta import data_file
 from pipeline.tables.delta.data_file import Footers
 from pipeline.tables.delta.find import find
 from pipeline.tables.delta.layout import Layout, leaves
@@ -292,6 +296,34 @@ def test_footers_are_read_once_and_forgotten_when_there_are_too_many(tmp_path: P
     for file in files.files:
         footers.of(files.store, file)
     assert footers.of(files.store, files.files[0]) is not first
+
+
+def test_footers_are_asked_for_by_turns_of_two_lines_at_the_same_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = mirror(tmp_path, *[keyed([n], pa.int64()) for n in range(3)])
+    read = {file.path: Footers().of(files.store, file) for file in files.files}
+    two = 2 * read["f0.parquet"].weight
+    footers, both, asked = Footers(limit=two), Barrier(2), list[str]()
+
+    def slowly(_: object, path: str) -> object:
+        asked.append(path)
+        with suppress(BrokenBarrierError):
+            both.wait(10)  # the other has not found it, either
+        return read[path]
+
+    monkeypatch.setattr(data_file, "_read", slowly)
+    with ThreadPoolExecutor(2) as lines:
+        for file in files.files:
+            found = list(lines.map(footers.of, [files.store] * 2, [file] * 2))
+            assert found == [read[file.path]] * 2
+    both.abort()
+    asked.clear()
+
+    for file in [*files.files[:2]] * 2:
+        footers.of(files.store, file)
+
+    assert len(asked) == 2, "as many are kept as if one had asked"
 
 
 @settings(max_examples=examples(60), deadline=None)
