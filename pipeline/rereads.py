@@ -31,7 +31,9 @@ class Reread:
     was complete.  One that was given up, and has left rows, is done without an ``id``: its rows
     tell nothing from above ``closing``.  ``first`` is the lowest order of those before it, and
     ``base`` the order of the newest of these that made a base.  ``columns`` stands for those that
-    its rows have, where rows tell them, once some are landed.
+    its rows have, where rows tell them, once some are landed.  ``begun`` is how often it was begun
+    under its ``id``, which is ``former`` of one that was given up though somebody wishes for it
+    still: ``void`` says why, the last time.
     """
 
     id: str
@@ -47,10 +49,22 @@ class Reread:
     first: Order | None = None
     base: Order | None = None
     columns: str = ""
+    begun: int = 1
+    former: str = ""
+    void: str = ""
 
     def after(self, before: "Reread") -> "Reread":
         """With what is still to be known of the one *before* it."""
-        return replace(self, first=before.lowest, base=before.newest_base)
+        first = before.lowest if before.has_left else None
+        made = replace(self, first=first, base=before.newest_base)
+        if before.former != self.id:
+            return made
+        return replace(made, begun=before.begun + 1, void=before.void)
+
+    @property
+    def has_left(self) -> bool:
+        """Whether rows may tell of its order, or of one before it; a void one may have had none."""
+        return not self.void or bool(self.id or self.rows) or self.first is not None
 
     @property
     def newest_base(self) -> Order | None:

@@ -111,11 +111,18 @@ class LaneRequests:
         """Read on what people asked to have read again, and no more what they cancelled.
 
         Where nobody asks for anything, it is told until nothing is left of what was cancelled.
+
+        Raises:
+            SluiceError: why nothing was read; it is shown with what is to be read, too.
         """
         wished = self.rereads.wished()
         if not wished and self.at_rest:
             return
-        reply = self.call(Request(0, Verb.REREAD, rereads=wished), self.deadlines.land)
+        try:
+            reply = self.call(Request(0, Verb.REREAD, rereads=wished), self.deadlines.land)
+        except SluiceError as error:
+            self.rereads.failed(str(error))
+            raise
         self.at_rest = not wished and not reply.rereads
         self.rereads.told(reply.rereads, self.clock())
 

@@ -1,7 +1,7 @@
 """What people, or the service, asked to have read again, why, and how far it is."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -170,9 +170,21 @@ class RereadRequests:
         by_id: dict[str, list[RereadState]] = {}
         for state in states:
             by_id.setdefault(state.id, []).append(state)
+        known = {one.id: one.states for one in self.open()}
         for id_, own in by_id.items():
             ended = all(one.done is not None for one in own) or any(one.refused for one in own)
-            self._keep(id_, own, at if ended else None)
+            if ended or known.get(id_) != tuple(own):
+                self._keep(id_, own, at if ended else None)
+
+    def failed(self, why: str) -> None:
+        """Keep that nothing could be read again, as what each waits for."""
+        for one in self.open():
+            states = one.states or (RereadState(one.id, one.table, ""),)
+            told = [
+                s if s.done is not None else replace(s, why=f"it failed: {why}") for s in states
+            ]
+            if one.states != tuple(told):
+                self._keep(one.id, told, None)
 
     def cancel(self, id_: str, why: str, at: datetime) -> bool:
         """End it as it stands; false if none of that id goes on."""

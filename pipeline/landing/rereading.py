@@ -22,6 +22,7 @@ from pipeline.sources.positions import place
 
 NOTHING = Facts()
 MOST = 64 * 2**20  # bytes of files that one batch writes anew, which all that lands waits for
+STATEMENT = 200  # letters of one that are remembered
 Sends = Callable[[str, Order], bool | None]
 """Whether the collector has sent all of ``source/shard`` above an order; None: nobody can tell."""
 
@@ -130,10 +131,13 @@ def advanced(
     every = {**mark.rereads, **_begun(mark, before, epochs, news)}
     rereads = {}
     for name, one in every.items():
-        if not (_is_void(name, one, mark, facts, epochs) or _is_cancelled(name, one, news)):
-            rereads[name] = one
-        elif one.rows or one.first is not None:
+        why = _void(name, one, mark, facts, epochs)
+        if _is_cancelled(name, one, news) and (one.rows or one.first is not None):
             rereads[name] = _given_up(one, epochs.get(source_of(name)), mark.batch + 1)
+        elif why and not _is_cancelled(name, one, news):
+            rereads[name] = _given_up(one, epochs.get(source_of(name)), mark.batch + 1, why)
+        elif not _is_cancelled(name, one, news):
+            rereads[name] = one
     taken, told = _taken(news.rows, rereads, epochs, mark.batch + 1)
     for name, (wanted, order) in news.closing.items():
         known = rereads.get(name)
@@ -165,8 +169,9 @@ def _taken(
         known, own = rereads.get(rows.name), rows.file.size if rows.file is not None else 0
         if known is None or not _follows(rows, known) or (taken and size + own > MOST):
             continue
-        if known.columns not in ("", rows.columns):  # altered between, without a word in the log
-            rereads[rows.name] = _given_up(known, epochs.get(source_of(rows.name)), batch)
+        if known.columns not in ("", rows.columns):  # without a word in the log
+            epoch, why = epochs.get(source_of(rows.name)), "its columns changed between two reads"
+            rereads[rows.name] = _given_up(known, epoch, batch, why)
             continue
         told += [rows] if rows.told is not None and not known.columns else []
         rereads[rows.name] = _with(known, rows)
@@ -181,17 +186,23 @@ def _begun(
     found = {}
     for name, one in news.begun.items():
         known = mark.rereads.get(name)
-        if _is_newer(one, known) and not _is_void(name, one, mark, before, epochs):
+        if _is_newer(one, known) and not _void(name, one, mark, before, epochs):
             found[name] = one if known is None else one.after(known)
     return found
 
 
-def _given_up(one: Reread, epoch: Epoch | None, batch: int) -> Reread:
-    """What is left of it: rows, all read before the log's end was looked at for this batch."""
-    end = one.order
-    if epoch is not None and (epoch.number, epoch.identity) == (one.order.epoch, one.identity):
+def _given_up(one: Reread, epoch: Epoch | None, batch: int, void: str = "") -> Reread:
+    """What is left of it: rows, all read before the log's end was looked at for this batch.
+
+    If it is *void*, it begins anew: how often that was is to be known.
+    """
+    end, some = one.order, bool(one.rows) or one.first is not None
+    same = epoch is not None and (epoch.number, epoch.identity) == (one.order.epoch, one.identity)
+    if some and epoch is not None and same:
         end = Order(epoch.number, *place(epoch.position))
-    return replace(one, id="", done=batch, stretches=(), closing=max(one.closing or end, end))
+    closing, former = max(one.closing or end, end), one.id if void else ""
+    made = replace(one, id="", done=batch, stretches=(), closing=closing, former=former)
+    return replace(made, void=void)
 
 
 def _is_newer(one: Reread, known: Reread | None) -> bool:
@@ -212,17 +223,20 @@ def _is_base(name: str, one: Reread, mark: Mark) -> bool:
     return one.origin is Origin.SNAPSHOT and (known is None or known < one.order)
 
 
-def _is_void(name: str, one: Reread, mark: Mark, facts: Facts, epochs: Mapping[str, Epoch]) -> bool:
-    """Whether what it has read so far can no longer be told apart from what came since."""
+def _void(name: str, one: Reread, mark: Mark, facts: Facts, epochs: Mapping[str, Epoch]) -> str:
+    """Why what it has read so far cannot be told apart from what came since; empty if it can."""
     if one.done is not None:
-        return False
+        return ""
     epoch, lists = epochs.get(source_of(name)), mark.lists.get(source_of(name))
     if epoch is None or (epoch.number, epoch.identity) != (one.order.epoch, one.identity):
-        return True
+        return "its server, or its log, is another one"
     if lists is not None and lists.above is not None and lists.above >= one.order:
-        return True  # rows since may have been left out
-    told = (news for news in facts.news if name in (news.name, news.former) and not news.snapshot)
-    return any(news.change.order > one.order for news in told)
+        return "its collector's lists changed: rows since may have been left out"
+    for news in facts.news:
+        own = name in (news.name, news.former) and not news.snapshot
+        if own and news.change.order > one.order:
+            return f"a statement came: {news.change.statement[:STATEMENT] or 'its columns changed'}"
+    return ""
 
 
 def _follows(rows: RowsAgain, known: Reread) -> bool:

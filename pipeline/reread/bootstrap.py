@@ -22,6 +22,7 @@ from pipeline.landing.rereading import RereadNews, RowsAgain
 from pipeline.landing.source_feed import Feed
 from pipeline.mark import Mark
 from pipeline.model import Order, Origin, Shard, Table
+from pipeline.reread.beginnings import begun_anew, require_few_beginnings
 from pipeline.reread.mirror_ids import MirrorIds
 from pipeline.reread.readers import RowReaders
 from pipeline.reread.selection import require_few, stretch_rows, stretches
@@ -183,6 +184,7 @@ class Rereading:
         known = landed.mark.rereads.get(str(shard))
         key = _sent_key(table, landed.catalog.newest(shard.source, shard.name))
         if known is None or known.id != wish.id or _is_other(known, key):
+            require_few_beginnings(wish, shard, known)
             if self._has_room(landed.mark):
                 self._begin(wish, shard, landed.mark)
         elif known.done is None and known.closing is None:
@@ -334,7 +336,7 @@ class Rereading:
         known = mark.rereads.get(name)
         told = RereadState(wish.id, wish.table, name)
         if known is not None and known.id == wish.id:
-            told = replace(told, rows=known.rows, done=known.done)
+            told = replace(told, rows=known.rows, done=known.done, why=begun_anew(known))
         if told.done is None and trouble is None and known is not None and known.closing:
             return replace(told, why=ALL_READ)
         if told.done is None and trouble is None and (known is None or known.id != wish.id):

@@ -40,12 +40,15 @@ class FakeSpark:
     )
     apply: tuple[Applied, ...] | SluiceError = ()
     rereads: tuple[RereadState, ...] = ()
+    down: SluiceError | None = None
     asked: list[Request] = field(default_factory=list)
 
     def call(self, request: Request, deadline: timedelta) -> Reply:
         """As it was told."""
         self.asked.append(request)
         answer = {Verb.LAND: self.land, Verb.APPLY: self.apply}.get(request.verb, ())
+        if self.down is not None:
+            raise self.down
         if isinstance(answer, SluiceError):
             raise answer
         if isinstance(answer, Landed):
@@ -201,6 +204,23 @@ def test_what_was_cancelled_is_told_until_it_is_forgotten_and_then_no_more(
     store.rereads.add(RereadRequest("y", "shop.a", "a gap", "ann", NOW))
     requests.reread()
     assert spark.asked[-1].rereads == (WishedReread("y", "shop.a"),)
+
+
+def test_why_nothing_could_be_read_again_is_told_with_what_waits_for_it(
+    store: ServiceStore,
+) -> None:
+    spark = FakeSpark(down=UnreachableError("the lake is read-only"))
+    requests = _requests(store, spark)
+    store.rereads.add(RereadRequest("x", "shop.a", "a gap", "ann", NOW))
+
+    with pytest.raises(UnreachableError):
+        requests.reread()
+
+    (one,) = store.rereads.list()
+    assert (one.why, one.ended) == ("it failed: the lake is read-only", None)
+    spark.down, spark.rereads = None, (RereadState("x", "shop.a", "s/a", 5),)
+    requests.reread()
+    assert store.rereads.list()[0].why == ""
 
 
 def test_tier_0_is_asked_for_by_itself_and_ails_by_itself(store: ServiceStore) -> None:

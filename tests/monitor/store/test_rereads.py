@@ -112,3 +112,20 @@ def test_a_store_from_before_there_were_wishes_is_read(tmp_path: Path) -> None:
         again.rereads.cancel("x", "no", LATER)
         again.rereads.add(replace(REPAIR, id="y", at=LATER))
         assert again.rereads.wished()[0].id == "y"
+
+
+def test_a_failure_is_told_of_shards_that_wait_and_of_none_that_is_done(
+    store: ServiceStore,
+) -> None:
+    store.rereads.add(ASKED)
+    done, waits = RereadState("x", "shop.a", "a", 5, 7), RereadState("x", "shop.a", "b", 2)
+    store.rereads.told([done, waits], LATER)
+
+    store.rereads.failed("down")
+
+    (kept,) = store.rereads.list()
+    assert kept.states == (done, replace(waits, why="it failed: down"))
+    assert kept.ended is None
+    store.rereads.told([done, replace(waits, done=8)], LATER)
+    store.rereads.failed("down")
+    assert store.rereads.list()[0].why == ""

@@ -143,7 +143,10 @@ def test_it_is_void_once_its_log_or_lists_are_others(
         before, Facts(), epochs, RereadNews(rows=(rows(0, None, "3"),)), lambda *_: True
     )
 
-    assert (made.rereads, made.taken) == ({}, ())
+    left = made.rereads[NAME]
+    assert (left.id, left.former, left.done, left.closing) == ("", "x", 10, P1)
+    assert left.void
+    assert made.taken == ()
 
 
 @pytest.mark.parametrize(
@@ -161,7 +164,38 @@ def test_it_is_void_once_its_log_or_lists_are_others(
 def test_it_is_void_by_a_statement_that_came_since(change: SchemaChange, left: int) -> None:
     facts = Facts(news=(News("a", change, snapshot=False),))
 
-    assert len(step(mark(OPEN), RereadNews(), facts).rereads) == left
+    made = step(mark(OPEN), RereadNews(), facts).rereads.values()
+
+    assert len([one for one in made if one.done is None]) == left
+
+
+def test_how_often_it_was_begun_is_counted_and_why() -> None:
+    change = SchemaChange("alter", "d.t", P2, None, "ALTER TABLE t ADD c INT")
+    facts = Facts(news=(News("a", change, snapshot=False),))
+    void = step(mark(OPEN), RereadNews(), facts).rereads[NAME]
+    new = replace(OPEN, order=Order(1, 7, 300))
+
+    again = step(mark(void), RereadNews(begun={NAME: new})).rereads[NAME]
+    cut = replace(again, key=("id",))
+    kept = step(mark(again), RereadNews(begun={NAME: cut})).rereads[NAME]
+    other = step(mark(void), RereadNews(begun={NAME: replace(new, id="y")})).rereads[NAME]
+
+    assert (void.void, void.former) == ("a statement came: ALTER TABLE t ADD c INT", "x")
+    assert (again.begun, again.void, kept.begun, other.begun) == (2, void.void, 2, 1)
+
+
+def test_one_that_was_void_before_it_read_a_row_leaves_nothing_to_be_told_of() -> None:
+    """Else the image of a cut between the two would be doubted."""
+    change = SchemaChange("alter", "d.t", P2, None, "")
+    facts, new = Facts(news=(News("a", change, snapshot=False),)), replace(OPEN, order=P2)
+
+    lows = [
+        step(mark(void), RereadNews(begun={NAME: new})).rereads[NAME].lowest
+        for one in (OPEN, replace(OPEN, rows=5), replace(OPEN, first=Order(1, 7, 50)))
+        for void in [step(mark(one), RereadNews(), facts).rereads[NAME]]
+    ]
+
+    assert lows == [P2, P1, Order(1, 7, 50)]
 
 
 def test_a_new_one_takes_the_place_of_an_old_one_and_an_old_one_of_none() -> None:

@@ -1,6 +1,6 @@
 """A thousand tables may be wished for at once: few are read at a time, and all have their turn.
 
-Covers pipeline/reread/bootstrap.py, readers.py
+Covers pipeline/reread/bootstrap.py, readers.py, beginnings.py
 """
 
 from pathlib import Path
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.model import Shard
-from pipeline.reread import bootstrap
+from pipeline.reread import beginnings, bootstrap
 from pipeline.rereads import WishedReread
 from tests.pipeline.landing.desk import Desk
 from tests.pipeline.reread.test_bootstrap import WISH, Beside, Rows
@@ -67,3 +67,22 @@ def test_sources_are_asked_for_tables_only_where_nothing_landed_tells_of_one(
     beside.wishes = (WishedReread("y", "db.nothing"),)
 
     assert beside.states()[0].why.startswith("no shard of db.nothing is known")
+
+
+def test_what_is_begun_anew_again_and_again_is_refused_and_says_why(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.server.end = 900
+    desk.topics.alter("a", 10, "name")
+    desk.topics.put("a", 500, "live", key=3)
+    desk.land()
+    beside = Beside(desk, Rows(50))
+
+    for _ in range(6 * beginnings.ANEW):
+        beside.rows.end += 20
+        beside.desk.topics.alter("a", beside.rows.end, "name", "note")
+        state = beside.round()
+        if state.refused:
+            break
+
+    assert f"db.t was begun {beginnings.ANEW} times and never ended" in state.why
+    assert "a statement came" in state.why
