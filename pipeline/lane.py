@@ -25,8 +25,8 @@ from pipeline.landing.loop import Landing
 from pipeline.lives import is_set_back
 from pipeline.mark import Mark
 from pipeline.report import Applied, Landed
-from pipeline.reread.bootstrap import Rereading
 from pipeline.reread.preview import Previews
+from pipeline.reread.rounds import Rereading
 from pipeline.rereads import RereadState, WishedReread
 
 _PATIENCE = timedelta(minutes=1)  # of a merge with upkeep of one mirror, such as Spark's OPTIMIZE

@@ -40,9 +40,9 @@ from pipeline.landing.task import run as run_task
 from pipeline.lane import Lane
 from pipeline.mark import Mark
 from pipeline.model import Table
-from pipeline.reread.bootstrap import Rereading
 from pipeline.reread.mirror_ids import MirrorIds
 from pipeline.reread.preview import Previews
+from pipeline.reread.rounds import Rereading
 from pipeline.reread.task import RereadDone, RereadFailed, RereadTask, attempt
 from pipeline.route import Router
 from pipeline.settings import PipelineSettings, SourceSettings, TableRule
@@ -82,7 +82,7 @@ def open_lane(settings: PipelineSettings, clock: Callable[[], datetime]) -> Lane
         work=Workers(session, settings.small_batch_rows),
         clock=clock,
         mark=mark,
-        rereads=rereading.offered,
+        rereads=rereading.offer.news,
     )
     table_format = open_table_format(settings, session)
     passes = Passes(settings, logs[1], partial(_turns, session), clock, table_format)

@@ -24,7 +24,7 @@ from pipeline.lake.store import Store
 from pipeline.lane import Lane
 from pipeline.model import Op, Order
 from pipeline.report import Applied
-from pipeline.reread.bootstrap import Rereading
+from pipeline.reread.rounds import Rereading
 from pipeline.route import Router
 from pipeline.settings import SourceSettings, TableRule
 from pipeline.sources.row_reader import RowReader

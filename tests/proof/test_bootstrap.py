@@ -1,6 +1,6 @@
 """Tables are read again under load, Spark and service are killed meanwhile: nothing is wrong.
 
-Covers monitor/commands/bootstrap.py, pipeline/reread/bootstrap.py
+Covers monitor/commands/bootstrap.py, pipeline/reread/rounds.py
 """
 
 import json

@@ -1,6 +1,6 @@
 """A table is read again in parts and landed by a real loop, whatever is lost in memory meanwhile.
 
-Covers pipeline/reread/bootstrap.py, task.py
+Covers pipeline/reread/rounds.py, offer.py, task.py
 """
 
 import json
@@ -16,7 +16,7 @@ from pipeline.apply.catalog import Catalog
 from pipeline.apply.landed_state import LandedState
 from pipeline.errors import ConfigError, TooManyRowsError, UnreachableError
 from pipeline.model import Head, Op, Shard
-from pipeline.reread.bootstrap import Rereading
+from pipeline.reread.rounds import Rereading
 from pipeline.reread.task import ReadLimits, RereadDone, RereadFailed, RereadTask, attempt
 from pipeline.rereads import RereadState, WishedReread
 from pipeline.route import Router
@@ -115,7 +115,7 @@ class Beside:
             lambda: self.desk.now,
             ReadLimits(rows=7, select=3),
         )
-        self.desk.loop.rereads = self.again.offered
+        self.desk.loop.rereads = self.again.offer.news
 
     def work(self, tasks: Sequence[RereadTask]) -> list[RereadDone | RereadFailed]:
         return [attempt(task) for task in tasks]
@@ -248,9 +248,9 @@ def test_a_source_that_is_no_longer_in_the_config_is_refused_in_words(beside: Be
 
 
 def test_a_part_whose_file_upkeep_took_is_read_again(beside: Beside) -> None:
-    while not any(one.file for one in beside.again.offered().rows):
+    while not any(one.file for one in beside.again.offer.news().rows):
         beside.round()
-    for one in beside.again.offered().rows:
+    for one in beside.again.offer.news().rows:
         assert one.file is not None
         beside.desk.log().store.remove(one.file.path)
 
@@ -366,7 +366,7 @@ def test_a_log_that_began_again_under_its_name_is_seen_though_landing_sees_nothi
     state = beside.state()
 
     assert "a new epoch begins" in state.why
-    assert not beside.again.offered().any
+    assert not beside.again.offer.news().any
 
 
 def test_one_that_was_cancelled_makes_no_base_and_is_told_of_until_it_is_forgotten(
@@ -374,7 +374,7 @@ def test_one_that_was_cancelled_makes_no_base_and_is_told_of_until_it_is_forgott
 ) -> None:
     for _ in range(4):
         beside.round()
-    assert beside.again.offered().rows
+    assert beside.again.offer.news().rows
     beside.wishes = ()
 
     (gone,) = beside.states()
@@ -382,7 +382,7 @@ def test_one_that_was_cancelled_makes_no_base_and_is_told_of_until_it_is_forgott
     beside.desk.land()
 
     assert beside.states() == ()
-    assert not beside.again.offered().any
+    assert not beside.again.offer.news().any
     assert beside.desk.loop.mark.rereads[NAME].id == ""
     assert NAME not in beside.desk.loop.mark.bases
 

@@ -1,6 +1,6 @@
 """A thousand tables may be wished for at once: few are read at a time, and all have their turn.
 
-Covers pipeline/reread/bootstrap.py, readers.py, beginnings.py
+Covers pipeline/reread/rounds.py, readers.py, beginnings.py
 """
 
 from pathlib import Path
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.model import Shard
-from pipeline.reread import beginnings, bootstrap
+from pipeline.reread import beginnings, rounds
 from pipeline.rereads import WishedReread
 from tests.pipeline.landing.desk import Desk
 from tests.pipeline.reread.test_bootstrap import WISH, Beside, Rows
@@ -43,15 +43,15 @@ def test_the_mark_remembers_few_at_a_time_and_the_others_wait_for_their_turn(
 ) -> None:
     begun = [turn(beside) for _ in range(3)][-1]
 
-    waiting = [one for one in beside.states() if one.why == bootstrap.QUEUED]
-    assert begun == [f"a/{name}" for name in TABLES[: bootstrap.OPEN]]
-    assert len(waiting) == len(TABLES) - bootstrap.OPEN
+    waiting = [one for one in beside.states() if one.why == rounds.QUEUED]
+    assert begun == [f"a/{name}" for name in TABLES[: rounds.OPEN]]
+    assert len(waiting) == len(TABLES) - rounds.OPEN
 
 
 def test_a_round_ends_in_time_and_the_next_begins_with_who_had_no_turn(
     beside: Beside, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bootstrap, "ROUND", -1.0)
+    monkeypatch.setattr(rounds, "ROUND", -1.0)
 
     counts = [len(turn(beside)) for _ in range(4)]
 

@@ -78,7 +78,7 @@ def test_what_is_deleted_after_the_fence_stays_so_and_what_comes_after_it_wins(
     p.start()
     p.catch_up()
     rows = RowsWished(ranges=(WishedRange(1, 4),))
-    p.until(lambda: bool(p.lane.rereading.offered().rows) or again(p, "t", rows).rows > 0)
+    p.until(lambda: bool(p.lane.rereading.offer.news().rows) or again(p, "t", rows).rows > 0)
     silently(p, "INSERT INTO DB.t VALUES (5,'ghost of nobody')")
     p.sql("DELETE FROM DB.t WHERE id = 1", "UPDATE DB.t SET name = 'later' WHERE id = 2")
     p.catch_up()  # the changes land, and are merged, perhaps before the rows that were read

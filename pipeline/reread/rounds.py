@@ -5,9 +5,8 @@ were read and not landed are read again.  One round at a time; landing takes wha
 it comes by.
 """
 
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
@@ -18,12 +17,13 @@ from pipeline.apply.landed_state import LandedState
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.table import Stamp
 from pipeline.errors import ConfigError, ProofError, SluiceError
-from pipeline.landing.rereading import RereadNews, RowsAgain
+from pipeline.landing.rereading import RowsAgain
 from pipeline.landing.source_feed import Feed
 from pipeline.mark import Mark
 from pipeline.model import Order, Origin, Shard, Table
 from pipeline.reread.beginnings import begun_anew, require_few_beginnings
 from pipeline.reread.mirror_ids import MirrorIds
+from pipeline.reread.offer import Offer
 from pipeline.reread.readers import RowReaders
 from pipeline.reread.selection import require_few, stretch_rows, stretches
 from pipeline.reread.task import ReadLimits, RereadDone, RereadFailed, RereadTask
@@ -61,35 +61,25 @@ class Rereading:
     clock: Callable[[], datetime]
     limits: ReadLimits = field(default_factory=ReadLimits)
     mirror_ids: MirrorIds = field(default_factory=lambda: MirrorIds(lambda _: None))
-    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
-    _begun: dict[str, Reread] = field(default_factory=dict)
-    _ready: list[RowsAgain] = field(default_factory=list)
-    _closing: dict[str, tuple[str, Order]] = field(default_factory=dict)
+    offer: Offer = field(default_factory=Offer)
     _fences: dict[str, ReadFence] = field(default_factory=dict)
     _paces: dict[str, int] = field(default_factory=dict)
     _failed: dict[tuple[str, int], tuple[int, SluiceError]] = field(default_factory=dict)
     _round: int = 0
     _next: str = ""
-    _cancelled: dict[str, str] = field(default_factory=dict)
     readers: RowReaders = field(init=False)
 
     def __post_init__(self) -> None:
         """Ask nobody yet."""
         self.readers = RowReaders(self.feeds, self.open_rows, self.clock)
 
-    def offered(self) -> RereadNews:
-        """What landing may take; for its own thread."""
-        with self._lock:
-            begun, closing, cancelled = self._begun, self._closing, self._cancelled
-            return RereadNews(dict(begun), tuple(self._ready), dict(closing), dict(cancelled))
-
     def run(self, landed: LandedState, wishes: Sequence[WishedReread]) -> tuple[RereadState, ...]:
         """One round: begin what is new, read on in what is open; tell how far each wish is.
 
         What is open and of none of *wishes* is cancelled, and told of until landing knows.
         """
-        self._forget(landed.mark)
-        self._cancel(landed.mark, {one.id for one in wishes})
+        self.offer.forget(landed.mark, self._is_there)
+        self.offer.cancel(landed.mark, {one.id for one in wishes})
         self.mirror_ids.keep(frozenset(one.id for one in wishes))
         wanted = self.tables(landed, wishes)
         self._round += 1
@@ -99,7 +89,9 @@ class Rereading:
             for one, table in wanted
             for name in map(str, table.shards or ("",))
         )
-        gone = (RereadState(id_, "", name, why=GIVEN_UP) for name, id_ in self._cancelled.items())
+        gone = (
+            RereadState(id_, "", name, why=GIVEN_UP) for name, id_ in self.offer.cancelled.items()
+        )
         return (*going, *gone)
 
     def tables(
@@ -129,47 +121,11 @@ class Rereading:
         """Whether one more shard may be read at the same time."""
         every = mark.rereads.items()
         going = {name for name, one in every if one.done is None and one.closing is None}
-        return len(going | self._begun.keys()) < OPEN
-
-    def _cancel(self, mark: Mark, wanted: Set[str]) -> None:
-        """Offer nothing more of what nobody wishes any more, and have landing forget it."""
-        every = [*self._begun.items(), *mark.rereads.items()]
-        known = {name: one.id for name, one in every if one.done is None}
-        with self._lock:
-            self._cancelled = {name: id_ for name, id_ in known.items() if id_ not in wanted}
-            self._ready[:] = [one for one in self._ready if one.id in wanted]
-            self._closing = {name: one for name, one in self._closing.items() if one[0] in wanted}
-
-    def _forget(self, mark: Mark) -> None:
-        """What the mark tells of needs no more telling, nor what it has passed by."""
-        there = [one for one in self._ready if self._is_there(one)]
-        with self._lock:
-            for name in [n for n, one in self._begun.items() if _is_known(mark, n, one)]:
-                del self._begun[name]
-            self._ready[:] = there
-            self._ready[:] = [one for one in self._ready if self._awaited(mark, one)]
-            for name, (wanted, _) in list(self._closing.items()):
-                known = mark.rereads.get(name)
-                if known is None or known.id != wanted or known.closing is not None:
-                    del self._closing[name]
+        return len(going | self.offer.begun.keys()) < OPEN
 
     def _is_there(self, rows: RowsAgain) -> bool:
         """Upkeep takes what nobody names, if landing stood still for so long."""
         return rows.file is None or self.log.store.exists(rows.file.path)
-
-    def _awaited(self, mark: Mark, rows: RowsAgain) -> bool:
-        """Whether landing may still take it, now or after others of its stretch."""
-        known = mark.rereads.get(rows.name)
-        if known is None or known.id != rows.id or known.order != rows.order:
-            return False
-        if rows.stretch >= len(known.stretches) or known.stretches[rows.stretch].ended:
-            return False
-        at = known.stretches[rows.stretch].read
-        return any(
-            one.after == at
-            for one in self._ready
-            if (one.name, one.stretch) == (rows.name, rows.stretch)
-        )
 
     def _advance(self, wish: WishedReread, table: Table, landed: LandedState) -> SluiceError | None:
         """Begin, end and read on what can be; why not all, if something stands in the way."""
@@ -195,7 +151,7 @@ class Rereading:
         """Note a place in the log: the mark learns of it before all below it has landed."""
         name = str(shard)
         epoch, lists = mark.epochs.get(shard.source), mark.lists.get(shard.source)
-        if name in self._begun:
+        if name in self.offer.begun:
             return
         if epoch is None or (lists is not None and lists.since is not None):
             why = "its server is not known yet" if epoch is None else "its lists were just changed"
@@ -205,8 +161,7 @@ class Rereading:
         place_of = Order(epoch.number, *place(fence.head.position))
         begun = Reread(wish.id, wish.origin, place_of, fence.head.identity, mark.batch + 1)
         self._failed = {at: one for at, one in self._failed.items() if at[0] != name}
-        with self._lock:
-            self._begun[name] = begun
+        self.offer.begin(name, begun)
         self._fences[name] = fence
 
     def _go_on(self, wish: WishedReread, shard: Shard, table: Table, landed: LandedState) -> None:
@@ -223,26 +178,23 @@ class Rereading:
         declared = self.readers.schema(shard, landed.catalog, landed.mark)
         key = _sent_key(table, declared)
         _require_key(shard, key, declared)
-        if str(shard) in self._begun:
+        if str(shard) in self.offer.begun:
             return
         bounds = partial(self.readers.of(shard.source).bounds, shard, key, AT_ONCE)
         cut = replace(known, key=key, stretches=stretches(wish, shard, table, bounds))
-        with self._lock:
-            self._begun[str(shard)] = cut
+        self.offer.begin(str(shard), cut)
 
     def _end(self, shard: Shard, known: Reread, mark: Mark) -> None:
         """Note where the log ends now that all was read: what the reads saw stands below it."""
         fence = self.readers.fence(shard.source, mark, known.identity, self._fences.get(str(shard)))
-        with self._lock:
-            order = Order(known.order.epoch, *place(fence.needed))
-            self._closing[str(shard)] = (known.id, order)
+        self.offer.end(str(shard), known.id, Order(known.order.epoch, *place(fence.needed)))
 
     def _tasks(self, wish: WishedReread, table: Table, landed: LandedState) -> Iterator[RereadTask]:
         for shard in table.shards:
             known = landed.mark.rereads.get(str(shard))
             if known is None or known.id != wish.id or known.done is not None or not known.key:
                 continue
-            waiting = [one for one in self._ready if one.name == str(shard)]
+            waiting = [one for one in self.offer.ready if one.name == str(shard)]
             for number, stretch in enumerate(known.stretches):
                 own = [one for one in waiting if one.stretch == number]
                 if (
@@ -300,7 +252,7 @@ class Rereading:
         Raises:
             SluiceError: why a stretch could not be read, now or when it was last tried.
         """
-        if sum(one.rows for one in self._ready) < AHEAD:
+        if sum(one.rows for one in self.offer.ready) < AHEAD:
             done = self.work(tuple(self._tasks(wish, table, landed))[:AT_ONCE])
             self._keep([one for one in done if isinstance(one, RereadDone)])
             for one in done:
@@ -314,8 +266,7 @@ class Rereading:
 
     def _keep(self, done: Sequence[RereadDone]) -> None:
         """Have the rows landed, and ask for as many at once as each server has time for."""
-        with self._lock:
-            self._ready += [one.rows for one in done]
+        self.offer.read([one.rows for one in done])
         fewest: dict[str, int] = {}
         for one in done:
             self._failed.pop((one.rows.name, one.rows.stretch), None)
@@ -340,7 +291,7 @@ class Rereading:
         if told.done is None and trouble is None and known is not None and known.closing:
             return replace(told, why=ALL_READ)
         if told.done is None and trouble is None and (known is None or known.id != wish.id):
-            return replace(told, why=NOT_YET if name in self._begun else QUEUED)
+            return replace(told, why=NOT_YET if name in self.offer.begun else QUEUED)
         if told.done is None and trouble is None and known is not None and not known.key:
             return replace(told, why=NOT_YET)
         if told.done is not None or trouble is None:
@@ -379,11 +330,3 @@ def _require_key(shard: Shard, key: tuple[str, ...], declared: TableSchema | Non
 def _is_other(known: Reread, key: tuple[str, ...]) -> bool:
     """Whether the table goes by another key than the one that it is read along."""
     return known.done is None and bool(known.key and key) and known.key != key
-
-
-def _is_known(mark: Mark, name: str, one: Reread) -> bool:
-    """Whether landing has taken it, or did not want it: a batch or two have ended since."""
-    known = mark.rereads.get(name)
-    if one.key:  # it was begun before, and is cut now
-        return known is None or (known.id, known.order, known.key) != (one.id, one.order, ())
-    return (known is not None and known.order >= one.order) or mark.batch > one.since + 1
