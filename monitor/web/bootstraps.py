@@ -3,21 +3,19 @@
 import re
 import uuid
 from collections.abc import Iterable
-from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, ConfigDict
 
 from monitor.store.rereads import RereadRequest
 from monitor.web import render
+from monitor.web.bounds import Limit, TableNames, Text
 from monitor.web.parts import ApiParts, Parts
 from pipeline.errors import ConfigError
 from pipeline.model import Origin, Shard
 from pipeline.rereads import Preview
 
-Line = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=1000)]
-Limit = Annotated[int, Query(ge=1, le=10_000)]
 REREAD_ROUTES = APIRouter(prefix="/v1")
 
 
@@ -26,9 +24,9 @@ class BootstrapRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    tables: Annotated[list[Line], Field(min_length=1, max_length=1000)]
-    reason: Line
-    who: Line
+    tables: TableNames
+    reason: Text
+    who: Text
 
 
 @REREAD_ROUTES.get("/bootstraps")

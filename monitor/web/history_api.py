@@ -4,17 +4,16 @@ from typing import Annotated
 
 from fastapi import APIRouter, HTTPException, Query
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, ConfigDict, StringConstraints
+from pydantic import BaseModel, ConfigDict
 
 from alerts.model import IncidentState
 from checks.waivable import waivable
 from monitor.store.waivers import Waiver
 from monitor.web import render
+from monitor.web.bounds import Limit, Text
 from monitor.web.parts import Parts
 from pipeline.errors import ConfigError
 
-Line = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=1000)]
-Limit = Annotated[int, Query(ge=1, le=10_000)]
 HISTORY_ROUTES = APIRouter(prefix="/v1")
 
 
@@ -23,9 +22,9 @@ class WaiverRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    id: Line
-    reason: Line
-    who: Line
+    id: Text
+    reason: Text
+    who: Text
 
 
 class AckRequest(BaseModel):
@@ -33,7 +32,7 @@ class AckRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    who: Line
+    who: Text
 
 
 @HISTORY_ROUTES.get("/certificates/{number}")

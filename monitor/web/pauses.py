@@ -1,22 +1,19 @@
 """Tables whose merges stand still because somebody wants it: paused, looked at, resumed."""
 
 from datetime import datetime, timedelta
-from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from checks.pause import Pause
 from monitor.nearest import alike
 from monitor.store.pauses import PauseRecord
 from monitor.web import render
+from monitor.web.bounds import Limit, TableNames, Text
 from monitor.web.parts import ApiParts, Parts
 from pipeline.errors import ConfigError
 
-Line = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=1000)]
-Limit = Annotated[int, Query(ge=1, le=10_000)]
-Names = Annotated[list[Line], Field(min_length=1, max_length=1000)]
 PAUSE_ROUTES = APIRouter(prefix="/v1")
 _LENGTH, _INSTANT = TypeAdapter(timedelta), TypeAdapter(datetime)
 
@@ -26,10 +23,10 @@ class PauseRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    tables: Names
-    reason: Line
-    who: Line
-    until: Line | None = None
+    tables: TableNames
+    reason: Text
+    who: Text
+    until: Text | None = None
 
 
 class ResumeRequest(BaseModel):
@@ -37,8 +34,8 @@ class ResumeRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    tables: Names
-    who: Line
+    tables: TableNames
+    who: Text
 
 
 @PAUSE_ROUTES.get("/pauses")

@@ -12,7 +12,8 @@ from alerts.model import IncidentState
 from checks.model import Outcome, Verdict
 from monitor.named_rows import NAMING, found_wrong, named
 from monitor.store.rereads import RereadRequest, RereadWish, require_same
-from monitor.web.bootstraps import Line, meant, reread
+from monitor.web.bootstraps import meant, reread
+from monitor.web.bounds import Text
 from monitor.web.parts import ApiParts, Parts
 from pipeline.errors import ConfigError
 from pipeline.model import Origin, Table
@@ -30,9 +31,9 @@ class RepairRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    table: Line
-    reason: Line
-    who: Line
+    table: Text
+    reason: Text
+    who: Text
     keys: Annotated[list[str], Field(max_length=MOST_KEYS)] = []
     ranges: Annotated[list[str], Field(max_length=100)] = []
     incident: str = ""
@@ -48,9 +49,9 @@ class ReplayRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    tables: Line
-    reason: Line
-    who: Line
+    tables: Text
+    reason: Text
+    who: Text
     where: str = ""
     day: date | None = None
     most: Most = 1_000_000

@@ -1,0 +1,13 @@
+"""How long may be what a question to the API says, and how much may it ask for?"""
+
+from typing import Annotated
+
+from fastapi import Query
+from pydantic import Field, StringConstraints
+
+Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=1000)]
+"""A name, a reason or whoever asks: never blank."""
+TableNames = Annotated[list[Text], Field(min_length=1, max_length=1000)]
+"""Tables that something is done with at once."""
+Limit = Annotated[int, Query(ge=1, le=10_000)]
+"""How many are listed at most."""
