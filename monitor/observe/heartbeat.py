@@ -21,6 +21,7 @@ from pipeline.sources.heartbeat import Heart
 from pipeline.sources.source import Source
 
 FOLLOW = timedelta(seconds=10)
+MICROSECOND = timedelta(microseconds=1)
 ALL = 200_000  # more than are ever kept of a source
 LOOKED_BACK = (timedelta(hours=1), timedelta(days=1), timedelta(days=43))
 log = structlog.get_logger(__name__)
@@ -71,13 +72,14 @@ class FenceBook:
         """Keep *fence*: in the store first, so that no proof rests on one that is lost.
 
         *later* is what the later of both clocks showed, if not the same.  Where it has not gone
-        back, what was committed before the last fence's time stands below this one too.  Where
-        both have, the fences whose times that shows to be wrong are kept no longer.
+        back, what was committed before that time stands below this one too: it gets the instant
+        after the last fence's, and so takes the place of none.  Where both have, the fences whose
+        times that shows to be wrong are kept no longer.
         """
         known, step = self.of(fence.source), None
-        if known and fence.at < known[-1].at:
-            if (later or fence.at) >= known[-1].at:
-                fence = replace(fence, at=known[-1].at)
+        if known and fence.at <= known[-1].at:
+            if (shown := later or fence.at) >= known[-1].at:
+                fence = replace(fence, at=min(shown, known[-1].at + MICROSECOND))
             elif step := self._step(fence):
                 self._fall(step)
         self.store.add(fence)

@@ -101,6 +101,26 @@ def test_the_heartbeat_of_a_cut_stays_the_first_one_when_those_remembered_are_th
     assert (found and found.number) == 1_000
 
 
+def test_a_clock_that_goes_back_after_midnight_leaves_the_first_heartbeat_where_it_is(
+    store: ServiceStore,
+) -> None:
+    """The source's goes on, so those that come meanwhile are of no earlier time."""
+    book, midnight, _ = night(store, 60)
+    newest = book.of("shop")[-1]
+    for second in range(1, 4):
+        again = replace(newest, number=newest.number + second, at=newest.at - MINUTE / 20)
+        book.add(again, newest.at + timedelta(seconds=second))
+    cut = newest.at - MINUTE / 120
+
+    restarted = FenceBook(store.fences)
+    restarted.load(["shop"], midnight - timedelta(hours=1))
+
+    assert [one.number for one in restarted.of("shop")[-4:]] == [1_060, 1_061, 1_062, 1_063]
+    for known in (book, restarted):
+        first = known.first("shop", cut)
+        assert (first and first.number) == newest.number
+
+
 def test_after_a_fail_over_past_the_cut_no_heartbeat_stands_for_it(store: ServiceStore) -> None:
     """The first of the other server is as much later as that was."""
     book, midnight, cuts = night(store, 2_500)
