@@ -112,7 +112,8 @@ class Quarantine:
     ``batch`` is the newest that landed one.  ``ids`` are the first of them, by name, each ending
     in ``@`` and its batch; ``count`` includes those without a name.  A base of each of ``shards``
     that begins after ``batch`` closes it; without any only a person does.  ``passed`` as of a
-    :class:`pipeline.report.Gap`.  ``epoch`` is that of all of them, 0 where that is not sure.
+    :class:`pipeline.report.Gap`.  ``epoch`` is that of all of them, 0 where that is not sure, or
+    where at their offsets other messages may stand by now.
     """
 
     table: str | None
@@ -128,6 +129,11 @@ class Quarantine:
         more = self.count - len(self.ids)
         rest = (f"{subject}:and {more} more@{self.batch}",) if more else ()
         return (*self.ids, *rest)
+
+    @property
+    def partitions(self) -> frozenset[str]:
+        """``topic:partition`` of those that have a name."""
+        return frozenset(name.rpartition("@")[0].rpartition(":")[0] for name in self.ids)
 
 
 @dataclass(frozen=True, slots=True)

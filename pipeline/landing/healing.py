@@ -4,10 +4,11 @@ Their messages are read again where they stand, and land out of turn, each with 
 came since wins by that.  Only a new base helps where order does not tell all: where a statement
 about their shard came since, where rows may leave values out for those before them to tell (rows
 that tell their own columns), where the epoch of all is not sure, and where not all are known by
-name, are still there, and are live changes of rows.
+name, are still there (no other topic, no other leader's log has their offsets), and are live
+changes of rows.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -17,6 +18,8 @@ from pipeline.apply.retries import Retries
 from pipeline.changelog.sorted_file import WrittenFile
 from pipeline.errors import NoSchemasError, UnreachableError
 from pipeline.landing.facts import Facts
+from pipeline.landing.listing import Listing
+from pipeline.landing.plan import Plan
 from pipeline.landing.shape import Provenance
 from pipeline.landing.source_feed import Feed
 from pipeline.landing.tally import RunTally
@@ -62,13 +65,14 @@ class Healing:
     def found(
         self,
         mark: Mark,
-        source_of: Mapping[str, str],
+        listing: Listing,
+        chosen: Plan,
         at: datetime,
         read: Callable[[Intake], Done],
     ) -> Healed:
-        """What can be read by now; *source_of* has the topics that are there."""
+        """What can be read by now, of topics that are there and as *chosen* finds them whole."""
         ids, done = list[str](), list[Done]()
-        for subject, intake in self._intakes(mark, source_of):
+        for subject, intake in self._intakes(mark, listing.source_of, chosen.disturbed):
             named = mark.quarantine[subject].ids
             if not self._retries.due(subject, named, at):
                 continue
@@ -83,7 +87,9 @@ class Healing:
         tallies = tuple(tally for one in done for tally in one.tallies)
         return Healed(frozenset(ids), files, tallies)
 
-    def _intakes(self, mark: Mark, source_of: Mapping[str, str]) -> Iterator[tuple[str, Intake]]:
+    def _intakes(
+        self, mark: Mark, source_of: Mapping[str, str], disturbed: Set[str]
+    ) -> Iterator[tuple[str, Intake]]:
         """The messages of each quarantine that may be read out of turn."""
         feeds = {one.settings.name: one for one in self.feeds if one.registry is not None}
         for subject, one in mark.quarantine.items():
@@ -91,6 +97,8 @@ class Healing:
             sources = {source_of.get(each.topic) for each in ranges}
             feed = feeds.get(sources.pop() or "") if len(sources) == 1 else None
             if feed is None or not one.epoch or one.count != len(ranges):
+                continue
+            if one.partitions & disturbed:
                 continue
             name, beat = feed.settings.name, feed.settings.heartbeat
             came = Provenance(name, beat, one.epoch, positioned=feed.format.positioned)

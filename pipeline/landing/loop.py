@@ -106,7 +106,7 @@ class Landing:
         listing = self._noticed.unsaid(self.upstream.list(self.mark.offsets))
         chosen = self._plan(listing)
         held: dict[str, Hold] = {}
-        found = self._healing.found(self.mark, listing.source_of, started, self._read_again)
+        found = self._healing.found(self.mark, listing, chosen, started, self._read_again)
         self._healed, closed = found, waived | found.ids
         facts = self._land(chosen, listing, held, closed) if self._due(chosen, closed) else None
         if facts is None:

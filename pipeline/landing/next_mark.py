@@ -67,8 +67,15 @@ def _topics(mark: Mark, facts: Facts, plan: Plan) -> Mark:
     parts = {n: s.order for n, s in facts.snapshots.items() if s.topics & plan.trimmed}
     topics = tuple(sorted({*mark.trimmed, *plan.trimmed}))
     at = replace(mark, offsets=dict(plan.offsets), gone=dict(plan.gone))
-    at = replace(at, schemas=after(mark.schemas, facts.schemas))
+    at = replace(at, schemas=after(mark.schemas, facts.schemas), quarantine=_left(mark, plan))
     return replace(at, grown=_grown(mark, plan), trimmed=topics, parts={**mark.parts, **parts})
+
+
+def _left(mark: Mark, plan: Plan) -> dict[str, Quarantine]:
+    """What is open, not to be read again where another message may stand in its place."""
+    moved = plan.disturbed
+    found = mark.quarantine.items()
+    return {n: replace(one, epoch=0) if one.partitions & moved else one for n, one in found}
 
 
 def _after(

@@ -35,6 +35,12 @@ class Plan:
     anew: frozenset[TopicPartition] = frozenset()
     trimmed: frozenset[str] = frozenset()
 
+    @property
+    def disturbed(self) -> frozenset[str]:
+        """Partitions in which other records may stand at offsets that were landed, or none."""
+        lost = (TopicPartition(gap.topic, gap.partition) for gap in self.gaps)
+        return frozenset(map(str, (*self.anew, *lost)))
+
     def landed(self, epochs: Mapping[TopicPartition, int]) -> "Plan":
         """The plan once it was read: *epochs* are the leader epochs of the last records read.
 

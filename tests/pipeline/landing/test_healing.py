@@ -171,3 +171,19 @@ def test_what_is_not_known_of_it_leaves_it_to_a_new_base(
 
     assert len(desk.landed(Op.CREATE)) == 2
     assert desk.loop.mark.quarantine
+
+
+@pytest.mark.parametrize("rounds", [0, 1, 2])
+def test_another_topic_of_that_name_heals_nothing(
+    desk: Desk, registry: Answers, rounds: int
+) -> None:
+    """At that offset stands another change: the one that was not read is nowhere."""
+    desk.topics.create_anew("b.db.t")
+    put(desk, GIB4 + 3)
+    put(desk, GIB4 + 4)
+    for _ in range(rounds):
+        desk.land()
+
+    later(desk, registry)
+
+    assert desk.loop.mark.quarantine
