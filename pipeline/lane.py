@@ -1,8 +1,8 @@
 """One lane: its landing loop, and the mirrors that follow it.
 
-Landing, applying and upkeep may be asked for at the same time, each by one thread.  Landing waits
-for neither of the others; these two take turns, a pass and one mirror.  Tables of tier 0 are merged
-in a line of their own, if there are any.
+Landing, applying, upkeep, reading again and writing images out may be asked for at the same time,
+each by one thread.  Only a pass and upkeep of one mirror take turns; nothing else waits for
+another.  Tables of tier 0 are merged in a line of their own, if there are any.
 """
 
 from collections.abc import Mapping, Sequence

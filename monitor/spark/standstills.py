@@ -16,7 +16,7 @@ from pipeline.report import Applied, Gap, Hold, Landed
 
 @dataclass(eq=False)
 class Standstills:
-    """Holds of the last landing, and of each table's last turn; told from two threads.
+    """Holds of the last landing, and of each table's last turn; told from several threads.
 
     What is held is replaced, never changed, so that whoever reads it meanwhile sees all of it.
     """

@@ -52,8 +52,7 @@ class Passes:
     """Bring mirrors up to date; one pass at a time.
 
     ``spread`` runs groups of our own turns side by side.  ``shared`` are mirrors of which another
-    merges other ones.  What is kept here is a cache of what
-    the lake says.
+    merges other ones.  What is kept here is a cache of what the lake says.
     """
 
     settings: PipelineSettings
