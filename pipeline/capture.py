@@ -28,6 +28,8 @@ class Capture:
     and let nothing in.  ``said_by`` names them to people.  ``replaced`` are tables whose
     rows became others without a word in the log (dropped, made anew, exchanged), each with when
     that was noticed last; such times are seconds of this process's own clock.
+    ``alters`` tells of a column, ``database.table.column``, by which setting it is left out or its
+    values are changed, empty if by none; it is None where that is so of no column.
     """
 
     sends: Callable[[ShardId], bool]
@@ -36,6 +38,7 @@ class Capture:
     said_by: str = "the collector's lists"
     replaced: Mapping[ShardId, float] = field(default_factory=dict)
     broken: Break | None = None
+    alters: Callable[[str], str] | None = None
 
     def __call__(self, shard: ShardId) -> bool:
         """Whether rows of *shard* are sent."""
@@ -65,4 +68,5 @@ def both(lists: Capture, source: Capture | None) -> Capture:
         f"{lists.said_by} or {source.said_by}",
         {**lists.replaced, **source.replaced},
         source.broken,
+        lists.alters,
     )

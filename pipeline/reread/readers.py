@@ -15,7 +15,7 @@ from pipeline.errors import ConfigError, ProofError, SluiceError
 from pipeline.landing.source_feed import Feed
 from pipeline.living import is_there
 from pipeline.mark import Mark
-from pipeline.model import Shard
+from pipeline.model import Missing, Shard
 from pipeline.rereads import WishedReread
 from pipeline.route import Router
 from pipeline.schema.column import TableSchema
@@ -83,6 +83,24 @@ class RowReaders:
             ProofError: it is not; says why, and what to do.
         """
         self._described[shard] = self.of(shard.source).describe(shard)
+
+    def require_sent_as_it_is(self, shard: Shard) -> None:
+        """Refuse what is not sent as the source has it, for so it would be read, and landed.
+
+        Raises:
+            ConfigError: the collector leaves a column out, or changes its values.
+            ProofError: nobody tells.
+        """
+        feed = self._feed(shard.source)
+        lists = feed.captures()
+        if isinstance(lists, Missing):
+            msg = f"source:{shard.source}: whether the collector alters columns is not known"
+            raise ProofError(f"{msg}: {lists.why}")
+        for column in feed.server().columns(shard) if lists.alters else ():
+            if lists.alters and (by := lists.alters(f"{shard.name}.{column.name}")):
+                msg = f"{shard.name}.{column.name} is left out or changed by the collector ({by})"
+                advice = "let the collector take a snapshot of it (execute-snapshot)"
+                raise ConfigError(f"{msg}; read again it would come as the source has it; {advice}")
 
     def schema(self, shard: Shard, catalog: Catalog, mark: Mark) -> TableSchema | None:
         """Its columns and key as its log has told them; else as its source does, if rows do."""

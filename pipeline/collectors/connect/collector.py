@@ -5,7 +5,7 @@ The stored offset is what counts: Kafka has every record before it.  It trails b
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, ClassVar
 from urllib.parse import quote, urlsplit
@@ -19,6 +19,7 @@ from pipeline.collectors.collector import (
     CollectorExamination,
     CollectorState,
 )
+from pipeline.collectors.connect.column_lists import altering
 from pipeline.collectors.connect.connected import every_database, read_by
 from pipeline.collectors.connect.examination import examination
 from pipeline.collectors.connect.table_filter import capture
@@ -99,8 +100,9 @@ class ConnectCollector:
         return {str(name): str(value) for name, value in config.items() if not secret(name)}
 
     def captures(self) -> Capture:
-        """By its lists of databases and tables."""
-        return capture(self._get("/config"))
+        """By its lists of databases, tables and columns."""
+        config = self._get("/config")
+        return replace(capture(config), alters=altering(config))
 
     def state(self) -> CollectorState:
         """The worst state of connector and tasks, in Connect's words but lower case."""

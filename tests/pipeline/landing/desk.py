@@ -22,12 +22,13 @@ from pipeline.landing.loop import Landing
 from pipeline.landing.source_feed import Feed
 from pipeline.landing.task import Done, LandingTask, run
 from pipeline.mark import Mark
-from pipeline.model import Acknowledged, Head, Op, PartitionEnd, TopicPartition
+from pipeline.model import Acknowledged, Head, Op, PartitionEnd, Shard, TopicPartition
 from pipeline.registry import SchemaRegistry
 from pipeline.report import Landed
 from pipeline.route import Router
 from pipeline.schema.dialect import Dialect
 from pipeline.settings import CollectorSettings, PipelineSettings, SourceSettings
+from pipeline.sources.mysql.column import MySqlColumn
 from pipeline.sources.mysql.dialect import MYSQL
 from pipeline.sources.mysql.position import binlog_position
 from pipeline.sources.source import Source
@@ -211,6 +212,7 @@ class Server:
     silent: bool = False
     published: Capture | None = None
     readable: bool = True
+    alters: Callable[[str], str] | None = None
 
     def head(self) -> Head:
         return Head(self.identity, binlog_position(self.log, self.end, self.executed))
@@ -228,7 +230,15 @@ class Server:
         if self.silent:
             raise UnreachableError("the connector does not answer")
         text = f"{sorted(self.left_out)} {self.readable}"
-        return Capture(lambda shard: str(shard) not in self.left_out, text, known=self.readable)
+        return Capture(
+            lambda shard: str(shard) not in self.left_out,
+            text,
+            known=self.readable,
+            alters=self.alters,
+        )
+
+    def columns(self, shard: Shard) -> tuple[MySqlColumn, ...]:
+        return tuple(MySqlColumn(name, "TEXT") for name in ("id", "name"))
 
 
 def nothing() -> None:

@@ -417,3 +417,27 @@ def test_a_table_that_waits_for_its_collector_makes_no_batches(beside: Beside) -
 
     assert before.rereads[NAME].closing is not None
     assert beside.desk.loop.mark.batch == before.batch
+
+
+def masked(column: str) -> str:
+    return "column.mask.*" if column == "db.t.name" else ""
+
+
+def test_what_the_collector_masks_is_not_read_as_the_source_has_it(beside: Beside) -> None:
+    beside.desk.server.alters = masked
+
+    state = beside.round()
+
+    assert state.refused
+    assert "db.t.name is left out or changed by the collector (column.mask.*)" in state.why
+    assert beside.rows.reads == []
+
+
+def test_nothing_is_read_while_nobody_tells_what_the_collector_masks(beside: Beside) -> None:
+    beside.desk.server.silent = True
+    silent = beside.round()
+    beside.desk.server.silent = False
+
+    assert "whether the collector alters columns is not known" in silent.why
+    assert not silent.refused
+    assert beside.until_done().done is not None
