@@ -18,10 +18,12 @@ _FORMS = {
     "invalid": rf".+:{_NUMBER}-{_NUMBER}@[0-9a-f]{{8}}",
     "hidden": rf".+:{_NUMBER}:{_NUMBER}@{_NUMBER}",
     "lists": rf".+:{_NUMBER}:{_NUMBER}@{_NUMBER}",
+    "log": rf".+:{_NUMBER}:{_NUMBER}@{_NUMBER}",
     "no_base": rf"{_SHARD}@[0-9.]+",
     "rules": rf"{_SHARD}@{_NUMBER}",
     "snapshot": rf"{_SHARD}@{_NUMBER}",
     "unbalanced": rf".+@-?{_NUMBER}",
+    "unkept": rf".+:{_NUMBER}:{_NUMBER}@{_NUMBER}",
     "unproven": ".+@[0-9a-f]{8}",
 }
 _OF_BATCH = re.compile(rf".+:({_NUMBER}:{_NUMBER}|and {_NUMBER} more)@{_NUMBER}", re.DOTALL)
