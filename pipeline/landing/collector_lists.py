@@ -92,7 +92,7 @@ def with_lists(
             unread = {name for name in asked if other or not _shown(made, now, name)}
         silent = known_before is not None and known_before.unseen >= 0
         unsure = {*fresh} - left - unread if other and silent else set[str]()
-        replaced = _replaced(made, source, capture) - left
+        replaced = _replaced(made, before, source, capture) - left
         if left or unsure or unread or replaced:
             why = _why(capture, left=left, unsure=unsure, unread=unread, replaced=replaced)
             gap = _gap(source, made.batch, why, left | unsure | unread | replaced)
@@ -137,12 +137,15 @@ def _sends(lists: Capture, name: str) -> bool:
     return lists(ShardId.parse(Shard.parse(name).name))
 
 
-def _replaced(made: Mark, source: str, capture: Capture) -> set[str]:
-    """Those that were replaced, also if they have no base yet: it may be on its way."""
+def _replaced(made: Mark, before: Mark, source: str, capture: Capture) -> set[str]:
+    """Those that were replaced, also if they have no base yet: it may be on its way.
+
+    Not one of which nothing was known *before*: its rows may be the new table's.
+    """
     if not capture.replaced:
         return set()
     own = (n for n, table in made.shards.items() if table is not None and source_of(n) == source)
-    there = (name for name in own if is_there(made, name))
+    there = (name for name in own if name in before.shards and is_there(made, name))
     return {name for name in there if ShardId.parse(Shard.parse(name).name) in capture.replaced}
 
 

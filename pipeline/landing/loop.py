@@ -187,8 +187,8 @@ class Landing:
         if not self._ruled:  # the rules of the batch before may have been others
             made = with_rules(made, self.mark, self.router)
         made = with_parted(with_hidden(made, facts.hidden, self.router), self.mark, listing.heads)
-        told, ends = listing.captures, epochs.ends(listing.heads)
-        made = with_unkept(with_lists(made, self.mark, told, ends, stamp.received), told)
+        told, ends, at = listing.captures, epochs.ends(listing.heads), stamp.received
+        made = with_unkept(with_lists(made, self.mark, told, ends, at), self.mark, told)
         made = replace(self._healed.noted(made), lives=self._lived(made))
         taken = rows_again(self.log, (*again.files, *self._healed.files), columns, stamp)
         self._tried = ripe(self.mark)

@@ -16,18 +16,21 @@ from pipeline.mark import Mark, source_of
 from pipeline.report import Gap, read_gap, tell_gap
 
 
-def with_unkept(made: Mark, told: Mapping[str, Capture]) -> Mark:
-    """*made* with what was not kept of its sources, as was *told* of each since the last batch."""
+def with_unkept(made: Mark, before: Mark, told: Mapping[str, Capture]) -> Mark:
+    """*made*, the mark after *before*, with what was not kept of its sources, as was *told*.
+
+    A table of which nothing was known before is short of nothing: its slot may be as new.
+    """
     broken = {name: one.broken.why for name, one in told.items() if one.broken is not None}
     gaps = dict(made.gaps)
     for source, why in broken.items():
-        gap = _gap(source, made, why)
+        gap = _gap(source, made, before, why)
         if gap.shards:
             gaps[gap.id] = tell_gap(gap)
     return replace(made, gaps=gaps)
 
 
-def _gap(source: str, made: Mark, why: str) -> Gap:
+def _gap(source: str, made: Mark, before: Mark, why: str) -> Gap:
     """One that is open goes on: no base counts that began meanwhile."""
     topic, batch = f"unkept:{source}", made.batch
     known = next((one for one in map(read_gap, made.gaps.values()) if one.topic == topic), None)
@@ -37,16 +40,17 @@ def _gap(source: str, made: Mark, why: str) -> Gap:
         topic=topic,
         partition=0,
         first=first,
-        until=batch,
+        until=first,  # a person is told the same as long as it lasts
         why=f"{why}; take a new base of each of its tables",
-        shards=tuple(sorted(_there(made, source))),
+        shards=tuple(sorted(_there(made, before, source))),
         batch=batch,
     )
 
 
-def _there(made: Mark, source: str) -> set[str]:
+def _there(made: Mark, before: Mark, source: str) -> set[str]:
     return {
         name
         for name, table in made.shards.items()
+        if name in before.shards
         if table is not None and source_of(name) == source and is_there(made, name)
     }

@@ -26,7 +26,7 @@ GONE = replace(ALL, broken=Break("slot s was not there", 7.0))
 
 
 def opened(made: Mark, told: Capture = GONE) -> list[Gap]:
-    return [read_gap(text) for text in with_unkept(made, {"shop": told}).gaps.values()]
+    return [read_gap(text) for text in with_unkept(made, made, {"shop": told}).gaps.values()]
 
 
 def test_all_tables_of_the_source_that_are_there_are_short() -> None:
@@ -41,11 +41,12 @@ def test_all_tables_of_the_source_that_are_there_are_short() -> None:
 
 
 def test_while_it_lasts_no_base_that_begins_closes_it() -> None:
-    later = replace(with_unkept(KNOWN, {"shop": GONE}), batch=8)
+    later = replace(with_unkept(KNOWN, KNOWN, {"shop": GONE}), batch=8)
 
     (gap,) = opened(later)
 
     assert (gap.id, gap.batch) == ("unkept:shop:0:5@5", 8)
+    assert gap == replace(opened(KNOWN)[0], batch=8), "whoever was told is told nothing new"
 
 
 def test_what_the_source_noticed_is_told_with_the_lists() -> None:
@@ -189,3 +190,25 @@ def test_what_no_table_of_the_mark_needs_makes_no_batch(desk: Desk, server: Post
     server.published = replace(ALL, replaced={ShardId("public", "new"): 9.0})
 
     assert desk.land().batch is None
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        pytest.param(GONE, id="it is made while they are read"),
+        pytest.param(replace(ALL, broken=Break("", 7.0, over=True)), id="made by then"),
+        pytest.param(replace(ALL, replaced=REPLACED), id="a table was made anew"),
+    ],
+)
+def test_what_was_seen_before_the_first_rows_of_a_table_is_nothing_to_it(
+    tmp_path: Path, server: Postgres, seen: Capture
+) -> None:
+    """Sluice may have run for long before a connector makes its slot."""
+    desk = Desk(tmp_path, server=server, names="a", dialect=POSTGRES)
+    server.published = seen
+    assert desk.land().batch is None
+    desk.topics.held["a.public.t"] = [message("t", 500, 1, "last"), message("t", 600, 2)]
+
+    desk.land()
+
+    assert short(desk) == []
