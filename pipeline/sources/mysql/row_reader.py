@@ -182,6 +182,10 @@ class MySqlRowReader:
             if ": slow: " in str(error):
                 raise TooManyRowsError(str(error)) from error
             raise
+        except ProofError as error:
+            if asked.where is None:
+                raise
+            raise ConfigError(f"{error}; ask by another condition") from error
 
     def _columns(self, shard: Shard) -> tuple[MySqlColumn, ...]:
         found = self._read_from.columns(shard)

@@ -25,6 +25,7 @@ Ask = Callable[..., list[Row]]
 TOO_SLOW = {1969, 3024, 3168}  # the server ended the statement at its time limit
 REFUSED = {1044, 1045, 1142, 1143, 1227, 1370, 1698}
 ABSENT = {1049, 1054, 1146}
+MEANINGLESS = {1292, 1367, 1525}  # a text that is no day, time or number where one is asked for
 
 
 @dataclass(eq=False)
@@ -170,7 +171,7 @@ class Session:
             return UnreachableError(f"{self._where}: slow: {said}")
         if code in REFUSED:
             return ConfigError(f"{self._where}: {said}; grant it, or name another user")
-        if code in ABSENT:
+        if code in ABSENT or code in MEANINGLESS:
             return ProofError(f"{self._where}: {said}")
         return UnreachableError(f"{self._where}: down: {said}")
 

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 import pyarrow as pa
 
-from pipeline.errors import ProofError, TooManyRowsError, UnreachableError
+from pipeline.errors import ConfigError, ProofError, TooManyRowsError, UnreachableError
 from pipeline.formats.canonical import quote
 from pipeline.model import Head, Position, Shard, ShardId
 from pipeline.schema.column import TableSchema
@@ -212,6 +212,10 @@ class PostgresRowReader:
             if ": slow: " in str(error):
                 raise TooManyRowsError(str(error)) from error
             raise
+        except ProofError as error:
+            if asked.where is None:
+                raise
+            raise ConfigError(f"{error}; ask by another condition") from error
 
     def _relation(self, shard: Shard, declared: TableSchema | None) -> "_Relation":
         name = ShardId.parse(shard.name)

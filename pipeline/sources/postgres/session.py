@@ -27,6 +27,7 @@ Ask = Callable[..., list[Row]]
 TOO_SLOW = {"57014", "55P03", "25P03"}  # ended at a limit of time, or waited for a lock
 REFUSED = {"42501", "28000", "28P01", "0LP01", "3D000"}
 ABSENT = {"42P01", "42703", "3F000", "42704", "42883", "22P02"}
+MEANINGLESS = {"22003", "22007", "22008", "22025"}  # no day, time, number or pattern
 READ_ONLY = "25006"
 # Before anybody is signed in there is no SQLSTATE, only words.
 LOGIN = ("password authentication failed", "no pg_hba.conf entry", "does not exist", "no password")
@@ -169,7 +170,7 @@ class PostgresSession:
             return ConfigError(f"{self._where}: {said}; {ELSEWHERE}")
         if state in REFUSED or (not state and any(word in said for word in LOGIN)):
             return ConfigError(f"{self._where}: {said}; grant it, or name another user")
-        if state in ABSENT:
+        if state in ABSENT or state in MEANINGLESS:
             return ProofError(f"{self._where}: {said}")
         return UnreachableError(f"{self._where}: down: {said}")
 

@@ -1,4 +1,4 @@
-"""No row is passed over because others come between two statements of one read.
+"""No row is passed over because others come between two statements, and what cannot be asked ends.
 
 Covers pipeline/sources/mysql/row_reader.py, pipeline/sources/postgres/row_reader.py
 """
@@ -10,18 +10,23 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
+import psycopg
+import pymysql
 import pytest
 
+from pipeline.errors import ConfigError, ProofError, SluiceError
 from pipeline.model import Shard
 from pipeline.settings import CollectorSettings, SourceSettings
-from pipeline.sources.condition import parsed
+from pipeline.sources.condition import Condition, parsed
 from pipeline.sources.mysql.column import MySqlColumn
 from pipeline.sources.mysql.keyset import KeyColumns
 from pipeline.sources.mysql.row_reader import MySqlRowReader
+from pipeline.sources.mysql.session import Session
 from pipeline.sources.postgres.column import PostgresColumn
 from pipeline.sources.postgres.keyset import ReadKey
 from pipeline.sources.postgres.read_columns import ReadColumn
 from pipeline.sources.postgres.row_reader import PostgresRowReader, _Relation
+from pipeline.sources.postgres.session import PostgresSession
 from pipeline.sources.row_reader import RowsAsked
 
 FIRST = RowsAsked(Shard("s", "d.t"), ("id",), None, None, 4, parsed("id >= 0"))
@@ -37,6 +42,7 @@ class BusyServer:
     """
 
     connection: sqlite3.Connection = field(default_factory=lambda: sqlite3.connect(":memory:"))
+    refusal: str = ""
     coming: Iterator[int] = field(default_factory=lambda: iter(range(-1, 20, 2)))
 
     def __post_init__(self) -> None:
@@ -53,6 +59,8 @@ class BusyServer:
         yield
 
     def texts(self, statement: str, *arguments: object) -> list[tuple[str, ...]]:
+        if self.refusal:
+            raise ProofError(self.refusal)
         number = next(self.coming)
         if number > 0:
             self.connection.execute("INSERT INTO d.t VALUES (?)", (number,))
@@ -91,3 +99,31 @@ def test_what_was_there_when_the_read_began_is_read(
 
     assert {*found} >= {*range(0, 20, 2)}
     assert len(found) == len({*found})
+
+
+@pytest.mark.parametrize("kind", [mysql, postgres])
+@pytest.mark.parametrize(
+    ("where", "error"),
+    [
+        pytest.param(parsed("id >= 'soon'"), ConfigError, id="nothing will come of it"),
+        pytest.param(None, ProofError, id="it may be there later"),
+    ],
+)
+def test_a_condition_that_the_server_cannot_read_is_refused(
+    kind: Callable[[BusyServer, SourceSettings], Read],
+    where: Condition | None,
+    error: type[SluiceError],
+) -> None:
+    server = BusyServer(refusal="Incorrect DATE value: 'soon' (1525)")
+    with closing(server.connection), pytest.raises(error, match="Incorrect DATE value"):
+        kind(server, SETTINGS)(replace(FIRST, where=where))
+
+
+def test_a_value_that_means_nothing_is_not_a_server_that_is_down() -> None:
+    wrong = psycopg.errors.InvalidDatetimeFormat("invalid input syntax for type date")
+    told = [
+        Session(SETTINGS)._said(pymysql.err.OperationalError(1525, "Incorrect DATE value")),
+        PostgresSession(SETTINGS, "d")._said(wrong),
+    ]
+
+    assert [type(one) for one in told] == [ProofError, ProofError]
