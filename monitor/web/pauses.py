@@ -1,10 +1,10 @@
 """Tables whose merges stand still because somebody wants it: paused, looked at, resumed."""
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from checks.pause import Pause
 from monitor.nearest import alike
@@ -15,7 +15,7 @@ from monitor.web.parts import ApiParts, Parts
 from pipeline.errors import ConfigError
 
 PAUSE_ROUTES = APIRouter(prefix="/v1")
-_LENGTH, _INSTANT = TypeAdapter(timedelta), TypeAdapter(datetime)
+_LENGTH = TypeAdapter(timedelta)
 
 
 class PauseRequest(BaseModel):
@@ -83,8 +83,9 @@ def _until(text: str, now: datetime) -> datetime:
         if text[:1] in "Pp":
             found = now + _LENGTH.validate_python(text)
         else:
-            found = _INSTANT.validate_python(text)
-    except (ValidationError, OverflowError) as error:
+            found = datetime.fromisoformat(text.upper())
+        found = found if found.tzinfo is None else found.astimezone(UTC)
+    except (ValueError, OverflowError) as error:  # also beyond the last year, but for the offset
         msg = f"until {text!r} is no instant and no length; write 2026-03-29T12:00:00Z or PT4H"
         raise ConfigError(msg) from error
     if found.tzinfo is None:
