@@ -258,6 +258,24 @@ def test_days_that_were_slept_through_have_one_image_each(lake: HandLake) -> Non
     assert lake.rows()[1] == "morning"
 
 
+def test_a_mirror_that_was_paused_over_midnight_becomes_the_image_once_it_goes_on(
+    lake: HandLake,
+) -> None:
+    lake.land(row(U, 20, 1, "day"), row(U, 60, 1, "night"))
+    lake.now = CUT + timedelta(days=1)
+    lake.run(paused={"db.t"})
+    written(lake, 50)
+    prove(lake, 50)
+    lake.land(row(U, 70, 2, "night"))
+    lake.run(paused={"db.t"})
+    assert images(lake) == ()
+
+    lake.run()
+
+    assert held_in(lake, images(lake)[0]) == {1: "day", 2: "b"}
+    assert lake.rows() == {1: "night", 2: "night"}
+
+
 def test_a_day_has_one_image_also_where_the_time_zone_has_changed_and_it_ended_twice(
     lake: HandLake,
 ) -> None:
