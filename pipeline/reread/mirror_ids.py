@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pipeline.apply.mirror_side import MirrorSide
 from pipeline.errors import ProofError
 from pipeline.mark import Mark
-from pipeline.model import Shard, Table
+from pipeline.model import Order, Shard, Table
 from pipeline.reread.selection import require_few
 from pipeline.rereads import WishedReread
 
@@ -22,28 +22,40 @@ class MirrorIds:
     """Asks each mirror once for each range of a wish; forgotten with the process."""
 
     open: Callable[[Table], MirrorSide | None]
-    _due: dict[tuple[str, str], int] = field(default_factory=dict)
-    _known: dict[tuple[str, str, tuple[int, int]], tuple[int, ...]] = field(default_factory=dict)
+    _due: dict[tuple[str, str, Order], int] = field(default_factory=dict)
+    _known: dict[tuple[tuple[str, str, Order], tuple[int, int]], tuple[int, ...]] = field(
+        default_factory=dict
+    )
 
     def of(
-        self, wish: WishedReread, shard: Shard, table: Table, span: tuple[int, int], mark: Mark
+        self,
+        wish: WishedReread,
+        shard: Shard,
+        table: Table,
+        span: tuple[int, int],
+        mark: Mark,
+        *,
+        fence: Order,
     ) -> tuple[int, ...]:
-        """Ids from the first of *span* to the last, ascending; all below the fence has landed.
+        """Ids from the first of *span* to the last, ascending; all below *fence* has landed.
+
+        What begins anew behind another fence asks anew.
 
         Raises:
             ProofError: the mirror is behind what had landed when it was first asked for.
             ConfigError: there are more than *wish* allows.
         """
-        asked = (wish.id, str(shard), span)
+        begun = (wish.id, str(shard), fence)
+        asked = (begun, span)
         if asked not in self._known:
-            due = self._due.setdefault(asked[:2], mark.tables.get(table.name, -1))
+            due = self._due.setdefault(begun, mark.tables.get(table.name, -1))
             self._known[asked] = self._ids(wish, shard, table, span, due)
         return self._known[asked]
 
     def keep(self, ids: frozenset[str]) -> None:
         """Forget what is of none of these wishes."""
         self._due = {at: batch for at, batch in self._due.items() if at[0] in ids}
-        self._known = {at: found for at, found in self._known.items() if at[0] in ids}
+        self._known = {at: found for at, found in self._known.items() if at[0][0] in ids}
 
     def _ids(
         self, wish: WishedReread, shard: Shard, table: Table, span: tuple[int, int], due: int

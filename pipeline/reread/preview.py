@@ -117,7 +117,8 @@ class Previews:
                 span = stretch_rows(wish, shard, number).span
                 if span is None:
                     raise ConfigError("a dry run is of ids: of keys of other kinds there is none")
-                self._ids.of(wish, shard, table, span, landed.mark)  # it is as far as the fence
+                # once this answers, the mirror is as far as the fence
+                self._ids.of(wish, shard, table, span, landed.mark, fence=at)
                 asked = RowsAsked(shard, table.key, stretch.read, stretch.until, AT_ONCE)
                 texts = _read(server, fence, asked, wish, count)
                 count += len(texts)

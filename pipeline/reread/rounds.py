@@ -225,7 +225,8 @@ class Rereading:
         known = landed.mark.rereads[name]
         rows, there = stretch_rows(wish, asked.shard, number), tuple[int, ...]()
         if rows.span is not None and known.origin is Origin.REPAIR:
-            there = self.mirror_ids.of(wish, asked.shard, table, rows.span, landed.mark)
+            ids, fence = self.mirror_ids, known.order
+            there = ids.of(wish, asked.shard, table, rows.span, landed.mark, fence=fence)
         if name not in self._fences:  # of a life before: behind a new fence all of it is seen, too
             self._fences[name] = self.readers.fence(source, landed.mark, known.identity)
         return RereadTask(

@@ -170,6 +170,20 @@ def test_a_mirror_that_is_behind_is_waited_for(tmp_path: Path) -> None:
     assert (landed(beside, Op.DELETE), mirror.asked) == ([5], [(4, 7)])
 
 
+def test_what_begins_anew_asks_the_mirror_anew(tmp_path: Path) -> None:
+    mirror = HeldIds([5])
+    beside = make(tmp_path, repair(RowsWished(ranges=(WishedRange(0, 40),))), mirror)
+    while not mirror.asked:
+        beside.round()
+    mirror.held = [5, 30]
+    beside.rows.end += 20
+    beside.desk.topics.alter("a", beside.rows.end, "name", "note")
+
+    until_done(beside)
+
+    assert 30 in landed(beside, Op.DELETE)
+
+
 def test_a_shard_of_which_nothing_is_wished_for_is_left_alone(tmp_path: Path) -> None:
     wished = RowsWished(keys=keys(3, shard="b/db.t") + keys(7, shard=NAME))
     beside = make(tmp_path, repair(wished))
