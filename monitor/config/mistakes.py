@@ -67,6 +67,19 @@ def _of_tables(config: Config) -> Iterator[str]:
             yield f"tables[{i}].shards: {fault}"
         elif not rule.ignore and (fault := _no_table(rule)):
             yield f"tables[{i}].table: {fault}"
+    yield from _torn(config)
+
+
+def _torn(config: Config) -> Iterator[str]:
+    """What two rules say differently of one table: it would go by whichever has its first shard."""
+    first: dict[str, int] = {}
+    for i, rule in enumerate(config.tables):
+        if rule.ignore or "\\" in rule.table:  # what groups come to, only shards tell
+            continue
+        other = first.setdefault(rule.table, i)
+        for name in ("tier", "unique_across_shards"):
+            if getattr(rule, name) != getattr(config.tables[other], name):
+                yield f"tables[{i}].{name}: tables[{other}] says another of {rule.table}"
 
 
 def _of_images(config: Config) -> Iterator[str]:

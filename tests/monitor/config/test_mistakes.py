@@ -118,6 +118,18 @@ def test_a_rule_names_a_table(shards: str, table: str, line: str) -> None:
     assert all(fault.startswith(f"tables[0].table: {line}") for fault in told)
 
 
+@pytest.mark.parametrize(
+    ("said", "name"), [("tier: 0", "tier"), ("unique_across_shards: true", "unique_across_shards")]
+)
+def test_two_rules_say_nothing_different_of_one_table(said: str, name: str) -> None:
+    """Else the next shard that comes could change it: two lines would merge into one mirror."""
+    rules = f"tables: [{{shards: a.b, table: c.t, {said}}}, {{shards: a.d, table: c.t%s}}]"
+
+    assert faults(MINIMAL + rules % "") == [f"tables[1].{name}: tables[0] says another of c.t"]
+    assert faults(MINIMAL + rules % f", {said}") == []
+    assert faults(MINIMAL + rules % ", ignore: true") == []
+
+
 def test_a_rule_that_ignores_names_what_it_likes() -> None:
     assert faults(MINIMAL + "tables: [{shards: 'shop[.]x', table: '', ignore: true}]") == []
 
