@@ -76,7 +76,7 @@ def _goes_on(one: Mapping[str, Any]) -> bool:
     if one["ended"] is None:
         return True
     ruled = {proof["check"] for proof in one["proofs"]}
-    return bool(one["done"]) and not set(one["unchecked"]) <= ruled
+    return bool(one["awaits_checks"]) and not set(one["unchecked"]) <= ruled
 
 
 def _show(line: str, *, moving: bool) -> None:

@@ -42,6 +42,13 @@ class Rechecks:
                     log.info("checked_again", id=one.id, table=one.table, **told)
 
 
+def awaits_checks(one: RereadRequest, now: datetime) -> bool:
+    """Whether what its checks say is still looked for, and one of them has not passed."""
+    return (
+        one.done and bool(one.unchecked) and one.ended is not None and one.ended > now - LOOKED_FOR
+    )
+
+
 def _proof(one: RereadRequest, check: str, newest: tuple[Verdict, ...]) -> CheckedAgain | None:
     """What *check* said last of the table; once it has passed, that stands."""
     known = next((p for p in one.proofs if p.check == check), None)

@@ -8,6 +8,7 @@ from fastapi import APIRouter
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict
 
+from monitor.observe.rechecks import awaits_checks
 from monitor.store.rereads import RereadRequest
 from monitor.web import render
 from monitor.web.bounds import Limit, TableNames, Text
@@ -108,6 +109,7 @@ def reread(one: RereadRequest, parts: ApiParts) -> render.Json:
         "incident": one.wish.incident,
         "checks": list(one.wish.checks),
         "unchecked": list(one.unchecked),
+        "awaits_checks": awaits_checks(one, parts.clock()),
         "proofs": [
             {"check": p.check, "passed": p.passed, "at": render.instant(p.at), "reason": p.reason}
             for p in one.proofs

@@ -5,7 +5,7 @@ Covers monitor/web/repairs.py, monitor/commands/repair.py, replay.py
 
 import json
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -147,6 +147,27 @@ def test_who_waits_learns_whether_the_check_passes(
     said = f"range_counts {'passes' if passed else 'fails'}: 13 rows"
     assert "13 rows read, they are in the change log; range_counts is asked again" in result.output
     assert result.output.splitlines()[-1].endswith(said)
+
+
+def test_who_waits_for_a_check_that_says_nothing_any_more_does_not_wait_for_ever(
+    rig: Rig, server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fail(rig)
+    waited = iter(range(9))
+
+    def meanwhile(_: float) -> None:
+        (one,) = rig.store.rereads.list()
+        rig.store.rereads.told([RereadState(one.id, USERS, "s/u", 13, 7)], rig.clock())
+        if next(waited) > 1:
+            rig.now += timedelta(days=1)
+
+    monkeypatch.setattr("monitor.rereading.time.sleep", meanwhile)
+
+    result = run(repair.COMMAND, server, USERS, "--ranges", "17..29")
+
+    assert result.exit_code == 4
+    assert next(waited) == 3
+    assert "range_counts is asked again" in result.output
 
 
 def test_a_replay_of_all_tables_that_begin_so(rig: Rig, server: str) -> None:
