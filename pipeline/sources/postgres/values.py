@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from pipeline.schema.arrow_types import arrow_type
 from pipeline.schema.column_reading import ColumnReading, as_integer, as_sent
-from pipeline.schema.wire import SentAs
+from pipeline.schema.wire import HIGHEST, LOWEST, SentAs
 from pipeline.schema.wire_values import (
     FIRST_DAY,
     LAST,
@@ -33,6 +33,7 @@ FIRST = -62_135_596_800_000_000  # 0001-01-01, in microseconds
 FIRST_OF_ALL = FIRST_DAY + 366  # the same day
 LATEST, EARLIEST = 9_223_372_036_825_200_000, -9_223_372_036_832_400_000
 LAST_DATE, FIRST_DATE = -2_147_472_692, -2_147_472_691  # infinity as days, 32 bits run over
+LAST_DATES, FIRST_DATES = (2_146_033_979, -622_191_234), (-625_821_272,)  # since 3.7; no real days
 UNITS = {"time.Timestamp": 1_000, "time.Time": 1_000}
 NANO = ("time.NanoTimestamp", "time.NanoTime")
 ISO = {"infinity": "9999-12-31T23:59:59.999999Z", "-infinity": "0001-01-01T00:00:00Z"}
@@ -94,7 +95,8 @@ def _bit_text(text: str | None, length: int) -> str | None:
 
 
 def _date(_: Column, wire: pa.Int64Array) -> pa.Date32Array:
-    return date(_ends(wire, (LAST_DATE, LAST_DAY), (FIRST_DATE, FIRST_OF_ALL)))
+    ends = [(told, LAST_DAY) for told in (LAST_DATE, *LAST_DATES)]
+    return date(_ends(wire, *ends, *((t, FIRST_OF_ALL) for t in (FIRST_DATE, *FIRST_DATES))))
 
 
 def _time(column: Column, wire: pa.Int64Array) -> pa.Int64Array:
@@ -103,7 +105,8 @@ def _time(column: Column, wire: pa.Int64Array) -> pa.Int64Array:
 
 def _timestamp(column: Column, wire: pa.Int64Array) -> pa.TimestampArray:
     unit = UNITS.get(column.sent or "", 1)
-    known = _ends(wire, (LATEST, LAST // unit), (EARLIEST, FIRST // unit))
+    latest = ((told, LAST // unit) for told in (LATEST, HIGHEST))
+    known = _ends(wire, *latest, *((told, FIRST // unit) for told in (EARLIEST, LOWEST)))
     return moments(known, unit, arrow_type(column))
 
 

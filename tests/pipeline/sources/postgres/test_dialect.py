@@ -1,4 +1,4 @@
-"""Types, values and what a mirror follows, of Postgres; on the wire as Debezium 3.5 sends them.
+"""Types, values and what a mirror follows, of Postgres; on the wire as Debezium 3.7 sends them.
 
 Covers pipeline/sources/postgres/column.py, dialect.py, differences.py, evolution.py, typemap.py,
 values.py.
@@ -57,6 +57,23 @@ def column(
         (f"DATE as {TIME}Date", (13, 0), "date", "-719162", dt.date(1, 1, 1)),
         (f"DATE as {TIME}Date", (13, 0), "date", "-2147472692", dt.date(9999, 12, 31)),
         (f"DATE as {TIME}Date", (13, 0), "date", "-2147472691", dt.date(1, 1, 1)),
+        (f"DATE as {TIME}Date", (13, 0), "date", "2146033979", dt.date(9999, 12, 31)),
+        (f"DATE as {TIME}Date", (13, 0), "date", "-622191234", dt.date(9999, 12, 31)),
+        (f"DATE as {TIME}Date", (13, 0), "date", "-625821272", dt.date(1, 1, 1)),
+        (
+            f"TIMESTAMP as {TIME}MicroTimestamp",
+            (29, 6),
+            "timestamp_ntz",
+            "9223372036854775807",
+            dt.datetime.fromisoformat("9999-12-31T23:59:59.999999"),
+        ),
+        (
+            f"TIMESTAMP as {TIME}MicroTimestamp",
+            (29, 6),
+            "timestamp_ntz",
+            "-9223372036854775808",
+            dt.datetime.fromisoformat("0001-01-01T00:00:00"),
+        ),
         (f"TIME as {TIME}MicroTime", (15, 6), "bigint", "86400000000", 86_400_000_000),
         (f"TIME as {TIME}Time", (15, 6), "bigint", "1", 1_000),
         (f"TIMETZ as {TIME}ZonedTime", (21, 6), "string", '"10:00:00Z"', "10:00:00Z"),
