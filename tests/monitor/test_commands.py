@@ -351,6 +351,8 @@ def test_every_line_of_the_written_config_that_is_commented_out_is_good(
 ) -> None:
     monkeypatch.setenv("SHOP_PASSWORD", "x")
     monkeypatch.setenv("SLACK_URL", "https://hooks.example/x")
+    monkeypatch.setenv("KAFKA_PASSWORD", "x")
+    (tmp_path / "ca.pem").write_text("", encoding="utf-8")
     path = tmp_path / "sluice.yaml"
     CliRunner().invoke(init.COMMAND, ["--config", str(path)])
     lines = path.read_text(encoding="utf-8").splitlines()
