@@ -13,6 +13,7 @@ from pipeline.errors import ConfigError
 from pipeline.sources.asked_keys import require_columns
 from pipeline.sources.condition import SqlCondition, Value
 from pipeline.sources.mysql.column import MySqlColumn as Column
+from pipeline.sources.mysql.key_values import one_of
 from pipeline.sources.mysql.typemap import BYTES, GEOMETRIES, WHOLE
 from pipeline.sources.mysql.wire_text import Raw
 from pipeline.sources.row_reader import KeyTexts
@@ -47,17 +48,17 @@ class KeyColumns:
         return cls(tuple(by_name[name] for name in key))
 
     @property
-    def expressions(self) -> tuple[str, ...]:
-        """What the server orders by, one for each column."""
+    def wanted(self) -> tuple[str, ...]:
+        """What the server orders by, and is asked for, one for each column."""
         return tuple(_asked(column) for column in self.columns)
 
     @property
     def order(self) -> str:
         """What stands behind ORDER BY."""
-        return ", ".join(self.expressions)
+        return ", ".join(self.wanted)
 
     def texts(self, row: Sequence[Raw]) -> KeyTexts:
-        """A row's values of ``expressions`` as texts."""
+        """A row's values of ``wanted`` as texts."""
         return tuple(value.hex() if isinstance(value, bytes) else str(value) for value in row)
 
     def above(self, key: KeyTexts) -> SqlCondition:
@@ -68,10 +69,14 @@ class KeyColumns:
         """Rows not above those that begin with *key*."""
         return self._beyond(key, "<", "<=")
 
+    def among(self, shard: str, keys: Sequence[str]) -> SqlCondition:
+        """Rows under one of *keys*, each the JSON array of their texts in the log."""
+        return one_of(shard, self.columns, keys)
+
     def _beyond(self, key: KeyTexts, sign: str, last: str) -> SqlCondition:
         """One alternative for each column, and for indexes a condition on the first alone."""
         values = self._values(key)
-        asked = [name.replace("%", "%%") for name in self.expressions[: len(values)]]
+        asked = self.wanted[: len(values)]
         parts, arguments = [], list[Value]()
         for at, name in enumerate(asked):
             equal = [f"{before} = %s" for before in asked[:at]]
@@ -88,7 +93,7 @@ class KeyColumns:
 
 
 def _asked(column: Column) -> str:
-    name = f"`{column.name.replace('`', '``')}`"
+    name = f"`{column.name.replace('`', '``').replace('%', '%%')}`"
     return f"{name} + 0" if column.kind in COUNTED else name
 
 

@@ -6,22 +6,21 @@ What is read may be a replica's: then it waits until that has executed what the 
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import cast
 
 import pyarrow as pa
 
-from pipeline.errors import ConfigError, ProofError, TooManyRowsError, UnreachableError
+from pipeline.errors import ConfigError, ProofError
 from pipeline.formats.canonical import quote
 from pipeline.model import Shard, ShardId
 from pipeline.settings import SourceSettings
 from pipeline.sources.asked_keys import steps
-from pipeline.sources.condition import SqlCondition, require_known, written
+from pipeline.sources.keyed_rows import Found, KeyedTable
 from pipeline.sources.limits import Limits
 from pipeline.sources.mysql.column import MySqlColumn
 from pipeline.sources.mysql.fence import lacking
-from pipeline.sources.mysql.key_values import one_of
 from pipeline.sources.mysql.keyset import INTEGERS, KeyColumns
 from pipeline.sources.mysql.position import executed
 from pipeline.sources.mysql.session import quoted
@@ -125,67 +124,16 @@ class MySqlRowReader:
                 raise ProofError(f"{msg} after {self.patience}: {missing}")
             time.sleep(POLL.total_seconds())
 
-    def _found(
-        self, columns: Sequence[MySqlColumn], key: KeyColumns, asked: RowsAsked
-    ) -> tuple[list[tuple[Raw, ...]], KeyTexts | None, bool]:
-        """Rows, the key of the last that was looked at, and whether none is left.
-
-        Under a condition the end of what is looked at is asked for first: a statement then costs
-        no more where few rows meet it.
-        """
-        wanted = (*map(_expression, columns), *key.expressions)
-        order = f"ORDER BY {key.order.replace('%', '%%')} LIMIT %s"
-        conditions = self._conditions(columns, key, asked)
-        if asked.where is None:
-            found = self._select(asked, wanted, conditions, order)
-            last = key.texts(found[-1][len(columns) :]) if found else None
-            return found, last, len(found) < asked.limit
-        require_known(asked.where, asked.shard.name, {column.name for column in columns})
-        end = replace(asked, limit=asked.limit - 1)
-        ends = self._select(end, key.expressions, conditions, f"{order[:-2]}1 OFFSET %s")
-        if ends:
-            conditions.append(key.up_to(key.texts(ends[0])))
-        conditions.append(written(asked.where, _escaped))
-        found = self._select(asked, wanted, conditions, order)
-        if len(found) == asked.limit:  # rows may have come in between, and have pushed others out
-            return found, key.texts(found[-1][len(columns) :]), False
-        return found, key.texts(ends[0]) if ends else None, not ends
-
-    def _conditions(
-        self, columns: Sequence[MySqlColumn], key: KeyColumns, asked: RowsAsked
-    ) -> list[SqlCondition]:
-        conditions = list[SqlCondition]()
-        if asked.after is not None:
-            conditions.append(key.above(asked.after))
-        if asked.until is not None:
-            conditions.append(key.up_to(asked.until))
-        if asked.keys:
-            conditions.append(one_of(asked.shard.name, key.columns, asked.keys))
-        return conditions
-
-    def _select(
-        self,
-        asked: RowsAsked,
-        wanted: Sequence[str],
-        conditions: Sequence[SqlCondition],
-        order: str,
-    ) -> list[tuple[Raw, ...]]:
-        where = " AND ".join(f"({text})" for text, _ in conditions) or "TRUE"
-        arguments = [value for _, values in conditions for value in values]
+    def _found(self, columns: Sequence[MySqlColumn], key: KeyColumns, asked: RowsAsked) -> Found:
         name = ShardId.parse(asked.shard.name)
-        table = f"{quoted(name.database)}.{quoted(name.relation)}".replace("%", "%%")
-        names = ", ".join(wanted).replace("%", "%%")
-        statement = f"SELECT {names} FROM {table} WHERE {where} {order}"  # noqa: S608
-        try:
-            return self._read_from.texts(statement, *arguments, asked.limit)
-        except UnreachableError as error:
-            if ": slow: " in str(error):
-                raise TooManyRowsError(str(error)) from error
-            raise
-        except ProofError as error:
-            if asked.where is None:
-                raise
-            raise ConfigError(f"{error}; ask by another condition") from error
+        return KeyedTable(
+            f"{_escaped(name.database)}.{_escaped(name.relation)}",
+            tuple(map(_expression, columns)),
+            {column.name for column in columns},
+            key,
+            _escaped,
+            self._read_from.texts,
+        ).found(asked)
 
     def _columns(self, shard: Shard) -> tuple[MySqlColumn, ...]:
         found = self._read_from.columns(shard)
@@ -199,7 +147,8 @@ class MySqlRowReader:
 
 def _expression(column: MySqlColumn) -> str:
     """What is asked for to get all of a value: the server prints a FLOAT in six digits."""
-    return f"{quoted(column.name)} + 0e0" if column.kind == "FLOAT" else quoted(column.name)
+    name = _escaped(column.name)
+    return f"{name} + 0e0" if column.kind == "FLOAT" else name
 
 
 def _escaped(column: str) -> str:

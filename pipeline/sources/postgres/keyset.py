@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pipeline.errors import ConfigError
 from pipeline.sources.asked_keys import require_columns
 from pipeline.sources.condition import SqlCondition
+from pipeline.sources.postgres.key_values import one_of
 from pipeline.sources.postgres.read_columns import ReadColumn
 from pipeline.sources.postgres.session import quoted
 from pipeline.sources.row_reader import KeyTexts
@@ -58,14 +59,18 @@ class ReadKey:
         return cls(tuple(by_name[name] for name in key))
 
     @property
-    def expressions(self) -> tuple[str, ...]:
-        """What the server orders by, one for each column."""
-        return tuple(map(_asked, self.columns))
-
-    @property
     def order(self) -> str:
         """What stands behind ORDER BY."""
-        return ", ".join(self.expressions)
+        return ", ".join(map(_asked, self.columns))
+
+    @property
+    def wanted(self) -> tuple[str, ...]:
+        """What is asked for to get a row's key: the values as they are."""
+        return tuple(quoted(one.name) for one in self.columns)
+
+    def texts(self, row: Sequence[str | None]) -> KeyTexts:
+        """A row's values of ``wanted``; none is NULL."""
+        return tuple(value or "" for value in row)
 
     def above(self, key: KeyTexts) -> SqlCondition:
         """Rows after all that begin with *key*."""
@@ -74,6 +79,10 @@ class ReadKey:
     def up_to(self, key: KeyTexts) -> SqlCondition:
         """Rows not above those that begin with *key*."""
         return self._compared("<=", key)
+
+    def among(self, shard: str, keys: Sequence[str]) -> SqlCondition:
+        """Rows under one of *keys*, each the JSON array of their texts in the log."""
+        return one_of(shard, self.columns, keys)
 
     def _compared(self, sign: str, key: KeyTexts) -> SqlCondition:
         asked = ", ".join(_asked(one) for one in self.columns[: len(key)])

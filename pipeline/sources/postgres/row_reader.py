@@ -7,22 +7,21 @@ Cannot see: rows that an index on the standby misses, as where its C library sor
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 import pyarrow as pa
 
-from pipeline.errors import ConfigError, ProofError, TooManyRowsError, UnreachableError
+from pipeline.errors import ProofError
 from pipeline.formats.canonical import quote
 from pipeline.model import Head, Position, Shard, ShardId
 from pipeline.schema.column import TableSchema
 from pipeline.schema.schema_change import TableTold
 from pipeline.settings import SourceSettings
 from pipeline.sources.asked_keys import steps
-from pipeline.sources.condition import SqlCondition, require_known, written
+from pipeline.sources.keyed_rows import Found, KeyedTable
 from pipeline.sources.limits import Limits
 from pipeline.sources.postgres.fence import NUMBER, WRITERS, awaited, ended
-from pipeline.sources.postgres.key_values import one_of
 from pipeline.sources.postgres.keyset import ReadKey
 from pipeline.sources.postgres.position import POSITIONS, log_position, lsn
 from pipeline.sources.postgres.publishing import PUBLISHED, unsent_by
@@ -164,58 +163,16 @@ class PostgresRowReader:
             raise ProofError(f"source:{self.settings.name}: the server has changed: {msg}")
         return log_position(lsn(place))
 
-    def _found(
-        self, relation: "_Relation", key: ReadKey, asked: RowsAsked
-    ) -> tuple[list[tuple[Raw, ...]], KeyTexts | None, bool]:
-        """Rows, the key of the last that was looked at, and whether none is left.
-
-        Under a condition the end of what is looked at is asked for first: a statement then costs
-        no more where few rows meet it.
-        """
-        wanted, by_key = (
-            tuple(map(_expression, relation.columns)),
-            tuple(quoted(one.name) for one in key.columns),
-        )
-        order = f"ORDER BY {key.order} LIMIT %s"
-        conditions = _conditions(key, asked)
-        if asked.where is None:
-            found = self._select(relation, asked, (*wanted, *by_key), conditions, order)
-            last = _last(found[-1][len(wanted) :]) if found else None
-            return found, last, len(found) < asked.limit
-        require_known(asked.where, asked.shard.name, {one.name for one in relation.columns})
-        end = replace(asked, limit=asked.limit - 1)
-        ends = self._select(relation, end, by_key, conditions, f"{order[:-2]}1 OFFSET %s")
-        if ends:
-            conditions.append(key.up_to(_last(ends[0])))
-        conditions.append(written(asked.where, quoted))
-        found = self._select(relation, asked, (*wanted, *by_key), conditions, order)
-        if len(found) == asked.limit:  # rows may have come in between, and have pushed others out
-            return found, _last(found[-1][len(wanted) :]), False
-        return found, _last(ends[0]) if ends else None, not ends
-
-    def _select(
-        self,
-        relation: "_Relation",
-        asked: RowsAsked,
-        wanted: Sequence[str],
-        conditions: Sequence[SqlCondition],
-        order: str,
-    ) -> list[tuple[Raw, ...]]:
-        where = " AND ".join(f"({text})" for text, _ in conditions) or "TRUE"
-        arguments = [value for _, values in conditions for value in values]
+    def _found(self, relation: "_Relation", key: ReadKey, asked: RowsAsked) -> Found:
         name = ShardId.parse(asked.shard.name)
-        table = f"{relation.only}{quoted(name.database)}.{quoted(name.relation)}"
-        statement = f"SELECT {', '.join(wanted)} FROM {table} WHERE {where} {order}"  # noqa: S608
-        try:
-            return self._read_from.session.texts(statement, *arguments, asked.limit)
-        except UnreachableError as error:
-            if ": slow: " in str(error):
-                raise TooManyRowsError(str(error)) from error
-            raise
-        except ProofError as error:
-            if asked.where is None:
-                raise
-            raise ConfigError(f"{error}; ask by another condition") from error
+        return KeyedTable(
+            f"{relation.only}{quoted(name.database)}.{quoted(name.relation)}",
+            tuple(map(_expression, relation.columns)),
+            {one.name for one in relation.columns},
+            key,
+            quoted,
+            self._read_from.session.texts,
+        ).found(asked)
 
     def _relation(self, shard: Shard, declared: TableSchema | None) -> "_Relation":
         name = ShardId.parse(shard.name)
@@ -244,21 +201,6 @@ def _expression(one: ReadColumn) -> str:
     """What is asked for to get a value as it is: money is printed as the server's country does."""
     name = quoted(one.name)
     return f"{name}::numeric" if one.column.kind == "MONEY" else name
-
-
-def _last(row: Sequence[Raw]) -> KeyTexts:
-    return tuple(value or "" for value in row)
-
-
-def _conditions(key: ReadKey, asked: RowsAsked) -> list[SqlCondition]:
-    conditions = list[SqlCondition]()
-    if asked.after is not None:
-        conditions.append(key.above(asked.after))
-    if asked.until is not None:
-        conditions.append(key.up_to(asked.until))
-    if asked.keys:
-        conditions.append(one_of(asked.shard.name, key.columns, asked.keys))
-    return conditions
 
 
 def _lacking(fence: ReadFence, needed: Position, server: Head) -> str | None:

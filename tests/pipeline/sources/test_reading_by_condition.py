@@ -1,6 +1,7 @@
 """No row is passed over because others come between two statements, and what cannot be asked ends.
 
-Covers pipeline/sources/mysql/row_reader.py, pipeline/sources/postgres/row_reader.py
+Covers pipeline/sources/keyed_rows.py; pipeline/sources/mysql/row_reader.py,
+pipeline/sources/postgres/row_reader.py
 """
 
 import re
