@@ -9,6 +9,7 @@ from hashlib import sha256
 
 _SHARD = r"[^/]+/.+"
 _NUMBER = r"[0-9]{1,18}"
+_NOTICED = rf".+:{_NUMBER}:{_NUMBER}@{_NUMBER}"
 _FORMS = {
     "account": rf".+:{_NUMBER}",
     "clock": rf".+:{_NUMBER}",
@@ -16,14 +17,14 @@ _FORMS = {
     "disorder": rf".+:{_NUMBER}:{_NUMBER}@.+",
     "foreign_write": rf".+:{_NUMBER}",
     "invalid": rf".+:{_NUMBER}-{_NUMBER}@[0-9a-f]{{8}}",
-    "hidden": rf".+:{_NUMBER}:{_NUMBER}@{_NUMBER}",
-    "lists": rf".+:{_NUMBER}:{_NUMBER}@{_NUMBER}",
-    "log": rf".+:{_NUMBER}:{_NUMBER}@{_NUMBER}",
+    "hidden": _NOTICED,
+    "lists": _NOTICED,
+    "log": _NOTICED,
     "no_base": rf"{_SHARD}@[0-9.]+",
     "rules": rf"{_SHARD}@{_NUMBER}",
     "snapshot": rf"{_SHARD}@{_NUMBER}",
     "unbalanced": rf".+@-?{_NUMBER}",
-    "unkept": rf".+:{_NUMBER}:{_NUMBER}@{_NUMBER}",
+    "unkept": _NOTICED,
     "unproven": ".+@[0-9a-f]{8}",
 }
 _OF_BATCH = re.compile(rf".+:({_NUMBER}:{_NUMBER}|and {_NUMBER} more)@{_NUMBER}", re.DOTALL)
