@@ -81,6 +81,10 @@ class Pipe:
         )
         self.servers.connect.register(self.name, config)
 
+    def end(self) -> None:
+        """Take the connector away; what it wrote stays."""
+        self.servers.connect.deregister(self.name)
+
     def open(self) -> None:
         settings = PipelineSettings(
             lake=str(self.home),

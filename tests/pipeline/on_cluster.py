@@ -121,7 +121,7 @@ def main(servers: Path, home: Path, name: str, jobs: Sequence[str]) -> None:
         sys.stdout.write(json.dumps(told) + "\n")
     finally:
         sys.stderr.write(f"{played.killed} {_holds(pipe)}\n")
-        pipe.servers.connect.deregister(name)
+        pipe.end()
         cluster.stop()
 
 

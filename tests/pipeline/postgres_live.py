@@ -55,6 +55,10 @@ class PostgresPipe(Pipe):
         config = wanted(collection_scope(settings, self.source()), self.connector)
         self.servers.connect.register(self.name, {**config, "database.password": "debezium"})
 
+    def end(self) -> None:
+        super().end()
+        self.heart.source.close()
+
     def sql(self, *statements: str) -> list[tuple[Any, ...]]:
         return self.server.execute(*statements, database=self.name)
 

@@ -50,8 +50,7 @@ def begin(
 
     yield begun
     for p, replica in made:
-        servers.connect.deregister(p.name)
-        p.heart.source.close()
+        p.end()
         replica.remove()
 
 

@@ -1,19 +1,15 @@
 """A table of a real Postgres goes all the way: beat, Debezium, Kafka, change log, mirror, proof."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import pytest
 from psycopg import Connection
-from pyspark.sql import SparkSession
 
-from demo.postgres import Postgres
 from demo.processes import wait_until
-from demo.servers import Servers
 from tests.pipeline.live import PATIENCE
 from tests.pipeline.postgres_live import PostgresPipe
 from tests.topic_records import records
@@ -21,29 +17,10 @@ from tests.topic_records import records
 pytestmark = [pytest.mark.stack, pytest.mark.spark]
 
 
-@pytest.fixture
-def pipe(
-    servers: Servers, postgres: Postgres, spark: SparkSession, tmp_path: Path
-) -> Iterator[Callable[[str], PostgresPipe]]:
-    """A way to get a pipe of a database name; its connector ends with the test."""
-    del spark  # lanes take up the session that is there
-    made: list[PostgresPipe] = []
-
-    def make(name: str) -> PostgresPipe:
-        name = f"{name}_{postgres.version}"
-        made.append(PostgresPipe(servers, tmp_path / name, name, postgres=postgres))
-        return made[-1]
-
-    yield make
-    for one in made:
-        servers.connect.deregister(one.name)
-        one.heart.source.close()
-
-
 def test_rows_of_a_snapshot_and_of_transactions_reach_the_mirror_and_are_proven_there(
-    pipe: Callable[[str], PostgresPipe],
+    postgres_pipe: Callable[..., PostgresPipe],
 ) -> None:
-    p = pipe("whole")
+    p = postgres_pipe("whole")
     p.sql(
         "CREATE TABLE t (id INT PRIMARY KEY, name VARCHAR(80))",
         "INSERT INTO t SELECT n, 'old ' || n FROM generate_series(1, 20) n",
@@ -69,10 +46,10 @@ def test_rows_of_a_snapshot_and_of_transactions_reach_the_mirror_and_are_proven_
 
 
 def test_a_transaction_that_was_open_while_the_slot_was_made_is_quarantined_not_lost(
-    pipe: Callable[[str], PostgresPipe],
+    postgres_pipe: Callable[..., PostgresPipe],
 ) -> None:
     """A slot waits twice for whoever is open; one that begins between comes after the snapshot."""
-    p = pipe("opened")
+    p = postgres_pipe("opened")
     p.sql(
         "CREATE TABLE t (id INT PRIMARY KEY, name VARCHAR(80))",
         "INSERT INTO t SELECT n, 'old' FROM generate_series(1, 3) n",
@@ -103,10 +80,10 @@ def test_a_transaction_that_was_open_while_the_slot_was_made_is_quarantined_not_
 
 
 def test_a_transaction_that_is_open_over_a_restart_of_its_connector_is_sent_whole(
-    pipe: Callable[[str], PostgresPipe],
+    postgres_pipe: Callable[..., PostgresPipe],
 ) -> None:
     """Its row stands where another's commit ended: before 3.7 Debezium took it for that commit."""
-    p = pipe("resumed")
+    p = postgres_pipe("resumed")
     p.sql(
         "CREATE TABLE t (id INT PRIMARY KEY, name VARCHAR(80))", "INSERT INTO t VALUES (1, 'old')"
     )

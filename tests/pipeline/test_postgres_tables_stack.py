@@ -3,15 +3,11 @@
 Each is mirrored right, or stands by name.
 """
 
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import psycopg
 import pytest
-from pyspark.sql import SparkSession
 
-from demo.postgres import Postgres
-from demo.servers import Servers
 from pipeline.build import open_source
 from pipeline.report import read_gap
 from pipeline.settings import TableRule
@@ -59,20 +55,13 @@ WRITTEN = (
 
 
 @pytest.fixture
-def pipe(
-    servers: Servers, postgres: Postgres, spark: SparkSession, tmp_path: Path
-) -> Iterator[PostgresPipe]:
+def pipe(postgres_pipe: Callable[..., PostgresPipe]) -> PostgresPipe:
     """All snapshots are landed; a leaf's changes are its root's."""
-    del spark  # lanes take up the session that is there
-    rules = (TableRule(r"public\.root_\d+", ignore=True),)
-    name = f"kinds_{postgres.version}"
-    p = PostgresPipe(servers, tmp_path / name, name, postgres=postgres, rules=rules)
+    p: PostgresPipe = postgres_pipe("kinds", rules=(TableRule(r"public\.root_\d+", ignore=True),))
     p.sql(*TABLES)
     p.start()
     p.catch_up()
-    yield p
-    servers.connect.deregister(name)
-    p.heart.source.close()
+    return p
 
 
 def test_each_kind_of_table_is_mirrored_or_stands_by_name(pipe: PostgresPipe) -> None:

@@ -21,7 +21,6 @@ from pathlib import Path
 import pytest
 from kafka import KafkaAdminClient, KafkaProducer
 from kafka.admin import NewTopic
-from pyspark.sql import SparkSession
 
 from demo.oracle.compare import judge, mirror_path
 from demo.oracle.rows import read_mirror, read_sources
@@ -44,10 +43,8 @@ COLUMNS = "id INT PRIMARY KEY, name VARCHAR(40), v INT NOT NULL DEFAULT 1, touch
 
 
 @pytest.fixture
-def pipe(servers: Servers, spark: SparkSession, tmp_path: Path) -> Iterator[Callable[..., Pipe]]:
-    """A way to get a pipe of a database name with table t; its connector ends with the test."""
-    del spark  # lanes take up the session that is there
-    made: list[Pipe] = []
+def pipe(pipe: Callable[..., Pipe], servers: Servers) -> Callable[..., Pipe]:
+    """A way to get a pipe of a database name, with table t in its mirror."""
 
     def make(name: str, rows: int = 10, more: str = "", **connector: str) -> Pipe:
         signals = {
@@ -59,15 +56,13 @@ def pipe(servers: Servers, spark: SparkSession, tmp_path: Path) -> Iterator[Call
         admin = KafkaAdminClient(bootstrap_servers=servers.kafka.bootstrap)
         admin.create_topics([NewTopic(f"{name}-signals", 1, 1)])
         admin.close()
-        made.append(Pipe(servers, tmp_path / name, name, connector=signals | connector))
-        made[-1].sql(f"CREATE TABLE DB.t ({COLUMNS}) {more}", *inserts("t", 1, rows))
-        made[-1].start()
-        made[-1].catch_up()
-        return made[-1]
+        made: Pipe = pipe(name, connector=signals | connector)
+        made.sql(f"CREATE TABLE DB.t ({COLUMNS}) {more}", *inserts("t", 1, rows))
+        made.start()
+        made.catch_up()
+        return made
 
-    yield make
-    for one in made:
-        servers.connect.deregister(one.name)
+    return make
 
 
 def inserts(table: str, first: int, last: int) -> list[str]:

@@ -1,11 +1,9 @@
 """Landing and applying what real servers do: restarts, resets, gaps, garbage, half snapshots."""
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
-from pyspark.sql import SparkSession
 
 from demo.processes import wait_until
 from demo.servers import Servers
@@ -15,23 +13,8 @@ pytestmark = [pytest.mark.stack, pytest.mark.spark]
 T = "CREATE TABLE DB.t (id INT PRIMARY KEY, name VARCHAR(80))"
 
 
-@pytest.fixture
-def pipe(servers: Servers, spark: SparkSession, tmp_path: Path) -> Iterator[Callable[[str], Pipe]]:
-    """A way to get a pipe of a database name; its connector ends with the test."""
-    del spark  # lanes take up the session that is there
-    made: list[Pipe] = []
-
-    def make(name: str) -> Pipe:
-        made.append(Pipe(servers, tmp_path / name, name))
-        return made[-1]
-
-    yield make
-    for one in made:
-        servers.connect.deregister(one.name)
-
-
 def test_a_collector_that_sends_again_after_a_crash_changes_nothing(
-    pipe: Callable[[str], Pipe], servers: Servers
+    pipe: Callable[..., Pipe], servers: Servers
 ) -> None:
     p = pipe("again")
     p.sql(T, "INSERT INTO DB.t VALUES (1, 'a'), (2, 'b')")
@@ -53,7 +36,7 @@ def test_a_collector_that_sends_again_after_a_crash_changes_nothing(
     assert not [hold for one in p.landed for hold in one.holds]
 
 
-def test_an_empty_table_gets_an_empty_mirror_and_a_base(pipe: Callable[[str], Pipe]) -> None:
+def test_an_empty_table_gets_an_empty_mirror_and_a_base(pipe: Callable[..., Pipe]) -> None:
     p = pipe("hollow")
     p.sql(T)
     p.start()
@@ -64,7 +47,7 @@ def test_an_empty_table_gets_an_empty_mirror_and_a_base(pipe: Callable[[str], Pi
     assert f"{p.name}/{p.name}.t" in p.lane.mark.bases
 
 
-def test_a_table_created_later_has_its_base_in_its_create(pipe: Callable[[str], Pipe]) -> None:
+def test_a_table_created_later_has_its_base_in_its_create(pipe: Callable[..., Pipe]) -> None:
     p = pipe("later")
     p.sql(T)
     p.start()
@@ -77,7 +60,7 @@ def test_a_table_created_later_has_its_base_in_its_create(pipe: Callable[[str], 
     assert "later/later.u" in p.lane.mark.bases
 
 
-def test_a_truncate_empties_the_mirror(pipe: Callable[[str], Pipe]) -> None:
+def test_a_truncate_empties_the_mirror(pipe: Callable[..., Pipe]) -> None:
     p = pipe("trunc")
     p.sql(T, "INSERT INTO DB.t VALUES (1, 'a'), (2, 'b')")
     p.start()
@@ -89,7 +72,7 @@ def test_a_truncate_empties_the_mirror(pipe: Callable[[str], Pipe]) -> None:
     assert p.pairs() == {3: "c"}
 
 
-def test_an_added_column_is_followed_while_running(pipe: Callable[[str], Pipe]) -> None:
+def test_an_added_column_is_followed_while_running(pipe: Callable[..., Pipe]) -> None:
     p = pipe("shape")
     p.sql(T, "INSERT INTO DB.t VALUES (1, 'a')")
     p.start()
@@ -102,7 +85,7 @@ def test_an_added_column_is_followed_while_running(pipe: Callable[[str], Pipe]) 
     assert [row["points"] for row in p.mirror("t")] == [7, 9]
 
 
-def test_an_alter_without_any_row_reaches_the_mirror(pipe: Callable[[str], Pipe]) -> None:
+def test_an_alter_without_any_row_reaches_the_mirror(pipe: Callable[..., Pipe]) -> None:
     p = pipe("quiet")
     p.sql(T, "INSERT INTO DB.t VALUES (1, 'a')")
     p.start()
@@ -120,7 +103,7 @@ def _followed(p: Pipe) -> bool:
     return "points" in p.mirror("t")[0]
 
 
-def test_garbage_is_quarantined_and_blocks_until_it_is_waived(pipe: Callable[[str], Pipe]) -> None:
+def test_garbage_is_quarantined_and_blocks_until_it_is_waived(pipe: Callable[..., Pipe]) -> None:
     p = pipe("garbage")
     p.sql(T, "INSERT INTO DB.t VALUES (1, 'a')")
     p.start()
@@ -141,7 +124,7 @@ def test_garbage_is_quarantined_and_blocks_until_it_is_waived(pipe: Callable[[st
 
 
 def test_offsets_deleted_before_they_were_landed_are_a_gap_until_a_new_base(
-    pipe: Callable[[str], Pipe],
+    pipe: Callable[..., Pipe],
 ) -> None:
     p = pipe("gap")
     p.sql(T, "INSERT INTO DB.t VALUES (1, 'a')")
@@ -174,7 +157,7 @@ def test_offsets_deleted_before_they_were_landed_are_a_gap_until_a_new_base(
     assert not p.lane.mark.gaps
 
 
-def test_a_capped_batch_promises_nothing_it_has_not_passed(pipe: Callable[[str], Pipe]) -> None:
+def test_a_capped_batch_promises_nothing_it_has_not_passed(pipe: Callable[..., Pipe]) -> None:
     p = pipe("capped")
     p.batch_rows = 40
     p.sql(T, "INSERT INTO DB.t VALUES " + ", ".join(f"({n}, 'a')" for n in range(200)))

@@ -9,13 +9,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
-from demo.postgres import Postgres
-from demo.servers import Servers
 from pipeline.landing import collector_lists
 from pipeline.model import Origin
 from pipeline.reread.task import ReadLimits
@@ -34,29 +30,10 @@ def lists_settle_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(collector_lists, "GRACE", timedelta(seconds=1))
 
 
-@pytest.fixture
-def pipe(
-    servers: Servers, postgres: Postgres, spark: SparkSession, tmp_path: Path
-) -> Iterator[Callable[[str], PostgresPipe]]:
-    """A way to get a pipe of a database name; its connector ends with the test."""
-    del spark  # lanes take up the session that is there
-    made: list[PostgresPipe] = []
-
-    def make(name: str) -> PostgresPipe:
-        name = f"{name}_{postgres.version}"
-        made.append(PostgresPipe(servers, tmp_path / name, name, postgres=postgres))
-        return made[-1]
-
-    yield make
-    for one in made:
-        servers.connect.deregister(one.name)
-        one.heart.source.close()
-
-
 def test_a_table_added_to_the_publication_later_is_read_beside_its_writers_and_after_kills(
-    pipe: Callable[[str], PostgresPipe],
+    postgres_pipe: Callable[..., PostgresPipe],
 ) -> None:
-    p = pipe("added_again")
+    p = postgres_pipe("added_again")
     p.begin()
     p.sql(
         T,
@@ -89,9 +66,9 @@ def test_a_table_added_to_the_publication_later_is_read_beside_its_writers_and_a
 
 
 def test_every_type_is_read_as_the_log_would_have_sent_it(
-    pipe: Callable[[str], PostgresPipe],
+    postgres_pipe: Callable[..., PostgresPipe],
 ) -> None:
-    p = pipe("types_again")
+    p = postgres_pipe("types_again")
     p.sql(
         *MADE, CREATE.format(table="every"), *(insert("every", number) for number in (1, 2, 3, 4))
     )

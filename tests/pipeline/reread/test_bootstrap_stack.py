@@ -6,13 +6,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
-from demo.servers import Servers
 from pipeline.landing import collector_lists
 from pipeline.model import Origin
 from pipeline.reread.task import ReadLimits
@@ -29,27 +26,10 @@ def lists_settle_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(collector_lists, "GRACE", timedelta(seconds=1))
 
 
-@pytest.fixture
-def pipe(servers: Servers, spark: SparkSession, tmp_path: Path) -> Iterator[Callable[..., Pipe]]:
-    """A way to get a pipe of a database name; its connector ends with the test."""
-    del spark  # lanes take up the session that is there
-    made: list[Pipe] = []
-
-    def make(name: str, *tables: str) -> Pipe:
-        own = ",".join(("sluice.heartbeat", *(f"{name}.{table}" for table in tables)))
-        lists = {"table.include.list": own} if tables else {}
-        made.append(Pipe(servers, tmp_path / name, name, connector=lists))
-        return made[-1]
-
-    yield make
-    for one in made:
-        servers.connect.deregister(one.name)
-
-
 def test_a_table_added_later_is_read_beside_its_writers_and_after_each_kill(
     pipe: Callable[..., Pipe],
 ) -> None:
-    p = pipe("added_again", "t")
+    p = pipe("added_again", connector=only("added_again", "t"))
     p.sql(T, T.replace("DB.t", "DB.u"))
     rows = ",".join(f"({n},'old')" for n in range(2000))
     p.sql(f"INSERT INTO DB.u VALUES {rows}", "INSERT INTO DB.t VALUES (1,'t')")
@@ -138,9 +118,14 @@ def part(p: Pipe, wanted: WishedReread) -> bool:
     return state.rows > 0
 
 
+def only(database: str, *tables: str) -> dict[str, str]:
+    """A collector's setting that lets in these, and the heartbeat."""
+    own = ",".join(("sluice.heartbeat", *(f"{database}.{table}" for table in tables)))
+    return {"table.include.list": own}
+
+
 def let_in(p: Pipe, *tables: str) -> None:
-    own = ",".join(("sluice.heartbeat", *(f"{p.name}.{table}" for table in tables)))
-    p.connector = {"table.include.list": own}
+    p.connector = only(p.name, *tables)
     p.register()
     p.until(lambda: p.lane.mark.lists[p.name].above is not None)
 

@@ -6,12 +6,9 @@ Rows are changed at the source without a word in its log, so that the mirror is 
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
-from demo.servers import Servers
 from pipeline.model import Origin
 from pipeline.rereads import RereadState, RowsWished, WishedKey, WishedRange, WishedReread
 from tests.pipeline.live import Pipe
@@ -21,23 +18,8 @@ T = "CREATE TABLE DB.t (id BIGINT UNSIGNED PRIMARY KEY, name VARCHAR(80))"
 W = "CREATE TABLE DB.w (k VARCHAR(20), n INT, name VARCHAR(80), PRIMARY KEY (n, k))"
 
 
-@pytest.fixture
-def pipe(servers: Servers, spark: SparkSession, tmp_path: Path) -> Iterator[Callable[[str], Pipe]]:
-    """A way to get a pipe of a database name; its connector ends with the test."""
-    del spark  # lanes take up the session that is there
-    made: list[Pipe] = []
-
-    def make(name: str) -> Pipe:
-        made.append(Pipe(servers, tmp_path / name, name))
-        return made[-1]
-
-    yield make
-    for one in made:
-        servers.connect.deregister(one.name)
-
-
 def test_missing_extra_and_different_rows_are_repaired_under_load_and_after_each_kill(
-    pipe: Callable[[str], Pipe],
+    pipe: Callable[..., Pipe],
 ) -> None:
     p = pipe("mended")
     p.sql(T, W, "INSERT INTO DB.w VALUES ('a', 1, 'x'), ('B''s', 1, 'x'), ('gone', 2, 'x')")
@@ -71,7 +53,7 @@ def test_missing_extra_and_different_rows_are_repaired_under_load_and_after_each
 
 
 def test_what_is_deleted_after_the_fence_stays_so_and_what_comes_after_it_wins(
-    pipe: Callable[[str], Pipe],
+    pipe: Callable[..., Pipe],
 ) -> None:
     p = pipe("outlived")
     p.sql(T, "INSERT INTO DB.t VALUES (1,'a'), (2,'b'), (3,'c'), (4,'d')")
