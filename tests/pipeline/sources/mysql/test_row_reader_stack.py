@@ -9,7 +9,6 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
 
 import pytest
 
@@ -21,7 +20,8 @@ from pipeline.settings import CollectorSettings, SourceSettings
 from pipeline.sources.condition import parsed
 from pipeline.sources.mysql.row_reader import MySqlRowReader
 from pipeline.sources.mysql.source import MySqlSource
-from pipeline.sources.row_reader import KeyTexts, RowsAsked
+from pipeline.sources.row_reader import RowsAsked
+from tests.pipeline.sources.small_reads import in_pieces, one_by_one
 
 pytestmark = pytest.mark.stack
 T = Shard("s", "d.t")
@@ -134,20 +134,14 @@ def test_every_kind_of_key_is_read_on_one_row_at_a_time(
         fence = rows.fence(0, datetime.now(UTC))
         whole = rows.read(fence, RowsAsked(T, names, None, None, 100)).rows
         keys = () if "BIT" in columns else whole["key_values"].to_pylist()
-        one_by_one = [
+        by_key = [
             rows.read(fence, RowsAsked(T, names, None, None, 9, keys=(key,))).rows for key in keys
         ]
-        single, after = list[str](), None
-        while True:
-            read = rows.read(fence, RowsAsked(T, names, after, None, 1))
-            if read.last is None:
-                break
-            single += read.rows["after"].to_pylist()
-            after = read.last
+        single, _ = one_by_one(rows, fence, T, names)
 
     assert len(single) == len(values)
     assert single == whole["after"].to_pylist()
-    assert [one["key_values"].to_pylist() for one in one_by_one] == [[key] for key in keys]
+    assert [one["key_values"].to_pylist() for one in by_key] == [[key] for key in keys]
 
 
 def test_rows_that_meet_a_condition_are_read_however_few_they_are(primary: MySQL) -> None:
@@ -183,16 +177,10 @@ def test_the_key_of_an_integer_is_written_as_the_log_writes_it(primary: MySQL) -
 def test_pieces_hold_each_row_once(primary: MySQL) -> None:
     primary.execute(f"INSERT INTO d.t VALUES {','.join(f'({n},NULL)' for n in range(-50, 900, 7))}")
     with closing(reader(primary)) as rows:
-        fence = rows.fence(0, datetime.now(UTC))
-        bounds = rows.bounds(T, ("id",), 4)
-        ends: list[KeyTexts | None] = [None, *bounds, None]
-        pieces = [
-            rows.read(fence, RowsAsked(T, ("id",), low, high, 10_000))
-            for low, high in pairwise(ends)
-        ]
+        pieces = in_pieces(rows, rows.fence(0, datetime.now(UTC)), T, ("id",), 4)
 
     found = [json.loads(text)["id"] for one in pieces for text in one.rows["after"].to_pylist()]
-    assert len(bounds) == 3
+    assert len(pieces) == 4
     assert all(one.ended for one in pieces)
     assert found == list(range(-50, 900, 7))
 

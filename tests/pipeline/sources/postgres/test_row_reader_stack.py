@@ -9,7 +9,6 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -22,7 +21,8 @@ from pipeline.model import Shard
 from pipeline.settings import CollectorSettings, SourceSettings
 from pipeline.sources.postgres.row_reader import PostgresRowReader
 from pipeline.sources.postgres.source import PostgresSource
-from pipeline.sources.row_reader import KeyTexts, ReadFence, RowsAsked
+from pipeline.sources.row_reader import ReadFence, RowsAsked
+from tests.pipeline.sources.small_reads import in_pieces, one_by_one
 
 pytestmark = pytest.mark.stack
 T = Shard("s", "public.t")
@@ -193,14 +193,8 @@ def test_every_kind_of_key_is_read_on_one_row_at_a_time(
     with closing(reader(table)) as rows:
         fence = rows.fence(0, datetime.now(UTC))
         whole = rows.read(fence, RowsAsked(T, names, None, None, 100)).rows
-        single, after = list[str](), None
-        while True:
-            read = rows.read(fence, RowsAsked(T, names, after, None, 1))
-            if read.last is None:
-                break
-            single += read.rows["after"].to_pylist()
-            after = read.last
-        upper = rows.read(fence, RowsAsked(T, names, None, after, 100)).rows
+        single, last = one_by_one(rows, fence, T, names)
+        upper = rows.read(fence, RowsAsked(T, names, None, last, 100)).rows
 
     assert len(single) == len(values)
     assert single == whole["after"].to_pylist() == upper["after"].to_pylist()
@@ -209,16 +203,10 @@ def test_every_kind_of_key_is_read_on_one_row_at_a_time(
 def test_pieces_hold_each_row_once(table: Postgres) -> None:
     table.execute("INSERT INTO t SELECT n FROM generate_series(-50, 899, 7) n", database="again")
     with closing(reader(table)) as rows:
-        fence = rows.fence(0, datetime.now(UTC))
-        bounds = rows.bounds(T, ("id",), 4)
-        ends: list[KeyTexts | None] = [None, *bounds, None]
-        pieces = [
-            rows.read(fence, RowsAsked(T, ("id",), low, high, 10_000))
-            for low, high in pairwise(ends)
-        ]
+        pieces = in_pieces(rows, rows.fence(0, datetime.now(UTC)), T, ("id",), 4)
 
     found = [json.loads(text)["id"] for one in pieces for text in one.rows["after"].to_pylist()]
-    assert len(bounds) == 3
+    assert len(pieces) == 4
     assert all(one.ended for one in pieces)
     assert found == list(range(-50, 900, 7))
 
