@@ -250,8 +250,8 @@ def _with(known: Reread, rows: RowsAgain) -> Reread:
     stretches = list(known.stretches)
     before = stretches[rows.stretch]
     stretches[rows.stretch] = KeyStretch(before.until, rows.read, rows.ended)
-    count, columns = known.rows + rows.rows, rows.columns or known.columns
-    return replace(known, stretches=tuple(stretches), rows=count, columns=columns)
+    count = known.rows + rows.rows
+    return replace(known, stretches=tuple(stretches), rows=count, columns=rows.columns)
 
 
 def _is_complete(name: str, one: Reread, mark: Mark, sends: Sends) -> bool:

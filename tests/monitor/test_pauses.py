@@ -14,11 +14,12 @@ from click.testing import CliRunner, Result
 
 from alerts.model import AlertKind
 from checks.model import Outcome
-from checks.pause import Pause, overlong
+from checks.pause import Pause, closed, overlong
 from monitor.commands.pause import COMMAND as PAUSE
 from monitor.commands.resume import COMMAND as RESUME
 from monitor.web import api
 from monitor.web.server import HttpServer
+from pipeline.model import Stage
 from tests.monitor.rig import NOON, ORDERS, USERS, Rig
 
 DAY = timedelta(days=1)
@@ -167,6 +168,7 @@ def test_paused_again_it_keeps_its_beginning_with_another_reason(healthy: Rig) -
     ("days", "outcome"),
     [
         pytest.param(14, Outcome.PASS, id="for two weeks"),
+        pytest.param(15, Outcome.PASS, id="for just half of what the change log keeps"),
         pytest.param(16, Outcome.FAIL, id="for longer than half of what the change log keeps"),
     ],
 )
@@ -174,6 +176,17 @@ def test_one_that_is_forgotten_is_told(days: int, outcome: Outcome) -> None:
     ruling = overlong(Pause(USERS, "why", "ann", NOON), 30 * DAY, NOON + days * DAY)
 
     assert (ruling.outcome, "paused by ann" in ruling.reason) == (outcome, True)
+    long = f"that is {days} days" in ruling.reason and "for 30 days" in ruling.reason
+    assert long == (outcome is Outcome.FAIL)
+
+
+def test_a_cut_at_the_pause_is_answered_and_its_end_is_told() -> None:
+    pause = Pause(USERS, "why", "ann", NOON, NOON + DAY)
+
+    (reason,) = closed(pause, Stage.MIRROR, NOON + timedelta(microseconds=1))
+
+    assert closed(pause, Stage.MIRROR, NOON) == ()
+    assert "until 2026-03-30 12:00:00 UTC: why" in reason.text
 
 
 def test_one_that_is_forgotten_is_paged(healthy: Rig) -> None:

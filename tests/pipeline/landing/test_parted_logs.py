@@ -23,7 +23,10 @@ KNOWN = Mark(
     "main",
     4,
     epochs={"shop": OLD},
-    shards={"shop/public.t": "public.t", "shop/public.u": "public.u", "till/public.t": "till.t"},
+    shards={
+        **{"shop/public.t": "public.t", "shop/public.u": "public.u", "till/public.t": "till.t"},
+        "shop/public.ignored": None,
+    },
     bases={"shop/public.t": BASE, "shop/public.u": BASE, "till/public.t": BASE},
     based={"shop/public.t": 1, "shop/public.u": 1, "till/public.t": 1},
 )
@@ -68,7 +71,8 @@ def test_a_server_that_may_lack_what_was_landed_is_a_gap_of_its_tables(
         (gap,) = gaps
         assert why in gap.why
         assert gap.shards == ("shop/public.t", "shop/public.u")
-        assert gap.batch == 4
+        assert (gap.id, gap.batch) == ("log:shop:0:5@5", 4)
+        assert (gap.partition, gap.first, gap.until) == (0, 5, 5)
 
 
 BEHIND = Head("7/2/5", log_position(2000), log_position(999))
@@ -82,6 +86,31 @@ def test_tables_that_went_and_bases_that_began_since_are_no_part_of_it() -> None
 
     bases, based = {**KNOWN.bases, "shop/public.t": NEWER}, {**KNOWN.based, "shop/public.t": 5}
     assert after(BEHIND, replace(there, bases=bases, based=based)).gaps == {}
+    unbased = replace(there, bases={}, based=based)
+    assert [read_gap(text).shards for text in after(BEHIND, unbased).gaps.values()] == [
+        ("shop/public.t",)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("high", "short"),
+    [
+        pytest.param({"shop/a:0": Order(1, 1500, 0), "shop/b:0": Order(1, 900, 0)}, True, id="own"),
+        pytest.param({"shop/a:0": Order(1, 999, 0), "till/a:0": Order(1, 1500, 0)}, False, id="no"),
+        pytest.param({"shop/a:0": Order(0, 1500, 0)}, False, id="of the log before the old one's"),
+    ],
+)
+def test_the_highest_that_landed_of_the_old_log_may_lie_above_what_was_seen_of_it(
+    high: dict[str, Order], *, short: bool
+) -> None:
+    head, seen = Head("7/2/5", log_position(2000), log_position(1000)), replace(KNOWN, high=high)
+    epochs = {"shop": observe(OLD, head, 0)}
+
+    made = with_parted(replace(seen, batch=5, epochs=epochs), seen, {"shop": (head, head)})
+
+    assert [read_gap(text).shards for text in made.gaps.values()] == [
+        ("shop/public.t", "shop/public.u")
+    ] * short
 
 
 def test_it_is_told_once() -> None:

@@ -312,3 +312,183 @@ def test_the_mark_remembers_it() -> None:
 
 def names(topic: str) -> TopicNames | None:
     return None
+
+
+SOME = (rows(0, None, "3"),)
+
+
+@pytest.mark.parametrize(
+    "news",
+    [
+        pytest.param(RereadNews(begun={NAME: OPEN}), id="one begins"),
+        pytest.param(RereadNews(rows=SOME), id="rows"),
+        pytest.param(RereadNews(closing={NAME: ("x", P2)}), id="one ends"),
+        pytest.param(RereadNews(cancelled={NAME: "x"}), id="one is cancelled"),
+    ],
+)
+def test_any_news_is_worth_a_batch(news: RereadNews) -> None:
+    assert is_due(mark(), news)
+
+
+@pytest.mark.parametrize(
+    "known",
+    [
+        pytest.param(replace(ENDED, done=7, stretches=()), id="done"),
+        pytest.param(READ, id="nobody looked where the log ends"),
+        pytest.param(replace(OPEN, closing=P2), id="not all is read"),
+    ],
+)
+def test_none_is_completed_twice_or_too_early(known: Reread) -> None:
+    made = step(mark(known, passed=300), RereadNews())
+
+    assert (made.settled, made.rereads[NAME]) == ((), known)
+
+
+def test_one_that_is_done_is_no_reason_for_a_batch_and_never_void() -> None:
+    done = replace(ENDED, done=7, stretches=())
+
+    assert ripe(mark(done, passed=300)) == frozenset()
+    assert ripe(mark(READ, passed=300)) == frozenset()
+    made = advanced(mark(done), Facts(), {}, RereadNews(), lambda *_: True)
+    assert made.rereads == {NAME: done}
+
+
+def file(megabytes: int) -> WrittenFile:
+    return WrittenFile("p", {}, megabytes * 2**20, NOON, "{}", 10)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "taken"),
+    [
+        pytest.param([70, 1], 1, id="one that is too large by itself comes alone"),
+        pytest.param([None, 32, 32], 3, id="as much as may be waited for"),
+        pytest.param([None, 32, 33], 2, id="more than that"),
+    ],
+)
+def test_files_are_taken_up_to_a_size_and_rows_without_one_have_none(
+    sizes: list[int | None], taken: int
+) -> None:
+    places = [rows(0, None, "3"), rows(0, "3", "6"), rows(0, "6", "9")]
+    offered = [
+        replace(one, file=None if size is None else file(size))
+        for one, size in zip(places, sizes, strict=False)
+    ]
+
+    made = step(mark(OPEN), RereadNews(rows=tuple(offered)))
+
+    assert made.taken == tuple(offered[:taken])
+    assert made.files == tuple(one.file for one in offered[:taken] if one.file is not None)
+    assert made.told == ()
+
+
+def test_rows_of_a_stretch_that_has_ended_follow_nothing() -> None:
+    assert step(mark(READ), RereadNews(rows=(rows(0, "9", "10"),))).taken == ()
+
+
+@pytest.mark.parametrize(
+    ("closing", "after"),
+    [
+        pytest.param({NAME: ("y", Order(1, 7, 300))}, None, id="of another wish"),
+        pytest.param({"a/d.u": ("x", P2)}, None, id="of another shard"),
+    ],
+)
+def test_where_the_log_ended_is_that_of_the_same_reading(
+    closing: dict[str, tuple[str, Order]], after: Order | None
+) -> None:
+    assert step(mark(READ), RereadNews(closing=closing)).rereads[NAME].closing == after
+
+
+def test_where_the_log_ended_is_noted_once() -> None:
+    later = RereadNews(closing={NAME: ("x", Order(1, 7, 300))})
+
+    assert step(mark(ENDED), later).rereads[NAME].closing == P2
+
+
+AT_400 = replace(EPOCH, position=binlog_position(7, 400))
+
+
+@pytest.mark.parametrize(
+    ("known", "epoch", "closing"),
+    [
+        pytest.param(OPEN, AT_400, P1, id="it left no row"),
+        pytest.param(replace(OPEN, rows=5), AT_400, Order(1, 7, 400), id="rows"),
+        pytest.param(replace(OPEN, first=P1), AT_400, Order(1, 7, 400), id="rows before it"),
+        pytest.param(replace(OPEN, rows=5), None, P1, id="nobody knows its server"),
+        pytest.param(
+            replace(OPEN, rows=5), replace(AT_400, number=2), P1, id="its log is another one"
+        ),
+        pytest.param(
+            replace(READ, rows=5, closing=Order(1, 7, 500)),
+            AT_400,
+            Order(1, 7, 500),
+            id="all was read, and its end lies above",
+        ),
+        pytest.param(
+            replace(READ, rows=5, closing=P2), AT_400, Order(1, 7, 400), id="its end lies below"
+        ),
+    ],
+)
+def test_rows_of_one_that_is_void_tell_of_the_log_up_to_its_end_then(
+    known: Reread, epoch: Epoch | None, closing: Order
+) -> None:
+    above = CollectorLists("d", None, -1, P2)
+    before = replace(mark(known), lists={"a": above})
+    epochs = {} if epoch is None else {"a": epoch}
+
+    made = advanced(before, Facts(), epochs, RereadNews(), lambda *_: True)
+
+    left = made.rereads[NAME]
+    assert (left.id, left.former, left.closing) == ("", "x", closing)
+
+
+def test_one_that_is_cancelled_is_forgotten_though_it_is_void_and_not_what_was_before_it() -> None:
+    news = RereadNews(cancelled={NAME: "x"})
+
+    assert advanced(mark(OPEN), Facts(), {}, news, lambda *_: True).rereads == {}
+    left = step(mark(replace(OPEN, first=Order(1, 7, 50))), news).rereads[NAME]
+    assert (left.id, left.former, left.lowest) == ("", "", Order(1, 7, 50))
+
+
+@pytest.mark.parametrize(
+    ("known", "begun"),
+    [
+        pytest.param(OPEN, replace(OPEN, id="y"), id="from the same fence"),
+        pytest.param(OPEN, replace(OPEN, id="y", key=("id",)), id="another one, cut"),
+        pytest.param(OPEN, replace(OPEN, order=P2, key=("id",)), id="of another fence, cut"),
+        pytest.param(ENDED, replace(OPEN, key=("id",)), id="it has ended"),
+        pytest.param(replace(OPEN, done=7), replace(OPEN, key=("id",)), id="it is done"),
+    ],
+)
+def test_what_is_no_newer_begins_nothing(known: Reread, begun: Reread) -> None:
+    assert step(mark(known), RereadNews(begun={NAME: begun})).rereads == {NAME: known}
+
+
+@pytest.mark.parametrize(
+    ("base", "made"),
+    [pytest.param(Order(1, 7, 50), 1, id="older"), pytest.param(P1, 0, id="the same")],
+)
+def test_it_is_a_base_above_one_that_is_older(base: Order, made: int) -> None:
+    before = replace(mark(ENDED, passed=300), bases={NAME: base})
+
+    assert len(step(before, RereadNews()).settled) == made
+
+
+@pytest.mark.parametrize(
+    "lists",
+    [
+        pytest.param(CollectorLists("d"), id="no others were before"),
+        pytest.param(CollectorLists("d", None, -1, Order(1, 7, 99)), id="since before it"),
+    ],
+)
+def test_lists_that_were_the_same_all_the_while_void_nothing(lists: CollectorLists) -> None:
+    before = replace(mark(OPEN), lists={"a": lists})
+
+    assert step(before, RereadNews()).rereads == {NAME: OPEN}
+
+
+def test_a_statement_that_a_snapshot_told_voids_nothing() -> None:
+    change = SchemaChange("create", "d.t", P2, None, "")
+
+    made = step(mark(OPEN), RereadNews(), Facts(news=(News("a", change, snapshot=True),)))
+
+    assert made.rereads == {NAME: OPEN}

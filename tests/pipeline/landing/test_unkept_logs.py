@@ -12,7 +12,7 @@ from pipeline.capture import Break, Capture, both
 from pipeline.landing.unkept_logs import with_unkept
 from pipeline.mark import Existence, Mark
 from pipeline.model import Acknowledged, Head, Order, ShardId
-from pipeline.report import Gap, read_gap
+from pipeline.report import Gap, read_gap, tell_gap
 from pipeline.sources.postgres.dialect import POSTGRES
 from pipeline.sources.postgres.position import log_position
 from tests.pipeline.landing.desk import Desk, Server
@@ -35,6 +35,7 @@ def test_all_tables_of_the_source_that_are_there_are_short() -> None:
     (gap,) = opened(KNOWN)
 
     assert (gap.id, gap.shards, gap.batch) == ("unkept:shop:0:5@5", (T, U), 5)
+    assert (gap.partition, gap.first, gap.until) == (0, 5, 5)
     assert gap.why == "slot s was not there; take a new base of each of its tables"
     assert [one.shards for one in opened(replace(KNOWN, existing=gone))] == [(T,)]
     assert (opened(replace(KNOWN, shards={})), opened(KNOWN, ALL)) == ([], [])
@@ -47,6 +48,13 @@ def test_while_it_lasts_no_base_that_begins_closes_it() -> None:
 
     assert (gap.id, gap.batch) == ("unkept:shop:0:5@5", 8)
     assert gap == replace(opened(KNOWN)[0], batch=8), "whoever was told is told nothing new"
+
+
+def test_a_gap_of_another_kind_that_is_open_already_is_none_of_its_past() -> None:
+    other = Gap("log:shop:0:3@3", "log:shop", 0, 3, 3, "another server", shards=(T,), batch=2)
+    open_ = replace(KNOWN, gaps={other.id: tell_gap(other)})
+
+    assert [one.id for one in opened(open_)] == ["log:shop:0:3@3", "unkept:shop:0:5@5"]
 
 
 def test_what_the_source_noticed_is_told_with_the_lists() -> None:
