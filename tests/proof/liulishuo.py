@@ -32,8 +32,7 @@ from tests.proof.stand import CONNECTOR, PATIENCE, Stand, exact_floats
 from tests.proof.zone import day_ending
 
 PAGE = ROOT / "docs" / "systems" / "liulishuo.md"
-FOLDED = "shop.orders"
-TOPICS = {"cdc-shop-orders", "cdc-shop-users", "cdc-shop-order_items", "cdc-shop-payments"}
+FOLDED, ORDERS = "shop.orders", "cdc-shop-orders"
 MONITORS = ("offset_keys", "max_id", "range_counts")
 FOREIGN = "foreign_write"
 

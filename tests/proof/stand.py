@@ -48,7 +48,8 @@ class Stand:
 
     The lake lies in ``s3``, if there is one, and Spark runs on ``cluster``, with a job for each
     batch; whoever gave them starts and stops them.  The service reads ``config``; ``collect`` makes
-    the shop's changes get into topics.  ``built`` names the servers of *home*, MySQL's as it is.
+    the shop's changes get into topics, by a ``connector``.  ``built`` names the servers of *home*,
+    MySQL's as it is.
     """
 
     home: Path
@@ -56,6 +57,7 @@ class Stand:
     rate: float = 100
     config: Path = CONFIG
     collect: Callable[["Stand"], None] = lambda stand: stand.register()
+    connector: str = CONNECTOR
     s3: S3 | None = None
     cluster: SparkCluster | None = None
     built: Callable[[Path], System] = MySQLSystem
@@ -111,7 +113,7 @@ class Stand:
             databases=[*DATABASES, HEARTBEAT],
             settings=exact_floats(self.servers.mysql),
         )
-        self.servers.connect.register(CONNECTOR, config)
+        self.servers.connect.register(self.connector, config)
 
     def play(self, round_: Round) -> None:
         """Load, kill, start again, and recover unless in a rush."""
@@ -138,9 +140,9 @@ class Stand:
     def rebase(self) -> None:
         """Let the collector take a new snapshot of everything, by the runbook, and recover."""
         begun, connect = datetime.now(UTC), self.system.site.connect
-        connect.halt(CONNECTOR)
-        connect.forget_offsets(CONNECTOR)
-        connect.resume(CONNECTOR)
+        connect.halt(self.connector)
+        connect.forget_offsets(self.connector)
+        connect.resume(self.connector)
         self.recover()
         self.bases.append(Base(begun, datetime.now(UTC)))
         self.note("new base")

@@ -8,11 +8,20 @@ import httpx
 import pytest
 
 from tests.proof.evidence import Findings, examine
-from tests.proof.liulishuo import FOLDED, MONITORS, Loss, Nightly, collect, ruled, written
-from tests.proof.liulishuo_trouble import EVERY, Torment
+from tests.proof.liulishuo import (
+    FOLDED,
+    MONITORS,
+    ORDERS,
+    Loss,
+    Nightly,
+    collect,
+    ruled,
+    written,
+)
 from tests.proof.plan import Round, Victim, plan
 from tests.proof.stand import Stand
 from tests.proof.test_kill import new_folder
+from tests.proof.torment import EVERY, Torment
 from tests.proof.trouble import Trouble
 
 SEED = 11
@@ -66,7 +75,7 @@ def test_kills_and_all_that_befalls_such_a_system_lose_nothing_and_make_no_ready
 ) -> None:
     home, findings = new_folder("liulishuo-long"), Findings()
     stand = Stand(home, SEED, config=written(home), collect=collect)
-    torment, trouble = Torment(stand), Trouble(stand)
+    torment, trouble = Torment(stand, ORDERS), Trouble(stand)
     try:
         stand.open()
         for round_ in plan(8, SEED):

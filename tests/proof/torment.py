@@ -1,4 +1,4 @@
-"""What else befalls the Liulishuo system: sent again, grown, altered, and poisoned, under load."""
+"""What else befalls a topic under load: sent again, grown, its shards altered, and poisoned."""
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -10,43 +10,50 @@ from kafka import KafkaAdminClient, KafkaProducer
 from demo.processes import wait_until
 from demo.shop.schema import ORDER_SHELVES
 from tests.proof.asking import questions
-from tests.proof.liulishuo import FOLDED
-from tests.proof.stand import CONNECTOR, PATIENCE, Stand
+from tests.proof.stand import PATIENCE, Stand
 
-TOPIC = "cdc-shop-orders"
+TABLE = "shop.orders"
 PARTITIONS = 6
 EVERY = 1_000  # changes between two poisoned messages
-POISON = (b"\xff\xfe", b"{", b'{"op":"c"}', b'{"payload":{"op":"u","source":{}}}', b"[]")
+POISON = (
+    *(b"\xff\xfe", b"{", b'{"op":"c"}', b'{"payload":{"op":"u","source":{}}}', b"[]"),
+    *(b"\0\0\0\0\1", b"\0\xff\xff\xff\xffno schema has this number"),
+)
 
 
 @dataclass(eq=False)
 class Torment:
-    """Each is done under load; all tables are READY before and after."""
+    """Each is done under load; all tables are READY before and after.
+
+    ``topic`` holds changes of orders.
+    """
 
     stand: Stand
+    topic: str
     poisoned: int = 0
     waived: set[str] = field(default_factory=set)
 
     def send_again(self, changes: int) -> None:
         """Let the collector go back by that many *changes*, as if it had lost what it knew."""
-        connect, tally = self.stand.servers.connect, self.stand.workload.tally
-        known, begun = connect.offsets(CONNECTOR), tally["changes"]
+        stand = self.stand
+        connect, name, tally = stand.system.site.connect, stand.connector, stand.workload.tally
+        known, begun = connect.offsets(name), tally["changes"]
         wait_until(
             lambda: self.stand.workload.tally["changes"] > begun + changes, PATIENCE, "changes"
         )
-        connect.halt(CONNECTOR)
-        url = f"{connect.url}/connectors/{CONNECTOR}/offsets"
+        connect.halt(name)
+        url = f"{connect.url}/connectors/{name}/offsets"
         httpx.patch(url, json={"offsets": known}, timeout=30).raise_for_status()
-        connect.resume(CONNECTOR)
+        connect.resume(name)
         self._over(f"{changes} changes and more sent again")
 
     def grow(self) -> None:
-        """Give the folded topic more partitions, so that keys move."""
-        admin = KafkaAdminClient(bootstrap_servers=self.stand.servers.kafka.bootstrap)
-        admin.create_partitions({TOPIC: PARTITIONS})
+        """Give the topic more partitions, so that keys move."""
+        admin = KafkaAdminClient(bootstrap_servers=self.stand.system.site.kafka.bootstrap)
+        admin.create_partitions({self.topic: PARTITIONS})
         admin.close()
         self.stand.load(3)
-        self._over(f"{TOPIC} has {PARTITIONS} partitions")
+        self._over(f"{self.topic} has {PARTITIONS} partitions")
 
     def alter(self) -> None:
         """Add a column to the shards, one after the other."""
@@ -59,10 +66,10 @@ class Torment:
 
     def poison(self) -> None:
         """Put what nobody can read between the messages; all of it is found, and waived by name."""
-        producer = KafkaProducer(bootstrap_servers=self.stand.servers.kafka.bootstrap)
+        producer = KafkaProducer(bootstrap_servers=self.stand.system.site.kafka.bootstrap)
         for value in POISON:
             begun = self.stand.workload.tally["changes"]
-            producer.send(TOPIC, key=b'{"id":1}', value=value).get(timeout=30)
+            producer.send(self.topic, key=b'{"id":1}', value=value).get(timeout=30)
             self.poisoned += 1
             wait_until(
                 lambda since=begun: self.stand.workload.tally["changes"] > since + EVERY,  # type: ignore[misc]
@@ -74,12 +81,12 @@ class Torment:
         self._over(f"{self.poisoned} messages poisoned, one in {EVERY} changes, and waived")
 
     def _waive(self) -> set[str]:
-        """Waive what holds the folded table up, as far as it is told."""
+        """Waive what holds their table up, as far as it is told."""
         http = self.stand.service.http
         (asked,) = [
             one
             for one in questions(datetime.now(UTC))
-            if (one.table, one.stage) == (FOLDED, "mirror")
+            if (one.table, one.stage) == (TABLE, "mirror")
         ]
         params: dict[str, Any] = {"table": asked.table, "cut": asked.cut.isoformat()}
         (told,) = http.get("/v1/gate", params=params).json()["tables"] or [{"reasons": ()}]
