@@ -7,6 +7,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from pyspark.sql import DataFrame
+
 from demo.debezium import mysql_connector
 from demo.mysql import MySQL
 from demo.processes import wait_until
@@ -139,11 +141,18 @@ class Pipe:
             t for t, last in tables if self.lane.passes.mirrors.applied(t) < last and t not in held
         ]
 
+    def named(self, table: str) -> str:
+        """What the mirror of DB.*table* is called."""
+        return f"{self.name}.{table}"
+
+    def rows(self, table: str) -> DataFrame:
+        """The mirror of DB.*table*, with ``_sluice``."""
+        path = self.lane.passes.settings.mirror(self.named(table))
+        return self.session.read.format("delta").load(path)
+
     def mirror(self, table: str, order_by: str = "id") -> list[dict[str, Any]]:
         """Rows of the mirror of DB.*table* without ``_sluice``."""
-        path = self.lane.passes.settings.mirror(f"{self.name}.{table}")
-        rows = self.session.read.format("delta").load(path).drop("_sluice")
-        return [row.asDict() for row in rows.orderBy(order_by).collect()]
+        return [r.asDict() for r in self.rows(table).drop("_sluice").orderBy(order_by).collect()]
 
     def pairs(self, table: str = "t") -> dict[int, Any]:
         """id -> name of the mirror's rows."""

@@ -66,7 +66,7 @@ class Rehearsal:
         told = {}
         for table in TABLES:
             source = Counter(self.pipe.sql(f"SELECT id, name FROM DB.{table}"))
-            path = self.pipe.lane.passes.settings.mirror(f"{self.pipe.name}.{table}")
+            path = self.pipe.lane.passes.settings.mirror(self.pipe.named(table))
             found = QueryBuilder().register("t", DeltaTable(path)).execute("SELECT id, name FROM t")
             rows = pa.table(found.read_all()).to_pylist()
             mirror = Counter((row["id"], row["name"]) for row in rows)

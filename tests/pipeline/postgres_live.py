@@ -62,10 +62,8 @@ class PostgresPipe(Pipe):
     def sql(self, *statements: str) -> list[tuple[Any, ...]]:
         return self.server.execute(*statements, database=self.name)
 
-    def mirror(self, table: str, order_by: str = "id") -> list[dict[str, Any]]:
-        path = self.lane.passes.settings.mirror(f"public.{table}")
-        rows = self.session.read.format("delta").load(path).drop("_sluice")
-        return [row.asDict() for row in rows.orderBy(order_by).collect()]
+    def named(self, table: str) -> str:
+        return f"public.{table}"
 
     def source_pairs(self, table: str = "t") -> dict[int, Any]:
         return dict(self.sql(f"SELECT id, name FROM {table}"))

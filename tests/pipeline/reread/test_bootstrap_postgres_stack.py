@@ -4,30 +4,24 @@ Covers pipeline/sources/postgres/row_reader.py, pipeline/landing/reread_columns.
 pipeline/reread/readers.py
 """
 
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import replace
-from datetime import timedelta
+from collections.abc import Callable
+from functools import partial
 
 import pytest
 
-from pipeline.landing import collector_lists
 from pipeline.model import Origin
 from pipeline.reread.task import ReadLimits
-from pipeline.rereads import RereadState, WishedReread
 from tests.pipeline.every_postgres_type import CREATE, MADE, ROWS, insert
 from tests.pipeline.postgres_live import PostgresPipe
+from tests.pipeline.reread.live_rereads import bootstrap, finished, origins, part, wish, writing
 
-pytestmark = [pytest.mark.stack, pytest.mark.spark]
+pytestmark = [
+    *(pytest.mark.stack, pytest.mark.spark),
+    pytest.mark.usefixtures("lists_settle_soon"),
+]
 T = "CREATE TABLE t (id INT PRIMARY KEY, name VARCHAR(80))"
 UNCOMPARED = {"c_box"}  # the log has its corners as WKB; no probe compares it
 ODD = {"c_num": "'123.4500'", "c_date": "'infinity'", "c_tstz": "'-infinity'"}
-
-
-@pytest.fixture(autouse=True)
-def lists_settle_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(collector_lists, "GRACE", timedelta(seconds=1))
 
 
 def test_a_table_added_to_the_publication_later_is_read_beside_its_writers_and_after_kills(
@@ -48,12 +42,12 @@ def test_a_table_added_to_the_publication_later_is_read_beside_its_writers_and_a
         T.replace(" t ", " u "),
         "INSERT INTO u SELECT n, 'old' FROM generate_series(0, 1999) n",
     )
-    refused = p.lane.reread((wish("u"),))
+    refused = p.lane.reread((wish(p, "u"),))
     p.sql("ALTER PUBLICATION sluice ADD TABLE u")
 
-    p.until(lambda: part(p, wish("u")) or finished(p, wish("u")))
+    p.until(lambda: part(p, wish(p, "u")) or finished(p, wish(p, "u")))
     p.open()  # all that is in memory is gone, as after kill -9
-    with writing(p):
+    with writing(partial(write, p), pause=0.01):
         done = bootstrap(p, "u", ReadLimits(rows=300, select=100))
     p.catch_up()
 
@@ -91,69 +85,22 @@ def test_every_type_is_read_as_the_log_would_have_sent_it(
     }
     assert len(live) == len(ROWS)
     assert unlike == {}
-    assert {row["origin"] for row in sluice(p, "every")} == {Origin.SNAPSHOT}
+    assert origins(p, "every") == {Origin.SNAPSHOT}
 
 
-def wish(table: str) -> WishedReread:
-    return WishedReread(f"again-{table}", f"public.{table}")
-
-
-def bootstrap(p: PostgresPipe, table: str, limits: ReadLimits | None = None) -> RereadState:
-    p.lane.rereading.limits = limits or p.lane.rereading.limits
-    p.until(lambda: finished(p, wish(table)))
-    (state,) = p.lane.reread((wish(table),))
-    return state
-
-
-def finished(p: PostgresPipe, wanted: WishedReread) -> bool:
-    (state,) = p.lane.reread((wanted,))
-    assert not state.refused, state.why
-    return state.done is not None
-
-
-def part(p: PostgresPipe, wanted: WishedReread) -> bool:
-    """Read a few rows; whether some are landed."""
-    p.lane.rereading.limits = replace(p.lane.rereading.limits, rows=100, select=50)
-    (state,) = p.lane.reread((wanted,))
-    return state.rows > 0
-
-
-@contextmanager
-def writing(p: PostgresPipe) -> Iterator[None]:
-    """Somebody writes to all of u, all the time."""
-    ended = threading.Event()
-
-    def write() -> None:
-        number = 0
-        while not ended.wait(0.01):
-            number += 1
-            key = number * 37 % 2100
-            p.sql(
-                f"INSERT INTO u VALUES ({key}, 'new')"
-                f" ON CONFLICT (id) DO UPDATE SET name = '{number}'",
-                f"DELETE FROM u WHERE id = {(key + 11) % 2100}",
-                f"UPDATE u SET id = id + 5000 WHERE id = {(key + 5) % 2100}"
-                f" AND NOT EXISTS (SELECT 1 FROM u WHERE id = {(key + 5) % 2100 + 5000})",
-            )
-
-    writer = threading.Thread(target=write)
-    writer.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        writer.join()
+def write(p: PostgresPipe, number: int) -> None:
+    """Somewhere in u."""
+    key = number * 37 % 2100
+    p.sql(
+        f"INSERT INTO u VALUES ({key}, 'new') ON CONFLICT (id) DO UPDATE SET name = '{number}'",
+        f"DELETE FROM u WHERE id = {(key + 11) % 2100}",
+        f"UPDATE u SET id = id + 5000 WHERE id = {(key + 5) % 2100}"
+        f" AND NOT EXISTS (SELECT 1 FROM u WHERE id = {(key + 5) % 2100 + 5000})",
+    )
 
 
 def texts(p: PostgresPipe, table: str) -> list[dict[str, str]]:
     """The mirror's rows as Spark prints them: its first days are none that Python has."""
-    path = p.lane.passes.settings.mirror(f"public.{table}")
-    rows = p.session.read.format("delta").load(path).drop("_sluice").orderBy("id")
+    rows = p.rows(table).drop("_sluice").orderBy("id")
     own = [f"CAST(`{name}` AS STRING) AS `{name}`" for name in rows.columns]
     return [row.asDict() for row in rows.selectExpr(*own).collect()]
-
-
-def sluice(p: PostgresPipe, table: str) -> list[dict[str, object]]:
-    path = p.lane.passes.settings.mirror(f"public.{table}")
-    rows = p.session.read.format("delta").load(path).select("_sluice.*").collect()
-    return [row.asDict() for row in rows]

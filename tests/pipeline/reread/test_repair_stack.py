@@ -3,15 +3,16 @@
 Rows are changed at the source without a word in its log, so that the mirror is wrong in each way.
 """
 
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 
 import pytest
 
 from pipeline.model import Origin
-from pipeline.rereads import RereadState, RowsWished, WishedKey, WishedRange, WishedReread
+from pipeline.rereads import RowsWished, WishedKey, WishedRange, WishedReread
 from tests.pipeline.live import Pipe
+from tests.pipeline.reread.live_rereads import again, finished, wish, writing
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark]
 T = "CREATE TABLE DB.t (id BIGINT UNSIGNED PRIMARY KEY, name VARCHAR(80))"
@@ -35,15 +36,15 @@ def test_missing_extra_and_different_rows_are_repaired_under_load_and_after_each
         "UPDATE DB.w SET name = 'y' WHERE k = 'B''s'",
     )
     wrong = p.pairs() != p.source_pairs()
-    rows = RowsWished(ranges=(WishedRange(90, 330), WishedRange(590, 700)))
+    rows = repair(p, "t", RowsWished(ranges=(WishedRange(90, 330), WishedRange(590, 700))))
     words = RowsWished(keys=(WishedKey('["2","gone"]'), WishedKey('["1","B\'s"]')))
 
-    with writing(p):
+    with writing(partial(write, p)):
         for _ in range(2):
-            p.until(lambda: again(p, "t", rows).rows > 0 or finished(p, "t", rows))
+            p.until(lambda: again(p, rows).rows > 0 or finished(p, rows))
             p.open()  # all that is in memory is gone, as after kill -9
-        p.until(lambda: finished(p, "t", rows))
-    p.until(lambda: finished(p, "w", words))
+        p.until(lambda: finished(p, rows))
+    p.until(lambda: finished(p, repair(p, "w", words)))
     p.catch_up()
 
     assert wrong
@@ -59,27 +60,20 @@ def test_what_is_deleted_after_the_fence_stays_so_and_what_comes_after_it_wins(
     p.sql(T, "INSERT INTO DB.t VALUES (1,'a'), (2,'b'), (3,'c'), (4,'d')")
     p.start()
     p.catch_up()
-    rows = RowsWished(ranges=(WishedRange(1, 4),))
-    p.until(lambda: bool(p.lane.rereading.offer.news().rows) or again(p, "t", rows).rows > 0)
+    rows = repair(p, "t", RowsWished(ranges=(WishedRange(1, 4),)))
+    p.until(lambda: bool(p.lane.rereading.offer.news().rows) or again(p, rows).rows > 0)
     silently(p, "INSERT INTO DB.t VALUES (5,'ghost of nobody')")
     p.sql("DELETE FROM DB.t WHERE id = 1", "UPDATE DB.t SET name = 'later' WHERE id = 2")
     p.catch_up()  # the changes land, and are merged, perhaps before the rows that were read
 
-    p.until(lambda: finished(p, "t", rows))
+    p.until(lambda: finished(p, rows))
     p.catch_up()
 
     assert p.pairs() == {2: "later", 3: "c", 4: "d"}
 
 
-def again(p: Pipe, table: str, rows: RowsWished) -> RereadState:
-    wanted = WishedReread(f"{p.name}-{table}", f"{p.name}.{table}", Origin.REPAIR, rows)
-    (state,) = p.lane.reread((wanted,))
-    assert not state.refused, state.why
-    return state
-
-
-def finished(p: Pipe, table: str, rows: RowsWished) -> bool:
-    return again(p, table, rows).done is not None
+def repair(p: Pipe, table: str, rows: RowsWished) -> WishedReread:
+    return replace(wish(p, table), origin=Origin.REPAIR, rows=rows)
 
 
 def silently(p: Pipe, *statements: str) -> None:
@@ -87,27 +81,12 @@ def silently(p: Pipe, *statements: str) -> None:
     p.sql("SET sql_log_bin = 0", *statements)
 
 
-@contextmanager
-def writing(p: Pipe) -> Iterator[None]:
-    """Somebody deletes, inserts anew and changes rows of all kinds, all the time."""
-    stop = threading.Event()
-
-    def write() -> None:
-        number = 0
-        while not stop.is_set():
-            number += 1
-            at = 95 + number * 7 % 240
-            p.sql(
-                f"DELETE FROM DB.t WHERE id = {at}",
-                f"INSERT INTO DB.t VALUES ({at},'new {number}')",
-                f"UPDATE DB.t SET name = 'w{number}' WHERE id = {(at * 3) % 330}",
-                f"DELETE FROM DB.t WHERE id = {600 + number % 20}",
-            )
-
-    one = threading.Thread(target=write)
-    one.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        one.join()
+def write(p: Pipe, number: int) -> None:
+    """Delete, insert anew and change rows of all kinds."""
+    at = 95 + number * 7 % 240
+    p.sql(
+        f"DELETE FROM DB.t WHERE id = {at}",
+        f"INSERT INTO DB.t VALUES ({at},'new {number}')",
+        f"UPDATE DB.t SET name = 'w{number}' WHERE id = {(at * 3) % 330}",
+        f"DELETE FROM DB.t WHERE id = {600 + number % 20}",
+    )

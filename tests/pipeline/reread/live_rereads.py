@@ -1,0 +1,62 @@
+"""Tables that are read again through a real pipe: asked for, seen to their end, under a load."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from pipeline.reread.task import ReadLimits
+from pipeline.rereads import RereadState, WishedReread
+from tests.pipeline.live import Pipe
+
+
+def wish(p: Pipe, table: str) -> WishedReread:
+    return WishedReread(f"{p.name}-{table}", p.named(table))
+
+
+def again(p: Pipe, wanted: WishedReread) -> RereadState:
+    """How far it is after one more round."""
+    (state,) = p.lane.reread((wanted,))
+    assert not state.refused, state.why
+    return state
+
+
+def finished(p: Pipe, wanted: WishedReread) -> bool:
+    return again(p, wanted).done is not None
+
+
+def part(p: Pipe, wanted: WishedReread) -> bool:
+    """Read a few rows; whether some are landed."""
+    p.lane.rereading.limits = replace(p.lane.rereading.limits, rows=100, select=50)
+    return again(p, wanted).rows > 0
+
+
+def bootstrap(p: Pipe, table: str, limits: ReadLimits | None = None) -> RereadState:
+    p.lane.rereading.limits = limits or p.lane.rereading.limits
+    p.until(lambda: finished(p, wish(p, table)))
+    return again(p, wish(p, table))
+
+
+@contextmanager
+def writing(write: Callable[[int], object], pause: float = 0.0) -> Iterator[None]:
+    """Somebody writes all the time: 1, 2, 3, ..., with so many seconds between."""
+    ended = threading.Event()
+
+    def go_on() -> None:
+        number = 0
+        while not ended.wait(pause):
+            number += 1
+            write(number)
+
+    writer = threading.Thread(target=go_on)
+    writer.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        writer.join()
+
+
+def origins(p: Pipe, table: str) -> set[int]:
+    """Of the rows that the mirror holds."""
+    return {row.origin for row in p.rows(table).select("_sluice.origin").distinct().collect()}
