@@ -11,8 +11,11 @@ from pyspark.sql import DataFrame
 
 from demo.debezium import mysql_connector
 from demo.mysql import MySQL
+from demo.oracle.compare import judge, mirror_path
+from demo.oracle.rows import read_mirror, read_sources
 from demo.processes import wait_until
 from demo.servers import Servers
+from demo.shop.link import Address
 from pipeline.errors import UnreachableError
 from pipeline.lane import Lane
 from pipeline.living import living_tables
@@ -161,3 +164,11 @@ class Pipe:
     def source_pairs(self, table: str = "t") -> dict[int, Any]:
         """id -> name of the source's rows."""
         return dict(self.sql(f"SELECT id, name FROM DB.{table}"))
+
+    def findings(self, table: str = "t") -> dict[str, int]:
+        """What the demo's oracle finds in the mirror of DB.*table*; empty if nothing is wrong."""
+        name = self.named(table)
+        source = read_sources(Address(self.mysql.host, self.mysql.port), {name: [name]})[name]
+        diff = judge(source, read_mirror(mirror_path(str(self.home), name), source))
+        assert diff.rows > 0
+        return {finding: number for finding, number in diff.counts.items() if number}

@@ -22,11 +22,8 @@ import pytest
 from kafka import KafkaAdminClient, KafkaProducer
 from kafka.admin import NewTopic
 
-from demo.oracle.compare import judge, mirror_path
-from demo.oracle.rows import read_mirror, read_sources
 from demo.processes import wait_until
 from demo.servers import Servers
-from demo.shop.link import Address
 from pipeline.report import Hold
 from tests.pipeline.live import PATIENCE, Pipe
 
@@ -69,15 +66,6 @@ def inserts(table: str, first: int, last: int) -> list[str]:
     values = [f"({n}, 'row {n}', {n % 7}, {n})" for n in range(first, last + 1)]
     parts = [values[at : at + 500] for at in range(0, len(values), 500)]
     return [f"INSERT INTO DB.{table} VALUES {', '.join(part)}" for part in parts]
-
-
-def findings(p: Pipe, table: str = "t") -> dict[str, int]:
-    """What the oracle finds in the mirror of DB.*table*; nothing is wrong if all are 0."""
-    name = f"{p.name}.{table}"
-    source = read_sources(Address(p.mysql.host, p.mysql.port), {name: [name]})[name]
-    diff = judge(source, read_mirror(mirror_path(str(p.home), name), source))
-    assert diff.rows > 0
-    return {finding: number for finding, number in diff.counts.items() if number}
 
 
 def hold(p: Pipe, table: str = "t") -> Hold | None:
@@ -193,13 +181,13 @@ def test_f08_pt_online_schema_change_under_load_leaves_the_oracle_at_zero(
     p.catch_up()
 
     assert hold(p) is None
-    assert findings(p) == {}
+    assert p.findings() == {}
     with under_load(p, first=200_000):
         with collector_killed_at_swap(p):
             online_change(p, "ADD INDEX by_name (name)")
         p.servers.connect.start()
     p.catch_up()
-    assert findings(p) == {}
+    assert p.findings() == {}
     assert [turn for turn in p.applied if turn.hold is not None] == []
 
 
@@ -229,7 +217,7 @@ def test_f08_gh_osts_cut_over_under_load_leaves_the_oracle_at_zero(
     p.catch_up()
 
     assert hold(p) is None
-    assert findings(p) == {}
+    assert p.findings() == {}
 
 
 def new_base(p: Pipe) -> None:
@@ -261,7 +249,7 @@ def test_f08_a_dropped_partition_holds_until_the_new_base_that_it_asks_for(
     p.sql("ALTER TABLE DB.t DROP PARTITION low", "INSERT INTO DB.t VALUES (50, 'x', 1, 1)")
     p.catch_up()
     held = hold(p)
-    before = findings(p)
+    before = p.findings()
 
     new_base(p)
     p.sql("UPDATE DB.t SET name = 'y' WHERE id = 30", "DELETE FROM DB.t WHERE id = 31")
@@ -272,7 +260,7 @@ def test_f08_a_dropped_partition_holds_until_the_new_base_that_it_asks_for(
     assert held.reason == "statement"
     assert f"take a new base of {p.name}.t" in held.detail
     assert before != {}
-    assert findings(p) == {}
+    assert p.findings() == {}
 
 
 def test_f08_a_column_dropped_and_added_holds_until_the_new_base_that_it_asks_for(
@@ -282,7 +270,7 @@ def test_f08_a_column_dropped_and_added_holds_until_the_new_base_that_it_asks_fo
     p.sql("ALTER TABLE DB.t DROP COLUMN v, ADD COLUMN v INT NOT NULL DEFAULT 9")
     p.catch_up()
     held = hold(p)
-    before = findings(p)
+    before = p.findings()
 
     new_base_of(p, "t")
     p.until(lambda: hold(p) is None)
@@ -292,7 +280,7 @@ def test_f08_a_column_dropped_and_added_holds_until_the_new_base_that_it_asks_fo
     assert held.reason == "schema"
     assert f"take a new base of {p.name}.t" in held.detail
     assert before != {}
-    assert findings(p) == {}
+    assert p.findings() == {}
 
 
 def cut_over(p: Pipe, shared: str) -> None:
