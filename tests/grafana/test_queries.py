@@ -16,14 +16,16 @@ from checks.model import Outcome, Ruling, Verdict
 from checks.readiness import ReadinessState
 from checks.table_state import StateSince, TableState
 from monitor.board import Board, RereadView, TableView
+from monitor.observe.image_verdicts import IMAGE
 from monitor.web.metrics import CONTENT_TYPE, exposition
+from pipeline.image import Image
 from pipeline.sources.source import LogBacklog
 from tests.grafana.answers import troubles
 from tests.grafana.expressions import of_alerts, of_recordings
 from tests.grafana.prometheus import Prometheus, scraping
 from tests.monitor import boards
 
-KINDS_OF_ITS_OWN = ("lag", "hold", "gap", "disagreement")
+KINDS_OF_ITS_OWN = ("lag", "hold", "gap", "disagreement", IMAGE)
 
 
 def _now() -> datetime:
@@ -55,10 +57,11 @@ def _with_own(view: TableView) -> TableView:
     told = Ruling(Outcome.FAIL, "wrong") if lost else Ruling(Outcome.PASS, "fine")
     name = view.table.name
     own = tuple(Verdict(name, check, told, _now(), value=0.0) for check in KINDS_OF_ITS_OWN)
+    image = Image(boards.CUT, 4, 12, (), {}, _now(), _now() + timedelta(days=7), rows=7)
     late = timedelta(seconds=30) if lost else timedelta()
     hops = tuple(replace(hop, age=hop.age + late if hop.age else None) for hop in view.lags.hops)
     lags = replace(view.lags, hops=hops)
-    return replace(view, lags=lags, verdicts=(*view.verdicts, *own))
+    return replace(view, lags=lags, verdicts=(*view.verdicts, *own), images=(image,))
 
 
 class _Scraped(BaseHTTPRequestHandler):
