@@ -59,11 +59,13 @@ class Tribunal:
                 yield f"{decision} with {certificate.evidence}: {rest}"
 
     def asleep(self, decisions: Sequence[Decision]) -> Iterator[str]:
-        """Tables and stages whose last cut the judge would let pass with the first evidence."""
-        ready = sorted((each for each in decisions if each.ready), key=lambda each: each.answered)
-        given = [
-            found for each in ready if (found := self.certificates.get(each.certificate or ""))
-        ]
+        """Tables and stages whose latest cut the judge would let pass with the first evidence.
+
+        A cut that was READY once is asked for again: what was answered last may be an early one.
+        """
+        numbers = {each.certificate for each in decisions if each.ready}
+        found = [one for number, one in self.certificates.items() if number in numbers]
+        given = sorted(found, key=lambda one: (one.cut, one.issued))
         for table in KEYS:
             for stage in MOVING:
                 mine = [one for one in given if (one.table, one.stage) == (table, stage)]
