@@ -54,6 +54,8 @@ PLUG_INS = (
 THEIRS = {
     "pipeline/sources/mysql/",
     "pipeline/sources/mariadb.py",
+    "pipeline/formats/canal/",
+    "pipeline/formats/canal_json.py",
     "pipeline/formats/debezium/",
     "pipeline/formats/debezium_avro.py",
     "pipeline/formats/debezium_json.py",

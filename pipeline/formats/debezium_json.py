@@ -5,8 +5,9 @@ from typing import ClassVar
 
 import pyarrow as pa
 
+from pipeline.formats import told_columns
 from pipeline.formats.debezium import batch as messages
-from pipeline.formats.debezium import row_schemas, schema_changes
+from pipeline.formats.debezium import schema_changes
 from pipeline.formats.debezium.envelope import HEARTBEAT_TOPIC
 from pipeline.formats.debezium.postgres import UNAVAILABLE, Placeholder
 from pipeline.formats.format import Format, Schemas
@@ -31,13 +32,13 @@ class DebeziumJson:
 
     def schema_change(self, payload: str) -> SchemaMessage:
         """Read what a connector with ``include.schema.changes`` sends, or rows of one without."""
-        if row_schemas.is_told(payload):
-            return row_schemas.read(payload)
+        if told_columns.is_told(payload):
+            return told_columns.read(payload)
         return schema_changes.read(payload)
 
     def columns_payload(self, table: TableTold) -> str:
         """As rows of a connector without ``include.schema.changes`` tell them."""
-        return row_schemas.columns_payload(table)
+        return told_columns.columns_payload(table)
 
     def needs(self, _: pa.RecordBatch) -> frozenset[int]:
         """None: a message says all itself."""

@@ -113,7 +113,8 @@ class Format(Protocol):
     def positioned(self) -> bool:
         """Whether a message tells its change's place in the source's log.
 
-        If not, the order is the message's offset and the change's place in the message.
+        If not, the order is the message's offset and the change's place in the message, of which
+        columns that rows tell (those with ``schema_id``) take none.
         """
         ...
 

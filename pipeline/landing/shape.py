@@ -153,10 +153,15 @@ def _epochs(placed: pa.RecordBatch, came: Provenance) -> npt.NDArray[np.int64]:
 
 
 def _ranks(decoded: pa.RecordBatch) -> npt.NDArray[np.int64]:
-    """Place of each change in its message, from 0 on."""
+    """Place of each change in its message, from 0 on; columns that rows tell stand at their row's.
+
+    They are told where they are news only, so they must not move the rows behind them.
+    """
     message = decoded["message"].to_numpy()
+    counted = decoded["schema_id"].is_null().to_numpy(zero_copy_only=False)
+    before = np.cumsum(counted, dtype=np.int64) - counted
     first = np.searchsorted(message, message, side="left")
-    ranks: npt.NDArray[np.int64] = np.arange(len(message), dtype=np.int64) - first
+    ranks: npt.NDArray[np.int64] = before - before[first]
     return ranks
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from pipeline.model import Order, ShardId
 from pipeline.schema.column import TableSchema
+from pipeline.schema.notation import Notation
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +16,7 @@ class ColumnTold:
 
     ``length`` and ``scale`` are the numbers behind the type's name, ``default`` the text of the
     default, None for none; ``values`` are the labels that an enumeration allows.
+    ``notation`` is that of its values in rows.
     """
 
     name: str
@@ -25,6 +27,7 @@ class ColumnTold:
     default: str | None = None
     position: int = 0
     values: tuple[str, ...] = ()
+    notation: Notation = Notation.CONNECT
 
 
 @dataclass(frozen=True, slots=True)

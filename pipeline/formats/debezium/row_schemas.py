@@ -10,12 +10,11 @@ from functools import lru_cache
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from pipeline.errors import FormatError
 from pipeline.formats import json_text
 from pipeline.formats.debezium import keys, postgres
 from pipeline.formats.json_text import object_of, text_of
+from pipeline.formats.told_columns import ToldColumn, ToldRows
 from pipeline.model import Op, ShardId
-from pipeline.schema.schema_change import ColumnTold, SchemaMessage, TableTold
 
 SOURCE_TYPE = "__debezium.source.column."
 OWN = "io.debezium."  # types that are not Connect's begin with it
@@ -35,45 +34,12 @@ class _SentField(msgspec.Struct):
     default: Raw | UnsetType = UNSET
 
 
-class ToldColumn(msgspec.Struct, omit_defaults=True):
-    """A column as a payload keeps it; ``type`` is the server's name for it and the way it is sent.
-
-    ``default`` is the default as it was written in JSON: there may be others that are not told.
-    """
-
-    name: str
-    type: str
-    nullable: bool = False
-    length: int | None = None
-    scale: int | None = None
-    default: str | None = None
-    labels: tuple[str, ...] = ()
-
-
-class ToldRows(msgspec.Struct):
-    """The payload of a schema that rows tell of themselves: names, columns and key's columns."""
-
-    rows_of: tuple[str, str]
-    key: tuple[str, ...]
-    columns: tuple[ToldColumn, ...]
-
-
 def payload(shard: ShardId, key: tuple[str, ...], schema: bytes) -> str | None:
     """What rows of *shard* in this *schema* tell; None if it cannot be read as one."""
     columns = _columns(schema)
     if columns is None:
         return None
     told = ToldRows((shard.database, shard.relation), key, columns)
-    return msgspec.json.encode(told).decode()
-
-
-def columns_payload(table: TableTold) -> str:
-    """What rows of *table* would tell, if there were any."""
-    columns = tuple(
-        ToldColumn(one.name, one.type, one.nullable, one.length, one.scale, one.default, one.values)
-        for one in table.columns
-    )
-    told = ToldRows((table.shard.database, table.shard.relation), table.key, columns)
     return msgspec.json.encode(told).decode()
 
 
@@ -99,38 +65,6 @@ def key_names(key: bytes | None) -> tuple[str, ...] | None:
     """Names of the key's columns; None of a broken one."""
     fields = keys.read(key)
     return None if fields is None else tuple(json_text.whole(name) for name, _ in fields)
-
-
-def is_told(payload: str) -> bool:
-    """Whether a payload is of the kind that is made here."""
-    return payload.startswith('{"rows_of":')
-
-
-def read(payload: str) -> SchemaMessage:
-    """Read a payload back.
-
-    Raises:
-        FormatError: it was not made here.
-    """
-    try:
-        told = _TOLD.decode(payload)
-    except (msgspec.MsgspecError, RecursionError) as error:
-        raise FormatError(f"these are no columns that rows told: {error!r}") from error
-    columns = tuple(
-        ColumnTold(
-            name=one.name,
-            type=one.type,
-            length=one.length,
-            scale=one.scale,
-            nullable=one.nullable,
-            default=one.default,
-            position=number,
-            values=one.labels,
-        )
-        for number, one in enumerate(told.columns, start=1)
-    )
-    table = TableTold(ShardId(*told.rows_of), "alter", columns, told.key)
-    return SchemaMessage("", tables=(table,))
 
 
 @lru_cache(maxsize=1024)  # tables that are written to at the same time; one is some 10 kB
@@ -166,4 +100,3 @@ def _number(text: str | None) -> int | None:
 
 
 _FIELD = msgspec.json.Decoder(_SentField)
-_TOLD = msgspec.json.Decoder(ToldRows)

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from pipeline.schema.column import TableSchema
 from pipeline.schema.dialect import Dialect
+from pipeline.schema.notation import Notation
 
 DIALECT = {
     **dict.fromkeys(("INT1", "BOOL", "BOOLEAN"), "TINYINT"),
@@ -41,7 +42,8 @@ class MySqlColumn:
     DECIMAL, the fraction's digits of a DATETIME, TIMESTAMP or TIME, the display width of an
     integer (which means nothing).  ``default`` is the text of the schema change, None for none;
     ``has_default`` is true as well when the default is NULL.  ``generated`` columns, and those
-    with a computed default, held no constant when they were added.  ``values`` are ENUM's, SET's.
+    with a computed default, held no constant when they were added.  ``values`` are ENUM's, SET's;
+    ``notation`` is that of the values in rows.
     """
 
     name: str
@@ -54,6 +56,7 @@ class MySqlColumn:
     generated: bool = False
     position: int = 0
     values: tuple[str, ...] = ()
+    notation: Notation = Notation.CONNECT
 
     @property
     def dialect(self) -> Dialect:

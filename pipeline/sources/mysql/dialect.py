@@ -15,6 +15,7 @@ from pipeline.schema.column import Column, TableSchema
 from pipeline.schema.dialect import Dialect
 from pipeline.schema.effect import Effect, KnownTables
 from pipeline.schema.evolution import Compatible, Incompatible
+from pipeline.schema.notation import Notation
 from pipeline.schema.schema_change import ColumnTold, Told
 from pipeline.schema.wire import SentAs
 from pipeline.sources.mysql import ddl, differences, effects, evolution, labels, moves, values
@@ -45,6 +46,7 @@ class MySqlDialect:
             generated=ddl.generated(statement, name) or ddl.computed_default(statement, name),
             position=told.position,
             values=told.values,
+            notation=told.notation,
         )
 
     def renamed_from(self, statement: str, shard: ShardId) -> ShardId | None:
@@ -96,7 +98,8 @@ class MySqlDialect:
     def spellings(self, column: Column, number: int) -> tuple[str, ...]:
         """Its digits; a BIGINT UNSIGNED comes as base64 first of all (mode ``precise``)."""
         own = _own(column)
-        if number < 0 or not (own.kind == "BIGINT" and own.unsigned):
+        plain = own.notation is not Notation.CONNECT
+        if plain or number < 0 or not (own.kind == "BIGINT" and own.unsigned):
             return (str(number),)
         return (str(wire_texts(own, [str(number)]).texts[0]), str(number))
 

@@ -49,8 +49,10 @@ def follow(told: Sequence[Told], known: KnownTables) -> tuple[tuple[Effect, ...]
                 _describe(message, now, schemas, based)
                 for shard, _ in message.tables:
                     moves.restore(shard, schemas)
-            else:
+            elif message.text or None in dict(message.tables).values():
                 moves.play(message)
+            else:
+                moves.described(message)
         made = [e for shard in moves.touched if (e := _effect(shard, moves, now, order))]
         _take(made, schemas, based, known.captured)
         moves.settle(schemas)

@@ -15,8 +15,7 @@ from pipeline.sources.asked_keys import require_spelling, texts_of, unread
 from pipeline.sources.condition import SqlCondition, Value
 from pipeline.sources.mysql.column import MySqlColumn as Column
 from pipeline.sources.mysql.typemap import BYTES, TEXTS, WHOLE
-from pipeline.sources.mysql.values import MILLIS
-from pipeline.sources.mysql.wire_text import Raw, wire_texts
+from pipeline.sources.mysql.wire_text import MILLIS, Raw, wire_texts
 
 UNREADABLE = (ValueError, TypeError, InvalidOperation, OverflowError, binascii.Error)
 

@@ -66,6 +66,14 @@ class Moves:
         for shard in sorted(named) if strange else ():
             self._doubt(shard, ("statement", f"it is told of as {strange[0][0]}"))
 
+    def described(self, told: Told) -> None:
+        """Take columns that rows tell of themselves, without a statement: rows stay as they are."""
+        for shard, schema in told.tables:
+            there = self.rows.get(shard)
+            if schema is not None:
+                self.rows[shard] = _followed(there, schema) if there else Rows(shard, schema)
+                self.touched[shard] = None
+
     def settle(self, schemas: Mapping[ShardId, TableSchema]) -> None:
         """End an order: every table holds its own rows again, with the columns of *schemas*."""
         for shard in self.touched:

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from pipeline.schema.arrow_types import arrow_type
 from pipeline.schema.column_reading import ColumnReading, as_integer, as_sent
+from pipeline.schema.notation import Notation
 from pipeline.schema.wire import SentAs
 from pipeline.schema.wire_values import (
     base64,
@@ -27,10 +28,10 @@ from pipeline.schema.wire_values import (
 )
 from pipeline.sources.mysql.column import MySqlColumn as Column
 from pipeline.sources.mysql.labels import labels
+from pipeline.sources.mysql.notations import to_connect
 from pipeline.sources.mysql.typemap import BYTES, TEXTS
+from pipeline.sources.mysql.wire_text import MILLIS, YEAR_ZERO
 
-YEAR_ZERO = 1900  # how the log's year 0000 arrives; no other year is sent as 1900
-MILLIS = 3  # fractions up to this many digits arrive as milliseconds
 UNSIGNED_BYTES = 8
 
 Reading = ColumnReading[Column]
@@ -38,12 +39,12 @@ Reading = ColumnReading[Column]
 
 def sent(column: Column) -> SentAs:
     """How the values of *column* arrive."""
-    return _reading(column).sent
+    return _reading(column).sent if column.notation is Notation.CONNECT else SentAs.ANY
 
 
 def values(column: Column, wire: pa.Array) -> pa.Array:
     """Values of *column*'s Arrow type, as `ColumnReading.values` says."""
-    return _reading(column).values(column, wire)
+    return _reading(column).values(column, to_connect(column, wire))
 
 
 def _reading(column: Column) -> Reading:

@@ -15,11 +15,12 @@ import numpy as np
 
 from pipeline.sources.mysql.column import MySqlColumn as Column
 from pipeline.sources.mysql.typemap import BYTES, GEOMETRIES
-from pipeline.sources.mysql.values import MILLIS, YEAR_ZERO
 from pipeline.sources.wire_texts import WireTexts, rows_of
 
 Raw = str | bytes | None
 MICROS = 1_000_000
+MILLIS = 3  # fractions up to this many digits are sent as milliseconds
+YEAR_ZERO = 1900  # how the log's year 0000 is sent; no other year is sent as 1900
 POINT_AT = 9  # bytes before a point's x in its WKB: byte order and type
 
 

@@ -157,6 +157,16 @@ def test_a_format_without_positions_orders_by_offset_and_place_in_the_message() 
     ]
 
 
+def test_columns_that_rows_tell_take_no_place_of_their_own() -> None:
+    came = Provenance("shop", "sluice.heartbeat", positioned=False)
+    told = Decoded(Op.DDL, "shop.b", after="{}", schema_id=7)
+    changes = [told, *[Decoded(Op.UPDATE, "shop.b")] * 2, Decoded(Op.DDL, "shop.b", after="{}")]
+
+    found = shaped(changes, came=came, messages=[0] * 4, places=[("t", 0, 50)]).to_pylist()
+
+    assert [one["order"]["row"] for one in found] == [0, 0, 1, 2]
+
+
 def test_changes_of_one_message_stand_at_its_place_and_messages_without_any_at_none() -> None:
     places = [("a", 0, 5), ("a", 0, 6), ("b", 1, 7), ("b", 1, 8)]
 

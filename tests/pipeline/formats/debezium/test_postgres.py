@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from pipeline.errors import FormatError
-from pipeline.formats.debezium import envelope, row_schemas
+from pipeline.formats import told_columns
+from pipeline.formats.debezium import envelope
 from pipeline.formats.debezium.postgres import UNAVAILABLE, Placeholder
 from pipeline.formats.debezium_json import FORMAT, DebeziumJson
 from pipeline.formats.format import AROUND
@@ -202,7 +203,7 @@ def test_a_damaged_schema_tells_nothing_and_spoils_no_row(told_schema: dict[str,
 
 def test_a_payload_of_another_kind_is_refused() -> None:
     with pytest.raises(FormatError):
-        row_schemas.read('{"rows_of":["a"]}')
+        told_columns.read('{"rows_of":["a"]}')
 
 
 def test_a_mysql_row_tells_no_columns() -> None:

@@ -244,6 +244,19 @@ def test_a_statement_has_its_effects(text: str, described: str, expected: list[s
     assert all_written(effects([told(text, described)], BOTH)) == expected
 
 
+def test_columns_that_rows_tell_are_kept_and_make_no_base() -> None:
+    fresh = told("", "d.fresh: id INT!")
+    wider = told("", f"d.t: {TABLE}, more INT")
+    other = told("", "d.t: id INT!, v VARCHAR:9, s VARCHAR:10")
+
+    found, after = follow([fresh], BOTH)
+
+    assert all_written(found) == ["d.fresh keep"]
+    assert ShardId("d", "fresh") not in after.based
+    assert all_written(effects([wider], BOTH)) == ["d.t keep"]
+    assert [type(one) for one in effects([other], BOTH)] == [BaseNeeded]
+
+
 def test_f07_create_table_if_not_exists_like_leaves_rows_as_they_are() -> None:
     """MySQL logs it though the table is there, and Debezium sends a CREATE."""
     like = told("CREATE TABLE IF NOT EXISTS t LIKE u", SAME)

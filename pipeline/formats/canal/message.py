@@ -1,0 +1,187 @@
+"""What does one message of canal's flat JSON say?
+
+A message holds the rows of one event, ``data``; of an UPDATE ``old`` holds what its columns were
+before, those that changed and no others; of a DELETE ``data`` is the row that went.  It names no
+place in the source's log.  A row whose key changed is a delete and a create, in this order.  Pure.
+
+Of canal's source: flat messages have neither key nor transaction, and TRUNCATE comes as a
+statement.
+"""
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+from msgspec import Raw
+
+from pipeline.errors import FormatError
+from pipeline.formats.canonical import quote
+from pipeline.formats.format import Decoded
+from pipeline.model import Op, ShardId
+from pipeline.schema.schema_change import SchemaMessage
+
+ROWS = {"INSERT": Op.CREATE, "UPDATE": Op.UPDATE, "DELETE": Op.DELETE}
+STATEMENT = "QUERY"
+TRUNCATE = "TRUNCATE"
+END_OF_TIME = 253_402_300_800_000  # milliseconds: the year 10000
+Row = dict[str, Raw]
+Scalar = str | int | float | bool | None
+
+NO_VALUE = "the message is empty; canal sends none such"
+BAD_VALUE = "value is no flat message of canal: no JSON object in UTF-8, or a field of a wrong kind"
+UNKNOWN_KIND = "type is none of INSERT, UPDATE, DELETE, and isDdl is not true"
+NO_ROWS = "a statement without its rows: the source must log rows (binlog_format=ROW)"
+NO_SHARD = "database or table is missing"
+NO_DATA = "data holds no rows"
+NO_OLD = "old of an UPDATE is not as long as data"
+NO_KEY = "a column of pkNames is missing in a row, or is no text or whole number"
+
+
+class FlatMessage(msgspec.Struct):
+    """As far as it is asked."""
+
+    database: str | None = None
+    table: str | None = None
+    type: str | None = None
+    isDdl: bool | None = None  # noqa: N815 - canal's
+    data: list[Raw] | None = None
+    old: list[Raw] | None = None
+    es: int | None = None
+    sql: str | None = None
+    mysqlType: dict[str, str] | None = None  # noqa: N815
+    pkNames: list[str] | None = None  # noqa: N815
+
+    @property
+    def shard(self) -> ShardId | None:
+        """None if it names no table."""
+        return ShardId(self.database, self.table) if self.database and self.table else None
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """Names of the key's columns; empty where the table has none."""
+        return tuple(self.pkNames or ())
+
+    @property
+    def at(self) -> datetime | None:
+        """When the source says that it ran; None if in no calendar."""
+        if self.es is None or not 0 <= self.es < END_OF_TIME:
+            return None
+        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=self.es)
+
+
+def read(value: bytes | None) -> FlatMessage:
+    """Read the envelope.
+
+    Raises:
+        FormatError: it is none.
+    """
+    if value is None:
+        raise FormatError(NO_VALUE)
+    try:
+        value.decode("utf-8")
+        return _MESSAGE.decode(value)
+    except (ValueError, RecursionError) as error:
+        raise FormatError(BAD_VALUE) from error
+
+
+def changes(message: FlatMessage, value: bytes) -> Sequence[Decoded]:
+    """All that it says, in its order; *value* is what it was read from.
+
+    Raises:
+        FormatError: it makes no sense.
+    """
+    if message.isDdl:
+        return (_statement(message, value),)
+    op, shard = ROWS.get(message.type or ""), message.shard
+    if op is None:
+        raise FormatError(NO_ROWS if message.type == STATEMENT else UNKNOWN_KIND)
+    if shard is None:
+        raise FormatError(NO_SHARD)
+    if not message.data:
+        raise FormatError(NO_DATA)
+    if op is Op.UPDATE:
+        return tuple(_updates(message, str(shard)))
+    key, name = message.key, str(shard)
+    return tuple(_whole(op, name, one, key, message.at) for one in message.data)
+
+
+def schema_change(payload: str) -> SchemaMessage:
+    """What a statement's message tells: its words, and no columns.
+
+    Raises:
+        FormatError: it is none.
+    """
+    message = read(payload.encode())
+    if not message.isDdl or message.sql is None:
+        raise FormatError("this is no schema change of canal: isDdl is not true, or sql is missing")
+    return SchemaMessage(message.sql, message.database or None)
+
+
+def _statement(message: FlatMessage, value: bytes) -> Decoded:
+    shard = None if message.shard is None else str(message.shard)
+    if message.type == TRUNCATE:
+        if shard is None:
+            raise FormatError(NO_SHARD)
+        return Decoded(Op.TRUNCATE, shard, at=message.at)
+    if message.sql is None:
+        raise FormatError(UNKNOWN_KIND)
+    return Decoded(Op.DDL, shard, after=value.decode("utf-8").strip(), at=message.at)
+
+
+def _whole(op: Op, shard: str, raw: Raw, key: Sequence[str], at: datetime | None) -> Decoded:
+    """A row that came, or one that went."""
+    text, values = _text(raw), _key(_row(raw), key)
+    if op is Op.DELETE:
+        return Decoded(op, shard, values, before=text, at=at)
+    return Decoded(op, shard, values, after=text, at=at)
+
+
+def _updates(message: FlatMessage, shard: str) -> Iterator[Decoded]:
+    data, old = message.data or [], message.old or []
+    if len(data) != len(old):
+        raise FormatError(NO_OLD)
+    for after, changed in zip(data, old, strict=True):
+        now = _row(after)
+        was = now | _row(changed)
+        before, new = _key(was, message.key), _key(now, message.key)
+        old_text, text, at = _object(was), _text(after), message.at
+        if before == new:
+            yield Decoded(Op.UPDATE, shard, new, before=old_text, after=text, at=at)
+        else:
+            yield Decoded(Op.DELETE, shard, before, before=old_text, at=at)
+            yield Decoded(Op.CREATE, shard, new, after=text, at=at)
+
+
+def _row(raw: Raw) -> Row:
+    """Its columns' slices; each is a text, a number, a truth or null."""
+    try:
+        _SCALARS.decode(raw)
+        return _ROW.decode(raw)
+    except (ValueError, RecursionError) as error:
+        raise FormatError(BAD_VALUE) from error
+
+
+def _key(row: Row, names: Sequence[str]) -> str | None:
+    """JSON array of the key's texts; None of a table without one."""
+    if not names:
+        return None
+    try:
+        texts = [_KEY.decode(row[name]) for name in names]
+    except (KeyError, ValueError) as error:
+        raise FormatError(NO_KEY) from error
+    return f"[{','.join(quote(str(text)) for text in texts)}]"
+
+
+def _object(row: Row) -> str:
+    fields = (f"{msgspec.json.encode(name).decode()}:{_text(value)}" for name, value in row.items())
+    return "{" + ",".join(fields) + "}"
+
+
+def _text(raw: Raw) -> str:
+    return bytes(raw).decode("utf-8")
+
+
+_MESSAGE = msgspec.json.Decoder(FlatMessage)
+_ROW = msgspec.json.Decoder(dict[str, Raw])
+_SCALARS = msgspec.json.Decoder(dict[str, Scalar])
+_KEY = msgspec.json.Decoder(str | int)

@@ -1,0 +1,162 @@
+"""What would Connect write for a value that is written in another notation?  And the way back.
+
+Collectors other than Connect send what the server's log holds: its own texts, numbers for labels.
+Whatever does not fit becomes null here, so its table is held; nothing is guessed.  Pure.
+"""
+
+import binascii
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+import msgspec
+import pyarrow as pa
+
+from pipeline.schema.notation import Notation
+from pipeline.sources.mysql.column import MySqlColumn as Column
+from pipeline.sources.mysql.labels import label_of
+from pipeline.sources.mysql.typemap import BYTES, GEOMETRIES
+from pipeline.sources.mysql.wire_text import Raw, wire_texts
+from pipeline.sources.wire_texts import WireTexts
+
+DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+MOMENT = re.compile(rf"{DATE.pattern} [0-9]{{2}}:[0-9]{{2}}:[0-9]{{2}}(\.[0-9]{{1,6}})?")
+CLOCK = re.compile(r"-?[0-9]{1,3}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?")
+WHOLE = re.compile(r"-?[0-9]{1,20}")
+YEAR = re.compile(r"[0-9]{4}|0")
+SHAPES: Mapping[str, re.Pattern[str]] = {
+    **dict.fromkeys(("TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT"), WHOLE),
+    **{"DATE": DATE, "DATETIME": MOMENT, "TIMESTAMP": MOMENT, "TIME": CLOCK, "YEAR": YEAR},
+}
+ODD = (ValueError, OverflowError, IndexError, binascii.Error, msgspec.MsgspecError)
+_WORDS = msgspec.json.Decoder(list[str])
+MOST_BITS = 64
+
+
+def to_connect(column: Column, wire: pa.Array) -> pa.Array:
+    """Texts as Connect would send them; null where one does not fit.  Geometry stays as it is."""
+    if column.notation is Notation.CONNECT or column.kind in GEOMETRIES:
+        return wire
+    known: dict[str, str | None] = {}
+    plain = replace(column, notation=Notation.CONNECT)
+    texts = wire.cast(pa.string()).to_pylist()
+    for text in texts:
+        if text is not None and text not in known:
+            known[text] = _connect(plain, column.notation, text)
+    return pa.array([None if text is None else known[text] for text in texts], pa.string())
+
+
+def sent_texts(column: Column, raw: Sequence[Raw]) -> WireTexts:
+    """How values that a query returned are sent in the column's own notation."""
+    if column.notation is Notation.CONNECT:
+        return wire_texts(column, raw)
+    way = _SERVER_TO[column.notation]
+    texts = [None if value is None else way(column, value) for value in raw]
+    return WireTexts(texts, quoted=True)
+
+
+def _connect(plain: Column, notation: Notation, text: str) -> str | None:
+    try:
+        raw = _FROM[notation](plain, text)
+        return None if raw is None else wire_texts(plain, [raw]).texts[0]
+    except ODD:
+        return None
+
+
+def _of_texts(column: Column, text: str) -> Raw:
+    """What the server returns for a value whose text stands in its log."""
+    kind = column.kind
+    if kind == "BIT":
+        return _bits(column, text)
+    if kind == "ENUM" and WHOLE.fullmatch(text):
+        return _labels(column)[int(text) - 1] if int(text) > 0 else ""
+    if kind == "SET" and WHOLE.fullmatch(text):
+        return _members(column, int(text))
+    if kind in BYTES:
+        return text.encode("latin-1")
+    return _shaped(column, text)
+
+
+def _of_plain(column: Column, text: str) -> Raw:
+    """The same for a value of JSON's own kinds."""
+    kind = column.kind
+    if kind == "BIT":
+        return _bits(column, {"true": "1", "false": "0"}.get(text, text))
+    if kind == "SET" and text.startswith("["):
+        return ",".join(_WORDS.decode(text))
+    if kind in BYTES:
+        return binascii.a2b_base64(text, strict_mode=True)
+    if kind == "TINYINT":
+        return _shaped(column, {"true": "1", "false": "0"}.get(text, text))
+    return _shaped(column, text)
+
+
+def _shaped(column: Column, text: str) -> Raw:
+    shape = SHAPES.get(column.kind)
+    return text if shape is None or shape.fullmatch(text) else None
+
+
+def _bits(column: Column, text: str) -> Raw:
+    """Big-endian bytes of a number of bits, as many as the column has."""
+    if not WHOLE.fullmatch(text):
+        return None
+    size = (column.width + 7) // 8
+    number = int(text)
+    if number < 0:  # 64 bits, read as a number with a sign
+        number += 2**MOST_BITS
+    return None if number >= 2**column.width else number.to_bytes(size, "big")
+
+
+def _labels(column: Column) -> Sequence[str]:
+    return [label_of(value) for value in column.values]
+
+
+def _members(column: Column, bits: int) -> str | None:
+    labels = _labels(column)
+    bits += 2**MOST_BITS if bits < 0 else 0
+    if bits >= 2 ** len(labels):
+        return None
+    return ",".join(label for at, label in enumerate(labels) if bits >> at & 1)
+
+
+def _to_texts(column: Column, value: str | bytes) -> str:
+    """As its log's reader sends it; what the server returns for ENUM and SET are labels."""
+    kind = column.kind
+    if kind == "BIT":
+        return str(int.from_bytes(_octets(value), "big"))
+    if kind in BYTES:
+        return _octets(value).decode("latin-1")
+    text = _text(value)
+    if kind == "ENUM":
+        return str(_labels(column).index(text) + 1) if text else "0"
+    if kind == "SET":
+        labels = _labels(column)
+        return str(sum(1 << labels.index(one) for one in text.split(",") if one))
+    return text
+
+
+def _to_plain(column: Column, value: str | bytes) -> str:
+    kind = column.kind
+    if kind == "BIT":
+        return str(int.from_bytes(_octets(value), "big"))
+    if kind in BYTES:
+        return binascii.b2a_base64(_octets(value), newline=False).decode()
+    return _text(value)
+
+
+def _octets(value: str | bytes) -> bytes:
+    return value if isinstance(value, bytes) else value.encode("latin-1")
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+
+
+_FROM: Mapping[Notation, Callable[[Column, str], Raw]] = {
+    Notation.TEXTS: _of_texts,
+    Notation.PLAIN: _of_plain,
+}
+_SERVER_TO: Mapping[Notation, Callable[[Column, str | bytes], str]] = {
+    Notation.TEXTS: _to_texts,
+    Notation.PLAIN: _to_plain,
+}
