@@ -14,11 +14,14 @@ import pyarrow as pa
 import pytest
 
 from pipeline.apply.retries import LONGEST
-from pipeline.landing.healing import is_whole
+from pipeline.landing.facts import Facts
+from pipeline.landing.healing import Healed, Healing, is_whole
+from pipeline.landing.listing import Listing
+from pipeline.landing.plan import Plan
 from pipeline.landing.shape import SLIM
 from pipeline.landing.tally import AroundRows, SnapshotRows, Unreadable, tally
-from pipeline.landing.task import Done
-from pipeline.mark import Existence, Mark, ToldSchema
+from pipeline.landing.task import Done, Intake
+from pipeline.mark import Existence, Mark, Quarantine, ToldSchema
 from pipeline.model import Op, Order
 from pipeline.registry import SchemaRegistry
 from pipeline.settings import RegistrySettings
@@ -187,3 +190,79 @@ def test_another_topic_of_that_name_heals_nothing(
     later(desk, registry)
 
     assert desk.loop.mark.quarantine
+
+
+PLAN = Plan({}, {}, (), capped=False)
+TALLY = replace(tally(pa.Table.from_batches([], SLIM)), rows=3)
+
+
+def open_of(*ids: str) -> Mark:
+    one = Quarantine(None, 1, len(ids), ids, epoch=1)
+    return Mark("main", 1, quarantine={"topic:b.db.t": one})
+
+
+def tried(desk: Desk, mark: Mark, source_of: dict[str, str]) -> list[OffsetRange]:
+    """Which messages are read again; none was there."""
+    ranges: list[OffsetRange] = []
+
+    def read(intake: Intake) -> Done:
+        ranges.extend(intake.ranges)
+        return Done(None, tuple(map(RangeRead, intake.ranges)), (TALLY,))
+
+    listing = Listing({}, {}, source_of, {}, {})
+    Healing(desk.loop.feeds).found(mark, listing, PLAN, desk.now, read)
+    return ranges
+
+
+@pytest.mark.parametrize(
+    ("ids", "source_of"),
+    [
+        pytest.param(("b.db.t:0:1@1",), {}, id="of a topic that no source has"),
+        pytest.param(("a.db.t:0:1@1",), {"a.db.t": "a"}, id="of a format without schemas"),
+        pytest.param(
+            ("b.db.t:0:1@1", "a.db.t:0:1@1"), {"b.db.t": "b", "a.db.t": "a"}, id="of two sources"
+        ),
+        pytest.param(("odd@1",), {"b.db.t": "b"}, id="named without a place"),
+        pytest.param(("b.db.t:0:and 7 more@1",), {"b.db.t": "b"}, id="named without an offset"),
+    ],
+)
+def test_what_is_no_message_of_one_source_with_a_registry_is_left_to_a_new_base(
+    desk: Desk, ids: tuple[str, ...], source_of: dict[str, str]
+) -> None:
+    assert tried(desk, open_of("b.db.t:0:1@1"), {"b.db.t": "b"}) == [OffsetRange("b.db.t", 0, 1, 2)]
+
+    assert tried(desk, open_of(*ids), source_of) == []
+
+
+def test_one_that_is_not_there_among_others_leaves_all_to_a_new_base() -> None:
+    one, two = OffsetRange("b.db.t", 0, 1, 2), OffsetRange("b.db.t", 0, 5, 6)
+    ranges = (RangeRead(one, 1, 1, 1), RangeRead(two))
+
+    assert not is_whole(Done(None, ranges, (TALLY,)), Mark("main", 1))
+
+
+def test_what_came_of_it_is_counted_with_the_rest() -> None:
+    told = replace(TALLY, tables={"db.t": 3}, shards={NAME: "db.t"})
+    facts = Facts(rows=5, tables={"db.t": 2, "db.u": 1}, shards={"a/db.u": "db.u"})
+    healed = Healed(tallies=(told, replace(told, tables={"db.v": 3})))
+
+    counted = healed.counted(facts)
+    made = healed.noted(Mark("main", 7, belated={"db.w": 2, "db.t": 3}))
+
+    assert counted.rows == 11
+    assert counted.tables == {"db.t": 5, "db.u": 1, "db.v": 3}
+    assert counted.shards == {NAME: "db.t", "a/db.u": "db.u"}
+    assert made.belated == {"db.t": 7, "db.v": 7, "db.w": 2}
+
+
+def test_messages_that_leave_no_row_leave_no_file(desk: Desk) -> None:
+    listing = Listing({}, {}, {"b.db.t": "b"}, {}, {})
+
+    def read(intake: Intake) -> Done:
+        (asked,) = intake.ranges
+        return Done(None, (RangeRead(asked, 1, 1, 1),), (TALLY,))
+
+    mark = open_of("b.db.t:0:1@1")
+    found = Healing(desk.loop.feeds).found(mark, listing, PLAN, desk.now, read)
+
+    assert (found.ids, found.files) == (frozenset({"b.db.t:0:1@1"}), ())
