@@ -11,6 +11,7 @@ PYTEST := $(BIN)/python -m pytest -q
 MEASURED := $(BIN)/coverage run -m pytest -q
 SPREAD := -n auto --maxprocesses 8 --dist worksteal
 FAST_ONES := not spark and not stack and not long
+PROOFS := tests/proof tests/seeds
 # Compiled files are kept, whatever the machine says: else each process of each test compiles all anew.
 export PYTHONDONTWRITEBYTECODE :=
 # uv asks those whom the machine trusts, as pip does, and not only those that it was built with.
@@ -20,7 +21,7 @@ FAST := timeout --foreground 900
 SPARK := timeout --foreground 2400
 STACK := timeout --foreground 2700
 
-.PHONY: help setup demo test test-fast test-spark test-stack test-long mutants check check-static check-fast fmt bench lock clean basics libraries packages
+.PHONY: help setup demo test test-fast test-spark test-stack test-proof test-long mutants check check-static check-fast fmt bench lock clean basics libraries packages
 
 help:
 	echo "make demo | test | check | test-long | mutants | bench | fmt | lock | clean"
@@ -58,11 +59,12 @@ check-static: setup
 check-fast: setup
 	$(FAST) $(PYTEST) $(SPREAD) -m "$(FAST_ONES) and not thorough" --hypothesis-profile=brief
 
-# Real servers make tests wait, Spark makes them compute: both at once.  Each line says whose it is.
+# Real servers make tests wait, Spark makes them compute: both at once, and then the proofs, which
+# have servers of their own, beside the other servers.  Each line says whose it is.
 test: packages setup
 	$(BIN)/coverage erase
 	$(MAKE) --no-print-directory test-fast
-	$(MAKE) --no-print-directory -j2 test-spark test-stack
+	$(MAKE) --no-print-directory -j2 test-spark test-stack test-proof
 	$(BIN)/coverage combine -q
 	$(BIN)/coverage report --fail-under=95
 
@@ -73,7 +75,10 @@ test-spark: setup
 	$(SPARK) $(MEASURED) --durations=12 -m "spark and not stack and not long" 2>&1 | sed -u 's/^/spark | /'
 
 test-stack: packages setup
-	$(STACK) $(PYTEST) --durations=25 -m "stack and not long" 2>&1 | sed -u 's/^/stack | /'
+	$(STACK) $(PYTEST) --durations=25 -m "stack and not long" $(PROOFS:%=--ignore=%) 2>&1 | sed -u 's/^/stack | /'
+
+test-proof: packages setup
+	$(STACK) $(PYTEST) --durations=12 -m "stack and not long" $(PROOFS) 2>&1 | sed -u 's/^/proof | /'
 
 test-long: packages setup
 	$(PYTEST) -m long
