@@ -7,11 +7,13 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+import pyarrow as pa
+
 from pipeline.errors import ConfigError, ProofError, TooManyRowsError, UnreachableError
 from pipeline.sources.condition import SqlCondition, require_known, written
 from pipeline.sources.row_reader import KeyTexts, RowsAsked
 
-Found = tuple[list[tuple[Any, ...]], KeyTexts | None, bool]
+Found = tuple[pa.RecordBatch, KeyTexts | None, bool]
 """Rows, the key of the last that was looked at, and whether none is left."""
 
 
@@ -54,7 +56,8 @@ class KeyedTable:
     """A table as its server is asked for it.
 
     ``name`` and what is ``wanted`` of a row are SQL; ``columns`` are those that a condition may
-    speak of, and ``quoted`` writes the name of one.
+    speak of, and ``quoted`` writes the name of one.  ``ask`` gives the rows of an answer as the
+    server wrote them.
     """
 
     name: str
@@ -62,7 +65,7 @@ class KeyedTable:
     columns: Collection[str]
     key: SqlKey
     quoted: Callable[[str], str]
-    ask: Callable[..., list[tuple[Any, ...]]]
+    ask: Callable[..., pa.RecordBatch]
 
     def found(self, asked: RowsAsked) -> Found:
         """Rows with their key behind what is wanted of each.
@@ -82,16 +85,17 @@ class KeyedTable:
         require_known(asked.where, asked.shard.name, self.columns)
         end = replace(asked, limit=asked.limit - 1)
         ends = self._select(end, key.wanted, conditions, "1 OFFSET %s")
-        if ends:
-            conditions.append(key.up_to(key.texts(ends[0])))
+        last = key.texts(_row(ends, 0)) if len(ends) else None
+        if last is not None:
+            conditions.append(key.up_to(last))
         conditions.append(written(asked.where, self.quoted))
         found = self._select(asked, wanted, conditions)
         if len(found) == asked.limit:  # rows may have come in between, and have pushed others out
             return found, self._last(found), False
-        return found, key.texts(ends[0]) if ends else None, not ends
+        return found, last, last is None
 
-    def _last(self, found: Sequence[tuple[Any, ...]]) -> KeyTexts | None:
-        return self.key.texts(found[-1][len(self.wanted) :]) if found else None
+    def _last(self, found: pa.RecordBatch) -> KeyTexts | None:
+        return self.key.texts(_row(found, -1)[len(self.wanted) :]) if len(found) else None
 
     def _conditions(self, asked: RowsAsked) -> list[SqlCondition]:
         conditions = list[SqlCondition]()
@@ -109,7 +113,7 @@ class KeyedTable:
         wanted: Sequence[str],
         conditions: Sequence[SqlCondition],
         limit: str = "%s",
-    ) -> list[tuple[Any, ...]]:
+    ) -> pa.RecordBatch:
         where = " AND ".join(f"({text})" for text, _ in conditions) or "TRUE"
         arguments = [value for _, values in conditions for value in values]
         order = f"ORDER BY {self.key.order} LIMIT {limit}"
@@ -124,3 +128,7 @@ class KeyedTable:
             if asked.where is None:
                 raise
             raise ConfigError(f"{error}; ask by another condition") from error
+
+
+def _row(rows: pa.RecordBatch, at: int) -> list[Any]:
+    return [column[at].as_py() for column in rows.columns]

@@ -23,7 +23,7 @@ from pipeline.sources.mysql.column import MySqlColumn, columns
 from pipeline.sources.mysql.defaults import default_scalar
 from pipeline.sources.mysql.statement import DatabaseDropped, read
 from pipeline.sources.mysql.typemap import WHOLE, lake_type
-from pipeline.sources.mysql.wire_text import wire_texts
+from pipeline.sources.mysql.wire_text import wire_text
 
 _INTEGERS = (*WHOLE, "BIGINT")
 
@@ -101,7 +101,7 @@ class MySqlDialect:
         plain = own.notation is not Notation.CONNECT
         if plain or number < 0 or not (own.kind == "BIGINT" and own.unsigned):
             return (str(number),)
-        return (str(wire_texts(own, [str(number)]).texts[0]), str(number))
+        return (str(wire_text(own, str(number))), str(number))
 
     def spelled_alike(self, column: Column) -> bool:
         """See :mod:`pipeline.sources.mysql.labels`."""

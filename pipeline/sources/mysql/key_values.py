@@ -15,7 +15,7 @@ from pipeline.sources.asked_keys import require_spelling, texts_of, unread
 from pipeline.sources.condition import SqlCondition, Value
 from pipeline.sources.mysql.column import MySqlColumn as Column
 from pipeline.sources.mysql.typemap import BYTES, TEXTS, WHOLE
-from pipeline.sources.mysql.wire_text import MILLIS, Raw, wire_texts
+from pipeline.sources.mysql.wire_text import MILLIS, Raw, wire_text
 
 UNREADABLE = (ValueError, TypeError, InvalidOperation, OverflowError, binascii.Error)
 
@@ -39,7 +39,7 @@ def _row(shard: str, columns: Sequence[Column], key: str) -> tuple[Value, ...]:
 def _value(shard: str, column: Column, text: str) -> Value:
     try:
         value, raw = _meant(column, text)
-        told = wire_texts(column, [raw]).texts[0]
+        told = wire_text(column, raw)
     except UNREADABLE as error:
         raise unread(shard, column.name, column, text) from error
     require_spelling(shard, column.name, text, told)

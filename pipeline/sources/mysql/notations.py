@@ -37,30 +37,38 @@ def to_connect(column: Column, wire: pa.Array) -> pa.Array:
     """Texts as Connect would send them; null where one does not fit.  Geometry stays as it is."""
     if column.notation is Notation.CONNECT or column.kind in GEOMETRIES:
         return wire
-    known: dict[str, str | None] = {}
     plain = replace(column, notation=Notation.CONNECT)
-    texts = wire.cast(pa.string()).to_pylist()
-    for text in texts:
-        if text is not None and text not in known:
-            known[text] = _connect(plain, column.notation, text)
-    return pa.array([None if text is None else known[text] for text in texts], pa.string())
+    texts = wire.cast(pa.string())
+    known = texts.unique().drop_null().to_pylist()
+    told = _told(plain, [_raw(plain, column.notation, text) for text in known])
+    by_text = dict(zip(known, told, strict=True))
+    return pa.array([by_text.get(text) for text in texts.to_pylist()], pa.string())
 
 
-def sent_texts(column: Column, raw: Sequence[Raw]) -> WireTexts:
+def sent_texts(column: Column, raw: pa.Array) -> WireTexts:
     """How values that a query returned are sent in the column's own notation."""
     if column.notation is Notation.CONNECT:
         return wire_texts(column, raw)
     way = _SERVER_TO[column.notation]
-    texts = [None if value is None else way(column, value) for value in raw]
-    return WireTexts(texts, quoted=True)
+    texts = [None if value is None else way(column, value) for value in raw.to_pylist()]
+    return WireTexts(pa.array(texts, pa.string()), quoted=True)
 
 
-def _connect(plain: Column, notation: Notation, text: str) -> str | None:
+def _raw(plain: Column, notation: Notation, text: str) -> Raw:
     try:
-        raw = _FROM[notation](plain, text)
-        return None if raw is None else wire_texts(plain, [raw]).texts[0]
+        return _FROM[notation](plain, text)
     except ODD:
         return None
+
+
+def _told(plain: Column, raws: Sequence[Raw]) -> list[str | None]:
+    """All in one go; one by one where one of them is odd."""
+    kind = pa.binary() if any(isinstance(raw, bytes) for raw in raws) else pa.string()
+    try:
+        told: list[str | None] = wire_texts(plain, pa.array(raws, kind)).texts.to_pylist()
+    except ODD:
+        return [None] if len(raws) == 1 else [text for raw in raws for text in _told(plain, [raw])]
+    return told
 
 
 def _of_texts(column: Column, text: str) -> Raw:

@@ -13,7 +13,6 @@ from typing import cast
 import pyarrow as pa
 
 from pipeline.errors import ConfigError, ProofError
-from pipeline.formats.canonical import quote
 from pipeline.model import Shard, ShardId
 from pipeline.settings import SourceSettings
 from pipeline.sources.asked_keys import steps
@@ -25,7 +24,7 @@ from pipeline.sources.mysql.keyset import INTEGERS, KeyColumns
 from pipeline.sources.mysql.position import executed
 from pipeline.sources.mysql.session import quoted
 from pipeline.sources.mysql.source import MySqlSource
-from pipeline.sources.mysql.wire_text import Raw, images, wire_texts
+from pipeline.sources.mysql.wire_text import images, wire_texts
 from pipeline.sources.row_reader import (
     ROWS,
     KeyTexts,
@@ -35,6 +34,7 @@ from pipeline.sources.row_reader import (
     RowsRead,
     replica_of,
 )
+from pipeline.sources.wire_texts import keys_of
 
 POLL = timedelta(milliseconds=100)
 
@@ -109,7 +109,8 @@ class MySqlRowReader:
     def keys_of(self, shard: Shard, key: Sequence[str], ids: Sequence[int]) -> tuple[str, ...]:
         """As the log writes the integers of that column."""
         column = self._key(shard, key).columns[0]
-        return tuple(f"[{_quoted(text)}]" for text in wire_texts(column, [*map(str, ids)]).texts)
+        texts = wire_texts(column, pa.array(map(str, ids), pa.string())).texts
+        return tuple(keys_of([texts]).to_pylist())
 
     def close(self) -> None:
         """Hang up."""
@@ -132,7 +133,7 @@ class MySqlRowReader:
             {column.name for column in columns},
             key,
             _escaped,
-            self._read_from.texts,
+            self._read_from.rows,
         ).found(asked)
 
     def _columns(self, shard: Shard) -> tuple[MySqlColumn, ...]:
@@ -155,21 +156,11 @@ def _escaped(column: str) -> str:
     return quoted(column).replace("%", "%%")
 
 
-def _told(
-    columns: Sequence[MySqlColumn], key: KeyColumns, found: list[tuple[Raw, ...]]
-) -> pa.RecordBatch:
-    if not found:
-        return pa.RecordBatch.from_pylist([], ROWS)
-    values = list(zip(*found, strict=True))
-    own = dict(zip((column.name for column in columns), values, strict=False))
-    after = images(columns, values[: len(columns)])
+def _told(columns: Sequence[MySqlColumn], key: KeyColumns, found: pa.RecordBatch) -> pa.RecordBatch:
+    values = found.columns[: len(columns)]
+    own = dict(zip((column.name for column in columns), values, strict=True))
     texts = [wire_texts(column, own[column.name]).texts for column in key.columns]
-    keys = [f"[{','.join(map(_quoted, row))}]" for row in zip(*texts, strict=True)]
-    return pa.RecordBatch.from_arrays([pa.array(keys), pa.array(after)], schema=ROWS)
-
-
-def _quoted(text: str | None) -> str:
-    return "null" if text is None else quote(text)
+    return pa.RecordBatch.from_arrays([keys_of(texts), images(columns, values)], schema=ROWS)
 
 
 ROW_READER: type[RowReader] = MySqlRowReader

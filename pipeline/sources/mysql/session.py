@@ -12,12 +12,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import pyarrow as pa
 import pymysql
-from pymysql.cursors import Cursor, DictCursor
+from pymysql.cursors import DictCursor, SSCursor
+from pymysql.err import raise_mysql_exception
 
 from pipeline.errors import ConfigError, ProofError, SluiceError, UnreachableError
 from pipeline.settings import SourceSettings
 from pipeline.sources.limits import Limits
+from pipeline.sources.mysql.text_rows import TextRows
 
 Row = Mapping[str, Any]
 Ask = Callable[..., list[Row]]
@@ -25,6 +28,9 @@ Ask = Callable[..., list[Row]]
 TOO_SLOW = {1969, 3024, 3168}  # the server ended the statement at its time limit
 REFUSED = {1044, 1045, 1142, 1143, 1227, 1370, 1698}
 ABSENT = {1049, 1054, 1146}
+LOST = 2013  # while a statement ran
+RECEIVED = 2**20  # bytes at once
+MOST = 2**30  # bytes of an answer, all of which are held
 MEANINGLESS = {1292, 1367, 1525}  # a text that is no day, time or number where one is asked for
 
 
@@ -50,20 +56,37 @@ class Session:
             cursor.execute(statement, arguments or None)
             return [{name.lower(): value for name, value in row.items()} for row in cursor]
 
-    def texts(self, statement: str, *arguments: object) -> list[tuple[Any, ...]]:
-        """Run one statement; its rows as the server wrote them: texts, and bytes where binary.
+    def rows(self, statement: str, *arguments: object) -> pa.RecordBatch:
+        """Run one statement; its rows as the server wrote them, columns named by their places.
+
+        Texts are strings, what is binary is that.
 
         Raises what ``ask`` raises.
         """
         with self._turn, self._translated():
             connection = self._open()
-            decoders, connection.decoders = connection.decoders, {}
-            try:
-                cursor = connection.cursor(Cursor)
-                cursor.execute(statement, arguments or None)
-                return list(cursor.fetchall())
-            finally:
-                connection.decoders = decoders
+            cursor = connection.cursor(SSCursor)
+            cursor.execute(statement, arguments or None)
+            answer = cursor._result
+            texts = [encoding is not None for encoding, _ in answer.converters]
+            found = self._received(connection)
+            answer.unbuffered_active = False
+            return found.columns(texts)
+
+    def _received(self, connection: Any) -> TextRows:
+        """All rows of the answer that has begun: PyMySQL would make an object of each value."""
+        found = TextRows()
+        while not found.ended:
+            if not (data := connection._rfile.read1(RECEIVED)):
+                raise pymysql.OperationalError(LOST, "Lost connection to MySQL server")
+            found.take(data)
+            if found.size > MOST:
+                self.close()
+                said = f"more than {MOST >> 20} MiB are the answer to one statement"
+                raise UnreachableError(f"{self._where}: slow: {said}")
+        if found.error:
+            raise_mysql_exception(found.error)
+        return found
 
     @contextmanager
     def spared(self) -> Iterator[None]:
@@ -160,7 +183,7 @@ class Session:
     def _translated(self) -> Iterator[None]:
         try:
             yield
-        except (pymysql.Error, OSError, UnicodeError) as error:  # the last: no name to ask for
+        except (pymysql.Error, OSError, UnicodeError, pa.ArrowInvalid) as error:
             self.close()
             raise self._said(error) from error
 

@@ -9,7 +9,9 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, ClassVar
+from typing import ClassVar
+
+import pyarrow as pa
 
 from pipeline.errors import ConfigError, ProofError
 from pipeline.finding import Finding
@@ -209,14 +211,14 @@ class MySqlSource:
             return True  # it has no other way
         return bool(int(self._session.ask("SELECT @@GLOBAL.binlog_order_commits AS o")[0]["o"]))
 
-    def texts(self, statement: str, *arguments: object) -> list[tuple[Any, ...]]:
+    def rows(self, statement: str, *arguments: object) -> pa.RecordBatch:
         """Rows of one statement in one consistent read, as the server wrote them.
 
         Raises:
             UnreachableError: ``loaded``, ``slow`` or ``down``.
         """
         with self._session.spared(), self._session.snapshot():
-            return self._session.texts(statement, *arguments)
+            return self._session.rows(statement, *arguments)
 
     @property
     def _heartbeat(self) -> str:

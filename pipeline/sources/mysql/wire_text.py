@@ -12,6 +12,8 @@ from decimal import Decimal
 from struct import unpack_from
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from pipeline.sources.mysql.column import MySqlColumn as Column
 from pipeline.sources.mysql.typemap import BYTES, GEOMETRIES
@@ -22,65 +24,75 @@ MICROS = 1_000_000
 MILLIS = 3  # fractions up to this many digits are sent as milliseconds
 YEAR_ZERO = 1900  # how the log's year 0000 is sent; no other year is sent as 1900
 POINT_AT = 9  # bytes before a point's x in its WKB: byte order and type
+SECONDS = len("2026-01-01 00:00:00")
 
 
-Tell = Callable[[Column, Sequence[Raw]], list[str | None]]
+Tell = Callable[[Column, pa.Array], pa.StringArray]
 
 
-def wire_texts(column: Column, raw: Sequence[Raw]) -> WireTexts:
-    """How the values of *column* are sent."""
+def wire_texts(column: Column, raw: pa.Array) -> WireTexts:
+    """How the values of *column*, strings or binary, are sent."""
     kind = column.kind
     if kind == "BIGINT" and column.unsigned:
         return WireTexts(_naturals(column, raw), quoted=True)
     if kind == "BIT" and column.width == 1:
-        return WireTexts([None if v is None else _truth(v) for v in raw], quoted=False)
+        return WireTexts(_truths(column, raw), quoted=False)
     quoted, tell = TELLING.get(kind, (True, _plain))
     return WireTexts(tell(column, raw), quoted)
 
 
-def images(columns: Sequence[Column], raw: Sequence[Sequence[Raw]]) -> list[str]:
+def wire_text(column: Column, raw: Raw) -> str | None:
+    """How one value is sent."""
+    told: str | None = wire_texts(column, pa.array([raw])).texts[0].as_py()
+    return told
+
+
+def images(columns: Sequence[Column], raw: Sequence[pa.Array]) -> pa.StringArray:
     """Each row as a JSON object; *raw* are the columns' values."""
     told = [wire_texts(c, values) for c, values in zip(columns, raw, strict=True)]
     return rows_of([column.name for column in columns], told)
 
 
-def _plain(_: Column, raw: Sequence[Raw]) -> list[str | None]:
-    return [
-        value.decode("utf-8", "replace") if isinstance(value, bytes) else value for value in raw
-    ]
+def _plain(_: Column, raw: pa.Array) -> pa.StringArray:
+    try:
+        return raw.cast(pa.string())
+    except pa.ArrowInvalid:  # bytes that are no UTF-8
+        return _each(lambda value: _octets(value).decode("utf-8", "replace"))(_, raw)
 
 
-def _numbers(column: Column, raw: Sequence[Raw]) -> list[str | None]:
+def _each(tell: Callable[[str | bytes], str | None]) -> Tell:
+    """Value by value: for what is rare, or costs more than that."""
+    return lambda _, raw: pa.array(
+        [None if value is None else tell(value) for value in raw.to_pylist()], pa.string()
+    )
+
+
+def _numbers(column: Column, raw: pa.Array) -> pa.StringArray:
     if "ZEROFILL" not in column.type.upper():
         return _plain(column, raw)
-    return [None if value is None else str(int(value)) for value in raw]
+    return _each(lambda value: str(int(value)))(column, raw)
 
 
-def _decimals(column: Column, raw: Sequence[Raw]) -> list[str | None]:
+def _decimals(column: Column, raw: pa.Array) -> pa.StringArray:
     if "ZEROFILL" not in column.type.upper():
         return _plain(column, raw)
-    return [None if text is None else format(Decimal(text), "f") for text in _plain(column, raw)]
+    return _each(lambda value: format(Decimal(_text(value)), "f"))(column, raw)
 
 
-def _naturals(_: Column, raw: Sequence[Raw]) -> list[str | None]:
+def _natural(value: str | bytes) -> str:
     """Base64 of the big-endian bytes of a signed number, as few as it needs."""
-    return [None if value is None else _base64(_bytes_of(int(value))) for value in raw]
+    number = int(value)
+    return _base64(number.to_bytes(number.bit_length() // 8 + 1, "big"))
 
 
-def _bytes_of(number: int) -> bytes:
-    return number.to_bytes(number.bit_length() // 8 + 1, "big")
+def _truths(_: Column, raw: pa.Array) -> pa.StringArray:
+    one = pa.array(["\x01", "1"], raw.type)
+    true = pc.if_else(pc.is_null(raw), None, pc.is_in(raw, one))
+    return pc.if_else(true, "true", "false")
 
 
-def _truth(value: str | bytes) -> str:
-    return "true" if value in (b"\x01", "1", "\x01") else "false"
-
-
-def _bits(_: Column, raw: Sequence[Raw]) -> list[str | None]:
-    return [None if value is None else _base64(_octets(value)[::-1]) for value in raw]
-
-
-def _binary(_: Column, raw: Sequence[Raw]) -> list[str | None]:
-    return [None if value is None else _base64(_octets(value)) for value in raw]
+def _text(value: str | bytes) -> str:
+    return value if isinstance(value, str) else value.decode()
 
 
 def _octets(value: str | bytes) -> bytes:
@@ -91,77 +103,78 @@ def _base64(data: bytes) -> str:
     return binascii.b2a_base64(data, newline=False).decode()
 
 
-def _years(_: Column, raw: Sequence[Raw]) -> list[str | None]:
-    return [None if value is None else str(int(value) or YEAR_ZERO) for value in raw]
+def _dates(column: Column, raw: pa.Array) -> pa.StringArray:
+    return _counted(column, raw, pa.date32())
 
 
-def _dates(column: Column, raw: Sequence[Raw]) -> list[str | None]:
-    return _counted(column, raw, "D")
+def _datetimes(column: Column, raw: pa.Array) -> pa.StringArray:
+    return _counted(column, raw, pa.timestamp("ms" if column.fraction <= MILLIS else "us"))
 
 
-def _datetimes(column: Column, raw: Sequence[Raw]) -> list[str | None]:
-    return _counted(column, raw, "ms" if column.fraction <= MILLIS else "us")
-
-
-def _counted(column: Column, raw: Sequence[Raw], unit: str) -> list[str | None]:
+def _counted(column: Column, raw: pa.Array, kind: pa.DataType) -> pa.StringArray:
     """Days, milliseconds or microseconds since 1970; a day that is none is sent as if it were 0."""
     texts = _plain(column, raw)
-    days = [None if text is None or not _is_day(text) else text for text in texts]
-    counts = np.array(["NaT" if day is None else day for day in days], f"datetime64[{unit}]")
-    numbers = counts.astype(np.int64).tolist()
-    none = None if column.nullable else "0"
-    told = zip(texts, days, numbers, strict=True)
-    return [None if t is None else none if d is None else str(n) for t, d, n in told]
+    days = _days(texts)
+    number = pa.int32() if pa.types.is_date(kind) else pa.int64()
+    told = days.cast(kind).cast(number).cast(pa.string())
+    return told if column.nullable else _filled(told, texts, "0")
 
 
-def _is_day(text: str) -> bool:
-    """Whether a date exists: the server lets in days, and months, of the number 0."""
-    return text[5:7] != "00" and text[8:10] != "00" and _exists(text[:10])
+def _filled(told: pa.StringArray, texts: pa.StringArray, none: str) -> pa.StringArray:
+    """With *none* where there is a text of a day that does not exist."""
+    return pc.if_else(pc.and_(told.is_null(), texts.is_valid()), none, told)
 
 
-def _exists(day: str) -> bool:
-    if day[8:] <= "28":
-        return True
+def _days(texts: pa.StringArray) -> pa.StringArray:
+    """Those of *texts* whose day exists, the others null.
+
+    The server lets in days, and months, of the number 0, and a 30th of February where
+    ALLOW_INVALID_DATES is set.
+    """
+    day = pc.utf8_slice_codeunits(texts, 0, 10)
+    try:
+        day.cast(pa.date32())
+    except pa.ArrowInvalid:
+        there = pa.array(map(_exists, day.to_pylist()), pa.bool_())
+        return pc.if_else(there, texts, None)
+    return texts
+
+
+def _exists(day: str | None) -> bool:
+    if day is None or day[5:7] == "00" or day[8:] == "00":
+        return False
     try:
         np.datetime64(day)
-    except ValueError:  # a 30th of February, which ALLOW_INVALID_DATES lets in
+    except ValueError:
         return False
     return True
 
 
-def _timestamps(column: Column, raw: Sequence[Raw]) -> list[str | None]:
-    none = None if column.nullable else "1970-01-01T00:00:00Z"
-    return [
-        None if text is None else f"{text[:10]}T{_short(text[11:])}Z" if _is_day(text) else none
-        for text in _plain(column, raw)
-    ]
+def _timestamps(column: Column, raw: pa.Array) -> pa.StringArray:
+    """In UTC; without a fraction that is 0, else in three digits or six."""
+    texts = _plain(column, raw)
+    days = _days(texts)
+    day, clock = pc.utf8_slice_codeunits(days, 0, 10), pc.utf8_slice_codeunits(days, 11, SECONDS)
+    digits = pc.utf8_rtrim(pc.utf8_slice_codeunits(days, SECONDS + 1), "0")
+    many = pc.greater(pc.utf8_length(digits), 3)
+    padded = pc.if_else(many, pc.utf8_rpad(digits, 6, "0"), pc.utf8_rpad(digits, 3, "0"))
+    point = pc.if_else(pc.equal(digits, ""), "Z", pc.binary_join_element_wise(padded, "Z", ""))
+    dot = pc.if_else(pc.equal(digits, ""), "", ".")
+    told = pc.binary_join_element_wise(day, "T", clock, dot, point, "")
+    return told if column.nullable else _filled(told, texts, "1970-01-01T00:00:00Z")
 
 
-def _short(clock: str) -> str:
-    """A time as it is sent: without a fraction that is 0, else in three digits or six."""
-    seconds, _, fraction = clock.partition(".")
-    digits = fraction.rstrip("0")
-    return seconds if not digits else f"{seconds}.{digits.ljust(3 if len(digits) <= 3 else 6, '0')}"
-
-
-def _times(column: Column, raw: Sequence[Raw]) -> list[str | None]:
-    return [None if text is None else str(_micros(text)) for text in _plain(column, raw)]
-
-
-def _micros(text: str) -> int:
+def _micros(value: str | bytes) -> str:
+    text = _text(value)
     sign, clock = (-1, text[1:]) if text.startswith("-") else (1, text)
     hours, minutes, seconds = clock.split(":")
     whole, _, fraction = seconds.partition(".")
     total = (int(hours) * 60 + int(minutes)) * 60 + int(whole)
-    return sign * (total * MICROS + int(fraction.ljust(6, "0") or 0))
-
-
-def _shapes(column: Column, raw: Sequence[Raw]) -> list[str | None]:
-    """Geometry: the server puts its reference system's number before the WKB."""
-    return [None if value is None else _shape(column, _octets(value)) for value in raw]
+    return str(sign * (total * MICROS + int(fraction.ljust(6, "0") or 0)))
 
 
 def _shape(column: Column, data: bytes) -> str:
+    """Geometry: the server puts its reference system's number before the WKB."""
     (system,), wkb = unpack_from("<I", data), data[4:]
     told = f'"wkb":"{_base64(wkb)}","srid":{system or "null"}'
     if column.kind != "POINT":
@@ -170,16 +183,21 @@ def _shape(column: Column, data: bytes) -> str:
     return f'{{"x":{x!r},"y":{y!r},{told}}}'
 
 
+def _shapes(column: Column, raw: pa.Array) -> pa.StringArray:
+    return _each(lambda value: _shape(column, _octets(value)))(column, raw)
+
+
+_naturals = _each(_natural)
 TELLING: Mapping[str, tuple[bool, Tell]] = {
     **dict.fromkeys(("TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT"), (False, _numbers)),
     **dict.fromkeys(("FLOAT", "DOUBLE"), (False, _plain)),
     "DECIMAL": (True, _decimals),
-    "BIT": (True, _bits),
-    "YEAR": (False, _years),
+    "BIT": (True, _each(lambda value: _base64(_octets(value)[::-1]))),
+    "YEAR": (False, _each(lambda value: str(int(value) or YEAR_ZERO))),
     "DATE": (False, _dates),
     "DATETIME": (False, _datetimes),
     "TIMESTAMP": (True, _timestamps),
-    "TIME": (False, _times),
-    **dict.fromkeys(BYTES, (True, _binary)),
+    "TIME": (False, _each(_micros)),
+    **dict.fromkeys(BYTES, (True, _each(lambda value: _base64(_octets(value))))),
     **dict.fromkeys(GEOMETRIES, (False, _shapes)),
 }

@@ -17,7 +17,7 @@ from pipeline.sources.postgres.column import TEXTS
 from pipeline.sources.postgres.read_columns import ReadColumn
 from pipeline.sources.postgres.session import quoted
 from pipeline.sources.postgres.typemap import WHOLE
-from pipeline.sources.postgres.wire_text import MICROS, wire_texts
+from pipeline.sources.postgres.wire_text import MICROS, wire_text
 
 UNREADABLE = (ValueError, TypeError, InvalidOperation, OverflowError, binascii.Error)
 AS_THEY_ARE = (*TEXTS, "ENUM", "INET", "CIDR", "MACADDR", "MACADDR8")
@@ -48,7 +48,7 @@ def _row(shard: str, columns: Sequence[ReadColumn], key: str) -> tuple[Value, ..
 def _value(shard: str, one: ReadColumn, text: str) -> str:
     try:
         raw = _meant(one, text)
-        told = wire_texts(one, [raw]).texts[0]
+        told = wire_text(one, raw)
     except UNREADABLE as error:
         raise unread(shard, one.name, one.column, text) from error
     require_spelling(shard, one.name, text, told)

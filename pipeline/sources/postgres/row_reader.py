@@ -13,7 +13,6 @@ from datetime import datetime, timedelta
 import pyarrow as pa
 
 from pipeline.errors import ProofError
-from pipeline.formats.canonical import quote
 from pipeline.model import Head, Position, Shard, ShardId
 from pipeline.schema.column import TableSchema
 from pipeline.schema.schema_change import TableTold
@@ -30,7 +29,7 @@ from pipeline.sources.postgres.replication import replication
 from pipeline.sources.postgres.session import quoted
 from pipeline.sources.postgres.source import PostgresSource
 from pipeline.sources.postgres.typemap import WHOLE
-from pipeline.sources.postgres.wire_text import Raw, images, wire_texts
+from pipeline.sources.postgres.wire_text import images, wire_texts
 from pipeline.sources.row_reader import (
     ROWS,
     KeyTexts,
@@ -40,6 +39,7 @@ from pipeline.sources.row_reader import (
     RowsRead,
     replica_of,
 )
+from pipeline.sources.wire_texts import keys_of
 
 POLL = timedelta(milliseconds=50)
 RELATION = (
@@ -127,7 +127,8 @@ class PostgresRowReader:
         """As the log writes the integers of that column."""
         columns = self._relation(shard, None).columns
         one = ReadKey.of(shard.name, columns, key).columns[0]
-        return tuple(f"[{quote(text or '')}]" for text in wire_texts(one, [*map(str, ids)]).texts)
+        texts = wire_texts(one, pa.array(map(str, ids), pa.string())).texts
+        return tuple(keys_of([texts]).to_pylist())
 
     def close(self) -> None:
         """Hang up."""
@@ -171,7 +172,7 @@ class PostgresRowReader:
             {one.name for one in relation.columns},
             key,
             quoted,
-            self._read_from.session.texts,
+            self._read_from.session.rows,
         ).found(asked)
 
     def _relation(self, shard: Shard, declared: TableSchema | None) -> "_Relation":
@@ -212,17 +213,11 @@ def _lacking(fence: ReadFence, needed: Position, server: Head) -> str | None:
     return None
 
 
-def _told(
-    columns: Sequence[ReadColumn], key: ReadKey, found: list[tuple[Raw, ...]]
-) -> pa.RecordBatch:
-    if not found:
-        return pa.RecordBatch.from_pylist([], ROWS)
-    values = list(zip(*found, strict=True))
-    own = {one.name: raw for one, raw in zip(columns, values, strict=False)}
-    after = images(columns, values[: len(columns)])
+def _told(columns: Sequence[ReadColumn], key: ReadKey, found: pa.RecordBatch) -> pa.RecordBatch:
+    values = found.columns[: len(columns)]
+    own = dict(zip((one.name for one in columns), values, strict=True))
     texts = [wire_texts(one, own[one.name]).texts for one in key.columns]
-    keys = [f"[{','.join(quote(text or '') for text in row)}]" for row in zip(*texts, strict=True)]
-    return pa.RecordBatch.from_arrays([pa.array(keys), pa.array(after)], schema=ROWS)
+    return pa.RecordBatch.from_arrays([keys_of(texts), images(columns, values)], schema=ROWS)
 
 
 ROW_READER: type[RowReader] = PostgresRowReader

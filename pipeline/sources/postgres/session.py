@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import psycopg
+import pyarrow as pa
 from psycopg.rows import dict_row
 
 from pipeline.errors import ConfigError, ProofError, SluiceError, UnreachableError
@@ -60,20 +61,21 @@ class PostgresSession:
             cursor = self._open().execute(statement, arguments)
             return list(cursor.fetchall()) if cursor.description else []
 
-    def texts(self, statement: str, *arguments: object) -> list[tuple[str | None, ...]]:
-        """Run one statement; its rows as the server wrote them, before anybody read them.
+    def rows(self, statement: str, *arguments: object) -> pa.RecordBatch:
+        """Run one statement; its rows as the server wrote them, columns named by their places.
+
+        All are strings.
 
         Raises what ``ask`` raises.
         """
         with self._turn, self._translated():
             found = self._open().execute(statement, arguments).pgresult
-            return [
-                tuple(
-                    None if (value := found.get_value(row, at)) is None else value.decode()
-                    for at in range(found.nfields)
-                )
-                for row in range(found.ntuples)
+            rows, value = range(found.ntuples), found.get_value
+            columns = [
+                pa.array([value(row, at) for row in rows], pa.binary()).cast(pa.string())
+                for at in range(found.nfields)
             ]
+            return pa.RecordBatch.from_arrays(columns, names=[*map(str, range(found.nfields))])
 
     @contextmanager
     def spared(self) -> Iterator[None]:
@@ -157,7 +159,7 @@ class PostgresSession:
     def _translated(self) -> Iterator[None]:
         try:
             yield
-        except (psycopg.Error, OSError, UnicodeError) as error:  # the last: no name to ask for
+        except (psycopg.Error, OSError, UnicodeError, pa.ArrowInvalid) as error:
             self.close()
             raise self._said(error) from error
 

@@ -12,7 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from struct import pack
 
 import msgspec
-import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from pipeline.formats.canonical import Number, write
 from pipeline.sources.postgres.array_text import elements
@@ -22,12 +23,13 @@ from pipeline.sources.postgres.values import EARLIEST, FIRST_DATE, LAST_DATE, LA
 from pipeline.sources.wire_texts import WireTexts, rows_of
 
 Raw = str | None
-Tell = Callable[[PostgresColumn, Sequence[str]], list[str]]
+Tell = Callable[[PostgresColumn, pa.StringArray], pa.StringArray]
 MICROS = 1_000_000
 DAY = 86_400 * MICROS
 HIGHEST, LOWEST = 2**63 - 1, -(2**63)
 FRACTION = 6  # digits of a second where a type names none
-COMMON_YEAR = re.compile(r"\d{4}-")
+COMMON = r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d+)?\+00$"
+SECONDS, BEFORE_ZONE = len("2026-01-01 00:00:00"), -len("+00")
 MOMENT = re.compile(r"(\d+)-(\d\d)-(\d\d)(?: (\d\d):(\d\d):(\d\d)(?:\.(\d+))?)?(?:\+00)?( BC)?")
 INTERVAL = re.compile(
     r"P(?:([-\d]+)Y)?(?:([-\d]+)M)?(?:([-\d]+)D)?(?:T(?:([-\d]+)H)?(?:([-\d]+)M)?(?:([-.\d]+)S)?)?"
@@ -38,46 +40,66 @@ PAIRS = re.compile(r'"((?:[^"\\]|\\.)*)"=>(?:NULL|"((?:[^"\\]|\\.)*)")', re.DOTA
 ODD_NUMBERS = {"NaN": "NAN", "Infinity": "POSITIVE_INFINITY", "-Infinity": "NEGATIVE_INFINITY"}
 
 
-def wire_texts(one: ReadColumn, raw: Sequence[Raw]) -> WireTexts:
+def wire_texts(one: ReadColumn, raw: pa.StringArray) -> WireTexts:
     """How the values of a column are sent."""
     if one.element is not None:
-        return WireTexts([None if v is None else _array(one, v) for v in raw], quoted=False)
+        return WireTexts(_arrays(one.element, raw), quoted=False)
     return _told(one.column, raw)
 
 
-def images(columns: Sequence[ReadColumn], raw: Sequence[Sequence[Raw]]) -> list[str]:
+def wire_text(one: ReadColumn, raw: Raw) -> str | None:
+    """How one value is sent."""
+    told: str | None = wire_texts(one, pa.array([raw], pa.string())).texts[0].as_py()
+    return told
+
+
+def images(columns: Sequence[ReadColumn], raw: Sequence[pa.StringArray]) -> pa.StringArray:
     """Each row as a JSON object; *raw* are the columns' values."""
     told = [wire_texts(one, values) for one, values in zip(columns, raw, strict=True)]
     return rows_of([one.name for one in columns], told)
 
 
-def _told(column: PostgresColumn, raw: Sequence[Raw]) -> WireTexts:
+def _told(column: PostgresColumn, raw: pa.StringArray) -> WireTexts:
     quoted, tell = _telling(column)
-    texts = iter(tell(column, [value for value in raw if value is not None]))
-    return WireTexts([None if value is None else next(texts) for value in raw], quoted)
+    return WireTexts(tell(column, raw), quoted)
 
 
 def _telling(column: PostgresColumn) -> tuple[bool, Tell]:
     if column.kind == "BIT" and column.length in (1, None):
-        return False, _each(lambda text: "true" if text == "1" else "false")
+        return False, _truths("1")
     return TELLING.get(column.kind, BYTES if column.sent == "bytes" else PLAIN)
 
 
-def _array(one: ReadColumn, text: str) -> str:
+def _arrays(element: PostgresColumn, raw: pa.StringArray) -> pa.StringArray:
     """Of more than one dimension only how many there are in the first is sent, and no bits."""
-    if one.element is None or one.element.kind in UNSENT:
-        return "null"
-    found = elements(text)
-    plain = [None if isinstance(value, list) else value for value in found]
-    return f"[{','.join(_told(one.element, plain).fragments)}]"
+    if element.kind in UNSENT:
+        return _each(lambda _: "null")(element, raw)
+    found = [None if text is None else elements(text) for text in raw.to_pylist()]
+    flat = [None if isinstance(v, list) else v for one in found if one for v in one]
+    told = iter(_told(element, pa.array(flat, pa.string())).fragments.to_pylist())
+    texts = [None if one is None else f"[{','.join(next(told) for _ in one)}]" for one in found]
+    return pa.array(texts, pa.string())
 
 
 def _each(tell: Callable[[str], str]) -> Tell:
-    return lambda _, raw: [tell(value) for value in raw]
+    """Value by value: for what is rare, or costs more than that."""
+    return lambda _, raw: pa.array(
+        [None if value is None else tell(value) for value in raw.to_pylist()], pa.string()
+    )
 
 
-def _as_it_is(_: PostgresColumn, raw: Sequence[str]) -> list[str]:
-    return list(raw)
+def _as_it_is(_: PostgresColumn, raw: pa.StringArray) -> pa.StringArray:
+    return raw
+
+
+def _truths(one: str) -> Tell:
+    return lambda _, raw: pc.if_else(pc.equal(raw, one), "true", "false")
+
+
+def _unless_odd(tell: Callable[[str], str]) -> Tell:
+    """As they are, but for what is no number."""
+    odd = pa.array(ODD_NUMBERS, pa.string())
+    return lambda _, raw: _each(tell)(_, raw) if pc.any(pc.is_in(raw, odd)).as_py() else raw
 
 
 def _real(text: str) -> str:
@@ -150,37 +172,55 @@ def _clock(text: str) -> int:
     return total * MICROS + int(fraction.ljust(FRACTION, "0") or 0)
 
 
-def _clocks(column: PostgresColumn, raw: Sequence[str]) -> list[str]:
+def _clocks(column: PostgresColumn, raw: pa.StringArray) -> pa.StringArray:
     """Microseconds; milliseconds where rows of the log have told them so."""
     unit = 1_000 if column.sent == "time.Time" else 1
-    return [str(_clock(text) // unit) for text in raw]
+    return _each(lambda text: str(_clock(text) // unit))(column, raw)
 
 
-def _dates(_: PostgresColumn, raw: Sequence[str]) -> list[str]:
+def _dates(column: PostgresColumn, raw: pa.StringArray) -> pa.StringArray:
     """Days since 1970; infinity as what is left of it in 32 bits."""
-    if all(map(COMMON_YEAR.match, raw)) and not any(" " in text for text in raw):
-        return [str(day) for day in np.array(raw, "datetime64[D]").astype(np.int64).tolist()]
-    ends = {"infinity": LAST_DATE, "-infinity": FIRST_DATE}
-    return [str(ends[text] if text in ends else _micros(text) // DAY) for text in raw]
+    try:
+        return raw.cast(pa.date32()).cast(pa.int32()).cast(pa.string())
+    except pa.ArrowInvalid:  # of a year that has no four digits, or is none
+        ends = {"infinity": LAST_DATE, "-infinity": FIRST_DATE}
+        return _each(lambda text: str(ends[text] if text in ends else _micros(text) // DAY))(
+            column, raw
+        )
 
 
-def _timestamps(column: PostgresColumn, raw: Sequence[str]) -> list[str]:
+def _timestamps(column: PostgresColumn, raw: pa.StringArray) -> pa.StringArray:
     """Milliseconds or microseconds since 1970, as far as 64 bits go."""
     unit = 1_000 if column.sent == "time.Timestamp" else 1
-    if all(map(COMMON_YEAR.match, raw)) and not any("B" in text for text in raw):
-        micros = np.array(raw, "datetime64[us]").astype(np.int64) // unit
-        return [str(one) for one in micros.tolist()]
+    try:
+        return _floored(raw.cast(pa.timestamp("us")).cast(pa.int64()), unit).cast(pa.string())
+    except pa.ArrowInvalid:
+        return _each(lambda text: _timestamp(text, unit))(column, raw)
+
+
+def _floored(numbers: pa.Int64Array, unit: int) -> pa.Int64Array:
+    if unit == 1:
+        return numbers
+    floored = pa.array(pc.fill_null(numbers, 0).to_numpy() // unit)
+    return pc.if_else(pc.is_null(numbers), None, floored)
+
+
+def _timestamp(text: str, unit: int) -> str:
     ends = {"infinity": LATEST, "-infinity": EARLIEST}
-    return [
-        str(ends[text] if text in ends else max(LOWEST, min(_micros(text) // unit, HIGHEST)))
-        for text in raw
-    ]
+    return str(ends[text] if text in ends else max(LOWEST, min(_micros(text) // unit, HIGHEST)))
 
 
-def _instants(column: PostgresColumn, raw: Sequence[str]) -> list[str]:
+def _instants(column: PostgresColumn, raw: pa.StringArray) -> pa.StringArray:
     """In UTC, with as many digits of a second as the type has."""
     digits = FRACTION if column.digits is None else column.digits
-    return [text if text.endswith("infinity") else _instant(text, digits) for text in raw]
+    if not pc.all(pc.match_substring_regex(raw, COMMON), min_count=0).as_py():
+        return _each(lambda t: t if t.endswith("infinity") else _instant(t, digits))(column, raw)
+    day, clock = pc.utf8_slice_codeunits(raw, 0, 10), pc.utf8_slice_codeunits(raw, 11, SECONDS)
+    if not digits:
+        return pc.binary_join_element_wise(day, "T", clock, "Z", "")
+    fraction = pc.utf8_slice_codeunits(raw, SECONDS + 1, BEFORE_ZONE)
+    padded = pc.utf8_rpad(fraction, digits, "0")
+    return pc.binary_join_element_wise(day, "T", clock, ".", padded, "Z", "")
 
 
 def _instant(text: str, digits: int) -> str:
@@ -219,9 +259,9 @@ PLAIN: tuple[bool, Tell] = (True, _as_it_is)
 BYTES: tuple[bool, Tell] = (True, _each(lambda text: _base64(text.encode())))
 TELLING: Mapping[str, tuple[bool, Tell]] = {
     **dict.fromkeys(("INT2", "INT4", "INT8", "OID"), (False, _as_it_is)),
-    **dict.fromkeys(("FLOAT4", "FLOAT8"), (False, _each(_real))),
-    "BOOL": (False, _each(lambda text: "true" if text == "t" else "false")),
-    "NUMERIC": (True, _each(lambda text: ODD_NUMBERS.get(text, text))),
+    **dict.fromkeys(("FLOAT4", "FLOAT8"), (False, _unless_odd(_real))),
+    "BOOL": (False, _truths("t")),
+    "NUMERIC": (True, _unless_odd(lambda text: ODD_NUMBERS.get(text, text))),
     "BYTEA": (True, _each(lambda text: _base64(bytes.fromhex(text[2:])))),
     "DATE": (False, _dates),
     "TIME": (False, _clocks),

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import psycopg
+import pyarrow as pa
 import pymysql
 import pytest
 
@@ -19,6 +20,7 @@ from pipeline.errors import ConfigError, ProofError, SluiceError
 from pipeline.model import Shard
 from pipeline.settings import CollectorSettings, SourceSettings
 from pipeline.sources.condition import Condition, parsed
+from pipeline.sources.keyed_rows import Found
 from pipeline.sources.mysql.column import MySqlColumn
 from pipeline.sources.mysql.keyset import KeyColumns
 from pipeline.sources.mysql.row_reader import MySqlRowReader
@@ -32,7 +34,7 @@ from pipeline.sources.row_reader import RowsAsked
 
 FIRST = RowsAsked(Shard("s", "d.t"), ("id",), None, None, 4, parsed("id >= 0"))
 SETTINGS = SourceSettings("s", "h", 1, "u", CollectorSettings("http://h", "c"), "s")
-Read = Callable[[RowsAsked], tuple[list[tuple[Any, ...]], tuple[str, ...] | None, bool]]
+Read = Callable[[RowsAsked], Found]
 
 
 @dataclass(eq=False)
@@ -59,7 +61,7 @@ class BusyServer:
     def spared(self) -> Iterator[None]:
         yield
 
-    def texts(self, statement: str, *arguments: object) -> list[tuple[str, ...]]:
+    def rows(self, statement: str, *arguments: object) -> pa.RecordBatch:
         if self.refusal:
             raise ProofError(self.refusal)
         number = next(self.coming)
@@ -67,7 +69,9 @@ class BusyServer:
             self.connection.execute("INSERT INTO d.t VALUES (?)", (number,))
         values = [int(str(one)) for one in arguments]
         found = self.connection.execute(re.sub("%s", "?", statement), values)
-        return [tuple(map(str, row)) for row in found]
+        columns = [*zip(*found, strict=True)] or [()] * len(found.description)
+        texts = [pa.array(map(str, column), pa.string()) for column in columns]
+        return pa.RecordBatch.from_arrays(texts, names=[*map(str, range(len(texts)))])
 
 
 def mysql(server: BusyServer, settings: SourceSettings) -> Read:
@@ -95,7 +99,7 @@ def test_what_was_there_when_the_read_began_is_read(
 
         while not ended:
             rows, last, ended = read(asked)
-            found += [int(row[0]) for row in rows]
+            found += map(int, rows.column(0).to_pylist())
             asked = replace(asked, after=last)
 
     assert {*found} >= {*range(0, 20, 2)}

@@ -16,6 +16,10 @@ def column(kind: str, length: int | None = None, scale: int | None = None) -> My
     return MySqlColumn("c", kind, length, scale)
 
 
+def fragments(own: MySqlColumn, *raw: Any) -> list[Any]:
+    return list(wire_texts(own, pa.array(raw)).fragments.to_pylist())
+
+
 @pytest.mark.parametrize(
     ("own", "raw", "fragment", "value"),
     [
@@ -71,10 +75,10 @@ def column(kind: str, length: int | None = None, scale: int | None = None) -> My
     ],
 )
 def test_a_value_is_told_and_typed(own: MySqlColumn, raw: Any, fragment: str, value: Any) -> None:
-    assert wire_texts(own, [raw]).fragments == [fragment]
+    assert fragments(own, raw) == [fragment]
 
-    (row,) = images([own], [[raw]])
-    read = typed(pa.array([row]), (own,))
+    rows = images([own], [pa.array([raw])])
+    read = typed(rows, (own,))
     assert read.misread.true_count == 0
     assert read.rows.to_pylist() == [{"c": value}]
 
@@ -87,18 +91,18 @@ def test_a_day_that_is_none_is_sent_as_1970_where_null_cannot_be(kind: str, frag
     own = MySqlColumn("c", kind, nullable=False)
     raw = "0000-00-00" if kind == "DATE" else "0000-00-00 00:00:00"
 
-    assert wire_texts(own, [raw]).fragments == [fragment]
+    assert fragments(own, raw) == [fragment]
 
 
 def test_a_name_may_hold_what_means_something_elsewhere() -> None:
     own = MySqlColumn('a%s"b', "INT")
 
-    assert images([own], [["1"]]) == ['{"a%s\\"b":1}']
+    assert images([own], [pa.array(["1"])]).to_pylist() == ['{"a%s\\"b":1}']
 
 
 def test_a_place_is_told_with_its_wkb_and_without_a_system_of_none() -> None:
     wkb = bytes.fromhex("0101000000000000000000f03f0000000000000040")
 
-    (told,) = wire_texts(column("POINT"), [b"\0\0\0\0" + wkb]).fragments
+    (told,) = fragments(column("POINT"), b"\0\0\0\0" + wkb)
 
     assert told == '{"x":1.0,"y":2.0,"wkb":"AQEAAAAAAAAAAADwPwAAAAAAAABA","srid":null}'

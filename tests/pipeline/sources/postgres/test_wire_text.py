@@ -5,14 +5,16 @@ pipeline/sources/wire_texts.py
 """
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from pipeline.sources.postgres.array_text import elements
 from pipeline.sources.postgres.read_columns import ReadColumn, read_columns
-from pipeline.sources.postgres.wire_text import images
+from pipeline.sources.postgres.wire_text import images as arrow_images
 
 
 def column(kind: str, modifier: int = -1, **other: Any) -> ReadColumn:
@@ -31,6 +33,11 @@ def column(kind: str, modifier: int = -1, **other: Any) -> ReadColumn:
     }
     (made,) = read_columns([{**row, **other}])
     return made
+
+
+def images(columns: Sequence[ReadColumn], raw: list[tuple[str | None, ...]]) -> list[str]:
+    texts = arrow_images(columns, [pa.array(values, pa.string()) for values in raw])
+    return [str(text) for text in texts.to_pylist()]
 
 
 @pytest.mark.parametrize(
