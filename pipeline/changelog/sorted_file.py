@@ -6,7 +6,7 @@ itself: a reader goes by the bounds of row groups, and needs no order beyond the
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -42,6 +42,7 @@ _BOUNDED = [  # columns that are searched by; before, after and raw are long, an
     *("topic", "partition", "offset"),
     *(f"order.{part}" for part in _ORDER),
 ]
+_PLAIN = ("batch", "received")  # of one value each, which another may take the place of
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +130,8 @@ class SortedFile:
         self._writer = pq.ParquetWriter(
             self._output,
             STORED,
-            compression="zstd",
-            compression_level=1,
+            compression={path: _codec(path) for path in _leaves(STORED)},
+            compression_level={path: 1 for path in _leaves(STORED) if path not in _PLAIN},
             use_dictionary=_FEW,
             write_statistics=_BOUNDED,
             write_page_index=True,
@@ -183,6 +184,19 @@ def merged(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
 
 
 Path = tuple[str, ...]
+
+
+def _codec(path: str) -> str:
+    return "NONE" if path in _PLAIN else "zstd"
+
+
+def _leaves(fields: Iterable[pa.Field], above: str = "") -> Iterator[str]:
+    """Paths of the columns that hold values, as Parquet has them."""
+    for one in fields:
+        if pa.types.is_struct(one.type):
+            yield from _leaves(one.type, f"{above}{one.name}.")
+        else:
+            yield f"{above}{one.name}{'.list.element' if pa.types.is_list(one.type) else ''}"
 
 
 def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:

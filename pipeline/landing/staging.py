@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from pipeline.changelog.blank import filled
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.own_rows import ColumnsTold, columns_rows
 from pipeline.changelog.sorted_file import SortedFile, WrittenFile
@@ -57,6 +58,8 @@ def rows_again(
 
 def restamped(log: ChangeLog, file: WrittenFile, stamp: Stamp) -> WrittenFile:
     """A file of the same rows in the batch of *stamp*: they were written before it had a number."""
+    if (made_out := filled(log.store, file, stamp)) is not None:
+        return made_out
     name = f"part-{uuid.uuid4()}.parquet"
     with (
         pq.ParquetFile(log.store.source(file.path)) as parquet,

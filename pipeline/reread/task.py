@@ -16,6 +16,7 @@ from hashlib import blake2b
 import pyarrow as pa
 import structlog
 
+from pipeline.changelog.blank import Blank
 from pipeline.changelog.sorted_file import SortedFile
 from pipeline.changelog.table import CHANGES, ORDER_TYPE, Stamp
 from pipeline.errors import (
@@ -135,6 +136,7 @@ def run(task: RereadTask) -> RereadDone:
     pace = ReadPace(task.limits)
     name = f"part-{uuid.uuid4()}.parquet"
     count, last, ended, told = 0, task.asked.after, False, _ToldColumns(task.asked.declared)
+    blank = Blank.drawn()
     with (
         closing(task.open_rows(task.settings)) as server,
         SortedFile(open_store(task.changes), task.metadata, name, task.stamp.received) as file,
@@ -146,7 +148,7 @@ def run(task: RereadTask) -> RereadDone:
             for rows, op in ((read.rows, Op.READ), (gone, Op.DELETE)):
                 if len(rows):
                     count += len(rows)
-                    file.add([shaped(rows, task, op)])
+                    file.add([shaped(rows, task, blank, op)])
     rows_again = RowsAgain(
         name=str(task.asked.shard),
         table=task.table,
@@ -294,15 +296,16 @@ def _gone(asked: Sequence[str], read: RowsRead, task: RereadTask) -> pa.RecordBa
     )
 
 
-def shaped(rows: pa.RecordBatch, task: RereadTask, op: Op = Op.READ) -> pa.RecordBatch:
-    """Rows of ``CHANGES`` of ``ROWS``, all at the order of the fence."""
+def shaped(
+    rows: pa.RecordBatch, task: RereadTask, blank: Blank, op: Op = Op.READ
+) -> pa.RecordBatch:
+    """Rows of ``CHANGES`` of ``ROWS``, all at the order of the fence, their batch left blank."""
     count, shard = len(rows), task.asked.shard
     source, name = pa.repeat(shard.source, count), pa.repeat(shard.name, count)
     table, unique = Routes(task.router).of(name)
     order = [pa.repeat(pa.scalar(part, pa.int64()), count) for part in task.order.parts]
-    columns = {
+    columns = blank.columns(count) | {
         "lane": pa.repeat(task.stamp.lane, count),
-        "batch": pa.repeat(pa.scalar(task.stamp.batch, pa.int64()), count),
         "source": source,
         "shard": name,
         "table": table,
@@ -312,9 +315,6 @@ def shaped(rows: pa.RecordBatch, task: RereadTask, op: Op = Op.READ) -> pa.Recor
         "order": pa.StructArray.from_arrays(order, fields=list(ORDER_TYPE)),
         "origin": pa.repeat(pa.scalar(int(task.origin), pa.int32()), count),
         "at": pa.repeat(pa.scalar(task.at, CHANGES.field("at").type), count),
-        "received": pa.repeat(
-            pa.scalar(task.stamp.received, CHANGES.field("received").type), count
-        ),
         "dt": pa.repeat(pa.scalar(task.stamp.received.date(), pa.date32()), count),
     }
     arrays = [columns.get(one.name, pa.nulls(count, one.type)) for one in CHANGES]
