@@ -92,13 +92,17 @@ def nobody(settings: SourceSettings) -> RowReader:
     raise AssertionError(f"nothing is read again of {settings.name}")
 
 
-@pytest.fixture
-def beside(tmp_path: Path) -> Beside:
+def begun(home: Path, *, divided: bool = False) -> Beside:
     """The table was created, and two rows have landed."""
-    made = Beside(Desk(tmp_path))
+    made = Beside(Desk(home), divided)
     made.desk.topics.alter("a", 10, "name", kind="CREATE")
     made.land(0, 2)
     return made
+
+
+@pytest.fixture
+def beside(tmp_path: Path) -> Beside:
+    return begun(tmp_path)
 
 
 @contextmanager
@@ -246,9 +250,7 @@ def test_no_row_is_lost_or_doubled_when_upkeep_and_merging_go_on_under_a_landing
 
 
 def test_tier_0_is_merged_in_a_line_of_its_own_whatever_the_other_is_at(tmp_path: Path) -> None:
-    beside = Beside(Desk(tmp_path), divided=True)
-    beside.desk.topics.alter("a", 10, "name", kind="CREATE")
-    beside.land(0, 2)
+    beside = begun(tmp_path, divided=True)
     lane = beside.lane
 
     assert lane.apply(frozenset()) == ()

@@ -13,15 +13,13 @@ from pipeline.model import Op, Order
 from pipeline.route import Router
 from pipeline.schema.history import SchemaChange
 from tests.pipeline.landing.desk import Desk
-from tests.pipeline.test_lane import Beside
+from tests.pipeline.test_lane import Beside, begun
 
 
 @pytest.fixture
 def beside(tmp_path: Path) -> Beside:
     """db.t has rows, in the mirror too."""
-    made = Beside(Desk(tmp_path))
-    made.desk.topics.alter("a", 10, "name", kind="CREATE")
-    made.land(0, 2)
+    made = begun(tmp_path)
     made.apply()
     return made
 

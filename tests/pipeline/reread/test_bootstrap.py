@@ -14,8 +14,10 @@ import pytest
 
 from pipeline.apply.catalog import Catalog
 from pipeline.apply.landed_state import LandedState
+from pipeline.apply.mirror_side import MirrorSide
 from pipeline.errors import ConfigError, TooManyRowsError, UnreachableError
 from pipeline.model import Head, Op, Shard
+from pipeline.reread.mirror_ids import MirrorIds
 from pipeline.reread.rounds import Rereading
 from pipeline.reread.task import ReadLimits, RereadDone, RereadFailed, RereadTask, attempt
 from pipeline.rereads import RereadState, WishedReread
@@ -98,6 +100,7 @@ class Beside:
     number: int = 0
     wishes: tuple[WishedReread, ...] = (WISH,)
     router: Router = field(default_factory=Router)
+    mirror: MirrorSide | None = None
 
     def __post_init__(self) -> None:
         self.start()
@@ -114,6 +117,7 @@ class Beside:
             self.work,
             lambda: self.desk.now,
             ReadLimits(rows=7, select=3),
+            MirrorIds(lambda _: self.mirror),
         )
         self.desk.loop.rereads = self.again.offer.news
 
@@ -151,14 +155,19 @@ class Beside:
         return [json.loads(row["after"])["id"] for row in self.desk.landed(Op.READ)]
 
 
-@pytest.fixture
-def beside(tmp_path: Path) -> Beside:
-    desk = Desk(tmp_path)
+def begun(home: Path) -> Desk:
+    """db.t has a row, in a log that goes on behind it."""
+    desk = Desk(home)
     desk.server.end = 900
     desk.topics.alter("a", 10, "name")
     desk.topics.put("a", 500, "live", key=3)
     desk.land()
-    return Beside(desk, Rows(50))
+    return desk
+
+
+@pytest.fixture
+def beside(tmp_path: Path) -> Beside:
+    return Beside(begun(tmp_path), Rows(50))
 
 
 def test_all_rows_are_landed_once_and_make_a_base(beside: Beside) -> None:

@@ -10,21 +10,15 @@ import pytest
 from pipeline.model import Shard
 from pipeline.reread import beginnings, rounds
 from pipeline.rereads import WishedReread
-from tests.pipeline.landing.desk import Desk
-from tests.pipeline.reread.test_bootstrap import WISH, Beside, Rows
+from tests.pipeline.reread.test_bootstrap import WISH, Beside, Rows, begun
 
 TABLES = tuple(f"db.t{number:03}" for number in range(40))
 
 
 @pytest.fixture
 def beside(tmp_path: Path) -> Beside:
-    desk = Desk(tmp_path)
-    desk.server.end = 900
-    desk.topics.alter("a", 10, "name")
-    desk.topics.put("a", 500, "live", key=3)
-    desk.land()
     rows = Rows(50, there=tuple(Shard("a", name) for name in TABLES))
-    return Beside(desk, rows, wishes=tuple(WishedReread(name, name) for name in TABLES))
+    return Beside(begun(tmp_path), rows, wishes=tuple(WishedReread(name, name) for name in TABLES))
 
 
 def turn(beside: Beside) -> list[str]:
@@ -70,12 +64,7 @@ def test_sources_are_asked_for_tables_only_where_nothing_landed_tells_of_one(
 
 
 def test_what_is_begun_anew_again_and_again_is_refused_and_says_why(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    desk.server.end = 900
-    desk.topics.alter("a", 10, "name")
-    desk.topics.put("a", 500, "live", key=3)
-    desk.land()
-    beside = Beside(desk, Rows(50))
+    beside = Beside(begun(tmp_path), Rows(50))
 
     for _ in range(6 * beginnings.ANEW):
         beside.rows.end += 20

@@ -8,14 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import pyarrow as pa
 import pytest
 
 from pipeline.apply.mirror_side import MirrorSide
 from pipeline.model import Op, Origin, Shard
-from pipeline.reread.mirror_ids import MirrorIds
 from pipeline.reread.task import ReadLimits
 from pipeline.rereads import (
     RereadState,
@@ -26,8 +25,7 @@ from pipeline.rereads import (
 )
 from pipeline.sources.condition import Compared
 from pipeline.sources.row_reader import ROWS, ReadFence, RowsAsked, RowsRead
-from tests.pipeline.landing.desk import Desk
-from tests.pipeline.reread.test_bootstrap import NAME, Beside, Rows
+from tests.pipeline.reread.test_bootstrap import NAME, Beside, Rows, begun
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -85,22 +83,9 @@ def repair(rows: RowsWished) -> WishedReread:
 
 
 def make(path: Path, wish: WishedReread, mirror: HeldIds | None = None) -> Beside:
-    desk = Desk(path)
-    desk.server.end = 900
-    desk.topics.alter("a", 10, "name")
-    desk.topics.put("a", 500, "live", key=3)
-    desk.land()
-    made = Beside(desk, SomeRows(50, gone=frozenset({5, 12, 30})), wishes=(wish,))
-    made.mirror = mirror or HeldIds()  # type: ignore[attr-defined]
-    again(made)
-    return made
-
-
-def again(beside: Beside) -> None:
-    """As after kill -9."""
-    beside.start()
-    mirror = cast(MirrorSide, cast(Any, beside).mirror)
-    beside.again.mirror_ids = MirrorIds(lambda _: mirror)
+    rows = SomeRows(50, gone=frozenset({5, 12, 30}))
+    held = cast(MirrorSide, mirror or HeldIds())
+    return Beside(begun(path), rows, wishes=(wish,), mirror=held)
 
 
 def landed(beside: Beside, op: Op) -> list[int]:
@@ -149,7 +134,7 @@ def test_after_kills_nothing_is_missing_or_landed_twice(tmp_path: Path, every: i
         if beside.round().done is not None:
             break
         if number % every == 1:
-            again(beside)
+            beside.start()
 
     gone = {5, 12, 30}
     assert landed(beside, Op.READ) == [n for n in range(50) if n not in gone]
