@@ -4,18 +4,19 @@ Nothing here is of a kind that Debezium itself sends wrongly: time stamps of the
 arrays stored apart.
 """
 
-import json
 import math
 import random
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
-from demo.shop.values import FIRST, JSONS, ODD, Row, day, decimal, edgy, maybe, text
+from demo.shop import values
+from demo.shop.values import Row, day, decimal, double, edgy, json_text, maybe, moment, text
 
 LARGE = 0.4
 """How often a text or bytes that may be are too large to stand in the row."""
 
 MOMENTS = tuple(map(datetime.fromisoformat, ("1583-01-01", "9999-12-31T23:59:59.999999")))
+DOUBLES = (1.7976931348623157e308, math.nan, math.inf, -0.1, 1e-7)
 SPANS = (
     *("-1 year -2 mons +3 days -04:05:06.789", "0", "178 years", "00:00:00.000001"),
     "1 mon -1 day +00:00:01",
@@ -26,12 +27,9 @@ HOSTS = ("10.0.0.1", "::1", "192.168.0.0/16", "2001:db8::/32")
 
 def user(rng: random.Random, number: int) -> Row:
     """Give a user with an email that no other transaction uses."""
-    return {
-        "email": f"user.{number}.{rng.getrandbits(32):08x}@shop.example",
+    return values.user(rng, number) | {
         "name": maybe(rng, _text),
         "about": maybe(rng, _long_text),
-        "points": rng.choice((-(2**31), 2**31 - 1)) if edgy(rng) else rng.randint(-50, 5000),
-        "born": maybe(rng, day),
         "active": _flag(rng),
         "joined": _moment(rng, 3),
     }
@@ -39,11 +37,7 @@ def user(rng: random.Random, number: int) -> Row:
 
 def order(rng: random.Random, number: int) -> Row:
     """Give an order; *number* is the same in all its tables."""
-    return {
-        "number": number,
-        "user_id": maybe(rng, lambda rng: rng.randint(1, 10_000)),
-        "state": rng.choice(("new", "paid", "sent", "closed", "cancelled")),
-        "total": decimal(rng, 12, 2),
+    return values.order(rng, number) | {
         "placed": _moment(rng, 6),
         "note": maybe(rng, _text),
     }
@@ -51,10 +45,8 @@ def order(rng: random.Random, number: int) -> Row:
 
 def item(rng: random.Random, number: int) -> Row:
     """Give an order's line; its key is set by the caller."""
-    return {
-        "sku": f"sku-{(number * 7 + rng.randint(0, 999)) % 100_000:05}",
+    return values.item(rng, number) | {
         "quantity": 32767 if edgy(rng) else rng.randint(1, 9),
-        "price": decimal(rng, 12, 4),
         "gift": _flag(rng),
         "remark": maybe(rng, _long_text),
     }
@@ -85,7 +77,7 @@ def payment(rng: random.Random, number: int) -> Row:
         "host": maybe(rng, lambda rng: rng.choice(HOSTS)),
         "span": maybe(rng, lambda rng: f"[{rng.randint(-9, 9)},{rng.randint(9, 99)}]"),
         "attempts": rng.randint(0, 9),
-        "score": maybe(rng, _double),
+        "score": maybe(rng, lambda rng: double(rng, DOUBLES)),
         "ratio": maybe(rng, lambda rng: float(Decimal(f"{rng.uniform(-1e6, 1e6):.6g}"))),
     }
 
@@ -118,24 +110,8 @@ def _flag(rng: random.Random) -> bool:
 
 
 def _moment(rng: random.Random, digits: int) -> datetime:
-    """Give a wall-clock time with *digits* of fraction."""
-    told = (
-        rng.choice(MOMENTS)
-        if edgy(rng)
-        else FIRST + timedelta(microseconds=rng.randrange(2 * 10**14))
-    )
-    unit = 10 ** (6 - digits)
-    return told.replace(microsecond=told.microsecond // unit * unit)
-
-
-def _double(rng: random.Random) -> float:
-    if edgy(rng):
-        return rng.choice((1.7976931348623157e308, math.nan, math.inf, -0.1, 1e-7))
-    return rng.gauss(0, 1000)
+    return moment(rng, digits, MOMENTS)
 
 
 def _json(rng: random.Random) -> str:
-    """Give a JSON text; jsonb keeps its meaning, json its spelling."""
-    if rng.random() < ODD:
-        return json.dumps(rng.choice(JSONS))
-    return json.dumps({"zip": rng.randint(0, 99_999), "ok": rng.random() < ODD, "who": _text(rng)})
+    return json_text(rng, _text)

@@ -2,7 +2,7 @@
 
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import TypeVar
@@ -35,6 +35,7 @@ TEXTS = (
 FIRST = datetime.fromisoformat("2020-01-01")
 MOMENTS = tuple(map(datetime.fromisoformat, ("1000-01-01", "9999-12-31T23:59:59.999999")))
 INSTANTS = tuple(map(datetime.fromisoformat, ("1970-01-01T00:00:01", "2038-01-19T03:14:07.999")))
+DOUBLES = (1.7976931348623157e308, 2.2250738585072014e-308, -0.1, 1e-7)
 JSONS: tuple[object, ...] = (
     None,
     True,
@@ -91,7 +92,7 @@ def payment(rng: random.Random, number: int) -> Row:
         "booked": maybe(rng, lambda rng: moment(rng, 0)),
         "created": maybe(rng, lambda rng: _instant(rng, 0)),
         "settled": maybe(rng, lambda rng: _instant(rng, 3)),
-        "detail": maybe(rng, _json),
+        "detail": maybe(rng, json_text),
         "method": maybe(rng, lambda rng: rng.choice(("card", "wire", "cash on delivery"))),
         "marks": maybe(rng, lambda rng: rng.choice(("", "fraud", "manual,test", "refund"))),
         "approved": maybe(rng, lambda rng: rng.randint(0, 1)),
@@ -104,7 +105,7 @@ def payment(rng: random.Random, number: int) -> Row:
         "due": maybe(rng, day),
         "vintage": maybe(rng, lambda rng: rng.randint(1901, 2155)),
         "attempts": rng.randint(0, 9),
-        "score": maybe(rng, _double),
+        "score": maybe(rng, double),
         "ratio": maybe(
             rng, lambda rng: float(f"{rng.uniform(-1e6, 1e6):.6g}")
         ),  # see docs/types.md
@@ -131,10 +132,10 @@ def day(rng: random.Random) -> date:
     return date(1960, 1, 1) + timedelta(days=rng.randint(0, 30_000))
 
 
-def moment(rng: random.Random, digits: int) -> datetime:
+def moment(rng: random.Random, digits: int, edges: Sequence[datetime] = MOMENTS) -> datetime:
     """Give a wall-clock time with *digits* of fraction."""
     if edgy(rng):
-        return _cut(rng.choice(MOMENTS), digits)
+        return _cut(rng.choice(edges), digits)
     return _cut(FIRST + timedelta(microseconds=rng.randrange(2 * 10**14)), digits)
 
 
@@ -170,15 +171,15 @@ def _span(rng: random.Random) -> str:
     return f"{rng.choice(('-', ''))}{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"
 
 
-def _double(rng: random.Random) -> float:
+def double(rng: random.Random, edges: Sequence[float] = DOUBLES) -> float:
     """Give a DOUBLE; at the edges, the largest and the smallest."""
     if edgy(rng):
-        return rng.choice((1.7976931348623157e308, 2.2250738585072014e-308, -0.1, 1e-7))
+        return rng.choice(edges)
     return rng.gauss(0, 1000)
 
 
-def _json(rng: random.Random) -> str:
-    """Give a JSON text; MySQL keeps its meaning, not its spelling."""
+def json_text(rng: random.Random, text: Callable[[random.Random], str] = text) -> str:
+    """Give a JSON text; a database may keep its meaning, not its spelling."""
     if rng.random() < ODD:
         return json.dumps(rng.choice(JSONS))
     return json.dumps({"zip": rng.randint(0, 99_999), "ok": rng.random() < ODD, "who": text(rng)})
