@@ -17,8 +17,8 @@ SECTION = re.compile(r"#? ?([a-z_]+):")
 
 
 def uncommented(text: str) -> str:
-    """The file with all of its sections in force; what explains them stays a comment."""
-    return re.sub(r"(?m)^# (?=[a-z_]+:|  )", "", text)
+    """The file with every setting in force; what explains them stays a comment."""
+    return re.sub(r"(?m)^( *)# (?=[a-z_]+:|  )", r"\1", text)
 
 
 def test_every_section_is_shown() -> None:
