@@ -19,9 +19,8 @@ import pytest
 from deltalake import write_deltalake
 
 from demo.processes import wait_until
-from monitor.web import api
-from monitor.web.server import HttpServer
 from tests.monitor.rig import ORDERS, USERS, Rig
+from tests.monitor.serving import serving
 from tests.monitor.test_gate_images import made
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "airflow_image.py"
@@ -45,10 +44,8 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
 
 @pytest.fixture
 def gate(rig: Rig) -> Iterator[str]:
-    http = HttpServer("127.0.0.1", 0)
-    http.start(api.application(rig.api_parts()))
-    yield http.address
-    http.stop()
+    with serving(rig.api()) as address:
+        yield address
 
 
 @pytest.fixture

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from monitor.web import api
-from monitor.web.server import HttpServer
 from tests.monitor.rig import Rig
+from tests.monitor.serving import serving
 
 
 @pytest.fixture
@@ -19,7 +18,5 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
 
 @pytest.fixture
 def server(rig: Rig) -> Iterator[str]:
-    http = HttpServer("127.0.0.1", 0)
-    http.start(api.application(rig.api_parts()))
-    yield http.address
-    http.stop()
+    with serving(rig.api()) as address:
+        yield address

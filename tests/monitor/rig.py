@@ -277,7 +277,7 @@ class Rig:
     @cached_property
     def client(self) -> Client:
         """Asks this service; a restart makes another."""
-        return Client(api.application(self.api_parts()))
+        return Client(self.api())
 
     def _build(self) -> None:
         self._wind()
@@ -359,6 +359,10 @@ class Rig:
             self.clock,
             self.store.pauses.standing,
         )
+
+    def api(self) -> FastAPI:
+        """The HTTP application over these parts."""
+        return api.application(self.api_parts())
 
     def api_parts(self) -> ApiParts:
         """What the API answers from."""

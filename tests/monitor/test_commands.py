@@ -19,12 +19,11 @@ from fastapi import FastAPI
 from checks.model import Outcome
 from monitor.__main__ import sluice as program
 from monitor.commands import ack, check_config, doctor, explain, gate, init, run, status, waive
-from monitor.web import api
-from monitor.web.server import HttpServer
 from pipeline.errors import ConfigError, UnreachableError
 from pipeline.model import Missing
 from tests.monitor.config.test_config import MINIMAL
 from tests.monitor.rig import ORDERS, USERS, Rig
+from tests.monitor.serving import serving
 
 DAY = "2026-03-28"
 
@@ -146,11 +145,8 @@ def test_f51_status_of_an_empty_service_says_what_it_waits_for(tmp_path: Path) -
     rig = Rig(tmp_path / "empty")
     rig.collector.position = Missing("connector shop has not stored an offset yet")
     rig.cycle.watch()
-    http = HttpServer("127.0.0.1", 0)
-    http.start(api.application(rig.api_parts()))
-
-    result = CliRunner().invoke(status.COMMAND, ["--server", http.address])
-    http.stop()
+    with serving(rig.api()) as address:
+        result = CliRunner().invoke(status.COMMAND, ["--server", address])
     rig.close()
 
     said = "source shop is read for the first time: nothing has landed yet: connector shop has not"
@@ -169,11 +165,8 @@ def test_status_of_thousands_of_tables_fits_a_screen() -> None:
     service.get("/v1/tables")(lambda: rows)
     service.get("/v1/incidents")(lambda: [])
     service.get("/v1/service")(lambda: {"turning": True, "why": "", "first": []})
-    http = HttpServer("127.0.0.1", 0)
-    http.start(service)
-
-    result = CliRunner().invoke(status.COMMAND, ["--server", http.address])
-    http.stop()
+    with serving(service) as address:
+        result = CliRunner().invoke(status.COMMAND, ["--server", address])
 
     assert "t2999" in result.output
     assert len(result.output.splitlines()) < 60
@@ -186,11 +179,8 @@ def test_status_shows_a_name_as_it_is_whatever_rich_would_read_in_it(name: str) 
     service.get("/v1/tables")(lambda: [row])
     service.get("/v1/incidents")(lambda: [])
     service.get("/v1/service")(lambda: {"turning": False, "why": name})
-    http = HttpServer("127.0.0.1", 0)
-    http.start(service)
-
-    result = CliRunner().invoke(status.COMMAND, ["--server", http.address])
-    http.stop()
+    with serving(service) as address:
+        result = CliRunner().invoke(status.COMMAND, ["--server", address])
 
     assert f"nothing below can be believed: {name}" in result.output
     assert result.output.count(name) == 1 + 4
@@ -240,11 +230,8 @@ def test_explain_shows_an_id_as_a_shell_takes_it() -> None:
     answer = {**about, "reasons": [reason], "hops": []}
     service.get("/v1/gate")(lambda: {"state": "blocked", "tables": [answer]})
     service.get("/v1/verdicts")(lambda: [])
-    http = HttpServer("127.0.0.1", 0)
-    http.start(service)
-
-    result = CliRunner().invoke(explain.COMMAND, ["t", "--server", http.address])
-    http.stop()
+    with serving(service) as address:
+        result = CliRunner().invoke(explain.COMMAND, ["t", "--server", address])
 
     shown = result.output.partition("(sluice ")[2].partition(" --reason")[0]
     assert shlex.split(shown) == ["waive", id_]

@@ -4,7 +4,7 @@ Covers monitor/commands/late.py.
 """
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 
@@ -13,8 +13,6 @@ import pytest
 from click.testing import CliRunner, Result
 
 from monitor.commands import late
-from monitor.web import api
-from monitor.web.server import HttpServer
 from pipeline.image import Image, LateChanges
 from tests.monitor.rig import NOON, USERS, Rig
 
@@ -38,15 +36,11 @@ def told(rig: Rig) -> Rig:
 
 
 @pytest.fixture
-def sluice(told: Rig) -> Iterator[Callable[..., Result]]:
-    http = HttpServer("127.0.0.1", 0)
-    http.start(api.application(told.api_parts()))
-
+def sluice(told: Rig, server: str) -> Callable[..., Result]:
     def run(verb: click.Command, *words: str) -> Result:
-        return CliRunner().invoke(verb, [*words, "--server", http.address])
+        return CliRunner().invoke(verb, [*words, "--server", server])
 
-    yield run
-    http.stop()
+    return run
 
 
 def test_what_came_too_late_is_listed_with_its_days(told: Rig) -> None:

@@ -5,7 +5,7 @@ monitor/commands/resume.py.
 """
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
 
 import click
@@ -17,8 +17,6 @@ from checks.model import Outcome
 from checks.pause import Pause, closed, overlong
 from monitor.commands.pause import COMMAND as PAUSE
 from monitor.commands.resume import COMMAND as RESUME
-from monitor.web import api
-from monitor.web.server import HttpServer
 from pipeline.model import Stage
 from tests.monitor.rig import NOON, ORDERS, USERS, Rig
 
@@ -33,15 +31,11 @@ def healthy(rig: Rig) -> Rig:
 
 
 @pytest.fixture
-def sluice(healthy: Rig) -> Iterator[Callable[..., Result]]:
-    http = HttpServer("127.0.0.1", 0)
-    http.start(api.application(healthy.api_parts()))
-
+def sluice(healthy: Rig, server: str) -> Callable[..., Result]:
     def run(verb: click.Command, *words: str) -> Result:
-        return CliRunner().invoke(verb, [*words, "--server", http.address, "--who", "ann"])
+        return CliRunner().invoke(verb, [*words, "--server", server, "--who", "ann"])
 
-    yield run
-    http.stop()
+    return run
 
 
 def paused(rig: Rig, **more: str) -> None:

@@ -15,10 +15,9 @@ from click.testing import CliRunner
 from fastapi import FastAPI
 
 from monitor import __main__ as program
-from monitor.web import api
-from monitor.web.server import HttpServer
 from tests.monitor.config.test_config import MINIMAL
 from tests.monitor.rig import USERS, Rig
+from tests.monitor.serving import serving
 
 ASKS = frozenset(
     {
@@ -42,10 +41,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     rig = Rig(tmp_path_factory.mktemp("rig"))
     rig.round()
     rig.round()
-    http = HttpServer("127.0.0.1", 0)
-    http.start(api.application(rig.api_parts()))
-    yield http.address
-    http.stop()
+    with serving(rig.api()) as address:
+        yield address
     rig.close()
 
 
@@ -54,10 +51,8 @@ def stranger() -> Iterator[str]:
     """Something else that answers with JSON, whatever it is asked."""
     other = FastAPI()
     other.get("/{path:path}")(lambda path: {"error_code": 404, "message": f"HTTP 404 {path}"})
-    http = HttpServer("127.0.0.1", 0)
-    http.start(other)
-    yield http.address
-    http.stop()
+    with serving(other) as address:
+        yield address
 
 
 def _run(words: list[str], monkeypatch: pytest.MonkeyPatch) -> object:

@@ -4,8 +4,6 @@ Covers monitor/web/bootstraps.py, monitor/commands/bootstrap.py, monitor/rereadi
 """
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
@@ -16,12 +14,10 @@ from tests.monitor.rig import USERS, Rig
 
 
 @pytest.fixture
-def rig(tmp_path: Path) -> Iterator[Rig]:
-    made = Rig(tmp_path)
-    made.round()
-    made.round()
-    yield made
-    made.close()
+def rig(rig: Rig) -> Rig:
+    rig.round()
+    rig.round()
+    return rig
 
 
 def bootstrap(server: str, *words: str) -> Result:

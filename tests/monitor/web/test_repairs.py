@@ -4,9 +4,7 @@ Covers monitor/web/repairs.py, monitor/commands/repair.py, replay.py
 """
 
 import json
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import click
@@ -16,8 +14,6 @@ from click.testing import CliRunner, Result
 from checks.model import Outcome, Ruling, Verdict
 from monitor.commands import repair, replay
 from monitor.store.rereads import CheckedAgain
-from monitor.web import api
-from monitor.web.server import HttpServer
 from pipeline.errors import ConfigError
 from pipeline.model import Origin
 from pipeline.rereads import Preview, RereadState, WishedKey, WishedRange
@@ -25,20 +21,10 @@ from tests.monitor.rig import ORDERS, USERS, Rig
 
 
 @pytest.fixture
-def rig(tmp_path: Path) -> Iterator[Rig]:
-    made = Rig(tmp_path)
-    made.round()
-    made.round()
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def server(rig: Rig) -> Iterator[str]:
-    http = HttpServer("127.0.0.1", 0)
-    http.start(api.application(rig.api_parts()))
-    yield http.address
-    http.stop()
+def rig(rig: Rig) -> Rig:
+    rig.round()
+    rig.round()
+    return rig
 
 
 def run(command: click.Command, server: str, *words: str) -> Result:
