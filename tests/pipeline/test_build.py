@@ -6,7 +6,6 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from types import ModuleType
-from typing import ClassVar
 
 import pyarrow as pa
 import pytest
@@ -22,33 +21,23 @@ from pipeline.build import (
 from pipeline.errors import ConfigError
 from pipeline.formats.debezium_json import DebeziumJson
 from pipeline.formats.format import Schemas
-from pipeline.schema.schema_change import SchemaMessage, TableTold
 from pipeline.settings import CollectorSettings, KafkaSecurity, PipelineSettings, SourceSettings
 from pipeline.sources.mysql.dialect import MYSQL
 from pipeline.transports.kafka import KafkaTransport
+from tests.pipeline.formats.plain_format import PlainFormat
 from tests.toy.dialect import TOY
 from tests.toy.format import ToyFormat
 
 
 @dataclass(frozen=True, slots=True)
-class Greedy:
+class Greedy(PlainFormat):
     """A format that asks for what no message has, unless its settings say otherwise."""
 
     columns: tuple[str, ...] = ("headers", "colour")
-    registry: ClassVar[None] = None
-    positioned: ClassVar[bool] = False
 
     def added_topics(self, prefix: str) -> tuple[str, ...]:
         """One beside all others."""
         return (f"of.{prefix}",)
-
-    def schema_change(self, payload: str) -> SchemaMessage:
-        return SchemaMessage(payload)
-
-    def columns_payload(self, table: TableTold) -> None: ...
-
-    def needs(self, batch: pa.RecordBatch) -> frozenset[int]:
-        return frozenset()
 
     def decode(self, batch: pa.RecordBatch, schemas: Schemas) -> pa.RecordBatch:
         return batch

@@ -3,7 +3,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import ClassVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -20,32 +19,19 @@ from pipeline.landing.shape import Provenance
 from pipeline.landing.task import Done, Intake, LandingTask, run, write
 from pipeline.model import Op, Order, TopicPartition
 from pipeline.route import Router
-from pipeline.schema.schema_change import SchemaMessage, TableTold
 from pipeline.transports.consume import KafkaReader
 from pipeline.transports.offset_ranges import OffsetRange
+from tests.pipeline.formats.plain_format import PlainFormat
 from tests.pipeline.transports.topics import make, send
 
 RECEIVED = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class Words(PlainFormat):
     """A toy format: ``shard word word`` is a row of the shard for each word."""
 
-    positioned: bool = False
     columns: tuple[str, ...] = ()
-    registry: ClassVar[None] = None
-
-    def added_topics(self, prefix: str) -> tuple[str, ...]:
-        return ()
-
-    def schema_change(self, payload: str) -> SchemaMessage:
-        return SchemaMessage(payload)
-
-    def columns_payload(self, table: TableTold) -> None: ...
-
-    def needs(self, batch: pa.RecordBatch) -> frozenset[int]:
-        return frozenset()
 
     def decode(self, batch: pa.RecordBatch, schemas: Schemas) -> pa.RecordBatch:
         told: list[tuple[int, Decoded]] = []
@@ -61,23 +47,10 @@ class Words:
 
 
 @dataclass(frozen=True, slots=True)
-class Stamped:
+class Stamped(PlainFormat):
     """A toy format: each message is a row of ``t``, what it says is in its header and its time."""
 
-    positioned: bool = False
     columns: tuple[str, ...] = ("timestamp", "headers")
-    registry: ClassVar[None] = None
-
-    def added_topics(self, prefix: str) -> tuple[str, ...]:
-        return ()
-
-    def schema_change(self, payload: str) -> SchemaMessage:
-        return SchemaMessage(payload)
-
-    def columns_payload(self, table: TableTold) -> None: ...
-
-    def needs(self, batch: pa.RecordBatch) -> frozenset[int]:
-        return frozenset()
 
     def decode(self, batch: pa.RecordBatch, schemas: Schemas) -> pa.RecordBatch:
         assert batch.schema.names == [*RAW.names, *self.columns]

@@ -8,7 +8,6 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import ClassVar
 
 import pyarrow as pa
 import pytest
@@ -17,9 +16,9 @@ from pipeline.formats.debezium_json import DebeziumJson
 from pipeline.formats.format import Decoded, Schemas, rows
 from pipeline.lake.seen import LogKey
 from pipeline.model import Op, PartitionEnd, Shard, Table, TopicPartition
-from pipeline.schema.schema_change import SchemaMessage, TableTold
 from pipeline.topics.last_keys import KeyedTopics, end_keys
 from pipeline.topics.records import LastRecord
+from tests.pipeline.formats.plain_format import PlainFormat
 
 A, B = Shard("shop", "s_00.orders"), Shard("shop", "s_01.orders")
 TABLE = Table("shop.orders", (A, B), ("id",), "id")
@@ -102,23 +101,10 @@ def test_a_tombstone_still_tells_its_key() -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class HeaderKeyed:
+class HeaderKeyed(PlainFormat):
     """A toy format whose key stands in a header, and counts only if the message has a time."""
 
-    positioned: bool = False
     columns: tuple[str, ...] = ("headers", "timestamp")
-    registry: ClassVar[None] = None
-
-    def added_topics(self, prefix: str) -> tuple[str, ...]:
-        return ()
-
-    def schema_change(self, payload: str) -> SchemaMessage:
-        return SchemaMessage(payload)
-
-    def columns_payload(self, table: TableTold) -> None: ...
-
-    def needs(self, batch: pa.RecordBatch) -> frozenset[int]:
-        return frozenset()
 
     def decode(self, batch: pa.RecordBatch, schemas: Schemas) -> pa.RecordBatch:
         told = batch.select(["topic", *self.columns]).to_pylist()

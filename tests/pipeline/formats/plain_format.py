@@ -1,0 +1,26 @@
+"""What most formats of tests have in common: rows, and nothing else to tell."""
+
+from typing import ClassVar
+
+import pyarrow as pa
+
+from pipeline.schema.schema_change import SchemaMessage, TableTold
+
+
+class PlainFormat:
+    """No place in a log, no registry, no topics or columns beside those of rows."""
+
+    __slots__ = ()
+    positioned: ClassVar[bool] = False
+    registry: ClassVar[None] = None
+
+    def added_topics(self, prefix: str) -> tuple[str, ...]:
+        return ()
+
+    def schema_change(self, payload: str) -> SchemaMessage:
+        return SchemaMessage(payload)
+
+    def columns_payload(self, table: TableTold) -> None: ...
+
+    def needs(self, batch: pa.RecordBatch) -> frozenset[int]:
+        return frozenset()
