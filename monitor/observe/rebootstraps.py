@@ -50,14 +50,16 @@ class Rebootstraps:
             return
         needing = dict(self._needing(board))
         self._since = {name: self._since.get(name, now) for name in needing}
+        due = {n: one for n, one in needing.items() if now - self._since[n] >= one[0].after}
+        if not due:
+            return
         going = self.rereads.open()
         taken, own = {one.table for one in going}, sum(one.who == WHO for one in going)
         tried = self._tried()
-        for name, (rule, why) in needing.items():
+        for name, (rule, why) in due.items():
             last = tried.get(name)
             rests = last is not None and now - last < rule.again
-            waits = now - self._since[name] < rule.after
-            if name in taken or rests or waits or own >= rule.at_once:
+            if name in taken or rests or own >= rule.at_once:
                 continue
             own += self._ask(name, why, now)
 
