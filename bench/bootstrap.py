@@ -14,10 +14,11 @@ The driver of JDBC is the one in Debezium's archive.
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import click
@@ -28,6 +29,7 @@ from bench.kit.orders import DATABASE, Orders
 from bench.kit.rounds import Contender, compete, report, under_load
 from bench.kit.spark import fresh, require_equal, total
 from demo import unpack
+from demo.beside import beside
 from demo.debezium import mysql_connector
 from demo.processes import wait_until
 from demo.servers import Servers
@@ -127,23 +129,10 @@ class Race:
             raise AssertionError(state.why)
         return state.done is not None
 
-    @contextmanager
-    def serving(self) -> Iterator[None]:
+    def serving(self) -> AbstractContextManager[None]:
         """Landing and passes go on side by side, as in the service."""
-        ended = threading.Event()
-        threads = [threading.Thread(target=_again, args=(one, ended)) for one in self._turns]
-        for thread in threads:
-            thread.start()
-        try:
-            yield
-        finally:
-            ended.set()
-            for thread in threads:
-                thread.join()
-
-    @property
-    def _turns(self) -> tuple[Callable[[], object], ...]:
-        return (self._land, lambda: self.lane.apply(frozenset()))
+        turns = (self._land, lambda: self.lane.apply(frozenset()))
+        return beside(*(partial(_again, one) for one in turns))
 
     def _land(self) -> None:
         with suppress(UnreachableError):

@@ -14,8 +14,8 @@ import shutil
 import statistics
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -24,6 +24,7 @@ from typing import Any
 import click
 
 from bench.kit.rounds import under_load
+from demo.beside import beside
 from demo.debezium import mysql_connector
 from demo.oracle.compare import compare, mirror_path
 from demo.ports import free_ports
@@ -50,20 +51,10 @@ class Stopwatch:
     log: Path
     written: dict[int, float] = field(default_factory=dict)
     seen: dict[int, float] = field(default_factory=dict)
-    _done: threading.Event = field(default_factory=threading.Event)
 
-    @contextmanager
-    def running(self) -> Iterator[None]:
+    def running(self) -> AbstractContextManager[None]:
         """Write and watch inside the block, each in a thread."""
-        threads = [threading.Thread(target=one) for one in (self._write, self._watch)]
-        for thread in threads:
-            thread.start()
-        try:
-            yield
-        finally:
-            self._done.set()
-            for thread in threads:
-                thread.join()
+        return beside(self._write, self._watch)
 
     def lags(self, since: float, until: float) -> list[float]:
         """Seconds of each row written from *since* to *until*, all of which were seen."""
@@ -78,16 +69,16 @@ class Stopwatch:
         """Whether *row* is in the mirror."""
         return any(top >= row for top in list(self.seen))
 
-    def _write(self) -> None:
+    def _write(self, ended: threading.Event) -> None:
         with self.servers.mysql.connect(autocommit=True) as link, link.cursor() as cursor:
-            while not self._done.wait(PACE):
+            while not ended.wait(PACE):
                 row = len(self.written) + 1
                 cursor.execute(f"INSERT INTO {HOT} VALUES ({row}, 'order {row}')")
                 self.written[row] = time.monotonic()
 
-    def _watch(self) -> None:
+    def _watch(self, ended: threading.Event) -> None:
         known = set[Path]()
-        while not self._done.wait(0.02):
+        while not ended.wait(0.02):
             for path in set(self.log.glob("*.json")) - known:
                 known.add(path)
                 tops = [top for line in path.read_text().splitlines() if (top := _top(line))]

@@ -2,10 +2,11 @@
 
 import random
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import partial
 
+from demo.beside import beside
 from demo.mysql import MySQL
 
 DATABASE = "bench"
@@ -46,17 +47,9 @@ class Orders:
             statements.append(f"INSERT INTO {DATABASE}.{table} {told}")
         self.server.execute(*statements)
 
-    @contextmanager
-    def changing(self, table: str, a_second: int) -> Iterator[None]:
+    def changing(self, table: str, a_second: int) -> AbstractContextManager[None]:
         """Have so many rows change each second: updates, inserts, deletes, keys."""
-        ended = threading.Event()
-        writer = threading.Thread(target=self._write, args=(table, a_second, ended))
-        writer.start()
-        try:
-            yield
-        finally:
-            ended.set()
-            writer.join()
+        return beside(partial(self._write, table, a_second))
 
     def _write(self, table: str, a_second: int, ended: threading.Event) -> None:
         chance, name = random.Random(7), f"{DATABASE}.{table}"

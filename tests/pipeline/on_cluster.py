@@ -11,16 +11,18 @@ import json
 import sys
 import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
 from pyspark.sql import SparkSession
 
+from demo.beside import beside
 from demo.servers import Servers
 from demo.spark_cluster import DRIVER, SparkCluster
 from pipeline.apply import spread_turns
@@ -49,17 +51,9 @@ class Rehearsal:
                 f"INSERT INTO DB.{table} (name) SELECT name FROM DB.{table}",
             )
 
-    @contextmanager
-    def killing(self, what: str) -> Iterator[None]:
+    def killing(self, what: str) -> AbstractContextManager[None]:
         """While a job that is called so runs, the first worker dies; then it comes back."""
-        over = threading.Event()
-        watch = threading.Thread(target=self._watch, args=(what, over))
-        watch.start()
-        try:
-            yield
-        finally:
-            over.set()
-            watch.join()
+        return beside(partial(self._watch, what))
 
     def wrong(self) -> dict[str, str]:
         """What differs between a table and its mirror, by table."""

@@ -22,6 +22,7 @@ import pytest
 from kafka import KafkaAdminClient, KafkaProducer
 from kafka.admin import NewTopic
 
+from demo.beside import beside
 from demo.processes import wait_until
 from demo.servers import Servers
 from pipeline.report import Hold
@@ -108,17 +109,12 @@ class Load:
 
 @contextmanager
 def under_load(p: Pipe, first: int = 1) -> Iterator[Load]:
-    load, ended = Load(p, first), threading.Event()
-    thread = threading.Thread(target=load.run, args=(ended,))
-    thread.start()
-    try:
+    load = Load(p, first)
+    with beside(load.run):
         wait_until(lambda: load.made > 20, PATIENCE, "load")
         yield load
         known = load.made
         wait_until(lambda: load.made > known + 20, PATIENCE, "load after it")
-    finally:
-        ended.set()
-        thread.join()
     assert load.failed == []
 
 

@@ -1,10 +1,11 @@
 """Tables that are read again through a real pipe: asked for, seen to their end, under a load."""
 
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import replace
 
+from demo.beside import beside
 from pipeline.reread.task import ReadLimits
 from pipeline.rereads import RereadState, WishedReread
 from tests.pipeline.live import Pipe
@@ -37,24 +38,16 @@ def bootstrap(p: Pipe, table: str, limits: ReadLimits | None = None) -> RereadSt
     return again(p, wish(p, table))
 
 
-@contextmanager
-def writing(write: Callable[[int], object], pause: float = 0.0) -> Iterator[None]:
+def writing(write: Callable[[int], object], pause: float = 0.0) -> AbstractContextManager[None]:
     """Somebody writes all the time: 1, 2, 3, ..., with so many seconds between."""
-    ended = threading.Event()
 
-    def go_on() -> None:
+    def go_on(ended: threading.Event) -> None:
         number = 0
         while not ended.wait(pause):
             number += 1
             write(number)
 
-    writer = threading.Thread(target=go_on)
-    writer.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        writer.join()
+    return beside(go_on)
 
 
 def origins(p: Pipe, table: str) -> set[int]:
