@@ -20,6 +20,7 @@ KINDS: Mapping[str, AlertKind] = {
     "image": AlertKind.LATE,
     "volatility": AlertKind.SUSPECT,
     "expectations": AlertKind.SUSPECT,
+    "plaintext": AlertKind.SUSPECT,
     "disagreement": AlertKind.SUSPECT,
     "gap": AlertKind.BLOCKED,
     "hold": AlertKind.BLOCKED,

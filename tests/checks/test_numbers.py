@@ -23,6 +23,7 @@ from tests.monitor.config.test_config import MINIMAL
         ("volatility", "slack", "-1"),
         ("volatility", "weeks", "0"),
         ("expectations", "rows", "0"),
+        ("plaintext", "rows", "0"),
         ("schema", "limit", "PT0S"),
         ("completeness", "limit", "PT0S"),
         ("offset_keys", "limit", "PT0S"),

@@ -1,0 +1,205 @@
+"""Which texts are personal or secret data that anybody could read?  By form and check digits.
+
+A number that only looks like a card passes its check digit one time in ten, so one proves nothing
+and ten do.  What is told of a column is its name, a kind and how many: never a value.  Pure.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from math import exp, lgamma, log, log1p
+
+from phonenumbers import (
+    NumberParseException,
+    PhoneNumberType,
+    is_valid_number,
+    number_type,
+    parse,
+)
+from stdnum import iban, luhn
+from stdnum.br import cpf
+from stdnum.cn import ric
+from stdnum.es import dni
+from stdnum.exceptions import ValidationError
+from stdnum.fr import nir
+from stdnum.in_ import aadhaar
+from stdnum.it import codicefiscale
+from stdnum.kr import rrn
+from stdnum.pl import pesel
+from stdnum.se import personnummer
+
+SURE = 1e-9  # at most so likely that it is by chance
+SPREAD = 5  # beginnings of three digits; a counter that runs through phone numbers has fewer
+TRIES = 2000
+GOLDEN = 0x9E3779B97F4A7C15  # multiples of it lie evenly, whatever they are divided by
+
+_CARD = re.compile(r"(?<![\w.])[2-6](?:[ -]?\d){12,18}(?![\w.]?\d)")
+_ISSUERS = re.compile(
+    r"4\d{12}(?:\d{3})?(?:\d{3})?|5[1-5]\d{14}|2(?:2[2-9]|[3-6]\d|7[01])\d{13}|3[47]\d{13}"
+    r"|35\d{14}|36\d{12}|6(?:011|5\d\d)\d{12}|62\d{14,17}"
+)
+"""Lengths by the first digits that card networks publish: Visa, Mastercard, Amex, JCB, Diners,
+Discover, UnionPay."""
+_EMAIL = re.compile(r"(?<![\w.+-])[\w.+%-]{1,64}@(?:[A-Za-z0-9-]{1,63}\.)+[A-Za-z]{2,24}(?![\w-])")
+_INTERNATIONAL = re.compile(r"(?<![\w+])\+\d[\d ()-]{6,18}\d(?!\w)")
+_NATIONAL = re.compile(r"(?<![\w.,:/=+-])\d(?:[ -]?\d){6,13}(?![\w/=]|[.,:-]\d)")
+_MOBILE = (PhoneNumberType.MOBILE, PhoneNumberType.FIXED_LINE_OR_MOBILE)
+_SECRETS = re.compile(
+    r"-----BEGIN (?:[A-Z]+ )*PRIVATE KEY-----"
+    r"|\b(?:AKIA|ASIA)[0-9A-Z]{16}\b"
+    r"|\bgh[pousr]_[A-Za-z0-9]{36}\b"
+    r"|\bxox[abprs]-[0-9A-Za-z-]{10,}"
+    r"|\bAIza[0-9A-Za-z_-]{35}\b"
+    r"|\b[rs]k_live_[0-9A-Za-z]{16,}"
+    r"|\beyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]{10,}"
+)
+"""Beginnings that makers of keys chose to be recognised by: PEM (RFC 7468), Amazon, GitHub, Slack,
+Google, Stripe; JSON web tokens (RFC 7519)."""
+
+
+@dataclass(frozen=True, slots=True)
+class IdentityForm:
+    """A country's number for people: its form, what is valid, and how likely random digits are."""
+
+    form: re.Pattern[str]
+    valid: Callable[[str], bool]
+    chance: float
+
+
+def _resident(text: str) -> bool:
+    """By date and check digit; which county had which number when is not known well enough."""
+    try:
+        ric.get_birth_date(text)
+    except ValidationError:
+        return False
+    return bool(ric.calc_check_digit(text) == text[-1].upper())
+
+
+def _identity(form: str, valid: Callable[[str], bool], one_of: int) -> IdentityForm:
+    return IdentityForm(re.compile(rf"(?<!\w){form}(?!\w)"), valid, 1 / one_of)
+
+
+IDENTITIES = {
+    "br.cpf": _identity(r"\d{3}\.?\d{3}\.?\d{3}-?\d{2}", cpf.is_valid, 100),
+    "cn.ric": _identity(r"[1-9]\d{16}[\dXx]", _resident, 11),
+    "es.dni": _identity(r"\d{8}[A-Za-z]", dni.is_valid, 23),
+    "fr.nir": _identity(r"[1-478]\d{4}[\dAB]\d{9}", nir.is_valid, 97),
+    "iban": _identity(r"[A-Z]{2}\d{2}[A-Z0-9]{11,30}", iban.is_valid, 97),
+    "in_.aadhaar": _identity(r"[2-9]\d{3} ?\d{4} ?\d{4}", aadhaar.is_valid, 10),
+    "it.codicefiscale": _identity(r"[A-Z]{6}[\dA-Z]{9}[A-Z]", codicefiscale.is_valid, 26),
+    "kr.rrn": _identity(r"\d{6}-?\d{7}", rrn.is_valid, 10),
+    "pl.pesel": _identity(r"\d{11}", pesel.is_valid, 10),
+    "se.personnummer": _identity(r"(?:\d{2})?\d{6}[-+]\d{4}", personnummer.is_valid, 10),
+}
+"""By the name that python-stdnum has for the number."""
+
+
+@dataclass(frozen=True, slots=True)
+class KindHeld:
+    """How many of a column's values hold a *kind*: ``identity``, ``card``, ``phone``, ..."""
+
+    kind: str
+    values: int
+
+
+def told(
+    values: Sequence[str], identities: Iterable[str], regions: Iterable[str]
+) -> list[KindHeld]:
+    """Every kind that *values* of one column hold for sure, in the order of the module.
+
+    *identities* are keys of :data:`IDENTITIES`; *regions* those whose phone numbers are written
+    without a country (``CN``, as ISO 3166 has it).
+    """
+    distinct = sorted(set(values))
+    found = [
+        *(KindHeld(f"identity {name}", _identities(distinct, name)) for name in identities),
+        KindHeld("card", _cards(distinct)),
+        KindHeld("e-mail", sum(_EMAIL.search(one) is not None for one in distinct)),
+        KindHeld("phone", _phones(distinct, tuple(regions))),
+        KindHeld("secret key", sum(_SECRETS.search(one) is not None for one in distinct)),
+    ]
+    return [one for one in found if one.values]
+
+
+def _identities(values: Sequence[str], name: str) -> int:
+    one = IDENTITIES[name]
+    return _beyond_chance(values, one.form, one.valid, one.chance)
+
+
+def _cards(values: Sequence[str]) -> int:
+    def valid(text: str) -> bool:
+        return bool(luhn.is_valid(re.sub(r"\D", "", text)))
+
+    return _beyond_chance(values, _CARD, valid, 1 / 10, _issued)
+
+
+def _issued(text: str) -> bool:
+    return _ISSUERS.fullmatch(re.sub(r"\D", "", text)) is not None
+
+
+def _beyond_chance(
+    values: Sequence[str],
+    form: re.Pattern[str],
+    valid: Callable[[str], bool],
+    chance: float,
+    alike: Callable[[str], bool] = bool,
+) -> int:
+    """How many values hold a valid one; 0 if so many of those that look *alike* could by chance."""
+    candidates = [numbers for one in values if (numbers := list(filter(alike, form.findall(one))))]
+    good = sum(any(map(valid, numbers)) for numbers in candidates)
+    asked = sum(map(len, candidates))
+    return good if good and tail(asked, good, chance) < SURE else 0
+
+
+def tail(tries: int, hits: int, chance: float) -> float:
+    """P(X >= *hits*) for X binomial with *tries* and *chance*, which is below 1."""
+    return sum(exp(_log_term(tries, one, chance)) for one in range(hits, tries + 1))
+
+
+def _log_term(tries: int, hits: int, chance: float) -> float:
+    ways = lgamma(tries + 1) - lgamma(hits + 1) - lgamma(tries - hits + 1)
+    return ways + hits * log(chance) + (tries - hits) * log1p(-chance)
+
+
+def _phones(values: Sequence[str], regions: Iterable[str]) -> int:
+    """Those with a country's number, and in *regions* those of mobiles without."""
+    abroad = sum(any(map(_reachable, _INTERNATIONAL.findall(one))) for one in values)
+    return abroad + sum(_mobiles(values, region) for region in regions)
+
+
+def _reachable(text: str, region: str | None = None) -> bool:
+    """Whether a phone may have that number: its length and beginning are in use."""
+    try:
+        return is_valid_number(parse(text, region))
+    except NumberParseException:
+        return False
+
+
+def _mobiles(values: Sequence[str], region: str) -> int:
+    """No check digit tells them from other digits: many must be, with more than a few beginnings.
+
+    How likely one is by chance is found by trying; a counter that runs through such numbers has
+    few beginnings.
+    """
+    numbers = [number for one in values for number in _NATIONAL.findall(one)]
+    good = [one for one in numbers if _is_mobile(one, region)]
+    if len({one[:3] for one in good}) < SPREAD:
+        return 0
+    chance = max(_likely(len(re.sub(r"\D", "", one)), region) for one in good)
+    return _beyond_chance(values, _NATIONAL, lambda one: _is_mobile(one, region), chance)
+
+
+def _is_mobile(text: str, region: str) -> bool:
+    try:
+        number = parse(text, region)
+    except NumberParseException:
+        return False
+    return is_valid_number(number) and number_type(number) in _MOBILE
+
+
+@lru_cache
+def _likely(length: int, region: str) -> float:
+    """How many of numbers of *length* digits, evenly spread, are mobiles in *region*: a share."""
+    tried = (f"{at * GOLDEN % 10**length:0{length}}" for at in range(TRIES))
+    return (1 + sum(_is_mobile(one, region) for one in tried)) / (TRIES + 1)

@@ -1,0 +1,116 @@
+"""Do the newest rows of a mirror hold personal or secret data that anybody could read?
+
+Columns that are meant to be masked, hashed or enciphered before the lake are found where they were
+not.  Verdicts hold names of columns, kinds and counts, never values.
+Cannot see: rows outside its sample; what is encoded, or inside of binary columns; names, addresses
+and numbers without a check digit; a few cards among many numbers that look alike.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, ClassVar, Literal
+
+from checks.model import NotYet, Outcome, Ruling, Undecided
+from checks.numbers import OneOrMore, Span
+from checks.plaintext import told
+from checks.run import Probe
+from checks.world import World
+from pipeline.model import Fence, Table
+
+ALL = "*"
+IdentityName = Literal[
+    "br.cpf",
+    "cn.ric",
+    "es.dni",
+    "fr.nir",
+    "iban",
+    "in_.aadhaar",
+    "it.codicefiscale",
+    "kr.rrn",
+    "pl.pesel",
+    "se.personnummer",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class InTheClear:
+    """``values`` different ones of *column*, of a sample's, that hold a *kind*."""
+
+    column: str
+    kind: str
+    values: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClearColumns:
+    """What ``columns`` of ``rows`` hold in the clear; as of no position."""
+
+    rows: int
+    columns: int
+    found: tuple[InTheClear, ...]
+    as_of: tuple[Fence, ...] = ()
+
+    @property
+    def value(self) -> float:
+        """Columns that hold some."""
+        return float(len({one.column for one in self.found}))
+
+
+@dataclass(frozen=True, slots=True)
+class Plaintext:
+    """Fail when a column holds identity numbers, cards, phone numbers, e-mail or keys.
+
+    Looked at are *columns* of the newest *rows*; ``*`` is all of text but those that are *clear*.
+    *identity* names numbers as python-stdnum does; *regions* (ISO 3166) are those whose phone
+    numbers stand there without a country.
+    """
+
+    columns: tuple[str, ...] = ()
+    clear: tuple[str, ...] = ()
+    identity: tuple[IdentityName, ...] = ("cn.ric", "iban")
+    regions: tuple[str, ...] = ("CN",)
+    rows: OneOrMore = 1000
+    limit: Span = timedelta(minutes=2)
+    every: ClassVar[timedelta] = timedelta(hours=1)
+    gating: ClassVar[bool] = False
+
+    def measure(self, table: Table, world: World) -> ClearColumns | NotYet | Undecided:
+        """Look through a sample, column by column."""
+        if not self.columns:
+            return NotYet("no columns are named for it")
+        sample = world.mirror(table).sample(self.rows)
+        if not sample:
+            return NotYet("the mirror is empty")
+        missing = [name for name in self.columns if name != ALL and name not in sample[0]]
+        if missing:
+            return Undecided("no_column", f"the mirror has no column {', '.join(missing)}")
+        texts = {name: values for name, values in self._texts(sample) if values}
+        found = (
+            InTheClear(name, one.kind, one.values)
+            for name, values in texts.items()
+            for one in told(values, self.identity, self.regions)
+        )
+        return ClearColumns(len(sample), len(texts), tuple(found))
+
+    def judge(self, reading: ClearColumns, past: Sequence[float]) -> Ruling:
+        """FAIL for any."""
+        if not reading.found:
+            text = f"nothing in the clear in {reading.columns} columns of {reading.rows} rows"
+            return Ruling(Outcome.PASS, text)
+        shown = ", ".join(f"{one.kind} in {one.column} ({one.values})" for one in reading.found[:5])
+        more = f" and {len(reading.found) - 5} more" if len(reading.found) > 5 else ""
+        text = f"in the clear, in the newest {reading.rows} rows: {shown}{more}"
+        return Ruling(Outcome.FAIL, text, "plaintext")
+
+    def _texts(self, sample: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, list[str]]]:
+        """Columns with their values; whole numbers are looked at in those that are named."""
+        for name in sample[0]:
+            values = [row.get(name) for row in sample]
+            if name in self.columns:
+                yield name, [str(one) for one in values if type(one) in {str, int}]
+            elif ALL in self.columns and name not in self.clear:
+                yield name, [one for one in values if isinstance(one, str)]
+
+
+PROBE: type[Probe[ClearColumns]] = Plaintext

@@ -1,0 +1,87 @@
+from collections.abc import Mapping, Sequence
+from random import Random
+from typing import Any
+
+import pytest
+
+from checks.model import NotYet, Outcome, Undecided
+from checks.probes.plaintext import ClearColumns, Plaintext
+from checks.world import MirrorSide
+from pipeline.model import Table
+from tests.checks.plaintext_corpus import email, identity, mobile, note
+from tests.checks.world_fake import TABLE, FakeWorld
+
+RNG = Random(3)
+ROWS: Sequence[Mapping[str, Any]] = [
+    {
+        "id": number,
+        "contact": email(RNG),
+        "who": identity(RNG) if number % 2 else None,
+        "phone": int(mobile(RNG)),
+        "note": note(RNG),
+        "raw": b"a@example.com",
+    }
+    for number in range(100)
+]
+
+
+class World(FakeWorld):
+    """A world whose mirror holds the rows above."""
+
+    rows_: Sequence[Mapping[str, Any]] = ROWS
+
+    def mirror(self, table: Table) -> Any:
+        side: MirrorSide = super().mirror(table)
+        side.sample = lambda limit: self.rows_[:limit]  # type: ignore[method-assign]
+        return side
+
+
+def found(probe: Plaintext) -> dict[str, str]:
+    reading = probe.measure(TABLE, World())
+    assert isinstance(reading, ClearColumns)
+    return {one.column: one.kind for one in reading.found}
+
+
+def test_all_columns_of_text_but_those_that_are_meant_to_be_clear() -> None:
+    assert found(Plaintext(("*",))) == {"contact": "e-mail", "who": "identity cn.ric"}
+    assert found(Plaintext(("*",), clear=("contact",))) == {"who": "identity cn.ric"}
+
+
+def test_a_column_that_is_named_may_be_of_numbers() -> None:
+    assert found(Plaintext(("phone",))) == {"phone": "phone"}
+
+
+@pytest.mark.parametrize("columns", [("*",), ("contact", "phone")])
+def test_verdicts_hold_counts_and_no_value(columns: tuple[str, ...]) -> None:
+    probe = Plaintext(columns)
+
+    reading = probe.measure(TABLE, World())
+    assert isinstance(reading, ClearColumns)
+    ruling = probe.judge(reading, [])
+
+    assert (ruling.outcome, ruling.code, reading.value) == (Outcome.FAIL, "plaintext", 2.0)
+    assert "e-mail in contact (100)" in ruling.reason
+    told = f"{reading}{ruling}"
+    assert not any(str(row[name]) in told for row in ROWS for name in ("contact", "phone", "who"))
+
+
+def test_nothing_in_the_clear_passes() -> None:
+    probe = Plaintext(("note",))
+    reading = probe.measure(TABLE, World())
+    assert isinstance(reading, ClearColumns)
+
+    assert probe.judge(reading, []).outcome is Outcome.PASS
+
+
+def test_it_is_off_until_columns_are_named_and_waits_for_rows() -> None:
+    empty = World()
+    empty.rows_ = []
+
+    assert isinstance(Plaintext().measure(TABLE, World()), NotYet)
+    assert isinstance(Plaintext(("*",)).measure(TABLE, empty), NotYet)
+
+
+def test_a_column_that_is_not_there_is_told() -> None:
+    assert Plaintext(("gone", "note")).measure(TABLE, World()) == Undecided(
+        "no_column", "the mirror has no column gone"
+    )

@@ -1,0 +1,91 @@
+from random import Random
+
+import pytest
+
+from checks.plaintext import IDENTITIES, tail, told
+from tests.checks.plaintext_corpus import Case, card, corpus, identity, mobile
+
+CORPUS = [case for seed in (1, 2) for case in corpus(seed)]
+
+
+def kinds(values: list[str]) -> set[str]:
+    return {one.kind for one in told(values, ("cn.ric", "iban"), ("CN",))}
+
+
+@pytest.mark.parametrize("case", CORPUS, ids=lambda case: case.name)
+def test_of_a_corpus_each_column_is_told_as_what_it_is(case: Case) -> None:
+    assert kinds(case.values) == case.kinds
+
+
+def test_one_card_proves_nothing_and_ten_do() -> None:
+    rng = Random(1)
+    cards = [card(rng) for _ in range(10)]
+
+    assert kinds(cards[:9]) == set()
+    assert kinds(cards) == {"card"}
+
+
+def test_a_card_told_often_is_one_card() -> None:
+    assert kinds([card(Random(1))] * 500) == set()
+
+
+def test_how_many_values_hold_it_is_told_and_none_of_them() -> None:
+    rng = Random(1)
+    values = [identity(rng) for _ in range(40)] + ["none"] * 60
+
+    (found,) = told(values, ("cn.ric",), ())
+
+    assert found.values == 40
+    assert not any(value in str(found) for value in values if value != "none")
+
+
+def test_numbers_of_a_region_that_nobody_named_are_no_phones() -> None:
+    rng = Random(1)
+
+    assert told([mobile(rng) for _ in range(300)], (), ()) == []
+
+
+ACCOUNTS = """GB82WEST12345698765432 DE89370400440532013000 FR1420041010050500013M02606
+NL91ABNA0417164300 ES9121000418450200051332"""
+PAYERS = "390.533.447-05 111.444.777-35 529.982.247-25 39053344705 935.411.347-80"
+
+
+@pytest.mark.parametrize(("name", "values"), [("iban", ACCOUNTS), ("br.cpf", PAYERS)])
+def test_identity_numbers_of_other_countries(name: str, values: str) -> None:
+    assert [one.kind for one in told(values.split(), (name,), ())] == [f"identity {name}"]
+
+
+@pytest.mark.parametrize("name", IDENTITIES)
+def test_what_is_no_number_of_a_country_is_none(name: str) -> None:
+    odd = [
+        "",
+        "x" * 5000,
+        "0" * 18,
+        "000000000000000000",
+        "٣٣٣٣٣٣٣٣٣٣٣",
+        "1\0" * 9,
+        "\ud800",
+        "\uff11" * 11,
+    ]
+
+    assert told(odd, (name,), ("CN", "US")) == []
+
+
+def test_the_tail_of_a_binomial() -> None:
+    assert tail(3, 3, 0.1) == pytest.approx(1e-3)
+    assert tail(2, 1, 0.5) == pytest.approx(0.75)
+    assert tail(5000, 500, 0.1) == pytest.approx(0.5, abs=0.02)
+
+
+def test_a_key_of_each_maker() -> None:
+    keys = [
+        "-----BEGIN " + "RSA PRIVATE KEY-----",
+        "AK" + "IAIOSFODNN7EXAMPLE",
+        "gh" + "p_" + "a1B2" * 9,
+        "xo" + "xb-" + "123456789012-abc",
+        "sk_" + "live_" + "a" * 24,
+    ]
+
+    (found,) = told([f"x {one} y" for one in keys], (), ())
+
+    assert (found.kind, found.values) == ("secret key", 5)
