@@ -15,23 +15,34 @@ import pyarrow as pa
 from pipeline.apply.catalog import Catalog
 from pipeline.apply.landed_state import LandedState
 from pipeline.apply.mirror_job import run
+from pipeline.apply.mirror_snapshot import images_of
 from pipeline.apply.passes import Passes
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.own_rows import mark_row
 from pipeline.changelog.table import CHANGES, Stamp, app
-from pipeline.image import DueCut
+from pipeline.image import DueCut, Image
 from pipeline.lake.commit import commit
 from pipeline.lake.pinned import open_table
 from pipeline.lake.store import open_store
 from pipeline.landing.staging import write_rows
-from pipeline.mark import Mark, MarkDelta
-from pipeline.model import Op, Order, Origin, SourcePartition, TopicPartition
+from pipeline.mark import Epoch, Mark, MarkDelta
+from pipeline.model import (
+    Acknowledged,
+    Fence,
+    Head,
+    Op,
+    Order,
+    Origin,
+    SourcePartition,
+    TopicPartition,
+)
 from pipeline.report import Applied
 from pipeline.route import Router
 from pipeline.schema.column import TableSchema
 from pipeline.schema.history import SchemaChange
 from pipeline.settings import InvariantRule, PipelineSettings, PublishRule, TableRule
 from pipeline.sources.mysql.column import MySqlColumn as Column
+from pipeline.sources.mysql.position import binlog_position
 from pipeline.tables.delta.table_format import DeltaMirrors
 from tests.pipeline.reading import readings
 
@@ -177,15 +188,36 @@ class HandLake:
                 break
         return turns[-1]
 
-    def rows(self, table: str = "db.t") -> dict[int, Any]:
+    def prove(self, pos: int, number: int = 7) -> None:
+        """Let the next batch be one whose mark proves that all below *pos* of the log has landed.
+
+        That is where the heartbeat of that *number* stands.
+        """
+        place = binlog_position(1, pos)
+        told, epochs = {"s": Acknowledged(place)}, {"s": Epoch(1, "A", place)}
+        self.mark = replace(self.mark, acknowledged=told, heartbeats={"s": number}, epochs=epochs)
+
+    def end_day(self, cut: datetime, pos: int, day: str = "", number: int = 7) -> None:
+        """Let *cut* stand at *pos*, and all below it be proven to have landed."""
+        fence = Fence("s", number, cut, Head("A", binlog_position(1, pos)))
+        self.cuts = (DueCut(cut, {"s": fence}, day),)
+        self.prove(pos, number)
+
+    def images(self) -> tuple[Image, ...]:
+        """Those that the mirror of ``db.t`` remembers."""
+        seen = self.passes.mirrors.look("db.t")
+        assert seen is not None
+        return images_of(seen)
+
+    def rows(self, table: str = "db.t", version: int | None = None) -> dict[int, Any]:
         """Mirror rows, id -> name; fails on a duplicate."""
-        found = self.mirror(table)
+        found = self.mirror(table, version)
         assert len({r["id"] for r in found}) == len(found), "duplicates"
         return {r["id"]: r.get("name") for r in found}
 
-    def mirror(self, table: str = "db.t") -> list[dict[str, Any]]:
-        """The mirror's rows, read by code that is not ours."""
-        found = open_table(self.settings.mirror(table))
+    def mirror(self, table: str = "db.t", version: int | None = None) -> list[dict[str, Any]]:
+        """The mirror's rows, or those of a version, read by code that is not ours."""
+        found = open_table(self.settings.mirror(table), version)
         assert found is not None
         return found.select("SELECT * FROM t ORDER BY id")
 

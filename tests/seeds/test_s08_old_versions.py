@@ -10,14 +10,11 @@ from deltalake import DeltaTable
 
 from pipeline.apply.image_writing import ImageWriting
 from pipeline.apply.landed_state import LandedState
-from pipeline.apply.mirror_snapshot import images_of
 from pipeline.apply.mirrors import Mirrors
 from pipeline.errors import UnreachableError
-from pipeline.image import DueCut, Image
-from pipeline.mark import Epoch
-from pipeline.model import Acknowledged, Fence, Head, Op
+from pipeline.image import Image
+from pipeline.model import Op
 from pipeline.settings import PublishRule
-from pipeline.sources.mysql.position import binlog_position
 from pipeline.tables.delta.table_format import DeltaMirrors
 from pipeline.tables.lake import Lake
 from tests.pipeline.apply.keeping import DAY, Keeping, aged, mirror, read
@@ -37,15 +34,7 @@ def image_of_yesterday(folder: Path, how: Any) -> HandLake:
     now = datetime.now(UTC) - timedelta(hours=6)
     made = HandLake(folder, now=now, publish=(PublishRule("db.*", how=how, keep=KEEP),))
     made.play([row(Op.CREATE, 10, 1, "day"), row(Op.CREATE, 11, 2, "day")])
-    position = binlog_position(1, 50)
-    cut = made.now + timedelta(minutes=1)
-    made.cuts = (DueCut(cut, {"s": Fence("s", 7, cut, Head("A", position))}, IMAGED),)
-    made.mark = replace(
-        made.mark,
-        acknowledged={"s": Acknowledged(position)},
-        heartbeats={"s": 7},
-        epochs={"s": Epoch(1, "A", position)},
-    )
+    made.end_day(made.now + timedelta(minutes=1), 50, IMAGED)
     made.land(row(Op.UPDATE, 60, 1, "night"), row(Op.UPDATE, 61, 2, "night"))
     made.run()
     made.play([row(Op.UPDATE, 70, 1, "now"), row(Op.UPDATE, 71, 2, "now")])
@@ -55,9 +44,7 @@ def image_of_yesterday(folder: Path, how: Any) -> HandLake:
 
 
 def image(lake: HandLake) -> Image:
-    seen = lake.passes.mirrors.look("db.t")
-    assert seen is not None
-    (found,) = images_of(seen)
+    (found,) = lake.images()
     return found
 
 

@@ -17,16 +17,13 @@ from structlog.testing import capture_logs
 
 from pipeline.apply.image_writing import ImageWriting
 from pipeline.apply.landed_state import LandedState
-from pipeline.apply.mirror_snapshot import images_of
 from pipeline.apply.mirrors import Mirrors
 from pipeline.changelog.upkeep import LogUpkeep
-from pipeline.image import DueCut, Image
+from pipeline.image import Image
 from pipeline.lake.pinned import open_table
-from pipeline.mark import Epoch
-from pipeline.model import Acknowledged, Fence, Head, Op, Order, Origin
+from pipeline.model import Op, Order, Origin
 from pipeline.rereads import Reread
 from pipeline.settings import PublishRule
-from pipeline.sources.mysql.position import binlog_position
 from pipeline.tables.delta.table_format import DeltaMirrors
 from pipeline.tables.lake import Lake
 from tests.pipeline.hand_lake import NOW, HandLake, row
@@ -42,14 +39,7 @@ def imaged(folder: Path, *with_it: Mapping[str, Any], how: Any = "pin") -> HandL
     """A lake with an image of two rows, and a change after it; *with_it* landed with its mark."""
     made = HandLake(folder, publish=(PublishRule("db.*", how=how),))
     made.play([row(C, 10, 1, "old"), row(C, 11, 2, "old")])
-    position = binlog_position(1, 50)
-    made.cuts = (DueCut(CUT, {"s": Fence("s", 7, CUT, Head("A", position))}, DAY),)
-    made.mark = replace(
-        made.mark,
-        acknowledged={"s": Acknowledged(position)},
-        heartbeats={"s": 7},
-        epochs={"s": Epoch(1, "A", position)},
-    )
+    made.end_day(CUT, 50, DAY)
     made.now = CUT
     made.land(row(U, 40, 1, "day"), row(U, 60, 1, "night"), *with_it)
     made.run()
@@ -63,11 +53,8 @@ def late(lake: HandLake, *rows: Mapping[str, Any]) -> None:
 
 def another(lake: HandLake, days: int) -> None:
     """Make the image of so many days later."""
-    cut, position = CUT + timedelta(days=days), binlog_position(1, 80)
-    fence = Fence("s", 8, cut, Head("A", position))
-    lake.cuts = (DueCut(cut, {"s": fence}, f"2026-01-{1 + days:02}"),)
-    lake.mark = replace(lake.mark, acknowledged={"s": Acknowledged(position)}, heartbeats={"s": 8})
-    lake.now = cut
+    lake.now = CUT + timedelta(days=days)
+    lake.end_day(lake.now, 80, f"2026-01-{1 + days:02}", number=8)
     lake.land(row(U, 75, 1, "then"))
     lake.run()
 
@@ -262,11 +249,9 @@ def test_what_is_refused_is_tried_again_later_and_not_in_each_round(tmp_path: Pa
 def test_one_that_cannot_be_made_keeps_no_other_from_it(tmp_path: Path, how: str) -> None:
     lake = imaged(tmp_path, how=how)
     another(lake, days=1)
-    seen = lake.passes.mirrors.look("db.t")
-    assert seen is not None
-    mirror = DeltaTable(seen.uri)
+    mirror = DeltaTable(lake.settings.mirror("db.t"))
     newest = set(mirror.file_uris())
-    mirror.load_as_version(images_of(seen)[0].version)
+    mirror.load_as_version(lake.images()[0].version)
     Path((set(mirror.file_uris()) - newest).pop()).unlink()
 
     with capture_logs() as logs:

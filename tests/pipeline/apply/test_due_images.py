@@ -11,11 +11,8 @@ from typing import Any
 
 import pytest
 
-from pipeline.apply.mirror_snapshot import images_of
-from pipeline.image import DueCut, Image
-from pipeline.lake.pinned import open_table
-from pipeline.mark import Epoch
-from pipeline.model import Acknowledged, Fence, Head, Op
+from pipeline.image import DueCut
+from pipeline.model import Fence, Head, Op
 from pipeline.settings import PublishRule
 from pipeline.sources.mysql.position import binlog_position
 from tests.pipeline.hand_lake import NOW, HandLake, row
@@ -37,43 +34,21 @@ def lake(tmp_path: Path) -> HandLake:
     return made
 
 
-def prove(lake: HandLake, pos: int, number: int = 7) -> None:
-    """Let the next batch be one whose mark covers that fence."""
-    known = Acknowledged(binlog_position(1, pos))
-    epochs = {"s": Epoch(1, "A", known.position)}
-    lake.mark = replace(
-        lake.mark, acknowledged={"s": known}, heartbeats={"s": number}, epochs=epochs
-    )
-
-
 def written(lake: HandLake, pos: int) -> None:
     """The heartbeat after the cut is written, where the log ends at *pos*."""
     lake.cuts = (DueCut(CUT, {"s": fence(pos)}),)
 
 
-def images(lake: HandLake) -> tuple[Image, ...]:
-    seen = lake.passes.mirrors.look("db.t")
-    assert seen is not None
-    return images_of(seen)
-
-
-def held_in(lake: HandLake, image: Image) -> Mapping[int, Any]:
-    """The rows of that version, read by code that is not ours."""
-    found = open_table(lake.settings.mirror("db.t"), image.version)
-    assert found is not None
-    return {one["id"]: one["name"] for one in found.select("SELECT * FROM t")}
-
-
 def test_one_slice_with_changes_on_both_sides_is_split_at_the_cut(lake: HandLake) -> None:
     lake.now = CUT
     written(lake, 50)
-    prove(lake, 50)
+    lake.prove(50)
     lake.land(row(U, 20, 1, "day"), row(U, 60, 1, "night"), row(D, 61, 2), row(C, 49, 3, "last"))
 
     lake.run()
 
-    (image,) = images(lake)
-    assert held_in(lake, image) == {1: "day", 2: "b", 3: "last"}
+    (image,) = lake.images()
+    assert lake.rows(version=image.version) == {1: "day", 2: "b", 3: "last"}
     assert lake.rows() == {1: "night", 3: "last"}
     assert lake.passes.applied("db.t") == lake.mark.batch
 
@@ -81,12 +56,12 @@ def test_one_slice_with_changes_on_both_sides_is_split_at_the_cut(lake: HandLake
 def test_what_stands_at_the_cut_is_behind_it(lake: HandLake) -> None:
     lake.now = CUT
     written(lake, 50)
-    prove(lake, 50)
+    lake.prove(50)
     lake.land(row(U, 49, 1, "below"), row(U, 50, 2, "at"))
 
     lake.run()
 
-    assert held_in(lake, images(lake)[0]) == {1: "below", 2: "b"}
+    assert lake.rows(version=lake.images()[0].version) == {1: "below", 2: "b"}
 
 
 def test_from_the_cut_on_a_mirror_waits_until_all_below_it_has_landed(lake: HandLake) -> None:
@@ -98,12 +73,12 @@ def test_from_the_cut_on_a_mirror_waits_until_all_below_it_has_landed(lake: Hand
     lake.now = CUT + timedelta(minutes=1) - timedelta(minutes=10)
     waiting = lake.run()
     lake.land(row(U, 20, 2, "came late"))
-    prove(lake, 50)
+    lake.prove(50)
     lake.land()
     lake.run()
 
     assert before == waiting == ()
-    assert held_in(lake, images(lake)[0]) == {1: "a", 2: "came late"}
+    assert lake.rows(version=lake.images()[0].version) == {1: "a", 2: "came late"}
     assert lake.rows() == {1: "night", 2: "came late"}
 
 
@@ -113,25 +88,25 @@ def test_who_waits_for_too_long_goes_on_without_an_image(lake: HandLake) -> None
 
     assert lake.run() == ()
     lake.run()  # ten minutes later
-    prove(lake, 50)
+    lake.prove(50)
     written(lake, 50)
     lake.land(row(U, 70, 1, "deep night"))
     lake.run()
 
-    assert images(lake) == ()
+    assert lake.images() == ()
     assert lake.rows()[1] == "deep night"
 
 
 def test_an_idle_table_has_an_image_too(lake: HandLake) -> None:
     lake.now = CUT
     written(lake, 50)
-    prove(lake, 50)
+    lake.prove(50)
     lake.land()
 
     lake.run()
 
-    (image,) = images(lake)
-    assert held_in(lake, image) == {1: "a", 2: "b"}
+    (image,) = lake.images()
+    assert lake.rows(version=image.version) == {1: "a", 2: "b"}
     assert image.batch == lake.mark.batch
     assert lake.run() == ()
 
@@ -142,12 +117,12 @@ def test_a_cut_that_a_mirror_has_gone_past_has_no_image(lake: HandLake) -> None:
     lake.play([row(U, 60, 1, "night")])
     lake.cuts = cuts
     written(lake, 50)
-    prove(lake, 50)
+    lake.prove(50)
     lake.land(row(U, 61, 1, "deep night"))
 
     lake.run()
 
-    assert images(lake) == ()
+    assert lake.images() == ()
     assert lake.rows()[1] == "deep night"
 
 
@@ -168,11 +143,11 @@ def test_a_turn_that_began_before_the_cut_and_was_committed_after_it_is_none_pas
     lake.run()
     lake.passes.clock = clock
     written(lake, 50)
-    prove(lake, 50)
+    lake.prove(50)
     lake.land(row(U, 60, 1, "night"))
     lake.run()
 
-    assert [held_in(lake, one) for one in images(lake)] == [{1: "day", 2: "b"}]
+    assert [lake.rows(version=one.version) for one in lake.images()] == [{1: "day", 2: "b"}]
 
 
 def test_after_a_restart_nothing_is_forgotten_of_a_cut(lake: HandLake) -> None:
@@ -181,17 +156,17 @@ def test_after_a_restart_nothing_is_forgotten_of_a_cut(lake: HandLake) -> None:
     assert lake.run() == ()
     lake.reopen()
     written(lake, 50)
-    prove(lake, 50)
+    lake.prove(50)
     lake.land()
 
     lake.run()  # tells an old turn
     lake.run()
 
-    assert held_in(lake, images(lake)[0]) == {1: "a", 2: "b"}
+    assert lake.rows(version=lake.images()[0].version) == {1: "a", 2: "b"}
     lake.reopen()
     lake.run()
     lake.run()
-    assert len(images(lake)) == 1
+    assert len(lake.images()) == 1
 
 
 @pytest.mark.parametrize(
@@ -220,11 +195,11 @@ def test_the_image_is_what_a_model_says(
 ) -> None:
     lake.now = CUT
     written(lake, 50)
-    prove(lake, 50)
+    lake.prove(50)
     lake.land(*night)
     turns = lake.run()
 
-    assert held_in(lake, images(lake)[0]) == expected
+    assert lake.rows(version=lake.images()[0].version) == expected
     assert [turn.hold for turn in turns] == [None, None]
     assert turns[0].image is not None
     assert turns[1].account.residual == 0
@@ -233,14 +208,14 @@ def test_the_image_is_what_a_model_says(
 def test_a_base_from_after_the_cut_hides_nothing_that_was_before_it(lake: HandLake) -> None:
     lake.now = CUT
     written(lake, 50)
-    prove(lake, 50)
+    lake.prove(50)
     bases = {"s/db.t": row(S, 70, None)["order"]}
     lake.mark = replace(lake.mark, bases=bases)
     lake.land(row(U, 20, 1, "day"), row(R, 70, 2, "new"), row(S, 70, None))
 
     lake.run()
 
-    assert held_in(lake, images(lake)[0]) == {1: "day", 2: "b"}
+    assert lake.rows(version=lake.images()[0].version) == {1: "day", 2: "b"}
     assert lake.rows() == {2: "new"}
 
 
@@ -248,13 +223,13 @@ def test_days_that_were_slept_through_have_one_image_each(lake: HandLake) -> Non
     lake.now = CUT + timedelta(days=2)
     cuts = [CUT + timedelta(days=number) for number in range(3)]
     lake.cuts = tuple(DueCut(cut, {"s": fence(50, at=cuts[-1])}) for cut in cuts)
-    prove(lake, 50)
+    lake.prove(50)
     lake.land(row(U, 60, 1, "morning"))
 
     lake.run()
 
-    assert [one.cut for one in images(lake)] == cuts
-    assert [held_in(lake, one) for one in images(lake)] == [{1: "a", 2: "b"}] * 3
+    assert [one.cut for one in lake.images()] == cuts
+    assert [lake.rows(version=one.version) for one in lake.images()] == [{1: "a", 2: "b"}] * 3
     assert lake.rows()[1] == "morning"
 
 
@@ -265,14 +240,14 @@ def test_a_mirror_that_was_paused_over_midnight_becomes_the_image_once_it_goes_o
     lake.now = CUT + timedelta(days=1)
     lake.run(paused={"db.t"})
     written(lake, 50)
-    prove(lake, 50)
+    lake.prove(50)
     lake.land(row(U, 70, 2, "night"))
     lake.run(paused={"db.t"})
-    assert images(lake) == ()
+    assert lake.images() == ()
 
     lake.run()
 
-    assert held_in(lake, images(lake)[0]) == {1: "day", 2: "b"}
+    assert lake.rows(version=lake.images()[0].version) == {1: "day", 2: "b"}
     assert lake.rows() == {1: "night", 2: "night"}
 
 
@@ -283,12 +258,12 @@ def test_a_day_has_one_image_also_where_the_time_zone_has_changed_and_it_ended_t
     cuts = [CUT, CUT + timedelta(hours=8)]
     lake.now = cuts[-1]
     lake.cuts = tuple(DueCut(cut, {"s": fence(50, at=cuts[-1])}, "2026-01-02") for cut in cuts)
-    prove(lake, 50)
+    lake.prove(50)
     lake.land(row(U, 60, 1, "night"))
 
     lake.run()
 
-    assert [one.cut for one in images(lake)] == cuts[1:]
+    assert [one.cut for one in lake.images()] == cuts[1:]
 
 
 def test_changes_without_a_place_in_a_log_are_not_cut_and_not_held_back(lake: HandLake) -> None:
@@ -299,5 +274,5 @@ def test_changes_without_a_place_in_a_log_are_not_cut_and_not_held_back(lake: Ha
 
     lake.run()
 
-    assert images(lake) == ()
+    assert lake.images() == ()
     assert lake.rows()[1] == "night"

@@ -12,15 +12,13 @@ from typing import Any
 import pytest
 
 from pipeline.apply import turn_jobs
-from pipeline.apply.mirror_snapshot import images_of
 from pipeline.image import DueCut, lacking
 from pipeline.invariants.range import Range, ValueBounds
-from pipeline.mark import Epoch, Mark, Quarantine
-from pipeline.model import Acknowledged, Fence, Head, Op, Order, Origin, Shard, Table
+from pipeline.mark import Mark, Quarantine
+from pipeline.model import Op, Order, Origin, Shard, Table
 from pipeline.report import Gap, tell_gap
 from pipeline.rereads import Reread
 from pipeline.settings import InvariantRule, PublishRule
-from pipeline.sources.mysql.position import binlog_position
 from tests.pipeline.hand_lake import NOW, HandLake, row
 
 CUT = NOW + timedelta(minutes=25)
@@ -40,17 +38,12 @@ def at_the_cut(home: Path, **more: Any) -> HandLake:
     made.cuts = (DueCut(CUT),)
     made.play([row(Op.CREATE, 10, 1, "a")])
     made.now = CUT
-    place = binlog_position(1, 50)
-    made.cuts = (DueCut(CUT, {"s": Fence("s", 7, CUT, Head("A", place))}),)
-    epochs, told = {"s": Epoch(1, "A", place)}, {"s": Acknowledged(place)}
-    made.mark = replace(made.mark, acknowledged=told, heartbeats={"s": 7}, epochs=epochs)
+    made.end_day(CUT, 50)
     return made
 
 
 def images(lake: HandLake) -> int:
-    seen = lake.passes.mirrors.look("db.t")
-    assert seen is not None
-    return len(images_of(seen))
+    return len(lake.images())
 
 
 def rebased(lake: HandLake) -> None:

@@ -15,13 +15,10 @@ import pytest
 from checks.certificate import Certificate, Ground, forfeited
 from checks.evidence import Evidence
 from pipeline.apply.late_changes import below_cut, late_for
-from pipeline.apply.mirror_snapshot import images_of
-from pipeline.image import DueCut, Image
-from pipeline.mark import Epoch
-from pipeline.model import Acknowledged, Fence, Head, Op, Order, Origin, Stage
+from pipeline.image import Image
+from pipeline.model import Op, Order, Origin, Stage
 from pipeline.settings import PublishRule
 from pipeline.sources.mysql.column import MySqlColumn as Column
-from pipeline.sources.mysql.position import binlog_position
 from pipeline.tables.delta.table_format import DeltaMirrors
 from pipeline.tables.lake import Lake
 from tests.pipeline.hand_lake import ID, NOW, HandLake, row
@@ -44,14 +41,7 @@ def lake(tmp_path: Path) -> HandLake:
     made.reopen()
     old = "2026-01-01T10:00:00Z"
     made.play([row(C, 10, 1, **image_of(1, old)), row(C, 11, 2, **image_of(2, old))])
-    position = binlog_position(1, 50)
-    made.cuts = (DueCut(CUT, {"s": Fence("s", 7, CUT, Head("A", position))}, "2026-01-02"),)
-    made.mark = replace(
-        made.mark,
-        acknowledged={"s": Acknowledged(position)},
-        heartbeats={"s": 7},
-        epochs={"s": Epoch(1, "A", position)},
-    )
+    made.end_day(CUT, 50, "2026-01-02")
     made.now = CUT
     made.land(row(U, 40, 1, **image_of(1, old)), row(U, 60, 1, **image_of(1, old)))
     made.run()
@@ -59,7 +49,7 @@ def lake(tmp_path: Path) -> HandLake:
 
 
 def only(lake: HandLake) -> Image:
-    (found,) = images_of(lake.passes.mirrors.look("db.t"))  # type: ignore[arg-type]
+    (found,) = lake.images()
     return found
 
 

@@ -4,7 +4,6 @@ What came late is put into a corrected image: then it is what the changes below 
 whatever came when.  Covers pipeline/apply/corrections.py.
 """
 
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from random import Random
@@ -16,24 +15,22 @@ import pytest
 from pipeline.apply.image_writing import ImageWriting
 from pipeline.apply.landed_state import LandedState
 from pipeline.apply.mirrors import Mirrors
-from pipeline.image import DueCut, Image
+from pipeline.image import Image
 from pipeline.lake.pinned import open_table
-from pipeline.model import Op
 from pipeline.settings import PublishRule
 from pipeline.tables.delta.table_format import DeltaMirrors
 from pipeline.tables.lake import Lake
 from tests.example_count import examples
 from tests.pipeline.apply.test_random_images import (
-    CHANGES,
     CUTS,
-    EACH,
     Cut,
     History,
+    begun,
     finish,
-    proof,
-    stored,
+    let_come,
+    prove,
 )
-from tests.pipeline.hand_lake import NOW, HandLake, row
+from tests.pipeline.hand_lake import NOW, HandLake
 
 FIRST = {99: "first"}
 LONG = timedelta(days=9)
@@ -43,22 +40,15 @@ def lied_about(folder: Path, seed: int, how: Any) -> tuple[HandLake, History, li
     """A lake to which some of what stands below a cut came after its image was made."""
     lake = HandLake(folder, publish=(PublishRule("db.*", how=how, hold_back=LONG),))
     random = Random(seed)
-    history = History(random)
-    history.write()
-    lake.play([row(Op.CREATE, 5, 99, "first")])
-    positions = sorted(random.sample(range(10, 10 * CHANGES), CUTS))
-    cuts = [Cut(NOW + EACH * (n + 1), pos, n) for n, pos in enumerate(positions)]
+    history, cuts = begun(lake, random)
     for _ in range(500):
         if history.landed(10**9):
             break
-        now = lake.now + timedelta(minutes=10)
-        due = [one for one in cuts if one.at <= now]
-        ahead = next((one.pos for one in cuts if one.at > now), 10**9)
-        lake.cuts = tuple(one.due() if one in due else DueCut(one.at) for one in cuts)
+        due, ahead = let_come(lake, cuts)
         lake.land(*history.some(ahead) if random.random() < 0.3 else ())
         liar = random.random() < 0.5
         covered = [one for one in due if liar or history.landed(one.pos)]
-        lake.mark = replace(lake.mark, **proof(covered))
+        prove(lake, covered)
         lake.run()
     finish(lake, cuts)
     return lake, history, cuts
@@ -93,14 +83,14 @@ def test_a_corrected_image_is_what_the_changes_below_its_cut_leave(
     assert [rows(lake, one, how) for one in found.images] == [
         FIRST | history.model(one.pos) for one in cuts
     ]
-    assert [len(one.late) for one in found.images] == [len(one.late) for one in stored(lake)]
+    assert [len(one.late) for one in found.images] == [len(one.late) for one in lake.images()]
 
 
 def test_some_of_these_histories_have_images_that_are_to_be_corrected(tmp_path: Path) -> None:
     late = [
         len(image.late)
         for seed in range(4)
-        for image in stored(lied_about(tmp_path / str(seed), seed, "pin")[0])
+        for image in lied_about(tmp_path / str(seed), seed, "pin")[0].images()
     ]
 
     assert sum(late) > 3

@@ -3,8 +3,7 @@
 The model is a dict: what the changes below a cut leave of the table, whatever came when.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 from random import Random
@@ -12,11 +11,8 @@ from typing import Any
 
 import pytest
 
-from pipeline.apply.mirror_snapshot import images_of
-from pipeline.image import DueCut, Image
-from pipeline.lake.pinned import open_table
-from pipeline.mark import Epoch
-from pipeline.model import Acknowledged, Fence, Head, Op
+from pipeline.image import DueCut
+from pipeline.model import Fence, Head, Op
 from pipeline.settings import PublishRule
 from pipeline.sources.mysql.position import binlog_position
 from tests.example_count import examples
@@ -94,20 +90,13 @@ class Cut:
 def test_an_image_is_what_the_changes_below_its_cut_leave(tmp_path: Path, seed: int) -> None:
     lake = HandLake(tmp_path, publish=(PublishRule("db.*", hold_back=timedelta(days=9)),))
     random = Random(seed)
-    history = History(random)
-    history.write()
-    lake.play([row(Op.CREATE, 5, 99, "first")])
-    positions = sorted(random.sample(range(10, 10 * CHANGES), CUTS))
-    cuts = [Cut(NOW + EACH * (n + 1), pos, n) for n, pos in enumerate(positions)]
+    history, cuts = begun(lake, random)
     passed = 0
     while not history.landed(10**9):
-        now = lake.now + timedelta(minutes=10)  # of the pass that follows
-        due = [one for one in cuts if one.at <= now]
-        ahead = next((one.pos for one in cuts if one.at > now), 10**9)
-        lake.cuts = tuple(one.due() if one in due else DueCut(one.at) for one in cuts)
+        due, ahead = let_come(lake, cuts)
         lake.land(*history.some(ahead))
         covered = [one for one in due if history.landed(one.pos)]
-        lake.mark = replace(lake.mark, **proof(covered))
+        prove(lake, covered)
         lake.run()
         passed += 1
         assert passed < 500
@@ -115,44 +104,43 @@ def test_an_image_is_what_the_changes_below_its_cut_leave(tmp_path: Path, seed: 
             lake.reopen()
     finish(lake, cuts)
 
-    images = {one.cut: one for one in stored(lake)}
+    images = {one.cut: one for one in lake.images()}
 
     first = {99: "first"}
-    assert [held(lake, images[one.at]) for one in cuts] == [
+    assert [lake.rows(version=images[one.at].version) for one in cuts] == [
         first | history.model(one.pos) for one in cuts
     ]
     assert lake.rows() == first | history.model(10**9)
     assert all(one.late == () for one in images.values())
 
 
-def proof(covered: list[Cut]) -> dict[str, Any]:
-    if not covered:
-        return {}
-    newest = binlog_position(1, covered[-1].pos)
-    return {
-        "acknowledged": {"s": Acknowledged(newest)},
-        "heartbeats": {"s": covered[-1].number},
-        "epochs": {"s": Epoch(1, "A", newest)},
-    }
+def begun(lake: HandLake, random: Random) -> tuple[History, list[Cut]]:
+    """What will come to a table of one row, and cuts at random places of it."""
+    history = History(random)
+    history.write()
+    lake.play([row(Op.CREATE, 5, 99, "first")])
+    positions = sorted(random.sample(range(10, 10 * CHANGES), CUTS))
+    return history, [Cut(NOW + EACH * (n + 1), pos, n) for n, pos in enumerate(positions)]
+
+
+def let_come(lake: HandLake, cuts: list[Cut]) -> tuple[list[Cut], int]:
+    """Cuts that are over in the next pass, and the place up to which may be read before it."""
+    now = lake.now + timedelta(minutes=10)
+    due = [one for one in cuts if one.at <= now]
+    lake.cuts = tuple(one.due() if one in due else DueCut(one.at) for one in cuts)
+    return due, next((one.pos for one in cuts if one.at > now), 10**9)
+
+
+def prove(lake: HandLake, covered: list[Cut]) -> None:
+    if covered:
+        lake.prove(covered[-1].pos, covered[-1].number)
 
 
 def finish(lake: HandLake, cuts: list[Cut]) -> None:
     """All has landed, and it is long after the last cut."""
     lake.now = max(lake.now, cuts[-1].at)
     lake.cuts = tuple(one.due() for one in cuts)
-    lake.mark = replace(lake.mark, **proof(cuts))
+    prove(lake, cuts)
     lake.land()
     for _ in range(3):  # an old turn may be told first
         lake.run()
-
-
-def stored(lake: HandLake) -> tuple[Image, ...]:
-    seen = lake.passes.mirrors.look("db.t")
-    assert seen is not None
-    return images_of(seen)
-
-
-def held(lake: HandLake, image: Image) -> Mapping[int, Any]:
-    found = open_table(lake.settings.mirror("db.t"), image.version)
-    assert found is not None
-    return {one["id"]: one["name"] for one in found.select("SELECT * FROM t")}

@@ -26,7 +26,7 @@ from pipeline.report import Applied, Hold
 from pipeline.settings import InvariantRule, PublishRule
 from pipeline.sources.mysql.column import MySqlColumn as Column
 from pipeline.tables.delta.table_format import DeltaMirrors
-from tests.pipeline.apply.test_due_images import CUT, held_in, images, prove, written
+from tests.pipeline.apply.test_due_images import CUT, written
 from tests.pipeline.hand_lake import ID, NAME, HandLake, row
 
 N = Column("n", "INT")
@@ -249,17 +249,17 @@ def test_an_image_is_asked_by_itself_and_let_through_by_itself(tmp_path: Path) -
     lake.play([row(C, 10, 1, "a")])
     lake.now = CUT
     written(lake, 50)
-    prove(lake, 50)
+    lake.prove(50)
     lake.land(row(U, 20, 1, None), row(U, 60, 1, "right"))
 
     hold = held(lake.apply())
     assert span(hold) == "invalid:db.t:1-1"
-    assert images(lake) == ()
+    assert lake.images() == ()
     lake.land(row(C, 30, 2, "of the day, too"))
 
     assert lake.apply([hold.id]).hold is None
-    (image,) = images(lake)
-    assert held_in(lake, image) == {1: None, 2: "of the day, too"}
+    (image,) = lake.images()
+    assert lake.rows(version=image.version) == {1: None, 2: "of the day, too"}
     assert lake.rows() == {1: "right", 2: "of the day, too"}
 
 
@@ -270,13 +270,13 @@ def test_a_truncate_that_an_image_has_seen_takes_nothing_again(tmp_path: Path) -
     lake.play([row(C, 10, 1, "a")], [row(D, 11, 1, "a")])
     lake.now = CUT
     written(lake, 50)
-    prove(lake, 50)
+    lake.prove(50)
     lake.land(row(T, 20, None), row(C, 21, 5, "x"))
 
     turns = lake.run()
 
     assert [turn.hold for turn in turns] == [None, None]
-    assert len(images(lake)) == 1
+    assert len(lake.images()) == 1
     assert lake.rows() == {5: "x"}
 
 

@@ -20,7 +20,6 @@ from pyspark.sql import SparkSession
 from pipeline.apply import written_images
 from pipeline.apply.image_writing import ImageWriting
 from pipeline.apply.landed_state import LandedState
-from pipeline.apply.mirror_snapshot import images_of
 from pipeline.apply.mirrors import Mirrors
 from pipeline.apply.written_images import (
     MANIFEST,
@@ -30,15 +29,12 @@ from pipeline.apply.written_images import (
     write,
 )
 from pipeline.errors import ConfigError, UnreachableError
-from pipeline.image import DueCut
 from pipeline.lake import folder
 from pipeline.lake.bucket import Bucket
 from pipeline.lake.store import open_store
-from pipeline.mark import Epoch
-from pipeline.model import Acknowledged, Fence, Head, Op
+from pipeline.model import Op
 from pipeline.settings import PublishRule
 from pipeline.sources.mysql.column import MySqlColumn as Column
-from pipeline.sources.mysql.position import binlog_position
 from pipeline.tables.delta.table_format import DeltaMirrors
 from pipeline.tables.lake import Lake
 from tests.pipeline.hand_lake import ID, NOW, HandLake, row
@@ -49,26 +45,13 @@ DAY = "2026-01-01"
 TOLD = Manifest("db.t", CUT, "m", 7, 0, 0, NOW, NOW + timedelta(days=7))
 
 
-def proven(lake: HandLake) -> None:
-    """The cut is at position 50, and all below it has landed."""
-    position = binlog_position(1, 50)
-    fence = Fence("s", 7, CUT, Head("A", position))
-    lake.cuts = (DueCut(CUT, {"s": fence}, DAY),)
-    lake.mark = replace(
-        lake.mark,
-        acknowledged={"s": Acknowledged(position)},
-        heartbeats={"s": 7},
-        epochs={"s": Epoch(1, "A", position)},
-    )
-
-
 @pytest.fixture
 def lake(tmp_path: Path) -> HandLake:
     """A mirror with rows of both sides of a cut, and vectors that hide some."""
     made = HandLake(tmp_path / "lake", publish=(PublishRule("db.*", how="parquet"),))
     made.play([row(C, 10 + key, key, "old") for key in range(5)], [row(U, 20, 0, "day")])
     made.now = CUT
-    proven(made)
+    made.end_day(CUT, 50, DAY)
     made.land(row(D, 30, 4, "old"), row(U, 60, 1, "night"), row(D, 61, 2, "old"))
     made.run()
     return made
@@ -118,7 +101,7 @@ def test_duckdb_reads_the_folder(lake: HandLake) -> None:
 @pytest.mark.spark
 def test_spark_reads_the_folder_and_the_version_alike(lake: HandLake, spark: SparkSession) -> None:
     writing(lake).run(LandedState(lake.mark, lake.catalog))
-    (image,) = images_of(lake.passes.mirrors.seen("db.t"))  # type: ignore[arg-type]
+    (image,) = lake.images()
 
     folder = spark.read.parquet(str(table_folder(lake))).select("id", "name").collect()
     pinned = (
@@ -171,7 +154,7 @@ def test_an_error_that_nobody_foresaw_stops_no_other_table(
     other = {"table": "db.a", "shard": "db.a", "topic": "s.db.a"}
     lake.play([row(C, 10, 1, "old"), row(C, 10, 1, "old") | other])
     lake.now = CUT
-    proven(lake)
+    lake.end_day(CUT, 50, DAY)
     lake.land(row(U, 20, 1, "day"), row(U, 20, 1, "day") | other)
     lake.run()
     ours = writing(lake)
@@ -212,7 +195,7 @@ def test_an_image_that_readers_would_misread_is_not_written(tmp_path: Path) -> N
     lake = HandLake(tmp_path, publish=rules, columns=columns)
     lake.play([row(C, 10, 1) | {"after": '{"id": 1, "Dt": "a"}'}])
     lake.now = CUT
-    proven(lake)
+    lake.end_day(CUT, 50, DAY)
     lake.land(row(C, 20, 2) | {"after": '{"id": 2, "Dt": "b"}'})
     lake.run()
 
