@@ -52,12 +52,24 @@ class Running:
     started: datetime
 
 
+@dataclass(frozen=True, slots=True)
+class _End:
+    """How a tick ended, to be written down."""
+
+    planned: datetime
+    at: datetime
+    result: str
+    detail: str
+    through: tuple[datetime, ...]
+
+
 @dataclass(eq=False)
 class Schedule:
     """Runs *jobs* and keeps *book*; ``clock`` is aware UTC.
 
     ``last`` is, per job, the newest tick of an earlier life; ``ailments`` says of each job whose
-    last tick failed, why.
+    last tick failed, why.  A job whose last end the book has not taken (its disk is full) waits
+    until it does: what would have been its ticks meanwhile is missed.
     """
 
     jobs: Sequence[Job]
@@ -68,6 +80,8 @@ class Schedule:
     running: dict[str, Running] = field(default_factory=dict)
     ailments: dict[str, str] = field(default_factory=dict)
     _seen: dict[str, datetime] = field(default_factory=dict)
+    _booked: dict[str, datetime] = field(default_factory=dict)  # the newest that the book tells of
+    _owed: dict[str, _End] = field(default_factory=dict)
     _pulse: datetime = EPOCH
     _timer: BackgroundScheduler | None = None
     _told: set[tuple[str, datetime]] = field(default_factory=set)
@@ -76,6 +90,7 @@ class Schedule:
     def __post_init__(self) -> None:
         """Go on where an earlier life ended."""
         self._seen.update(self.last)
+        self._booked.update(self.last)
 
     def start(self) -> None:
         """Begin to tick; every job runs once at once."""
@@ -131,6 +146,8 @@ class Schedule:
                 return
             if last is not None and last > self.clock():
                 self.book.forget(job.name, planned, job.every)  # the clock went back
+                self._booked.pop(job.name, None)
+                self._owed.pop(job.name, None)
                 last = None
             if last is not None and planned <= last:
                 return
@@ -138,47 +155,72 @@ class Schedule:
             self.running[job.name] = Running(planned, self.clock())
         try:
             with bound_contextvars(job=job.name, run=new_run()):
-                self._run(job, planned, last)
+                self._run(job, planned)
         finally:
             del self.running[job.name]
 
-    def _run(self, job: Job, planned: datetime, last: datetime | None) -> None:
+    def _run(self, job: Job, planned: datetime) -> None:
         """The boundary of one scheduled job: whatever it raises ends here, logged and recorded."""
         started = self.clock()
+        if not self._settled(job):
+            return
         try:
-            self._note_missed(job, planned, last)
-            if not self.book.start(job.name, planned, started):
+            self._note_missed(job, planned)
+            accepted = self.book.start(job.name, planned, started)
+            self._booked[job.name] = planned
+            if not accepted:
                 return
             job.run()
         except SluiceError as error:
-            if self.ailments.get(job.name) != _told(error):  # once, not once a second
-                log.error("job failed", why=str(error))  # noqa: TRY400  - foreseen: no traceback
-            self._fail(job, planned, error)
+            self._ail(job, error)
+            self._finish(job, planned, "failed", _told(error))
         except Exception as error:
             log.exception("job failed")
-            self._fail(job, planned, error)
+            self.ailments[job.name] = _told(error)
+            self._finish(job, planned, "failed", _told(error))
         else:
             self.ailments.pop(job.name, None)
             late = self.clock() - started > job.deadline
             self._finish(job, planned, "late" if late else "done")
 
-    def _fail(self, job: Job, planned: datetime, error: Exception) -> None:
+    def _ail(self, job: Job, error: SluiceError) -> None:
+        if self.ailments.get(job.name) != _told(error):  # once, not once a second
+            log.error("job failed", why=str(error))  # foreseen: no traceback
         self.ailments[job.name] = _told(error)
-        self._finish(job, planned, "failed", _told(error))
 
     def _finish(self, job: Job, planned: datetime, result: str, detail: str = "") -> None:
         now = self.clock()
         after = due(now, job.every) + job.every
         through = tuple(missed(planned, after, job.every)) if job.continuous else ()
-        self.book.finish(job.name, planned, now, result, detail, through=through)
-        if through:  # only now: what could not be written down will be told as missed
-            self._seen[job.name] = through[-1]
+        self._owed[job.name] = _End(planned, now, result, detail, through)
+        self._settled(job)
 
-    def _note_missed(self, job: Job, planned: datetime, last: datetime | None) -> None:
+    def _settled(self, job: Job) -> bool:
+        """Write down how its last tick ended, if that is owed; false if the book takes nothing."""
+        end = self._owed.get(job.name)
+        if end is None:
+            return True
+        try:
+            self._note_missed(job, end.planned)
+            self.book.finish(
+                job.name, end.planned, end.at, end.result, end.detail, through=end.through
+            )
+        except SluiceError as error:
+            self._ail(job, error)
+            return False
+        del self._owed[job.name]
+        until = max((end.planned, *end.through))
+        self._booked[job.name] = until
+        self._seen[job.name] = max(self._seen[job.name], until)
+        return True
+
+    def _note_missed(self, job: Job, planned: datetime) -> None:
+        last = self._booked.get(job.name)
         if last is None:
             return
         for planneds in batches(missed(last, planned, job.every)):
             self.book.miss_many(job.name, planneds, self.clock())
+            self._booked[job.name] = planneds[-1]
 
     def _add(self, name: str, every: timedelta, run: Callable[[], object]) -> None:
         if self._timer is None:

@@ -55,6 +55,7 @@ class LaneRequests:
     wanted: Callable[[], frozenset[str]] = frozenset
     ailments: dict[Verb, str] = field(default_factory=dict)
     at_rest: bool = False
+    _untold: dict[Verb, tuple[Sequence[Applied], datetime]] = field(default_factory=dict)
 
     @property
     def ailment(self) -> str:
@@ -127,13 +128,25 @@ class LaneRequests:
         self.rereads.told(reply.rereads, self.clock())
 
     def _apply(self, verb: Verb, wanted: frozenset[str]) -> None:
+        self._keep(verb)
         started, waived = self.clock(), self.waived()
         with self._ailing(verb):
             request = Request(
                 0, verb, waived, cuts=self.cuts(), paused=self.paused(), wanted=wanted
             )
             turns = self.call(request, self.deadlines.apply).applied
-        self._applied(turns, started)
+        self._untold[verb] = turns, started
+        self._keep(verb)
+
+    def _keep(self, verb: Verb) -> None:
+        """Keep what the last turns said; no others come before a store that is full has taken it.
+
+        For a mirror remembers the account of its last turn alone.
+        """
+        told = self._untold.get(verb)
+        if told is not None:
+            self._applied(*told)
+            del self._untold[verb]
 
     def _applied(self, turns: Sequence[Applied], started: datetime) -> None:
         now = self.clock()

@@ -6,8 +6,9 @@ Covers monitor/schedule.py, ticks.py.
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import cast
 
 import pytest
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 from monitor.schedule import Job, Schedule
 from monitor.store.ticks import Ticks
 from monitor.ticks import EPOCH, batches, due, missed
+from pipeline.errors import UnreachableError
 
 START = datetime(2026, 10, 25, 0, 59, 58, tzinfo=UTC)
 FIVE = timedelta(seconds=5)
@@ -41,9 +43,11 @@ class Book:
 
     letters: dict[datetime, str] = field(default_factory=dict)
     details: list[str] = field(default_factory=list)
+    full: bool = False
 
     def start(self, job: str, planned: datetime, at: datetime) -> bool:
         """Nothing yet."""
+        self._write()
         return planned not in self.letters
 
     def finish(
@@ -57,6 +61,7 @@ class Book:
         through: Sequence[datetime] = (),
     ) -> None:
         """One letter, and a dash for each tick that it ran through."""
+        self._write()
         for tick in (planned, *through):
             assert tick not in self.letters
             self.letters[tick] = "-"
@@ -65,6 +70,7 @@ class Book:
 
     def miss_many(self, job: str, planneds: Sequence[datetime], at: datetime) -> None:
         """An m each."""
+        self._write()
         for planned in planneds:
             assert planned not in self.letters
             self.letters[planned] = "m"
@@ -72,6 +78,10 @@ class Book:
     def forget(self, job: str, since: datetime, every: timedelta) -> None:
         """Tear out the pages."""
         self.letters = {tick: one for tick, one in self.letters.items() if tick < since}
+
+    def _write(self) -> None:
+        if self.full:
+            raise UnreachableError("store: database or disk is full")
 
     def __str__(self) -> str:
         return "".join(letter for _, letter in sorted(self.letters.items()))
@@ -108,6 +118,48 @@ def test_each_tick_of_the_grid_is_written_down_once(waits: list[float], sheet: s
         schedule.tick(job)
 
     assert str(book) == sheet
+
+
+@pytest.mark.parametrize(
+    ("continuous", "full", "sheet"),
+    [
+        pytest.param(False, ".....", "ddddd", id="never"),
+        pytest.param(False, ".xx..", "dfmdd", id="before two ticks"),
+        pytest.param(False, "X....", "ddddd", id="while one ran"),
+        pytest.param(False, ".Xxx.", "ddmmd", id="while one ran, and for two more"),
+        pytest.param(True, ".xxx.", "dfmmd", id="before three of a job that goes on and on"),
+    ],
+)
+def test_ticks_are_told_of_once_the_book_that_was_full_takes_them(
+    full: str, sheet: str, *, continuous: bool
+) -> None:
+    """`x`: it is full when the tick begins, `X`: from when it runs on."""
+    book, clock, ran = Book(), Clock(), list[datetime]()
+    job = Job("watch", FIVE, FIVE, lambda: ran.append(clock()), continuous)
+    schedule = scheduled(job, book, clock)
+
+    for each in full:
+        book.full = each == "x"
+        run = replace(job, run=partial(setattr, book, "full", True)) if each == "X" else job
+        schedule.tick(run)
+        clock.advance(5)
+
+    assert str(book) == sheet
+    assert len(ran) == full.count(".")
+    assert schedule.ailments == {}
+
+
+def test_a_book_that_is_full_is_logged_once(capsys: pytest.CaptureFixture[str]) -> None:
+    book, clock = Book(full=True), Clock()
+    job = _job(lambda: None)
+    schedule = scheduled(job, book, clock)
+
+    for _ in range(5):
+        schedule.tick(job)
+        clock.advance(5)
+
+    assert capsys.readouterr().out.count("disk is full") == 1
+    assert "disk is full" in schedule.ailments["watch"]
 
 
 @pytest.mark.parametrize(

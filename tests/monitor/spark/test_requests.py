@@ -20,6 +20,7 @@ from pipeline.errors import HeldError, SluiceError, UnreachableError
 from pipeline.model import Account
 from pipeline.report import Applied, Hold, Landed
 from pipeline.rereads import RereadState, WishedReread
+from tests.monitor.store.kit import Full
 
 NOW = datetime(2026, 3, 29, 12, 0, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
@@ -94,6 +95,30 @@ def test_landing_and_merging_are_asked_for_apart_and_each_account_is_kept_once(
     assert [one.verb for one in spark.asked] == [Verb.LAND, Verb.APPLY, Verb.APPLY]
     assert store.accounts.totals()["shop.users", "applied"] == 5
     assert requests.ailment == ""
+
+
+def test_what_turns_said_is_kept_once_a_store_that_was_full_takes_it_and_no_turn_comes_before(
+    store: ServiceStore,
+) -> None:
+    """Else their changes are in no account, and a table that went on stays held."""
+    held = (_turn("shop.users", 2, HOLD),)
+    spark = FakeSpark(apply=held)
+    requests = _requests(store, spark)
+    requests.apply()
+    disk = Full(store.database)
+    spark.apply = (*(_turn(f"shop.t{n}") for n in range(500)), _turn("shop.users"))
+
+    for _ in range(2):
+        with pytest.raises(UnreachableError, match="full"):
+            requests.apply()
+    disk.free()
+    spark.apply = ()
+    requests.apply()
+
+    assert [one.verb for one in spark.asked] == [Verb.APPLY] * 3
+    assert store.accounts.totals()["shop.t499", "applied"] == 5
+    assert store.accounts.totals()["shop.users", "applied"] == 10
+    assert requests.standstills.holds() == ()
 
 
 def test_what_is_landed_is_merged_though_kafka_is_down(store: ServiceStore) -> None:

@@ -2,6 +2,9 @@
 
 from datetime import UTC, datetime, timedelta
 
+from sqlalchemy import Connection, event
+
+from monitor.store.database import Database
 from monitor.store.store import ServiceStore
 from pipeline.model import Fence, Head
 from pipeline.sources.mysql.position import binlog_position
@@ -24,3 +27,21 @@ def first(store: ServiceStore, instant: datetime) -> Fence | None:
 def newest(store: ServiceStore, source: str = "shop") -> Fence | None:
     """The last fence kept."""
     return next(reversed(store.fences.since(source, datetime(1970, 1, 1, tzinfo=UTC))), None)
+
+
+class Full:
+    """A limit on the pages of a store, as that of a disk: real SQLite refuses what is above."""
+
+    def __init__(self, database: Database) -> None:
+        self.pages = 0
+        event.listen(database.engine, "begin", self._limit)
+        with database.read() as connection:
+            self.pages = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
+
+    def free(self) -> None:
+        """Make room."""
+        self.pages = 2**30
+
+    def _limit(self, connection: Connection) -> None:
+        if self.pages:
+            connection.exec_driver_sql(f"PRAGMA max_page_count={self.pages}")

@@ -4,31 +4,12 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, event
 
 from tests.monitor.rig import USERS, Rig
+from tests.monitor.store.kit import Full
 
 MOST = 400
 SOME = timedelta(milliseconds=1)
-
-
-class Full:
-    """A limit on the pages of the store, as that of a disk: real SQLite refuses what is above."""
-
-    def __init__(self, rig: Rig) -> None:
-        self.pages = 0
-        self.engine = rig.store.database.engine
-        event.listen(self.engine, "begin", self._limit)
-        with rig.store.database.read() as connection:
-            self.pages = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
-
-    def free(self) -> None:
-        """Make room."""
-        self.pages = 2**30
-
-    def _limit(self, connection: Connection) -> None:
-        if self.pages:
-            connection.exec_driver_sql(f"PRAGMA max_page_count={self.pages}")
 
 
 @pytest.fixture
@@ -49,7 +30,7 @@ def ask(rig: Rig, number: int) -> tuple[int, Any]:
 def test_a_full_store_gives_no_ready_that_is_not_kept_and_goes_on_once_there_is_room(
     rig: Rig,
 ) -> None:
-    disk, given = Full(rig), []
+    disk, given = Full(rig.store.database), []
     for number in range(MOST):
         status, answer = ask(rig, number)
         if status != 200:
