@@ -13,7 +13,7 @@ from checks.pause import Pause
 from pipeline.lags.lag import Lags
 from pipeline.lags.samples import Samples
 from pipeline.mark import Mark, Quarantine
-from pipeline.model import Missing, Table
+from pipeline.model import Missing, Ordering, Table
 from pipeline.report import Gap, Hold, read_gap
 
 LAKE = "lake"  # what tables blame whose mirrors cannot be reached
@@ -31,6 +31,7 @@ class Inputs:
     ``unproven`` says what no log shows of it (a cascade); empty if there is nothing, Missing if
     its sources have not told.  ``unlisted`` says why it may have more shards than are known; empty
     if it cannot.
+    ``ordering`` is what the orders of its changes rest on, ``weak_order`` why that is not enough.
     ``clocks`` say why the times of its sources' heartbeats cannot be believed now.
     ``pause`` is there while a person keeps its merges from going on.  ``bad_until`` tells of each
     check until when its last FAIL stood.
@@ -47,6 +48,8 @@ class Inputs:
     verdicts: tuple[Verdict, ...] = ()
     unproven: str | Missing = ""
     unlisted: str = ""
+    ordering: Ordering = Ordering.LOG
+    weak_order: tuple[Reason, ...] = ()
     clocks: tuple[Reason, ...] = ()
     pause: Pause | None = None
     bad_until: Mapping[str, datetime] = field(default_factory=dict)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from pipeline.model import Fence
+from pipeline.model import Fence, Ordering
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +15,8 @@ class Evidence:
     batch, both None for `landed`; ``mirror`` is the id of its table.  ``life`` is that in which
     the batch was landed: a change log that lost it may have given its number to another.
     For `image` they are those of the image: the batch that proved it, and nothing applied; ``path``
-    is the folder that it is written out to, if it is.
+    is the folder that it is written out to, if it is.  ``ordering`` is what the orders of the
+    table's changes rest on: less than places in the log proves less.
     """
 
     fences: tuple[Fence, ...]
@@ -26,3 +27,4 @@ class Evidence:
     mirror: str = ""
     life: int | None = None
     path: str = ""
+    ordering: Ordering = Ordering.LOG

@@ -14,6 +14,7 @@ from checks.certificate import Certificate, certify
 from checks.evidence import Evidence
 from checks.image_proof import doubted
 from checks.model import Reason
+from checks.ordering import weaker_proof
 from checks.pause import closed
 from checks.proof import Proof, landed_to, prove
 from checks.sum_rule import Sum, add_up
@@ -104,12 +105,14 @@ def assess(
     now, proof, summed = inputs.lags.at, *_by_both(question, inputs, policy)
     state, reasons = _ruled(question, inputs, policy, summed, proof)
     unknown = undecided(inputs, policy.gating)
-    if certificate and certificate.revoked is None:
+    if certificate and certificate.revoked is None and not inputs.weak_order:
         state, reasons = _answered(certificate, _strange(question, inputs), reasons)
     elif state is ReadinessState.READY and not _told_wrong(certificate, proof.evidence):
         certificate = _certificate(question, inputs, proof.evidence, unknown)
-    elif certificate:
+    elif certificate and certificate.revoked is not None:
         state, reasons = ReadinessState.REVOKED, (Reason("revoked", certificate.why), *reasons)
+    if state is ReadinessState.READY and certificate is not None:
+        reasons = (*reasons, *weaker_proof(certificate.evidence.ordering))
     since = (disagreeing or now) if _contradict(inputs, summed, proof) else None
     if since and now - since >= policy.disagreement:
         reasons = (*reasons, _disagreement(summed, since))
@@ -174,7 +177,7 @@ def _ruled(
         return ReadinessState.NOT_READY, reasons
     if lacks := _lacks(question, inputs, policy):
         return ReadinessState.NOT_READY, lacks
-    doubts = (*_unlisted(inputs), *_unlogged(inputs))
+    doubts = (*inputs.weak_order, *_unlisted(inputs), *_unlogged(inputs))
     return (ReadinessState.UNKNOWN, doubts) if doubts else (ReadinessState.READY, ())
 
 
@@ -228,7 +231,8 @@ def _certificate(
     mark = inputs.samples.mark
     if evidence is None or isinstance(mark, Missing):
         return None
-    evidence = replace(evidence, offsets=landed_to(mark.value, inputs.topics))
+    offsets = landed_to(mark.value, inputs.topics)
+    evidence = replace(evidence, offsets=offsets, ordering=inputs.ordering)
     return certify(
         inputs.table.name,
         question.stage,

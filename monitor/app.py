@@ -13,7 +13,7 @@ from alerts.deliver import Delivery
 from checks.run import looks_back
 from checks.world import World
 from monitor.board import CurrentBoard
-from monitor.clients import LakeClient, Servers, describe, highest_landed
+from monitor.clients import LakeClient, Servers, describe, highest_landed, orderings
 from monitor.config.model import Config
 from monitor.cycle import Cycle
 from monitor.gate import Gate
@@ -221,6 +221,7 @@ class App:
             unlisted=self.roster.unlisted,
             doubts=self.clocks.reasons,
             clock=clock,
+            orderings=orderings(self.config.sources),
             pauses=self.store.pauses.standing,
         )
 

@@ -1,10 +1,11 @@
 """Clients of everything outside: built here once, closed together."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from functools import partial
 
+from checks.ordering import SourceOrdering
 from checks.world import LogKey, LogSide
 from monitor.config.model import Config
 from monitor.observe.schemas import Schemas
@@ -121,3 +122,10 @@ def highest_landed(lake: Lake, source: str) -> int:
     """The highest heartbeat number ever landed, -1 for none: numbers must not go back."""
     mark = lake.mark()
     return mark.heartbeats.get(source, -1) if mark else -1
+
+
+def orderings(sources: Iterable[SourceSettings]) -> Mapping[str, SourceOrdering]:
+    """By source: what the order of its changes is by its format, and what the config accepts."""
+    return {
+        one.name: SourceOrdering(open_format(one).ordering, one.weakest_order) for one in sources
+    }

@@ -53,6 +53,23 @@ class Stage(StrEnum):
     IMAGE = "image"
 
 
+class Ordering(StrEnum):
+    """What the order of a source's changes rests on, the strongest first.
+
+    LOG: their places in the source's log.  SEQUENCE: the messages' own sequence, which the
+    collector made by its clock.  OFFSET: where their messages stand in a partition of a topic.
+    """
+
+    LOG = "log_position"
+    SEQUENCE = "own_sequence"
+    OFFSET = "partition_offset"
+
+    @property
+    def strength(self) -> int:
+        """Higher for what proves more."""
+        return -list(Ordering).index(self)
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class Order:
     """Where a change stands in its source's log; compared left to right, within one source.

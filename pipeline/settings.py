@@ -7,6 +7,8 @@ from datetime import timedelta
 from fnmatch import fnmatchcase
 from typing import Any, Literal
 
+from pipeline.model import Ordering
+
 _UNSAFE = re.compile(r"[/\\%~\x00-\x1f\x7f]")  # in the name of a folder
 _TAKEN = re.compile(r"\.{1,2}|_delta_log|_samples")  # names that mean something else to readers
 
@@ -86,6 +88,8 @@ class SourceSettings:
     ``heartbeat`` is the ``database.table`` Sluice writes to, its only write right.
     ``mirrored``: the collector writes to another cluster, and a mirror brings its topics here;
     ``prefix`` and ``topics`` are then the names that they have here.
+    ``weakest_order``: what the order of its changes must at least rest on for a table to be READY;
+    a format whose messages name no places in the source's log needs less than is usual.
     ``kind`` and ``format``: empty for what its kind of collector usually reads and writes.
     ``options`` and ``format_options`` are further settings of the ``kind`` and of the ``format``:
     fields of their classes.
@@ -105,6 +109,7 @@ class SourceSettings:
     tls: bool = False
     follow_collector: bool = True
     mirrored: MirrorSettings | None = None
+    weakest_order: Ordering = Ordering.LOG
     options: Mapping[str, Any] = field(default_factory=dict)
     format_options: Mapping[str, Any] = field(default_factory=dict)
 

@@ -39,7 +39,7 @@ from pipeline.landing.task import Done, LandingTask
 from pipeline.landing.task import run as run_task
 from pipeline.lane import Lane
 from pipeline.mark import Mark
-from pipeline.model import Table
+from pipeline.model import Ordering, Table
 from pipeline.reread.mirror_ids import MirrorIds
 from pipeline.reread.preview import Previews
 from pipeline.reread.rounds import Rereading
@@ -109,7 +109,7 @@ def _turns(session: SparkSession, groups: Sequence[Group]) -> list[Mapping[str, 
 
 def _unplaced(feeds: Sequence[Feed]) -> frozenset[str]:
     """Sources whose changes have no place in a log."""
-    return frozenset(one.settings.name for one in feeds if not one.format.positioned)
+    return frozenset(one.settings.name for one in feeds if one.format.ordering is not Ordering.LOG)
 
 
 def routed(settings: PipelineSettings) -> Router:

@@ -10,6 +10,7 @@ from datetime import datetime
 
 from checks.blocks import Inputs
 from checks.model import Reason
+from checks.ordering import SourceOrdering, unaccepted, weakest
 from checks.pause import Pause
 from checks.readiness import Question, Readiness, ReadinessPolicy, assess, passing
 from monitor.observe.forfeits import Forfeits
@@ -58,6 +59,7 @@ class Assessor:
     unlisted: Callable[[Table, Mark | None], str]
     doubts: Callable[[Sequence[str], datetime], tuple[Reason, ...]]
     clock: Callable[[], datetime]
+    orderings: Mapping[str, SourceOrdering]
     pauses: Callable[[datetime], Mapping[str, Pause]] = lambda _: {}
     _earlier: dict[str, Lags] = field(default_factory=dict)
     _disagreeing: dict[str, Mapping[Question, datetime]] = field(default_factory=dict)
@@ -99,6 +101,8 @@ class Assessor:
             verdicts=self.rulings.of(table.name),
             unproven=self.unproven(table, _bases(look)),
             unlisted=self.unlisted(table, None if isinstance(mark, Missing) else mark.value),
+            ordering=weakest(table, self.orderings),
+            weak_order=unaccepted(table, self.orderings),
             clocks=doubts,
             pause=facts.pauses.get(table.name),
             bad_until=self.rulings.bad_until(table.name),

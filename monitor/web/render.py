@@ -31,6 +31,7 @@ def readiness(answer: Readiness) -> Json:
         "certificate": answer.certificate.id if answer.certificate else None,
         "version": answer.certificate.evidence.version if answer.certificate else None,
         "path": (answer.certificate.evidence.path if answer.certificate else "") or None,
+        "order": answer.certificate.evidence.ordering.value if answer.certificate else None,
         "unknown_checks": list(answer.unknown),
         **lags(answer.lags, answer.stage),
     }
@@ -103,6 +104,7 @@ def certificate(one: Certificate) -> Json:
         "mirror": evidence.mirror or None,
         "version": evidence.version,
         "path": evidence.path or None,
+        "order": evidence.ordering.value,
         "applied": evidence.applied,
         "offsets": dict(evidence.offsets),
         "fences": fences(evidence.fences),

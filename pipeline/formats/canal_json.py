@@ -18,7 +18,7 @@ from pipeline.formats.canal.column_types import column
 from pipeline.formats.canal.message import FlatMessage
 from pipeline.formats.format import Decoded, Format, Schemas, rows
 from pipeline.formats.told_columns import told_before
-from pipeline.model import Op, ShardId
+from pipeline.model import Op, Ordering, ShardId
 from pipeline.schema.schema_change import SchemaMessage, TableTold
 
 ZONES = ("UTC", "Etc/UTC", "GMT", "Z", "+00:00")
@@ -29,7 +29,7 @@ class CanalJson:
     """``zone``: of canal's process, which it writes every TIMESTAMP in; only UTC is read."""
 
     zone: str
-    positioned: ClassVar[bool] = False
+    ordering: ClassVar[Ordering] = Ordering.OFFSET
     columns: ClassVar[tuple[str, ...]] = ()
     registry: ClassVar[None] = None
 

@@ -16,7 +16,7 @@ from pipeline.formats.debezium.postgres import UNAVAILABLE
 from pipeline.formats.debezium.schema_rows import told_with
 from pipeline.formats.debezium_json import DebeziumJson
 from pipeline.formats.format import RAW, Decoded, Format, Schemas, rows
-from pipeline.model import Op
+from pipeline.model import Op, Ordering
 from pipeline.schema.schema_change import SchemaMessage, TableTold
 from pipeline.settings import RegistrySettings
 
@@ -33,7 +33,7 @@ class DebeziumAvro:
     registry: RegistrySettings
     unicode_names: bool = True
     unavailable: str = UNAVAILABLE
-    positioned: ClassVar[bool] = True
+    ordering: ClassVar[Ordering] = Ordering.LOG
     columns: ClassVar[tuple[str, ...]] = ()
 
     def added_topics(self, prefix: str) -> tuple[str, ...]:

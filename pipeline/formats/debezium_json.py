@@ -11,6 +11,7 @@ from pipeline.formats.debezium import schema_changes
 from pipeline.formats.debezium.envelope import HEARTBEAT_TOPIC
 from pipeline.formats.debezium.postgres import UNAVAILABLE, Placeholder
 from pipeline.formats.format import Format, Schemas
+from pipeline.model import Ordering
 from pipeline.schema.schema_change import SchemaMessage, TableTold
 
 
@@ -22,7 +23,7 @@ class DebeziumJson:
     """
 
     unavailable: str = UNAVAILABLE
-    positioned: ClassVar[bool] = True
+    ordering: ClassVar[Ordering] = Ordering.LOG
     columns: ClassVar[tuple[str, ...]] = ()
     registry: ClassVar[None] = None
 

@@ -13,7 +13,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from pipeline.model import Op, Origin
+from pipeline.model import Op, Ordering, Origin
 from pipeline.schema.schema_change import SchemaMessage, TableTold
 from pipeline.settings import RegistrySettings
 
@@ -110,11 +110,12 @@ class Format(Protocol):
     """A way changes are written into messages; its settings are the fields of its class."""
 
     @property
-    def positioned(self) -> bool:
-        """Whether a message tells its change's place in the source's log.
+    def ordering(self) -> Ordering:
+        """What its changes' ``log``, ``pos`` and ``row`` are: a place in the source's log, or less.
 
-        If not, the order is the message's offset and the change's place in the message, of which
-        columns that rows tell (those with ``schema_id``) take none.
+        Of `Ordering.OFFSET` a message names none: the order is the message's offset and the
+        change's place in the message, of which columns that rows tell (those with ``schema_id``)
+        take none.
         """
         ...
 

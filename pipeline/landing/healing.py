@@ -101,7 +101,7 @@ class Healing:
             if one.partitions & disturbed:
                 continue
             name, beat = feed.settings.name, feed.settings.heartbeat
-            came = Provenance(name, beat, one.epoch, positioned=feed.format.positioned)
+            came = Provenance(name, beat, one.epoch, ordering=feed.format.ordering)
             yield subject, Intake(came, feed.format, ranges, registry=feed.registry)
 
 

@@ -294,7 +294,7 @@ class Landing:
             name = feed.settings.name
             own = tuple(one for one in ranges if listing.source_of[one.topic] == name)
             if own:
-                beat, placed = feed.settings.heartbeat, feed.format.positioned
+                beat, placed = feed.settings.heartbeat, feed.format.ordering
                 came = Provenance(name, beat, epochs.number(name), bounded[name], placed)
                 schemas = self.mark.schemas if name in whole else {}
                 told = {n: one for n, one in schemas.items() if source_of(n) == name}

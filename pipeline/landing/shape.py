@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from pipeline.changelog.table import CHANGES, ORDER_TYPE, TIME, Stamp
 from pipeline.formats import key
 from pipeline.landing.epoch_bounds import EpochBounds
-from pipeline.model import Op, TopicPartition
+from pipeline.model import Op, Ordering, TopicPartition
 from pipeline.route import Router
 
 _ROWS = pa.array([Op.CREATE, Op.UPDATE, Op.DELETE, Op.READ], pa.string())
@@ -41,14 +41,14 @@ class Provenance:
     """Whose messages these are.
 
     ``heartbeat`` is the shard that Sluice writes to.  ``epoch`` is the source's newest, and holds
-    in every partition that ``bounds`` does not name.  ``positioned`` as the format says.
+    in every partition that ``bounds`` does not name.  ``ordering`` as the format says.
     """
 
     source: str
     heartbeat: str
     epoch: int = 1
     bounds: Mapping[TopicPartition, EpochBounds] = field(default_factory=dict)
-    positioned: bool = True
+    ordering: Ordering = Ordering.LOG
 
 
 @dataclass(eq=False)
@@ -131,7 +131,7 @@ def _placed(decoded: pa.RecordBatch, raw: pa.RecordBatch) -> pa.RecordBatch:
 
 def _order(decoded: pa.RecordBatch, placed: pa.RecordBatch, came: Provenance) -> pa.Array:
     epoch = pa.array(_epochs(placed, came))
-    if came.positioned:
+    if came.ordering is not Ordering.OFFSET:
         row = pc.fill_null(decoded["row"], 0)
         parts, unknown = [epoch, decoded["log"], decoded["pos"], row], decoded["log"].is_null()
         return pa.StructArray.from_arrays(parts, fields=list(ORDER_TYPE), mask=unknown)

@@ -15,7 +15,7 @@ from pipeline.errors import ConfigError, ProofError, SluiceError
 from pipeline.landing.source_feed import Feed
 from pipeline.living import is_there
 from pipeline.mark import Mark
-from pipeline.model import Missing, Shard
+from pipeline.model import Missing, Ordering, Shard
 from pipeline.rereads import WishedReread
 from pipeline.route import Router
 from pipeline.schema.column import TableSchema
@@ -83,6 +83,17 @@ class RowReaders:
             ProofError: it is not; says why, and what to do.
         """
         self._described[shard] = self.of(shard.source).describe(shard)
+
+    def require_placed(self, shard: Shard) -> None:
+        """Refuse what has no places in the log: rows read again could not be told from newer ones.
+
+        Raises:
+            ConfigError: its format names none.
+        """
+        ordering = self._feed(shard.source).format.ordering
+        if ordering is not Ordering.LOG:
+            msg = f"source:{shard.source}: its changes are ordered by {ordering}, and by no place"
+            raise ConfigError(f"{msg} in its log; rows read again cannot be put among them")
 
     def require_sent_as_it_is(self, shard: Shard) -> None:
         """Refuse what is not sent as the source has it, for so it would be read, and landed.

@@ -20,6 +20,7 @@ from alerts.model import Incident
 from alerts.round import AlertSettings
 from alerts.routing import Route
 from checks.model import Outcome, Ruling, Verdict
+from checks.ordering import SourceOrdering
 from checks.readiness import ReadinessPolicy
 from monitor.board import ChannelView, CurrentBoard, JobView, RereadView
 from monitor.config.plans import CheckPlan
@@ -55,6 +56,7 @@ from pipeline.model import (
     Head,
     Missing,
     Order,
+    Ordering,
     PartitionEnd,
     Shard,
     TopicPartition,
@@ -357,6 +359,7 @@ class Rig:
             self.roster.unlisted,
             self.clocks.reasons,
             self.clock,
+            {SOURCE.name: SourceOrdering(Ordering.LOG)},
             self.store.pauses.standing,
         )
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from pipeline.errors import FormatError
 from pipeline.formats.format import Decoded, Format, Schemas, rows
-from pipeline.model import Op, ShardId
+from pipeline.model import Op, Ordering, ShardId
 from pipeline.schema.schema_change import ColumnTold, SchemaMessage, TableTold
 
 
@@ -17,7 +17,7 @@ from pipeline.schema.schema_change import ColumnTold, SchemaMessage, TableTold
 class ToyFormat:
     """No settings."""
 
-    positioned: ClassVar[bool] = False
+    ordering: ClassVar[Ordering] = Ordering.OFFSET
     columns: ClassVar[tuple[str, ...]] = ()
     registry: ClassVar[None] = None
 

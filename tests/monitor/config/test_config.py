@@ -17,6 +17,7 @@ from checks.probes.max_id import MaxId
 from monitor.config.file import load, parse, schema
 from monitor.config.model import Config, Tuning
 from pipeline.errors import ConfigError
+from pipeline.model import Ordering
 from pipeline.settings import KafkaSecurity, MirrorSettings, PipelineSettings
 
 MINIMAL = """
@@ -64,6 +65,12 @@ def test_a_mirror_between_two_clusters_may_put_a_word_before_the_names_of_topics
     assert source.mirrored == MirrorSettings("10.0.0.1:9092", "http://m:8083", "m", "there")
     assert (source.prefix, source.collected_prefix) == ("there.shop", "shop")
     assert source.every_topic(()).startswith(r"(?:there\.shop\.")
+
+
+def test_a_source_says_what_the_order_of_its_changes_must_rest_on() -> None:
+    (usual,), (weak,) = _parse().sources, _parse("    weakest_order: partition_offset\n").sources
+
+    assert (usual.weakest_order, weak.weakest_order) == (Ordering.LOG, Ordering.OFFSET)
 
 
 def test_a_lake_may_be_an_address() -> None:

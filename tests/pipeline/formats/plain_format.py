@@ -4,6 +4,7 @@ from typing import ClassVar
 
 import pyarrow as pa
 
+from pipeline.model import Ordering
 from pipeline.schema.schema_change import SchemaMessage, TableTold
 
 
@@ -11,7 +12,7 @@ class PlainFormat:
     """No place in a log, no registry, no topics or columns beside those of rows."""
 
     __slots__ = ()
-    positioned: ClassVar[bool] = False
+    ordering: ClassVar[Ordering] = Ordering.OFFSET
     registry: ClassVar[None] = None
 
     def added_topics(self, prefix: str) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pipeline.errors import ConfigError, FormatError
 from pipeline.formats.canal.column_types import column
 from pipeline.formats.canal_json import CanalJson
-from pipeline.model import Op, ShardId
+from pipeline.model import Op, Ordering, ShardId
 from pipeline.schema.notation import Notation
 from pipeline.schema.schema_change import ColumnTold, TableTold
 from tests.example_count import examples
@@ -150,7 +150,7 @@ def test_what_makes_no_sense_spoils_no_other_message() -> None:
 
 
 def test_it_asks_for_nothing_beside_the_value() -> None:
-    assert (FORMAT.positioned, FORMAT.columns, FORMAT.registry) == (False, (), None)
+    assert (FORMAT.ordering, FORMAT.columns, FORMAT.registry) == (Ordering.OFFSET, (), None)
     assert FORMAT.added_topics("shop") == ()
 
 

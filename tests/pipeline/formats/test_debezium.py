@@ -16,7 +16,7 @@ from pipeline.formats.debezium import batch as messages_of_a_batch
 from pipeline.formats.debezium import envelope, keys
 from pipeline.formats.debezium_json import FORMAT
 from pipeline.formats.format import DECODED, rows
-from pipeline.model import Op
+from pipeline.model import Op, Ordering
 from tests.pipeline.corpus import Message, messages
 from tests.pipeline.formats.batches import Raw, at_once, batch, one_by_one, told
 
@@ -331,7 +331,7 @@ def test_an_empty_batch_is_empty() -> None:
 
 
 def test_debezium_tells_its_place_in_the_log() -> None:
-    assert FORMAT().positioned
+    assert FORMAT().ordering is Ordering.LOG
 
 
 def test_a_message_of_20_mib_is_decoded_without_holding_it_many_times() -> None:

@@ -177,7 +177,7 @@ class Landing:
 
     def _task(self) -> LandingTask:
         format_ = self.case.format
-        came = Provenance(SOURCE, self.case.heartbeat, positioned=format_.positioned)
+        came = Provenance(SOURCE, self.case.heartbeat, ordering=format_.ordering)
         asked = Told(SOURCE, RegistrySettings(URL), texts=self.case.schemas)
         ranges = tuple(OffsetRange(topic, 0, 0, 9) for topic in {one[2] for one in self.case.sent})
         return task(self.home, Intake(came, format_, ranges, registry=asked))

@@ -10,7 +10,7 @@ from pipeline.formats.format import RAW, Decoded, rows
 from pipeline.landing.epoch_bounds import EpochBounds
 from pipeline.landing.shape import SLIM, Provenance, Routes, shape, slim
 from pipeline.landing.tally import tally
-from pipeline.model import Op, Origin, TopicPartition
+from pipeline.model import Op, Ordering, Origin, TopicPartition
 from pipeline.route import Router
 from pipeline.settings import TableRule
 
@@ -143,7 +143,7 @@ def test_a_change_without_a_place_in_the_log_has_no_order() -> None:
 
 
 def test_a_format_without_positions_orders_by_offset_and_place_in_the_message() -> None:
-    came = Provenance("shop", "sluice.heartbeat", epoch=4, positioned=False)
+    came = Provenance("shop", "sluice.heartbeat", epoch=4, ordering=Ordering.OFFSET)
     places = [("t", 0, 50), ("t", 0, 51), ("t", 0, 60)]
     changes = [Decoded(Op.UPDATE, "shop.a"), *[Decoded(Op.DELETE, "shop.b")] * 3]
 
@@ -158,7 +158,7 @@ def test_a_format_without_positions_orders_by_offset_and_place_in_the_message() 
 
 
 def test_columns_that_rows_tell_take_no_place_of_their_own() -> None:
-    came = Provenance("shop", "sluice.heartbeat", positioned=False)
+    came = Provenance("shop", "sluice.heartbeat", ordering=Ordering.OFFSET)
     told = Decoded(Op.DDL, "shop.b", after="{}", schema_id=7)
     changes = [told, *[Decoded(Op.UPDATE, "shop.b")] * 2, Decoded(Op.DDL, "shop.b", after="{}")]
 

@@ -17,7 +17,7 @@ from pipeline.lake.log import Metadata
 from pipeline.landing.inversions import OrderStretch
 from pipeline.landing.shape import Provenance
 from pipeline.landing.task import Done, Intake, LandingTask, run, write
-from pipeline.model import Op, Order, TopicPartition
+from pipeline.model import Op, Order, Ordering, TopicPartition
 from pipeline.route import Router
 from pipeline.transports.consume import KafkaReader
 from pipeline.transports.offset_ranges import OffsetRange
@@ -76,7 +76,7 @@ def task(lake: Path, *intakes: Intake, size: int = 2**20) -> LandingTask:
 
 def intake(source: str, topic: str) -> Intake:
     return Intake(
-        Provenance(source, "h.b", positioned=False), Words(), (OffsetRange(topic, 0, 0, 9),)
+        Provenance(source, "h.b", ordering=Ordering.OFFSET), Words(), (OffsetRange(topic, 0, 0, 9),)
     )
 
 
@@ -150,7 +150,7 @@ def test_a_task_reads_what_its_format_asks_for_from_the_broker(
     bootstrap = servers.kafka.bootstrap
     topic = make(bootstrap, name="p1.task.stamped")
     send(bootstrap, topic, [(b"k", None)] * 2, headers=[("word", b"w")])
-    came = Provenance("shop", "h.b", positioned=False)
+    came = Provenance("shop", "h.b", ordering=Ordering.OFFSET)
     asked = task(tmp_path, Intake(came, Stamped(), (OffsetRange(topic, 0, 0, 2),)))
 
     told = run(replace(asked, reader=KafkaReader({"bootstrap.servers": bootstrap})))

@@ -1,0 +1,93 @@
+"""Nobody gets READY by less than places in the log who has not asked for it, and it is said."""
+
+from dataclasses import replace
+
+import pytest
+
+from checks.ordering import SourceOrdering, unaccepted, weaker_proof, weakest
+from checks.readiness import ReadinessPolicy as Policy
+from checks.readiness import ReadinessState, Rule, assess
+from pipeline.model import Ordering, Shard
+from tests.checks.samples import TABLE
+from tests.checks.test_readiness import BOTH, LANDED, MIRROR, codes, inputs
+
+LOG, SEQUENCE, OFFSET = Ordering
+(SOURCE,) = TABLE.sources
+
+
+@pytest.mark.parametrize(
+    ("has", "accepts", "refused"),
+    [
+        pytest.param(LOG, LOG, False, id="places in the log"),
+        pytest.param(LOG, OFFSET, False, id="more than is asked for"),
+        pytest.param(SEQUENCE, LOG, True, id="the collector's sequence is no place"),
+        pytest.param(OFFSET, LOG, True, id="an offset is no place"),
+        pytest.param(OFFSET, SEQUENCE, True, id="an offset is no sequence"),
+        pytest.param(SEQUENCE, OFFSET, False, id="a sequence is more than an offset"),
+        pytest.param(OFFSET, OFFSET, False, id="the config asks for it"),
+    ],
+)
+def test_the_config_says_what_is_enough(has: Ordering, accepts: Ordering, *, refused: bool) -> None:
+    reasons = unaccepted(TABLE, {SOURCE: SourceOrdering(has, accepts)})
+
+    assert [one.code for one in reasons] == ["weak_order"] * refused
+    assert [one.id for one in reasons] == [""] * refused
+    assert all(f"weakest_order: {has}" in one.text for one in reasons)
+
+
+def test_a_table_is_as_weak_as_the_weakest_of_its_sources() -> None:
+    both = replace(TABLE, shards=(Shard("a", "d.t"), Shard("b", "d.t")))
+    known = {"a": SourceOrdering(LOG), "b": SourceOrdering(SEQUENCE, SEQUENCE)}
+
+    assert weakest(both, known) is SEQUENCE
+    assert unaccepted(both, known) == ()
+
+
+def test_a_source_that_is_in_no_config_is_not_believed() -> None:
+    assert weakest(TABLE, {}) is OFFSET
+    assert [one.code for one in unaccepted(TABLE, {})] == ["weak_order"]
+
+
+@pytest.mark.parametrize("rule", list(Rule))
+@pytest.mark.parametrize("question", [LANDED, MIRROR], ids=["landed", "mirror"])
+def test_what_is_not_accepted_is_unknown_whatever_is_waived(question: object, rule: Rule) -> None:
+    weak = unaccepted(TABLE, {SOURCE: SourceOrdering(OFFSET)})
+    asked = LANDED if question is LANDED else MIRROR
+    bent = inputs(ordering=OFFSET, weak_order=weak, waived=frozenset({"", "weak_order"}))
+
+    answer = assess(asked, bent, Policy(rule))
+
+    assert (answer.state, codes(answer)) == (ReadinessState.UNKNOWN, ["weak_order"])
+    assert answer.certificate is None
+
+
+def test_a_yes_by_offsets_names_its_proof_when_it_is_given_and_later() -> None:
+    bent = inputs(ordering=OFFSET)
+
+    first = assess(MIRROR, bent, BOTH)
+    again = assess(MIRROR, bent, BOTH, certificate=first.certificate)
+
+    assert first.ready
+    assert first.certificate
+    assert first.certificate.evidence.ordering is OFFSET
+    assert codes(first) == ["weaker_proof"]
+    assert codes(again) == ["certified", "weaker_proof"]
+    assert "partition_offset" in first.reasons[0].text
+    assert "sent again" in first.reasons[0].text
+
+
+def test_a_yes_by_places_in_the_log_has_nothing_to_add() -> None:
+    answer = assess(MIRROR, inputs(), BOTH)
+
+    assert answer.certificate
+    assert (answer.certificate.evidence.ordering, codes(answer)) == (LOG, [])
+    assert weaker_proof(LOG) == ()
+
+
+def test_a_certificate_by_offsets_answers_no_more_once_that_is_not_accepted() -> None:
+    given = assess(MIRROR, inputs(ordering=OFFSET), BOTH).certificate
+    weak = unaccepted(TABLE, {SOURCE: SourceOrdering(OFFSET)})
+
+    answer = assess(MIRROR, inputs(ordering=OFFSET, weak_order=weak), BOTH, certificate=given)
+
+    assert (answer.state, codes(answer)) == (ReadinessState.UNKNOWN, ["weak_order"])
