@@ -32,7 +32,7 @@ from pipeline.apply.reshape import Growth, Shape, growth, lake_schema
 from pipeline.apply.table_format import Chores, TableFormat
 from pipeline.apply.turn import Turn, TurnTask, Written, account_of, counts_of, decided
 from pipeline.apply.turn_commit import turn_commit
-from pipeline.apply.validation import Occurrences
+from pipeline.apply.validation import Occurrences, Search
 from pipeline.changelog.table import app
 from pipeline.errors import HeldError, LostRaceError, ProofError, UnreachableError
 from pipeline.lake.seen import LogKey
@@ -209,7 +209,7 @@ class Rewrite:
         """What becomes of each change is decided as in every other format."""
         rows = read(task.snapshot)
         owners = task.adoption.owners(rows)
-        made = decided(task, partial(stand, rows, task.adoption), partial(hold, rows, owners))
+        made = decided(task, partial(stand, rows, task.adoption), searching)
         stay = ~below(owners, made.raised)
         floored = len(rows) - int(stay.sum())
         stay[made.found.position[leaves(made.verdicts)]] = False
@@ -237,6 +237,16 @@ def stand(rows: pa.Table, adoption: Adoption, keys: pa.Table, owners: Owned | No
         raise HeldError("null_key", "a change has NULL in a key column; name another `key:`")
     place = np.array([at.get(key, len(rows)) for key in wanted], np.int64)
     return Found(np.where(place < len(rows), 0, -1).astype(np.int32), place, whose.take(place))
+
+
+def searching(snapshot: Version, adoption: Adoption) -> Search:
+    """How values are found in a version, of this mirror or of another."""
+
+    def search(values: pa.Table) -> Occurrences:
+        rows = read(snapshot)
+        return hold(rows, adoption.owners(rows), values)
+
+    return search
 
 
 def hold(rows: pa.Table, owners: Owned, values: pa.Table) -> Occurrences:

@@ -48,6 +48,9 @@ Deletes = Callable[[pa.StringArray], pa.Table]
 Look = Callable[[pa.Table, Owned | None], Found]
 """The key's columns, and whose they are if that counts -> where they stand in the mirror."""
 
+Searches = Callable[[Any, Adoption], Search]
+"""A mirror as of one version, and what counts for rows of others -> how values are found in it."""
+
 
 @dataclass(frozen=True, slots=True)
 class TurnTask(Generic[S]):
@@ -125,12 +128,12 @@ Turn = Callable[[TurnTask[Any]], Written[Any]]
 
 
 def decided(
-    task: TurnTask[Any], look: Look, search: Search | None = None, peek: Peek | None = None
+    task: TurnTask[Any], look: Look, searches: Searches | None = None, peek: Peek | None = None
 ) -> Decided:
     """Fold and type the changes, *look* where their keys stand, and decide; writes nothing.
 
-    *search* finds other values there; without it a demand that has to is refused.  *peek* reads
-    rows of the mirror, where some came without all of their values.
+    *searches* find other values, there and in other mirrors; without them a demand that has to is
+    refused.  *peek* reads rows of the mirror, where some came without all of their values.
 
     Raises:
         HeldError: the table must stand still; the reason says why.
@@ -149,7 +152,7 @@ def decided(
         rows = made_whole(folded.rows, rows, found, np.flatnonzero(some), known)
     made = Decided(folded, rows, found, verdicts, raised, floors, outlived_rows)
     if task.demands is not None:
-        require_valid(task.demands, _slice(task, made, search))
+        require_valid(task.demands, _slice(task, made, searches))
     return made
 
 
@@ -220,7 +223,8 @@ def _sources(
     )
 
 
-def _slice(task: TurnTask[Any], made: Decided, search: Search | None) -> DecidedSlice:
+def _slice(task: TurnTask[Any], made: Decided, searches: Searches | None) -> DecidedSlice:
+    own = None if searches is None else searches(task.snapshot, task.adoption)
     return DecidedSlice(
         table=task.table,
         columns=task.columns,
@@ -230,7 +234,7 @@ def _slice(task: TurnTask[Any], made: Decided, search: Search | None) -> Decided
         found=made.found,
         verdicts=made.verdicts,
         raised=made.raised,
-        search=search,
+        search=own,
     )
 
 

@@ -12,10 +12,11 @@ import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap64
 
+from pipeline.apply.adoption import Adoption
 from pipeline.apply.decide import Found, Verdicts, leaves, stands
 from pipeline.apply.provenance import Owned
 from pipeline.apply.turn import Counts, TurnTask, Written, account_of, counts_of, decided
-from pipeline.apply.validation import Occurrences
+from pipeline.apply.validation import Occurrences, Search
 from pipeline.errors import HeldError
 from pipeline.lake.entries import Action
 from pipeline.lake.log import Snapshot, advanced
@@ -45,11 +46,11 @@ def turn(
     Raises:
         HeldError: the table must stand still; the reason says why.
     """
-    mirror = _mirror(task, footers)
+    mirror = _mirror(footers, task.snapshot, task.adoption)
     made = decided(
         task,
         partial(_find, task.snapshot, mirror),
-        partial(_search, task.snapshot, mirror),
+        partial(_searching, footers),
         partial(values, mirror),
     )
     gone = gone_below(mirror, made.raised)
@@ -63,16 +64,16 @@ def turn(
     return Written(task.snapshot.version, actions, counts, account, made.floors)
 
 
-def _mirror(task: TurnTask[Snapshot], footers: Footers) -> MirrorFiles:
-    refuse(task.snapshot)
-    if task.snapshot.metadata.partition_columns:
-        detail = f"{task.snapshot.uri} is partitioned, which Sluice does not write; rebuild it"
+def _mirror(footers: Footers, snapshot: Snapshot, adoption: Adoption) -> MirrorFiles:
+    refuse(snapshot)
+    if snapshot.metadata.partition_columns:
+        detail = f"{snapshot.uri} is partitioned, which Sluice does not write; rebuild it"
         raise HeldError("protocol", detail)
     return MirrorFiles(
-        store=open_store(task.snapshot.uri),
-        files=tuple(task.snapshot.files.values()),
-        layout=Layout.of(task.snapshot.metadata),
-        adoption=task.adoption,
+        store=open_store(snapshot.uri),
+        files=tuple(snapshot.files.values()),
+        layout=Layout.of(snapshot.metadata),
+        adoption=adoption,
         footers=footers,
     )
 
@@ -93,8 +94,11 @@ def _find(snapshot: Snapshot, mirror: MirrorFiles, keys: pa.Table, owners: Owned
     return find(keys_in(snapshot, keys), mirror, owners=owners)
 
 
-def _search(snapshot: Snapshot, mirror: MirrorFiles, values: pa.Table) -> Occurrences:
-    return occurrences(keys_in(snapshot, values), mirror)
+def _searching(footers: Footers, snapshot: Snapshot, adoption: Adoption) -> Search:
+    def search(values: pa.Table) -> Occurrences:
+        return occurrences(keys_in(snapshot, values), _mirror(footers, snapshot, adoption))
+
+    return search
 
 
 def _add_replaced(gone: dict[int, BitMap64], verdicts: Verdicts, found: Found) -> None:

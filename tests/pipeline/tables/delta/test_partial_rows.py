@@ -142,7 +142,8 @@ def test_a_mirror_that_cannot_be_read_is_held_only_where_it_is_needed(bench: Tur
         from pipeline.tables.delta.turn import _find, _mirror  # noqa: PLC0415
 
         found.append(keys)
-        return _find(bench.snapshot, _mirror(bench.task(own), bench.footers), keys, owners)
+        mirror = _mirror(bench.footers, bench.snapshot, bench.task(own).adoption)
+        return _find(bench.snapshot, mirror, keys, owners)
 
     assert decided(bench.task(own), look).rows["big"].to_pylist() == ["A"]
     with pytest.raises(HeldError, match="nobody has that"):
