@@ -11,7 +11,9 @@ import structlog
 
 from pipeline.apply.mirror_job import Group, TurnOutcome, grouped, run
 from pipeline.apply.refusal import Refusal
-from pipeline.errors import UnreachableError
+from pipeline.changelog.slices import TableRows
+from pipeline.errors import SluiceError, UnreachableError
+from pipeline.lake.store import open_store
 
 HERE = 100_000  # rows that are read in this process; more are worth a Spark job
 HERE_MIRRORS = 24
@@ -36,9 +38,10 @@ class SpreadTurns:
         Raises:
             UnreachableError: not one of them could be run.
         """
-        rows = sum(part.rows for part in group.files)
-        if rows <= HERE and len(group.jobs) <= HERE_MIRRORS:
-            return run(group) if group.jobs else {}
+        if not group.jobs:
+            return {}
+        if len(group.jobs) <= HERE_MIRRORS and _are_few(group):
+            return run(group)
         alone = [job for job in group.jobs if job.table.name in self._fatal]
         others = tuple(job for job in group.jobs if job.table.name not in self._fatal)
         found: dict[str, TurnOutcome] = {}
@@ -79,3 +82,22 @@ class SpreadTurns:
             return {name: TurnOutcome(Refusal.of(error))}
         self._fatal.discard(name)
         return found
+
+
+def _are_few(group: Group) -> bool:
+    """Whether so little is to be read that no Spark job is worth it, nor the wait for one.
+
+    Files hold other tables' rows, too: where all would be many, their footers are asked.
+    """
+    if sum(part.rows for part in group.files) <= HERE:
+        return True
+    rows, left = TableRows(open_store(group.changes)), HERE
+    try:
+        for part in group.files:
+            near = (job for job in group.jobs if job.wanted.meets(part))
+            left -= sum(rows.of(part, job.table.name) for job in near)
+            if left < 0:
+                return False
+    except SluiceError:
+        return False  # a turn tells which file it is
+    return True

@@ -8,6 +8,7 @@ import pytest
 from pipeline.apply import spread_turns
 from pipeline.apply.mirror_job import Group, run
 from pipeline.apply.spread_turns import Outcomes
+from pipeline.changelog import sorted_file
 from pipeline.errors import UnreachableError
 from pipeline.model import Op
 from pipeline.report import Hold
@@ -67,3 +68,20 @@ def test_it_is_run_by_itself_until_it_comes_through(lake: HandLake) -> None:
 def test_workers_that_die_over_all_of_them_are_nobodys_fault(lake: HandLake) -> None:
     with pytest.raises(UnreachableError, match="a worker died"):
         turned(lake, 10, Workers(*NAMES))
+
+
+def test_the_rows_of_other_tables_send_no_turn_to_a_worker(
+    lake: HandLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spread_turns, "HERE", 10)
+    monkeypatch.setattr(sorted_file, "GROUP", 4)
+    other = {"table": "db.w", "shard": "db.w", "topic": "s.db.w"}
+    lake.land(row(Op.CREATE, 1, 1, "x"), *(row(Op.CREATE, n, n) | other for n in range(1, 30)))
+    lake.passes.ours.spread = workers = Workers()
+
+    turns = lake.run(paused={"db.w"})
+
+    assert [(turn.table, turn.hold) for turn in turns] == [("db.t", None)]
+    assert (workers.jobs, lake.rows()) == ([], {1: "x"})
+    lake.run()
+    assert workers.jobs == [1]
