@@ -4,9 +4,10 @@
 
 Real MySQL, Debezium, Kafka, Spark and `sluice run`, as its defaults are.  A row's lag is the time
 from its commit at the source to the commit of the mirror that holds it.  In the second stretch the
-service has been away: *rows* changes of low tiers wait in their topics, and a table of theirs is
-read again.  What the process needs to start is not counted: rows count from the first commit of
-tier 0 after it, until nothing of the backlog is left.
+service has been away: *rows* changes of low tiers wait in their topics, and somebody asks for them,
+so that they wait for no cycle.  What the process needs to start is not counted: rows count from the
+first commit of tier 0 after it, until nothing of the backlog is left.  In the third a table of
+*read* rows of a low tier is read again.
 """
 
 import json
@@ -148,6 +149,11 @@ class Stand:
         asked = {"tables": [AGAIN], "reason": "to see whom it delays", "who": "bench"}
         self.service.http.post("/v1/bootstraps", json=asked).raise_for_status()
 
+    def caught_up(self, rows: int) -> bool:
+        """Whether *rows* changes of low tiers are merged; asks for them, as a job would."""
+        self.service.gate(LOW)
+        return self.merged() >= rows
+
     def merged(self) -> int:
         """Changes of low tiers that merges have read."""
         told = self.service.merged()
@@ -196,7 +202,7 @@ def main(*, rows: int, read: int, seconds: float, folder: Path) -> None:
 
 
 def measured(stand: Stand, rows: int, seconds: float) -> None:
-    """Both stretches, one after the other, with the same rows of tier 0."""
+    """All stretches, one after the other, with the same rows of tier 0."""
     watch = Stopwatch(stand.servers, Path(mirror_path(stand.service.lake, HOT)) / "_delta_log")
     with watch.running():
         caught_up(watch)
@@ -205,27 +211,24 @@ def measured(stand: Stand, rows: int, seconds: float) -> None:
         stand.away(rows)
         stand.service.start()
         caught_up(watch)
-        before = stand.merged()
-        beside = stretch(lambda: backlog(stand, rows))
-        again = stand.reread()
+        waited = rows - stand.merged()
+        backlog = stretch(
+            lambda: wait_until(lambda: stand.caught_up(rows), PATIENCE, "the backlog merged")
+        )
+        stand.bootstrap()
+        again = stretch(
+            lambda: wait_until(lambda: bool(stand.reread()["done"]), PATIENCE, "the bootstrap")
+        )
         caught_up(watch)
-        wait_until(lambda: bool(stand.reread()["done"]), PATIENCE, "the bootstrap")
-    click.echo(
-        f"  {rows - before} of {rows} changes still waited when it began, {again['rows']} rows were"
-        f" read again when they were merged, {beside[1] - beside[0]:.0f} s later; {under_load()}"
-    )
-    idle, loaded = watch.lags(*alone), watch.lags(*beside)
-    for name, lags in (("alone", idle), ("beside them", loaded)):
+    click.echo(f"  {waited} of {rows} changes were not merged when it began; {under_load()}")
+    idle = p95(watch.lags(*alone))
+    for name, part in (("alone", alone), ("a backlog", backlog), ("a bootstrap", again)):
+        lags = watch.lags(*part)
         middle, most = statistics.median(lags), max(lags)
         told = f"p95 {p95(lags):.2f} s, median {middle:.2f} s, most {most:.2f} s"
-        click.echo(f"  tier 0 {name}: {told}, of {len(lags)} rows")
-    click.echo(f"  p95 {p95(loaded) / p95(idle):.2f} x of its idle value; wanted: {WANTED} x")
-
-
-def backlog(stand: Stand, rows: int) -> None:
-    """Read a table again, and wait until all that waited is merged."""
-    stand.bootstrap()
-    wait_until(lambda: stand.merged() >= rows, PATIENCE, "the backlog merged")
+        ratio = f"{p95(lags) / idle:.2f} x, wanted {WANTED} x"
+        took = f"{len(lags)} rows in {part[1] - part[0]:.0f} s"
+        click.echo(f"  tier 0, {name}: {told}; {ratio}; {took}")
 
 
 def caught_up(watch: Stopwatch) -> None:

@@ -14,8 +14,6 @@ from typing import Any
 
 from pipeline.errors import ConfigError
 
-PRELOADED = "SLUICE_PLUG_INS"  # where Spark's workers are told the modules that they begin with
-
 
 def known(seam: ModuleType, name: str) -> tuple[str, ...]:
     """Keys of all implementations in the folder of *seam*, sorted; *name* as for ``find``."""

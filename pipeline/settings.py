@@ -209,7 +209,8 @@ class PipelineSettings:
     says of which tables images are made, ``invariants`` what no slice may break that reaches a
     mirror.
     Days are those of ``time_zone``.  ``cycles``: tier -> how long its tables may wait for a turn.
-    ``urgent_rows`` caps a landing batch where a rule names tables of tier 0.
+    ``urgent_rows`` caps a landing batch where a rule names tables of tier 0; by default it is small
+    enough to be landed in the driver, where no Spark job of others is waited for.
     """
 
     lake: str
@@ -218,7 +219,7 @@ class PipelineSettings:
     rules: tuple[TableRule, ...] = ()
     lane: str = "main"
     batch_rows: int = 2_000_000
-    urgent_rows: int = 100_000
+    urgent_rows: int = 20_000
     small_batch_rows: int = 20_000
     landing_tasks: int = 4
     merge_workers: int = 2

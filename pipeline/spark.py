@@ -10,8 +10,8 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
 from pipeline.errors import UnreachableError
-from pipeline.plugins import PRELOADED
 from pipeline.settings import PipelineSettings
+from pipeline.worker_environment import NICENESS, PRELOADED
 
 _SETTINGS = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -37,6 +37,7 @@ _SETTINGS = {
     "spark.python.daemon.module": "pipeline.worker_daemon",  # workers begin with imports done
     "spark.sql.codegen.cache.maxEntries": "1000",  # a thousand tables, a few plans each
 }
+_GIVING_WAY = "5"  # a third of the driver's share of a core that both want
 # A cluster's workers must find the driver: there the machine's own name stands, or the operator's.
 _ALONE = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
@@ -58,6 +59,8 @@ def open_session(
         "spark.driver.memory": settings.driver_memory,
         "spark.jars": ",".join(str(jar) for jar in jars),
         f"spark.executorEnv.{PRELOADED}": ",".join(sorted(set(plug_ins))),
+        # What is urgent is done by the driver: large work of others is the workers'.
+        f"spark.executorEnv.{NICENESS}": _GIVING_WAY if settings.divided else "0",
         **settings.spark,
     }
     # Workers run what the service runs, not whatever python3 comes first on the PATH: PySpark asks

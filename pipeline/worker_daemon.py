@@ -13,12 +13,13 @@ from pyspark.daemon import manager
 
 import pipeline.apply.mirror_job
 import pipeline.landing.task  # noqa: F401
-from pipeline.plugins import PRELOADED
+from pipeline.worker_environment import NICENESS, PRELOADED
 
 for module in filter(None, os.environ.get(PRELOADED, "").split(",")):
     with suppress(Exception):  # whoever needs it imports it again, and is told why it fails
         import_module(module)
 
 if __name__ == "__main__":
+    os.nice(int(os.environ.get(NICENESS, "0")))
     gc.freeze()  # pages that are never swept stay shared between all workers
     manager()  # type: ignore[no-untyped-call]

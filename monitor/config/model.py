@@ -38,7 +38,7 @@ class Tuning:
 
     lane: str = "main"
     batch_rows: int = 2_000_000
-    urgent_rows: int = 100_000
+    urgent_rows: int = 20_000
     small_batch_rows: int = 20_000
     landing_tasks: int = 4
     merge_workers: int = 2

@@ -19,6 +19,7 @@ from pipeline.errors import HeldError, SluiceError
 from pipeline.image import DueCut
 from pipeline.report import Applied, Hold, Landed
 
+AT_A_STRETCH = 10  # batches that are landed without a pause, while each was full
 DRIVEN = (Verb.LAND, Verb.APPLY, Verb.APPLY_URGENT)
 log = structlog.get_logger(__name__)
 
@@ -64,21 +65,15 @@ class LaneRequests:
         return "; ".join(dict.fromkeys(filter(None, told)))
 
     def land(self) -> None:
-        """Land one batch.
+        """Land one batch, and others at once while more was there than one may take.
 
         Raises:
             SluiceError: why nothing was landed.
         """
-        with self._ailing(Verb.LAND):
-            try:
-                request = Request(0, Verb.LAND, self.waived())
-                landed = self.call(request, self.deadlines.land).landed
-            except HeldError as error:
-                hold = Hold(f"{error.reason}:{self.lane}", "", error.reason, error.detail)
-                self.standstills.lane_held(hold, self.sources, self.clock())
-                raise
-        if landed is not None:
-            self._landed(landed)
+        for _ in range(AT_A_STRETCH):
+            landed = self._land()
+            if landed is None or landed.batch is None or not landed.capped:
+                break
 
     def apply(self) -> None:
         """Merge what is landed into the mirrors; where tier 0 has its own line, into the others.
@@ -126,6 +121,19 @@ class LaneRequests:
             raise
         self.at_rest = not wished and not reply.rereads
         self.rereads.told(reply.rereads, self.clock())
+
+    def _land(self) -> Landed | None:
+        with self._ailing(Verb.LAND):
+            try:
+                request = Request(0, Verb.LAND, self.waived())
+                landed = self.call(request, self.deadlines.land).landed
+            except HeldError as error:
+                hold = Hold(f"{error.reason}:{self.lane}", "", error.reason, error.detail)
+                self.standstills.lane_held(hold, self.sources, self.clock())
+                raise
+        if landed is not None:
+            self._landed(landed)
+        return landed
 
     def _apply(self, verb: Verb, wanted: frozenset[str]) -> None:
         self._keep(verb)

@@ -1,3 +1,5 @@
+"""What Spark's workers begin with.  Covers pipeline/worker_daemon.py, worker_environment.py."""
+
 import os
 import subprocess
 import sys
@@ -5,8 +7,8 @@ import sys
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.plugins import PRELOADED
 from pipeline.spread import spread
+from pipeline.worker_environment import NICENESS, PRELOADED
 
 pytestmark = pytest.mark.spark
 
@@ -30,3 +32,15 @@ def test_a_plug_in_whose_import_fails_stops_no_worker() -> None:
     )
 
     assert said.stdout == "True\n"
+
+
+def test_workers_give_way_where_the_session_says_so() -> None:
+    told = {**os.environ, NICENESS: "5"}
+    program = "import os, runpy, pyspark.daemon; pyspark.daemon.manager = lambda: print(os.nice(0))"
+    asked = f"{program}; runpy.run_module('pipeline.worker_daemon', run_name='__main__')"
+
+    said = subprocess.run(
+        [sys.executable, "-c", asked], env=told, capture_output=True, text=True, check=True
+    )
+
+    assert said.stdout == f"{os.nice(0) + 5}\n"

@@ -28,7 +28,7 @@ def test_low_tiers_wait_for_less_than_would_be_late(more: str, cycles: dict[int,
 @pytest.mark.parametrize(
     ("rule", "rows"),
     [
-        pytest.param("tier: 0", 100_000, id="batches are short where a table is urgent"),
+        pytest.param("tier: 0", 20_000, id="batches are short where a table is urgent"),
         pytest.param("tier: 0, ignore: true", 2_000_000, id="one that is ignored is not"),
         pytest.param("tier: 1", 2_000_000, id="none is"),
     ],
@@ -36,4 +36,4 @@ def test_low_tiers_wait_for_less_than_would_be_late(more: str, cycles: dict[int,
 def test_tier_0_has_a_line_of_its_own_where_a_rule_names_it(rule: str, rows: int) -> None:
     settings = parse(f"{MINIMAL}tables: [{{shards: 'a.b', {rule}}}]", PLACE).settings
 
-    assert (settings.divided, settings.most_rows) == (rows == 100_000, rows)
+    assert (settings.divided, settings.most_rows) == (rows == 20_000, rows)

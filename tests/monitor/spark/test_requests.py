@@ -43,11 +43,14 @@ class FakeSpark:
     rereads: tuple[RereadState, ...] = ()
     down: SluiceError | None = None
     asked: list[Request] = field(default_factory=list)
+    before: list[Landed] = field(default_factory=list)
 
     def call(self, request: Request, deadline: timedelta) -> Reply:
         """As it was told."""
         self.asked.append(request)
         answer = {Verb.LAND: self.land, Verb.APPLY: self.apply}.get(request.verb, ())
+        if request.verb is Verb.LAND and self.before:
+            answer = self.before.pop(0)
         if self.down is not None:
             raise self.down
         if isinstance(answer, SluiceError):
@@ -119,6 +122,28 @@ def test_what_turns_said_is_kept_once_a_store_that_was_full_takes_it_and_no_turn
     assert store.accounts.totals()["shop.t499", "applied"] == 5
     assert store.accounts.totals()["shop.users", "applied"] == 10
     assert requests.standstills.holds() == ()
+
+
+@pytest.mark.parametrize(
+    ("before", "asked"),
+    [
+        pytest.param([(3, True), (4, True)], 3, id="while batches are full"),
+        pytest.param([(3, False), (4, True)], 1, id="one that holds all is the last"),
+        pytest.param([(None, True)], 1, id="so is one where nothing could be landed"),
+        pytest.param(
+            [(n, True) for n in range(30)], 10, id="not for ever: what is waived is asked"
+        ),
+    ],
+)
+def test_a_backlog_is_landed_without_a_pause(
+    before: list[tuple[int | None, bool]], asked: int, store: ServiceStore
+) -> None:
+    told = [Landed("main", batch, 5, NOW, SECOND, capped=capped) for batch, capped in before]
+    spark = FakeSpark(before=told)
+
+    _requests(store, spark).land()
+
+    assert [one.verb for one in spark.asked] == [Verb.LAND] * asked
 
 
 def test_what_is_landed_is_merged_though_kafka_is_down(store: ServiceStore) -> None:
