@@ -259,12 +259,17 @@ class Mark:
             found.setdefault(one.table or name, []).extend(one.names(name))
         return {subject: tuple(ids) for subject, ids in found.items()}
 
-    def passed(self, source: str, order: Order) -> bool:
-        """Whether everything of *source* below *order*, and at it, is landed."""
+    def reached(self, source: str) -> tuple[int, int, int] | None:
+        """Epoch, log and pos below which everything of *source* is landed; None: nobody knows."""
         known, epoch = self.acknowledged.get(source), self.epochs.get(source)
         if known is None or known.snapshot or epoch is None:
-            return False
-        return (order.epoch, order.log, order.pos) < (epoch.number, *place(known.position))
+            return None
+        return epoch.number, *place(known.position)
+
+    def passed(self, source: str, order: Order) -> bool:
+        """Whether everything of *source* below *order*, and at it, is landed."""
+        reached = self.reached(source)
+        return reached is not None and (order.epoch, order.log, order.pos) < reached
 
     def covers(self, fence: Fence) -> bool:
         """Whether everything at or below *fence* is landed in this batch or before.

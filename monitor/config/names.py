@@ -15,6 +15,7 @@ from monitor.config.model import Config
 from monitor.config.plans import CheckPlan
 from monitor.nearest import nearest
 from pipeline.errors import ConfigError
+from pipeline.invariants.invariant import Referring
 from pipeline.plugins import lacking
 from pipeline.settings import InvariantRule
 
@@ -102,6 +103,10 @@ def _demanded(config: Config, rules: Sequence[InvariantRule]) -> Iterator[str]:
     for i, rule in enumerate(rules):
         if fault := _no_table(rule.tables, config):
             yield f"invariants[{i}].tables: {fault}"
+        for name, one in rule.invariants:
+            for table in sorted(one.others) if isinstance(one, Referring) else ():
+                if "." not in table:
+                    yield f"invariants[{i}].{name}: {table!r} is no table; write database.table"
 
 
 def _no_part(pattern: str, config: Config, sinks: Iterable[str]) -> str:

@@ -18,6 +18,7 @@ from pipeline.apply.fills import Fill
 from pipeline.apply.floors import Floors
 from pipeline.apply.late_changes import ACTING, SAME, below_cut, late_for
 from pipeline.apply.moved_rows import RowMove, moved
+from pipeline.apply.references import ReferredTable
 from pipeline.apply.refusal import Refusal
 from pipeline.apply.turn import Turn, TurnTask, Written
 from pipeline.apply.validation import Demands
@@ -95,6 +96,7 @@ class MirrorJob(Generic[S]):
         return self.wanted.until if self.image is None else self.wanted.after
 
     demands: Demands | None = None
+    others: tuple[ReferredTable[S], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +224,7 @@ def _task(job: MirrorJob[S], changes: str, rows: pa.Table) -> TurnTask[S]:
         fills=job.fills,
         adopted=job.adopted,
         demands=job.demands,
+        others=job.others,
     )
 
 

@@ -42,7 +42,7 @@ from pipeline.settings import PipelineSettings
 
 MOST_MIRRORS = 1_000  # of a tier in one pass, so that the first of them are not committed late
 PASS_ROWS = 10_000_000  # for each worker: a pass that takes too long is killed, and nothing is kept
-ON_ITS_WAY = ("no_schema", "unknown_field")  # a row may land before the statement it follows
+ON_ITS_WAY = ("no_schema", "unknown_field", "awaited")  # a row may land before what it needs
 PATIENCE = timedelta(minutes=1)  # with that; nobody is told as long
 log = structlog.get_logger(__name__)
 
@@ -278,7 +278,7 @@ class Passes:
             self.images.miss(table.name, image.cut, "more was waiting than one turn may read")
             image = None
         job = self.jobs.of(table, landed, pending, self.highs, stamp, image=image)
-        return self.jobs.demanding(job, waived) if job is not None else None
+        return self.jobs.demanding(job, landed, waived) if job is not None else None
 
     def _outcomes(
         self, jobs: Sequence[MirrorJob[Any]], files: tuple[Part, ...]

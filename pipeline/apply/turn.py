@@ -8,6 +8,7 @@ vain.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -33,7 +34,8 @@ from pipeline.apply.fold import ROW_OPS, Folded, fold
 from pipeline.apply.made_whole import ValueSources, made_whole
 from pipeline.apply.partial_rows import Peek, is_partial
 from pipeline.apply.provenance import META, SLUICE, Owned, owned, plain
-from pipeline.apply.validation import DecidedSlice, Demands, Search, require_valid
+from pipeline.apply.references import ReferredTable, Searches, standing
+from pipeline.apply.validation import DecidedSlice, Demands, require_valid
 from pipeline.errors import HeldError
 from pipeline.model import Account, Op, Order, Shard, Table
 from pipeline.schema.column import Column
@@ -48,9 +50,6 @@ Deletes = Callable[[pa.StringArray], pa.Table]
 Look = Callable[[pa.Table, Owned | None], Found]
 """The key's columns, and whose they are if that counts -> where they stand in the mirror."""
 
-Searches = Callable[[Any, Adoption], Search]
-"""A mirror as of one version, and what counts for rows of others -> how values are found in it."""
-
 
 @dataclass(frozen=True, slots=True)
 class TurnTask(Generic[S]):
@@ -58,7 +57,8 @@ class TurnTask(Generic[S]):
 
     ``changes`` are the table's rows of the slice, of all ops.  ``floors`` are those the mirror
     remembers.  ``known`` is None if nothing was ever applied: then no upsert can be older than a
-    forgotten delete, and ``deletes`` is not asked.  ``demands`` are None where nothing is demanded.
+    forgotten delete, and ``deletes`` is not asked.  ``demands`` are None where nothing is demanded;
+    ``others`` are the tables that these speak of.
     """
 
     table: Table
@@ -72,6 +72,7 @@ class TurnTask(Generic[S]):
     fills: tuple[Fill, ...] = ()
     adopted: Order | None = None
     demands: Demands | None = None
+    others: tuple[ReferredTable[S], ...] = ()
 
     @property
     def adoption(self) -> Adoption:
@@ -235,6 +236,7 @@ def _slice(task: TurnTask[Any], made: Decided, searches: Searches | None) -> Dec
         verdicts=made.verdicts,
         raised=made.raised,
         search=own,
+        elsewhere=partial(standing, task.others, searches),
     )
 
 

@@ -27,6 +27,7 @@ from pipeline.apply.mirror_snapshot import (
 )
 from pipeline.apply.mirrors import Mirrors
 from pipeline.apply.moved_rows import RowMove
+from pipeline.apply.references import ReferredTable
 from pipeline.apply.reshape import Shape
 from pipeline.apply.table_format import TableFormat
 from pipeline.apply.validation import Demands, let_through, short_name
@@ -34,7 +35,10 @@ from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.scan import Part, parts
 from pipeline.changelog.slices import TableRows, WantedBatches, bounded
 from pipeline.changelog.table import DROPPED
+from pipeline.errors import HeldError
 from pipeline.image import Image
+from pipeline.invariants.invariant import Referring
+from pipeline.living import is_there
 from pipeline.mark import Mark
 from pipeline.model import Op, Order, Shard, Table
 from pipeline.settings import PipelineSettings
@@ -135,7 +139,9 @@ class TurnJobs:
         wanted = WantedBatches(after, max(after, landed.mark.tables[name]))
         return _wanted(name, wanted, pending, None) == wanted
 
-    def demanding(self, job: MirrorJob[Any], waived: frozenset[str]) -> MirrorJob[Any]:
+    def demanding(
+        self, job: MirrorJob[Any], landed: LandedState, waived: frozenset[str]
+    ) -> MirrorJob[Any]:
         """The same with what is demanded of its rows.
 
         What a person lets through has a turn of its own, but for an image, which takes all below
@@ -152,10 +158,32 @@ class TurnJobs:
         let = let_through(job.table.name, mirror, after, waived)
         there, floors = self.table_format.count(job.snapshot), floors_of(job.snapshot)
         demands = Demands(named, mirror, after, there, let, floors)
+        names = {n for _, one in named if isinstance(one, Referring) for n in one.others}
+        others = tuple(self._referred(name, landed) for name in sorted(names))
+        made = replace(job, demands=demands, others=others)
         if let is None or job.image is not None:
-            return replace(job, demands=demands)
-        wanted = WantedBatches(after, min(let, job.wanted.until))
-        return replace(job, demands=demands, wanted=wanted)
+            return made
+        return replace(made, wanted=WantedBatches(after, min(let, job.wanted.until)))
+
+    def _referred(self, name: str, landed: LandedState) -> ReferredTable[Any]:
+        """What is known of a table that another speaks of; nobody waits for its turn."""
+        mark, seen = landed.mark, self.mirrors.seen(name)
+        table = landed.catalog.table(name, mark.shards)
+        reached = {one.source: mark.reached(one.source) for one in table.shards}
+        try:
+            columns = landed.catalog.schema(table).columns
+        except HeldError:
+            columns = ()
+        return ReferredTable(
+            table=table,
+            columns=columns,
+            snapshot=seen,
+            applied=-1 if seen is None else batch_of(seen, self.settings.lane),
+            changes=self.changes.store.uri,
+            files=parts(self.changes.snapshot, -1, mark.batch),
+            reached={source: place for source, place in reached.items() if place is not None},
+            whole=_is_whole(table, landed),
+        )
 
     def _history(
         self, moves: tuple[RowMove, ...], pending: PendingFiles, mark: Mark
@@ -204,6 +232,16 @@ class TurnJobs:
         made: MirrorSnapshot = self.table_format.shaped(uri, known, shape, stamp)
         self.mirrors.know(name, made)
         return made
+
+
+def _is_whole(table: Table, landed: LandedState) -> bool:
+    """Whether no row of *table* is missing but what is on its way."""
+    mark, names = landed.mark, {str(shard) for shard in table.shards}
+    there = {name for name in names if is_there(mark, name)}
+    unread = any(subject.startswith("topic:") for subject in mark.quarantine)
+    lost = unread or any(landed.gaps.get(name) for name in there)
+    open_ = {*mark.quarantine, *mark.snaps} & names
+    return bool(there) and there <= mark.bases.keys() and not lost and not open_
 
 
 def _wanted(

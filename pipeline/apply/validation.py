@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from pipeline.apply.decide import Found, Verdicts, leaves, stands
 from pipeline.apply.floors import Floors, below
-from pipeline.apply.provenance import Integers, Mask, Owned, plain, rank
+from pipeline.apply.provenance import Integers, Mask, Owned, owned, plain, rank
 from pipeline.errors import HeldError
 from pipeline.invariants.invariant import Breach, IntendedRows, Invariant
 from pipeline.model import Op, Order, Shard, Table
@@ -66,7 +66,8 @@ class DecidedSlice:
     """What a slice comes to: ``changes`` all of it, ``folded`` its newest of each key.
 
     ``rows``, ``found`` and ``verdicts`` go with those, in their order.  ``search`` tells where
-    values stand in the mirror, ``raised`` are the floors below which its rows go.
+    values stand in the mirror, ``raised`` are the floors below which its rows go.  ``elsewhere``
+    tells whether values, of rows that are owned, stand in another table.
     """
 
     table: Table
@@ -78,6 +79,7 @@ class DecidedSlice:
     verdicts: Verdicts
     raised: Floors
     search: Search | None
+    elsewhere: Callable[[str, pa.Table, Owned], pa.BooleanArray]
 
 
 def short_name(id_: str) -> str:
@@ -97,8 +99,8 @@ def require_valid(demands: Demands, made: DecidedSlice) -> None:
     """Ask every invariant.
 
     Raises:
-        HeldError: ``invalid``, with all that are broken and the first keys; ``invariant``, one of
-            them cannot be asked.
+        HeldError: ``invalid``, with all that are broken and the first keys; ``awaited``, where all
+            of these may heal by what is on its way; ``invariant``, one of them cannot be asked.
     """
     new = stands(made.verdicts)
     intended = _intended(demands, made, new)
@@ -107,6 +109,8 @@ def require_valid(demands: Demands, made: DecidedSlice) -> None:
         for name, invariant in demands.invariants
         for breach in invariant.breaches(intended)
     ]
+    sure = [one for one in broken if one[1].sure]
+    broken = sure or broken
     if not broken:
         return
     last = max(_last(breach, made, new) for _, breach in broken)
@@ -121,7 +125,11 @@ def require_valid(demands: Demands, made: DecidedSlice) -> None:
         "the mirror stays as it was; put the rows right at the source, and the table goes on by "
         f"itself, or let batches {span} through: waive {waiver}"
     )
-    raise HeldError("invalid", f"batches {span} break what is demanded: {told}; {advice}", waiver)
+    if sure:
+        detail = f"batches {span} break what is demanded: {told}; {advice}"
+        raise HeldError("invalid", detail, waiver)
+    detail = f"batches {span} wait for what is demanded of them: {told}; {advice}"
+    raise HeldError("awaited", detail, waiver)
 
 
 def _intended(demands: Demands, made: DecidedSlice, new: Mask) -> IntendedRows:
@@ -134,6 +142,7 @@ def _intended(demands: Demands, made: DecidedSlice, new: Mask) -> IntendedRows:
         emptied=_emptied(made.changes, demands.floors),
         standing=partial(_standing, made),
         before=partial(_before, made, new),
+        elsewhere=partial(_elsewhere, made, new),
     )
 
 
@@ -164,13 +173,17 @@ def _told(name: str, breach: Breach, keys: pa.ChunkedArray) -> str:
     return f"{name}: {breach.what} in {rows} {', '.join(first)}"
 
 
+def _elsewhere(made: DecidedSlice, new: Mask, name: str, values: pa.Table) -> pa.BooleanArray:
+    return made.elsewhere(name, values, owned(made.folded.filter(pa.array(new))))
+
+
 def _standing(made: DecidedSlice, values: pa.Table) -> Mask:
     """Which *values* stand in a row of the mirror that neither goes nor is replaced."""
     if made.search is None:
         detail = f"{made.table.name} is a mirror that cannot be searched for values, as Spark's are"
         advice = "take that invariant out of `invariants` and restart the service"
         raise HeldError("invariant", f"{detail}; {advice}, or rebuild the mirror")
-    there, own = _sought(made.search, values), made.found
+    there, own = sought(made.search, values), made.found
     gone = leaves(made.verdicts)
     places = set(zip(own.file[gone].tolist(), own.position[gone].tolist(), strict=True))
     at = zip(there.file.tolist(), there.position.tolist(), strict=True)
@@ -181,7 +194,8 @@ def _standing(made: DecidedSlice, values: pa.Table) -> Mask:
     return found
 
 
-def _sought(search: Search, values: pa.Table) -> Occurrences:
+def sought(search: Search, values: pa.Table) -> Occurrences:
+    """Ask *search*; who demands it is told why it cannot be asked."""
     try:
         return search(values)
     except HeldError as error:

@@ -7,7 +7,7 @@ Pure.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +27,9 @@ class IntendedRows:
     also some that nobody has counted, by a TRUNCATE.
     ``standing`` tells of values, a column for each of a row's, which of them (each once, none null)
     stand in a row of the mirror that the slice leaves as it is.  ``before`` reads, of columns, what
-    each of ``rows`` held before the slice; of one that nobody tells, only nulls.
+    each of ``rows`` held before the slice; of one that nobody tells, only nulls.  ``elsewhere``
+    tells of values, a row for each of ``rows``, whether they stand in the columns of these names of
+    another table, see :class:`Referring`: null where nobody knows yet, true where one of them is.
     """
 
     table: str
@@ -38,6 +40,7 @@ class IntendedRows:
     emptied: bool
     standing: Callable[[pa.Table], Mask]
     before: Callable[[Sequence[str]], pa.Table]
+    elsewhere: Callable[[str, pa.Table], pa.BooleanArray]
 
     def column(self, name: str) -> pa.Array:
         """One of its columns, whole.
@@ -56,10 +59,14 @@ class IntendedRows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Breach:
-    """How an invariant is broken, without a value of a row, and by which; None: by all of them."""
+    """How an invariant is broken, without a value of a row, and by which; None: by all of them.
+
+    Where it is not ``sure``, what is still on its way may heal it by itself.
+    """
 
     what: str
     rows: Mask | None = None
+    sure: bool = True
 
 
 class Invariant(Protocol):
@@ -71,4 +78,14 @@ class Invariant(Protocol):
         Raises:
             HeldError: ``invariant``, it cannot be asked of this table: says why.
         """
+        ...
+
+
+@runtime_checkable
+class Referring(Protocol):
+    """An invariant that asks ``elsewhere``; of these tables and of no other."""
+
+    @property
+    def others(self) -> frozenset[str]:
+        """Their names."""
         ...

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from pipeline.errors import ConfigError
+from pipeline.invariants.alike import numbered
 from pipeline.invariants.invariant import Breach, IntendedRows, Invariant, Mask
 
 
@@ -45,21 +45,11 @@ def _doubled(values: pa.Table, intended: IntendedRows) -> Mask:
         return found
     own = values.take(pa.array(rows))
     _, first, of, times = np.unique(
-        _numbered(own), return_index=True, return_inverse=True, return_counts=True
+        numbered(own), return_index=True, return_inverse=True, return_counts=True
     )
     guilty = (times > 1) | intended.standing(own.take(pa.array(first)))
     found[rows] = guilty[of]
     return found
-
-
-def _numbered(values: pa.Table) -> npt.NDArray[np.int64]:
-    """A number for each row, the same where all values are."""
-    numbers = np.zeros(len(values), np.int64)
-    for column in values.columns:
-        encoded = column.combine_chunks().dictionary_encode()
-        codes = encoded.indices.to_numpy().astype(np.int64)
-        _, numbers = np.unique(numbers * len(encoded.dictionary) + codes, return_inverse=True)
-    return numbers
 
 
 INVARIANT: type[Invariant] = Unique

@@ -116,6 +116,7 @@ def intended() -> IntendedRows:
         emptied=False,
         standing=lambda _: np.zeros(3, np.bool_),
         before=lambda _: rows.slice(0, 0),
+        elsewhere=lambda _, values: pa.nulls(len(values), pa.bool_()),
     )
 
 

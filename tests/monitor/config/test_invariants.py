@@ -15,6 +15,7 @@ from pipeline.invariants.column_loss import ColumnLoss
 from pipeline.invariants.finder import known
 from pipeline.invariants.not_null import NotNull
 from pipeline.invariants.range import Range, ValueBounds
+from pipeline.invariants.referenced import ForeignKey, Referenced
 from pipeline.invariants.unique import Unique
 from pipeline.settings import InvariantRule
 
@@ -43,6 +44,7 @@ def test_every_invariant_is_told_as_its_fields(tmp_path: Path) -> None:
     unique: {sets: [[email], [a, b]]}
     changed_at_most: {share: 0.2}
     column_loss: {share: 0.9, rows: 100}
+    referenced: {keys: [{columns: [user_id], table: shop.users, to: [id]}]}
   - {tables: "shop.*", not_null: {columns: [id]}}
 """,
     )
@@ -55,6 +57,7 @@ def test_every_invariant_is_told_as_its_fields(tmp_path: Path) -> None:
         "unique": Unique((("email",), ("a", "b"))),
         "changed_at_most": ChangedAtMost(0.2),
         "column_loss": ColumnLoss(0.9, 100),
+        "referenced": Referenced((ForeignKey(("user_id",), "shop.users", ("id",)),)),
     }
     assert second.invariants == (("not_null", NotNull(("id",))),)
 
@@ -98,6 +101,16 @@ def test_all_that_matches_a_table_is_demanded_of_it(tmp_path: Path) -> None:
             "  - {tables: shop.x, range: {columns: {a: {least: 2, most: 1}}}}",
             "no value lies between 2 and 1",
             id="bounds that nothing lies between",
+        ),
+        pytest.param(
+            "  - {tables: shop.x, referenced: {keys: [{columns: [a], table: u, to: [id]}]}}",
+            "invariants[0].referenced: 'u' is no table; write database.table",
+            id="another table without its database",
+        ),
+        pytest.param(
+            "  - {tables: shop.x, referenced: {keys: [{columns: [a, b], table: u.u, to: [id]}]}}",
+            "columns and to must be lists of as many columns",
+            id="columns that do not go together",
         ),
         pytest.param(
             "  - {tables: shop.x, changed_at_most: {share: 20}}", "write 0.2", id="no share"

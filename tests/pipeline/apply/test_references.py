@@ -1,0 +1,242 @@
+"""A row that names a row of another table reaches its mirror when that one is there, or is known.
+
+Covers pipeline/invariants/referenced.py, alike.py and pipeline/apply/references.py, in passes over
+real mirrors.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from examples.parquet_versions import ParquetVersions
+from pipeline.errors import ConfigError
+from pipeline.invariants.referenced import ForeignKey, Referenced
+from pipeline.model import Op
+from pipeline.report import Gap, Hold, tell_gap
+from pipeline.settings import InvariantRule
+from pipeline.tables.delta.table_format import DeltaMirrors
+from tests.pipeline.hand_lake import FIRST, HandLake, row
+
+C, U, D, R = Op.CREATE, Op.UPDATE, Op.DELETE, Op.READ
+KEY = ForeignKey(("name",), "db.u", ("name",))
+PARENT = {"table": "db.u", "shard": "db.u", "topic": "s.db.u"}
+
+
+def parent(op: Op, pos: int, key: int, name: str | None, **more: Any) -> dict[str, Any]:
+    """A change of ``db.u``."""
+    made = row(op, pos, key, name, **PARENT)
+    return made | more
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> HandLake:
+    """Names of ``db.t`` are to be names in ``db.u``; both have a base, all below 100 has landed."""
+    return begun(tmp_path, KEY)
+
+
+def begun(home: Path, *keys: ForeignKey, **more: Any) -> HandLake:
+    rule = InvariantRule("db.t", (("referenced", Referenced(keys)),))
+    made = HandLake(home, invariants=(rule,), others=("db.u",), **more)
+    made.mark = replace(made.mark, bases=dict.fromkeys(made.mark.shards, FIRST))
+    made.prove(100)
+    made.land(parent(C, 5, 1, "a"))
+    made.run()
+    return made
+
+
+def turned(lake: HandLake, *waived: str, paused: str = "") -> dict[str, Hold | None]:
+    return {turn.table: turn.hold for turn in lake.run(*waived, paused={paused})}
+
+
+def told(lake: HandLake, *waived: str) -> Hold | None:
+    return turned(lake, *waived)["db.t"]
+
+
+def test_a_row_whose_parent_is_in_the_other_mirror_is_merged(lake: HandLake) -> None:
+    lake.land(row(C, 10, 1, "a"), row(C, 11, 2, None))
+
+    assert told(lake) is None
+    assert lake.rows() == {1: "a", 2: None}
+
+
+def test_a_row_whose_parent_is_nowhere_is_held_with_its_key(lake: HandLake) -> None:
+    lake.land(row(C, 10, 1, "a"), row(C, 11, 2, "b"))
+
+    hold = told(lake)
+
+    assert hold is not None
+    assert (hold.reason, hold.id.rpartition("@")[0]) == ("invalid", "invalid:db.t:0-1")
+    assert 'name names no row of db.u (name) in 1 row, key ["s","db.t","2"]' in hold.detail
+    assert '"b"' not in hold.detail
+    assert told(lake, hold.id) is None
+    assert lake.rows() == {1: "a", 2: "b"}
+
+
+def test_a_parent_that_has_landed_counts_though_its_mirror_stands_still(lake: HandLake) -> None:
+    lake.land(parent(C, 9, 2, "b"), row(C, 10, 1, "b"))
+
+    assert turned(lake, paused="db.u") == {"db.t": None}
+    assert lake.rows() == {1: "b"}
+
+
+def test_a_parent_that_went_before_is_none_once_its_merge_has_decided(lake: HandLake) -> None:
+    lake.land(parent(D, 9, 1, "a"), row(C, 10, 1, "a"))
+
+    assert waiting(lake, paused="db.u")
+    lake.run()
+    hold = told(lake)
+
+    assert hold is not None
+    assert hold.reason == "invalid"
+
+
+def test_a_parent_that_went_later_was_there_for_the_row(lake: HandLake) -> None:
+    lake.land(parent(D, 12, 1, "a"))
+    lake.run()
+    lake.land(row(C, 10, 1, "a"))
+
+    assert told(lake) is None
+
+
+def test_a_parent_that_got_another_name_before_is_none(lake: HandLake) -> None:
+    renamed = parent(U, 9, 1, "b") | {"before": '{"id": 1, "name": "a"}'}
+    lake.land(renamed)
+    lake.run()
+    lake.land(row(C, 10, 1, "a"), row(C, 11, 2, "b"))
+
+    hold = told(lake)
+
+    assert hold is not None
+    assert '1 row, key ["s","db.t","1"]' in hold.detail
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param({"acknowledged": {}}, id="what else may be on its way, nobody says"),
+        pytest.param({"bases": {}}, id="the other has no base"),
+        pytest.param({"quarantine": {"topic:s.db.u": None}}, id="a message of it was not read"),
+        pytest.param({"snaps": {"s/db.u": None}}, id="a snapshot of it is not complete"),
+    ],
+)
+def test_nothing_is_known_to_be_absent(lake: HandLake, change: Mapping[str, Any]) -> None:
+    lake.land(row(C, 10, 1, "b"))
+    known = lake.mark
+    lake.mark = replace(lake.mark, **change)
+
+    assert waiting(lake)
+    lake.mark = known
+    hold = told(lake)
+
+    assert hold is not None
+    assert hold.reason == "invalid"
+
+
+def waiting(lake: HandLake, paused: str = "") -> bool:
+    """Whether its turn comes again and tells nobody, but after a minute."""
+    lake.now -= timedelta(minutes=10)
+    first = turned(lake, paused=paused)
+    then = turned(lake, paused=paused)["db.t"]
+    assert then is not None
+    assert (then.reason, then.id.rpartition(":")[0]) == ("awaited", "invalid:db.t")
+    assert "may be on their way, in 1 row" in then.detail
+    return "db.t" not in first
+
+
+def test_a_row_above_what_is_proven_waits_for_its_parent_and_goes_on(lake: HandLake) -> None:
+    lake.land(row(C, 150, 1, "b"))
+    assert waiting(lake)
+
+    lake.land(parent(C, 149, 2, "b"))
+
+    assert told(lake) is None
+    assert lake.rows() == {1: "b"}
+
+
+def test_what_waits_for_too_long_can_be_let_through(lake: HandLake) -> None:
+    lake.land(row(C, 150, 1, "b"))
+    lake.run()
+    hold = told(lake)
+    assert hold is not None
+
+    assert told(lake, hold.id) is None
+
+
+def test_a_gap_of_the_other_table_leaves_it_open(lake: HandLake) -> None:
+    gap = Gap("s.db.u:0:1", "s.db.u", 0, 1, 2, "deleted", shards=("s/db.u",))
+    lake.land(row(C, 10, 1, "b"))
+    lake.mark = replace(lake.mark, gaps={gap.id: tell_gap(gap)})
+
+    assert waiting(lake)
+
+
+def test_a_row_of_the_same_slice_may_be_the_parent(tmp_path: Path) -> None:
+    lake = begun(tmp_path, ForeignKey(("name",), "db.t", ("name",)))
+    lake.land(row(C, 10, 1, "a"))
+
+    assert told(lake) is None
+
+
+def test_all_columns_of_a_key_are_compared_together(tmp_path: Path) -> None:
+    lake = begun(tmp_path, ForeignKey(("id", "name"), "db.u", ("id", "name")))
+    lake.land(parent(C, 9, 2, "b"), row(C, 10, 1, "a"), row(C, 11, 2, "a"))
+
+    hold = told(lake)
+
+    assert hold is not None
+    assert "id, name names no row of db.u (id, name) in 1 row" in hold.detail
+
+
+@pytest.mark.parametrize("table_format", [DeltaMirrors(None), ParquetVersions(None)])
+def test_every_table_format_finds_them(tmp_path: Path, table_format: Any) -> None:
+    lake = begun(tmp_path, KEY, table_format=table_format)
+    lake.land(row(C, 10, 1, "b"))
+    assert told(lake) is not None
+
+    lake.land(parent(C, 20, 2, "b"))
+
+    assert told(lake) is None
+
+
+@pytest.mark.parametrize(
+    ("key", "words"),
+    [
+        pytest.param(
+            ForeignKey(("name",), "db.u", ("nick",)), "db.u has no column 'nick'", id="no"
+        ),
+        pytest.param(ForeignKey(("name",), "db.u", ("id",)), "of type string", id="other kind"),
+        pytest.param(ForeignKey(("nick",), "db.u", ("id",)), "db.t has no column 'nick'", id="own"),
+    ],
+)
+def test_what_cannot_be_asked_is_held_with_words(
+    tmp_path: Path, key: ForeignKey, words: str
+) -> None:
+    lake = begun(tmp_path, key)
+    lake.land(row(C, 10, 1, "a"))
+
+    hold = told(lake)
+
+    assert hold is not None
+    assert hold.reason == "invariant"
+    assert words in hold.detail
+
+
+def test_a_table_that_nobody_knows_is_waited_for(tmp_path: Path) -> None:
+    lake = begun(tmp_path, ForeignKey(("name",), "db.x", ("name",)))
+    lake.land(row(C, 10, 1, "a"))
+
+    assert waiting(lake)
+
+
+@pytest.mark.parametrize(
+    ("columns", "to"), [((), ()), (("a",), ("a", "b")), (("a", "b"), ("c", "c"))]
+)
+def test_keys_that_do_not_go_together_are_refused(
+    columns: tuple[str, ...], to: tuple[str, ...]
+) -> None:
+    with pytest.raises(ConfigError):
+        ForeignKey(columns, "db.u", to)
