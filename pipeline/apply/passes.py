@@ -241,10 +241,11 @@ class Passes:
         jobs: list[MirrorJob[Any]] = []
         failed: list[Applied | None] = []
         pending = self.jobs.pending(ready, landed)
-        room = PASS_ROWS * self.settings.merge_workers
+        room, served = PASS_ROWS * self.settings.merge_workers, set[int]()
         for table in ready:
-            if room <= 0:
-                break  # the others come first in the next pass
+            if room <= 0 and table.tier in served:
+                continue  # it comes first of its tier in a later pass
+            served.add(table.tier)
             self._asked[table.name] = self._number
             try:
                 job = self._job(table, landed, pending, waived)

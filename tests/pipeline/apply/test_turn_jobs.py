@@ -10,6 +10,7 @@ from pipeline.apply import passes, turn_jobs
 from pipeline.model import Op, Order
 from pipeline.schema.column import TableSchema
 from pipeline.schema.history import SchemaChange
+from pipeline.settings import TableRule
 from pipeline.sources.mysql.column import MySqlColumn as Column
 from tests.pipeline.hand_lake import ID, NAME, HandLake, row
 
@@ -50,6 +51,21 @@ def test_tables_that_always_have_something_to_apply_keep_no_other_from_its_turn(
         had |= {turn.table for turn in lake.run() if turn.hold is None}
 
     assert had == {"db.t", *OTHERS}
+
+
+def test_a_low_tier_has_a_turn_in_each_pass_however_much_waits_of_higher_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(passes, "PASS_ROWS", 1)
+    rules = (TableRule("db.[tu]", tier=1), TableRule("db.[vw]", tier=5))
+    lake = HandLake(tmp_path, others=OTHERS, rules=rules)
+    turned: list[list[str]] = []
+
+    for pos in range(10, 14):
+        lake.land(*each(pos, "db.t", *OTHERS))
+        turned.append([turn.table for turn in lake.run() if turn.hold is None])
+
+    assert turned == [["db.t", "db.v"], ["db.u", "db.w"]] * 2
 
 
 def test_a_turn_that_does_not_come_to_a_new_base_reads_nothing_from_before_it(
