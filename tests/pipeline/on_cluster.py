@@ -3,7 +3,7 @@
     python -m tests.pipeline.on_cluster SERVERS HOME NAME JOB...
 
 A worker is killed, like a machine, while each kind of job runs: ``land batch``, ``turns of`` (a
-pass) or ``merge`` (Spark's own).  Prints what was killed when, and
+pass), ``read`` (a bootstrap) or ``merge`` (Spark's own).  Prints what was killed when, and
 what the mirrors are short of or have too much of.
 """
 
@@ -23,14 +23,20 @@ from deltalake import DeltaTable, QueryBuilder
 from pyspark.sql import SparkSession
 
 from demo.beside import beside
+from demo.processes import wait_until
 from demo.servers import Servers
 from demo.spark_cluster import DRIVER, SparkCluster
 from pipeline.apply import spread_turns
+from pipeline.reread.task import ReadLimits
+from pipeline.rereads import WishedReread
 from pipeline.tables.delta.table_format import DeltaMirrors
 from tests.pipeline.live import Pipe
+from tests.pipeline.reread.live_rereads import finished, wish
 
 TABLES = ("t0", "t1")
-ROWS = 1 << 9
+ROWS = {"merge": 1 << 9}  # of each table when it begins; each job doubles them
+MANY = 1 << 14
+LIMITS = ReadLimits(rows=4_000, select=1_000)  # so that a round has work for every worker
 PATIENCE = timedelta(minutes=6)
 MADE = "CREATE TABLE DB.{0} (id INT PRIMARY KEY AUTO_INCREMENT, name VARCHAR(80))"
 
@@ -100,7 +106,8 @@ def main(servers: Path, home: Path, name: str, jobs: Sequence[str]) -> None:
     pipe.sql(*(MADE.format(table) for table in TABLES))
     pipe.sql(*(f"INSERT INTO DB.{table} (name) VALUES ('a')" for table in TABLES))
     played = Rehearsal(pipe, cluster)
-    while pipe.sql("SELECT COUNT(*) FROM DB.t0")[0][0] < ROWS:
+    rows = min(ROWS.get(what, MANY) for what in jobs)
+    while pipe.sql("SELECT COUNT(*) FROM DB.t0")[0][0] < rows:
         played.grow()
     try:
         pipe.start()
@@ -110,6 +117,8 @@ def main(servers: Path, home: Path, name: str, jobs: Sequence[str]) -> None:
                 _leave_to_spark(pipe)
             with played.killing(what):
                 played.grow()
+                if what == "read":
+                    _read_again(pipe)
                 pipe.catch_up(within=PATIENCE)
         told = {"killed": played.killed, "wrong": played.wrong(), "holds": _holds(pipe)}
         sys.stdout.write(json.dumps(told) + "\n")
@@ -117,6 +126,19 @@ def main(servers: Path, home: Path, name: str, jobs: Sequence[str]) -> None:
         sys.stderr.write(f"{played.killed} {_holds(pipe)}\n")
         pipe.end()
         cluster.stop()
+
+
+def _read_again(pipe: Pipe) -> None:
+    """A new base of each table, one after the other."""
+    pipe.lane.rereading.limits = LIMITS
+    for table in TABLES:
+        wanted = wish(pipe, table)
+
+        def is_done(wanted: WishedReread = wanted) -> bool:
+            pipe.round()
+            return finished(pipe, wanted)
+
+        wait_until(is_done, PATIENCE, f"a new base of {table}")
 
 
 def _leave_to_spark(pipe: Pipe) -> None:

@@ -1,4 +1,4 @@
-"""A machine that dies under Spark costs time only: in landing, in a pass, in Spark's own MERGE.
+"""A machine that dies under Spark costs time only: in landing, a large pass, a bootstrap, a MERGE.
 
 Covers demo/spark_cluster.py.
 """
@@ -19,6 +19,7 @@ pytestmark = [pytest.mark.stack, pytest.mark.long]
     ("name", "jobs"),
     [
         pytest.param("spread_ours", ("land batch", "turns of"), id="landing and a pass"),
+        pytest.param("spread_read", ("read",), id="a bootstrap"),
         pytest.param("spread_sparks", ("merge",), id="Spark's MERGE"),
     ],
 )
@@ -29,7 +30,7 @@ def test_a_worker_killed_in_each_kind_of_job_costs_time_only(
     program = (sys.executable, "-m", "tests.pipeline.on_cluster")
     command = (*program, str(servers.home), str(tmp_path), name, *jobs)
 
-    played = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
+    played = subprocess.run(command, capture_output=True, text=True, timeout=1_800, check=False)
 
     assert played.returncode == 0, played.stderr[-3_000:]
     told = json.loads(played.stdout.splitlines()[-1])
