@@ -50,21 +50,26 @@ class Midnight:
     day: str
 
 
-def shortened_day(folder: Path, end: datetime) -> Midnight:
-    """Write a time zone in which a day of 23 hours ends at *end* (TZif, RFC 8536, version 1)."""
+def odd_day(folder: Path, end: datetime, hours: int) -> Midnight:
+    """Write a time zone in which a day of so many hours ends at *end* (TZif, RFC 8536, version 1).
+
+    Its clocks are put forward, or back, six hours before that.
+    """
+    jumps = (hours - 24) * 3600
     offset = -(int(end.timestamp()) % 86_400)
     offset += 86_400 if offset < -43_200 else 0
     head = struct.pack(">4s16x6l", b"TZif", 0, 0, 0, 1, 2, 8)
-    before, after = struct.pack(">lBB", offset - 3600, 0, 0), struct.pack(">lBB", offset, 1, 4)
+    before, after = struct.pack(">lBB", offset + jumps, 0, 0), struct.pack(">lBB", offset, 1, 4)
     jump = struct.pack(">lB", int((end - 6 * HOUR).timestamp()), 1)
     (folder / "Test").mkdir()
-    (folder / "Test" / "Short").write_bytes(head + jump + before + after + b"OLD\0NEW\0")
-    with (folder / "Test" / "Short").open("rb") as file:
-        zone = ZoneInfo.from_file(file, "Test/Short")
+    (folder / "Test" / "Odd").write_bytes(head + jump + before + after + b"OLD\0NEW\0")
+    with (folder / "Test" / "Odd").open("rb") as file:
+        zone = ZoneInfo.from_file(file, "Test/Odd")
     last = (end - timedelta(seconds=1)).astimezone(zone)
     assert end.astimezone(zone).time() == datetime.min.time()
-    assert (end - 23 * HOUR).astimezone(zone).time() == datetime.min.time()
-    return Midnight(end, "Test/Short", str(last.date()))
+    assert (end - hours * HOUR).astimezone(zone).time() == datetime.min.time()
+    assert (end - hours * HOUR).astimezone(zone).date() == last.date()
+    return Midnight(end, "Test/Odd", str(last.date()))
 
 
 @pytest.fixture
@@ -79,7 +84,7 @@ def test_s14_at_midnight_an_image_is_the_source_at_the_cut_whatever_time_rows_be
     stand: Stand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stand.open()
-    night = shortened_day(stand.home, datetime.now(UTC).replace(microsecond=0) + AHEAD)
+    night = odd_day(stand.home, datetime.now(UTC).replace(microsecond=0) + AHEAD, 23)
     monkeypatch.setenv("PYTHONTZPATH", f"{stand.home}:/usr/share/zoneinfo")
     with ThreadPoolExecutor(1) as pool:
         starting = pool.submit(restart, stand, night)
@@ -113,7 +118,7 @@ def restart(stand: Stand, night: Midnight) -> None:
     told: dict[str, Any] = yaml.safe_load(CONFIG.read_text(encoding="utf-8"))
     told["time_zone"] = night.zone
     told["publish"] = [
-        {"tables": ORDERS, "how": "parquet"},
+        {"tables": ORDERS, "how": "parquet", "day": "placed"},
         {"tables": USERS, "how": "clone"},
         {"tables": "*", "how": "pin"},
     ]
