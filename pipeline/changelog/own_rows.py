@@ -38,15 +38,8 @@ class ColumnsTold:
 def columns_rows(told: Sequence[ColumnsTold], stamp: Stamp) -> pa.RecordBatch:
     """One row of ``CHANGES`` for each."""
     rows = [
-        {
-            "source": one.source,
-            "shard": one.shard,
-            "table": one.table,
-            "op": str(Op.DDL),
-            "after": one.payload,
-            "order": _order(one.order),
-            "schema_id": zlib.crc32(one.payload.encode()) >> 1,
-        }
+        _row(one, Op.DDL)
+        | {"after": one.payload, "schema_id": zlib.crc32(one.payload.encode()) >> 1}
         for one in told
     ]
     return _rows(rows, stamp)
@@ -54,17 +47,7 @@ def columns_rows(told: Sequence[ColumnsTold], stamp: Stamp) -> pa.RecordBatch:
 
 def settle_rows(settles: Sequence[Settle], stamp: Stamp) -> pa.RecordBatch:
     """One row of ``CHANGES`` for each."""
-    rows = [
-        {
-            "source": one.source,
-            "shard": one.shard,
-            "table": one.table,
-            "op": str(Op.SETTLE),
-            "order": _order(one.order),
-        }
-        for one in settles
-    ]
-    return _rows(rows, stamp)
+    return _rows([_row(one, Op.SETTLE) for one in settles], stamp)
 
 
 def mark_row(text: str, stamp: Stamp) -> pa.RecordBatch:
@@ -72,8 +55,10 @@ def mark_row(text: str, stamp: Stamp) -> pa.RecordBatch:
     return _rows([{"op": str(Op.MARK), "after": text}], stamp)
 
 
-def _order(order: Order) -> Mapping[str, int]:
-    return {part: getattr(order, part) for part in ("epoch", "log", "pos", "row")}
+def _row(one: ColumnsTold | Settle, op: Op) -> dict[str, Any]:
+    place = {part: getattr(one.order, part) for part in ("epoch", "log", "pos", "row")}
+    about = {"source": one.source, "shard": one.shard, "table": one.table}
+    return {**about, "op": str(op), "order": place}
 
 
 def _rows(rows: Sequence[Mapping[str, Any]], stamp: Stamp) -> pa.RecordBatch:
