@@ -83,6 +83,10 @@ class Image:
         """The batch up to which all below its cut is in it, as far as that had landed."""
         return self.late[self.revision - 1].batch if self.revision else self.batch
 
+    def belongs(self, shard: Shard, order: Order) -> bool:
+        """Whether what happened to *shard* at *order* stands below its cut."""
+        return order < self.positions[shard.source]
+
     def corrected(self) -> "Image":
         """The same with all in it that is known to have come late."""
         return replace(self, revision=len(self.late))

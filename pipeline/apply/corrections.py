@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from pipeline.apply.decide import AppliedBefore
 from pipeline.apply.due_images import doubts
-from pipeline.apply.floors import highest
+from pipeline.apply.floors import highest, of_bases
 from pipeline.apply.landed_state import LandedState
 from pipeline.apply.late_changes import below_cut
 from pipeline.apply.mirror_job import LandedDeletes
@@ -29,7 +29,7 @@ from pipeline.changelog.table import DROPPED
 from pipeline.errors import HeldError
 from pipeline.image import Image
 from pipeline.mark import Mark
-from pipeline.model import Op, Order, Shard, Table
+from pipeline.model import Op, Order, Shard
 
 REFUSED = "image_uncorrected"
 
@@ -76,7 +76,7 @@ def correction(
             at=at,
             deletes=DeletesBelow(known, image.positions),
             known=AppliedBefore(None),  # so each insert is looked for among the deletes
-            floors=highest(floors, _bases(table, image, landed.mark)),
+            floors=highest(floors, of_bases(table, landed.mark, image)),
             fills=tuple(fill for one in newest for fill in landed.catalog.fills(one)),
         )
 
@@ -108,11 +108,3 @@ def _refuse_read_later(late: pa.Table, mark: Mark) -> None:
         known = mark.rereads.get(str(shard))
         if known is None or order < known.lowest:
             raise HeldError(REFUSED, f"{shard}: rows were read again, and nobody knows until when")
-
-
-def _bases(table: Table, image: Image, mark: Mark) -> dict[Shard, Order]:
-    """Below the bases of its shards nothing counts, as far as these are from before the cut."""
-    if table.unique_across_shards:
-        return {}
-    known = {s: mark.bases[str(s)] for s in table.shards if str(s) in mark.bases}
-    return {shard: at for shard, at in known.items() if at < image.positions[shard.source]}

@@ -1,7 +1,7 @@
 """Which rows has a truncate or a settle of their shard outlived?  Pure.
 
-A shard's floor is the order of its highest truncate or settle.  Below it nothing stands, and
-nothing is inserted, ever; a row at the floor's own place is not below it.
+A shard's floor is the order of its highest truncate or settle, or of its base.  Below it nothing
+stands, and nothing is inserted, ever; a row at the floor's own place is not below it.
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.apply.provenance import Mask, Owned, above, ranked, same
-from pipeline.model import Order, Origin, Shard
+from pipeline.image import Image
+from pipeline.mark import Mark
+from pipeline.model import Order, Origin, Shard, Table
 
 Floors = Mapping[Shard, Order]
 
@@ -22,6 +24,22 @@ def highest(*floors: Floors) -> dict[Shard, Order]:
     for shard, order in (pair for some in floors for pair in some.items()):
         found[shard] = max(order, found.get(shard, order))
     return found
+
+
+def of_bases(table: Table, mark: Mark, image: Image | None) -> dict[Shard, Order]:
+    """Below its shards' bases nothing counts, also in a turn that does not come to their settles.
+
+    Such changes may be of columns that are no longer there.  For an image only bases from before
+    its cut count.  Where keys span shards, one that left another shard must be seen to.
+    """
+    if table.unique_across_shards:
+        return {}
+    known = {shard: mark.bases.get(str(shard)) for shard in table.shards}
+    return {
+        shard: order
+        for shard, order in known.items()
+        if order is not None and (image is None or image.belongs(shard, order))
+    }
 
 
 def below(rows: Owned, floors: Floors) -> Mask:

@@ -13,7 +13,7 @@ from pipeline.apply.arrivals import Arrivals
 from pipeline.apply.catalog import Catalog
 from pipeline.apply.decide import AppliedBefore
 from pipeline.apply.fills import Fill
-from pipeline.apply.floors import Floors, highest
+from pipeline.apply.floors import highest, of_bases
 from pipeline.apply.highest_orders import HighestOrders
 from pipeline.apply.landed_state import LandedState
 from pipeline.apply.losses import require_kept, require_landed
@@ -40,7 +40,7 @@ from pipeline.image import Image
 from pipeline.invariants.invariant import Referring
 from pipeline.living import is_there
 from pipeline.mark import Mark
-from pipeline.model import Op, Order, Shard, Table
+from pipeline.model import Op, Table
 from pipeline.settings import PipelineSettings
 
 MOST_ROWS = 2_000_000  # of one mirror in one turn; older batches first when more is waiting
@@ -125,9 +125,9 @@ class TurnJobs:
             at=stamp.at,
             deletes=pending.deletes if after >= 0 else (),
             known=_known(name, after, highs, mark),
-            floors=highest(floors_of(snapshot), _bases(table, mark, image)),
+            floors=highest(floors_of(snapshot), of_bases(table, mark, image)),
             fills=tuple(_fills(catalog, table, shape)),
-            moves=tuple(one for one in moves if _belongs(one.shard, one.order, image)),
+            moves=tuple(m for m in moves if image is None or image.belongs(m.shard, m.order)),
             history=self._history(moves, pending, mark),
             dropped=self._dropped(),
         )
@@ -258,23 +258,6 @@ def _known(name: str, after: int, highs: HighestOrders, mark: Mark) -> AppliedBe
     """How high the mirror has come by batch *after*; None if it holds nothing."""
     grown = bool(highs.topics(name) & set(mark.grown))
     return None if after < 0 else AppliedBefore(highs.of(name, after), grown)
-
-
-def _belongs(shard: Shard, order: Order, image: Image | None) -> bool:
-    """Whether what happened to *shard* at *order* counts in what the turn makes."""
-    return image is None or order < image.positions[shard.source]
-
-
-def _bases(table: Table, mark: Mark, image: Image | None) -> Floors:
-    """Below its shards' bases nothing counts, also in a turn that does not come to their settles.
-
-    Such changes may be of columns that are no longer there.  Where keys span shards, one that left
-    another shard must be seen to.
-    """
-    if table.unique_across_shards:
-        return {}
-    known = {s: mark.bases[str(s)] for s in table.shards if str(s) in mark.bases}
-    return {shard: order for shard, order in known.items() if _belongs(shard, order, image)}
 
 
 def _fills(catalog: Catalog, table: Table, shape: Shape) -> Iterator[Fill]:
