@@ -16,17 +16,7 @@ from pipeline.image import DueCut, Image, fence_of, positions
 from pipeline.lags.samples import MirrorPosition
 from tests.monitor.rig import ORDERS, USERS, Rig
 
-WEEK, HALF_AN_HOUR = timedelta(days=7), timedelta(minutes=30)
-
-
-@pytest.fixture
-def published(rig: Rig) -> Rig:
-    """Two rounds of a pipeline that works; images of users are to be made."""
-    rig.round()
-    rig.round()
-    rig.gate.published = lambda table: table == USERS
-    rig.cycle.image_due = lambda table: HALF_AN_HOUR if table == USERS else None
-    return rig
+WEEK = timedelta(days=7)
 
 
 def made(rig: Rig, at: str) -> Image:

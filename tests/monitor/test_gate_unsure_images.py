@@ -13,9 +13,8 @@ import pytest
 from pipeline.image import digest
 from pipeline.model import Order, Shard
 from tests.monitor.rig import USERS, Rig
-from tests.monitor.test_gate_images import ask, made, published
+from tests.monitor.test_gate_images import ask, made
 
-__all__ = ["published"]
 NAME, SHARD = "shop/shop.users", Shard("shop", "shop.users")
 FAR = Order(99, 99, 99)
 

@@ -20,18 +20,7 @@ from pipeline.model import Order
 from tests.monitor.rig import ORDERS, USERS, Rig
 from tests.monitor.test_gate_images import made
 
-DUE = timedelta(minutes=30)
 YESTERDAY, BEFORE = "2026-03-28", "2026-03-27"
-
-
-@pytest.fixture
-def published(rig: Rig) -> Rig:
-    """A pipeline that works, at noon; images of users are to be made."""
-    rig.round()
-    rig.round()
-    rig.gate.published = lambda table: table == USERS
-    rig.cycle.image_due = lambda table: DUE if table == USERS else None
-    return rig
 
 
 def look(rig: Rig) -> Verdict:
