@@ -136,15 +136,21 @@ class Postgres(Server):
         return Acknowledged(self.now.position)
 
 
+def landed(home: Path) -> tuple[Desk, Postgres, list[tuple[bytes, bytes]]]:
+    """With a base and a change of table t, its server, and what stands in its topic."""
+    server = Postgres()
+    desk = Desk(home, server=server, names="a", dialect=POSTGRES)
+    topic = desk.topics.held.setdefault("a.public.t", [])
+    topic += [message("t", 500, 1, "last"), message("t", 600, 2)]
+    desk.land()
+    return desk, server, topic
+
+
 @pytest.mark.parametrize("parted", [699, 700])
 def test_landing_tells_it_with_the_first_batch_after_the_promotion(
     tmp_path: Path, parted: int
 ) -> None:
-    server = Postgres()
-    desk = Desk(tmp_path, server=server, names="a", dialect=POSTGRES)
-    topic = desk.topics.held.setdefault("a.public.t", [])
-    topic += [message("t", 500, 1, "last"), message("t", 600, 2)]
-    desk.land()
+    desk, server, topic = landed(tmp_path)
     server.now = Head("7/2/5", log_position(900), log_position(parted))
     topic.append(message("t", 800, 3))
 
@@ -161,11 +167,7 @@ def test_what_was_landed_after_the_old_server_was_seen_last_counts(
     tmp_path: Path, parted: int, *, short: bool
 ) -> None:
     """Its last rows come while nobody answers; the replica had less of them, or all."""
-    server = Postgres()
-    desk = Desk(tmp_path, server=server, names="a", dialect=POSTGRES)
-    topic = desk.topics.held.setdefault("a.public.t", [])
-    topic += [message("t", 500, 1, "last"), message("t", 600, 2)]
-    desk.land()
+    desk, server, topic = landed(tmp_path)
     server.down = True
     topic.append(message("t", 800, 3))
     desk.land()
