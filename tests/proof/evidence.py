@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 import pyarrow as pa
-import pytest
 from deltalake import DeltaTable, QueryBuilder
 from sqlalchemy import select
 
@@ -119,9 +118,7 @@ def _untimed(stand: Stand, store: ServiceStore) -> Iterator[str]:
 
 def _paces(stand: Stand) -> dict[str, timedelta]:
     """How often each job is planned, by the config alone."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in stand.service.daemon.environment.items():
-            patch.setenv(name, value)
+    with stand.environment():
         config = load(stand.service.config)
     schedule = config.schedule
     return {

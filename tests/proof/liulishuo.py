@@ -15,7 +15,6 @@ from zoneinfo import TZPATH
 import httpx
 import pyarrow as pa
 import pyarrow.dataset as ds
-import pytest
 import yaml
 from click.testing import CliRunner
 from deltalake import CommitProperties, DeltaTable, QueryBuilder
@@ -63,9 +62,7 @@ def collect(stand: Stand) -> None:
     settings |= exact_floats(stand.servers.mysql)
     path = stand.home / "collecting.yaml"
     path.write_text(yaml.safe_dump(told), encoding="utf-8")
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in stand.service.daemon.environment.items():
-            patch.setenv(name, value)
+    with stand.environment():
         words = ["shop", "--apply", "--config", str(path)]
         CliRunner().invoke(COMMAND, words, catch_exceptions=False)
     connect = stand.servers.connect

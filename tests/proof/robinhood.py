@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-import pytest
 import yaml
 from click.testing import CliRunner
 
@@ -136,9 +135,7 @@ def collect(stand: Stand) -> None:
         source["collector"]["options"] = {"settings": settings}
     path = stand.home / "collecting.yaml"
     path.write_text(yaml.safe_dump(told), encoding="utf-8")
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in stand.service.daemon.environment.items():
-            patch.setenv(name, value)
+    with stand.environment():
         for source in told["sources"]:
             words = [source["name"], "--apply", "--config", str(path)]
             result = CliRunner().invoke(CONNECTOR, words)

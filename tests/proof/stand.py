@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
 
+import pytest
 import yaml
 
 from demo.connect import Connect
@@ -192,6 +193,14 @@ class Stand:
         relatives = self._relatives()
         self.service.daemon.kill()
         wait_until(lambda: not any(each.alive for each in relatives), ORPHANS, "end of orphans")
+
+    @contextmanager
+    def environment(self) -> Iterator[None]:
+        """What the service finds in its environment is in this process's inside the block."""
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in self.service.daemon.environment.items():
+                patch.setenv(name, value)
+            yield
 
     def close(self) -> None:
         """Stop everything, those that write first; harmless when it is stopped."""
