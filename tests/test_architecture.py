@@ -59,6 +59,8 @@ THEIRS = {
     "pipeline/formats/debezium/",
     "pipeline/formats/debezium_avro.py",
     "pipeline/formats/debezium_json.py",
+    "pipeline/formats/maxwell/",
+    "pipeline/formats/maxwell_json.py",
     "pipeline/collectors/connect/",
 }
 OF_THE_LAKE = ("pipeline.lake.store", "pipeline.lake.seen")

@@ -19,6 +19,7 @@ from pipeline.formats.canal.message import FlatMessage
 from pipeline.formats.format import Decoded, Format, Schemas, rows
 from pipeline.formats.told_columns import told_before
 from pipeline.model import Op, Ordering, ShardId
+from pipeline.schema.notation import Notation
 from pipeline.schema.schema_change import SchemaMessage, TableTold
 
 ZONES = ("UTC", "Etc/UTC", "GMT", "Z", "+00:00")
@@ -30,6 +31,7 @@ class CanalJson:
 
     zone: str
     ordering: ClassVar[Ordering] = Ordering.OFFSET
+    notation: ClassVar[Notation] = Notation.TEXTS
     columns: ClassVar[tuple[str, ...]] = ()
     registry: ClassVar[None] = None
 

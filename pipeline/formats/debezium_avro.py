@@ -17,6 +17,7 @@ from pipeline.formats.debezium.schema_rows import told_with
 from pipeline.formats.debezium_json import DebeziumJson
 from pipeline.formats.format import RAW, Decoded, Format, Schemas, rows
 from pipeline.model import Op, Ordering
+from pipeline.schema.notation import Notation
 from pipeline.schema.schema_change import SchemaMessage, TableTold
 from pipeline.settings import RegistrySettings
 
@@ -34,6 +35,7 @@ class DebeziumAvro:
     unicode_names: bool = True
     unavailable: str = UNAVAILABLE
     ordering: ClassVar[Ordering] = Ordering.LOG
+    notation: ClassVar[Notation] = Notation.CONNECT
     columns: ClassVar[tuple[str, ...]] = ()
 
     def added_topics(self, prefix: str) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from pipeline.formats.debezium.envelope import HEARTBEAT_TOPIC
 from pipeline.formats.debezium.postgres import UNAVAILABLE, Placeholder
 from pipeline.formats.format import Format, Schemas
 from pipeline.model import Ordering
+from pipeline.schema.notation import Notation
 from pipeline.schema.schema_change import SchemaMessage, TableTold
 
 
@@ -24,6 +25,7 @@ class DebeziumJson:
 
     unavailable: str = UNAVAILABLE
     ordering: ClassVar[Ordering] = Ordering.LOG
+    notation: ClassVar[Notation] = Notation.CONNECT
     columns: ClassVar[tuple[str, ...]] = ()
     registry: ClassVar[None] = None
 

@@ -14,6 +14,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from pipeline.model import Op, Ordering, Origin
+from pipeline.schema.notation import Notation
 from pipeline.schema.schema_change import SchemaMessage, TableTold
 from pipeline.settings import RegistrySettings
 
@@ -117,6 +118,11 @@ class Format(Protocol):
         change's place in the message, of which columns that rows tell (those with ``schema_id``)
         take none.
         """
+        ...
+
+    @property
+    def notation(self) -> Notation:
+        """In which notation the values of rows are written."""
         ...
 
     @property

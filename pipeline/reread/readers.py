@@ -19,6 +19,7 @@ from pipeline.model import Missing, Ordering, Shard
 from pipeline.rereads import WishedReread
 from pipeline.route import Router
 from pipeline.schema.column import TableSchema
+from pipeline.schema.notation import Notation
 from pipeline.schema.schema_change import TableTold
 from pipeline.settings import SourceSettings
 from pipeline.sources.positions import reset
@@ -84,16 +85,17 @@ class RowReaders:
         """
         self._described[shard] = self.of(shard.source).describe(shard)
 
-    def require_placed(self, shard: Shard) -> None:
-        """Refuse what has no places in the log: rows read again could not be told from newer ones.
+    def require_comparable(self, shard: Shard) -> None:
+        """Refuse what rows that are read again cannot be put among.
 
         Raises:
-            ConfigError: its format names none.
+            ConfigError: changes have no place in the log, or other spellings of keys and values.
         """
-        ordering = self._feed(shard.source).format.ordering
-        if ordering is not Ordering.LOG:
-            msg = f"source:{shard.source}: its changes are ordered by {ordering}, and by no place"
-            raise ConfigError(f"{msg} in its log; rows read again cannot be put among them")
+        form, msg = self._feed(shard.source).format, f"source:{shard.source}: rows read again"
+        if form.ordering is not Ordering.LOG:
+            raise ConfigError(f"{msg} cannot be put among changes that go by {form.ordering}")
+        if form.notation is not Notation.CONNECT:
+            raise ConfigError(f"{msg} would be written otherwise than its collector writes them")
 
     def require_sent_as_it_is(self, shard: Shard) -> None:
         """Refuse what is not sent as the source has it, for so it would be read, and landed.

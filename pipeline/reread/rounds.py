@@ -156,7 +156,7 @@ class Rereading:
         if epoch is None or (lists is not None and lists.since is not None):
             why = "its server is not known yet" if epoch is None else "its lists were just changed"
             raise ProofError(f"source:{shard.source}: {why}; it begins when that has settled")
-        self.readers.require_placed(shard)
+        self.readers.require_comparable(shard)
         self.readers.require_sent_as_it_is(shard)
         self.readers.describe(shard)
         fence = self.readers.fence(shard.source, mark, epoch.identity)

@@ -10,6 +10,7 @@ import pyarrow as pa
 from pipeline.errors import FormatError
 from pipeline.formats.format import Decoded, Format, Schemas, rows
 from pipeline.model import Op, Ordering, ShardId
+from pipeline.schema.notation import Notation
 from pipeline.schema.schema_change import ColumnTold, SchemaMessage, TableTold
 
 
@@ -18,6 +19,7 @@ class ToyFormat:
     """No settings."""
 
     ordering: ClassVar[Ordering] = Ordering.OFFSET
+    notation: ClassVar[Notation] = Notation.CONNECT
     columns: ClassVar[tuple[str, ...]] = ()
     registry: ClassVar[None] = None
 

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Raw
 
 from pipeline.errors import FormatError
-from pipeline.formats.canonical import quote
+from pipeline.formats import flat_rows
 from pipeline.formats.format import Decoded
 from pipeline.model import Op, ShardId
 from pipeline.schema.schema_change import SchemaMessage
@@ -24,7 +24,6 @@ ROWS = {"INSERT": Op.CREATE, "UPDATE": Op.UPDATE, "DELETE": Op.DELETE}
 STATEMENT = "QUERY"
 TRUNCATE = "TRUNCATE"
 END_OF_TIME = 253_402_300_800_000  # milliseconds: the year 10000
-Row = dict[str, Raw]
 Scalar = str | int | float | bool | None
 
 NO_VALUE = "the message is empty; canal sends none such"
@@ -34,7 +33,7 @@ NO_ROWS = "a statement without its rows: the source must log rows (binlog_format
 NO_SHARD = "database or table is missing"
 NO_DATA = "data holds no rows"
 NO_OLD = "old of an UPDATE is not as long as data"
-NO_KEY = "a column of pkNames is missing in a row, or is no text or whole number"
+NO_KEY = "a column of pkNames is missing in a row, or is null"
 
 
 class FlatMessage(msgspec.Struct):
@@ -130,7 +129,7 @@ def _statement(message: FlatMessage, value: bytes) -> Decoded:
 
 def _whole(op: Op, shard: str, raw: Raw, key: Sequence[str], at: datetime | None) -> Decoded:
     """A row that came, or one that went."""
-    text, values = _text(raw), _key(_row(raw), key)
+    text, values = flat_rows.text_of(raw), _key(_row(raw), key)
     if op is Op.DELETE:
         return Decoded(op, shard, values, before=text, at=at)
     return Decoded(op, shard, values, after=text, at=at)
@@ -144,7 +143,7 @@ def _updates(message: FlatMessage, shard: str) -> Iterator[Decoded]:
         now = _row(after)
         was = now | _row(changed)
         before, new = _key(was, message.key), _key(now, message.key)
-        old_text, text, at = _object(was), _text(after), message.at
+        old_text, text, at = flat_rows.written(was), flat_rows.text_of(after), message.at
         if before == new:
             yield Decoded(Op.UPDATE, shard, new, before=old_text, after=text, at=at)
         else:
@@ -152,36 +151,27 @@ def _updates(message: FlatMessage, shard: str) -> Iterator[Decoded]:
             yield Decoded(Op.CREATE, shard, new, after=text, at=at)
 
 
-def _row(raw: Raw) -> Row:
+def _row(raw: Raw) -> flat_rows.Row:
     """Its columns' slices; each is a text, a number, a truth or null."""
     try:
         _SCALARS.decode(raw)
-        return _ROW.decode(raw)
     except (ValueError, RecursionError) as error:
         raise FormatError(BAD_VALUE) from error
+    found = flat_rows.read(raw)
+    if found is None:
+        raise FormatError(BAD_VALUE)
+    return found
 
 
-def _key(row: Row, names: Sequence[str]) -> str | None:
+def _key(row: flat_rows.Row, names: Sequence[str]) -> str | None:
     """JSON array of the key's texts; None of a table without one."""
     if not names:
         return None
     try:
-        texts = [_KEY.decode(row[name]) for name in names]
+        return flat_rows.key(row, names)
     except (KeyError, ValueError) as error:
         raise FormatError(NO_KEY) from error
-    return f"[{','.join(quote(str(text)) for text in texts)}]"
-
-
-def _object(row: Row) -> str:
-    fields = (f"{msgspec.json.encode(name).decode()}:{_text(value)}" for name, value in row.items())
-    return "{" + ",".join(fields) + "}"
-
-
-def _text(raw: Raw) -> str:
-    return bytes(raw).decode("utf-8")
 
 
 _MESSAGE = msgspec.json.Decoder(FlatMessage)
-_ROW = msgspec.json.Decoder(dict[str, Raw])
 _SCALARS = msgspec.json.Decoder(dict[str, Scalar])
-_KEY = msgspec.json.Decoder(str | int)

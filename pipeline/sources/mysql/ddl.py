@@ -17,6 +17,10 @@ _GENERATED = re.compile(r"(?:GENERATED\s+ALWAYS\s+)?\bAS\s*\(", re.IGNORECASE)
 _COMPUTED = re.compile(
     r"\bDEFAULT\s*(?:\(|(?:CURRENT_TIMESTAMP|NOW|LOCALTIME|LOCALTIMESTAMP)\b)", re.IGNORECASE
 )
+_SIZES = re.compile(r"\s*[A-Za-z][A-Za-z ]*?\(\s*([0-9]{1,9})\s*(?:,\s*([0-9]{1,9})\s*)?\)")
+_FILLED = re.compile(
+    r"\b(?:NOT\s+NULL|DEFAULT|AUTO_INCREMENT|PRIMARY|KEY|SERIAL|AS)\b|\bTIMESTAMP\b", re.IGNORECASE
+)
 _QUOTED = re.compile(r"'(?:[^'\\]|''|\\.)*'|\"(?:[^\"\\]|\"\"|\\.)*\"", re.DOTALL)
 
 
@@ -37,6 +41,20 @@ def generated(statement: str, column: str) -> bool:
 def computed_default(statement: str, column: str) -> bool:
     """Whether the statement gives *column* a default that is no constant."""
     return bool(_COMPUTED.search(_definition(statement, column)))
+
+
+def sizes(statement: str, column: str) -> tuple[int | None, int | None]:
+    """Numbers behind the type's name where the statement defines *column*; None where not."""
+    found = _SIZES.match(_definition(statement, column))
+    if found is None:
+        return None, None
+    return int(found[1]), None if found[2] is None else int(found[2])
+
+
+def may_be_null(statement: str, column: str) -> bool:
+    """Whether the statement defines *column* as one that old rows hold NULL in, for certain."""
+    found = _definition(statement, column)
+    return bool(found.strip()) and _FILLED.search(found) is None
 
 
 def _definition(statement: str, column: str) -> str:

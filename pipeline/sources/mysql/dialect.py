@@ -34,15 +34,20 @@ class MySqlDialect:
 
     def column(self, told: ColumnTold, statement: str) -> Column:
         """Ask the statement too: a message does not say what is computed."""
-        name = told.name
+        name, length, scale = told.name, told.length, told.scale
+        nullable = told.nullable
+        if told.notation is Notation.PLAIN and statement:
+            nullable = nullable or ddl.may_be_null(statement, name)
+            if length is None:
+                length, scale = ddl.sizes(statement, name)
         return MySqlColumn(
             name=name,
             type=told.type,
-            length=told.length,
-            scale=told.scale,
-            nullable=told.nullable,
+            length=length,
+            scale=scale,
+            nullable=nullable,
             default=told.default,
-            has_default=told.default is not None or told.nullable,
+            has_default=told.default is not None or nullable,
             generated=ddl.generated(statement, name) or ddl.computed_default(statement, name),
             position=told.position,
             values=told.values,
@@ -76,7 +81,8 @@ class MySqlDialect:
         return evolution.compare(old, new)
 
     def remembered(self, known: TableSchema, new: TableSchema) -> TableSchema:
-        """Which columns are computed, only the statement that made them tells."""
+        """What only the statement that made them tells: which are computed, and some sizes."""
+        new = _sized(columns(known), new)
         computed = {(c.name, c.shape) for c in columns(known) if c.generated}
         kept = (
             replace(c, generated=c.generated or (c.name, c.shape) in computed) for c in columns(new)
@@ -125,6 +131,21 @@ class MySqlDialect:
     def differences(self, schema: TableSchema, server: Sequence[Column]) -> tuple[str, ...]:
         """See :mod:`pipeline.sources.mysql.differences`."""
         return differences.differences(schema, [_own(column) for column in server])
+
+
+def _sized(known: Sequence[MySqlColumn], new: TableSchema) -> TableSchema:
+    """*new* with sizes that its statement did not repeat."""
+    before = {column.name: column for column in known}
+    made = []
+    for column in columns(new):
+        old = before.get(column.name)
+        if column.notation is Notation.PLAIN and old is not None and old.kind == column.kind:
+            told = column if column.length is not None else old
+            kept = replace(column, length=told.length, scale=told.scale)
+            made.append(replace(kept, nullable=column.nullable or old.nullable))
+        else:
+            made.append(column)
+    return replace(new, columns=tuple(made))
 
 
 def _own(column: Column) -> MySqlColumn:

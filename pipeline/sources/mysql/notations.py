@@ -1,4 +1,4 @@
-"""What would Connect write for a value that is written in another notation?  And the way back.
+"""What would Connect write for a value that is written in another notation?
 
 Collectors other than Connect send what the server's log holds: its own texts, numbers for labels.
 Whatever does not fit becomes null here, so its table is held; nothing is guessed.  Pure.
@@ -17,7 +17,6 @@ from pipeline.sources.mysql.column import MySqlColumn as Column
 from pipeline.sources.mysql.labels import label_of
 from pipeline.sources.mysql.typemap import BYTES, GEOMETRIES
 from pipeline.sources.mysql.wire_text import Raw, wire_texts
-from pipeline.sources.wire_texts import WireTexts
 
 DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 MOMENT = re.compile(rf"{DATE.pattern} [0-9]{{2}}:[0-9]{{2}}:[0-9]{{2}}(\.[0-9]{{1,6}})?")
@@ -43,15 +42,6 @@ def to_connect(column: Column, wire: pa.Array) -> pa.Array:
     told = _told(plain, [_raw(plain, column.notation, text) for text in known])
     by_text = dict(zip(known, told, strict=True))
     return pa.array([by_text.get(text) for text in texts.to_pylist()], pa.string())
-
-
-def sent_texts(column: Column, raw: pa.Array) -> WireTexts:
-    """How values that a query returned are sent in the column's own notation."""
-    if column.notation is Notation.CONNECT:
-        return wire_texts(column, raw)
-    way = _SERVER_TO[column.notation]
-    texts = [None if value is None else way(column, value) for value in raw.to_pylist()]
-    return WireTexts(pa.array(texts, pa.string()), quoted=True)
 
 
 def _raw(plain: Column, notation: Notation, text: str) -> Raw:
@@ -127,44 +117,7 @@ def _members(column: Column, bits: int) -> str | None:
     return ",".join(label for at, label in enumerate(labels) if bits >> at & 1)
 
 
-def _to_texts(column: Column, value: str | bytes) -> str:
-    """As its log's reader sends it; what the server returns for ENUM and SET are labels."""
-    kind = column.kind
-    if kind == "BIT":
-        return str(int.from_bytes(_octets(value), "big"))
-    if kind in BYTES:
-        return _octets(value).decode("latin-1")
-    text = _text(value)
-    if kind == "ENUM":
-        return str(_labels(column).index(text) + 1) if text else "0"
-    if kind == "SET":
-        labels = _labels(column)
-        return str(sum(1 << labels.index(one) for one in text.split(",") if one))
-    return text
-
-
-def _to_plain(column: Column, value: str | bytes) -> str:
-    kind = column.kind
-    if kind == "BIT":
-        return str(int.from_bytes(_octets(value), "big"))
-    if kind in BYTES:
-        return binascii.b2a_base64(_octets(value), newline=False).decode()
-    return _text(value)
-
-
-def _octets(value: str | bytes) -> bytes:
-    return value if isinstance(value, bytes) else value.encode("latin-1")
-
-
-def _text(value: str | bytes) -> str:
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
-
-
 _FROM: Mapping[Notation, Callable[[Column, str], Raw]] = {
     Notation.TEXTS: _of_texts,
     Notation.PLAIN: _of_plain,
-}
-_SERVER_TO: Mapping[Notation, Callable[[Column, str | bytes], str]] = {
-    Notation.TEXTS: _to_texts,
-    Notation.PLAIN: _to_plain,
 }

@@ -5,6 +5,7 @@ from typing import ClassVar
 import pyarrow as pa
 
 from pipeline.model import Ordering
+from pipeline.schema.notation import Notation
 from pipeline.schema.schema_change import SchemaMessage, TableTold
 
 
@@ -13,6 +14,7 @@ class PlainFormat:
 
     __slots__ = ()
     ordering: ClassVar[Ordering] = Ordering.OFFSET
+    notation: ClassVar[Notation] = Notation.CONNECT
     registry: ClassVar[None] = None
 
     def added_topics(self, prefix: str) -> tuple[str, ...]:

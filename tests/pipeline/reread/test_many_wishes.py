@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.formats.canal_json import CanalJson
+from pipeline.formats.format import Format
+from pipeline.formats.maxwell_json import MaxwellJson
 from pipeline.model import Shard
 from pipeline.reread import beginnings, rounds
 from pipeline.rereads import WishedReread
@@ -61,6 +64,26 @@ def test_sources_are_asked_for_tables_only_where_nothing_landed_tells_of_one(
     beside.wishes = (WishedReread("y", "db.nothing"),)
 
     assert beside.states()[0].why.startswith("no shard of db.nothing is known")
+
+
+@pytest.mark.parametrize(
+    ("form", "why"),
+    [
+        pytest.param(CanalJson("UTC"), "changes that go by partition_offset", id="no places"),
+        pytest.param(MaxwellJson(), "otherwise than its collector writes", id="other spellings"),
+    ],
+)
+def test_rows_are_not_read_again_where_they_cannot_be_put_among_changes(
+    tmp_path: Path, form: Format, why: str
+) -> None:
+    beside = Beside(begun(tmp_path), Rows(50))
+    for feed in beside.again.feeds:
+        feed.format = form
+
+    (state,) = beside.states()
+
+    assert why in state.why
+    assert state.refused
 
 
 def test_what_is_begun_anew_again_and_again_is_refused_and_says_why(tmp_path: Path) -> None:

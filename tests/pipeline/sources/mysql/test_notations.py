@@ -1,5 +1,7 @@
-"""Values in other notations than Connect's are the same values, and go back as they came."""
+"""Values in other notations than Connect's are the same values, or none."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -7,13 +9,17 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from pipeline.model import Order
+from pipeline.schema.column import Column, TableSchema
 from pipeline.schema.notation import Notation
-from pipeline.sources.mysql.column import MySqlColumn
-from pipeline.sources.mysql.notations import sent_texts
+from pipeline.schema.schema_change import ColumnTold
+from pipeline.sources.mysql.column import MySqlColumn, columns
+from pipeline.sources.mysql.dialect import MYSQL
 from pipeline.sources.mysql.values import sent, values
-from pipeline.sources.mysql.wire_text import Raw
 
 DAY = datetime(2020, 5, 13, 12, 38, 35, 120_000, UTC)
+NOON = "2020-05-13 12:38:35.12"
+MOST = 2**64 - 1
 ABC = ("a", "b", "c")
 
 
@@ -22,76 +28,62 @@ def column(kind: str, length: int | None = None, *labels: str) -> MySqlColumn:
 
 
 CASES = [
-    pytest.param(column("INT"), "-5", "-5", -5, id="a number"),
-    pytest.param(column("TINYINT"), "1", "1", 1, id="a small one"),
-    pytest.param(
-        column("BIGINT UNSIGNED"),
-        "18446744073709551615",
-        "18446744073709551615",
-        2**64 - 1,
-        id="max",
-    ),
-    pytest.param(column("DECIMAL", 5), "1.10", "1.10", Decimal("1.10"), id="a decimal"),
-    pytest.param(column("DOUBLE"), "1e300", "1e300", 1e300, id="a double"),
-    pytest.param(column("DATE"), "1969-12-31", "1969-12-31", date(1969, 12, 31), id="a day"),
-    pytest.param(
-        column("DATETIME", 2), "2020-05-13 12:38:35.12", None, DAY.replace(tzinfo=None), id="m"
-    ),
-    pytest.param(
-        column("TIMESTAMP"),
-        "2020-05-13 12:38:35",
-        None,
-        DAY.replace(microsecond=0),
-        id="i",
-    ),
-    pytest.param(column("TIME"), "-838:59:59", None, -3020399000000, id="a time"),
-    pytest.param(column("YEAR"), "2020", None, 2020, id="a year"),
-    pytest.param(column("VARCHAR", 9), "Zoë \x00", None, "Zoë \x00", id="a text"),
-    pytest.param(column("JSON"), '{"a": 1}', None, '{"a": 1}', id="JSON"),
+    pytest.param(column("INT"), "-5", -5, id="a number"),
+    pytest.param(column("TINYINT"), "1", 1, id="a small one"),
+    pytest.param(column("BIGINT UNSIGNED"), str(MOST), Decimal(MOST), id="the largest"),
+    pytest.param(column("DECIMAL", 5), "1.10", Decimal("1.10"), id="a decimal"),
+    pytest.param(column("DOUBLE"), "1e300", 1e300, id="a double"),
+    pytest.param(column("DATE"), "1969-12-31", date(1969, 12, 31), id="a day"),
+    pytest.param(column("DATETIME", 2), NOON, DAY.replace(tzinfo=None), id="a moment"),
+    pytest.param(column("TIMESTAMP", 2), NOON, DAY, id="an instant"),
+    pytest.param(column("TIME"), "-838:59:59", -3020399000000, id="a time"),
+    pytest.param(column("YEAR"), "2020", 2020, id="a year"),
+    pytest.param(column("VARCHAR", 9), "Zoë \x00", "Zoë \x00", id="a text"),
+    pytest.param(column("JSON"), '{"a": 1}', '{"a": 1}', id="JSON"),
+    pytest.param(column("POINT"), "POINT (1 2)", "POINT (1 2)", id="a shape stays a text"),
 ]
 TEXTS = [
-    pytest.param(column("BIT", 1), b"\x01", "1", True, id="a bit"),
-    pytest.param(column("BIT", 9), b"\x01\x01", "257", b"\x01\x01", id="bits"),
-    pytest.param(column("VARBINARY", 9), b"\x00\xff", "\x00ÿ", b"\x00\xff", id="bytes"),
-    pytest.param(column("ENUM", None, *ABC), "b", "2", "b", id="a label"),
-    pytest.param(column("ENUM", None, "1", "0"), "0", "2", "0", id="a label that is a number"),
-    pytest.param(column("ENUM", None, *ABC), "", "0", "", id="no label"),
-    pytest.param(column("SET", None, *ABC), "a,c", "5", "a,c", id="labels"),
-    pytest.param(column("SET", None, *ABC), "", "0", "", id="no labels"),
+    pytest.param(column("BIT", 1), "1", True, id="a bit"),
+    pytest.param(column("BIT", 9), "257", b"\x01\x01", id="bits"),
+    pytest.param(column("BIT", 64), "-1", b"\xff" * 8, id="64 bits with a sign"),
+    pytest.param(column("VARBINARY", 9), "\x00ÿ", b"\x00\xff", id="bytes"),
+    pytest.param(column("ENUM", None, *ABC), "2", "b", id="a label"),
+    pytest.param(column("ENUM", None, "1", "0"), "2", "0", id="a label that is a number"),
+    pytest.param(column("ENUM", None, *ABC), "0", "", id="no label"),
+    pytest.param(column("SET", None, *ABC), "5", "a,c", id="labels"),
+    pytest.param(column("SET", None, *ABC), "0", "", id="no labels"),
 ]
 PLAIN = [
-    pytest.param(column("BIT", 9), b"\x01\x01", "257", b"\x01\x01", id="bits"),
-    pytest.param(column("VARBINARY", 9), b"\x00\xff", "AP8=", b"\x00\xff", id="bytes"),
-    pytest.param(column("ENUM", None, *ABC), "b", "b", "b", id="a label"),
-    pytest.param(column("SET", None, *ABC), "a,c", "a,c", "a,c", id="labels"),
+    pytest.param(column("BIT", 9), "257", b"\x01\x01", id="bits"),
+    pytest.param(column("BIT", 1), "true", True, id="a bit"),
+    pytest.param(column("TINYINT"), "false", 0, id="a truth"),
+    pytest.param(column("VARBINARY", 9), "AP8=", b"\x00\xff", id="bytes"),
+    pytest.param(column("ENUM", None, *ABC), "b", "b", id="a label"),
+    pytest.param(column("SET", None, *ABC), "a,c", "a,c", id="labels"),
 ]
 
 
-def both_ways(own: MySqlColumn, notation: Notation, raw: Raw, text: str, value: Any) -> None:
-    named = MySqlColumn(
-        own.name, own.type, own.length, own.scale, values=own.values, notation=notation
-    )
-
-    assert sent_texts(named, pa.array([raw, None])).texts.to_pylist() == [text, None]
-    assert values(named, pa.array([text, None], pa.string())).to_pylist() == [value, None]
+def read(own: MySqlColumn, notation: Notation, text: str) -> list[Any]:
+    named = replace(own, notation=notation)
+    return list(values(named, pa.array([text, None], pa.string())).to_pylist())
 
 
 @pytest.mark.parametrize("notation", [Notation.TEXTS, Notation.PLAIN])
-@pytest.mark.parametrize(("own", "raw", "text", "value"), CASES)
+@pytest.mark.parametrize(("own", "text", "value"), CASES)
 def test_what_both_notations_write_alike(
-    own: MySqlColumn, raw: str, text: str | None, value: Any, notation: Notation
+    own: MySqlColumn, text: str, value: Any, notation: Notation
 ) -> None:
-    both_ways(own, notation, raw, text or raw, value)
+    assert read(own, notation, text) == [value, None]
 
 
-@pytest.mark.parametrize(("own", "raw", "text", "value"), TEXTS)
-def test_the_logs_own_texts(own: MySqlColumn, raw: Raw, text: str, value: Any) -> None:
-    both_ways(own, Notation.TEXTS, raw, text, value)
+@pytest.mark.parametrize(("own", "text", "value"), TEXTS)
+def test_the_logs_own_texts(own: MySqlColumn, text: str, value: Any) -> None:
+    assert read(own, Notation.TEXTS, text) == [value, None]
 
 
-@pytest.mark.parametrize(("own", "raw", "text", "value"), PLAIN)
-def test_plain_json(own: MySqlColumn, raw: Raw, text: str, value: Any) -> None:
-    both_ways(own, Notation.PLAIN, raw, text, value)
+@pytest.mark.parametrize(("own", "text", "value"), PLAIN)
+def test_plain_json(own: MySqlColumn, text: str, value: Any) -> None:
+    assert read(own, Notation.PLAIN, text) == [value, None]
 
 
 def test_a_list_is_the_labels_of_a_set() -> None:
@@ -126,9 +118,29 @@ def test_what_does_not_fit_is_null(kind: str, text: str) -> None:
     assert values(own, pa.array([text])).to_pylist() == [None]
 
 
+def test_sizes_that_only_a_statement_tells_are_read_there_and_remembered() -> None:
+    made = "create table t (id int not null, price decimal(10, 2), s varchar(20) default 'a,b')"
+    told = [ColumnTold(n, k, nullable=False, notation=Notation.PLAIN) for n, k in SENT]
+
+    first = schema([MYSQL.column(one, made) for one in told])
+    later = MYSQL.remembered(
+        first, schema([MYSQL.column(one, "alter table t add n int") for one in told])
+    )
+
+    shown = [(str(one), one.nullable) for one in columns(first)]
+    assert shown == [("INT", False), ("DECIMAL(10,2)", True), ("VARCHAR(20)", False)]
+    assert [str(one) for one in columns(later)] == [str(one) for one in columns(first)]
+
+
+SENT = [("id", "INT"), ("price", "DECIMAL"), ("s", "VARCHAR")]
+
+
+def schema(some: Sequence[Column]) -> TableSchema:
+    return TableSchema("d.t", Order(1, 1, 1), tuple(some), ("id",))
+
+
 def test_connects_notation_is_as_before() -> None:
     own = MySqlColumn("c", "DATE")
 
     assert values(own, pa.array([-1])).to_pylist() == [date(1969, 12, 31)]
-    assert sent_texts(own, pa.array(["1969-12-31"])).texts.to_pylist() == ["-1"]
     assert sent(own) is not sent(MySqlColumn("c", "DATE", notation=Notation.TEXTS))
