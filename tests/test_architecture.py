@@ -61,6 +61,7 @@ THEIRS = {
     "pipeline/formats/debezium_json.py",
     "pipeline/formats/maxwell/",
     "pipeline/formats/maxwell_json.py",
+    "pipeline/formats/simple_binlog.py",
     "pipeline/collectors/connect/",
 }
 OF_THE_LAKE = ("pipeline.lake.store", "pipeline.lake.seen")

@@ -1,0 +1,221 @@
+"""SimpleBinlog, the message of Ctrip's pipeline: one row a message, ordered by ``binlogOffset``.
+
+``binlogOffset`` is a time and a number of six digits within it, counted by the collector: a
+sequence that its clock made, not a place in the source's log.  So it proves less, and where it
+falls below what its partition has shown, landing holds the source: a clock was set back, or another
+collector took over.  A row of ``source`` MOCK was selected from the source and sent again: its time
+is that of the query, less five minutes, so that live events win; it is a replay here, which loses
+against a live change at any equal order.  ``content`` are the columns after an INSERT or UPDATE,
+before a DELETE.
+
+It tells neither keys nor columns: ``tables`` of its settings do.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import ClassVar
+
+import msgspec
+import pyarrow as pa
+from msgspec import Raw
+
+from pipeline.errors import ConfigError, FormatError
+from pipeline.formats import flat_rows, told_columns
+from pipeline.formats.canal.column_types import column
+from pipeline.formats.format import Decoded, Format, Schemas, rows
+from pipeline.model import Op, Ordering, Origin, ShardId
+from pipeline.schema.notation import Notation
+from pipeline.schema.schema_change import SchemaMessage, TableTold
+
+OPS = {"INSERT": Op.CREATE, "UPDATE": Op.UPDATE, "DELETE": Op.DELETE}
+BINLOG, MOCK = "BINLOG", "MOCK"
+OFFSET = re.compile(r"([0-9]{1,18})([0-9]{6})")
+END_OF_TIME = 253_402_300_800_000  # milliseconds: the year 10000
+
+NO_VALUE = "the message is empty; SimpleBinlog has none such"
+BAD_VALUE = "value is no SimpleBinlog: no JSON object in UTF-8, or a field of a wrong kind"
+UNKNOWN_KIND = "eventType is none of INSERT, UPDATE, DELETE"
+UNKNOWN_SOURCE = "source is neither BINLOG nor MOCK"
+NO_SHARD = "schemaName or tableName is missing"
+NO_OFFSET = "binlogOffset is no time with a sequence of six digits"
+NO_CONTENT = "content is missing, or no object"
+NO_KEY = "a column of the table's key is missing in content, or is null, a list or an object"
+
+
+class SimpleMessage(msgspec.Struct, rename="camel"):
+    """As far as it is asked; ``binlog_offset`` may be a number or its text."""
+
+    binlog_offset: int | str | None = None
+    execute_time: int | None = None
+    event_type: str | None = None
+    schema_name: str | None = None
+    table_name: str | None = None
+    source: str = BINLOG
+    content: Raw = flat_rows.NULL
+
+    @property
+    def shard(self) -> str | None:
+        """None if it names no table."""
+        both = self.schema_name and self.table_name
+        return str(ShardId(self.schema_name or "", self.table_name or "")) if both else None
+
+    @property
+    def place(self) -> tuple[int, int] | None:
+        """Time and sequence; None if it has none."""
+        found = OFFSET.fullmatch(str(self.binlog_offset))
+        return None if found is None else (int(found[1]), int(found[2]))
+
+    @property
+    def at(self) -> datetime | None:
+        """When it ran by the source's clock; of a MOCK what its sender chose."""
+        if self.execute_time is None or not 0 <= self.execute_time < END_OF_TIME:
+            return None
+        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=self.execute_time)
+
+
+@dataclass(frozen=True, slots=True)
+class SimpleTable:
+    """What no message tells of a table: its ``key``, and its ``columns`` as SHOW COLUMNS does."""
+
+    key: tuple[str, ...]
+    columns: Mapping[str, str] = field(default_factory=dict)
+
+
+NO_TABLE = SimpleTable(())
+
+
+@dataclass(frozen=True, slots=True)
+class SimpleBinlog:
+    """``tables``: regular expressions on the whole ``database.table``, and what is to be known.
+
+    The first that matches counts; the rows of a table that none names have no key and no columns.
+    """
+
+    tables: Mapping[str, SimpleTable] = field(default_factory=dict)
+    ordering: ClassVar[Ordering] = Ordering.SEQUENCE
+    notation: ClassVar[Notation] = Notation.TEXTS
+    columns: ClassVar[tuple[str, ...]] = ()
+    registry: ClassVar[None] = None
+
+    def __post_init__(self) -> None:
+        """Refuse what is no expression."""
+        for pattern in self.tables:
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                msg = f"simple_binlog: tables: {pattern!r} is no regular expression: {error}"
+                raise ConfigError(msg) from error
+
+    def added_topics(self, prefix: str) -> tuple[str, ...]:
+        """None: there are only rows."""
+        return ()
+
+    def schema_change(self, payload: str) -> SchemaMessage:
+        """Columns that the settings tell; a message tells none."""
+        return told_columns.read(payload)
+
+    def columns_payload(self, table: TableTold) -> str:
+        """As any that are told without a statement."""
+        return told_columns.columns_payload(table)
+
+    def needs(self, _: pa.RecordBatch) -> frozenset[int]:
+        """None: a message says all itself."""
+        return frozenset()
+
+    def decode(self, batch: pa.RecordBatch, schemas: Schemas) -> pa.RecordBatch:
+        """Decode ``RAW`` to ``DECODED``; see :class:`Format`."""
+        return rows(self._decoded(batch["value"].to_pylist()))
+
+    def _decoded(self, values: Sequence[bytes | None]) -> Iterator[tuple[int, Decoded]]:
+        last: dict[str, str] = {}
+        for number, value in enumerate(values):
+            shard = None
+            try:
+                message = _read(value)
+                shard = message.shard
+                known = self._known(shard)
+                found = (_change(message, known.key),)
+            except FormatError as error:
+                yield number, Decoded(Op.ERROR, shard, error=str(error), raw=value)
+                continue
+            told = _told(shard, known)
+            yield from ((number, one) for one in told_columns.told_before(found, told, last))
+
+    def _known(self, shard: str | None) -> SimpleTable:
+        named = (one for name, one in self.tables.items() if re.fullmatch(name, shard or ""))
+        return next(named, NO_TABLE)
+
+
+def _told(shard: str | None, known: SimpleTable) -> TableTold | None:
+    if shard is None or not known.columns:
+        return None
+    types = enumerate(known.columns.items(), start=1)
+    columns = tuple(column(name, text, at) for at, (name, text) in types)
+    return TableTold(ShardId.parse(shard), "alter", columns, known.key)
+
+
+def _read(value: bytes | None) -> SimpleMessage:
+    if value is None:
+        raise FormatError(NO_VALUE)
+    try:
+        value.decode("utf-8")
+        return _MESSAGE.decode(value)
+    except (ValueError, RecursionError) as error:
+        raise FormatError(BAD_VALUE) from error
+
+
+def _change(message: SimpleMessage, names: Sequence[str]) -> Decoded:
+    op, place, shard = OPS.get(message.event_type or ""), message.place, message.shard
+    row = flat_rows.read(_content(message.content))
+    if op is None:
+        raise FormatError(UNKNOWN_KIND)
+    if message.source not in (BINLOG, MOCK):
+        raise FormatError(UNKNOWN_SOURCE)
+    if shard is None:
+        raise FormatError(NO_SHARD)
+    if place is None:
+        raise FormatError(NO_OFFSET)
+    if row is None:
+        raise FormatError(NO_CONTENT)
+    text = flat_rows.text_of(_content(message.content))
+    live = message.source == BINLOG
+    return Decoded(
+        op=op if live or op is Op.DELETE else Op.READ,
+        shard=shard,
+        key_values=_key(row, names),
+        before=text if op is Op.DELETE else None,
+        after=None if op is Op.DELETE else text,
+        at=message.at,
+        log=place[0],
+        pos=place[1],
+        row=0,
+        snapshot=None if live else "incremental",
+        origin=Origin.LIVE if live else Origin.REPLAY,
+    )
+
+
+def _content(raw: Raw) -> Raw:
+    """An object, or the text of one."""
+    if not bytes(raw).startswith(b'"'):
+        return raw
+    try:
+        return Raw(_TEXT.decode(raw).encode())
+    except (ValueError, RecursionError) as error:
+        raise FormatError(NO_CONTENT) from error
+
+
+def _key(row: flat_rows.Row, names: Sequence[str]) -> str | None:
+    if not names:
+        return None
+    try:
+        return flat_rows.key(row, names)
+    except (KeyError, ValueError) as error:
+        raise FormatError(NO_KEY) from error
+
+
+_MESSAGE = msgspec.json.Decoder(SimpleMessage)
+_TEXT = msgspec.json.Decoder(str)
+
+FORMAT: type[Format] = SimpleBinlog
