@@ -81,6 +81,24 @@ def test_an_image_that_lacks_a_source_of_its_table_is_none() -> None:
 
 
 @pytest.mark.parametrize(
+    ("shards", "codes"),
+    [
+        pytest.param(digest(TABLE.shards), [], id="those that it is of"),
+        pytest.param(digest(TABLE.shards[:1]), ["image_unbased"], id="one of them is new"),
+    ],
+)
+def test_bases_after_the_cut_are_of_shards_that_had_one_before(
+    shards: str, codes: list[str]
+) -> None:
+    bases = {str(shard): Order(1, 1, 20_000) for shard in TABLE.shards}
+    image = standing(replace(IMAGE, shards=shards))
+
+    found = imageless(TABLE, CUT, samples(), image, mark(bases=bases), now=NOW)
+
+    assert [one.code for one in found] == codes
+
+
+@pytest.mark.parametrize(
     ("known", "codes"),
     [
         pytest.param((), [], id="nothing else is known"),

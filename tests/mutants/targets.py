@@ -28,6 +28,8 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "checks/readiness.py": READINESS,
     "checks/completeness.py": (f"{CHECKS}/probes/test_completeness.py",),
     "checks/waivable.py": (f"{CHECKS}/test_waivable.py",),
+    "checks/image_proof.py": (f"{CHECKS}/test_image_proof.py",),
+    "checks/pause.py": ("tests/monitor/test_pauses.py", f"{CHECKS}/test_table_state.py"),
     "checks/suspects.py": (f"{CHECKS}/test_suspects.py", f"{CHECKS}/probes/test_range_counts.py"),
     "pipeline/clocks.py": ("tests/pipeline/test_clocks.py",),
     "pipeline/cut.py": ("tests/pipeline/test_cut.py",),
@@ -41,6 +43,13 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "pipeline/landing/inversions.py": (f"{LANDING}/test_inversions.py",),
     "pipeline/landing/mentioned.py": (f"{LANDING}/test_mentioned.py",),
     "pipeline/landing/new_rules.py": (f"{LANDING}/test_new_rules.py",),
+    "pipeline/landing/parted_logs.py": (f"{LANDING}/test_parted_logs.py",),
+    "pipeline/landing/unkept_logs.py": (f"{LANDING}/test_unkept_logs.py",),
+    "pipeline/landing/rereading.py": (
+        f"{LANDING}/test_rereading.py",
+        f"{LANDING}/test_reread_columns.py",
+    ),
+    "pipeline/landing/healing.py": (f"{LANDING}/test_healing.py",),
     "pipeline/landing/plan.py": tuple(
         f"{LANDING}/test_{one}.py" for one in ("plan", "hidden_topics")
     ),
@@ -76,6 +85,9 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "pipeline/sources/mysql/alter.py": (f"{MYSQL}/test_statement.py",),
     "pipeline/sources/mysql/effects.py": (f"{MYSQL}/test_effects.py", f"{MYSQL}/test_moves.py"),
     "pipeline/sources/mysql/moves.py": (f"{MYSQL}/test_effects.py", f"{MYSQL}/test_moves.py"),
+    "pipeline/sources/postgres/watched_slot.py": (
+        "tests/pipeline/sources/postgres/test_watched_slot.py",
+    ),
     "monitor/bearers.py": ("tests/monitor/test_bearers.py",),
     "monitor/observe/clocks.py": (
         f"{OBSERVE}/test_clock_states.py",

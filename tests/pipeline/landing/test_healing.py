@@ -223,6 +223,7 @@ def tried(desk: Desk, mark: Mark, source_of: dict[str, str]) -> list[OffsetRange
             ("b.db.t:0:1@1", "a.db.t:0:1@1"), {"b.db.t": "b", "a.db.t": "a"}, id="of two sources"
         ),
         pytest.param(("odd@1",), {"b.db.t": "b"}, id="named without a place"),
+        pytest.param(("7@1",), {"b.db.t": "b"}, id="named by a number alone"),
         pytest.param(("b.db.t:0:and 7 more@1",), {"b.db.t": "b"}, id="named without an offset"),
     ],
 )
