@@ -21,7 +21,6 @@ class MemoryOutbox:
     """The protocol in twenty lines."""
 
     queue: list[Letter] = field(default_factory=list)
-    buried: list[tuple[Letter, str]] = field(default_factory=list)
     known: set[tuple[str, str]] = field(default_factory=set)
     fares: dict[str, ChannelHealth] = field(default_factory=dict)
 
@@ -48,7 +47,6 @@ class MemoryOutbox:
 
     def bury(self, letters: Sequence[Letter], why: str, at: datetime) -> None:
         self._remove(letters)
-        self.buried += [(letter, why) for letter in letters]
 
     def fare(self, channel: str, standing: ChannelHealth) -> None:
         self.fares[channel] = standing

@@ -17,7 +17,6 @@ from tests.monitor.observe.test_channels import bury
 from tests.monitor.rig import USERS, Rig
 from tests.monitor.test_gate import SOME
 
-USERS_SHARD = "shop/shop.users"
 GAP = Gap("shop.x:0:7@3", "shop.x", 0, 7, 9, "gone", batch=3)
 UNREADABLE = Quarantine(None, 4, 3, ("shop.x:0:7@4",))
 
