@@ -1,4 +1,4 @@
-"""Pipes through the shared servers; what they registered ends with the test."""
+"""Pipes through the shared servers, and a registry; what they registered ends with the test."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -12,6 +12,7 @@ from demo.postgres import Postgres
 from demo.servers import Servers
 from tests.pipeline.live import Pipe
 from tests.pipeline.postgres_live import PostgresPipe
+from tests.pipeline.registry_server import Answers, registry_server
 
 
 @pytest.fixture
@@ -43,3 +44,10 @@ def postgres_pipe(
             return made
 
         yield make
+
+
+@pytest.fixture
+def registry() -> Iterator[Answers]:
+    """A schema registry that answers as it is told."""
+    with registry_server() as made:
+        yield made

@@ -4,9 +4,7 @@ Not where order alone does not tell its place: then only a new base closes the q
 """
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +21,10 @@ from pipeline.landing.tally import AroundRows, SnapshotRows, Unreadable, tally
 from pipeline.landing.task import Done, Intake
 from pipeline.mark import Existence, Mark, Quarantine, ToldSchema
 from pipeline.model import Op, Order
-from pipeline.registry import SchemaRegistry
-from pipeline.settings import RegistrySettings
 from pipeline.transports.offset_ranges import OffsetRange, RangeRead
 from tests.pipeline.landing.desk import GIB4, Desk
-from tests.pipeline.landing.test_no_schemas import ENVELOPE, SCHEMAS, patient, put
-from tests.pipeline.registry_server import Answers, registry_server
+from tests.pipeline.landing.test_no_schemas import ENVELOPE, SCHEMAS, asking, patient, put
+from tests.pipeline.registry_server import Answers
 
 NAME, ORDER = "b/db.t", Order(1, 7, GIB4)
 UNREAD = Unreadable("b", None, 1, ())
@@ -36,16 +32,9 @@ LATE = {9: json.dumps(ENVELOPE)}
 
 
 @pytest.fixture
-def registry() -> Iterator[Answers]:
-    with registry_server() as made:
-        yield made
-
-
-@pytest.fixture
 def desk(tmp_path: Path, registry: Answers) -> Desk:
     """One change of a schema that nobody knows, between two others."""
-    settings = RegistrySettings(registry.url, timeout=timedelta(seconds=0.5))
-    made = Desk(tmp_path, registries={"b": SchemaRegistry("b", settings)})
+    made = asking(registry, tmp_path)
     registry.schemas = SCHEMAS
     put(made, GIB4)
     made.land()

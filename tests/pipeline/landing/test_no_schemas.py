@@ -4,7 +4,6 @@ Source ``b`` writes Avro, ``a`` JSON.  Covers pipeline/landing/disorder.py, loop
 """
 
 import json
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from pipeline.report import Landed
 from pipeline.settings import RegistrySettings
 from tests.pipeline.formats.avro_writer import message, record
 from tests.pipeline.landing.desk import GIB4, Desk
-from tests.pipeline.registry_server import Answers, registry_server
+from tests.pipeline.registry_server import Answers
 
 SOURCE = record("Source", db="string", table="string", file="string", pos="long", row="int")
 VALUE = record("Value", id="int", name=["null", "string"])
@@ -30,15 +29,14 @@ SCHEMAS = {1: json.dumps(KEY), 2: json.dumps(ENVELOPE)}
 
 
 @pytest.fixture
-def registry() -> Iterator[Answers]:
-    with registry_server() as made:
-        yield made
-
-
-@pytest.fixture
 def desk(tmp_path: Path, registry: Answers) -> Desk:
+    return asking(registry, tmp_path)
+
+
+def asking(registry: Answers, home: Path) -> Desk:
+    """A desk whose source ``b`` has its schemas from there."""
     settings = RegistrySettings(registry.url, timeout=timedelta(seconds=0.5))
-    return Desk(tmp_path, registries={"b": SchemaRegistry("b", settings)})
+    return Desk(home, registries={"b": SchemaRegistry("b", settings)})
 
 
 def put(desk: Desk, pos: int, *, schema: int = 2) -> None:
