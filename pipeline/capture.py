@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from pipeline.model import ShardId
+from pipeline.model import LogKeeper, ShardId
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,7 @@ class Capture:
     and let nothing in.  ``said_by`` names them to people.  ``replaced`` are tables whose
     rows became others without a word in the log (dropped, made anew, exchanged), each with when
     that was noticed last; such times are seconds of this process's own clock.
+    ``keeper`` keeps the log of what is sent; None if nothing does, or it needs nothing that does.
     ``alters`` tells of a column, ``database.table.column``, by which setting it is left out or its
     values are changed, empty if by none; it is None where that is so of no column.
     """
@@ -38,6 +39,7 @@ class Capture:
     said_by: str = "the collector's lists"
     replaced: Mapping[ShardId, float] = field(default_factory=dict)
     broken: Break | None = None
+    keeper: LogKeeper | None = None
     alters: Callable[[str], str] | None = None
 
     def __call__(self, shard: ShardId) -> bool:
@@ -68,5 +70,6 @@ def both(lists: Capture, source: Capture | None) -> Capture:
         f"{lists.said_by} or {source.said_by}",
         {**lists.replaced, **source.replaced},
         source.broken,
+        source.keeper,
         lists.alters,
     )

@@ -12,7 +12,15 @@ from typing import Any, cast
 import msgspec
 
 from pipeline.errors import HeldError
-from pipeline.model import Acknowledged, Fence, Order, PartitionEnd, Position, TopicPartition
+from pipeline.model import (
+    Acknowledged,
+    Fence,
+    LogKeeper,
+    Order,
+    PartitionEnd,
+    Position,
+    TopicPartition,
+)
 from pipeline.rereads import Reread
 from pipeline.sources.positions import place, reaches
 
@@ -167,6 +175,7 @@ class Mark:
     ``schemas``       ``source/shard`` -> its newest columns, where rows tell them of themselves.
     ``rereads``       ``source/shard`` -> its newest re-reading, done or not.
     ``lists``         source -> by which lists its collector sends tables.
+    ``keepers``       source -> what kept its log for its collector when that was looked at.
     ``trimmed``       topics of which the beginning was gone when they were first read: what is
                       left of them tells of no empty table, and of no birth.
     ``parts``         ``source/shard`` -> order of a snapshot of which only a part was left.
@@ -200,6 +209,7 @@ class Mark:
     schemas: Mapping[str, ToldSchema] = field(default_factory=dict)
     rereads: Mapping[str, Reread] = field(default_factory=dict)
     lists: Mapping[str, CollectorLists] = field(default_factory=dict)
+    keepers: Mapping[str, LogKeeper] = field(default_factory=dict)
     trimmed: tuple[str, ...] = ()
     parts: Mapping[str, Order] = field(default_factory=dict)
     grown: tuple[str, ...] = ()

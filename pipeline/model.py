@@ -226,6 +226,18 @@ class Head:
 
 
 @dataclass(frozen=True, slots=True)
+class LogKeeper:
+    """What keeps a source's log for its collector: all that is committed above ``begins``.
+
+    Its own ``kind`` knows it again by its ``words``, and nobody else reads them.
+    """
+
+    kind: str
+    words: str
+    begins: Position
+
+
+@dataclass(frozen=True, slots=True)
 class Fence:
     """A heartbeat as a position: all that its source committed before ``at`` stands below it.
 

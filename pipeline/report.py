@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from pipeline.errors import worded
 from pipeline.image import Image
-from pipeline.model import Account
+from pipeline.model import Account, Order
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +18,7 @@ class Gap:
     ``sluice waive ID`` closes it, and so does a base of each of ``shards`` (as
     ``source/db.table``) that is later than ``batch``; their CREATE only once all was read up to
     an end that came after the gap (``passed``), for until then it may be older than what is lost.
+    Where nothing is lost ``above`` an order, a base from there on closes it, whenever it came.
     """
 
     id: str
@@ -30,6 +31,7 @@ class Gap:
     shards: tuple[str, ...] = ()
     batch: int = -1
     passed: bool = False
+    above: Order | None = None
 
     def __post_init__(self) -> None:
         """Say so where nobody said why."""
@@ -40,7 +42,9 @@ class Gap:
 def read_gap(text: str) -> Gap:
     """Read back one value of ``Mark.gaps``."""
     raw = json.loads(text)
-    return Gap(**{**raw, "tables": tuple(raw["tables"]), "shards": tuple(raw["shards"])})
+    above = Order(**raw["above"]) if raw.get("above") else None
+    names = {name: tuple(raw[name]) for name in ("tables", "shards")}
+    return Gap(**{**raw, **names, "above": above})
 
 
 def tell_gap(gap: Gap) -> str:

@@ -331,7 +331,10 @@ def _healed(settled: Iterable[Settled], doubt: Gap | Quarantine) -> set[str]:
 
 def _heals(done: Settled, doubt: Gap | Quarantine) -> bool:
     """Whether a base began after all that is in *doubt*; a CREATE may merely have come later."""
-    return done.since > doubt.batch and (doubt.passed or not done.born)
+    later = done.since > doubt.batch
+    if isinstance(doubt, Gap) and doubt.above is not None:
+        later = done.order >= doubt.above
+    return later and (doubt.passed or not done.born)
 
 
 def _passed(made: Mark, acknowledged: Mapping[str, Acknowledged]) -> Mark:

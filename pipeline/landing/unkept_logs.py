@@ -2,8 +2,9 @@
 
 Where it was not, what was written until it is kept again is sent by nobody: a collector that goes
 on where it stopped passes over it, and tells nothing.  All tables of the source are short of it: a
-gap, until each has a base that begins once it is kept.
-Cannot see: what was lost and made anew between two looks, or before the first of this process.
+gap, until each has a base that begins once it is kept.  What keeps the log is remembered, too: if
+its kind does not know it again, it keeps only what came since, also if nobody looked meanwhile.
+Cannot see: what a kind cannot tell from what was there before.
 Pure.
 """
 
@@ -13,7 +14,10 @@ from dataclasses import replace
 from pipeline.capture import Capture
 from pipeline.living import is_there
 from pipeline.mark import Mark, source_of
+from pipeline.model import LogKeeper, Order
 from pipeline.report import Gap, read_gap, tell_gap
+from pipeline.sources.log_keeper import exchanged
+from pipeline.sources.positions import place
 
 
 def with_unkept(made: Mark, before: Mark, told: Mapping[str, Capture]) -> Mark:
@@ -21,13 +25,33 @@ def with_unkept(made: Mark, before: Mark, told: Mapping[str, Capture]) -> Mark:
 
     A table of which nothing was known before is short of nothing: its slot may be as new.
     """
-    broken = {name: one.broken.why for name, one in told.items() if one.broken is not None}
-    gaps = dict(made.gaps)
-    for source, why in broken.items():
-        gap = _gap(source, made, before, why)
-        if gap.shards:
-            gaps[gap.id] = tell_gap(gap)
-    return replace(made, gaps=gaps)
+    for source, one in told.items():
+        if one.broken is not None:
+            made = _with_gap(made, _gap(source, made, before, one.broken.why))
+        elif (known := before.keepers.get(source)) is not None and one.keeper is not None:
+            made = _with_exchanged(source, made, before, known, one.keeper)
+    keepers = {name: one for name, one in made.keepers.items() if name not in told}
+    keepers |= {name: one.keeper for name, one in told.items() if one.keeper is not None}
+    return replace(made, keepers=keepers)
+
+
+def _with_exchanged(
+    source: str, made: Mark, before: Mark, known: LogKeeper, now: LogKeeper
+) -> Mark:
+    """A base from where the log is kept again holds all: of what was before, nobody knows."""
+    why, epoch = exchanged(known, now), made.epochs.get(source)
+    if why is None:
+        return made
+    above = Order(1 if epoch is None else epoch.number, *place(now.begins))
+    gap = _gap(source, made, before, why)
+    whole = {name for name in gap.shards if name in made.bases and made.bases[name] >= above}
+    left = tuple(name for name in gap.shards if name not in whole)
+    made = replace(made, lost={**made.lost, **{name: made.bases[name] for name in whole}})
+    return _with_gap(made, replace(gap, shards=left, above=above))
+
+
+def _with_gap(made: Mark, gap: Gap) -> Mark:
+    return replace(made, gaps={**made.gaps, gap.id: tell_gap(gap)}) if gap.shards else made
 
 
 def _gap(source: str, made: Mark, before: Mark, why: str) -> Gap:

@@ -26,9 +26,11 @@ from pipeline.model import (
     Acknowledged,
     Fence,
     Head,
+    LogKeeper,
     Order,
     Origin,
     PartitionEnd,
+    Position,
     TopicPartition,
 )
 from pipeline.rereads import KeyStretch, Reread
@@ -64,6 +66,9 @@ VALUES = {
     "lists": st.builds(
         CollectorLists, st.just("d"), st.sampled_from([None, NOON]), NUMBERS,
         st.sampled_from([None, ORDER]),
+    ),
+    "keepers": st.builds(
+        LogKeeper, st.just("postgres"), st.text(max_size=2), st.just(Position("postgres", "0/1"))
     ),
     "schemas": st.builds(ToldSchema, st.just(ORDER), st.text(max_size=2)),
     "rereads": st.builds(

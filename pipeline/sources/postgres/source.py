@@ -183,8 +183,8 @@ class PostgresSource:
 
     def sends(self) -> Capture:
         """Those that its publication holds whole, under their own names, and its slot keeps."""
-        broken = self._slot.look()
-        return replace(self._published.capture(), broken=broken)
+        broken, keeper = self._slot.look(self.head())
+        return replace(self._published.capture(), broken=broken, keeper=keeper)
 
     def describe(self, shards: Collection[str]) -> SourceDescription:
         """What it says of itself and of *shards*, loaded or not.

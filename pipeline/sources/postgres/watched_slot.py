@@ -2,9 +2,8 @@
 
 Asked in every round of landing.  A slot that was dropped, or has lost log that was not read, is
 made anew where the log ends then: what was written before is sent by nobody, whatever a connector
-has stored.  One that is still being made keeps nothing yet.
-Cannot see: one that was dropped and made anew between two looks, or before the first of this
-process: nothing in the catalogue tells it from the old one.
+has stored.  One that is still being made keeps nothing yet.  By what is told of one that is there
+`log_keeper` knows it again, also in another process.
 """
 
 import time
@@ -12,11 +11,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from pipeline.capture import Break
-from pipeline.sources.postgres.session import PostgresSession
+from pipeline.model import Head, LogKeeper
+from pipeline.sources.postgres.log_keeper import SlotSeen
+from pipeline.sources.postgres.session import PostgresSession, Row
 
 KEPT = """\
-SELECT confirmed_flush_lsn IS NOT NULL AND wal_status IS DISTINCT FROM 'lost' AS kept
-FROM pg_replication_slots WHERE slot_name = %s AND database = current_database()
+SELECT confirmed_flush_lsn IS NOT NULL AND wal_status IS DISTINCT FROM 'lost' AS kept,
+    restart_lsn::text AS restart, confirmed_flush_lsn::text AS confirmed,
+    concat_ws(' ', active_pid, a.backend_start) AS reader,
+    coalesce(total_txns, 0) AS decoded, concat_ws(' ', w.stats_reset, t.stats_reset) AS counted,
+    pg_snapshot_xmax(pg_current_snapshot())::text AS begun
+FROM pg_replication_slots s LEFT JOIN pg_stat_activity a ON a.pid = s.active_pid
+LEFT JOIN pg_stat_replication_slots t ON t.slot_name = s.slot_name CROSS JOIN pg_stat_wal w
+WHERE s.slot_name = %s AND s.database = current_database()
 """
 
 
@@ -29,8 +36,10 @@ class WatchedSlot:
     clock: Callable[[], float] = time.monotonic
     _broken: Break | None = None
 
-    def look(self) -> Break | None:
-        """When it last kept nothing; None if it did at each look.
+    def look(self, head: Head) -> tuple[Break | None, LogKeeper | None]:
+        """When it last kept nothing, None if it did at each look; and it, if it keeps now.
+
+        *head* is the server's, asked just before: a slot that is made later begins there or above.
 
         Raises:
             UnreachableError: the server does not answer.
@@ -39,9 +48,24 @@ class WatchedSlot:
         known = self._broken
         if found and found[0]["kept"]:
             self._broken = known and replace(known, over=True)
-        elif known is None or known.over:
+            return self._broken, self._keeper(head, found[0])
+        if known is None or known.over:
             self._broken = Break(self._why(bool(found)), self.clock())
-        return self._broken
+        return self._broken, None
+
+    def _keeper(self, head: Head, row: Row) -> LogKeeper:
+        server, _, _ = head.identity.rpartition("/")
+        seen = SlotSeen(
+            name=self.name,
+            server=server,
+            end=head.position.words,
+            restart=str(row["restart"]),
+            reader=str(row["reader"]),
+            decoded=int(row["decoded"]),
+            counted=str(row["counted"]),
+            begun=int(row["begun"]),
+        )
+        return seen.keeper(str(row["confirmed"]))
 
     def _why(self, there: bool) -> str:
         how = "kept nothing (lost, or still being made)" if there else "was not there"

@@ -3,6 +3,7 @@
 Covers pipeline/sources/postgres/publication.py, too, as far as times go.
 """
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import cast
@@ -10,12 +11,22 @@ from typing import cast
 import pytest
 
 from pipeline.capture import Break
-from pipeline.model import ShardId
+from pipeline.model import Head, ShardId
+from pipeline.sources.postgres.position import log_position
 from pipeline.sources.postgres.publication import PublishedTables
 from pipeline.sources.postgres.session import PostgresSession, Row
 from pipeline.sources.postgres.watched_slot import WatchedSlot
 
-KEPT: list[Row] = [{"kept": True}]
+SEEN = {
+    "restart": "0/16",
+    "confirmed": "0/17",
+    "reader": "",
+    "decoded": 1,
+    "counted": "",
+    "begun": 9,
+}
+KEPT: list[Row] = [{"kept": True, **SEEN}]
+HEAD = Head("7/1/5", log_position(0x20))
 UNREAD: list[Row] = [{"kept": False}]
 NONE: list[Row] = []
 WHY = "slot s {}: what was written until it was made anew is sent by nobody"
@@ -56,7 +67,23 @@ def test_when_a_slot_was_gone_is_told(seen: list[list[Row]], told: Break | None)
     session = cast(PostgresSession, Session(seen.copy()))
     slot = WatchedSlot(session, "s", lambda: next(clock))
 
-    assert [slot.look() for _ in seen][-1] == told
+    looks = [slot.look(HEAD) for _ in seen]
+
+    assert looks[-1][0] == told
+    assert [one is not None for _, one in looks] == [rows is KEPT for rows in seen]
+
+
+def test_what_is_told_of_a_slot_is_its_server_and_where_its_log_ended_before() -> None:
+    session = cast(PostgresSession, Session([KEPT]))
+
+    _, keeper = WatchedSlot(session, "s").look(HEAD)
+
+    assert keeper is not None
+    assert (keeper.kind, keeper.begins) == ("postgres", log_position(0x17))
+    assert json.loads(keeper.words) == {
+        "name": "s", "server": "7/1", "end": "0/20", "restart": "0/16", "reader": "",
+        "decoded": 1, "counted": "", "begun": 9,
+    }  # fmt: skip
 
 
 PUBLICATION = {"every": True, "root": False, "insert": True, "update": True}

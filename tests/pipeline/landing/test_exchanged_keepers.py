@@ -1,0 +1,142 @@
+"""A slot that was made anew while nobody looked is a gap, until bases begin where it begins.
+
+Covers the part of pipeline/landing/unkept_logs.py that remembers what keeps a log.
+"""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pipeline.capture import Break, Capture, both
+from pipeline.model import LogKeeper, Order
+from pipeline.report import read_gap
+from pipeline.sources.postgres.dialect import POSTGRES
+from pipeline.sources.postgres.log_keeper import SlotSeen
+from tests.pipeline.landing.desk import Desk
+from tests.pipeline.landing.test_unbased_tables import message
+from tests.pipeline.landing.test_unkept_logs import ALL, Postgres, based, short
+
+
+def slot(restart: int, *, end: int, decoded: int = 9, confirmed: int = 0) -> Capture:
+    texts = [f"0/{lsn:X}" for lsn in (end, restart, confirmed or restart)]
+    seen = SlotSeen("s", "7/1", texts[0], texts[1], "", decoded, "", end)
+    return replace(ALL, keeper=seen.keeper(texts[2]))
+
+
+@pytest.fixture
+def server() -> Postgres:
+    return Postgres(published=slot(400, end=620))
+
+
+@pytest.fixture
+def desk(tmp_path: Path, server: Postgres) -> Desk:
+    """A table with a base, landed."""
+    made = Desk(tmp_path, server=server, names="a", dialect=POSTGRES)
+    made.topics.held["a.public.t"] = [message("t", 500, 1, "last"), message("t", 600, 2)]
+    made.land()
+    assert made.loop.mark.bases
+    return made
+
+
+def change(desk: Desk, lsn: int) -> None:
+    desk.topics.held["a.public.t"].append(message("t", lsn, lsn))
+    desk.land()
+
+
+def test_it_is_a_gap_though_it_was_there_at_each_look(desk: Desk, server: Postgres) -> None:
+    server.published = slot(700, end=900, decoded=2)
+    change(desk, 850)
+    assert short(desk) == [("a/public.t",)]
+
+    change(desk, 860)
+    assert short(desk) == [("a/public.t",)]
+
+    based(desk, 1500)
+    assert short(desk) == []
+    change(desk, 1900)
+    assert short(desk) == [], "it is told once"
+
+
+def test_it_is_known_again_by_who_lands_next(desk: Desk, server: Postgres, tmp_path: Path) -> None:
+    server.published = slot(700, end=900, decoded=2)
+    desk.topics.held["a.public.t"].append(message("t", 850, 3))
+
+    later = Desk(tmp_path, topics=desk.topics, server=server, names="a", dialect=POSTGRES)
+    later.land()
+
+    assert short(later) == [("a/public.t",)]
+
+
+def test_one_that_only_went_on_is_none(desk: Desk, server: Postgres) -> None:
+    for number in range(3):
+        begin = 650 + 200 * number
+        server.published = slot(begin, end=begin + 50, decoded=9 + begin)
+        change(desk, begin + 60)
+
+    assert short(desk) == []
+
+
+@pytest.mark.parametrize(("lsn", "closed"), [(699, False), (700, True)])
+def test_a_base_counts_if_it_begins_where_the_slot_does(
+    desk: Desk, server: Postgres, lsn: int, *, closed: bool
+) -> None:
+    """Whether it lands with the look at the new slot, or after."""
+    server.published = slot(680, end=900, decoded=2, confirmed=700)
+    based(desk, lsn)
+    assert short(desk) == ([] if closed else [("a/public.t",)])
+
+    assert (desk.loop.mark.lost.get("a/public.t") == Order(1, lsn, lsn, 1)) is closed, (
+        "no image of a cut below it is right"
+    )
+
+
+def test_a_snapshot_that_began_before_the_look_and_after_the_slot_closes_it(
+    desk: Desk, server: Postgres
+) -> None:
+    rows = [message("t", 700, 1, "first"), message("t", 700, 2, "last"), message("t", 800, 2)]
+    desk.topics.held["a.public.t"].append(rows[0])
+    desk.land()
+    server.published = slot(690, end=900, decoded=2, confirmed=700)
+    change(desk, 610)
+    assert short(desk) == [("a/public.t",)]
+
+    desk.topics.held["a.public.t"] += rows[1:]
+    desk.land()
+
+    assert short(desk) == []
+
+
+def test_one_that_is_seen_again_after_a_look_without_it_is_told_by_that_look(
+    desk: Desk, server: Postgres
+) -> None:
+    """A base that comes with the first look at the new one is none too early."""
+    server.published = replace(ALL, broken=Break("slot s was not there", 7.0))
+    desk.land()
+    assert desk.loop.mark.keepers == {}
+
+    server.published = replace(
+        slot(700, end=900, decoded=2), broken=Break("slot s was not there", 7.0, over=True)
+    )
+    based(desk, 750)
+
+    assert short(desk) == []
+    assert isinstance(desk.loop.mark.keepers["a"], LogKeeper)
+
+
+def test_what_keeps_the_log_is_the_sources_word() -> None:
+    told = slot(1, end=2)
+
+    assert both(ALL, told).keeper == told.keeper
+    assert both(told, None).keeper == told.keeper
+
+
+def test_a_gap_says_from_where_a_base_closes_it(desk: Desk, server: Postgres) -> None:
+    server.published = slot(680, end=900, decoded=2, confirmed=700)
+    change(desk, 850)
+
+    (gap,) = map(read_gap, desk.loop.mark.gaps.values())
+
+    assert gap.above == Order(1, 700, 0)
+    assert gap.why.startswith("slot s was made anew: it keeps nothing below 0/2A8;")
+    assert gap.why.endswith("take a new base of each of its tables")

@@ -1,0 +1,65 @@
+"""A slot is known again by what no new one can have; what is new, or may be, is told."""
+
+from dataclasses import replace
+
+import msgspec
+import pytest
+
+from pipeline.sources.log_keeper import exchanged
+from pipeline.sources.postgres.log_keeper import SlotSeen
+
+KNOWN = SlotSeen(
+    name="s",
+    server="7/1",
+    end="0/200",
+    restart="0/100",
+    reader="42 noon",
+    decoded=30,
+    counted="morning",
+    begun=1000,
+)
+LATER = replace(KNOWN, end="0/400", restart="0/300", reader="43 later", decoded=38, begun=1010)
+ANEW = "slot s was made anew: it keeps nothing below 0/300; when it was seen last, 0/200 was"
+MAYBE = "slot s may have been made by the server that took another's place"
+
+
+@pytest.mark.parametrize(
+    ("now", "told"),
+    [
+        pytest.param(KNOWN, None, id="nothing happened"),
+        pytest.param(replace(LATER, restart="0/1FF", decoded=0), None, id="keeps older log"),
+        pytest.param(replace(LATER, reader=KNOWN.reader, decoded=0), None, id="read all the while"),
+        pytest.param(LATER, None, id="its reader was started again, and it has counted on"),
+        pytest.param(replace(LATER, decoded=29), ANEW, id="counts less than before"),
+        pytest.param(replace(LATER, restart="0/200", decoded=0), "keeps nothing", id="at that end"),
+        pytest.param(replace(LATER, begun=1038), ANEW, id="a new one may have counted as many"),
+        pytest.param(replace(LATER, decoded=0, counted="crash"), None, id="counts were lost"),
+        pytest.param(replace(LATER, reader="", decoded=0), ANEW, id="nobody reads it yet"),
+        pytest.param(replace(LATER, server="7/2", counted="there"), MAYBE, id="on another server"),
+        pytest.param(
+            replace(LATER, server="7/2", restart="0/180"), None, id="came along to another server"
+        ),
+        pytest.param(replace(KNOWN, name="t"), "names slot t, and named s before", id="another"),
+    ],
+)
+def test_a_slot_is_the_same_only_if_no_new_one_can_look_so(now: SlotSeen, told: str | None) -> None:
+    found = exchanged(KNOWN.keeper("0/150"), now.keeper("0/350"))
+
+    assert (found is None) == (told is None)
+    assert (told or "") in (found or "")
+
+
+def test_nobody_who_reads_neither_is_no_process_that_reads_both() -> None:
+    known = replace(KNOWN, reader="")
+
+    assert exchanged(known.keeper("0/150"), replace(LATER, reader="", decoded=0).keeper("0/350"))
+
+
+def test_words_are_read_as_they_were_written() -> None:
+    assert msgspec.json.decode(KNOWN.keeper("0/150").words, type=SlotSeen) == KNOWN
+
+
+def test_words_of_another_version_are_no_reason_to_stop() -> None:
+    now = KNOWN.keeper("0/150")
+
+    assert exchanged(replace(now, words='{"name": "s"}'), now) is None
