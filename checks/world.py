@@ -11,11 +11,12 @@ from typing import Any, Protocol
 from zoneinfo import ZoneInfo
 
 from pipeline.apply.mirror_side import MirrorSide, Range
-from pipeline.lake.seen import NO_BASES, LogKey, ShardBase, Touch, Transaction
-from pipeline.model import Fence, Shard, Table
+from pipeline.lake.seen import NO_BASES, KeyTimes, LogKey, ShardBase, Touch, Transaction
+from pipeline.model import Fence, Ordering, Shard, Table
 from pipeline.schema.column import Column, TableSchema
 
 __all__ = [
+    "KeyTimes",
     "LogKey",
     "LogSide",
     "MirrorSide",
@@ -97,6 +98,15 @@ class LogSide(Protocol):
         """Those of them that are live and name no transaction."""
         ...
 
+    def key_times(
+        self, table: Table, after: int, until: int, keys: Sequence[str], *, most: int
+    ) -> tuple[KeyTimes, ...]:
+        """Of live changes of *table* landed in batches in ``(after, until]``, at *most* so many.
+
+        Of *keys*, and of each key whose newest change, by order, is not its latest.
+        """
+        ...
+
 
 class World(Protocol):
     """Everything one probe may look at in one round, for one table."""
@@ -133,6 +143,10 @@ class World(Protocol):
 
     def reached(self, table: Table, fences: Sequence[Fence]) -> bool:
         """Whether the pinned mirror holds everything below every one of *fences*."""
+        ...
+
+    def ordering(self, table: Table) -> Ordering:
+        """What the order of its changes rests on; the weakest, where its sources differ."""
         ...
 
     def landed_batch(self) -> int:

@@ -83,7 +83,7 @@ class App:
         self.collectors = {one.name: open_collector(one) for one in config.sources}
         self.heartbeats = tuple(self._heartbeat(one) for one in config.sources)
         followed = {one.settings.name: one.followed for one in self.heartbeats}
-        self.servers = Servers(followed)
+        self.servers, self.orderings = Servers(followed), orderings(config.sources)
         self.roster = Roster(self.servers.all, config.tables, clock)
         roster = self.roster
         self.census = Census(
@@ -141,6 +141,7 @@ class App:
             clock_now=clock,
             now=clock(),
             zone=self.config.time_zone,
+            orderings=self.orderings,
         )
 
     def close(self) -> None:
@@ -221,7 +222,7 @@ class App:
             unlisted=self.roster.unlisted,
             doubts=self.clocks.reasons,
             clock=clock,
-            orderings=orderings(self.config.sources),
+            orderings=self.orderings,
             pauses=self.store.pauses.standing,
         )
 

@@ -7,7 +7,17 @@ from datetime import datetime
 from typing import Any, Protocol
 from zoneinfo import ZoneInfo
 
-from checks.world import LogKey, LogSide, MirrorSide, Range, SourceSide, Touch, Transaction
+from checks.ordering import SourceOrdering, weakest
+from checks.world import (
+    KeyTimes,
+    LogKey,
+    LogSide,
+    MirrorSide,
+    Range,
+    SourceSide,
+    Touch,
+    Transaction,
+)
 from monitor.observe.heartbeat import FenceBook
 from monitor.observe.sampler import Sampling
 from monitor.observe.schemas import Schemas
@@ -17,7 +27,7 @@ from pipeline.errors import UnreachableError
 from pipeline.lake.log_reader import LogReader
 from pipeline.lake.seen import NO_BASES, ShardBase
 from pipeline.lives import Lives
-from pipeline.model import Fence, Missing, Shard, Table
+from pipeline.model import Fence, Missing, Ordering, Shard, Table
 from pipeline.schema.column import Column, TableSchema
 
 
@@ -111,6 +121,12 @@ class LandedLog:
         """As the change log says."""
         return self.changes.changes_without_transaction(table, after, until)
 
+    def key_times(
+        self, table: Table, after: int, until: int, keys: Sequence[str], *, most: int
+    ) -> tuple[KeyTimes, ...]:
+        """As the change log says."""
+        return self.changes.key_times(table, after, until, keys, most=most)
+
     def schema(self, shard: Shard) -> TableSchema | None:
         """As the change log says."""
         return self.schemas.newest(shard, self.changes)
@@ -129,6 +145,7 @@ class RoundWorld:
     clock_now: Callable[[], datetime]
     now: datetime
     zone: ZoneInfo
+    orderings: Mapping[str, SourceOrdering]
     _mirrors: dict[str, MirrorSide] = field(default_factory=dict)
     _log: list[LogSide] = field(default_factory=list)
 
@@ -163,6 +180,10 @@ class RoundWorld:
             step.holds(table.name, applied) and all(_past(step.passed, fence) for fence in fences)
             for step in self.look.steps
         )
+
+    def ordering(self, table: Table) -> Ordering:
+        """As its sources' formats say."""
+        return weakest(table, self.orderings)
 
     def landed_batch(self) -> int:
         """The newest batch of the lane when the round began; -1 before the first."""

@@ -12,7 +12,7 @@ from pipeline.lake.log_memory import KnownEmptied, KnownTouch, LogMemory
 from pipeline.lake.log_rows import LOOK_BACK, PLACE, PLACES, ROWS, TX, placed
 from pipeline.lake.pinned import PinnedTable
 from pipeline.lake.query import among, literal
-from pipeline.lake.seen import NO_BASES, LogKey, ShardBase, Touch, Transaction
+from pipeline.lake.seen import NO_BASES, KeyTimes, LogKey, ShardBase, Touch, Transaction
 from pipeline.lake.transactions import TransactionReader
 from pipeline.model import Op, Order, Origin, Shard, Table, TopicPartition
 
@@ -85,6 +85,24 @@ class LogReader:
             f" AND origin = {int(Origin.LIVE)} AND {TX} IS NULL"
         )
         return int(found[0]["n"])
+
+    def key_times(
+        self, table: Table, after: int, until: int, keys: Sequence[str], *, most: int
+    ) -> tuple[KeyTimes, ...]:
+        """Of live changes of *table* landed in batches in ``(after, until]``, at *most* so many.
+
+        Of *keys*, and of each key whose newest change, by order, is not its latest.
+        """
+        oldest = ", ".join((*PLACE, "batch"))
+        found = self.pinned.select(
+            f'SELECT key, max("at") AS latest, last_value("at" ORDER BY {oldest}) AS newest'  # noqa: S608
+            f" FROM t WHERE {self._batches(after, until)}"
+            f' AND t."table" = {literal(table.name)} AND {among("op", ROWS)}'
+            f' AND origin = {int(Origin.LIVE)} AND key IS NOT NULL AND "at" IS NOT NULL'
+            f' GROUP BY key HAVING max("at") > last_value("at" ORDER BY {oldest})'
+            f" OR {among('key', keys)} ORDER BY key LIMIT {most}"
+        )
+        return tuple(KeyTimes(row["key"], row["latest"], row["newest"]) for row in found)
 
     def schema_changes(self, after: int) -> list[tuple[str, Order, str]]:
         """Source, order and payload of schema changes in later batches, as they landed.

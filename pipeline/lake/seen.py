@@ -5,6 +5,7 @@ Pure.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from types import MappingProxyType
 
 from pipeline.model import Order, Shard, TopicPartition
@@ -29,6 +30,15 @@ class Touch:
 
     op: str
     batch: int
+
+
+@dataclass(frozen=True, slots=True)
+class KeyTimes:
+    """Of the changes of a key, by the messages' own clock: the latest, and that of the newest."""
+
+    key: str
+    latest: datetime
+    newest: datetime
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,11 +16,11 @@ from zoneinfo import ZoneInfo
 
 from checks.model import Ruling, Verdict
 from checks.run import Check, run_probe
-from checks.world import LogKey, Range, ShardBase, Touch, Transaction
+from checks.world import KeyTimes, LogKey, Range, ShardBase, Touch, Transaction
 from pipeline.errors import TooManyRowsError
 from pipeline.formats.key import canonical
 from pipeline.lake.seen import NO_BASES
-from pipeline.model import Fence, Head, Op, Order, Shard, Table, TopicPartition
+from pipeline.model import Fence, Head, Op, Order, Ordering, Shard, Table, TopicPartition
 from pipeline.schema.column import TableSchema
 from pipeline.sources.mysql.column import MySqlColumn as Column
 from pipeline.sources.mysql.column import described
@@ -192,6 +192,9 @@ class FakeWorld:
     def reached(self, table: Table, fences: Sequence[Fence]) -> bool:
         done = self.ends[self.applied] if self.applied >= 0 else 0
         return all(self.fences[fence.number][1] <= done for fence in fences)
+
+    def ordering(self, table: Table) -> Ordering:
+        return Ordering.LOG
 
     def landed_batch(self) -> int:
         return len(self.ends) - 1
@@ -367,6 +370,11 @@ class FakeLog:
 
     def change_counts(self, table: Table, after: int, until: int) -> int:
         return sum(_is_change(event) for _, event in self._landed(after, until))
+
+    def key_times(
+        self, table: Table, after: int, until: int, keys: Sequence[str], *, most: int
+    ) -> tuple[KeyTimes, ...]:
+        return ()
 
     def changes_without_transaction(self, table: Table, after: int, until: int) -> int:
         landed = self._landed(after, until)

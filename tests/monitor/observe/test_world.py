@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from checks.ordering import SourceOrdering
 from checks.world import LogSide, MirrorSide, ShardBase, SourceSide
 from monitor.observe.heartbeat import FenceBook
 from monitor.observe.sampler import Sampling
@@ -18,7 +19,7 @@ from monitor.store.store import ServiceStore
 from pipeline.errors import UnreachableError
 from pipeline.lags.samples import LandedBatch, Sample
 from pipeline.mark import Mark
-from pipeline.model import Fence, Head, Missing, Order, Shard, Table
+from pipeline.model import Fence, Head, Missing, Order, Ordering, Shard, Table
 from pipeline.sources.mysql.position import binlog_position
 from tests.monitor.rig import NOON
 
@@ -93,7 +94,12 @@ def world(
         clock_now=lambda: NOON + timedelta(seconds=9),
         now=NOON,
         zone=ZoneInfo("UTC"),
+        orderings={"shop": SourceOrdering(Ordering.SEQUENCE)},
     )
+
+
+def test_the_order_of_a_tables_changes_is_that_of_its_sources(tmp_path: Path) -> None:
+    assert world(tmp_path).ordering(TABLE) is Ordering.SEQUENCE
 
 
 def test_all_probes_of_a_round_see_one_version_of_a_mirror(tmp_path: Path) -> None:

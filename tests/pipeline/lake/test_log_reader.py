@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,9 @@ import pytest
 from pipeline.lake.log_reader import LogReader
 from pipeline.lake.log_rows import LOOK_BACK
 from pipeline.lake.pinned import open_table
-from pipeline.lake.seen import LogKey, Touch, Transaction
+from pipeline.lake.seen import KeyTimes, LogKey, Touch, Transaction
 from pipeline.model import Op, Order, Origin, Shard, Table, TopicPartition
-from tests.pipeline.lakes import change, place, write_changes
+from tests.pipeline.lakes import NOON, change, place, write_changes
 
 A, B = Shard("shop", "s.orders_00"), Shard("shop", "s.orders_01")
 TABLE = Table("shop.orders", (A, B), ("id",), "id")
@@ -196,3 +197,22 @@ def test_a_transaction_that_began_long_ago_is_looked_for_further_back(tmp_path: 
 
 def test_an_end_without_counts_promises_nothing(tmp_path: Path) -> None:
     assert transactions(tmp_path, [begin(), tx(Op.CREATE, 1, 10), end()]) == ()
+
+
+def test_the_times_of_keys_are_by_order_and_told_of_those_that_fell_and_those_asked_for(
+    tmp_path: Path,
+) -> None:
+    early, late = NOON, NOON + timedelta(minutes=5)
+    fell = [row(Op.CREATE, 1, "fell", 0, at=late), row(Op.UPDATE, 2, "fell", 1, at=early)]
+    rose = [row(Op.UPDATE, 4, "rose", 3, at=late), row(Op.CREATE, 3, "rose", 2, at=early)]
+    read = row(Op.UPDATE, 9, "rose", 4, at=early, origin=int(Origin.REPLAY))
+    write_changes(tmp_path, 0, [*fell, *rose, read])
+    write_changes(tmp_path, 1, [row(Op.DELETE, 7, "later", 5, at=early)])
+
+    log = reader(tmp_path)
+
+    assert log.key_times(TABLE, -1, 1, (), most=9) == (KeyTimes("fell", late, early),)
+    assert log.key_times(TABLE, 0, 1, ("rose", "later"), most=9) == (
+        KeyTimes("later", early, early),
+    )
+    assert len(log.key_times(TABLE, -1, 1, ("rose", "later"), most=2)) == 2

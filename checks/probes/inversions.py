@@ -1,0 +1,100 @@
+"""Does an older row stand where a newer one was before it, by the messages' own clock?
+
+Only where the order of changes is no place in the source's log, but where their messages stand in
+a partition: one that is sent again, or comes from two collectors, goes over a newer one.  A row
+that waited for a lock bears the time when its statement began, so a small fall means nothing.
+Cannot see: a fall to what landed more than *back* batches before; two changes of one time; a
+clock that was wrong from the first; tables whose changes have places in the log: there no clock
+decides.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import ClassVar
+
+from checks.model import NotYet, Outcome, Ruling
+from checks.numbers import OneOrMore, Span
+from checks.run import Probe
+from checks.world import KeyTimes, World
+from pipeline.model import Fence, Ordering, Table
+
+NAME = "inversions"
+MOST_KEYS = 20
+MOST_KEPT = 1_000  # falls that are followed; of more, the first are enough to be told
+
+
+@dataclass(frozen=True, slots=True)
+class Falls:
+    """Keys whose newest change is older than one before it, by the messages' clock.
+
+    ``ordering`` is what the order of the table's changes rests on.
+    """
+
+    ordering: Ordering
+    until: int = -1
+    found: tuple[KeyTimes, ...] = ()
+    as_of: tuple[Fence, ...] = ()
+
+    @property
+    def value(self) -> float:
+        """How many keys."""
+        return float(len(self.found))
+
+
+@dataclass(frozen=True, slots=True)
+class Inversions:
+    """Fail when the newest change of a key is older than one before it, by *tolerance*."""
+
+    tolerance: Span = timedelta(minutes=1)
+    back: OneOrMore = 500
+    limit: Span = timedelta(seconds=10)
+    every: ClassVar[timedelta] = timedelta(seconds=30)
+    gating: ClassVar[bool] = True
+
+    def measure(self, table: Table, world: World) -> Falls | NotYet:
+        """Look at what landed since, at some of before, and at what was found before."""
+        ordering, until = world.ordering(table), world.landed_batch()
+        if ordering is not Ordering.OFFSET:
+            return Falls(ordering)
+        if until < 0:
+            return NotYet("nothing has landed yet")
+        memory = world.recall(table, NAME) or {"until": until, "open": []}
+        known = {one.key: one for one in map(_loads, memory["open"])}
+        after = max(memory["until"] - self.back, -1)
+        seen = world.log().key_times(table, after, until, tuple(known), most=MOST_KEPT)
+        for one in seen:
+            before = known.get(one.key, one)
+            known[one.key] = replace(one, latest=max(one.latest, before.latest))
+        fell = [one for one in known.values() if one.latest - one.newest > self.tolerance]
+        found = tuple(sorted(fell, key=lambda one: one.key))[:MOST_KEPT]
+        memory = {"until": until, "open": [_dumps(one) for one in found]}
+        world.remember(table, NAME, memory)
+        return Falls(ordering, until, found)
+
+    def judge(self, reading: Falls, past: Sequence[float]) -> Ruling:
+        """One is enough; history plays no part."""
+        if reading.ordering is not Ordering.OFFSET:
+            told = f"changes are ordered by {reading.ordering}: no clock decides"
+            return Ruling(Outcome.PASS, told)
+        if not reading.found:
+            return Ruling(Outcome.PASS, f"no key fell back up to batch {reading.until}")
+        first = reading.found[0]
+        why = (
+            f"{len(reading.found)} keys: the change of {first.key} that stands is of "
+            f"{first.newest.isoformat()}, and one before it of {first.latest.isoformat()}"
+        )
+        keys = tuple(one.key for one in reading.found[:MOST_KEYS])
+        return Ruling(Outcome.FAIL, why, "clock_fell", keys)
+
+
+def _dumps(one: KeyTimes) -> list[str]:
+    return [one.key, one.latest.isoformat(), one.newest.isoformat()]
+
+
+def _loads(told: Sequence[str]) -> KeyTimes:
+    key, latest, newest = told
+    return KeyTimes(key, datetime.fromisoformat(latest), datetime.fromisoformat(newest))
+
+
+PROBE: type[Probe[Falls]] = Inversions
