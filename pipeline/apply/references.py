@@ -135,9 +135,8 @@ def _found(
     told = _told(other, fresh, wanted, ROW_OPS, after=other.applied)
     came, went = _newest(wanted, told)
     held = _in_mirror(other, searches, wanted)
-    absent = ~came & ~(held & ~went)
+    absent = ~came & ~held
     unknown = held & went & ~came  # its merge decides
-    absent &= ~unknown
     if absent.any():
         rows = np.flatnonzero(absent)
         some, whose = wanted.take(pa.array(rows)), owners.take(rows)
