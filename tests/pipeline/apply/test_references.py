@@ -7,19 +7,26 @@ real mirrors.
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from examples.parquet_versions import ParquetVersions
+from pipeline.apply.provenance import owned
+from pipeline.apply.references import standing
+from pipeline.changelog.table import Stamp
 from pipeline.errors import ConfigError
 from pipeline.invariants.referenced import ForeignKey, Referenced
 from pipeline.model import Op
 from pipeline.report import Gap, Hold, tell_gap
 from pipeline.settings import InvariantRule
+from pipeline.tables.delta.data_file import Footers
 from pipeline.tables.delta.table_format import DeltaMirrors
-from tests.pipeline.hand_lake import FIRST, HandLake, row
+from pipeline.tables.delta.turn import _searching
+from tests.pipeline.hand_lake import FIRST, NOW, HandLake, row, stamped
 
 C, U, D, R = Op.CREATE, Op.UPDATE, Op.DELETE, Op.READ
 KEY = ForeignKey(("name",), "db.u", ("name",))
@@ -102,6 +109,41 @@ def test_a_parent_that_went_later_was_there_for_the_row(lake: HandLake) -> None:
     assert told(lake) is None
 
 
+def test_a_parent_that_got_another_name_later_was_there_for_the_row(lake: HandLake) -> None:
+    lake.land(parent(U, 12, 1, "b") | {"before": '{"id": 1, "name": "a"}'})
+    lake.run()
+    lake.land(row(C, 10, 1, "a"))
+
+    assert told(lake) is None
+
+
+def test_what_is_newest_of_a_parent_is_told_by_the_log_not_by_what_landed_last(
+    lake: HandLake,
+) -> None:
+    lake.land(parent(C, 20, 2, "b"))
+    lake.land(parent(D, 9, 3, "b"), row(C, 30, 1, "b"))
+
+    assert turned(lake, paused="db.u") == {"db.t": None}
+
+
+def test_what_a_truncate_took_is_not_read_from_a_file_that_still_has_it(lake: HandLake) -> None:
+    truncate = parent(Op.TRUNCATE, 8, 1, None) | {"key": None, "after": None}
+    lake.land(truncate)
+    lake.run()
+    lake.land(row(C, 10, 1, "a"))
+    lake.log.look()
+    other = lake.passes.jobs._referred("db.u", lake.state())
+    joined = tuple(replace(part, high=9) for part in other.files)
+    owners = owned(pa.table(stamped([row(C, 10, 1, "a")], Stamp("main", 2, NOW))))
+
+    values = pa.table({"name": ["a"]})
+    found = standing(
+        [replace(other, files=joined)], partial(_searching, Footers()), "db.u", values, owners
+    )
+
+    assert found.to_pylist() == [False]
+
+
 def test_a_parent_that_got_another_name_before_is_none(lake: HandLake) -> None:
     renamed = parent(U, 9, 1, "b") | {"before": '{"id": 1, "name": "a"}'}
     lake.land(renamed)
@@ -134,6 +176,31 @@ def test_nothing_is_known_to_be_absent(lake: HandLake, change: Mapping[str, Any]
 
     assert hold is not None
     assert hold.reason == "invalid"
+
+
+def test_rows_of_another_source_may_be_above_whatever_has_landed(lake: HandLake) -> None:
+    lake.land(row(C, 10, 1, "b", source="r"))
+
+    assert waiting(lake)
+
+
+def test_of_a_table_of_two_sources_nothing_is_known_to_be_absent(lake: HandLake) -> None:
+    shards, bases = {**lake.mark.shards, "r/db.u": "db.u"}, {**lake.mark.bases, "r/db.u": FIRST}
+    lake.mark = replace(lake.mark, shards=shards, bases=bases)
+    lake.land(row(C, 10, 1, "b"))
+
+    assert waiting(lake)
+
+
+def test_a_table_without_a_mirror_is_waited_for(tmp_path: Path) -> None:
+    rule = InvariantRule("db.t", (("referenced", Referenced((KEY,))),))
+    lake = HandLake(tmp_path, invariants=(rule,), others=("db.u",))
+    lake.mark = replace(lake.mark, bases=dict.fromkeys(lake.mark.shards, FIRST))
+    lake.prove(100)
+    lake.land(parent(C, 9, 1, "a"), row(C, 10, 1, "a"), row(C, 11, 2, None))
+
+    assert waiting(lake, paused="db.u")
+    assert told(lake) is None
 
 
 def waiting(lake: HandLake, paused: str = "") -> bool:
@@ -182,13 +249,13 @@ def test_a_row_of_the_same_slice_may_be_the_parent(tmp_path: Path) -> None:
 
 
 def test_all_columns_of_a_key_are_compared_together(tmp_path: Path) -> None:
-    lake = begun(tmp_path, ForeignKey(("id", "name"), "db.u", ("id", "name")))
+    lake = begun(tmp_path, ForeignKey(("name", "id"), "db.u", ("name", "id")))
     lake.land(parent(C, 9, 2, "b"), row(C, 10, 1, "a"), row(C, 11, 2, "a"))
 
     hold = told(lake)
 
     assert hold is not None
-    assert "id, name names no row of db.u (id, name) in 1 row" in hold.detail
+    assert "name, id names no row of db.u (name, id) in 1 row" in hold.detail
 
 
 @pytest.mark.parametrize("table_format", [DeltaMirrors(None), ParquetVersions(None)])
