@@ -56,6 +56,7 @@ THEIRS = {
     "pipeline/sources/mariadb.py",
     "pipeline/formats/canal/",
     "pipeline/formats/canal_json.py",
+    "pipeline/formats/dbevents_avro.py",
     "pipeline/formats/debezium/",
     "pipeline/formats/debezium_avro.py",
     "pipeline/formats/debezium_json.py",

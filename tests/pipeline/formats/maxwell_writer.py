@@ -1,7 +1,7 @@
 """Messages as Maxwell writes them, for tests."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tests.pipeline.formats.batches import Raw
@@ -28,6 +28,19 @@ class MaxwellTable:
         """Of the row before only what changed is sent."""
         old = {n: v for n, v in was.items() if (now[n], type(now[n])) != (v, type(v))}
         return self._message("update", now, old or None, place)
+
+    def statement(
+        self, kind: str, sql: str, columns: Sequence[tuple[str, str, bool | None]]
+    ) -> Raw:
+        """A statement with the table that it leaves; columns as name, type and sign."""
+        told = [
+            {"type": kind, "name": name} | ({} if signed is None else {"signed": signed})
+            for name, kind, signed in columns
+        ]
+        names = {"database": self.database, "table": self.name}
+        left = {**names, "charset": "utf8mb4", "columns": told, "primary-key": list(self.key)}
+        message = {"type": kind, **names, "def": left, "ts": 1477053217000, "sql": sql}
+        return None, _bytes(message | {"position": "binlog.000001:3"}), self.topic
 
     def _message(self, kind: str, data: Values, old: Values | None, place: str | None) -> Raw:
         told: dict[str, object] = {"database": self.database, "table": self.name, "type": kind}

@@ -1,0 +1,1 @@
+"""The change events of DBEvents."""

@@ -1,0 +1,157 @@
+"""DBEvents say what their corpus says; columns are merged in the version that each has.
+
+Covers pipeline/formats/dbevents_avro.py; pipeline/formats/dbevents/event.py, columns.py.
+"""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.errors import ConfigError, FormatError
+from pipeline.formats.dbevents.columns import table
+from pipeline.formats.dbevents.event import EventShape
+from pipeline.formats.dbevents_avro import DbEventsAvro
+from pipeline.model import Ordering
+from pipeline.schema.notation import Notation
+from pipeline.settings import RegistrySettings
+from tests.example_count import examples
+from tests.pipeline.corpus import CORPUS as FOLDER
+from tests.pipeline.corpus import Message, messages
+from tests.pipeline.formats.batches import Raw, batch, told
+from tests.pipeline.formats.changes_told import as_expected, hurt, nothing_is_lost
+from tests.pipeline.formats.dbevents_writer import NUMBER, SCHEMA, Event
+
+REGISTRY = RegistrySettings("http://registry")
+FORMAT = DbEventsAvro(REGISTRY)
+TOPIC = "dbevents.rides.trips"
+TEXT = json.dumps(SCHEMA)
+SCHEMAS: dict[int, str | None] = {NUMBER: TEXT, **dict.fromkeys((1, 5, 6, 77, 2**31 - 1))}
+CORPUS = messages("dbevents_avro")
+SENT: list[Raw] = [(one.key, one.value, one.topic) for one in CORPUS]
+ROWS = st.fixed_dictionaries(
+    {
+        "id": st.none() | st.integers(-(2**63), 2**63 - 1),
+        "note": st.none() | st.text(max_size=9),
+        "tags": st.none() | st.lists(st.text(max_size=3), max_size=3),
+    }
+)
+
+
+def decoded(
+    *events: Event, form: DbEventsAvro = FORMAT, topic: str = TOPIC
+) -> list[dict[str, Any]]:
+    return told(form.decode(batch([(None, one.value, topic) for one in events]), SCHEMAS))
+
+
+def changed(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [row for row in rows if row["schema_id"] is None]
+
+
+def test_the_corpus_is_written_in_the_schema_that_is_kept_beside_it() -> None:
+    kept = json.loads((FOLDER / "dbevents_avro" / "schemas.json").read_text("utf-8"))
+
+    assert kept == {str(NUMBER): TEXT}
+
+
+@pytest.mark.parametrize("message", CORPUS, ids=lambda one: one.id)
+def test_a_message_says_what_is_written_beside_it(message: Message) -> None:
+    as_expected(FORMAT, message, SCHEMAS)
+
+
+@given(ROWS)
+def test_a_whole_row_comes_back_as_it_was_sent(row: dict[str, Any]) -> None:
+    (found,) = changed(decoded(Event("k", 5, row)))
+
+    after = json.loads(found["after"])
+    assert {name: after[name] for name in row} == row
+    assert (after["row_key"], after["hadoop_metadata"]["data_center"]) == ("k", "dca1")
+    assert (found["op"], found["changed"], found["pos"]) == ("u", None, 5)
+
+
+def test_columns_are_changes_of_their_own_version_the_oldest_first() -> None:
+    event = Event("k", 9, {"id": 1, "fare": 2.5, "note": "n"}, [(9, ["note"]), (7, ["id", "fare"])])
+
+    older, newer = changed(decoded(event))
+
+    assert [(one["log"], one["pos"]) for one in (older, newer)] == [(0, 7), (0, 9)]
+    assert older["changed"] == ["row_key", "hadoop_metadata", "id", "fare"]
+    assert newer["changed"] == ["row_key", "hadoop_metadata", "note"]
+    assert set(json.loads(newer["after"])) == set(newer["changed"])
+
+
+def test_a_column_that_is_named_twice_has_its_newest_version() -> None:
+    event = Event("k", 9, {"id": 1}, [(9, ["id"]), (7, ["id"])])
+
+    (found,) = changed(decoded(event))
+
+    assert found["pos"] == 9
+
+
+def test_a_key_of_columns_is_theirs_if_the_settings_say_so() -> None:
+    form = DbEventsAvro(REGISTRY, keys={r"rides\..*": ("id", "note")})
+
+    found = decoded(Event("k", 5, {"id": 7, "note": "n"}), form=form)
+
+    assert [one["key_values"] for one in changed(found)] == ['["7","n"]']
+    (columns,) = form.schema_change(found[0]["after"]).tables
+    assert columns.key == ("id", "note")
+    assert "row_key" not in [one.name for one in columns.columns]
+
+
+def test_the_schema_tells_the_columns_before_the_first_row() -> None:
+    found = decoded(Event("k", 5, {}), Event("k", 6, {}))
+
+    assert [one["op"] for one in found] == ["ddl", "u", "u"]
+    (columns,) = FORMAT.schema_change(found[0]["after"]).tables
+    assert FORMAT.columns_payload(columns) == found[0]["after"]
+    assert columns.key == ("row_key",)
+    assert {one.name: (one.type, one.nullable) for one in columns.columns} == {
+        "id": ("BIGINT", True),
+        "fare": ("DOUBLE", True),
+        "note": ("LONGTEXT", True),
+        "raw": ("LONGBLOB", True),
+        "tags": ("JSON", True),
+        "hadoop_metadata": ("JSON", False),
+        "row_key": ("LONGTEXT", False),
+    }
+    assert {one.notation for one in columns.columns} == {Notation.PLAIN}
+
+
+@pytest.mark.parametrize("schema", ["", "[]", '"long"', '{"type":"record"}', '{"fields":[1]}'])
+def test_what_is_no_record_tells_no_columns(schema: str) -> None:
+    assert table(schema, EventShape("rides.trips", "hadoop_metadata")) is None
+
+
+def test_a_topic_of_another_name_is_no_tables() -> None:
+    (found,) = decoded(Event("k", 5, {}), topic="trips")
+
+    assert (found["op"], found["shard"]) == ("error", None)
+    assert found["error"] == "the topic's name is no PREFIX.DATABASE.TABLE"
+
+
+def test_it_goes_by_the_reference_key_and_asks_the_registry() -> None:
+    assert (FORMAT.ordering, FORMAT.registry) == (Ordering.SEQUENCE, REGISTRY)
+    assert FORMAT.needs(batch([(None, Event("k", 1, {}).value, TOPIC)])) == {NUMBER}
+    assert FORMAT.added_topics("dbevents") == ()
+    with pytest.raises(FormatError):
+        FORMAT.schema_change("{}")
+    with pytest.raises(ConfigError, match="no regular expression"):
+        DbEventsAvro(REGISTRY, keys={"(": ()})
+
+
+def test_damaged_messages_are_kept_with_their_bytes_and_a_reason() -> None:
+    count = examples(1_000, brief=300)
+    odd = sum(nothing_is_lost(FORMAT, some, lambda _: SCHEMAS) for some in hurt(SENT, count, 1))
+
+    assert odd > 50
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(10))
+def test_200_000_damaged_messages_are_kept_with_their_bytes(seed: int) -> None:
+    for some in hurt(SENT, 20_000, 100 + seed):
+        nothing_is_lost(FORMAT, some, lambda _: SCHEMAS)
