@@ -14,8 +14,8 @@ The driver of JDBC is the one in Debezium's archive.
 import shutil
 import threading
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -25,6 +25,7 @@ import click
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from bench.kit.cpu import spent
 from bench.kit.orders import DATABASE, Orders
 from bench.kit.rounds import Contender, compete, report, under_load
 from bench.kit.spark import fresh, require_equal, total
@@ -61,6 +62,7 @@ class Race:
     heart: Heart
     done: dict[str, str] = field(default_factory=dict)
     based: list[float] = field(default_factory=list)
+    cpu: dict[str, list[float]] = field(default_factory=dict)
 
     @property
     def session(self) -> SparkSession:
@@ -73,8 +75,22 @@ class Race:
         """The table of a round."""
         return f"t{number}"
 
+    @contextmanager
+    def counted(self, name: str) -> Iterator[None]:
+        """Note the CPU that the block takes, that of the servers left out."""
+        own = [one.daemon.process for one in (self.servers.mysql, self.servers.kafka)]
+        own.append(self.servers.connect.daemon.process)
+        servers = [one.pid for one in own if one is not None]
+        before = spent(servers)
+        yield
+        self.cpu.setdefault(name, []).append(spent(servers) - before)
+
     def copy(self, number: int) -> None:
         """Copy the table by Spark alone."""
+        with self.counted("jdbc"):
+            self._copy(number)
+
+    def _copy(self, number: int) -> None:
         self.done["jdbc"] = fresh(self.folder, "jdbc")
         self._source(self.table(number)).write.format("delta").save(self.done["jdbc"])
 
@@ -82,7 +98,7 @@ class Race:
         """Give the table a base, and the mirror that."""
         name = f"{DATABASE}.{self.table(number)}"
         begun, wish = time.monotonic(), WishedReread(f"{name} again", name)
-        with self.serving():
+        with self.counted("sluice"), self.serving():
             wait_until(lambda: self._is_done(wish), PATIENCE, f"{name} has a base")
             self.based.append(time.monotonic() - begun)
             last = self.lane.mark.batch
@@ -102,15 +118,15 @@ class Race:
         table, begun = self.table(number), time.monotonic()
         with self.orders.changing(table, changes):
             self.bootstrap(number)
-            spent = time.monotonic() - begun
+            seconds = time.monotonic() - begun
         written = self.orders.written
         self._catch_up(f"{DATABASE}.{table}")
         sides = {"source": self._source(table), "mirror": self._delta(self.done["sluice"])}
         require_equal({name: total(_plain(rows)) for name, rows in sides.items()})
-        told = f"{self.orders.rows} rows beside {written / spent:.0f} changes a second"
-        pace = f"base after {self.based[-1]:.0f} s, mirror after {spent:.0f} s"
+        told = f"{self.orders.rows} rows beside {written / seconds:.0f} changes a second"
+        pace = f"base after {self.based[-1]:.0f} s, mirror after {seconds:.0f} s"
         click.echo(f"{told}: {pace}; {under_load()}")
-        click.echo(f"  {self.orders.rows / spent:.0f} rows a second; mirror equals source")
+        click.echo(f"  {self.orders.rows / seconds:.0f} rows a second; mirror equals source")
 
     def _catch_up(self, name: str) -> None:
         """Until all that is committed by now is in the mirror."""
@@ -206,8 +222,9 @@ def measure(race: Race, rounds: int) -> None:
     title = f"a new base of {race.orders.rows} rows"
     contenders = [Contender("jdbc", race.copy), Contender("sluice", race.bootstrap)]
     times = compete(contenders, rounds + 1, race.check)
-    kept = {name: spent[1:] for name, spent in times.items()}
+    kept = {name: seconds[1:] for name, seconds in times.items()}
     report(title, {**kept, "sluice, its base": race.based[1:]}, "jdbc", WANTED)
+    report("the same in CPU", {name: seconds[1:] for name, seconds in race.cpu.items()}, "jdbc")
 
 
 def opened(servers: Servers, orders: Orders, folder: Path) -> Race:
