@@ -152,6 +152,21 @@ FLOW = (
         (Query(f"{m.REREAD_ROWS.name}{_OWN}", "{{table}}"),),
     ),
     Panel(
+        "Time left of what is read again",
+        "At the pace so far, by the source's own estimate of rows.",
+        "timeseries",
+        "s",
+        (Query(f"{m.REREAD_LEFT.name}{_OWN}", "{{table}}"),),
+    ),
+    Panel(
+        "What slows a re-reading",
+        "rate: held to its rate. time: fewer rows are asked for at once. running: its server is"
+        " busy. lag: the replica that is read is behind.",
+        "timeseries",
+        "short",
+        (Query(f"{m.REREAD_BRAKE.name}{_OWN}", "{{table}} {{brake}}"),),
+    ),
+    Panel(
         "Age of the newest image",
         "Time since the cut of the newest image that can be read. More than a day and the time that"
         " images are due after midnight: one is missing.",

@@ -253,7 +253,7 @@ class App:
     def _cycle(self) -> Cycle:
         running = (self.heartbeats, self.requests, self.supervisor, lambda: self.schedule)
         ways = tuple(self.config.channels)
-        facts = ServiceState(self.store, *running, ways, self.clocks.ailment)
+        facts = ServiceState(self.store, *running, ways, self.clocks.ailment, self.census.rows)
         return Cycle(
             watcher=self.watcher,
             roster=self.roster,

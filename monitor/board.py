@@ -113,12 +113,18 @@ class FirstLanding:
 
 @dataclass(frozen=True, slots=True)
 class RereadView:
-    """A table that is read again from its source, since when, and how far in words."""
+    """A table that is read again from its source, since when, and how far in words.
+
+    ``rate`` in rows a second, ``left`` in seconds, None if nobody knows; ``brakes`` slow it.
+    """
 
     table: str
     told: str
     rows: int
     since: datetime
+    rate: float = 0.0
+    left: float | None = None
+    brakes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

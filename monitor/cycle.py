@@ -74,7 +74,7 @@ class Cycle:
         firsts = self.firsts.look(look, self.roster.tables(), now)
         own_first = by_table(firsts)
         self.recorder.starting = frozenset(t for t, one in own_first.items() if not one.stuck)
-        rereads = self.facts.rereads()
+        rereads = self.facts.rereads(now)
         self.states.begin({one.table: one.told for one in rereads})
         views = list(self._views(look, cut, now, parts, own_first))
         lives = self.states.settle(self._gone(look), now)

@@ -63,6 +63,14 @@ def reads_again(verb: Verb) -> Verb:
     return verb
 
 
+def at_a_rate(verb: Verb) -> Verb:
+    """Add ``--rate`` to a verb that may read many rows."""
+    told = "Read at most so many rows a second; 0: as the source's limits let it."
+    return click.option(
+        "--rate", default=0, type=click.IntRange(min=0), show_default=True, help=told
+    )(verb)
+
+
 def asks_service(verb: Verb) -> Verb:
     """Add ``--config``, ``--server`` and ``--json`` to a verb that asks the running service."""
     for option in (

@@ -58,11 +58,10 @@ def _told(base: str, ids: set[str]) -> list[dict[str, Any]]:
 def _watched(base: str, ids: set[str], *, quiet: bool) -> list[dict[str, Any]]:
     """Look on until all have ended; on a terminal a line each that moves, else one a change."""
     shown: dict[str, str] = {}
-    began = time.monotonic()
     while True:
         found = _told(base, ids)
         for one in found:
-            line = _line(one, time.monotonic() - began)
+            line = _line(one)
             if not quiet and shown.get(one["id"]) != line:
                 _show(line, moving=_goes_on(one))
                 shown[one["id"]] = line
@@ -85,8 +84,8 @@ def _show(line: str, *, moving: bool) -> None:
     click.echo(f"\r\x1b[K{line}" if live else line, nl=not (live and moving))
 
 
-def _line(one: Mapping[str, Any], seconds: float = 0.0) -> str:
-    rows, about, based = one["rows"], one["about"], one["kind"] == "bootstrap"
+def _line(one: Mapping[str, Any]) -> str:
+    rows, based = one["rows"], one["kind"] == "bootstrap"
     if one["done"] and (found := one["preview"]) is not None:
         counts = ", ".join(f"{found[what]} {what}" for what in ("missing", "extra", "different"))
         return "\n  ".join((f"{one['table']}: a repair would change {counts}", *found["keys"]))
@@ -96,12 +95,7 @@ def _line(one: Mapping[str, Any], seconds: float = 0.0) -> str:
     if one["ended"]:
         ended = "ended without a new base" if based else f"the {one['kind']} ended incomplete"
         return f"{one['table']}: {ended}: {one['why'] or 'cancelled'}"
-    told = f"{one['table']}: {rows} rows" + (f" of about {about}" if about else "")
-    rate = rows / seconds if seconds else 0.0
-    if rate:
-        told += f", {rate:.0f} rows/s"
-    if rate and about and about > rows:
-        told += f", about {(about - rows) / rate:.0f} s left"
+    told = f"{one['table']}: {one['told']}"
     return f"{told}; waits: {one['why']}" if one["why"] else told
 
 

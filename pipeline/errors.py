@@ -25,6 +25,18 @@ class UnreachableError(SluiceError):
     """A server did not answer; the same call may succeed later."""
 
 
+class SparedError(UnreachableError):
+    """A server is asked nothing now, so as to spare it; ``brake`` is the limit that says so."""
+
+    def __init__(self, brake: str, why: str) -> None:
+        super().__init__(why)
+        self.brake = brake
+
+    def __reduce__(self) -> tuple[type["SparedError"], tuple[str, str]]:
+        """Travel between processes as what it was made of."""
+        return (type(self), (self.brake, str(self)))
+
+
 class LostRaceError(UnreachableError):
     """Another commit has this version; look again, and start over from what is there."""
 

@@ -141,7 +141,8 @@ class Preview:
 class WishedReread:
     """What somebody wishes to have read again; ``at`` is the time that its rows show, if any.
 
-    A ``dry`` one only tells what a repair would change.
+    A ``dry`` one only tells what a repair would change.  ``rate``: at most so many rows a second;
+    0: as its source allows.
     """
 
     id: str
@@ -150,6 +151,7 @@ class WishedReread:
     rows: RowsWished = field(default_factory=RowsWished)
     at: datetime | None = None
     dry: bool = False
+    rate: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +159,8 @@ class RereadState:
     """How far a wish is in one shard: ``rows`` are landed; ``done`` is the batch it ended in.
 
     ``why`` says what it waits for, or why it cannot go on; ``refused`` if it never will.
+    ``brake`` is what spares the source now: ``rate``, ``time`` (fewer rows are asked for at once),
+    ``running`` or ``lag``.
     """
 
     id: str
@@ -167,3 +171,4 @@ class RereadState:
     why: str = ""
     refused: bool = False
     preview: Preview | None = None
+    brake: str = ""

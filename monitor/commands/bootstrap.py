@@ -5,17 +5,19 @@ from pathlib import Path
 import click
 
 from monitor.client import address
-from monitor.options import asks_service, reads_again
+from monitor.options import asks_service, at_a_rate, reads_again
 from monitor.rereading import ask, give_up
 
 
 @click.command("bootstrap")
 @click.argument("tables", nargs=-1, required=True)
+@at_a_rate
 @reads_again
 @asks_service
 def bootstrap(
     *,
     tables: tuple[str, ...],
+    rate: int,
     reason: str,
     who: str,
     cancel: bool,
@@ -32,7 +34,7 @@ def bootstrap(
     if cancel:
         give_up(base, tables, said, as_json=as_json)
     else:
-        body = {"tables": list(tables), **said}
+        body = {"tables": list(tables), "rate": rate, **said}
         ask(base, "/v1/bootstraps", body, wait=wait, as_json=as_json)
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from monitor.client import address
-from monitor.options import asks_service, reads_again
+from monitor.options import asks_service, at_a_rate, reads_again
 from monitor.rereading import ask, give_up
 
 
@@ -14,6 +14,7 @@ from monitor.rereading import ask, give_up
 @click.option("--where", default="", help="Columns compared with values: \"day >= '2026-03-01'\".")
 @click.option("--date", "day", help="The business day that the rows show, as 2026-03-28.")
 @click.option("--most", default=1_000_000, show_default=True, help="Refuse to read more rows.")
+@at_a_rate
 @reads_again
 @asks_service
 def replay(
@@ -22,6 +23,7 @@ def replay(
     where: str,
     day: str | None,
     most: int,
+    rate: int,
     reason: str,
     who: str,
     cancel: bool,
@@ -39,7 +41,9 @@ def replay(
     if cancel:
         give_up(base, [tables], said, as_json=as_json)
         return
-    body = {"tables": tables, "where": where, "most": most} | ({"day": day} if day else {})
+    body = {"tables": tables, "where": where, "most": most, "rate": rate} | (
+        {"day": day} if day else {}
+    )
     ask(base, "/v1/replays", body | said, wait=wait, as_json=as_json)
 
 

@@ -11,6 +11,7 @@ from monitor.observe.channels import channel_views
 from monitor.observe.heartbeat import HeartbeatWriter
 from monitor.observe.lately import Lately
 from monitor.observe.own_verdicts import Component
+from monitor.observe.reread_progress import Estimates, RereadProgress, progress
 from monitor.observe.sampler import Sampling
 from monitor.schedule import Schedule
 from monitor.spark.requests import LaneRequests
@@ -35,6 +36,7 @@ class ServiceState:
     schedule: Callable[[], Schedule]
     ways: tuple[str, ...]
     doubts: Callable[[str, datetime], str]
+    estimates: Estimates = lambda _: {}
     lately: Lately = field(default_factory=Lately)
 
     def parts(
@@ -85,9 +87,9 @@ class ServiceState:
         """(Table, term) -> changes so far."""
         return self.store.accounts.totals()
 
-    def rereads(self) -> tuple[RereadView, ...]:
+    def rereads(self, now: datetime) -> tuple[RereadView, ...]:
         """Tables that are read again from their source now."""
-        return reread_views(self.store.rereads)
+        return reread_views(self.store.rereads, self.estimates, now)
 
     def restarts(self) -> int:
         """How often the Spark process was started again."""
@@ -105,16 +107,19 @@ class ServiceState:
         return f"overdue, running since {since.isoformat()}" if since else ""
 
 
-def reread_views(kept: RereadRequests) -> tuple[RereadView, ...]:
+def reread_views(
+    kept: RereadRequests, estimates: Estimates, now: datetime
+) -> tuple[RereadView, ...]:
     """How far each is that goes on."""
-    return tuple(map(_reread, kept.open()))
+    return tuple(_reread(one, progress(one, estimates, now)) for one in kept.open())
 
 
-def _reread(one: RereadRequest) -> RereadView:
+def _reread(one: RereadRequest, far: RereadProgress) -> RereadView:
     waits = f"; waits: {one.why}" if one.why else ""
     kind = "" if one.wish.origin is Origin.SNAPSHOT else f", {one.kind}"
-    told = f"read again from its source{kind}: {one.rows} rows landed{waits}"
-    return RereadView(one.table, told, one.rows, one.at)
+    told = f"read again from its source{kind}: {far.told}{waits}"
+    left = far.left if far.left is None else far.left.total_seconds()
+    return RereadView(one.table, told, one.rows, one.at, far.rate, left, far.brakes)
 
 
 def _ailment(look: Sampling, name: str) -> str:

@@ -23,7 +23,7 @@ class RereadWish:
     """Which rows, as what they count, and which ``checks`` are to pass again once they are there.
 
     ``shown`` is the time that they show, ``incident`` the one that named them.  If it is ``dry`` it
-    is only told what would change.
+    is only told what would change.  ``rate`` as of a `WishedReread`.
     """
 
     origin: Origin = Origin.SNAPSHOT
@@ -32,6 +32,7 @@ class RereadWish:
     incident: str = ""
     checks: tuple[str, ...] = ()
     dry: bool = False
+    rate: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +148,7 @@ class RereadRequests:
     def wished(self) -> tuple[WishedReread, ...]:
         """What the pipeline is to read on."""
         return tuple(
-            WishedReread(one.id, one.table, w.origin, w.rows, w.shown, w.dry)
+            WishedReread(one.id, one.table, w.origin, w.rows, w.shown, w.dry, w.rate)
             for one in self.open()
             for w in [one.wish]
         )

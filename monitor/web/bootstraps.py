@@ -9,9 +9,10 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict
 
 from monitor.observe.rechecks import awaits_checks
-from monitor.store.rereads import RereadRequest
+from monitor.observe.reread_progress import progress
+from monitor.store.rereads import RereadRequest, RereadWish
 from monitor.web import render
-from monitor.web.bounds import Limit, TableNames, Text
+from monitor.web.bounds import Limit, Rate, TableNames, Text
 from monitor.web.parts import ApiParts, Parts
 from pipeline.errors import ConfigError
 from pipeline.model import Origin, Shard
@@ -28,6 +29,7 @@ class BootstrapRequest(BaseModel):
     tables: TableNames
     reason: Text
     who: Text
+    rate: Rate = 0
 
 
 @REREAD_ROUTES.get("/bootstraps")
@@ -42,9 +44,12 @@ def bootstrap(parts: Parts, body: BootstrapRequest) -> JSONResponse:
     """Have tables read again: 202; one that is being read already goes on. 400: no such table."""
     for name in body.tables:
         _require(name, parts)
+    wish = RereadWish(rate=body.rate)
     asked = [
         parts.store.rereads.add(
-            RereadRequest(uuid.uuid4().hex[:12], name, body.reason, body.who, parts.clock())
+            RereadRequest(
+                uuid.uuid4().hex[:12], name, body.reason, body.who, parts.clock(), wish=wish
+            )
         )
         for name in dict.fromkeys(body.tables)
     ]
@@ -97,7 +102,8 @@ def _require(name: str, parts: ApiParts) -> None:
 
 def reread(one: RereadRequest, parts: ApiParts) -> render.Json:
     """All that is known of one, for programs."""
-    rows = one.wish.rows
+    rows, now = one.wish.rows, parts.clock()
+    far = progress(one, parts.estimates, now)
     return {
         "id": one.id,
         "kind": one.kind,
@@ -109,7 +115,7 @@ def reread(one: RereadRequest, parts: ApiParts) -> render.Json:
         "incident": one.wish.incident,
         "checks": list(one.wish.checks),
         "unchecked": list(one.unchecked),
-        "awaits_checks": awaits_checks(one, parts.clock()),
+        "awaits_checks": awaits_checks(one, now),
         "proofs": [
             {"check": p.check, "passed": p.passed, "at": render.instant(p.at), "reason": p.reason}
             for p in one.proofs
@@ -121,7 +127,11 @@ def reread(one: RereadRequest, parts: ApiParts) -> render.Json:
         "done": one.done,
         "rows": one.rows,
         "preview": _preview(one),
-        "about": None if rows.some or rows.where else _about(one.table, parts),
+        "about": far.about,
+        "rate": far.rate,
+        "left": None if far.left is None else far.left.total_seconds(),
+        "brakes": list(far.brakes),
+        "told": far.told,
         "why": one.why,
         "shards": [
             {"shard": s.shard, "rows": s.rows, "done": s.done is not None, "why": s.why}
@@ -139,12 +149,3 @@ def _preview(one: RereadRequest) -> render.Json | None:
         found = found.with_more(state.preview or Preview())
     counts = {"missing": found.missing, "extra": found.extra, "different": found.different}
     return {**counts, "keys": list(found.keys)}
-
-
-def _about(name: str, parts: ApiParts) -> int | None:
-    """About how many rows the table has, as its sources estimate; None if none does."""
-    table = parts.gate.roster.table(name)
-    shards = table.shards if table else ()
-    told = (parts.estimates(shard.source).get(shard.name) for shard in shards)
-    known = [count for count in told if count is not None]
-    return sum(known) if known else None

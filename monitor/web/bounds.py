@@ -11,3 +11,5 @@ TableNames = Annotated[list[Text], Field(min_length=1, max_length=1000)]
 """Tables that something is done with at once."""
 Limit = Annotated[int, Query(ge=1, le=10_000)]
 """How many are listed at most."""
+Rate = Annotated[int, Field(ge=0, le=100_000_000)]
+"""Rows a second that may be read; 0: as the source's limits let it."""

@@ -199,6 +199,14 @@ def _reread_rows(board: Board, _: datetime) -> Iterator[Row]:
     yield from (((one.table,), float(one.rows)) for one in board.rereads)
 
 
+def _reread_left(board: Board, _: datetime) -> Iterator[Row]:
+    yield from (((one.table,), one.left) for one in board.rereads if one.left is not None)
+
+
+def _reread_brakes(board: Board, _: datetime) -> Iterator[Row]:
+    yield from (((one.table, brake), 1.0) for one in board.rereads for brake in one.brakes)
+
+
 HOP_LAG = Metric(
     "sluice_hop_lag_seconds",
     ("table", "hop"),
@@ -315,6 +323,18 @@ REREAD_ROWS = Metric(
     "Rows landed of a table that is read again from its source; absent where none is.",
     _reread_rows,
 )
+REREAD_LEFT = Metric(
+    "sluice_reread_left_seconds",
+    ("table",),
+    "Until all rows are landed of a table that is read again, at its pace so far, by estimates.",
+    _reread_left,
+)
+REREAD_BRAKE = Metric(
+    "sluice_reread_brake",
+    ("table", "brake"),
+    "1 while a table's re-reading is slowed to spare its server: rate, time, running or lag.",
+    _reread_brakes,
+)
 
 TABLE_STATE = Metric(
     "sluice_table_state",
@@ -343,6 +363,8 @@ METRICS = (
     TICKS,
     SUCCESS,
     REREAD_ROWS,
+    REREAD_LEFT,
+    REREAD_BRAKE,
     TABLE_STATE,
     *IMAGE_METRICS,
 )

@@ -13,7 +13,7 @@ from checks.model import Outcome, Verdict
 from monitor.named_rows import NAMING, found_wrong, named
 from monitor.store.rereads import RereadRequest, RereadWish, require_same
 from monitor.web.bootstraps import meant, reread
-from monitor.web.bounds import Text
+from monitor.web.bounds import Rate, Text
 from monitor.web.parts import ApiParts, Parts
 from pipeline.errors import ConfigError
 from pipeline.model import Origin, Table
@@ -55,6 +55,7 @@ class ReplayRequest(BaseModel):
     where: str = ""
     day: date | None = None
     most: Most = 1_000_000
+    rate: Rate = 0
 
 
 @REPAIR_ROUTES.post("/repairs")
@@ -87,7 +88,8 @@ def replay(parts: Parts, body: ReplayRequest) -> JSONResponse:
     for name in names:
         _table(name, parts)
     shown = None if body.day is None else _noon(body.day, parts)
-    wish = RereadWish(Origin.REPLAY, RowsWished(where=body.where, most=body.most), shown)
+    rows = RowsWished(where=body.where, most=body.most)
+    wish = RereadWish(Origin.REPLAY, rows, shown, rate=body.rate)
     return _asked(names, wish, body.reason, body.who, parts)
 
 

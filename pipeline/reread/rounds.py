@@ -16,7 +16,7 @@ import structlog
 from pipeline.apply.landed_state import LandedState
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.table import Stamp
-from pipeline.errors import ConfigError, ProofError, SluiceError
+from pipeline.errors import ConfigError, ProofError, SluiceError, SparedError
 from pipeline.landing.rereading import RowsAgain
 from pipeline.landing.source_feed import Feed
 from pipeline.mark import Mark
@@ -31,6 +31,7 @@ from pipeline.rereads import Reread, RereadState, WishedReread
 from pipeline.schema.column import TableSchema
 from pipeline.settings import PipelineSettings
 from pipeline.sources.condition import parsed
+from pipeline.sources.limits import limits_of
 from pipeline.sources.positions import place
 from pipeline.sources.row_reader import OpenRows, ReadFence, RowsAsked
 
@@ -64,6 +65,7 @@ class Rereading:
     offer: Offer = field(default_factory=Offer)
     _fences: dict[str, ReadFence] = field(default_factory=dict)
     _paces: dict[str, int] = field(default_factory=dict)
+    _brakes: dict[str, str] = field(default_factory=dict)
     _failed: dict[tuple[str, int], tuple[int, SluiceError]] = field(default_factory=dict)
     _round: int = 0
     _next: str = ""
@@ -244,7 +246,11 @@ class Rereading:
             id=known.id,
             table=wish.table,
             stretch=number,
-            limits=replace(self.limits, select=self._paces.get(name, self.limits.select)),
+            limits=replace(
+                self.limits,
+                select=self._paces.get(name, self.limits.select),
+                rate=self._rate(wish, source),
+            ),
             there=there,
             at=wish.at,
         )
@@ -256,12 +262,15 @@ class Rereading:
             SluiceError: why a stretch could not be read, now or when it was last tried.
         """
         if sum(one.rows for one in self.offer.ready) < AHEAD:
-            done = self.work(tuple(self._tasks(wish, table, landed))[:AT_ONCE])
+            tasks = tuple(self._tasks(wish, table, landed))
+            rated = tasks[:1] and tasks[0].limits.rate  # of one task only the rate is known
+            done = self.work(tasks[: 1 if rated else AT_ONCE])
             self._keep([one for one in done if isinstance(one, RereadDone)])
             for one in done:
                 if isinstance(one, RereadFailed):
                     before, _ = self._failed.get((one.name, one.stretch), (0, one.error))
-                    self._failed[one.name, one.stretch] = (before + 1, one.error)
+                    count = 1 if one.brake else before + 1  # a brake is looked at again soon
+                    self._failed[one.name, one.stretch] = (count, one.error)
         own = {*map(str, table.shards)}
         for (name, _), (_, error) in self._failed.items():
             if name in own:
@@ -274,10 +283,16 @@ class Rereading:
         for one in done:
             self._failed.pop((one.rows.name, one.rows.stretch), None)
             fewest[one.rows.name] = min(one.select, fewest.get(one.rows.name, one.select))
+            self._brakes[one.rows.name] = one.brake
         for name, select in fewest.items():
             asked = self._paces.get(name, self.limits.select)
             faster = min(2 * asked, self.limits.select)
             self._paces[name] = select if select < asked else faster
+
+    def _rate(self, wish: WishedReread, source: str) -> int:
+        """Rows a second that may be read: the lower of what was wished and the source's limit."""
+        given = (wish.rate, limits_of(self.readers.settings(source).options).rate)
+        return min(filter(None, given), default=0)
 
     def _rests(self, name: str, stretch: int) -> bool:
         """Whether it failed, and is tried again in a later round: each time twice as late."""
@@ -297,9 +312,13 @@ class Rereading:
             return replace(told, why=NOT_YET if name in self.offer.begun else QUEUED)
         if told.done is None and trouble is None and known is not None and not known.key:
             return replace(told, why=NOT_YET)
-        if told.done is not None or trouble is None:
+        if told.done is not None:
             return told
-        return replace(told, why=str(trouble), refused=isinstance(trouble, ConfigError))
+        if trouble is None:
+            return replace(told, brake=self._brakes.get(name, ""))
+        brake = trouble.brake if isinstance(trouble, SparedError) else ""
+        refused = isinstance(trouble, ConfigError)
+        return replace(told, why=str(trouble), refused=refused, brake=brake)
 
 
 def _failure(wish: WishedReread, step: Callable[[], None]) -> SluiceError | None:

@@ -23,6 +23,7 @@ from pipeline.errors import (
     ConfigError,
     ProofError,
     SluiceError,
+    SparedError,
     TooManyRowsError,
     UnreachableError,
 )
@@ -36,6 +37,7 @@ from pipeline.route import Router
 from pipeline.schema.column import TableSchema
 from pipeline.schema.schema_change import TableTold
 from pipeline.settings import SourceSettings
+from pipeline.sources.limits import RATE, TIME
 from pipeline.sources.row_reader import (
     ROWS,
     KeyTexts,
@@ -54,13 +56,15 @@ FEWEST = 10  # rows of a SELECT: if the server is too slow for these, it is the 
 class ReadLimits:
     """What one task may read: ``rows`` in sum, ``select`` in one statement, for about ``time``.
 
-    And about so many ``bytes``: after them, fewer rows are asked for at once.
+    And about so many ``bytes``: after them, fewer rows are asked for at once.  ``rate``: at most so
+    many rows a second; 0: as many as come.
     """
 
     rows: int = 200_000
     select: int = 10_000
     time: timedelta = timedelta(seconds=5)
     bytes: int = 64 * 2**20
+    rate: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,24 +95,34 @@ class RereadTask:
 
 @dataclass(frozen=True, slots=True)
 class RereadDone:
-    """What a task tells; ``select`` is how many rows a statement could be asked for in time."""
+    """What a task tells; ``select`` is how many rows a statement could be asked for in time.
+
+    ``brake`` as of a `RereadState`.
+    """
 
     rows: RowsAgain
     select: int
+    brake: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class RereadFailed:
-    """Why a task of the stretch told nothing; ``refused`` if it never will."""
+    """Why a task of the stretch told nothing; ``refused`` if it never will.
+
+    ``brake`` as of a `RereadState`.
+    """
 
     name: str
     stretch: int
     why: str
     refused: bool
+    brake: str = ""
 
     @property
     def error(self) -> SluiceError:
         """To be raised where it is told."""
+        if self.brake:
+            return SparedError(self.brake, self.why)
         return ConfigError(self.why) if self.refused else UnreachableError(self.why)
 
 
@@ -118,7 +132,8 @@ def attempt(task: RereadTask) -> RereadDone | RereadFailed:
         return run(task)
     except SluiceError as error:
         refused = isinstance(error, ConfigError)
-        return RereadFailed(str(task.asked.shard), task.stretch, str(error), refused)
+        brake = error.brake if isinstance(error, SparedError) else ""
+        return RereadFailed(str(task.asked.shard), task.stretch, str(error), refused, brake)
     except Exception as error:  # the boundary of one task
         log.exception("reread_failed", table=task.table)
         why = f"{type(error).__name__}: {error}; see the log"
@@ -163,7 +178,7 @@ def run(task: RereadTask) -> RereadDone:
         columns=told.digest,
         told=told.news,
     )
-    return RereadDone(rows_again, pace.select)
+    return RereadDone(rows_again, pace.select, pace.brake)
 
 
 @dataclass(eq=False)
@@ -204,33 +219,57 @@ class _ToldColumns:
 
 @dataclass(eq=False)
 class ReadPace:
-    """How many rows the next statement asks for; halved where the server is too slow."""
+    """How many rows the next statement asks for, and when; halved where the server is too slow.
+
+    ``brake`` as of a `RereadState`.
+    """
 
     limits: ReadLimits
     select: int = 0
-    until: float = 0.0
+    begun: float = 0.0
     size: int = 0
+    rows: int = 0
+    brake: str = ""
 
     def __post_init__(self) -> None:
-        """The clock runs from now on."""
+        """The clock runs from now on; under a rate no statement asks for more than a second's."""
         self.select = self.limits.select
-        self.until = time.monotonic() + self.limits.time.total_seconds()
+        self.begun = time.monotonic()
+
+    @property
+    def limit(self) -> int:
+        """Rows of the next statement."""
+        return min(self.select, self.limits.rate or self.select)
+
+    @property
+    def until(self) -> float:
+        """When the task has had its time."""
+        return self.begun + self.limits.time.total_seconds()
 
     def slower(self) -> bool:
         """Ask for half as many; false where that is too few."""
+        self.brake = TIME
         self.select //= 2
         return self.select >= FEWEST
 
     def took(self, read: RowsRead) -> None:
         """Count what was read; ask for fewer where so many would come to most of a share."""
         self.size += read.rows.nbytes
+        self.rows += len(read.rows)
         if 2 * read.rows.nbytes > self.limits.bytes:
             self.select = max(self.select // 2, min(self.select, FEWEST))
 
     def over(self, rows: int) -> bool:
-        """Whether the task has had its share."""
+        """Whether the task has had its share; waits until its rate lets it read on."""
+        if self.limits.rate and (early := self._early()) > 0:
+            self.brake = RATE
+            time.sleep(early)
         late = time.monotonic() > self.until
         return rows >= self.limits.rows or self.size >= self.limits.bytes or late
+
+    def _early(self) -> float:
+        """Seconds by which its rows came before their time."""
+        return self.begun + self.rows / self.limits.rate - time.monotonic()
 
 
 _Read = tuple[RowsRead, pa.RecordBatch]
@@ -241,7 +280,7 @@ def _reads(server: RowReader, task: RereadTask, pace: ReadPace) -> Iterator[_Rea
     after: KeyTexts | None = task.asked.after
     count = 0
     while not pace.over(count):
-        asked = replace(task.asked, after=after, limit=pace.select)
+        asked = replace(task.asked, after=after, limit=pace.limit)
         try:
             read = server.read(task.fence, asked)
         except TooManyRowsError:
@@ -259,7 +298,7 @@ def _keyed(server: RowReader, task: RereadTask, pace: ReadPace) -> Iterator[_Rea
     """The rows of some keys after the others; ``last`` is how many were asked for by then."""
     at, first = (int(task.asked.after[0]) if task.asked.after else 0,) * 2
     while not pace.over(at - first):
-        some = task.asked.keys[at : at + pace.select]
+        some = task.asked.keys[at : at + pace.limit]
         asked = replace(task.asked, after=None, until=None, keys=some, limit=2 * len(some))
         try:
             read = server.read(task.fence, asked)

@@ -1,10 +1,17 @@
 """What is a database server spared while it is asked?  Its kind's session holds it to this."""
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
-from pipeline.errors import TooManyRowsError, UnreachableError
+from pydantic import TypeAdapter
+
+from pipeline.errors import SparedError, TooManyRowsError, UnreachableError
+
+RUNNING, LAG, RATE, TIME = "running", "lag", "rate", "time"
+"""Brakes of a re-reading, by the limit that they keep: as in metrics."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,6 +20,8 @@ class Limits:
 
     ``rows`` is compared with the server's own estimate before rows are counted.
     ``running`` is the number of statements at work there above which nothing is asked.
+    A re-reading reads at most ``rate`` rows a second (0: as many as come), and none of a replica
+    that is ``lag`` behind.
     """
 
     statement: timedelta = timedelta(seconds=5)
@@ -20,6 +29,8 @@ class Limits:
     connect: timedelta = timedelta(seconds=5)
     rows: int = 5_000_000
     running: int = 64
+    rate: int = 0
+    lag: timedelta = timedelta(seconds=30)
 
     @property
     def answer(self) -> timedelta:
@@ -27,10 +38,17 @@ class Limits:
         return self.statement + timedelta(seconds=2)
 
     def refuse_load(self, running: int, where: str) -> None:
-        """Raise UnreachableError, ``loaded``, for a server where so many statements run."""
+        """Raise SparedError, ``loaded``, for a server where so many statements run."""
         if running > self.running:
             msg = f"{where}: loaded: {running} threads run, limits.running is {self.running}"
-            raise UnreachableError(msg)
+            raise SparedError(RUNNING, msg)
+
+    def refuse_lag(self, behind: timedelta, where: str) -> None:
+        """Raise SparedError for a replica that is so far *behind*."""
+        if behind > self.lag:
+            far, most = round(behind.total_seconds()), self.lag.total_seconds()
+            msg = f"{where}: what is read is {far} s behind, limits.lag is {most:g} s"
+            raise SparedError(LAG, msg)
 
     def refuse_rows(self, estimated: int, table: str) -> None:
         """Raise TooManyRowsError where one range of *table* holds more than may be counted."""
@@ -46,3 +64,9 @@ class Limits:
         """Raise UnreachableError, ``slow``, once *deadline* has passed."""
         if time.monotonic() > deadline:
             raise UnreachableError(f"{where}: slow: took more than {self.call}")
+
+
+def limits_of(options: Mapping[str, Any]) -> Limits:
+    """Those that a source's *options* set, which are checked where the source is made."""
+    made: Limits = TypeAdapter(Limits).validate_python(options.get("limits", {}))
+    return made

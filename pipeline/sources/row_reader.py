@@ -18,6 +18,7 @@ from pipeline.schema.column import TableSchema
 from pipeline.schema.schema_change import TableTold
 from pipeline.settings import SourceSettings
 from pipeline.sources.condition import Condition
+from pipeline.sources.limits import Limits
 
 KeyTexts = tuple[str, ...]
 """Values of a key, or of its first columns, as texts that only their source reads.
@@ -125,6 +126,34 @@ class RowReader(Protocol):
     def close(self) -> None:
         """Hang up."""
         ...
+
+
+class Beaten(Protocol):
+    """A server that has the heartbeats of its primary, or is that."""
+
+    @property
+    def settings(self) -> SourceSettings:
+        """Where it is."""
+        ...
+
+    def beaten(self) -> datetime | None:
+        """The time of the newest heartbeat that is there; None without any."""
+        ...
+
+
+def refuse_lagging(primary: Beaten, read: Beaten, limits: Limits) -> None:
+    """Read nothing of a replica that is far behind: what it catches up with comes first.
+
+    Both times are of heartbeats, so no clock is compared with another.
+
+    Raises:
+        SparedError: it is.
+    """
+    if read is primary:
+        return
+    newest, there = primary.beaten(), read.beaten()
+    if newest is not None and there is not None:
+        limits.refuse_lag(newest - there, f"source:{primary.settings.name}")
 
 
 OpenRows = Callable[[SourceSettings], RowReader]

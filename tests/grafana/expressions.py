@@ -18,6 +18,8 @@ TOLD_OF_SOME = frozenset(
     {
         metrics.BACKLOG.name,
         metrics.REREAD_ROWS.name,
+        metrics.REREAD_LEFT.name,
+        metrics.REREAD_BRAKE.name,
         metrics.TABLE_STATE.name,
         *(one.name for one in IMAGE_METRICS),
     }

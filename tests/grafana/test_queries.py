@@ -45,7 +45,7 @@ def _full() -> Board:
         at=_now(),
         changes={("shop.users", term): 7 for term in ("read", "applied", "noop", "ignored:purge")},
         headroom={("topic", "shop.shop.users"): timedelta(hours=40)},
-        rereads=(RereadView("shop.users", "read again", 7, _now()),),
+        rereads=(RereadView("shop.users", "read again", 7, _now(), 1.0, 9.0, ("rate",)),),
         retired=(StateSince("shop.old", TableState.RETIRED, _now()),),
         backlogs={"shop": LogBacklog("sluice_shop", 2**40, held=2**30, left=2**31)},
     )

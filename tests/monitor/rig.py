@@ -228,9 +228,9 @@ class FakeFacts:
         """None."""
         return {}
 
-    def rereads(self) -> tuple[RereadView, ...]:
+    def rereads(self, now: datetime) -> tuple[RereadView, ...]:
         """As the store says."""
-        return reread_views(self.store.rereads)
+        return reread_views(self.store.rereads, lambda _: {}, now)
 
     def restarts(self) -> int:
         """Never."""

@@ -17,7 +17,7 @@ from pipeline.model import Shard, ShardId
 from pipeline.settings import SourceSettings
 from pipeline.sources.asked_keys import steps
 from pipeline.sources.keyed_rows import Found, KeyedTable
-from pipeline.sources.limits import Limits
+from pipeline.sources.limits import Limits, limits_of
 from pipeline.sources.mysql.column import MySqlColumn
 from pipeline.sources.mysql.fence import lacking
 from pipeline.sources.mysql.keyset import INTEGERS, KeyColumns
@@ -32,6 +32,7 @@ from pipeline.sources.row_reader import (
     RowReader,
     RowsAsked,
     RowsRead,
+    refuse_lagging,
     replica_of,
 )
 from pipeline.sources.wire_texts import keys_of
@@ -47,17 +48,18 @@ class MySqlRowReader:
     """
 
     settings: SourceSettings
-    limits: Limits = field(default_factory=Limits)
+    limits: Limits | None = None
     patience: timedelta = timedelta(seconds=30)
     _server: MySqlSource = field(init=False, repr=False)
     _read_from: MySqlSource = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Name the servers; each is dialled when it is first asked."""
-        self._server = MySqlSource(self.settings, limits=self.limits)
+        limits = self._limits
+        self._server = MySqlSource(self.settings, limits=limits)
         self._read_from = self._server
         if (replica := replica_of(self.settings)) is not None:
-            self._read_from = MySqlSource(replica, limits=self.limits)
+            self._read_from = MySqlSource(replica, limits=limits)
 
     def shards(self) -> tuple[Shard, ...]:
         """Every table."""
@@ -117,6 +119,10 @@ class MySqlRowReader:
         self._server.close()
         self._read_from.close()
 
+    @property
+    def _limits(self) -> Limits:
+        return self.limits or limits_of(self.settings.options)
+
     def _await(self, fence: ReadFence) -> None:
         until = time.monotonic() + self.patience.total_seconds()
         while (missing := lacking(fence, self._read_from.head())) is not None:
@@ -124,6 +130,7 @@ class MySqlRowReader:
                 msg = f"source:{self.settings.name}: what is read is not as far as the fence"
                 raise ProofError(f"{msg} after {self.patience}: {missing}")
             time.sleep(POLL.total_seconds())
+        refuse_lagging(self._server, self._read_from, self._limits)
 
     def _found(self, columns: Sequence[MySqlColumn], key: KeyColumns, asked: RowsAsked) -> Found:
         name = ShardId.parse(asked.shard.name)

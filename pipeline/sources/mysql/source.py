@@ -104,6 +104,12 @@ class MySqlSource:
             ask("COMMIT")
             return Beat(int(row["n"]), self.head(), row["told"].replace(tzinfo=UTC))
 
+    def beaten(self) -> datetime | None:
+        """The time of our newest heartbeat that it has, as a primary or from one."""
+        statement = f"SELECT at FROM {self._heartbeat} WHERE source = %s"  # noqa: S608
+        found = [row["at"].replace(tzinfo=UTC) for row in self._session.ask(statement, self.name)]
+        return found[0] if found else None
+
     def shards(self, pattern: str) -> tuple[Shard, ...]:
         """Tables whose whole ``database.table`` matches *pattern*, sorted; no views."""
         found = self._session.ask(

@@ -19,7 +19,7 @@ from pipeline.schema.schema_change import TableTold
 from pipeline.settings import SourceSettings
 from pipeline.sources.asked_keys import steps
 from pipeline.sources.keyed_rows import Found, KeyedTable
-from pipeline.sources.limits import Limits
+from pipeline.sources.limits import Limits, limits_of
 from pipeline.sources.postgres.fence import NUMBER, WRITERS, awaited, ended
 from pipeline.sources.postgres.keyset import ReadKey
 from pipeline.sources.postgres.position import POSITIONS, log_position, lsn
@@ -37,6 +37,7 @@ from pipeline.sources.row_reader import (
     RowReader,
     RowsAsked,
     RowsRead,
+    refuse_lagging,
     replica_of,
 )
 from pipeline.sources.wire_texts import keys_of
@@ -56,7 +57,7 @@ class PostgresRowReader:
     """
 
     settings: SourceSettings
-    limits: Limits = field(default_factory=Limits)
+    limits: Limits | None = None
     patience: timedelta = timedelta(seconds=10)
     _server: PostgresSource = field(init=False, repr=False)
     _read_from: PostgresSource = field(init=False, repr=False)
@@ -135,10 +136,14 @@ class PostgresRowReader:
         self._server.close()
         self._read_from.close()
 
+    @property
+    def _limits(self) -> Limits:
+        return self.limits or limits_of(self.settings.options)
+
     def _source(self, settings: SourceSettings) -> PostgresSource:
         names = replication(settings)
         return PostgresSource(
-            settings, names.database, names.publication, names.slot, limits=self.limits
+            settings, names.database, names.publication, names.slot, limits=self._limits
         )
 
     def _await(self, fence: ReadFence) -> Position:
@@ -150,6 +155,7 @@ class PostgresRowReader:
                 msg = f"source:{self.settings.name}: what is read is not as far as the fence"
                 raise ProofError(f"{msg} after {self.patience}: {missing}")
             time.sleep(POLL.total_seconds())
+        refuse_lagging(self._server, self._read_from, self._limits)
         return needed
 
     def _ended(self, fence: ReadFence, until: float) -> Position:

@@ -127,6 +127,13 @@ class PostgresSource:
             told: datetime = row["told"]
             return Beat(int(row["n"]), self.head(), told.astimezone(UTC))
 
+    def beaten(self) -> datetime | None:
+        """The time of our newest heartbeat that it has, as a primary or from one."""
+        table = addressed(self.settings.heartbeat)
+        statement = f"SELECT at FROM {table} WHERE source = %s"  # noqa: S608
+        found = [row["at"].astimezone(UTC) for row in self._session.ask(statement, self.name)]
+        return found[0] if found else None
+
     def shards(self, pattern: str) -> tuple[Shard, ...]:
         """Tables whose whole ``schema.table`` matches *pattern*, sorted; no views."""
         found = shard_names(self._session, self.name, self.publication)

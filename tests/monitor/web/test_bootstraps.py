@@ -89,4 +89,4 @@ def test_a_page_says_what_is_read_and_a_metric_how_far(rig: Rig, server: str) ->
     rig.round()
 
     (view,) = rig.current.board.rereads
-    assert view.told == "read again from its source: 12 rows landed; waits: down"
+    assert view.told == "read again from its source: 12 rows, 6 rows/s; waits: down"

@@ -89,7 +89,7 @@ def test_the_text_says_what_the_library_would_write(name: str) -> None:
 
 
 def test_every_listed_metric_has_a_sample_with_its_labels() -> None:
-    again = RereadView("shop.users", "read again", 7, NOW)
+    again = RereadView("shop.users", "read again", 7, NOW, 1.0, 9.0, ("lag",))
     gone = StateSince("shop.old", TableState.RETIRED, NOW)
     shown = replace(MIXED, incidents=(incident(),), rereads=(again,), retired=(gone,))
     image = Image(CUT, 4, 12, (), {}, NOW, NOW + timedelta(days=7), rows=7)

@@ -230,7 +230,7 @@ def test_the_page_says_what_kind_it_is(rig: Rig, server: str) -> None:
     rig.round()
 
     (view,) = rig.current.board.rereads
-    assert view.told == "read again from its source, repair: 0 rows landed"
+    assert view.told == "read again from its source, repair: 0 rows"
 
 
 def test_a_dry_run_tells_what_would_change(

@@ -14,7 +14,7 @@ import pytest
 
 from demo.mysql import MySQL
 from demo.processes import wait_until
-from pipeline.errors import ConfigError, ProofError
+from pipeline.errors import ConfigError, ProofError, SparedError
 from pipeline.model import Shard
 from pipeline.settings import CollectorSettings, SourceSettings
 from pipeline.sources.condition import parsed
@@ -84,6 +84,23 @@ def test_a_replica_that_stays_behind_is_refused_and_says_what_it_lacks(
 
         with pytest.raises(ProofError, match=r"not as far as the fence after .*has executed"):
             rows.read(fence, RowsAsked(T, ("id",), None, None, 10))
+
+
+def test_a_replica_that_falls_behind_is_spared(
+    primary: MySQL, start_mysql: Callable[[int], MySQL]
+) -> None:
+    replica, at = start_mysql(14), datetime.now(UTC)
+    replica.replica_of(primary)
+    with closing(reader(primary, replica=f"{replica.host}:{replica.port}")) as rows:
+        fence = rows.fence(0, at)
+        ids(rows, fence)
+        replica.execute("STOP SLAVE")
+        rows.fence(fence.number + 1, at + timedelta(seconds=31))
+
+        with pytest.raises(SparedError, match=r"31 s behind, limits\.lag is 30 s") as said:
+            ids(rows, fence)
+
+    assert said.value.brake == "lag"
 
 
 def test_a_server_that_commits_in_another_order_than_it_logs_is_refused(primary: MySQL) -> None:
