@@ -17,7 +17,7 @@ from demo.kafka import Kafka
 from demo.oracle.postgres import read_postgres
 from demo.oracle.rows import Source
 from demo.ports import free_ports
-from demo.postgres import Postgres
+from demo.postgres import SYNCED, Postgres
 from demo.registry import Registry
 from demo.shop.postgres import PostgresAddress
 from demo.shop.schema import MIRRORS
@@ -129,6 +129,7 @@ def collect(stand: Stand) -> None:
         "database.user": "debezium",
         "database.password": f"${{file:{secrets}:debezium}}",
         "topic.creation.default.partitions": "2",
+        **({"slot.failover": "true"} if int(site.postgres.version) >= SYNCED else {}),
         **(_converters(site.registry) if site.registry else {}),
     }
     for source in told["sources"]:

@@ -5,6 +5,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 import httpx
+import pyarrow as pa
+from deltalake import DeltaTable, QueryBuilder
 from kafka import KafkaAdminClient, KafkaProducer
 
 from demo.processes import wait_until
@@ -54,6 +56,7 @@ class Torment:
         admin.close()
         self.stand.load(3)
         self._over(f"{self.topic} has {PARTITIONS} partitions")
+        wait_until(lambda: self._partitions() == PARTITIONS, PATIENCE, "changes in each of them")
 
     def alter(self) -> None:
         """Add a column to the shards, one after the other."""
@@ -79,6 +82,12 @@ class Torment:
         producer.close()
         wait_until(lambda: len(self._waive()) >= self.poisoned, PATIENCE, "quarantine")
         self._over(f"{self.poisoned} messages poisoned, one in {EVERY} changes, and waived")
+
+    def _partitions(self) -> int:
+        """Those that changes of the topic were landed from."""
+        log = DeltaTable(f"{self.stand.service.lake}/changes")
+        asked = f"SELECT DISTINCT partition FROM log WHERE topic = '{self.topic}'"
+        return len(pa.table(QueryBuilder().register("log", log).execute(asked).read_all()))
 
     def _waive(self) -> set[str]:
         """Waive what holds their table up, as far as it is told."""
