@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import pyarrow as pa
 
-from pipeline.errors import FormatError
+from pipeline.errors import ConfigError, FormatError
 from pipeline.formats import told_columns
 from pipeline.formats.format import Decoded, Format, Schemas, rows
 from pipeline.formats.maxwell import message as messages
@@ -24,7 +24,8 @@ from pipeline.schema.schema_change import SchemaMessage, TableTold
 class MaxwellJson:
     """``positions``: messages say where they stand in the log; one that does not is quarantined.
 
-    ``statements``: the topic of its statements (``ddl_kafka_topic``), if that is one of its own.
+    ``statements``: the topic of its statements (``ddl_kafka_topic``), if that is one of its own,
+    as it may be where orders are places in the log.
     """
 
     positions: bool = True
@@ -32,6 +33,15 @@ class MaxwellJson:
     notation: ClassVar[Notation] = Notation.PLAIN
     columns: ClassVar[tuple[str, ...]] = ()
     registry: ClassVar[None] = None
+
+    def __post_init__(self) -> None:
+        """Refuse what would put statements among rows by offsets of another topic."""
+        if self.statements and not self.positions:
+            raise ConfigError(
+                f"maxwell_json: statements of a topic of their own ({self.statements}) have no "
+                "order among rows without positions; take ddl_kafka_topic out of Maxwell's config, "
+                "and statements out of this one, or let Maxwell write places"
+            )
 
     @property
     def ordering(self) -> Ordering:

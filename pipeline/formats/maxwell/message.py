@@ -2,8 +2,9 @@
 
 A message is one row, one statement or one step of a bootstrap.  ``data`` is the row; of an update
 ``old`` holds what changed, as it was.  Its place in the log, ``position``, is there where Maxwell
-is told to write it; all rows of one event share it, and ``xoffset`` tells them apart if it is
-there, too.  A transaction's last row says ``commit`` and no ``xoffset``.  Which columns are the key
+is told to write it; all rows of one event share it, and ``xoffset`` tells them apart, without which
+a key's second change in one event would be taken for its first, sent again.  A transaction's last
+row says ``commit`` and no ``xoffset``.  Which columns are the key
 the message says (``primary_key_columns``) or its key in the topic does.  Pure.
 """
 
@@ -40,6 +41,10 @@ NO_SHARD = "database or table is missing"
 NO_DATA = "data is missing, or no object"
 NO_KEY = "a column of the key is missing in data, or is null, a list or an object"
 NO_PLACE = "position is missing, or no FILE.NUMBER:OFFSET: set output_binlog_position of Maxwell"
+NO_ROW = (
+    "neither xoffset nor commit tells this row from others of its event: set output_xoffset of "
+    "Maxwell, and leave output_commit_info on"
+)
 
 
 class MaxwellMessage(msgspec.Struct):
@@ -61,6 +66,11 @@ class MaxwellMessage(msgspec.Struct):
     def shard(self) -> str | None:
         """None if it names no table."""
         return str(ShardId(self.database, self.table)) if self.database and self.table else None
+
+    @property
+    def numbered(self) -> bool:
+        """Whether it says which row of its transaction it is."""
+        return self.commit or self.xoffset is not None
 
     @property
     def at(self) -> datetime | None:
@@ -110,6 +120,8 @@ def changes(
         raise FormatError(UNKNOWN_KIND)
     if message.shard is None:
         raise FormatError(NO_SHARD)
+    if place is not None and op is not Op.READ and not message.numbered:
+        raise FormatError(NO_ROW)
     return tuple(_placed(one, place) for one in _rows(op, message, _names(message, key)))
 
 

@@ -71,7 +71,7 @@ def _of_texts(column: Column, text: str) -> Raw:
     if kind == "SET" and WHOLE.fullmatch(text):
         return _members(column, int(text))
     if kind in BYTES:
-        return text.encode("latin-1")
+        return _whole(column, text.encode("latin-1"))
     return _shaped(column, text)
 
 
@@ -83,7 +83,7 @@ def _of_plain(column: Column, text: str) -> Raw:
     if kind == "SET" and text.startswith("["):
         return ",".join(_WORDS.decode(text))
     if kind in BYTES:
-        return binascii.a2b_base64(text, strict_mode=True)
+        return _whole(column, binascii.a2b_base64(text, strict_mode=True))
     if kind == "TINYINT":
         return _shaped(column, {"true": "1", "false": "0"}.get(text, text))
     return _shaped(column, text)
@@ -92,6 +92,11 @@ def _of_plain(column: Column, text: str) -> Raw:
 def _shaped(column: Column, text: str) -> Raw:
     shape = SHAPES.get(column.kind)
     return text if shape is None or shape.fullmatch(text) else None
+
+
+def _whole(column: Column, data: bytes) -> bytes:
+    """As the table holds it: a server's log leaves out the zeros at the end of a BINARY."""
+    return data.ljust(column.length or 1, b"\0") if column.kind == "BINARY" else data
 
 
 def _bits(column: Column, text: str) -> Raw:

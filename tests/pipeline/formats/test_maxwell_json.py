@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.errors import FormatError
+from pipeline.errors import ConfigError, FormatError
 from pipeline.formats.maxwell_json import MaxwellJson
 from pipeline.model import Ordering
 from pipeline.schema.notation import Notation
@@ -54,6 +54,14 @@ def test_without_positions_an_order_is_an_offset_and_messages_need_tell_none() -
 
     assert (FORMAT.ordering, WITHOUT.ordering) == (Ordering.LOG, Ordering.OFFSET)
     assert (found["op"], found["log"], found["pos"], found["row"]) == ("c", None, None, None)
+
+
+def test_a_row_that_nothing_tells_from_others_of_its_event_is_quarantined() -> None:
+    bare = {"database": "shop", "table": "orders", "type": "update", "position": "binlog.000001:4"}
+    sent = [json.dumps({**bare, "data": {"id": 1, "n": n}, "old": {}}).encode() for n in (1, 2)]
+
+    assert [one["op"] for one in decoded(FORMAT, sent)] == ["error", "error"]
+    assert [one["op"] for one in decoded(WITHOUT, sent)] == ["u", "u"]
 
 
 def test_positions_are_not_told_where_offsets_are_the_order() -> None:
@@ -104,6 +112,11 @@ def test_what_is_no_schema_change_is_refused(payload: str) -> None:
 def test_the_topic_of_its_statements_is_read_too() -> None:
     assert FORMAT.added_topics("shop") == ()
     assert MaxwellJson(statements="maxwell_ddl").added_topics("shop") == ("maxwell_ddl",)
+
+
+def test_statements_of_another_topic_are_refused_where_offsets_are_the_order() -> None:
+    with pytest.raises(ConfigError, match=r"maxwell_ddl.* no order among rows"):
+        MaxwellJson(positions=False, statements="maxwell_ddl")
 
 
 def test_what_makes_no_sense_spoils_no_other_message() -> None:

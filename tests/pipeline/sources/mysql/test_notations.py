@@ -47,6 +47,8 @@ TEXTS = [
     pytest.param(column("BIT", 9), "257", b"\x01\x01", id="bits"),
     pytest.param(column("BIT", 64), "-1", b"\xff" * 8, id="64 bits with a sign"),
     pytest.param(column("VARBINARY", 9), "\x00ÿ", b"\x00\xff", id="bytes"),
+    pytest.param(column("BINARY", 4), "\x00ÿ", b"\x00\xff\x00\x00", id="bytes without the last"),
+    pytest.param(column("BINARY"), "", b"\x00", id="a byte that is left out"),
     pytest.param(column("ENUM", None, *ABC), "2", "b", id="a label"),
     pytest.param(column("ENUM", None, "1", "0"), "2", "0", id="a label that is a number"),
     pytest.param(column("ENUM", None, *ABC), "0", "", id="no label"),
@@ -58,6 +60,8 @@ PLAIN = [
     pytest.param(column("BIT", 1), "true", True, id="a bit"),
     pytest.param(column("TINYINT"), "false", 0, id="a truth"),
     pytest.param(column("VARBINARY", 9), "AP8=", b"\x00\xff", id="bytes"),
+    pytest.param(column("BINARY", 4), "AP8=", b"\x00\xff\x00\x00", id="bytes without the last"),
+    pytest.param(column("BINARY", 2), "AP8=", b"\x00\xff", id="all bytes"),
     pytest.param(column("ENUM", None, *ABC), "b", "b", id="a label"),
     pytest.param(column("SET", None, *ABC), "a,c", "a,c", id="labels"),
 ]
