@@ -48,6 +48,7 @@ class MirrorIds:
         begun = (wish.id, str(shard), fence)
         asked = (begun, span)
         if asked not in self._known:
+            self._forget(begun)
             due = self._due.setdefault(begun, mark.tables.get(table.name, -1))
             self._known[asked] = self._ids(wish, shard, table, span, due)
         return self._known[asked]
@@ -69,5 +70,12 @@ class MirrorIds:
             raise ProofError(f"{msg}; sluice explain {table.name}")
         limit = (wish.rows.most or UNBOUNDED) + 1
         found = mirror.ids(shard, table.key[0], (span[0], span[1] + 1), limit)
-        require_few(wish, len(found))
+        others = (ids for (begun, _), ids in self._known.items() if begun[0] == wish.id)
+        require_few(wish, len(found) + sum(map(len, others)))
         return found
+
+    def _forget(self, begun: tuple[str, str, Order]) -> None:
+        """What was known of the same shard behind another fence."""
+        self._known = {
+            at: ids for at, ids in self._known.items() if at[0] == begun or at[0][:2] != begun[:2]
+        }

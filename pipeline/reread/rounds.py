@@ -146,7 +146,7 @@ class Rereading:
             if self._has_room(landed.mark):
                 self._begin(wish, shard, landed.mark)
         elif known.done is None and known.closing is None:
-            require_few(wish, known.rows)
+            require_few(wish, sum(o.rows for o in landed.mark.rereads.values() if o.id == wish.id))
             self._go_on(wish, shard, table, landed)
 
     def _begin(self, wish: WishedReread, shard: Shard, mark: Mark) -> None:

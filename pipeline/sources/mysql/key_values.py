@@ -11,12 +11,14 @@ from decimal import Decimal, InvalidOperation
 
 import numpy as np
 
+from pipeline.errors import ConfigError
 from pipeline.sources.asked_keys import require_spelling, texts_of, unread
 from pipeline.sources.condition import SqlCondition, Value
 from pipeline.sources.mysql.column import MySqlColumn as Column
 from pipeline.sources.mysql.typemap import BYTES, TEXTS, WHOLE
-from pipeline.sources.mysql.wire_text import MILLIS, Raw, wire_text
+from pipeline.sources.mysql.wire_text import MILLIS, YEAR_ZERO, Raw, told_of_none, wire_text
 
+NO_DAYS = ("DATE", "DATETIME", "TIMESTAMP")
 UNREADABLE = (ValueError, TypeError, InvalidOperation, OverflowError, binascii.Error)
 
 
@@ -43,6 +45,10 @@ def _value(shard: str, column: Column, text: str) -> Value:
     except UNREADABLE as error:
         raise unread(shard, column.name, column, text) from error
     require_spelling(shard, column.name, text, told)
+    if column.kind in NO_DAYS and text == told_of_none(column):
+        msg = f"{text!r} of {shard}'s key column {column.name} stands for 1970 and for each day"
+        advice = "which of them is meant nobody tells; take a new base: sluice bootstrap"
+        raise ConfigError(f"{msg} that does not exist, such as 0000-00-00: {advice}")
     return value
 
 
@@ -53,7 +59,8 @@ def _meant(column: Column, text: str) -> tuple[Value, Raw]:
         number = int.from_bytes(base64.b64decode(text, validate=True), "big", signed=True)
         return number, str(number)
     if kind in (*WHOLE, "BIGINT", "YEAR"):
-        return int(text), str(int(text))
+        number = 0 if kind == "YEAR" and int(text) == YEAR_ZERO else int(text)
+        return number, str(number)
     if kind == "DECIMAL":
         return Decimal(text), f"{Decimal(text):.{column.fraction}f}"
     if kind in BYTES:

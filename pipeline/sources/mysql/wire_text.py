@@ -47,6 +47,13 @@ def wire_text(column: Column, raw: Raw) -> str | None:
     return told
 
 
+def told_of_none(column: Column) -> str | None:
+    """What is sent for a day, or a moment, that does not exist; None for NULL."""
+    if column.nullable:
+        return None
+    return "1970-01-01T00:00:00Z" if column.kind == "TIMESTAMP" else "0"
+
+
 def images(columns: Sequence[Column], raw: Sequence[pa.Array]) -> pa.StringArray:
     """Each row as a JSON object; *raw* are the columns' values."""
     told = [wire_texts(c, values) for c, values in zip(columns, raw, strict=True)]
@@ -117,11 +124,13 @@ def _counted(column: Column, raw: pa.Array, kind: pa.DataType) -> pa.StringArray
     days = _days(texts)
     number = pa.int32() if pa.types.is_date(kind) else pa.int64()
     told = days.cast(kind).cast(number).cast(pa.string())
-    return told if column.nullable else _filled(told, texts, "0")
+    return _filled(column, told, texts)
 
 
-def _filled(told: pa.StringArray, texts: pa.StringArray, none: str) -> pa.StringArray:
-    """With *none* where there is a text of a day that does not exist."""
+def _filled(column: Column, told: pa.StringArray, texts: pa.StringArray) -> pa.StringArray:
+    """With what stands for a day that does not exist where there is a text of one."""
+    if (none := told_of_none(column)) is None:
+        return told
     return pc.if_else(pc.and_(told.is_null(), texts.is_valid()), none, told)
 
 
@@ -161,7 +170,7 @@ def _timestamps(column: Column, raw: pa.Array) -> pa.StringArray:
     point = pc.if_else(pc.equal(digits, ""), "Z", pc.binary_join_element_wise(padded, "Z", ""))
     dot = pc.if_else(pc.equal(digits, ""), "", ".")
     told = pc.binary_join_element_wise(day, "T", clock, dot, point, "")
-    return told if column.nullable else _filled(told, texts, "1970-01-01T00:00:00Z")
+    return _filled(column, told, texts)
 
 
 def _micros(value: str | bytes) -> str:

@@ -14,7 +14,10 @@ import pyarrow as pa
 import pytest
 
 from pipeline.apply.mirror_side import MirrorSide
-from pipeline.model import Op, Origin, Shard
+from pipeline.errors import ConfigError
+from pipeline.mark import Mark
+from pipeline.model import Op, Order, Origin, Shard, Table
+from pipeline.reread.mirror_ids import MirrorIds
 from pipeline.reread.task import ReadLimits
 from pipeline.rereads import (
     RereadState,
@@ -167,6 +170,19 @@ def test_what_begins_anew_asks_the_mirror_anew(tmp_path: Path) -> None:
     until_done(beside)
 
     assert 30 in landed(beside, Op.DELETE)
+
+
+def test_what_is_allowed_is_of_all_shards_together() -> None:
+    ids, mark = MirrorIds(lambda _: cast(MirrorSide, HeldIds(range(3)))), Mark("main", 5)
+    wish = repair(RowsWished(ranges=(WishedRange(0, 9),), most=5))
+    first, second = Shard("a", "db.t"), Shard("b", "db.t")
+    table = Table("db.t", (first, second), ("id",))
+    fences = Order(1, 1, 10), Order(1, 1, 20)
+    for fence in fences:  # the second time it begins anew, which counts once
+        assert ids.of(wish, first, table, (0, 9), mark, fence=fence) == (0, 1, 2)
+
+    with pytest.raises(ConfigError, match=r"6 rows or more of db\.t are asked for, 5 may be"):
+        ids.of(wish, second, table, (0, 9), mark, fence=fences[1])
 
 
 def test_a_shard_of_which_nothing_is_wished_for_is_left_alone(tmp_path: Path) -> None:

@@ -27,6 +27,8 @@ def column(kind: str, scale: int | None = None, length: int | None = None) -> My
         (column("TIMESTAMP"), "2023-11-14T22:13:20Z", "2023-11-14 22:13:20"),
         (column("BINARY", length=2), "AAE=", b"\x00\x01"),
         (column("ENUM"), "paid", "paid"),
+        (column("YEAR"), "1900", 0),
+        (column("YEAR"), "1999", 1999),
     ],
     ids=str,
 )
@@ -52,6 +54,23 @@ def test_the_value_is_the_logs(of: MySqlColumn, text: str, value: object) -> Non
 def test_another_spelling_is_refused_in_words(of: MySqlColumn, key: str) -> None:
     with pytest.raises(ConfigError, match=r"d\.t"):
         one_of("d.t", (of,), (key,))
+
+
+@pytest.mark.parametrize(
+    ("of", "text"),
+    [
+        (column("DATE"), "0"),
+        (column("DATETIME", length=6), "0"),
+        (column("TIMESTAMP"), "1970-01-01T00:00:00Z"),
+    ],
+    ids=str,
+)
+def test_a_key_that_stands_for_days_that_do_not_exist_is_not_asked_by(
+    of: MySqlColumn, text: str
+) -> None:
+    """The row of 1970 would be found for that of 0000-00-00, which would then be deleted."""
+    with pytest.raises(ConfigError, match="stands for 1970 and for each day that does not exist"):
+        one_of("d.t", (of,), (f'["{text}"]',))
 
 
 def test_each_key_is_an_alternative_and_each_column_has_its_value() -> None:
