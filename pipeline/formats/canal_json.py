@@ -68,7 +68,7 @@ class CanalJson:
 
 def _decoded(values: list[bytes | None]) -> Iterator[tuple[int, Decoded]]:
     """Changes by message; before a row its columns, where they are others than its table's last."""
-    last: dict[str, str] = {}
+    last: dict[str, TableTold] = {}
     for number, value in enumerate(values):
         shard = None
         try:

@@ -75,7 +75,7 @@ class DbEventsAvro:
         """Changes by message; before a row its columns, where they are others than before."""
         values, topics = batch["value"].to_pylist(), batch["topic"].to_pylist()
         read = avro.json_texts(batch["value"], schemas, unicode_names=False)
-        last: dict[str, str] = {}
+        last: dict[str, TableTold] = {}
         for number, text in enumerate(read.column.to_pylist()):
             shape = self._shape(topics[number])
             try:

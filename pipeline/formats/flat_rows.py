@@ -3,6 +3,7 @@
 What is needed of a value is read; a number keeps its digits.  Pure.
 """
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ from pipeline.formats import canonical
 from pipeline.formats.canonical import quote
 
 NULL = Raw(b"null")
+INTEGER = re.compile(rb"0|-?[1-9][0-9]{0,29}")
 Row = dict[str, Raw]  # by column; of doubled names the last
 
 
@@ -55,6 +57,15 @@ def key(row: Row, names: Sequence[str]) -> str:
 
 
 def _text(raw: Raw) -> str:
+    sent = bytes(raw)
+    if sent.startswith(b'"'):
+        return _WORD.decode(raw)
+    if INTEGER.fullmatch(sent):
+        return sent.decode()
+    return _odd_text(raw)
+
+
+def _odd_text(raw: Raw) -> str:
     found = canonical.read('{"v":' + bytes(raw).decode("utf-8") + "}")
     value = None if found is None else found.get("v")
     text = canonical.write(value)
@@ -63,5 +74,6 @@ def _text(raw: Raw) -> str:
     return text
 
 
+_WORD = msgspec.json.Decoder(str)
 _ROW = msgspec.json.Decoder(dict[str, Raw])
 _WHOLE = msgspec.json.Decoder(dict[str, Any])

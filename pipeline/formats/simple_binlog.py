@@ -129,18 +129,20 @@ class SimpleBinlog:
         return rows(self._decoded(batch["value"].to_pylist()))
 
     def _decoded(self, values: Sequence[bytes | None]) -> Iterator[tuple[int, Decoded]]:
-        last: dict[str, str] = {}
+        last: dict[str, TableTold] = {}
+        tables: dict[str | None, tuple[SimpleTable, TableTold | None]] = {}
         for number, value in enumerate(values):
             shard = None
             try:
                 message = _read(value)
                 shard = message.shard
-                known = self._known(shard)
-                found = (_change(message, known.key),)
+                if shard not in tables:
+                    tables[shard] = (known := self._known(shard)), _told(shard, known)
+                found = (_change(message, tables[shard][0].key),)
             except FormatError as error:
                 yield number, Decoded(Op.ERROR, shard, error=str(error), raw=value)
                 continue
-            told = _told(shard, known)
+            told = tables[shard][1]
             yield from ((number, one) for one in told_columns.told_before(found, told, last))
 
     def _known(self, shard: str | None) -> SimpleTable:

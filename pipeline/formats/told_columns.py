@@ -62,30 +62,27 @@ def columns_payload(table: TableTold) -> str:
 
 
 def told_before(
-    found: Sequence[Decoded], table: TableTold | None, last: dict[str, str]
+    found: Sequence[Decoded], table: TableTold | None, last: dict[str, TableTold]
 ) -> Iterator[Decoded]:
     """The changes *found* in a message; before them the *table* that it tells, if that is news.
 
     *last* is what each shard's message told last, and learns.  Columns stand at the place of the
     first row, for they hold for it.
     """
-    if table is not None and found:
-        shard, text = str(table.shard), columns_payload(table)
-        if last.get(shard) != text:
-            last[shard] = text
-            first = found[0]
-            yield Decoded(
-                Op.DDL,
-                shard,
-                after=text,
-                at=first.at,
-                log=first.log,
-                pos=first.pos,
-                row=first.row,
-                schema_id=zlib.crc32(text.encode()) >> 1,
-                origin=first.origin,
-                snapshot=first.snapshot,
-            )
+    if table is not None and found and last.get(shard := str(table.shard)) != table:
+        last[shard], text, first = table, columns_payload(table), found[0]
+        yield Decoded(
+            Op.DDL,
+            shard,
+            after=text,
+            at=first.at,
+            log=first.log,
+            pos=first.pos,
+            row=first.row,
+            schema_id=zlib.crc32(text.encode()) >> 1,
+            origin=first.origin,
+            snapshot=first.snapshot,
+        )
     yield from found
 
 

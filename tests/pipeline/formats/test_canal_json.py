@@ -155,9 +155,9 @@ def test_it_asks_for_nothing_beside_the_value() -> None:
 
 
 def test_damaged_messages_are_kept_with_their_bytes_and_a_reason() -> None:
-    odd = sum(nothing_is_lost(FORMAT, some) for some in hurt(SENT, examples(1_000, brief=300), 1))
+    odd = sum(nothing_is_lost(FORMAT, some) for some in hurt(SENT, examples(300, brief=100), 1))
 
-    assert odd > 50
+    assert odd > 10
 
 
 @pytest.mark.long

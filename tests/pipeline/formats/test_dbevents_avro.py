@@ -144,10 +144,10 @@ def test_it_goes_by_the_reference_key_and_asks_the_registry() -> None:
 
 
 def test_damaged_messages_are_kept_with_their_bytes_and_a_reason() -> None:
-    count = examples(1_000, brief=300)
+    count = examples(300, brief=100)
     odd = sum(nothing_is_lost(FORMAT, some, lambda _: SCHEMAS) for some in hurt(SENT, count, 1))
 
-    assert odd > 50
+    assert odd > 10
 
 
 @pytest.mark.long

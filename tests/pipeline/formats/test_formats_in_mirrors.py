@@ -16,7 +16,7 @@ from pipeline.formats.dbevents_avro import DbEventsAvro
 from pipeline.formats.format import Format, Schemas
 from pipeline.formats.maxwell_json import MaxwellJson
 from pipeline.formats.simple_binlog import SimpleBinlog, SimpleTable
-from pipeline.landing.shape import Provenance, Routes, shape
+from pipeline.landing.shape import Provenance, Routes, shape, slim
 from pipeline.model import Op, Order
 from pipeline.route import Router
 from pipeline.schema.reading import SchemaReading
@@ -97,6 +97,33 @@ class Applied:
 
 def value(data: bytes) -> Raw:
     return None, data, "topic.db.t"
+
+
+BEAT = {"id": "1", "source": "s", "n": "41", "at": "2020-05-13 12:38:35"}
+CANAL_BEATS = CanalTable("sluice", "heartbeat", dict.fromkeys(BEAT, "varchar(9)"), ("id",))
+MAXWELL_BEATS = MaxwellTable("sluice", "heartbeat", ("id",))
+
+
+@pytest.mark.parametrize(
+    ("form", "sent"),
+    [
+        pytest.param(CanalJson("UTC"), (None, CANAL_BEATS.insert(BEAT), "s"), id="canal"),
+        pytest.param(MaxwellJson(), MAXWELL_BEATS.insert({**BEAT, "n": 41}), id="maxwell"),
+        pytest.param(
+            SimpleBinlog(),
+            (None, Collector(9).message("UPDATE", "sluice.heartbeat", BEAT), "s"),
+            id="simple_binlog",
+        ),
+    ],
+)
+def test_the_number_of_a_heartbeat_is_read_in_each_format(form: Format, sent: Raw) -> None:
+    came = Provenance("s", "sluice.heartbeat", ordering=form.ordering)
+    raw, stamp = batch([sent]), Stamp("main", 1, NOW)
+
+    rows = shape(form.decode(raw, {}), raw, came, routes=Routes(Router(())), stamp=stamp)
+
+    notes = [one["note"] for one in slim(rows).to_pylist() if one["op"] == Op.HEARTBEAT]
+    assert notes == ["41"]
 
 
 def test_canals_texts_are_values_of_their_types(tmp_path: Path) -> None:

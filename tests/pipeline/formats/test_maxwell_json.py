@@ -131,9 +131,9 @@ def test_what_makes_no_sense_spoils_no_other_message() -> None:
 
 @pytest.mark.parametrize("form", [FORMAT, WITHOUT], ids=["places", "offsets"])
 def test_damaged_messages_are_kept_with_their_bytes_and_a_reason(form: MaxwellJson) -> None:
-    odd = sum(nothing_is_lost(form, some) for some in hurt(SENT, examples(1_000, brief=300), 1))
+    odd = sum(nothing_is_lost(form, some) for some in hurt(SENT, examples(300, brief=100), 1))
 
-    assert odd > 50
+    assert odd > 10
 
 
 @pytest.mark.long
