@@ -11,6 +11,7 @@ from functools import lru_cache
 from math import exp, lgamma, log, log1p
 
 from phonenumbers import (
+    SUPPORTED_REGIONS,
     NumberParseException,
     PhoneNumberType,
     is_valid_number,
@@ -28,6 +29,8 @@ from stdnum.it import codicefiscale
 from stdnum.kr import rrn
 from stdnum.pl import pesel
 from stdnum.se import personnummer
+
+from pipeline.errors import ConfigError
 
 SURE = 1e-9  # at most so likely that it is by chance
 SPREAD = 5  # beginnings of three digits; a counter that runs through phone numbers has fewer
@@ -52,7 +55,7 @@ _SECRETS = re.compile(
     r"|\bxox[abprs]-[0-9A-Za-z-]{10,}"
     r"|\bAIza[0-9A-Za-z_-]{35}\b"
     r"|\b[rs]k_live_[0-9A-Za-z]{16,}"
-    r"|\beyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]{10,}"
+    r"|(?<![\w-])eyJ[\w-]{10,}+\.eyJ[\w-]{10,}+\.[\w-]{10,}"
 )
 """Beginnings that makers of keys chose to be recognised by: PEM (RFC 7468), Amazon, GitHub, Slack,
 Google, Stripe; JSON web tokens (RFC 7519)."""
@@ -101,6 +104,17 @@ class KindHeld:
 
     kind: str
     values: int
+
+
+def require_regions(regions: Iterable[str]) -> None:
+    """Refuse those whose numbers nobody knows: all of them would be found to be none.
+
+    Raises:
+        ConfigError: which.
+    """
+    for one in regions:
+        if one not in SUPPORTED_REGIONS:
+            raise ConfigError(f"regions: {one!r} is none; write two capitals of ISO 3166, as CN")
 
 
 def told(

@@ -2,23 +2,26 @@
 
 Columns that are meant to be masked, hashed or enciphered before the lake are found where they were
 not.  Verdicts hold names of columns, kinds and counts, never values.
-Cannot see: rows outside its sample; what is encoded, or inside of binary columns; names, addresses
-and numbers without a check digit; a few cards among many numbers that look alike.
+Cannot see: rows outside its sample, and what stands behind the first ``LONGEST`` characters of a
+value; what is encoded, or inside of binary columns; names, addresses and numbers without a check
+digit; a few cards among many numbers that look alike.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from decimal import Decimal
 from typing import Any, ClassVar, Literal
 
 from checks.model import NotYet, Outcome, Ruling, Undecided
 from checks.numbers import OneOrMore, Span
-from checks.plaintext import told
+from checks.plaintext import require_regions, told
 from checks.run import Probe
 from checks.world import World
 from pipeline.model import Fence, Table
 
 ALL = "*"
+LONGEST = 10_000  # characters of a value: some milliseconds, whatever they are
 IdentityName = Literal[
     "br.cpf",
     "cn.ric",
@@ -75,6 +78,10 @@ class Plaintext:
     every: ClassVar[timedelta] = timedelta(hours=1)
     gating: ClassVar[bool] = False
 
+    def __post_init__(self) -> None:
+        """Refuse regions that there are not."""
+        require_regions(self.regions)
+
     def measure(self, table: Table, world: World) -> ClearColumns | NotYet | Undecided:
         """Look through a sample, column by column."""
         if not self.columns:
@@ -86,12 +93,26 @@ class Plaintext:
         if missing:
             return Undecided("no_column", f"the mirror has no column {', '.join(missing)}")
         texts = {name: values for name, values in self._texts(sample) if values}
-        found = (
-            InTheClear(name, one.kind, one.values)
-            for name, values in texts.items()
-            for one in told(values, self.identity, self.regions)
-        )
-        return ClearColumns(len(sample), len(texts), tuple(found))
+        blind = [name for name in self.columns if name not in texts and _holds(sample, name)]
+        if blind:
+            why = f"neither text nor whole numbers are in {', '.join(blind)}"
+            return Undecided("no_text", why)
+        return self._looked_through(len(sample), texts, world)
+
+    def _looked_through(
+        self, rows: int, texts: Mapping[str, Sequence[str]], world: World
+    ) -> ClearColumns | Undecided:
+        """Column by column, while there is time."""
+        end, found = world.clock() + self.limit, list[InTheClear]()
+        for done, (name, values) in enumerate(texts.items()):
+            if world.clock() > end:
+                why = (
+                    f"{done} of {len(texts)} columns were looked through; name fewer, or less rows"
+                )
+                return Undecided("over_time", why)
+            held = told(values, self.identity, self.regions)
+            found += (InTheClear(name, one.kind, one.values) for one in held)
+        return ClearColumns(rows, len(texts), tuple(found))
 
     def judge(self, reading: ClearColumns, past: Sequence[float]) -> Ruling:
         """FAIL for any."""
@@ -108,9 +129,21 @@ class Plaintext:
         for name in sample[0]:
             values = [row.get(name) for row in sample]
             if name in self.columns:
-                yield name, [str(one) for one in values if type(one) in {str, int}]
+                yield name, [text for one in values if (text := _text(one))]
             elif ALL in self.columns and name not in self.clear:
-                yield name, [one for one in values if isinstance(one, str)]
+                yield name, [one[:LONGEST] for one in values if isinstance(one, str)]
+
+
+def _text(value: Any) -> str:
+    """Of a text or a whole number, as an unsigned one is kept, too; empty of anything else."""
+    if isinstance(value, Decimal) and value == value.to_integral_value():
+        return str(int(value))
+    return str(value)[:LONGEST] if type(value) in {str, int} else ""
+
+
+def _holds(sample: Sequence[Mapping[str, Any]], name: str) -> bool:
+    """Whether there is anything in that column but empty texts."""
+    return any(row.get(name) not in (None, "") for row in sample)
 
 
 PROBE: type[Probe[ClearColumns]] = Plaintext

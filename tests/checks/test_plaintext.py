@@ -1,4 +1,5 @@
 from random import Random
+from time import process_time
 
 import pytest
 
@@ -89,3 +90,17 @@ def test_a_key_of_each_maker() -> None:
     (found,) = told([f"x {one} y" for one in keys], (), ())
 
     assert (found.kind, found.values) == ("secret key", 5)
+
+
+def test_a_token_of_the_web_is_a_key() -> None:
+    token = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NSJ9.dozjgNryP4J3jVmNHl0w5N"
+
+    assert kinds([f"Bearer {token}"]) == {"secret key"}
+
+
+@pytest.mark.parametrize("text", ["-eyJ" * 50_000, "-eyJ" * 25_000 + "." + "-eyJ" * 25_000])
+def test_beginnings_of_a_key_without_end_are_read_once(text: str) -> None:
+    began = process_time()
+
+    assert kinds([text]) == set()
+    assert process_time() - began < 5  # minutes, where each beginning was read to the end

@@ -1,4 +1,6 @@
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from random import Random
 from typing import Any
 
@@ -7,6 +9,7 @@ import pytest
 from checks.model import NotYet, Outcome, Undecided
 from checks.probes.plaintext import ClearColumns, Plaintext
 from checks.world import MirrorSide
+from pipeline.errors import ConfigError
 from pipeline.model import Table
 from tests.checks.plaintext_corpus import email, identity, mobile, note
 from tests.checks.world_fake import TABLE, FakeWorld
@@ -85,3 +88,56 @@ def test_a_column_that_is_not_there_is_told() -> None:
     assert Plaintext(("gone", "note")).measure(TABLE, World()) == Undecided(
         "no_column", "the mirror has no column gone"
     )
+
+
+def test_whole_numbers_without_a_sign_are_looked_at() -> None:
+    world = World()
+    world.rows_ = [{"phone": Decimal(mobile(RNG))} for _ in range(100)]
+
+    reading = Plaintext(("phone",)).measure(TABLE, world)
+
+    assert isinstance(reading, ClearColumns)
+    assert [one.kind for one in reading.found] == ["phone"]
+
+
+def test_a_named_column_that_cannot_be_looked_at_is_no_pass() -> None:
+    assert Plaintext(("raw", "note")).measure(TABLE, World()) == Undecided(
+        "no_text", "neither text nor whole numbers are in raw"
+    )
+
+
+def test_a_named_column_without_a_value_is_looked_at() -> None:
+    world = World()
+    world.rows_ = [{"note": None}, {"note": ""}]
+
+    assert isinstance(Plaintext(("note",)).measure(TABLE, world), ClearColumns)
+
+
+@pytest.mark.parametrize("region", ["XX", "cn", ""])
+def test_a_region_that_is_none_is_refused(region: str) -> None:
+    with pytest.raises(ConfigError, match=r"regions: .* ISO 3166"):
+        Plaintext(("*",), regions=("CN", region))
+
+
+def test_long_values_are_looked_at_where_they_begin() -> None:
+    world = World()
+    world.rows_ = [{"far": "x " * 5000 + "a@example.com", "near": "a@example.com" + " x" * 500_000}]
+
+    reading = Plaintext(("*",)).measure(TABLE, world)
+
+    assert isinstance(reading, ClearColumns)
+    assert [one.column for one in reading.found] == ["near"]
+
+
+def test_without_time_for_all_columns_it_ends() -> None:
+    class Slow(World):
+        ticks = 0
+
+        def clock(self) -> datetime:
+            self.ticks += 1
+            return datetime(2026, 1, 1, tzinfo=UTC) + timedelta(minutes=self.ticks)
+
+    told = Plaintext(("*",)).measure(TABLE, Slow())
+
+    assert isinstance(told, Undecided)
+    assert (told.code, told.why.split(" ", 1)[0]) == ("over_time", "2")
