@@ -17,6 +17,7 @@ from pipeline.model import (
     Fence,
     LogKeeper,
     Order,
+    Ordering,
     PartitionEnd,
     Position,
     TopicPartition,
@@ -175,6 +176,7 @@ class Mark:
     ``schemas``       ``source/shard`` -> its newest columns, where rows tell them of themselves.
     ``rereads``       ``source/shard`` -> its newest re-reading, done or not.
     ``lists``         source -> by which lists its collector sends tables.
+    ``orderings``     source -> what the orders of its changes rest on.
     ``keepers``       source -> what kept its log for its collector when that was looked at.
     ``trimmed``       topics of which the beginning was gone when they were first read: what is
                       left of them tells of no empty table, and of no birth.
@@ -209,6 +211,7 @@ class Mark:
     schemas: Mapping[str, ToldSchema] = field(default_factory=dict)
     rereads: Mapping[str, Reread] = field(default_factory=dict)
     lists: Mapping[str, CollectorLists] = field(default_factory=dict)
+    orderings: Mapping[str, Ordering] = field(default_factory=dict)
     keepers: Mapping[str, LogKeeper] = field(default_factory=dict)
     trimmed: tuple[str, ...] = ()
     parts: Mapping[str, Order] = field(default_factory=dict)

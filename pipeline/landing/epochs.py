@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pipeline.landing.epoch import observe
 from pipeline.landing.listing import Listing
 from pipeline.mark import Epoch, EpochStart, Mark
-from pipeline.model import Head, Order, TopicPartition
+from pipeline.model import Head, Order, Ordering, TopicPartition
 from pipeline.report import Hold
 from pipeline.sources.positions import place
 
@@ -47,6 +47,27 @@ def look(mark: Mark, listing: Listing) -> Epochs:
         known[source] = observe(observe(before, first, beat), second, beat)
         if before is not None and known[source].number > before.number:
             starts |= _from_ends(source, known[source].number, listing)
+    return Epochs(known, starts)
+
+
+def reordered(
+    epochs: Epochs, mark: Mark, listing: Listing, orderings: Mapping[str, Ordering]
+) -> Epochs:
+    """A new one for each source whose changes are ordered by something else than those landed.
+
+    *orderings*: source -> what they rest on now.  Places in a log and offsets are never compared;
+    the new epoch is valid from W, and throughout a partition that nothing was landed from.
+    """
+    known, starts = dict(epochs.known), dict(epochs.starts)
+    for source, now in orderings.items():
+        if mark.orderings.get(source, now) == now or source not in known:
+            continue
+        one, beat = known[source], mark.heartbeats.get(source, -1)
+        known[source] = replace(one, number=one.number + 1, heartbeat=beat, before=one.position)
+        for name, end in mark.offsets.items():
+            at = TopicPartition.parse(name)
+            if listing.source_of.get(at.topic) == source:
+                starts[EpochStart(source, one.number + 1, at)] = end.offset
     return Epochs(known, starts)
 
 

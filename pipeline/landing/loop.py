@@ -23,7 +23,7 @@ from pipeline.landing.collector_lists import captured, collected, is_above, with
 from pipeline.landing.disorder import Circumstances, Disorder
 from pipeline.landing.division import divided, epochs_read, read_alone
 from pipeline.landing.epoch_bounds import EpochBounds, bounds
-from pipeline.landing.epochs import Epochs, explain, look
+from pipeline.landing.epochs import Epochs, explain, look, reordered
 from pipeline.landing.facts import Facts, gather
 from pipeline.landing.healing import Healed, Healing
 from pipeline.landing.hidden_topics import with_hidden
@@ -31,7 +31,7 @@ from pipeline.landing.listing import Listing, Upstream, tell_gone
 from pipeline.landing.new_rules import with_rules
 from pipeline.landing.next_mark import next_mark
 from pipeline.landing.noticed import Noticed
-from pipeline.landing.parted_logs import with_parted
+from pipeline.landing.parted_logs import with_parted, with_reordered
 from pipeline.landing.plan import Plan, PlanContext, plan
 from pipeline.landing.recognition import recognised
 from pipeline.landing.redelivery import resending
@@ -47,7 +47,7 @@ from pipeline.landing.topic_shards import TopicShards
 from pipeline.landing.unkept_logs import with_unkept
 from pipeline.lives import lived
 from pipeline.mark import Mark, source_of
-from pipeline.model import PartitionEnd, Shard, TopicPartition
+from pipeline.model import Ordering, PartitionEnd, Shard, TopicPartition
 from pipeline.report import Hold, Landed, read_gap
 from pipeline.route import Router
 from pipeline.settings import PipelineSettings
@@ -133,7 +133,7 @@ class Landing:
             hidden=listing.hidden,
             needed=TopicShards(self.mark, self.mark.shards, self.upstream.names).is_needed,
         )
-        again = resending(self.mark, look(self.mark, listing).known)
+        again = resending(self.mark, self._epochs(listing).known)
         most = min(self.settings.most_rows, RESENT_AT_ONCE) if again else self.settings.most_rows
         chosen = plan(self.mark.offsets, listing.beginnings, listing.ends, most, known=known)
         self._ends.update(listing.ends)  # of those that are gone, too: where they last ended
@@ -144,6 +144,13 @@ class Landing:
         closed = waived & set(self.mark.gaps).union(*self.mark.quarantined.values())
         again = is_due(self.mark, self.rereads(), self._tried) or self._noticed.is_due(self.mark)
         return again or bool(chosen.spans or chosen.gaps or closed)
+
+    @cached_property
+    def _orderings(self) -> Mapping[str, Ordering]:
+        return {feed.settings.name: feed.format.ordering for feed in self.feeds}
+
+    def _epochs(self, listing: Listing) -> Epochs:
+        return reordered(look(self.mark, listing), self.mark, listing, self._orderings)
 
     @cached_property
     def _healing(self) -> Healing:
@@ -186,7 +193,7 @@ class Landing:
         self._same_topics(chosen, listing)
         if not self._ruled:  # the rules of the batch before may have been others
             made = with_rules(made, self.mark, self.router)
-        made = with_parted(with_hidden(made, facts.hidden, self.router), self.mark, listing.heads)
+        made = self._parted(with_hidden(made, facts.hidden, self.router), listing)
         told, ends, at = listing.captures, epochs.ends(listing.heads), stamp.received
         made = with_unkept(with_lists(made, self.mark, told, ends, at), self.mark, told)
         made = replace(self._healed.noted(made), lives=self._lived(made))
@@ -195,6 +202,10 @@ class Landing:
         self._commit(made, settled, replace(staged, files=(*staged.files, *taken)), stamp)
         tell_gone(chosen, made)
         return facts
+
+    def _parted(self, made: Mark, listing: Listing) -> Mark:
+        made = with_parted(made, self.mark, listing.heads)
+        return with_reordered(made, self.mark, self._orderings)
 
     def _lived(self, made: Mark) -> Mapping[str, int]:
         return lived(self.mark.lives, made.batch, self._life.int >> 66)
@@ -211,7 +222,7 @@ class Landing:
 
         It gets into *held*, as does one that is not read again yet, or whose registry is silent.
         """
-        epochs = look(self.mark, listing)
+        epochs = self._epochs(listing)
         now = Circumstances(chosen, listing, epochs, waived)
         held.update(self._disorder.standing(now, stamp.received))
         chosen = self._left_out(chosen, listing, held) if held else chosen

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from pipeline.living import is_there
 from pipeline.mark import Epoch, Mark, source_of
-from pipeline.model import Head, Order
+from pipeline.model import Head, Order, Ordering
 from pipeline.report import Gap, tell_gap
 from pipeline.sources.positions import lacks
 
@@ -31,6 +31,21 @@ def with_parted(made: Mark, before: Mark, heads: Mapping[str, tuple[Head, Head]]
         if why is not None and (gap := _gap(source, made, before, why)).shards:
             gaps[gap.id] = tell_gap(gap)
     return replace(made, gaps=gaps)
+
+
+def with_reordered(made: Mark, before: Mark, orderings: Mapping[str, Ordering]) -> Mark:
+    """*made*, the mark after *before*, with tables whose changes are ordered by something else.
+
+    *orderings*: source -> what they rest on now.  What came between the last change in the one
+    order and the first in the other, no order tells.
+    """
+    gaps = dict(made.gaps)
+    for source, now in orderings.items():
+        known = before.orderings.get(source, now)
+        why = f"changes of source {source} were ordered by {known}, and are by {now}"
+        if known != now and (gap := _gap(source, made, before, why)).shards:
+            gaps[gap.id] = tell_gap(gap)
+    return replace(made, gaps=gaps, orderings={**made.orderings, **orderings})
 
 
 def _landed(before: Mark, source: str, epoch: int) -> Order | None:

@@ -28,6 +28,7 @@ from pipeline.model import (
     Head,
     LogKeeper,
     Order,
+    Ordering,
     Origin,
     PartitionEnd,
     Position,
@@ -67,6 +68,7 @@ VALUES = {
         CollectorLists, st.just("d"), st.sampled_from([None, NOON]), NUMBERS,
         st.sampled_from([None, ORDER]),
     ),
+    "orderings": st.sampled_from(Ordering),
     "keepers": st.builds(
         LogKeeper, st.just("postgres"), st.text(max_size=2), st.just(Position("postgres", "0/1"))
     ),
