@@ -22,6 +22,7 @@ KINDS: Mapping[str, AlertKind] = {
     "expectations": AlertKind.SUSPECT,
     "plaintext": AlertKind.SUSPECT,
     "disagreement": AlertKind.SUSPECT,
+    "snapshot_again": AlertKind.SUSPECT,
     "gap": AlertKind.BLOCKED,
     "hold": AlertKind.BLOCKED,
     "first_landing": AlertKind.BLOCKED,

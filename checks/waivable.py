@@ -11,6 +11,7 @@ _SHARD = r"[^/]+/.+"
 _NUMBER = r"[0-9]{1,18}"
 _NOTICED = rf".+:{_NUMBER}:{_NUMBER}@{_NUMBER}"
 _FORMS = {
+    "again": rf".+:{_NUMBER}:{_NUMBER}@{_NUMBER}",
     "account": rf".+:{_NUMBER}",
     "clock": rf".+:{_NUMBER}",
     "dead_letters": rf".+:{_NUMBER}",

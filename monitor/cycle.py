@@ -117,6 +117,9 @@ class Cycle:
         yield from own.of_first_landings(look.sources, firsts, parts, now)
         landing = next((one.line for one in firsts if one.stuck is None), "")
         yield from own.of_declared(self.roster.declared(), now, landing)
+        if not isinstance(look.mark, Missing):
+            again = look.mark.value.again
+            yield from (own.of_snapshots(name, again.get(name), now) for name in look.sources)
 
     def _gone(self, look: Sampling) -> Mapping[str, Found]:
         """Tables that nothing is done for any more, with why."""
@@ -223,6 +226,7 @@ class Cycle:
         others |= {Member(own.rule_of(rule), "collected") for rule in self.roster.declared()}
         others |= {Member(part.name, part.check) for part in parts}
         others |= {Member(own.source_of(source), own.FIRST_LANDING) for source in look.sources}
+        others |= {Member(own.snapshots_of(one), own.SNAPSHOT_AGAIN) for one in look.sources}
 
         def watched(member: Member) -> bool:
             if self.roster.table(member.table) is None:

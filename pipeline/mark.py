@@ -20,6 +20,7 @@ from pipeline.model import (
     Ordering,
     PartitionEnd,
     Position,
+    SnapshotAgain,
     TopicPartition,
 )
 from pipeline.rereads import Reread
@@ -177,6 +178,7 @@ class Mark:
     ``rereads``       ``source/shard`` -> its newest re-reading, done or not.
     ``lists``         source -> by which lists its collector sends tables.
     ``orderings``     source -> what the orders of its changes rest on.
+    ``again``         source -> its newest snapshot that was not its first.
     ``keepers``       source -> what kept its log for its collector when that was looked at.
     ``trimmed``       topics of which the beginning was gone when they were first read: what is
                       left of them tells of no empty table, and of no birth.
@@ -213,6 +215,7 @@ class Mark:
     lists: Mapping[str, CollectorLists] = field(default_factory=dict)
     orderings: Mapping[str, Ordering] = field(default_factory=dict)
     keepers: Mapping[str, LogKeeper] = field(default_factory=dict)
+    again: Mapping[str, SnapshotAgain] = field(default_factory=dict)
     trimmed: tuple[str, ...] = ()
     parts: Mapping[str, Order] = field(default_factory=dict)
     grown: tuple[str, ...] = ()

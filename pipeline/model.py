@@ -264,6 +264,20 @@ class Acknowledged:
 
 
 @dataclass(frozen=True, slots=True)
+class SnapshotAgain:
+    """A snapshot of a whole source whose tables had bases: its order, when it was seen, and where.
+
+    ``asked`` if something of the source was lost, or unread, by then: a snapshot heals that.
+    """
+
+    order: Order
+    at: datetime
+    batch: int
+    tables: int
+    asked: bool
+
+
+@dataclass(frozen=True, slots=True)
 class TopicPartition:
     """One partition of one topic."""
 

@@ -15,7 +15,7 @@ from checks.readiness import Readiness
 from monitor.board import FirstLanding
 from pipeline.lags.lag import Lags
 from pipeline.lags.retention import Retention
-from pipeline.model import Hop, Missing, Stage, Table
+from pipeline.model import Hop, Missing, SnapshotAgain, Stage, Table
 
 GOOD = Ruling(Outcome.PASS, "nothing stands in the way")
 STANDSTILLS: Mapping[str, str] = {
@@ -30,6 +30,10 @@ OF_THE_MARK = ("gap", "quarantine", "blocked")
 """Those of them that only the change log tells."""
 ELSEWHERE = frozenset({"check_failed"})  # a probe's FAIL is an incident of its own
 FIRST_LANDING = "first_landing"
+SNAPSHOT_AGAIN = "snapshot_again"
+ANEW_TOLD = timedelta(
+    days=1
+)  # so long it is an incident: a short snapshot is over before one fires
 MERGING = "merging"
 CHECKS = ("lag", "service", "hold", "pause", "disagreement", *dict.fromkeys(STANDSTILLS.values()))
 
@@ -165,6 +169,25 @@ def of_declared(declared: Mapping[str, str], at: datetime, first: str = "") -> I
             told = f"{why}; {first}" if first else why
             ruling = Ruling(Outcome.UNKNOWN, told, "not_yet" if first else "not_collected")
         yield Verdict(rule_of(shards), "collected", ruling, at)
+
+
+def snapshots_of(source: str) -> str:
+    """What a verdict on the snapshots that a source's collector takes is about."""
+    return f"snapshots:{source}"
+
+
+def of_snapshots(source: str, again: SnapshotAgain | None, at: datetime) -> Verdict:
+    """Whether its collector has begun anew by itself lately: somebody should know why."""
+    ruling = Ruling(Outcome.PASS, "its collector goes on where it stopped")
+    if again is not None and not again.asked and at - again.at < ANEW_TOLD:
+        told = (
+            f"at {again.at.isoformat(timespec='seconds')} the collector of {source} began anew,"
+            f" with a snapshot of {again.tables} tables that it had sent before: if nobody let it,"
+            " its stored offset was lost, or no longer in the log; what was committed before the"
+            " snapshot and not sent by then is in no change log and in no image"
+        )
+        ruling = Ruling(Outcome.FAIL, told, SNAPSHOT_AGAIN)
+    return Verdict(snapshots_of(source), SNAPSHOT_AGAIN, ruling, at)
 
 
 def retention_of(source: str) -> str:

@@ -76,6 +76,7 @@ class Facts:
     ``tables``      table -> rows that change its mirror.
     ``shards``      ``source/shard`` -> its table, of every shard with such a row.
     ``heartbeats``  source -> highest number.
+    ``wholes``      source -> order of its newest snapshot that read the heartbeat's table, too.
     ``high``        ``source/topic:partition`` -> highest LIVE order.
     ``snapshots``   ``source/shard`` -> its newest snapshot's rows.
     ``news``        schema changes, in log order; one that cannot be read is an error.
@@ -106,6 +107,7 @@ class Facts:
     around: Mapping[str, AroundRows] = field(default_factory=dict)
     doubted: frozenset[TopicPartition] = frozenset()
     hidden: frozenset[str] = frozenset()
+    wholes: Mapping[str, Order] = field(default_factory=dict)
 
 
 def gather(
@@ -139,6 +141,7 @@ def gather(
         errors={name: unread_changes(one) for name, one in errors.items()},
         around=_joined([one.around for one in told], AroundRows.with_more),
         doubted=doubted,
+        wholes=_joined([one.wholes for one in told], max),
     )
 
 

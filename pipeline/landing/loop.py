@@ -40,6 +40,7 @@ from pipeline.landing.rereading import RereadNews, advanced, is_due, ripe
 from pipeline.landing.sent_shards import has_sent
 from pipeline.landing.shape import Provenance
 from pipeline.landing.snapshot_overlaps import with_overlaps
+from pipeline.landing.snapshots_again import with_again
 from pipeline.landing.source_feed import Feed
 from pipeline.landing.staging import Staged, rows_again, unexplained_rows, write_rows
 from pipeline.landing.task import Done, Intake, LandingTask
@@ -191,11 +192,7 @@ class Landing:
             again=again,
         )
         self._same_topics(chosen, listing)
-        if not self._ruled:  # the rules of the batch before may have been others
-            made = with_rules(made, self.mark, self.router)
-        made = self._parted(with_hidden(made, facts.hidden, self.router), listing)
-        told, ends, at = listing.captures, epochs.ends(listing.heads), stamp.received
-        made = with_unkept(with_lists(made, self.mark, told, ends, at), self.mark, told)
+        made = self._with_lost(made, listing, epochs, facts, stamp.received)
         made = replace(self._healed.noted(made), lives=self._lived(made))
         taken = rows_again(self.log, (*again.files, *self._healed.files), columns, stamp)
         self._tried = ripe(self.mark)
@@ -203,9 +200,17 @@ class Landing:
         tell_gone(chosen, made)
         return facts
 
-    def _parted(self, made: Mark, listing: Listing) -> Mark:
-        made = with_parted(made, self.mark, listing.heads)
-        return with_reordered(made, self.mark, self._orderings)
+    def _with_lost(
+        self, made: Mark, listing: Listing, epochs: Epochs, facts: Facts, at: datetime
+    ) -> Mark:
+        """*made* with the gaps that no offsets show: what went elsewhere, or was never sent."""
+        if not self._ruled:  # the rules of the batch before may have been others
+            made = with_rules(made, self.mark, self.router)
+        made = with_parted(with_hidden(made, facts.hidden, self.router), self.mark, listing.heads)
+        made = with_reordered(made, self.mark, self._orderings)
+        told, ends = listing.captures, epochs.ends(listing.heads)
+        made = with_unkept(with_lists(made, self.mark, told, ends, at), self.mark, told)
+        return with_again(made, self.mark, facts.wholes, at)
 
     def _lived(self, made: Mark) -> Mapping[str, int]:
         return lived(self.mark.lives, made.batch, self._life.int >> 66)

@@ -19,6 +19,7 @@ from pipeline.landing.inversions import ORDER, OrderStretch, order_of, places, s
 from pipeline.model import Op, Order, Shard
 
 NAMED = 20  # quarantined changes of a subject that are kept by name; a person reads no more
+INCREMENTAL = "incremental"  # a snapshot that is read beside the stream
 _ENDS = ("last", "last_in_data_collection")
 _MIRRORED = pa.array([str(op) for op in MIRROR_OPS])
 
@@ -84,6 +85,7 @@ class RunTally:
     ``shards``      ``source/shard`` -> its table, of every shard with such a row.
     ``firsts``      ``source/shard`` -> lowest order of such a row.
     ``heartbeats``  source -> highest number.
+    ``wholes``      source -> order of its newest snapshot that read the heartbeat's table, too.
     ``snapshots``   ``source/shard`` -> its newest snapshot's rows.
     ``statements``  schema changes of any kind, as rows of ``SLIM``.
     ``errors``      ``source/shard`` (or ``topic:NAME`` where it is not known) -> what is unread.
@@ -101,6 +103,7 @@ class RunTally:
     errors: Mapping[str, Unreadable]
     stretches: tuple[OrderStretch, ...]
     around: Mapping[str, AroundRows]
+    wholes: Mapping[str, Order]
 
 
 def tally(rows: pa.Table) -> RunTally:
@@ -123,6 +126,7 @@ def tally(rows: pa.Table) -> RunTally:
         around=_around(
             mirrored.filter(pc.fill_null(pc.equal(mirrored["snapshot"], AROUND), False))
         ),
+        wholes=_wholes(_of(rows, Op.HEARTBEAT)),
     )
 
 
@@ -165,8 +169,20 @@ def _heartbeats(beats: pa.Table) -> dict[str, int]:
     return result
 
 
+def _wholes(beats: pa.Table) -> dict[str, Order]:
+    result: dict[str, Order] = {}
+    read = pc.and_(pc.is_valid(beats["snapshot"]), pc.not_equal(beats["snapshot"], AROUND))
+    read = pc.and_(
+        pc.and_(read, pc.not_equal(beats["snapshot"], INCREMENTAL)), pc.is_valid(beats["log"])
+    )
+    for beat in beats.filter(read).to_pylist():
+        name, order = beat["source"], order_of(beat)
+        result[name] = max(order, result.get(name, order))
+    return result
+
+
 def _snapshots(reads: pa.Table) -> dict[str, SnapshotRows]:
-    reads = reads.filter(pc.not_equal(pc.fill_null(reads["snapshot"], ""), "incremental"))
+    reads = reads.filter(pc.not_equal(pc.fill_null(reads["snapshot"], ""), INCREMENTAL))
     found: dict[str, SnapshotRows] = {}
     names = ["source", "shard", *ORDER, "snapshot", "topic"]
     for group in reads.group_by(names).aggregate([([], "count_all")]).to_pylist():

@@ -32,6 +32,7 @@ from pipeline.model import (
     Origin,
     PartitionEnd,
     Position,
+    SnapshotAgain,
     TopicPartition,
 )
 from pipeline.rereads import KeyStretch, Reread
@@ -69,6 +70,9 @@ VALUES = {
         st.sampled_from([None, ORDER]),
     ),
     "orderings": st.sampled_from(Ordering),
+    "again": st.builds(
+        SnapshotAgain, st.just(ORDER), st.just(NOON), NUMBERS, NUMBERS, st.booleans()
+    ),
     "keepers": st.builds(
         LogKeeper, st.just("postgres"), st.text(max_size=2), st.just(Position("postgres", "0/1"))
     ),

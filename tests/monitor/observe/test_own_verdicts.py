@@ -1,19 +1,24 @@
 """What is wrong is told once, in words that name a part once.  Covers own_verdicts.py."""
 
-from datetime import datetime
+from dataclasses import replace
+from datetime import datetime, timedelta
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from checks import blocks
+from checks.model import Outcome
 from monitor.observe import own_verdicts as own
 from monitor.observe import probing, stalled
 from monitor.observe.own_verdicts import Component, of_part
 from monitor.observe.service_state import ServiceState
+from pipeline.model import Order, SnapshotAgain
 from pipeline.route import Router
 from pipeline.settings import TableRule
 from tests.monitor.rig import NOON
+
+AGAIN = SnapshotAgain(Order(1, 900, 900), NOON, 7, 2, asked=False)
 
 
 @pytest.mark.parametrize(
@@ -62,3 +67,25 @@ def _parts() -> list[str]:
     found = state.parts(look, [cast(Any, SimpleNamespace(name="log", ailment=""))], NOON)
     assert len(found) == 6
     return [part.name for part in found]
+
+
+@pytest.mark.parametrize(
+    ("again", "outcome"),
+    [
+        pytest.param(None, Outcome.PASS, id="it never did"),
+        pytest.param(AGAIN, Outcome.FAIL, id="just now"),
+        pytest.param(replace(AGAIN, at=NOON - timedelta(hours=23)), Outcome.FAIL, id="today"),
+        pytest.param(replace(AGAIN, at=NOON - timedelta(days=1)), Outcome.PASS, id="long ago"),
+        pytest.param(replace(AGAIN, asked=True), Outcome.PASS, id="to heal what was lost"),
+    ],
+)
+def test_a_collector_that_began_anew_is_told_for_a_day(
+    again: SnapshotAgain | None, outcome: Outcome
+) -> None:
+    verdict = own.of_snapshots("shop", again, NOON)
+
+    assert (verdict.table, verdict.check) == ("snapshots:shop", "snapshot_again")
+    assert verdict.ruling.outcome is outcome
+    assert ("the collector of shop began anew" in verdict.ruling.reason) == (
+        outcome is Outcome.FAIL
+    )

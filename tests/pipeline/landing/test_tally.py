@@ -1,12 +1,14 @@
 """Sums of runs; what they come to for a batch is `test_facts`'s."""
 
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipeline.formats.format import AROUND
 from pipeline.landing.shape import SLIM
 from pipeline.landing.tally import tally
-from pipeline.model import Order, Origin
+from pipeline.model import Op, Order, Origin
 from tests.example_count import examples
 
 PLACES = st.builds(
@@ -48,3 +50,22 @@ def test_shards_of_one_table_are_counted_together() -> None:
 
     assert found.tables == {"a": 2, "b": 1}
     assert found.shards == {"shop/a.1": "a", "shop/a.2": "a", "shop/b.1": "b"}
+
+
+@pytest.mark.parametrize(
+    ("snapshots", "found"),
+    [
+        pytest.param(("true",), {"shop": Order(1, 0, 5, 0)}, id="read"),
+        pytest.param(("last", "first"), {"shop": Order(1, 0, 6, 0)}, id="the newest of two"),
+        pytest.param((None, AROUND, "incremental"), {}, id="written, or read beside the stream"),
+    ],
+)
+def test_a_snapshot_of_the_whole_source_reads_the_heartbeat(
+    snapshots: tuple[str | None, ...], found: dict[str, Order]
+) -> None:
+    orders = [("sluice.heartbeat", Order(1, 0, 5 + n)) for n, _ in enumerate(snapshots)]
+    beats = rows(*orders).to_pylist()
+    for beat, snapshot in zip(beats, snapshots, strict=True):
+        beat.update(op=str(Op.HEARTBEAT), table=None, snapshot=snapshot, note="7")
+
+    assert tally(pa.Table.from_pylist(beats, schema=SLIM)).wholes == found

@@ -1,0 +1,151 @@
+"""A collector that begins anew leaves a gap of all its tables, until each has been read again."""
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from checks.waivable import waivable
+from pipeline.landing.snapshots_again import with_again
+from pipeline.mark import Existence, Mark
+from pipeline.model import Order, SnapshotAgain
+from pipeline.report import Gap, read_gap, tell_gap
+from pipeline.sources.postgres.dialect import POSTGRES
+from tests.pipeline.landing.desk import Desk
+from tests.pipeline.landing.test_unbased_tables import message
+
+AT = datetime(2026, 11, 23, 9, tzinfo=UTC)
+T, U = "a/public.t", "a/public.u"
+BASE, ANEW = Order(1, 500, 500, 1), Order(1, 900, 900, 1)
+KNOWN = Mark("main", 7, shards={T: "public.t", U: "public.u"}, bases={T: BASE, U: BASE})
+
+
+def beat(lsn: int, number: int, snapshot: str = "true") -> tuple[bytes, bytes]:
+    _, value = message("heartbeat", lsn, 1, snapshot)
+    read = json.loads(value)
+    read["payload"]["source"]["schema"] = "sluice"
+    read["payload"]["after"] = {"source": "a", "n": number}
+    return json.dumps({"schema": {}, "payload": {"source": "a"}}).encode(), json.dumps(
+        read
+    ).encode()
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    """Two tables with their bases, landed."""
+    made = Desk(tmp_path, names="a", dialect=POSTGRES)
+    for name in ("t", "u"):
+        made.topics.held[f"a.public.{name}"] = [message(name, 500, 1, "last_in_data_collection")]
+    made.topics.held["a.sluice.heartbeat"] = [beat(500, 1), beat(600, 2, "false")]
+    made.land()
+    assert made.loop.mark.bases.keys() == {T, U}
+    assert (made.loop.mark.again, made.loop.mark.gaps) == ({}, {})
+    return made
+
+
+def short(desk: Desk) -> list[tuple[str, ...]]:
+    return [read_gap(text).shards for text in desk.loop.mark.gaps.values()]
+
+
+def read_again(desk: Desk, *tables: str, lsn: int = 900) -> None:
+    for name in tables:
+        rows = desk.topics.held[f"a.public.{name}"]
+        rows.append(message(name, lsn, 1, "last_in_data_collection"))
+    desk.topics.held["a.sluice.heartbeat"].append(beat(lsn, 9))
+
+
+def live(desk: Desk, lsn: int) -> None:
+    desk.topics.held["a.sluice.heartbeat"].append(beat(lsn, lsn, "false"))
+    desk.land()
+
+
+def test_a_table_without_a_row_in_it_stays_short_and_the_others_are_not(desk: Desk) -> None:
+    read_again(desk, "t")
+    desk.land()
+    assert short(desk) == [(T, U)]
+
+    live(desk, 1000)
+
+    assert short(desk) == [(U,)]
+    assert desk.loop.mark.lost[T] == ANEW
+    assert desk.loop.mark.again["a"] == SnapshotAgain(Order(1, 900, 900), desk.now, 1, 2, False)
+
+
+def test_what_is_whole_in_the_same_batch_is_no_gap_and_yet_lost_what_was_before(
+    desk: Desk,
+) -> None:
+    """No image of a cut between is right."""
+    read_again(desk, "t", "u")
+    live(desk, 1000)
+
+    assert short(desk) == []
+    assert desk.loop.mark.lost == {T: ANEW, U: ANEW}
+    assert desk.loop.mark.again["a"].tables == 2
+
+
+def test_it_is_told_once_and_the_next_one_again(desk: Desk) -> None:
+    read_again(desk, "t", "u")
+    live(desk, 1000)
+    desk.topics.held["a.sluice.heartbeat"].append(beat(900, 9))
+    desk.land()
+    first = desk.loop.mark.again["a"]
+    assert first.batch == 1
+
+    read_again(desk, "t", "u", lsn=2000)
+    desk.land()
+    assert short(desk) == [(T, U)]
+    live(desk, 2100)
+    assert short(desk) == []
+    assert desk.loop.mark.again["a"].order == Order(1, 2000, 2000)
+
+
+def test_a_snapshot_of_single_tables_loses_nothing(desk: Desk) -> None:
+    desk.topics.held["a.public.t"].append(message("t", 900, 1, "last"))
+    live(desk, 1000)
+
+    assert desk.loop.mark.bases[T] == ANEW
+    assert (desk.loop.mark.again, short(desk), desk.loop.mark.lost) == ({}, [], {})
+
+
+def again(before: Mark) -> Mark:
+    return with_again(replace(before, batch=8), before, {"a": ANEW}, AT)
+
+
+def gap(shard: str) -> dict[str, str]:
+    return {"g": tell_gap(Gap("g", "g", 0, 0, 0, "lost", shards=(shard,)))}
+
+
+@pytest.mark.parametrize(
+    ("before", "tables"),
+    [
+        pytest.param(KNOWN, (T, U), id="all"),
+        pytest.param(replace(KNOWN, bases={T: BASE}), (T,), id="not one that is first read"),
+        pytest.param(replace(KNOWN, bases={T: ANEW}), None, id="it is their first"),
+        pytest.param(
+            replace(KNOWN, existing={U: Existence(BASE, there=False)}), (T,), id="not what is gone"
+        ),
+        pytest.param(
+            replace(KNOWN, shards={T: "public.t", U: None}), (T,), id="not what is ignored"
+        ),
+        pytest.param(
+            replace(KNOWN, shards={"b/public.t": "t"}, bases={"b/public.t": BASE}),
+            None,
+            id="not of another source",
+        ),
+    ],
+)
+def test_tables_that_had_a_base_and_are_there_are_short(
+    before: Mark, tables: tuple[str, ...] | None
+) -> None:
+    found = [read_gap(text) for text in again(before).gaps.values()]
+
+    assert [one.shards for one in found] == ([] if tables is None else [tables])
+    assert all(waivable(one.id) for one in found)
+
+
+def test_it_was_asked_for_where_something_was_lost_before() -> None:
+    assert not again(KNOWN).again["a"].asked
+    assert again(replace(KNOWN, gaps=gap(T))).again["a"].asked
+    assert not again(replace(KNOWN, gaps=gap("b/public.t"))).again["a"].asked
