@@ -9,6 +9,7 @@ Sources are asked side by side, and a look waits for none of them for long: what
 taken over at the next.
 """
 
+import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, replace
@@ -120,6 +121,20 @@ class Roster:
     def table(self, name: str) -> Table | None:
         """The table of that name, if there is one."""
         return self._named.get(name)
+
+    def has_source_of(self, name: str) -> bool:
+        """Whether a source has a table that is *name* here, though nothing of it may have landed.
+
+        Nothing tells of a table of Postgres while it has no row.  Sources are asked now.
+        """
+        patterns = [re.escape(name), *(rule.shards for rule in self.router.rules)]
+        asked = {
+            f"table {name} of source {source}": partial(_listed, one, patterns)
+            for source, one in self.sources().items()
+        }
+        told = self.asking.ask(asked).values()
+        found = (shards for one in told if isinstance(one, Answer) for shards in one.value.values())
+        return any(self.router.table(shard.name) == name for some in found for shard in some)
 
     def existing(self) -> Mapping[str, Existence]:
         """What landed statements told last of each ``source/shard``."""

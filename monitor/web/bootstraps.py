@@ -86,7 +86,7 @@ def meant(text: str, names: Iterable[str]) -> list[str]:
 
 
 def _require(name: str, parts: ApiParts) -> None:
-    """Refuse a table of which nothing has landed, and no statement tells.
+    """Refuse a table of which nothing has landed, no statement tells, and no source has it.
 
     Raises:
         ConfigError: there is none.
@@ -96,7 +96,9 @@ def _require(name: str, parts: ApiParts) -> None:
     for shard in parts.gate.roster.existing():
         if Shard.parse(shard).name == name:
             return
-    msg = f"no table {name!r} is known: nothing of it has landed, and no statement tells of it"
+    if parts.gate.roster.has_source_of(name):
+        return
+    msg = f"no table {name!r} is known: nothing of it has landed, and no source tells of it now"
     raise ConfigError(f"{msg}; `sluice status` shows the tables")
 
 

@@ -155,6 +155,17 @@ def test_a_shard_that_went_since_a_look_leaves_its_own_table_in_doubt_and_no_oth
     assert doubts == ["its shards changed while it was looked at; ask again", ""]
 
 
+def test_a_table_of_which_nothing_was_landed_is_known_to_whoever_asks_its_source() -> None:
+    watch = Watch(ORDERS, shop__empty=BIG, shop_1__orders=BIG)
+    names = ("shop.empty", "shop.orders", "shop_1.orders", "shop.none", "shop.(empty)")
+
+    found = [name for name in names if watch.roster.has_source_of(name)]
+    watch.source.silent = True
+
+    assert found == ["shop.empty", "shop.orders"]
+    assert not watch.roster.has_source_of("shop.empty")
+
+
 def test_a_table_of_which_nothing_was_landed_is_not_watched() -> None:
     watch = Watch(ORDERS, shop__users=BIG, shop_0__orders=BIG)
 

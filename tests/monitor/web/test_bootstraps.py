@@ -71,6 +71,21 @@ def test_who_waits_sees_it_end(
     assert result.output.splitlines()[-1] == f"{USERS}: {said}"
 
 
+def test_a_table_of_which_nothing_has_landed_is_one_if_its_source_has_it(
+    rig: Rig, server: str
+) -> None:
+    """A table of Postgres that is empty is told of by nobody else."""
+    rig.dictionary.there.append("shop.empty")
+    words = ["--reason", "empty", "--who", "ann", "--server", server, "--no-wait"]
+
+    known = CliRunner().invoke(COMMAND, ["shop.empty", *words])
+    unknown = CliRunner().invoke(COMMAND, ["shop.absent", *words])
+
+    assert known.exit_code == 0, known.output
+    assert [wish.table for wish in rig.store.rereads.wished()] == ["shop.empty"]
+    assert "nothing of it has landed, and no source tells of it now" in str(unknown.exception)
+
+
 def test_it_can_be_given_up(rig: Rig, server: str) -> None:
     bootstrap(server, "--no-wait")
 
