@@ -52,6 +52,13 @@ TRUE: dict[Harm, str] = {
             id="15 in Avro, all",
         ),
         pytest.param(
+            "18",
+            True,
+            [kill_postgres, kill(Victim.CONNECT)],
+            marks=pytest.mark.long,
+            id="18 in Avro",
+        ),
+        pytest.param(
             "15",
             False,
             [*map(kill, Victim)],
