@@ -227,7 +227,7 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class LogKeeper:
-    """What keeps a source's log for its collector: all that is committed above ``begins``.
+    """What keeps a source's log for its collector: nothing of it below ``begins``.
 
     Its own ``kind`` knows it again by its ``words``, and nobody else reads them.
     """

@@ -36,10 +36,11 @@ class SlotSeen:
     counted: str
     begun: int
 
-    def keeper(self, confirmed: str) -> LogKeeper:
-        """It as what keeps the log from the end of its reader's last commit, *confirmed*, on."""
+    @property
+    def keeper(self) -> LogKeeper:
+        """It as what keeps the log from ``restart`` on: the first snapshot beside it is above."""
         words = msgspec.json.encode(self).decode()
-        return LogKeeper(KIND, words, log_position(lsn(confirmed)))
+        return LogKeeper(KIND, words, log_position(lsn(self.restart)))
 
 
 class KnownSlots:

@@ -17,7 +17,7 @@ from pipeline.sources.postgres.session import PostgresSession, Row
 
 KEPT = """\
 SELECT confirmed_flush_lsn IS NOT NULL AND wal_status IS DISTINCT FROM 'lost' AS kept,
-    restart_lsn::text AS restart, confirmed_flush_lsn::text AS confirmed,
+    restart_lsn::text AS restart,
     concat_ws(' ', active_pid, a.backend_start) AS reader,
     coalesce(total_txns, 0) AS decoded, concat_ws(' ', w.stats_reset, t.stats_reset) AS counted,
     pg_snapshot_xmax(pg_current_snapshot())::text AS begun
@@ -55,7 +55,7 @@ class WatchedSlot:
 
     def _keeper(self, head: Head, row: Row) -> LogKeeper:
         server, _, _ = head.identity.rpartition("/")
-        seen = SlotSeen(
+        return SlotSeen(
             name=self.name,
             server=server,
             end=head.position.words,
@@ -64,8 +64,7 @@ class WatchedSlot:
             decoded=int(row["decoded"]),
             counted=str(row["counted"]),
             begun=int(row["begun"]),
-        )
-        return seen.keeper(str(row["confirmed"]))
+        ).keeper
 
     def _why(self, there: bool) -> str:
         how = "kept nothing (lost, or still being made)" if there else "was not there"

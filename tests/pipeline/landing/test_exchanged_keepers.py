@@ -18,10 +18,9 @@ from tests.pipeline.landing.test_unbased_tables import message
 from tests.pipeline.landing.test_unkept_logs import ALL, Postgres, based, short
 
 
-def slot(restart: int, *, end: int, decoded: int = 9, confirmed: int = 0) -> Capture:
-    texts = [f"0/{lsn:X}" for lsn in (end, restart, confirmed or restart)]
-    seen = SlotSeen("s", "7/1", texts[0], texts[1], "", decoded, "", end)
-    return replace(ALL, keeper=seen.keeper(texts[2]))
+def slot(restart: int, *, end: int, decoded: int = 9) -> Capture:
+    log_end, begin = f"0/{end:X}", f"0/{restart:X}"
+    return replace(ALL, keeper=SlotSeen("s", "7/1", log_end, begin, "", decoded, "", end).keeper)
 
 
 @pytest.fixture
@@ -82,7 +81,7 @@ def test_a_base_counts_if_it_begins_where_the_slot_does(
     desk: Desk, server: Postgres, lsn: int, *, closed: bool
 ) -> None:
     """Whether it lands with the look at the new slot, or after."""
-    server.published = slot(680, end=900, decoded=2, confirmed=700)
+    server.published = slot(700, end=900, decoded=2)
     based(desk, lsn)
     assert short(desk) == ([] if closed else [("a/public.t",)])
 
@@ -97,7 +96,7 @@ def test_a_snapshot_that_began_before_the_look_and_after_the_slot_closes_it(
     rows = [message("t", 700, 1, "first"), message("t", 700, 2, "last"), message("t", 800, 2)]
     desk.topics.held["a.public.t"].append(rows[0])
     desk.land()
-    server.published = slot(690, end=900, decoded=2, confirmed=700)
+    server.published = slot(690, end=900, decoded=2)
     change(desk, 610)
     assert short(desk) == [("a/public.t",)]
 
@@ -132,11 +131,11 @@ def test_what_keeps_the_log_is_the_sources_word() -> None:
 
 
 def test_a_gap_says_from_where_a_base_closes_it(desk: Desk, server: Postgres) -> None:
-    server.published = slot(680, end=900, decoded=2, confirmed=700)
+    server.published = slot(700, end=900, decoded=2)
     change(desk, 850)
 
     (gap,) = map(read_gap, desk.loop.mark.gaps.values())
 
     assert gap.above == Order(1, 700, 0)
-    assert gap.why.startswith("slot s was made anew: it keeps nothing below 0/2A8;")
+    assert gap.why.startswith("slot s was made anew: it keeps nothing below 0/2BC;")
     assert gap.why.endswith("take a new base of each of its tables")

@@ -43,7 +43,7 @@ MAYBE = "slot s may have been made by the server that took another's place"
     ],
 )
 def test_a_slot_is_the_same_only_if_no_new_one_can_look_so(now: SlotSeen, told: str | None) -> None:
-    found = exchanged(KNOWN.keeper("0/150"), now.keeper("0/350"))
+    found = exchanged(KNOWN.keeper, now.keeper)
 
     assert (found is None) == (told is None)
     assert (told or "") in (found or "")
@@ -52,14 +52,14 @@ def test_a_slot_is_the_same_only_if_no_new_one_can_look_so(now: SlotSeen, told: 
 def test_nobody_who_reads_neither_is_no_process_that_reads_both() -> None:
     known = replace(KNOWN, reader="")
 
-    assert exchanged(known.keeper("0/150"), replace(LATER, reader="", decoded=0).keeper("0/350"))
+    assert exchanged(known.keeper, replace(LATER, reader="", decoded=0).keeper)
 
 
 def test_words_are_read_as_they_were_written() -> None:
-    assert msgspec.json.decode(KNOWN.keeper("0/150").words, type=SlotSeen) == KNOWN
+    assert msgspec.json.decode(KNOWN.keeper.words, type=SlotSeen) == KNOWN
 
 
 def test_words_of_another_version_are_no_reason_to_stop() -> None:
-    now = KNOWN.keeper("0/150")
+    now = KNOWN.keeper
 
     assert exchanged(replace(now, words='{"name": "s"}'), now) is None

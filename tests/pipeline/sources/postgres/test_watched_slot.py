@@ -19,7 +19,6 @@ from pipeline.sources.postgres.watched_slot import WatchedSlot
 
 SEEN = {
     "restart": "0/16",
-    "confirmed": "0/17",
     "reader": "",
     "decoded": 1,
     "counted": "",
@@ -79,7 +78,7 @@ def test_what_is_told_of_a_slot_is_its_server_and_where_its_log_ended_before() -
     _, keeper = WatchedSlot(session, "s").look(HEAD)
 
     assert keeper is not None
-    assert (keeper.kind, keeper.begins) == ("postgres", log_position(0x17))
+    assert (keeper.kind, keeper.begins) == ("postgres", log_position(0x16))
     assert json.loads(keeper.words) == {
         "name": "s", "server": "7/1", "end": "0/20", "restart": "0/16", "reader": "",
         "decoded": 1, "counted": "", "begun": 9,
