@@ -5,11 +5,12 @@ messages name none, less is proven, and it is said: by its own name, in each ans
 it.  Nobody gets READY by it who has not asked for it in the config.  Pure.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from checks.model import Reason
-from pipeline.model import Ordering, Table
+from pipeline.model import Ordering, Table, TopicPartition
 
 CANNOT: Mapping[Ordering, str] = {
     Ordering.SEQUENCE: (
@@ -26,10 +27,14 @@ CANNOT: Mapping[Ordering, str] = {
 
 @dataclass(frozen=True, slots=True)
 class SourceOrdering:
-    """What the order of a source's changes is, and the weakest that READY may rest on."""
+    """What the order of a source's changes is, and the weakest that READY may rest on.
+
+    ``topics`` is a regular expression on the whole name of each of its topics.
+    """
 
     ordering: Ordering
     weakest: Ordering = Ordering.LOG
+    topics: str = ""
 
     @property
     def accepted(self) -> bool:
@@ -57,6 +62,34 @@ def unaccepted(table: Table, known: Mapping[str, SourceOrdering]) -> tuple[Reaso
             advice = f"say weakest_order: {one.ordering} of the source where that will do"
             found.append(Reason("weak_order", f"{text}; {advice}"))
     return tuple(found)
+
+
+def partitions(known: Mapping[str, SourceOrdering], landed: Iterable[str]) -> Mapping[str, int]:
+    """From how many partitions changes of each source come that go by offsets.
+
+    *landed* are the names of all partitions that anything was landed from, ``topic:number``.
+    """
+    by_offset = {name: one for name, one in known.items() if one.ordering is Ordering.OFFSET}
+    if not by_offset:
+        return {}
+    topics = [TopicPartition.parse(name).topic for name in landed]
+    return {
+        name: sum(re.fullmatch(one.topics, topic) is not None for topic in topics)
+        for name, one in by_offset.items()
+    }
+
+
+def scattered(table: Table, counts: Mapping[str, int]) -> tuple[Reason, ...]:
+    """Why offsets do not order changes of *table*: they were counted in several partitions."""
+    return tuple(
+        Reason(
+            "weak_order",
+            f"source {source}: its changes come from {counts[source]} partitions, whose offsets"
+            " say nothing of each other; let all of it go through one",
+        )
+        for source in table.sources
+        if counts.get(source, 0) > 1
+    )
 
 
 def weaker_proof(ordering: Ordering) -> tuple[Reason, ...]:

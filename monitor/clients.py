@@ -11,6 +11,7 @@ from monitor.config.model import Config
 from monitor.observe.schemas import Schemas
 from monitor.observe.world import LandedLog
 from pipeline.build import (
+    every_topic,
     open_format,
     open_registry,
     open_source,
@@ -127,5 +128,6 @@ def highest_landed(lake: Lake, source: str) -> int:
 def orderings(sources: Iterable[SourceSettings]) -> Mapping[str, SourceOrdering]:
     """By source: what the order of its changes is by its format, and what the config accepts."""
     return {
-        one.name: SourceOrdering(open_format(one).ordering, one.weakest_order) for one in sources
+        one.name: SourceOrdering(open_format(one).ordering, one.weakest_order, every_topic(one))
+        for one in sources
     }

@@ -5,12 +5,14 @@ clean bill.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
+from checks.doctor.orders import order_findings
 from checks.doctor.topics import topic_findings
+from monitor.clients import orderings
 from monitor.config.model import Config
 from monitor.unasked import (
     ExaminedPart,
@@ -35,7 +37,7 @@ from pipeline.errors import SluiceError, UnreachableError
 from pipeline.finding import NOTE, REFUSE, Finding
 from pipeline.lake import entries
 from pipeline.lake.store import Store, open_store
-from pipeline.model import ShardId
+from pipeline.model import Ordering, ShardId
 from pipeline.route import Router
 from pipeline.settings import PipelineSettings, SourceSettings
 from pipeline.sources.scope import ExaminationScope, FoldedTable
@@ -131,8 +133,15 @@ class Examination:
             self.findings += topic_findings(
                 found, part.where, prefix=source.prefix, history=history, outage=self.outage
             )
+            self._order(source, transport, [topic.name for topic in found])
         own = (re.fullmatch(rf"{prefix}\.([^.]+\.[^.]+)", topic.name) for topic in found)
         return frozenset(match[1] for match in own if match)
+
+    def _order(self, source: SourceSettings, transport: Transport, topics: Sequence[str]) -> None:
+        """Rule on what the order of its changes proves; partitions are counted if that matters."""
+        own = orderings([source])[source.name]
+        count = len(transport.ends(topics)) if own.ordering is Ordering.OFFSET else 0
+        self.findings += order_findings(own, count, f"source:{source.name}")
 
     def _source(self, collected: CollectedSource, topics: frozenset[str]) -> None:
         source = collected.server

@@ -10,7 +10,7 @@ from datetime import datetime
 
 from checks.blocks import Inputs
 from checks.model import Reason
-from checks.ordering import SourceOrdering, unaccepted, weakest
+from checks.ordering import SourceOrdering, partitions, scattered, unaccepted, weakest
 from checks.pause import Pause
 from checks.readiness import Question, Readiness, ReadinessPolicy, assess, passing
 from monitor.observe.forfeits import Forfeits
@@ -63,6 +63,7 @@ class Assessor:
     pauses: Callable[[datetime], Mapping[str, Pause]] = lambda _: {}
     _earlier: dict[str, Lags] = field(default_factory=dict)
     _disagreeing: dict[str, Mapping[Question, datetime]] = field(default_factory=dict)
+    _counted: tuple[int, Mapping[str, int]] = field(default=(-1, {}))
     _forfeits: Forfeits = field(init=False)
 
     def __post_init__(self) -> None:
@@ -88,6 +89,7 @@ class Assessor:
         self._forfeits.take_back(table.name, look, facts.at)
         samples, mark = look.samples(table), look.mark
         doubts = self.doubts(table.sources, facts.at)
+        counts = {} if isinstance(mark, Missing) else self._partitions(mark.value)
         earlier = None if doubts else self._earlier.get(table.name)
         return Inputs(
             table=table,
@@ -102,7 +104,7 @@ class Assessor:
             unproven=self.unproven(table, _bases(look)),
             unlisted=self.unlisted(table, None if isinstance(mark, Missing) else mark.value),
             ordering=weakest(table, self.orderings),
-            weak_order=unaccepted(table, self.orderings),
+            weak_order=(*unaccepted(table, self.orderings), *scattered(table, counts)),
             clocks=doubts,
             pause=facts.pauses.get(table.name),
             bad_until=self.rulings.bad_until(table.name),
@@ -142,6 +144,14 @@ class Assessor:
         since = {q: one.disagreeing for q, one in answers.items() if one.disagreeing is not None}
         if since or name in self._disagreeing:
             self._disagreeing[name] = since
+
+    def _partitions(self, mark: Mark) -> Mapping[str, int]:
+        """Counted once for each batch: all tables ask."""
+        batch, counts = self._counted
+        if batch != mark.batch:
+            counts = partitions(self.orderings, mark.offsets)
+            self._counted = mark.batch, counts
+        return counts
 
     def _topics(self, table: Table) -> frozenset[str]:
         """Topics of the table's rows and schema changes; empty if a source has names of its own."""

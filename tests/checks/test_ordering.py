@@ -4,7 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from checks.ordering import SourceOrdering, unaccepted, weaker_proof, weakest
+from checks.ordering import (
+    SourceOrdering,
+    partitions,
+    scattered,
+    unaccepted,
+    weaker_proof,
+    weakest,
+)
 from checks.readiness import ReadinessPolicy as Policy
 from checks.readiness import ReadinessState, Rule, assess
 from pipeline.model import Ordering, Shard
@@ -46,6 +53,21 @@ def test_a_table_is_as_weak_as_the_weakest_of_its_sources() -> None:
 def test_a_source_that_is_in_no_config_is_not_believed() -> None:
     assert weakest(TABLE, {}) is OFFSET
     assert [one.code for one in unaccepted(TABLE, {})] == ["weak_order"]
+
+
+def test_offsets_of_several_partitions_are_no_order() -> None:
+    known = {
+        SOURCE: SourceOrdering(OFFSET, OFFSET, r"canal(\..+)?"),
+        "other": SourceOrdering(LOG, LOG, ".*"),
+    }
+    landed = ["canal:0", "other.t:0", "other.t:1", "canal.t:0", "canals:0"]
+
+    counts = partitions(known, landed)
+
+    assert counts == {SOURCE: 2}
+    assert [one.code for one in scattered(TABLE, counts)] == ["weak_order"]
+    assert scattered(TABLE, partitions(known, landed[:3])) == ()
+    assert partitions({"other": known["other"]}, landed) == {}
 
 
 @pytest.mark.parametrize("rule", list(Rule))

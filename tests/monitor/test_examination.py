@@ -4,7 +4,7 @@ Covers monitor/examination.py; monitor/unasked.py; monitor/commands/doctor.py.
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
@@ -27,7 +27,7 @@ from pipeline.collectors.registration import CollectionScope, Registration
 from pipeline.errors import ConfigError, SluiceError, UnreachableError
 from pipeline.finding import NOTE, REFUSE, WARN, Demand, Finding, FindingSeverity
 from pipeline.lake.store import Store
-from pipeline.model import Shard, ShardId
+from pipeline.model import PartitionEnd, Shard, ShardId, TopicPartition
 from pipeline.settings import PipelineSettings, SourceSettings
 from pipeline.sources.mysql.column import MySqlColumn as Column
 from pipeline.sources.mysql.examination import findings
@@ -135,6 +135,9 @@ class Site:
 
     def close(self) -> None: ...
 
+    def ends(self, topics: Iterable[str]) -> Mapping[TopicPartition, PartitionEnd]:
+        return {TopicPartition(name, at): PartitionEnd(9) for name in topics for at in range(2)}
+
     def settings(self, pattern: str) -> tuple[TopicFacts, ...]:
         self.fault("kafka")
         assert "shop" in pattern
@@ -232,6 +235,15 @@ def found(path: Path, site: Site) -> dict[str, FindingSeverity]:
 
 def test_only_a_cascade_is_found_on_a_site_that_is_set_up_well(path: Path) -> None:
     assert found(path, site()) == {"unproven": WARN}
+
+
+def test_changes_that_go_by_offsets_of_two_partitions_are_refused(path: Path) -> None:
+    weak = "    format: canal_json\n    format_options: {zone: UTC}\n"
+    path.write_text(CONFIG.replace("tables:", f"{weak}tables:"), encoding="utf-8")
+
+    told = found(path, site())
+
+    assert told == {"unproven": WARN, "weak_order": REFUSE, "many_partitions": REFUSE}
 
 
 def test_the_server_that_the_connector_reads_is_asked(path: Path) -> None:
