@@ -104,8 +104,9 @@ def _lines(answer: dict[str, Any]) -> list[str]:
         version = f", version {one['version']}" if one["version"] is not None else ""
         path = f", in {one['path']}" if one.get("path") else ""
         lines.append(f"  {one['table']} {one['stage']}: {one['state']}{proof}{version}{path}")
+        told = [reason for reason in one["reasons"] if reason["code"] != "certified"]
+        lines += [f"    {reason['code']}: {reason['text']}" for reason in told]
         if not one["ready"]:
-            lines += [f"    {reason['code']}: {reason['text']}" for reason in one["reasons"]]
             lines += [f"    expected ready at {one['eta']}"] if one["eta"] else []
     return lines
 

@@ -17,10 +17,11 @@ from click.testing import CliRunner, Result
 from fastapi import FastAPI
 
 from checks.model import Outcome
+from checks.ordering import SourceOrdering
 from monitor.__main__ import sluice as program
 from monitor.commands import ack, check_config, doctor, explain, gate, init, run, status, waive
 from pipeline.errors import ConfigError, UnreachableError
-from pipeline.model import Missing
+from pipeline.model import Missing, Ordering
 from tests.monitor.config.test_config import MINIMAL
 from tests.monitor.rig import ORDERS, USERS, Rig
 from tests.monitor.serving import serving
@@ -47,6 +48,11 @@ def _nothing(_: Rig) -> None:
     """Leave it as it is."""
 
 
+def _by_offsets(rig: Rig) -> None:
+    accepted = SourceOrdering(Ordering.OFFSET, Ordering.OFFSET, "shop")
+    rig.assessor.orderings = {"shop": accepted}
+
+
 def _silence(rig: Rig) -> None:
     rig.lake.silent = True
     rig.second(5)
@@ -57,6 +63,9 @@ def _silence(rig: Rig) -> None:
     [
         pytest.param(
             _nothing, DAY, 0, "READY\n  shop.users mirror: ready, certificate", id="ready"
+        ),
+        pytest.param(
+            _by_offsets, "2026-03-27", 0, "weaker_proof: proven by partition_offset", id="offsets"
         ),
         pytest.param(_nothing, "2026-03-30", 1, "cut_ahead", id="not ready"),
         pytest.param(_silence, "2026-03-29T12:00:02Z", 3, "no_mark", id="unknown"),
