@@ -105,7 +105,7 @@ def _demanded(config: Config, rules: Sequence[InvariantRule]) -> Iterator[str]:
             yield f"invariants[{i}].tables: {fault}"
         for name, one in rule.invariants:
             for table in sorted(one.others) if isinstance(one, Referring) else ():
-                if "." not in table:
+                if "." not in table or any(sign in table for sign in "*?["):
                     yield f"invariants[{i}].{name}: {table!r} is no table; write database.table"
 
 

@@ -82,6 +82,12 @@ class SimpleTable:
     key: tuple[str, ...]
     columns: Mapping[str, str] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        """Refuse a key of columns that there are not: each row would be quarantined."""
+        if gone := [one for one in self.key if self.columns and one not in self.columns]:
+            known = ", ".join(self.columns)
+            raise ConfigError(f"key: no column {', '.join(gone)}; columns names {known}")
+
 
 NO_TABLE = SimpleTable(())
 

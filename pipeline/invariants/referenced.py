@@ -39,6 +39,11 @@ class Referenced:
 
     keys: tuple[ForeignKey, ...]
 
+    def __post_init__(self) -> None:
+        """Refuse what demands nothing, and looks as if it did."""
+        if not self.keys:
+            raise ConfigError("keys: names none; write [{columns: [...], table: ..., to: [...]}]")
+
     @property
     def others(self) -> frozenset[str]:
         """The tables that they name."""

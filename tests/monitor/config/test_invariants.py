@@ -108,6 +108,16 @@ def test_all_that_matches_a_table_is_demanded_of_it(tmp_path: Path) -> None:
             id="another table without its database",
         ),
         pytest.param(
+            "  - {tables: shop.x, referenced: {keys: [{columns: [a], table: u.*, to: [id]}]}}",
+            "invariants[0].referenced: 'u.*' is no table; write database.table",
+            id="a pattern of other tables",
+        ),
+        pytest.param(
+            "  - {tables: shop.x, referenced: {keys: []}}",
+            "invariants[0].referenced: keys: names none",
+            id="no foreign key",
+        ),
+        pytest.param(
             "  - {tables: shop.x, referenced: {keys: [{columns: [a, b], table: u.u, to: [id]}]}}",
             "columns and to must be lists of as many columns",
             id="columns that do not go together",

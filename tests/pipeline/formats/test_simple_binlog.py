@@ -135,3 +135,8 @@ def test_damaged_messages_are_kept_with_their_bytes_and_a_reason() -> None:
 def test_200_000_damaged_messages_are_kept_with_their_bytes(seed: int) -> None:
     for some in hurt(SENT, 20_000, 100 + seed):
         nothing_is_lost(FORMAT, some)
+
+
+def test_a_key_of_a_column_that_there_is_not_is_refused() -> None:
+    with pytest.raises(ConfigError, match="no column id; columns names orderid"):
+        SimpleTable(("orderid", "id"), {"orderid": "bigint"})
