@@ -40,20 +40,23 @@ class RereadProgress:
 
 
 def progress(one: RereadRequest, estimates: Estimates, now: datetime) -> RereadProgress:
-    """Of all shards of *one*, in which those that ended count with the rows they had."""
+    """Of all shards of *one*, in which those that ended count with the rows they had.
+
+    How long it takes is not known once there are more rows than were estimated.
+    """
     seconds = (now - one.at).total_seconds()
     rate = one.rows / seconds if seconds > 0 else 0.0
     about = None if one.wish.rows.some or one.wish.rows.where else _about(one, estimates)
     left = None
-    if rate and about is not None:
-        left = timedelta(seconds=max(about - one.rows, 0) / rate)
+    if rate and about is not None and about > one.rows:
+        left = timedelta(seconds=(about - one.rows) / rate)
     brakes = {state.brake for state in one.states if state.brake and state.done is None}
     return RereadProgress(one.rows, about, rate, left, tuple(sorted(brakes)))
 
 
 def _about(one: RereadRequest, estimates: Estimates) -> int | None:
-    """About how many rows its shards have, as their sources estimate; None if none does."""
+    """About how many rows its shards have; None if that of one is not known."""
     shards = [Shard.parse(state.shard) for state in one.states if state.shard]
     told = (estimates(shard.source).get(shard.name) for shard in shards)
     known = [count for count in told if count is not None]
-    return sum(known) if known else None
+    return sum(known) if known and len(known) == len(shards) else None

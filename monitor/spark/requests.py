@@ -67,12 +67,16 @@ class LaneRequests:
     def land(self) -> None:
         """Land one batch, and others at once while more was there than one may take.
 
+        No other is begun once a third of the job's time is over: a backlog is not overdue.
+
         Raises:
             SluiceError: why nothing was landed.
         """
+        until = self.clock() + self.deadlines.land / 3
         for _ in range(AT_A_STRETCH):
             landed = self._land()
-            if landed is None or landed.batch is None or not landed.capped:
+            full = landed is not None and landed.batch is not None and landed.capped
+            if not full or self.clock() > until:
                 break
 
     def apply(self) -> None:

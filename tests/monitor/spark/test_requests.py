@@ -85,6 +85,18 @@ def _requests(store: ServiceStore, spark: FakeSpark) -> LaneRequests:
     )
 
 
+def test_a_backlog_of_large_batches_is_no_landing_that_is_overdue(store: ServiceStore) -> None:
+    """The job is late after the deadline of one request; the next tick goes on."""
+    full = Landed("main", 3, 5, NOW, SECOND, capped=True)
+    spark = FakeSpark(before=[full] * 9)
+    requests = _requests(store, spark)
+    requests.clock = lambda: NOW + len(spark.asked) * SECOND / 5
+
+    requests.land()
+
+    assert [one.verb for one in spark.asked] == [Verb.LAND, Verb.LAND]
+
+
 def test_landing_and_merging_are_asked_for_apart_and_each_account_is_kept_once(
     store: ServiceStore,
 ) -> None:
