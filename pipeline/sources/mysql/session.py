@@ -68,10 +68,9 @@ class Session:
             cursor = connection.cursor(SSCursor)
             cursor.execute(statement, arguments or None)
             answer = cursor._result
+            answer.unbuffered_active = False  # or it would read on by itself when it is let go
             texts = [encoding is not None for encoding, _ in answer.converters]
-            found = self._received(connection)
-            answer.unbuffered_active = False
-            return found.columns(texts)
+            return self._received(connection).columns(texts)
 
     def _received(self, connection: Any) -> TextRows:
         """All rows of the answer that has begun: PyMySQL would make an object of each value."""

@@ -3,14 +3,19 @@
 Covers pipeline/sources/mysql/session.py; that of a real server is beside it.
 """
 
+import io
 import socket
 import threading
+from dataclasses import dataclass, field
 from hashlib import sha1
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from pipeline.errors import ConfigError, UnreachableError
 from pipeline.settings import CollectorSettings, SourceSettings
+from pipeline.sources.mysql import session as session_module
 from pipeline.sources.mysql.session import Session
 
 SALT = b"twenty bytes of salt"
@@ -74,3 +79,70 @@ def test_a_password_of_any_letters_is_sent_as_the_server_keeps_it(password: str)
 def test_a_host_whose_name_cannot_be_asked_for_is_told(host: str) -> None:
     with pytest.raises(UnreachableError, match=r"^source:shop: down: "):
         session(host, 3306, "x").ask("SELECT 1")
+
+
+@dataclass(eq=False)
+class Wire:
+    """A connection on which an answer has begun: what comes after its columns were told."""
+
+    sent: bytes
+    closed: bool = False
+    answer: SimpleNamespace = field(
+        default_factory=lambda: SimpleNamespace(
+            converters=[("ascii", None)], unbuffered_active=True
+        )
+    )
+
+    def __post_init__(self) -> None:
+        self._rfile = io.BytesIO(self.sent)
+
+    def cursor(self, _: type) -> Any:
+        return SimpleNamespace(execute=lambda *_: None, _result=self.answer)
+
+    def _force_close(self) -> None:
+        self.closed = True
+
+
+ONE_ROW = packet(5, b"\x011")
+
+
+def on(wire: Wire) -> Session:
+    made = session("127.0.0.1", 1, "")
+    made._connection = wire
+    return made
+
+
+def test_rows_of_an_answer_are_read_to_its_end() -> None:
+    wire = Wire(ONE_ROW + packet(6, b"\xfe\0\0\2\0") + b"the next answer")
+
+    rows = on(wire).rows("SELECT 1")
+
+    assert rows.column(0).to_pylist() == ["1"]
+    assert not wire.closed
+
+
+@pytest.mark.parametrize(
+    ("rest", "why"),
+    [
+        pytest.param(b"", "source:shop: down: Lost connection", id="the server died"),
+        pytest.param(
+            packet(6, b"\xff" + (3024).to_bytes(2, "little") + b"#HY000too long"),
+            "source:shop: slow: too long",
+            id="its time was over",
+        ),
+        pytest.param(
+            packet(6, b"\xfa" + bytes(300)), "source:shop: slow: more than", id="too much"
+        ),
+    ],
+)
+def test_an_answer_that_breaks_off_is_no_answer_and_its_connection_is_dropped(
+    monkeypatch: pytest.MonkeyPatch, rest: bytes, why: str
+) -> None:
+    monkeypatch.setattr(session_module, "MOST", 200)
+    wire = Wire(ONE_ROW + rest)
+
+    with pytest.raises(UnreachableError, match=why):
+        on(wire).rows("SELECT 1")
+
+    assert wire.closed
+    assert not wire.answer.unbuffered_active  # nobody reads on when it is let go
