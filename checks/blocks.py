@@ -31,7 +31,8 @@ class Inputs:
     ``unproven`` says what no log shows of it (a cascade); empty if there is nothing, Missing if
     its sources have not told.  ``unlisted`` says why it may have more shards than are known; empty
     if it cannot.
-    ``ordering`` is what the orders of its changes rest on, ``weak_order`` why that is not enough.
+    ``ordering`` is what the orders of its changes rest on, ``weak_order`` why that is not enough;
+    ``accepted`` is the weakest that a certificate may rest on.
     ``clocks`` say why the times of its sources' heartbeats cannot be believed now.
     ``pause`` is there while a person keeps its merges from going on.  ``bad_until`` tells of each
     check until when its last FAIL stood.
@@ -50,6 +51,7 @@ class Inputs:
     unlisted: str = ""
     ordering: Ordering = Ordering.LOG
     weak_order: tuple[Reason, ...] = ()
+    accepted: Ordering = Ordering.LOG
     clocks: tuple[Reason, ...] = ()
     pause: Pause | None = None
     bad_until: Mapping[str, datetime] = field(default_factory=dict)

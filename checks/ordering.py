@@ -52,6 +52,12 @@ def weakest(table: Table, known: Mapping[str, SourceOrdering]) -> Ordering:
     return min(own, key=lambda one: one.strength, default=Ordering.LOG)
 
 
+def accepted(table: Table, known: Mapping[str, SourceOrdering]) -> Ordering:
+    """The weakest order that an answer of *table* may rest on, also one that was given before."""
+    own = (known.get(source, UNKNOWN_ORDERING).weakest for source in table.sources)
+    return min(own, key=lambda one: one.strength, default=Ordering.LOG)
+
+
 def unaccepted(table: Table, known: Mapping[str, SourceOrdering]) -> tuple[Reason, ...]:
     """Why *table* is not READY by the order of its changes; nobody can waive it but the config."""
     found = []

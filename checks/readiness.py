@@ -105,7 +105,7 @@ def assess(
     now, proof, summed = inputs.lags.at, *_by_both(question, inputs, policy)
     state, reasons = _ruled(question, inputs, policy, summed, proof)
     unknown = undecided(inputs, policy.gating)
-    if certificate and certificate.revoked is None and not inputs.weak_order:
+    if certificate and certificate.revoked is None and _is_accepted(certificate, inputs):
         state, reasons = _answered(certificate, _strange(question, inputs), reasons)
     elif state is ReadinessState.READY and not _told_wrong(certificate, proof.evidence):
         certificate = _certificate(question, inputs, proof.evidence, unknown)
@@ -188,6 +188,12 @@ def _answered(
     if strange:
         return ReadinessState.BLOCKED, tuple(dict.fromkeys((*strange, *reasons)))
     return ReadinessState.READY, (_certified(certificate),)
+
+
+def _is_accepted(certificate: Certificate, inputs: Inputs) -> bool:
+    """Whether the config lets a yes rest on such an order, now and when it was given."""
+    given = certificate.evidence.ordering
+    return not inputs.weak_order and given.strength >= inputs.accepted.strength
 
 
 def _told_wrong(revoked: Certificate | None, found: Evidence | None) -> bool:

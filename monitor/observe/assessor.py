@@ -10,7 +10,14 @@ from datetime import datetime
 
 from checks.blocks import Inputs
 from checks.model import Reason
-from checks.ordering import SourceOrdering, partitions, scattered, unaccepted, weakest
+from checks.ordering import (
+    SourceOrdering,
+    accepted,
+    partitions,
+    scattered,
+    unaccepted,
+    weakest,
+)
 from checks.pause import Pause
 from checks.readiness import Question, Readiness, ReadinessPolicy, assess, passing
 from monitor.observe.forfeits import Forfeits
@@ -105,6 +112,7 @@ class Assessor:
             unlisted=self.unlisted(table, None if isinstance(mark, Missing) else mark.value),
             ordering=weakest(table, self.orderings),
             weak_order=(*unaccepted(table, self.orderings), *scattered(table, counts)),
+            accepted=accepted(table, self.orderings),
             clocks=doubts,
             pause=facts.pauses.get(table.name),
             bad_until=self.rulings.bad_until(table.name),

@@ -6,6 +6,7 @@ import pytest
 
 from checks.ordering import (
     SourceOrdering,
+    accepted,
     partitions,
     scattered,
     unaccepted,
@@ -15,6 +16,7 @@ from checks.ordering import (
 from checks.readiness import ReadinessPolicy as Policy
 from checks.readiness import ReadinessState, Rule, assess
 from pipeline.model import Ordering, Shard
+from pipeline.report import Hold
 from tests.checks.samples import TABLE
 from tests.checks.test_readiness import BOTH, LANDED, MIRROR, codes, inputs
 
@@ -84,7 +86,7 @@ def test_what_is_not_accepted_is_unknown_whatever_is_waived(question: object, ru
 
 
 def test_a_yes_by_offsets_names_its_proof_when_it_is_given_and_later() -> None:
-    bent = inputs(ordering=OFFSET)
+    bent = inputs(ordering=OFFSET, accepted=OFFSET)
 
     first = assess(MIRROR, bent, BOTH)
     again = assess(MIRROR, bent, BOTH, certificate=first.certificate)
@@ -104,6 +106,24 @@ def test_a_yes_by_places_in_the_log_has_nothing_to_add() -> None:
     assert answer.certificate
     assert (answer.certificate.evidence.ordering, codes(answer)) == (LOG, [])
     assert weaker_proof(LOG) == ()
+
+
+def test_a_certificate_by_offsets_does_not_answer_for_a_format_that_tells_places() -> None:
+    given = assess(MIRROR, inputs(ordering=OFFSET, accepted=OFFSET), BOTH).certificate
+    late = inputs(holds=(Hold("h", TABLE.name, "x", "y"),))
+
+    anew = assess(MIRROR, inputs(), BOTH, certificate=given)
+
+    assert anew.certificate
+    assert (anew.certificate.evidence.ordering, codes(anew)) == (LOG, [])
+    assert assess(MIRROR, late, BOTH, certificate=given).state is ReadinessState.BLOCKED
+
+
+def test_what_may_be_answered_by_is_the_weakest_of_a_tables_sources() -> None:
+    both = replace(TABLE, shards=(Shard("a", "d.t"), Shard("b", "d.t")))
+    known = {"a": SourceOrdering(LOG), "b": SourceOrdering(OFFSET, OFFSET)}
+
+    assert (accepted(both, known), accepted(TABLE, {})) == (OFFSET, LOG)
 
 
 def test_a_certificate_by_offsets_answers_no_more_once_that_is_not_accepted() -> None:
