@@ -66,6 +66,10 @@ class Pipe:
             prefix=self.name,
         )
 
+    def sources(self) -> tuple[SourceSettings, ...]:
+        """Those that the lane lands."""
+        return (self.source(),)
+
     def start(self) -> None:
         """Write a first heartbeat, register the connector, open the lane."""
         server = MySqlSource(self.source())
@@ -94,7 +98,7 @@ class Pipe:
         settings = PipelineSettings(
             lake=str(self.home),
             kafka=self.servers.kafka.bootstrap,
-            sources=(self.source(),),
+            sources=self.sources(),
             rules=self.rules,
             **{"merge_workers": 1, "batch_rows": self.batch_rows, **self.tuning},
         )

@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 from typing import Any
 
-from demo.postgres import Postgres
+from demo.postgres import PUBLICATION, Postgres
 from pipeline.build import collection_scope, open_source
 from pipeline.collectors.connect.wanted import wanted
+from pipeline.model import Fence
 from pipeline.settings import CollectorSettings, PipelineSettings, SourceSettings
 from pipeline.sources.heartbeat import Heart
 from tests.pipeline.live import Pipe, now
@@ -13,15 +14,23 @@ from tests.pipeline.live import Pipe, now
 
 @dataclass(eq=False)
 class PostgresPipe(Pipe):
-    """Database *name* of *postgres*, set up as the product itself would set it up."""
+    """Database *name* of *postgres*, set up as the product itself would set it up.
+
+    Or *database*, which another pipe has made.  The lane lands sources *beside* its own, too.
+    """
 
     postgres: Postgres | None = None
+    database: str = ""
+    publication: str = PUBLICATION
+    beside: tuple["PostgresPipe", ...] = ()
 
     def __post_init__(self) -> None:
         """Create the database; nothing runs yet."""
         assert self.postgres is not None
         self.server = self.postgres
-        self.server.create_database(self.name)
+        if not self.database:
+            self.database = self.name
+            self.server.create_database(self.name)
 
     def source(self) -> SourceSettings:
         return SourceSettings(
@@ -33,7 +42,11 @@ class PostgresPipe(Pipe):
             collector=CollectorSettings(self.servers.connect.url, self.name),
             prefix=self.name,
             kind="postgres",
-            options={"database": self.name, "slot": self.name},
+            options={
+                "database": self.database,
+                "publication": self.publication,
+                "slot": self.name,
+            },
         )
 
     def start(self) -> None:
@@ -55,12 +68,20 @@ class PostgresPipe(Pipe):
         config = wanted(collection_scope(settings, self.source()), self.connector)
         self.servers.connect.register(self.name, {**config, "database.password": "debezium"})
 
+    def sources(self) -> tuple[SourceSettings, ...]:
+        return (self.source(), *(other.source() for other in self.beside))
+
+    def round(self, waived: frozenset[str] = frozenset()) -> Fence:
+        for other in self.beside:
+            other.fence = other.heart.beat(now)
+        return super().round(waived)
+
     def end(self) -> None:
         super().end()
         self.heart.source.close()
 
     def sql(self, *statements: str) -> list[tuple[Any, ...]]:
-        return self.server.execute(*statements, database=self.name)
+        return self.server.execute(*statements, database=self.database)
 
     def named(self, table: str) -> str:
         return f"public.{table}"
