@@ -23,7 +23,8 @@ from pipeline.model import Origin, Stage
 WHO = "sluice"
 HEALED = frozenset({"gap", "no_base", "schema", "created", "emptied", "statement", "renamed"})
 """Reason codes that a new base ends."""
-UNSENT = ("lists:", "hidden:")  # gaps of tables that the collector does not send, or hides
+ELSEWHERE = ("lists:", "hidden:", "again:")
+"""Gaps of tables that the collector does not send, or that it reads all again by itself."""
 log = structlog.get_logger(__name__)
 
 
@@ -95,4 +96,4 @@ def _reasons(view: TableView) -> Sequence[Reason]:
 
 
 def _is_healed(reason: Reason) -> bool:
-    return reason.code in HEALED and not reason.id.startswith(UNSENT)
+    return reason.code in HEALED and not reason.id.startswith(ELSEWHERE)

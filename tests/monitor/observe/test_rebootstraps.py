@@ -71,6 +71,7 @@ def store(tmp_path: Path) -> Iterator[ServiceStore]:
         pytest.param(Reason("quarantine", "x"), (AUTO,), False, id="what a base does not end"),
         pytest.param(Reason("check_failed", "x"), (AUTO,), False, id="a check"),
         pytest.param(replace(GAP, id="lists:shop:0:7@7"), (AUTO,), False, id="it is not sent"),
+        pytest.param(replace(GAP, id="again:shop:0:7@7"), (AUTO,), False, id="it is on its way"),
     ],
 )
 def test_it_is_begun_for_what_a_base_heals_where_that_is_allowed(
