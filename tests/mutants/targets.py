@@ -30,8 +30,13 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "checks/waivable.py": (f"{CHECKS}/test_waivable.py",),
     "checks/image_proof.py": (f"{CHECKS}/test_image_proof.py",),
     "checks/pause.py": ("tests/monitor/test_pauses.py", f"{CHECKS}/test_table_state.py"),
+    "checks/unproven.py": (f"{CHECKS}/test_unproven.py", f"{CHECKS}/test_waiver_instances.py"),
     "checks/suspects.py": (f"{CHECKS}/test_suspects.py", f"{CHECKS}/probes/test_range_counts.py"),
     "pipeline/clocks.py": ("tests/pipeline/test_clocks.py",),
+    "pipeline/capture.py": (
+        f"{LANDING}/test_unkept_logs.py",
+        f"{LANDING}/test_source_feed.py",
+    ),
     "pipeline/cut.py": ("tests/pipeline/test_cut.py",),
     "pipeline/lives.py": ("tests/pipeline/test_lives.py",),
     "pipeline/lags/lag.py": (f"{LAGS}/test_lag.py", f"{LAGS}/test_samples.py"),
@@ -44,7 +49,10 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "pipeline/landing/mentioned.py": (f"{LANDING}/test_mentioned.py",),
     "pipeline/landing/new_rules.py": (f"{LANDING}/test_new_rules.py",),
     "pipeline/landing/parted_logs.py": (f"{LANDING}/test_parted_logs.py",),
-    "pipeline/landing/unkept_logs.py": (f"{LANDING}/test_unkept_logs.py",),
+    "pipeline/landing/unkept_logs.py": (
+        f"{LANDING}/test_unkept_logs.py",
+        f"{LANDING}/test_exchanged_keepers.py",
+    ),
     "pipeline/landing/rereading.py": (
         f"{LANDING}/test_rereading.py",
         f"{LANDING}/test_reread_columns.py",

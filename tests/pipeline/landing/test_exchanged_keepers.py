@@ -9,10 +9,13 @@ from pathlib import Path
 import pytest
 
 from pipeline.capture import Break, Capture, both
+from pipeline.landing.unkept_logs import with_unkept
+from pipeline.mark import Epoch, Mark
 from pipeline.model import LogKeeper, Order
 from pipeline.report import read_gap
 from pipeline.sources.postgres.dialect import POSTGRES
 from pipeline.sources.postgres.log_keeper import SlotSeen
+from pipeline.sources.postgres.position import log_position
 from tests.pipeline.landing.desk import Desk
 from tests.pipeline.landing.test_unbased_tables import message
 from tests.pipeline.landing.test_unkept_logs import ALL, Postgres, based, short
@@ -21,6 +24,11 @@ from tests.pipeline.landing.test_unkept_logs import ALL, Postgres, based, short
 def slot(restart: int, *, end: int, decoded: int = 9) -> Capture:
     log_end, begin = f"0/{end:X}", f"0/{restart:X}"
     return replace(ALL, keeper=SlotSeen("s", "7/1", log_end, begin, "", decoded, "", end).keeper)
+
+
+def kept(told: Capture) -> LogKeeper:
+    assert told.keeper is not None
+    return told.keeper
 
 
 @pytest.fixture
@@ -139,3 +147,34 @@ def test_a_gap_says_from_where_a_base_closes_it(desk: Desk, server: Postgres) ->
     assert gap.above == Order(1, 700, 0)
     assert gap.why.startswith("slot s was made anew: it keeps nothing below 0/2BC;")
     assert gap.why.endswith("take a new base of each of its tables")
+
+
+T, U = "shop/public.t", "shop/public.u"
+OLD, NEW = slot(400, end=620), slot(700, end=900, decoded=2)
+KNOWN = Mark("main", 5, shards={T: "public.t", U: "public.u"}, keepers={"shop": kept(OLD)})
+BEGINS = Order(1, 700, 0)
+
+
+@pytest.mark.parametrize(
+    ("epoch", "bases", "left", "lost"),
+    [
+        pytest.param(None, {}, (T, U), {}, id="no base yet"),
+        pytest.param(None, {T: BEGINS}, (U,), {T: BEGINS}, id="a base just where it begins"),
+        pytest.param(2, {T: Order(1, 900, 0)}, (T, U), {}, id="a base in the log before"),
+        pytest.param(2, {T: Order(2, 700, 0)}, (U,), {T: Order(2, 700, 0)}, id="a base in its own"),
+    ],
+)
+def test_bases_count_from_where_the_new_one_begins_in_its_own_log(
+    epoch: int | None, bases: dict[str, Order], left: tuple[str, ...], lost: dict[str, Order]
+) -> None:
+    epochs = {} if epoch is None else {"shop": Epoch(epoch, "7/1", log_position(900))}
+    before = replace(KNOWN, bases=bases, epochs=epochs, lost={"till/a": BEGINS})
+
+    made = with_unkept(before, before, {"shop": NEW})
+
+    assert [read_gap(text).shards for text in made.gaps.values()] == [left]
+    assert made.lost == {"till/a": BEGINS, **lost}
+
+
+def test_where_nobody_tells_what_keeps_it_nothing_was_exchanged() -> None:
+    assert with_unkept(KNOWN, KNOWN, {"shop": ALL}).gaps == {}

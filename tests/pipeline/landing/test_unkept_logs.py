@@ -68,6 +68,23 @@ def test_what_the_source_noticed_is_told_with_the_lists() -> None:
     assert ALL.newest < 0.0
 
 
+def test_what_lists_and_source_say_together_is_what_each_says() -> None:
+    lists = replace(ALL, text="lists", replaced={ShardId("public", "u"): 2.0})
+    source = replace(ALL, text="source", replaced={ShardId("public", "t"): 3.0})
+    found, texts = both(lists, source), set[str]()
+
+    assert found.replaced == {**lists.replaced, **source.replaced}
+    assert both(lists, None) is lists
+    for one, other in ((lists, source), (replace(lists, text=""), source), (lists, ALL)):
+        texts.add(both(one, other).text)
+    assert len(texts) == 3, "another text of either is another"
+    for unread in (
+        both(replace(lists, known=False), source),
+        both(lists, replace(ALL, known=False)),
+    ):
+        assert not unread.known
+
+
 @dataclass(eq=False)
 class Postgres(Server):
     """A server that goes on, and its collector, which has sent everything."""
