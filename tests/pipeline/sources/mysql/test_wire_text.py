@@ -1,5 +1,7 @@
 """Each value that a query returns is told as the log would send it, and is typed as the same."""
 
+import base64
+import random
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -106,3 +108,24 @@ def test_a_place_is_told_with_its_wkb_and_without_a_system_of_none() -> None:
     (told,) = fragments(column("POINT"), b"\0\0\0\0" + wkb)
 
     assert told == '{"x":1.0,"y":2.0,"wkb":"AQEAAAAAAAAAAADwPwAAAAAAAABA","srid":null}'
+
+
+def test_all_naturals_are_told_as_each_by_itself() -> None:
+    edges = [n for bits in range(64) for n in (2**bits - 1, 2**bits, 2**bits + 1)]
+    numbers = [None, *edges, 2**64 - 1, *(random.Random(3).getrandbits(64) for _ in range(999))]
+    raw = [None if n is None else str(n) for n in numbers]
+
+    told = fragments(column("BIGINT UNSIGNED"), *raw, "00000000000000000007")
+
+    each = [
+        "null"
+        if n is None
+        else f'"{base64.b64encode(n.to_bytes(n.bit_length() // 8 + 1, "big")).decode()}"'
+        for n in (*numbers, 7)
+    ]
+    assert told == each
+
+
+def test_a_number_beyond_64_bits_is_told_all_the_same() -> None:
+    """As a key that somebody asks for, which no row has."""
+    assert fragments(column("BIGINT UNSIGNED"), str(2**64)) == ['"AQAAAAAAAAAA"']
