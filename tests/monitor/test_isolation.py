@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from monitor.clients import orderings
 from pipeline.apply.commits import Commit
 from pipeline.lags.samples import MirrorPosition
 from pipeline.mark import Epoch, Mark
@@ -39,6 +40,7 @@ class ThreeSources(Rig):
         self.census.followed = {name: partial(replace, one) for name, one in settings.items()}
         self.census.describe = self._describe
         self.assessor.sources = tuple(settings.values())
+        self.assessor.orderings = orderings(settings.values())
 
     def _describe(self, settings: SourceSettings, _: Collection[str]) -> SourceDescription:
         if self.silent is not None and settings.name == "hung":

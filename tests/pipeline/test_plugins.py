@@ -96,6 +96,13 @@ def test_in_a_folder_the_class_stands_in_the_file_named_for_the_seam(
 
 def test_a_folder_without_the_file_of_the_seam_is_no_implementation() -> None:
     assert plugins.known(sources, "SOURCE") == ("mariadb", "mysql", "postgres")
-    assert plugins.known(formats, "FORMAT") == ("debezium_avro", "debezium_json")
+    assert plugins.known(formats, "FORMAT") == (
+        "canal_json",
+        "dbevents_avro",
+        "debezium_avro",
+        "debezium_json",
+        "maxwell_json",
+        "simple_binlog",
+    )
     with pytest.raises(ConfigError, match="no format 'debezium' in pipeline/formats"):
         plugins.find(formats, "FORMAT", "debezium")

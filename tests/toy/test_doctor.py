@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from checks.ordering import CANNOT
 from monitor.config.file import load
 from monitor.examination import Examination
+from pipeline.model import Ordering
 from tests.toy.database import Database
 from tests.toy.stand import COLUMNS, CONFIG, KAFKA, LINES, TABLE
 
@@ -35,5 +37,6 @@ def test_the_doctor_reports_what_a_source_and_a_collector_of_ones_own_find(confi
     assert [(one.code, one.where, one.what) for one in examination.findings] == [
         ("unsent", "collector:toy", "2 changes are not sent yet"),
         ("copies", "kafka:toy", "toy: one broker's disk holds all there is"),
+        ("weak_order", "source:toy", f"changes are ordered by {CANNOT[Ordering.OFFSET]}"),
         ("toy", f"table {TABLE}", "one file holds it"),
     ]
