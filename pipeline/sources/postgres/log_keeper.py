@@ -77,7 +77,8 @@ def _made(before: SlotSeen, later: SlotSeen) -> str | None:
     if before.counted != later.counted or (later.decoded >= before.decoded and more):
         return None
     counts = f"it has decoded {later.decoded} transactions, {before.decoded} by then"
-    return f"slot {later.name} was made anew: {begins}; {counts}; {lost}"
+    how = "was" if later.decoded < before.decoded else "may have been"
+    return f"slot {later.name} {how} made anew: {begins}; {counts}; {lost}"
 
 
 LOG_KEEPER: type[LogKeeperRules] = KnownSlots
