@@ -1,23 +1,48 @@
 """Which ports may servers take?
 
 Loopback ports below the range the kernel hands to outgoing connections: a server that is killed
-must find its own port free when it comes back.
+must find its own port free when it comes back.  Between the choice of a port and its server's start
+lie seconds, so each process has a share of its own to choose from, and gives no port twice.
 """
 
+import fcntl
+import os
 import random
 import socket
-from contextlib import ExitStack
+import tempfile
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import TextIO
 
 RANGE = range(18_000, 32_000)
+SHARE = 1_000
+
+
+@dataclass(eq=False)
+class PortShare:
+    """Some of the ports; ``held`` keeps them from other processes until this one ends."""
+
+    ports: range
+    held: TextIO | None = None
+    left: list[int] = field(default_factory=list)
+
+    def take(self) -> int:
+        """One that was not given yet, or all were; at random, as others may not ask here."""
+        if not self.left:
+            self.left = random.sample(self.ports, len(self.ports))
+        return self.left.pop()
 
 
 def free_ports(count: int) -> tuple[int, ...]:
     """Distinct ports of 127.0.0.1 that nobody listens on now."""
-    found: list[int] = []
+    own, found = _own(os.getpid()), list[int]()
     with ExitStack() as held:
-        for port in random.sample(RANGE, len(RANGE)):
+        for _ in own.ports:
             if len(found) == count:
                 break
+            port = own.take()
             candidate = held.enter_context(socket.socket())
             try:
                 candidate.bind(("127.0.0.1", port))
@@ -25,6 +50,25 @@ def free_ports(count: int) -> tuple[int, ...]:
                 continue
             found.append(port)
     return tuple(found)
+
+
+@cache
+def _own(_: int) -> PortShare:
+    """The first share that no process has; all ports where there are more processes."""
+    for first in RANGE[::SHARE]:
+        with suppress(OSError):  # another process has it, or its file is another user's
+            return PortShare(range(first, first + SHARE), _locked(f"sluice-ports-{first}"))
+    return PortShare(RANGE)
+
+
+def _locked(name: str) -> TextIO:
+    file = Path(tempfile.gettempdir(), name).open("a")  # noqa: SIM115  - as long as this process
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        file.close()
+        raise
+    return file
 
 
 def listening(port: int, host: str = "127.0.0.1") -> bool:
