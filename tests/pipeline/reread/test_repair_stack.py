@@ -12,7 +12,7 @@ import pytest
 from pipeline.model import Origin
 from pipeline.rereads import RowsWished, WishedKey, WishedRange, WishedReread
 from tests.pipeline.live import Pipe
-from tests.pipeline.reread.live_rereads import again, finished, wish, writing
+from tests.pipeline.reread.live_rereads import again, finished, part, wish, writing
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark]
 T = "CREATE TABLE DB.t (id BIGINT UNSIGNED PRIMARY KEY, name VARCHAR(80))"
@@ -70,6 +70,39 @@ def test_what_is_deleted_after_the_fence_stays_so_and_what_comes_after_it_wins(
     p.catch_up()
 
     assert p.pairs() == {2: "later", 3: "c", 4: "d"}
+
+
+def test_a_replay_brings_the_rows_that_meet_a_condition_and_no_others_under_load_and_kills(
+    pipe: Callable[..., Pipe],
+) -> None:
+    p = pipe("replayed")
+    p.sql("CREATE TABLE DB.t (id BIGINT UNSIGNED PRIMARY KEY, name VARCHAR(80), day DATE)")
+    days = ("2026-03-01", "2026-03-02")
+    p.sql("INSERT INTO DB.t VALUES " + ",".join(f"({n},'old','{days[n % 2]}')" for n in range(600)))
+    p.start()
+    p.catch_up()
+    silently(
+        p,
+        "UPDATE DB.t SET name = 'changed' WHERE id < 400",
+        "DELETE FROM DB.t WHERE id = 401",
+        "INSERT INTO DB.t VALUES (701, 'never seen', '2026-03-02')",
+    )
+    rows = RowsWished(where="day >= '2026-03-02' AND id <> 5")
+    wanted = replace(wish(p, "t"), origin=Origin.REPLAY, rows=rows)
+
+    with writing(lambda n: p.sql(f"UPDATE DB.t SET name = 'live' WHERE id = {n * 2 % 100 + 1}")):
+        p.until(lambda: part(p, wanted) or finished(p, wanted))
+        p.open()  # all that is in memory is gone, as after kill -9
+        p.until(lambda: finished(p, wanted))
+    p.catch_up()
+
+    found, theirs = p.pairs(), p.source_pairs()
+    replayed = {n for n in range(1, 600, 2) if n not in (5, 401)} | {701}
+    assert {n: found[n] for n in replayed} == {n: theirs[n] for n in replayed}
+    untouched = {n for n in range(0, 600, 2) if found[n] == "old"}
+    assert untouched == {*range(0, 600, 2)}
+    assert found[401] == "old"  # a replay takes no row away
+    assert found[5] in ("old", "live")
 
 
 def repair(p: Pipe, table: str, rows: RowsWished) -> WishedReread:
