@@ -1,4 +1,4 @@
-"""A replica of a real Postgres takes its place: a new epoch, and nothing goes back."""
+"""A replica of a real Postgres takes its place: a new epoch, nothing goes back, loss is a gap."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,6 +11,7 @@ from demo.postgres import Postgres
 from demo.processes import wait_until
 from demo.servers import Servers
 from pipeline.build import open_source
+from pipeline.report import read_gap
 from pipeline.sources.heartbeat import Heart
 from tests.pipeline.live import PATIENCE
 from tests.pipeline.postgres_live import PostgresPipe
@@ -96,3 +97,28 @@ def test_a_replica_that_had_all_goes_on_in_a_new_epoch_and_no_row_goes_back(
     assert 5 not in p.pairs()
     assert p.lane.mark.gaps == {}
     assert not [hold for landed in p.landed for hold in landed.holds]
+
+
+def test_what_a_replica_never_had_is_a_gap_until_a_new_base(
+    begin: Callable[[str], tuple[PostgresPipe, Postgres]],
+) -> None:
+    p, replica = begin("18")
+    p.server.cut_off_replicas()
+    p.sql("INSERT INTO t VALUES (900, 'lost with its server')")
+    p.catch_up()
+    assert p.pairs() == p.source_pairs()
+    follow(p, replica)
+
+    p.until(lambda: p.lane.mark.epochs[p.name].number == 2)
+
+    (gap,) = map(read_gap, p.lane.mark.gaps.values())
+    assert gap.shards == (f"{p.name}/public.t",)
+    assert "the promoted server left the log of the one before it at" in gap.why
+
+    p.servers.connect.halt(p.name)
+    p.servers.connect.forget_offsets(p.name)
+    p.servers.connect.resume(p.name)
+    p.until(lambda: not p.lane.mark.gaps)
+    p.catch_up()
+    assert p.pairs() == p.source_pairs()
+    assert 900 not in p.pairs()

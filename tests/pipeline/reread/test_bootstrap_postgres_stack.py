@@ -59,6 +59,26 @@ def test_a_table_added_to_the_publication_later_is_read_beside_its_writers_and_a
     assert [one.hold for one in p.applied[-5:] if one.hold is not None] == []
 
 
+def test_a_table_that_is_empty_gets_a_base_and_a_mirror_without_rows(
+    postgres_pipe: Callable[..., PostgresPipe],
+) -> None:
+    """Nothing that lands tells of it before."""
+    p = postgres_pipe("hollow")
+    p.sql(T, T.replace(" t ", " u "), "INSERT INTO u VALUES (1, 'u')")
+    p.start()
+    p.catch_up()
+    assert f"{p.name}/public.t" not in p.lane.mark.shards
+
+    assert bootstrap(p, "t").rows == 0
+    p.catch_up()
+    assert f"{p.name}/public.t" in p.lane.mark.bases
+    assert p.mirror("t") == []
+
+    p.sql("INSERT INTO t VALUES (2, 'new')")
+    p.catch_up()
+    assert p.pairs("t") == {2: "new"}
+
+
 def test_every_type_is_read_as_the_log_would_have_sent_it(
     postgres_pipe: Callable[..., PostgresPipe],
 ) -> None:
