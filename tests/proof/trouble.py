@@ -5,6 +5,7 @@ import threading
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+import pymysql
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
@@ -21,6 +22,7 @@ ROBBED = "shop.users"
 LOST, LOST_TOPIC = "shop.order_items", "shop.shop.order_items"
 STATEMENTS = CONNECTOR  # the topic of a connector's statements is named like its prefix
 ALTER = f"ALTER TABLE {ROBBED} ADD COLUMN level INT NOT NULL DEFAULT 7"
+BRIEFLY, LOCKED = "SET SESSION lock_wait_timeout = 3", 1205  # how long, and what is said then
 BACKLOG = 2.0  # seconds of changes that nobody has read when trouble comes
 
 
@@ -78,13 +80,23 @@ class Trouble:
     def lose_statement(self) -> None:
         """The topic of statements is deleted, with one in it that was not landed."""
         stand = self.stand
-        with stand.frozen():
-            before = self._end(STATEMENTS)
-            stand.servers.mysql.execute(ALTER)
-            wait_until(lambda: self._end(STATEMENTS) > before, PATIENCE, "statement")
-            self._delete(STATEMENTS)
+        wait_until(self._lost_statement, PATIENCE, "a statement that nobody has read")
         stand.note(f"{STATEMENTS} deleted with a statement")
         self._told(ROBBED, "gap")
+
+    def _lost_statement(self) -> bool:
+        """False where the service was stopped while it read that very table: DDL waits for it."""
+        with self.stand.frozen():
+            before = self._end(STATEMENTS)
+            try:
+                self.stand.servers.mysql.execute(BRIEFLY, ALTER)
+            except pymysql.err.OperationalError as error:
+                if error.args[0] == LOCKED:
+                    return False
+                raise
+            wait_until(lambda: self._end(STATEMENTS) > before, PATIENCE, "statement")
+            self._delete(STATEMENTS)
+        return True
 
     def rebase(self) -> None:
         """What was lost is read again at the source."""
