@@ -14,7 +14,6 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import TextIO
 
 RANGE = range(18_000, 32_000)
 SHARE = 1_000
@@ -25,7 +24,7 @@ class PortShare:
     """Some of the ports; ``held`` keeps them from other processes until this one ends."""
 
     ports: range
-    held: TextIO | None = None
+    held: int | None = None
     left: list[int] = field(default_factory=list)
 
     def take(self) -> int:
@@ -61,12 +60,13 @@ def _own(_: int) -> PortShare:
     return PortShare(RANGE)
 
 
-def _locked(name: str) -> TextIO:
-    file = Path(tempfile.gettempdir(), name).open("a")  # noqa: SIM115  - as long as this process
+def _locked(name: str) -> int:
+    """Its descriptor, which stays open as long as this process lives."""
+    file = os.open(Path(tempfile.gettempdir(), name), os.O_RDWR | os.O_CREAT, 0o666)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
-        file.close()
+        os.close(file)
         raise
     return file
 
