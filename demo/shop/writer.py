@@ -7,6 +7,7 @@ later look at its rows proved it.
 import random
 import threading
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -58,7 +59,10 @@ class Writer:
             return 0
 
     def close(self) -> None:
-        """Close the connection; what is in doubt stays unknown."""
+        """Close the connection; end a doubt first, if the lost server is back."""
+        if self._doubt is not None and self.survive:
+            with suppress(*self.server.errors):
+                self._connected()
         self._disconnect()
 
     def load(self) -> int:
