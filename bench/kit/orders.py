@@ -1,12 +1,16 @@
 """A MySQL table of orders, copied as often as it is needed, and somebody who writes to it."""
 
+import multiprocessing
 import random
-import threading
-from contextlib import AbstractContextManager
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
+from multiprocessing.queues import Queue
+from multiprocessing.synchronize import Event
 
-from demo.beside import beside
+import pymysql
+
 from demo.mysql import MySQL
 
 DATABASE = "bench"
@@ -21,6 +25,7 @@ ROW = """n, n * 7919 % 100000, ELT(1 + n % 3, 'new', 'paid', 'sent'), n % 900 + 
     TIMESTAMP('2024-01-01') + INTERVAL n SECOND, NULL,
     CONCAT('a note with "quotes" and ', MD5(n)), n"""
 TICK = 0.02  # seconds between two transactions of who writes
+MOST = 200  # statements of one of them, where the writer is behind
 
 
 @dataclass(eq=False)
@@ -47,18 +52,49 @@ class Orders:
             statements.append(f"INSERT INTO {DATABASE}.{table} {told}")
         self.server.execute(*statements)
 
-    def changing(self, table: str, a_second: int) -> AbstractContextManager[None]:
-        """Have so many rows change each second: updates, inserts, deletes, keys."""
-        return beside(partial(self._write, table, a_second))
+    @contextmanager
+    def changing(self, table: str, a_second: int) -> Iterator[None]:
+        """Have so many rows change each second: updates, inserts, deletes, keys.
 
-    def _write(self, table: str, a_second: int, ended: threading.Event) -> None:
-        chance, name = random.Random(7), f"{DATABASE}.{table}"
-        each = max(1, round(a_second * TICK))
-        with self.server.connect(autocommit=False) as link, link.cursor() as cursor:
-            while not ended.wait(TICK):
-                for _ in range(each):
-                    self.written += cursor.execute(*_change(name, chance, self.rows))
-                link.commit()
+        The writer is a process: a thread of ours would wait for whatever else computes here.
+        """
+        own = multiprocessing.get_context("spawn")
+        ended, told = own.Event(), own.Queue()
+        server = self.server
+        load = _Load(server.host, server.port, f"{DATABASE}.{table}", a_second, self.rows)
+        writer = own.Process(target=_write, args=(load, ended, told))
+        writer.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            self.written += told.get(timeout=60)
+            writer.join()
+
+
+@dataclass(frozen=True, slots=True)
+class _Load:
+    """What one writer does: ``a_second`` changes of ``table``, which began with ``rows`` rows."""
+
+    host: str
+    port: int
+    table: str
+    a_second: int
+    rows: int
+
+
+def _write(load: _Load, ended: Event, told: "Queue[int]") -> None:
+    """Write until *ended*; then tell how many rows have changed."""
+    chance, written, begun, sent = random.Random(7), 0, time.monotonic(), 0
+    with pymysql.connect(host=load.host, port=load.port, user="root") as link:
+        while not ended.wait(TICK):
+            due = int((time.monotonic() - begun) * load.a_second)
+            with link.cursor() as cursor:
+                for _ in range(min(due - sent, MOST)):
+                    written += cursor.execute(*_change(load.table, chance, load.rows))
+                    sent += 1
+            link.commit()
+    told.put(written)
 
 
 def _change(name: str, chance: random.Random, rows: int) -> tuple[str, tuple[int, ...]]:
