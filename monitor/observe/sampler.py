@@ -135,14 +135,17 @@ class Sampler:
             for name in self.collectors
         }
         told = self._told()
-        said = self.upstreams.ask({"the change log": self._mark})
         return Sampling(
             at=at,
             sources={name: SourceSamples(fences[name], *told[name][:2]) for name in fences},
-            mark=self._sample(said["the change log"]),
+            mark=self.mark(),
             mirrors={},
             troubles={name: one for name, (*_, one) in told.items() if one and not one.running},
         )
+
+    def mark(self) -> Sample[Mark] | Missing:
+        """How far landing has come."""
+        return self._sample(self.upstreams.ask({"the change log": self._mark})["the change log"])
 
     def mirrors(self, tables: Iterable[Table]) -> dict[str, Sample[MirrorPosition] | Missing]:
         """Where the mirrors of *tables* stand; ``NOT_ASKED`` where too many are silent."""
@@ -234,6 +237,8 @@ class Watcher:
         with self._turn:
             if found:
                 self._look = self._merged(found)
+            if _outrun(self._look.mark, found):
+                self._look = self._marked(replace(self._look, mark=self.sampler.mark()))
             return self._look
 
     def _merged(self, found: Mapping[str, Sample[MirrorPosition] | Missing]) -> Sampling:
@@ -285,7 +290,10 @@ class Watcher:
         number, named = self._look.number + 1, {table.name for table in self.roster.tables()}
         mirrors = {name: one for name, one in self._look.mirrors.items() if name in named}
         look = self.sampler.with_mirrors(self.sampler.upstream(), mirrors)
-        look = replace(look, number=number)
+        return self._marked(replace(look, number=number))
+
+    def _marked(self, look: Sampling) -> Sampling:
+        """*look*, and all that is known by the mark in it."""
         if isinstance(look.mark, Missing):
             return replace(look, steps=self._steps)
         mark, known = look.mark.value, self._mark
@@ -310,6 +318,14 @@ def _collected(one: WatchedCollector) -> tuple[Acknowledged | Missing, Collector
         return come, one.state()
     except SluiceError as error:
         return come, CollectorState("unreachable", str(error))
+
+
+def _outrun(
+    mark: Sample[Mark] | Missing, mirrors: Mapping[str, Sample[MirrorPosition] | Missing]
+) -> bool:
+    """Whether a mirror holds batches that *mark* does not tell of: it may be in a base's midst."""
+    ahead = [one.value.batch for one in mirrors.values() if isinstance(one, Sample)]
+    return isinstance(mark, Sample) and max(ahead, default=-1) > mark.value.batch
 
 
 def _younger(sample: Sample[Any] | Missing | None, now: datetime, age: timedelta) -> bool:

@@ -441,3 +441,28 @@ def test_who_asked_earlier_and_is_told_later_takes_no_newer_sample_away(
 
     assert isinstance(sample, Sample)
     assert sample.at == rig.now
+
+
+def test_a_mirror_that_outruns_the_mark_is_judged_by_one_that_is_read_after_it(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What began in between, a new base above all, is in the mirror and unknown to the old one."""
+    rig.round()
+    plain = rig.watcher.sampler.mirrors
+
+    def while_landing_goes_on(tables: Iterable[Table]) -> Mapping[str, object]:
+        rig.land()
+        rig.apply()
+        return plain(tables)
+
+    monkeypatch.setattr(rig.watcher.sampler, "mirrors", while_landing_goes_on)
+    rig.second()
+
+    look = rig.watcher.look(timedelta())
+
+    assert isinstance(look.mark, Sample)
+    assert look.mark.value == rig.lake.newest
+    assert look.steps[-1].batch == look.mark.value.batch
+    mirror = look.mirrors[USERS]
+    assert isinstance(mirror, Sample)
+    assert mirror.value.batch == look.mark.value.batch
