@@ -24,10 +24,11 @@ LAST = 2**62  # above every batch's number
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """A snapshot of every table: when it was asked for, and when it was complete."""
+    """A new reading of ``tables``: when it was asked for, and when it was complete."""
 
     begun: datetime
     complete: datetime
+    tables: frozenset[str] = frozenset(KEYS)
 
 
 @dataclass(eq=False)
@@ -78,7 +79,7 @@ class Tribunal:
         """Rows that contradict *certificate*."""
         table, cut, evidence = certificate.table, certificate.cut, certificate.evidence
         if certificate.stage is Stage.LANDED:
-            based = self._based(certificate.issued)
+            based = self._based(table, certificate.issued)
             return self._judge.landed(table, cut, self._landed, evidence.batch, based)
         if evidence.version is None:
             return [Violation(("", ()), 0, "names no version of the mirror")]
@@ -90,11 +91,12 @@ class Tribunal:
 
     def unlanded(self, table: str, until: datetime) -> list[Violation]:
         """What was committed before *until*, and is nowhere in the change log for all that came."""
-        return self._judge.landed(table, until, self._landed, LAST, self._based(until))
+        return self._judge.landed(table, until, self._landed, LAST, self._based(table, until))
 
-    def _based(self, moment: datetime) -> datetime:
-        """Up to when the newest base that was begun before *moment* may explain what is absent."""
-        return [one.complete for one in self.bases if one.begun <= moment][-1]
+    def _based(self, table: str, moment: datetime) -> datetime:
+        """Up to when its newest base that was begun before *moment* may explain what is absent."""
+        own = [one for one in self.bases if table in one.tables]
+        return [one.complete for one in own if one.begun <= moment][-1]
 
     @cached_property
     def _judge(self) -> Judge:

@@ -7,19 +7,24 @@ import json
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from click.testing import CliRunner
 
 from demo.processes import wait_until
 from demo.shop.schema import MIRRORS
+from demo.story.service import CONFIG
 from monitor.commands.bootstrap import COMMAND
 from tests.proof.evidence import Findings, examine
 from tests.proof.judging import Base
 from tests.proof.plan import Round, Victim
 from tests.proof.stand import Stand
 from tests.proof.test_kill import new_folder
+from tests.proof.test_trouble import examine as examine_trouble
+from tests.proof.trouble import LOST, Trouble
 
 SOON = timedelta(minutes=4)
 
@@ -48,6 +53,48 @@ def test_a_new_base_under_load_and_kills_leaves_nothing_wrong_and_no_ready_false
     shutil.rmtree(stand.home)
 
 
+@pytest.mark.stack
+@pytest.mark.long
+def test_a_table_that_lost_changes_is_read_again_by_itself_and_is_ready_after_kills() -> None:
+    """Nobody asks for it but the config; all other tables are READY meanwhile."""
+    home, findings = new_folder("rebootstrap"), Findings()
+    stand = Stand(home, 11, config=allowing(home))
+    trouble = Trouble(stand)
+    try:
+        stand.open()
+        trouble.lose_topic()
+        wait_until(lambda: bool(read_again(stand)), SOON, "a re-reading that nobody asked for")
+        stand.play(Round(Victim.SPARK, 0.0, 0.0, rush=True))
+        stand.play(Round(Victim.SERVICE, 0.0, 0.0, rush=True))
+        stand.recover()
+        after = trouble.deleted + timedelta(microseconds=1)
+        stand.bases.append(Base(after, datetime.now(UTC), frozenset({LOST})))
+        told = read_again(stand)
+        stand.finish()
+        examine_trouble(trouble, findings, [1])
+    finally:
+        stand.close()
+
+    assert [(one["table"], one["who"], one["done"]) for one in told] == [(LOST, "sluice", True)]
+    assert "gap" in told[0]["reason"]
+    assert not findings.wrong, f"{findings}\nevidence: {stand.home}"
+    shutil.rmtree(stand.home)
+
+
+def allowing(home: Path) -> Path:
+    """The demo's config, which lets the table that loses changes be read again at once."""
+    told = yaml.safe_load(CONFIG.read_text(encoding="utf-8"))
+    told["rebootstrap"] = [{"tables": LOST, "how": "auto", "after": "PT1S"}]
+    path = home / "allowing.yaml"
+    path.write_text(yaml.safe_dump(told), encoding="utf-8")
+    return path
+
+
+def read_again(stand: Stand) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = stand.service.http.get("/v1/bootstraps").json()
+    return found
+
+
 def bootstrap(url: str) -> list[dict[str, Any]]:
     words = [*MIRRORS, "--reason", "to see that it does no harm", "--server", url, "--json"]
     result = CliRunner().invoke(COMMAND, words, catch_exceptions=False)
@@ -56,5 +103,4 @@ def bootstrap(url: str) -> list[dict[str, Any]]:
 
 
 def began(stand: Stand) -> bool:
-    answer = stand.service.http.get("/v1/bootstraps").json()
-    return any(one["rows"] > 0 for one in answer)
+    return any(one["rows"] > 0 for one in read_again(stand))
