@@ -78,7 +78,7 @@ class JsonLines:
         """None are told: one copy, kept for ever."""
         return [TopicFacts(topic) for topic in self.topics(pattern)]
 
-    def reader(self) -> "JsonLines":
+    def reader(self, ranges: Sequence[OffsetRange]) -> "JsonLines":
         """It holds a path and nothing else, so it can go where a task runs."""
         return self
 

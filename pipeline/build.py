@@ -18,6 +18,7 @@ from pipeline.schema.reading import SchemaReading
 from pipeline.settings import PipelineSettings, SourceSettings
 from pipeline.sources.row_reader import RowReader
 from pipeline.sources.source import Source
+from pipeline.transports.by_source import OwnTopics, TransportsBySource
 from pipeline.transports.transport import Transport
 
 if TYPE_CHECKING:
@@ -101,7 +102,29 @@ def every_topic(settings: SourceSettings) -> str:
 
 
 def open_transport(settings: PipelineSettings) -> Transport:
-    """A client of what carries the topics; ConfigError if its kind is not known."""
+    """A client of what carries the topics of all sources.
+
+    Raises:
+        ConfigError: its kind, or that of a source's own, is not known.
+    """
+    own = [one for one in settings.sources if one.transport]
+    if not own:
+        return _usual_transport(settings)
+    usual = _usual_transport(settings) if settings.carried else None
+    made = (OwnTopics(every_topic(one), _own_transport(one)) for one in own)
+    return TransportsBySource(tuple(made), usual)
+
+
+def _own_transport(settings: SourceSettings) -> Transport:
+    """With the source's settings as its field ``source``, if it has one."""
+    kind = _found(settings, "transport", transports, "TRANSPORT", settings.transport)
+    told = {"source": settings} if "source" in signature(kind).parameters else {}
+    options = settings.transport_options
+    made = _made(kind, settings, at="transport_options", options=options, told=told)
+    return cast("Transport", made)
+
+
+def _usual_transport(settings: PipelineSettings) -> Transport:
     try:
         kind = _whole(transports, "TRANSPORT", settings.transport)
     except ConfigError as error:
@@ -132,10 +155,10 @@ def open_table_format(
 def mistakes(settings: SourceSettings) -> tuple[str, ...]:
     """Why what the source names cannot be built, after its key: ``format: no format 'avro' ...``.
 
-    All three are tried; none dials before it is asked.
+    All are tried; none dials before it is asked.
     """
     found = []
-    for build in (_try_source, _try_collector, open_registry):
+    for build in (_try_source, _try_collector, open_registry, _try_transport):
         try:
             build(settings)
         except ConfigError as error:
@@ -145,6 +168,11 @@ def mistakes(settings: SourceSettings) -> tuple[str, ...]:
 
 def _try_source(settings: SourceSettings) -> None:
     open_source(settings).close()
+
+
+def _try_transport(settings: SourceSettings) -> None:
+    if settings.transport:
+        _own_transport(settings).close()
 
 
 def _try_collector(settings: SourceSettings) -> None:
@@ -167,9 +195,10 @@ def _made(
     *given: Any,
     at: str,
     options: Mapping[str, Any],
+    told: Mapping[str, Any] | None = None,
 ) -> T:
     try:
-        return filled(kind, given, options, at=at)
+        return filled(kind, given, options, at=at, told=told)
     except ConfigError as error:
         raise ConfigError(f"source {settings.name}: {error}") from error
 

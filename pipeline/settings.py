@@ -91,6 +91,8 @@ class SourceSettings:
     ``weakest_order``: what the order of its changes must at least rest on for a table to be READY;
     a format whose messages name no places in the source's log needs less than is usual.
     ``kind`` and ``format``: empty for what its kind of collector usually reads and writes.
+    ``transport`` is what carries its topics, with ``transport_options``, if not what carries those
+    of all others; empty if it is.
     ``options`` and ``format_options`` are further settings of the ``kind`` and of the ``format``:
     fields of their classes.
     """
@@ -104,6 +106,7 @@ class SourceSettings:
     password: str = field(default="", repr=False)
     kind: str = ""
     format: str = ""
+    transport: str = ""
     topics: str = ""
     heartbeat: str = "sluice.heartbeat"
     tls: bool = False
@@ -112,6 +115,7 @@ class SourceSettings:
     weakest_order: Ordering = Ordering.LOG
     options: Mapping[str, Any] = field(default_factory=dict)
     format_options: Mapping[str, Any] = field(default_factory=dict)
+    transport_options: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def topic_pattern(self) -> str:
@@ -203,7 +207,8 @@ class PipelineSettings:
     ``lake`` is a folder or a URI (``s3a://``) without a slash at its end.
     ``batch_rows`` caps one landing batch; ``small_batch_rows`` is the size up to which a batch is
     read and written in the driver, without a Spark job; ``landing_tasks`` is how many tasks a
-    larger one is divided into at most.  ``transport`` is what carries the topics, with
+    larger one is divided into at most.  ``transport`` is what carries the topics, but for those of
+    a source that names its own, with
     ``transport_options``, further fields of its class; ``kafka`` is empty if it needs none.
     ``table_format`` is what mirrors are laid out in, with ``table_format_options``.  ``publish``
     says of which tables images are made, ``invariants`` what no slice may break that reaches a
@@ -256,6 +261,11 @@ class PipelineSettings:
         """How long a table of *tier* may wait for its turn: as the highest tier named up to it."""
         named = [one for one in self.cycles if one <= tier]
         return self.cycles[max(named)] if named else timedelta()
+
+    @property
+    def carried(self) -> bool:
+        """Whether any source's topics are carried by ``transport``, and not by one of its own."""
+        return not self.sources or any(not one.transport for one in self.sources)
 
     @property
     def kafka_fields(self) -> Mapping[str, Any]:

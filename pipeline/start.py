@@ -69,7 +69,7 @@ def open_lane(settings: PipelineSettings, clock: Callable[[], datetime]) -> Lane
     catalog.add(logs[0].schema_changes(-1))
     feeds, transport = tuple(map(_feed, settings.sources)), open_transport(settings)
     worker = open_table_format(settings).worker()
-    carried = [transport.reader(), worker, *(feed.format for feed in feeds)]
+    carried = [transport.reader(()), worker, *(feed.format for feed in feeds)]
     session = open_session(settings, jars.spark(), (one.__module__ for one in carried))
     require_alike(session, settings.master)
     rereading, previews = _rereading(settings, logs[3], session, clock)

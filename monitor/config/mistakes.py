@@ -128,7 +128,9 @@ def _of_sources(config: Config) -> Iterator[str]:
             yield f"{at}.name: {source.name!r} names no source; write a word without a slash"
         if source.name in {other.name for other in before}:
             yield f"{at}.name: {source.name!r} is already the name of another source"
-        if config.transport == TRANSPORT and not _TOPIC.fullmatch(source.prefix):
+        if (source.transport or config.transport) == TRANSPORT and not _TOPIC.fullmatch(
+            source.prefix
+        ):
             legal = "letters, digits, '_' and '-', with dots between"
             yield f"{at}.prefix: {source.prefix!r} can begin no topic's name; write {legal}"
         for other in before:
@@ -202,7 +204,7 @@ def _places(config: Config) -> Iterator[str]:
             yield f"{at}: {fault}"
     if config.http.host and not is_host(config.http.host):
         yield f"http.host: {config.http.host!r} is no host; write a name or an address"
-    if not config.kafka and config.transport == TRANSPORT:
+    if not config.kafka and config.transport == TRANSPORT and config.settings.carried:
         yield "kafka: is required; write host:port, with commas between several"
     ports = [(f"sources[{i}].port", source.port) for i, source in enumerate(config.sources)]
     for at, port in [*ports, ("http.port", config.http.port)]:

@@ -5,6 +5,7 @@ wait which only asks the service.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from monitor.config.mistakes import TRANSPORT
 from monitor.config.model import Config
@@ -15,9 +16,10 @@ def unbuilt(config: Config) -> Iterator[str]:
     """Each as ``place: fault``; nobody is dialled."""
     from pipeline import build  # noqa: PLC0415  - the second
 
-    if config.kafka or config.transport != TRANSPORT:
+    settings = replace(config.settings, sources=())  # what a source names is told at its place
+    if settings.kafka or settings.transport != TRANSPORT:
         try:
-            build.open_transport(config.settings).close()
+            build.open_transport(settings).close()
         except ConfigError as error:
             yield str(error)
     try:

@@ -158,7 +158,8 @@ class Landing:
         return Healing(self.feeds)
 
     def _read_again(self, intake: Intake) -> Done:
-        stamp, reader = Stamp(self.mark.lane, -1, self.clock()), self.transport.reader()
+        stamp = Stamp(self.mark.lane, -1, self.clock())
+        reader = self.transport.reader(intake.ranges)
         metadata = self.log.opened(stamp.received).metadata
         task = LandingTask(self.log.store.uri, metadata, stamp, self.router, (intake,), reader)
         return self.work((task,))[0]
@@ -292,7 +293,7 @@ class Landing:
                 stamp=stamp,
                 router=self.router,
                 intakes=tuple(self._intakes(ranges, listing, epochs, bounded, whole)),
-                reader=self.transport.reader(),
+                reader=self.transport.reader(ranges),
             )
             for ranges in parts
         )

@@ -11,7 +11,7 @@ import base64
 import re
 import threading
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -35,6 +35,7 @@ from pipeline.topics.records import LastRecord, drain, newest
 from pipeline.topics.settings import TopicFacts, topic_facts
 from pipeline.transports.consume import KafkaReader
 from pipeline.transports.leader_epochs import ends_of_epochs
+from pipeline.transports.offset_ranges import OffsetRange
 from pipeline.transports.security import for_kafka_python, for_librdkafka
 from pipeline.transports.transport import Transport
 
@@ -100,8 +101,8 @@ class KafkaTransport:
         """Topics whose whole name matches *pattern*, with copies and settings."""
         return topic_facts(self.cluster, pattern, self.timeout)
 
-    def reader(self) -> KafkaReader:
-        """What landing tasks read with."""
+    def reader(self, ranges: Sequence[OffsetRange]) -> KafkaReader:
+        """What landing tasks read with, whatever the ranges."""
         return KafkaReader(for_librdkafka(self.bootstrap, self.security))
 
     def hidden(self, topics: Iterable[str]) -> frozenset[str]:

@@ -78,8 +78,8 @@ class Transport(Protocol):
         """Topics whose whole name matches, with copies and settings in Kafka's words."""
         ...
 
-    def reader(self) -> RecordReader:
-        """What landing tasks read with."""
+    def reader(self, ranges: Sequence[OffsetRange]) -> RecordReader:
+        """What landing tasks read *ranges* with, which may be none yet."""
         ...
 
     def close(self) -> None:

@@ -5,6 +5,8 @@ from monitor.config.file import parse
 from monitor.config.plug_ins import unbuilt
 from pipeline.build import open_transport
 from pipeline.errors import ConfigError
+from pipeline.transports.by_source import TransportsBySource
+from pipeline.transports.kafka import KafkaTransport
 from tests.monitor.config.test_config import MINIMAL, PLACE
 
 
@@ -62,3 +64,37 @@ def test_a_transport_that_cannot_be_built_is_refused(kafka: str, line: str) -> N
         parse(MINIMAL.replace("kafka: 127.0.0.1:9092", kafka), PLACE, unbuilt)
 
     assert str(told.value).startswith(f"{PLACE}: {line}")
+
+
+OWN = """    transport: examples.json_lines
+    transport_options: {folder: /spool}
+"""
+
+
+def test_a_source_may_have_a_transport_of_its_own_beside_kafka() -> None:
+    second = MINIMAL.partition("sources:\n")[2].replace("shop", "logs")
+
+    config = parse(f"{MINIMAL}{second}{OWN}", PLACE, unbuilt)
+
+    made = open_transport(config.settings)
+    assert isinstance(made, TransportsBySource)
+    assert [one.transport for one in made.own] == [JsonLines("/spool")]
+    assert [made.own[0].holds(one) for one in ("logs", "logs.d.t", "shop")] == [True, True, False]
+    assert isinstance(made.usual, KafkaTransport)
+
+
+def test_no_kafka_is_needed_where_every_source_has_its_own() -> None:
+    config = parse(MINIMAL.replace("kafka: 127.0.0.1:9092\n", "") + OWN, PLACE, unbuilt)
+
+    made = open_transport(config.settings)
+
+    assert isinstance(made, TransportsBySource)
+    assert made.usual is None
+
+
+def test_a_transport_of_its_own_that_cannot_be_built_is_told_at_its_source() -> None:
+    with pytest.raises(ConfigError) as told:
+        parse(MINIMAL + "    transport: examples.json_lines\n", PLACE, unbuilt)
+
+    at = f"{PLACE}: sources[0].transport_options.folder: is required"
+    assert str(told.value).startswith(at)

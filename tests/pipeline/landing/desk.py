@@ -165,7 +165,7 @@ class Topics:
 
     def close(self) -> None: ...
 
-    def reader(self) -> RecordReader:
+    def reader(self, ranges: Sequence[OffsetRange]) -> RecordReader:
         return self
 
     def consume(
