@@ -29,6 +29,7 @@ from pipeline.apply.mirror_side import Range
 from pipeline.apply.mirror_snapshot import CommitStamp, following, note, told_schemas
 from pipeline.apply.provenance import SLUICE, Owned
 from pipeline.apply.reshape import Growth, Shape, growth, lake_schema
+from pipeline.apply.row_changes import RowChanges, RowPart
 from pipeline.apply.table_format import Chores, TableFormat
 from pipeline.apply.turn import Turn, TurnTask, Written, account_of, counts_of, decided
 from pipeline.apply.turn_commit import turn_commit
@@ -117,6 +118,27 @@ class ParquetVersions:
         except FileNotFoundError as error:
             raise UnreachableError(f"{uri}: version {version} is gone") from error
         yield from found.drop_columns([SLUICE]).to_batches()
+
+    def contents(self, uri: str, version: int) -> tuple[RowPart, ...]:
+        """One part, as there is one file."""
+        try:
+            found = _told(open_store(uri), version)[0]
+        except HeldError as error:
+            raise UnreachableError(f"{uri}: version {version} is gone") from error
+        return (lambda: iter([read(found)]),)
+
+    def changes(self, snapshot: Version, since: int, key: tuple[str, ...]) -> Iterator[RowChanges]:
+        """By what is in one file and not, alike, in the one before."""
+        store, commits = open_store(snapshot.uri), self.commits(snapshot.uri, snapshot.version)
+        told = {one.version: one for one in commits if one.version > since}
+        try:
+            files = {n: read(_told(store, n)[0]) for n in range(since, snapshot.version + 1)}
+        except (HeldError, UnreachableError) as error:
+            raise ProofError(f"{snapshot.uri}: a version since {since} is gone") from error
+        for version in range(since + 1, snapshot.version + 1):
+            before, after = files[version - 1], files[version]
+            came, went = _without(after, before), _without(before, after).select([*key, SLUICE])
+            yield RowChanges(told[version], (partial(iter, [came]),), (partial(iter, [went]),))
 
     def cloned(
         self,
@@ -405,6 +427,12 @@ def _fitting(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise HeldError("schema", f"a column does not fit: {error}; rebuild the mirror") from error
     return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _without(rows: pa.Table, others: pa.Table) -> pa.Table:
+    """Those of *rows* that are not among *others*."""
+    known = {repr(one) for one in _fitting(others, rows.schema).to_pylist()}
+    return rows.filter(pa.array([repr(one) not in known for one in rows.to_pylist()], pa.bool_()))
 
 
 def _kinds(schema: pa.Schema, names: Sequence[str]) -> pa.Schema:

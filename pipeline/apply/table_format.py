@@ -18,6 +18,7 @@ from pipeline.apply.mirror_job import MirrorJob
 from pipeline.apply.mirror_side import MirrorSide
 from pipeline.apply.mirror_snapshot import CommitStamp, MirrorSnapshot
 from pipeline.apply.reshape import Shape
+from pipeline.apply.row_changes import RowChanges, RowPart
 from pipeline.apply.turn import Turn, TurnTask, Written
 from pipeline.model import Table
 
@@ -67,6 +68,29 @@ class TableFormat(Protocol[S, W]):
 
         Raises:
             UnreachableError: that version, or a file of it, cannot be read.
+        """
+        ...
+
+    def contents(self, uri: str, version: int) -> tuple[RowPart, ...]:
+        """All rows of an older version with what Sluice keeps with them, in parts.
+
+        As many and the same parts each time, so that whoever has taken some may go on.
+
+        Raises:
+            UnreachableError: that version cannot be read any more.
+            HeldError: nor can it ever, by us; the reason says why.
+        """
+        ...
+
+    def changes(self, snapshot: S, since: int, key: tuple[str, ...]) -> Iterator[RowChanges]:
+        """What each commit after version *since* did to rows, up to *snapshot*, oldest first.
+
+        Rows are told in the columns of *snapshot*.  What only moved them is told as a commit
+        without any.
+
+        Raises:
+            ProofError: nobody can tell any more what one of them did.
+            HeldError: a file cannot be read.
         """
         ...
 

@@ -5,7 +5,7 @@ Its own footer tells; the log's statistics are not asked, for other writers roun
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -132,14 +132,17 @@ class DataFile:
         absent = pa.chunked_array([pa.nulls(self.footer.metadata.row_group(group).num_rows)])
         return [_at(rows, path) if path in self.footer.columns else absent for path in paths]
 
-    def rows(self, group: int) -> pa.Table:
-        """All columns of one row group, without regard to rows that went.
+    def rows(self, group: int, names: Collection[str] | None = None) -> pa.Table:
+        """All columns of one row group, or those of *names*; without regard to rows that went.
 
         Raises:
             HeldError: ``file_damaged``.
         """
         with _readable(self.name):
-            return self._parquet.read_row_group(group)
+            if names is None:
+                return self._parquet.read_row_group(group)
+            chosen = [n for path, n in self.footer.columns.items() if path[0] in names]
+            return self._parquet.reader.read_row_group(group, column_indices=chosen)
 
 
 @contextmanager

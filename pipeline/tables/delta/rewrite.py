@@ -70,7 +70,7 @@ def _rows(mirror: MirrorFiles, target: Target, fills: Sequence[Fill]) -> Iterato
     for file in mirror.files:
         with opened(mirror.store, file, mirror.footers) as data:
             for group, first in data.groups:
-                rows = _fitting(_alive(mirror, data, group, first), schema, data.name)
+                rows = fitting(_alive(mirror, data, group, first), schema, data.name)
                 yield filled(rows, mirror.owners(rows), fills)
 
 
@@ -81,8 +81,12 @@ def _alive(mirror: MirrorFiles, data: DataFile, group: int, first: int) -> pa.Ta
     return rows.filter(pa.array(~among(data.gone, np.arange(first, first + len(rows)))))
 
 
-def _fitting(rows: pa.Table, schema: pa.Schema, name: str) -> pa.Table:
-    """The rows with all columns of *schema*; those that the file lacks are null."""
+def fitting(rows: pa.Table, schema: pa.Schema, name: str) -> pa.Table:
+    """The rows of file *name* with all columns of *schema*; those that it lacks are null.
+
+    Raises:
+        HeldError: ``schema``, a value does not fit its column's new type.
+    """
     columns = []
     for field in schema:
         there = field.name in rows.column_names

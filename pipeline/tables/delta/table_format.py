@@ -17,6 +17,7 @@ from pipeline.apply.mirror_job import MirrorJob
 from pipeline.apply.mirror_snapshot import CommitStamp
 from pipeline.apply.provenance import SLUICE
 from pipeline.apply.reshape import Shape
+from pipeline.apply.row_changes import RowChanges, RowPart
 from pipeline.apply.table_format import Chores, TableFormat
 from pipeline.apply.turn import Decided, Turn, Written
 from pipeline.apply.turn_commit import turn_commit
@@ -35,6 +36,7 @@ from pipeline.tables.delta.clone import Correct, clone
 from pipeline.tables.delta.data_file import Footers
 from pipeline.tables.delta.mirror_reader import MirrorReader
 from pipeline.tables.delta.mirror_upkeep import MirrorUpkeep
+from pipeline.tables.delta.row_changes import MirrorRows
 from pipeline.tables.delta.turn import metrics, turn
 
 if TYPE_CHECKING:
@@ -116,6 +118,15 @@ class DeltaMirrors:
         yield pa.RecordBatch.from_pylist([], schema=wanted)  # the columns of an empty table
         for batch in found.stream(wanted.names):
             yield batch.cast(wanted)
+
+    def contents(self, uri: str, version: int) -> tuple[RowPart, ...]:
+        """A file each, by its log."""
+        store = self.store(uri)
+        return MirrorRows(store, load_at(store, version)).contents()
+
+    def changes(self, snapshot: Snapshot, since: int, key: tuple[str, ...]) -> Iterator[RowChanges]:
+        """By the log; see :mod:`pipeline.tables.delta.row_changes`."""
+        return MirrorRows(self.store(snapshot.uri), snapshot).changes(since, key)
 
     def cloned(
         self, uri: str, version: int, where: str, at: datetime, correct: Correct | None = None

@@ -1,0 +1,110 @@
+"""Which rows came into a Delta mirror and which went, commit by commit?
+
+As the log's entries say: files that are added and removed, and vectors that grow.  Of files whose
+rows were only moved (``dataChange`` is false) nothing is read.  All rows are told in the columns
+that the mirror has now.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+from pyroaring import BitMap64
+
+from pipeline.apply.provenance import SLUICE
+from pipeline.apply.row_changes import RowChanges, RowPart
+from pipeline.errors import HeldError, ProofError
+from pipeline.lake import entries, vectors
+from pipeline.lake.entries import Action
+from pipeline.lake.log import ActiveFile, Snapshot
+from pipeline.lake.store import Store
+from pipeline.tables.delta.commits import commit
+from pipeline.tables.delta.data_file import Footers, opened
+from pipeline.tables.delta.layout import Layout
+from pipeline.tables.delta.positions import among
+from pipeline.tables.delta.rewrite import fitting
+
+
+@dataclass(eq=False)
+class MirrorRows:
+    """Rows of the files that *snapshot*'s log has named, in the columns of *snapshot*."""
+
+    store: Store
+    snapshot: Snapshot
+    footers: Footers = field(default_factory=Footers)
+
+    def __post_init__(self) -> None:
+        """Refuse what files do not hold: the values of columns that a table is partitioned by."""
+        if self.snapshot.metadata.partition_columns:
+            detail = f"{self.snapshot.uri} is partitioned; rebuild the mirror"
+            raise HeldError("protocol", detail)
+        self._layout = Layout.of(self.snapshot.metadata)
+
+    def contents(self) -> tuple[RowPart, ...]:
+        """All rows of the snapshot, a file each, in an order that is the same each time."""
+        files = self.snapshot.files.items()
+        return tuple(partial(self._alive, file) for _, file in sorted(files))
+
+    def changes(self, since: int, key: Sequence[str]) -> Iterator[RowChanges]:
+        """What each commit after version *since* did, oldest first.
+
+        Raises:
+            ProofError: one of them is no longer in the log.
+        """
+        for version in range(since + 1, self.snapshot.version + 1):
+            name = entries.name(version)
+            try:
+                content = self.store.read(name)
+            except FileNotFoundError as error:
+                msg = f"{self.snapshot.uri}: its log does not tell version {version} any more"
+                raise ProofError(msg) from error
+            actions = entries.parse(self.snapshot.uri, name, content)
+            told = commit(version, content.decode().splitlines(), entry=entries.digest(content))
+            came, went = self._moved(actions, (*key, SLUICE))
+            yield RowChanges(told, came, went)
+
+    def _moved(
+        self, actions: Iterable[Action], names: Sequence[str]
+    ) -> tuple[tuple[RowPart, ...], tuple[RowPart, ...]]:
+        old, new = _changed(actions, "remove"), _changed(actions, "add")
+        came = [partial(self._alive, file) for path, file in new.items() if path not in old]
+        went = [partial(self._alive, file, names) for path, file in old.items() if path not in new]
+        for path in old.keys() & new.keys():
+            before, after = self._gone(old[path]), self._gone(new[path])
+            if back := before - after:  # somebody took a commit back
+                came.append(partial(self._at, new[path], back))
+            if gone := after - before:
+                went.append(partial(self._at, new[path], gone, names))
+        return tuple(came), tuple(went)
+
+    def _gone(self, file: ActiveFile) -> BitMap64:
+        return vectors.read(self.store, file.vector) if file.vector else BitMap64()
+
+    def _alive(self, file: ActiveFile, names: Sequence[str] | None = None) -> Iterator[pa.Table]:
+        return self._at(file, None, names)
+
+    def _at(
+        self, file: ActiveFile, places: BitMap64 | None, names: Sequence[str] | None = None
+    ) -> Iterator[pa.Table]:
+        """Rows at *places*, or all that have not gone; of the columns *names*, if they are told."""
+        schema = self._layout.schema
+        if names is not None:
+            schema = pa.schema([one for one in schema if one.name in names])
+        physical = {self._layout.path((name,))[0] for name in schema.names}
+        with opened(self.store, file, self.footers) as data:
+            for group, first in data.groups:
+                count = data.footer.metadata.row_group(group).num_rows
+                here = np.arange(first, first + count)
+                wanted = ~among(data.gone, here) if places is None else among(places, here)
+                if wanted.any():
+                    rows = self._layout.of_files(data.rows(group, physical))
+                    yield fitting(rows.filter(pa.array(wanted)), schema, data.name)
+
+
+def _changed(actions: Iterable[Action], kind: str) -> dict[str, ActiveFile]:
+    """Files of *kind* by their paths, without those whose rows were only moved."""
+    told = (action[kind] for action in actions if action.get(kind) is not None)
+    files = (ActiveFile(one) for one in told if one.get("dataChange", True))
+    return {file.path: file for file in files}
