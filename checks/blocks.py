@@ -32,6 +32,7 @@ class Inputs:
     its sources have not told.  ``unlisted`` says why it may have more shards than are known; empty
     if it cannot.
     ``ordering`` is what the orders of its changes rest on, ``weak_order`` why that is not enough;
+    ``promises`` what is believed of its collectors that nobody can ask;
     ``accepted`` is the weakest that a certificate may rest on.
     ``clocks`` say why the times of its sources' heartbeats cannot be believed now.
     ``pause`` is there while a person keeps its merges from going on.  ``bad_until`` tells of each
@@ -51,6 +52,7 @@ class Inputs:
     unlisted: str = ""
     ordering: Ordering = Ordering.LOG
     weak_order: tuple[Reason, ...] = ()
+    promises: tuple[str, ...] = ()
     accepted: Ordering = Ordering.LOG
     clocks: tuple[Reason, ...] = ()
     pause: Pause | None = None

@@ -29,12 +29,14 @@ CANNOT: Mapping[Ordering, str] = {
 class SourceOrdering:
     """What the order of a source's changes is, and the weakest that READY may rest on.
 
-    ``topics`` is a regular expression on the whole name of each of its topics.
+    ``topics`` is a regular expression on the whole name of each of its topics, ``rests_on`` what
+    the word of its collector rests on, empty if on nothing.
     """
 
     ordering: Ordering
     weakest: Ordering = Ordering.LOG
     topics: str = ""
+    rests_on: str = ""
 
     @property
     def accepted(self) -> bool:
@@ -98,9 +100,15 @@ def scattered(table: Table, counts: Mapping[str, int]) -> tuple[Reason, ...]:
     )
 
 
-def weaker_proof(ordering: Ordering) -> tuple[Reason, ...]:
-    """What a yes says that rests on less than places in the log."""
-    if ordering is Ordering.LOG:
-        return ()
-    text = f"proven by {ordering} only, that is by {CANNOT[ordering]}"
-    return (Reason("weaker_proof", text),)
+def promises(table: Table, known: Mapping[str, SourceOrdering]) -> tuple[str, ...]:
+    """What is believed of the collectors of *table* that nobody can ask, each source once."""
+    told = ((name, known.get(name, UNKNOWN_ORDERING).rests_on) for name in table.sources)
+    return tuple(f"source {name}: {rests_on}" for name, rests_on in told if rests_on)
+
+
+def weaker_proof(ordering: Ordering, promised: Iterable[str] = ()) -> tuple[Reason, ...]:
+    """What a yes says that rests on less than places in the log, or on what is *promised*."""
+    texts = [f"what has arrived is known by {one}" for one in promised]
+    if ordering is not Ordering.LOG:
+        texts = [f"proven by {ordering} only, that is by {CANNOT[ordering]}", *texts]
+    return tuple(Reason("weaker_proof", text) for text in texts)

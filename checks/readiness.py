@@ -112,7 +112,7 @@ def assess(
     elif certificate and certificate.revoked is not None:
         state, reasons = ReadinessState.REVOKED, (Reason("revoked", certificate.why), *reasons)
     if state is ReadinessState.READY and certificate is not None:
-        reasons = (*reasons, *weaker_proof(certificate.evidence.ordering))
+        reasons = (*reasons, *weaker_proof(certificate.evidence.ordering, inputs.promises))
     since = (disagreeing or now) if _contradict(inputs, summed, proof) else None
     if since and now - since >= policy.disagreement:
         reasons = (*reasons, _disagreement(summed, since))

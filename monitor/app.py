@@ -80,10 +80,11 @@ class App:
         self.fences = FenceBook(store.fences, self.clocks.stepped)
         self.rulings = Rulings()
         self.standstills = Standstills(store.holds)
-        self.collectors = {one.name: open_collector(one) for one in config.sources}
+        self.collectors = {one.name: open_collector(one, config.settings) for one in config.sources}
         self.heartbeats = tuple(self._heartbeat(one) for one in config.sources)
         followed = {one.settings.name: one.followed for one in self.heartbeats}
-        self.servers, self.orderings = Servers(followed), orderings(config.sources)
+        rests_on = {name: one.rests_on for name, one in self.collectors.items()}
+        self.servers, self.orderings = Servers(followed), orderings(config.sources, rests_on)
         self.roster = Roster(self.servers.all, config.tables, clock)
         roster = self.roster
         self.census = Census(

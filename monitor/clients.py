@@ -125,9 +125,19 @@ def highest_landed(lake: Lake, source: str) -> int:
     return mark.heartbeats.get(source, -1) if mark else -1
 
 
-def orderings(sources: Iterable[SourceSettings]) -> Mapping[str, SourceOrdering]:
-    """By source: what the order of its changes is by its format, and what the config accepts."""
+def orderings(
+    sources: Iterable[SourceSettings], rests_on: Mapping[str, str]
+) -> Mapping[str, SourceOrdering]:
+    """By source: what the order of its changes is by its format, and what the config accepts.
+
+    *rests_on*: what the words of their collectors rest on.
+    """
     return {
-        one.name: SourceOrdering(open_format(one).ordering, one.weakest_order, every_topic(one))
+        one.name: SourceOrdering(
+            open_format(one).ordering,
+            one.weakest_order,
+            every_topic(one),
+            rests_on.get(one.name, ""),
+        )
         for one in sources
     }

@@ -62,7 +62,7 @@ class CollectedSource:
 class Doors:
     """Where facts come from."""
 
-    collector: Callable[[SourceSettings], Collector] = open_collector
+    collector: Callable[[SourceSettings, PipelineSettings], Collector] = open_collector
     source: Callable[[SourceSettings], Source] = open_source
     transport: Callable[[PipelineSettings], Transport] = open_transport
     lake: Callable[[str], Store] = open_store
@@ -106,7 +106,10 @@ class Examination:
     def _collector(self, source: SourceSettings) -> CollectedSource:
         collected, part = CollectedSource(source), collector(source)
         where = part.where
-        with self._asking(part), closing(self.doors.collector(source)) as asked:
+        with (
+            self._asking(part),
+            closing(self.doors.collector(source, self.config.settings)) as asked,
+        ):
             registration = asked.registration(collection_scope(self.config.settings, source))
             differences = _differences(registration, where) if registration else ()
             if differences is None:
@@ -139,7 +142,7 @@ class Examination:
 
     def _order(self, source: SourceSettings, transport: Transport, topics: Sequence[str]) -> None:
         """Rule on what the order of its changes proves; partitions are counted if that matters."""
-        own = orderings([source])[source.name]
+        own = orderings([source], {})[source.name]
         count = len(transport.ends(topics)) if own.ordering is Ordering.OFFSET else 0
         self.findings += order_findings(own, count, f"source:{source.name}")
 

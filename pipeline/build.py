@@ -1,6 +1,7 @@
 """Clients of what the settings name, source by source and for the lane; none is asked yet."""
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from inspect import signature
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -8,7 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from pipeline import collectors, formats, plugins, sources, tables, transports
 from pipeline.apply.table_format import TableFormat
 from pipeline.collectors.collector import USUAL, Collector
+from pipeline.collectors.mirrored import upstream_of
 from pipeline.collectors.registration import CollectionScope
+from pipeline.collectors.stream import CollectedStream
 from pipeline.errors import ConfigError
 from pipeline.formats.format import OPTIONAL, Format
 from pipeline.options import filled
@@ -58,14 +61,37 @@ def readings(every: Iterable[SourceSettings]) -> Mapping[str, SchemaReading]:
     return {one.name: SchemaReading(open_format(one).schema_change, dialect(one)) for one in every}
 
 
-def open_collector(settings: SourceSettings) -> Collector:
+def open_collector(settings: SourceSettings, pipeline: PipelineSettings) -> Collector:
     """A client of the source's collector; ConfigError if its kind is not known."""
-    own = settings.collector
-    kind = _collector(settings)
-    made = _made(
-        kind, settings, own.url, own.connector, at="collector.options", options=own.options
-    )
+    own, kind = settings.collector, _collector(settings)
+    fields, told = signature(kind).parameters, dict[str, Any]()
+    if "stream" in fields:
+        told["stream"] = _stream(settings, pipeline)
+    told |= {n: one for n, one in (("url", own.url), ("connector", own.connector)) if n in fields}
+    made = _made(kind, settings, at="collector.options", options=own.options, told=told)
     return cast("Collector", made)
+
+
+def _stream(settings: SourceSettings, pipeline: PipelineSettings) -> CollectedStream:
+    """What comes of the log of a source, where its collector writes it to."""
+    between = settings.mirrored
+    before = f"{between.alias}." if between is not None and between.alias else ""
+    return CollectedStream(
+        settings,
+        open_source(settings),
+        open_format(settings),
+        open_registry(settings),
+        _written_to(settings, pipeline),
+        every_topic(settings),
+        before,
+    )
+
+
+def _written_to(settings: SourceSettings, pipeline: PipelineSettings) -> Transport:
+    """What carries the topics that the collector of a source writes to."""
+    if settings.mirrored is not None:
+        return upstream_of(settings.mirrored)
+    return _own_transport(settings) if settings.transport else _usual_transport(pipeline)
 
 
 def collection_scope(settings: PipelineSettings, source: SourceSettings) -> CollectionScope:
@@ -152,13 +178,14 @@ def open_table_format(
     return cast("TableFormat[Any, Any]", made)
 
 
-def mistakes(settings: SourceSettings) -> tuple[str, ...]:
+def mistakes(settings: SourceSettings, pipeline: PipelineSettings) -> tuple[str, ...]:
     """Why what the source names cannot be built, after its key: ``format: no format 'avro' ...``.
 
     All are tried; none dials before it is asked.
     """
     found = []
-    for build in (_try_source, _try_collector, open_registry, _try_transport):
+    collector = partial(_try_collector, pipeline=pipeline)
+    for build in (_try_source, collector, open_registry, _try_transport):
         try:
             build(settings)
         except ConfigError as error:
@@ -175,8 +202,8 @@ def _try_transport(settings: SourceSettings) -> None:
         _own_transport(settings).close()
 
 
-def _try_collector(settings: SourceSettings) -> None:
-    open_collector(settings).close()
+def _try_collector(settings: SourceSettings, *, pipeline: PipelineSettings) -> None:
+    open_collector(settings, pipeline).close()
 
 
 def _source(settings: SourceSettings) -> Any:
@@ -204,6 +231,9 @@ def _made(
 
 
 def _found(settings: SourceSettings, field: str, seam: ModuleType, name: str, key: str) -> Any:
+    if not key:
+        msg = f"source {settings.name}: {field}: is required where its collector may read any"
+        raise ConfigError(msg)
     try:
         return _whole(seam, name, key)
     except ConfigError as error:

@@ -18,11 +18,12 @@ class CollectorSettings:
     """Where the collector of one source answers.
 
     ``kind`` names a file of collectors/; empty for the usual one.
+    ``url`` and ``connector`` are empty where it answers nowhere.
     ``options`` are further settings of that kind: fields of its class.
     """
 
-    url: str
-    connector: str
+    url: str = ""
+    connector: str = ""
     kind: str = ""
     options: Mapping[str, Any] = field(default_factory=dict)
 

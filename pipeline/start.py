@@ -67,7 +67,7 @@ def open_lane(settings: PipelineSettings, clock: Callable[[], datetime]) -> Lane
     router = routed(settings)
     catalog = Catalog(router, readings(settings.sources))
     catalog.add(logs[0].schema_changes(-1))
-    feeds, transport = tuple(map(_feed, settings.sources)), open_transport(settings)
+    feeds, transport = _feeds(settings), open_transport(settings)
     worker = open_table_format(settings).worker()
     carried = [transport.reader(()), worker, *(feed.format for feed in feeds)]
     session = open_session(settings, jars.spark(), (one.__module__ for one in carried))
@@ -157,7 +157,7 @@ def _rereading(
     clock: Callable[[], datetime],
 ) -> tuple[Rereading, Previews]:
     """With clients of its own, which belong to its thread."""
-    feeds = tuple(map(_feed, settings.sources))
+    feeds = _feeds(settings)
     mirrors = open_table_format(settings)
 
     def mirror(table: Table) -> MirrorSide | None:
@@ -168,8 +168,12 @@ def _rereading(
     return rereading, Previews(feeds, open_rows, mirror, clock)
 
 
-def _feed(source: SourceSettings) -> Feed:
-    collector = open_collector(source)
+def _feeds(settings: PipelineSettings) -> tuple[Feed, ...]:
+    return tuple(_feed(one, settings) for one in settings.sources)
+
+
+def _feed(source: SourceSettings, settings: PipelineSettings) -> Feed:
+    collector = open_collector(source, settings)
     arrived = behind_mirror(source, collector, every_topic(source))
     return Feed(
         source,

@@ -33,7 +33,7 @@ def connector(source: str, config: Path, applies: bool, as_json: bool) -> None:
     every = {one.name: one for one in found.sources}
     if source not in every:
         raise ConfigError(f"no source {source!r}; known: {', '.join(every)}")
-    with closing(open_collector(every[source])) as asked:
+    with closing(open_collector(every[source], found.settings)) as asked:
         registration = asked.registration(collection_scope(found.settings, every[source]))
         if registration is None:
             raise ConfigError(f"the collector of source {source!r} is not set up from here")

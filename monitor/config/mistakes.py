@@ -150,7 +150,7 @@ def _of_servers(config: Config) -> Iterator[str]:
             yield f"{at}.host: {host!r} is no host; write a name or an address, the port by `port`"
         if not source.port:
             yield f"{at}.port: 0 is no port; write one up to 65535"
-        if not source.collector.connector.strip():
+        if not source.collector.kind and not source.collector.connector.strip():
             yield f"{at}.collector.connector: is empty; write the connector's name"
         if not _BEAT.fullmatch(source.heartbeat):
             yield f"{at}.heartbeat: {source.heartbeat!r} names no table; write database.table"

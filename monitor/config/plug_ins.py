@@ -27,4 +27,6 @@ def unbuilt(config: Config) -> Iterator[str]:
     except ConfigError as error:
         yield str(error)
     for number, source in enumerate(config.sources):
-        yield from (f"sources[{number}].{fault}" for fault in build.mistakes(source))
+        yield from (
+            f"sources[{number}].{fault}" for fault in build.mistakes(source, config.settings)
+        )

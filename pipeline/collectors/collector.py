@@ -54,11 +54,18 @@ class CollectorExamination:
 class Collector(Protocol):
     """What reads one source's log; a class of this kind stands as ``COLLECTOR`` in its module.
 
-    ``usual_kind`` and ``usual_format`` hold where a source's settings name none.
+    ``usual_kind`` and ``usual_format`` hold where a source's settings name none; empty: they must.
+    A class has its settings' ``url`` and ``connector`` as fields if it names them so, and what came
+    of the source's log, a `pipeline.collectors.stream.CollectedStream`, as ``stream``.
     """
 
     usual_kind: ClassVar[str]
     usual_format: ClassVar[str]
+
+    @property
+    def rests_on(self) -> str:
+        """What its word rests on beside itself, for people; empty if on nothing."""
+        ...
 
     def acknowledged(self) -> Acknowledged | Missing:
         """What it has durably handed over: Kafka has every change before it.

@@ -15,7 +15,7 @@ from datetime import timedelta
 from pipeline.collectors.collector import Collector
 from pipeline.collectors.connect.collector import ConnectCollector
 from pipeline.model import Acknowledged, Missing, PartitionEnd, TopicPartition
-from pipeline.settings import SourceSettings
+from pipeline.settings import MirrorSettings, SourceSettings
 from pipeline.sources.positions import place
 from pipeline.transports.kafka import KafkaTransport
 from pipeline.transports.transport import Transport
@@ -32,8 +32,12 @@ def behind_mirror(source: SourceSettings, collector: Collector, topics: str) -> 
     if between is None:
         return None
     mirror = ConnectCollector(between.url, between.connector)
-    upstream = KafkaTransport(between.kafka, between.kafka_security, timedelta(seconds=5))
-    return Mirrored(source, collector, upstream, mirror, topics, between.alias)
+    return Mirrored(source, collector, upstream_of(between), mirror, topics, between.alias)
+
+
+def upstream_of(between: MirrorSettings) -> Transport:
+    """A client of the cluster that the collector writes to."""
+    return KafkaTransport(between.kafka, between.kafka_security, timedelta(seconds=5))
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,6 @@ at its offset, the table its shard folds into.  Rows of the source's heartbeat t
 table.  A shard that the rules ignore is landed all the same, without a table.  Pure.
 """
 
-import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -17,13 +15,13 @@ import pyarrow.compute as pc
 
 from pipeline.changelog.table import CHANGES, ORDER_TYPE, TIME, Stamp
 from pipeline.formats import key
+from pipeline.formats.heartbeat import number_of
 from pipeline.landing.epoch_bounds import EpochBounds
 from pipeline.model import Op, Ordering, TopicPartition
 from pipeline.route import Router
 
 _ROWS = pa.array([Op.CREATE, Op.UPDATE, Op.DELETE, Op.READ], pa.string())
 _ORDER = ("epoch", "log", "pos", "row")
-_WHOLE = re.compile(r"[0-9]{1,18}")  # as a heartbeat's number is; others would stop the whole batch
 SLIM = pa.schema(
     [
         *(CHANGES.field(name) for name in ("source", "topic", "partition", "offset")),
@@ -170,16 +168,10 @@ def _notes(rows: pa.RecordBatch) -> pa.Array:
     notes = np.full(len(rows), None, object)
     told = rows.select(["op", "source", "after"]).take(few).to_pylist()
     for index, one in zip(few.to_pylist(), told, strict=True):
-        notes[index] = one["after"] if one["op"] == Op.DDL else _number(one["after"], one["source"])
+        notes[index] = one["after"] if one["op"] == Op.DDL else _number(one)
     return pa.array(notes, pa.string())
 
 
-def _number(after: str | None, source: str) -> str | None:
-    """The number of a heartbeat of *source*; None if the row is not its own, or says nothing."""
-    try:
-        row = json.loads(after or "null")
-    except (ValueError, RecursionError):
-        return None
-    own = isinstance(row, dict) and row.get("source") == source
-    number = str(row.get("n")) if own else ""
-    return number if _WHOLE.fullmatch(number) else None
+def _number(beat: Mapping[str, str]) -> str | None:
+    number = number_of(beat["after"], beat["source"])
+    return None if number is None else str(number)

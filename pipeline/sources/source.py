@@ -95,6 +95,10 @@ class Source(Protocol):
         """
         ...
 
+    def newest_heartbeat(self) -> int:
+        """The highest number of its own that is committed now; -1 before there is one."""
+        ...
+
     def sends(self) -> Capture | None:
         """Of which tables it lets changes be sent; None if of all.  No catalogue of all is read."""
         ...

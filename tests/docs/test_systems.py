@@ -46,7 +46,7 @@ def test_the_doctor_has_nothing_to_say_of_the_connector_that_its_config_asks_for
 ) -> None:
     config = loaded(page, tmp_path, monkeypatch)
     for source in config.sources:
-        with closing(open_collector(source)) as collector:
+        with closing(open_collector(source, config.settings)) as collector:
             wanted = collector.registration(collection_scope(config.settings, source))
         assert wanted is not None
 

@@ -121,7 +121,7 @@ class Site:
     def doors(self) -> Doors:
         return Doors(self.collector, self.source, self.transport)
 
-    def collector(self, _: SourceSettings) -> Collector:
+    def collector(self, _: SourceSettings, __: PipelineSettings) -> Collector:
         self.fault("collector")
         return cast(Collector, Connector(self.connector, self.condition, self.registered))
 

@@ -40,7 +40,7 @@ class ThreeSources(Rig):
         self.census.followed = {name: partial(replace, one) for name, one in settings.items()}
         self.census.describe = self._describe
         self.assessor.sources = tuple(settings.values())
-        self.assessor.orderings = orderings(settings.values())
+        self.assessor.orderings = orderings(settings.values(), {})
 
     def _describe(self, settings: SourceSettings, _: Collection[str]) -> SourceDescription:
         if self.silent is not None and settings.name == "hung":

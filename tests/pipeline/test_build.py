@@ -18,10 +18,17 @@ from pipeline.build import (
     open_format,
     open_transport,
 )
+from pipeline.collectors.stream import CollectedStream
 from pipeline.errors import ConfigError
 from pipeline.formats.debezium_json import DebeziumJson
 from pipeline.formats.format import Schemas
-from pipeline.settings import CollectorSettings, KafkaSecurity, PipelineSettings, SourceSettings
+from pipeline.settings import (
+    CollectorSettings,
+    KafkaSecurity,
+    MirrorSettings,
+    PipelineSettings,
+    SourceSettings,
+)
 from pipeline.sources.mysql.dialect import MYSQL
 from pipeline.transports.kafka import KafkaTransport
 from tests.pipeline.formats.plain_format import PlainFormat
@@ -47,6 +54,9 @@ FORMAT = Greedy
 SOURCE = SourceSettings(
     "shop", "h", 1, "u", collector=CollectorSettings("", ""), prefix="shop", format=__name__
 )
+
+
+PIPELINE = PipelineSettings("lake", "k:1", ())
 
 
 def test_a_format_that_asks_for_a_column_no_message_has_is_refused() -> None:
@@ -96,7 +106,7 @@ def test_a_source_that_names_no_kind_and_no_format_has_those_of_its_collector() 
 def test_a_collector_that_is_not_there_is_told_once() -> None:
     source = replace(SOURCE, format="", collector=CollectorSettings("", "", kind="conect"))
 
-    (told,) = mistakes(source)
+    (told,) = mistakes(source, PIPELINE)
 
     assert told.startswith("collector.kind: no collector 'conect' in pipeline/collectors; known: ")
 
@@ -104,8 +114,41 @@ def test_a_collector_that_is_not_there_is_told_once() -> None:
 def test_a_duration_among_the_options_of_a_collector_is_one() -> None:
     slow = CollectorSettings("http://c", "shop", options={"timeout": "PT9S"})
 
-    with closing(open_collector(replace(SOURCE, collector=slow))) as collector:
+    with closing(open_collector(replace(SOURCE, collector=slow), PIPELINE)) as collector:
         assert getattr(collector, "timeout", None) == timedelta(seconds=9)
+
+
+CANAL = replace(
+    SOURCE,
+    kind="mysql",
+    format="canal_json",
+    format_options={"zone": "UTC"},
+    collector=CollectorSettings(kind="heartbeats", options={"promise": "ordered"}),
+)
+
+
+def test_a_collector_that_is_asked_nothing_gets_what_comes_of_the_log() -> None:
+    there = MirrorSettings("there:9092", "http://mirror", "mirror", "dc1")
+
+    with closing(open_collector(CANAL, PIPELINE)) as collector:
+        stream = getattr(collector, "stream", None)
+    with closing(open_collector(replace(CANAL, mirrored=there), PIPELINE)) as collector:
+        behind = getattr(collector, "stream", None)
+
+    assert isinstance(stream, CollectedStream)
+    assert isinstance(behind, CollectedStream)
+    assert getattr(stream.transport, "bootstrap", "") == "k:1"
+    assert (getattr(behind.transport, "bootstrap", ""), behind.before) == ("there:9092", "dc1.")
+
+
+def test_what_it_promises_must_be_said() -> None:
+    unsaid = CollectorSettings(kind="heartbeats")
+
+    (told,) = mistakes(replace(CANAL, collector=unsaid), PIPELINE)
+    (kind,) = mistakes(replace(CANAL, kind=""), PIPELINE)
+
+    assert told == "collector.options.promise: is required"
+    assert kind == "kind: is required where its collector may read any"
 
 
 def test_a_kafka_has_its_own_sections_and_options_beside_them() -> None:
@@ -138,7 +181,7 @@ def nameless(monkeypatch: pytest.MonkeyPatch) -> str:
 def test_a_collector_that_says_no_usual_kind_is_refused_by_name(nameless: str) -> None:
     source = replace(SOURCE, format="", collector=CollectorSettings("", "", kind=nameless))
 
-    (told,) = mistakes(source)
+    (told,) = mistakes(source, PIPELINE)
 
     assert told.startswith(f"collector.kind: {__name__}.Nameless lacks acknowledged, address, ")
     assert told.endswith("usual_format, usual_kind; see docs/extending.md")
@@ -157,7 +200,7 @@ def test_what_a_class_lacks_of_its_seam_is_told_before_anything_runs(
     source = replace(SOURCE, format="", collector=CollectorSettings("http://c", "shop"))
     settings = {"kind": replace(source, kind=nameless), "format": replace(source, format=nameless)}
 
-    (told,) = mistakes(settings[place])
+    (told,) = mistakes(settings[place], PIPELINE)
 
     assert told.startswith(f"{place}: {__name__}.Nameless lacks {lacks}")
 
@@ -170,13 +213,13 @@ def test_a_transport_that_lacks_something_is_refused_by_name(nameless: str) -> N
 def test_what_stands_in_the_folders_lacks_nothing_of_its_seam() -> None:
     usual = replace(SOURCE, format="", collector=CollectorSettings("http://c", "shop"))
 
-    assert mistakes(usual) == mistakes(replace(usual, kind="mariadb")) == ()
+    assert mistakes(usual, PIPELINE) == mistakes(replace(usual, kind="mariadb"), PIPELINE) == ()
 
 
 @pytest.mark.parametrize("there", ["replica", "replica:", ":3306", "replica:x", "replica:70000"])
 def test_a_replica_that_is_no_host_and_port_is_refused_in_words(there: str) -> None:
     settings = SourceSettings("a", "h", 1, "", collector=CollectorSettings("", ""), prefix="a")
 
-    found = mistakes(replace(settings, kind="mysql", options={"read_from": there}))
+    found = mistakes(replace(settings, kind="mysql", options={"read_from": there}), PIPELINE)
 
     assert f"options.read_from: {there} is no host:port, such as replica-2:3306" in found

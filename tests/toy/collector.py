@@ -28,8 +28,8 @@ class ToyCollector:
 
     usual_kind: ClassVar[str] = "tests.toy.source"
     usual_format: ClassVar[str] = "tests.toy.format"
+    rests_on: ClassVar[str] = ""
     url: str
-    connector: str
 
     def acknowledged(self) -> Acknowledged | Missing:
         return Acknowledged(entry(Database(Path(self.url)).sent()))

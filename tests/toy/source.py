@@ -48,6 +48,9 @@ class ToySource:
         database.put(table, {"id": 1, "source": self.name, "n": number})
         return Beat(number, self.head(), told)
 
+    def newest_heartbeat(self) -> int:
+        return int(self._database().rows(self.settings.heartbeat).get(1, {"n": -1})["n"])
+
     def sends(self) -> None:
         """All."""
 

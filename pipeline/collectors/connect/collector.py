@@ -43,6 +43,7 @@ class ConnectCollector:
 
     usual_kind: ClassVar[str] = "mysql"
     usual_format: ClassVar[str] = "debezium_json"
+    rests_on: ClassVar[str] = ""
     url: str
     connector: str
     timeout: timedelta = timedelta(seconds=3)

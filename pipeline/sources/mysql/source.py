@@ -104,6 +104,11 @@ class MySqlSource:
             ask("COMMIT")
             return Beat(int(row["n"]), self.head(), row["told"].replace(tzinfo=UTC))
 
+    def newest_heartbeat(self) -> int:
+        """The highest number of its own that is committed now; -1 before there is one."""
+        statement = f"SELECT n FROM {self._heartbeat} WHERE source = %s"  # noqa: S608
+        return max((int(row["n"]) for row in self._session.ask(statement, self.name)), default=-1)
+
     def beaten(self) -> datetime | None:
         """The time of our newest heartbeat that it has, as a primary or from one."""
         statement = f"SELECT at FROM {self._heartbeat} WHERE source = %s"  # noqa: S608

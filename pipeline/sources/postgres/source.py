@@ -127,6 +127,11 @@ class PostgresSource:
             told: datetime = row["told"]
             return Beat(int(row["n"]), self.head(), told.astimezone(UTC))
 
+    def newest_heartbeat(self) -> int:
+        """The highest number of its own that is committed now; -1 before there is one."""
+        statement = f"SELECT n FROM {addressed(self.settings.heartbeat)} WHERE source = %s"  # noqa: S608
+        return max((int(row["n"]) for row in self._session.ask(statement, self.name)), default=-1)
+
     def beaten(self) -> datetime | None:
         """The time of our newest heartbeat that it has, as a primary or from one."""
         table = addressed(self.settings.heartbeat)

@@ -119,7 +119,7 @@ class Probed:
             clock_now=now,
             now=now(),
             zone=ZoneInfo("UTC"),
-            orderings=orderings((self.pipe.source(),)),
+            orderings=orderings((self.pipe.source(),), {}),
         )
 
     def ruled(self, name: str, wanted: Outcome) -> Ruling:

@@ -1,0 +1,1 @@
+"""What writes an ordered log into topics and tells nobody: its heartbeats tell how far it is."""

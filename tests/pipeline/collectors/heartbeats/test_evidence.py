@@ -1,0 +1,170 @@
+"""A heartbeat that came through proves what was logged before it, and never more."""
+
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.collectors.heartbeats.evidence import HeartbeatEvidence, NotedEnd, SendingPromise
+from pipeline.model import Acknowledged, Head, Missing
+from pipeline.sources.mysql.position import binlog_position
+
+
+def end(pos: int, number: int, identity: str = "A") -> NotedEnd:
+    return NotedEnd(Head(identity, binlog_position(7, pos)), number)
+
+
+def at(pos: int) -> Acknowledged:
+    return Acknowledged(binlog_position(7, pos))
+
+
+def missing(found: Acknowledged | Missing) -> str:
+    assert isinstance(found, Missing)
+    return found.why
+
+
+def test_nothing_is_said_before_a_heartbeat_came_through() -> None:
+    evidence = HeartbeatEvidence(SendingPromise.ORDERED)
+
+    evidence.learn(end(100, 5), None)
+
+    assert "no heartbeat of source shop" in missing(evidence.acknowledged("shop"))
+
+
+@pytest.mark.parametrize(
+    ("seen", "proven"),
+    [
+        pytest.param(5, False, id="the newest that was committed by then"),
+        pytest.param(6, False, id="one that may have been logged, and not seen, by then"),
+        pytest.param(7, True, id="one that waited for that one"),
+    ],
+)
+def test_an_end_is_proven_by_a_heartbeat_that_was_written_after_it(seen: int, proven: bool) -> None:
+    evidence = HeartbeatEvidence(SendingPromise.ORDERED)
+    evidence.learn(end(100, 5), 4)
+
+    evidence.learn(end(200, 7), seen)
+
+    assert (evidence.acknowledged("shop") == at(100)) is proven
+
+
+def test_by_batches_one_heartbeat_more_is_waited_for_that_was_written_later() -> None:
+    evidence = HeartbeatEvidence(SendingPromise.BATCHES)
+    evidence.learn(end(100, 5), 4)
+    evidence.learn(end(200, 7), 7)  # may be of the same batch as what stands before 100
+
+    assert isinstance(evidence.acknowledged("shop"), Missing)
+    evidence.learn(end(300, 9), 9)  # number 9 was committed before it was known that 7 came
+    assert isinstance(evidence.acknowledged("shop"), Missing)
+    evidence.learn(end(400, 11), 11)
+    assert evidence.acknowledged("shop") == at(100)
+
+
+def test_while_the_log_is_sent_again_nothing_is_said() -> None:
+    evidence = HeartbeatEvidence(SendingPromise.ORDERED)
+    evidence.learn(end(100, 5), 4)
+    evidence.learn(end(200, 7), 8)
+
+    evidence.learn(end(300, 9), 6)
+
+    assert "heartbeat 6 came through behind 8" in missing(evidence.acknowledged("shop"))
+    evidence.learn(end(400, 10), 9)
+    assert evidence.acknowledged("shop") == at(200)
+
+
+def test_what_was_proven_of_another_server_says_nothing_of_this_one() -> None:
+    evidence = HeartbeatEvidence(SendingPromise.ORDERED)
+    evidence.learn(end(100, 5), 4)
+    evidence.learn(end(200, 7), 8)
+
+    evidence.learn(end(50, 8, identity="B"), 9)
+
+    assert isinstance(evidence.acknowledged("shop"), Missing)
+
+
+def test_however_far_it_lags_ends_that_wait_are_bounded_and_none_is_lost() -> None:
+    evidence = HeartbeatEvidence(SendingPromise.ORDERED)
+    for number in range(2_000):
+        evidence.learn(end(100 + number, number), 0)
+
+    evidence.learn(end(5_000, 2_000), 3)
+
+    assert evidence.acknowledged("shop") == at(101)
+
+
+@dataclass
+class Server:
+    """A log whose entries are committed some time after they are logged, in order."""
+
+    log: list[int | None] = field(default_factory=list)  # a heartbeat's number, or a row
+    committed: int = 0
+    beats: int = 0
+
+    def beat(self) -> None:
+        """The row is locked until the one before is committed."""
+        if self.newest == self.beats - 1:
+            self.log.append(self.beats)
+            self.beats += 1
+
+    @property
+    def newest(self) -> int:
+        done = [one for one in self.log[: self.committed] if one is not None]
+        return done[-1] if done else -1
+
+
+@given(st.lists(st.sampled_from(("beat", "row", "commit", "send", "look", "noted")), max_size=80))
+def test_in_order_no_more_is_acknowledged_than_has_arrived(steps: list[str]) -> None:
+    server, arrived, evidence, noted = (
+        Server(),
+        0,
+        HeartbeatEvidence(SendingPromise.ORDERED),
+        end(0, -1),
+    )
+    for step in steps:
+        if step == "beat":
+            server.beat()
+        elif step == "row":
+            server.log.append(None)
+        elif step == "commit":
+            server.committed = len(server.log)
+        elif step == "send":
+            arrived = min(arrived + 1, len(server.log))
+        elif step == "noted":
+            noted = end(len(server.log), server.newest)
+        else:
+            seen = [one for one in server.log[:arrived] if one is not None]
+            evidence.learn(noted, seen[-1] if seen else None)
+        said = evidence.acknowledged("shop")
+        if isinstance(said, Acknowledged):
+            assert int(said.position.words.rpartition("/")[2]) <= arrived
+
+
+@given(
+    st.lists(st.sampled_from(("beat", "row", "commit", "take", "send", "look")), max_size=120),
+    st.randoms(use_true_random=False),
+)
+def test_by_batches_no_more_is_acknowledged_than_has_arrived(
+    steps: list[str], chance: st.DataObject
+) -> None:
+    server, evidence = Server(), HeartbeatEvidence(SendingPromise.BATCHES)
+    taken, batch, arrived = 0, list[int](), set[int]()
+    for step in steps:
+        if step == "beat":
+            server.beat()
+        elif step == "row":
+            server.log.append(None)
+        elif step == "commit":
+            server.committed = len(server.log)
+        elif step == "take" and not batch:
+            batch = list(range(taken, len(server.log)))
+            taken = len(server.log)
+        elif step == "send" and batch:
+            arrived.add(batch.pop(chance.randrange(len(batch))))  # type: ignore[attr-defined]
+        elif step == "look":
+            noted = end(len(server.log), server.newest)
+            seen = [one for n in arrived if (one := server.log[n]) is not None]
+            evidence.learn(noted, max(seen) if seen else None)
+        said = evidence.acknowledged("shop")
+        if isinstance(said, Acknowledged):
+            assert set(range(int(said.position.words.rpartition("/")[2]))) <= arrived
