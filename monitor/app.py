@@ -238,6 +238,7 @@ class App:
             standstills=self.standstills,
             accounts=self.store.accounts,
             rereads=self.store.rereads,
+            resubmissions=self.store.resubmissions,
             clock=clock,
             readers=partial(named_versions, self.store.certificates, clock),
             paused=self._paused,

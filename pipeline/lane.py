@@ -28,6 +28,7 @@ from pipeline.report import Applied, Landed
 from pipeline.reread.preview import Previews
 from pipeline.reread.rounds import Rereading
 from pipeline.rereads import RereadState, WishedReread
+from pipeline.resubmissions import Resubmission
 
 _PATIENCE = timedelta(minutes=1)  # of a merge with upkeep of one mirror, such as Spark's OPTIMIZE
 
@@ -65,10 +66,10 @@ class Lane:
         """What the newest landed batch proves."""
         return self._known.mark
 
-    def land(self, waived: frozenset[str]) -> Landed:
-        """Land one batch and learn the schema changes in it."""
+    def land(self, waived: frozenset[str], resubmissions: Sequence[Resubmission] = ()) -> Landed:
+        """Land one batch, and corrected messages with it, and learn the schema changes in it."""
         self._in_pool("land")
-        landed = self.landing.land(waived)
+        landed = self.landing.land(waived, resubmissions)
         mark, known = self.landing.mark, self._known
         if set_back := is_set_back(known.mark, mark):
             known = Known(

@@ -26,6 +26,7 @@ from pipeline.model import (
 from pipeline.rereads import Reread
 from pipeline.sources.positions import place, reaches
 
+SHOWN = 20  # quarantined changes of a subject that are told one by one
 FULL_EVERY = 50  # batches: nobody replays more texts than this
 _PLAIN = ("lane", "batch", "full")  # fields that are no entries
 
@@ -135,10 +136,10 @@ class Quarantine:
     epoch: int = 0
 
     def names(self, subject: str) -> tuple[str, ...]:
-        """What a person may waive: each named change, and all the others as one."""
-        more = self.count - len(self.ids)
+        """What a person may waive: the first by name, and all others as one, the last."""
+        more = self.count - min(len(self.ids), SHOWN)
         rest = (f"{subject}:and {more} more@{self.batch}",) if more else ()
-        return (*self.ids, *rest)
+        return (*self.ids[:SHOWN], *rest)
 
     @property
     def partitions(self) -> frozenset[str]:
@@ -176,6 +177,7 @@ class Mark:
     ``snaps``         ``source/shard`` -> the snapshot that is not complete yet.
     ``schemas``       ``source/shard`` -> its newest columns, where rows tell them of themselves.
     ``rereads``       ``source/shard`` -> its newest re-reading, done or not.
+    ``resubmitted``   ids of corrected messages that are still asked for -> batch that landed them.
     ``lists``         source -> by which lists its collector sends tables.
     ``orderings``     source -> what the orders of its changes rest on.
     ``again``         source -> its newest snapshot that was not its first.
@@ -212,6 +214,7 @@ class Mark:
     snaps: Mapping[str, Snap] = field(default_factory=dict)
     schemas: Mapping[str, ToldSchema] = field(default_factory=dict)
     rereads: Mapping[str, Reread] = field(default_factory=dict)
+    resubmitted: Mapping[str, int] = field(default_factory=dict)
     lists: Mapping[str, CollectorLists] = field(default_factory=dict)
     orderings: Mapping[str, Ordering] = field(default_factory=dict)
     keepers: Mapping[str, LogKeeper] = field(default_factory=dict)

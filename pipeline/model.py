@@ -324,7 +324,11 @@ class PartitionEnd:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """Counts of one batch of one table; each term is counted on its own."""
+    """Counts of one batch of one table; each term is counted on its own.
+
+    ``corrected`` counts messages that an earlier account has as quarantined, and of which changes
+    are read now: of all that was read so many were read twice, and are quarantined no more.
+    """
 
     read: int = 0
     applied: int = 0
@@ -333,6 +337,7 @@ class Account:
     redelivered: int = 0
     quarantined: int = 0
     ignored: Mapping[str, int] | None = None
+    corrected: int = 0
 
     @property
     def residual(self) -> int:

@@ -8,6 +8,7 @@ from functools import lru_cache
 from pipeline.errors import worded
 from pipeline.image import Image
 from pipeline.model import Account, Order
+from pipeline.resubmissions import ResubmissionState
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,8 @@ class Hold:
 class Landed:
     """One landing round of one lane; ``batch`` is None when nothing was committed.
 
-    ``capped`` is true when more was there than one batch may take.
+    ``capped`` is true when more was there than one batch may take.  ``resubmitted`` tells of each
+    corrected message that was asked for.
     """
 
     lane: str
@@ -85,6 +87,7 @@ class Landed:
     tables: tuple[tuple[str, int], ...] = ()
     gaps: tuple[Gap, ...] = ()
     holds: tuple[Hold, ...] = ()
+    resubmitted: tuple[ResubmissionState, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from monitor.spark.standstills import Standstills
 from monitor.spark.wire import Reply, Request, Verb
 from monitor.store.accounts import Accounts
 from monitor.store.rereads import RereadRequests
+from monitor.store.resubmissions import Resubmissions
 from pipeline.errors import HeldError, SluiceError
 from pipeline.image import DueCut
 from pipeline.report import Applied, Hold, Landed
@@ -49,6 +50,7 @@ class LaneRequests:
     standstills: Standstills
     accounts: Accounts
     rereads: RereadRequests
+    resubmissions: Resubmissions
     clock: Callable[[], datetime]
     readers: Callable[[], Mapping[str, int]] = dict
     cuts: Callable[[], tuple[DueCut, ...]] = tuple
@@ -129,7 +131,8 @@ class LaneRequests:
     def _land(self) -> Landed | None:
         with self._ailing(Verb.LAND):
             try:
-                request = Request(0, Verb.LAND, self.waived())
+                asked = self.resubmissions.wished()
+                request = Request(0, Verb.LAND, self.waived(), resubmissions=asked)
                 landed = self.call(request, self.deadlines.land).landed
             except HeldError as error:
                 hold = Hold(f"{error.reason}:{self.lane}", "", error.reason, error.detail)
@@ -190,6 +193,7 @@ class LaneRequests:
 
     def _landed(self, landed: Landed) -> None:
         self.standstills.landed(landed, self.clock())
+        self.resubmissions.told(landed.resubmitted, self.clock())
         if landed.batch is not None:
             took = round(landed.took.total_seconds(), 3)
             log.info("landed", batch=landed.batch, rows=landed.rows, seconds=took)

@@ -24,6 +24,7 @@ from pipeline.invariants.finder import find
 from pipeline.invariants.invariant import Invariant
 from pipeline.report import Applied, Landed
 from pipeline.rereads import RereadState, WishedReread
+from pipeline.resubmissions import Resubmission
 from pipeline.settings import PipelineSettings
 
 OPENING = 0
@@ -59,7 +60,7 @@ class Request:
     """One thing to do; ``settings`` only opens, ``readers`` only serves upkeep, ``cuts`` merges.
 
     ``paused`` are tables whose mirrors nothing is written to, ``wanted`` those that somebody waits
-    for.
+    for, ``resubmissions`` corrected messages that are to land.
     """
 
     id: int
@@ -71,6 +72,7 @@ class Request:
     rereads: tuple[WishedReread, ...] = ()
     paused: frozenset[str] = frozenset()
     wanted: frozenset[str] = frozenset()
+    resubmissions: tuple[Resubmission, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,7 @@ from pipeline.apply.written_images import Manifest
 from pipeline.image import DueCut
 from pipeline.report import Applied, Landed
 from pipeline.rereads import RereadState, WishedReread
+from pipeline.resubmissions import Resubmission
 from pipeline.settings import PipelineSettings
 
 PR_SET_PDEATHSIG = 1  # prctl(2)
@@ -47,8 +48,8 @@ log = structlog.get_logger(__name__)
 class ServedLane(Protocol):
     """What this process asks of the pipeline; its works may be asked for at the same time."""
 
-    def land(self, waived: frozenset[str]) -> Landed:
-        """Land one batch."""
+    def land(self, waived: frozenset[str], resubmissions: Sequence[Resubmission]) -> Landed:
+        """Land one batch, and corrected messages with it."""
         ...
 
     def apply(
@@ -192,7 +193,8 @@ class RequestServer:
             raise RuntimeError(msg)
         match request.verb:
             case Verb.LAND:
-                return Reply(request.id, landed=self.lane.land(request.waived))
+                landed = self.lane.land(request.waived, request.resubmissions)
+                return Reply(request.id, landed=landed)
             case Verb.APPLY | Verb.APPLY_URGENT:
                 return Reply(request.id, applied=_merged(self.lane, request))
             case Verb.REREAD:

@@ -164,6 +164,20 @@ rereads = _table(
     _column("wish", JSON, nullable=True),
     _column("proofs", JSON, nullable=True),
 )
+resubmissions = _table(
+    "resubmissions",
+    _key("id", _NAME),
+    _column("change", Text),
+    _column("table", _NAME),
+    _column("reason", Text),
+    _column("who", _NAME),
+    _column("at", Instant),
+    _column("ended", Instant, nullable=True),
+    _column("batch", BigInteger, nullable=True),
+    _column("why", Text),
+    _column("original", Text),
+    _column("body", Text),
+)
 pauses = _table(
     "pauses",
     _key("id", _NAME),

@@ -20,6 +20,7 @@ from monitor.store.memory import CheckMemory
 from monitor.store.outbox import StoredOutbox
 from monitor.store.pauses import Pauses
 from monitor.store.rereads import RereadRequests
+from monitor.store.resubmissions import Resubmissions
 from monitor.store.silences import Silences
 from monitor.store.table_states import TableStates
 from monitor.store.ticks import Ticks
@@ -44,6 +45,7 @@ class ServiceStore:
     holds: Holds = field(init=False)
     silences: Silences = field(init=False)
     rereads: RereadRequests = field(init=False)
+    resubmissions: Resubmissions = field(init=False)
     pauses: Pauses = field(init=False)
     table_states: TableStates = field(init=False)
 
@@ -62,6 +64,7 @@ class ServiceStore:
         self.holds = Holds(database)
         self.silences = Silences(database)
         self.rereads = RereadRequests(database)
+        self.resubmissions = Resubmissions(database)
         self.pauses = Pauses(database)
         self.table_states = TableStates(database)
 

@@ -19,11 +19,15 @@ def _wishes(connection: Connection) -> None:
             connection.exec_driver_sql(f"ALTER TABLE {name} ADD COLUMN {told}")
 
 
-STEPS: tuple[Callable[[Connection], None], ...] = (*(METADATA.create_all,) * 3, _wishes)
+STEPS: tuple[Callable[[Connection], None], ...] = (
+    *(METADATA.create_all,) * 3,
+    _wishes,
+    METADATA.create_all,
+)
 """The first makes a store, each after it the next version; a released step is never changed.
 
 The second adds what is read again from its source, the third pauses and states of tables,
-the fourth which rows are read again."""
+the fourth which rows are read again, the fifth what was corrected."""
 FIRST = 2
 """The version that the first step makes; no release has written an earlier one."""
 

@@ -16,7 +16,8 @@ class Counted:
 
     ``read`` all rows; ``rows`` those with a key that may change the mirror; ``kept`` the newest of
     each key; ``distinct`` the changes left when repetitions are dropped; ``ordered`` truncates
-    and settles, which act by themselves; ``tombstones`` and ``quarantined`` by their ops.
+    and settles, which act by themselves; ``tombstones`` and ``quarantined`` by their ops;
+    ``corrected`` messages that were quarantined before.
     """
 
     read: int
@@ -26,6 +27,7 @@ class Counted:
     ordered: int
     tombstones: int
     quarantined: int
+    corrected: int = 0
 
 
 def balance(counted: Counted, applied: int, noop: int, again: int = 0) -> Account:
@@ -42,6 +44,7 @@ def balance(counted: Counted, applied: int, noop: int, again: int = 0) -> Accoun
         redelivered=counted.rows - counted.distinct + again,
         quarantined=counted.quarantined,
         ignored={"tombstone": counted.tombstones},
+        corrected=counted.corrected,
     )
 
 

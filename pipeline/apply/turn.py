@@ -264,6 +264,14 @@ def counts_of(verdicts: Verdicts, floored: int) -> Counts:
     )
 
 
+def _corrected(changes: pa.Table) -> int:
+    """Messages that were quarantined before: their changes bear its name."""
+    if "error" not in changes.column_names:
+        return 0
+    named = changes.filter(pc.not_equal(plain(changes["op"]), str(Op.ERROR)))["error"]
+    return len(pc.unique(plain(named)).drop_null())
+
+
 def account_of(task: TurnTask[Any], made: Decided, counts: Counts) -> Account:
     """The account of a turn that changes as many rows as *counts* says."""
     changes, folded = task.changes, made.folded
@@ -275,6 +283,7 @@ def account_of(task: TurnTask[Any], made: Decided, counts: Counts) -> Account:
         ordered=len(_rows_of(changes, Op.TRUNCATE, Op.SETTLE)),
         tombstones=len(_rows_of(changes, Op.TOMBSTONE)),
         quarantined=len(_rows_of(changes, Op.ERROR)),
+        corrected=_corrected(changes),
     )
     applied = counts.inserted + counts.updated + counts.deleted
     return balance(counted, applied, counts.noop + made.outlived, counts.again)

@@ -24,6 +24,7 @@ from pipeline.mark import Mark
 from pipeline.model import Op, Order
 
 EVERY_OP = tuple(Op)
+ROW_OPS = (Op.CREATE, Op.UPDATE, Op.DELETE, Op.READ)
 
 
 @dataclass(eq=False)
@@ -124,6 +125,15 @@ class ChangeLog:
             pc.equal(found["source"], source), pc.is_in(log, pa.array(sorted(logs), pa.int64()))
         )
         return found.filter(pc.fill_null(own, False))
+
+    def of_key(self, table: str, key: str, since: Order, columns: Sequence[str]) -> pa.Table:
+        """Landed changes of one key of a table, none of an order below *since*."""
+        files = self._files(lambda file: _meets(file, "epoch", since.epoch, None))
+        wanted = tuple(dict.fromkeys([*columns, "table", "order"]))
+        found = scan(self.store, files, among=("key", (key,)), ops=ROW_OPS, columns=wanted)
+        own = found.filter(pc.equal(found["table"], table))
+        above = [Order(**one) >= since for one in own["order"].to_pylist()]  # few have one key
+        return own.filter(pa.array(above, pa.bool_())).select(list(columns))
 
     def sent(
         self, source: str, ids: Sequence[str], since: Order | None, columns: Sequence[str]

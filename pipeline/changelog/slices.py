@@ -19,7 +19,7 @@ from pipeline.model import Op
 APPLIED_OPS = (*MIRROR_OPS, Op.TOMBSTONE, Op.ERROR)
 APPLIED_COLUMNS = (
     "batch", "source", "shard", "table", "op", "key", "before", "after", "changed", "at", "order",
-    "origin", "topic", "partition",
+    "origin", "topic", "partition", "error",
 )  # fmt: skip
 
 

@@ -25,7 +25,7 @@ from pipeline.landing.source_feed import Feed
 from pipeline.landing.tally import RunTally
 from pipeline.landing.task import Done, Intake
 from pipeline.mark import Mark, Quarantine
-from pipeline.model import TopicPartition
+from pipeline.resubmissions import is_shard, place_of
 from pipeline.transports.offset_ranges import OffsetRange
 
 log = structlog.get_logger(__name__)
@@ -33,11 +33,24 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Healed:
-    """Quarantined changes by their ``ids``, and their rows in files of no batch yet."""
+    """Quarantined changes by their ``ids``, and their rows in files of no batch yet.
+
+    ``counted_before`` are those ids that the account of their table has counted as quarantined.
+    """
 
     ids: frozenset[str] = frozenset()
     files: tuple[WrittenFile, ...] = ()
     tallies: tuple[RunTally, ...] = ()
+    counted_before: frozenset[str] = frozenset()
+
+    def with_more(self, more: "Healed") -> "Healed":
+        """Both together."""
+        return Healed(
+            self.ids | more.ids,
+            (*self.files, *more.files),
+            (*self.tallies, *more.tallies),
+            self.counted_before | more.counted_before,
+        )
 
     def counted(self, facts: Facts) -> Facts:
         """*facts* with the rows; they count for nothing that goes by the order of landing."""
@@ -71,7 +84,7 @@ class Healing:
         read: Callable[[Intake], Done],
     ) -> Healed:
         """What can be read by now, of topics that are there and as *chosen* finds them whole."""
-        ids, done = list[str](), list[Done]()
+        ids, done, before = list[str](), list[Done](), set[str]()
         for subject, intake in self._intakes(mark, listing.source_of, chosen.disturbed):
             named = mark.quarantine[subject].ids
             if not self._retries.due(subject, named, at):
@@ -82,10 +95,11 @@ class Healing:
                 continue
             log.info("quarantine read at last", subject=subject, changes=len(named))
             ids += named
+            before |= {*named} if is_shard(subject) else set()
             done.append(told)
         files = tuple(one.file for one in done if one.file is not None)
         tallies = tuple(tally for one in done for tally in one.tallies)
-        return Healed(frozenset(ids), files, tallies)
+        return Healed(frozenset(ids), files, tallies, frozenset(before))
 
     def _intakes(
         self, mark: Mark, source_of: Mapping[str, str], disturbed: Set[str]
@@ -109,11 +123,11 @@ def _ranges(one: Quarantine) -> tuple[OffsetRange, ...]:
     """A range for each change; none, if a name is not that of a message."""
     found = []
     for name in one.ids:
-        place, _, offset = name.rpartition("@")[0].rpartition(":")
-        if not place or not offset.isdigit():
+        place = place_of(name)
+        if place is None:
             return ()
-        at = TopicPartition.parse(place)
-        found.append(OffsetRange(at.topic, at.partition, int(offset), int(offset) + 1))
+        at, offset = place
+        found.append(OffsetRange(at.topic, at.partition, offset, offset + 1))
     return tuple(found)
 
 

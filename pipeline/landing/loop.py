@@ -37,6 +37,7 @@ from pipeline.landing.recognition import recognised
 from pipeline.landing.redelivery import resending
 from pipeline.landing.reread_columns import with_columns
 from pipeline.landing.rereading import RereadNews, advanced, is_due, ripe
+from pipeline.landing.resubmitting import Resubmitted, Resubmitting
 from pipeline.landing.sent_shards import has_sent
 from pipeline.landing.shape import Provenance
 from pipeline.landing.snapshot_overlaps import with_overlaps
@@ -50,6 +51,7 @@ from pipeline.lives import lived
 from pipeline.mark import Mark, source_of
 from pipeline.model import Ordering, PartitionEnd, Shard, TopicPartition
 from pipeline.report import Hold, Landed, read_gap
+from pipeline.resubmissions import Resubmission
 from pipeline.route import Router
 from pipeline.settings import PipelineSettings
 from pipeline.topics.naming import spelled
@@ -83,6 +85,7 @@ class Landing:
     _acknowledgements: Acknowledgements = field(default_factory=Acknowledgements)
     _disorder: Disorder = field(default_factory=Disorder)
     _healed: Healed = field(default_factory=Healed)
+    _again: Resubmitted = field(default_factory=Resubmitted)
     _noticed: Noticed = field(default_factory=Noticed)
     _tried: frozenset[str] = frozenset()
     _ends: dict[TopicPartition, PartitionEnd] = field(default_factory=dict)
@@ -95,8 +98,10 @@ class Landing:
         """What is asked what there is to land."""
         return Upstream.of(self.feeds, self.transport, self.clock)
 
-    def land(self, waived: frozenset[str]) -> Landed:
+    def land(self, waived: frozenset[str], resubmissions: Sequence[Resubmission] = ()) -> Landed:
         """Land one batch; ``batch`` is None when there was nothing to land.
+
+        *resubmissions* are the same until they are told as landed.
 
         Raises:
             UnreachableError: Kafka or the lake did not answer; the next round goes on from there.
@@ -107,8 +112,10 @@ class Landing:
         listing = self._noticed.unsaid(self.upstream.list(self.mark.offsets))
         chosen = self._plan(listing)
         held: dict[str, Hold] = {}
+        self._again = self._resubmitting.found(self.mark, listing, resubmissions, started)
         found = self._healing.found(self.mark, listing, chosen, started, self._read_again)
-        self._healed, closed = found, waived | found.ids
+        self._healed = found.with_more(self._again.healed)
+        closed = waived | self._healed.ids
         facts = self._land(chosen, listing, held, closed) if self._due(chosen, closed) else None
         if facts is None:
             return self._report(started, None, Facts(), chosen, held)
@@ -144,6 +151,7 @@ class Landing:
         """Whether a batch says anything: rows, a gap, or what a person has closed."""
         closed = waived & set(self.mark.gaps).union(*self.mark.quarantined.values())
         again = is_due(self.mark, self.rereads(), self._tried) or self._noticed.is_due(self.mark)
+        closed |= self._healed.ids
         return again or bool(chosen.spans or chosen.gaps or closed)
 
     @cached_property
@@ -156,6 +164,10 @@ class Landing:
     @cached_property
     def _healing(self) -> Healing:
         return Healing(self.feeds)
+
+    @cached_property
+    def _resubmitting(self) -> Resubmitting:
+        return Resubmitting(self.feeds, self.router, self.log)
 
     def _read_again(self, intake: Intake) -> Done:
         stamp = Stamp(self.mark.lane, -1, self.clock())
@@ -194,8 +206,9 @@ class Landing:
         )
         self._same_topics(chosen, listing)
         made = self._with_lost(made, listing, epochs, facts, stamp.received)
-        made = replace(self._healed.noted(made), lives=self._lived(made))
-        taken = rows_again(self.log, (*again.files, *self._healed.files), columns, stamp)
+        made = replace(self._again.noted(self._healed.noted(made)), lives=self._lived(made))
+        files, before = (*again.files, *self._healed.files), self._healed.counted_before
+        taken = rows_again(self.log, files, columns, stamp, counted_before=before)
         self._tried = ripe(self.mark)
         self._commit(made, settled, replace(staged, files=(*staged.files, *taken)), stamp)
         tell_gone(chosen, made)
@@ -383,4 +396,5 @@ class Landing:
             tables=tuple(sorted(facts.tables.items())),
             gaps=tuple(read_gap(text) for text in self.mark.gaps.values()),
             holds=tuple(held.values()),
+            resubmitted=self._again.states(self.mark),
         )

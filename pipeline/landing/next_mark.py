@@ -13,7 +13,7 @@ from pipeline.landing.rereading import RereadStep
 from pipeline.landing.tally import NAMED
 from pipeline.landing.told_schemas import after
 from pipeline.landing.topic_shards import TopicNames, TopicShards
-from pipeline.mark import Epoch, EpochStart, Mark, Quarantine, Snap, source_of
+from pipeline.mark import SHOWN, Epoch, EpochStart, Mark, Quarantine, Snap, source_of
 from pipeline.model import Acknowledged, Order, Shard, TopicPartition
 from pipeline.report import Gap, read_gap, tell_gap
 from pipeline.route import Router
@@ -312,10 +312,10 @@ def _sure(mark: Mark, epochs: Mapping[str, Epoch], source: str) -> int:
 
 
 def _waived(subject: str, one: Quarantine, waived: frozenset[str]) -> Quarantine | None:
-    named = [name for name in one.names(subject) if name not in waived]
-    ids = tuple(name for name in one.ids if name in named)
-    rest = one.count - len(one.ids) if len(named) > len(ids) else 0
-    return replace(one, ids=ids, count=len(ids) + rest) if named else None
+    all_others = one.names(subject)[-1] in waived and one.count > SHOWN
+    named, rest = (one.ids[:SHOWN], 0) if all_others else (one.ids, one.count - len(one.ids))
+    ids = tuple(name for name in named if name not in waived)
+    return replace(one, ids=ids, count=len(ids) + rest) if ids or rest else None
 
 
 def _closed(one: Quarantine, settled: Iterable[Settled]) -> Quarantine | None:

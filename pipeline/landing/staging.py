@@ -20,7 +20,10 @@ from pipeline.landing.inversions import JUDGED, low
 from pipeline.landing.redelivery import COLUMNS, Near, unexplained
 from pipeline.landing.tally import RunTally
 from pipeline.model import Order, TopicPartition
+from pipeline.resubmissions import place_of
 
+PLACE = ("topic", "partition", "offset")
+MessagePlace = tuple[TopicPartition, int]
 RESTAMPED = 65_536  # rows held at once
 
 
@@ -48,16 +51,27 @@ def rows_again(
     files: Iterable[WrittenFile],
     columns: Sequence[ColumnsTold],
     stamp: Stamp,
+    *,
+    counted_before: Collection[str] = (),
 ) -> tuple[WrittenFile, ...]:
-    """Files of rows that were read again, in the batch of *stamp*, and of their columns."""
-    found = [restamped(log, file, stamp) for file in files]
+    """Files of rows that were read again, in the batch of *stamp*, and of their columns.
+
+    Those of the quarantined changes *counted_before* bear their names as ``error``.
+    """
+    names = {place_of(name): name for name in counted_before}
+    found = [restamped(log, file, stamp, names) for file in files]
     if columns:
         found.append(write_rows(log, columns_rows(columns, stamp), stamp))
     return tuple(found)
 
 
-def restamped(log: ChangeLog, file: WrittenFile, stamp: Stamp) -> WrittenFile:
-    """A file of the same rows in the batch of *stamp*: they were written before it had a number."""
+def restamped(
+    log: ChangeLog, file: WrittenFile, stamp: Stamp, names: Mapping[MessagePlace | None, str]
+) -> WrittenFile:
+    """A file of the same rows in the batch of *stamp*: they were written before it had a number.
+
+    *names*: see :func:`rows_again`.
+    """
     if (made_out := filled(log.store, file, stamp)) is not None:
         return made_out
     name = f"part-{uuid.uuid4()}.parquet"
@@ -66,7 +80,7 @@ def restamped(log: ChangeLog, file: WrittenFile, stamp: Stamp) -> WrittenFile:
         SortedFile(log.store, log.snapshot.metadata, name, stamp.received) as made,
     ):
         for rows in parquet.iter_batches(RESTAMPED):
-            made.add([_stamped(rows, stamp)])
+            made.add([_named(_stamped(rows, stamp), names)])
     if made.written is None:
         raise SluiceError("a file of no rows was asked for")
     return made.written
@@ -85,6 +99,15 @@ def _stamped(rows: pa.RecordBatch, stamp: Stamp) -> pa.RecordBatch:
         for one in CHANGES
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=CHANGES)
+
+
+def _named(rows: pa.RecordBatch, names: Mapping[MessagePlace | None, str]) -> pa.RecordBatch:
+    if not names:
+        return rows
+    places = zip(*(rows[name].to_pylist() for name in PLACE), strict=True)
+    told = [names.get((TopicPartition(topic, at), offset)) for topic, at, offset in places]
+    number = rows.schema.get_field_index("error")
+    return rows.set_column(number, CHANGES.field("error"), pa.array(told, pa.string()))
 
 
 def staged_rows(

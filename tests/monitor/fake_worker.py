@@ -35,7 +35,7 @@ class FakeLane:
         self.jvm = subprocess.Popen(["/bin/sleep", "600"])
         (lake / "jvm").write_text(str(self.jvm.pid), encoding="utf-8")
 
-    def land(self, waived: frozenset[str]) -> Landed:
+    def land(self, waived: frozenset[str], resubmissions: object = ()) -> Landed:
         """Commit one batch, unless *waived* says otherwise."""
         print("a library prints to stdout")  # noqa: T201  - must not reach the replies
         self._obey("land", waived)

@@ -64,6 +64,7 @@ VALUES = {
     "complete": NUMBERS,
     "departed": NUMBERS,
     "belated": NUMBERS,
+    "resubmitted": NUMBERS,
     "lost": st.builds(Order, NUMBERS, NUMBERS, NUMBERS),
     "lists": st.builds(
         CollectorLists, st.just("d"), st.sampled_from([None, NOON]), NUMBERS,

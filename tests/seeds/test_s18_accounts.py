@@ -1,8 +1,16 @@
-"""S18: "a row is in the main table or in the error table" was promised, and never counted."""
+"""S18: "a row is in the main table or in the error table" was promised, and never counted.
 
+Covers pipeline/apply/main_and_error.py too.
+"""
+
+from collections import Counter
 from pathlib import Path
 
+import pytest
+
+from monitor.store.accounts import terms
 from pipeline.apply.account import Counted, balance, unexplained
+from pipeline.apply.main_and_error import MainAndError, main_and_error
 from pipeline.model import Op
 from tests.pipeline.hand_lake import HandLake, row
 
@@ -26,3 +34,35 @@ def test_s18_main_and_error_rows_add_up_on_a_real_table(tmp_path: Path) -> None:
 
     assert (account.read, account.applied, account.quarantined) == (2, 1, 1)
     assert account.residual == 0
+
+
+ODD = {**row(Op.ERROR, 0, 2), "order": None, "key": None, "offset": 20}
+NAME = "s.db.t:0:20@0"
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["turn by turn", "all in one slice"])
+@pytest.mark.parametrize(
+    ("mended", "main"),
+    [
+        pytest.param([row(Op.CREATE, 20, 2, "b")], 3, id="a row"),
+        pytest.param([row(Op.UPDATE, 9, 1, "old")], 3, id="a row that a newer one has outlived"),
+        pytest.param(
+            [row(Op.CREATE, 20, 2, "b"), row(Op.CREATE, 21, 3, "c")], 4, id="two of one message"
+        ),
+    ],
+)
+def test_s18_a_message_that_is_corrected_is_counted_once(
+    tmp_path: Path, mended: list[dict[str, object]], main: int, *, late: bool
+) -> None:
+    lake, sums = HandLake(tmp_path), Counter[str]()
+
+    lake.land(row(Op.CREATE, 10, 1, "a"), ODD, row(Op.CREATE, 11, 9, "z"))
+    if not late:
+        sums.update(terms(lake.apply().account))
+        assert main_and_error(sums) == MainAndError(read=3, main=2, error=1)
+    lake.land(*({**one, "offset": 20, "error": NAME} for one in mended))
+    sums.update(terms(lake.apply().account))
+
+    assert main_and_error(sums) == MainAndError(read=main, main=main, error=0)
+    assert main_and_error(sums).lost == 0
+    assert (sums["read"], sums["corrected"]) == (main + 1, 1), "without it, one would be too many"

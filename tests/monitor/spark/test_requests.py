@@ -5,7 +5,7 @@ Covers monitor/spark/requests.py, standstills.py.
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -15,11 +15,13 @@ from monitor.spark.requests import Deadlines, LaneRequests
 from monitor.spark.standstills import Standstills
 from monitor.spark.wire import Reply, Request, Verb
 from monitor.store.rereads import RereadRequest
+from monitor.store.resubmissions import ResubmissionRecord
 from monitor.store.store import ServiceStore
 from pipeline.errors import HeldError, SluiceError, UnreachableError
 from pipeline.model import Account
 from pipeline.report import Applied, Hold, Landed
 from pipeline.rereads import RereadState, WishedReread
+from pipeline.resubmissions import Resubmission, ResubmissionState
 from tests.monitor.store.kit import Full
 
 NOW = datetime(2026, 3, 29, 12, 0, tzinfo=UTC)
@@ -80,9 +82,27 @@ def _requests(store: ServiceStore, spark: FakeSpark) -> LaneRequests:
         standstills=standstills,
         accounts=store.accounts,
         rereads=store.rereads,
+        resubmissions=store.resubmissions,
         clock=lambda: NOW,
         readers=lambda: {"shop.users": 4},
     )
+
+
+def test_corrected_messages_are_asked_for_until_they_are_told_as_landed(
+    store: ServiceStore,
+) -> None:
+    asked = Resubmission("r1", "b.db.t:0:1@0", "e30=", key="AP8=", headers=(("h", None),), at=NOW)
+    made = ResubmissionRecord(asked, "db.t", "a typing error", "ann", NOW, original="0" * 64)
+    store.resubmissions.add(made)
+    landed = Landed("main", 3, 5, NOW, SECOND)
+    done = replace(landed, resubmitted=(ResubmissionState("r1", 3),))
+    spark = FakeSpark(before=[landed, done, landed])
+    requests = _requests(store, spark)
+
+    for _ in range(3):
+        requests.land()
+
+    assert [one.resubmissions for one in spark.asked] == [(asked,), (asked,), ()]
 
 
 def test_a_backlog_of_large_batches_is_no_landing_that_is_overdue(store: ServiceStore) -> None:

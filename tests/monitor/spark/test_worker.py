@@ -35,7 +35,7 @@ class GatedLane:
         for verb in ("land", "apply", "upkeep"):
             self.gates[verb], self.begun[verb] = threading.Event(), threading.Event()
 
-    def land(self, waived: frozenset[str]) -> Landed:
+    def land(self, waived: frozenset[str], resubmissions: object = ()) -> Landed:
         """Through the gate."""
         self._pass("land", *waived)
         return Landed("main", len(self.done), 1, AT, SOON)

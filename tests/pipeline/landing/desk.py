@@ -311,13 +311,13 @@ class Desk:
         meanwhile()
         return done
 
-    def landed(self, *ops: Op) -> list[dict[str, Any]]:
+    def landed(self, *ops: Op, more: Sequence[str] = ()) -> list[dict[str, Any]]:
         """All rows of the change log of these ops (creates, if none is named), by offset."""
         log = self.log()
         if log.look() is None:
             return []
         names = ("batch", "source", "offset", "order", "tx", "after")
-        columns = (*names, "before", "key", "origin", "at")
+        columns = (*names, "before", "key", "origin", "at", *more)
         files = parts(log.snapshot, -1, 2**62)
         words = ops or (Op.CREATE,)
         rows = scan(log.store, files, among=("lane", ("main",)), ops=words, columns=columns)

@@ -1,0 +1,98 @@
+"""Which quarantined messages did people correct, how, why, and what became of that?"""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from pydantic import TypeAdapter
+from sqlalchemy import Row, insert, select, update
+
+from monitor.store.database import Database
+from monitor.store.schema import resubmissions
+from pipeline.errors import ConfigError
+from pipeline.resubmissions import Resubmission, ResubmissionState
+
+
+@dataclass(frozen=True, slots=True)
+class ResubmissionRecord:
+    """Who corrected a message, why and when; ``ended`` is None until it has landed or never will.
+
+    ``table`` is empty where it was not known.  ``original`` is the SHA-256 of the bytes that could
+    not be read.  ``batch`` is the one that it landed in; without one ``why`` says what it waits
+    for, or, once it has ended, why it never lands.
+    """
+
+    asked: Resubmission
+    table: str
+    reason: str
+    who: str
+    at: datetime
+    original: str
+    ended: datetime | None = None
+    batch: int | None = None
+    why: str = ""
+
+
+@dataclass(eq=False)
+class Resubmissions:
+    """Kept for ever: they say how a change came that nobody could read."""
+
+    database: Database
+
+    def add(self, made: ResubmissionRecord) -> ResubmissionRecord:
+        """Record *made*.
+
+        Raises:
+            ConfigError: another correction of the message waits to land.
+        """
+        change = resubmissions.c.change == made.asked.change
+        with self.database.write() as connection:
+            open_one = select(resubmissions).where(change & resubmissions.c.ended.is_(None))
+            if (known := connection.execute(open_one).first()) is not None:
+                told = f"{known.who} at {known.at:%Y-%m-%dT%H:%M:%SZ}: {known.reason}"
+                raise ConfigError(f"{made.asked.change} is being sent again already ({told})")
+            body = _BODY.dump_json(made.asked).decode()
+            row = {"id": made.asked.id, "change": made.asked.change, "body": body}
+            whose = {"table": made.table, "reason": made.reason, "who": made.who, "why": ""}
+            stands = {"at": made.at, "ended": None, "batch": None, "original": made.original}
+            connection.execute(insert(resubmissions).values(**row, **whose, **stands))
+        return made
+
+    def wished(self) -> tuple[Resubmission, ...]:
+        """Those that are to land, oldest first."""
+        query = select(resubmissions).where(resubmissions.c.ended.is_(None))
+        with self.database.read() as connection:
+            rows = connection.execute(query.order_by(resubmissions.c.at)).all()
+        return tuple(_BODY.validate_json(row.body) for row in rows)
+
+    def told(self, states: Iterable[ResubmissionState], at: datetime) -> None:
+        """Keep what became of them; one that has landed, or never will, has ended."""
+        for one in states:
+            over = one.refused or one.batch is not None
+            values = {"batch": one.batch, "why": one.why, "ended": at if over else None}
+            own = (resubmissions.c.id == one.id) & resubmissions.c.ended.is_(None)
+            with self.database.write() as connection:
+                connection.execute(update(resubmissions).where(own).values(values))
+
+    def list(self, *, limit: int = 100) -> tuple[ResubmissionRecord, ...]:
+        """Newest first."""
+        query = select(resubmissions).order_by(resubmissions.c.at.desc()).limit(limit)
+        with self.database.read() as connection:
+            return tuple(_read(row) for row in connection.execute(query).all())
+
+    def of(self, changes: Collection[str]) -> tuple[ResubmissionRecord, ...]:
+        """Those of these *changes*, newest first."""
+        query = select(resubmissions).where(resubmissions.c.change.in_(changes))
+        with self.database.read() as connection:
+            rows = connection.execute(query.order_by(resubmissions.c.at.desc())).all()
+        return tuple(_read(row) for row in rows)
+
+
+def _read(row: Row[Any]) -> ResubmissionRecord:
+    asked = _BODY.validate_json(row.body)
+    told = (asked, row.table, row.reason, row.who, row.at, row.original)
+    return ResubmissionRecord(*told, row.ended, row.batch, row.why)
+
+
+_BODY = TypeAdapter(Resubmission)

@@ -1,0 +1,256 @@
+"""A message that was quarantined and is corrected lands in its old place, once, or says why not.
+
+Covers pipeline/landing/resubmitting.py; pipeline/resubmissions.py.
+"""
+
+import base64
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.formats.dbevents_avro import DbEventsAvro
+from pipeline.formats.format import Format
+from pipeline.mark import Existence
+from pipeline.model import Op, Order, TopicPartition
+from pipeline.registry import SchemaRegistry
+from pipeline.report import Landed
+from pipeline.resubmissions import Resubmission, ResubmissionState, place_of
+from pipeline.settings import RegistrySettings
+from tests.pipeline.formats.dbevents_writer import NUMBER, SCHEMA, Event
+from tests.pipeline.landing.desk import GIB4, Desk
+from tests.pipeline.registry_server import Answers
+
+TOPIC, SUBJECT = "b.db.t", "b/db.t"
+ODD = Event("k1", 20, {"id": 1, "note": "odd"}, error="a letter where a number belongs")
+
+
+@dataclass(eq=False)
+class EventDesk(Desk):
+    """Its source ``b`` sends DBEvents, all of one table."""
+
+    def format(self, name: str) -> Format:
+        its = self.registries.get(name)
+        return super().format(name) if its is None else DbEventsAvro(its.settings)
+
+    def send(self, *events: Event) -> Landed:
+        held = self.topics.held.setdefault(TOPIC, [])
+        held.extend((b"", one.value) for one in events)
+        return self.land()
+
+
+@pytest.fixture
+def desk(tmp_path: Path, registry: Answers) -> EventDesk:
+    """One event that its sender could not conform, between two others of other keys."""
+    registry.schemas = {NUMBER: json.dumps(SCHEMA)}
+    asked = SchemaRegistry("b", RegistrySettings(registry.url))
+    made = EventDesk(tmp_path, registries={"b": asked})
+    made.send(Event("k0", 10, {"id": 0}), ODD, Event("k2", 30, {"id": 2}))
+    return made
+
+
+def corrected(value: bytes, change: str = f"{TOPIC}:0:1@0", id_: str = "r1") -> Resubmission:
+    return Resubmission(id_, change, base64.b64encode(value).decode())
+
+
+def resend(desk: Desk, *asked: Resubmission) -> tuple[ResubmissionState, ...]:
+    return desk.loop.land(frozenset(), asked).resubmitted
+
+
+def fixed(**other: Any) -> Event:
+    return replace(ODD, error=None, row={"id": 1, "note": "good"}, **other)
+
+
+def test_it_lands_in_its_own_place_and_what_it_blocked_is_closed(desk: EventDesk) -> None:
+    before = desk.loop.mark
+    assert before.quarantine[SUBJECT].ids == (f"{TOPIC}:0:1@0",)
+
+    (state,) = resend(desk, corrected(fixed().value))
+
+    mark = desk.loop.mark
+    assert (state.batch, state.refused, mark.quarantine) == (mark.batch, False, {})
+    assert (mark.batch, mark.belated, mark.high) == (1, {"db.t": 1}, before.high)
+    (row,) = [row for row in desk.landed(Op.UPDATE) if row["batch"] == 1]
+    assert (row["order"]["pos"], row["offset"]) == (20, 1)
+    assert json.loads(row["after"])["note"] == "good"
+
+
+def test_the_original_bytes_stay_and_the_row_says_what_it_corrects(desk: EventDesk) -> None:
+    resend(desk, corrected(fixed().value))
+
+    (error,) = desk.landed(Op.ERROR, more=("raw",))
+    notes = {row["offset"]: row["error"] for row in desk.landed(Op.UPDATE, more=("error",))}
+    assert error["raw"] == ODD.value
+    assert notes == {0: None, 1: f"{TOPIC}:0:1@0", 2: None}
+
+
+def test_it_lands_once_though_it_is_asked_for_again(desk: EventDesk) -> None:
+    asked = corrected(fixed().value)
+    resend(desk, asked)
+    anew = EventDesk(desk.home, topics=desk.topics, registries=desk.registries)
+
+    again, restarted = resend(desk, asked), resend(anew, asked)
+
+    assert again == restarted == (ResubmissionState("r1", 1),)
+    assert desk.loop.mark.batch == 1
+    desk.send(Event("k3", 40, {"id": 3}))
+    assert desk.loop.mark.resubmitted == {}, "nobody asks any more"
+
+
+def test_a_crash_before_the_commit_loses_nothing(desk: EventDesk) -> None:
+    def fail(*_: object) -> None:
+        raise OSError("the disk is gone")
+
+    asked = corrected(fixed().value)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(desk.loop, "_commit", fail)
+        with pytest.raises(OSError, match="disk"):
+            resend(desk, asked)
+    anew = EventDesk(desk.home, topics=desk.topics, registries=desk.registries)
+
+    assert resend(anew, asked) == (ResubmissionState("r1", 1),)
+    assert len(anew.landed(Op.UPDATE)) == 3
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        pytest.param(ODD.value, "it cannot be read either: its sender", id="as it was"),
+        pytest.param(b"{}", "it cannot be read either: it does not begin", id="of another kind"),
+        pytest.param(
+            replace(fixed(), version=10, key="k0").value,
+            "another change of its key has landed in its version",
+            id="in a version that is taken",
+        ),
+    ],
+)
+def test_what_is_odd_still_is_refused_and_the_table_stays_blocked(
+    desk: EventDesk, value: bytes, why: str
+) -> None:
+    (state,) = resend(desk, corrected(value))
+
+    assert (state.refused, state.batch) == (True, None)
+    assert state.why.startswith(why)
+    assert desk.loop.mark.quarantine[SUBJECT].count == 1
+    assert desk.loop.mark.batch == 0
+
+
+@pytest.mark.parametrize(
+    ("newer", "refused"),
+    [
+        pytest.param(Event("k1", 50, {"id": 1, "note": "new"}), False, id="a whole row"),
+        pytest.param(Event("k1", 50, {"id": 1}, deleted=True), False, id="a delete"),
+        pytest.param(Event("k1", 50, {"id": 1}, changed=[(50, ["id"])]), True, id="some columns"),
+        pytest.param(
+            Event("k9", 50, {"id": 1}, changed=[(50, ["id"])]), False, id="columns of another key"
+        ),
+    ],
+)
+def test_a_newer_change_that_took_columns_from_before_keeps_it_out(
+    desk: EventDesk, newer: Event, *, refused: bool
+) -> None:
+    desk.send(newer)
+
+    (state,) = resend(desk, corrected(fixed().value))
+
+    assert state.refused == refused
+    assert ("tells some of its columns only" in state.why) == refused
+    assert bool(desk.loop.mark.quarantine) == refused
+
+
+def test_a_statement_since_leaves_it_to_a_new_base(desk: EventDesk) -> None:
+    there = Existence(Order(1, 0, 25), there=True)
+    desk.loop.mark = replace(desk.loop.mark, existing={SUBJECT: there})
+
+    (state,) = resend(desk, corrected(fixed().value))
+
+    assert "a statement about db.t came since" in state.why
+
+
+def test_a_registry_that_is_silent_is_waited_for(desk: EventDesk, registry: Answers) -> None:
+    registry.whole = (503, "")
+    unread = replace(fixed()).value.replace(NUMBER.to_bytes(4, "big"), (78).to_bytes(4, "big"), 1)
+
+    (state,) = resend(desk, corrected(unread))
+    registry.whole = None
+
+    assert (state.refused, "503" in state.why) == (False, True)
+    assert resend(desk, corrected(fixed().value))[0].batch == 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(f"{TOPIC}:0:0@0", id="that was never quarantined"),
+        pytest.param("a.db.t:0:1@0", id="of another topic"),
+        pytest.param("nothing", id="that is none"),
+    ],
+)
+def test_what_is_not_open_is_refused(desk: EventDesk, change: str) -> None:
+    (state,) = resend(desk, corrected(fixed().value, change))
+
+    assert (state.refused, "is not open any more" in state.why) == (True, True)
+
+
+def test_a_topic_that_was_made_anew_keeps_its_place_to_itself(desk: EventDesk) -> None:
+    ((name, one),) = desk.loop.mark.quarantine.items()
+    desk.loop.mark = replace(desk.loop.mark, quarantine={name: replace(one, epoch=0)})
+
+    (state,) = resend(desk, corrected(fixed().value))
+
+    assert "nobody knows any more to which log" in state.why
+
+
+def test_it_is_of_the_table_of_the_one_that_it_corrects(tmp_path: Path) -> None:
+    """Debezium's messages name their table; what cannot be read at all is of its topic."""
+    desk = Desk(tmp_path)
+    desk.topics.put("a", GIB4, "x")
+    desk.topics.held["a.db.t"].append((b'{"id":"y"}', b'{"op":"?"'))
+    desk.topics.put("a", GIB4 + 9, "z")
+    desk.land()
+    assert list(desk.loop.mark.quarantine) == ["topic:a.db.t"]
+    place = {"db": "db", "table": "t", "file": "binlog.000007", "pos": GIB4 + 5, "row": 0}
+    value = {"before": None, "after": {"id": "y"}, "source": place, "op": "c"}
+    asked = corrected(json.dumps(value).encode(), "a.db.t:0:1@0")
+    asked = replace(asked, key=base64.b64encode(b'{"id":"y"}').decode())
+
+    (state,) = resend(desk, asked)
+
+    assert (state.batch, desk.loop.mark.quarantine) == (1, {})
+    assert desk.rows("a") == [(1, GIB4, 0), (1, GIB4 + 5, 1), (1, GIB4 + 9, 2)]
+    assert {row["error"] for row in desk.landed(more=("error",))} == {None}, "no account had it"
+
+
+def test_many_are_sent_again_at_once_and_one_by_one(desk: EventDesk) -> None:
+    odd = [replace(ODD, key=f"o{n}", version=100 + n) for n in range(30)]
+    desk.send(*odd)
+    names = desk.loop.mark.quarantine[SUBJECT].ids
+    assert len(names) == 31
+    asked = [
+        corrected(replace(one, error=None).value, name, name)
+        for one, name in zip(odd, names[1:], strict=True)
+    ]
+
+    states = resend(desk, *asked)
+
+    assert {one.batch for one in states} == {2}, "those that are not shown one by one, too"
+    assert desk.loop.mark.quarantine[SUBJECT].ids == names[:1]
+    assert desk.loop.mark.quarantine[SUBJECT].count == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "place"),
+    [
+        ("a.b.c:3:17@5", (TopicPartition("a.b.c", 3), 17)),
+        ("a:b:3:17@5", (TopicPartition("a:b", 3), 17)),
+        ("a.b.c:and 7 more@5", None),
+        ("a.b.c:3:17", None),
+        ("17@5", None),
+        ("", None),
+    ],
+)
+def test_a_name_tells_its_place(change: str, place: Sequence[Any] | None) -> None:
+    assert place_of(change) == place
