@@ -231,8 +231,8 @@ class Rewrite:
         """What becomes of each change is decided as in every other format."""
         rows = read(task.snapshot)
         owners = task.adoption.owners(rows)
-        made = decided(task, partial(stand, rows, task.adoption), searching)
-        stay = ~below(owners, made.raised)
+        made = decided(task, partial(stand, rows, task.adoption), searching, partial(peeked, rows))
+        stay = ~below(owners, made.raised) | owners.archived
         floored = len(rows) - int(stay.sum())
         stay[made.found.position[leaves(made.verdicts)]] = False
         new = made.rows.filter(pa.array(stands(made.verdicts)))
@@ -259,6 +259,11 @@ def stand(rows: pa.Table, adoption: Adoption, keys: pa.Table, owners: Owned | No
         raise HeldError("null_key", "a change has NULL in a key column; name another `key:`")
     place = np.array([at.get(key, len(rows)) for key in wanted], np.int64)
     return Found(np.where(place < len(rows), 0, -1).astype(np.int32), place, whose.take(place))
+
+
+def peeked(rows: pa.Table, found: Found, names: Sequence[str]) -> pa.Table:
+    """Columns *names* of those of *rows* that were found."""
+    return rows.select(list(names)).take(pa.array(found.position))
 
 
 def searching(snapshot: Version, adoption: Adoption) -> Search:
@@ -300,7 +305,7 @@ class PinnedRows:
 
     def rows(self) -> int:
         """Rows of all shards."""
-        return len(read(self.snapshot, [SLUICE]))
+        return len(self._sourced([SLUICE]))
 
     def max_id(self, shard: Shard, column: str) -> int | None:
         """Highest id of the shard; None when it has none."""
@@ -319,7 +324,7 @@ class PinnedRows:
 
     def rows_of(self, shard: Shard, column: str, span: Range) -> Sequence[Mapping[str, Any]]:
         """Whole rows of the shard in *span*, with ``_sluice``."""
-        rows = [row for row in read(self.snapshot).to_pylist() if span[0] <= row[column] < span[1]]
+        rows = [row for row in self._sourced().to_pylist() if span[0] <= row[column] < span[1]]
         own, only = (shard.source, shard.name), len(self.table.shards) == 1
         return [one for one in rows if only or (one[SLUICE]["source"], one[SLUICE]["shard"]) == own]
 
@@ -337,14 +342,19 @@ class PinnedRows:
 
     def sample(self, limit: int) -> Sequence[Mapping[str, Any]]:
         """At most *limit* rows of the newest batch that has left any."""
-        rows = read(self.snapshot)
+        rows = self._sourced()
         batch = pc.struct_field(rows[SLUICE], "batch")
         newest = rows.filter(pc.equal(batch, pc.max(batch))).slice(0, limit)
         found: list[dict[str, Any]] = newest.drop_columns([SLUICE]).to_pylist()
         return found
 
+    def _sourced(self, names: Sequence[str] | None = None) -> pa.Table:
+        """Rows that their source has, too: no archived ones."""
+        rows = read(self.snapshot, names)
+        return rows.filter(pa.array(~Adoption().owners(rows).archived))
+
     def _of(self, shard: Shard, names: Sequence[str]) -> pa.Table:
-        rows = read(self.snapshot, [*names, SLUICE])
+        rows = self._sourced([*names, SLUICE])
         source, name = (pc.struct_field(rows[SLUICE], part) for part in ("source", "shard"))
         own = pc.and_(pc.equal(source, shard.source), pc.equal(name, shard.name))
         only = len(self.table.shards) == 1

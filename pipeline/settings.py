@@ -7,6 +7,7 @@ from datetime import timedelta
 from fnmatch import fnmatchcase
 from typing import Any, Literal
 
+from pipeline.archive import ArchiveRule
 from pipeline.model import Ordering
 
 _UNSAFE = re.compile(r"[/\\%~\x00-\x1f\x7f]")  # in the name of a folder
@@ -213,7 +214,7 @@ class PipelineSettings:
     ``transport_options``, further fields of its class; ``kafka`` is empty if it needs none.
     ``table_format`` is what mirrors are laid out in, with ``table_format_options``.  ``publish``
     says of which tables images are made, ``invariants`` what no slice may break that reaches a
-    mirror.
+    mirror, ``archive`` which deletes only move rows to an archive.
     Days are those of ``time_zone``.  ``cycles``: tier -> how long its tables may wait for a turn.
     ``urgent_rows`` caps a landing batch where a rule names tables of tier 0; by default it is small
     enough to be landed in the driver, where no Spark job of others is waited for.
@@ -240,6 +241,7 @@ class PipelineSettings:
     table_format_options: Mapping[str, Any] = field(default_factory=dict)
     publish: tuple[PublishRule, ...] = ()
     invariants: tuple[InvariantRule, ...] = ()
+    archive: tuple[ArchiveRule, ...] = ()
     time_zone: str = "UTC"
     cycles: Mapping[int, timedelta] = field(default_factory=dict)
 

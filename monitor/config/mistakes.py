@@ -28,6 +28,7 @@ def mistakes(config: Config) -> list[str]:
     return [
         *_of_tables(config),
         *_of_images(config),
+        *_of_archives(config),
         *_of_bases(config),
         *_of_sources(config),
         *_of_servers(config),
@@ -95,6 +96,13 @@ def _of_bases(config: Config) -> Iterator[str]:
     for i, rule in enumerate(config.rebootstrap):
         if rule.at_once < 1:
             yield f"rebootstrap[{i}].at_once: must be 1 or more; how: ask begins none"
+
+
+def _of_archives(config: Config) -> Iterator[str]:
+    for i, rule in enumerate(config.archive):
+        for j, window in enumerate(rule.windows):
+            if window.fault:
+                yield f"archive[{i}].windows[{j}]: {window.fault}"
 
 
 def _no_pattern(pattern: str) -> str:

@@ -18,6 +18,7 @@ from checks import run as probes
 from checks.readiness import ReadinessPolicy, Rule
 from monitor.config.plans import CheckPlan, Every
 from monitor.config.rebootstrap import RebootstrapRule
+from pipeline.archive import ArchiveRule
 from pipeline.settings import (
     InvariantRule,
     KafkaSecurity,
@@ -129,6 +130,7 @@ class Config(BaseModel):
     tables: tuple[TableRule, ...] = ()
     publish: tuple[PublishRule, ...] = ()
     rebootstrap: tuple[RebootstrapRule, ...] = ()
+    archive: tuple[ArchiveRule, ...] = ()
     pipeline: Tuning = Tuning()
     readiness: ReadinessSettings = ReadinessSettings()
     heartbeat: Every = timedelta(seconds=1)
@@ -156,6 +158,7 @@ class Config(BaseModel):
             rules=self.tables,
             publish=self.publish,
             invariants=self.invariants,
+            archive=self.archive,
             time_zone=self.time_zone.key,
             cycles=self._cycles,
             **tuning,

@@ -30,11 +30,14 @@ class Counted:
     corrected: int = 0
 
 
-def balance(counted: Counted, applied: int, noop: int, again: int = 0) -> Account:
+def balance(
+    counted: Counted, applied: int, noop: int, again: int = 0, archived: int = 0
+) -> Account:
     """The account of one slice; its residual is 0 when each change is explained exactly once.
 
     *applied* comes from the mirror's own commit; *noop* and *again* (rows that equal, by order,
-    what the mirror already had) from comparing with the mirror before it.
+    what the mirror already had) from comparing with the mirror before it, as *archived*: deletes
+    whose rows stay.
     """
     return Account(
         read=counted.read,
@@ -43,7 +46,10 @@ def balance(counted: Counted, applied: int, noop: int, again: int = 0) -> Accoun
         superseded=counted.distinct - counted.kept,
         redelivered=counted.rows - counted.distinct + again,
         quarantined=counted.quarantined,
-        ignored={"tombstone": counted.tombstones},
+        ignored={
+            "tombstone": counted.tombstones,
+            **({"archived": archived} if archived else {}),
+        },
         corrected=counted.corrected,
     )
 

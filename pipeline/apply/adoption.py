@@ -7,10 +7,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.apply.provenance import META, PARTS, SLUICE, Owned, ranked
-from pipeline.model import Order, Origin, Shard, Table
+from pipeline.apply.provenance import META, PARTS, SLUICE, Owned, ranked, same
+from pipeline.model import Op, Order, Origin, Shard, Table
 
 SOURCE, SHARD = (SLUICE, "source"), (SLUICE, "shard")
+OP = (SLUICE, "op")
 RANK = (*((SLUICE, "order", part) for part in PARTS), (SLUICE, "origin"))
 _BEFORE_ALL = Order(np.iinfo(np.int64).min, 0, 0)
 
@@ -35,12 +36,18 @@ class Adoption:
         if SLUICE not in rows.column_names:
             nobody = pa.nulls(len(rows), META)
             rows = rows.append_column(SLUICE, nobody)
-        told = (pc.struct_field(rows[SLUICE], list(path[1:])) for path in (SOURCE, SHARD, *RANK))
-        source, shard, *rank = (column.combine_chunks() for column in told)
-        return self.owned(source, shard, rank)
+        paths = (OP, SOURCE, SHARD, *RANK)
+        told = (pc.struct_field(rows[SLUICE], list(path[1:])) for path in paths)
+        op, source, shard, *rank = (column.combine_chunks() for column in told)
+        return self.owned(source, shard, rank, op)
 
-    def owned(self, source: pa.Array, shard: pa.Array, rank: Sequence[pa.Array]) -> Owned:
-        """Provenance of rows by what stands in their ``_sluice``; *rank* is as ``RANK``."""
+    def owned(
+        self, source: pa.Array, shard: pa.Array, rank: Sequence[pa.Array], op: pa.Array | None
+    ) -> Owned:
+        """Provenance of rows by what stands in their ``_sluice``; *rank* is as ``RANK``.
+
+        Without *op* none of them is archived.
+        """
         order, origin = rank[:-1], rank[-1]
         adopted = np.zeros(len(source), np.bool_)
         for part in order:
@@ -50,4 +57,7 @@ class Adoption:
         found[:, adopted] = ranked(self.order or _BEFORE_ALL, Origin.SNAPSHOT)
         if (own := self.shard) is not None and adopted.any():
             source, shard = pc.fill_null(source, own.source), pc.fill_null(shard, own.name)
-        return Owned(source, shard, found, adopted)
+        archived = np.zeros(len(source), np.bool_)
+        if op is not None:
+            archived = same(op.cast(pa.string()), pa.scalar(str(Op.DELETE)))
+        return Owned(source, shard, found, adopted, archived)

@@ -3,7 +3,8 @@
 A change acts only if its rank is above the row's.  One at the row's own order says nothing new: it
 was sent again.  A delete speaks for rows of its own shard only, and does so even if another change
 stands for the key.  An upsert never crosses sources by itself, for orders of two logs cannot be
-compared: the key must have left the other source first.
+compared: the key must have left the other source first.  An archived row left its source before:
+no delete concerns it, and whatever is newer takes its place.
 """
 
 from collections.abc import Iterator, Mapping
@@ -46,6 +47,7 @@ class RowVerdict(IntEnum):
     """What one change does to the mirror; numbered without gaps from 0, to count by.
 
     MOVE is an insert that takes the place of a row of another shard, which has deleted it.
+    ARCHIVE is a delete that the row outlives, as one that its source has no more.
     """
 
     INSERT = 0
@@ -54,6 +56,10 @@ class RowVerdict(IntEnum):
     NOOP = 3
     AGAIN = 4
     MOVE = 5
+    ARCHIVE = 6
+
+
+_STANDING = (RowVerdict.INSERT, RowVerdict.UPDATE, RowVerdict.MOVE, RowVerdict.ARCHIVE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +86,9 @@ def decide(folded: Folded, found: Found, floors: Floors, raised: Floors) -> Verd
     changes = owned(folded.rows)
     deletes: Mask = pc.equal(plain(folded.rows["op"]), Op.DELETE).to_numpy()
     there = found.there
-    there[there] = ~below(_only(found.owned, there), raised)
+    standing = _only(found.owned, there)
+    there[there] = ~below(standing, raised) | standing.archived
+    archived = there & found.owned.archived
     left = there & _has_left(folded.left, found.owned, len(deletes))
     foreign = there & ~found.owned.adopted & ~same(changes.source, found.owned.source)
     _refuse_crossing(folded.rows, foreign & ~deletes & ~left)
@@ -94,18 +102,18 @@ def decide(folded: Folded, found: Found, floors: Floors, raised: Floors) -> Verd
     verdicts[~there & ~deletes] = RowVerdict.INSERT
     verdicts[newer & ~deletes] = RowVerdict.UPDATE
     verdicts[left & ~deletes] = RowVerdict.MOVE
-    verdicts[deletes & ((newer & own) | left)] = RowVerdict.DELETE
+    verdicts[deletes & ~archived & ((newer & own) | left)] = RowVerdict.DELETE
     return withdrawn(verdicts, ~deletes & below(changes, floors))
 
 
 def stands(verdicts: Verdicts) -> Mask:
     """Which changes leave a new row."""
-    return np.isin(verdicts, (RowVerdict.INSERT, RowVerdict.UPDATE, RowVerdict.MOVE))
+    return np.isin(verdicts, _STANDING)
 
 
 def leaves(verdicts: Verdicts) -> Mask:
     """Under which changes the row that stands there goes, replaced or not."""
-    return np.isin(verdicts, (RowVerdict.UPDATE, RowVerdict.MOVE, RowVerdict.DELETE))
+    return np.isin(verdicts, (*_STANDING[1:], RowVerdict.DELETE))
 
 
 def withdrawn(verdicts: Verdicts, mask: Mask) -> Verdicts:

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import structlog
 
+from pipeline.apply.archived import ArchiveEvidence
 from pipeline.apply.decide import AppliedBefore
 from pipeline.apply.fills import Fill
 from pipeline.apply.floors import Floors
@@ -22,6 +23,7 @@ from pipeline.apply.references import ReferredTable
 from pipeline.apply.refusal import Refusal
 from pipeline.apply.turn import Turn, TurnTask, Written
 from pipeline.apply.validation import Demands
+from pipeline.archive import ArchiveRules
 from pipeline.changelog.scan import Part, scan
 from pipeline.changelog.slices import APPLIED_COLUMNS, TableRows, WantedBatches, read
 from pipeline.changelog.table import CHANGES
@@ -97,6 +99,7 @@ class MirrorJob(Generic[S]):
 
     demands: Demands | None = None
     others: tuple[ReferredTable[S], ...] = ()
+    archive: ArchiveRules | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +228,7 @@ def _task(job: MirrorJob[S], changes: str, rows: pa.Table) -> TurnTask[S]:
         adopted=job.adopted,
         demands=job.demands,
         others=job.others,
+        archive=None if job.archive is None else ArchiveEvidence(job.archive),
     )
 
 

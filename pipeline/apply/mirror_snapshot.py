@@ -15,7 +15,8 @@ from pipeline.changelog.table import app
 from pipeline.image import IMAGES, Image, images_in
 from pipeline.model import Order, Shard
 
-FLOORS, SCHEMAS, LIFE = "sluice.floors", "sluice.schemas", "sluice.life"  # names of the texts
+FLOORS, SCHEMAS, LIFE = "sluice.floors", "sluice.schemas", "sluice.life"  # names of texts
+ARCHIVED = "sluice.archived"
 _images: dict[str, tuple[str, tuple[Image, ...]]] = {}  # by address; as many as there are mirrors
 
 
@@ -113,6 +114,16 @@ def life_of(snapshot: MirrorSnapshot) -> int | None:
     """The life of landing whose batch was applied last; see :mod:`pipeline.lives`."""
     text = snapshot.remembered.get(LIFE)
     return None if text is None else int(text)
+
+
+def keeps_archived(snapshot: MirrorSnapshot) -> bool:
+    """Whether it may hold rows that went to an archive; once it may, it says so for good."""
+    return ARCHIVED in snapshot.remembered
+
+
+def told_archived() -> dict[str, str]:
+    """The text that remembers it."""
+    return {ARCHIVED: "kept"}
 
 
 def told_life(life: int | None) -> dict[str, str]:

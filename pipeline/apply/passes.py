@@ -30,6 +30,7 @@ from pipeline.apply.table_format import TableFormat
 from pipeline.apply.turn import Turn, Written
 from pipeline.apply.turn_jobs import PendingFiles, TurnJobs
 from pipeline.apply.untold_turns import UntoldTurns
+from pipeline.archive import RegisteredWindow
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.scan import Part
 from pipeline.errors import HeldError, LostRaceError, UnreachableError
@@ -93,14 +94,18 @@ class Passes:
         cuts: Sequence[DueCut] = (),
         paused: Collection[str] = frozenset(),
         wanted: Collection[str] = frozenset(),
+        *,
+        archived: tuple[RegisteredWindow, ...] = (),
     ) -> tuple[Applied, ...]:
         """Turns of every mirror with landed changes, tier 0 first; images of *cuts* come before.
 
         Those that are *paused* have none, whatever lands; one that is *wanted* waits for no cycle.
+        *archived* are windows that people registered beside those of the settings.
         Returns a turn for each such mirror, and for each one that was looked at and stands still.
         """
         mark = landed.mark
         self.images.told(cuts)
+        self.jobs.registered = archived
         self._untold.settle()
         behind, broken = self._behind(landed, waived)
         untold = tuple(self._untold.turns(sorted(mark.tables)))
@@ -119,8 +124,7 @@ class Passes:
             done += again
         self._cycles.turned(done, mark.tables)
         left = [self._still(name, hold) for name, hold in sorted(standing.items())]
-        freed = self._freed(standing, {turn.table for turn in done}, behind)
-        result = (*done, *left, *freed)
+        result = (*done, *left, *self._freed(standing, {turn.table for turn in done}, behind))
         self._note_held(result)
         return result
 
@@ -232,7 +236,7 @@ class Passes:
         version = None if seen is None else seen.version
         given_up = self.images.hopeless(table.name, self.clock())
         told = (mark.tables.get(table.name), bases, schemas, gaps, table.key)
-        return (*told, waived, version, given_up)
+        return (*told, waived, version, given_up, self.jobs.archive_of(table.name))
 
     def _turns(
         self, ready: Sequence[Table], landed: LandedState, waived: frozenset[str]

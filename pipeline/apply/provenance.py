@@ -39,25 +39,28 @@ class Owned:
 
     ``source`` and ``shard`` are plain strings; ``rank`` has a line for each of epoch, log, pos,
     row and origin.  ``adopted`` rows have no provenance: source and shard are null, the rank is
-    the least there is, or that of the table's adoption.
+    the least there is, or that of the table's adoption.  ``archived`` rows of a mirror are those
+    that went to an archive: their source has them no more, see :mod:`pipeline.archive`.
     """
 
     source: pa.Array
     shard: pa.Array
     rank: Integers
     adopted: Mask
+    archived: Mask
 
     def take(self, rows: Integers) -> "Owned":
         """Those at *rows*."""
         at = pa.array(rows)
         parts = self.source.take(at), self.shard.take(at)
-        return Owned(*parts, self.rank[:, rows], self.adopted[rows])
+        return Owned(*parts, self.rank[:, rows], self.adopted[rows], self.archived[rows])
 
 
 NOBODY = Owned(
     pa.array([], pa.string()),
     pa.array([], pa.string()),
     np.zeros((len(PARTS) + 1, 0), np.int64),
+    np.zeros(0, np.bool_),
     np.zeros(0, np.bool_),
 )
 
@@ -69,6 +72,7 @@ def joined(parts: Sequence[Owned]) -> Owned:
         pa.concat_arrays([part.shard for part in parts]),
         np.concatenate([part.rank for part in parts], axis=1),
         np.concatenate([part.adopted for part in parts]),
+        np.concatenate([part.archived for part in parts]),
     )
 
 
@@ -84,6 +88,7 @@ def owned(rows: pa.Table) -> Owned:
         plain(rows["source"]).combine_chunks(),
         plain(rows["shard"]).combine_chunks(),
         rank(rows),
+        np.zeros(len(rows), np.bool_),
         np.zeros(len(rows), np.bool_),
     )
 

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from pipeline.apply.account import Counted, balance
 from pipeline.apply.adoption import Adoption
+from pipeline.apply.archived import ArchiveEvidence, ArchiveTurn, archived
 from pipeline.apply.decide import (
     AppliedBefore,
     Found,
@@ -58,7 +59,8 @@ class TurnTask(Generic[S]):
     ``changes`` are the table's rows of the slice, of all ops.  ``floors`` are those the mirror
     remembers.  ``known`` is None if nothing was ever applied: then no upsert can be older than a
     forgotten delete, and ``deletes`` is not asked.  ``demands`` are None where nothing is demanded;
-    ``others`` are the tables that these speak of.
+    ``others`` are the tables that these speak of.  ``archive`` tells which deletes only move a
+    row to an archive; None where nothing does.
     """
 
     table: Table
@@ -73,6 +75,7 @@ class TurnTask(Generic[S]):
     adopted: Order | None = None
     demands: Demands | None = None
     others: tuple[ReferredTable[S], ...] = ()
+    archive: ArchiveEvidence | None = None
 
     @property
     def adoption(self) -> Adoption:
@@ -82,7 +85,10 @@ class TurnTask(Generic[S]):
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What became of a turn's keys, and the rows that a truncate or a settle took: ``floored``."""
+    """What became of a turn's keys, and the rows that a truncate or a settle took: ``floored``.
+
+    Those of ``archived`` are still there, and were deleted.
+    """
 
     inserted: int
     updated: int
@@ -90,6 +96,7 @@ class Counts:
     noop: int
     again: int
     floored: int
+    archived: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -147,13 +154,19 @@ def decided(
     rows = _typed(task, folded)
     keys = rows.select(list(task.table.key))
     found = look(keys, None if task.table.unique_across_shards else owned(folded.rows))
-    verdicts = _withdrawn(task, folded, decide(folded, found, floors, raised))
+    verdicts = decide(folded, found, floors, raised)
+    known = _sources(task, changes, folded, look, peek)
+    if task.archive is not None:
+        lent = ArchiveTurn(
+            changes, folded, rows, found, known.read, partial(_whole, its=known), peek
+        )
+        rows, verdicts = archived(task.archive, lent, verdicts)
+    verdicts = _withdrawn(task, folded, verdicts)
     if (some := is_partial(folded.rows) & stands(verdicts)).any():
-        known = _sources(task, changes, folded, look, peek)
         rows = made_whole(folded.rows, rows, found, np.flatnonzero(some), known)
     made = Decided(folded, rows, found, verdicts, raised, floors, outlived_rows)
     if task.demands is not None:
-        require_valid(task.demands, _slice(task, made, searches))
+        require_valid(task.demands, _slice(task, made, searches, peek))
     return made
 
 
@@ -224,7 +237,15 @@ def _sources(
     )
 
 
-def _slice(task: TurnTask[Any], made: Decided, searches: Searches | None) -> DecidedSlice:
+def _whole(folded: pa.Table, rows: pa.Table, found: Found, *, its: ValueSources) -> pa.Table:
+    """All that are partial among *rows*, with what they had before."""
+    some = np.flatnonzero(is_partial(folded))
+    return made_whole(folded, rows, found, some, its) if len(some) else rows
+
+
+def _slice(
+    task: TurnTask[Any], made: Decided, searches: Searches | None, peek: Peek | None
+) -> DecidedSlice:
     own = None if searches is None else searches(task.snapshot, task.adoption)
     return DecidedSlice(
         table=task.table,
@@ -237,6 +258,7 @@ def _slice(task: TurnTask[Any], made: Decided, searches: Searches | None) -> Dec
         raised=made.raised,
         search=own,
         elsewhere=partial(standing, task.others, searches),
+        peek=peek,
     )
 
 
@@ -261,6 +283,7 @@ def counts_of(verdicts: Verdicts, floored: int) -> Counts:
         noop=number[RowVerdict.NOOP],
         again=number[RowVerdict.AGAIN],
         floored=floored,
+        archived=number[RowVerdict.ARCHIVE],
     )
 
 
@@ -286,4 +309,5 @@ def account_of(task: TurnTask[Any], made: Decided, counts: Counts) -> Account:
         corrected=_corrected(changes),
     )
     applied = counts.inserted + counts.updated + counts.deleted
-    return balance(counted, applied, counts.noop + made.outlived, counts.again)
+    noop = counts.noop + made.outlived
+    return balance(counted, applied, noop, counts.again, counts.archived)

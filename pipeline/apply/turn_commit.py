@@ -16,6 +16,7 @@ from pipeline.apply.mirror_snapshot import (
     MirrorSnapshot,
     following,
     images_of,
+    told_archived,
     told_floors,
     told_life,
 )
@@ -46,6 +47,7 @@ def turn_commit(job: MirrorJob[S], written: Written[Any], stamp: CommitStamp) ->
         remembered={
             **(told_floors(floors) if floors else {}),
             **told_life(stamp.life),
+            **(told_archived() if job.archive is not None else {}),
             **(told_images(images) if images else {}),
         },
         note=following(job.snapshot, reached, stamp.lane, **told_turn(job, written)),

@@ -15,6 +15,7 @@ from pipeline.apply.decide import AppliedBefore
 from pipeline.apply.fills import Fill
 from pipeline.apply.floors import highest, of_bases
 from pipeline.apply.highest_orders import HighestOrders
+from pipeline.apply.landed_day import LandedDays
 from pipeline.apply.landed_state import LandedState
 from pipeline.apply.losses import require_kept, require_landed
 from pipeline.apply.mirror_job import MirrorJob
@@ -31,13 +32,14 @@ from pipeline.apply.references import ReferredTable
 from pipeline.apply.reshape import Shape
 from pipeline.apply.table_format import TableFormat
 from pipeline.apply.validation import Demands, let_through, short_name
+from pipeline.archive import ArchiveRules, RegisteredWindow, rules_of
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.scan import Part, parts
 from pipeline.changelog.slices import TableRows, WantedBatches, bounded
 from pipeline.changelog.table import DROPPED
 from pipeline.errors import HeldError
 from pipeline.image import Image
-from pipeline.invariants.invariant import Referring
+from pipeline.invariants.invariant import Recalling, Referring
 from pipeline.living import is_there
 from pipeline.mark import Mark
 from pipeline.model import Op, Table
@@ -77,6 +79,7 @@ class TurnJobs:
     changes: ChangeLog
     mirrors: Mirrors[Any]
     table_format: TableFormat[Any, Any]
+    registered: tuple[RegisteredWindow, ...] = ()
     _arrivals: Arrivals = field(default_factory=Arrivals)
 
     def pending(self, ready: Sequence[Table], landed: LandedState) -> PendingFiles:
@@ -133,6 +136,10 @@ class TurnJobs:
         )
         return self._imaged(job, image)
 
+    def archive_of(self, table: str) -> ArchiveRules | None:
+        """What says of its deletes that they only move rows to an archive."""
+        return rules_of(table, self.settings.archive, self.registered)
+
     def at_once(self, table: Table, landed: LandedState, pending: PendingFiles) -> bool:
         """Whether one turn may read all that *table* has not applied, as an image's has to."""
         after, name = self.mirrors.applied(table.name), table.name
@@ -142,7 +149,7 @@ class TurnJobs:
     def demanding(
         self, job: MirrorJob[Any], landed: LandedState, waived: frozenset[str]
     ) -> MirrorJob[Any]:
-        """The same with what is demanded of its rows.
+        """The same with what is demanded of its rows, and what says that some were archived.
 
         What a person lets through has a turn of its own, but for an image, which takes all below
         its cut.
@@ -151,19 +158,34 @@ class TurnJobs:
             HeldError: it must stand still; the reason says why.
             UnreachableError: nobody knows how many rows its mirror has.
         """
+        job = replace(job, archive=self.archive_of(job.table.name))
         named, after = self.settings.demanded(job.table.name), job.wanted.after
         if not named:
             return job
         mirror = short_name(job.snapshot.id)
         let = let_through(job.table.name, mirror, after, waived)
         there, floors = self.table_format.count(job.snapshot), floors_of(job.snapshot)
-        demands = Demands(named, mirror, after, there, let, floors)
+        recalling = any(isinstance(one, Recalling) for _, one in named)
+        days = self._landed_days(job) if recalling else None
+        demands = Demands(named, mirror, after, there, let, floors, days)
         names = {n for _, one in named if isinstance(one, Referring) for n in one.others}
         others = tuple(self._referred(name, landed) for name in sorted(names))
         made = replace(job, demands=demands, others=others)
         if let is None or job.image is not None:
             return made
         return replace(made, wanted=WantedBatches(after, min(let, job.wanted.until)))
+
+    def _landed_days(self, job: MirrorJob[Any]) -> LandedDays:
+        snapshot, after = self.changes.snapshot, job.wanted.after
+        return LandedDays(
+            changes=self.changes.store.uri,
+            files=parts(snapshot, -1, after),
+            deletes=parts(snapshot, -1, after, (Op.DELETE,)),
+            table=job.table.name,
+            columns=job.columns,
+            until=after,
+            rules=job.archive,
+        )
 
     def _referred(self, name: str, landed: LandedState) -> ReferredTable[Any]:
         """What is known of a table that another speaks of; nobody waits for its turn."""

@@ -9,6 +9,7 @@ more.  A mirror that is made anew begins with the same numbers, and is another. 
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from datetime import date
 from functools import partial
 from hashlib import sha256
 
@@ -17,11 +18,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.apply.decide import Found, Verdicts, leaves, stands
+from pipeline.apply.decide import Found, RowVerdict, Verdicts, leaves, stands
 from pipeline.apply.floors import Floors, below
+from pipeline.apply.partial_rows import Peek
 from pipeline.apply.provenance import Integers, Mask, Owned, owned, plain, rank
 from pipeline.errors import HeldError
-from pipeline.invariants.invariant import Breach, IntendedRows, Invariant
+from pipeline.invariants.invariant import Breach, IntendedRows, Invariant, LandedDay
 from pipeline.model import Op, Order, Shard, Table
 from pipeline.schema.column import Column
 from pipeline.schema.typed import typed
@@ -51,6 +53,7 @@ class Demands:
     ``mirror`` tells it in a waiver's name from another that is made in its folder.
     Those up to ``let`` a person lets through, whatever they break.  ``floors`` are those the mirror
     remembers: a TRUNCATE that is not above its shard's takes nothing, it was applied before.
+    ``landed`` tells of a day what was applied before; None where nobody can.
     """
 
     invariants: tuple[tuple[str, Invariant], ...]
@@ -59,6 +62,7 @@ class Demands:
     there: int
     let: int | None = None
     floors: Floors = field(default_factory=dict)
+    landed: Callable[[str, date], LandedDay] | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,7 +71,8 @@ class DecidedSlice:
 
     ``rows``, ``found`` and ``verdicts`` go with those, in their order.  ``search`` tells where
     values stand in the mirror, ``raised`` are the floors below which its rows go.  ``elsewhere``
-    tells whether values, of rows that are owned, stand in another table.
+    tells whether values, of rows that are owned, stand in another table.  ``peek`` reads the
+    mirror.
     """
 
     table: Table
@@ -80,6 +85,7 @@ class DecidedSlice:
     raised: Floors
     search: Search | None
     elsewhere: Callable[[str, pa.Table, Owned], pa.BooleanArray]
+    peek: Peek | None = None
 
 
 def short_name(id_: str) -> str:
@@ -138,12 +144,32 @@ def _intended(demands: Demands, made: DecidedSlice, new: Mask) -> IntendedRows:
         key=made.table.key,
         rows=made.rows.filter(pa.array(new)),
         there=demands.there,
-        changed=int(leaves(made.verdicts).sum()),
+        changed=int((leaves(made.verdicts) & (made.verdicts != RowVerdict.ARCHIVE)).sum()),
         emptied=_emptied(made.changes, demands.floors),
         standing=partial(_standing, made),
         before=partial(_before, made, new),
         elsewhere=partial(_elsewhere, made, new),
+        deleted=partial(_deleted, made),
+        landed=demands.landed or _unknown_day,
     )
+
+
+def _unknown_day(column: str, day: date) -> LandedDay:
+    none = pa.schema([(column, pa.timestamp("us")), ("at", pa.timestamp("us", "UTC"))])
+    return LandedDay(None, none.empty_table())
+
+
+def _deleted(made: DecidedSlice, names: Sequence[str]) -> pa.Table:
+    """What the rows that are deleted held: as their deletes say, else as the mirror has it."""
+    at = np.flatnonzero(made.verdicts == RowVerdict.DELETE)
+    rows = made.rows.take(pa.array(at)).select(list(names))
+    if made.peek is not None and len(at) and any(column.null_count for column in rows.columns):
+        found = Found(made.found.file[at], made.found.position[at], made.found.owned.take(at))
+        there = made.peek(found, list(names))
+        for number, name in enumerate(names):
+            column = pc.coalesce(rows[name], there[name].cast(rows.schema.field(name).type))
+            rows = rows.set_column(number, name, column)
+    return rows.append_column("at", made.folded.take(pa.array(at))["at"])
 
 
 def _emptied(changes: pa.Table, floors: Floors) -> bool:
@@ -188,7 +214,7 @@ def _standing(made: DecidedSlice, values: pa.Table) -> Mask:
     places = set(zip(own.file[gone].tolist(), own.position[gone].tolist(), strict=True))
     at = zip(there.file.tolist(), there.position.tolist(), strict=True)
     stays = ~np.fromiter((place in places for place in at), np.bool_, len(there.of))
-    stays &= ~below(there.owned, made.raised)
+    stays &= ~below(there.owned, made.raised) & ~there.owned.archived
     found = np.zeros(len(values), np.bool_)
     found[there.of[stays]] = True
     return found

@@ -7,7 +7,8 @@ Pure.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from datetime import date
+from typing import ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +17,18 @@ import pyarrow as pa
 from pipeline.errors import HeldError
 
 Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LandedDay:
+    """What was applied of a table before a slice, as of one day.
+
+    ``usual`` is how many changes a day before it had, None where nobody knows; ``deleted`` are the
+    rows that went on it, but for archived ones: the column that was asked for, and ``at``.
+    """
+
+    usual: float | None
+    deleted: pa.Table
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,6 +43,8 @@ class IntendedRows:
     each of ``rows`` held before the slice; of one that nobody tells, only nulls.  ``elsewhere``
     tells of values, a row for each of ``rows``, whether they stand in the columns of these names of
     another table, see :class:`Referring`: null where nobody knows yet, true where one of them is.
+    ``deleted`` reads columns of the rows that go by a delete, and ``at``, when their source said
+    so; archived ones do not go.  ``landed`` tells of a day, by UTC, what was applied of it before.
     """
 
     table: str
@@ -41,6 +56,8 @@ class IntendedRows:
     standing: Callable[[pa.Table], Mask]
     before: Callable[[Sequence[str]], pa.Table]
     elsewhere: Callable[[str, pa.Table], pa.BooleanArray]
+    deleted: Callable[[Sequence[str]], pa.Table]
+    landed: Callable[[str, date], LandedDay]
 
     def column(self, name: str) -> pa.Array:
         """One of its columns, whole.
@@ -48,13 +65,21 @@ class IntendedRows:
         Raises:
             HeldError: ``invariant``, the mirror has none of that name.
         """
+        self.require(name)
+        column = self.rows[name].combine_chunks()
+        return column if isinstance(column, pa.Array) else pa.concat_arrays(column.chunks)
+
+    def require(self, name: str) -> None:
+        """Return only if there is a column of that *name*.
+
+        Raises:
+            HeldError: ``invariant``.
+        """
         if name not in self.rows.column_names:
             known = ", ".join(one for one in self.rows.column_names if not one.startswith("_"))
             detail = f"{self.table} has no column {name!r}, of which an invariant speaks"
             advice = "correct it under `invariants` and restart the service"
             raise HeldError("invariant", f"{detail}; it has {known}; {advice}")
-        column = self.rows[name].combine_chunks()
-        return column if isinstance(column, pa.Array) else pa.concat_arrays(column.chunks)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,6 +104,13 @@ class Invariant(Protocol):
             HeldError: ``invariant``, it cannot be asked of this table: says why.
         """
         ...
+
+
+@runtime_checkable
+class Recalling(Protocol):
+    """An invariant that asks what ``landed``; of any other nobody looks it up."""
+
+    recalls: ClassVar[bool]
 
 
 @runtime_checkable

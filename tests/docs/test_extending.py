@@ -22,7 +22,7 @@ from examples.trimmed import Trimmed
 from monitor.config.file import parse
 from pipeline import collectors, formats, plugins, sources
 from pipeline.build import open_table_format, open_transport
-from pipeline.invariants.invariant import IntendedRows
+from pipeline.invariants.invariant import IntendedRows, LandedDay
 from pipeline.lake.log_memory import LogMemory
 from pipeline.lake.pinned import open_table
 from pipeline.lake.seen import Transaction
@@ -117,6 +117,8 @@ def intended() -> IntendedRows:
         standing=lambda _: np.zeros(3, np.bool_),
         before=lambda _: rows.slice(0, 0),
         elsewhere=lambda _, values: pa.nulls(len(values), pa.bool_()),
+        deleted=lambda names: rows.slice(0, 0).select(list(names)),
+        landed=lambda _, day: LandedDay(None, rows.slice(0, 0)),
     )
 
 

@@ -17,6 +17,7 @@ from pipeline.apply.landed_state import LandedState
 from pipeline.apply.mirror_job import run
 from pipeline.apply.mirror_snapshot import images_of
 from pipeline.apply.passes import Passes
+from pipeline.archive import ArchiveRule
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.own_rows import mark_row
 from pipeline.changelog.table import CHANGES, Stamp, app
@@ -92,6 +93,7 @@ class HandLake:
     invariants: tuple[InvariantRule, ...] = ()
     table_format: Any = field(default_factory=partial(DeltaMirrors, None))
     publish: tuple[PublishRule, ...] = ()
+    archive: tuple[ArchiveRule, ...] = ()
     cuts: tuple[DueCut, ...] = ()
     passes: Passes = field(init=False)
 
@@ -104,6 +106,7 @@ class HandLake:
             rules=self.rules,
             publish=self.publish,
             invariants=self.invariants,
+            archive=self.archive,
         )
         tables = dict.fromkeys(self.shards, "db.t") | {name: name for name in self.others}
         names = {f"s/{n}": table for n, table in tables.items()}

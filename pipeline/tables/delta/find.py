@@ -259,11 +259,11 @@ class _FoundKeys:
         source = pa.concat_arrays([none, *(owned.source for _, owned in self._parts)]).take(place)
         shard = pa.concat_arrays([none, *(owned.shard for _, owned in self._parts)]).take(place)
         rank = np.zeros((len(RANK), len(at)), np.int64)
-        adopted = np.zeros(len(at), np.bool_)
+        adopted, archived = np.zeros(len(at), np.bool_), np.zeros(len(at), np.bool_)
         for rows, owned in self._parts:
             rank[:, rows] = owned.rank
-            adopted[rows] = owned.adopted
-        return Found(self._file, self._position, Owned(source, shard, rank, adopted))
+            adopted[rows], archived[rows] = owned.adopted, owned.archived
+        return Found(self._file, self._position, Owned(source, shard, rank, adopted, archived))
 
 
 def _type(schema: pa.Schema, path: Path) -> pa.DataType | None:

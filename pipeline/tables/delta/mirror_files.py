@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from pipeline.apply.adoption import RANK, SHARD, SOURCE, Adoption
+from pipeline.apply.adoption import OP, RANK, SHARD, SOURCE, Adoption
 from pipeline.apply.provenance import NOBODY, Integers, Owned
 from pipeline.lake.log import ActiveFile
 from pipeline.lake.store import Store
@@ -19,17 +19,22 @@ from pipeline.tables.delta.layout import Layout
 
 @dataclass(eq=False)
 class MirrorFiles:
-    """The rows of a mirror as of one version: its files and what is needed to read them."""
+    """The rows of a mirror as of one version: its files and what is needed to read them.
+
+    Only one that ``keeps`` archived rows is asked which they are.
+    """
 
     store: Store
     files: Sequence[ActiveFile]
     layout: Layout
     adoption: Adoption = field(default_factory=Adoption)
     footers: Footers = field(default_factory=Footers)
+    keeps: bool = False
 
     def __post_init__(self) -> None:
         """Look up once where the files keep the provenance."""
-        self._paths = tuple(self.layout.path(path) for path in (SOURCE, SHARD, *RANK))
+        told = (OP,) if self.keeps else ()
+        self._paths = tuple(self.layout.path(path) for path in (SOURCE, SHARD, *RANK, *told))
 
     def owned(self, data: DataFile, group: int, rows: Integers) -> Owned:
         """Provenance of *rows* of a row group; columns that are constant in it are not read."""
@@ -43,7 +48,8 @@ class MirrorFiles:
             taken(read[path], rows) if value is None else pa.repeat(_scalar(value), len(rows))
             for path, value in zip(paths, only, strict=True)
         )
-        return self.adoption.owned(source.cast(pa.string()), shard.cast(pa.string()), rank)
+        op = rank.pop() if self.keeps else None
+        return self.adoption.owned(source.cast(pa.string()), shard.cast(pa.string()), rank, op)
 
     def owners(self, rows: pa.Table) -> Owned:
         """Provenance of whole *rows*, under the table's names."""

@@ -1,7 +1,8 @@
 """What does a mirror hold, as of one version?  Answers from pruned files, without Spark.
 
 Rows are told apart by shard through ``_sluice``; a table of one shard is not, so that adopted
-mirrors, which have no such column, can be asked too, and so that strangers are counted.
+mirrors, which have no such column, can be asked too, and so that strangers are counted.  Rows that
+went to an archive are passed over: their source has them no more.
 """
 
 import json
@@ -9,11 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pipeline.apply.mirror_snapshot import ARCHIVED
 from pipeline.errors import ProofError
 from pipeline.lake.pinned import PinnedTable
 from pipeline.lake.query import literal, name
 from pipeline.lake.seen import LogKey
-from pipeline.model import Shard, Table
+from pipeline.model import Op, Shard, Table
 
 META = "_sluice"
 INTEGERS = ("byte", "short", "integer", "long")
@@ -45,7 +47,7 @@ class MirrorReader:
 
     def rows(self) -> int:
         """Rows, deletion vectors taken off."""
-        return int(self.pinned.select("SELECT count(*) AS n FROM t")[0]["n"])
+        return int(self.pinned.select(f"SELECT count(*) AS n FROM t WHERE {self._kept}")[0]["n"])  # noqa: S608
 
     def max_id(self, shard: Shard, column: str) -> int | None:
         """Highest id of the shard's rows; None when it has none.
@@ -105,20 +107,31 @@ class MirrorReader:
         columns = [name(column) for column in self.pinned.columns() if column != META]
         asked = f"SELECT {', '.join(columns)} FROM t"  # noqa: S608
         batches = [int(high) for _, high in self.pinned.bounds(f"{META}.batch")]
-        newest = f" WHERE {name(META)}['batch'] >= {max(batches)}" if batches else ""
+        where = f" WHERE {self._kept}"
+        newest = f"{where} AND {name(META)}['batch'] >= {max(batches)}" if batches else where
         bound = f" LIMIT {int(limit)}"
-        return self.pinned.select(asked + newest + bound) or self.pinned.select(asked + bound)
+        return self.pinned.select(asked + newest + bound) or self.pinned.select(
+            asked + where + bound
+        )
 
     def _highest(self, shard: Shard, column: str, condition: str) -> int | None:
         asked = f"SELECT max({name(column)}) AS id FROM t WHERE {self._of(shard)}"  # noqa: S608
         found = self.pinned.select(asked + condition)[0]["id"]
         return None if found is None else int(found)
 
+    @property
+    def _kept(self) -> str:
+        """Which rows are no archived ones; all, where the mirror never had any."""
+        if ARCHIVED not in self.pinned.table.metadata().configuration:
+            return "true"
+        return f"coalesce({name(META)}['op'], '') <> '{Op.DELETE}'"
+
     def _of(self, shard: Shard) -> str:
         if len(self.table.shards) == 1:
-            return "true"
+            return self._kept
         source, relation = (f"{name(META)}['{part}']" for part in ("source", "shard"))
-        return f"{source} = {literal(shard.source)} AND {relation} = {literal(shard.name)}"
+        own = f"{source} = {literal(shard.source)} AND {relation} = {literal(shard.name)}"
+        return f"{own} AND {self._kept}"
 
     def _values(self, key: LogKey) -> tuple[str, ...]:
         texts = json.loads(key.key)

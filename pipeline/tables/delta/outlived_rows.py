@@ -1,5 +1,7 @@
 """Which rows has a truncate or a settle of their shard outlived, and where do they stand in files?
 
+Of those that went to an archive the source tells no more: they stay, whatever is emptied.
+
 Row groups whose bounds tell it are not read.
 """
 
@@ -50,9 +52,9 @@ def _gone(mirror: MirrorFiles, data: DataFile, floors: Floors) -> BitMap64:
     for group, first in data.groups:
         size = data.footer.metadata.row_group(group).num_rows
         judged = _judged(data.footer, mirror.layout, group, floors)
-        if judged:
+        if judged and not mirror.keeps:
             gone |= BitMap64(range(first, first + size))
-        elif judged is None:
+        elif judged is not False:
             alive = np.flatnonzero(~among(data.gone, np.arange(first, first + size)))
             rows = mirror.owned(data, group, alive)
             if rows.shard.null_count:
@@ -60,7 +62,7 @@ def _gone(mirror: MirrorFiles, data: DataFile, floors: Floors) -> BitMap64:
                     f"{data.name}: a row does not tell of which shard it is, and one was emptied"
                 )
                 raise HeldError("no_shard", f"{detail}; rebuild the mirror")
-            gone |= bitmap(first + alive[below(rows, floors)])
+            gone |= bitmap(first + alive[below(rows, floors) & ~rows.archived])
     return gone - data.gone
 
 

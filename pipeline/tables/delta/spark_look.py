@@ -84,7 +84,7 @@ class KeyLookup:
     def _found(self, hits: pa.Table, keys: pa.Table, owners: Owned | None) -> Found:
         source, shard, *rank = (hits[f"m{i}"].combine_chunks() for i in range(len(RANK) + 2))
         at = hits["n"].to_numpy().astype(np.int64)
-        theirs = self.adoption.owned(source, shard, rank)
+        theirs = self.adoption.owned(source, shard, rank, None)
         if owners is not None:
             if theirs.shard.null_count:
                 raise _no_shard(self.snapshot.uri)
@@ -103,7 +103,8 @@ class KeyLookup:
         rank_[:, there] = theirs.rank[:, place[there]]
         adopted = np.zeros(len(keys), np.bool_)
         adopted[there] = theirs.adopted[place[there]]
-        owned = Owned(theirs.source.take(none), theirs.shard.take(none), rank_, adopted)
+        parts = theirs.source.take(none), theirs.shard.take(none)
+        owned = Owned(*parts, rank_, adopted, np.zeros(len(keys), np.bool_))
         return Found(np.where(there, 0, -1).astype(np.int32), place, owned)
 
 

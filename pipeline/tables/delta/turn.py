@@ -14,6 +14,7 @@ from pyroaring import BitMap64
 
 from pipeline.apply.adoption import Adoption
 from pipeline.apply.decide import Found, Verdicts, leaves, stands
+from pipeline.apply.mirror_snapshot import keeps_archived
 from pipeline.apply.provenance import Owned
 from pipeline.apply.turn import Counts, TurnTask, Written, account_of, counts_of, decided
 from pipeline.apply.validation import Occurrences, Search
@@ -75,6 +76,7 @@ def _mirror(footers: Footers, snapshot: Snapshot, adoption: Adoption) -> MirrorF
         layout=Layout.of(snapshot.metadata),
         adoption=adoption,
         footers=footers,
+        keeps=keeps_archived(snapshot),
     )
 
 
@@ -140,11 +142,12 @@ def _confirm(
     before = mirror.count()
     after = replace(mirror, files=tuple(following.files.values())).count()
     gone = counts.deleted + counts.floored
-    if made != counts.inserted + counts.updated or before + counts.inserted - gone != after:
+    came = counts.inserted + counts.updated + counts.archived
+    if made != came or before + counts.inserted - gone != after:
         detail = (
-            f"{counts.inserted} inserted, {counts.updated} updated, {counts.deleted} and "
-            f"{counts.floored} deleted, but the mirror would go from {before} to {after} rows, "
-            f"{made} of them new; report this"
+            f"{counts.inserted} inserted, {counts.updated} updated, {counts.archived} archived, "
+            f"{counts.deleted} and {counts.floored} deleted, but the mirror would go from "
+            f"{before} to {after} rows, {made} of them new; report this"
         )
         raise HeldError("account", detail)
 
@@ -153,6 +156,6 @@ def metrics(counts: Counts) -> dict[str, int]:
     """The rows that a turn changes, under Delta's names."""
     return {
         INSERTED: counts.inserted,
-        "numTargetRowsUpdated": counts.updated,
+        "numTargetRowsUpdated": counts.updated + counts.archived,
         DELETED: counts.deleted + counts.floored,
     }

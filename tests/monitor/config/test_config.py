@@ -82,7 +82,7 @@ def test_a_lake_may_be_an_address() -> None:
 def test_tuning_is_what_the_pipeline_may_be_told_with_the_same_defaults() -> None:
     apart = {"lake", "kafka", "kafka_security", "sources", "rules", "transport"}
     apart |= {"transport_options", "table_format", "table_format_options"}
-    apart |= {"publish", "invariants"}
+    apart |= {"publish", "invariants", "archive"}
     apart |= {"time_zone", "cycles"}
     theirs = {f.name: f for f in fields(PipelineSettings) if f.name not in apart}
     ours = {f.name: f for f in fields(Tuning)}
@@ -99,7 +99,9 @@ def test_tuning_is_what_the_pipeline_may_be_told_with_the_same_defaults() -> Non
 @pytest.mark.parametrize(
     ("more", "line"),
     [
-        pytest.param("laek: x", "laek: unknown key; known: alerts, channels, heart", id="top key"),
+        pytest.param(
+            "laek: x", "laek: unknown key; known: alerts, archive, channels, heart", id="top key"
+        ),
         pytest.param(
             "pipeline: {upkeep: {compact: PT1H}}",
             "pipeline.upkeep.compact: unknown key; known: keep_changes, keep_versions",

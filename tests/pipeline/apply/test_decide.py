@@ -22,19 +22,22 @@ from pipeline.model import Op, Order, Origin, Shard, TopicPartition
 from tests.pipeline.tables.delta.turns import CHANGES, FAR, A, B, change, order, table, unique
 
 C, U, D, R = Op.CREATE, Op.UPDATE, Op.DELETE, Op.READ
-INSERT, UPDATE, DELETE, NOOP, AGAIN, MOVE = RowVerdict
+INSERT, UPDATE, DELETE, NOOP, AGAIN, MOVE, ARCHIVE = RowVerdict
 Row = dict[str, Any]
 THIRD = Shard(A.source, "db_9.t")
 
 
-def stands(pos: int | None, of: Shard = A, origin: Origin = Origin.LIVE) -> Found:
+def stands(
+    pos: int | None, of: Shard = A, origin: Origin = Origin.LIVE, *, archived: bool = False
+) -> Found:
     """One row of the mirror at *pos*; an adopted one without."""
     adopted = pos is None
     place = Order(-(2**63), 0, 0) if pos is None else order(pos)
     source, shard = (
         pa.array([None if adopted else name], pa.string()) for name in (of.source, of.name)
     )
-    owner = Owned(source, shard, ranked(place, origin), np.array([adopted]))
+    went = np.array([archived])
+    owner = Owned(source, shard, ranked(place, origin), np.array([adopted]), went)
     return Found(np.zeros(1, np.int32), np.zeros(1, np.int64), owner)
 
 
@@ -94,6 +97,18 @@ def verdict(
             change(D, 4, 1), stands(4, FAR), NOOP, id="nor is it said again at the same number"
         ),
         pytest.param(change(D, 1, 1), nothing(), NOOP, id="nor of what stands nowhere"),
+        pytest.param(
+            change(D, 9, 1), stands(4, archived=True), NOOP, id="no delete takes an archived row"
+        ),
+        pytest.param(
+            change(D, 4, 1), stands(4, archived=True), AGAIN, id="its own delete comes again"
+        ),
+        pytest.param(
+            change(C, 9, 1), stands(4, archived=True), UPDATE, id="what comes again takes its place"
+        ),
+        pytest.param(
+            change(U, 3, 1), stands(4, archived=True), NOOP, id="what is from before does not"
+        ),
     ],
 )
 def test_a_change_acts_only_if_it_is_newer(row: Row, found: Found, expected: RowVerdict) -> None:

@@ -1,0 +1,206 @@
+"""Which deletes of a slice leave their rows in the mirror, and with what values?  Pure.
+
+Asked of live deletes that would take a row, and of those whose row came in the same slice.  The row
+stays as the lake knew it last: what the slice says of it before its delete, else what the mirror
+has.  It gets the delete's provenance, so whatever is older changes nothing any more.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.apply.decide import Found, RowVerdict, Verdicts
+from pipeline.apply.fold import Folded, fold
+from pipeline.apply.partial_rows import Peek
+from pipeline.apply.provenance import SLUICE, Integers, Mask, above, owned, plain, same
+from pipeline.archive import ArchiveRules, ArchiveWindow
+from pipeline.errors import HeldError
+from pipeline.model import Op, Origin
+
+Marked = Callable[[pa.Table], Mask]
+"""Changes -> which are of a transaction that wrote a marker."""
+
+_UPSERTS = pa.array([str(op) for op in (Op.CREATE, Op.UPDATE, Op.READ)], pa.string())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ArchiveEvidence:
+    """What tells of a turn's deletes; ``marked`` is None where no marker counts."""
+
+    rules: ArchiveRules
+    marked: Marked | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ArchiveTurn:
+    """What a turn lends: its slice's *changes*, and how it types and reads rows.
+
+    ``read`` makes typed rows with ``_sluice`` of folded ones, ``whole`` gives partial ones the
+    values that they lack, ``peek`` reads the mirror and is None where nobody can.
+    """
+
+    changes: pa.Table
+    folded: Folded
+    rows: pa.Table
+    found: Found
+    read: Callable[[pa.Table], pa.Table]
+    whole: Callable[[pa.Table, pa.Table, Found], pa.Table]
+    peek: Peek | None
+
+
+def archived(
+    evidence: ArchiveEvidence, turn: ArchiveTurn, verdicts: Verdicts
+) -> tuple[pa.Table, Verdicts]:
+    """The rows and verdicts of *turn* with rows that stay although they were deleted.
+
+    Raises:
+        HeldError: ``archive``, a window speaks of a column that is not there or does not fit, or
+            the mirror is one whose rows are not read here.
+    """
+    folded = turn.folded.rows
+    asked = _asked(folded, turn.found, verdicts)
+    by_time = [asked & during(folded, window) for window in evidence.rules.windows]
+    by_mark = np.zeros(len(asked), np.bool_)
+    if evidence.marked is not None and asked.any():
+        places = np.flatnonzero(asked)
+        by_mark[places] = evidence.marked(folded.take(pa.array(places)))
+    places = np.flatnonzero(np.logical_or.reduce([by_mark, *by_time]))
+    if not len(places):
+        return turn.rows, verdicts
+    known, rows = _known(turn, places)
+    places = places[known]
+    stays = by_mark[places]
+    for window, inside in zip(evidence.rules.windows, by_time, strict=True):
+        stays |= inside[places] & meets(rows, window)
+    return _with(turn, verdicts, places[stays], rows.filter(pa.array(stays)))
+
+
+def during(changes: pa.Table, window: ArchiveWindow) -> Mask:
+    """Which *changes* (at) the source made inside the window."""
+    at = changes["at"]
+    since, until = (pa.scalar(one, at.type) for one in (window.since, window.until))
+    inside = pc.and_(pc.greater_equal(at, since), pc.less(at, until))
+    found: Mask = pc.fill_null(inside, False).to_numpy()
+    return found
+
+
+def meets(rows: pa.Table, window: ArchiveWindow) -> Mask:
+    """Which typed *rows* lie below the window's bound; one without a value does not.
+
+    Raises:
+        HeldError: ``archive``.
+    """
+    if not window.column:
+        return np.ones(len(rows), np.bool_)
+    advice = "correct it under `archive`, or register another"
+    if window.column not in rows.column_names:
+        known = ", ".join(one for one in rows.column_names if one != SLUICE)
+        detail = f"an archive's window speaks of column {window.column!r}; there are {known}"
+        raise HeldError("archive", f"{detail}; {advice}")
+    column = rows[window.column]
+    try:
+        bound = pa.scalar(window.before).cast(column.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        detail = f"an archive's window has before: {window.before!r}, which is no {column.type}"
+        raise HeldError("archive", f"{detail}, as {window.column} is; {advice}") from error
+    below: Mask = pc.fill_null(pc.less(column, bound), False).to_numpy()
+    return below
+
+
+def _asked(folded: pa.Table, found: Found, verdicts: Verdicts) -> Mask:
+    """Live deletes that take a row, and those of a row that the mirror has not seen yet."""
+    live = pc.and_(
+        pc.equal(plain(folded["op"]), str(Op.DELETE)),
+        pc.equal(folded["origin"], int(Origin.LIVE)),
+    ).to_numpy()
+    takes = verdicts == RowVerdict.DELETE
+    unseen = (verdicts == RowVerdict.NOOP) & ~found.there
+    asked: Mask = live & (takes | unseen)
+    return asked
+
+
+def _known(turn: ArchiveTurn, places: Integers) -> tuple[Mask, pa.Table]:
+    """Of the deletes at *places* those whose row is known, and these rows as they were last."""
+    some = turn.folded.rows.take(pa.array(places))
+    found = _taken(turn.found, places)
+    last = _last_in_slice(turn.changes, some, found)
+    told, there = last >= 0, found.there & (last < 0)
+    known = told | there
+    rows = turn.rows.take(pa.array(places))
+    if there.any():
+        rows = _peeked(turn, rows, found, np.flatnonzero(there))
+    if told.any():
+        at = np.flatnonzero(told)
+        lasting = turn.changes.take(pa.array(last[told]))
+        own = some.take(pa.array(at))
+        for name in ("after", "changed"):
+            if name in own.column_names:
+                own = own.set_column(own.schema.get_field_index(name), name, lasting[name])
+        whole = turn.whole(own, turn.read(own), _taken(found, at))
+        rows = _put(rows, at, whole)
+    return known, rows.filter(pa.array(known))
+
+
+def _last_in_slice(changes: pa.Table, deletes: pa.Table, found: Found) -> Integers:
+    """The newest upsert before each delete that is newer than the mirror's row; -1: none."""
+    keys = plain(deletes["key"]).combine_chunks()
+    near = pc.and_(
+        pc.is_in(plain(changes["op"]), value_set=_UPSERTS),
+        pc.is_in(plain(changes["key"]), value_set=keys),
+    )
+    at = np.flatnonzero(near.to_numpy())
+    last = np.full(len(deletes), -1, np.int64)
+    if not len(at):
+        return last
+    numbered = changes.take(pa.array(at)).append_column("number", pa.array(at))
+    newest = fold(numbered).rows
+    place = pc.index_in(keys, value_set=plain(newest["key"]).combine_chunks())
+    has = np.flatnonzero(place.is_valid().to_numpy(zero_copy_only=False))
+    theirs = newest.take(place.drop_null())
+    upsert, delete, row = owned(theirs), owned(deletes).take(has), found.owned.take(has)
+    own = same(upsert.source, delete.source) & same(upsert.shard, delete.shard)
+    newer = ~found.there[has] | above(upsert.rank, row.rank)
+    good = own & newer & above(delete.rank, upsert.rank)
+    last[has[good]] = theirs["number"].to_numpy()[good]
+    return last
+
+
+def _peeked(turn: ArchiveTurn, rows: pa.Table, found: Found, at: Integers) -> pa.Table:
+    """The rows with all that the mirror has of those *at* some places."""
+    if turn.peek is None:
+        detail = "a row that went to an archive cannot be kept: nobody reads it out of this mirror"
+        raise HeldError("archive", f"{detail}, as Spark merges it; rebuild it, which Sluice writes")
+    names = [name for name in rows.column_names if name != SLUICE]
+    values = turn.peek(_taken(found, at), names)
+    its = rows.take(pa.array(at))
+    for number, name in enumerate(rows.column_names):
+        if name != SLUICE:
+            column = values[name].cast(rows.schema.field(name).type)
+            its = its.set_column(number, rows.schema.field(name), column)
+    return _put(rows, at, its)
+
+
+def _put(rows: pa.Table, at: Integers, others: pa.Table) -> pa.Table:
+    """*rows* with *others* in the places *at*."""
+    places = np.arange(len(rows))
+    places[at] = len(rows) + np.arange(len(others))
+    return pa.concat_tables([rows, others]).take(pa.array(places)).combine_chunks()
+
+
+def _with(
+    turn: ArchiveTurn, verdicts: Verdicts, places: Integers, rows: pa.Table
+) -> tuple[pa.Table, Verdicts]:
+    if not len(places):
+        return turn.rows, verdicts
+    verdicts = verdicts.copy()
+    takes = verdicts[places] == RowVerdict.DELETE
+    verdicts[places] = np.where(takes, RowVerdict.ARCHIVE, RowVerdict.INSERT)
+    return _put(turn.rows, places, rows), verdicts
+
+
+def _taken(found: Found, at: Integers | Sequence[int]) -> Found:
+    rows = np.asarray(at, np.int64)
+    return Found(found.file[rows], found.position[rows], found.owned.take(rows))

@@ -1,0 +1,91 @@
+"""Which deletes only move rows to an archive, so that the lake keeps them?
+
+What says so is written down: a **window**, registered before or after the purge, or a **marker**, a
+row that the purge itself writes in the same transaction.  A row that went so stays in its mirror,
+as one whose ``_sluice.op`` is that of a delete: these rows are the ledger of ignored deletes, and
+``lake = source + archived`` is asked of them, key by key.  A row that comes again under such a key
+takes its place.  Who ran a statement is in no log: neither MySQL's nor Postgres's tells the user.
+Pure.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from fnmatch import fnmatchcase
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveWindow:
+    """Deletes from ``since`` on and before ``until``, by the source's clock, are an archive's.
+
+    Only those of rows whose ``column`` lies below ``before``, if one is named: a text that the
+    column's type can read.  ``reason`` and ``who`` are for people.
+    """
+
+    since: datetime
+    until: datetime
+    column: str = ""
+    before: str = ""
+    reason: str = ""
+    who: str = ""
+
+    @property
+    def fault(self) -> str:
+        """Why no delete could be in it; empty where one can."""
+        if self.since.tzinfo is None or self.until.tzinfo is None:
+            return "its moments need offsets; write 2026-03-28T01:00:00Z"
+        if self.since >= self.until:
+            return f"until {self.until.isoformat()} is not after {self.since.isoformat()}"
+        if bool(self.column) != bool(self.before):
+            return "name a column and `before` what, or neither"
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveMarker:
+    """Deletes are an archive's where their transaction also wrote a row to ``table``.
+
+    ``table`` is that table's name here.  With ``column`` only a row counts whose value there is one
+    of ``values``: the user that the purge wrote down, for one.
+    """
+
+    table: str
+    column: str = ""
+    values: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveRule:
+    """What says of tables, whose name matches the glob ``tables``, that rows went to an archive."""
+
+    tables: str
+    windows: tuple[ArchiveWindow, ...] = ()
+    markers: tuple[ArchiveMarker, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredWindow:
+    """A window that somebody registered for one table while the service ran."""
+
+    table: str
+    window: ArchiveWindow
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveRules:
+    """What counts for one table."""
+
+    windows: tuple[ArchiveWindow, ...] = ()
+    markers: tuple[ArchiveMarker, ...] = ()
+
+
+def rules_of(
+    table: str, rules: Iterable[ArchiveRule], registered: Iterable[RegisteredWindow] = ()
+) -> ArchiveRules | None:
+    """All that is said of *table*; None if nothing is, by any rule."""
+    own = [rule for rule in rules if fnmatchcase(table, rule.tables)]
+    told = [one.window for one in registered if one.table == table]
+    if not own and not told:
+        return None
+    windows = (*(one for rule in own for one in rule.windows), *told)
+    return ArchiveRules(windows, tuple(one for rule in own for one in rule.markers))

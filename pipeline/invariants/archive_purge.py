@@ -1,0 +1,95 @@
+"""An invariant: no slice takes so many old rows that it may be an archive's purge, unless told so.
+
+By volume and age alone nobody can tell a purge from a mass delete, and both answers may be wrong:
+so the table waits until a person says which it is.  Deletes that are known to be an archive's
+(``archive`` in `sluice.yaml`) are none that it is asked of.  Pure.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import ClassVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.errors import ConfigError, HeldError
+from pipeline.invariants.invariant import Breach, IntendedRows, Invariant
+
+_TIME = pa.timestamp("us")
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivePurge:
+    """More than ``rows`` deletes a day, or ``times`` the usual changes, of rows so much ``older``.
+
+    ``column`` is a date or time that tells a row's age.  Fewer than ``asked`` are never asked of.
+    It is asked once of a day: what was let through is so for the rest of it.
+    """
+
+    column: str
+    rows: int = 5_000_000
+    times: float = 7.0
+    older: timedelta = timedelta(days=30)
+    asked: int = 100
+    recalls: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        """Refuse what would hold every delete, or none.
+
+        Raises:
+            ConfigError: a bound below zero, or no column.
+        """
+        if not self.column or min(self.rows, self.times, self.asked) < 0:
+            raise ConfigError(
+                "archive_purge: name a date column; rows, times and asked are 0 or more"
+            )
+
+    def breaches(self, intended: IntendedRows) -> Iterator[Breach]:
+        """Of the slice as a whole."""
+        intended.require(self.column)
+        gone = intended.deleted((self.column,))
+        old = self._old(gone, intended.table)
+        if not len(old) or (newest := pc.max(old["at"]).as_py()) is None:
+            return
+        day = newest.astimezone(UTC).date()
+        landed = intended.landed(self.column, day)
+        before = len(self._old(landed.deleted, intended.table))
+        limit = float(self.rows)
+        if landed.usual is not None:
+            limit = min(limit, self.times * landed.usual)
+        limit = max(limit, self.asked)
+        if before <= limit < before + len(old):
+            yield Breach(self._told(old, before, landed.usual, limit))
+
+    def _old(self, rows: pa.Table, table: str) -> pa.Table:
+        """Those that were old when they went; one whose age nobody tells may be."""
+        if not len(rows):
+            return rows
+        column = rows[self.column]
+        if not (pa.types.is_date(column.type) or pa.types.is_timestamp(column.type)):
+            detail = f"{table}.{self.column} is of type {column.type}, which tells no age"
+            advice = "name a date or time under `archive_purge` and restart the service"
+            raise HeldError("invariant", f"{detail}; {advice}")
+        born = column.cast(pa.timestamp("us", getattr(column.type, "tz", None))).cast(_TIME)
+        age = pc.subtract(rows["at"].cast(pa.timestamp("us", "UTC")).cast(_TIME), born)
+        return rows.filter(pc.fill_null(pc.greater(age, pa.scalar(self.older)), True))
+
+    def _told(self, old: pa.Table, before: int, usual: float | None, limit: float) -> str:
+        first, last = pc.min(old["at"]).as_py(), pc.max(old["at"]).as_py()
+        many = before + len(old)
+        daily = "" if usual is None else f" ({usual:.0f} changes a day are usual)"
+        window = f"since {_instant(first)}, until {_instant(last + timedelta(hours=1))}"
+        bound = (last - self.older).date()
+        return (
+            f"{many} rows older than {self.older.days} days go in one day, more than "
+            f"{limit:.0f}{daily}: a mass delete, or an archive's purge? If they are archived, "
+            f"name a window under `archive`: {window}, column {self.column}, before {bound}"
+        )
+
+
+def _instant(at: datetime) -> str:
+    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+INVARIANT: type[Invariant] = ArchivePurge

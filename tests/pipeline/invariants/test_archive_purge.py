@@ -1,0 +1,162 @@
+"""So many old rows never go by themselves: a person says whether they were archived.
+
+Covers pipeline/apply/landed_day.py, too.
+"""
+
+import json
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checks.waivable import waivable
+from pipeline.archive import ArchiveRule, ArchiveWindow
+from pipeline.errors import ConfigError
+from pipeline.invariants.archive_purge import ArchivePurge
+from pipeline.model import Op
+from pipeline.report import Applied, Hold
+from pipeline.settings import InvariantRule
+from pipeline.sources.mysql.column import MySqlColumn as Column
+from tests.pipeline.hand_lake import ID, HandLake, row
+
+C, U, D = Op.CREATE, Op.UPDATE, Op.DELETE
+TODAY = datetime(2026, 3, 1, 12, tzinfo=UTC)
+DAY = timedelta(days=1)
+OLD, NEW = date(2025, 6, 1), date(2026, 2, 20)
+PURGE = ArchivePurge("day", rows=1000, times=7, asked=3)
+
+
+def dated(op: Op, pos: int, key: int, day: date | None, at: datetime = TODAY) -> dict[str, Any]:
+    born = None if day is None else (day - date(1970, 1, 1)).days
+    text = json.dumps({"id": key, "day": born})
+    sides = {"before": text} if op is D else {"after": text}
+    return row(op, pos, key, at=at, **sides)
+
+
+def lake(home: Path, purge: ArchivePurge = PURGE, *, changes: int = 1, rows: int = 40) -> HandLake:
+    """So many old rows, and as many new ones; each of ten days before had *changes* changes."""
+    made = HandLake(
+        home,
+        columns=(ID, Column("day", "DATE")),
+        invariants=(InvariantRule("db.t", (("archive_purge", purge),)),),
+    )
+    first = TODAY - 30 * DAY
+    made.play([dated(C, n, n, OLD, first) for n in range(1, rows + 1)])
+    made.play([dated(C, 100 + n, 100 + n, NEW, first) for n in range(1, rows + 1)])
+    made.play(
+        [
+            dated(U, 1000 + 10 * ago + n, 101 + n, NEW, TODAY - ago * DAY)
+            for ago in range(9, 0, -1)
+            for n in range(changes)
+        ]
+    )
+    return made
+
+
+def purge(made: HandLake, keys: range, at: datetime = TODAY, born: date | None = OLD) -> Applied:
+    made.land(*(dated(D, 5000 + key, key, born, at) for key in keys))
+    return made.apply()
+
+
+def held(turn: Applied) -> Hold:
+    assert turn.hold is not None
+    return turn.hold
+
+
+@pytest.mark.parametrize(
+    ("keys", "born", "stands_still"),
+    [
+        pytest.param(range(1, 9), OLD, True, id="more than seven days' changes, and old"),
+        pytest.param(range(1, 8), OLD, False, id="seven days' changes"),
+        pytest.param(range(101, 120), NEW, False, id="many, and new"),
+        pytest.param(range(1, 9), None, True, id="whose age nobody tells"),
+    ],
+)
+def test_many_old_rows_do_not_go_by_themselves(
+    tmp_path: Path, keys: range, born: date | None, stands_still: bool
+) -> None:
+    made = lake(tmp_path)
+    if born is None:
+        made.play([dated(U, 3000 + key, key, None, TODAY - 2 * DAY) for key in keys])
+
+    turn = purge(made, keys, born=born)
+
+    assert (turn.hold is not None) is stands_still
+    assert len(made.rows()) == 80 - (0 if stands_still else len(keys))
+
+
+def test_it_is_told_what_to_say(tmp_path: Path) -> None:
+    hold = held(purge(lake(tmp_path), range(1, 11)))
+
+    assert hold.reason == "invalid"
+    assert waivable(hold.id)
+    assert "10 rows older than 30 days go in one day, more than 7" in hold.detail
+    assert "(1 changes a day are usual)" in hold.detail
+    assert (
+        "since 2026-03-01T12:00:00Z, until 2026-03-01T13:00:00Z, column day, before 2026-01-30"
+    ) in hold.detail
+
+
+def test_what_is_let_through_is_applied_and_not_asked_again_that_day(tmp_path: Path) -> None:
+    made = lake(tmp_path)
+    hold = held(purge(made, range(1, 11)))
+
+    assert made.apply([hold.id]).hold is None
+    assert purge(made, range(11, 21)).hold is None
+    assert set(made.rows()) == set(range(21, 41)) | set(range(101, 141))
+    assert purge(made, range(21, 36), TODAY + DAY).hold is not None
+
+
+def test_a_window_that_comes_later_answers_it(tmp_path: Path) -> None:
+    made = lake(tmp_path)
+    held(purge(made, range(1, 11)))
+    window = ArchiveWindow(TODAY, TODAY + timedelta(hours=1), "day", "2026-01-30")
+    made.archive = (ArchiveRule("db.t", (window,)),)
+    made.settings = made.passes.settings.__class__(
+        str(made.home), "", (), invariants=made.invariants, archive=made.archive
+    )
+    made.reopen()
+
+    turn = made.apply()
+
+    assert turn.hold is None
+    assert turn.account.ignored == {"tombstone": 0, "archived": 10}
+    assert len(made.rows()) == 80
+    assert purge(made, range(11, 19), TODAY + timedelta(hours=2)).hold is not None, "after it"
+
+
+def test_many_small_slices_of_one_day_are_one_purge(tmp_path: Path) -> None:
+    made = lake(tmp_path)
+
+    turns = [purge(made, range(first, first + 3)) for first in (1, 4, 7)]
+
+    assert [turn.hold is None for turn in turns] == [True, True, False]
+
+
+def test_where_no_day_is_known_only_the_number_counts(tmp_path: Path) -> None:
+    made = HandLake(
+        tmp_path,
+        columns=(ID, Column("day", "DATE")),
+        invariants=(
+            InvariantRule("db.t", (("archive_purge", ArchivePurge("day", rows=5, asked=3)),)),
+        ),
+    )
+    made.play([dated(C, n, n, OLD) for n in range(1, 21)])
+
+    assert purge(made, range(1, 6)).hold is None
+    assert purge(made, range(6, 8)).hold is not None
+
+
+def test_a_column_that_tells_no_age_holds_the_table(tmp_path: Path) -> None:
+    made = lake(tmp_path, ArchivePurge("id"))
+
+    hold = held(purge(made, range(1, 3)))
+
+    assert hold.reason == "invariant"
+    assert "which tells no age" in hold.detail
+
+
+def test_bounds_below_zero_are_refused() -> None:
+    with pytest.raises(ConfigError, match="0 or more"):
+        ArchivePurge("day", rows=-1)
