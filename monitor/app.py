@@ -243,6 +243,7 @@ class App:
             readers=partial(named_versions, self.store.certificates, clock),
             paused=self._paused,
             wanted=self.wanted,
+            archived=self.store.archives.registered,
             cuts=DueCuts(
                 self.fences.known,
                 self.fences.first,

@@ -20,6 +20,7 @@ from pipeline.apply.merge_line import MergeLine, patient, urgent
 from pipeline.apply.passes import Passes
 from pipeline.apply.upkeep import Upkeep
 from pipeline.apply.written_images import Manifest
+from pipeline.archive import RegisteredWindow
 from pipeline.image import DueCut
 from pipeline.landing.loop import Landing
 from pipeline.lives import is_set_back
@@ -89,6 +90,8 @@ class Lane:
         cuts: Sequence[DueCut] = (),
         paused: frozenset[str] = frozenset(),
         wanted: frozenset[str] = frozenset(),
+        *,
+        archived: tuple[RegisteredWindow, ...] = (),
     ) -> tuple[Applied, ...]:
         """Bring mirrors with landed changes up to date but the *paused* ones; tier 0 first.
 
@@ -98,17 +101,21 @@ class Lane:
         Returns a turn for each such mirror, and for each mirror looked at and found foreign; none
         where upkeep of one mirror takes so long that the caller had better ask again.
         """
-        return self._merged(self._lines[0], waived, cuts, paused, wanted)
+        line = self._lines[0]
+        return self._merged(line, waived, cuts, paused, wanted, archived=archived)
 
     def apply_urgent(
         self,
         waived: frozenset[str],
         cuts: Sequence[DueCut] = (),
         paused: frozenset[str] = frozenset(),
+        *,
+        archived: tuple[RegisteredWindow, ...] = (),
     ) -> tuple[Applied, ...]:
         """The same of tier 0, beside all else; nothing where it has no line of its own."""
         own = self._lines[1:]
-        return self._merged(own[0], waived, cuts, paused, frozenset()) if own else ()
+        given = (waived, cuts, paused, frozenset[str]())
+        return self._merged(own[0], *given, archived=archived) if own else ()
 
     def upkeep(self, readers: Mapping[str, int], paused: frozenset[str] = frozenset()) -> None:
         """Compact and clean what is due; *readers*: table -> lowest version still needed.
@@ -155,11 +162,15 @@ class Lane:
         cuts: Sequence[DueCut],
         paused: frozenset[str],
         wanted: frozenset[str],
+        *,
+        archived: tuple[RegisteredWindow, ...],
     ) -> tuple[Applied, ...]:
         with line.turn(_PATIENCE) as mine:
             self._in_pool(line.name)
             landed = line.own(self._known)
-            return line.passes.run(landed, waived, cuts, paused, wanted) if mine else ()
+            if not mine:
+                return ()
+            return line.passes.run(landed, waived, cuts, paused, wanted, archived=archived)
 
     def _line(self, table: str) -> MergeLine:
         tier = self._known.catalog.tier(table, self.mark.shards)

@@ -16,6 +16,7 @@ from monitor.spark.wire import Reply, Request, Verb
 from monitor.store.accounts import Accounts
 from monitor.store.rereads import RereadRequests
 from monitor.store.resubmissions import Resubmissions
+from pipeline.archive import RegisteredWindow
 from pipeline.errors import HeldError, SluiceError
 from pipeline.image import DueCut
 from pipeline.report import Applied, Hold, Landed
@@ -56,6 +57,7 @@ class LaneRequests:
     cuts: Callable[[], tuple[DueCut, ...]] = tuple
     paused: Callable[[], frozenset[str]] = frozenset
     wanted: Callable[[], frozenset[str]] = frozenset
+    archived: Callable[[], tuple[RegisteredWindow, ...]] = tuple
     ailments: dict[Verb, str] = field(default_factory=dict)
     at_rest: bool = False
     _untold: dict[Verb, tuple[Sequence[Applied], datetime]] = field(default_factory=dict)
@@ -147,7 +149,11 @@ class LaneRequests:
         started, waived = self.clock(), self.waived()
         with self._ailing(verb):
             request = Request(
-                0, verb, waived, cuts=self.cuts(), paused=self.paused(), wanted=wanted
+                *(0, verb, waived),
+                cuts=self.cuts(),
+                paused=self.paused(),
+                wanted=wanted,
+                archived=self.archived(),
             )
             turns = self.call(request, self.deadlines.apply).applied
         self._untold[verb] = turns, started

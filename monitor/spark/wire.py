@@ -11,6 +11,7 @@ from enum import StrEnum
 from pydantic import TypeAdapter
 
 from pipeline.apply.written_images import Manifest
+from pipeline.archive import RegisteredWindow
 from pipeline.errors import (
     ConfigError,
     FormatError,
@@ -60,7 +61,8 @@ class Request:
     """One thing to do; ``settings`` only opens, ``readers`` only serves upkeep, ``cuts`` merges.
 
     ``paused`` are tables whose mirrors nothing is written to, ``wanted`` those that somebody waits
-    for, ``resubmissions`` corrected messages that are to land.
+    for, ``resubmissions`` corrected messages that are to land, ``archived`` windows in which people
+    said that rows go to an archive.
     """
 
     id: int
@@ -72,6 +74,7 @@ class Request:
     rereads: tuple[WishedReread, ...] = ()
     paused: frozenset[str] = frozenset()
     wanted: frozenset[str] = frozenset()
+    archived: tuple[RegisteredWindow, ...] = ()
     resubmissions: tuple[Resubmission, ...] = ()
 
 

@@ -34,6 +34,7 @@ from monitor.spark.wire import (
     load_request,
 )
 from pipeline.apply.written_images import Manifest
+from pipeline.archive import RegisteredWindow
 from pipeline.image import DueCut
 from pipeline.report import Applied, Landed
 from pipeline.rereads import RereadState, WishedReread
@@ -58,12 +59,19 @@ class ServedLane(Protocol):
         cuts: Sequence[DueCut],
         paused: frozenset[str],
         wanted: frozenset[str],
+        *,
+        archived: tuple[RegisteredWindow, ...],
     ) -> tuple[Applied, ...]:
         """Merge what is landed but into *paused* mirrors, and make images of *cuts*."""
         ...
 
     def apply_urgent(
-        self, waived: frozenset[str], cuts: Sequence[DueCut], paused: frozenset[str]
+        self,
+        waived: frozenset[str],
+        cuts: Sequence[DueCut],
+        paused: frozenset[str],
+        *,
+        archived: tuple[RegisteredWindow, ...],
     ) -> tuple[Applied, ...]:
         """The same of tier 0, where that has a line of its own."""
         ...
@@ -211,8 +219,8 @@ class RequestServer:
 def _merged(lane: ServedLane, request: Request) -> tuple[Applied, ...]:
     given = (request.waived, request.cuts, request.paused)
     if request.verb is Verb.APPLY_URGENT:
-        return lane.apply_urgent(*given)
-    return lane.apply(*given, request.wanted)
+        return lane.apply_urgent(*given, archived=request.archived)
+    return lane.apply(*given, request.wanted, archived=request.archived)
 
 
 def serve(open_lane: OpenLane, reply_fd: int) -> int:

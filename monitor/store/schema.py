@@ -190,6 +190,18 @@ pauses = _table(
     _column("ended", Instant, nullable=True),
     _column("ended_by", _NAME),
 )
+archive_windows = _table(
+    "archive_windows",
+    _key("id", _NAME),
+    _column("table", _NAME),
+    _column("since", Instant),
+    _column("until", Instant),
+    _column("column", _NAME),
+    _column("before", _NAME),
+    _column("reason", Text),
+    _column("who", _NAME),
+    _column("at", Instant),
+)
 table_states = _table(
     "table_states",
     _key("table", _NAME),

@@ -11,6 +11,7 @@ from sqlalchemy import Connection
 from alerts.round import Round
 from checks.model import Verdict
 from monitor.store.accounts import Accounts
+from monitor.store.archives import Archives
 from monitor.store.certificates import Certificates
 from monitor.store.database import Database
 from monitor.store.fences import Fences
@@ -47,6 +48,7 @@ class ServiceStore:
     rereads: RereadRequests = field(init=False)
     resubmissions: Resubmissions = field(init=False)
     pauses: Pauses = field(init=False)
+    archives: Archives = field(init=False)
     table_states: TableStates = field(init=False)
 
     def __post_init__(self) -> None:
@@ -66,6 +68,7 @@ class ServiceStore:
         self.rereads = RereadRequests(database)
         self.resubmissions = Resubmissions(database)
         self.pauses = Pauses(database)
+        self.archives = Archives(database)
         self.table_states = TableStates(database)
 
     @classmethod

@@ -20,6 +20,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from monitor.board import Board
 from monitor.gate import CLOSED, Decision
 from monitor.web import render
+from monitor.web.archives import ARCHIVE_ROUTES
 from monitor.web.bootstraps import REREAD_ROUTES
 from monitor.web.first_lines import first_lines
 from monitor.web.history_api import HISTORY_ROUTES
@@ -45,7 +46,7 @@ GATE_ROUTES, SERVICE_ROUTES = APIRouter(prefix="/v1"), APIRouter()
 def application(parts: ApiParts) -> FastAPI:
     """The whole application; every error is JSON with one line under ``error``."""
     asked = (GATE_ROUTES, HISTORY_ROUTES, SERVICE_ROUTES, RUNBOOK_ROUTES)
-    routers = (*asked, REREAD_ROUTES, REPAIR_ROUTES, PAUSE_ROUTES)
+    routers = (*asked, REREAD_ROUTES, REPAIR_ROUTES, PAUSE_ROUTES, ARCHIVE_ROUTES)
     routes = [route for router in routers for route in router.routes]
     app = FastAPI(title="Sluice", docs_url="/docs", redoc_url=None, routes=routes)
     app.state.parts, app.state.room = parts, parts.room()

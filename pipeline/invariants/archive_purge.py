@@ -2,7 +2,7 @@
 
 By volume and age alone nobody can tell a purge from a mass delete, and both answers may be wrong:
 so the table waits until a person says which it is.  Deletes that are known to be an archive's
-(``archive`` in `sluice.yaml`) are none that it is asked of.  Pure.
+(``archive`` in `sluice.yaml`, ``sluice archive keep``) are none that it is asked of.  Pure.
 """
 
 from collections.abc import Iterator
@@ -60,7 +60,7 @@ class ArchivePurge:
             limit = min(limit, self.times * landed.usual)
         limit = max(limit, self.asked)
         if before <= limit < before + len(old):
-            yield Breach(self._told(old, before, landed.usual, limit))
+            yield Breach(self._told(intended.table, old, before, landed.usual, limit))
 
     def _old(self, rows: pa.Table, table: str) -> pa.Table:
         """Those that were old when they went; one whose age nobody tells may be."""
@@ -75,16 +75,18 @@ class ArchivePurge:
         age = pc.subtract(rows["at"].cast(pa.timestamp("us", "UTC")).cast(_TIME), born)
         return rows.filter(pc.fill_null(pc.greater(age, pa.scalar(self.older)), True))
 
-    def _told(self, old: pa.Table, before: int, usual: float | None, limit: float) -> str:
+    def _told(
+        self, table: str, old: pa.Table, before: int, usual: float | None, limit: float
+    ) -> str:
         first, last = pc.min(old["at"]).as_py(), pc.max(old["at"]).as_py()
         many = before + len(old)
         daily = "" if usual is None else f" ({usual:.0f} changes a day are usual)"
-        window = f"since {_instant(first)}, until {_instant(last + timedelta(hours=1))}"
+        window = f"--since {_instant(first)} --until {_instant(last + timedelta(hours=1))}"
         bound = (last - self.older).date()
         return (
             f"{many} rows older than {self.older.days} days go in one day, more than "
-            f"{limit:.0f}{daily}: a mass delete, or an archive's purge? If they are archived, "
-            f"name a window under `archive`: {window}, column {self.column}, before {bound}"
+            f"{limit:.0f}{daily}: a mass delete, or an archive's purge? If they are archived: "
+            f"sluice archive keep {table} {window} --column {self.column} --before {bound}"
         )
 
 

@@ -70,7 +70,13 @@ def test_options_of_the_command_line_that_docs_use_exist() -> None:
         for module in pkgutil.iter_modules(commands.__path__)
     }
     known = {
-        verb: {option for p in command.params if isinstance(p, Option) for option in p.opts}
+        verb: {
+            option
+            for one in (command, *getattr(command, "commands", {}).values())
+            for p in one.params
+            if isinstance(p, Option)
+            for option in p.opts
+        }
         for verb, command in verbs.items()
     }
     for page in PAGES:

@@ -44,7 +44,13 @@ class FakeLane:
         return Landed("main", batch, 3, START, timedelta(milliseconds=1500), tables=(("t", 3),))
 
     def apply(
-        self, waived: frozenset[str], cuts: object = (), paused: object = (), wanted: object = ()
+        self,
+        waived: frozenset[str],
+        cuts: object = (),
+        paused: object = (),
+        wanted: object = (),
+        *,
+        archived: object = (),
     ) -> tuple[Applied, ...]:
         """One table that went on and one that is held."""
         self._obey("apply", waived)
@@ -56,7 +62,12 @@ class FakeLane:
         )
 
     def apply_urgent(
-        self, waived: frozenset[str], cuts: object = (), paused: object = ()
+        self,
+        waived: frozenset[str],
+        cuts: object = (),
+        paused: object = (),
+        *,
+        archived: object = (),
     ) -> tuple[Applied, ...]:
         """Nothing."""
         return ()

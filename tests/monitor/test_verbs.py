@@ -22,6 +22,7 @@ from tests.monitor.serving import serving
 ASKS = frozenset(
     {
         "ack",
+        "archive",
         "bootstrap",
         "explain",
         "gate",
@@ -123,6 +124,14 @@ def _run(words: list[str], monkeypatch: pytest.MonkeyPatch) -> object:
             id="pause: a table",
         ),
         pytest.param(["resume", USERS], "is not paused; nothing was recorded", id="resume: none"),
+        pytest.param(
+            [
+                *("archive", "keep", "no.such", "--since", "2026-03-28T01:00:00Z"),
+                *("--until", "2026-03-28T02:00:00Z", "--reason", "x"),
+            ],
+            "no table 'no.such'",
+            id="archive: a table",
+        ),
         pytest.param(["fly"], "no verb 'fly'", id="a verb"),
     ],
 )
@@ -199,7 +208,9 @@ def test_f51_another_service_that_answers_there_is_told_as_such(
     ("words", "said"),
     [
         pytest.param(["statu"], "no verb 'statu'; the nearest is status; known: ack, ", id="near"),
-        pytest.param(["xyzzy"], "no verb 'xyzzy'; known: ack, bootstrap, ", id="far from all"),
+        pytest.param(
+            ["xyzzy"], "no verb 'xyzzy'; known: ack, archive, bootstrap, ", id="far from all"
+        ),
     ],
 )
 def test_a_verb_that_is_none_is_told_with_those_there_are(words: list[str], said: str) -> None:

@@ -41,14 +41,25 @@ class GatedLane:
         return Landed("main", len(self.done), 1, AT, SOON)
 
     def apply(
-        self, waived: frozenset[str], cuts: object = (), paused: object = (), wanted: object = ()
+        self,
+        waived: frozenset[str],
+        cuts: object = (),
+        paused: object = (),
+        wanted: object = (),
+        *,
+        archived: object = (),
     ) -> tuple[Applied, ...]:
         """Through the gate."""
         self._pass("apply", *waived)
         return ()
 
     def apply_urgent(
-        self, waived: frozenset[str], cuts: object = (), paused: object = ()
+        self,
+        waived: frozenset[str],
+        cuts: object = (),
+        paused: object = (),
+        *,
+        archived: object = (),
     ) -> tuple[Applied, ...]:
         """Nothing."""
         return ()

@@ -94,7 +94,8 @@ def test_it_is_told_what_to_say(tmp_path: Path) -> None:
     assert "10 rows older than 30 days go in one day, more than 7" in hold.detail
     assert "(1 changes a day are usual)" in hold.detail
     assert (
-        "since 2026-03-01T12:00:00Z, until 2026-03-01T13:00:00Z, column day, before 2026-01-30"
+        "sluice archive keep db.t --since 2026-03-01T12:00:00Z --until 2026-03-01T13:00:00Z "
+        "--column day --before 2026-01-30"
     ) in hold.detail
 
 

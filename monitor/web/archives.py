@@ -1,0 +1,67 @@
+"""Windows in which rows go to an archive: registered, and looked at."""
+
+from datetime import UTC
+
+from fastapi import APIRouter
+from fastapi.responses import JSONResponse
+from pydantic import AwareDatetime, BaseModel, ConfigDict
+
+from monitor.nearest import alike
+from monitor.store.archives import ArchiveRecord
+from monitor.web import render
+from monitor.web.bounds import Text
+from monitor.web.parts import Parts
+from pipeline.archive import ArchiveWindow, RegisteredWindow
+from pipeline.errors import ConfigError
+
+ARCHIVE_ROUTES = APIRouter(prefix="/v1")
+
+
+class WindowRequest(BaseModel):
+    """Who says that deletes of a table only move rows to an archive, when, which and why."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    table: Text
+    since: AwareDatetime
+    until: AwareDatetime
+    reason: Text
+    who: Text
+    column: str = ""
+    before: str = ""
+
+
+@ARCHIVE_ROUTES.get("/archives")
+def archives(parts: Parts) -> list[render.Json]:
+    """What was registered, newest first; not what the config says."""
+    return [_told(one) for one in parts.store.archives.list()]
+
+
+@ARCHIVE_ROUTES.post("/archives")
+def keep(parts: Parts, body: WindowRequest) -> JSONResponse:
+    """Keep rows that are deleted in a window: 201; 400 if there is no such table or time."""
+    if parts.gate.roster.table(body.table) is None:
+        known = alike(body.table, [table.name for table in parts.gate.roster.tables()])
+        raise ConfigError(f"no table {body.table!r}; nothing was recorded; known: {known}")
+    span = (body.since.astimezone(UTC), body.until.astimezone(UTC))
+    told = (*span, body.column, body.before, body.reason, body.who)
+    window = ArchiveWindow(*told)
+    if window.fault:
+        raise ConfigError(f"{window.fault}; nothing was recorded")
+    now, made = parts.clock(), RegisteredWindow(body.table, window)
+    new = parts.store.archives.add(made, now)
+    return JSONResponse({"window": _told(ArchiveRecord(made, now)), "new": new}, 201)
+
+
+def _told(one: ArchiveRecord) -> render.Json:
+    window = one.registered.window
+    return {
+        "table": one.registered.table,
+        "since": render.instant(window.since),
+        "until": render.instant(window.until),
+        "column": window.column or None,
+        "before": window.before or None,
+        "reason": window.reason,
+        "who": window.who,
+        "at": render.instant(one.at),
+    }

@@ -1,0 +1,87 @@
+"""A window in which rows go to an archive is registered once, kept, and told to every merge.
+
+Covers monitor/store/archives.py, monitor/web/archives.py, monitor/commands/archive.py.
+"""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from monitor.commands.archive import COMMAND
+from pipeline.archive import ArchiveWindow, RegisteredWindow
+from tests.monitor.rig import NOON, USERS, Rig
+
+SPAN = ("--since", "2026-03-28T01:00:00Z", "--until", "2026-03-28T05:00:00+01:00")
+ROWS = ("--column", "day", "--before", "2025-01-01")
+
+
+@pytest.fixture
+def healthy(rig: Rig) -> Rig:
+    rig.round()
+    return rig
+
+
+@pytest.fixture
+def sluice(healthy: Rig, server: str) -> Callable[..., Result]:
+    def run(*words: str) -> Result:
+        return CliRunner().invoke(COMMAND, [*words, "--server", server])
+
+    return run
+
+
+def body(**more: Any) -> dict[str, Any]:
+    told = {"table": USERS, "since": "2026-03-28T01:00:00Z", "until": "2026-03-28T04:00:00Z"}
+    return {**told, "reason": "request 4711", "who": "ann", **more}
+
+
+def test_what_is_said_at_the_terminal_is_kept_and_listed(
+    healthy: Rig, sluice: Callable[..., Result]
+) -> None:
+    said = sluice("keep", USERS, *SPAN, *ROWS, "--reason", "request 4711", "--who", "ann")
+    again = sluice("keep", USERS, *SPAN, *ROWS, "--reason", "request 4711", "--who", "ann")
+
+    assert (said.exit_code, again.exit_code) == (0, 0), said.output
+    assert said.output == (
+        f"{USERS}: rows with day below 2025-01-01 that go from 2026-03-28T01:00:00+00:00 "
+        "until 2026-03-28T04:00:00+00:00 stay\n"
+    )
+    assert again.output.endswith("; that was said before\n")
+    assert sluice("list").output == said.output[:-1] + ", by ann: request 4711\n"
+    (told,) = json.loads(sluice("list", "--json").output)
+    assert (told["table"], told["who"], told["before"]) == (USERS, "ann", "2025-01-01")
+    (kept,) = healthy.store.archives.registered()
+    assert kept.table == USERS
+    assert kept.window.column == "day"
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        pytest.param({"table": "shop.user"}, "no table 'shop.user'", id="no such table"),
+        pytest.param({"until": "2026-03-28T01:00:00Z"}, "is not after", id="it ends first"),
+        pytest.param({"column": "day"}, "or neither", id="half a condition"),
+        pytest.param({"since": "2026-03-28T01:00:00"}, "since", id="no offset"),
+    ],
+)
+def test_what_no_delete_could_be_in_is_refused(
+    healthy: Rig, more: dict[str, Any], told: str
+) -> None:
+    answer = healthy.client.post("/v1/archives", json=body(**more))
+
+    assert answer.status_code == 400
+    assert told in answer.json()["error"]
+    assert healthy.store.archives.registered() == ()
+
+
+def test_it_outlives_a_restart(healthy: Rig) -> None:
+    window = ArchiveWindow(NOON, NOON.replace(hour=20), reason="4711", who="ann")
+    one = RegisteredWindow(USERS, window)
+
+    assert healthy.store.archives.add(one, NOON)
+
+    again = type(healthy.store.archives)(healthy.store.database)
+    assert again.registered() == (one,)
+    assert not again.add(one, NOON)
