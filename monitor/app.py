@@ -13,7 +13,7 @@ from alerts.deliver import Delivery
 from checks.run import looks_back
 from checks.world import World
 from monitor.board import CurrentBoard
-from monitor.clients import LakeClient, Servers, describe, highest_landed, orderings
+from monitor.clients import LakeClient, Servers, describe, error_table, highest_landed, orderings
 from monitor.config.model import Config
 from monitor.cycle import Cycle
 from monitor.gate import Gate
@@ -126,7 +126,10 @@ class App:
         names = frozenset({*http.names, http.host, gethostname(), getfqdn()})
         stopping, rows = self.stopping.is_set, self.census.rows
         return application(
-            ApiParts(gate, self.current, self.store, clock, stopping, names, self.way, rows)
+            ApiParts(
+                *(gate, self.current, self.store, clock, stopping, names, self.way, rows),
+                errors=error_table(self.config, self.lake),
+            )
         )
 
     def world(self, names: tuple[str, ...]) -> World:

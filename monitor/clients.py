@@ -8,10 +8,12 @@ from functools import partial
 from checks.ordering import SourceOrdering
 from checks.world import LogKey, LogSide
 from monitor.config.model import Config
+from monitor.error_table import ErrorTable, SourceFormat
 from monitor.observe.schemas import Schemas
 from monitor.observe.world import LandedLog
 from pipeline.build import (
     every_topic,
+    message_text,
     open_format,
     open_registry,
     open_source,
@@ -106,6 +108,15 @@ class LakeClient:
 
 def _keyed(one: SourceSettings) -> KeyedTopics:
     return KeyedTopics(one.name, one.topic_pattern, open_format(one), open_registry(one))
+
+
+def error_table(config: Config, lake: LakeClient) -> ErrorTable:
+    """What could not be read, of all sources of *config*."""
+    formats = {
+        one.name: SourceFormat(open_format(one), open_registry(one), message_text(one))
+        for one in config.sources
+    }
+    return ErrorTable(lake.lake, formats, partial(lake.transport, ErrorTable))
 
 
 def describe(settings: SourceSettings, shards: Collection[str]) -> SourceDescription:

@@ -14,6 +14,7 @@ from pipeline.collectors.registration import CollectionScope
 from pipeline.collectors.stream import CollectedStream
 from pipeline.errors import ConfigError
 from pipeline.formats.format import OPTIONAL, Format
+from pipeline.formats.message_text import MessageText, PlainText
 from pipeline.options import filled
 from pipeline.registry import SchemaRegistry
 from pipeline.schema.dialect import Dialect
@@ -114,6 +115,20 @@ def open_format(settings: SourceSettings) -> Format:
             f" no message has; known: {', '.join(sorted(OPTIONAL))}"
         )
     return made
+
+
+def message_text(settings: SourceSettings) -> MessageText:
+    """How a person reads and writes messages of the source: as texts, if its format says no more.
+
+    Raises:
+        ConfigError: its format is not known.
+    """
+    open_format(settings)
+    name = settings.format or _collector(settings).usual_format
+    try:
+        return cast("MessageText", plugins.find(formats, "MESSAGE_TEXT", name)())
+    except ConfigError:  # it has none
+        return PlainText()
 
 
 def open_registry(settings: SourceSettings) -> SchemaRegistry | None:

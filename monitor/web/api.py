@@ -27,13 +27,14 @@ from monitor.web.history_api import HISTORY_ROUTES
 from monitor.web.metrics import CONTENT_TYPE, exposition
 from monitor.web.parts import ApiParts, Parts, Room
 from monitor.web.pauses import PAUSE_ROUTES
+from monitor.web.quarantine import QUARANTINE_ROUTES
 from monitor.web.repairs import REPAIR_ROUTES
 from monitor.web.runbooks import RUNBOOK_ROUTES
 from monitor.web.shown_tables import TableQuestion
 from monitor.web.status_page import status_page
 from monitor.web.trusted import refusal
 from pipeline.clocks import over
-from pipeline.errors import ConfigError, UnreachableError
+from pipeline.errors import ConfigError, HeldError, ProofError, UnreachableError
 from pipeline.model import Stage
 
 LONGEST_WAIT = 300.0
@@ -46,7 +47,8 @@ GATE_ROUTES, SERVICE_ROUTES = APIRouter(prefix="/v1"), APIRouter()
 def application(parts: ApiParts) -> FastAPI:
     """The whole application; every error is JSON with one line under ``error``."""
     asked = (GATE_ROUTES, HISTORY_ROUTES, SERVICE_ROUTES, RUNBOOK_ROUTES)
-    routers = (*asked, REREAD_ROUTES, REPAIR_ROUTES, PAUSE_ROUTES, ARCHIVE_ROUTES)
+    acting = (REREAD_ROUTES, REPAIR_ROUTES, PAUSE_ROUTES, ARCHIVE_ROUTES, QUARANTINE_ROUTES)
+    routers = (*asked, *acting)
     routes = [route for router in routers for route in router.routes]
     app = FastAPI(title="Sluice", docs_url="/docs", redoc_url=None, routes=routes)
     app.state.parts, app.state.room = parts, parts.room()
@@ -54,6 +56,8 @@ def application(parts: ApiParts) -> FastAPI:
     app.exception_handler(ConfigError)(_bad_request)
     app.exception_handler(RequestValidationError)(_bad_parameters)
     app.exception_handler(UnreachableError)(_unreachable)
+    app.exception_handler(ProofError)(_unreachable)
+    app.exception_handler(HeldError)(_unreachable)
     app.exception_handler(HTTPException)(_not_there)
     return app
 

@@ -13,17 +13,22 @@ from fastapi import Depends, Request
 
 from monitor.bearers import Bearers
 from monitor.board import CurrentBoard
+from monitor.error_table import ErrorTable
 from monitor.gate import Decision, Gate, GateQuestion
 from monitor.right_of_way import RightOfWay
 from monitor.store.store import ServiceStore
 from monitor.web.waiting_room import WaitingRoom
+from pipeline.errors import ConfigError
 
 GateRoom = WaitingRoom[GateQuestion, Decision]
 
 
 @dataclass(frozen=True, slots=True)
 class ApiParts:
-    """What the API answers from; ``estimates``: source -> about how many rows each shard has."""
+    """What the API answers from; ``estimates``: source -> about how many rows each shard has.
+
+    ``errors`` reads what is quarantined; None where there is no lake.
+    """
 
     gate: Gate
     current: CurrentBoard
@@ -33,10 +38,21 @@ class ApiParts:
     names: frozenset[str] = frozenset()
     way: RightOfWay = field(default_factory=RightOfWay)
     estimates: Callable[[str], Mapping[str, int]] = lambda _: {}
+    errors: ErrorTable | None = None
 
     def borne(self, name: str) -> bool:
         """Whether anything has this id now."""
         return Bearers(self.gate, self.store.outbox).bear(name)
+
+    def error_table(self) -> ErrorTable:
+        """What reads what is quarantined.
+
+        Raises:
+            ConfigError: there is none here.
+        """
+        if self.errors is None:
+            raise ConfigError("this service reads no change log, so it knows of no error table")
+        return self.errors
 
     def room(self) -> GateRoom:
         """A new room for those who wait at the gate."""

@@ -16,7 +16,9 @@ from pipeline.formats import told_columns
 from pipeline.formats.dbevents import columns, event
 from pipeline.formats.dbevents.event import EventShape
 from pipeline.formats.debezium import avro
+from pipeline.formats.debezium.avro_message import AvroMessage
 from pipeline.formats.format import Decoded, Format, Schemas, rows
+from pipeline.formats.message_text import MessageText
 from pipeline.model import Op, Ordering, ShardId
 from pipeline.schema.notation import Notation
 from pipeline.schema.schema_change import SchemaMessage, TableTold
@@ -110,3 +112,4 @@ def _whole(text: bytes | None, wrong: str | None) -> bytes:
 
 
 FORMAT: type[Format] = DbEventsAvro
+MESSAGE_TEXT: type[MessageText] = AvroMessage

@@ -12,10 +12,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.formats.debezium import avro
+from pipeline.formats.debezium.avro_message import AvroMessage
 from pipeline.formats.debezium.postgres import UNAVAILABLE
 from pipeline.formats.debezium.schema_rows import told_with
 from pipeline.formats.debezium_json import DebeziumJson
 from pipeline.formats.format import RAW, Decoded, Format, Schemas, rows
+from pipeline.formats.message_text import MessageText
 from pipeline.model import Op, Ordering
 from pipeline.schema.notation import Notation
 from pipeline.schema.schema_change import SchemaMessage, TableTold
@@ -111,3 +113,4 @@ def _merged(*parts: pa.RecordBatch) -> pa.RecordBatch:
 
 
 FORMAT: type[Format] = DebeziumAvro
+MESSAGE_TEXT: type[MessageText] = AvroMessage

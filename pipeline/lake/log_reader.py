@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from pipeline.lake import log_errors
+from pipeline.lake.log_errors import ErrorRow
 from pipeline.lake.log_memory import KnownEmptied, KnownTouch, LogMemory
 from pipeline.lake.log_rows import LOOK_BACK, PLACE, PLACES, ROWS, TX, placed
 from pipeline.lake.pinned import PinnedTable
@@ -103,6 +105,14 @@ class LogReader:
             f" OR {among('key', keys)} ORDER BY key LIMIT {most}"
         )
         return tuple(KeyTimes(row["key"], row["latest"], row["newest"]) for row in found)
+
+    def errors(self, table: str | None, most: int) -> tuple[ErrorRow, ...]:
+        """The newest messages that could not be read, of one table (or topic) or of all."""
+        return log_errors.rows(self.pinned, self.lane, table, most)
+
+    def error(self, change: str) -> tuple[ErrorRow, bytes] | None:
+        """The one of that name, with its bytes; None if there is none."""
+        return log_errors.row(self.pinned, self.lane, change)
 
     def schema_changes(self, after: int) -> list[tuple[str, Order, str]]:
         """Source, order and payload of schema changes in later batches, as they landed.

@@ -28,6 +28,7 @@ ASKS = frozenset(
         "gate",
         "late",
         "pause",
+        "quarantine",
         "repair",
         "replay",
         "resume",
@@ -122,6 +123,17 @@ def _run(words: list[str], monkeypatch: pytest.MonkeyPatch) -> object:
             ["pause", "no.such", "--reason", "x"],
             "no table 'no.such'; nothing was recorded",
             id="pause: a table",
+        ),
+        pytest.param(
+            ["quarantine", "show", "nothing"],
+            "this service reads no change log",
+            id="quarantine: a service without one",
+        ),
+        pytest.param(["quarantine", "list", "--limit", "0"], "limit: ", id="quarantine: none"),
+        pytest.param(
+            ["quarantine", "resend", "x", "--reason", "x"],
+            "--text FILE, or --bytes FILE",
+            id="quarantine: nothing to send",
         ),
         pytest.param(["resume", USERS], "is not paused; nothing was recorded", id="resume: none"),
         pytest.param(

@@ -1,0 +1,207 @@
+"""`sluice quarantine list | show | resend`: what could not be read, corrected and sent again."""
+
+import base64
+import json
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from monitor.client import address, listed, posted, told
+from monitor.options import asks_service, names_who
+from pipeline.errors import ConfigError
+
+PACE = 1.0  # seconds between two looks
+REFUSED = 4
+WHOLE = 16 * 2**20
+SHORT = 160  # letters of a reason in a list
+
+
+@click.group("quarantine")
+def quarantine() -> None:
+    """List what could not be read, show it, and send it again as it should have been."""
+
+
+@quarantine.command("list")
+@click.argument("table", required=False)
+@click.option("--all", "every", is_flag=True, help="Those that are closed, too.")
+@click.option("--limit", default=100, show_default=True, help="How many at most, newest first.")
+@asks_service
+def list_(
+    *,
+    table: str | None,
+    every: bool,
+    limit: int,
+    config: Path,
+    server: str | None,
+    as_json: bool,
+) -> None:
+    """List messages that could not be read, of TABLE or of all; no value is shown.
+
+    Below them: of each table how many changes were read, and that they are in its mirror or here.
+    """
+    asked = {"limit": limit, "every": every} | ({} if table is None else {"table": table})
+    found = told(address(server, config), "/v1/quarantine", "changes", asked)
+    if as_json:
+        click.echo(json.dumps(found))
+        return
+    for one in found["changes"]:
+        click.echo(_line(one))
+    more = sum(found["open"].values()) - sum(one["state"] == "open" for one in found["changes"])
+    if more > 0:
+        click.echo(f"and {more} more are open")
+    for one in found["tables"]:
+        click.echo(_book(one))
+    if not found["changes"] and not found["open"]:
+        click.echo("nothing is open that could not be read")
+
+
+@quarantine.command("show")
+@click.argument("id_", metavar="ID")
+@click.option(
+    "--letters",
+    default=1000,
+    show_default=True,
+    type=click.IntRange(0, WHOLE),
+    help="How much of what it says; 0: nothing.",
+)
+@click.option("--out", type=click.Path(path_type=Path), help="Write all that it says to this file.")
+@asks_service
+def show(
+    *, id_: str, letters: int, out: Path | None, config: Path, server: str | None, as_json: bool
+) -> None:
+    """Show one message, as JSON or text where it can be read so: its values, as they are.
+
+    The service's log says that it was shown.
+    """
+    asked = {"id": id_, "letters": WHOLE if out is not None else letters}
+    found = told(address(server, config), "/v1/quarantine/message", "bytes", asked)
+    if out is not None:
+        _write(out, found)
+        return
+    if as_json:
+        click.echo(json.dumps(found))
+        return
+    click.echo(_line(found))
+    for name in ("key", "schema_id", "unread"):
+        if found[name] is not None:
+            click.echo(f"{name}: {found[name]}")
+    if not found["in_topic"]:
+        click.echo("its topic has it no more: say its key, if it had one, to send it again")
+    click.echo(found["text"] or f"base64: {found['value']}" if letters else "")
+    if 0 < letters < found["letters"]:
+        click.echo(f"... {found['letters'] - letters} more letters (--letters, or --out FILE)")
+
+
+@quarantine.command("resend")
+@click.argument("id_", metavar="ID")
+@click.option(
+    "--text",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False, allow_dash=True),
+    help="A file with the message as `show --out` writes it, corrected; -: what comes in.",
+)
+@click.option(
+    "--bytes",
+    "raw",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False, allow_dash=True),
+    help="A file with the bytes of the message.",
+)
+@click.option("--key", help="The message's key; by default what its topic has.")
+@click.option("--schema", type=int, help="Schema to write the text in; by default its own.")
+@click.option("--reason", required=True, help="What was wrong; kept for ever.")
+@click.option("--wait/--no-wait", default=True, show_default=True, help="Look on until it landed.")
+@names_who
+@asks_service
+def resend(
+    *,
+    id_: str,
+    text: Path | None,
+    raw: Path | None,
+    key: str | None,
+    schema: int | None,
+    reason: str,
+    who: str,
+    wait: bool,
+    config: Path,
+    server: str | None,
+    as_json: bool,
+) -> None:
+    """Send the message ID again as it should have been; the bytes that came stay.
+
+    It lands where the first one stood, or in the version that it tells: what is newer wins.  What
+    it blocked opens once it has landed and is merged.  Exit status 4: it never lands, and why.
+    """
+    if (text is None) == (raw is None):
+        raise ConfigError("say what is to be sent: --text FILE, or --bytes FILE, and not both")
+    said = {"id": id_, "reason": reason, "who": who, "key": key, "schema_id": schema}
+    what = (
+        {"text": _bytes(text).decode("utf-8", "replace")}
+        if text is not None
+        else {"value": base64.b64encode(_bytes(raw)).decode()}
+    )
+    base = address(server, config)
+    found = posted(base, "/v1/resubmissions", "change", said | what)
+    found = _ended(base, found["id"]) if wait else found
+    click.echo(json.dumps(found) if as_json else _became(found))
+    if found["ended"] and found["batch"] is None:
+        sys.exit(REFUSED)
+
+
+def _bytes(path: Path | None) -> bytes:
+    if path is None or str(path) == "-":
+        return sys.stdin.buffer.read()
+    return path.read_bytes()
+
+
+def _ended(base: str, id_: str) -> dict[str, Any]:
+    while True:
+        every = listed(base, "/v1/resubmissions", {"limit": 10_000})
+        found: dict[str, Any] = next(one for one in every if one["id"] == id_)
+        if found["ended"]:
+            return found
+        time.sleep(PACE)
+
+
+def _write(out: Path, found: Mapping[str, Any]) -> None:
+    """As a person edits it; JSON with a line a field, other text, or bytes as they are."""
+    text = found["text"]
+    try:
+        told_ = json.dumps(json.loads(text), indent=1, ensure_ascii=False) if text else ""
+    except ValueError:
+        told_ = text
+    try:
+        out.write_bytes(told_.encode() if text else base64.b64decode(found["value"]))
+    except OSError as error:
+        raise ConfigError(f"cannot write {out}: {error}") from error
+    kind = "text" if text else "bytes"
+    click.echo(f"{out}: send it again with `sluice quarantine resend {found['id']} --{kind} {out}`")
+
+
+def _line(one: Mapping[str, Any]) -> str:
+    of = one["table"] or one["shard"] or "no table that is known"
+    why = one["why"] if len(one["why"]) <= SHORT else one["why"][:SHORT] + "..."
+    head = f"{one['id']}: {one['state']}, of {of}, {one['bytes']} bytes, landed {one['received']}"
+    made = one["correction"]
+    if made is None:
+        return f"{head}\n  {why}"
+    return f"{head}\n  {why}\n  {_became(made)}"
+
+
+def _became(made: Mapping[str, Any]) -> str:
+    by = f"by {made['who']} at {made['at']}: {made['reason']}"
+    if made["batch"] is not None:
+        return f"corrected {by}; it landed in batch {made['batch']}"
+    if made["ended"]:
+        return f"a correction {by} was refused: {made['why']}"
+    return f"corrected {by}; it has not landed yet" + (f": {made['why']}" if made["why"] else "")
+
+
+def _book(one: Mapping[str, Any]) -> str:
+    sums = f"{one['read']} changes read = {one['main']} in the mirror + {one['error']} here"
+    return f"{one['table']}: {sums}" + (f"; {one['lost']} ARE IN NEITHER" if one["lost"] else "")
+
+
+COMMAND = quarantine

@@ -1,0 +1,166 @@
+"""What could not be read: listed, shown one by one, corrected and sent again."""
+
+import base64
+import binascii
+import hashlib
+import uuid
+from collections.abc import Mapping
+from typing import Annotated
+
+import structlog
+from fastapi import APIRouter, Query
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, ConfigDict, Field
+
+from monitor.error_table import QuarantinedMessage
+from monitor.store.resubmissions import ResubmissionRecord
+from monitor.web import render
+from monitor.web.bounds import Limit, Text
+from monitor.web.parts import ApiParts, Parts
+from pipeline.apply.main_and_error import main_and_error
+from pipeline.errors import ConfigError
+from pipeline.lake.log_errors import ErrorRow
+
+QUARANTINE_ROUTES = APIRouter(prefix="/v1")
+LARGEST = 16 * 2**20  # letters of a message that is corrected
+Letters = Annotated[int, Query(ge=0, le=LARGEST)]
+Payload = Annotated[str, Field(max_length=LARGEST)]
+log = structlog.get_logger(__name__)
+
+
+class ResubmissionRequest(BaseModel):
+    """Who corrects which message, how and why.
+
+    ``text`` is the whole message as a person reads it, ``value`` its bytes in base64: one of them.
+    ``key`` is a text.  ``schema_id`` is the schema that ``text`` is to be written in.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    id: Text
+    reason: Text
+    who: Text
+    text: Payload | None = None
+    value: Payload | None = None
+    key: Payload | None = None
+    schema_id: int | None = None
+
+
+@QUARANTINE_ROUTES.get("/quarantine")
+def quarantine(
+    parts: Parts, table: str | None = None, limit: Limit = 100, *, every: bool = False
+) -> render.Json:
+    """What is open (or ever was), newest first, without a value; and the count of all tables."""
+    errors = parts.error_table()
+    found, counts = errors.rows(table, limit), errors.count()
+    made, still = _newest(parts, [one.change for one in found]), errors.open(found)
+    told = [_row(one, made.get(one.change), open_=still[one.change]) for one in found]
+    return {
+        "changes": [one for one in told if every or one["state"] == "open"],
+        "open": {name: count for name, count in counts.items() if table in (None, name)},
+        "tables": _books(parts, table),
+    }
+
+
+@QUARANTINE_ROUTES.get("/quarantine/message")
+def message(parts: Parts, id: Text, letters: Letters = 0) -> render.Json:  # noqa: A002
+    """One of them, with so many *letters* of what it says; 400 if there is none of that name."""
+    errors = parts.error_table()
+    one = errors.message(id)
+    if letters:
+        log.info("quarantined message shown", change=id, letters=letters)
+    made, still = _newest(parts, [id]), errors.open([one.row])
+    return _row(one.row, made.get(id), open_=still[one.row.change]) | _said(one, letters)
+
+
+@QUARANTINE_ROUTES.post("/resubmissions")
+def resubmit(parts: Parts, body: ResubmissionRequest) -> JSONResponse:
+    """Send a message again as it should have been: 202; 400 if it cannot be read either."""
+    errors, name = parts.error_table(), body.id
+    if (body.text is None) == (body.value is None):
+        raise ConfigError("say what is to be sent: as a text, or as bytes, and not both")
+    one = errors.message(name)
+    value = errors.written(one, body.text, body.schema_id) if body.text is not None else b""
+    if body.value is not None:
+        value = _bytes(body.value)
+    key = None if body.key is None else body.key.encode()
+    asked = errors.corrected(one, value, key, uuid.uuid4().hex[:12])
+    original, table = hashlib.sha256(one.value).hexdigest(), one.row.table or ""
+    made = ResubmissionRecord(asked, table, body.reason, body.who, parts.clock(), original)
+    return JSONResponse(_resubmission(parts.store.resubmissions.add(made)), 202)
+
+
+@QUARANTINE_ROUTES.get("/resubmissions")
+def resubmissions(parts: Parts, limit: Limit = 100) -> list[render.Json]:
+    """What was corrected, by whom and why, newest first."""
+    return [_resubmission(one) for one in parts.store.resubmissions.list(limit=limit)]
+
+
+def _newest(parts: ApiParts, changes: list[str]) -> Mapping[str, ResubmissionRecord]:
+    found = parts.store.resubmissions.of(changes)
+    return {one.asked.change: one for one in reversed(found)}
+
+
+def _row(one: ErrorRow, made: ResubmissionRecord | None, *, open_: bool) -> render.Json:
+    landed = made is not None and made.batch is not None
+    return {
+        "id": one.change,
+        "source": one.source,
+        "shard": one.shard,
+        "table": one.table,
+        "batch": one.batch,
+        "received": render.instant(one.received),
+        "why": one.why,
+        "bytes": one.size,
+        "state": "corrected" if landed else "open" if open_ else "closed",
+        "correction": None if made is None else _resubmission(made),
+    }
+
+
+def _said(one: QuarantinedMessage, letters: int) -> render.Json:
+    key = one.record.key if one.record is not None else None
+    return {
+        "text": one.text[:letters],
+        "letters": len(one.text),
+        "unread": one.unread or None,
+        "value": base64.b64encode(one.value[:letters]).decode(),
+        "schema_id": one.schema,
+        "in_topic": one.record is not None,
+        "key": base64.b64decode(key).decode("utf-8", "replace")[:letters] if key else None,
+    }
+
+
+def _resubmission(one: ResubmissionRecord) -> render.Json:
+    return {
+        "id": one.asked.id,
+        "change": one.asked.change,
+        "table": one.table or None,
+        "reason": one.reason,
+        "who": one.who,
+        "at": render.instant(one.at),
+        "original_sha256": one.original,
+        "ended": render.instant(one.ended) if one.ended else None,
+        "batch": one.batch,
+        "why": one.why or None,
+    }
+
+
+def _books(parts: ApiParts, table: str | None) -> list[render.Json]:
+    """Main table and error table of each table, since the store was made."""
+    terms: dict[str, dict[str, int]] = {}
+    for (name, term), count in parts.store.accounts.totals().items():
+        if table in (None, name):
+            terms.setdefault(name, {})[term] = count
+    books = {name: main_and_error(own) for name, own in sorted(terms.items())}
+    return [
+        {"table": n, "read": one.read, "main": one.main, "error": one.error, "lost": one.lost}
+        for n, one in books.items()
+        if one.error or one.lost or terms[n].get("corrected") or table is not None
+    ]
+
+
+def _bytes(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except binascii.Error as error:
+        raise ConfigError(f"value is no base64: {error}") from error

@@ -1,0 +1,242 @@
+"""What could not be read is listed without a value, shown on demand, corrected and sent again.
+
+Covers monitor/web/quarantine.py, monitor/commands/quarantine.py, monitor/error_table.py,
+pipeline/lake/log_errors.py, pipeline/formats/message_text.py,
+pipeline/formats/debezium/avro_message.py
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from monitor.commands.quarantine import COMMAND
+from monitor.error_table import ErrorTable, SourceFormat
+from monitor.web.api import application
+from pipeline.build import message_text, open_table_format
+from pipeline.errors import ConfigError, SluiceError
+from pipeline.formats.debezium.avro_message import AvroMessage
+from pipeline.formats.message_text import PlainText
+from pipeline.model import Account, Op
+from pipeline.registry import SchemaRegistry
+from pipeline.settings import CollectorSettings, RegistrySettings, SourceSettings
+from pipeline.tables.lake import Lake
+from tests.monitor.rig import NOON, Rig
+from tests.monitor.serving import serving
+from tests.pipeline.formats.dbevents_writer import NUMBER, SCHEMA, Event
+from tests.pipeline.landing.test_resubmitting import ODD, TOPIC, EventDesk
+from tests.pipeline.registry_server import Answers, registry_server
+
+NAME = f"{TOPIC}:0:1@0"
+SECRET = "not for everybody"
+
+
+@pytest.fixture
+def registry() -> Iterator[Answers]:
+    with registry_server() as answers:
+        yield answers
+
+
+@pytest.fixture
+def desk(tmp_path: Path, registry: Answers) -> EventDesk:
+    registry.schemas = {NUMBER: json.dumps(SCHEMA)}
+    asked = SchemaRegistry("b", RegistrySettings(registry.url))
+    made = EventDesk(tmp_path / "lake", registries={"b": asked})
+    odd = replace(ODD, row={"id": 1, "note": SECRET})
+    made.topics.held[TOPIC] = [(b"", Event("k0", 10, {"id": 0}).value), (b"key", odd.value)]
+    made.send(Event("k2", 30, {"id": 2}))
+    return made
+
+
+@pytest.fixture
+def server(rig: Rig, desk: EventDesk) -> Iterator[str]:
+    lake = Lake(desk.settings, open_table_format(desk.settings))
+    formats = {"b": SourceFormat(desk.format("b"), desk.registries["b"], AvroMessage())}
+    errors = ErrorTable(lake, formats, lambda: desk.topics)
+    with serving(application(replace(rig.api_parts(), errors=errors))) as address:
+        yield address
+
+
+def run(server: str, *words: str, **more: Any) -> Result:
+    given = [*words, "--server", server]
+    return CliRunner().invoke(COMMAND, given, catch_exceptions=False, **more)
+
+
+def resend(server: str, *words: str, **more: Any) -> Result:
+    said = ("--reason", "the sender's typing error", "--who", "ann", "--no-wait", "--json")
+    return run(server, "resend", NAME, *words, *said, **more)
+
+
+def land(rig: Rig, desk: EventDesk) -> None:
+    """As the service does."""
+    landed = desk.loop.land(frozenset(), rig.store.resubmissions.wished())
+    rig.store.resubmissions.told(landed.resubmitted, rig.clock())
+
+
+def test_what_is_open_is_listed_without_a_value(server: str) -> None:
+    found = run(server, "list").output
+
+    assert f"{NAME}: open, of db.t, " in found
+    assert "its sender could not conform it: a letter where a number belongs" in found
+    assert SECRET not in found
+    assert SECRET not in run(server, "list", "--json").output
+    assert run(server, "list", "no.such").output == "nothing is open that could not be read\n"
+
+
+def test_what_it_says_is_shown_to_who_asks_for_it_and_no_more_than_that(server: str) -> None:
+    whole, some = run(server, "show", NAME).output, run(server, "show", NAME, "--letters", "20")
+
+    assert f'"note":"{SECRET}"' in whole
+    assert f"schema_id: {NUMBER}" in whole
+    assert SECRET not in some.output
+    assert "more letters (--letters, or --out FILE)" in some.output
+    assert SECRET not in run(server, "show", NAME, "--letters", "0").output
+
+
+def test_it_is_written_to_a_file_corrected_and_lands(
+    server: str, rig: Rig, desk: EventDesk, tmp_path: Path
+) -> None:
+    file = tmp_path / "odd.json"
+    assert (
+        f"sluice quarantine resend {NAME} --text {file}"
+        in run(server, "show", NAME, "--out", str(file)).output
+    )
+    told = json.loads(file.read_text())
+    told["note"], told["hadoop_metadata"]["error_exception"] = "corrected", None
+    file.write_text(json.dumps(told))
+
+    asked = json.loads(resend(server, "--text", str(file)).output)
+    (wished,) = rig.store.resubmissions.wished()
+    land(rig, desk)
+
+    assert (asked["change"], asked["table"], asked["ended"]) == (NAME, "db.t", None)
+    assert wished.key == "a2V5", "as its topic has it"
+    assert desk.loop.mark.quarantine == {}
+    (row,) = [one for one in desk.landed(Op.UPDATE) if one["offset"] == 1]
+    assert json.loads(row["after"])["note"] == "corrected"
+    assert run(server, "list").output == "nothing is open that could not be read\n"
+    said = run(server, "list", "--all").output
+    assert f"{NAME}: corrected, of db.t" in said
+    assert (
+        "by ann at 2026-03-29T12:00:00+00:00: the sender's typing error; it landed in batch 1"
+        in said
+    )
+
+
+def test_bytes_are_sent_as_they_are(server: str, rig: Rig, desk: EventDesk) -> None:
+    value = replace(ODD, error=None).value
+
+    resend(server, "--bytes", "-", "--key", "other", input=value)
+    land(rig, desk)
+
+    assert rig.store.resubmissions.list()[0].asked.key == "b3RoZXI="
+    assert desk.loop.mark.quarantine == {}
+
+
+@pytest.mark.parametrize(
+    ("told", "why"),
+    [
+        pytest.param({"note": 7}, "does not fit: the value.note is no string", id="a wrong type"),
+        pytest.param({"more": 7}, "the value has no field more in its schema", id="a field more"),
+        pytest.param({}, "cannot be read either: its sender could not", id="the same again"),
+    ],
+)
+def test_what_would_not_be_read_either_is_refused(
+    server: str, rig: Rig, told: dict[str, Any], why: str
+) -> None:
+    shown = run(server, "show", NAME, "--json", "--letters", "9999").output
+    text = json.loads(shown.splitlines()[-1])["text"]  # before it the service's log
+    sent = json.dumps(json.loads(text) | told)
+
+    with pytest.raises(ConfigError) as refused:
+        resend(server, "--text", "-", input=sent)
+
+    assert why in str(refused.value)
+    assert rig.store.resubmissions.list() == ()
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("show", "nothing"), "nothing that could not be read is named 'nothing'"),
+        (("show", f"{TOPIC}:0:1@7"), "nothing that could not be read is named"),
+        (("resend", f"{TOPIC}:0:0@0", "--reason", "x", "--bytes", "-"), "nothing that could not"),
+        (("resend", NAME, "--reason", "x"), "--text FILE, or --bytes FILE, and not both"),
+        (("resend", NAME, "--reason", "x", "--text", "-"), "it is no JSON"),
+        (("resend", NAME, "--reason", "x", "--text", "-", "--schema", "9"), "knows no schema 9"),
+        (("show", NAME, "--out", "/no/such/file"), "cannot write /no/such/file"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_in_words(
+    server: str, words: tuple[str, ...], why: str
+) -> None:
+    with pytest.raises(SluiceError) as refused:
+        run(server, *words)
+
+    assert why in str(refused.value)
+
+
+def test_a_second_correction_waits_its_turn_and_a_closed_one_is_corrected_no_more(
+    server: str, rig: Rig, desk: EventDesk
+) -> None:
+    value = replace(ODD, error=None).value
+    resend(server, "--bytes", "-", input=value)
+
+    with pytest.raises(ConfigError, match="being sent again already"):
+        resend(server, "--bytes", "-", input=value)
+    land(rig, desk)
+    with pytest.raises(ConfigError, match="is not open by name"):
+        resend(server, "--bytes", "-", input=value)
+
+
+def test_who_waits_learns_that_it_never_lands(
+    server: str, rig: Rig, desk: EventDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk.send(Event("k1", 50, {"id": 1}, changed=[(50, ["id"])]))
+    monkeypatch.setattr("monitor.commands.quarantine.time.sleep", lambda _: land(rig, desk))
+    words = ("--bytes", "-", "--reason", "x", "--who", "ann")
+
+    found = run(server, "resend", NAME, *words, input=replace(ODD, error=None).value)
+
+    assert found.exit_code == 4
+    assert "was refused: the next newer change of its key tells some" in found.output
+
+
+def test_main_and_error_table_are_counted_for_who_lists(server: str, rig: Rig) -> None:
+    rig.store.accounts.add("main", "db.t", 0, Account(read=3, applied=2, quarantined=1), NOON)
+    assert "db.t: 3 changes read = 2 in the mirror + 1 here" in run(server, "list").output
+
+    rig.store.accounts.add("main", "db.t", 1, Account(read=1, applied=1, corrected=1), NOON)
+    assert "db.t: 3 changes read = 3 in the mirror + 0 here" in run(server, "list").output
+
+
+def test_the_topic_has_it_no_more(server: str, desk: EventDesk) -> None:
+    desk.topics.held[TOPIC][1] = (b"another", Event("k9", 99, {"id": 9}).value)
+
+    found = run(server, "show", NAME).output
+
+    assert "its topic has it no more" in found
+    assert SECRET in found, "the change log has it"
+
+
+def test_its_verbs_are_told(server: str) -> None:
+    context = click.Context(COMMAND)
+
+    assert COMMAND.list_commands(context) == ["list", "resend", "show"]
+
+
+@pytest.mark.parametrize(
+    ("format_", "kind"),
+    [("dbevents_avro", AvroMessage), ("debezium_avro", AvroMessage), ("canal_json", PlainText)],
+)
+def test_each_format_tells_how_a_person_reads_it(format_: str, kind: type) -> None:
+    zone = {"zone": "UTC"} if format_ == "canal_json" else {"registry": {"url": "http://r"}}
+    collector = CollectorSettings("http://c", "b")
+    source = SourceSettings("b", "h", 1, "u", collector, "b", format=format_, format_options=zone)
+
+    assert type(message_text(source)) is kind
