@@ -48,7 +48,9 @@ def test_the_doctor_has_nothing_to_say_of_the_connector_that_its_config_asks_for
     for source in config.sources:
         with closing(open_collector(source, config.settings)) as collector:
             wanted = collector.registration(collection_scope(config.settings, source))
-        assert wanted is not None
+        if wanted is None:  # it runs in the service
+            assert source.transport == "files"
+            continue
 
         found = connector_findings(wanted.wanted, "collector", source=source, worker=None)
 

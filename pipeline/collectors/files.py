@@ -1,0 +1,123 @@
+"""What takes files of logs into a ledger: it looks on each time it is asked what it has taken.
+
+Whichever process asks first sweeps, and the others read what it has come to; when it ends, another
+goes on.  So a folder that hangs keeps those waiting that ask of it, and nobody else.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import ClassVar
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from pipeline.capture import Capture
+from pipeline.collectors.collector import Collector, CollectorExamination, CollectorState
+from pipeline.collectors.registration import CollectionScope
+from pipeline.errors import ConfigError, SluiceError
+from pipeline.files.layout import UNFINISHED, LogRule, PartitionRange
+from pipeline.files.ledger import Ledger
+from pipeline.files.stamp import Patience
+from pipeline.files.sweep import FileSweep, SweepRules
+from pipeline.model import Acknowledged, Missing
+from pipeline.settings import SourceSettings
+from pipeline.sources.files.position import sweep_position
+
+
+@dataclass(eq=False)
+class FilesCollector:
+    """``url`` is the folder of the logs, ``connector`` the database that they are tables of.
+
+    ``ledger`` is a file on a disk of this machine.  Hours from ``back`` before now to ``ahead`` of
+    it are looked at, in ``zone``, the logs' own; files that stood still for ``settle`` are taken,
+    and what is not whole after ``patience`` is told.  Each question looks on for ``budget``; all
+    that is in range is looked at every ``deep``, also where no folder changed.
+    """
+
+    usual_kind: ClassVar[str] = "files"
+    usual_format: ClassVar[str] = "file_rows"
+    url: str
+    connector: str
+    ledger: str
+    logs: Mapping[str, LogRule] = field(default_factory=dict)
+    back: timedelta = timedelta(days=3)
+    ahead: timedelta = timedelta(hours=1)
+    zone: str = "UTC"
+    settle: timedelta = timedelta(seconds=10)
+    patience: timedelta = timedelta(minutes=15)
+    budget: timedelta = timedelta(seconds=1)
+    deep: timedelta = timedelta(minutes=10)
+    unfinished: tuple[str, ...] = UNFINISHED
+    _ledger: Ledger = field(init=False, repr=False)
+    _sweep: FileSweep = field(init=False, repr=False)
+    _ailment: str = ""
+
+    def __post_init__(self) -> None:
+        """Open nothing yet; refuse a zone that is none."""
+        try:
+            zone = ZoneInfo(self.zone)
+        except (ZoneInfoNotFoundError, ValueError) as error:
+            raise ConfigError(f"zone: {self.zone!r} is no time zone: {error}") from error
+        self._ledger = Ledger(Path(self.ledger))
+        rules = SweepRules(
+            database=self.connector,
+            logs=self.logs,
+            range=PartitionRange(self.back, self.ahead, zone),
+            unfinished=self.unfinished,
+            patience=Patience(self.settle, self.patience),
+            budget=self.budget,
+            deep=self.deep,
+        )
+        self._sweep = FileSweep(Path(self.url), self._ledger, rules, _now)
+
+    def acknowledged(self) -> Acknowledged | Missing:
+        """Look on; then the newest sweep of which all files were taken, or told of."""
+        try:
+            self._sweep.advance()
+        except SluiceError as error:
+            self._ailment = str(error)
+            raise
+        self._ailment = ""
+        end, passed = self._ledger.count().end, self._ledger.acknowledged()
+        if passed < 0:
+            return Missing("no sweep of the folder has ended yet")
+        return Acknowledged(sweep_position(passed, end))
+
+    @property
+    def rests_on(self) -> str:
+        """On nothing else: the ledger is its own."""
+        return ""
+
+    def address(self) -> tuple[str, int]:
+        """No server."""
+        return ("localhost", 1)
+
+    def captures(self) -> Capture:
+        """Every log."""
+        return Capture(lambda shard: True, text="every log", said_by="the folder")
+
+    def examine(
+        self, settings: SourceSettings, worker: Mapping[str, str] | None
+    ) -> CollectorExamination:
+        """Its source does."""
+        return CollectorExamination()
+
+    def registration(self, scope: CollectionScope) -> None:
+        """It runs here."""
+
+    def state(self) -> CollectorState:
+        """Whether the last look was well."""
+        return CollectorState("failed", self._ailment) if self._ailment else RUNNING
+
+    def close(self) -> None:
+        """Let others sweep."""
+        self._sweep.close()
+        self._ledger.close()
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+RUNNING = CollectorState("running")
+COLLECTOR: type[Collector] = FilesCollector

@@ -1,0 +1,290 @@
+"""Is a file whole, what does it hold, and which rows are in it?  JSON lines, CSV and Parquet.
+
+A file is opened once and told by its open descriptor from then on: another that takes its name
+meanwhile is another file.
+"""
+
+import base64
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from hashlib import blake2b
+from itertools import islice
+from pathlib import Path
+from typing import IO, Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.csv as pc
+import pyarrow.parquet as pq
+
+from pipeline.files.stamp import FileStamp
+
+CHUNK = 2**20
+UNREADABLE = (pa.ArrowException, ValueError, msgspec.MsgspecError, RecursionError)
+ROWS = 10_000
+LONGEST = 16 * 2**20  # bytes of a CSV row and what is parsed with it
+
+
+@dataclass(frozen=True, slots=True)
+class WholeFile:
+    """What was read of a file that is whole; ``columns`` by name and type, as it tells them."""
+
+    stamp: FileStamp
+    digest: str
+    rows: int
+    columns: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class UnfinishedFile:
+    """Why a file is not whole, or not yet."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Contents:
+    rows: int
+    columns: Mapping[str, str]
+
+
+def nothing(stamp: FileStamp) -> WholeFile:
+    """A file without a byte."""
+    return WholeFile(stamp, blake2b(digest_size=16).hexdigest(), 0, {})
+
+
+def stamp_of(told: os.stat_result) -> FileStamp:
+    """What a look without opening tells."""
+    return FileStamp(told.st_ino, told.st_size, told.st_mtime_ns, told.st_ctime_ns)
+
+
+def examined(path: Path, kind: str, *, named: bool) -> WholeFile | UnfinishedFile:
+    """Read a file of *kind* from end to end; ``columns`` only if they are not *named* elsewhere.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    with path.open("rb") as file:
+        before = stamp_of(os.fstat(file.fileno()))
+        try:
+            found = KINDS[kind][0](file, named)
+        except (*UNREADABLE, OSError) as error:
+            if _of_the_disk(error):
+                raise
+            return UnfinishedFile(_first_line(error))
+        if isinstance(found, UnfinishedFile):
+            return found
+        digest = digest_of(file)
+        if stamp_of(os.fstat(file.fileno())) != before or _other(path, before):
+            return UnfinishedFile("it changed while it was read")
+    return WholeFile(before, digest, found.rows, found.columns)
+
+
+def digest_of(file: IO[bytes]) -> str:
+    """A name for the bytes of an open file."""
+    made = blake2b(digest_size=16)
+    file.seek(0)
+    while block := file.read(CHUNK):
+        made.update(block)
+    return made.hexdigest()
+
+
+def rows(file: IO[bytes], kind: str, first: int, until: int) -> Iterator[list[bytes]]:
+    """Rows ``[first, until)`` of an open file as JSON texts, some at a time.
+
+    A row of JSON lines is its line, whatever that is.
+
+    Raises:
+        ValueError: it is not of *kind* any more, as far as it is read.
+    """
+    file.seek(0)
+    try:
+        yield from KINDS[kind][1](file, first, until)
+    except (*UNREADABLE, OSError) as error:
+        if _of_the_disk(error):
+            raise
+        raise ValueError(_first_line(error)) from error
+
+
+def _of_the_disk(error: BaseException) -> bool:
+    """Arrow says of a file's bytes, too, that they are an OSError, but one without a number."""
+    return isinstance(error, OSError) and error.errno is not None
+
+
+def _other(path: Path, known: FileStamp) -> bool:
+    """Whether another file has taken its name."""
+    try:
+        return path.stat().st_ino != known.inode
+    except FileNotFoundError:
+        return True
+
+
+def _lines(file: IO[bytes], named: bool) -> _Contents | UnfinishedFile:
+    """JSON lines: the last one ends, or is an object by itself."""
+    count, line, fields = 0, b"\n", dict[str, str]()
+    for line in file:
+        count += 1
+        if not named:
+            _learn(fields, line)
+    if not line.endswith(b"\n") and _object(line) is None:
+        return UnfinishedFile(f"its last line, the {count}th, is no whole JSON object")
+    return _Contents(count, {name: kind or "string" for name, kind in fields.items()})
+
+
+def _learn(fields: dict[str, str], line: bytes) -> None:
+    """The types of a line's fields; what two lines tell differently is a text."""
+    for name, value in (_object(line) or {}).items():
+        known, told = fields.get(name), _type_of(value)
+        if known is None or known == "":
+            fields[name] = told
+        elif told not in ("", known):
+            both = {known, told}
+            fields[name] = "double" if both == {"bigint", "double"} else "string"
+
+
+def _type_of(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, int):
+        return "bigint" if -(2**63) <= value < 2**63 else "string"
+    return "double" if isinstance(value, float) else "string"
+
+
+def _object(line: bytes) -> dict[str, Any] | None:
+    try:
+        return _OBJECT.decode(line)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+        return None
+
+
+def _json_rows(file: IO[bytes], first: int, until: int) -> Iterator[list[bytes]]:
+    lines = islice(file, first, until)
+    while some := list(islice(lines, ROWS)):
+        yield some
+
+
+def _csv(file: IO[bytes], named: bool) -> _Contents | UnfinishedFile:
+    """CSV with a head: the last row ends, and all have as many fields as the head."""
+    file.seek(-1, os.SEEK_END)
+    if file.read(1) != b"\n":
+        return UnfinishedFile("its last row does not end")
+    if _count(file, b'"') % 2:
+        return UnfinishedFile("a quote in it does not end")
+    reader = _csv_reader(file)
+    return _Contents(
+        sum(len(batch) for batch in reader), dict.fromkeys(reader.schema.names, "string")
+    )
+
+
+def _count(file: IO[bytes], mark: bytes) -> int:
+    file.seek(0)
+    return sum(block.count(mark) for block in iter(lambda: file.read(CHUNK), b""))
+
+
+def _csv_reader(file: IO[bytes]) -> pc.CSVStreamingReader:
+    file.seek(0)
+    names = pc.open_csv(file, read_options=pc.ReadOptions(block_size=LONGEST)).schema.names
+    if len(set(names)) != len(names):
+        raise ValueError("two columns of its head have one name")
+    file.seek(0)
+    return pc.open_csv(
+        file,
+        read_options=pc.ReadOptions(block_size=LONGEST),
+        parse_options=pc.ParseOptions(newlines_in_values=True),
+        convert_options=pc.ConvertOptions(
+            column_types=dict.fromkeys(names, pa.string()),
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+            null_values=[""],
+        ),
+    )
+
+
+def _csv_rows(file: IO[bytes], first: int, until: int) -> Iterator[list[bytes]]:
+    return _of_batches(iter(_csv_reader(file)), first, until)
+
+
+def _parquet(file: IO[bytes], named: bool) -> _Contents:
+    """Parquet: its footer is there, and all that it names can be read."""
+    found = pq.ParquetFile(file)
+    count = sum(len(batch) for batch in found.iter_batches(ROWS))
+    if count != found.metadata.num_rows:
+        raise ValueError(f"it holds {count} rows, and its footer says {found.metadata.num_rows}")
+    return _Contents(count, {one.name: _lake_type(one.type) for one in found.schema_arrow})
+
+
+def _parquet_rows(file: IO[bytes], first: int, until: int) -> Iterator[list[bytes]]:
+    return _of_batches(pq.ParquetFile(file).iter_batches(ROWS), first, until)
+
+
+def _of_batches(batches: Iterator[pa.RecordBatch], first: int, until: int) -> Iterator[list[bytes]]:
+    start = 0
+    for batch in batches:
+        end = start + len(batch)
+        if end > first:
+            own = batch.slice(max(first - start, 0), min(until, end) - max(first, start))
+            yield [_ENCODER.encode(row) for row in own.to_pylist()]
+        start = end
+        if start >= until:
+            return
+
+
+def _lake_type(kind: pa.DataType) -> str:
+    """The mirror's type for Parquet's; what it has none for is a text."""
+    if pa.types.is_decimal(kind):
+        return f"decimal({kind.precision},{kind.scale})" if kind.precision <= 38 else "string"
+    if pa.types.is_timestamp(kind):
+        return "timestamp" if kind.tz else "timestamp_ntz"
+    for known, name in _TYPES.items():
+        if kind == known:
+            return name
+    return "string"
+
+
+def _written(value: object) -> object:
+    """What JSON has no word for."""
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, Decimal):
+        return f"{value:f}"
+    if isinstance(value, datetime | date | time):
+        return value.isoformat()
+    if isinstance(value, timedelta):
+        return str(value / timedelta(microseconds=1))
+    raise NotImplementedError(type(value).__name__)
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0][:300]
+
+
+_OBJECT = msgspec.json.Decoder(dict[str, Any])
+_ENCODER = msgspec.json.Encoder(enc_hook=_written, decimal_format="string")
+_TYPES: Mapping[pa.DataType, str] = {
+    pa.bool_(): "boolean",
+    pa.int8(): "tinyint",
+    pa.int16(): "smallint",
+    pa.int32(): "int",
+    pa.int64(): "bigint",
+    pa.uint8(): "smallint",
+    pa.uint16(): "int",
+    pa.uint32(): "bigint",
+    pa.uint64(): "decimal(20,0)",
+    pa.float32(): "float",
+    pa.float64(): "double",
+    pa.date32(): "date",
+    pa.binary(): "binary",
+    pa.large_binary(): "binary",
+}
+Examine = Callable[[IO[bytes], bool], _Contents | UnfinishedFile]
+Rows = Callable[[IO[bytes], int, int], Iterator[list[bytes]]]
+KINDS: Mapping[str, tuple[Examine, Rows]] = {
+    "json_lines": (_lines, _json_rows),
+    "csv": (_csv, _csv_rows),
+    "parquet": (_parquet, _parquet_rows),
+}

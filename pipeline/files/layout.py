@@ -1,0 +1,95 @@
+"""Which folder holds which hour of a log, and which hours are looked at?  Pure.
+
+``base/<log>/<yyyy_MM_dd>/<HH>/``; what is called otherwise is no partition.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from fnmatch import fnmatchcase
+from typing import Literal
+from zoneinfo import ZoneInfo
+
+_DAY = re.compile(r"\d{4}_\d{2}_\d{2}")
+_HOUR = re.compile(r"[01]\d|2[0-3]")
+HOUR = timedelta(hours=1)
+KINDS: Mapping[str, str] = {
+    ".json": "json_lines",
+    ".jsonl": "json_lines",
+    ".ndjson": "json_lines",
+    ".log": "json_lines",
+    ".csv": "csv",
+    ".parquet": "parquet",
+}
+"""How rows are written in a file whose name ends so."""
+UNFINISHED = ("_*", ".*", "*.tmp", "*._COPYING_", "*.inprogress", "*.part")
+
+
+@dataclass(frozen=True, slots=True)
+class LogRule:
+    """What is known of one log beside its files.
+
+    ``format`` of all its files, by default told by their names.  ``columns`` by name with the
+    types of the mirror; by default as the files tell them.  ``key``: a row with the values of one
+    that was taken before takes its place; by default each row of each file is a row.
+    """
+
+    format: Literal["", "json_lines", "csv", "parquet"] = ""
+    columns: Mapping[str, str] = field(default_factory=dict)
+    key: tuple[str, ...] = ()
+
+    def kind(self, name: str) -> str:
+        """How rows are written in the file *name*; empty if its name does not tell."""
+        return self.format or KINDS.get(name[name.rfind(".") :], "")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class HourPartition:
+    """One hour of a log: ``day`` as 2026_11_23, ``hour`` as 05."""
+
+    log: str
+    day: str
+    hour: str
+
+    @property
+    def path(self) -> str:
+        """Its folder below the base."""
+        return f"{self.log}/{self.day}/{self.hour}"
+
+    def begins(self, zone: ZoneInfo) -> datetime | None:
+        """The instant at which its hour begins; None if the folders are named otherwise."""
+        if not (_DAY.fullmatch(self.day) and _HOUR.fullmatch(self.hour)):
+            return None
+        try:
+            day = datetime.strptime(f"{self.day} {self.hour}", "%Y_%m_%d %H")  # noqa: DTZ007
+        except ValueError:
+            return None
+        return day.replace(tzinfo=zone).astimezone(UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRange:
+    """Hours that are looked at: ``back`` before now to ``ahead`` of it, in a log's own zone."""
+
+    back: timedelta
+    ahead: timedelta
+    zone: ZoneInfo
+
+    def holds(self, one: HourPartition, now: datetime) -> bool:
+        """Whether any instant of its hour lies between."""
+        begins = one.begins(self.zone)
+        return begins is not None and now - self.back < begins + HOUR and begins <= now + self.ahead
+
+    def days(self, day: str, now: datetime) -> bool:
+        """Whether any hour of *day* may lie between, whatever the zone."""
+        begins = HourPartition("", day, "00").begins(self.zone)
+        whole = timedelta(days=1) + 2 * HOUR
+        return (
+            begins is not None and now - self.back < begins + whole and begins <= now + self.ahead
+        )
+
+
+def is_finished(name: str, unfinished: tuple[str, ...]) -> bool:
+    """Whether a file of that name is one: who writes gives it that name when all is in it."""
+    return not any(fnmatchcase(name, pattern) for pattern in unfinished)

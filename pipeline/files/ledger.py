@@ -1,0 +1,332 @@
+"""Which files were taken, in which order, and how far had a sweep come?  One file of SQLite.
+
+It is the log of what lay in a folder: its entries have consecutive offsets, are only ever added,
+and tell each file once.  Who adds entries is one process at a time (`pipeline.files.sweep`); any
+may read, and beats are asked for by another.  What was answered is on the disk.
+"""
+
+import sqlite3
+import threading
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from pipeline.errors import ConfigError, UnreachableError
+from pipeline.files.message import BeatHead, ColumnsHead, FaultHead, MessageHead
+from pipeline.files.stamp import FileStamp, WaitingFile
+
+TABLES = (
+    "CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value) WITHOUT ROWID",
+    "CREATE TABLE IF NOT EXISTS entries (first INTEGER PRIMARY KEY, until INTEGER, kind TEXT,"
+    " body TEXT)",
+    "CREATE TABLE IF NOT EXISTS taken (path TEXT PRIMARY KEY, inode INTEGER, size INTEGER,"
+    " modified INTEGER, changed INTEGER, digest TEXT, rows INTEGER, part TEXT, at REAL,"
+    " sweep INTEGER) WITHOUT ROWID",
+    "CREATE INDEX IF NOT EXISTS taken_by_inode ON taken (inode)",
+    "CREATE TABLE IF NOT EXISTS waiting (path TEXT PRIMARY KEY, inode INTEGER, size INTEGER,"
+    " modified INTEGER, changed INTEGER, first INTEGER, since REAL, why TEXT, told INTEGER,"
+    " part TEXT, looked INTEGER) WITHOUT ROWID",
+    "CREATE TABLE IF NOT EXISTS columns (shard TEXT PRIMARY KEY, body TEXT) WITHOUT ROWID",
+    "CREATE TABLE IF NOT EXISTS beats (sweep INTEGER PRIMARY KEY, n INTEGER)",
+)
+START: Mapping[str, int] = {"end": 0, "begun": 0, "done": 0, "asked": -1, "beaten": -1}
+TAKEN = (
+    "SELECT path, inode, size, modified, changed, digest FROM taken"
+    " WHERE path IN (SELECT value FROM json_each(?))"
+)
+WAITING = (
+    "SELECT path, inode, size, modified, changed, first, since, why, told FROM waiting"
+    " WHERE path IN (SELECT value FROM json_each(?))"
+)
+AT_ONCE = 500  # paths in one question
+
+
+class TakenFile(msgspec.Struct, tag="file", frozen=True):
+    """A file as it was taken: all that its rows are read by.  ``path`` is below the base."""
+
+    shard: str
+    path: str
+    day: str
+    hour: str
+    kind: str
+    stamp: tuple[int, int, int, int]
+    digest: str
+    rows: int
+    key: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerEntry:
+    """Offsets ``[first, until)``: the rows of a file, or one message of another kind."""
+
+    first: int
+    until: int
+    what: TakenFile | ColumnsHead | BeatHead | FaultHead
+
+
+@dataclass(frozen=True, slots=True)
+class SweepCount:
+    """How many sweeps were ``begun`` and ``done``, and where the ledger ends.
+
+    ``asked`` is the newest heartbeat that was asked for; -1 before there is one.
+    """
+
+    begun: int
+    done: int
+    end: int
+    asked: int
+
+
+_ENTRY = msgspec.json.Decoder(TakenFile | ColumnsHead | BeatHead | FaultHead)
+
+
+@dataclass(eq=False)
+class Ledger:
+    """Opened when it is first asked; made if there is none yet.  Safe from several threads."""
+
+    path: Path
+    _lock: threading.RLock = field(default_factory=threading.RLock, repr=False)
+    _db: sqlite3.Connection | None = None
+
+    @property
+    def id(self) -> str:
+        """Another one where the ledger was lost and made anew."""
+        with self._asked() as db:
+            return str(db.execute("SELECT value FROM meta WHERE name = 'id'").fetchone()[0])
+
+    def count(self) -> SweepCount:
+        """Read at one instant."""
+        with self._asked() as db:
+            found = dict(db.execute("SELECT name, value FROM meta").fetchall())
+        return SweepCount(found["begun"], found["done"], found["end"], found["asked"])
+
+    def entries(self, first: int, until: int) -> tuple[LedgerEntry, ...]:
+        """Those that hold any offset of ``[first, until)``, in order."""
+        with self._asked() as db:
+            rows = db.execute(
+                "SELECT first, until, body FROM entries WHERE first >= COALESCE((SELECT"
+                " MAX(first) FROM entries WHERE first <= ?), 0) AND first < ? AND until > ?"
+                " ORDER BY first",
+                (first, until, first),
+            ).fetchall()
+        return tuple(LedgerEntry(low, high, _ENTRY.decode(body)) for low, high, body in rows)
+
+    def last_rows(self) -> LedgerEntry | None:
+        """The newest file that holds a row."""
+        with self._asked() as db:
+            row = db.execute(
+                "SELECT first, until, body FROM entries WHERE kind = 'rows'"
+                " ORDER BY first DESC LIMIT 1"
+            ).fetchone()
+        return None if row is None else LedgerEntry(row[0], row[1], _ENTRY.decode(row[2]))
+
+    def columns(self) -> Mapping[str, ColumnsHead]:
+        """What each log's columns are by now."""
+        with self._asked() as db:
+            rows = db.execute("SELECT shard, body FROM columns").fetchall()
+        return {shard: msgspec.json.decode(body, type=ColumnsHead) for shard, body in rows}
+
+    def beat(self, at_least: int, shard: str, source: str) -> int:
+        """Ask for the next heartbeat of *source*, a row of *shard*.
+
+        It is written once a sweep that begins later has ended.
+        """
+        with self._writing() as db:
+            number = max(_meta(db, "asked") + 1, at_least)
+            _put(db, "asked", number)
+            heart = msgspec.json.encode(BeatHead(shard, source, number)).decode()
+            db.execute("INSERT OR REPLACE INTO meta VALUES ('heart', ?)", (heart,))
+        return number
+
+    def begin(self) -> int:
+        """The number of the sweep that begins now; beats asked for by now are its."""
+        with self._writing() as db:
+            number = _meta(db, "begun") + 1
+            _put(db, "begun", number)
+            db.execute("INSERT INTO beats VALUES (?, ?)", (number, _meta(db, "asked")))
+        return number
+
+    def taken(self, paths: Sequence[str]) -> Mapping[str, tuple[FileStamp, str]]:
+        """Those of *paths* that were taken: with the stamp they had last, and the digest."""
+        found = {}
+        with self._asked() as db:
+            for some in _some(paths):
+                for path, *stamp, digest in db.execute(TAKEN, (_json_array(some),)):
+                    found[path] = FileStamp(*stamp), digest
+        return found
+
+    def waiting(self, paths: Sequence[str]) -> Mapping[str, WaitingFile]:
+        """Those of *paths* that were seen and are not taken."""
+        found = {}
+        with self._asked() as db:
+            for some in _some(paths):
+                for path, *stamp, first, since, why, told in db.execute(
+                    WAITING, (_json_array(some),)
+                ):
+                    found[path] = WaitingFile(FileStamp(*stamp), first, since, why, bool(told))
+        return found
+
+    def twin(self, found: FileStamp, digest: str) -> str | None:
+        """The path under which the very file was taken that has another now; None if it was not."""
+        with self._asked() as db:
+            row = db.execute(
+                "SELECT path FROM taken WHERE inode = ? AND size = ? AND modified = ?"
+                " AND digest = ?",
+                (found.inode, found.size, found.modified, digest),
+            ).fetchone()
+        return None if row is None else str(row[0])
+
+    def wait(self, part: str, sweep: int, files: Mapping[str, WaitingFile]) -> None:
+        """Remember files of a partition as they were seen in *sweep*."""
+        with self._writing() as db:
+            db.executemany(
+                "INSERT OR REPLACE INTO waiting VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                [
+                    (path, *one.stamp.parts, one.first, one.since, one.why, one.told, part, sweep)
+                    for path, one in files.items()
+                ],
+            )
+
+    def forget(self, part: str, sweep: int) -> None:
+        """Forget files of a partition that were not seen in *sweep*: they went, or were renamed."""
+        with self._writing() as db:
+            db.execute("DELETE FROM waiting WHERE part = ? AND looked < ?", (part, sweep))
+
+    def waits(self) -> Mapping[str, int]:
+        """Partition -> how many files wait in it."""
+        with self._asked() as db:
+            return dict(db.execute("SELECT part, COUNT(*) FROM waiting GROUP BY part").fetchall())
+
+    def take(
+        self,
+        files: Iterable[tuple[TakenFile, Sequence[ColumnsHead]]],
+        part: str,
+        *,
+        sweep: int,
+        at: float,
+    ) -> None:
+        """Add files of a partition, all of them or none, each after what it tells of columns."""
+        with self._writing() as db:
+            for one, columns in files:
+                for head in columns:
+                    _add(db, "columns", head, 1)
+                    body = msgspec.json.encode(head).decode()
+                    db.execute("INSERT OR REPLACE INTO columns VALUES (?, ?)", (head.shard, body))
+                if one.rows:
+                    _add(db, "rows", one, one.rows)
+                db.execute(
+                    "INSERT INTO taken VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    (one.path, *one.stamp, one.digest, one.rows, part, at, sweep),
+                )
+                db.execute("DELETE FROM waiting WHERE path = ?", (one.path,))
+
+    def seen_again(self, path: str, stamp: FileStamp, digest: str) -> None:
+        """A file that was taken has another stamp now, and is known by that from here on."""
+        with self._writing() as db:
+            db.execute(
+                "UPDATE taken SET inode = ?, size = ?, modified = ?, changed = ?, digest = ?"
+                " WHERE path = ?",
+                (*stamp.parts, digest, path),
+            )
+            db.execute("DELETE FROM waiting WHERE path = ?", (path,))
+
+    def fault(self, head: FaultHead, path: str) -> None:
+        """Tell of a file once; if it waits, it goes on to, and holds up nothing."""
+        with self._writing() as db:
+            _add(db, "fault", head, 1)
+            db.execute("UPDATE waiting SET told = 1 WHERE path = ?", (path,))
+
+    def end_sweep(self, number: int) -> None:
+        """The sweep has looked at everything."""
+        with self._writing() as db:
+            _put(db, "done", number)
+            passed = _acknowledged(db)
+            row = db.execute("SELECT MAX(n) FROM beats WHERE sweep <= ?", (passed,)).fetchone()
+            if row[0] is not None and row[0] > _meta(db, "beaten"):
+                heart = db.execute("SELECT value FROM meta WHERE name = 'heart'").fetchone()[0]
+                told = msgspec.json.decode(heart, type=BeatHead)
+                _add(db, "beat", BeatHead(told.shard, told.source, row[0]), 1)
+                _put(db, "beaten", row[0])
+            db.execute("DELETE FROM beats WHERE sweep <= ?", (passed,))
+
+    def acknowledged(self) -> int:
+        """The newest sweep of which all files that it found were taken, or told of."""
+        with self._asked() as db:
+            return _acknowledged(db)
+
+    def close(self) -> None:
+        """Let go of it."""
+        with self._lock:
+            if self._db is not None:
+                self._db.close()
+                self._db = None
+
+    @contextmanager
+    def _asked(self) -> Iterator[sqlite3.Connection]:
+        with self._lock:
+            try:
+                yield self._opened()
+            except sqlite3.Error as error:
+                self.close()
+                raise UnreachableError(f"the ledger {self.path}: {error}") from error
+
+    @contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        with self._asked() as db:
+            db.execute("BEGIN IMMEDIATE")
+            try:
+                yield db
+            except BaseException:
+                db.execute("ROLLBACK")
+                raise
+            db.execute("COMMIT")
+
+    def _opened(self) -> sqlite3.Connection:
+        if self._db is None:
+            if not self.path.parent.is_dir():
+                raise ConfigError(f"the ledger's folder {self.path.parent} is not there; make it")
+            self._db = sqlite3.connect(
+                self.path, timeout=10, isolation_level=None, check_same_thread=False
+            )
+            self._db.execute("PRAGMA journal_mode = WAL")
+            self._db.execute("PRAGMA synchronous = FULL")
+            self._db.execute("BEGIN IMMEDIATE")
+            for statement in TABLES:
+                self._db.execute(statement)
+            start = [("id", uuid.uuid4().hex), *START.items()]
+            self._db.executemany("INSERT OR IGNORE INTO meta VALUES (?, ?)", start)
+            self._db.execute("COMMIT")
+        return self._db
+
+
+def _json_array(paths: Sequence[str]) -> str:
+    return msgspec.json.encode(paths).decode()
+
+
+def _meta(db: sqlite3.Connection, name: str) -> int:
+    return int(db.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()[0])
+
+
+def _put(db: sqlite3.Connection, name: str, value: int) -> None:
+    db.execute("UPDATE meta SET value = ? WHERE name = ?", (value, name))
+
+
+def _add(db: sqlite3.Connection, kind: str, what: TakenFile | MessageHead, rows: int) -> None:
+    end = _meta(db, "end")
+    body = msgspec.json.encode(what).decode()
+    db.execute("INSERT INTO entries VALUES (?, ?, ?, ?)", (end, end + rows, kind, body))
+    _put(db, "end", end + rows)
+
+
+def _acknowledged(db: sqlite3.Connection) -> int:
+    row = db.execute("SELECT MIN(first) FROM waiting WHERE told = 0").fetchone()
+    done = _meta(db, "done")
+    return done if row[0] is None else min(done, int(row[0]) - 1)
+
+
+def _some(paths: Sequence[str]) -> Iterator[Sequence[str]]:
+    return (paths[at : at + AT_ONCE] for at in range(0, len(paths), AT_ONCE))

@@ -1,0 +1,145 @@
+"""Rows of files: each with where it stood, by which it is known unless its log has a key.
+
+Its order is the offset that the ledger gave it.  A line that is no JSON object is quarantined with
+its bytes; so is a file that was not taken, or changed after it was.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from typing import ClassVar
+
+import msgspec
+import pyarrow as pa
+
+from pipeline.errors import FormatError
+from pipeline.files.message import (
+    DAY,
+    FILE,
+    HOUR,
+    LINE,
+    BeatHead,
+    ColumnsHead,
+    FaultHead,
+    MessageHead,
+    RowsHead,
+    decoded,
+)
+from pipeline.formats import flat_rows
+from pipeline.formats.canonical import quote
+from pipeline.formats.flat_rows import Row
+from pipeline.formats.format import Decoded, Format, Schemas, rows
+from pipeline.model import Op, Ordering, ShardId
+from pipeline.schema.notation import Notation
+from pipeline.schema.schema_change import ColumnTold, SchemaMessage, TableTold
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+OWN = (FILE, LINE, DAY, HOUR)
+
+
+@dataclass(frozen=True, slots=True)
+class FileRows:
+    """No settings: the head of a message says all."""
+
+    ordering: ClassVar[Ordering] = Ordering.OFFSET
+    notation: ClassVar[Notation] = Notation.PLAIN
+    columns: ClassVar[tuple[str, ...]] = ()
+    registry: ClassVar[None] = None
+
+    def added_topics(self, prefix: str) -> tuple[str, ...]:
+        """None: columns come with the rows."""
+        return ()
+
+    def schema_change(self, payload: str) -> SchemaMessage:
+        """The columns that a log has from here on."""
+        try:
+            told = decoded(payload.encode())
+        except (msgspec.MsgspecError, ValueError) as error:
+            raise FormatError(f"no columns of files: {error}") from error
+        if not isinstance(told, ColumnsHead):
+            raise FormatError(f"no columns of files: {type(told).__name__}")
+        columns = tuple(
+            ColumnTold(name, kind, position=at, notation=Notation.PLAIN)
+            for at, (name, kind) in enumerate(told.columns, start=1)
+        )
+        shard = ShardId.parse(told.shard)
+        table = TableTold(shard, told.kind, columns, told.key)
+        return SchemaMessage(f"{told.kind} {shard}", tables=(table,))
+
+    def columns_payload(self, table: TableTold) -> None:
+        """The ledger tells them."""
+
+    def needs(self, batch: pa.RecordBatch) -> frozenset[int]:
+        """None."""
+        return frozenset()
+
+    def decode(self, batch: pa.RecordBatch, schemas: Schemas) -> pa.RecordBatch:
+        """Decode ``RAW`` to ``DECODED``; see :class:`Format`."""
+        every = zip(
+            batch["key"].to_pylist(),
+            batch["value"].to_pylist(),
+            batch["offset"].to_pylist(),
+            strict=True,
+        )
+        return rows(
+            (number, one)
+            for number, (key, value, offset) in enumerate(every)
+            for one in _changes(key, value, offset)
+        )
+
+
+def _changes(key: bytes | None, value: bytes | None, offset: int) -> Iterator[Decoded]:
+    try:
+        head = _head(key)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        yield Decoded(Op.ERROR, error=f"no message of files: {error}", raw=value)
+        return
+    match head:
+        case RowsHead():
+            yield from _row(head, value or b"", offset - head.first)
+        case ColumnsHead():
+            yield Decoded(Op.DDL, head.shard, after=(key or b"").decode())
+        case BeatHead():
+            beat = json.dumps({"id": 1, "source": head.source, "n": head.n})
+            yield Decoded(Op.UPDATE, head.shard, '["1"]', after=beat)
+        case FaultHead():
+            why = f"file {head.file}: {head.why}"
+            yield Decoded(Op.ERROR, head.shard, error=why, raw=key)
+
+
+def _row(head: RowsHead, value: bytes, line: int) -> Iterator[Decoded]:
+    """None of a line without anything on it."""
+    if not value.strip():
+        return
+    row = flat_rows.read(msgspec.Raw(value.strip()))
+    at = EPOCH + timedelta(microseconds=head.at)
+    where = f"line {line + 1} of {head.file}"
+    if row is None:
+        error = f"{where} is no JSON object"
+        yield Decoded(Op.ERROR, head.shard, error=error, raw=value, at=at)
+        return
+    whole = row | _place(head, line)
+    try:
+        key = flat_rows.key(whole, head.key)
+    except (KeyError, ValueError) as error:
+        why = f"{where}: a column of the key {', '.join(head.key)} is absent or no value: {error}"
+        yield Decoded(Op.ERROR, head.shard, error=why, raw=value, at=at)
+        return
+    yield Decoded(Op.CREATE, head.shard, key, after=flat_rows.written(whole), at=at)
+
+
+def _place(head: RowsHead, line: int) -> Row:
+    """Where the row stood; a column of such a name in the row gives way to it."""
+    day = head.day.replace("_", "-")
+    told = (quote(head.file), str(line), quote(day), str(int(head.hour)))
+    return {name: msgspec.Raw(one.encode()) for name, one in zip(OWN, told, strict=True)}
+
+
+@lru_cache(maxsize=1024)  # all rows of a file have one
+def _head(key: bytes | None) -> MessageHead:
+    return decoded(key)
+
+
+FORMAT: type[Format] = FileRows

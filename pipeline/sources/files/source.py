@@ -1,0 +1,134 @@
+"""A folder of files as a source: what its ledger says, and the heartbeat that is asked of it.
+
+A heartbeat's place is the next sweep that begins: all that lay in the folder before it is found by
+then.  Nothing is written into the folder.
+"""
+
+import re
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import ClassVar
+
+from pipeline.errors import ConfigError, ProofError
+from pipeline.files.ledger import Ledger
+from pipeline.finding import NOTE, REFUSE, Finding
+from pipeline.model import Head, Shard
+from pipeline.schema.column import Column
+from pipeline.schema.dialect import Dialect
+from pipeline.settings import SourceSettings
+from pipeline.sources.files.dialect import FILES, FileColumn
+from pipeline.sources.files.position import SweepNumbers, sweep_position
+from pipeline.sources.positions import PositionRules
+from pipeline.sources.scope import ExaminationScope
+from pipeline.sources.source import Beat, Range, Source, SourceDescription
+
+
+@dataclass(eq=False)
+class FilesSource:
+    """Reads the ledger that its collector keeps."""
+
+    dialect: ClassVar[Dialect] = FILES
+    positions: ClassVar[PositionRules] = SweepNumbers()
+    settings: SourceSettings
+    _ledger: Ledger = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Open nothing yet."""
+        self._ledger = Ledger(ledger_path(self.settings))
+
+    @property
+    def name(self) -> str:
+        """The source's name in the settings."""
+        return self.settings.name
+
+    def head(self) -> Head:
+        """The next sweep: what lies in the folder now is found by that."""
+        count = self._ledger.count()
+        return Head(self._ledger.id, sweep_position(count.begun + 1, count.end))
+
+    def prepare_heartbeat(self) -> None:
+        """The ledger has a place for it."""
+
+    def beat(self, at_least: int, at: datetime) -> Beat:
+        """Ask for the next; the folder's server has no clock that is asked, so ours is told."""
+        told = datetime.now(UTC)
+        number = self._ledger.beat(at_least, self.settings.heartbeat, self.name)
+        return Beat(number, self.head(), told)
+
+    def newest_heartbeat(self) -> int:
+        """The last that was asked for."""
+        return self._ledger.count().asked
+
+    def sends(self) -> None:
+        """All logs."""
+
+    def describe(self, shards: Collection[str]) -> SourceDescription:
+        """Files are kept for as long as they lie there; who deletes them, the ledger shows."""
+        return SourceDescription(None)
+
+    def shards(self, pattern: str) -> tuple[Shard, ...]:
+        """Logs of which a row was taken."""
+        names = sorted(self._ledger.columns())
+        return tuple(Shard(self.name, name) for name in names if re.fullmatch(pattern, name))
+
+    def columns(self, shard: Shard) -> Sequence[Column]:
+        """As the ledger has told them."""
+        told = self._ledger.columns().get(shard.name)
+        return () if told is None else tuple(FileColumn(*one) for one in told.columns)
+
+    def key_columns(self, shard: Shard) -> tuple[str, ...]:
+        """The same of its key."""
+        told = self._ledger.columns().get(shard.name)
+        return () if told is None else told.key
+
+    def max_id(self, shard: Shard, column: str) -> int | None:
+        """Files have no index."""
+        raise _uncounted(shard)
+
+    def min_id(self, shard: Shard, column: str) -> int | None:
+        """Files have no index."""
+        raise _uncounted(shard)
+
+    def count_ids(self, shard: Shard, column: str, ranges: Sequence[Range]) -> tuple[int, ...]:
+        """Files have no index."""
+        raise _uncounted(shard)
+
+    def ids(self, shard: Shard, column: str, span: Range, limit: int) -> tuple[int, ...]:
+        """Files have no index."""
+        raise _uncounted(shard)
+
+    def examine(self, scope: ExaminationScope) -> Iterable[Finding]:
+        """Whether the folder and the ledger are there."""
+        base, where = Path(self.settings.collector.url), f"source:{self.name}"
+        if not base.is_dir():
+            fix = "mount it, or name another as the collector's url"
+            yield Finding(REFUSE, "no_folder", where, f"{base} is no folder", fix)
+        for name in sorted(self._ledger.columns()):
+            if scope.fold(name) is None:
+                what = f"log {name} is ignored by a rule"
+                yield Finding(NOTE, "ignored", where, what, "nothing")
+
+    def close(self) -> None:
+        """Let go of the ledger."""
+        self._ledger.close()
+
+
+def ledger_path(settings: SourceSettings) -> Path:
+    """Where the collector of a source of files keeps its ledger.
+
+    Raises:
+        ConfigError: it names none.
+    """
+    told = settings.collector.options.get("ledger")
+    if not isinstance(told, str) or not told:
+        raise ConfigError("collector.options.ledger: is required; write the path of a file")
+    return Path(told)
+
+
+def _uncounted(shard: Shard) -> ProofError:
+    return ProofError(f"rows of {shard} lie in files, which have no index of ids")
+
+
+SOURCE: type[Source] = FilesSource

@@ -1,0 +1,235 @@
+"""Files that a ledger names, as one topic of one partition: each row has its offset from there.
+
+A row is read from its file when it is landed.  A file that is no longer what was taken, or is gone,
+is told by one message in the place of its rows: none of them is read, and nothing waits for it.
+"""
+
+import os
+import re
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+import pyarrow as pa
+
+from pipeline.errors import UnreachableError
+from pipeline.files import content
+from pipeline.files.ledger import Ledger, LedgerEntry, TakenFile
+from pipeline.files.message import FaultHead, RowsHead, encoded, own_key
+from pipeline.files.stamp import FileStamp
+from pipeline.formats.format import OPTIONAL, RAW
+from pipeline.model import PartitionEnd, TopicPartition
+from pipeline.settings import SourceSettings
+from pipeline.topics.records import LastRecord
+from pipeline.topics.settings import TopicFacts
+from pipeline.transports.offset_ranges import OffsetRange, RangeRead, ReadBounds
+from pipeline.transports.transport import Transport
+
+Record = tuple[int, bytes, bytes | None]  # offset, key and value
+
+
+@dataclass(eq=False)
+class FilesTransport:
+    """The topic ``PREFIX.files`` of ``source``, whose collector keeps the ledger."""
+
+    source: SourceSettings
+    _ledger: Ledger = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Open nothing yet."""
+        self._ledger = Ledger(Path(str(self.source.collector.options.get("ledger", ""))))
+
+    @property
+    def topic(self) -> str:
+        """The one there is."""
+        return f"{self.source.prefix}.files"
+
+    def topics(self, pattern: str) -> Mapping[str, str]:
+        """A ledger that was made anew has another id."""
+        return {self.topic: self._ledger.id} if re.fullmatch(pattern, self.topic) else {}
+
+    def ends(self, topics: Iterable[str]) -> Mapping[TopicPartition, PartitionEnd]:
+        """Where the ledger ends."""
+        return self._at(topics, self._ledger.count().end)
+
+    def beginnings(self, topics: Iterable[str]) -> Mapping[TopicPartition, PartitionEnd]:
+        """Nothing is ever taken from the ledger."""
+        return self._at(topics, 0)
+
+    def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+        """Nobody leads here."""
+        return dict.fromkeys(epochs, -1)
+
+    def hidden(self, topics: Iterable[str]) -> frozenset[str]:
+        """Who may read the ledger sees all."""
+        return frozenset()
+
+    def require_ids(self, expected: Mapping[str, str]) -> None:
+        """Compare."""
+        if self.topic in expected and self._ledger.id != expected[self.topic]:
+            raise UnreachableError(f"the ledger {self._ledger.path} was made anew")
+
+    def last_records(
+        self, partitions: Iterable[TopicPartition]
+    ) -> Mapping[TopicPartition, LastRecord]:
+        """The last row of the newest file that has one; absent where that cannot be read now."""
+        at, entry = TopicPartition(self.topic, 0), self._ledger.last_rows()
+        if at not in set(partitions) or entry is None:
+            return {}
+        last = entry.until - 1
+        reader = FilesReader(self.source.collector.url, self.topic, (entry,))
+        found = [one for some in reader.records(last, entry.until) for one in some]
+        offset, key, value = found[-1]
+        return {at: LastRecord(key, value, offset)}
+
+    def settings(self, pattern: str) -> Sequence[TopicFacts]:
+        """Kept for ever."""
+        return [TopicFacts(topic) for topic in self.topics(pattern)]
+
+    def reader(self, ranges: Sequence[OffsetRange]) -> "FilesReader":
+        """With the entries that *ranges* need: a task asks no ledger."""
+        entries = [e for one in ranges for e in self._ledger.entries(one.first, one.until)]
+        return FilesReader(self.source.collector.url, self.topic, tuple(entries))
+
+    def close(self) -> None:
+        """Let go of the ledger."""
+        self._ledger.close()
+
+    def _at(self, topics: Iterable[str], offset: int) -> dict[TopicPartition, PartitionEnd]:
+        asked = self.topic in set(topics)
+        return (
+            {TopicPartition(self.topic, 0): PartitionEnd(offset, self._ledger.id)} if asked else {}
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class FilesReader:
+    """Reads files below ``base`` that ``entries`` of the ledger tell of; needs nothing else."""
+
+    base: str
+    topic: str
+    entries: tuple[LedgerEntry, ...]
+
+    def consume(
+        self, ranges: Sequence[OffsetRange], *, bounds: ReadBounds, columns: Sequence[str]
+    ) -> "FilesRead":
+        """Nothing is opened before it is iterated."""
+        return FilesRead(self, tuple(ranges), bounds, tuple(columns))
+
+    def records(self, first: int, until: int) -> Iterator[list[Record]]:
+        """Those of ``[first, until)``, in order."""
+        reached = first
+        for entry in self.entries:
+            if entry.until <= reached or entry.first >= until:
+                continue
+            if entry.first > reached:
+                break
+            high = min(entry.until, until)
+            yield from self._of(entry, reached, high)
+            reached = high
+        if reached < until:
+            raise UnreachableError(f"the ledger of {self.topic} tells nothing of {reached}")
+
+    def _of(self, entry: LedgerEntry, first: int, until: int) -> Iterator[list[Record]]:
+        if not isinstance(entry.what, TakenFile):
+            yield [(first, encoded(entry.what), None)]
+            return
+        file, base, offset = entry.what, entry.first, first
+        head = encoded(_head(file, base))
+        try:
+            with (Path(self.base) / file.path).open("rb") as opened:
+                stamp = _same(opened, file, FileStamp(*file.stamp))
+                for some in content.rows(opened, file.kind, first - base, until - base):
+                    stamp = _same(opened, file, stamp)
+                    yield [(offset + n, head, row) for n, row in enumerate(some)]
+                    offset += len(some)
+        except (FileNotFoundError, PermissionError, ValueError) as error:
+            yield [(offset, encoded(_lost(file, offset, until, error)), None)]
+        except OSError as error:
+            raise UnreachableError(f"file {file.path}: {error}") from error
+
+
+@dataclass(eq=False)
+class FilesRead:
+    """Ranges of the ledger's offsets, as batches of at most as many rows as *bounds* say."""
+
+    reader: FilesReader
+    ranges: tuple[OffsetRange, ...]
+    bounds: ReadBounds
+    columns: tuple[str, ...]
+    _read: dict[OffsetRange, RangeRead] = field(default_factory=dict)
+
+    @property
+    def read(self) -> tuple[RangeRead, ...]:
+        """All of each, once it is iterated."""
+        return tuple(self._read.get(one, RangeRead(one)) for one in self.ranges)
+
+    def __iter__(self) -> Generator[pa.RecordBatch, None, None]:
+        """Range by range."""
+        schema = pa.schema([*RAW, *(pa.field(name, OPTIONAL[name]) for name in self.columns)])
+        for one in self.ranges:
+            count = 0
+            for some in self.reader.records(one.first, one.until):
+                for part in _bounded(some, self.bounds):
+                    count += len(part)
+                    yield _batch(part, one, schema)
+            if one.first < one.until:
+                self._read[one] = RangeRead(one, one.first, one.until - 1, count)
+
+
+def _bounded(records: list[Record], bounds: ReadBounds) -> Iterator[list[Record]]:
+    """Cut by rows and bytes; one that is larger comes alone."""
+    part, size = list[Record](), 0
+    for one in records:
+        long = len(one[1]) + len(one[2] or b"")
+        if part and (len(part) >= bounds.rows or size + long > bounds.size):
+            yield part
+            part, size = [], 0
+        part.append(one)
+        size += long
+    if part:
+        yield part
+
+
+def _batch(records: list[Record], one: OffsetRange, schema: pa.Schema) -> pa.RecordBatch:
+    offsets, keys, values = zip(*records, strict=True)
+    count = len(records)
+    made = {
+        "key": pa.array(keys, pa.binary()),
+        "value": pa.array(values, pa.binary()),
+        "topic": pa.repeat(one.topic, count),
+        "partition": pa.repeat(pa.scalar(one.partition, pa.int32()), count),
+        "offset": pa.array(offsets, pa.int64()),
+    }
+    arrays = [made.get(name, pa.nulls(count, schema.field(name).type)) for name in schema.names]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _head(file: TakenFile, first: int) -> RowsHead:
+    at = file.stamp[2] // 1_000
+    key = own_key(file.key)
+    return RowsHead(file.shard, file.path, file.day, file.hour, first, at, key)
+
+
+def _same(opened: IO[bytes], file: TakenFile, known: FileStamp) -> FileStamp:
+    """The stamp it has now: if that is not the *known* one, all of its bytes tell whether it is.
+
+    Raises:
+        ValueError: it is another file, or was changed.
+    """
+    now = content.stamp_of(os.fstat(opened.fileno()))
+    if now != known:
+        at = opened.tell()
+        if content.digest_of(opened) != file.digest:
+            raise ValueError("it was changed after it was taken, and before it was read")
+        opened.seek(at)
+    return now
+
+
+def _lost(file: TakenFile, offset: int, until: int, error: Exception) -> FaultHead:
+    why = error.strerror if isinstance(error, OSError) else str(error)
+    return FaultHead(file.shard, file.path, f"{why}; {until - offset} rows of it were not read")
+
+
+TRANSPORT: type[Transport] = FilesTransport

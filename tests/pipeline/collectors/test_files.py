@@ -1,0 +1,64 @@
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from pipeline.collectors.files import FilesCollector
+from pipeline.errors import ConfigError, UnreachableError
+from pipeline.model import Acknowledged, Missing, ShardId
+from pipeline.sources.files.position import sweep_position
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    hour = datetime.now(UTC)
+    folder = tmp_path / "logs" / "clicks" / hour.strftime("%Y_%m_%d") / hour.strftime("%H")
+    folder.mkdir(parents=True)
+    (folder / "a.json").write_text('{"id": 1}\n')
+    return tmp_path / "logs"
+
+
+@pytest.fixture
+def collector(base: Path, tmp_path: Path) -> Iterator[FilesCollector]:
+    made = FilesCollector(str(base), "logs", ledger=str(tmp_path / "ledger.db"), settle=timedelta())
+    yield made
+    made.close()
+
+
+def test_it_looks_on_whenever_it_is_asked(collector: FilesCollector) -> None:
+    first = collector.acknowledged()
+    assert first == Acknowledged(sweep_position(0, 0))  # a file was seen that is not taken
+
+    second = collector.acknowledged()
+
+    assert second == Acknowledged(sweep_position(2, 2))  # its columns and its row
+    assert collector.state().running
+    assert collector.captures()(ShardId("logs", "clicks"))
+
+
+def test_one_beside_it_reads_what_it_has_come_to(
+    collector: FilesCollector, base: Path, tmp_path: Path
+) -> None:
+    beside = FilesCollector(str(base), "logs", ledger=str(tmp_path / "ledger.db"))
+    assert isinstance(beside.acknowledged(), Missing | Acknowledged)
+    told = [collector.acknowledged() for _ in range(3)]
+
+    assert told[-1] == told[0]
+    beside.close()
+    assert collector.acknowledged() != told[0]
+
+
+def test_a_folder_that_is_not_there_is_unreachable_and_so_is_its_state(
+    collector: FilesCollector, base: Path
+) -> None:
+    base.rename(base.with_name("gone"))
+
+    with pytest.raises(UnreachableError, match="is its disk mounted"):
+        collector.acknowledged()
+    assert "is its disk mounted" in collector.state().told
+
+
+def test_a_zone_that_is_none_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"zone: 'Asia/Weibo' is no time zone"):
+        FilesCollector("/logs", "logs", ledger="x", zone="Asia/Weibo")

@@ -1,0 +1,156 @@
+"""Whole files are told from half ones, and their rows are the same however they are cut."""
+
+import io
+import json
+from collections.abc import Iterator
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline.files.content import UnfinishedFile, WholeFile, examined, rows
+
+LINES = b"".join(b'{"id": %d, "t": "x"}\n' % n for n in range(25_000))
+CSV = b'id,t\n1,"a\nb"\n2,\n3,""\n'
+
+
+def parquet(**columns: Any) -> bytes:
+    made = io.BytesIO()
+    pq.write_table(pa.table(columns), made, row_group_size=7)
+    return made.getvalue()
+
+
+TABLE = parquet(id=list(range(20)), t=["x"] * 20)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "file"
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "count", "columns"),
+    [
+        pytest.param("json_lines", LINES, 25_000, {"id": "bigint", "t": "string"}, id="lines"),
+        pytest.param("json_lines", b'{"a": 1}', 1, {"a": "bigint"}, id="a line that is whole"),
+        pytest.param(
+            *("json_lines", b'{"a": 1}\nbad\n{"a": 2.5}\n', 3, {"a": "double"}), id="a bad line"
+        ),
+        pytest.param(
+            "json_lines",
+            b'{"a": [1], "b": true, "c": null}\n{"a": 3, "b": "x", "d": 18446744073709551615}\n',
+            2,
+            {"a": "string", "b": "string", "c": "string", "d": "string"},
+            id="what lines tell differently is a text",
+        ),
+        pytest.param("csv", CSV, 3, {"id": "string", "t": "string"}, id="csv"),
+        pytest.param("parquet", TABLE, 20, {"id": "bigint", "t": "string"}, id="parquet"),
+    ],
+)
+def test_a_whole_file_tells_its_rows_and_columns(
+    path: Path, kind: str, data: bytes, count: int, columns: dict[str, str]
+) -> None:
+    path.write_bytes(data)
+
+    found = examined(path, kind, named=False)
+
+    assert isinstance(found, WholeFile)
+    assert (found.rows, dict(found.columns)) == (count, columns)
+    assert sum(len(part) for part in read(path, kind)) == count
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "why"),
+    [
+        pytest.param("json_lines", LINES[:-5], "its last line", id="a line cut off"),
+        pytest.param("csv", CSV[:-1], "its last row does not end", id="a row cut off"),
+        pytest.param("csv", b"id,t\n1,2\n3\n", "Expected 2 columns, got 1", id="fewer fields"),
+        pytest.param("csv", b"id,id\n1,2\n", "two columns of its head", id="one name twice"),
+        pytest.param("parquet", TABLE[:-8], "", id="no footer"),
+        pytest.param("parquet", b"PAR1" + TABLE[200:], "", id="rows that are gone"),
+    ],
+)
+def test_a_half_file_is_not_whole(path: Path, kind: str, data: bytes, why: str) -> None:
+    path.write_bytes(data)
+
+    found = examined(path, kind, named=False)
+
+    assert isinstance(found, UnfinishedFile)
+    assert why in found.why
+    assert found.why
+
+
+@pytest.mark.parametrize("size", range(1, len(TABLE), 97))
+def test_no_beginning_of_a_parquet_file_is_whole(path: Path, size: int) -> None:
+    path.write_bytes(TABLE[:size])
+
+    assert isinstance(examined(path, "parquet", named=False), UnfinishedFile)
+
+
+@pytest.mark.parametrize("size", range(1, len(CSV)))
+def test_a_beginning_of_csv_is_whole_only_where_a_row_ends(path: Path, size: int) -> None:
+    path.write_bytes(CSV[:size])
+
+    found = examined(path, "csv", named=False)
+
+    assert isinstance(found, WholeFile) == (CSV[:size] in (b"id,t\n", CSV[:13], CSV[:16], CSV))
+
+
+@pytest.mark.parametrize(
+    ("kind", "data"), [("json_lines", LINES), ("csv", CSV), ("parquet", TABLE)]
+)
+def test_rows_are_the_same_wherever_they_are_cut(path: Path, kind: str, data: bytes) -> None:
+    path.write_bytes(data)
+    every = [row for part in read(path, kind) for row in part]
+
+    for cut in {1, len(every) // 2, len(every) - 1}:
+        low = [row for part in read(path, kind, until=cut) for row in part]
+        high = [row for part in read(path, kind, first=cut) for row in part]
+        assert low + high == every
+
+
+def test_an_empty_field_of_csv_is_null_and_an_empty_text_is_one(path: Path) -> None:
+    path.write_bytes(CSV)
+
+    found = [json.loads(row) for part in read(path, "csv") for row in part]
+
+    assert found == [{"id": "1", "t": "a\nb"}, {"id": "2", "t": None}, {"id": "3", "t": ""}]
+
+
+def test_values_of_parquet_are_written_as_a_mirror_reads_them(path: Path) -> None:
+    moment = datetime(2026, 11, 23, 1, 2, 3, 4, tzinfo=UTC)
+    path.write_bytes(
+        parquet(
+            d=[Decimal("1.10")],
+            at=pa.array([moment], pa.timestamp("us", "UTC")),
+            local=pa.array([moment.replace(tzinfo=None)], pa.timestamp("us")),
+            day=[date(2026, 11, 23)],
+            raw=[b"\x00\xff"],
+            many=[[1, 2]],
+        )
+    )
+
+    found = examined(path, "parquet", named=False)
+    ((row,),) = read(path, "parquet")
+
+    assert isinstance(found, WholeFile)
+    assert list(found.columns.values()) == [
+        *("decimal(3,2)", "timestamp", "timestamp_ntz", "date", "binary", "string"),
+    ]
+    assert json.loads(row) == {
+        "d": "1.10",
+        "at": "2026-11-23T01:02:03.000004Z",
+        "local": "2026-11-23T01:02:03.000004",
+        "day": "2026-11-23",
+        "raw": "AP8=",
+        "many": [1, 2],
+    }
+
+
+def read(path: Path, kind: str, first: int = 0, until: int = 10**9) -> Iterator[list[bytes]]:
+    with path.open("rb") as file:
+        yield from rows(file, kind, first, until)

@@ -1,0 +1,51 @@
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from pipeline.files.layout import (
+    UNFINISHED,
+    HourPartition,
+    LogRule,
+    PartitionRange,
+    is_finished,
+)
+
+NOW = datetime(2026, 11, 23, 12, 30, tzinfo=UTC)
+RANGE = PartitionRange(timedelta(hours=3), timedelta(hours=1), ZoneInfo("Asia/Shanghai"))
+
+
+@pytest.mark.parametrize(
+    ("day", "hour", "held"),
+    [
+        pytest.param("2026_11_23", "20", True, id="now, in its own zone"),
+        pytest.param("2026_11_23", "17", True, id="ended less than three hours ago"),
+        pytest.param("2026_11_23", "16", False, id="ended before"),
+        pytest.param("2026_11_23", "21", True, id="begins within an hour"),
+        pytest.param("2026_11_23", "22", False, id="begins later"),
+        pytest.param("2026_11_31", "20", False, id="no day"),
+        pytest.param("2026_11_23", "24", False, id="no hour"),
+        pytest.param("archive", "20", False, id="no partition"),
+    ],
+)
+def test_an_hour_is_looked_at_if_any_of_it_is_in_range(day: str, hour: str, *, held: bool) -> None:
+    assert RANGE.holds(HourPartition("l", day, hour), NOW) is held
+    assert RANGE.days(day, NOW) or not held
+
+
+def test_an_hour_that_begins_where_the_clock_is_set_forward_has_a_beginning() -> None:
+    begins = HourPartition("l", "2026_03_29", "02").begins(ZoneInfo("Europe/Berlin"))
+
+    assert begins == datetime(2026, 3, 29, 1, tzinfo=UTC)
+
+
+def test_how_rows_are_written_is_told_by_the_rule_or_by_the_name() -> None:
+    assert LogRule().kind("a.b.parquet") == "parquet"
+    assert LogRule(format="csv").kind("a.json") == "csv"
+    assert LogRule().kind("a") == ""
+
+
+def test_names_that_say_so_are_no_files_yet() -> None:
+    names = ("a.json", "a.tmp", "_SUCCESS", ".hidden", "a._COPYING_", "tmp.json")
+
+    assert [name for name in names if is_finished(name, UNFINISHED)] == ["a.json", "tmp.json"]

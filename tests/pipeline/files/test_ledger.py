@@ -1,0 +1,139 @@
+import sqlite3
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace as replaced
+
+from pipeline.errors import ConfigError, UnreachableError
+from pipeline.files.ledger import Ledger, LedgerEntry, TakenFile
+from pipeline.files.message import BeatHead, ColumnsHead, FaultHead
+from pipeline.files.stamp import FileStamp, WaitingFile
+
+STAMP = FileStamp(1, 10, 100, 100)
+FILE = TakenFile(
+    shard="d.l",
+    path="l/2026_11_23/05/a.json",
+    day="2026_11_23",
+    hour="05",
+    kind="json_lines",
+    stamp=STAMP.parts,
+    digest="x",
+    rows=3,
+)
+COLUMNS = ColumnsHead("d.l", "create", (("id", "bigint"),), ("_file", "_line"))
+PART = "l/2026_11_23/05"
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    return Ledger(tmp_path / "ledger.db")
+
+
+def test_entries_have_consecutive_offsets_and_are_found_by_any_of_them(ledger: Ledger) -> None:
+    ledger.take([(FILE, [COLUMNS])], PART, sweep=1, at=0)
+    ledger.fault(FaultHead("d.l", "b.json", "why"), "b.json")
+
+    assert ledger.entries(0, 5) == (
+        LedgerEntry(0, 1, COLUMNS),
+        LedgerEntry(1, 4, FILE),
+        LedgerEntry(4, 5, FaultHead("d.l", "b.json", "why")),
+    )
+    assert [one.first for one in ledger.entries(2, 3)] == [1]
+    assert [one.first for one in ledger.entries(3, 5)] == [1, 4]
+    assert ledger.entries(5, 9) == ()
+    assert ledger.count().end == 5
+    assert ledger.last_rows() == LedgerEntry(1, 4, FILE)
+
+
+def test_files_are_taken_all_or_none_and_none_twice(ledger: Ledger) -> None:
+    other = replaced(FILE, path="l/2026_11_23/05/b.json")
+    ledger.take([(FILE, [])], PART, sweep=1, at=0)
+
+    with pytest.raises(UnreachableError, match="UNIQUE"):
+        ledger.take([(other, []), (FILE, [])], PART, sweep=1, at=0)
+
+    assert ledger.count().end == 3
+    assert ledger.taken([FILE.path, other.path]) == {FILE.path: (STAMP, "x")}
+
+
+def test_another_process_reads_on_where_the_first_one_ended(ledger: Ledger) -> None:
+    ledger.take([(FILE, [COLUMNS])], PART, sweep=1, at=0)
+    ledger.wait(PART, 1, {"b": WaitingFile(STAMP, 1, 5.0, "half", told=True)})
+
+    other = Ledger(ledger.path)
+
+    assert other.id == ledger.id
+    assert other.count() == ledger.count()
+    assert other.columns() == {"d.l": COLUMNS}
+    assert other.waiting(["b"]) == {"b": WaitingFile(STAMP, 1, 5.0, "half", told=True)}
+
+
+def test_a_sweep_is_acknowledged_once_no_file_of_it_waits_unheard_of(ledger: Ledger) -> None:
+    first, second = ledger.begin(), 0
+    ledger.wait(PART, first, {"a": WaitingFile(STAMP, first, 0)})
+    ledger.end_sweep(first)
+    second = ledger.begin()
+    ledger.end_sweep(second)
+    assert ledger.acknowledged() == first - 1
+
+    ledger.wait(PART, second, {"a": WaitingFile(STAMP, first, 0, told=True)})
+    assert ledger.acknowledged() == second
+
+
+def test_what_was_not_seen_again_is_forgotten(ledger: Ledger) -> None:
+    ledger.wait(PART, 1, {"a": WaitingFile(STAMP, 1, 0), "b": WaitingFile(STAMP, 1, 0)})
+    ledger.wait(PART, 2, {"b": WaitingFile(STAMP, 1, 0)})
+
+    ledger.forget(PART, 2)
+
+    assert list(ledger.waiting(["a", "b"])) == ["b"]
+    assert ledger.waits() == {PART: 1}
+
+
+def test_beats_are_told_by_a_sweep_that_began_after_they_were_asked_for(ledger: Ledger) -> None:
+    early = ledger.begin()
+    assert ledger.beat(0, "s.h", "logs") == 0
+    assert ledger.beat(7, "s.h", "logs") == 7
+    ledger.end_sweep(early)
+    assert ledger.entries(0, 9) == ()
+
+    ledger.end_sweep(ledger.begin())
+
+    assert [one.what for one in ledger.entries(0, 9)] == [BeatHead("s.h", "logs", 7)]
+    ledger.end_sweep(ledger.begin())
+    assert ledger.count().end == 1
+
+
+def test_the_very_file_is_known_under_another_name(ledger: Ledger) -> None:
+    ledger.take([(FILE, [])], PART, sweep=1, at=0)
+
+    assert ledger.twin(replace(STAMP, changed=999), "x") == FILE.path
+    assert ledger.twin(STAMP, "y") is None
+    assert ledger.twin(replace(STAMP, inode=2), "x") is None
+
+
+def test_a_ledger_that_was_lost_has_another_id(ledger: Ledger) -> None:
+    known = ledger.id
+    ledger.close()
+    for path in ledger.path.parent.iterdir():
+        path.unlink()
+
+    assert Ledger(ledger.path).id != known
+
+
+def test_a_ledger_without_a_folder_or_that_is_none_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="is not there; make it"):
+        Ledger(tmp_path / "none" / "ledger.db").count()
+
+    (tmp_path / "odd.db").write_text("no database " * 100)
+    with pytest.raises(UnreachableError, match="not a database"):
+        Ledger(tmp_path / "odd.db").count()
+
+
+def test_what_was_answered_is_on_the_disk(ledger: Ledger) -> None:
+    with ledger._asked() as db:
+        (level,) = db.execute("PRAGMA synchronous").fetchone()
+
+    assert isinstance(db, sqlite3.Connection)
+    assert level == 2  # FULL

@@ -1,0 +1,365 @@
+"""Each file is taken exactly once, whatever its clock says, and what is odd about one is told."""
+
+import os
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline.errors import UnreachableError
+from pipeline.files import sweep
+from pipeline.files.content import UnfinishedFile, WholeFile, examined
+from pipeline.files.layout import LogRule
+from pipeline.files.message import BeatHead, ColumnsHead
+from tests.pipeline.files.folder import LIMIT, LogFolder, set_time
+
+ROW = b'{"id": 1}\n'
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[LogFolder]:
+    made = LogFolder(tmp_path)
+    yield made
+    made.process.close()
+    made.ledger.close()
+
+
+def test_a_file_that_stands_still_is_taken_once(folder: LogFolder) -> None:
+    folder.write("a.json", ROW * 3)
+
+    folder.sweep()
+    assert folder.taken() == {}
+
+    folder.sweep(5)
+    assert folder.taken() == {"a.json": 3}
+    assert folder.faults() == []
+
+
+@pytest.mark.parametrize(
+    "moment",
+    [
+        pytest.param(datetime(1999, 1, 1, tzinfo=UTC), id="long before the last window"),
+        pytest.param(datetime(2026, 11, 23, 12, 29, 59, tzinfo=UTC), id="just before it"),
+        pytest.param(datetime(2039, 1, 1, tzinfo=UTC), id="in the future"),
+    ],
+)
+def test_a_clock_that_is_wrong_neither_hides_a_file_nor_lets_it_be_taken_twice(
+    folder: LogFolder, moment: datetime
+) -> None:
+    folder.write("a.json", ROW)
+    folder.settled()
+    set_time(folder.write("b.json", ROW), moment)
+    folder.settled()
+    set_time(folder.base / "clicks/2026_11_23/12/a.json", moment)
+
+    folder.sweep(10)
+
+    assert folder.taken() == {"a.json": 1, "b.json": 1}
+    assert folder.faults() == []
+
+
+@pytest.mark.parametrize(
+    ("half", "rest", "why"),
+    [
+        pytest.param(b'{"id": 1}\n{"id"', b": 2}\n", "2th, is no whole JSON object", id="json"),
+        pytest.param(b"", ROW, "", id="empty"),
+    ],
+)
+def test_a_file_that_is_half_written_is_taken_when_it_is_whole(
+    folder: LogFolder, half: bytes, rest: bytes, why: str
+) -> None:
+    path = folder.write("a.json", half)
+    folder.settled()
+    assert folder.taken() == {}
+    assert folder.ledger.acknowledged() < folder.ledger.count().done
+
+    with path.open("ab") as file:
+        file.write(rest)
+    folder.settled()
+
+    assert folder.taken() == {"a.json": len((half + rest).splitlines())}
+    assert folder.faults() == []
+    assert folder.ledger.acknowledged() == folder.ledger.count().done
+
+
+def test_a_file_that_stays_half_written_is_told_once_and_holds_up_nothing_more(
+    folder: LogFolder,
+) -> None:
+    folder.write("a.json", b'{"id": 1}\n{"id"')
+    folder.write("b.json", ROW)
+
+    folder.sweep(2)
+    assert folder.ledger.acknowledged() < 1
+    folder.sweep(2, LIMIT)
+    folder.again()
+    folder.sweep(5)
+
+    assert folder.faults() == ["its last line, the 2th, is no whole JSON object; it was not taken"]
+    assert folder.taken() == {"b.json": 1}
+    assert folder.ledger.acknowledged() == folder.ledger.count().done
+
+
+def test_an_empty_file_is_none_after_a_while(folder: LogFolder) -> None:
+    folder.write("a.json", b"")
+
+    folder.sweep(3, LIMIT)
+
+    assert (folder.taken(), folder.faults()) == ({}, [])
+    assert folder.ledger.acknowledged() == folder.ledger.count().done
+
+
+@pytest.mark.parametrize(
+    "name", ["a.json.tmp", "a.json._COPYING_", "_SUCCESS", ".a.json.crc", "a.inprogress"]
+)
+def test_a_name_that_says_so_is_no_file_yet_and_nobody_waits_for_it(
+    folder: LogFolder, name: str
+) -> None:
+    path = folder.write(name, ROW)
+    folder.sweep(3, LIMIT)
+    assert (folder.taken(), folder.faults()) == ({}, [])
+    assert folder.ledger.acknowledged() == folder.ledger.count().done
+
+    path.rename(path.with_name("b.json"))
+    folder.settled()
+
+    assert folder.taken() == {"b.json": 1}
+
+
+@pytest.mark.parametrize(
+    "now", [pytest.param(ROW * 3, id="grown"), pytest.param(b'{"id": 9}\n', id="of one length")]
+)
+def test_a_file_that_changes_after_it_was_taken_is_told_once_and_not_read_again(
+    folder: LogFolder, now: bytes
+) -> None:
+    path = folder.write("a.json", ROW)
+    folder.settled()
+
+    path.write_bytes(now)
+    folder.sweep(8, timedelta(seconds=61))
+    folder.again()
+    folder.sweep(3)
+
+    (told,) = folder.faults()
+    assert "changed after it was taken" in told
+    assert folder.taken() == {"a.json": 1}
+
+
+def test_a_file_of_the_same_bytes_under_its_name_is_the_same(folder: LogFolder) -> None:
+    path = folder.write("a.json", ROW)
+    folder.settled()
+
+    path.unlink()
+    path.write_bytes(ROW)
+    folder.sweep(5)
+
+    assert (folder.taken(), folder.faults()) == ({"a.json": 1}, [])
+
+
+def test_a_file_that_is_renamed_is_not_taken_again(folder: LogFolder) -> None:
+    path = folder.write("a.json", ROW)
+    folder.settled()
+
+    path.rename(path.with_name("b.json"))
+    folder.settled()
+    folder.write("c.json", ROW)  # the same bytes, in another file
+    folder.settled()
+
+    assert folder.taken() == {"a.json": 1, "c.json": 1}
+
+
+def test_a_file_that_goes_before_it_is_taken_keeps_nobody_waiting(folder: LogFolder) -> None:
+    path = folder.write("a.json", b"{")
+    folder.sweep(2)
+
+    path.unlink()
+    folder.sweep()
+
+    assert folder.ledger.acknowledged() == folder.ledger.count().done
+
+
+def test_a_file_that_may_not_be_read_is_told_and_the_others_are_taken(
+    folder: LogFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(path: Path, kind: str, *, named: bool) -> WholeFile | UnfinishedFile:
+        if path.name == "a.json":  # root, who may run this, may read everything
+            raise PermissionError(13, "Permission denied")
+        return examined(path, kind, named=named)
+
+    monkeypatch.setattr(sweep, "examined", refused)
+    folder.write("a.json", ROW)
+    folder.write("b.json", ROW)
+
+    folder.sweep(3, LIMIT)
+
+    assert folder.taken() == {"b.json": 1}
+    assert folder.faults() == ["it cannot be read: Permission denied; it was not taken"]
+
+
+def test_a_file_whose_name_tells_no_format_is_told(folder: LogFolder) -> None:
+    folder.write("a.xyz", ROW)
+
+    folder.sweep(3, LIMIT)
+
+    (told,) = folder.faults()
+    assert "say `format`" in told
+
+
+def test_late_files_of_any_hour_in_range_are_found_and_older_hours_are_not_looked_at(
+    folder: LogFolder,
+) -> None:
+    folder.write("a.json", ROW, hour=("2026_11_22", "13"))
+    folder.write("b.json", ROW, hour=("2026_11_22", "11"))
+    folder.write("c.json", ROW, hour=("2026_11_23", "14"))
+    folder.write("d.json", ROW, hour=("notes", "00"))
+
+    folder.settled()
+
+    assert folder.taken() == {"a.json": 1}
+
+
+def test_columns_are_told_before_the_first_row_and_again_when_some_come(folder: LogFolder) -> None:
+    folder.write("a.json", b'{"id": 1, "x": null}\n{"id": 2, "x": 1.5}\n')
+    folder.settled()
+    folder.write("b.json", b'{"id": 3, "new": true}\n')
+    folder.settled()
+
+    told = [one.what for one in folder.entries() if isinstance(one.what, ColumnsHead)]
+
+    assert [one.kind for one in told] == ["create", "alter"]
+    assert dict(told[0].columns)["x"] == "double"
+    assert dict(told[1].columns) == {**dict(told[0].columns), "new": "boolean"}
+
+
+def test_a_log_whose_columns_are_named_has_those(tmp_path: Path) -> None:
+    folder = LogFolder(tmp_path, {"clicks": LogRule(columns={"id": "string"}, key=("id",))})
+    folder.write("a.json", ROW)
+
+    folder.settled()
+
+    (told,) = (one.what for one in folder.entries() if isinstance(one.what, ColumnsHead))
+    assert (told.columns[0], told.key) == (("id", "string"), ("id",))
+    folder.process.close()
+
+
+def test_a_beat_is_told_once_all_that_lay_there_before_it_is_taken(folder: LogFolder) -> None:
+    folder.write("a.json", ROW)
+    folder.sweep()
+    folder.ledger.beat(0, "sluice.heartbeat", "logs")
+    folder.write("b.json", b"{")
+    folder.sweep(4)
+    assert beats(folder) == []
+
+    folder.write("b.json", ROW)
+    folder.settled()
+
+    assert beats(folder) == [0]
+    assert [type(e.what).__name__ for e in folder.entries()][-2:] == ["TakenFile", "BeatHead"]
+
+
+def test_what_is_not_looked_at_within_the_budget_is_gone_on_with(tmp_path: Path) -> None:
+    folder = LogFolder(tmp_path, budget=timedelta())
+    for hour in range(10):
+        folder.write("a.json", ROW, hour=("2026_11_23", f"{hour:02}"))
+
+    folder.process.advance()
+    assert folder.ledger.count().done < folder.ledger.count().begun
+
+    folder.sweep(3)
+    assert sum(folder.taken().values()) <= 10
+    assert folder.ledger.count().end >= 11
+    folder.process.close()
+
+
+def test_a_folder_that_rests_is_not_opened_but_once_in_a_while(
+    folder: LogFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = folder.write("a.json", ROW)
+    folder.sweep(6)
+    opened = list[Path]()
+    real = os.scandir
+
+    def noted(at: Path) -> Any:
+        opened.append(Path(at))
+        return real(at)
+
+    monkeypatch.setattr(os, "scandir", noted)
+
+    folder.sweep(1, timedelta(seconds=1))
+    assert path.parent not in opened
+
+    folder.sweep(1, timedelta(minutes=2))
+    assert path.parent in opened
+
+
+def test_a_folder_whose_disk_is_gone_is_no_folder_without_files(folder: LogFolder) -> None:
+    folder.write("a.json", ROW)
+    folder.settled()
+    folder.base.rename(folder.home / "elsewhere")
+    folder.base.mkdir()
+
+    with pytest.raises(UnreachableError, match="no folder of clicks; is its disk mounted"):
+        folder.sweep()
+
+
+def test_two_processes_do_not_sweep_at_once(folder: LogFolder, tmp_path: Path) -> None:
+    folder.sweep()
+    other = LogFolder(tmp_path)
+
+    other.process.advance()
+    assert other.ledger.count().begun == 1
+
+    folder.process.close()
+    other.process.advance()
+    assert other.ledger.count().begun == 2
+    other.process.close()
+
+
+STEPS = st.lists(
+    st.sampled_from(["new", "skewed", "grow", "rename", "restart", "sweep", "late"]), max_size=25
+)
+
+
+@settings(max_examples=40)
+@given(STEPS)
+def test_whatever_happens_each_row_is_told_once_or_its_file_is(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[str]
+) -> None:
+    folder = LogFolder(tmp_path_factory.mktemp("law"))
+    paths, written, grown = list[Path](), dict[str, int](), set[str]()
+    for number, step in enumerate(steps):
+        match step:
+            case "new" | "skewed" | "late":
+                hour = ("2026_11_22", "20") if step == "late" else ("2026_11_23", "12")
+                text = b'{"id": %d}\n' % number
+                paths.append(folder.write(f"{number}.json", text, hour=hour))
+                written[paths[-1].name] = 1
+                if step == "skewed":
+                    set_time(paths[-1], datetime(2020 + number, 1, 1, tzinfo=UTC))
+            case "grow" if paths:
+                with paths[-1].open("ab") as file:
+                    file.write(ROW)
+                grown.add(paths[-1].name)
+            case "rename" if paths and paths[0].name not in grown:
+                paths[0] = paths[0].rename(paths[0].with_name(f"r{number}.json"))
+            case "restart":
+                folder.again()
+            case "sweep":
+                folder.sweep()
+    folder.sweep(4, timedelta(seconds=61))
+
+    taken, lines = folder.taken(), sum(len(path.read_bytes().splitlines()) for path in paths)
+    assert len(taken) == len(written)
+    held = len(folder.faults())
+    assert sum(taken.values()) == lines or held
+    assert grown or not held
+    assert folder.ledger.acknowledged() == folder.ledger.count().done
+    folder.process.close()
+    folder.ledger.close()
+
+
+def beats(folder: LogFolder) -> list[int]:
+    return [one.what.n for one in folder.entries() if isinstance(one.what, BeatHead)]

@@ -1,0 +1,101 @@
+from datetime import UTC, date, datetime
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+
+from pipeline.model import Order, ShardId
+from pipeline.schema.column import TableSchema
+from pipeline.schema.effect import Empty, Keep, KnownTables
+from pipeline.schema.evolution import Compatible, Incompatible
+from pipeline.schema.schema_change import ColumnTold, Told
+from pipeline.schema.typed import typed
+from pipeline.sources.files.dialect import FILES, FileColumn
+
+SHARD = ShardId("d", "l")
+
+
+def schema(**types: str) -> TableSchema:
+    return TableSchema("d.l", Order(1, 0, 0), tuple(FileColumn(n, t) for n, t in types.items()))
+
+
+@pytest.mark.parametrize(
+    ("kind", "sent", "value"),
+    [
+        pytest.param("bigint", "12", 12, id="a number"),
+        pytest.param("bigint", '"12"', 12, id="a number as CSV has it"),
+        pytest.param("int", "3000000000", None, id="too large"),
+        pytest.param("double", "1.5", 1.5, id="a fraction"),
+        pytest.param("double", '"1.5"', 1.5, id="a fraction as a text"),
+        pytest.param("boolean", "true", True, id="true"),
+        pytest.param("string", '"x"', "x", id="a text"),
+        pytest.param("string", '{"a": 1}', '{"a": 1}', id="an object is a text"),
+        pytest.param("date", '"2026-11-23"', date(2026, 11, 23), id="a day"),
+        pytest.param("date", '"2026-02-30"', None, id="no day"),
+        pytest.param(
+            *(
+                "timestamp",
+                '"2026-11-23 01:02:03+08:00"',
+                datetime(2026, 11, 22, 17, 2, 3, tzinfo=UTC),
+            ),
+            id="an instant",
+        ),
+        pytest.param("timestamp", '"2026-11-23 01:02:03"', None, id="an instant without zone"),
+        pytest.param(
+            *(
+                "timestamp_ntz",
+                '"2026-11-23T01:02:03.5"',
+                datetime.fromisoformat("2026-11-23T01:02:03.5"),
+            ),
+            id="a moment",
+        ),
+        pytest.param("decimal(5, 2)", '"12.30"', Decimal("12.30"), id="a decimal"),
+        pytest.param("decimal(5,2)", "12.345", None, id="nothing is rounded"),
+        pytest.param("binary", '"AP8="', b"\x00\xff", id="bytes"),
+        pytest.param("geometry", '"x"', "x", id="a type that there is not is a text"),
+    ],
+)
+def test_a_value_has_its_columns_type_or_is_told_as_none(
+    kind: str, sent: str, value: object
+) -> None:
+    found = typed(pa.array([f'{{"c": {sent}}}']), (FileColumn("c", kind),))
+
+    assert found.rows["c"][0].as_py() == value
+    assert found.misread[0].as_py() is (value is None)
+
+
+def test_columns_may_come_and_keep_their_types() -> None:
+    before, after = schema(id="bigint"), schema(id="bigint", new="string")
+
+    assert FILES.compare(before, after) == Compatible((FileColumn("new", "string"),))
+    assert isinstance(FILES.compare(after, before), Incompatible)
+    assert isinstance(FILES.compare(before, schema(id="string")), Incompatible)
+
+
+def test_logs_of_one_table_have_all_columns_of_any() -> None:
+    merged = FILES.merge((schema(id="bigint"), schema(x="double")))
+
+    assert isinstance(merged, TableSchema)
+    assert [one.name for one in merged.columns] == ["id", "x"]
+    assert isinstance(FILES.merge((schema(id="bigint"), schema(id="string"))), Incompatible)
+
+
+def test_a_log_begins_empty_and_keeps_its_rows_when_columns_come() -> None:
+    told = [Told(Order(1, 0, at), "", None, ((SHARD, schema(id="bigint")),)) for at in (0, 5)]
+
+    effects, known = FILES.follow(told, KnownTables(lambda _: True))
+
+    assert [type(one) for one in effects] == [Empty, Keep]
+    assert known.based == {SHARD}
+    assert FILES.makes_anew("create d.l", there=False)
+
+
+def test_what_a_column_is_told_as_it_is() -> None:
+    column = FILES.column(ColumnTold("id", "bigint"), "")
+
+    assert column == FileColumn("id", "bigint")
+    assert (FILES.whole(column), FILES.spellings(column, 7)) == (True, ("7",))
+    assert FILES.spelled_alike(column)
+    assert not FILES.spelled_alike(FileColumn("x", "double"))
+    assert FILES.default(column).as_py() is None
+    assert FILES.differences(schema(id="bigint"), [column]) == ()

@@ -1,0 +1,96 @@
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from pipeline.errors import ConfigError, ProofError
+from pipeline.files.ledger import Ledger
+from pipeline.files.message import ColumnsHead
+from pipeline.finding import REFUSE
+from pipeline.model import Position, Shard
+from pipeline.settings import CollectorSettings, SourceSettings
+from pipeline.sources.files.dialect import FileColumn
+from pipeline.sources.files.position import sweep_position
+from pipeline.sources.files.source import FilesSource, ledger_path
+from pipeline.sources.positions import reaches
+from pipeline.sources.scope import ExaminationScope, FoldedTable
+from tests.pipeline.files.test_ledger import COLUMNS, FILE, PART
+
+NOW = datetime(2026, 11, 23, tzinfo=UTC)
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    return Ledger(tmp_path / "ledger.db")
+
+
+@pytest.fixture
+def source(ledger: Ledger, tmp_path: Path) -> FilesSource:
+    return FilesSource(settings(tmp_path / "logs", str(ledger.path)))
+
+
+def settings(base: Path, ledger: str) -> SourceSettings:
+    told = CollectorSettings(str(base), "d", "files", {"ledger": ledger} if ledger else {})
+    return SourceSettings("logs", "h", 1, "u", told, "logs")
+
+
+def test_a_beats_place_is_a_sweep_that_begins_after_it(source: FilesSource, ledger: Ledger) -> None:
+    running = ledger.begin()
+
+    beat = source.beat(5, NOW)
+
+    ledger.end_sweep(running)
+    assert beat.number == source.newest_heartbeat() == 5
+    assert beat.head.identity == ledger.id
+    assert source.positions.place(beat.head.position) == (0, 0)
+    assert not reached(ledger, beat.head.position)
+    ledger.end_sweep(ledger.begin())
+    assert reached(ledger, beat.head.position)
+
+
+def reached(ledger: Ledger, wanted: Position) -> bool:
+    return reaches(sweep_position(ledger.acknowledged(), 0), wanted)
+
+
+def test_logs_and_their_columns_are_those_that_the_ledger_told(
+    source: FilesSource, ledger: Ledger
+) -> None:
+    ledger.take([(FILE, [COLUMNS])], PART, sweep=1, at=0)
+    shard = Shard("logs", "d.l")
+
+    assert source.shards(r"d\..+") == (shard,)
+    assert source.shards("other") == ()
+    assert source.columns(shard) == (FileColumn("id", "bigint"),)
+    assert source.key_columns(shard) == ("_file", "_line")
+    assert source.columns(Shard("logs", "d.none")) == ()
+    assert source.describe(["d.l"]).kept is None
+
+
+def test_rows_in_files_are_not_counted_by_ids(source: FilesSource) -> None:
+    shard = Shard("logs", "d.l")
+
+    for ask in (
+        lambda: source.max_id(shard, "id"),
+        lambda: source.min_id(shard, "id"),
+        lambda: source.count_ids(shard, "id", [(0, 1)]),
+        lambda: source.ids(shard, "id", (0, 1), 1),
+    ):
+        with pytest.raises(ProofError, match="no index of ids"):
+            ask()
+
+
+def test_the_doctor_asks_whether_the_folder_is_there(
+    source: FilesSource, ledger: Ledger, tmp_path: Path
+) -> None:
+    scope = ExaminationScope(FoldedTable, timedelta(), timedelta())
+    (found,) = source.examine(scope)
+    assert (found.severity, found.code) == (REFUSE, "no_folder")
+
+    (tmp_path / "logs").mkdir()
+    ledger.take([(FILE, [ColumnsHead("d.l", "create", (), ())])], PART, sweep=1, at=0)
+    assert list(source.examine(scope)) == []
+
+
+def test_a_source_without_a_ledger_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"collector\.options\.ledger: is required"):
+        ledger_path(settings(tmp_path, ""))

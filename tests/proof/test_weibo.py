@@ -1,0 +1,77 @@
+"""The system of docs/systems/weibo.md, from files to gate, and what it outlives."""
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from demo.processes import wait_until
+from tests.proof.test_kill import new_folder
+from tests.proof.weibo import SOON, Weibo, now
+
+pytestmark = [pytest.mark.stack, pytest.mark.spark]
+
+
+@pytest.fixture(scope="module")
+def weibo() -> Iterator[Weibo]:
+    made = Weibo(new_folder("weibo"))
+    try:
+        yield made
+    finally:
+        made.stop()
+
+
+def test_rows_of_files_are_mirrored_once_each_and_the_gate_opens(weibo: Weibo) -> None:
+    weibo.put("views", "a.json", *({"id": n, "page": f"p{n}"} for n in range(100)))
+    weibo.put("views", "b.json", {"id": 100, "page": "late"}, ago=5)
+    weibo.start()
+    cut = now()
+
+    weibo.ready("views", cut)
+    assert weibo.mirrored("views") == weibo.written["views"]
+
+
+def test_files_that_arrive_while_the_service_is_killed_are_mirrored_once(weibo: Weibo) -> None:
+    """One that is late by hours, one of the past and one of the future by their clocks, too."""
+    for number in range(30):
+        rows = ({"user": number, "url": f"u{n}"} for n in range(50))
+        skew = {3: -90 * 86_400, 4: 3_600}.get(number, 0)
+        weibo.put("clicks", f"{number}.json", *rows, ago=number % 7, skew=skew)
+        if number in (10, 20):
+            wait_until(lambda: bool(weibo.mirrored("clicks")), SOON, "the first rows")
+            weibo.kill()
+            weibo.put("clicks", f"between{number}.json", {"user": -number, "url": "x"})
+            weibo.start()
+    cut = now()
+
+    weibo.ready("clicks", cut)
+    assert weibo.mirrored("clicks") == weibo.written["clicks"]
+    assert {row["_hour"] for row in weibo.rows("clicks")} >= {
+        int(weibo.place("clicks", "x", ago).parent.name) for ago in range(7)
+    }
+
+
+def test_csv_and_parquet_are_rows_like_any_other(weibo: Weibo) -> None:
+    weibo.place("orders", "a.csv").write_text('id,note\n1,"two\nlines"\n2,\n')
+    weibo.note("orders", {"id": "1", "note": "two\nlines"}, {"id": "2"})
+    pq.write_table(pa.table({"id": ["3"], "note": ["x"]}), weibo.place("orders", "b.parquet"))
+    weibo.note("orders", {"id": "3", "note": "x"})
+    cut = now()
+
+    weibo.ready("orders", cut)
+    assert weibo.mirrored("orders") == weibo.written["orders"]
+
+
+def test_a_file_that_is_rewritten_or_half_written_blocks_its_table_by_name(weibo: Weibo) -> None:
+    path = weibo.put("views", "c.json", {"id": 200, "page": "once"})
+    cut = now()
+    weibo.ready("views", cut)
+
+    path.write_text('{"id": 201, "page": "again"}\n')
+    weibo.place("views", "half.json").write_text('{"id": 202, "pa')
+
+    told = weibo.blocked("views", "undecoded change")
+    assert "logs.views" in told
+    assert weibo.mirrored("views") == weibo.written["views"]
+    weibo.ready("clicks", now())
