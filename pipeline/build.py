@@ -49,7 +49,9 @@ def open_rows(settings: SourceSettings) -> RowReader:
     """What reads rows of one source again; ConfigError if its kind has no such thing."""
     name = settings.kind or _collector(settings).usual_kind
     kind = _found(settings, "kind", sources, "ROW_READER", name)
-    return cast("RowReader", kind(settings))
+    if "notation" not in signature(kind).parameters:
+        return cast("RowReader", kind(settings))
+    return cast("RowReader", kind(settings, notation=open_format(settings).notation))
 
 
 def dialect(settings: SourceSettings) -> Dialect:

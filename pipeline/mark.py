@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import msgspec
 
+from pipeline.beats import BeatTrail
 from pipeline.errors import HeldError
 from pipeline.model import (
     Acknowledged,
@@ -159,6 +160,7 @@ class Mark:
     ``acknowledged``  source -> what was acknowledged *before* the end offsets were listed that
                       W has passed: every such transaction is landed.  Dropped when the epoch moves.
     ``heartbeats``    source -> highest heartbeat number landed.
+    ``beats``         source -> how its heartbeats came, where changes have no places in its log.
     ``tables``        table -> the last batch that holds a change of it.
     ``epochs``        source -> its epoch now; ``starts``: each `EpochStart` -> first offset that
                       belongs to it, while W is below it.
@@ -199,6 +201,7 @@ class Mark:
     gone: Mapping[str, PartitionEnd] = field(default_factory=dict)
     acknowledged: Mapping[str, Acknowledged] = field(default_factory=dict)
     heartbeats: Mapping[str, int] = field(default_factory=dict)
+    beats: Mapping[str, BeatTrail] = field(default_factory=dict)
     tables: Mapping[str, int] = field(default_factory=dict)
     epochs: Mapping[str, Epoch] = field(default_factory=dict)
     starts: Mapping[str, int] = field(default_factory=dict)

@@ -20,7 +20,7 @@ from hashlib import sha256
 from pipeline.capture import Capture
 from pipeline.living import is_there
 from pipeline.mark import CollectorLists, Mark, source_of
-from pipeline.model import Order, Shard, ShardId
+from pipeline.model import Order, Ordering, Shard, ShardId
 from pipeline.report import Gap, tell_gap
 
 GRACE = timedelta(seconds=30)  # a task that is stopped for new lists may go by the old ones so long
@@ -62,6 +62,17 @@ def captured(
     """
     shown = () if first and lists.known else sent
     return {name for name in names if name in shown or _sends(lists, name)}
+
+
+def placed(
+    ends: Mapping[str, Order], made: Mark, orderings: Mapping[str, Ordering]
+) -> Mapping[str, Order]:
+    """The *ends* of logs as changes are ordered: by what landed, where they bear no places."""
+    landed: dict[str, Order] = {}
+    for name, order in made.high.items():
+        landed[source_of(name)] = max(order, landed.get(source_of(name), order))
+    weak = {name for name, one in orderings.items() if one is not Ordering.LOG}
+    return {name: landed.get(name, end) if name in weak else end for name, end in ends.items()}
 
 
 def with_lists(

@@ -6,6 +6,7 @@ from functools import partial
 from operator import add
 from typing import Any, TypeVar
 
+from pipeline.beats import LandedBeat
 from pipeline.errors import FormatError
 from pipeline.landing.inversions import order_of, tops
 from pipeline.landing.tally import AroundRows, RunTally, SnapshotRows, Unreadable
@@ -76,6 +77,7 @@ class Facts:
     ``tables``      table -> rows that change its mirror.
     ``shards``      ``source/shard`` -> its table, of every shard with such a row.
     ``heartbeats``  source -> highest number.
+    ``beats``       source -> each of its heartbeats that has an order.
     ``wholes``      source -> order of its newest snapshot that read the heartbeat's table, too.
     ``high``        ``source/topic:partition`` -> highest LIVE order.
     ``snapshots``   ``source/shard`` -> its newest snapshot's rows.
@@ -108,6 +110,7 @@ class Facts:
     doubted: frozenset[TopicPartition] = frozenset()
     hidden: frozenset[str] = frozenset()
     wholes: Mapping[str, Order] = field(default_factory=dict)
+    beats: Mapping[str, tuple[LandedBeat, ...]] = field(default_factory=dict)
 
 
 def gather(
@@ -142,6 +145,7 @@ def gather(
         around=_joined([one.around for one in told], AroundRows.with_more),
         doubted=doubted,
         wholes=_joined([one.wholes for one in told], max),
+        beats=_joined([one.beats for one in told], add),
     )
 
 

@@ -19,7 +19,7 @@ from pipeline.changelog.table import Stamp
 from pipeline.errors import HeldError, NoSchemasError
 from pipeline.landing.acknowledgements import Acknowledgements
 from pipeline.landing.bases import Settled, settles_of, with_drops
-from pipeline.landing.collector_lists import captured, collected, is_above, with_lists
+from pipeline.landing.collector_lists import captured, collected, is_above
 from pipeline.landing.disorder import Circumstances, Disorder
 from pipeline.landing.division import divided, epochs_read, read_alone
 from pipeline.landing.epoch_bounds import EpochBounds, bounds
@@ -31,7 +31,6 @@ from pipeline.landing.listing import Listing, Upstream, tell_gone
 from pipeline.landing.new_rules import with_rules
 from pipeline.landing.next_mark import next_mark
 from pipeline.landing.noticed import Noticed
-from pipeline.landing.parted_logs import with_parted, with_reordered
 from pipeline.landing.plan import Plan, PlanContext, plan
 from pipeline.landing.recognition import recognised
 from pipeline.landing.redelivery import resending
@@ -41,12 +40,11 @@ from pipeline.landing.resubmitting import Resubmitted, Resubmitting
 from pipeline.landing.sent_shards import has_sent
 from pipeline.landing.shape import Provenance
 from pipeline.landing.snapshot_overlaps import with_overlaps
-from pipeline.landing.snapshots_again import with_again
 from pipeline.landing.source_feed import Feed
 from pipeline.landing.staging import Staged, rows_again, unexplained_rows, write_rows
 from pipeline.landing.task import Done, Intake, LandingTask
 from pipeline.landing.topic_shards import TopicShards
-from pipeline.landing.unkept_logs import with_unkept
+from pipeline.landing.untold_losses import with_untold
 from pipeline.lives import lived
 from pipeline.mark import Mark, source_of
 from pipeline.model import Ordering, PartitionEnd, Shard, TopicPartition
@@ -220,11 +218,8 @@ class Landing:
         """*made* with the gaps that no offsets show: what went elsewhere, or was never sent."""
         if not self._ruled:  # the rules of the batch before may have been others
             made = with_rules(made, self.mark, self.router)
-        made = with_parted(with_hidden(made, facts.hidden, self.router), self.mark, listing.heads)
-        made = with_reordered(made, self.mark, self._orderings)
-        told, ends = listing.captures, epochs.ends(listing.heads)
-        made = with_unkept(with_lists(made, self.mark, told, ends, at), self.mark, told)
-        return with_again(made, self.mark, facts.wholes, at)
+        made, known = with_hidden(made, facts.hidden, self.router), self._orderings
+        return with_untold(made, self.mark, listing, epochs, facts=facts, orderings=known, at=at)
 
     def _lived(self, made: Mark) -> Mapping[str, int]:
         return lived(self.mark.lives, made.batch, self._life.int >> 66)

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipeline.beats import LandedBeat
 from pipeline.changelog.table import MIRROR_OPS
 from pipeline.formats.format import AROUND
 from pipeline.landing.grouping import Ints, grouped
@@ -85,6 +86,7 @@ class RunTally:
     ``shards``      ``source/shard`` -> its table, of every shard with such a row.
     ``firsts``      ``source/shard`` -> lowest order of such a row.
     ``heartbeats``  source -> highest number.
+    ``beats``       source -> each of its heartbeats that has an order.
     ``wholes``      source -> order of its newest snapshot that read the heartbeat's table, too.
     ``snapshots``   ``source/shard`` -> its newest snapshot's rows.
     ``statements``  schema changes of any kind, as rows of ``SLIM``.
@@ -104,6 +106,7 @@ class RunTally:
     stretches: tuple[OrderStretch, ...]
     around: Mapping[str, AroundRows]
     wholes: Mapping[str, Order]
+    beats: Mapping[str, tuple[LandedBeat, ...]]
 
 
 def tally(rows: pa.Table) -> RunTally:
@@ -127,6 +130,7 @@ def tally(rows: pa.Table) -> RunTally:
             mirrored.filter(pc.fill_null(pc.equal(mirrored["snapshot"], AROUND), False))
         ),
         wholes=_wholes(_of(rows, Op.HEARTBEAT)),
+        beats=_beats(_of(rows, Op.HEARTBEAT)),
     )
 
 
@@ -166,6 +170,16 @@ def _heartbeats(beats: pa.Table) -> dict[str, int]:
     for beat in beats.select(["source", "note"]).to_pylist():
         number = int(beat["note"]) if (beat["note"] or "").isdigit() else -1
         result[beat["source"]] = max(number, result.get(beat["source"], -1))
+    return result
+
+
+def _beats(beats: pa.Table) -> dict[str, tuple[LandedBeat, ...]]:
+    result: dict[str, tuple[LandedBeat, ...]] = {}
+    for beat in beats.filter(pc.is_valid(beats["log"])).to_pylist():
+        if (beat["note"] or "").isdigit():
+            place = (beat["topic"], beat["partition"], beat["offset"])
+            one = LandedBeat(int(beat["note"]), *place, order_of(beat))
+            result[beat["source"]] = (*result.get(beat["source"], ()), one)
     return result
 
 

@@ -15,14 +15,13 @@ from pipeline.errors import ConfigError, ProofError, SluiceError
 from pipeline.landing.source_feed import Feed
 from pipeline.living import is_there
 from pipeline.mark import Mark
-from pipeline.model import Missing, Ordering, Shard
+from pipeline.model import Missing, Order, Ordering, Origin, Shard, TopicPartition
 from pipeline.rereads import WishedReread
 from pipeline.route import Router
 from pipeline.schema.column import TableSchema
-from pipeline.schema.notation import Notation
 from pipeline.schema.schema_change import TableTold
 from pipeline.settings import SourceSettings
-from pipeline.sources.positions import reset
+from pipeline.sources.positions import place, reset
 from pipeline.sources.row_reader import OpenRows, ReadFence, RowReader
 
 AGAIN = timedelta(seconds=30)  # between two looks for a table that nothing has landed of
@@ -85,17 +84,47 @@ class RowReaders:
         """
         self._described[shard] = self.of(shard.source).describe(shard)
 
-    def require_comparable(self, shard: Shard) -> None:
+    def require_comparable(self, shard: Shard, origin: Origin, mark: Mark) -> None:
         """Refuse what rows that are read again cannot be put among.
+
+        Where changes have no place in the log, all of a table may be: it begins at a heartbeat.
 
         Raises:
             ConfigError: changes have no place in the log, or other spellings of keys and values.
         """
-        form, msg = self._feed(shard.source).format, f"source:{shard.source}: rows read again"
-        if form.ordering is not Ordering.LOG:
-            raise ConfigError(f"{msg} cannot be put among changes that go by {form.ordering}")
-        if form.notation is not Notation.CONNECT:
+        feed, msg = self._feed(shard.source), f"source:{shard.source}: rows read again"
+        ordering = feed.format.ordering
+        if ordering is not Ordering.LOG and origin is not Origin.SNAPSHOT:
+            raise ConfigError(f"{msg} cannot be put among changes that go by {ordering}")
+        names = (TopicPartition.parse(name).topic for name in mark.offsets)
+        if ordering is Ordering.OFFSET and sum(map(feed.claims, names)) > 1:
+            raise ConfigError(f"{msg} cannot be put among changes of several partitions")
+        if feed.format.notation not in self.of(shard.source).notations:
             raise ConfigError(f"{msg} would be written otherwise than its collector writes them")
+
+    def begins_at(self, shard: Shard, mark: Mark, fence: ReadFence) -> Order:
+        """The place of rows that are read behind *fence*: they know all changes below it.
+
+        Where changes have no place in the log, that of the newest heartbeat that has landed: it
+        was committed long before the fence, and stands above all that was logged before it.
+
+        Raises:
+            ProofError: there is no such heartbeat yet.
+        """
+        number = mark.epochs[shard.source].number
+        if self._feed(shard.source).format.ordering is Ordering.LOG:
+            return Order(number, *place(fence.head.position))
+        trail = mark.beats.get(shard.source)
+        if trail is None or trail.order.epoch != number:
+            raise ProofError(f"source:{shard.source}: no heartbeat of its log has landed yet")
+        if trail.resending:
+            raise ProofError(f"source:{shard.source}: its log is being sent again; it waits")
+        return trail.order
+
+    def has_landed(self, shard: Shard, order: Order, mark: Mark) -> bool:
+        """Whether all below *order*, a place where rows begin, has landed."""
+        by_log = self._feed(shard.source).format.ordering is Ordering.LOG
+        return mark.passed(shard.source, order) if by_log else True
 
     def require_sent_as_it_is(self, shard: Shard) -> None:
         """Refuse what is not sent as the source has it, for so it would be read, and landed.

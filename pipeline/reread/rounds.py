@@ -158,11 +158,11 @@ class Rereading:
         if epoch is None or (lists is not None and lists.since is not None):
             why = "its server is not known yet" if epoch is None else "its lists were just changed"
             raise ProofError(f"source:{shard.source}: {why}; it begins when that has settled")
-        self.readers.require_comparable(shard)
+        self.readers.require_comparable(shard, wish.origin, mark)
         self.readers.require_sent_as_it_is(shard)
         self.readers.describe(shard)
         fence = self.readers.fence(shard.source, mark, epoch.identity)
-        place_of = Order(epoch.number, *place(fence.head.position))
+        place_of = self.readers.begins_at(shard, mark, fence)
         begun = Reread(wish.id, wish.origin, place_of, fence.head.identity, mark.batch + 1)
         self._failed = {at: one for at, one in self._failed.items() if at[0] != name}
         self.offer.begin(name, begun)
@@ -173,7 +173,7 @@ class Rereading:
         known = landed.mark.rereads[str(shard)]
         if known.key and known.read:
             self._end(shard, known, landed.mark)
-        elif not known.key and landed.mark.passed(shard.source, known.order):
+        elif not known.key and self.readers.has_landed(shard, known.order, landed.mark):
             self._cut(wish, shard, table, landed)
 
     def _cut(self, wish: WishedReread, shard: Shard, table: Table, landed: LandedState) -> None:

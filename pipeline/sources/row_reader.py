@@ -8,13 +8,14 @@ Methods raise what those of a `Source` do.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import pyarrow as pa
 
 from pipeline.errors import ConfigError
 from pipeline.model import Head, Position, Shard
 from pipeline.schema.column import TableSchema
+from pipeline.schema.notation import Notation
 from pipeline.schema.schema_change import TableTold
 from pipeline.settings import SourceSettings
 from pipeline.sources.condition import Condition
@@ -80,7 +81,13 @@ class RowsRead:
 
 
 class RowReader(Protocol):
-    """Rows of one server; a source that has them bears the class as its ``ROW_READER``."""
+    """Rows of one server; a source that has them bears the class as its ``ROW_READER``.
+
+    ``notations`` are those in which it can write values; a class of several has the one that its
+    source's format has as a field ``notation``.
+    """
+
+    notations: ClassVar[frozenset[Notation]]
 
     def shards(self) -> tuple[Shard, ...]:
         """Every table that there is, sorted; those of which the log tells nothing yet, too."""

@@ -8,12 +8,15 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import cast
+from typing import ClassVar, cast
 
 import pyarrow as pa
 
 from pipeline.errors import ConfigError, ProofError
+from pipeline.formats.canal.column_types import column
 from pipeline.model import Shard, ShardId
+from pipeline.schema.notation import Notation
+from pipeline.schema.schema_change import TableTold
 from pipeline.settings import SourceSettings
 from pipeline.sources.asked_keys import steps
 from pipeline.sources.keyed_rows import Found, KeyedTable
@@ -22,6 +25,7 @@ from pipeline.sources.mysql.column import MySqlColumn
 from pipeline.sources.mysql.fence import lacking
 from pipeline.sources.mysql.keyset import INTEGERS, KeyColumns
 from pipeline.sources.mysql.position import executed
+from pipeline.sources.mysql.server_texts import server_texts
 from pipeline.sources.mysql.session import quoted
 from pipeline.sources.mysql.source import MySqlSource
 from pipeline.sources.mysql.wire_text import images, wire_texts
@@ -35,7 +39,7 @@ from pipeline.sources.row_reader import (
     refuse_lagging,
     replica_of,
 )
-from pipeline.sources.wire_texts import keys_of
+from pipeline.sources.wire_texts import keys_of, rows_of
 
 POLL = timedelta(milliseconds=100)
 
@@ -47,9 +51,11 @@ class MySqlRowReader:
     ``patience`` is how long a replica may take to come past a fence.
     """
 
+    notations: ClassVar[frozenset[Notation]] = frozenset((Notation.CONNECT, Notation.TEXTS))
     settings: SourceSettings
     limits: Limits | None = None
     patience: timedelta = timedelta(seconds=30)
+    notation: Notation = Notation.CONNECT
     _server: MySqlSource = field(init=False, repr=False)
     _read_from: MySqlSource = field(init=False, repr=False)
 
@@ -65,8 +71,12 @@ class MySqlRowReader:
         """Every table."""
         return self._server.shards(".*")
 
-    def describe(self, shard: Shard) -> None:
-        """Statements tell its columns, and what is sent the collector's lists say."""
+    def describe(self, shard: Shard) -> TableTold | None:
+        """Who sends the server's own texts tells columns with its rows; else statements do.
+
+        The key's columns are named in the order of the table's, as with the rows of such.
+        """
+        return self._table(shard, self._server) if self.notation is Notation.TEXTS else None
 
     def fence(self, at_least: int, at: datetime) -> ReadFence:
         """Note the log's end, then commit a heartbeat: what is logged before it is then committed.
@@ -106,18 +116,30 @@ class MySqlRowReader:
         found, last, ended = self._found(columns, key, asked)
         if (missing := lacking(fence, self._read_from.head())) is not None:
             raise ProofError(f"source:{self.settings.name}: the server has changed: {missing}")
-        return RowsRead(_told(columns, key, found), last, ended)
+        if self.notation is Notation.CONNECT:
+            return RowsRead(_told(columns, key, found), last, ended)
+        told = self._table(asked.shard, self._read_from)
+        return RowsRead(_told_as_texts(told, columns, key, found), last, ended, told)
 
     def keys_of(self, shard: Shard, key: Sequence[str], ids: Sequence[int]) -> tuple[str, ...]:
         """As the log writes the integers of that column."""
-        column = self._key(shard, key).columns[0]
-        texts = wire_texts(column, pa.array(map(str, ids), pa.string())).texts
+        first = self._key(shard, key).columns[0]
+        tell = wire_texts if self.notation is Notation.CONNECT else server_texts
+        texts = tell(first, pa.array(map(str, ids), pa.string())).texts
         return tuple(keys_of([texts]).to_pylist())
 
     def close(self) -> None:
         """Hang up."""
         self._server.close()
         self._read_from.close()
+
+    def _table(self, shard: Shard, server: MySqlSource) -> TableTold:
+        types, key = server.column_types(shard), server.key_columns(shard)
+        if not types:
+            raise ProofError(f"source:{self.settings.name}: there is no table {shard.name}")
+        columns = tuple(column(name, text, at) for at, (name, text) in enumerate(types, start=1))
+        own = tuple(one.name for one in columns if one.name in key)
+        return TableTold(ShardId.parse(shard.name), "alter", columns, own)
 
     @property
     def _limits(self) -> Limits:
@@ -137,7 +159,7 @@ class MySqlRowReader:
         return KeyedTable(
             f"{_escaped(name.database)}.{_escaped(name.relation)}",
             tuple(map(_expression, columns)),
-            {column.name for column in columns},
+            {one.name for one in columns},
             key,
             _escaped,
             self._read_from.rows,
@@ -165,9 +187,22 @@ def _escaped(column: str) -> str:
 
 def _told(columns: Sequence[MySqlColumn], key: KeyColumns, found: pa.RecordBatch) -> pa.RecordBatch:
     values = found.columns[: len(columns)]
-    own = dict(zip((column.name for column in columns), values, strict=True))
-    texts = [wire_texts(column, own[column.name]).texts for column in key.columns]
+    own = dict(zip((one.name for one in columns), values, strict=True))
+    texts = [wire_texts(one, own[one.name]).texts for one in key.columns]
     return pa.RecordBatch.from_arrays([keys_of(texts), images(columns, values)], schema=ROWS)
+
+
+def _told_as_texts(
+    table: TableTold, columns: Sequence[MySqlColumn], key: KeyColumns, found: pa.RecordBatch
+) -> pa.RecordBatch:
+    """Rows as the server's texts; *table* tells labels as they will be read again."""
+    values, names = found.columns[: len(columns)], [one.name for one in columns]
+    if names != [one.name for one in table.columns]:
+        raise ProofError(f"the columns of {table.shard} changed while it was read")
+    texts = [server_texts(one, raw) for one, raw in zip(columns, values, strict=True)]
+    own = dict(zip(names, texts, strict=True))
+    keys = keys_of([own[one.name].texts for one in key.columns])
+    return pa.RecordBatch.from_arrays([keys, rows_of(names, texts)], schema=ROWS)
 
 
 ROW_READER: type[RowReader] = MySqlRowReader

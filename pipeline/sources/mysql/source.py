@@ -135,6 +135,15 @@ class MySqlSource:
             )
         return tuple(described(row) for row in found)
 
+    def column_types(self, shard: Shard) -> tuple[tuple[str, str], ...]:
+        """Names and types as SHOW COLUMNS spells them, in order; empty if it is not there."""
+        found = self._session.ask(
+            "SELECT column_name AS n, column_type AS t FROM information_schema.columns"
+            " WHERE table_schema = %s AND table_name = %s ORDER BY ordinal_position",
+            *(shard.database, shard.relation),
+        )
+        return tuple((str(row["n"]), str(row["t"])) for row in found)
+
     def key_columns(self, shard: Shard) -> tuple[str, ...]:
         """Columns of the primary key, in its order; empty if there is none."""
         found = self._session.ask(

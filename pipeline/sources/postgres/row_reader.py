@@ -9,12 +9,14 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import ClassVar
 
 import pyarrow as pa
 
 from pipeline.errors import ProofError
 from pipeline.model import Head, Position, Shard, ShardId
 from pipeline.schema.column import TableSchema
+from pipeline.schema.notation import Notation
 from pipeline.schema.schema_change import TableTold
 from pipeline.settings import SourceSettings
 from pipeline.sources.asked_keys import steps
@@ -56,6 +58,7 @@ class PostgresRowReader:
     ``patience`` is how long transactions may stay open, and a standby take, before a read.
     """
 
+    notations: ClassVar[frozenset[Notation]] = frozenset((Notation.CONNECT,))
     settings: SourceSettings
     limits: Limits | None = None
     patience: timedelta = timedelta(seconds=10)

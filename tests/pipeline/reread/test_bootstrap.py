@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
+from typing import ClassVar
 
 import pyarrow as pa
 import pytest
@@ -22,6 +23,7 @@ from pipeline.reread.rounds import Rereading
 from pipeline.reread.task import ReadLimits, RereadDone, RereadFailed, RereadTask, attempt
 from pipeline.rereads import RereadState, WishedReread
 from pipeline.route import Router
+from pipeline.schema.notation import Notation
 from pipeline.schema.schema_change import TableTold
 from pipeline.settings import SourceSettings, TableRule
 from pipeline.sources.mysql.position import binlog_position
@@ -37,6 +39,7 @@ NAME = "a/db.t"
 class Rows:
     """A table of numbers from 0 on, on a server whose log ends at ``end``."""
 
+    notations: ClassVar[frozenset[Notation]] = frozenset((Notation.CONNECT,))
     count: int
     end: int = 1_000
     most: int = 1_000_000

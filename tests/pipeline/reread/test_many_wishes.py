@@ -69,7 +69,9 @@ def test_sources_are_asked_for_tables_only_where_nothing_landed_tells_of_one(
 @pytest.mark.parametrize(
     ("form", "why"),
     [
-        pytest.param(CanalJson("UTC"), "changes that go by partition_offset", id="no places"),
+        pytest.param(
+            CanalJson("UTC"), "changes of several partitions", id="no places, and no order"
+        ),
         pytest.param(MaxwellJson(), "otherwise than its collector writes", id="other spellings"),
     ],
 )

@@ -1,0 +1,100 @@
+"""What have a source's heartbeats shown, one by one as they landed?
+
+Their numbers rise by one; nobody skips one, and nobody writes one twice.  So a number that falls is
+a log that is sent again, from there on; and one that is skipped is a piece of the log that nobody
+sent.  A log that is sent again once climbs back without a leap; where numbers leap while they
+climb, or fall again and again, two are sending.  Pure.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from pipeline.model import Order
+
+MANY = 3  # falls in a row that no restart explains
+CALM = 20  # heartbeats without a fall, after which all that was is over
+
+
+@dataclass(frozen=True, slots=True)
+class LandedBeat:
+    """One heartbeat: its number, where it stands in its topic, and its order."""
+
+    number: int
+    topic: str
+    partition: int
+    offset: int
+    order: Order
+
+    @property
+    def place(self) -> tuple[str, int, int]:
+        """By which heartbeats are taken as they arrived: all of a source come through one way."""
+        return self.topic, self.partition, self.offset
+
+
+@dataclass(frozen=True, slots=True)
+class BeatTrail:
+    """``highest`` is the highest number, ``order`` that with which it came first.
+
+    ``last`` is the one that landed last, ``raised`` the batch in which the highest came.  ``again``
+    is the batch in which numbers fell last, and ``over`` that in which they had climbed back; -1:
+    never.  ``falls`` counts falls, ``leaps`` numbers left out on the way back, both until there
+    were none for a while, which ``calm`` counts.
+    """
+
+    highest: int
+    order: Order
+    last: int
+    raised: int
+    again: int = -1
+    over: int = -1
+    falls: int = 0
+    leaps: int = 0
+    calm: int = 0
+
+    @property
+    def resending(self) -> bool:
+        """Whether the log is being sent again: what stands may be older than what stood."""
+        return self.last < self.highest
+
+    @property
+    def divided(self) -> bool:
+        """Whether two send the log at the same time."""
+        return self.leaps > 0 or self.falls >= MANY
+
+    def next(self, beat: LandedBeat, batch: int) -> "BeatTrail":
+        """With one more."""
+        if beat.number <= self.last:
+            again = replace(self, last=beat.number, again=batch, calm=0)
+            return replace(again, falls=self.falls + 1)
+        leapt = self.resending and beat.number > self.last + 1
+        calm = 0 if leapt else self.calm + 1
+        made = replace(self, last=beat.number, calm=calm, leaps=self.leaps + leapt)
+        if calm >= CALM:
+            made = replace(made, falls=0, leaps=0)
+        if beat.number <= self.highest:
+            return replace(made, over=batch) if beat.number == self.highest else made
+        over = batch if self.resending else made.over
+        return replace(made, highest=beat.number, order=beat.order, raised=batch, over=over)
+
+
+@dataclass(frozen=True, slots=True)
+class SkippedBeats:
+    """Heartbeats from ``first`` on and below ``until`` of which none came."""
+
+    first: int
+    until: int
+
+
+def followed(
+    trail: BeatTrail | None, beats: Iterable[LandedBeat], batch: int
+) -> tuple[BeatTrail | None, tuple[SkippedBeats, ...]]:
+    """*trail* after the *beats* of a batch, and those that nobody sent."""
+    skipped = list[SkippedBeats]()
+    for beat in sorted(beats, key=lambda one: one.place):
+        if trail is None:
+            trail = BeatTrail(beat.number, beat.order, beat.number, batch)
+            continue
+        if beat.number > trail.highest + 1:
+            skipped.append(SkippedBeats(trail.highest + 1, beat.number))
+        trail = trail.next(beat, batch)
+    return trail, tuple(skipped)

@@ -1,0 +1,205 @@
+"""Where changes bear no place in the log, rows that are read begin at the newest heartbeat landed.
+
+Covers pipeline/reread/readers.py, pipeline/landing/beat_trails.py and untold_losses.py
+"""
+
+import json
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from pipeline.beats import BeatTrail
+from pipeline.formats.canal.column_types import column
+from pipeline.formats.canal_json import CanalJson
+from pipeline.formats.format import Format
+from pipeline.landing.beat_trails import with_beats
+from pipeline.mark import Mark
+from pipeline.model import Op, Order, Ordering, Origin, ShardId, TopicPartition
+from pipeline.report import read_gap
+from pipeline.rereads import RowsWished, WishedKey
+from pipeline.schema.notation import Notation
+from pipeline.schema.schema_change import TableTold
+from tests.pipeline.formats.canal_writer import CanalTable
+from tests.pipeline.landing.desk import Desk, Server, Topics
+from tests.pipeline.reread.test_bootstrap import NAME, WISH, Beside, Rows
+from tests.pipeline.test_beats import beat
+
+TABLE = CanalTable("db", "t", {"id": "int", "name": "varchar(9)"}, ("id",))
+BEATS = CanalTable("sluice", "heartbeat", {"source": "varchar(64)", "n": "bigint"}, ("source",))
+COLUMNS = tuple(column(name, text, at) for at, (name, text) in enumerate(TABLE.types.items(), 1))
+TOLD = TableTold(ShardId("db", "t"), "alter", COLUMNS, ("id",))
+
+
+@dataclass(eq=False)
+class TextRows(Rows):
+    """The same rows as the server's own texts."""
+
+    notations: ClassVar[frozenset[Notation]] = frozenset((Notation.TEXTS,))
+
+
+@dataclass(eq=False)
+class CanalDesk(Desk):
+    """One source, whose statements and rows canal sends through one topic."""
+
+    names: str = "a"
+
+    def format(self, name: str) -> Format:
+        return CanalJson("UTC")
+
+    def send(self, *values: bytes) -> None:
+        self.topics.held.setdefault("a", []).extend((b"", value) for value in values)
+
+
+def row(number: int, name: str = "live") -> dict[str, str]:
+    return {"id": str(number), "name": name}
+
+
+def heartbeat(number: int) -> bytes:
+    return BEATS.insert({"source": "a", "n": str(number)})
+
+
+@dataclass(eq=False)
+class CanalBeside(Beside):
+    """A heartbeat a round, and whatever else canal sends before it."""
+
+    sent: list[bytes] = field(default_factory=list)
+
+    def start(self) -> None:
+        home, topics, server = self.desk.home, self.desk.topics, self.desk.server
+        super().start()
+        self.desk = CanalDesk(home, topics, server)
+        self.again.feeds = self.desk.loop.feeds
+        self.again.readers.feeds = self.desk.loop.feeds
+        self.desk.loop.rereads = self.again.offer.news
+
+    def beat(self) -> None:
+        self.number += 1
+        self.rows.end += 5
+        self.desk.server.end = self.rows.end
+        self.desk.topics.held.setdefault("a", []).append((b"", heartbeat(self.number)))
+
+    def round(self) -> "object":  # type: ignore[override]
+        self.beat()
+        self.desk.land()
+        return self.state()
+
+
+@pytest.fixture
+def beside(tmp_path: Path) -> CanalBeside:
+    server = Server(end=900)
+    desk = CanalDesk(tmp_path, Topics(), server)
+    rows = TextRows(50, told=TOLD)
+    made = CanalBeside(desk, rows)
+    made.desk.topics.held["a"] = [(b"", TABLE.insert(row(3)))]
+    return made
+
+
+def test_a_table_has_a_base_at_the_heartbeat_that_landed_before_it_was_read(
+    beside: CanalBeside,
+) -> None:
+    beside.beat()
+    beside.desk.land()
+    began = len(beside.desk.topics.held["a"]) - 1
+    beside.state()  # it begins here
+
+    state = beside.until_done()
+
+    orders = {tuple(one["order"].values()) for one in beside.desk.landed(Op.READ)}
+    assert state.rows == 50
+    assert orders == {(1, 0, began, 0)}
+    assert beside.desk.loop.mark.bases[NAME] == Order(1, 0, began, 0)
+
+
+def test_what_was_sent_before_loses_against_it_and_what_came_after_wins(
+    beside: CanalBeside,
+) -> None:
+    beside.desk.topics.held["a"] += [(b"", TABLE.insert(row(4, "older")))]
+    beside.beat()
+    beside.desk.land()
+    beside.state()  # it begins here
+    beside.desk.topics.held["a"] += [(b"", TABLE.insert(row(5, "newer")))]
+    beside.until_done()
+
+    base = beside.desk.loop.mark.bases[NAME]
+    places = {
+        json.loads(one["after"])["name"]: Order(*one["order"].values())
+        for one in beside.desk.landed(Op.CREATE)
+    }
+    assert places["older"] < base < places["newer"]
+
+
+def test_before_any_heartbeat_has_landed_nothing_is_read(beside: CanalBeside) -> None:
+    beside.desk.land()
+
+    state = beside.state()
+
+    assert state.why == "source:a: no heartbeat of its log has landed yet"
+    assert not beside.rows.reads
+
+
+def test_while_the_log_is_sent_again_nothing_begins(beside: CanalBeside) -> None:
+    for _ in range(3):
+        beside.beat()
+    beside.number = 1
+    beside.beat()
+    beside.desk.land()
+
+    assert "being sent again" in beside.state().why
+
+
+@pytest.mark.parametrize("origin", [Origin.REPAIR, Origin.REPLAY])
+def test_only_a_whole_table_is_read_again(beside: CanalBeside, origin: Origin) -> None:
+    beside.wishes = (replace(WISH, origin=origin, rows=RowsWished((WishedKey('["3"]'),))),)
+    beside.beat()
+    beside.desk.land()
+
+    state = beside.state()
+
+    assert "cannot be put among changes that go by partition_offset" in state.why
+    assert state.refused
+
+
+def test_a_piece_of_the_log_that_was_never_sent_is_a_gap_of_all_tables(
+    beside: CanalBeside,
+) -> None:
+    beside.beat()
+    beside.number += 3
+    beside.beat()
+    beside.desk.land()
+
+    (gap,) = map(read_gap, beside.desk.loop.mark.gaps.values())
+    assert gap.shards == (NAME,)
+    assert "heartbeats 2 to 4 of source a never came" in gap.why
+
+
+def test_a_new_base_closes_it(beside: CanalBeside) -> None:
+    beside.beat()
+    beside.number += 3
+    beside.beat()
+    beside.desk.land()
+
+    beside.until_done()
+
+    assert not beside.desk.loop.mark.gaps
+
+
+def test_where_changes_have_places_in_the_log_no_heartbeat_is_followed() -> None:
+    beats = {"a": (beat(3, 1), beat(9, 2)), "b": (beat(3, 3),)}
+
+    made = with_beats(Mark("main", 4), beats, {"a": Ordering.LOG, "b": Ordering.SEQUENCE})
+
+    assert made.beats == {"b": BeatTrail(3, Order(1, 0, 3), 3, 4)}
+    assert not made.gaps
+
+
+def test_from_several_partitions_no_offset_says_where_rows_begin(beside: CanalBeside) -> None:
+    beside.beat()
+    beside.desk.land()
+    mark = beside.desk.loop.mark
+    more = {str(TopicPartition("a", 1)): mark.offsets["a:0"]}
+
+    beside.desk.loop.mark = replace(mark, offsets={**mark.offsets, **more})
+
+    assert "changes of several partitions" in beside.state().why

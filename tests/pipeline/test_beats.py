@@ -1,0 +1,91 @@
+"""Numbers that fall, leap or are left out tell what was sent again, twice, or never."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from pipeline.beats import CALM, BeatTrail, LandedBeat, SkippedBeats, followed
+from pipeline.model import Order
+
+
+@dataclass(frozen=True)
+class Seen:
+    trail: BeatTrail
+    skipped: tuple[SkippedBeats, ...]
+
+
+def seen(*numbers: int) -> Seen:
+    """One batch a number."""
+    trail, skipped = None, tuple[SkippedBeats, ...]()
+    for at, number in enumerate(numbers):
+        trail, more = followed(trail, [beat(number, at)], at)
+        skipped += more
+    assert trail is not None
+    return Seen(trail, skipped)
+
+
+def beat(number: int, offset: int) -> LandedBeat:
+    return LandedBeat(number, "canal", 0, offset, Order(1, 0, offset))
+
+
+@pytest.mark.parametrize(
+    ("numbers", "resending", "divided"),
+    [
+        pytest.param((5, 6, 7), False, False, id="one after the other"),
+        pytest.param((5, 6, 7, 6), True, False, id="sent again after a kill"),
+        pytest.param((5, 6, 7, 6, 7), False, False, id="and come back to where it was"),
+        pytest.param((5, 6, 7, 6, 7, 8), False, False, id="and gone on"),
+        pytest.param((5, 6, 7, 7, 8), False, False, id="the last one twice"),
+        pytest.param((5, 6, 7, 5, 6, 5, 6, 7, 8), False, False, id="killed twice"),
+        pytest.param((5, 6, 7, 3, 8), False, True, id="another goes on while one is behind"),
+        pytest.param((5, 6, 7, 3, 8, 4), True, True, id="and the one behind, too"),
+        pytest.param((5, 5, 6, 6, 7, 7), False, True, id="two side by side"),
+    ],
+)
+def test_falls_and_leaps(numbers: tuple[int, ...], resending: bool, divided: bool) -> None:
+    found = seen(*numbers)
+
+    assert (found.trail.resending, found.trail.divided) == (resending, divided)
+    assert found.skipped == ()
+
+
+def test_the_highest_keeps_the_order_it_came_with_first() -> None:
+    found = seen(5, 6, 7, 6, 7).trail
+
+    assert (found.highest, found.order, found.last) == (7, Order(1, 0, 2), 7)
+    assert (found.raised, found.again, found.over) == (2, 3, 4)
+
+
+def test_two_that_send_are_over_once_one_was_quiet_for_long() -> None:
+    two = (5, 6, 7, 3, 8, 4, 9)
+
+    before = seen(*two, *range(10, 10 + CALM - 1)).trail
+    after = seen(*two, *range(10, 10 + CALM + 1)).trail
+
+    assert before.divided
+    assert not after.divided
+
+
+@pytest.mark.parametrize(
+    ("numbers", "skipped"),
+    [
+        pytest.param((5, 6, 9), (SkippedBeats(7, 9),), id="some"),
+        pytest.param((5, 7), (SkippedBeats(6, 7),), id="one"),
+        pytest.param((9,), (), id="what was before the first is not known"),
+        pytest.param((5, 6, 4, 5, 6, 7), (), id="sent again"),
+        pytest.param((5, 6, 4, 9), (SkippedBeats(7, 9),), id="sent again in part, then some"),
+    ],
+)
+def test_numbers_that_never_came_are_told(
+    numbers: tuple[int, ...], skipped: tuple[SkippedBeats, ...]
+) -> None:
+    assert seen(*numbers).skipped == skipped
+
+
+def test_those_of_one_batch_are_taken_in_the_order_in_which_they_arrived() -> None:
+    beats = [beat(7, 2), beat(5, 0), beat(6, 1), beat(6, 3)]
+
+    trail, skipped = followed(None, beats, 0)
+
+    assert trail is not None
+    assert (trail.last, trail.highest, skipped) == (6, 7, ())
