@@ -110,9 +110,21 @@ class Session:
                 raise
 
     @contextmanager
-    def snapshot(self) -> Iterator[Ask]:
-        """All statements inside see one state of the tables; nothing is locked."""
+    def bounded(self) -> Iterator[Ask]:
+        """Like ``together``; the server hangs up, and lets go of all, if it hears nothing of us.
+
+        A process that stands still, or whose network is gone, would lock rows for hours, and keep
+        off every ALTER of a table that it has read.
+        """
         with self.together() as ask:
+            ask(f"SET SESSION wait_timeout = {max(1, int(self.limits.call.total_seconds()))}")
+            yield ask
+            ask("SET SESSION wait_timeout = DEFAULT")
+
+    @contextmanager
+    def snapshot(self) -> Iterator[Ask]:
+        """All statements inside see one state of the tables; no row is locked."""
+        with self.bounded() as ask:
             ask("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
             yield ask
             ask("ROLLBACK")

@@ -90,7 +90,7 @@ class MySqlSource:
         time goes with it: UTC, whatever its time zone, and of the start of that statement.
         """
         utc = at.astimezone(UTC).replace(tzinfo=None)
-        with self._session.together() as ask:
+        with self._session.bounded() as ask:
             ask("START TRANSACTION")
             ask(
                 f"INSERT INTO {self._heartbeat} (source, n, at) VALUES (%s, %s, %s)"  # noqa: S608

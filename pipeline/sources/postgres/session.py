@@ -137,10 +137,12 @@ class PostgresSession:
             **self._tls(),
         )
         milliseconds = int(self.limits.statement.total_seconds() * 1_000)
+        silent = int(self.limits.call.total_seconds() * 1_000)  # in a transaction, which locks
         connection.patience = self.limits.answer.total_seconds()
         connection.execute(
             f"SET statement_timeout = {milliseconds};"
             f"SET lock_timeout = {milliseconds};"
+            f"SET idle_in_transaction_session_timeout = {silent};"
             "SET timezone = 'UTC'; SET datestyle = 'ISO'; SET intervalstyle = 'iso_8601';"
             "SET bytea_output = 'hex'; SET extra_float_digits = 1; SET xmloption = 'content';"
             "SET synchronous_commit = local;"  # a standby that is down holds up no heartbeat

@@ -23,6 +23,7 @@ from pipeline.settings import CollectorSettings, SourceSettings
 from pipeline.sources.heartbeat import Heart
 from pipeline.sources.limits import Limits
 from pipeline.sources.mysql.server_facts import server_facts
+from pipeline.sources.mysql.session import Session
 from pipeline.sources.mysql.source import MySqlSource
 from pipeline.sources.positions import may_hold, place, proper, reaches
 
@@ -218,6 +219,26 @@ def test_a_call_of_many_statements_has_a_limit_of_its_own(mysql: MySQL) -> None:
         pytest.raises(UnreachableError, match="source:shop: slow"),
     ):
         shop.count_ids(FEW, "id", [(1, 9), (9, 20)])
+
+
+def test_a_snapshot_that_nobody_goes_on_with_keeps_no_statement_off_its_tables(
+    mysql: MySQL,
+) -> None:
+    mysql.execute("CREATE TABLE p3_mysql.left_alone (id INT PRIMARY KEY)")
+    count = "SELECT COUNT(*) FROM p3_mysql.left_alone"
+
+    def go_on_too_late(told: Session) -> None:
+        with told.snapshot() as ask:
+            ask(count)
+            patient = "SET SESSION lock_wait_timeout = 30"
+            mysql.execute(patient, "ALTER TABLE p3_mysql.left_alone ADD COLUMN c INT, ADD KEY (c)")
+            ask(count)
+
+    with source(mysql, Limits(call=timedelta(seconds=2))) as shop:
+        with pytest.raises(UnreachableError, match="source:shop: down: Lost"):
+            go_on_too_late(shop._session)
+        assert shop.count_ids(FEW, "id", [(1, 9)]) == (8,)
+        assert shop._session.ask("SELECT @@wait_timeout AS n")[0]["n"] > 60
 
 
 def test_too_many_rows_are_not_counted(mysql: MySQL) -> None:

@@ -190,6 +190,25 @@ def test_a_statement_is_ended_at_its_limit_and_the_connection_is_not_used_again(
         assert shop.max_id(FEW, "id") == 5000
 
 
+def test_a_snapshot_that_nobody_goes_on_with_keeps_no_statement_off_its_tables(
+    asked: Postgres,
+) -> None:
+    asked.execute("CREATE TABLE left_alone (id INT PRIMARY KEY)", database="asked")
+    count = "SELECT count(*) FROM public.left_alone"
+
+    def go_on_too_late(told: PostgresSession) -> None:
+        with told.snapshot() as ask:
+            ask(count)
+            alter = "ALTER TABLE left_alone ADD COLUMN c INT"
+            asked.execute("SET lock_timeout = '30s'", alter, database="asked")
+            ask(count)
+
+    with source(asked, Limits(call=timedelta(seconds=2))) as shop:
+        with pytest.raises(UnreachableError, match=r"source:shop: \w+: .*idle-in-trans"):
+            go_on_too_late(shop._session)
+        assert shop.max_id(FEW, "id") == 5000
+
+
 def test_a_call_of_many_statements_has_a_limit_too(asked: Postgres) -> None:
     with (
         source(asked, Limits(call=timedelta(0))) as shop,
