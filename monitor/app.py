@@ -1,7 +1,7 @@
 """The only place that builds clients and wires the parts; nothing is started here."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -14,7 +14,9 @@ from checks.run import looks_back
 from checks.world import World
 from monitor.board import CurrentBoard
 from monitor.clients import LakeClient, Servers, describe, error_table, highest_landed, orderings
+from monitor.config.copy_plan import CopyPlan
 from monitor.config.model import Config
+from monitor.copying import CopyWork
 from monitor.cycle import Cycle
 from monitor.gate import Gate
 from monitor.interpreter import look_through
@@ -50,7 +52,9 @@ from monitor.spark.supervise import COMMAND, Supervisor
 from monitor.store.store import ServiceStore
 from monitor.web.api import application
 from monitor.web.parts import ApiParts
-from pipeline.build import open_collector, open_source
+from pipeline.apply.mirrors import Mirrors
+from pipeline.build import open_collector, open_source, open_table_format
+from pipeline.copies.copying import Copying
 from pipeline.settings import SourceSettings
 
 LOOK_AGE = timedelta(seconds=2)
@@ -101,6 +105,7 @@ class App:
         self.requests = self._lane_requests()
         self.rechecks = Rechecks(store.rereads, self.rulings, clock)
         self.rebootstraps = self._rebootstraps()
+        self.copies = tuple(map(self._copied, config.copied))
         self.delivery = Delivery(config.channels, store.outbox, reminders=self.recorder.reminders)
         self.stalled = StalledRound(
             config.alerts, self.current, store.outbox, store.silences.list, self.started
@@ -155,6 +160,8 @@ class App:
             heartbeat.close()
         self.servers.close()
         self.lake.close()
+        for one in self.copies:
+            one.copying.target.close()
         for collector in self.collectors.values():
             collector.close()
         self.store.close()
@@ -259,7 +266,14 @@ class App:
     def _cycle(self) -> Cycle:
         running = (self.heartbeats, self.requests, self.supervisor, lambda: self.schedule)
         ways = tuple(self.config.channels)
-        facts = ServiceState(self.store, *running, ways, self.clocks.ailment, self.census.rows)
+        facts = ServiceState(
+            self.store,
+            *running,
+            ways,
+            self.clocks.ailment,
+            self.census.rows,
+            copies=self._copy_ailments,
+        )
         return Cycle(
             watcher=self.watcher,
             roster=self.roster,
@@ -295,6 +309,24 @@ class App:
         rule = self.config.settings.published(table)
         return None if rule is None else rule.due
 
+    def _copied(self, plan: CopyPlan) -> CopyWork:
+        """The job of one copy, with clients of its own."""
+        settings = self.config.settings
+        mirrors = Mirrors(settings, open_table_format(settings))
+        return CopyWork(
+            plan,
+            Copying(plan.copy.opened(settings.lake), mirrors),
+            partial(self.watcher.look, LOOK_AGE, ()),
+            self.roster.tables,
+            clock,
+            patience=self.config.schedule.merge_deadline / 3,
+            ended=self.stopping.is_set,
+        )
+
+    def _copy_ailments(self) -> Mapping[str, str]:
+        """By copy: why its last round failed; empty if it did not."""
+        return {one.plan.name: one.ailment for one in self.copies}
+
     def _works(self) -> Works:
         plans, history = self.config.plans, self.store.verdicts
         probing = Probing(
@@ -314,6 +346,7 @@ class App:
             reread=self._reread,
             prune=self._prune,
             publish=self.requests.publish if self._imaged() else None,
+            copies=self.copies,
             merge_urgent=self.requests.apply_urgent if self.config.settings.divided else None,
         )
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from monitor.config.model import Config
+from monitor.copying import CopyWork
 from monitor.observe.heartbeat import HeartbeatWriter
 from monitor.schedule import Job
 
@@ -31,6 +32,7 @@ class Works:
     prune: Work
     publish: Work | None = None
     merge_urgent: Work | None = None
+    copies: Sequence[CopyWork] = ()
 
 
 def jobs(config: Config, works: Works) -> tuple[Job, ...]:
@@ -50,6 +52,9 @@ def jobs(config: Config, works: Works) -> tuple[Job, ...]:
     if works.merge_urgent is not None:
         merging = (paces.merge, paces.merge_deadline, works.merge_urgent)
         some.append(Job("merge_urgent", *merging, continuous=True))
+    for one in works.copies:
+        pace = (paces.merge, paces.merge_deadline, one.run)
+        some.append(Job(f"copy:{one.plan.name}", *pace, continuous=True))
     return (
         *beats,
         *some,

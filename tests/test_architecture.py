@@ -47,6 +47,7 @@ FAMILIES = {("pipeline", name) for name in ("sources", "formats", "collectors", 
 PLUG_INS = (
     "pipeline/sources/",
     "pipeline/collectors/",
+    "pipeline/copies/",
     "pipeline/formats/",
     "pipeline/transports/",
     "pipeline/tables/",

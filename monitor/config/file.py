@@ -10,7 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from alerts import channel as channels
 from checks import run as probes
-from monitor.config import invariants
+from monitor.config import copies, invariants
 from monitor.config.mistakes import mistakes, securities
 from monitor.config.model import Config
 from monitor.config.names import elsewhere, strangers
@@ -21,7 +21,7 @@ from monitor.config.text import mapping, placed, read_text, refusal
 from pipeline.faults import fault_lines
 from pipeline.settings import KafkaSecurity, PublishRule, SourceSettings
 
-APART = ("probes", "channels", "invariants")  # sections whose keys are names of files
+APART = ("probes", "channels", "invariants", "copies")  # sections whose keys are names of files
 FILES = ("ca", "certificate", "key")  # of Kafka's, named in the config
 SECRET_SCHEMA = {
     "oneOf": [
@@ -64,9 +64,11 @@ def parse(text: str, path: Path, also: Faults = _none) -> Config:
     plans, faults = _probes(raw.get("probes"), path.parent)
     sinks, more = _channels(raw.get("channels"), path.parent)
     demanded, odd = invariants.rules(raw.get("invariants"), path.parent)
+    sent, bad = copies.plans(raw.get("copies"), path.parent)
     plain, hidden = _with_secrets({k: v for k, v in raw.items() if k not in APART}, path.parent)
     plain, unset = expand(plain, "")
-    faults += more + odd + hidden + unset
+    built = {"probes": tuple(plans), "channels": sinks, "invariants": demanded, "copies": sent}
+    faults += more + odd + bad + hidden + unset
     try:
         config = Config.model_validate_json(json.dumps(plain, default=str))
     except ValidationError as error:
@@ -78,16 +80,14 @@ def parse(text: str, path: Path, also: Faults = _none) -> Config:
         | {"sources": tuple(_source(source, path) for source in config.sources)}
     )
     told = {fault.partition(": ")[0] for fault in faults}
-    wrong = mistakes(config) + strangers(config, plans, sinks, demanded)
+    wrong = mistakes(config) + strangers(config, plans, sinks, demanded, sent)
     wrong += [*misplaced(config, path), *_unreadable(config), *also(config)]
     faults += [fault for fault in wrong if fault.partition(": ")[0] not in told]
     if faults:
         raise refusal(path, faults)
     return config.model_copy(
-        update={
-            "probes": tuple(plans),
-            "channels": sinks,
-            "invariants": demanded,
+        update=built
+        | {
             "lake": placed(config.lake, path),
             "store": placed(config.store, path),
             "publish": tuple(_written(rule, path) for rule in config.publish),
@@ -108,6 +108,7 @@ def schema() -> dict[str, Any]:
     kinds = {name: _section(channels.find(name), {"kind": {}}) for name in channels.known()}
     whole["properties"]["channels"] = {**_by_name(kinds), "additionalProperties": True}
     whole["properties"]["invariants"] = invariants.schema()
+    whole["properties"]["copies"] = copies.schema(SECRET_SCHEMA)
     return whole
 
 

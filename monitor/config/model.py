@@ -16,6 +16,7 @@ from pydantic.json_schema import SkipJsonSchema
 from alerts.round import AlertSettings
 from checks import run as probes
 from checks.readiness import ReadinessPolicy, Rule
+from monitor.config.copy_plan import CopyPlan
 from monitor.config.plans import CheckPlan, Every
 from monitor.config.rebootstrap import RebootstrapRule
 from pipeline.archive import ArchiveRule
@@ -141,6 +142,7 @@ class Config(BaseModel):
     probes: SkipJsonSchema[tuple[Any, ...]] = ()
     channels: SkipJsonSchema[Mapping[str, Any]] = {}
     invariants: SkipJsonSchema[tuple[InvariantRule, ...]] = ()
+    copies: SkipJsonSchema[tuple[Any, ...]] = ()
 
     @property
     def settings(self) -> PipelineSettings:
@@ -183,6 +185,11 @@ class Config(BaseModel):
     def whole(self) -> frozenset[str]:
         """Probes that run of which a PASS has looked at all rows."""
         return frozenset(plan.name for plan in self.plans if probes.is_whole(plan.name))
+
+    @property
+    def copied(self) -> tuple[CopyPlan, ...]:
+        """The copies that are kept."""
+        return self.copies
 
     @property
     def plans(self) -> tuple[CheckPlan, ...]:

@@ -11,6 +11,7 @@ from fnmatch import fnmatchcase
 from alerts.causes import KINDS
 from alerts.routing import CHANNEL
 from checks import run as probes
+from monitor.config.copy_plan import CopyPlan
 from monitor.config.model import Config
 from monitor.config.plans import CheckPlan
 from monitor.nearest import nearest
@@ -21,6 +22,7 @@ from pipeline.settings import InvariantRule
 
 CHECKS = frozenset({*KINDS, "collected"})
 """What the service itself rules on, beside the probes."""
+OF_COPIES = "copy:"
 OF_SOURCES = ("source:", "collector:", "clock:", "retention:")
 ALONE = ("worker",)  # parts of the way whose names have no dot and no colon
 
@@ -30,13 +32,15 @@ def strangers(
     plans: Sequence[CheckPlan],
     sinks: Collection[str],
     demanded: Sequence[InvariantRule] = (),
+    sent: Sequence[CopyPlan] = (),
 ) -> list[str]:
     """Each as ``place: fault``; *sinks* are the channels' names."""
     return [
         *_gating(config, plans),
-        *_routes(config, plans, sinks),
+        *_routes(config, plans, sinks, sent),
         *_looks(config, plans),
         *_demanded(config, demanded),
+        *_sent(config, sent),
     ]
 
 
@@ -76,7 +80,12 @@ def _gating(config: Config, plans: Sequence[CheckPlan]) -> Iterator[str]:
             yield f"readiness.gating[{i}]: probe {name!r} is switched off, and can hold no gate"
 
 
-def _routes(config: Config, plans: Sequence[CheckPlan], sinks: Collection[str]) -> Iterator[str]:
+def _routes(
+    config: Config,
+    plans: Sequence[CheckPlan],
+    sinks: Collection[str],
+    copies: Sequence[CopyPlan],
+) -> Iterator[str]:
     checks = {*CHECKS, *probes.known(), *(plan.name for plan in plans)}
     for i, route in enumerate(config.alerts.routes):
         at = f"alerts.routes[{i}]"
@@ -86,7 +95,9 @@ def _routes(config: Config, plans: Sequence[CheckPlan], sinks: Collection[str]) 
         for name in route.channels or ():
             if name not in sinks:
                 yield f"{at}.channels: no channel {name!r}; known: {', '.join(sorted(sinks))}"
-        if fault := _no_part(route.tables, config, sinks) or _no_table(route.tables, config):
+        if fault := _no_part(route.tables, config, sinks, copies) or _no_table(
+            route.tables, config
+        ):
             yield f"{at}.tables: {fault}"
 
 
@@ -109,10 +120,18 @@ def _demanded(config: Config, rules: Sequence[InvariantRule]) -> Iterator[str]:
                     yield f"invariants[{i}].{name}: {table!r} is no table; write database.table"
 
 
-def _no_part(pattern: str, config: Config, sinks: Iterable[str]) -> str:
+def _sent(config: Config, copies: Sequence[CopyPlan]) -> Iterator[str]:
+    for one in copies:
+        for pattern in one.tables:
+            if fault := _no_table(pattern, config):
+                yield f"copies.{one.name}.tables: {fault}"
+
+
+def _no_part(pattern: str, config: Config, sinks: Iterable[str], copies: Sequence[CopyPlan]) -> str:
     """Why *pattern*, which names a part of the way, names none that there is."""
     sources = [source.name for source in config.sources]
     known = {before: [f"{before}{name}" for name in sources] for before in OF_SOURCES}
+    known[OF_COPIES] = [f"{OF_COPIES}{one.name}" for one in copies]
     known[CHANNEL] = [f"{CHANNEL}{name}" for name in sinks]
     parts = next((parts for word, parts in known.items() if pattern.startswith(word)), None)
     if parts is None or any(fnmatchcase(part, pattern) for part in parts):

@@ -22,7 +22,8 @@ from pipeline.model import Origin
 
 DRIVEN = ("land", "merge", "merge_urgent")  # by the Spark process
 WELL = ("done", "ok")
-BLAMED = ("heartbeat:", *DRIVEN)  # their failures are told by the part that ails
+COPY = "copy:"
+BLAMED = ("heartbeat:", COPY, *DRIVEN)  # their failures are told by the part that ails
 
 
 @dataclass(eq=False)
@@ -38,6 +39,7 @@ class ServiceState:
     doubts: Callable[[str, datetime], str]
     estimates: Estimates = lambda _: {}
     lately: Lately = field(default_factory=Lately)
+    copies: Callable[[], Mapping[str, str]] = dict
 
     def parts(
         self, look: Sampling, channels: Sequence[ChannelView], now: datetime
@@ -57,7 +59,8 @@ class ServiceState:
             if not job.name.startswith(BLAMED)
         ]
         ways = [Component(f"{CHANNEL}{c.name}", "channel", c.ailment) for c in channels]
-        return (*sources, *collectors, self._spark(now), *ways, *jobs)
+        copies = [self._copy(*one, now) for one in self.copies().items()]
+        return (*sources, *collectors, self._spark(now), *copies, *ways, *jobs)
 
     def channels(self, now: datetime) -> tuple[ChannelView, ...]:
         """Every configured way to people, and any other that letters were meant for."""
@@ -98,6 +101,10 @@ class ServiceState:
     def _spark(self, now: datetime) -> Component:
         late = next(filter(None, (self._late(name, now) for name in DRIVEN)), "")
         return Component("worker", "worker", self.requests.ailment or late)
+
+    def _copy(self, name: str, ailment: str, now: datetime) -> Component:
+        job = f"{COPY}{name}"
+        return Component(job, "service", ailment or self._job_ailment(job, now))
 
     def _job_ailment(self, name: str, now: datetime) -> str:
         return self.schedule().ailments.get(name, "") or self._late(name, now)

@@ -31,6 +31,7 @@ from pipeline.model import Op, Order, Shard, ShardId, Table
 from tests.alerts.kit import message
 from tests.docs.markdown import ROOT, blocks
 from tests.pipeline.lakes import change, place, write_changes
+from tests.toy.copy import FileCopy
 
 PAGE = ROOT / "docs" / "extending.md"
 TOY = ROOT / "tests" / "toy" / "sluice.yaml"
@@ -60,7 +61,7 @@ def test_each_seam_of_the_table_has_its_protocol_and_its_name() -> None:
 
     assert [seam for seam, _, _ in rows] == [
         *("source", "collector", "format", "probe", "channel", "transport", "table format"),
-        "invariant",
+        *("copy", "invariant"),
     ]
     assert [protocol for _, protocol, _ in rows if not (ROOT / protocol).is_file()] == []
     for seam, _, name in rows[:3]:
@@ -97,6 +98,7 @@ def test_the_other_plug_ins_are_found_by_the_config_and_work(
     assert open_transport(config.settings) == JsonLines("/var/spool/messages")
     assert open_table_format(config.settings) == ParquetVersions(None, "snappy")
     assert isinstance(config.channels["diary"], LineFile)
+    assert [one.copy for one in config.copied] == [FileCopy("/var/spool/copy.json")]
     assert config.settings.demanded("shop.orders") == (("examples.trimmed", Trimmed(("email",))),)
     assert [np.array(one.rows).tolist() for one in Trimmed(("email",)).breaches(intended())] == [
         [False, True, False]

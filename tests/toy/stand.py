@@ -62,6 +62,13 @@ class Stand:
         self.database.create()
         self.database.define(TABLE, COLUMNS, "id")
         self.pump.start()
+        self.revive()
+
+    def kill(self) -> None:
+        """`kill -9` of the service, and with it of its Spark process; the pump goes on."""
+        self.service.kill()
+
+    def revive(self) -> None:
         run = (sys.executable, "-m", "monitor", "run", "--config", str(self.config))
         self.service.start((*run, "--log-format", "console"), self.answers, SOON)
 

@@ -122,7 +122,7 @@ class PostgresSession:
         return self._connection
 
     def _dial(self) -> Any:
-        connection: Any = _Patient.connect(
+        connection: Any = PatientConnection.connect(
             host=self.settings.host,
             port=self.settings.port,
             user=self.settings.user,
@@ -186,12 +186,13 @@ class PostgresSession:
 ELSEWHERE = "it is a standby, or set to read only: name the server that takes writes under sources"
 
 
-class _Patient(psycopg.Connection[Row]):
+class PatientConnection(psycopg.Connection[Row]):
     """Waits for no answer longer than *patience*, in seconds: of itself it would for ever."""
 
     patience: float | None = None
 
     def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
+        """As psycopg's, which every statement goes through."""
         return super().wait(gen, interval, self.patience if timeout is None else timeout)
 
     def __del__(self, *_: Any) -> None:

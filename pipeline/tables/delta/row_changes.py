@@ -100,7 +100,8 @@ class MirrorRows:
                 wanted = ~among(data.gone, here) if places is None else among(places, here)
                 if wanted.any():
                     rows = self._layout.of_files(data.rows(group, physical))
-                    yield fitting(rows.filter(pa.array(wanted)), schema, data.name)
+                    # another writer's texts may be views, which no filter takes
+                    yield fitting(rows, schema, data.name).filter(pa.array(wanted))
 
 
 def _changed(actions: Iterable[Action], kind: str) -> dict[str, ActiveFile]:

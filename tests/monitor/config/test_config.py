@@ -100,7 +100,7 @@ def test_tuning_is_what_the_pipeline_may_be_told_with_the_same_defaults() -> Non
     ("more", "line"),
     [
         pytest.param(
-            "laek: x", "laek: unknown key; known: alerts, archive, channels, heart", id="top key"
+            "laek: x", "laek: unknown key; known: alerts, archive, channels, copi", id="top key"
         ),
         pytest.param(
             "pipeline: {upkeep: {compact: PT1H}}",

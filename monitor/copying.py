@@ -1,0 +1,124 @@
+"""The job of one copy: every table of it whose mirror has moved is brought up to that, in turn.
+
+Beside landing and merging, which know nothing of it: a copy that is down, or hangs, keeps up no
+more than its own thread.  What the copy says of itself is asked in each round, so one that was
+emptied or set back is seen at once.
+"""
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+import structlog
+
+from monitor.config.copy_plan import CopyPlan
+from monitor.observe.sampler import Sampling
+from pipeline.apply.retries import Retries
+from pipeline.copies.copying import Copying
+from pipeline.copy_position import CopyPosition
+from pipeline.errors import HeldError, LostRaceError, UnreachableError
+from pipeline.lags.samples import Sample
+from pipeline.model import Table
+from pipeline.report import Hold
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(eq=False)
+class CopyWork:
+    """Brings the tables of one copy up to their mirrors; ``look`` and ``tables`` say which moved.
+
+    A round takes ``patience`` at most, or as long as one step of one table.  ``holds`` are tables
+    that stand still, with why; ``ailment`` is why the last round failed.
+    """
+
+    plan: CopyPlan
+    copying: Copying
+    look: Callable[[], Sampling]
+    tables: Callable[[], Iterable[Table]]
+    clock: Callable[[], datetime]
+    patience: timedelta
+    ended: Callable[[], bool]
+    holds: dict[str, Hold] = field(default_factory=dict)
+    ailment: str = ""
+    _retries: Retries = field(default_factory=Retries)
+    _until: datetime | None = None
+
+    def __post_init__(self) -> None:
+        """Stop between two steps once the time is over."""
+        self.copying.stopping = self._over
+
+    def run(self) -> None:
+        """One round over all tables.
+
+        Raises:
+            SluiceError: nothing was, or not all could be written; the message says why.
+        """
+        self._until = self.clock() + self.patience
+        try:
+            failed = self._round()
+        except (HeldError, UnreachableError) as error:
+            self.ailment = str(error)
+            raise
+        self.ailment = "; ".join(dict.fromkeys(failed))
+        if failed:
+            raise UnreachableError(self.ailment)
+
+    def _round(self) -> list[str]:
+        """Why tables could not be written, though the copy answers."""
+        positions, failed = self.copying.target.positions(), list[str]()
+        for table, circumstances in self._due(positions):
+            try:
+                self._bring(table, positions.get(table.name), circumstances)
+            except UnreachableError as error:
+                failed.append(str(error))
+                self.copying.target.positions()  # or it is down, and so for all tables
+            if self._over():
+                break
+        return failed
+
+    def _due(self, positions: Mapping[str, CopyPosition]) -> Iterator[tuple[Table, Hashable]]:
+        """Tables that stand elsewhere than their mirrors, as these were seen last; and where."""
+        look, now = self.look(), self.clock()
+        for table in self.tables():
+            seen = look.mirrors.get(table.name)
+            if not self.plan.serves(table.name) or not isinstance(seen, Sample):
+                continue
+            at = positions.get(table.name)
+            there = at is not None and at.whole and at.mirror == seen.value.mirror
+            if there and at is not None and at.version >= seen.value.version:
+                self._well(table.name)
+            elif self._retries.due(table.name, (seen.value.version, at), now):
+                yield table, (seen.value.version, at)
+
+    def _bring(self, table: Table, was: CopyPosition | None, circumstances: Hashable) -> None:
+        began = self.clock()
+        try:
+            now = self.copying.bring(table, was)
+        except LostRaceError as error:
+            log.warning("copy_overtaken", copy=self.plan.name, table=table.name, why=str(error))
+        except HeldError as error:
+            self._retries.failed(table.name, circumstances, self.clock())
+            about = f"copy:{self.plan.name}:{table.name}"
+            if table.name not in self.holds:
+                log.warning("copy_held", copy=self.plan.name, table=table.name, why=str(error))
+            self.holds[table.name] = Hold(about, table.name, error.reason, error.detail)
+        else:
+            self._well(table.name)
+            if now != was and now is not None:
+                took = round((self.clock() - began).total_seconds(), 3)
+                log.info(
+                    "copied",
+                    copy=self.plan.name,
+                    table=table.name,
+                    version=now.version,
+                    batch=now.batch,
+                    seconds=took,
+                )
+
+    def _well(self, table: str) -> None:
+        self._retries.succeeded(table)
+        self.holds.pop(table, None)
+
+    def _over(self) -> bool:
+        return self.ended() or (self._until is not None and self.clock() > self._until)

@@ -1,0 +1,124 @@
+"""What must a store do, so that rows of mirrors can be sent on to it?
+
+A copy remembers itself how far it is: its position stands beside its rows, and moves with them in
+one step, or after them.  So whoever is killed in between begins again at what the copy says, and
+writes the same rows twice, which changes nothing: each row carries its rank, and an older one
+never takes the place of a newer.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Protocol, cast
+
+import pyarrow as pa
+
+from pipeline import copies, plugins
+from pipeline.apply.provenance import Owned
+from pipeline.copy_position import CopyPosition
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedTable:
+    """A mirror's columns, without ``_sluice``, and those by which its rows are told apart.
+
+    ``sharded``: rows of two shards may have one key, so source and shard belong to it.
+    """
+
+    name: str
+    columns: pa.Schema
+    key: tuple[str, ...]
+    sharded: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RankedRows:
+    """Rows, or keys of rows, and in their order whose they are and what decides over them."""
+
+    rows: pa.Table
+    owned: Owned
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CopyStep:
+    """From one position of a table's copy to another: what came, and what went of before.
+
+    A key may stand in both: then its row was written anew, and stays.  What came in parts is read
+    while it is written.  ``was`` is None where nothing was there.
+    """
+
+    was: CopyPosition | None
+    now: CopyPosition
+    came: Iterable[RankedRows] = ()
+    went: Iterable[RankedRows] = ()
+
+    @property
+    def sweeps(self) -> bool:
+        """Whether it ends a load: rows that only earlier ones brought are then to go."""
+        return self.now.whole and self.was is not None and not self.was.whole
+
+
+class CopyTarget(Protocol):
+    """An open copy; one thread at a time.
+
+    Everything may raise ``UnreachableError``: nobody knows what came of it, the position tells.
+    """
+
+    def positions(self) -> Mapping[str, CopyPosition]:
+        """Where each table stands that is here.
+
+        Raises:
+            HeldError: ``copy_taken``, another lake's copy stands here.
+        """
+        ...
+
+    def shaped(self, table: CopiedTable) -> None:
+        """Make place for the table's rows; columns that it lacks are added.
+
+        Raises:
+            HeldError: what is there cannot become that; says what solves it.
+        """
+        ...
+
+    def write(self, table: CopiedTable, step: CopyStep) -> None:
+        """Put in what came, then take out what went, and stand at ``step.now``.
+
+        A row takes the place of one with its key unless that is of the same source and of a higher
+        rank; one that went is taken out only if it is of a lower one, or its own, and was not
+        written by the same step.  Rows of an earlier load are below all others.
+
+        Raises:
+            LostRaceError: the table does not stand at ``step.was``: somebody else has moved it.
+            HeldError: ``copy_written``, rows that came found newer ones of somebody else's; or a
+                value cannot be kept there.
+        """
+        ...
+
+    def close(self) -> None:
+        """Hang up."""
+        ...
+
+
+class Copy(Protocol):
+    """A store that rows are sent on to.  Its settings are the fields of its class.
+
+    ``repr=False`` marks secrets.
+    """
+
+    @property
+    def place(self) -> str:
+        """Where it writes, without secrets: two copies of one place would write over each other."""
+        ...
+
+    def opened(self, owner: str) -> CopyTarget:
+        """A client; nobody is dialled yet.  *owner* names the lake whose copy it is."""
+        ...
+
+
+def known() -> tuple[str, ...]:
+    """Kinds of copies there are, sorted."""
+    return plugins.known(copies, "COPY")
+
+
+def find(name: str) -> type[Copy]:
+    """The class of that kind; ConfigError if there is none."""
+    return cast("type[Copy]", plugins.find(copies, "COPY", name))

@@ -1,0 +1,376 @@
+"""Copies in Postgres: a table each, in the mirror's types; rows and position in one transaction.
+
+``shop.orders`` becomes table ``orders`` of schema ``shop``.  Beside its own columns each row has
+its source and shard, its rank behind the number of its load (arrays compare left to right), and
+the mirror's version that wrote it.  Where each table stands is in ``sluice.copies``.
+"""
+
+import io
+import ssl
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import astuple, dataclass, field
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+import psycopg
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pcsv
+
+from pipeline.copies.copy import CopiedTable, Copy, CopyStep, RankedRows
+from pipeline.copy_position import CopyPosition
+from pipeline.errors import HeldError, LostRaceError, SluiceError, UnreachableError
+from pipeline.sources.postgres.session import PatientConnection, spelled
+
+SOURCE, SHARD, RANK, VERSION = "_sluice_source", "_sluice_shard", "_sluice_rank", "_sluice_version"
+OWN = {SOURCE: "text", SHARD: "text", RANK: "bigint[]", VERSION: "bigint"}
+TYPES: Mapping[pa.DataType, str] = {
+    pa.int8(): "smallint",
+    pa.int16(): "smallint",
+    pa.int32(): "integer",
+    pa.int64(): "bigint",
+    pa.float32(): "real",
+    pa.float64(): "double precision",
+    pa.bool_(): "boolean",
+    pa.date32(): "date",
+    pa.timestamp("us"): "timestamp without time zone",
+    pa.timestamp("us", "UTC"): "timestamp with time zone",
+    pa.string(): "text",
+    pa.binary(): "bytea",
+}
+LONGEST = 63  # bytes of a name; Postgres cuts off the rest without a word
+MOST_COLUMNS = 1_500
+POSITIONS = """
+CREATE TABLE IF NOT EXISTS sluice.copies (
+    name text PRIMARY KEY, owner text NOT NULL, mirror text NOT NULL, version bigint NOT NULL,
+    batch bigint NOT NULL, entry text NOT NULL, load integer NOT NULL, parts integer)
+"""
+STANDING = "SELECT name, owner, mirror, version, batch, entry, load, parts FROM sluice.copies"
+STAND = """
+INSERT INTO sluice.copies VALUES (%s, %s, %s, %s, %s, %s, %s, %s)
+ON CONFLICT (name) DO UPDATE SET (owner, mirror, version, batch, entry, load, parts) =
+(excluded.owner, excluded.mirror, excluded.version, excluded.batch, excluded.entry, excluded.load,
+excluded.parts)
+"""
+COLUMNS = """
+SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute
+WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped ORDER BY attnum
+"""
+KEY = """
+SELECT attname FROM pg_index JOIN pg_attribute ON attrelid = indrelid AND attnum = ANY (indkey)
+WHERE indrelid = to_regclass(%s) AND indisprimary
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresCopy:
+    """One database; its user makes schemas and tables there.
+
+    ``patience`` is the time limit of one answer, so of one statement that writes a whole part.
+    """
+
+    host: str
+    database: str
+    user: str
+    port: int = 5432
+    password: str = field(default="", repr=False)
+    tls: bool = False
+    patience: timedelta = timedelta(minutes=10)
+
+    @property
+    def place(self) -> str:
+        """The database, by its address."""
+        return f"postgres://{self.host}:{self.port}/{self.database}"
+
+    def opened(self, owner: str) -> "PostgresTarget":
+        """A connection that is made with the first question."""
+        return PostgresTarget(self, owner)
+
+
+@dataclass(eq=False)
+class PostgresTarget:
+    """A connection; one that failed is dropped, and the next question dials again."""
+
+    settings: PostgresCopy
+    owner: str
+    _connection: Any = field(default=None, repr=False)
+
+    def positions(self) -> Mapping[str, CopyPosition]:
+        """By the table of positions, if that is there."""
+        with self._translated(""):
+            link = self._open()
+            if link.execute("SELECT to_regclass('sluice.copies')").fetchone()[0] is None:
+                return {}
+            told = link.execute(STANDING).fetchall()
+        for name, owner, *_ in told:
+            if owner != self.owner:
+                raise self._taken(f"the copy of {name} there is that of the lake {owner}")
+        return {name: CopyPosition(*rest) for name, _, *rest in told}
+
+    def shaped(self, table: CopiedTable) -> None:
+        """Make the table, or add the columns that it lacks; types are never changed."""
+        wanted = self._wanted(table)
+        with self._translated(table.name):
+            link, place = self._open(), _place(table.name)
+            self._make_schema(table.name.partition(".")[0])
+            there = dict(link.execute(COLUMNS, (place,)).fetchall())
+            if not there:
+                columns = [f"{spelled(one)} {kind}" for one, kind in wanted.items()]
+                key = ", ".join(map(spelled, _key(table)))
+                link.execute(
+                    _raw(f"CREATE TABLE {place} ({', '.join(columns)}, PRIMARY KEY ({key}))")
+                )
+                return
+            own = {one for (one,) in link.execute(KEY, (place,)).fetchall()}
+            self._require(table, wanted, there, own)
+            for one in [name for name in wanted if name not in there]:
+                link.execute(_raw(f"ALTER TABLE {place} ADD COLUMN {spelled(one)} {wanted[one]}"))
+
+    def write(self, table: CopiedTable, step: CopyStep) -> None:
+        """In one transaction, behind a lock that no other writer of this table has."""
+        with self._translated(table.name):
+            link = self._open()
+            self._make_positions()
+            with link.transaction():
+                link.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (table.name,))
+                self._require_position(table, step.was)
+                self._put(table, step)
+                self._take(table, step)
+                if step.sweeps:
+                    self._sweep(table, step.now.load)
+                link.execute(STAND, (table.name, self.owner, *astuple(step.now)))
+
+    def close(self) -> None:
+        """Hang up; what was not committed is as if it had never been."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.pgconn.finish()  # close() would wait for a server that may be gone
+
+    def _put(self, table: CopiedTable, step: CopyStep) -> None:
+        """Upsert, where nothing of the same source is newer; all of them must be able to."""
+        if not (count := self._stage(table, step, step.came, [*table.columns.names, *OWN])):
+            return
+        names, key = [*table.columns.names, *OWN], _key(table)
+        every = ", ".join(map(spelled, names))
+        new = ", ".join(
+            f"{spelled(one)} = excluded.{spelled(one)}" for one in names if one not in key
+        )
+        done = self._open().execute(
+            _raw(
+                f"INSERT INTO {_place(table.name)} AS there ({every})"  # noqa: S608 - quoted names
+                f" SELECT {every} FROM staged"
+                f" ON CONFLICT ({', '.join(map(spelled, key))}) DO UPDATE SET {new}"
+                f" WHERE there.{RANK} <= excluded.{RANK}"
+                f" OR there.{SOURCE} IS DISTINCT FROM excluded.{SOURCE}"
+            )
+        )
+        if done.rowcount != count:
+            detail = (
+                f"{count - done.rowcount} rows of {table.name} in {self.settings.place} are newer"
+                " than the mirror's: somebody else writes there; end that, and drop the table"
+            )
+            raise HeldError("copy_written", detail)
+
+    def _take(self, table: CopiedTable, step: CopyStep) -> None:
+        """Delete what went, unless this step wrote it, or it is of another source or newer."""
+        key = _key(table)
+        if not self._stage(table, step, step.went, [*dict.fromkeys((*table.key, *OWN))]):
+            return
+        same = " AND ".join(f"there.{spelled(one)} = staged.{spelled(one)}" for one in key)
+        self._open().execute(
+            _raw(
+                f"DELETE FROM {_place(table.name)} AS there"  # noqa: S608 - quoted names
+                f" USING staged WHERE {same}"
+                f" AND there.{SOURCE} IS NOT DISTINCT FROM staged.{SOURCE}"
+                f" AND there.{RANK} <= staged.{RANK} AND there.{VERSION} < staged.{VERSION}"
+            )
+        )
+
+    def _sweep(self, table: CopiedTable, load: int) -> None:
+        gone = f"DELETE FROM {_place(table.name)} WHERE {RANK}[1] < {load}"  # noqa: S608 - quoted
+        self._open().execute(_raw(gone))
+
+    def _stage(
+        self, table: CopiedTable, step: CopyStep, rows: Iterable[RankedRows], names: list[str]
+    ) -> int:
+        """Put *rows* into a table that ends with the transaction; how many there are."""
+        link, every = self._open(), ", ".join(map(spelled, names))
+        link.execute("DROP TABLE IF EXISTS staged")
+        count = 0
+        for some in rows:
+            if not count:
+                of = f"SELECT {every} FROM {_place(table.name)} WITH NO DATA"  # noqa: S608 - quoted
+                link.execute(_raw(f"CREATE TEMPORARY TABLE staged ON COMMIT DROP AS {of}"))
+            with link.cursor().copy(_raw(f"COPY staged ({every}) FROM STDIN (FORMAT csv)")) as to:
+                to.write(_csv(_texts(some, step.now).select(names)))
+            count += len(some.rows)
+        return count
+
+    def _make_positions(self) -> None:
+        self._make_schema("sluice")
+        link = self._open()
+        if link.execute("SELECT to_regclass('sluice.copies')").fetchone()[0] is None:
+            link.execute(POSITIONS)
+
+    def _make_schema(self, name: str) -> None:
+        """Unless it is there: then a right to make schemas is not needed."""
+        asked = "SELECT 1 FROM pg_namespace WHERE nspname = %s"
+        if self._open().execute(asked, (name,)).fetchone() is None:
+            self._open().execute(_raw(f"CREATE SCHEMA IF NOT EXISTS {spelled(name)}"))
+
+    def _require_position(self, table: CopiedTable, was: CopyPosition | None) -> None:
+        asked = f"{STANDING} WHERE name = %s"
+        told = self._open().execute(asked, (table.name,)).fetchone()
+        if told is not None and told[1] != self.owner:
+            raise self._taken(f"the copy of {table.name} there is that of the lake {told[1]}")
+        stands = None if told is None else CopyPosition(*told[2:])
+        if stands != was:
+            msg = f"{self.settings.place}: somebody else has written the copy of {table.name}"
+            raise LostRaceError(msg)
+
+    def _wanted(self, table: CopiedTable) -> dict[str, str]:
+        """The columns that the table is to have, with their types."""
+        wanted = {one.name: _kind(table.name, one) for one in table.columns} | OWN
+        long = [one for one in (*wanted, *table.name.split(".", 1)) if len(one.encode()) > LONGEST]
+        if long or len(wanted) > MOST_COLUMNS or len(wanted) < len(table.columns) + len(OWN):
+            detail = (
+                f"{table.name}: Postgres has no place for the name {long[0]!r}"
+                if long
+                else (
+                    f"{table.name}: Postgres has no place for {len(table.columns)} columns and ours"
+                )
+            )
+            raise HeldError("copy_columns", detail)
+        return wanted
+
+    def _require(
+        self,
+        table: CopiedTable,
+        wanted: Mapping[str, str],
+        there: Mapping[str, str],
+        key: set[str],
+    ) -> None:
+        place = _place(table.name)
+        if not OWN.keys() <= there.keys():
+            raise self._taken(f"a table {place} stands there that Sluice has not made")
+        if key != {*_key(table)}:
+            told = f"{place} is keyed by {', '.join(sorted(key))}, its mirror by"
+            detail = (
+                f"{told} {', '.join(sorted(_key(table)))}; drop it and its line in sluice.copies"
+            )
+            raise HeldError("copy_key", detail)
+        for one, kind in wanted.items():
+            if there.get(one, kind) != kind:
+                made = f"ALTER TABLE {place} ALTER COLUMN {spelled(one)} TYPE {kind}"
+                told = f"{place}.{spelled(one)} is {there[one]}, and the mirror has {kind}"
+                raise HeldError("copy_columns", f"{told}; {made}")
+
+    def _taken(self, told: str) -> HeldError:
+        detail = f"{self.settings.place}: {told}; name another database, or drop what is there"
+        return HeldError("copy_taken", detail)
+
+    def _open(self) -> Any:
+        if self._connection is None:
+            self._connection = self._dial()
+        return self._connection
+
+    def _dial(self) -> Any:
+        own = self.settings
+        link: Any = PatientConnection.connect(
+            host=own.host,
+            port=own.port,
+            user=own.user,
+            password=own.password,
+            dbname=own.database,
+            connect_timeout=5,
+            application_name="sluice",
+            client_encoding="UTF8",
+            autocommit=True,
+            sslmode="verify-full" if own.tls else "disable",
+            sslrootcert=(ssl.get_default_verify_paths().cafile or "system") if own.tls else None,
+        )
+        link.patience = own.patience.total_seconds()
+        milliseconds = int(own.patience.total_seconds() * 1_000)
+        link.execute(
+            f"SET statement_timeout = {milliseconds}; SET timezone = 'UTC';"
+            "SET datestyle = 'ISO'; SET search_path = pg_catalog"
+        )
+        return link
+
+    @contextmanager
+    def _translated(self, table: str) -> Iterator[None]:
+        try:
+            yield
+        except SluiceError:
+            self.close()  # what it was in the middle of is undone
+            raise
+        except (psycopg.Error, OSError, UnicodeError) as error:
+            self.close()
+            raise self._said(error, table) from None  # the server's words hold values of rows
+
+    def _said(self, error: Exception, table: str) -> SluiceError:
+        state = getattr(error, "sqlstate", None) or ""
+        if state[:2] in ("22", "23"):
+            diag = getattr(error, "diag", None)
+            named = getattr(diag, "column_name", None) or getattr(diag, "constraint_name", None)
+            told = f"{table}: {self.settings.place} takes no value of it: {type(error).__name__}"
+            where = f" at {named}" if named else ""
+            return HeldError("copy_value", f"{told}{where} ({state})")
+        said = " ".join(str(error).split())
+        return UnreachableError(f"{self.settings.place}: {said}{f' ({state})' if state else ''}")
+
+
+def _kind(table: str, column: pa.Field) -> str:
+    if column.type in TYPES:
+        return TYPES[column.type]
+    if pa.types.is_decimal(column.type):
+        return f"numeric({column.type.precision},{column.type.scale})"
+    raise HeldError("copy_columns", f"{table}.{column.name} is {column.type}: no copy holds that")
+
+
+def _key(table: CopiedTable) -> tuple[str, ...]:
+    return (*table.key, SOURCE, SHARD) if table.sharded else table.key
+
+
+def _place(table: str) -> str:
+    """The table in a statement: its database's name is that of the schema."""
+    schema, _, name = table.partition(".")
+    return f"{spelled(schema)}.{spelled(name)}"
+
+
+def _raw(statement: str) -> bytes:
+    """A statement without arguments: of bytes no sign is read as a place for one."""
+    return statement.encode()
+
+
+def _texts(some: RankedRows, now: CopyPosition) -> pa.Table:
+    """The rows with ours beside them, as COPY reads them."""
+    rows = some.rows
+    for number, one in enumerate(rows.schema):
+        if pa.types.is_binary(one.type):
+            values = (None if v is None else "\\x" + v.hex() for v in rows[one.name].to_pylist())
+            rows = rows.set_column(number, one.name, pa.array(list(values), pa.string()))
+    parts = [pa.array(line).cast(pa.string()) for line in some.owned.rank]
+    rank = pc.binary_join_element_wise(str(now.load), *parts, ",")
+    own = {
+        SOURCE: some.owned.source,
+        SHARD: some.owned.shard,
+        RANK: pc.binary_join_element_wise("{", rank, "}", ""),
+        VERSION: pa.array(np.full(len(rows), now.version)),
+    }
+    for name, values in own.items():
+        rows = rows.append_column(name, values)
+    return rows
+
+
+def _csv(rows: pa.Table) -> bytes:
+    """Quoted, but for what is NULL."""
+    made = io.BytesIO()
+    options = pcsv.WriteOptions(include_header=False, quoting_style="all_valid")
+    pcsv.write_csv(rows, made, options)
+    return made.getvalue()
+
+
+COPY: type[Copy] = PostgresCopy

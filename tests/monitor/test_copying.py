@@ -1,0 +1,184 @@
+"""Rounds of a copy's job: what moved is brought, what fails is said, and stops no other.
+
+Covers monitor/copying.py.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from monitor.config.copy_plan import CopyPlan
+from monitor.copying import CopyWork
+from monitor.observe.sampler import Sampling
+from pipeline.copies.copying import Copying
+from pipeline.copy_position import CopyPosition
+from pipeline.errors import HeldError, LostRaceError, SluiceError, UnreachableError
+from pipeline.lags.samples import MirrorPosition, Sample
+from pipeline.model import Shard, Table
+from tests.toy.copy import FileCopy
+
+AT = datetime(2026, 1, 2, tzinfo=UTC)
+
+
+def table(name: str) -> Table:
+    return Table(name, (Shard("s", name),), ("id",))
+
+
+@dataclass(eq=False)
+class FakeCopying:
+    """Brings each table to where its mirror is, or raises what is told of it."""
+
+    mirrors: dict[str, MirrorPosition]
+    kept: dict[str, CopyPosition] = field(default_factory=dict)
+    raising: dict[str, SluiceError] = field(default_factory=dict)
+    down: SluiceError | None = None
+    asked: list[str] = field(default_factory=list)
+    stopping: Any = None
+
+    @property
+    def target(self) -> "FakeCopying":
+        return self
+
+    def positions(self) -> Mapping[str, CopyPosition]:
+        if self.down is not None:
+            raise self.down
+        return dict(self.kept)
+
+    def bring(self, one: Table, was: CopyPosition | None) -> CopyPosition:
+        self.asked.append(one.name)
+        if one.name in self.raising:
+            raise self.raising[one.name]
+        there = self.mirrors[one.name]
+        self.kept[one.name] = CopyPosition(there.mirror, there.version, there.batch)
+        return self.kept[one.name]
+
+
+@dataclass(eq=False)
+class Rig:
+    """Two tables that are copied, and one that is not."""
+
+    now: datetime = AT
+    copying: FakeCopying = field(
+        default_factory=lambda: FakeCopying(
+            {name: MirrorPosition(3, 2, "m") for name in ("a.x", "a.y", "b.z")}
+        )
+    )
+
+    def __post_init__(self) -> None:
+        made: Any = self.copying
+        copying: Copying = made
+        self.work = CopyWork(
+            CopyPlan("cache", ("a.*",), FileCopy("copy.json")),
+            copying,
+            self.look,
+            lambda: [table(name) for name in self.copying.mirrors],
+            lambda: self.now,
+            patience=timedelta(minutes=1),
+            ended=lambda: False,
+        )
+
+    def look(self) -> Sampling:
+        budget = timedelta(minutes=1)
+        seen = {name: Sample(at, self.now, budget) for name, at in self.copying.mirrors.items()}
+        return replace(Sampling.nothing(), mirrors=seen)
+
+    def run(self) -> list[str]:
+        """Tables that a round asked to be brought; it raises nothing."""
+        self.now += timedelta(minutes=5)
+        self.copying.asked.clear()
+        self.work.run()
+        return list(self.copying.asked)
+
+
+def test_only_tables_of_the_copy_that_have_moved_are_brought() -> None:
+    rig = Rig()
+    assert rig.run() == ["a.x", "a.y"]
+    assert rig.run() == []
+
+    rig.copying.mirrors["a.y"] = MirrorPosition(4, 3, "m")
+
+    assert rig.run() == ["a.y"]
+
+
+def test_one_whose_mirror_is_another_or_that_was_emptied_is_brought_again() -> None:
+    rig = Rig()
+    rig.run()
+    rig.copying.mirrors["a.x"] = MirrorPosition(3, 2, "anew")
+    assert rig.run() == ["a.x"]
+
+    rig.copying.kept.clear()
+
+    assert rig.run() == ["a.x", "a.y"]
+
+
+def test_one_that_is_held_is_told_and_stops_no_other() -> None:
+    rig = Rig()
+    rig.copying.raising["a.x"] = HeldError("copy_columns", "alter it")
+
+    assert rig.run() == ["a.x", "a.y"]
+
+    (hold,) = rig.work.holds.values()
+    assert (hold.id, hold.subject, hold.reason) == ("copy:cache:a.x", "a.x", "copy_columns")
+    assert rig.work.ailment == ""
+    rig.copying.raising.clear()
+    assert rig.run() == ["a.x"]
+    assert rig.work.holds == {}
+
+
+def test_one_that_is_held_is_tried_less_and_less_often() -> None:
+    rig = Rig()
+    rig.copying.raising["a.x"] = HeldError("copy_columns", "alter it")
+    rig.run()
+    rig.copying.asked.clear()
+    rig.work.run()  # at the same moment
+
+    assert rig.copying.asked == []
+
+
+def test_a_copy_that_is_down_is_said_and_well_again_once_it_answers() -> None:
+    rig = Rig()
+    rig.copying.down = UnreachableError("nobody there")
+    with pytest.raises(UnreachableError):
+        rig.run()
+    assert rig.work.ailment == "nobody there"
+
+    rig.copying.down = None
+
+    assert rig.run() == ["a.x", "a.y"]
+    assert rig.work.ailment == ""
+
+
+def test_a_table_that_cannot_be_written_is_said_and_stops_no_other() -> None:
+    rig = Rig()
+    rig.copying.raising["a.x"] = UnreachableError("its file is gone")
+
+    with pytest.raises(UnreachableError, match="its file is gone"):
+        rig.run()
+
+    assert rig.copying.asked == ["a.x", "a.y"]
+
+
+def test_who_was_overtaken_begins_again_in_the_next_round() -> None:
+    rig = Rig()
+    rig.copying.raising["a.x"] = LostRaceError("somebody else")
+
+    assert rig.run() == ["a.x", "a.y"]
+    assert rig.work.ailment == ""
+    assert rig.run() == ["a.x"]
+
+
+def test_a_round_ends_between_two_tables_when_its_time_is_over() -> None:
+    rig = Rig()
+    bring = rig.copying.bring
+
+    def slow(one: Table, was: CopyPosition | None) -> CopyPosition:
+        rig.now += timedelta(minutes=2)
+        return bring(one, was)
+
+    rig.copying.bring = slow  # type: ignore[method-assign]
+
+    assert rig.run() == ["a.x"]
+    assert rig.run() == ["a.y"]

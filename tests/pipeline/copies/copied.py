@@ -1,0 +1,57 @@
+"""A lake made by hand, and a copy of its table kept by passes of the real thing."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pipeline.apply.mirrors import Mirrors
+from pipeline.copies.copy import Copy, CopyTarget
+from pipeline.copies.copying import Copying
+from pipeline.copy_position import CopyPosition
+from pipeline.model import Shard, Table
+from tests.pipeline.hand_lake import HandLake
+
+TABLE = Table("db.t", (Shard("s", "db.t"),), ("id",), "id")
+
+
+@dataclass(eq=False)
+class Copied:
+    """``table`` of *lake* in *copy*; ``bring`` is what the service does again and again."""
+
+    lake: HandLake
+    copy: Copy
+    table: Table = TABLE
+    target: CopyTarget = field(init=False)
+    copying: Copying = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.reopen()
+
+    def reopen(self) -> None:
+        """Begin with an empty memory, as after a restart."""
+        self.target = self.copy.opened(self.lake.settings.lake)
+        mirrors = Mirrors(self.lake.settings, self.lake.table_format)
+        self.copying = Copying(self.target, mirrors)
+
+    @property
+    def position(self) -> CopyPosition | None:
+        """As the copy itself says."""
+        return self.target.positions().get(self.table.name)
+
+    def bring(self) -> CopyPosition | None:
+        """One pass; it ends where the copy says it does."""
+        made = self.copying.bring(self.table, self.position)
+        assert made == self.position
+        return made
+
+    def play(self, *rows: Mapping[str, Any]) -> CopyPosition | None:
+        """Land and apply one batch, then bring the copy up to it."""
+        self.lake.land(*rows)
+        turn = self.lake.apply()
+        assert turn.hold is None, turn.hold
+        return self.bring()
+
+    def mirrored(self) -> dict[Any, dict[str, Any]]:
+        """Rows of the mirror, by id; read by code that is not ours."""
+        rows = self.lake.mirror()
+        return {r["id"]: {n: v for n, v in r.items() if n != "_sluice"} for r in rows}

@@ -1,0 +1,245 @@
+"""A copy ends as its mirror, whatever comes between: kills, a new mirror, somebody else's commit.
+
+Covers pipeline/copies/copying.py, pipeline/copies/copy.py and pipeline/copy_position.py; the toy's
+copy stands for all kinds, each of which is taken through the same in a file of its own.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from pipeline.copies.copy import CopyStep
+from pipeline.errors import HeldError, LostRaceError, UnreachableError
+from pipeline.model import Op, Order, Shard, Table
+from pipeline.settings import TableRule
+from pipeline.sources.mysql.column import MySqlColumn as Column
+from tests.pipeline.copies.copied import Copied
+from tests.pipeline.hand_lake import ID, NAME, HandLake, row
+from tests.toy.copy import FileCopy, FileTarget
+
+C, U, D, T = Op.CREATE, Op.UPDATE, Op.DELETE, Op.TRUNCATE
+
+
+@pytest.fixture
+def copied(tmp_path: Path) -> Copied:
+    return Copied(HandLake(tmp_path / "lake"), FileCopy(str(tmp_path / "copy.json")))
+
+
+def names(copied: Copied) -> dict[int, Any]:
+    assert isinstance(copied.copy, FileCopy)
+    rows = copied.copy.rows("db.t").values()
+    return {int(one["id"]): one.get("name") for one in rows}
+
+
+def test_a_copy_is_loaded_once_and_then_follows(copied: Copied) -> None:
+    copied.lake.play([row(C, 10 + n, n, f"n{n}") for n in range(3)])
+    first = copied.bring()
+    assert names(copied) == copied.lake.rows()
+
+    second = copied.play(row(U, 20, 1, "z"), row(D, 21, 2), row(C, 22, 9, "nine"))
+
+    assert names(copied) == copied.lake.rows() == {0: "n0", 1: "z", 9: "nine"}
+    assert first is not None
+    assert second is not None
+    assert (first.load, second.load) == (1, 1)
+    assert (first.batch, second.batch) == (0, 1)
+
+
+def test_nothing_is_copied_before_the_mirror_holds_a_batch(copied: Copied) -> None:
+    assert copied.bring() is None
+
+
+def test_a_row_that_came_and_went_between_two_passes_is_not_there(copied: Copied) -> None:
+    copied.lake.play([row(C, 10, 1, "a")])
+    copied.bring()
+    copied.lake.play([row(C, 20, 2, "b")], [row(D, 30, 2)], [row(C, 40, 2, "c"), row(D, 41, 1)])
+
+    copied.bring()
+
+    assert names(copied) == {2: "c"}
+
+
+def test_a_truncate_and_a_new_column_are_followed(copied: Copied) -> None:
+    copied.lake.play([row(C, 10, 1, "a"), row(C, 11, 2, "b")])
+    copied.bring()
+    more = Column("more", "INT", default="7", has_default=True)
+    copied.lake.alter(ID, NAME, more, at=Order(1, 1, 20))
+    copied.play(row(U, 21, 1, after='{"id": 1, "name": "z", "more": 9}'))
+    assert {k: one["more"] for k, one in copied.copy.rows("db.t").items()} == {  # type: ignore[attr-defined]
+        '["1"]': "9",
+        '["2"]': "7",
+    }
+
+    copied.play(row(T, 30, None), row(C, 31, 5, after='{"id": 5, "name": "new", "more": 1}'))
+
+    assert names(copied) == {5: "new"}
+
+
+def test_a_kill_between_rows_and_position_is_as_if_nothing_was_written(
+    copied: Copied, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copied.lake.play([row(C, 10 + n, n, f"n{n}") for n in range(3)])
+    copied.bring()
+    copied.lake.play([row(U, 20, 1, "z"), row(D, 21, 2)], [row(U, 30, 1, "y"), row(C, 31, 2, "b")])
+    for before in range(2):
+        with monkeypatch.context() as patch:
+            patch.setattr(FileTarget, "write", _killed(FileTarget.write, before))
+            with pytest.raises(KeyboardInterrupt):
+                copied.bring()
+        copied.reopen()
+
+    copied.bring()
+
+    assert names(copied) == copied.lake.rows()
+
+
+def test_a_load_goes_on_at_the_part_where_it_was_killed(
+    copied: Copied, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copied.lake.play(*([row(C, 10 + n, n, f"n{n}")] for n in range(4)))  # a file each
+    with monkeypatch.context() as patch:
+        patch.setattr(FileTarget, "write", _killed(FileTarget.write, 3))
+        with pytest.raises(KeyboardInterrupt):
+            copied.bring()
+    assert copied.position is not None
+    assert (copied.position.parts, len(names(copied))) == (2, 2)
+    copied.lake.play([row(D, 50, 0), row(U, 51, 3, "z")])  # meanwhile the mirror goes on
+    copied.reopen()
+
+    assert copied.bring().load == 1  # type: ignore[union-attr]
+    copied.bring()
+
+    assert names(copied) == copied.lake.rows() == {1: "n1", 2: "n2", 3: "z"}
+
+
+def test_a_step_that_was_overtaken_writes_nothing(copied: Copied) -> None:
+    copied.lake.play([row(C, 10, 1, "a")])
+    first = copied.bring()
+    copied.play(row(U, 20, 1, "z"))
+    assert first is not None
+    table = copied.copying._shape(copied.table, pa.schema([("id", pa.int64())]))
+
+    with pytest.raises(LostRaceError):
+        copied.target.write(table, CopyStep(first, replace(first, version=99)))
+
+    assert names(copied) == {1: "z"}
+
+
+def test_a_mirror_that_was_made_anew_is_loaded_over_the_old_one(
+    tmp_path: Path, copied: Copied
+) -> None:
+    copied.lake.play([row(C, 90, 1, "old"), row(C, 91, 2, "old")])
+    copied.bring()
+    anew = HandLake(tmp_path / "anew")
+    anew.play([row(C, 10, 1, "new")])  # its orders are lower
+    anew.settings = replace(anew.settings)
+    again = Copied(anew, copied.copy)
+    again.target = copied.target
+    again.copying.target = copied.target
+
+    made = again.bring()
+
+    assert names(copied) == {1: "new"}
+    assert made is not None
+    assert made.load == 2
+
+
+def test_a_strangers_commit_is_waited_for_and_loaded_once_it_is_waived(copied: Copied) -> None:
+    copied.lake.play([row(C, 10, 1, "a"), row(C, 11, 2, "b")])
+    copied.bring()
+    DeltaTable(copied.lake.settings.mirror("db.t")).update(
+        {"name": "'foreign'"}, predicate="id = 1"
+    )
+
+    with pytest.raises(HeldError, match="foreign_write"):
+        copied.bring()
+    assert names(copied) == {1: "a", 2: "b"}
+
+    copied.lake.land(row(C, 20, 3, "c"))
+    held = copied.lake.apply().hold
+    assert held is not None
+    assert copied.lake.apply([held.id]).hold is None
+    made = copied.bring()
+
+    assert names(copied) == copied.lake.rows() == {1: "foreign", 2: "b", 3: "c"}
+    assert made is not None
+    assert made.load == 2
+
+
+def test_a_log_that_was_cleaned_makes_a_late_copy_load_again(copied: Copied) -> None:
+    copied.lake.play([row(C, 10, 1, "a")])
+    copied.bring()
+    copied.lake.play([row(C, 20, 2, "b")], [row(D, 30, 1)])
+    log = Path(copied.lake.settings.mirror("db.t"), "_delta_log")
+    DeltaTable(copied.lake.settings.mirror("db.t")).create_checkpoint()
+    for version in range(3):
+        (log / f"{version:020}.json").unlink()
+
+    copied.bring()
+
+    assert names(copied) == {2: "b"}
+
+
+def test_shards_keep_apart_what_has_one_key(tmp_path: Path) -> None:
+    shards = (Shard("s", "db.t"), Shard("s", "db.u"))
+    lake = HandLake(tmp_path, rules=(TableRule(r"db\.[tu]", "db.t"),), shards=("db.t", "db.u"))
+    table = Table("db.t", shards, ("id",), "id")
+    copied = Copied(lake, FileCopy(str(tmp_path / "copy.json")), table)
+    lake.land(row(C, 10, 1, "t"), row(C, 11, 1, "u", shard="db.u"))
+    assert lake.apply().hold is None
+    copied.bring()
+    lake.land(row(D, 20, 1, shard="db.u"))
+    assert lake.apply().hold is None
+
+    copied.bring()
+
+    assert {k: one["name"] for k, one in copied.copy.rows("db.t").items()} == {  # type: ignore[attr-defined]
+        '["1", "s", "db.t"]': "t"
+    }
+
+
+def test_a_table_without_a_key_is_held(copied: Copied) -> None:
+    copied.lake.play([row(C, 10, 1, "a")])
+
+    with pytest.raises(HeldError, match="no_key"):
+        copied.copying.bring(replace(copied.table, key=()), None)
+
+
+def test_one_that_does_not_answer_is_caught_up_with(tmp_path: Path) -> None:
+    copied = Copied(HandLake(tmp_path / "lake"), FileCopy(str(tmp_path / "away" / "copy.json")))
+    copied.lake.play([row(C, 10, 1, "a")])
+    with pytest.raises(UnreachableError):
+        copied.bring()
+    copied.lake.play([row(U, 20, 1, "z")])
+    (tmp_path / "away").mkdir()
+
+    copied.bring()
+
+    assert names(copied) == {1: "z"}
+
+
+def test_a_copy_of_another_lake_is_not_written_to(copied: Copied) -> None:
+    copied.lake.play([row(C, 10, 1, "a")])
+    copied.bring()
+
+    with pytest.raises(HeldError, match="copy_taken"):
+        copied.copy.opened("another").positions()
+
+
+def _killed(write: Any, after: int) -> Any:
+    """Writes so many steps; of the next one its rows are read, and it is never written."""
+    left: Iterator[int] = iter(range(after))
+
+    def killed(self: FileTarget, table: Any, step: CopyStep) -> None:
+        if next(left, None) is None:
+            for _ in (*step.came, *step.went):
+                pass
+            raise KeyboardInterrupt
+        write(self, table, step)
+
+    return killed

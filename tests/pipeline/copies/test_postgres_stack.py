@@ -1,0 +1,269 @@
+"""A copy in a real Postgres is, row by row and type by type, what the mirror is.
+
+Covers pipeline/copies/postgres.py.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from demo.postgres import Postgres
+from pipeline.copies.copy import CopyStep
+from pipeline.copies.postgres import PostgresCopy, PostgresTarget
+from pipeline.errors import HeldError, LostRaceError, UnreachableError
+from pipeline.model import Op, Order, Shard, Table
+from pipeline.settings import TableRule
+from pipeline.sources.mysql.column import MySqlColumn as Column
+from tests.pipeline.copies.copied import Copied
+from tests.pipeline.hand_lake import ID, NAME, HandLake, row
+
+pytestmark = pytest.mark.stack
+C, U, D, T = Op.CREATE, Op.UPDATE, Op.DELETE, Op.TRUNCATE
+OWN = ("_sluice_source", "_sluice_shard", "_sluice_rank", "_sluice_version")
+
+
+@pytest.fixture
+def copy(postgres: Postgres, request: pytest.FixtureRequest) -> PostgresCopy:
+    """A database of the test's own."""
+    name = f"copy_{abs(hash(request.node.name)) % 10**8}"
+    postgres.execute(f'CREATE DATABASE "{name}"')
+    return PostgresCopy(postgres.host, name, "postgres", postgres.port)
+
+
+@pytest.fixture
+def copied(tmp_path: Path, copy: PostgresCopy) -> Iterator[Copied]:
+    made = Copied(HandLake(tmp_path), copy)
+    yield made
+    made.target.close()
+
+
+@pytest.fixture
+def rows(postgres: Postgres, copy: PostgresCopy) -> Callable[[], dict[Any, dict[str, Any]]]:
+    """What the copy holds, by id, without what is kept beside it."""
+
+    def read() -> dict[Any, dict[str, Any]]:
+        with postgres.connect(copy.database) as link:
+            cursor = link.execute('SELECT * FROM "db"."t"')
+            found = [
+                {d.name: v for d, v in zip(cursor.description or (), r, strict=True)}
+                for r in cursor
+            ]
+        assert len({one["id"] for one in found}) == len(found)
+        return {one["id"]: {n: v for n, v in one.items() if n not in OWN} for one in found}
+
+    return read
+
+
+def test_rows_come_change_and_go(copied: Copied, rows: Any) -> None:
+    copied.lake.play([row(C, 10 + n, n, f"n{n}") for n in range(3)])
+    copied.bring()
+    assert rows() == copied.mirrored()
+
+    copied.play(row(U, 20, 1, "z"), row(D, 21, 2), row(C, 22, 9, None))
+    copied.play(row(U, 30, 9, 'it\'s "quoted",\n\\N and ,'), row(C, 31, 2, ""))
+
+    assert rows() == copied.mirrored()
+    assert rows()[9]["name"] == 'it\'s "quoted",\n\\N and ,'
+
+
+def test_every_type_comes_through(tmp_path: Path, copy: PostgresCopy, rows: Any) -> None:
+    columns = (
+        ID,
+        Column("small", "TINYINT"),
+        Column("flag", "BIT", 1),
+        Column("price", "DECIMAL", 12, 2),
+        Column("huge", "BIGINT UNSIGNED"),
+        Column("ratio", "DOUBLE"),
+        Column("day", "DATE"),
+        Column("at", "DATETIME", 6),
+        Column("moment", "TIMESTAMP", 6),
+        Column("raw", "VARBINARY", 20),
+    )
+    copied = Copied(HandLake(tmp_path, columns=columns), copy)
+    image = (
+        '{"id": 1, "small": -7, "flag": true, "price": "12.30", "huge": "18446744073709551615",'
+        ' "ratio": 0.1, "day": 20454, "at": 1767323045123456,'
+        ' "moment": "2026-01-02T03:04:05.123456Z", "raw": "AP8="}'
+    )
+    nothing = '{"id": 2}'
+    copied.lake.land(row(C, 10, 1, after=image), row(C, 11, 2, after=nothing))
+    turn = copied.lake.apply()
+    assert turn.hold is None, turn.hold
+
+    copied.bring()
+
+    assert rows() == copied.mirrored()
+    assert rows()[1]["raw"] == b"\x00\xff"
+
+
+def test_an_added_column_is_followed_and_another_type_holds_the_copy(
+    copied: Copied, rows: Any, postgres: Postgres, copy: PostgresCopy
+) -> None:
+    copied.lake.play([row(C, 10, 1, "a")])
+    copied.bring()
+    more = Column("more", "INT", default="7", has_default=True)
+    copied.lake.alter(ID, NAME, more, at=Order(1, 1, 20))
+    copied.play(row(C, 21, 2, after='{"id": 2, "name": "b", "more": 9}'))
+    assert rows() == copied.mirrored()
+
+    copied.lake.alter(ID, NAME, replace(more, type="BIGINT"), at=Order(1, 1, 30))
+    copied.lake.play([row(C, 31, 3, after='{"id": 3, "name": "c", "more": 5000000000}')])
+    with pytest.raises(HeldError, match="copy_columns") as held:
+        copied.bring()
+
+    statement = held.value.detail.rpartition("; ")[2]
+    postgres.execute(statement, database=copy.database)
+    copied.bring()
+    assert rows() == copied.mirrored()
+
+
+def test_an_older_row_never_takes_the_place_of_a_newer(
+    copied: Copied, rows: Any, postgres: Postgres, copy: PostgresCopy
+) -> None:
+    copied.lake.play([row(C, 10, 1, "a"), row(C, 11, 2, "b")])
+    copied.bring()
+    postgres.execute(
+        "UPDATE db.t SET name = 'newer', _sluice_rank = '{1,9,9,9,9,9}'", database=copy.database
+    )
+    copied.lake.play([row(U, 20, 1, "z"), row(D, 21, 2)])
+
+    with pytest.raises(HeldError, match="copy_written"):
+        copied.bring()
+
+    assert {one["name"] for one in rows().values()} == {"newer"}
+    assert copied.position is not None
+    assert copied.position.batch == 0
+
+
+def test_a_delete_of_an_older_row_leaves_a_newer(
+    copied: Copied, rows: Any, postgres: Postgres, copy: PostgresCopy
+) -> None:
+    copied.lake.play([row(C, 10, 1, "a"), row(C, 11, 2, "b")])
+    copied.bring()
+    postgres.execute(
+        "UPDATE db.t SET _sluice_rank = '{1,9,9,9,9,9}' WHERE id = 2", database=copy.database
+    )
+
+    copied.play(row(D, 21, 2), row(D, 22, 1))
+
+    assert set(rows()) == {2}
+
+
+def test_a_killed_step_leaves_nothing_and_is_done_again(
+    copied: Copied, rows: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copied.lake.play([row(C, 10 + n, n, f"n{n}") for n in range(3)])
+    copied.bring()
+    copied.lake.play([row(U, 20, 1, "z"), row(D, 21, 2), row(C, 22, 7, "seven")])
+    before = rows()
+
+    def cut_off(self: PostgresTarget, *_: Any) -> None:
+        self.close()
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PostgresTarget, "_take", cut_off)
+        with pytest.raises(KeyboardInterrupt):
+            copied.bring()
+    assert rows() == before
+    copied.reopen()
+
+    copied.bring()
+    assert rows() == copied.mirrored()
+
+
+def test_whoever_was_overtaken_writes_nothing(copied: Copied, rows: Any) -> None:
+    copied.lake.play([row(C, 10, 1, "a")])
+    first = copied.bring()
+    copied.play(row(U, 20, 1, "z"))
+    assert first is not None
+    made = copied.copying._shaped["db.t"]
+
+    with pytest.raises(LostRaceError):
+        copied.target.write(made, CopyStep(first, replace(first, version=99)))
+
+    assert rows() == copied.mirrored()
+
+
+def test_a_mirror_made_anew_is_loaded_over_the_old_one(
+    tmp_path: Path, copied: Copied, rows: Any
+) -> None:
+    copied.lake.play([row(C, 90, 1, "old"), row(C, 91, 2, "old")])
+    copied.bring()
+    again = Copied(HandLake(tmp_path / "anew"), copied.copy)
+    again.lake.play([row(C, 10, 1, "new")])
+    again.target.owner = copied.lake.settings.lake  # type: ignore[attr-defined]
+
+    made = again.bring()
+
+    assert rows() == again.mirrored() == {1: {"id": 1, "name": "new"}}
+    assert made is not None
+    assert (made.load, made.whole) == (2, True)
+
+
+def test_shards_with_one_key_are_kept_apart(
+    tmp_path: Path, copy: PostgresCopy, postgres: Postgres
+) -> None:
+    shards = (Shard("s", "db.t"), Shard("s", "db.u"))
+    lake = HandLake(tmp_path, rules=(TableRule(r"db\.[tu]", "db.t"),), shards=("db.t", "db.u"))
+    copied = Copied(lake, copy, Table("db.t", shards, ("id",), "id"))
+    lake.land(row(C, 10, 1, "t"), row(C, 11, 1, "u", shard="db.u"))
+    assert lake.apply().hold is None
+    copied.bring()
+    lake.land(row(D, 20, 1, shard="db.u"))
+    assert lake.apply().hold is None
+
+    copied.bring()
+
+    kept = "SELECT id, name, _sluice_shard FROM db.t"
+    assert postgres.execute(kept, database=copy.database) == [(1, "t", "db.t")]
+
+
+def test_what_postgres_cannot_hold_is_told_without_the_value(copied: Copied) -> None:
+    copied.lake.play([row(C, 10, 1, "secret\x00word")])
+
+    with pytest.raises(HeldError, match="copy_value") as held:
+        copied.bring()
+
+    assert "secret" not in str(held.value)
+
+
+def test_a_table_of_somebody_else_is_not_written_to(
+    copied: Copied, postgres: Postgres, copy: PostgresCopy
+) -> None:
+    postgres.execute("CREATE SCHEMA db", "CREATE TABLE db.t (id int)", database=copy.database)
+    copied.lake.play([row(C, 10, 1, "a")])
+
+    with pytest.raises(HeldError, match="copy_taken"):
+        copied.bring()
+
+
+def test_the_copy_of_another_lake_is_not_written_to(copied: Copied) -> None:
+    copied.lake.play([row(C, 10, 1, "a")])
+    copied.bring()
+
+    with pytest.raises(HeldError, match="copy_taken"):
+        copied.copy.opened("another").positions()
+
+
+def test_a_server_that_hangs_is_given_up(copied: Copied, postgres: Postgres) -> None:
+    copied.lake.play([row(C, 10, 1, "a")])
+    copied.bring()
+    assert isinstance(copied.copy, PostgresCopy)
+    hasty = replace(copied.copy, patience=timedelta(seconds=1)).opened(copied.lake.settings.lake)
+    with postgres.connect(copied.copy.database) as link, link.transaction():
+        link.execute("LOCK TABLE sluice.copies")
+        with pytest.raises(UnreachableError):
+            hasty.positions()
+    assert hasty.positions()
+
+
+def test_a_server_that_is_not_there_is_told_by_its_place() -> None:
+    target = PostgresCopy("127.0.0.1", "none", "nobody", 1).opened("lake")
+
+    with pytest.raises(UnreachableError, match=r"postgres://127\.0\.0\.1:1/none"):
+        target.positions()

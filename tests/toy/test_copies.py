@@ -1,0 +1,96 @@
+"""The toy's rows in copies of every kind, with the service as a process that is killed."""
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from demo.postgres import Postgres
+from demo.processes import wait_until
+from tests.toy.copy import FileCopy
+from tests.toy.stand import LINES, SOON, TABLE, Stand, now, without_kafka
+
+COPIES = """
+copies:
+  diary: {{kind: tests.toy.copy, tables: "shop.*", path: {file}}}
+  serving:
+    {{kind: postgres, tables: shop.orders, host: 127.0.0.1, port: {port}, database: {database},
+      user: postgres, patience: PT10S}}
+"""
+KEPT = 'SELECT id, name FROM "shop"."orders"'
+
+pytestmark = [pytest.mark.stack, pytest.mark.spark]
+
+
+class Copies:
+    """What each copy holds, by id."""
+
+    def __init__(self, stand: Stand, postgres: Postgres, database: str, file: Path) -> None:
+        self.stand, self.postgres, self.database, self.file = stand, postgres, database, file
+
+    def diary(self) -> dict[int, dict[str, Any]]:
+        rows = FileCopy(str(self.file)).rows(TABLE).values()
+        return {int(one["id"]): {"id": int(one["id"]), "name": one["name"]} for one in rows}
+
+    def serving(self) -> dict[int, dict[str, Any]]:
+        rows = self.postgres.execute(KEPT, database=self.database)
+        return {id_: {"id": id_, "name": name} for id_, name in rows}
+
+    @contextmanager
+    def hanging(self) -> Iterator[None]:
+        """All of Postgres stands still: who asks is not answered, nor refused."""
+        server = self.postgres.daemon.process
+        assert server is not None
+        every = [server, *self.postgres._children()]
+        for one in every:
+            one.signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for one in every:
+                one.signal(signal.SIGCONT)
+
+    def hold(self, what: dict[int, dict[str, Any]]) -> bool:
+        return self.stand.mirrored() == self.diary() == self.serving() == what
+
+
+@pytest.fixture
+def copies(server_folder: Path, start_postgres: Any) -> Iterator[Copies]:
+    postgres, file = start_postgres("15"), server_folder / "toy_copies" / "away" / "copy.json"
+    postgres.execute("CREATE DATABASE serving")
+    told = COPIES.format(file=file, port=postgres.port, database="serving")
+    with without_kafka(server_folder / "toy_copies", {LINES: f"{LINES}{told}"}) as stand:
+        yield Copies(stand, postgres, "serving", file)
+
+
+def test_copies_are_their_mirrors_in_the_end_whoever_is_killed(copies: Copies) -> None:
+    stand, database = copies.stand, copies.stand.database
+    database.put(TABLE, *({"id": n, "name": f"n{n}"} for n in range(1, 101)))
+    assert stand.ready(now())
+    wait_until(lambda: "copy:diary" in about(stand), SOON, "an incident of a copy that is down")
+    assert "copy:serving" not in about(stand)
+
+    copies.file.parent.mkdir()
+    wait_until(lambda: copies.hold(database.rows(TABLE)), SOON, "all copies")
+    for round_ in range(2):
+        database.put(TABLE, *({"id": n, "name": f"{round_}.{n}"} for n in range(50, 130)))
+        database.delete(TABLE, round_ + 1)
+        stand.kill()
+        if round_:
+            copies.postgres.kill()
+            copies.postgres.start()
+        stand.revive()
+    with copies.hanging():
+        database.put(TABLE, {"id": 7, "name": "while it hung"})
+        assert stand.ready(now())
+        wait_until(lambda: "copy:serving" in about(stand), SOON, "an incident of one that hangs")
+
+    wait_until(lambda: copies.hold(database.rows(TABLE)), SOON, "all copies once more")
+    wait_until(lambda: not about(stand), SOON, "no incident")
+
+
+def about(stand: Stand) -> set[str]:
+    return {one["about"] for one in stand.incidents()}
