@@ -107,9 +107,7 @@ class App:
         self.rebootstraps = self._rebootstraps()
         self.copies = tuple(map(self._copied, config.copied))
         self.delivery = Delivery(config.channels, store.outbox, reminders=self.recorder.reminders)
-        self.stalled = StalledRound(
-            config.alerts, self.current, store.outbox, store.silences.list, self.started
-        )
+        self.stalled = self._stalled()
         self.cycle = self._cycle()
         self.schedule = Schedule(
             jobs(config, self._works()), store.ticks, clock, store.ticks.lasts()
@@ -308,6 +306,10 @@ class App:
         """How long after the end of a day its image is counted on; None if none are made."""
         rule = self.config.settings.published(table)
         return None if rule is None else rule.due
+
+    def _stalled(self) -> StalledRound:
+        alerts, store = self.config.alerts, self.store
+        return StalledRound(alerts, self.current, store.outbox, store.silences.list, self.started)
 
     def _copied(self, plan: CopyPlan) -> CopyWork:
         """The job of one copy, with clients of its own."""

@@ -22,6 +22,7 @@ from demo import machine
 from demo.mysql import MySQL
 from demo.ports import free_ports
 from demo.postgres import Postgres
+from demo.redis import Redis
 from demo.s3 import S3
 from demo.servers import Servers
 from pipeline import jars
@@ -140,6 +141,15 @@ def postgres(server_folder: Path, request: pytest.FixtureRequest) -> Iterator[Po
     made.start()
     yield made
     made.remove()
+
+
+@pytest.fixture(scope="session")
+def redis(server_folder: Path) -> Iterator[Redis]:
+    """Redis shared by all tests: make prefixes of your own."""
+    made = Redis(server_folder / "redis", free_ports(1)[0])
+    made.start()
+    yield made
+    made.stop()
 
 
 @pytest.fixture

@@ -1,0 +1,55 @@
+"""A real Redis on a loopback port, from the system's package; what it holds outlives a kill."""
+
+import shutil
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+
+from demo.daemon import Daemon
+from demo.ports import listening
+from pipeline.errors import UnreachableError
+
+START = timedelta(seconds=30)
+
+
+@dataclass(eq=False)
+class Redis:
+    """One server; each command is in its log before it is answered."""
+
+    home: Path
+    port: int
+    leashed: bool = True
+    daemon: Daemon = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Name the process; nothing is started or written."""
+        self.daemon = Daemon("redis", self.home / "redis.log", self.leashed)
+
+    def start(self) -> None:
+        """Start it on what is there; returns when it answers.
+
+        Raises:
+            UnreachableError: there is no such program on this machine.
+        """
+        program = shutil.which("redis-server")
+        if program is None:
+            raise UnreachableError("there is no redis-server; install the package of that name")
+        self.home.mkdir(parents=True, exist_ok=True)
+        options = {
+            "bind": "127.0.0.1",
+            "port": str(self.port),
+            "dir": str(self.home),
+            "appendonly": "yes",
+            "appendfsync": "no",  # survives kill -9, not a power cut
+            "save": "",
+        }
+        told = (word for name, value in options.items() for word in (f"--{name}", value))
+        self.daemon.start((program, *told), lambda: listening(self.port), START)
+
+    def stop(self) -> None:
+        """Shut down; the data stays."""
+        self.daemon.stop()
+
+    def kill(self) -> None:
+        """`kill -9`; the data stays."""
+        self.daemon.kill()

@@ -1,0 +1,293 @@
+"""Copies in Redis: a hash for each row, of canonical texts; the position moves after the rows.
+
+A row of ``shop.orders`` with key 7 is the hash ``sluice:shop.orders:7``; a column that is NULL is
+no field of it.  Beside its columns are its source and shard, its rank behind the number of its
+load, in digits of one width (Lua compares texts), and the mirror's version that wrote it.  Scripts
+compare and write some hundred rows at a time, each only while its table stands where the step
+began: so a step that was cut off is done again, and one that was overtaken does nothing.
+"""
+
+import base64
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from pipeline.copies.copy import CopiedTable, Copy, CopyStep, RankedRows
+from pipeline.copy_position import CopyPosition
+from pipeline.errors import HeldError, LostRaceError, SluiceError, UnreachableError
+
+SOURCE, SHARD, RANK, VERSION = "_sluice_source", "_sluice_shard", "_sluice_rank", "_sluice_version"
+OWN = (SOURCE, SHARD, RANK, VERSION)
+AT_ONCE = 500  # rows of one script, for as long as which Redis answers nobody
+MOST_COLUMNS = 1_500  # Lua hands over so many fields, twice, at once
+DIGITS = 20
+LOWEST = -(2**63)
+OVERTAKEN = -1
+
+# KEYS: the hash of positions.  ARGV: table, its position when the step began, rows in MessagePack.
+PUT = """
+if (redis.call('HGET', KEYS[1], ARGV[1]) or '') ~= ARGV[2] then return -1 end
+local refused = 0
+for _, row in ipairs(cmsgpack.unpack(ARGV[3])) do
+  local there = redis.call('HMGET', row[1], '_sluice_source', '_sluice_rank')
+  if there[2] and there[1] == row[2] and there[2] > row[3] then
+    refused = refused + 1
+  else
+    redis.call('DEL', row[1])
+    redis.call('HSET', row[1], unpack(row[4]))
+  end
+end
+return refused
+"""
+TAKE = """
+if (redis.call('HGET', KEYS[1], ARGV[1]) or '') ~= ARGV[2] then return -1 end
+for _, row in ipairs(cmsgpack.unpack(ARGV[3])) do
+  local there = redis.call('HMGET', row[1], '_sluice_source', '_sluice_rank', '_sluice_version')
+  if there[2] and there[1] == row[2] and there[2] <= row[3]
+     and tonumber(there[3]) < tonumber(row[4]) then
+    redis.call('DEL', row[1])
+  end
+end
+return 0
+"""
+SWEEP = """
+if (redis.call('HGET', KEYS[1], ARGV[1]) or '') ~= ARGV[2] then return -1 end
+for _, key in ipairs(cmsgpack.unpack(ARGV[3])) do
+  local rank = redis.call('HGET', key, '_sluice_rank')
+  if rank and string.sub(rank, 1, 20) < ARGV[4] then redis.call('DEL', key) end
+end
+return 0
+"""
+STAND = """
+if (redis.call('HGET', KEYS[1], ARGV[1]) or '') ~= ARGV[2] then return -1 end
+redis.call('HSET', KEYS[1], ARGV[1], ARGV[3])
+return 0
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class RedisCopy:
+    """One server, not a cluster, and what all keys begin with.
+
+    ``patience`` is the time limit of one answer.
+    """
+
+    host: str
+    port: int = 6379
+    database: int = 0
+    prefix: str = "sluice"
+    user: str = ""
+    password: str = field(default="", repr=False)
+    tls: bool = False
+    patience: timedelta = timedelta(seconds=10)
+
+    @property
+    def place(self) -> str:
+        """The server's address, the database and the prefix."""
+        return f"redis://{self.host}:{self.port}/{self.database}/{self.prefix}"
+
+    def opened(self, owner: str) -> "RedisTarget":
+        """A connection that is made with the first question."""
+        return RedisTarget(self, owner)
+
+
+@dataclass(eq=False)
+class RedisTarget:
+    """A connection; one that failed is dropped, and the next question dials again."""
+
+    settings: RedisCopy
+    owner: str
+    _client: redis.Redis | None = field(default=None, repr=False)
+
+    @property
+    def standing(self) -> str:
+        """The hash of positions, by table."""
+        return f"{self.settings.prefix}:copies"
+
+    def positions(self) -> Mapping[str, CopyPosition]:
+        """By the hash of positions; of a server that may drop rows by itself, nothing is said."""
+        with self._translated(""):
+            told: Any = self._open().hgetall(self.standing)
+            memory: Any = self._open().info("memory")
+        policy = str(memory.get("maxmemory_policy", ""))
+        if int(memory.get("maxmemory", 0)) and policy.startswith("allkeys"):
+            detail = f"{self.settings.place} drops rows when its memory is full ({policy})"
+            raise HeldError("copy_evicts", f"{detail}; set maxmemory-policy to noeviction there")
+        found = {}
+        for name, text in told.items():
+            one = json.loads(text)
+            if (owner := one.pop("owner")) != self.owner:
+                raise self._taken(f"the copy there is that of the lake {owner}")
+            found[name.decode()] = CopyPosition(**one)
+        return found
+
+    def shaped(self, table: CopiedTable) -> None:
+        """A hash has whatever fields it gets; only what no text can be of is refused."""
+        nested = [one for one in table.columns if pa.types.is_nested(one.type)]
+        taken = [one for one in table.columns if one.name in OWN]
+        if nested or taken or len(table.columns) > MOST_COLUMNS:
+            what = f"column {(nested or taken)[0].name}" if nested or taken else "so many columns"
+            raise HeldError("copy_columns", f"{table.name}: a hash cannot hold {what}")
+
+    def write(self, table: CopiedTable, step: CopyStep) -> None:
+        """Rows that came, keys that went, and then the position, at which each script looks."""
+        with self._translated(table.name):
+            was, now = self._told(step.was), self._told(step.now)
+            for rows in _some(self._rows(table, step)):
+                if refused := self._run(PUT, table, was, rows):
+                    raise self._written(table, refused)
+            for keys in _some(self._keys(table, step)):
+                self._run(TAKE, table, was, keys)
+            if step.sweeps and step.now.load > 1:
+                self._sweep(table, step, was)
+            self._run(STAND, table, was, now)
+
+    def close(self) -> None:
+        """Hang up."""
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+    def _rows(self, table: CopiedTable, step: CopyStep) -> Iterator[list[Any]]:
+        for some in step.came:
+            texts = {name: _texts(some.rows[name]) for name in some.rows.column_names}
+            columns = list(texts.items())
+            for at, (key, source, shard, rank) in enumerate(self._told_of(table, some, step)):
+                fields = [SOURCE, source, SHARD, shard, RANK, rank, VERSION, str(step.now.version)]
+                for name, values in columns:
+                    if (value := values[at]) is not None:
+                        fields += (name, value)
+                yield [key, source, rank, fields]
+
+    def _keys(self, table: CopiedTable, step: CopyStep) -> Iterator[list[Any]]:
+        version = str(step.now.version)
+        for some in step.went:
+            for key, source, _, rank in self._told_of(table, some, step):
+                yield [key, source, rank, version]
+
+    def _told_of(
+        self, table: CopiedTable, some: RankedRows, step: CopyStep
+    ) -> Iterator[tuple[str, str, str, str]]:
+        """Name, source, shard and rank of each row."""
+        sources, shards = some.owned.source.to_pylist(), some.owned.shard.to_pylist()
+        values = [_texts(some.rows[name]) for name in table.key]
+        if table.sharded:
+            values += [sources, shards]
+        begin, load = self._begin(table), f"{step.now.load:0{DIGITS}}"
+        ranks = some.owned.rank.T.tolist()
+        for *key, source, shard, rank in zip(*values, sources, shards, ranks, strict=True):
+            places = "".join(f"{one - LOWEST:0{DIGITS}}" for one in rank)
+            yield begin + ":".join(map(_escaped, key)), source or "", shard or "", load + places
+
+    def _sweep(self, table: CopiedTable, step: CopyStep, was: str) -> None:
+        """Go through all keys of the table; there is no other list of them."""
+        below = f"{step.now.load:0{DIGITS}}"
+        found = self._open().scan_iter(f"{_no_pattern(self._begin(table))}*", count=1_000)
+        for keys in _some(key.decode() for key in found):  # Redis reads no bytes in MessagePack
+            self._run(SWEEP, table, was, keys, below)
+
+    def _run(self, script: str, table: CopiedTable, was: str, what: Any, *more: str) -> int:
+        """What *script* says; LostRaceError if the table stands elsewhere."""
+        argument = what if isinstance(what, str) else msgspec.msgpack.encode(what)
+        run: Callable[..., Any] = self._open().register_script(script)
+        said = int(run(keys=[self.standing], args=[table.name, was, argument, *more]))
+        if said == OVERTAKEN:
+            msg = f"{self.settings.place}: somebody else has written the copy of {table.name}"
+            raise LostRaceError(msg)
+        return said
+
+    def _told(self, position: CopyPosition | None) -> str:
+        if position is None:
+            return ""
+        return json.dumps({**asdict(position), "owner": self.owner}, sort_keys=True)
+
+    def _begin(self, table: CopiedTable) -> str:
+        return f"{self.settings.prefix}:{table.name}:"
+
+    def _written(self, table: CopiedTable, refused: int) -> HeldError:
+        told = f"{refused} rows of {table.name} in {self.settings.place} are newer than the"
+        advice = "somebody else writes there; end that, and drop what stands there"
+        return HeldError("copy_written", f"{told} mirror's: {advice}")
+
+    def _taken(self, told: str) -> HeldError:
+        detail = f"{self.settings.place}: {told}; name another prefix, or drop what is there"
+        return HeldError("copy_taken", detail)
+
+    def _open(self) -> redis.Redis:
+        if self._client is None:
+            own, seconds = self.settings, self.settings.patience.total_seconds()
+            self._client = redis.Redis(
+                host=own.host,
+                port=own.port,
+                db=own.database,
+                username=own.user or None,
+                password=own.password or None,
+                ssl=own.tls,
+                socket_timeout=seconds,
+                socket_connect_timeout=min(5.0, seconds),
+                retry=Retry(NoBackoff(), 0),  # what was sent once may have been done
+                client_name="sluice",
+            )
+        return self._client
+
+    @contextmanager
+    def _translated(self, table: str) -> Iterator[None]:
+        try:
+            yield
+        except SluiceError:
+            raise
+        except redis.ResponseError as error:
+            self.close()
+            raise self._said(error, table) from None
+        except (redis.RedisError, OSError) as error:
+            self.close()
+            raise UnreachableError(f"{self.settings.place}: {error}") from error
+
+    def _said(self, error: redis.ResponseError, table: str) -> SluiceError:
+        said = str(error)
+        if "WRONGTYPE" in said:
+            return self._taken(f"a key of {table} holds something else than a row")
+        return UnreachableError(f"{self.settings.place}: {said}")
+
+
+def _texts(column: pa.ChunkedArray) -> list[str | None]:
+    """Canonical texts: ISO dates and times, bytes in base64, true and false."""
+    if pa.types.is_binary(column.type):
+        values = column.to_pylist()
+        return [None if one is None else base64.b64encode(one).decode() for one in values]
+    found: list[str | None] = column.cast(pa.string()).to_pylist()
+    return found
+
+
+def _escaped(part: str) -> str:
+    """A part of a key without the sign between parts."""
+    return part.replace("%", "%25").replace(":", "%3A")
+
+
+def _no_pattern(text: str) -> str:
+    """The same text where patterns are read."""
+    return "".join(f"\\{sign}" if sign in "\\*?[]^-" else sign for sign in text)
+
+
+def _some(rows: Iterable[Any]) -> Iterator[list[Any]]:
+    """As many at a time as one script takes."""
+    held: list[Any] = []
+    for one in rows:
+        held.append(one)
+        if len(held) == AT_ONCE:
+            yield held
+            held = []
+    if held:
+        yield held
+
+
+COPY: type[Copy] = RedisCopy
