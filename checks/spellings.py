@@ -40,7 +40,10 @@ def _in_digits(table: Table, key: LogKey, schema: TableSchema | None) -> str:
     before, texts = parts[: len(parts) - len(table.key)], parts[len(parts) - len(table.key) :]
     if schema is None or len(texts) != len(table.key):
         return key.key
-    told = [_digits(schema, *pair) for pair in zip(table.key, texts, strict=True)]
+    told = [
+        text if name in table.by_standard else _digits(schema, name, text)
+        for name, text in zip(table.key, texts, strict=True)
+    ]
     return canonical([*before, *told], "", "", unique=True)
 
 

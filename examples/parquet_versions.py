@@ -26,7 +26,7 @@ from pipeline.apply.fills import filled
 from pipeline.apply.floors import below
 from pipeline.apply.mirror_job import MirrorJob
 from pipeline.apply.mirror_side import Range
-from pipeline.apply.mirror_snapshot import CommitStamp, following, note, told_schemas
+from pipeline.apply.mirror_snapshot import CommitStamp, following, note
 from pipeline.apply.provenance import SLUICE, Owned
 from pipeline.apply.reshape import Growth, Shape, growth, lake_schema
 from pipeline.apply.row_changes import RowChanges, RowPart
@@ -168,7 +168,7 @@ class ParquetVersions:
         if known is None:
             open_store(uri).make_folder(VERSIONS)
             none = lake_schema(shape.schema.columns).empty_table()
-            file, told = write(uri, none, self.compression), told_schemas(shape.orders)
+            file, told = write(uri, none, self.compression), shape.texts
             first = Version(uri, 0, uuid.uuid4().hex, file, str(none.schema), remembered=told)
             return _put(first, None, "CREATE", stamp.at, note(-1, -1, stamp.lane))
         rows = read(known)

@@ -56,6 +56,7 @@ from pipeline.apply.mirrors import Mirrors
 from pipeline.build import open_collector, open_source, open_table_format
 from pipeline.copies.copying import Copying
 from pipeline.settings import SourceSettings
+from pipeline.standards.table_standards import Standards
 
 LOOK_AGE = timedelta(seconds=2)
 
@@ -89,8 +90,8 @@ class App:
         followed = {one.settings.name: one.followed for one in self.heartbeats}
         rests_on = {name: one.rests_on for name, one in self.collectors.items()}
         self.servers, self.orderings = Servers(followed), orderings(config.sources, rests_on)
-        self.roster = Roster(self.servers.all, config.tables, clock)
-        roster = self.roster
+        restated = Standards(config.standards)
+        self.roster = roster = Roster(self.servers.all, config.tables, clock, standards=restated)
         self.census = Census(
             *(followed, roster.tables, roster.existing, describe, clock, store.memory),
             bases=roster.bases,

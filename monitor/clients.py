@@ -27,6 +27,7 @@ from pipeline.model import Table
 from pipeline.schema.reading import SchemaReading
 from pipeline.settings import SourceSettings
 from pipeline.sources.source import Source, SourceDescription
+from pipeline.standards.table_standards import Standards
 from pipeline.tables.lake import Lake
 from pipeline.topics.last_keys import KeyedTopics, end_keys
 from pipeline.transports.transport import Transport
@@ -77,7 +78,7 @@ class LakeClient:
         return cls(
             Lake(config.settings, open_table_format(config.settings)),
             partial(open_transport, config.settings),
-            {s.name: _keyed(s) for s in config.sources},
+            {s.name: _keyed(s, Standards(config.standards)) for s in config.sources},
             readings(config.sources),
         )
 
@@ -106,8 +107,8 @@ class LakeClient:
         return end_keys(table, [self.origins[name] for name in names], self.transport(names))
 
 
-def _keyed(one: SourceSettings) -> KeyedTopics:
-    return KeyedTopics(one.name, one.topic_pattern, open_format(one), open_registry(one))
+def _keyed(one: SourceSettings, standards: Standards) -> KeyedTopics:
+    return KeyedTopics(one.name, one.topic_pattern, open_format(one), open_registry(one), standards)
 
 
 def error_table(config: Config, lake: LakeClient) -> ErrorTable:

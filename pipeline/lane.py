@@ -73,9 +73,7 @@ class Lane:
         landed = self.landing.land(waived, resubmissions)
         mark, known = self.landing.mark, self._known
         if set_back := is_set_back(known.mark, mark):
-            known = Known(
-                Mark(mark.lane, -1), Catalog(known.catalog.router, known.catalog.readings)
-            )
+            known = Known(Mark(mark.lane, -1), known.catalog.blank())
             for line in self._lines:
                 line.passes.highs = HighestOrders()
         if set_back or mark.batch > known.mark.batch:

@@ -25,6 +25,7 @@ from pipeline.model import (
     TopicPartition,
 )
 from pipeline.rereads import Reread
+from pipeline.row_standards import RowStandards
 from pipeline.sources.positions import place, reaches
 
 SHOWN = 20  # quarantined changes of a subject that are told one by one
@@ -154,8 +155,7 @@ class Mark:
 
     Names are the texts that those of their types render: who goes by their parts parses them.
 
-    ``offsets``       W: ``topic:partition`` -> the next offset to read, and the leader epoch of
-                      the last record read.
+    ``offsets``       W: ``topic:partition`` -> next offset, and leader epoch of the last record.
     ``gone``          partitions that are no longer there -> where W stood.
     ``acknowledged``  source -> what was acknowledged *before* the end offsets were listed that
                       W has passed: every such transaction is landed.  Dropped when the epoch moves.
@@ -169,8 +169,7 @@ class Mark:
     ``existing``      ``source/shard`` -> whether it is there, of every one a schema change told of.
     ``departed``      table -> newest batch in which a shard was dropped or renamed away: a mirror
                       before it has rows of that one, and nobody asks any more whether all.
-    ``belated``       table -> newest batch that holds changes which were quarantined before: a
-                      mirror before it lacks them.
+    ``belated``       table -> newest batch of changes quarantined before: older mirrors lack them.
     ``bases``         ``source/shard`` -> order its newest base is complete as of.
     ``based``         ``source/shard`` -> batch in which the rows of that base began.
     ``complete``      ``source/shard`` -> batch in which that base became complete.
@@ -178,6 +177,7 @@ class Mark:
                       quarantine: what landed of it below may lack changes.
     ``snaps``         ``source/shard`` -> the snapshot that is not complete yet.
     ``schemas``       ``source/shard`` -> its newest columns, where rows tell them of themselves.
+    ``standards``     ``source/shard`` -> by which its rows are written, where by any, or once.
     ``rereads``       ``source/shard`` -> its newest re-reading, done or not.
     ``resubmitted``   ids of corrected messages that are still asked for -> batch that landed them.
     ``lists``         source -> by which lists its collector sends tables.
@@ -216,6 +216,7 @@ class Mark:
     lost: Mapping[str, Order] = field(default_factory=dict)
     snaps: Mapping[str, Snap] = field(default_factory=dict)
     schemas: Mapping[str, ToldSchema] = field(default_factory=dict)
+    standards: Mapping[str, RowStandards] = field(default_factory=dict)
     rereads: Mapping[str, Reread] = field(default_factory=dict)
     resubmitted: Mapping[str, int] = field(default_factory=dict)
     lists: Mapping[str, CollectorLists] = field(default_factory=dict)

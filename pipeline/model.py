@@ -167,6 +167,8 @@ class Table:
 
     ``key`` holds the source's key columns in order; empty when the source declares none.
     ``id_column`` is the one integer key column that probes may range over; None if there is none.
+    ``by_standard`` are the key's columns that the mirror has otherwise than the source: in no order
+    that both know.
     """
 
     name: str
@@ -175,6 +177,16 @@ class Table:
     id_column: str | None = None
     unique_across_shards: bool = False
     tier: int = 1
+    by_standard: tuple[str, ...] = ()
+
+    @property
+    def no_ranges(self) -> str:
+        """Why its keys have no ranges that can be counted on both sides; empty if they have."""
+        if self.id_column is not None and self.key in {(), (self.id_column,)}:
+            return ""
+        if self.by_standard:
+            return f"key column {self.by_standard[0]} is written by a standard"
+        return "the key is not one integer column"
 
     @property
     def sources(self) -> tuple[str, ...]:

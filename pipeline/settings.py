@@ -171,6 +171,20 @@ class InvariantRule:
 
 
 @dataclass(frozen=True, slots=True)
+class StandardRule:
+    """How columns of tables whose name matches the glob ``tables`` are written in the lake.
+
+    ``key`` names the columns of these tables' key, in the order in which they are sent.
+    ``standards`` are each by the name of its file in standards/, or of a module elsewhere; of two
+    that name one column, the first counts.
+    """
+
+    tables: str
+    key: tuple[str, ...]
+    standards: tuple[tuple[str, Any], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class UpkeepSettings:
     """How long old versions and old changes are kept, and how often what is older is removed."""
 
@@ -214,7 +228,8 @@ class PipelineSettings:
     ``transport_options``, further fields of its class; ``kafka`` is empty if it needs none.
     ``table_format`` is what mirrors are laid out in, with ``table_format_options``.  ``publish``
     says of which tables images are made, ``invariants`` what no slice may break that reaches a
-    mirror, ``archive`` which deletes only move rows to an archive.
+    mirror, ``archive`` which deletes only move rows to an archive, ``standards`` which columns are
+    written otherwise than their source has them.
     Days are those of ``time_zone``.  ``cycles``: tier -> how long its tables may wait for a turn.
     ``urgent_rows`` caps a landing batch where a rule names tables of tier 0; by default it is small
     enough to be landed in the driver, where no Spark job of others is waited for.
@@ -242,6 +257,7 @@ class PipelineSettings:
     publish: tuple[PublishRule, ...] = ()
     invariants: tuple[InvariantRule, ...] = ()
     archive: tuple[ArchiveRule, ...] = ()
+    standards: tuple[StandardRule, ...] = ()
     time_zone: str = "UTC"
     cycles: Mapping[int, timedelta] = field(default_factory=dict)
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -48,6 +49,7 @@ from pipeline.route import Router
 from pipeline.settings import PipelineSettings, SourceSettings, TableRule
 from pipeline.spark import described, open_session
 from pipeline.spread import spread
+from pipeline.standards.table_standards import Standards
 from pipeline.workers import require_alike
 
 
@@ -65,12 +67,12 @@ def open_lane(settings: PipelineSettings, clock: Callable[[], datetime]) -> Lane
     require_rows_with_a_mark(logs[0])
     mark = logs[0].mark() or Mark(settings.lane, -1)
     router = routed(settings)
-    catalog = Catalog(router, readings(settings.sources))
+    catalog = Catalog(router, readings(settings.sources), Standards(settings.standards))
     catalog.add(logs[0].schema_changes(-1))
     feeds, transport = _feeds(settings), open_transport(settings)
     worker = open_table_format(settings).worker()
     carried = [transport.reader(()), worker, *(feed.format for feed in feeds)]
-    session = open_session(settings, jars.spark(), (one.__module__ for one in carried))
+    session = open_session(settings, jars.spark(), _modules(settings, carried))
     require_alike(session, settings.master)
     rereading, previews = _rereading(settings, logs[3], session, clock)
     landing = Landing(
@@ -91,6 +93,12 @@ def open_lane(settings: PipelineSettings, clock: Callable[[], datetime]) -> Lane
     writing = ImageWriting(settings, Mirrors(settings, open_table_format(settings)), clock)
     urgent = _beside(passes, logs[4]) if settings.divided else None
     return Lane(landing, passes, upkeep, rereading, catalog, session, writing, urgent, previews)
+
+
+def _modules(settings: PipelineSettings, carried: Sequence[Any]) -> list[str]:
+    """Names of those whose objects are sent to where tasks run."""
+    standards = [one for rule in settings.standards for _, one in rule.standards]
+    return [one.__module__ for one in (*carried, *standards)]
 
 
 def _beside(others: Passes, log: ChangeLog) -> Passes:

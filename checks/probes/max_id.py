@@ -53,8 +53,8 @@ class MaxId:
 
     def measure(self, table: Table, world: World) -> Reach | NotYet | Undecided:
         """Compare the maxima read before with a mirror that has come past them; read anew."""
-        if table.id_column is None or table.key not in {(), (table.id_column,)}:
-            return Undecided("unsupported", "the key is not one integer column")
+        if table.no_ranges:
+            return Undecided("unsupported", table.no_ranges)
         memory = world.recall(table, NAME)
         if not memory:
             _begin(table, world)

@@ -50,8 +50,8 @@ class RangeCounts:
 
     def measure(self, table: Table, world: World) -> Differences | NotYet | Undecided:
         """Compare what was counted before, or ask the suspects again; then count anew."""
-        if table.id_column is None or table.key not in {(), (table.id_column,)}:
-            return Undecided("unsupported", "the key is not one integer column")
+        if table.no_ranges:
+            return Undecided("unsupported", table.no_ranges)
         memory = world.recall(table, NAME)
         if memory is None or memory.get("failed"):
             self._begin(table, world, memory or {})

@@ -10,32 +10,27 @@ from pydantic import TypeAdapter, ValidationError
 
 from alerts import channel as channels
 from checks import run as probes
-from monitor.config import copies, invariants
+from monitor.config import copies, invariants, standards
 from monitor.config.mistakes import mistakes, securities
 from monitor.config.model import Config
 from monitor.config.names import elsewhere, strangers
 from monitor.config.places import misplaced
-from monitor.config.plans import Beside, CheckPlan, SectionPlace, plan, read, with_keys
-from monitor.config.secret import beside, expand, resolve, secret_fields
+from monitor.config.plans import (
+    Beside,
+    CheckPlan,
+    SectionPlace,
+    plan,
+    read,
+    section_schema,
+    with_keys,
+)
+from monitor.config.secret import SECRET_SCHEMA, beside, expand, resolve, secret_fields
 from monitor.config.text import mapping, placed, read_text, refusal
 from pipeline.faults import fault_lines
 from pipeline.settings import KafkaSecurity, PublishRule, SourceSettings
 
-APART = ("probes", "channels", "invariants", "copies")  # sections whose keys are names of files
+APART = ("probes", "channels", "invariants", "copies", "standards")  # of names of files
 FILES = ("ca", "certificate", "key")  # of Kafka's, named in the config
-SECRET_SCHEMA = {
-    "oneOf": [
-        {
-            "type": "object",
-            "properties": {way: {"type": "string"}},
-            "required": [way],
-            "additionalProperties": False,
-        }
-        for way in ("env", "file")
-    ]
-}
-
-
 Faults = Callable[[Config], Iterable[str]]
 
 
@@ -65,20 +60,20 @@ def parse(text: str, path: Path, also: Faults = _none) -> Config:
     sinks, more = _channels(raw.get("channels"), path.parent)
     demanded, odd = invariants.rules(raw.get("invariants"), path.parent)
     sent, bad = copies.plans(raw.get("copies"), path.parent)
+    restated, strange = standards.rules(raw.get("standards"), path.parent)
     plain, hidden = _with_secrets({k: v for k, v in raw.items() if k not in APART}, path.parent)
     plain, unset = expand(plain, "")
     built = {"probes": tuple(plans), "channels": sinks, "invariants": demanded, "copies": sent}
-    faults += more + odd + bad + hidden + unset
+    faults += more + odd + bad + strange + hidden + unset
     try:
         config = Config.model_validate_json(json.dumps(plain, default=str))
     except ValidationError as error:
         schema = with_keys(Config.model_json_schema(), APART)
         wrong = beside(fault_lines(error, schema), unset)
         raise refusal(path, wrong + faults) from None
-    config = config.model_copy(
-        update={"kafka_security": _placed(config.kafka_security, path)}
-        | {"sources": tuple(_source(source, path) for source in config.sources)}
-    )
+    own = tuple(_source(source, path) for source in config.sources)
+    security = _placed(config.kafka_security, path)
+    config = config.model_copy(update={"kafka_security": security, "sources": own})
     told = {fault.partition(": ")[0] for fault in faults}
     wrong = mistakes(config) + strangers(config, plans, sinks, demanded, sent)
     wrong += [*misplaced(config, path), *_unreadable(config), *also(config)]
@@ -88,6 +83,7 @@ def parse(text: str, path: Path, also: Faults = _none) -> Config:
     return config.model_copy(
         update=built
         | {
+            "standards": restated,
             "lake": placed(config.lake, path),
             "store": placed(config.store, path),
             "publish": tuple(_written(rule, path) for rule in config.publish),
@@ -103,12 +99,13 @@ def schema() -> dict[str, Any]:
             whole["$defs"][kind.__name__]["properties"][name] = SECRET_SCHEMA
     beside = TypeAdapter(Beside).json_schema()["properties"]
     whole["properties"]["probes"] = _by_name(
-        {name: _section(probes.find(name), beside) for name in probes.known()}
+        {name: section_schema(probes.find(name), beside) for name in probes.known()}
     )
-    kinds = {name: _section(channels.find(name), {"kind": {}}) for name in channels.known()}
+    kinds = {name: section_schema(channels.find(name), {"kind": {}}) for name in channels.known()}
     whole["properties"]["channels"] = {**_by_name(kinds), "additionalProperties": True}
     whole["properties"]["invariants"] = invariants.schema()
     whole["properties"]["copies"] = copies.schema(SECRET_SCHEMA)
+    whole["properties"]["standards"] = standards.schema()
     return whole
 
 
@@ -185,13 +182,6 @@ def _sections(told: Any, at: str, must: str) -> tuple[dict[str, Mapping[str, Any
     found = {str(name): {} if one is None else one for name, one in (told or {}).items()}
     known = {name: one for name, one in found.items() if isinstance(one, Mapping)}
     return known, [f"{at}.{name}: {must}" for name in found if name not in known]
-
-
-def _section(kind: type, beside: Mapping[str, Any]) -> dict[str, Any]:
-    own = TypeAdapter(kind).json_schema()
-    properties = {**own.get("properties", {}), **beside}
-    properties |= dict.fromkeys(sorted(secret_fields(kind)), SECRET_SCHEMA)
-    return {**own, "properties": properties, "additionalProperties": False}
 
 
 def _by_name(sections: Mapping[str, Any]) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from pipeline.settings import (
     PipelineSettings,
     PublishRule,
     SourceSettings,
+    StandardRule,
     TableRule,
     UpkeepSettings,
 )
@@ -143,6 +144,7 @@ class Config(BaseModel):
     channels: SkipJsonSchema[Mapping[str, Any]] = {}
     invariants: SkipJsonSchema[tuple[InvariantRule, ...]] = ()
     copies: SkipJsonSchema[tuple[Any, ...]] = ()
+    standards: SkipJsonSchema[tuple[StandardRule, ...]] = ()
 
     @property
     def settings(self) -> PipelineSettings:
@@ -161,6 +163,7 @@ class Config(BaseModel):
             publish=self.publish,
             invariants=self.invariants,
             archive=self.archive,
+            standards=self.standards,
             time_zone=self.time_zone.key,
             cycles=self._cycles,
             **tuning,

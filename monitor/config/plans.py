@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, TypeAdapter, ValidationError
 
-from monitor.config.secret import beside, expand, resolve, secret_fields
+from monitor.config.secret import SECRET_SCHEMA, beside, expand, resolve, secret_fields
 from pipeline.errors import ConfigError
 from pipeline.faults import fault_lines, join
 
@@ -107,6 +107,14 @@ def read(
         lines = fault_lines(error, with_keys(adapter.json_schema(), also), at)
         return None, faults + beside(lines, unset + lost)
     return (None if faults else value), faults
+
+
+def section_schema(kind: type, beside: Mapping[str, Any]) -> dict[str, Any]:
+    """The JSON Schema of a section of *kind*, for editors; it may also have the keys *beside*."""
+    own = TypeAdapter(kind).json_schema()
+    properties = {**own.get("properties", {}), **beside}
+    properties |= dict.fromkeys(sorted(secret_fields(kind)), SECRET_SCHEMA)
+    return {**own, "properties": properties, "additionalProperties": False}
 
 
 def with_keys(schema: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:

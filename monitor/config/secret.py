@@ -14,6 +14,18 @@ from typing import Any
 import yaml
 
 WAYS = "{env: NAME} or {file: PATH}"
+SECRET_SCHEMA = {
+    "oneOf": [
+        {
+            "type": "object",
+            "properties": {way: {"type": "string"}},
+            "required": [way],
+            "additionalProperties": False,
+        }
+        for way in ("env", "file")
+    ]
+}
+"""How editors are told what a secret may be."""
 
 
 def resolve(

@@ -29,6 +29,7 @@ from pipeline.route import Router
 from pipeline.schema.column import Column
 from pipeline.settings import TableRule
 from pipeline.side_by_side import Answer, SideBySide
+from pipeline.standards.table_standards import NO_STANDARDS, Standards
 
 KEYS_AGAIN = timedelta(hours=1)
 log = structlog.get_logger(__name__)
@@ -84,6 +85,7 @@ class Roster:
     rules: InitVar[tuple[TableRule, ...]]
     clock: Callable[[], datetime]
     every: timedelta = timedelta(seconds=60)
+    standards: Standards = NO_STANDARDS
     _tables: tuple[Table, ...] = ()
     _named: Mapping[str, Table] = field(default_factory=dict)
     _told: tuple[object, object] | None = None  # by what the shards are known
@@ -278,11 +280,16 @@ class Roster:
         for table in tables:
             about, until = self._about(table), self.clock() + _some(KEYS_AGAIN, table.name)
             try:
-                self._keys[table.name] = KeyAnswer(about, until, _keyed(table, sources))
+                self._keys[table.name] = KeyAnswer(about, until, self._keyed(table, sources))
             except SluiceError as error:
                 log.info("keys of a table are not known", table=table.name, why=str(error))
                 if isinstance(error, UnreachableError):
                     return
+
+    def _keyed(self, table: Table, sources: Mapping[str, Dictionary]) -> Table:
+        found = _keyed(table, sources)
+        restated = self.standards.of_key(table.name, found.key)
+        return replace(found, id_column=None, by_standard=restated) if restated else found
 
     def _with_key(self, table: Table) -> Table:
         """The table with its key, as it was told last; a source that is silent takes none away."""
@@ -292,7 +299,8 @@ class Roster:
         before = self._named.get(table.name)
         if before is None:
             return table
-        return replace(table, key=before.key, id_column=before.id_column)
+        key, ranged = before.key, before.id_column
+        return replace(table, key=key, id_column=ranged, by_standard=before.by_standard)
 
     def _about(self, table: Table) -> AskedKey:
         return table, tuple(self._existing.get(str(shard)) for shard in table.shards)

@@ -4,9 +4,10 @@ Requests are numbered; a reply carries its request's number, and the reply to th
 Reports of the pipeline travel as their own dataclasses; what comes out equals what went in.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import Any
 
 from pydantic import TypeAdapter
 
@@ -21,12 +22,12 @@ from pipeline.errors import (
     UnreachableError,
 )
 from pipeline.image import DueCut
-from pipeline.invariants.finder import find
-from pipeline.invariants.invariant import Invariant
+from pipeline.invariants import finder as invariants
 from pipeline.report import Applied, Landed
 from pipeline.rereads import RereadState, WishedReread
 from pipeline.resubmissions import Resubmission
 from pipeline.settings import PipelineSettings
+from pipeline.standards import finder as standards
 
 OPENING = 0
 _PLAIN = {kind.__name__: kind for kind in (ConfigError, UnreachableError, FormatError, ProofError)}
@@ -113,19 +114,26 @@ def dump_request(request: Request) -> bytes:
 
 
 def load_request(line: bytes) -> Request:
-    """Read back what :func:`dump_request` wrote; of an invariant a line tells only the name."""
+    """Read back what :func:`dump_request` wrote; of a plug-in a line tells only the name."""
     request = _REQUEST.validate_json(line)
     if request.settings is None:
         return request
     rules = tuple(
-        replace(rule, invariants=tuple((name, _built(name, one)) for name, one in rule.invariants))
+        replace(rule, invariants=_built(invariants.find, rule.invariants))
         for rule in request.settings.invariants
     )
-    return replace(request, settings=replace(request.settings, invariants=rules))
+    own = tuple(
+        replace(rule, standards=_built(standards.find, rule.standards))
+        for rule in request.settings.standards
+    )
+    settings = replace(request.settings, invariants=rules, standards=own)
+    return replace(request, settings=settings)
 
 
-def _built(name: str, fields: object) -> Invariant:
-    return TypeAdapter(find(name)).validate_python(fields)
+def _built(
+    find: Callable[[str], type], named: Iterable[tuple[str, Any]]
+) -> tuple[tuple[str, Any], ...]:
+    return tuple((name, TypeAdapter(find(name)).validate_python(one)) for name, one in named)
 
 
 def dump_reply(reply: Reply) -> bytes:

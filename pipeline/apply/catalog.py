@@ -4,7 +4,7 @@ Pure.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pipeline.apply.fills import Fill
 from pipeline.apply.floors import Floors
@@ -14,13 +14,15 @@ from pipeline.mark import Mark
 from pipeline.model import Order, Shard, ShardId, Table
 from pipeline.route import Router
 from pipeline.schema.births import Step, births
-from pipeline.schema.column import TableSchema
+from pipeline.schema.column import Column, TableSchema
 from pipeline.schema.effect import BaseNeeded
 from pipeline.schema.evolution import Incompatible, merge
 from pipeline.schema.history import History, SchemaChange
 from pipeline.schema.pending import EMPTIED, Asked, Gone, MovedRows, PendingStatements
 from pipeline.schema.reading import SchemaReading
 from pipeline.schema.schema_change import Told
+from pipeline.standards.column import StandardColumn, default_of
+from pipeline.standards.table_standards import NO_STANDARDS, Standards
 
 Births = dict[str, list[tuple[str, Order]]]
 """Shard of one source -> its added columns, each with the order since which it has it."""
@@ -37,6 +39,7 @@ class Catalog:
 
     router: Router
     readings: Mapping[str, SchemaReading] = field(default_factory=dict)
+    standards: Standards = NO_STANDARDS
     _changes: dict[str, list[SchemaChange]] = field(default_factory=dict)
     _told: dict[str, dict[Told, None]] = field(default_factory=dict)  # in the order they came
     _pending: dict[str, PendingStatements] = field(default_factory=dict)
@@ -88,6 +91,10 @@ class Catalog:
             self._histories.pop(source, None)
             self._births.pop(source, None)
 
+    def blank(self) -> "Catalog":
+        """One that has learnt nothing, with the same rules."""
+        return Catalog(self.router, self.readings, self.standards)
+
     def reading(self, rows: Sequence[tuple[str, Order, str]]) -> "Catalog":
         """A catalog that has learnt *rows*, too; this one stays for whoever reads it."""
         if not rows:
@@ -95,6 +102,7 @@ class Catalog:
         made = Catalog(
             self.router,
             self.readings,
+            self.standards,
             {name: [*own] for name, own in self._changes.items()},
             {name: dict(own) for name, own in self._told.items()},
             dict(self._pending),
@@ -217,10 +225,16 @@ class Catalog:
         for column, order in self._born(shard.source).get(shard.name, ()):
             schema = self.at(name, order)
             born = schema.column(column) if schema is not None else None
-            value = born.dialect.default(born) if born is not None else None
+            value = None if born is None else default_of(self._written(shard.name, born))
             if value is not None and value.is_valid:
                 found.append(Fill(column, shard, order, value))
         return tuple(found)
+
+    def _written(self, shard: str, column: Column) -> Column:
+        """A shard's column as its mirror has it."""
+        own = self.standards.of(self.router.table(shard))
+        standard = None if own is None else own.of(column.name)
+        return column if standard is None else StandardColumn(column, standard)
 
     def _born(self, source: str) -> Births:
         """By shard, since each pass asks for the births of every one that has changes."""
@@ -244,13 +258,15 @@ class Catalog:
         told = (self.newest(shard.source, shard.name) for shard in own)
         schema = next((one for one in told if one is not None), None)  # a shard may be dropped
         key = (rule.key if rule and rule.key else schema.key) if schema else ()
+        restated = self.standards.of_key(name, key)
         return Table(
             name=name,
             shards=own,
             key=key,
-            id_column=_id_column(schema, key),
+            id_column=None if restated else _id_column(schema, key),
             unique_across_shards=bool(rule and rule.unique_across_shards),
             tier=self.tier(name, shards),
+            by_standard=restated,
         )
 
     def tier(self, name: str, shards: Folding) -> int:
@@ -274,11 +290,11 @@ class Catalog:
         return known[1]
 
     def schema(self, table: Table) -> TableSchema:
-        """One schema for all shards of *table*, with the key that the table goes by.
+        """One schema for all shards of *table*, as its mirror has it, with the key it goes by.
 
         Raises:
             HeldError: no schema has landed yet, shards disagree, or there is no key that can be
-                told from others.
+                told from others, or would be after its columns' standards.
         """
         found = [self.newest(shard.source, shard.name) for shard in table.shards]
         schemas = [schema for schema in found if schema is not None]
@@ -293,7 +309,22 @@ class Catalog:
             )
             raise HeldError("no_key", detail)
         _refuse_two_spellings(table, merged)
-        return merged
+        self._refuse_odd_standards(table, merged)
+        columns = tuple(self._written(schemas[0].shard, column) for column in merged.columns)
+        return replace(merged, columns=columns)
+
+    def _refuse_odd_standards(self, table: Table, merged: TableSchema) -> None:
+        """Two rows must not get one key, and a name in the config must be that of a column."""
+        own = self.standards.of(table.name)
+        names = {column.name for column in merged.columns}
+        if own is not None and (lacking := sorted(own.expected - names)):
+            detail = f"{table.name} has no column {lacking[0]}, for which there is a standard"
+            raise HeldError("standards", f"{detail}; correct its name, or take it out")
+        for name in table.by_standard:
+            if own is not None and not own.standards[name].distinct:
+                detail = f"by the standard of key column {name} two rows may get one key"
+                advice = "take it out of `standards`, or give it one that keeps values apart"
+                raise HeldError("standards", f"{table.name}: {detail}; {advice}")
 
 
 def _emptied(asked: Asked) -> bool:

@@ -1,15 +1,18 @@
 """Are all changes that a mirror needs in the change log?  Only a new base helps where they are not.
 
-Changes may have been lost before they landed, or may no longer be kept.  Pure.
+Changes may have been lost before they landed, may no longer be kept, or may have been written by
+other standards than those of today.  Pure.
 """
 
 from collections.abc import Mapping, Sequence
 
+from pipeline.apply.catalog import Catalog
 from pipeline.apply.moved_rows import RowMove
 from pipeline.errors import HeldError
 from pipeline.living import is_there
 from pipeline.mark import Mark
 from pipeline.model import Table
+from pipeline.row_standards import ALWAYS
 
 
 def require_landed(
@@ -34,6 +37,29 @@ def require_landed(
     if unread:
         detail = f"its rows had another name, and changes of that are unread ({unread[0]})"
         raise HeldError("quarantine", f"{detail}; take a new base of {table.name}")
+
+
+def require_alike(table: Table, mark: Mark, moves: Sequence[RowMove], catalog: Catalog) -> None:
+    """Refuse a table of which rows would be written by two standards, or with and without one.
+
+    Raises:
+        HeldError: ``standards``.
+    """
+    wanted = catalog.standards.digest(table.name)
+    for other in sorted({one.shard.name for move in moves for one in move.names}):
+        if catalog.standards.digest(catalog.router.table(other)) != wanted:
+            detail = f"its rows had the name {other}, and other `standards` there"
+            raise HeldError("standards", f"{detail}; take a new base of {table.name}")
+    for name in sorted(_names(table)):
+        known = mark.standards.get(name, ALWAYS)
+        if not is_there(mark, name) or (name not in mark.shards and known is ALWAYS):
+            continue
+        if known.digest != wanted:
+            detail = f"`standards` changed: rows of {name} are written otherwise from now on"
+            raise HeldError("standards", f"{detail}; the next batch that lands takes note of it")
+        if known.since >= 0 and mark.based.get(name, -1) <= known.since:
+            detail = f"`standards` changed: rows of {name} from before are written otherwise"
+            raise HeldError("standards", f"{detail}; take a new base")
 
 
 def require_kept(table: Table, mark: Mark, dropped: int) -> None:

@@ -17,6 +17,7 @@ from pipeline.model import Order, Shard
 
 FLOORS, SCHEMAS, LIFE = "sluice.floors", "sluice.schemas", "sluice.life"  # names of texts
 ARCHIVED = "sluice.archived"
+STANDARDS = "sluice.standards"
 _images: dict[str, tuple[str, tuple[Image, ...]]] = {}  # by address; as many as there are mirrors
 
 
@@ -108,6 +109,17 @@ def images_of(snapshot: MirrorSnapshot) -> tuple[Image, ...]:
         known = text, images_in(text)
         _images[snapshot.uri] = known
     return known[1]
+
+
+def standards_of(snapshot: MirrorSnapshot) -> str:
+    """The digest of the standards by which its rows are written; empty if by none."""
+    return snapshot.remembered.get(STANDARDS, "")
+
+
+def told_standards(snapshot: MirrorSnapshot | None, digest: str) -> dict[str, str]:
+    """The text that remembers *digest*, where there is or was one."""
+    known = snapshot is not None and STANDARDS in snapshot.remembered
+    return {STANDARDS: digest} if digest or known else {}
 
 
 def life_of(snapshot: MirrorSnapshot) -> int | None:

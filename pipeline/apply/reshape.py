@@ -10,13 +10,20 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from pipeline.apply.fills import Fill
-from pipeline.apply.mirror_snapshot import MirrorSnapshot, schemas_of, told_schemas
+from pipeline.apply.mirror_snapshot import (
+    MirrorSnapshot,
+    schemas_of,
+    standards_of,
+    told_schemas,
+    told_standards,
+)
 from pipeline.apply.provenance import META, SLUICE
 from pipeline.errors import HeldError
 from pipeline.model import Order, Shard, Table
 from pipeline.schema.arrow_types import arrow_type
 from pipeline.schema.column import Column, TableSchema
 from pipeline.schema.evolution import Compatible, Incompatible, compare
+from pipeline.standards.column import StandardColumn, default_of
 
 Find = Callable[[str, Order], TableSchema | None]
 Kinds = Callable[[Sequence[str]], pa.Schema]
@@ -28,18 +35,24 @@ class Shape:
     """What a mirror is to look like.
 
     *newest* has the newest landed schema of each of its shards, ``source/shard``; *schema* is all
-    of them in one; *at* finds an earlier one.
+    of them in one; *at* finds an earlier one.  *standards* tells those of its columns from others.
     """
 
     table: Table
     schema: TableSchema
     newest: Mapping[str, TableSchema]
     at: Find
+    standards: str = ""
 
     @property
     def orders(self) -> dict[str, Order]:
         """The schema change that each shard is followed to."""
         return {name: found.order for name, found in self.newest.items()}
+
+    @property
+    def texts(self) -> dict[str, str]:
+        """What a mirror that is made so remembers."""
+        return told_schemas(self.orders) | told_standards(None, self.standards)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,15 +73,27 @@ def growth(snapshot: MirrorSnapshot, kinds: Kinds, shape: Shape) -> Growth | Non
     """
     known = schemas_of(snapshot)
     moved = {name for name, order in shape.orders.items() if known.get(name) != order}
-    if not moved:
+    restated = standards_of(snapshot) != shape.standards
+    if not moved and not restated:
         return None
     fills = tuple(fill for name in sorted(moved) for fill in _fills(name, known, shape))
     wanted = lake_schema(shape.schema.columns)
+    if restated:
+        _require_same_types(kinds(sorted(set(wanted.names))), wanted)
     _require_same_keys(snapshot.uri, kinds(shape.table.key), wanted)
-    told = told_schemas({**known, **shape.orders})
+    told = told_schemas({**known, **shape.orders}) | told_standards(snapshot, shape.standards)
     return Growth(
         wanted, told, fills, bool(fills) or _widened(kinds(sorted(set(wanted.names))), wanted)
     )
+
+
+def _require_same_types(there: pa.Schema, wanted: pa.Schema) -> None:
+    """Refuse a column whose type another standard changes: its old values are none of that."""
+    for field in there:
+        kind = wanted.field(field.name).type
+        if field.name != SLUICE and kind != field.type:
+            detail = f"column {field.name} is {field.type} in the mirror, and {kind} by `standards`"
+            raise HeldError("standards", f"{detail}; rebuild the mirror")
 
 
 def _require_same_keys(uri: str, keys: pa.Schema, wanted: pa.Schema) -> None:
@@ -104,10 +129,17 @@ def _fills(name: str, known: Mapping[str, Order], shape: Shape) -> list[Fill]:
     """Defaults of columns that a shard got since the schema that the mirror follows."""
     step = _step(name, known, shape)
     found = [
-        (column.name, column.dialect.default(column)) for column in (step.added if step else ())
+        (column.name, default_of(_written(column, shape.schema)))
+        for column in (step.added if step else ())
     ]
     born = shape.orders[name]
     return [Fill(n, Shard.parse(name), born, value) for n, value in found if value.is_valid]
+
+
+def _written(column: Column, merged: TableSchema) -> Column:
+    """A shard's column as the mirror has it."""
+    known = merged.column(column.name)
+    return StandardColumn(column, known.standard) if isinstance(known, StandardColumn) else column
 
 
 def _step(name: str, known: Mapping[str, Order], shape: Shape) -> Compatible | None:

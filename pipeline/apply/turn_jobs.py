@@ -17,7 +17,7 @@ from pipeline.apply.floors import highest, of_bases
 from pipeline.apply.highest_orders import HighestOrders
 from pipeline.apply.landed_day import LandedDays
 from pipeline.apply.landed_state import LandedState
-from pipeline.apply.losses import require_kept, require_landed
+from pipeline.apply.losses import require_alike, require_kept, require_landed
 from pipeline.apply.mirror_job import MirrorJob
 from pipeline.apply.mirror_snapshot import (
     CommitStamp,
@@ -117,7 +117,7 @@ class TurnJobs:
         moves = self._moves(table, landed, stamp.at)
         if moves is None:
             return None
-        shape = Shape(table, catalog.schema(table), catalog.newest_of(table), catalog.at)
+        shape = _shape(table, catalog)
         snapshot = self._shaped(name, shape, stamp)
         after = batch_of(snapshot, self.settings.lane)
         job = MirrorJob(
@@ -236,6 +236,7 @@ class TurnJobs:
         moves = landed.catalog.moves(table, mark, floors)
         if not self._arrivals.complete(table.name, moves, mark, now):
             return None
+        require_alike(table, mark, moves, landed.catalog)
         require_landed(table, mark, moves, landed.gaps)
         if self.mirrors.applied(table.name) < 0:
             require_kept(table, mark, self._dropped())
@@ -254,6 +255,11 @@ class TurnJobs:
         made: MirrorSnapshot = self.table_format.shaped(uri, known, shape, stamp)
         self.mirrors.know(name, made)
         return made
+
+
+def _shape(table: Table, catalog: Catalog) -> Shape:
+    digest = catalog.standards.digest(table.name)
+    return Shape(table, catalog.schema(table), catalog.newest_of(table), catalog.at, digest)
 
 
 def _is_whole(table: Table, landed: LandedState) -> bool:

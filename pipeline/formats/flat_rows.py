@@ -53,10 +53,15 @@ def key(row: Row, names: Sequence[str]) -> str:
         KeyError: one is missing.
         ValueError: one is null, a list or an object.
     """
-    return f"[{','.join(quote(_text(row[name])) for name in names)}]"
+    return f"[{','.join(quote(text(row[name])) for name in names)}]"
 
 
-def _text(raw: Raw) -> str:
+def text(raw: Raw) -> str:
+    """The canonical text of one value.
+
+    Raises:
+        ValueError: it is null, a list or an object.
+    """
     sent = bytes(raw)
     if sent.startswith(b'"'):
         return _WORD.decode(raw)

@@ -3,7 +3,7 @@
 Kafka leaves such topics out of its listings without a word, so the table would look empty.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Container, Iterable, Mapping, Set
 from dataclasses import replace
 
 from pipeline.living import is_there
@@ -11,6 +11,25 @@ from pipeline.mark import Mark
 from pipeline.model import Shard
 from pipeline.report import Gap, tell_gap
 from pipeline.route import Router
+from pipeline.topics.naming import spelled
+
+
+def hidden_among(
+    names: Set[str],
+    prefixes: Mapping[str, str],
+    there: Container[str],
+    hidden: Callable[[Set[str]], Set[str]],
+) -> frozenset[str]:
+    """Those shards of *names* whose topics we may not see: they look empty, and may not be.
+
+    *prefixes* are those of the sources' topics, *there* the topics that we see; *hidden* asks which
+    of some topics are refused.
+    """
+    shards = {name: Shard.parse(name) for name in names}
+    topics = {n: f"{prefixes[one.source]}.{spelled(one.name)}" for n, one in shards.items()}
+    unseen = {topic for topic in topics.values() if topic not in there}
+    refused = hidden(unseen) if unseen else frozenset()
+    return frozenset(name for name, topic in topics.items() if topic in refused)
 
 
 def with_hidden(made: Mark, hidden: Iterable[str], router: Router) -> Mark:

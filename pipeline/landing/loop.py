@@ -26,9 +26,10 @@ from pipeline.landing.epoch_bounds import EpochBounds, bounds
 from pipeline.landing.epochs import Epochs, explain, look, reordered
 from pipeline.landing.facts import Facts, gather
 from pipeline.landing.healing import Healed, Healing
-from pipeline.landing.hidden_topics import with_hidden
+from pipeline.landing.hidden_topics import hidden_among, with_hidden
 from pipeline.landing.listing import Listing, Upstream, tell_gone
 from pipeline.landing.new_rules import with_rules
+from pipeline.landing.new_standards import with_standards
 from pipeline.landing.next_mark import next_mark
 from pipeline.landing.noticed import Noticed
 from pipeline.landing.plan import Plan, PlanContext, plan
@@ -47,12 +48,12 @@ from pipeline.landing.topic_shards import TopicShards
 from pipeline.landing.untold_losses import with_untold
 from pipeline.lives import lived
 from pipeline.mark import Mark, source_of
-from pipeline.model import Ordering, PartitionEnd, Shard, TopicPartition
+from pipeline.model import Ordering, PartitionEnd, TopicPartition
 from pipeline.report import Hold, Landed, read_gap
 from pipeline.resubmissions import Resubmission
 from pipeline.route import Router
 from pipeline.settings import PipelineSettings
-from pipeline.topics.naming import spelled
+from pipeline.standards.table_standards import Standards
 from pipeline.transports.offset_ranges import OffsetRange
 from pipeline.transports.transport import Transport
 
@@ -156,6 +157,10 @@ class Landing:
     def _orderings(self) -> Mapping[str, Ordering]:
         return {feed.settings.name: feed.format.ordering for feed in self.feeds}
 
+    @cached_property
+    def _standards(self) -> Standards:
+        return Standards(self.settings.standards)
+
     def _epochs(self, listing: Listing) -> Epochs:
         return reordered(look(self.mark, listing), self.mark, listing, self._orderings)
 
@@ -165,14 +170,14 @@ class Landing:
 
     @cached_property
     def _resubmitting(self) -> Resubmitting:
-        return Resubmitting(self.feeds, self.router, self.log)
+        return Resubmitting(self.feeds, self.router, self.log, self._standards)
 
     def _read_again(self, intake: Intake) -> Done:
         stamp = Stamp(self.mark.lane, -1, self.clock())
         reader = self.transport.reader(intake.ranges)
         metadata = self.log.opened(stamp.received).metadata
         task = LandingTask(self.log.store.uri, metadata, stamp, self.router, (intake,), reader)
-        return self.work((task,))[0]
+        return self.work((replace(task, standards=self._standards),))[0]
 
     def _land(
         self, chosen: Plan, listing: Listing, held: dict[str, Hold], waived: frozenset[str]
@@ -204,7 +209,8 @@ class Landing:
         )
         self._same_topics(chosen, listing)
         made = self._with_lost(made, listing, epochs, facts, stamp.received)
-        made = replace(self._again.noted(self._healed.noted(made)), lives=self._lived(made))
+        lives = lived(self.mark.lives, made.batch, self._life.int >> 66)
+        made = replace(self._again.noted(self._healed.noted(made)), lives=lives)
         files, before = (*again.files, *self._healed.files), self._healed.counted_before
         taken = rows_again(self.log, files, columns, stamp, counted_before=before)
         self._tried = ripe(self.mark)
@@ -218,11 +224,9 @@ class Landing:
         """*made* with the gaps that no offsets show: what went elsewhere, or was never sent."""
         if not self._ruled:  # the rules of the batch before may have been others
             made = with_rules(made, self.mark, self.router)
+        made = with_standards(made, self.mark, self._standards, anew=not self._ruled)
         made, known = with_hidden(made, facts.hidden, self.router), self._orderings
         return with_untold(made, self.mark, listing, epochs, facts=facts, orderings=known, at=at)
-
-    def _lived(self, made: Mark) -> Mapping[str, int]:
-        return lived(self.mark.lives, made.batch, self._life.int >> 66)
 
     def _judged(
         self,
@@ -300,6 +304,7 @@ class Landing:
                 metadata=self.log.snapshot.metadata,
                 stamp=stamp,
                 router=self.router,
+                standards=self._standards,
                 intakes=tuple(self._intakes(ranges, listing, epochs, bounded, whole)),
                 reader=self.transport.reader(ranges),
             )
@@ -347,13 +352,8 @@ class Landing:
         return replace(facts, news=tuple(news), hidden=hidden)
 
     def _hidden(self, names: Set[str], listing: Listing) -> frozenset[str]:
-        """Those shards of *names* whose topics we may not see: they look empty, and may not be."""
         prefixes = {feed.settings.name: feed.settings.prefix for feed in self.feeds}
-        shards = {name: Shard.parse(name) for name in names}
-        topics = {n: f"{prefixes[one.source]}.{spelled(one.name)}" for n, one in shards.items()}
-        unseen = {topic for topic in topics.values() if topic not in listing.source_of}
-        refused = self.transport.hidden(unseen) if unseen else frozenset()
-        return frozenset(name for name, topic in topics.items() if topic in refused)
+        return hidden_among(names, prefixes, listing.source_of, self.transport.hidden)
 
     def _same_topics(self, chosen: Plan, listing: Listing) -> None:
         """A topic deleted and created anew while it was read would mix two topics unseen."""

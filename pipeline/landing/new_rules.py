@@ -35,7 +35,7 @@ def with_rules(made: Mark, before: Mark, router: Router) -> Mark:
 
 
 def _gap(name: str, old: str | None, new: str, made: Mark) -> Gap:
-    topic, partition, until = _place(Shard.parse(name).name, made.offsets)
+    topic, partition, until = place(Shard.parse(name).name, made.offsets)
     went = f"to {old}" if old is not None else "nowhere"
     why = f"the rules sent it {went}, and send it to {new} now; take a new base of {name}"
     return Gap(
@@ -50,8 +50,8 @@ def _gap(name: str, old: str | None, new: str, made: Mark) -> Gap:
     )
 
 
-def _place(shard: str, w: Mapping[str, PartitionEnd]) -> tuple[str, int, int]:
-    """Topic and partition that *shard* came in, and where W stands there."""
+def place(shard: str, w: Mapping[str, PartitionEnd]) -> tuple[str, int, int]:
+    """Topic and partition that *shard* came in, and where *w* stands there; else its name, 0, 0."""
     for name, end in sorted(w.items()):
         at = TopicPartition.parse(name)
         if at.topic.endswith(f".{shard}"):

@@ -29,6 +29,7 @@ from pipeline.model import Op, Order, Shard
 from pipeline.registry import decoded
 from pipeline.resubmissions import Resubmission, ResubmissionState, is_shard, place_of, raw_message
 from pipeline.route import Router
+from pipeline.standards.table_standards import NO_STANDARDS, Standards
 
 ROWS = frozenset({Op.CREATE, Op.UPDATE, Op.DELETE})
 JUDGED = ("op", "source", "shard", "table", "key", "order", "changed", "snapshot", "error")
@@ -73,6 +74,7 @@ class Resubmitting:
     feeds: tuple[Feed, ...]
     router: Router
     log: ChangeLog
+    standards: Standards = NO_STANDARDS
 
     def found(
         self, mark: Mark, listing: Listing, asked: Sequence[Resubmission], at: datetime
@@ -126,7 +128,8 @@ class Resubmitting:
         raw = raw_message(one, feed.format.columns)
         changes = decoded(feed.format, feed.registry, raw)
         stamp = Stamp(mark.lane, -1, at)
-        shaped = [shape(changes, raw, came, routes=Routes(self.router), stamp=stamp)]
+        routes = Routes(self.router, self.standards)
+        shaped = [shape(changes, raw, came, routes=routes, stamp=stamp)]
         known = {n: told for n, told in mark.schemas.items() if source_of(n) == name}
         rows = list(Unrepeated(known).among(shaped)) if len(changes) else []
         judged = [row for each in rows for row in each.select(list(JUDGED)).to_pylist()]

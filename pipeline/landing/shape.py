@@ -19,6 +19,8 @@ from pipeline.formats.heartbeat import number_of
 from pipeline.landing.epoch_bounds import EpochBounds
 from pipeline.model import Op, Ordering, TopicPartition
 from pipeline.route import Router
+from pipeline.standards.batches import standardised
+from pipeline.standards.table_standards import Standards
 
 _ROWS = pa.array([Op.CREATE, Op.UPDATE, Op.DELETE, Op.READ], pa.string())
 _ORDER = ("epoch", "log", "pos", "row")
@@ -51,9 +53,13 @@ class Provenance:
 
 @dataclass(eq=False)
 class Routes:
-    """Tables of shards, each asked of the rules once: there are few of them, and many rows."""
+    """Tables of shards, each asked of the rules once: there are few of them, and many rows.
+
+    ``standards`` are those of the tables' columns.
+    """
 
     router: Router
+    standards: Standards
     _known: dict[str, tuple[str | None, bool]] = field(default_factory=dict)
 
     def of(self, shards: pa.Array) -> tuple[pa.Array, pa.Array]:
@@ -78,10 +84,14 @@ def shape(
     routes: Routes,
     stamp: Stamp,
 ) -> pa.RecordBatch:
-    """Rows of ``CHANGES``, in the order of *decoded* (``DECODED``), which was made of *raw*."""
+    """Rows of ``CHANGES``, in the order of *decoded* (``DECODED``), which was made of *raw*.
+
+    All that is landed of messages comes by here, so here is where values get their standards.
+    """
     count = len(decoded)
     placed = _placed(decoded, raw)
     table, unique = routes.of(decoded["shard"])
+    decoded = standardised(decoded, table, routes.standards)
     row = pc.is_in(decoded["op"], _ROWS)
     beat = pc.fill_null(pc.and_(row, pc.equal(decoded["shard"], came.heartbeat)), False)
     op = decoded["op"]

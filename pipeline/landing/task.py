@@ -23,6 +23,7 @@ from pipeline.landing.told_schemas import Unrepeated
 from pipeline.mark import ToldSchema
 from pipeline.registry import SchemaRegistry, decoded
 from pipeline.route import Router
+from pipeline.standards.table_standards import NO_STANDARDS, Standards
 from pipeline.transports.offset_ranges import OffsetRange, RangeRead, ReadBounds
 from pipeline.transports.transport import RecordReader
 
@@ -49,7 +50,8 @@ class LandingTask:
     """All that a task needs, to be sent to where it runs.
 
     ``changes`` is the change log's folder, ``metadata`` its columns and properties, ``reader``
-    reads records where the task runs.  A topic belongs to one intake.
+    reads records where the task runs.  A topic belongs to one intake.  ``standards``: before any of
+    its rows is written.
     """
 
     changes: str
@@ -60,6 +62,7 @@ class LandingTask:
     reader: RecordReader
     bounds: ReadBounds = field(default_factory=ReadBounds)
     run: int = RUN
+    standards: Standards = NO_STANDARDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +112,7 @@ def write(
 
 def _shaped(batches: Iterable[pa.RecordBatch], task: LandingTask) -> Iterator[pa.RecordBatch]:
     """Rows of ``CHANGES``, intake by intake of each batch; none of what says nothing."""
-    routes = Routes(task.router)
+    routes = Routes(task.router, task.standards)
     for batch in batches:
         for intake in task.intakes:
             raw = _share(batch, intake, alone=len(task.intakes) == 1)

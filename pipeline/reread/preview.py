@@ -162,8 +162,9 @@ def _read(
 
 
 def _typed(texts: Sequence[str], table: Table, catalog: Catalog) -> Rows:
-    """By their ids."""
-    columns = catalog.schema(table).columns
+    """By their ids, as the mirror is to have them."""
+    own, columns = catalog.standards.of(table.name), catalog.schema(table).columns
+    texts = texts if own is None else [own.row(one) for one in texts]
     rows = typed(pa.array(texts, pa.string()), columns).rows.to_pylist()
     return {row[table.key[0]]: row for row in rows}
 

@@ -34,6 +34,7 @@ from pipeline.sources.condition import parsed
 from pipeline.sources.limits import limits_of
 from pipeline.sources.positions import place
 from pipeline.sources.row_reader import OpenRows, ReadFence, RowsAsked
+from pipeline.standards.table_standards import TableStandards
 
 AT_ONCE = 4  # tasks of a round, which the source has to bear at the same time
 AHEAD = 1_000_000  # rows that wait for landing before more are read
@@ -182,6 +183,7 @@ class Rereading:
         declared = self.readers.schema(shard, landed.catalog, landed.mark)
         key = _sent_key(table, declared)
         _require_key(shard, key, declared)
+        _require_shown(shard, key, wish, landed.catalog.standards.of(table.name))
         if str(shard) in self.offer.begun:
             return
         bounds = partial(self.readers.of(shard.source).bounds, shard, key, AT_ONCE)
@@ -253,6 +255,7 @@ class Rereading:
             ),
             there=there,
             at=wish.at,
+            standards=landed.catalog.standards,
         )
 
     def _read_on(self, wish: WishedReread, table: Table, landed: LandedState) -> None:
@@ -347,6 +350,18 @@ def _require_key(shard: Shard, key: tuple[str, ...], declared: TableSchema | Non
             return
         why = f"goes by {', '.join(key)}, and whether they are sent in that order nobody tells"
     raise ConfigError(f"{shard.name} {why}, so it cannot be read in parts")
+
+
+def _require_shown(
+    shard: Shard, key: tuple[str, ...], wish: WishedReread, own: TableStandards | None
+) -> None:
+    """Refuse to read along a key that the lake must not have: it would tell how far that is."""
+    standards = {} if own is None else own.standards
+    hidden = [name for name in key if name in standards and standards[name].hides]
+    if hidden and (wish.rows.ranges or not wish.rows.some):
+        msg = f"{shard.name}: the lake would tell how far it was read along key column {hidden[0]}"
+        advice = "name rows by their keys, or let the collector take a snapshot (execute-snapshot)"
+        raise ConfigError(f"{msg}, which its standard hides; {advice}")
 
 
 def _is_other(known: Reread, key: tuple[str, ...]) -> bool:

@@ -47,6 +47,8 @@ from pipeline.sources.row_reader import (
     RowsAsked,
     RowsRead,
 )
+from pipeline.standards.batches import rows_again
+from pipeline.standards.table_standards import NO_STANDARDS, Standards
 
 log = structlog.get_logger(__name__)
 FEWEST = 10  # rows of a SELECT: if the server is too slow for these, it is the server's matter
@@ -91,6 +93,7 @@ class RereadTask:
     limits: ReadLimits = field(default_factory=ReadLimits)
     there: tuple[int, ...] = ()
     at: datetime | None = None
+    standards: Standards = NO_STANDARDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +150,7 @@ def run(task: RereadTask) -> RereadDone:
         UnreachableError: the server did not answer, is loaded, or the lake could not be written.
         ProofError: it is another server, or the table is not there.
         ConfigError: it may not be read, or has no key.
+        FormatError: as ``shaped``; it is tried again.
     """
     pace = ReadPace(task.limits)
     name = f"part-{uuid.uuid4()}.parquet"
@@ -338,10 +342,17 @@ def _gone(asked: Sequence[str], read: RowsRead, task: RereadTask) -> pa.RecordBa
 def shaped(
     rows: pa.RecordBatch, task: RereadTask, blank: Blank, op: Op = Op.READ
 ) -> pa.RecordBatch:
-    """Rows of ``CHANGES`` of ``ROWS``, all at the order of the fence, their batch left blank."""
+    """Rows of ``CHANGES`` of ``ROWS``, all at the order of the fence, their batch left blank.
+
+    Raises:
+        FormatError: a value is to be written by a standard that has no answer for it.
+        ConfigError: the standards are those of another key.
+    """
     count, shard = len(rows), task.asked.shard
     source, name = pa.repeat(shard.source, count), pa.repeat(shard.name, count)
-    table, unique = Routes(task.router).of(name)
+    table, unique = Routes(task.router, task.standards).of(name)
+    if (own := task.standards.of(task.router.table(shard.name))) is not None:
+        rows = rows_again(rows, task.asked.key, own)
     order = [pa.repeat(pa.scalar(part, pa.int64()), count) for part in task.order.parts]
     columns = blank.columns(count) | {
         "lane": pa.repeat(task.stamp.lane, count),

@@ -14,6 +14,8 @@ from pipeline.formats.format import OPTIONAL, RAW, Format
 from pipeline.lake.seen import LogKey
 from pipeline.model import PartitionEnd, Shard, Table, TopicPartition
 from pipeline.registry import SchemaRegistry, decoded
+from pipeline.standards.batches import standardised
+from pipeline.standards.table_standards import NO_STANDARDS, Standards
 from pipeline.topics.records import LastRecord
 
 
@@ -39,13 +41,14 @@ class Ends(Protocol):
 class KeyedTopics:
     """Where a source's rows arrive: its name, the pattern of their topics, and their format.
 
-    ``registry`` tells the schemas that the format needs.
+    ``registry`` tells the schemas that the format needs; keys are as ``standards`` write them.
     """
 
     source: str
     pattern: str
     format: Format
     registry: SchemaRegistry | None = None
+    standards: Standards = NO_STANDARDS
 
 
 def end_keys(table: Table, origins: Sequence[KeyedTopics], transport: Ends) -> tuple[LogKey, ...]:
@@ -75,7 +78,12 @@ def _key(
 ) -> LogKey | None:
     """Key of the last change in a message; None if it holds none of *table*."""
     batch = _batch(origin.format, at, record)
-    changes = decoded(origin.format, origin.registry, batch).to_pylist()
+    told = decoded(origin.format, origin.registry, batch)
+    whose = [
+        table.name if name and Shard(origin.source, name) in table.shards else None
+        for name in told["shard"].to_pylist()
+    ]
+    changes = standardised(told, pa.array(whose, pa.string()), origin.standards).to_pylist()
     message = changes[-1] if changes else {"error": "nothing"}
     if message["error"] is not None or None in (message["shard"], message["key_values"]):
         return None

@@ -46,6 +46,7 @@ def test_each_block_of_code_is_the_file_it_names() -> None:
     found = {code.partition("\n")[0]: code.partition("\n")[2] for code in blocks(PAGE, "python")}
 
     assert sorted(found) == [
+        "# examples/country_code.py",
         *("# examples/few_rows.py", "# examples/json_lines.py", "# examples/line_file.py"),
         "# examples/trimmed.py",
     ]
@@ -61,7 +62,7 @@ def test_each_seam_of_the_table_has_its_protocol_and_its_name() -> None:
 
     assert [seam for seam, _, _ in rows] == [
         *("source", "collector", "format", "probe", "channel", "transport", "table format"),
-        *("copy", "invariant"),
+        *("copy", "standard", "invariant"),
     ]
     assert [protocol for _, protocol, _ in rows if not (ROOT / protocol).is_file()] == []
     for seam, _, name in rows[:3]:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipeline.beats import BeatTrail
 from pipeline.errors import HeldError
 from pipeline.mark import (
     FULL_EVERY,
@@ -36,6 +37,7 @@ from pipeline.model import (
     TopicPartition,
 )
 from pipeline.rereads import KeyStretch, Reread
+from pipeline.row_standards import RowStandards
 from pipeline.sources.mysql.position import binlog_position
 from tests.example_count import examples
 from tests.pipeline.lakes import NOON
@@ -51,6 +53,7 @@ VALUES = {
     "gone": st.builds(PartitionEnd, NUMBERS),
     "acknowledged": st.builds(Acknowledged, PLACES, st.booleans()),
     "heartbeats": NUMBERS,
+    "beats": st.builds(BeatTrail, NUMBERS, st.just(ORDER), NUMBERS, NUMBERS, falls=NUMBERS),
     "tables": NUMBERS,
     "epochs": st.builds(
         Epoch, NUMBERS, st.just("uuid"), PLACES, passed=st.sampled_from([None, PASSED])
@@ -87,6 +90,7 @@ VALUES = {
     "snaps": st.builds(Snap, st.just(ORDER), NUMBERS, NUMBERS, st.booleans()),
     "gaps": st.just('{"id": "g"}'),
     "lives": NUMBERS,
+    "standards": st.builds(RowStandards, st.text(max_size=2), NUMBERS),
     "quarantine": st.builds(Quarantine, st.just("t"), NUMBERS, NUMBERS, st.just(("i",))),
 }  # fmt: skip
 

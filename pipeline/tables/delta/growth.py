@@ -6,7 +6,7 @@ from functools import partial
 
 from pipeline.apply.adoption import Adoption
 from pipeline.apply.fills import Fill
-from pipeline.apply.mirror_snapshot import CommitStamp, following, note, told_schemas
+from pipeline.apply.mirror_snapshot import CommitStamp, following, note
 from pipeline.apply.reshape import Growth, Shape, growth, lake_schema
 from pipeline.lake.alterations import altered
 from pipeline.lake.commit import commit, create
@@ -30,7 +30,7 @@ def begun(store: Store, shape: Shape, stamp: CommitStamp) -> Snapshot:
         store,
         lake_schema(shape.schema.columns),
         clock=stamp.at,
-        configuration={**PROPERTIES, **told_schemas(shape.orders)},
+        configuration={**PROPERTIES, **shape.texts},
         note=note(-1, -1, stamp.lane),
     )
 

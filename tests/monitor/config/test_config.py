@@ -82,7 +82,7 @@ def test_a_lake_may_be_an_address() -> None:
 def test_tuning_is_what_the_pipeline_may_be_told_with_the_same_defaults() -> None:
     apart = {"lake", "kafka", "kafka_security", "sources", "rules", "transport"}
     apart |= {"transport_options", "table_format", "table_format_options"}
-    apart |= {"publish", "invariants", "archive"}
+    apart |= {"publish", "invariants", "archive", "standards"}
     apart |= {"time_zone", "cycles"}
     theirs = {f.name: f for f in fields(PipelineSettings) if f.name not in apart}
     ours = {f.name: f for f in fields(Tuning)}

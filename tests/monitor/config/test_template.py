@@ -32,6 +32,7 @@ def test_all_that_it_shows_is_read_without_a_fault(
 ) -> None:
     for name in ("SHOP_PASSWORD", "KAFKA_PASSWORD", "SLACK_URL"):
         monkeypatch.setenv(name, "http://10.0.0.1/x")
+    monkeypatch.setenv("HASH_KEY", "0123456789abcdef")
     (tmp_path / "ca.pem").write_text("", encoding="utf-8")
     path = tmp_path / "sluice.yaml"
     path.write_text(uncommented(TEMPLATE.read_text(encoding="utf-8")), encoding="utf-8")

@@ -22,6 +22,7 @@ from pipeline.route import Router
 from pipeline.schema.reading import SchemaReading
 from pipeline.settings import RegistrySettings
 from pipeline.sources.mysql.dialect import MYSQL
+from pipeline.standards.table_standards import NO_STANDARDS
 from tests.pipeline.formats.batches import Raw, batch
 from tests.pipeline.formats.canal_writer import CanalTable
 from tests.pipeline.formats.dbevents_writer import Event
@@ -56,6 +57,8 @@ CANAL_ROW: dict[str, str | None] = {
     "raw": "\x00ÿ",
 }
 
+ROUTES = Routes(Router(()), NO_STANDARDS)
+
 
 class Applied:
     """A lake by hand that the messages of one format go into, offset by offset."""
@@ -75,7 +78,7 @@ class Applied:
         came = Provenance("s", "sluice.heartbeat", ordering=self.form.ordering)
         stamp = Stamp("main", self.lake.mark.batch + 1, NOW)
         decoded = self.form.decode(sent, self.schemas)
-        rows = shape(decoded, sent, came, routes=Routes(Router(())), stamp=stamp).to_pylist()
+        rows = shape(decoded, sent, came, routes=ROUTES, stamp=stamp).to_pylist()
         placed = [{**row, "order": Order(**row["order"])} for row in rows]
         self._learn([row for row in placed if row["op"] == Op.DDL])
         self.lake.land(*(row for row in placed if row["op"] != Op.DDL))
@@ -120,7 +123,7 @@ def test_the_number_of_a_heartbeat_is_read_in_each_format(form: Format, sent: Ra
     came = Provenance("s", "sluice.heartbeat", ordering=form.ordering)
     raw, stamp = batch([sent]), Stamp("main", 1, NOW)
 
-    rows = shape(form.decode(raw, {}), raw, came, routes=Routes(Router(())), stamp=stamp)
+    rows = shape(form.decode(raw, {}), raw, came, routes=ROUTES, stamp=stamp)
 
     notes = [one["note"] for one in slim(rows).to_pylist() if one["op"] == Op.HEARTBEAT]
     assert notes == ["41"]

@@ -27,7 +27,7 @@ from pipeline.registry import SchemaRegistry
 from pipeline.report import Landed
 from pipeline.route import Router
 from pipeline.schema.dialect import Dialect
-from pipeline.settings import CollectorSettings, PipelineSettings, SourceSettings
+from pipeline.settings import CollectorSettings, PipelineSettings, SourceSettings, StandardRule
 from pipeline.sources.mysql.column import MySqlColumn
 from pipeline.sources.mysql.dialect import MYSQL
 from pipeline.sources.mysql.position import binlog_position
@@ -261,6 +261,7 @@ class Desk:
     names: Sequence[str] = "ab"
     registries: Mapping[str, SchemaRegistry] = field(default_factory=dict)
     dialect: Dialect = MYSQL
+    standards: tuple[StandardRule, ...] = ()
     tasks: list[int] = field(default_factory=list)
     now: datetime = NOW
 
@@ -270,7 +271,9 @@ class Desk:
         sources = tuple(
             SourceSettings(n, "127.0.0.1", 1, "", collector=collector, prefix=n) for n in self.names
         )
-        self.settings = PipelineSettings(str(self.home), "", sources, batch_rows=self.most)
+        self.settings = PipelineSettings(
+            str(self.home), "", sources, batch_rows=self.most, standards=self.standards
+        )
         log = self.log()
         self.loop = Landing(
             settings=self.settings,

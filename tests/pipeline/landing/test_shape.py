@@ -13,6 +13,7 @@ from pipeline.landing.tally import tally
 from pipeline.model import Op, Ordering, Origin, TopicPartition
 from pipeline.route import Router
 from pipeline.settings import TableRule
+from pipeline.standards.table_standards import NO_STANDARDS
 
 STAMP = Stamp("main", 7, datetime(2026, 11, 21, 23, 59, 59, tzinfo=UTC))
 SHOP = Provenance("shop", "sluice.heartbeat")
@@ -42,7 +43,7 @@ def shaped(
     of = range(len(changes)) if messages is None else messages
     decoded = rows(zip(of, changes, strict=True))
     at = places or [("t", 0, 100 + n) for n in range(max(of, default=-1) + 1)]
-    return shape(decoded, raw(at), came, routes=Routes(ROUTER), stamp=STAMP)
+    return shape(decoded, raw(at), came, routes=Routes(ROUTER, NO_STANDARDS), stamp=STAMP)
 
 
 def row(op: Op = Op.CREATE, shard: str | None = "shop.orders", **more: object) -> Decoded:

@@ -28,6 +28,7 @@ from pipeline.schema.schema_change import TableTold
 from pipeline.settings import SourceSettings, TableRule
 from pipeline.sources.mysql.position import binlog_position
 from pipeline.sources.row_reader import ROWS, KeyTexts, ReadFence, RowsAsked, RowsRead
+from pipeline.standards.table_standards import Standards
 from tests.pipeline.landing.desk import Desk
 from tests.pipeline.reading import readings
 
@@ -50,6 +51,7 @@ class Rows:
     reads: list[RowsAsked] = field(default_factory=list)
     there: tuple[Shard, ...] = ()
     told: TableTold | None = None
+    name: str = "again"
 
     def __call__(self, settings: SourceSettings) -> "Rows":
         return self
@@ -83,7 +85,7 @@ class Rows:
         numbers = range(first, until)[: asked.limit]
         rows = {
             "key_values": [f'["{n}"]' for n in numbers],
-            "after": [json.dumps({"id": n, "name": "again"}) for n in numbers],
+            "after": [json.dumps({"id": n, "name": self.name}) for n in numbers],
         }
         last = (str(numbers[-1]),) if numbers else None
         return RowsRead(pa.RecordBatch.from_pydict(rows, ROWS), last, len(numbers) < asked.limit)
@@ -110,7 +112,8 @@ class Beside:
 
     def start(self) -> None:
         """As after kill -9: nothing is remembered but what the lake says."""
-        self.desk = Desk(self.desk.home, self.desk.topics, self.desk.server)
+        old = self.desk
+        self.desk = Desk(old.home, old.topics, old.server, standards=old.standards)
         feeds = self.desk.loop.feeds
         self.again = Rereading(
             self.desk.settings,
@@ -138,7 +141,7 @@ class Beside:
 
     def states(self) -> tuple[RereadState, ...]:
         log = self.desk.log()
-        catalog = Catalog(self.router, readings("a", "b"))
+        catalog = Catalog(self.router, readings("a", "b"), Standards(self.desk.standards))
         log.look()
         catalog.add(log.schema_changes(-1))
         return self.again.run(LandedState(self.desk.loop.mark, catalog), self.wishes)

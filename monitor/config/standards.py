@@ -1,0 +1,84 @@
+"""What does the section ``standards`` say of which tables' columns?
+
+A list: each part names tables by a glob and their key, and beside these standards, whose settings
+are the fields of their classes.  Columns that no part names are written as their source has them.
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from monitor.config.names import elsewhere
+from monitor.config.plans import SectionPlace, read, section_schema
+from pipeline.settings import StandardRule
+from pipeline.standards.finder import find, known
+from pipeline.standards.standard import Standard
+
+_MUST = "must be a list: [{tables: shop.orders, key: [id], hash: {columns: [phone], ...}}]"
+_OWN = ("tables", "key")
+
+
+def rules(told: Any, folder: Path) -> tuple[tuple[StandardRule, ...], list[str]]:
+    """Each part that is right, and all that is wrong as ``place: fault``."""
+    if told is None:
+        return (), []
+    if not isinstance(told, list) or not all(isinstance(one, Mapping) for one in told):
+        return (), [f"standards: {_MUST}"]
+    found: list[StandardRule] = []
+    faults: list[str] = []
+    for number, part in enumerate(told):
+        rule, wrong = _rule(part, SectionPlace(f"standards[{number}]", folder))
+        found += [rule] if not wrong else []
+        faults += wrong
+    return tuple(found), faults
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema of the section, for editors."""
+    sections = {name: section_schema(find(name), {}) for name in known()}
+    names = {"type": "array", "items": {"type": "string"}, "minItems": 1}
+    properties = {"tables": {"type": "string"}, "key": names, **sections}
+    part = {"type": "object", "properties": properties, "required": list(_OWN)}
+    return {"type": "array", "items": {**part, "additionalProperties": True}}
+
+
+def _rule(part: Mapping[str, Any], place: SectionPlace) -> tuple[StandardRule, list[str]]:
+    glob, key = part.get("tables"), part.get("key")
+    named = {str(name): section for name, section in part.items() if name not in _OWN}
+    faults = []
+    if not isinstance(glob, str):
+        faults.append(f"{place.at}.tables: is required; write a pattern such as shop.*")
+    if not isinstance(key, list) or not key or not all(isinstance(one, str) for one in key):
+        faults.append(f"{place.at}.key: is required; name the key's columns, in order: [id]")
+        key = []
+    if not named:
+        faults.append(f"{place.at}: names no standard; known: {', '.join(known())}")
+    built: list[tuple[str, Standard]] = []
+    for name, standard, wrong in _built(named, place):
+        faults += wrong
+        if standard is not None:
+            built.append((name, standard))
+            faults += _odd(name, standard, key, place.at)
+    return StandardRule(str(glob), tuple(key), tuple(built)), faults
+
+
+def _odd(name: str, standard: Standard, key: list[str], at: str) -> Iterator[str]:
+    if not standard.columns:
+        yield f"{at}.{name}.columns: names none"
+    for column in standard.columns:
+        if column in key and not standard.distinct:
+            yield f"{at}.{name}.columns: {column} is in the key, and two keys may become one"
+
+
+def _built(
+    named: Mapping[str, Any], place: SectionPlace
+) -> Iterator[tuple[str, Standard | None, list[str]]]:
+    _, unknown = elsewhere(find, named, Standard)
+    for name, section in named.items():
+        at = f"{place.at}.{name}"
+        if name in unknown:
+            yield name, None, [f"{at}: {unknown[name]}"]
+        elif not isinstance(section, Mapping):
+            yield name, None, [f"{at}: must be a mapping of settings; see docs/operations.md"]
+        else:
+            yield (name, *read(find(name), section, SectionPlace(at, place.folder)))

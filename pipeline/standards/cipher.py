@@ -1,0 +1,108 @@
+"""A standard: what was encrypted under one key, encrypted under another, so that it can be joined.
+
+What comes in is what a database's own ``AES_ENCRYPT`` makes (AES in ECB with PKCS 7, its key folded
+by XOR to 128 bits) or AES-SIV (RFC 5297); what goes out is AES-SIV without a nonce: equal values
+stay equal, and whoever changes one is noticed.  Who has no key for what comes in gives none: then
+the text itself is encrypted.  Pure.
+"""
+
+from base64 import b64decode, urlsafe_b64decode, urlsafe_b64encode
+from binascii import Error as BinaryError
+from dataclasses import dataclass, field
+from functools import lru_cache
+from hashlib import sha256, sha512
+from typing import ClassVar, Literal
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from cryptography.hazmat.primitives.ciphers.aead import AESSIV
+from cryptography.hazmat.primitives.padding import PKCS7
+
+from pipeline.errors import ConfigError, FormatError
+from pipeline.standards.standard import Standard, StandardType
+
+BLOCK = 16  # bytes of AES
+_SELF = b"sluice: which secret is this?"
+
+
+@dataclass(frozen=True, slots=True)
+class CipherMapping:
+    """``secret`` is the key of what goes out, ``sent_secret`` that of what comes in, ``sent_as``.
+
+    ``sent_encoding`` is how the bytes of what comes in are written in its text.
+    """
+
+    columns: tuple[str, ...]
+    secret: str = field(repr=False)
+    sent_secret: str = field(default="", repr=False)
+    sent_as: Literal["aes_128_ecb", "aes_siv", "text"] = "text"
+    sent_encoding: Literal["base64", "hex"] = "base64"
+    distinct: ClassVar[bool] = True
+    hides: ClassVar[bool] = True
+    lake_type: ClassVar[StandardType] = "string"
+
+    def __post_init__(self) -> None:
+        """Refuse keys that do not go together.
+
+        Raises:
+            ConfigError: says what.
+        """
+        if len(self.secret) < BLOCK:
+            raise ConfigError(f"secret: has {len(self.secret)} letters; give it {BLOCK} or more")
+        if (self.sent_as == "text") != (not self.sent_secret):
+            raise ConfigError("sent_secret: goes with sent_as, the way it was encrypted; give both")
+
+    @property
+    def fingerprint(self) -> str:
+        """By what the secrets make of a text that is no value."""
+        told = sha256(_siv(self.secret).encrypt(_SELF, None)).hexdigest()[:16]
+        return f"{self.sent_as}:{self.sent_encoding}:{told}"
+
+    def value(self, text: str) -> str:
+        """The value under the other key, in base64 with - and _.
+
+        Raises:
+            FormatError: it was not encrypted so.
+        """
+        clear = text.encode("utf-8", "surrogatepass")
+        if self.sent_as != "text":
+            clear = self._decrypted(text)
+        return urlsafe_b64encode(_siv(self.secret).encrypt(clear or b"\0", [_kind(clear)])).decode()
+
+    def _decrypted(self, text: str) -> bytes:
+        try:
+            sent = _bytes(text, self.sent_encoding)
+            if self.sent_as == "aes_siv":
+                return _siv(self.sent_secret).decrypt(sent, [b"v"])
+            return _folded_ecb(sent, self.sent_secret)
+        except (ValueError, BinaryError, InvalidTag) as error:
+            msg = f"its value was not encrypted as {self.sent_as} with this key"
+            raise FormatError(msg) from error
+
+
+def _kind(clear: bytes) -> bytes:
+    """The empty text has no bytes to encrypt: it is told apart from a zero byte."""
+    return b"v" if clear else b"empty"
+
+
+def _bytes(text: str, encoding: str) -> bytes:
+    if encoding == "hex":
+        return bytes.fromhex(text)
+    return urlsafe_b64decode(text) if set(text) & {"-", "_"} else b64decode(text, validate=True)
+
+
+def _folded_ecb(sent: bytes, secret: str) -> bytes:
+    key = bytearray(BLOCK)
+    for place, byte in enumerate(secret.encode()):
+        key[place % BLOCK] ^= byte
+    unlocked = Cipher(algorithms.AES(bytes(key)), modes.ECB()).decryptor()  # noqa: S305 - theirs
+    padded, pad = unlocked.update(sent) + unlocked.finalize(), PKCS7(BLOCK * 8).unpadder()
+    return pad.update(padded) + pad.finalize()
+
+
+@lru_cache(maxsize=16)
+def _siv(secret: str) -> AESSIV:
+    return AESSIV(sha512(secret.encode()).digest())
+
+
+STANDARD: type[Standard] = CipherMapping

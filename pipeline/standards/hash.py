@@ -1,0 +1,53 @@
+"""A standard: a keyed hash, by which equal values can be told, and none can be read.
+
+HMAC (RFC 2104) with SHA-256 over the value's text in UTF-8.  Without a key whoever knows all phone
+numbers could hash them all; who has the key still can.  Pure.
+"""
+
+import hmac
+from base64 import urlsafe_b64encode
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+from pipeline.errors import ConfigError
+from pipeline.standards.standard import Standard, StandardType
+
+SHORTEST = 16  # letters of a secret: below, all can be tried
+_SELF = b"sluice: which secret is this?"
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedHash:
+    """``secret`` is the key; the hash is written in ``encoding``, base64 with - and _."""
+
+    columns: tuple[str, ...]
+    secret: str = field(repr=False)
+    encoding: Literal["hex", "base64"] = "hex"
+    distinct: ClassVar[bool] = True
+    hides: ClassVar[bool] = True
+    lake_type: ClassVar[StandardType] = "string"
+
+    def __post_init__(self) -> None:
+        """Refuse a secret that can be guessed.
+
+        Raises:
+            ConfigError: it is too short.
+        """
+        if len(self.secret) < SHORTEST:
+            raise ConfigError(f"secret: has {len(self.secret)} letters; give it {SHORTEST} or more")
+
+    @property
+    def fingerprint(self) -> str:
+        """By the secret's hash of a text that is no value."""
+        return f"{self.encoding}:{self._digest(_SELF).hex()[:16]}"
+
+    def value(self, text: str) -> str:
+        """The hash: 64 letters in hex, 44 in base64."""
+        found = self._digest(text.encode("utf-8", "surrogatepass"))
+        return found.hex() if self.encoding == "hex" else urlsafe_b64encode(found).decode()
+
+    def _digest(self, data: bytes) -> bytes:
+        return hmac.digest(self.secret.encode(), data, "sha256")
+
+
+STANDARD: type[Standard] = KeyedHash

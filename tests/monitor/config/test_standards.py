@@ -1,0 +1,107 @@
+"""The section ``standards``: what it builds, and each mistake by its place."""
+
+from pathlib import Path
+
+import pytest
+
+from monitor.config.file import load, schema
+from monitor.spark.wire import Request, Verb, dump_request, load_request
+from pipeline.errors import ConfigError
+from pipeline.settings import StandardRule
+from pipeline.standards.hash import KeyedHash
+from tests.monitor.config.test_invariants import LEAST
+
+SECRET = "0123456789abcdef"
+GOOD = "{tables: shop.orders, key: [id], hash: {columns: [phone], secret: {env: HASH_KEY}}}"
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HASH_KEY", SECRET)
+    return tmp_path / "sluice.yaml"
+
+
+def _written(file: Path, *parts: str) -> Path:
+    lines = "".join(f"  - {part}\n" for part in parts)
+    file.write_text(f"{LEAST}standards:\n{lines}", encoding="utf-8")
+    return file
+
+
+def test_it_reaches_the_pipeline_and_its_process_whole(file: Path) -> None:
+    settings = load(_written(file, GOOD)).settings
+
+    wanted = StandardRule("shop.orders", ("id",), (("hash", KeyedHash(("phone",), SECRET)),))
+    assert settings.standards == (wanted,)
+    there = load_request(dump_request(Request(0, Verb.OPEN, settings=settings)))
+    assert there.settings == settings
+    assert SECRET not in repr(settings)
+
+
+@pytest.mark.parametrize(
+    ("part", "fault"),
+    [
+        pytest.param(
+            "{tables: t.t, key: [id], hash: {columns: [a], secret: open}}",
+            "standards[0].hash.secret: a secret is never written here",
+            id="a_secret_in_the_file",
+        ),
+        pytest.param(
+            "{tables: t.t, key: [id], hash: {columns: [a], secret: {env: NOT_SET}}}",
+            "standards[0].hash.secret: environment variable NOT_SET is not set",
+            id="a_secret_that_is_not_there",
+        ),
+        pytest.param(
+            "{tables: t.t, key: [id], mask: {columns: [id]}}",
+            "standards[0].mask.columns: id is in the key, and two keys may become one",
+            id="a_masked_key",
+        ),
+        pytest.param(
+            "{tables: t.t, mask: {columns: [a]}}",
+            "standards[0].key: is required; name the key's columns",
+            id="no_key",
+        ),
+        pytest.param(
+            "{key: [id], mask: {columns: [a]}}", "standards[0].tables: is required", id="no_table"
+        ),
+        pytest.param(
+            "{tables: t.t, key: [id]}", "standards[0]: names no standard; known: ", id="nothing"
+        ),
+        pytest.param(
+            "{tables: t.t, key: [id], hide: {}}",
+            "standards[0].hide: no standard 'hide' in pipeline/standards; known: cipher, hash",
+            id="an_unknown_one",
+        ),
+        pytest.param(
+            "{tables: t.t, key: [id], mask: {columns: []}}",
+            "standards[0].mask.columns: names none",
+            id="no_column",
+        ),
+        pytest.param(
+            "{tables: t.t, key: [id], mapping: {columns: [a], file: ids.csv}}",
+            "standards[0].mapping: file: ids.csv must be a whole path",
+            id="a_file_without_a_whole_path",
+        ),
+        pytest.param(
+            "{tables: t.t, key: [id], mask: 3}", "standards[0].mask: must be a mapping", id="odd"
+        ),
+    ],
+)
+def test_a_mistake_is_told_by_its_place(file: Path, part: str, fault: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        load(_written(file, part))
+
+    assert fault in str(refused.value)
+
+
+def test_what_is_no_list_is_refused(file: Path) -> None:
+    file.write_text(f"{LEAST}standards: {GOOD}\n", encoding="utf-8")
+
+    with pytest.raises(ConfigError, match="standards: must be a list"):
+        load(file)
+
+
+def test_editors_know_its_fields() -> None:
+    part = schema()["properties"]["standards"]["items"]
+
+    assert {"tables", "key", "hash", "mask", "mapping", "cipher"} <= part["properties"].keys()
+    assert "oneOf" in part["properties"]["hash"]["properties"]["secret"]

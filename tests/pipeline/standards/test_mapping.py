@@ -1,0 +1,100 @@
+"""A mapping gives each value one answer, and grows without a restart."""
+
+import os
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+from pipeline.errors import ConfigError, FormatError
+from pipeline.standards.mapping import IdMapping
+
+
+def _file(folder: Path, *rows: str, heading: str = "source,standard") -> str:
+    file = folder / "ids.csv"
+    file.write_text("\n".join((heading, *rows, "")), encoding="utf-8")
+    stamp = file.stat().st_mtime_ns + 1_000_000 * len(rows)
+    os.utime(file, ns=(stamp, stamp))
+    return str(file)
+
+
+def test_a_value_gets_its_entry(tmp_path: Path) -> None:
+    own = IdMapping(("user_id",), _file(tmp_path, "007,u-7", "8,u-8"))
+
+    assert [own.value("007"), own.value("8")] == ["u-7", "u-8"]
+
+
+def test_a_value_without_an_entry_is_refused_without_being_told(tmp_path: Path) -> None:
+    own = IdMapping(("user_id",), _file(tmp_path, "7,u-7"))
+
+    with pytest.raises(FormatError, match=r"ids\.csv has no entry") as refused:
+        own.value("13812345678")
+
+    assert "13812345678" not in str(refused.value)
+
+
+def test_or_becomes_null_where_that_is_asked_for(tmp_path: Path) -> None:
+    assert IdMapping(("id",), _file(tmp_path, "7,u-7"), unmapped="null").value("8") is None
+
+
+def test_an_entry_that_is_added_counts_at_once(tmp_path: Path) -> None:
+    own = IdMapping(("user_id",), _file(tmp_path, "7,u-7"))
+    assert own.value("7") == "u-7"
+
+    _file(tmp_path, "7,u-7", "8,u-8")
+
+    assert own.value("8") == "u-8"
+
+
+def test_an_entry_that_changed_is_refused_for_one_column_must_not_hold_both(
+    tmp_path: Path,
+) -> None:
+    own = IdMapping(("user_id",), _file(tmp_path, "7,u-7"))
+    assert own.value("7") == "u-7"
+
+    _file(tmp_path, "7,u-9", "8,u-8")
+
+    with pytest.raises(FormatError, match="an entry changed, or went"):
+        own.value("7")
+
+
+@pytest.mark.parametrize(
+    ("rows", "why"),
+    [
+        pytest.param(["7,u", "7,v"], "stands there twice", id="one_value_with_two_answers"),
+        pytest.param(["7,u", "8,u"], "stands there twice", id="two_values_with_one_answer"),
+    ],
+)
+def test_a_file_that_is_no_mapping_is_refused(tmp_path: Path, rows: list[str], why: str) -> None:
+    own = IdMapping(("user_id",), _file(tmp_path, *rows))
+
+    with pytest.raises(FormatError, match=why):
+        own.value("7")
+
+
+def test_a_file_that_is_not_there_or_lacks_a_column_stops_no_other_table(tmp_path: Path) -> None:
+    with pytest.raises(FormatError, match="No such file"):
+        IdMapping(("user_id",), str(tmp_path / "none.csv")).value("7")
+    with pytest.raises(FormatError, match="has no column 'standard'"):
+        IdMapping(("user_id",), _file(tmp_path, "7,u", heading="source,uid")).value("7")
+
+
+def test_parquet_and_numbers(tmp_path: Path) -> None:
+    file = tmp_path / "ids.parquet"
+    pa.parquet.write_table(pa.table({"old": [7, 8], "new": [70, 80]}), file)
+    own = IdMapping(("id",), str(file), source="old", standard="new", type="bigint")
+
+    assert (own.value("8"), own.lake_type) == ("80", "bigint")
+
+
+def test_answers_that_are_no_numbers_are_refused_as_such(tmp_path: Path) -> None:
+    own = IdMapping(("id",), _file(tmp_path, "7,u-7"), type="bigint")
+
+    with pytest.raises(FormatError, match="not of type bigint"):
+        own.value("7")
+
+
+def test_a_file_without_a_whole_path_is_refused() -> None:
+    with pytest.raises(ConfigError, match="must be a whole path"):
+        IdMapping(("id",), "ids.csv")

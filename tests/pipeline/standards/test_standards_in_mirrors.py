@@ -1,0 +1,146 @@
+"""A mirror never has one value in two writings, whatever the config says meanwhile.
+
+Covers pipeline/landing/new_standards.py, pipeline/apply/losses.py and pipeline/apply/reshape.py
+where they are about standards.
+"""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pipeline.errors import HeldError
+from pipeline.mark import Mark
+from pipeline.model import Op, Order
+from pipeline.row_standards import RowStandards
+from pipeline.settings import StandardRule
+from pipeline.standards.hash import KeyedHash
+from pipeline.standards.mask import LetterMask
+from pipeline.standards.standard import Standard
+from pipeline.standards.table_standards import Standards
+from tests.pipeline.hand_lake import HandLake, row
+
+HASH = KeyedHash(("name",), "0123456789abcdef")
+
+
+def _ruled(*standards: tuple[str, Standard]) -> Standards:
+    return Standards((StandardRule("db.t", ("id",), standards),))
+
+
+def _lake(home: Path, rules: Standards, since: int = -1) -> HandLake:
+    lake = HandLake(home)
+    lake.catalog.standards = rules
+    return _noted(lake, since)
+
+
+def _noted(lake: HandLake, since: int) -> HandLake:
+    noted = {"s/db.t": RowStandards(lake.catalog.standards.digest("db.t"), since)}
+    lake.mark = replace(lake.mark, standards=noted)
+    return lake
+
+
+def _hashed(pos: int, key: int, name: str) -> dict[str, object]:
+    return row(Op.CREATE, pos, key, HASH.value(name))
+
+
+def test_the_mirror_has_the_answers_as_texts(tmp_path: Path) -> None:
+    lake = _lake(tmp_path, _ruled(("hash", HASH)))
+    lake.land(_hashed(2, 1, "Ada"), _hashed(3, 2, "Bob"))
+
+    assert lake.apply().hold is None
+
+    assert {one["name"] for one in lake.mirror()} == {HASH.value("Ada"), HASH.value("Bob")}
+
+
+def test_rows_from_before_a_change_of_standards_hold_the_table_until_a_later_base(
+    tmp_path: Path,
+) -> None:
+    lake = HandLake(tmp_path)
+    lake.land(row(Op.CREATE, 2, 1, "Ada"))
+    assert lake.apply().hold is None
+    lake.catalog.standards = _ruled(("hash", HASH))
+
+    lake.land(_hashed(3, 2, "Bob"))
+    told = lake.apply().hold
+    assert told is not None
+    assert (told.reason, "from now on" in told.detail) == ("standards", True)
+
+    _noted(lake, since=1)
+    told = lake.apply().hold
+    assert told is not None
+    assert (told.reason, "take a new base" in told.detail) == ("standards", True)
+    assert [one["name"] for one in lake.mirror()] == ["Ada"]
+
+    at = Order(1, 1, 9)
+    lake.mark = replace(lake.mark, based={"s/db.t": 2}, bases={"s/db.t": at})
+    lake.land(
+        row(Op.READ, 9, 1, HASH.value("Ada")),
+        row(Op.READ, 9, 2, HASH.value("Bob")),
+        row(Op.SETTLE, 9, None),
+    )
+    assert lake.apply().hold is None
+    assert {one["name"] for one in lake.mirror()} == {HASH.value("Ada"), HASH.value("Bob")}
+
+
+def test_a_column_whose_type_is_another_by_its_standard_asks_for_a_new_mirror(
+    tmp_path: Path,
+) -> None:
+    lake = HandLake(tmp_path)
+    lake.land(row(Op.CREATE, 2, 1, "Ada"))
+    assert lake.apply().hold is None
+    own = KeyedHash(("id",), "0123456789abcdef")
+    lake.catalog.standards = _ruled(("hash", own))
+    _noted(lake, since=0)
+    lake.mark = replace(lake.mark, based={"s/db.t": 1}, bases={"s/db.t": Order(1, 1, 9)})
+    answers = {"after": '{"id":"ab","name":"Ada"}', "key": '["s","db.t","ab"]'}
+    lake.land(row(Op.READ, 9, 1, "Ada") | answers)
+
+    told = lake.apply().hold
+
+    assert told is not None
+    assert told.reason == "standards"
+    assert "column id is int64 in the mirror, and string by `standards`; rebuild" in told.detail
+
+
+@pytest.mark.parametrize(
+    ("rules", "why"),
+    [
+        pytest.param(
+            _ruled(("mask", LetterMask(("id",)))), "two rows may get one key", id="masked_key"
+        ),
+        pytest.param(
+            _ruled(("mask", LetterMask(("nmae",)))), "has no column nmae", id="misspelt_column"
+        ),
+    ],
+)
+def test_a_standard_that_cannot_be_meant_holds_the_table(
+    tmp_path: Path, rules: Standards, why: str
+) -> None:
+    lake = _lake(tmp_path, rules)
+    lake.land(row(Op.CREATE, 2, 1, "Ada"))
+
+    told = lake.apply().hold
+
+    assert told is not None
+    assert told.reason == "standards"
+    assert why in told.detail
+
+
+def test_ids_of_a_key_with_a_standard_have_no_ranges(tmp_path: Path) -> None:
+    own = KeyedHash(("id",), "0123456789abcdef")
+    lake = _lake(tmp_path, _ruled(("hash", own)))
+
+    table = lake.catalog.table("db.t", lake.mark.shards)
+
+    assert (table.id_column, table.by_standard) == (None, ("id",))
+    assert table.no_ranges == "key column id is written by a standard"
+    plain = HandLake(tmp_path / "plain")
+    assert not plain.catalog.table("db.t", plain.mark.shards).no_ranges
+
+
+def test_a_mark_tells_by_which_standards_rows_are_written() -> None:
+    mark = Mark("main", 3, standards={"s/db.t": RowStandards("ab", 2)})
+
+    assert Mark.loads(mark.dumps()) == replace(mark, full=3)
+    with pytest.raises(HeldError):
+        Mark.loads("{}")

@@ -1,0 +1,156 @@
+"""What is hidden is in no column of the change log: sent, quarantined or read again."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyarrow import parquet
+
+from pipeline.model import Op
+from pipeline.report import read_gap
+from pipeline.row_standards import RowStandards
+from pipeline.settings import StandardRule
+from pipeline.standards.hash import KeyedHash
+from pipeline.standards.mapping import IdMapping
+from pipeline.standards.table_standards import Standards
+from tests.pipeline.landing.desk import Desk
+from tests.pipeline.reread.test_bootstrap import NAME, Beside, Rows
+
+SECRET = "0123456789abcdef"
+HASH = KeyedHash(("name",), SECRET)
+RULE = StandardRule("db.t", ("id",), (("hash", HASH),))
+BY_KEY = StandardRule("db.t", ("id",), (("hash", KeyedHash(("id", "name"), SECRET)),))
+CLEAR = "Ada Lovelace"
+
+
+def _lake(home: Path) -> str:
+    """Every value of every file of the change log, and the texts of its commits."""
+    files = [str(parquet.read_table(one).to_pylist()) for one in home.rglob("*.parquet")]
+    return "".join([*files, *(one.read_text() for one in home.rglob("*.json"))])
+
+
+def _begun(home: Path, count: int, *rules: StandardRule) -> Beside:
+    """A table of so many rows that nobody has read, and its schema."""
+    desk = Desk(home, standards=rules)
+    desk.topics.alter("a", 100, "name", kind="CREATE")
+    desk.topics.put("a", 101, "again")
+    desk.topics.beat("a", 0, pos=102)
+    desk.land()
+    return Beside(desk, Rows(count))
+
+
+def _rows(desk: Desk, *ops: Op) -> list[dict[str, Any]]:
+    return [one for one in desk.landed(*ops) if one["source"] == "a"]
+
+
+def test_values_are_standardised_before_anything_of_them_is_written(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, standards=(RULE,))
+    desk.topics.put("a", 101, CLEAR)
+    desk.topics.held["a.db.t"].append((b'{"id": 7}', b'{"op":"c","after":"%s"' % CLEAR.encode()))
+
+    desk.land()
+
+    (row,) = _rows(desk)
+    assert json.loads(row["after"]) == {"id": 1, "name": HASH.value(CLEAR)}
+    (odd,) = _rows(desk, Op.ERROR)
+    assert odd["key"] is None
+    assert CLEAR not in _lake(tmp_path)
+    assert desk.loop.mark.standards[NAME] == RowStandards(Standards((RULE,)).digest("db.t"), -1)
+
+
+def test_a_key_that_is_hashed_is_one_for_all_that_becomes_of_its_row(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, standards=(BY_KEY,))
+    desk.topics.put("a", 101, CLEAR, key=424_242)
+    key, place = b'{"id": 424242}', {"db": "db", "table": "t", "file": "binlog.000007", "row": 0}
+    gone = {"before": {"id": 424_242, "name": CLEAR}, "source": place | {"pos": 102}, "op": "d"}
+    desk.topics.held["a.db.t"] += [(key, json.dumps(gone).encode())]
+
+    desk.land()
+
+    keys = {one["key"] for one in _rows(desk, Op.CREATE, Op.DELETE)}
+    assert keys == {
+        json.dumps(["a", "db.t", KeyedHash((), SECRET).value("424242")], separators=(",", ":"))
+    }
+    assert "424242" not in _lake(tmp_path).replace(KeyedHash((), SECRET).value("424242"), "")
+
+
+def test_other_standards_for_rows_that_are_there_are_a_gap(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.topics.put("a", 101, CLEAR)
+    desk.topics.put("b", 101, CLEAR)
+    desk.land()
+    again = Desk(tmp_path, desk.topics, desk.server, standards=(RULE,))
+    again.topics.put("a", 102, CLEAR)
+
+    again.land()
+
+    gaps = [read_gap(text) for text in again.loop.mark.gaps.values()]
+    assert {gap.shards for gap in gaps} == {("a/db.t",), ("b/db.t",)}
+    assert again.loop.mark.standards[NAME].since == again.loop.mark.batch
+    quiet = Desk(tmp_path, desk.topics, desk.server, standards=(RULE,))
+    quiet.topics.put("a", 103, CLEAR)
+    quiet.land()
+    assert quiet.loop.mark.gaps.keys() == again.loop.mark.gaps.keys()
+
+
+def test_rows_that_are_read_again_go_through_the_same_place_and_close_the_gap(
+    tmp_path: Path,
+) -> None:
+    beside = _begun(tmp_path, 20)
+    beside.desk.standards = (RULE,)
+    beside.start()
+    beside.desk.topics.put("a", 103, "again")
+    beside.desk.land()
+    assert beside.desk.loop.mark.gaps
+
+    beside.until_done()
+
+    read = _rows(beside.desk, Op.READ)
+    assert {json.loads(one["after"])["name"] for one in read} == {HASH.value("again")}
+    assert len(read) == 20
+    assert not [one for one in beside.desk.loop.mark.gaps if NAME in one]
+    mark = beside.desk.loop.mark
+    assert mark.based[NAME] > mark.standards[NAME].since
+
+
+def test_a_row_without_an_answer_is_not_read_again_until_it_has_one(tmp_path: Path) -> None:
+    file = tmp_path / "ids.csv"
+    file.write_text("source,standard\nagain,x\n", encoding="utf-8")
+    rule = StandardRule("db.t", ("id",), (("mapping", IdMapping(("name",), str(file))),))
+    beside = _begun(tmp_path / "lake", 5, rule)
+    beside.rows.name = CLEAR
+
+    states = [beside.round() for _ in range(6)]
+
+    assert "column name: the mapping ids.csv has no entry" in states[-1].why
+    assert CLEAR not in states[-1].why
+    file.write_text(f"source,standard\nagain,x\n{CLEAR},y\n", encoding="utf-8")
+    beside.until_done()
+    assert {json.loads(one["after"])["name"] for one in _rows(beside.desk, Op.READ)} == {"y"}
+
+
+def test_a_hidden_key_is_not_read_along(tmp_path: Path) -> None:
+    beside = _begun(tmp_path, 5, BY_KEY)
+
+    states = [beside.round() for _ in range(4)]
+
+    assert "which its standard hides" in states[-1].why
+    assert states[-1].refused
+
+
+@pytest.mark.parametrize("unmapped", ["hold", "null"])
+def test_a_value_without_an_entry_holds_its_table_or_is_null(tmp_path: Path, unmapped: Any) -> None:
+    file = tmp_path / "ids.csv"
+    file.write_text("source,standard\nAda,a\n", encoding="utf-8")
+    own = IdMapping(("name",), str(file), unmapped=unmapped)
+    desk = Desk(tmp_path / "lake", standards=(StandardRule("db.t", ("id",), (("mapping", own),)),))
+    desk.topics.put("a", 101, "Ada")
+    desk.topics.put("a", 102, CLEAR)
+
+    desk.land()
+
+    told = [json.loads(one["after"])["name"] for one in _rows(desk)]
+    assert told == (["a"] if unmapped == "hold" else ["a", None])
+    assert (NAME in desk.loop.mark.quarantine) == (unmapped == "hold")
+    assert CLEAR not in _lake(tmp_path / "lake")
