@@ -146,7 +146,7 @@ def sampled(table: Table, source: str, samples: Samples, now: datetime) -> dict[
     if Hop.MERGE in upstream:
         return dict(upstream)  # what stands in the way of knowing it of any table
     newest = samples.walked(table)[-1].passed.get(source)
-    landed = _at(newest, "no heartbeat has landed yet")
+    landed = _at(newest, _unlanded(source, samples.mark))
     return {
         **upstream,
         Hop.CONSUMER: landed,
@@ -241,6 +241,16 @@ def _merged(table: Table, source: str, samples: Samples, now: datetime) -> Water
     if applied is None:
         return Missing("the mirror is behind every batch remembered")
     return _at(applied.passed.get(source), "no heartbeat is applied yet")
+
+
+def _unlanded(source: str, mark: Sample[Mark] | Missing) -> str:
+    """Why no heartbeat proves what has landed: none is there, or nobody knows what is before it."""
+    known = mark.why if isinstance(mark, Missing) else mark.value.heartbeats.get(source)
+    if not isinstance(known, int) or isinstance(mark, Missing):
+        return "no heartbeat has landed yet"
+    told = source in mark.value.acknowledged
+    short = "not all that was sent before it" if told else "its collector has not said what it sent"
+    return f"heartbeat {known} has landed, but {short}"
 
 
 def _at(fence: Fence | None, why: str) -> Watermark:

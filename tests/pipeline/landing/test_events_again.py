@@ -1,0 +1,62 @@
+"""DBEvents that come again, or below what has come, by a real landing loop."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pipeline.model import Op
+from pipeline.registry import SchemaRegistry
+from pipeline.settings import RegistrySettings
+from tests.pipeline.formats.dbevents_writer import NUMBER, SCHEMA, Event
+from tests.pipeline.landing.test_resubmitting import SUBJECT, TOPIC, EventDesk, corrected, resend
+from tests.pipeline.registry_server import Answers
+
+FIRST, SECOND = Event("k1", 10, {"id": 1}), Event("k2", 20, {"id": 2})
+
+
+@pytest.fixture
+def desk(tmp_path: Path, registry: Answers) -> EventDesk:
+    registry.schemas = {NUMBER: json.dumps(SCHEMA)}
+    asked = SchemaRegistry("b", RegistrySettings(registry.url))
+    made = EventDesk(tmp_path, registries={"b": asked})
+    made.send(FIRST, SECOND)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("sent", "held"),
+    [
+        pytest.param([FIRST, SECOND], [], id="what was sent, again"),
+        pytest.param([FIRST, Event("k3", 30, {"id": 3})], [], id="and then what is new"),
+        pytest.param([replace(FIRST, at=FIRST.at + 1)], ["disorder"], id="with other metadata"),
+        pytest.param([Event("k3", 15, {"id": 3})], ["disorder"], id="another event, below"),
+        pytest.param(
+            [Event("k1", 30, {"id": 1, "note": "x"}, changed=[(5, ["note"]), (30, ["id"])])],
+            ["disorder"],
+            id="a column in a version below",
+        ),
+    ],
+)
+def test_an_event_below_what_came_repeats_it_or_holds_its_source(
+    desk: EventDesk, sent: Sequence[Event], held: Sequence[str]
+) -> None:
+    landed = desk.send(*sent)
+
+    assert [hold.reason for hold in landed.holds] == held
+    assert bool(desk.loop.mark.batch) is not bool(held), "nothing of it is merged in silence"
+
+
+def test_a_forced_event_is_sent_again_in_a_new_version(desk: EventDesk) -> None:
+    forced = Event("k1", 5, {"id": 1, "note": "older, and right"}, forced=True)
+    desk.send(forced)
+    (name,) = desk.loop.mark.quarantine[SUBJECT].ids
+
+    (state,) = resend(desk, corrected(replace(forced, forced=False, version=40).value, name))
+
+    assert (state.batch, desk.loop.mark.quarantine) == (desk.loop.mark.batch, {})
+    newest = max(desk.landed(Op.UPDATE), key=lambda row: row["order"]["pos"])
+    assert (newest["order"]["pos"], json.loads(newest["after"])["note"]) == (40, "older, and right")
+    assert desk.loop.mark.offsets[f"{TOPIC}:0"].offset == 3

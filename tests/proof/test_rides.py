@@ -1,0 +1,83 @@
+"""The system of docs/systems/uber.md, from MySQL's binlog to the gate, and what it outlives."""
+
+import json
+import shutil
+
+import pytest
+
+from tests.proof.rides import TABLES, Rides
+from tests.proof.test_kill import new_folder
+
+
+@pytest.mark.stack
+@pytest.mark.spark
+def test_rides_reach_their_mirrors_and_what_is_odd_is_corrected() -> None:
+    """One story: kills, messages that are sent twice, one that its sender could not conform."""
+    rides = Rides(new_folder("rides"))
+    try:
+        rides.open()
+        rides.change(40)
+        rides.until(lambda: len(rides.service.tables()) == len(TABLES), "both tables")
+        cut_open_bases(rides)
+        rides.ready()
+        rides.sender.kill()
+        with_kills(rides)
+        mended(rides)
+        rides.ready()
+        for table in TABLES:
+            assert rides.mirror(table) == rides.source(table), table
+        books = rides.books()
+        assert {name: (one["error"], one["lost"]) for name, one in books.items()} == {
+            "rides.trips": (0, 0),
+            "rides.drivers": (1, 0),
+        }, "main and error table are all that was read; the rubbish stays where it is"
+    finally:
+        rides.close()
+    shutil.rmtree(rides.home)
+
+
+def cut_open_bases(rides: Rides) -> None:
+    """A person says that the topics hold all since the tables were made: they began empty."""
+    _, reasons = rides.ask("now")
+    names = [one["id"] for one in reasons if one["code"] == "no_base"]
+    assert len(names) == len(TABLES)
+    for name in names:
+        rides.verb("waive", name, "--reason", "its topic is from before its first row")
+
+
+def with_kills(rides: Rides) -> None:
+    rides.send()
+    with rides.sent_again():
+        rides.change(40)
+    rides.ready()
+    rides.sender.kill()
+    rides.change(20)
+    rides.service.daemon.kill()
+    rides.send()
+    rides.change(20)
+    rides.service.start()
+    rides.ready()
+    status, reasons = rides.ask("now")
+    said = " ".join(one["text"] for one in reasons if one["code"] == "weaker_proof")
+    assert "proven by own_sequence only" in said or status != 200
+
+
+def mended(rides: Rides) -> None:
+    """An event with its sender's error, and rubbish: both are in the error table, and block."""
+    rides.odd(1001)
+    rides.rubbish()
+    rides.change(10)
+    rides.until(lambda: len(rides.quarantined()) == 2, "two that cannot be read")
+    found = {one["table"]: one for one in rides.quarantined()}
+    rides.until(lambda: rides.ask("now", "rides.trips")[0] == 409, "BLOCKED")
+    name = found["rides.trips"]["id"]
+    assert "the rider's note is odd" in found["rides.trips"]["why"]
+    shown = json.loads(rides.verb("quarantine", "show", name, "--json", "--letters", "99999"))
+    told = json.loads(shown["text"])
+    told["hadoop_metadata"]["error_exception"] = None
+    words = ("quarantine", "resend", name, "--text", "-", "--reason", "an odd note is well")
+    said = rides.verb(*words, given=json.dumps(told))
+    assert "it landed in batch" in said
+    rides.ready("rides.trips")
+    assert rides.mirror("rides.trips")[1001] == rides.source("rides.trips")[1001]
+    rides.verb("waive", found["rides.drivers"]["id"], "--reason", "rubbish of a test")
