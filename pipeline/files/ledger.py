@@ -133,10 +133,14 @@ class Ledger:
     def beat(self, at_least: int, shard: str, source: str) -> int:
         """Ask for the next heartbeat of *source*, a row of *shard*.
 
-        It is written once a sweep that begins later has ended.
+        It is written once a sweep that begins later has ended; each is, for who follows them one by
+        one.
         """
         with self._writing() as db:
-            number = max(_meta(db, "asked") + 1, at_least)
+            following = _meta(db, "asked") + 1
+            number = max(following, at_least)
+            if number > following:  # those below were asked of another ledger, or never
+                _put(db, "beaten", number - 1)
             _put(db, "asked", number)
             heart = msgspec.json.encode(BeatHead(shard, source, number)).decode()
             db.execute("INSERT OR REPLACE INTO meta VALUES ('heart', ?)", (heart,))
@@ -249,7 +253,8 @@ class Ledger:
             if row[0] is not None and row[0] > _meta(db, "beaten"):
                 heart = db.execute("SELECT value FROM meta WHERE name = 'heart'").fetchone()[0]
                 told = msgspec.json.decode(heart, type=BeatHead)
-                _add(db, "beat", BeatHead(told.shard, told.source, row[0]), 1)
+                for n in range(_meta(db, "beaten") + 1, row[0] + 1):
+                    _add(db, "beat", BeatHead(told.shard, told.source, n), 1)
                 _put(db, "beaten", row[0])
             db.execute("DELETE FROM beats WHERE sweep <= ?", (passed,))
 

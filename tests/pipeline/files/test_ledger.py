@@ -5,10 +5,12 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace as replaced
 
+from pipeline.beats import LandedBeat, followed
 from pipeline.errors import ConfigError, UnreachableError
 from pipeline.files.ledger import Ledger, LedgerEntry, TakenFile
 from pipeline.files.message import BeatHead, ColumnsHead, FaultHead
 from pipeline.files.stamp import FileStamp, WaitingFile
+from pipeline.model import Order
 
 STAMP = FileStamp(1, 10, 100, 100)
 FILE = TakenFile(
@@ -103,6 +105,19 @@ def test_beats_are_told_by_a_sweep_that_began_after_they_were_asked_for(ledger: 
     assert [one.what for one in ledger.entries(0, 9)] == [BeatHead("s.h", "logs", 7)]
     ledger.end_sweep(ledger.begin())
     assert ledger.count().end == 1
+
+
+def test_no_beat_is_left_out_however_many_a_sweep_answers(ledger: Ledger) -> None:
+    for asked in (5, 1, 3):
+        for _ in range(asked):
+            ledger.beat(4, "s.h", "logs")
+        ledger.end_sweep(ledger.begin())
+
+    told = [(one.first, one.what.n) for one in ledger.entries(0, 99) if hasattr(one.what, "n")]
+    landed = [LandedBeat(n, "logs.files", 0, at, Order(1, 0, at)) for at, n in told]
+
+    assert [n for _, n in told] == list(range(4, 13))
+    assert followed(None, landed, 0)[1] == ()
 
 
 def test_the_very_file_is_known_under_another_name(ledger: Ledger) -> None:
