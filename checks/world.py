@@ -11,11 +11,13 @@ from typing import Any, Protocol
 from zoneinfo import ZoneInfo
 
 from pipeline.apply.mirror_side import MirrorSide, Range
-from pipeline.lake.seen import NO_BASES, KeyTimes, LogKey, ShardBase, Touch, Transaction
+from pipeline.lake.seen import NO_BASES, ChangedRow, KeyTimes, LogKey, ShardBase, Touch, Transaction
 from pipeline.model import Fence, Ordering, Shard, Table
 from pipeline.schema.column import Column, TableSchema
+from pipeline.tallies import SpanTally, TalliedField, TimeSpan
 
 __all__ = [
+    "ChangedRow",
     "KeyTimes",
     "LogKey",
     "LogSide",
@@ -42,6 +44,12 @@ class SourceSide(Protocol):
 
     def count_ids(self, shard: Shard, column: str, ranges: Sequence[Range]) -> tuple[int, ...]:
         """Rows in each range, all counted in one snapshot."""
+        ...
+
+    def tallies(
+        self, shard: Shard, column: str, spans: Sequence[TimeSpan], fields: Sequence[TalliedField]
+    ) -> tuple[SpanTally, ...]:
+        """Rows and sums of *fields* in each span of *column*, all in one snapshot."""
         ...
 
     def ids(self, shard: Shard, column: str, span: Range, limit: int) -> tuple[int, ...]:
@@ -96,6 +104,15 @@ class LogSide(Protocol):
 
     def changes_without_transaction(self, table: Table, after: int, until: int) -> int:
         """Those of them that are live and name no transaction."""
+        ...
+
+    def changed_rows(
+        self, table: Table, after: int, until: int, *, most: int
+    ) -> tuple[ChangedRow, ...] | None:
+        """Changes of rows of *table* landed in batches in ``(after, until]``.
+
+        None if there are more than *most*, or if a whole shard was emptied or read anew.
+        """
         ...
 
     def key_times(

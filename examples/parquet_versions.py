@@ -39,6 +39,7 @@ from pipeline.errors import HeldError, LostRaceError, ProofError, UnreachableErr
 from pipeline.lake.seen import LogKey
 from pipeline.lake.store import Store, open_store
 from pipeline.model import Shard, Table
+from pipeline.tallies import SpanTally, TalliedField, TimeSpan, added_up
 
 VERSIONS, ROWS = "versions", "rows"
 
@@ -316,6 +317,13 @@ class PinnedRows:
         """Rows in each half-open range."""
         ids = np.sort(self._of(shard, [column])[column].to_numpy())
         return tuple(int(np.diff(np.searchsorted(ids, span))[0]) for span in ranges)
+
+    def tallies(
+        self, shard: Shard, column: str, spans: Sequence[TimeSpan], fields: Sequence[TalliedField]
+    ) -> tuple[SpanTally, ...]:
+        """Rows and sums of *fields* in each span of *column*."""
+        rows = self._of(shard, [column, *(one.name for one in fields)]).to_pylist()
+        return tuple(added_up(rows, column, span, fields) for span in spans)
 
     def ids(self, shard: Shard, column: str, span: Range, limit: int) -> tuple[int, ...]:
         """Ids in *span*, ascending, at most *limit*."""

@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo
 
 from checks.ordering import SourceOrdering, weakest
 from checks.world import (
+    ChangedRow,
     KeyTimes,
     LogKey,
     LogSide,
@@ -29,6 +30,7 @@ from pipeline.lake.seen import NO_BASES, ShardBase
 from pipeline.lives import Lives
 from pipeline.model import Fence, Missing, Ordering, Shard, Table
 from pipeline.schema.column import Column, TableSchema
+from pipeline.tallies import SpanTally, TalliedField, TimeSpan
 
 
 class MirrorOpener(Protocol):
@@ -60,6 +62,13 @@ class BlamedSource:
         """As the source says."""
         with self._blamed():
             return self.side.count_ids(shard, column, ranges)
+
+    def tallies(
+        self, shard: Shard, column: str, spans: Sequence[TimeSpan], fields: Sequence[TalliedField]
+    ) -> tuple[SpanTally, ...]:
+        """As the source says."""
+        with self._blamed():
+            return self.side.tallies(shard, column, spans, fields)
 
     def ids(self, shard: Shard, column: str, span: Range, limit: int) -> tuple[int, ...]:
         """As the source says."""
@@ -120,6 +129,12 @@ class LandedLog:
     def changes_without_transaction(self, table: Table, after: int, until: int) -> int:
         """As the change log says."""
         return self.changes.changes_without_transaction(table, after, until)
+
+    def changed_rows(
+        self, table: Table, after: int, until: int, *, most: int
+    ) -> tuple[ChangedRow, ...] | None:
+        """As the change log says."""
+        return self.changes.changed_rows(table, after, until, most=most)
 
     def key_times(
         self, table: Table, after: int, until: int, keys: Sequence[str], *, most: int

@@ -5,6 +5,7 @@ from typing import Any, Protocol
 
 from pipeline.lake.seen import LogKey
 from pipeline.model import Shard
+from pipeline.tallies import SpanTally, TalliedField, TimeSpan
 
 Range = tuple[int, int]
 """Ids, half open: ``(low, high)`` holds ``low`` and not ``high``."""
@@ -33,6 +34,12 @@ class MirrorSide(Protocol):
 
     def count_ids(self, shard: Shard, column: str, ranges: Sequence[Range]) -> tuple[int, ...]:
         """Rows of the shard in each range."""
+        ...
+
+    def tallies(
+        self, shard: Shard, column: str, spans: Sequence[TimeSpan], fields: Sequence[TalliedField]
+    ) -> tuple[SpanTally, ...]:
+        """Rows and sums of *fields* in each span of *column*; no archived rows."""
         ...
 
     def ids(self, shard: Shard, column: str, span: Range, limit: int) -> tuple[int, ...]:

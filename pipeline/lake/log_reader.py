@@ -14,7 +14,7 @@ from pipeline.lake.log_memory import KnownEmptied, KnownTouch, LogMemory
 from pipeline.lake.log_rows import LOOK_BACK, PLACE, PLACES, ROWS, TX, placed
 from pipeline.lake.pinned import PinnedTable
 from pipeline.lake.query import among, literal
-from pipeline.lake.seen import NO_BASES, KeyTimes, LogKey, ShardBase, Touch, Transaction
+from pipeline.lake.seen import NO_BASES, ChangedRow, KeyTimes, LogKey, ShardBase, Touch, Transaction
 from pipeline.lake.transactions import TransactionReader
 from pipeline.model import Op, Order, Origin, Shard, Table, TopicPartition
 
@@ -113,6 +113,26 @@ class LogReader:
     def error(self, change: str) -> tuple[ErrorRow, bytes] | None:
         """The one of that name, with its bytes; None if there is none."""
         return log_errors.row(self.pinned, self.lane, change)
+
+    def changed_rows(
+        self, table: Table, after: int, until: int, *, most: int
+    ) -> tuple[ChangedRow, ...] | None:
+        """Changes of rows of *table* in batches in ``(after, until]``, in no particular order.
+
+        None if there are more than *most*, or if a whole shard was emptied or read anew.
+        """
+        own = f'{self._batches(after, until)} AND t."table" = {literal(table.name)}'
+        ops = among("op", (*ROWS, Op.READ, *EMPTYING))
+        found = self.pinned.select(
+            f'SELECT source, shard, op, "before", "after" FROM t WHERE {own} AND {ops}'  # noqa: S608
+            f" LIMIT {most + 1}"
+        )
+        if len(found) > most or any(row["op"] in EMPTYING for row in found):
+            return None
+        return tuple(
+            ChangedRow(row["op"], Shard(row["source"], row["shard"]), row["before"], row["after"])
+            for row in found
+        )
 
     def schema_changes(self, after: int) -> list[tuple[str, Order, str]]:
         """Source, order and payload of schema changes in later batches, as they landed.

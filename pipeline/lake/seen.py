@@ -33,6 +33,16 @@ class Touch:
 
 
 @dataclass(frozen=True, slots=True)
+class ChangedRow:
+    """A landed change: of a row of which shard, and what it was and is, as JSON; None: not told."""
+
+    op: str
+    shard: Shard
+    before: str | None
+    after: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class KeyTimes:
     """Of the changes of a key, by the messages' own clock: the latest, and that of the newest."""
 

@@ -17,6 +17,7 @@ from pipeline.schema.column import Column
 from pipeline.schema.dialect import Dialect
 from pipeline.sources.positions import PositionRules
 from pipeline.sources.scope import ExaminationScope
+from pipeline.tallies import SpanTally, TalliedField, TimeSpan
 
 Range = tuple[int, int]
 
@@ -132,6 +133,17 @@ class Source(Protocol):
 
         Raises:
             TooManyRowsError: a range is too large to be counted without harm.
+        """
+        ...
+
+    def tallies(
+        self, shard: Shard, column: str, spans: Sequence[TimeSpan], fields: Sequence[TalliedField]
+    ) -> tuple[SpanTally, ...]:
+        """Rows and sums of *fields* in each span of *column*, all in one snapshot.
+
+        Raises:
+            TooManyRowsError: a span is too large to be read without harm.
+            ProofError: a column is not there, or of a kind that is not added up.
         """
         ...
 

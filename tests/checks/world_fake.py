@@ -6,6 +6,7 @@ the source between two of its queries, as other sessions do.
 """
 
 import base64
+import json
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +17,7 @@ from zoneinfo import ZoneInfo
 
 from checks.model import Ruling, Verdict
 from checks.run import Check, run_probe
-from checks.world import KeyTimes, LogKey, Range, ShardBase, Touch, Transaction
+from checks.world import ChangedRow, KeyTimes, LogKey, Range, ShardBase, Touch, Transaction
 from pipeline.errors import TooManyRowsError
 from pipeline.formats.key import canonical
 from pipeline.lake.seen import NO_BASES
@@ -25,6 +26,7 @@ from pipeline.schema.column import TableSchema
 from pipeline.sources.mysql.column import MySqlColumn as Column
 from pipeline.sources.mysql.column import described
 from pipeline.sources.mysql.position import binlog_position
+from pipeline.tallies import SpanTally, TalliedField, TimeSpan, added_up
 
 ONE = Shard("shop", "shop_00.orders")
 TWO = Shard("shop", "shop_01.orders")
@@ -32,9 +34,11 @@ TABLE = Table("shop.orders", (ONE, TWO), ("id",), "id")
 TOO_MANY = TooManyRowsError("more rows than may be counted")
 UTC_ZONE = ZoneInfo("UTC")
 START = datetime(2026, 3, 2, tzinfo=UTC)
+EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  - a wall's
 
 
 Columns = Mapping[str, str]
+Row = Mapping[str, Any]
 BORN: Columns = {"id": "bigint"}
 
 
@@ -78,6 +82,9 @@ class FakeWorld:
     metadata: bool = True  # whether changes name their transactions, and those end
     based: dict[str, ShardBase] = field(default_factory=dict)
     outdated: set[str] = field(default_factory=set)  # checks that remember another log
+    values: dict[int, Row] = field(default_factory=dict)  # of a row beside its id, at the source
+    copied: dict[int, Row] = field(default_factory=dict)  # where the mirror has other ones
+    untold: bool = False  # whether changes leave out what a row was before
 
     # what the world does
 
@@ -180,7 +187,7 @@ class FakeWorld:
 
     def mirror(self, table: Table) -> "FakeMirror":
         assert table.name == TABLE.name
-        return FakeMirror(self.copy, self.applied)
+        return FakeMirror(self.copy, self.applied, values={**self.values, **self.copied})
 
     def log(self) -> "FakeLog":
         return FakeLog(self)
@@ -251,6 +258,12 @@ class FakeSource:
     def ids(self, shard: Shard, column: str, span: Range, limit: int) -> tuple[int, ...]:
         return tuple(i for i in self._rows(shard) if span[0] <= i < span[1])[:limit]
 
+    def tallies(
+        self, shard: Shard, column: str, spans: Sequence[TimeSpan], fields: Sequence[TalliedField]
+    ) -> tuple[SpanTally, ...]:
+        rows = [{column: None, **self.world.values.get(one, {})} for one in self._rows(shard)]
+        return tuple(added_up(rows, column, span, fields) for span in spans)
+
 
 @dataclass
 class FakeMirror:
@@ -259,6 +272,7 @@ class FakeMirror:
     copy: dict[Shard, Counter[int]]
     batch: int
     version: int = 0
+    values: Mapping[int, Row] = field(default_factory=dict)
 
     def _rows(self, shard: Shard) -> list[int]:
         return sorted(self.copy[shard].elements())
@@ -276,6 +290,12 @@ class FakeMirror:
 
     def ids(self, shard: Shard, column: str, span: Range, limit: int) -> tuple[int, ...]:
         return tuple(i for i in self._rows(shard) if span[0] <= i < span[1])[:limit]
+
+    def tallies(
+        self, shard: Shard, column: str, spans: Sequence[TimeSpan], fields: Sequence[TalliedField]
+    ) -> tuple[SpanTally, ...]:
+        rows = [{column: None, **self.values.get(one, {})} for one in self._rows(shard)]
+        return tuple(added_up(rows, column, span, fields) for span in spans)
 
     def rows_of(self, shard: Shard, column: str, span: Range) -> Sequence[Mapping[str, Any]]:
         raise AssertionError("no check asks for whole rows")
@@ -370,6 +390,25 @@ class FakeLog:
 
     def change_counts(self, table: Table, after: int, until: int) -> int:
         return sum(_is_change(event) for _, event in self._landed(after, until))
+
+    def changed_rows(
+        self, table: Table, after: int, until: int, *, most: int
+    ) -> tuple[ChangedRow, ...] | None:
+        landed = [event for _, event in self._landed(after, until)]
+        if len(landed) > most or any(event.op == Op.TRUNCATE for event in landed):
+            return None
+        return tuple(self._changed(one, one.shard) for one in landed if one.shard)
+
+    def _changed(self, event: Event, shard: Shard) -> ChangedRow:
+        wire = {
+            name: int((value - EPOCH) / timedelta(milliseconds=1))
+            if isinstance(value, datetime)
+            else value
+            for name, value in self.world.values.get(event.id, {}).items()
+        }
+        text = json.dumps({"id": event.id, **wire})
+        before = text if event.op != Op.CREATE and not self.world.untold else None
+        return ChangedRow(event.op, shard, before, None if event.op == Op.DELETE else text)
 
     def key_times(
         self, table: Table, after: int, until: int, keys: Sequence[str], *, most: int

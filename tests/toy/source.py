@@ -16,6 +16,7 @@ from pipeline.settings import SourceSettings
 from pipeline.sources.positions import PositionRules
 from pipeline.sources.scope import ExaminationScope
 from pipeline.sources.source import Beat, Range, Source, SourceDescription
+from pipeline.tallies import SpanTally, TalliedField, TimeSpan, added_up
 from tests.toy.database import Database
 from tests.toy.dialect import TOY, ToyColumn
 from tests.toy.position import EntryNumbers, entry
@@ -79,6 +80,12 @@ class ToySource:
     def count_ids(self, shard: Shard, column: str, ranges: Sequence[Range]) -> tuple[int, ...]:
         ids = self._database().rows(shard.name)
         return tuple(sum(low <= one < high for one in ids) for low, high in ranges)
+
+    def tallies(
+        self, shard: Shard, column: str, spans: Sequence[TimeSpan], fields: Sequence[TalliedField]
+    ) -> tuple[SpanTally, ...]:
+        rows = list(self._database().rows(shard.name).values())
+        return tuple(added_up(rows, column, span, fields) for span in spans)
 
     def ids(self, shard: Shard, column: str, span: Range, limit: int) -> tuple[int, ...]:
         low, high = span

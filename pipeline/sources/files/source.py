@@ -23,6 +23,7 @@ from pipeline.sources.files.position import SweepNumbers, sweep_position
 from pipeline.sources.positions import PositionRules
 from pipeline.sources.scope import ExaminationScope
 from pipeline.sources.source import Beat, Range, Source, SourceDescription
+from pipeline.tallies import SpanTally, TalliedField, TimeSpan
 
 
 @dataclass(eq=False)
@@ -92,6 +93,12 @@ class FilesSource:
         raise _uncounted(shard)
 
     def count_ids(self, shard: Shard, column: str, ranges: Sequence[Range]) -> tuple[int, ...]:
+        """Files have no index."""
+        raise _uncounted(shard)
+
+    def tallies(
+        self, shard: Shard, column: str, spans: Sequence[TimeSpan], fields: Sequence[TalliedField]
+    ) -> tuple[SpanTally, ...]:
         """Files have no index."""
         raise _uncounted(shard)
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import pyarrow as pa
 
@@ -20,7 +20,7 @@ from pipeline.schema.column import Column
 from pipeline.schema.dialect import Dialect
 from pipeline.settings import SourceSettings
 from pipeline.sources.limits import Limits
-from pipeline.sources.mysql.column import described
+from pipeline.sources.mysql.column import MySqlColumn, described
 from pipeline.sources.mysql.description import description
 from pipeline.sources.mysql.dialect import MYSQL
 from pipeline.sources.mysql.examination import findings
@@ -29,10 +29,12 @@ from pipeline.sources.mysql.position import POSITIONS, binlog_position
 from pipeline.sources.mysql.server_facts import existing, server_facts
 from pipeline.sources.mysql.session import Session, quoted
 from pipeline.sources.mysql.shard_facts import shard_facts
+from pipeline.sources.mysql.tallies import argument, statement
 from pipeline.sources.positions import PositionRules
 from pipeline.sources.row_reader import replica_of
 from pipeline.sources.scope import ExaminationScope
 from pipeline.sources.source import Beat, Source, SourceDescription
+from pipeline.tallies import SpanTally, TalliedField, TimeSpan, tally
 
 OWN = ("information_schema", "mysql", "performance_schema", "sys")
 Range = tuple[int, int]
@@ -189,6 +191,28 @@ class MySqlSource:
             )
         return tuple(int(row["id"]) for row in found)
 
+    def tallies(
+        self, shard: Shard, column: str, spans: Sequence[TimeSpan], fields: Sequence[TalliedField]
+    ) -> tuple[SpanTally, ...]:
+        """Rows and sums of *fields* in each span of *column*, all in one snapshot.
+
+        Raises:
+            UnreachableError: ``loaded``, ``slow`` or ``down``: nothing is known.
+            TooManyRowsError: a span would read more than `Limits` allow: *column* has no index.
+            ProofError: a column is not there, or of a kind that is not added up.
+        """
+        columns = cast("Sequence[MySqlColumn]", self.columns(shard))
+        asked = statement(columns, shard, column, fields)
+        session, found = self._session, []
+        deadline = self.limits.deadline()
+        with session.spared(), session.snapshot() as ask:
+            for span in spans:
+                session.hurry(deadline)
+                first, until = map(argument, span)
+                self._refuse_large(shard, asked, first, until)
+                found.append(tally(ask(asked, first, until)[0], tuple(fields)))
+        return tuple(found)
+
     def sends(self) -> None:
         """Its log holds all tables; none of it is left out by the server."""
 
@@ -259,7 +283,7 @@ class MySqlSource:
             raise ProofError(msg)
         return value
 
-    def _refuse_large(self, shard: Shard, statement: str, *arguments: int) -> None:
+    def _refuse_large(self, shard: Shard, statement: str, *arguments: object) -> None:
         """Ask the optimizer first: it dives into the index, and reads no row."""
         plan = self._session.ask(f"EXPLAIN {statement}", *arguments)
         self.limits.refuse_rows(max(int(step.get("rows") or 0) for step in plan), shard.name)

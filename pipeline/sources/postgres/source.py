@@ -32,10 +32,12 @@ from pipeline.sources.postgres.replication import PUBLICATION, Replication, name
 from pipeline.sources.postgres.server_facts import server_facts
 from pipeline.sources.postgres.session import PostgresSession, Row, quoted
 from pipeline.sources.postgres.shard_facts import INDEXES, sent_elsewhere, shard_facts, shard_names
+from pipeline.sources.postgres.tallies import statement
 from pipeline.sources.postgres.watched_slot import WatchedSlot
 from pipeline.sources.row_reader import replica_of
 from pipeline.sources.scope import ExaminationScope
 from pipeline.sources.source import Beat, Source, SourceDescription
+from pipeline.tallies import SpanTally, TalliedField, TimeSpan, tally
 
 # Where a promoted server ended to follow it tells until it is started again; after a crash it tells
 # the end of its recovery, and then of no receiver.
@@ -192,6 +194,27 @@ class PostgresSource:
                 *(*span, min(limit, self.limits.rows)),
             )
         return tuple(int(row["id"]) for row in found)
+
+    def tallies(
+        self, shard: Shard, column: str, spans: Sequence[TimeSpan], fields: Sequence[TalliedField]
+    ) -> tuple[SpanTally, ...]:
+        """Rows and sums of *fields* in each span of *column*, all in one snapshot.
+
+        Raises:
+            UnreachableError: ``loaded``, ``slow`` or ``down``: nothing is known.
+            TooManyRowsError: a span would read more than `Limits` allow: *column* has no index.
+            ProofError: a column is not there, or of a kind that is not added up.
+        """
+        asked = statement(self.columns(shard), shard, column, fields)
+        session, found = self._session, []
+        deadline = self.limits.deadline()
+        with session.spared(), session.snapshot() as ask:
+            for span in spans:
+                session.hurry(deadline)
+                (plan,) = ask(f"EXPLAIN (FORMAT JSON) {asked}", *span)
+                self.limits.refuse_rows(_most(plan["QUERY PLAN"][0]["Plan"]), shard.name)
+                found.append(tally(ask(asked, *span)[0], tuple(fields)))
+        return tuple(found)
 
     def sends(self) -> Capture:
         """Those that its publication holds whole, under their own names, and its slot keeps."""

@@ -8,6 +8,7 @@ went to an archive are passed over: their source has them no more.
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from pipeline.apply.mirror_snapshot import ARCHIVED
@@ -16,9 +17,15 @@ from pipeline.lake.pinned import PinnedTable
 from pipeline.lake.query import literal, name
 from pipeline.lake.seen import LogKey
 from pipeline.model import Op, Shard, Table
+from pipeline.tallies import DIGITS, Moment, SpanTally, TalliedField, TimeSpan, tally
 
 META = "_sluice"
 INTEGERS = ("byte", "short", "integer", "long")
+TIMES = {
+    "date": "Date32",
+    "timestamp_ntz": "Timestamp(Microsecond, None)",
+    "timestamp": 'Timestamp(Microsecond, Some("UTC"))',
+}
 RANGES_AT_ONCE = 20
 KEYS_AT_ONCE = 100
 FILES_FIRST = 4  # files looked through for a maximum at first, then eight times as many
@@ -73,6 +80,23 @@ class MirrorReader:
             row = self.pinned.select(f"SELECT {asked} FROM t WHERE {where}")[0]  # noqa: S608
             counts += [int(row[f"c{i}"]) for i in range(len(some))]
         return tuple(counts)
+
+    def tallies(
+        self, shard: Shard, column: str, spans: Sequence[TimeSpan], fields: Sequence[TalliedField]
+    ) -> tuple[SpanTally, ...]:
+        """Rows and sums of *fields* in each span of *column*."""
+        kinds = self.pinned.columns()
+        sums = "".join(
+            f", sum({_added(one, kinds.get(one.name, 'nothing'))}) AS s{number}"
+            for number, one in enumerate(fields)
+        )
+        kind, found = kinds.get(column, "nothing"), []
+        for span in spans:
+            first, until = (_moment(one, kind) for one in span)
+            where = f"{name(column)} >= {first} AND {name(column)} < {until}"
+            asked = f"SELECT count(*) AS n{sums} FROM t WHERE {self._of(shard)} AND {where}"  # noqa: S608
+            found.append(tally(self.pinned.select(asked)[0], tuple(fields)))
+        return tuple(found)
 
     def ids(self, shard: Shard, column: str, span: Range, limit: int) -> tuple[int, ...]:
         """Ids of the shard's rows in *span*, ascending, duplicates kept, at most *limit*."""
@@ -161,6 +185,32 @@ class MirrorReader:
 def _inside(column: str, span: Range) -> str:
     low, high = span
     return f"({name(column)} >= {literal(low)} AND {name(column)} < {literal(high)})"
+
+
+def _moment(moment: Moment, kind: str) -> str:
+    """A literal that is compared with a column of that *kind*, in Delta's words."""
+    if kind not in TIMES:
+        raise ProofError(f"a column of type {kind} holds no dates or times")
+    if isinstance(moment, datetime) and moment.tzinfo is not None:
+        moment = moment.astimezone(UTC).replace(tzinfo=None)
+    return f"arrow_cast({literal(moment.isoformat())}, {literal(TIMES[kind])})"
+
+
+def _added(field: TalliedField, kind: str) -> str:
+    """What is added up of a field: exact numbers, or the digest of a text."""
+    if field.text and kind == "string":
+        digits = (
+            f"(strpos('0123456789abcdef', substr(md5({name(field.name)}), {at}, 1)) - 1)"
+            f" * {16 ** (DIGITS - at)}"
+            for at in range(1, DIGITS + 1)
+        )
+        return f"CAST({' + '.join(digits)} AS decimal(38,0))"
+    if not field.text and kind in INTEGERS:
+        return f"CAST({name(field.name)} AS decimal(38,0))"
+    if not field.text and kind.startswith("decimal("):
+        scale = kind.removesuffix(")").partition(",")[2]
+        return f"CAST({name(field.name)} AS decimal(38,{int(scale)}))"
+    raise ProofError(f"{field.name} is of type {kind} in the mirror, which is not added up so")
 
 
 def _equals(column: str, kind: str, text: str) -> str:

@@ -5,6 +5,7 @@ Covers pipeline/apply/landed_day.py, too.
 
 import json
 from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +15,17 @@ from checks.waivable import waivable
 from pipeline.archive import ArchiveRule, ArchiveWindow
 from pipeline.errors import ConfigError
 from pipeline.invariants.archive_purge import ArchivePurge
-from pipeline.model import Op
+from pipeline.model import Op, Shard, Table
 from pipeline.report import Applied, Hold
 from pipeline.settings import InvariantRule
 from pipeline.sources.mysql.column import MySqlColumn as Column
+from pipeline.tallies import TalliedField, TimeSpan
 from tests.pipeline.hand_lake import ID, HandLake, row
 
 C, U, D = Op.CREATE, Op.UPDATE, Op.DELETE
 TODAY = datetime(2026, 3, 1, 12, tzinfo=UTC)
 DAY = timedelta(days=1)
+TABLE = Table("db.t", (Shard("s", "db.t"),), ("id",), "id")
 OLD, NEW = date(2025, 6, 1), date(2026, 2, 20)
 PURGE = ArchivePurge("day", rows=1000, times=7, asked=3)
 
@@ -124,6 +127,12 @@ def test_a_window_that_comes_later_answers_it(tmp_path: Path) -> None:
     assert turn.hold is None
     assert turn.account.ignored == {"tombstone": 0, "archived": 10}
     assert len(made.rows()) == 80
+    reader = made.passes.table_format.reader(made.settings.mirror("db.t"), TABLE, "main")
+    assert reader is not None
+    spans: list[TimeSpan] = [(OLD, OLD + DAY), (NEW, NEW + DAY)]
+    tallies = reader.tallies(TABLE.shards[0], "day", spans, [TalliedField("id")])
+    assert [one.rows for one in tallies] == [30, 40], "archived rows are no rows of their day"
+    assert tallies[0].sums == (Decimal(sum(range(11, 41))),)
     assert purge(made, range(11, 19), TODAY + timedelta(hours=2)).hold is not None, "after it"
 
 

@@ -88,6 +88,31 @@ def test_changes_are_counted_by_batch_table_and_lane(tmp_path: Path) -> None:
     assert found.change_counts(TABLE, 2, 3) == 0
 
 
+def test_changed_rows_tell_what_they_were_and_are(tmp_path: Path) -> None:
+    some = [row(Op.UPDATE, 10, "k", 0, before="{}", after='{"id": 1}'), row(Op.DELETE, 11, "k", 1)]
+    write_changes(tmp_path, 1, [row(Op.CREATE, 1, "k", 0)])
+    write_changes(tmp_path, 2, [*some, row(Op.CREATE, 1, "k", 0, table="shop.users")])
+
+    found = reader(tmp_path).changed_rows(TABLE, 1, 2, most=2)
+
+    assert found is not None
+    assert {(one.op, one.shard, one.before, one.after) for one in found} == {
+        ("u", A, "{}", '{"id": 1}'),
+        ("d", A, None, None),
+    }
+
+
+@pytest.mark.parametrize("op", [Op.TRUNCATE, Op.SETTLE])
+def test_changed_rows_are_not_told_where_any_may_have_changed(tmp_path: Path, op: Op) -> None:
+    write_changes(tmp_path, 1, [row(Op.CREATE, n, "k", n) for n in range(3)])
+    write_changes(tmp_path, 2, [change(op, 20, shard=A.name)])
+
+    found = reader(tmp_path)
+
+    assert found.changed_rows(TABLE, 0, 1, most=2) is None
+    assert found.changed_rows(TABLE, 0, 2, most=9) is None
+
+
 def test_changes_that_name_no_transaction_are_counted_if_they_are_live(tmp_path: Path) -> None:
     told = row(Op.CREATE, 10, "k", 0, tx={"id": "u:1", "total_order": 1})
     reread = row(Op.UPDATE, 10, "k", 0, origin=int(Origin.REPAIR))

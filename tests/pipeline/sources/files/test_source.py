@@ -73,6 +73,7 @@ def test_rows_in_files_are_not_counted_by_ids(source: FilesSource) -> None:
         lambda: source.max_id(shard, "id"),
         lambda: source.min_id(shard, "id"),
         lambda: source.count_ids(shard, "id", [(0, 1)]),
+        lambda: source.tallies(shard, "day", [], []),
         lambda: source.ids(shard, "id", (0, 1), 1),
     ):
         with pytest.raises(ProofError, match="no index of ids"):

@@ -1,0 +1,263 @@
+"""Both sides of some days, and which changes between the two readings may explain a difference.
+
+The source is read first; the mirror, once it has come past that, holds all that the source had and
+maybe more.  What is more has landed since: those changes are looked at, and a day that none of them
+touches must be the same on both sides.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+
+from checks.day_spans import place, span_of
+from checks.world import ChangedRow, World
+from pipeline.errors import ProofError
+from pipeline.model import Op, Shard, Table
+from pipeline.schema.arrow_types import arrow_type
+from pipeline.schema.column import Column
+from pipeline.schema.typed import typed
+from pipeline.tallies import SpanTally, TalliedField, TimeSpan
+
+MOST_CHANGES = 50_000
+SECOND = timedelta(seconds=1)
+_UNREAD = object()  # a value that is told, and that nobody can read
+
+
+@dataclass(frozen=True, slots=True)
+class DayQuestion:
+    """What is added up: ``columns`` of dates or times, ``fields``, and in which zones days are."""
+
+    columns: tuple[str, ...]
+    fields: tuple[str, ...]
+    zone: ZoneInfo
+    wall: ZoneInfo
+
+
+@dataclass(frozen=True, slots=True)
+class DayTallies:
+    """The source's own: shard name -> column -> a tally for each of ``days``."""
+
+    days: tuple[date, ...]
+    ended: datetime
+    landed: int
+    counted: Mapping[str, Mapping[str, tuple[SpanTally, ...]]]
+
+    @property
+    def rows(self) -> int:
+        """Rows of all shards and days, by the first column."""
+        return sum(one.rows for own in self.counted.values() for one in next(iter(own.values())))
+
+    def dumps(self) -> dict[str, Any]:
+        """As JSON values, for a check's memory."""
+        return {
+            "days": [day.isoformat() for day in self.days],
+            "ended": self.ended.isoformat(),
+            "landed": self.landed,
+            "counted": {
+                shard: {
+                    column: [[one.rows, *map(str, one.sums)] for one in tallies]
+                    for column, tallies in own.items()
+                }
+                for shard, own in self.counted.items()
+            },
+        }
+
+    @classmethod
+    def loads(cls, raw: Mapping[str, Any]) -> "DayTallies":
+        """Read back what :meth:`dumps` wrote."""
+        counted = {
+            shard: {
+                column: tuple(SpanTally(rows, tuple(map(Decimal, sums))) for rows, *sums in tallies)
+                for column, tallies in own.items()
+            }
+            for shard, own in raw["counted"].items()
+        }
+        days = tuple(map(date.fromisoformat, raw["days"]))
+        return cls(days, datetime.fromisoformat(raw["ended"]), raw["landed"], counted)
+
+
+@dataclass(frozen=True, slots=True)
+class DayDifference:
+    """A day of a shard, by one column, that is not the same on both sides.
+
+    ``fields`` names those whose sums differ; ``moving`` counts the changes that may explain it.
+    """
+
+    shard: Shard
+    column: str
+    day: date
+    source: int
+    mirror: int
+    fields: tuple[str, ...]
+    moving: int
+
+    @property
+    def explained(self) -> bool:
+        """Whether what has landed since the source was read may be the reason."""
+        return self.moving > 0 and abs(self.source - self.mirror) <= self.moving
+
+    @property
+    def key(self) -> str:
+        """As people and memories spell it."""
+        return f"{self.shard}:{self.column}={self.day}"
+
+
+def at_source(
+    table: Table, world: World, question: DayQuestion, days: Sequence[date]
+) -> DayTallies:
+    """Add the days up at every shard's source, each in one snapshot for each column."""
+    landed = world.landed_batch()
+    counted: dict[str, dict[str, tuple[SpanTally, ...]]] = {}
+    for shard in table.shards:
+        known = {one.name: one for one in world.source(shard.source).columns(shard)}
+        counted[str(shard)] = {
+            column: world.source(shard.source).tallies(
+                *(shard, column, _spans(known, shard, column, question, days)),
+                _fields(known, shard, question),
+            )
+            for column in question.columns
+        }
+    return DayTallies(tuple(days), world.clock(), landed, counted)
+
+
+def differences(
+    table: Table, world: World, question: DayQuestion, seen: DayTallies
+) -> tuple[DayDifference, ...]:
+    """Days that differ in a mirror that has come past *seen*; shards that are gone are left out."""
+    mirror = world.mirror(table)
+    found: list[tuple[Shard, str, int, SpanTally, SpanTally]] = []
+    known: dict[Shard, dict[str, Column]] = {}
+    for shard in table.shards:
+        own = seen.counted.get(str(shard), {})
+        known[shard] = {one.name: one for one in world.source(shard.source).columns(shard)}
+        for column, tallies in own.items():
+            spans = _spans(known[shard], shard, column, question, seen.days)
+            there = mirror.tallies(shard, column, spans, _fields(known[shard], shard, question))
+            pairs = enumerate(zip(tallies, there, strict=True))
+            found += [(shard, column, n, *pair) for n, pair in pairs if pair[0] != pair[1]]
+    if not found:
+        return ()
+    changed = world.log().changed_rows(table, seen.landed, mirror.batch, most=MOST_CHANGES)
+    moving = (
+        _moving(changed, known, question, seen.days, world=world) if changed is not None else None
+    )
+    return tuple(
+        _difference(shard, column, seen.days[n], pair, question.fields, moving=moving)
+        for shard, column, n, *pair in found
+    )
+
+
+def narrowed(
+    table: Table, world: World, question: DayQuestion, one: DayDifference
+) -> TimeSpan | None:
+    """A second of the day in which both sides differ now; None where they do not, or for dates."""
+    shard = next(each for each in table.shards if str(each) == str(one.shard))
+    source, mirror = world.source(shard.source), world.mirror(table)
+    known = {each.name: each for each in source.columns(shard)}
+    (span,) = _spans(known, shard, one.column, question, [one.day])
+    fields = _fields(known, shard, question)
+    first, until = span
+    while isinstance(first, datetime) and isinstance(until, datetime) and until - first > SECOND:
+        middle = first + SECOND * int((until - first) / SECOND / 2)
+        halves = ((first, middle), (middle, until))
+        here = source.tallies(shard, one.column, halves, fields)
+        there = mirror.tallies(shard, one.column, halves, fields)
+        guilty = [h for h, ours, theirs in zip(halves, here, there, strict=True) if ours != theirs]
+        if not guilty:
+            return None
+        first, until = guilty[0]
+    return (first, until) if isinstance(first, datetime) else None
+
+
+def _difference(
+    shard: Shard,
+    column: str,
+    day: date,
+    pair: Sequence[SpanTally],
+    fields: Sequence[str],
+    *,
+    moving: Mapping[tuple[Shard, str, date | None], int] | None,
+) -> DayDifference:
+    here, there = pair
+    sums = zip(fields, here.sums, there.sums, strict=True)
+    names = tuple(name for name, ours, theirs in sums if ours != theirs)
+    if moving is None:  # too many to look at: any row may be among them
+        most = max(here.rows, there.rows, 1)
+    else:
+        most = moving.get((shard, column, day), 0) + moving.get((shard, column, None), 0)
+    return DayDifference(shard, column, day, here.rows, there.rows, names, most)
+
+
+def _moving(
+    changed: Sequence[ChangedRow],
+    known: Mapping[Shard, Mapping[str, Column]],
+    question: DayQuestion,
+    days: Sequence[date],
+    *,
+    world: World,
+) -> Mapping[tuple[Shard, str, date | None], int]:
+    """How many changes concern a day; under None those of which nobody tells which day it is."""
+    found: Counter[tuple[Shard, str, date | None]] = Counter()
+    for shard, columns in known.items():
+        own = [one for one in changed if one.shard == shard]
+        landed = world.log().schema(shard) if own else None
+        for name in question.columns if own else ():
+            spans = _spans(columns, shard, name, question, days)
+            column = landed.column(name) if landed is not None else None
+            befores = _values([one.before for one in own], column)
+            afters = _values([one.after for one in own], column)
+            for one, before, after in zip(own, befores, afters, strict=True):
+                touched = _days(one, before, after, spans, days)
+                found.update((shard, name, day) for day in touched)
+    return found
+
+
+def _days(
+    one: ChangedRow, before: Any, after: Any, spans: Sequence[TimeSpan], days: Sequence[date]
+) -> set[date | None]:
+    """The days that a row leaves and comes to; None where it may leave any, as nobody tells."""
+    if _UNREAD in (before, after):
+        return {None}
+    told = [value for value in (before, after) if value is not None]
+    places = (place(value, spans) for value in told)
+    found: set[date | None] = {days[n] for n in places if n is not None}
+    return found | {None} if before is None and one.op != Op.CREATE else found
+
+
+def _values(texts: Sequence[str | None], column: Column | None) -> list[Any]:
+    """What a column holds in each text, as the messages write it; where nobody can tell, so."""
+    if column is None:
+        return [_UNREAD] * len(texts)
+    read = typed(pa.array(texts, pa.string()), [column])
+    pairs = zip(read.rows[column.name].to_pylist(), read.misread.to_pylist(), strict=True)
+    return [_UNREAD if misread else value for value, misread in pairs]
+
+
+def _spans(
+    known: Mapping[str, Column],
+    shard: Shard,
+    column: str,
+    question: DayQuestion,
+    days: Sequence[date],
+) -> tuple[TimeSpan, ...]:
+    kind = arrow_type(_column(known, shard, column))
+    return tuple(span_of(day, kind, question.zone, question.wall) for day in days)
+
+
+def _fields(
+    known: Mapping[str, Column], shard: Shard, question: DayQuestion
+) -> tuple[TalliedField, ...]:
+    kinds = ((name, arrow_type(_column(known, shard, name))) for name in question.fields)
+    return tuple(TalliedField(name, bool(pa.types.is_string(kind))) for name, kind in kinds)
+
+
+def _column(known: Mapping[str, Column], shard: Shard, name: str) -> Column:
+    if name not in known:
+        raise ProofError(f"{shard} has no column {name!r}; it has {', '.join(known) or 'none'}")
+    return known[name]

@@ -1,0 +1,58 @@
+"""What statement adds the rows of a MySQL table up between two moments?  Pure."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+
+from pipeline.errors import ProofError
+from pipeline.model import Shard
+from pipeline.sources.mysql.column import MySqlColumn
+from pipeline.tallies import DIGITS, Moment, TalliedField
+
+TIMES = frozenset({"DATE", "DATETIME", "TIMESTAMP"})
+NUMBERS = frozenset({"TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT", "DECIMAL", "YEAR"})
+TEXTS = frozenset({"CHAR", "VARCHAR", "TINYTEXT", "TEXT", "MEDIUMTEXT", "LONGTEXT", "ENUM"})
+
+
+def statement(
+    columns: Sequence[MySqlColumn], shard: Shard, column: str, fields: Sequence[TalliedField]
+) -> str:
+    """One with two places for moments; ``n`` are rows, ``s0``, ``s1``, ... sums.
+
+    Raises:
+        ProofError: there is no such column, or it is of another kind.
+    """
+    known = {one.name: one for one in columns}
+    _require(known, shard, column, TIMES, "is no date or time")
+    sums = ""
+    for number, one in enumerate(fields):
+        kinds, why = (TEXTS, "is no text") if one.text else (NUMBERS, "is no whole or exact number")
+        _require(known, shard, one.name, kinds, why)
+        value = _quoted(one.name)
+        if one.text:
+            md5 = f"MD5(CONVERT({value} USING utf8mb4))"
+            value = f"CAST(CONV(LEFT({md5}, {DIGITS}), 16, 10) AS UNSIGNED)"
+        sums += f", SUM({value}) AS s{number}"
+    table = f"{_quoted(shard.database)}.{_quoted(shard.relation)}"
+    time = _quoted(column)
+    return f"SELECT COUNT(*) AS n{sums} FROM {table} WHERE {time} >= %s AND {time} < %s"  # noqa: S608
+
+
+def argument(moment: Moment) -> Moment:
+    """As the session compares it: in UTC, without saying so."""
+    if isinstance(moment, datetime) and moment.tzinfo is not None:
+        return moment.astimezone(UTC).replace(tzinfo=None)
+    return moment
+
+
+def _require(
+    known: Mapping[str, MySqlColumn], shard: Shard, name: str, kinds: frozenset[str], why: str
+) -> None:
+    if name not in known:
+        raise ProofError(f"{shard} has no column {name!r}; it has {', '.join(known) or 'none'}")
+    if known[name].kind not in kinds:
+        raise ProofError(f"{shard}: {name} ({known[name].kind}) {why}")
+
+
+def _quoted(name: str) -> str:
+    """As `quoted` of a session, with what its placeholders are made of twice."""
+    return f"`{name.replace('`', '``')}`".replace("%", "%%")

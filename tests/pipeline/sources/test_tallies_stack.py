@@ -1,0 +1,162 @@
+"""The same rows come to the same tallies in MySQL, in Postgres, in a mirror, and one by one.
+
+Covers pipeline/tallies.py, pipeline/sources/mysql/tallies.py, pipeline/sources/postgres/tallies.py.
+"""
+
+from collections.abc import Sequence
+from contextlib import closing
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+
+from demo.mysql import MySQL
+from demo.postgres import Postgres
+from demo.servers import Servers
+from pipeline.errors import ProofError, TooManyRowsError
+from pipeline.lake.pinned import open_table
+from pipeline.model import Shard, Table
+from pipeline.settings import CollectorSettings, SourceSettings
+from pipeline.sources.limits import Limits
+from pipeline.sources.mysql.source import MySqlSource
+from pipeline.sources.postgres.source import PostgresSource
+from pipeline.tables.delta.mirror_reader import MirrorReader
+from pipeline.tallies import SpanTally, TalliedField, TimeSpan, added_up
+
+pytestmark = pytest.mark.stack
+
+M, P = Shard("shop", "tallied.o"), Shard("shop", "public.o")
+NIGHT = datetime(2026, 3, 2)  # noqa: DTZ001  - a wall's
+SECOND = timedelta(seconds=1)
+FIELDS = (TalliedField("n"), TalliedField("price"), TalliedField("na%me", text=True))
+COLUMNS = "(id INT PRIMARY KEY, made {0}, placed {1}, day DATE, n BIGINT, price DECIMAL(12,2), "
+ROWS: list[dict[str, Any]] = [
+    {
+        "id": number,
+        "made": NIGHT + SECOND * (number - 20) / 2,
+        "placed": (NIGHT + SECOND * (number - 20)).replace(tzinfo=UTC),
+        "day": date(2026, 3, 1) if number < 20 else date(2026, 3, 2),
+        "n": None if number == 7 else (-1) ** number * 2**61,
+        "price": Decimal(number * 33 - 400) / 100,
+        "na%me": [None, "", "a", "é", "漢字 🙂", "x" * 5000][number % 6],
+    }
+    for number in range(1, 41)
+]
+PLACES = "(%s, %s, %s, %s, %s, %s, %s)"
+SPANS: dict[str, Sequence[TimeSpan]] = {
+    "made": [(NIGHT - SECOND * 5, NIGHT), (NIGHT, NIGHT + SECOND * 60), (NIGHT, NIGHT)],
+    "placed": [
+        (NIGHT.replace(tzinfo=UTC) - SECOND * 5, NIGHT.replace(tzinfo=UTC)),
+        (NIGHT.replace(tzinfo=UTC), NIGHT.replace(tzinfo=UTC) + SECOND * 60),
+    ],
+    "day": [(date(2026, 3, n), date(2026, 3, n + 1)) for n in (1, 2, 3)],
+}
+
+
+def settings(host: str, port: int, user: str, password: str) -> SourceSettings:
+    made = CollectorSettings("http://127.0.0.1:1", "shop")
+    return SourceSettings("shop", host, port, user, made, "shop", password=password)
+
+
+@pytest.fixture(scope="module")
+def in_mysql(servers: Servers) -> MySQL:
+    mysql = servers.mysql
+    mysql.execute("CREATE DATABASE tallied")
+    times = COLUMNS.format("DATETIME(6)", "TIMESTAMP(6)")
+    mysql.execute(f"CREATE TABLE tallied.o {times} `na%me` TEXT, KEY (made), j JSON, f DOUBLE)")
+    named = "INSERT INTO tallied.o (id, made, placed, day, n, price, `na%%me`) VALUES "
+    rows = [{**row, "placed": row["placed"].replace(tzinfo=None)} for row in ROWS]
+    with mysql.connect() as connection, connection.cursor() as cursor:
+        cursor.execute("SET time_zone = '+00:00'")
+        for row in rows:
+            cursor.execute(named + PLACES, tuple(row.values()))
+        connection.commit()
+    mysql.execute("ANALYZE TABLE tallied.o")
+    return mysql
+
+
+@pytest.fixture(scope="module")
+def in_postgres(postgres: Postgres) -> Postgres:
+    times = COLUMNS.format("timestamp", "timestamptz")
+    postgres.create_database("tallied", f'CREATE TABLE o {times} "na%me" text, f float8)')
+    with postgres.connect("tallied") as connection, connection.cursor() as cursor:
+        cursor.executemany(f"INSERT INTO o VALUES {PLACES}", [[*row.values()] for row in ROWS])
+        connection.commit()
+    return postgres
+
+
+def mysql_source(mysql: MySQL, **limits: Any) -> MySqlSource:
+    told = settings(mysql.host, mysql.port, "sluice", "sluice")
+    return MySqlSource(told, Limits(**limits))
+
+
+def mirror(folder: Path) -> MirrorReader:
+    rows = pa.Table.from_pylist(ROWS).cast(
+        pa.schema(
+            [
+                ("id", pa.int32()),
+                ("made", pa.timestamp("us")),
+                ("placed", pa.timestamp("us", "UTC")),
+                ("day", pa.date32()),
+                ("n", pa.int64()),
+                ("price", pa.decimal128(12, 2)),
+                ("na%me", pa.string()),
+            ]
+        )
+    )
+    write_deltalake(str(folder), rows)
+    found = open_table(str(folder))
+    assert found is not None
+    return MirrorReader(found, Table("o", (M,), ("id",)), "sluice:main")
+
+
+def one_by_one(column: str) -> tuple[SpanTally, ...]:
+    return tuple(added_up(ROWS, column, span, FIELDS) for span in SPANS[column])
+
+
+@pytest.mark.parametrize("column", SPANS)
+def test_mysql_a_mirror_and_rows_one_by_one_agree(
+    in_mysql: MySQL, tmp_path: Path, column: str
+) -> None:
+    with closing(mysql_source(in_mysql)) as shop:
+        asked = shop.tallies(M, column, SPANS[column], FIELDS)
+
+    assert asked == one_by_one(column)
+    assert asked == mirror(tmp_path).tallies(M, column, SPANS[column], FIELDS)
+    assert sum(one.rows for one in asked) > 10
+
+
+@pytest.mark.parametrize("column", SPANS)
+def test_postgres_and_rows_one_by_one_agree(in_postgres: Postgres, column: str) -> None:
+    told = settings(in_postgres.host, in_postgres.port, "sluice", "sluice")
+    with closing(PostgresSource(told, "tallied")) as shop:
+        assert shop.tallies(P, column, SPANS[column], FIELDS) == one_by_one(column)
+
+
+@pytest.mark.parametrize(
+    ("column", "field", "told"),
+    [
+        pytest.param("gone", TalliedField("n"), "no column 'gone'; it has id, made", id="absent"),
+        pytest.param("n", TalliedField("n"), "is no date or time", id="no date"),
+        pytest.param("day", TalliedField("f"), "is no whole or exact number", id="inexact"),
+        pytest.param("day", TalliedField("n", text=True), "is no text", id="no text"),
+    ],
+)
+def test_what_is_not_added_up_is_said(
+    in_mysql: MySQL, in_postgres: Postgres, column: str, field: TalliedField, told: str
+) -> None:
+    postgres = settings(in_postgres.host, in_postgres.port, "sluice", "sluice")
+    for shop, shard in ((mysql_source(in_mysql), M), (PostgresSource(postgres, "tallied"), P)):
+        with closing(shop), pytest.raises(ProofError, match=told):
+            shop.tallies(shard, column, [(date(2026, 3, 1), date(2026, 3, 2))], [field])
+
+
+def test_a_span_that_would_read_too_much_is_refused(in_mysql: MySQL) -> None:
+    with closing(mysql_source(in_mysql, rows=10)) as shop:
+        assert shop.tallies(M, "made", [(NIGHT, NIGHT + SECOND)], ())[0].rows == 2
+        with pytest.raises(TooManyRowsError):
+            shop.tallies(M, "day", SPANS["day"], ())
