@@ -69,6 +69,13 @@ class ToldSteps(Generic[T]):
         for steps in self._steps.values():
             yield from (one.first[1] for one in steps if one.first[1] is not None)
 
+    def ends(self) -> Iterator[T]:
+        """Those of ``news``, and where each was said last: others may tell what was between."""
+        for steps in self._steps.values():
+            for one in steps:
+                both = (one.first,) if one.first[0] == one.last[0] else (one.first, one.last)
+                yield from (row for _, row in both if row is not None)
+
     def _of(self, name: str) -> list[_Stretch[T]]:
         if name not in self._steps:
             self._steps[name] = []
@@ -81,7 +88,8 @@ class ToldSteps(Generic[T]):
 class Unrepeated:
     """What one task reads of ``CHANGES``, without told columns that are no news.
 
-    *known* as in :class:`ToldSteps`: nothing, where other tasks read the same tables.
+    *known* as in :class:`ToldSteps`: nothing, where other tasks read the same tables.  What they
+    tell together has to be judged again then, and what each said last counts, too.
     """
 
     known: Mapping[str, ToldSchema]
@@ -94,7 +102,7 @@ class Unrepeated:
     def among(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The *batches*, and in the end the news of them all."""
         yield from (rows for rows in map(self._parted, batches) if len(rows))
-        if news := list(self._told.news()):
+        if news := list(self._told.news() if self.known else self._told.ends()):
             yield pa.Table.from_batches(news).combine_chunks().to_batches()[0]
 
     def _parted(self, rows: pa.RecordBatch) -> pa.RecordBatch:

@@ -69,7 +69,11 @@ def landed(*batches: Sequence[Step]) -> list[list[Step]]:
             [[(1, "a")], [(5, "b"), (9, "a")]],
             id="back again, told before what was between",
         ),
-        pytest.param([[(2, "a"), (3, "a"), (1, "a")]], [[(1, "a")]], id="the first of the same"),
+        pytest.param(
+            [[(2, "a"), (3, "a"), (1, "a")]],
+            [[(1, "a"), (3, "a")]],
+            id="the first and the last, where others may tell what was between",
+        ),
     ],
 )
 def test_columns_in_force_are_not_landed_again(
@@ -91,6 +95,19 @@ def test_of_what_several_tasks_tell_only_news_is_judged() -> None:
     left = unrepeated(told, known)
 
     assert [(row["log"], row["note"]) for row in left] == [(4, "ALTER"), (5, "b"), (8, "a")]
+
+
+def test_columns_that_another_task_knows_to_have_been_others_between_are_in_force_again() -> None:
+    told = [
+        row
+        for steps in ([(2, "a"), (10, "a")], [(5, "b")])
+        for found in Unrepeated({}).among(rows(step) for step in steps)
+        for row in statements(*((one["order"]["log"], one["after"]) for one in found.to_pylist()))
+    ]
+
+    left = unrepeated(told, newest(statements((1, "a"))))
+
+    assert [(row["log"], row["note"]) for row in left] == [(5, "b"), (10, "a")]
 
 
 def test_columns_that_come_back_in_another_task_of_the_batch_are_in_force_again(
