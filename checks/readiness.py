@@ -17,6 +17,7 @@ from checks.model import Reason
 from checks.ordering import weaker_proof
 from checks.pause import closed
 from checks.proof import Proof, landed_to, prove
+from checks.resent import sent_again, unconfirmed
 from checks.sum_rule import Sum, add_up
 from checks.unproven import unlogged
 from pipeline.lags.lag import Lags
@@ -107,6 +108,8 @@ def assess(
     unknown = undecided(inputs, policy.gating)
     if certificate and certificate.revoked is None and _is_accepted(certificate, inputs):
         state, reasons = _answered(certificate, _strange(question, inputs), reasons)
+        if again := sent_again(inputs.table, question.stage, inputs.samples):
+            state, reasons = ReadinessState.NOT_READY, again
     elif state is ReadinessState.READY and not _told_wrong(certificate, proof.evidence):
         certificate = _certificate(question, inputs, proof.evidence, unknown)
     elif certificate and certificate.revoked is not None:
@@ -175,7 +178,7 @@ def _ruled(
         return ReadinessState.UNKNOWN, reasons or proof.reasons
     if not all(one.holds for one in asked):
         return ReadinessState.NOT_READY, reasons
-    if lacks := _lacks(question, inputs, policy):
+    if lacks := (*_lacks(question, inputs, policy), *_sent_again(question, inputs)):
         return ReadinessState.NOT_READY, lacks
     doubts = (*inputs.weak_order, *_unlisted(inputs), *_unlogged(inputs))
     return (ReadinessState.UNKNOWN, doubts) if doubts else (ReadinessState.READY, ())
@@ -255,6 +258,12 @@ def _lacks(question: Question, inputs: Inputs, policy: ReadinessPolicy) -> tuple
         return ()
     gating = {check: at for check, at in inputs.bad_until.items() if check in policy.gating}
     return tuple(doubted(question.cut, inputs.samples, gating))
+
+
+def _sent_again(question: Question, inputs: Inputs) -> tuple[Reason, ...]:
+    """Why rows may stand that are older than the cut, though all before it has landed."""
+    table, stage, samples = inputs.table, question.stage, inputs.samples
+    return (*sent_again(table, stage, samples), *unconfirmed(table, stage, samples))
 
 
 def _certified(certificate: Certificate) -> Reason:

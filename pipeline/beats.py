@@ -3,7 +3,8 @@
 Their numbers rise by one; nobody skips one, and nobody writes one twice.  So a number that falls is
 a log that is sent again, from there on; and one that is skipped is a piece of the log that nobody
 sent.  A log that is sent again once climbs back without a leap; where numbers leap while they
-climb, or fall again and again, two are sending.  Pure.
+climb, or fall again and again, two are sending.  Then nothing tells whether what was sent again was
+sent to its end: older rows may stand for good.  Pure.
 """
 
 from collections.abc import Iterable
@@ -61,6 +62,11 @@ class BeatTrail:
         """Whether two send the log at the same time."""
         return self.leaps > 0 or self.falls >= MANY
 
+    @property
+    def doubtful(self) -> bool:
+        """Whether that was seen last in its newest heartbeat: it is at its worst now."""
+        return self.divided and self.calm == 0
+
     def next(self, beat: LandedBeat, batch: int) -> "BeatTrail":
         """With one more."""
         if beat.number <= self.last:
@@ -85,11 +91,20 @@ class SkippedBeats:
     until: int
 
 
+@dataclass(frozen=True, slots=True)
+class FollowedBeats:
+    """A trail after a batch; heartbeats that nobody sent; whether two were seen to send in it."""
+
+    trail: BeatTrail
+    skipped: tuple[SkippedBeats, ...] = ()
+    doubtful: bool = False
+
+
 def followed(
     trail: BeatTrail | None, beats: Iterable[LandedBeat], batch: int
-) -> tuple[BeatTrail | None, tuple[SkippedBeats, ...]]:
-    """*trail* after the *beats* of a batch, and those that nobody sent."""
-    skipped = list[SkippedBeats]()
+) -> FollowedBeats | None:
+    """What the *beats* of a batch show after *trail*; None if there are none at all."""
+    skipped, doubtful = list[SkippedBeats](), False
     for beat in sorted(beats, key=lambda one: one.place):
         if trail is None:
             trail = BeatTrail(beat.number, beat.order, beat.number, batch)
@@ -97,4 +112,5 @@ def followed(
         if beat.number > trail.highest + 1:
             skipped.append(SkippedBeats(trail.highest + 1, beat.number))
         trail = trail.next(beat, batch)
-    return trail, tuple(skipped)
+        doubtful = doubtful or trail.doubtful
+    return None if trail is None else FollowedBeats(trail, tuple(skipped), doubtful)

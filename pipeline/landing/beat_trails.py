@@ -1,13 +1,14 @@
 """What do the heartbeats of a batch show of logs whose messages name no places?
 
 Where changes bear no place in the log, nothing else tells that a piece of it was never sent, or
-that it is sent again.  A piece that is missing is a gap of all tables of the source.  Pure.
+that it is sent again, or by two at once.  A piece that is missing is a gap of all tables of the
+source, and so is what two have sent: see :mod:`pipeline.beats`.  Pure.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from pipeline.beats import LandedBeat, SkippedBeats, followed
+from pipeline.beats import BeatTrail, LandedBeat, SkippedBeats, followed
 from pipeline.living import is_there
 from pipeline.mark import Mark, source_of
 from pipeline.model import Ordering
@@ -22,32 +23,46 @@ def with_beats(
     for source, own in beats.items():
         if orderings.get(source, Ordering.LOG) is Ordering.LOG:
             continue
-        trail, skipped = followed(trails.get(source), own, made.batch)
-        if trail is not None:
-            trails[source] = trail
-        for one in skipped:
-            gap = _gap(source, made, one)
-            if gap.shards:
-                gaps[gap.id] = tell_gap(gap)
+        seen = followed(trails.get(source), own, made.batch)
+        if seen is None:
+            continue
+        trails[source] = seen.trail
+        found = [_never_sent(source, made, one) for one in seen.skipped]
+        if seen.doubtful:  # what was told before is of now, too: a base must begin after it
+            gaps = {
+                id_: one for id_, one in gaps.items() if not id_.startswith(f"{_twice(source)}:")
+            }
+            found.append(_sent_twice(source, made, seen.trail))
+        gaps |= {gap.id: tell_gap(gap) for gap in found if gap.shards}
     return replace(made, beats=trails, gaps=gaps)
 
 
-def _gap(source: str, made: Mark, skipped: SkippedBeats) -> Gap:
-    own = (n for n, table in made.shards.items() if table is not None and source_of(n) == source)
-    topic = f"beats:{source}"
+def _never_sent(source: str, made: Mark, skipped: SkippedBeats) -> Gap:
     lost = f"heartbeat {skipped.first} of source {source}"
     if skipped.until - skipped.first > 1:
         lost = f"heartbeats {skipped.first} to {skipped.until - 1} of source {source}"
-    return Gap(
-        id=f"{topic}:0:{skipped.first}@{made.batch}",
-        topic=topic,
-        partition=0,
-        first=skipped.first,
-        until=skipped.until,
-        why=(
-            f"{lost} never came, though a later one did: a piece of the log was not sent, and"
-            " nobody sends it any more; let the collector begin below it, or take new bases"
-        ),
-        shards=tuple(sorted(name for name in own if is_there(made, name))),
-        batch=made.batch,
+    why = (
+        f"{lost} never came, though a later one did: a piece of the log was not sent, and"
+        " nobody sends it any more"
     )
+    return _gap(source, made, f"beats:{source}", (skipped.first, skipped.until), why)
+
+
+def _sent_twice(source: str, made: Mark, trail: BeatTrail) -> Gap:
+    why = (
+        f"two collectors send the log of source {source}, or one that begins again and again:"
+        f" heartbeat {trail.last} came behind {trail.highest}; older rows may stand where newer"
+        " ones did, and nobody sends those again; let one send"
+    )
+    return _gap(source, made, _twice(source), (trail.last, trail.highest + 1), why)
+
+
+def _twice(source: str) -> str:
+    return f"collectors:{source}"
+
+
+def _gap(source: str, made: Mark, topic: str, span: tuple[int, int], why: str) -> Gap:
+    own = (n for n, table in made.shards.items() if table is not None and source_of(n) == source)
+    shards = tuple(sorted(name for name in own if is_there(made, name)))
+    id_ = f"{topic}:0:{span[0]}@{made.batch}"
+    return Gap(id_, topic, 0, *span, why, shards=shards, batch=made.batch)

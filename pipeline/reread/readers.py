@@ -117,7 +117,7 @@ class RowReaders:
         trail = mark.beats.get(shard.source)
         if trail is None or trail.order.epoch != number:
             raise ProofError(f"source:{shard.source}: no heartbeat of its log has landed yet")
-        if trail.resending:
+        if trail.resending or trail.divided:
             raise ProofError(f"source:{shard.source}: its log is being sent again; it waits")
         return trail.order
 

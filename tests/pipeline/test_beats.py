@@ -12,16 +12,19 @@ from pipeline.model import Order
 class Seen:
     trail: BeatTrail
     skipped: tuple[SkippedBeats, ...]
+    doubtful: tuple[int, ...]
 
 
 def seen(*numbers: int) -> Seen:
     """One batch a number."""
-    trail, skipped = None, tuple[SkippedBeats, ...]()
+    trail, skipped, doubtful = None, tuple[SkippedBeats, ...](), list[int]()
     for at, number in enumerate(numbers):
-        trail, more = followed(trail, [beat(number, at)], at)
-        skipped += more
+        found = followed(trail, [beat(number, at)], at)
+        assert found is not None
+        trail, skipped = found.trail, (*skipped, *found.skipped)
+        doubtful += [at] if found.doubtful else []
     assert trail is not None
-    return Seen(trail, skipped)
+    return Seen(trail, skipped, tuple(doubtful))
 
 
 def beat(number: int, offset: int) -> LandedBeat:
@@ -85,7 +88,14 @@ def test_numbers_that_never_came_are_told(
 def test_those_of_one_batch_are_taken_in_the_order_in_which_they_arrived() -> None:
     beats = [beat(7, 2), beat(5, 0), beat(6, 1), beat(6, 3)]
 
-    trail, skipped = followed(None, beats, 0)
+    found = followed(None, beats, 0)
 
-    assert trail is not None
-    assert (trail.last, trail.highest, skipped) == (6, 7, ())
+    assert found is not None
+    assert (found.trail.last, found.trail.highest, found.skipped) == (6, 7, ())
+    assert followed(None, [], 0) is None
+
+
+def test_what_two_have_sent_is_in_doubt_as_of_the_newest_sign_of_it() -> None:
+    assert seen(5, 6, 7, 3, 8, 4, 9, 10, 11).doubtful == (4, 5, 6)
+    assert seen(5, 5, 6, 6, 7, 7, 8, 9).doubtful == (5,)
+    assert seen(5, 6, 7, 6, 7, 8, 9).doubtful == ()

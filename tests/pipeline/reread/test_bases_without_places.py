@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import pytest
 
-from pipeline.beats import BeatTrail
+from pipeline.beats import CALM, BeatTrail
 from pipeline.formats.canal.column_types import column
 from pipeline.formats.canal_json import CanalJson
 from pipeline.formats.format import Format
@@ -183,6 +183,37 @@ def test_a_new_base_closes_it(beside: CanalBeside) -> None:
     beside.until_done()
 
     assert not beside.desk.loop.mark.gaps
+
+
+def test_what_two_have_sent_is_a_gap_until_a_base_that_begins_after_it(
+    beside: CanalBeside,
+) -> None:
+    for number in (5, 6, 7, 3, 8):  # one goes on at 8 while the other is behind
+        beside.number = number - 1
+        beside.beat()
+        beside.desk.land()
+
+    (gap,) = map(read_gap, beside.desk.loop.mark.gaps.values())
+    waiting = beside.round()
+
+    assert "two collectors send the log of source a" in gap.why
+    assert gap.shards == (NAME,)
+    assert "being sent again" in getattr(waiting, "why", "")
+    for _ in range(CALM):
+        beside.round()
+    beside.until_done()
+    assert not beside.desk.loop.mark.gaps
+
+
+def test_the_newest_sign_of_two_is_what_a_base_must_come_after(beside: CanalBeside) -> None:
+    for number in (5, 6, 7, 3, 8, 4, 9):
+        beside.number = number - 1
+        beside.beat()
+        beside.desk.land()
+
+    (gap,) = map(read_gap, beside.desk.loop.mark.gaps.values())
+
+    assert gap.batch == beside.desk.loop.mark.batch
 
 
 def test_where_changes_have_places_in_the_log_no_heartbeat_is_followed() -> None:

@@ -1,0 +1,72 @@
+"""While a log is sent again older rows may stand, and nobody gets READY, nor keeps it."""
+
+from dataclasses import replace
+
+import pytest
+
+from checks.blocks import Inputs
+from checks.readiness import Question, Readiness, ReadinessPolicy, ReadinessState, assess
+from pipeline.beats import BeatTrail
+from pipeline.lags.samples import MirrorPosition, extended, step
+from pipeline.model import Order, Stage
+from tests.checks.samples import CUT, TABLE, beats, lags, mark, samples
+
+MIRROR, LANDED = Question(Stage.MIRROR, CUT), Question(Stage.LANDED, CUT)
+CALM = BeatTrail(highest=900, order=Order(1, 0, 7), last=900, raised=51)
+
+
+def asked(
+    trail: BeatTrail, question: Question = MIRROR, before: Readiness | None = None
+) -> Readiness:
+    landed = replace(mark(batch=51), beats={"shop": trail})
+    steps = extended((), step(mark(batch=50), {"shop": beats()}))
+    found = samples(landed=landed, steps=steps, standing=MirrorPosition(7, 50))
+    given = None if before is None else before.certificate
+    policy = ReadinessPolicy()
+    return assess(question, Inputs(TABLE, found, lags(found)), policy, certificate=given)
+
+
+@pytest.mark.parametrize(
+    ("trail", "why"),
+    [
+        pytest.param(replace(CALM, last=880), "880 came behind 900", id="it is sent again now"),
+        pytest.param(replace(CALM, leaps=1), "came behind", id="by two"),
+        pytest.param(replace(CALM, over=51), "sent again until 51", id="the mirror is from within"),
+        pytest.param(replace(CALM, raised=50), "after batch 50", id="nobody knows yet"),
+    ],
+)
+def test_a_mirror_that_may_hold_older_rows_is_not_ready(trail: BeatTrail, why: str) -> None:
+    found = asked(trail)
+
+    assert found.state is ReadinessState.NOT_READY
+    assert why in found.reasons[0].text
+
+
+@pytest.mark.parametrize(
+    "trail",
+    [
+        pytest.param(CALM, id="never"),
+        pytest.param(replace(CALM, again=49, over=50), id="and it has what came again"),
+    ],
+)
+def test_one_that_holds_all_that_came_again_is_ready(trail: BeatTrail) -> None:
+    assert asked(trail).ready
+
+
+def test_what_was_certified_before_is_not_to_be_read_while_it_is_sent_again() -> None:
+    before = asked(CALM)
+
+    during, unsure = (
+        asked(replace(CALM, last=880), before=before),
+        asked(replace(CALM, raised=50), before=before),
+    )
+
+    assert before.ready
+    assert during.state is ReadinessState.NOT_READY
+    assert unsure.ready
+    assert asked(CALM, before=before).ready
+
+
+def test_the_change_log_is_asked_only_whether_it_is_sent_again_now() -> None:
+    assert asked(replace(CALM, raised=50, over=51), LANDED).ready
+    assert not asked(replace(CALM, last=880), LANDED).ready
