@@ -13,7 +13,15 @@ from alerts.deliver import Delivery
 from checks.run import looks_back
 from checks.world import World
 from monitor.board import CurrentBoard
-from monitor.clients import LakeClient, Servers, describe, error_table, highest_landed, orderings
+from monitor.clients import (
+    LakeClient,
+    Servers,
+    describe,
+    error_table,
+    highest_landed,
+    lineage,
+    orderings,
+)
 from monitor.config.copy_plan import CopyPlan
 from monitor.config.model import Config
 from monitor.copying import CopyWork
@@ -133,6 +141,7 @@ class App:
             ApiParts(
                 *(gate, self.current, self.store, clock, stopping, names, self.way, rows),
                 errors=error_table(self.config, self.lake),
+                links=lineage(self.config, self.lake),
             )
         )
 

@@ -9,6 +9,7 @@ from checks.ordering import SourceOrdering
 from checks.world import LogKey, LogSide
 from monitor.config.model import Config
 from monitor.error_table import ErrorTable, SourceFormat
+from monitor.lineage import Lineage
 from monitor.observe.schemas import Schemas
 from monitor.observe.world import LandedLog
 from pipeline.build import (
@@ -118,6 +119,11 @@ def error_table(config: Config, lake: LakeClient) -> ErrorTable:
         for one in config.sources
     }
     return ErrorTable(lake.lake, formats, partial(lake.transport, ErrorTable))
+
+
+def lineage(config: Config, lake: LakeClient) -> Lineage:
+    """Which columns are which, of all sources of *config*."""
+    return Lineage(lake.lake, lake.readings, config.tables, Standards(config.standards))
 
 
 def describe(settings: SourceSettings, shards: Collection[str]) -> SourceDescription:

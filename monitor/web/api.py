@@ -24,6 +24,7 @@ from monitor.web.archives import ARCHIVE_ROUTES
 from monitor.web.bootstraps import REREAD_ROUTES
 from monitor.web.first_lines import first_lines
 from monitor.web.history_api import HISTORY_ROUTES
+from monitor.web.lineage import LINEAGE_ROUTES
 from monitor.web.metrics import CONTENT_TYPE, exposition
 from monitor.web.parts import ApiParts, Parts, Room
 from monitor.web.pauses import PAUSE_ROUTES
@@ -46,7 +47,7 @@ GATE_ROUTES, SERVICE_ROUTES = APIRouter(prefix="/v1"), APIRouter()
 
 def application(parts: ApiParts) -> FastAPI:
     """The whole application; every error is JSON with one line under ``error``."""
-    asked = (GATE_ROUTES, HISTORY_ROUTES, SERVICE_ROUTES, RUNBOOK_ROUTES)
+    asked = (GATE_ROUTES, HISTORY_ROUTES, SERVICE_ROUTES, RUNBOOK_ROUTES, LINEAGE_ROUTES)
     acting = (REREAD_ROUTES, REPAIR_ROUTES, PAUSE_ROUTES, ARCHIVE_ROUTES, QUARANTINE_ROUTES)
     routers = (*asked, *acting)
     routes = [route for router in routers for route in router.routes]

@@ -15,6 +15,7 @@ from monitor.bearers import Bearers
 from monitor.board import CurrentBoard
 from monitor.error_table import ErrorTable
 from monitor.gate import Decision, Gate, GateQuestion
+from monitor.lineage import Lineage
 from monitor.right_of_way import RightOfWay
 from monitor.store.store import ServiceStore
 from monitor.web.waiting_room import WaitingRoom
@@ -27,7 +28,7 @@ GateRoom = WaitingRoom[GateQuestion, Decision]
 class ApiParts:
     """What the API answers from; ``estimates``: source -> about how many rows each shard has.
 
-    ``errors`` reads what is quarantined; None where there is no lake.
+    ``errors`` reads what is quarantined, ``links`` which columns are which; None without a lake.
     """
 
     gate: Gate
@@ -39,6 +40,7 @@ class ApiParts:
     way: RightOfWay = field(default_factory=RightOfWay)
     estimates: Callable[[str], Mapping[str, int]] = lambda _: {}
     errors: ErrorTable | None = None
+    links: Lineage | None = None
 
     def borne(self, name: str) -> bool:
         """Whether anything has this id now."""
@@ -53,6 +55,16 @@ class ApiParts:
         if self.errors is None:
             raise ConfigError("this service reads no change log, so it knows of no error table")
         return self.errors
+
+    def lineage(self) -> Lineage:
+        """What reads which columns are which.
+
+        Raises:
+            ConfigError: there is none here.
+        """
+        if self.links is None:
+            raise ConfigError("this service reads no change log, so it knows of no columns")
+        return self.links
 
     def room(self) -> GateRoom:
         """A new room for those who wait at the gate."""

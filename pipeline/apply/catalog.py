@@ -208,6 +208,17 @@ class Catalog:
         """The shard's newest landed schema; None if it was never seen, or dropped last."""
         return self.history(source).newest(shard)
 
+    def former_names(self, name: str) -> tuple[str, ...]:
+        """Names that ``source/shard`` had before each RENAME that has landed, the newest first."""
+        shard, found = Shard.parse(name), list[str]()
+        own = sorted(self._changes.get(shard.source, ()), key=lambda one: one.order, reverse=True)
+        known = shard.name
+        for change in own:
+            if change.shard == known and change.previous is not None:
+                known = change.previous
+                found.append(known)
+        return tuple(found)
+
     def at(self, name: str, order: Order) -> TableSchema | None:
         """Schema of ``source/shard`` in force at *order*."""
         shard = Shard.parse(name)

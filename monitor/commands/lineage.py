@@ -1,0 +1,38 @@
+"""`sluice lineage`: which column of a source is which of a mirror."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from monitor.client import address, listed
+from monitor.options import asks_service
+
+
+@click.command("lineage")
+@click.argument("name")
+@asks_service
+def lineage(name: str, config: Path, server: str | None, as_json: bool) -> None:
+    """Show where the values of NAME come from, or go to.
+
+    NAME is a table (shop.orders) or a shard of one (shop_01.orders_07), or a column of either
+    (shop.orders.phone); names from before a RENAME are known, too.
+    """
+    found = listed(address(server, config), "/v1/lineage", {"name": name})
+    if as_json:
+        click.echo(json.dumps(found))
+        return
+    for one in found:
+        click.echo(_line(one))
+
+
+def _line(one: dict[str, Any]) -> str:
+    here = f"{one['source']}/{one['shard']}.{one['column']} {one['type']}"
+    there = f"{one['table']}.{one['mirror_column']} {one['mirror_type']}"
+    by = f", by the standard {one['standard']}" if one["standard"] else ""
+    former = f" (before: {', '.join(one['before'])})" if one["before"] else ""
+    return f"{here} -> {there}{by}{former}"
+
+
+COMMAND = lineage

@@ -1,0 +1,55 @@
+"""Where does a mirror's column come from, and where does a source's go?  As the log tells it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from threading import Lock
+
+from pipeline.apply.catalog import Catalog
+from pipeline.apply.lineage import ColumnLink, links
+from pipeline.changelog.table import app
+from pipeline.errors import ConfigError
+from pipeline.route import Router
+from pipeline.schema.reading import SchemaReading
+from pipeline.settings import TableRule
+from pipeline.standards.table_standards import Standards
+from pipeline.tables.lake import Lake
+
+
+@dataclass(eq=False)
+class Lineage:
+    """Learns schema changes as they are asked about; each is read once."""
+
+    lake: Lake
+    readings: Mapping[str, SchemaReading]
+    rules: tuple[TableRule, ...]
+    standards: Standards
+    _catalog: Catalog | None = None
+    _until: int = -1
+    _turn: Lock = field(default_factory=Lock)
+
+    def of(self, name: str) -> tuple[ColumnLink, ...]:
+        """What `links` finds of *name*, as of what has landed.
+
+        Raises:
+            ConfigError: nothing that has landed bears the name.
+            UnreachableError: the lake did not answer.
+        """
+        mark = self.lake.mark()
+        found = () if mark is None else links(self._learnt(), mark.shards, name)
+        if not found:
+            msg = f"no table, shard or column {name!r} has landed"
+            raise ConfigError(f"{msg}; write database.table or database.table.column")
+        return found
+
+    def _learnt(self) -> Catalog:
+        with self._turn:
+            log = self.lake.changes()
+            last = log.pinned.transaction(app(log.lane))
+            last = -1 if last is None else last
+            if self._catalog is None or last < self._until:  # or another log was put there
+                self._catalog = Catalog(Router(self.rules), self.readings, self.standards)
+                self._until = -1
+            if last > self._until:
+                self._catalog = self._catalog.reading(log.schema_changes(self._until))
+                self._until = last
+            return self._catalog

@@ -1,0 +1,72 @@
+"""Which column of a source is which of a mirror, and by which standard is it written?  Both ways.
+
+A name is a table's, as shards fold into it, or a shard's, with its source before a slash or
+without; or one that the shard had before a RENAME.  Behind it a column may stand.  Columns bear
+the source's names in the mirror.  Pure.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pipeline.apply.catalog import Catalog, Folding
+from pipeline.model import Shard
+from pipeline.schema.column import Column
+from pipeline.standards.column import StandardColumn
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnLink:
+    """A column of a *shard*, and the one of *table*'s mirror that holds its values.
+
+    ``type`` is the source's own, ``mirror_type`` the lake's.  ``standard`` is the name of the one
+    by which values are written, empty for none; ``hides`` if nobody can read them then.
+    ``before`` are names that the shard had, the newest first.
+    """
+
+    shard: Shard
+    column: str
+    type: str
+    table: str
+    mirror_type: str
+    standard: str = ""
+    hides: bool = False
+    before: tuple[str, ...] = ()
+
+
+def links(catalog: Catalog, shards: Folding, asked: str) -> tuple[ColumnLink, ...]:
+    """Those that *asked* names, by table, shard and the column's place; none if it names nothing.
+
+    *shards*: ``source/shard`` -> table, None for one that the rules ignore.
+    """
+    found = []
+    for name, table in sorted(shards.items(), key=lambda one: (one[1] or "", one[0])):
+        if table is None:
+            continue
+        shard, formers = Shard.parse(name), catalog.former_names(name)
+        names = (table, name, shard.name, *formers)
+        whole = asked in names
+        if whole or any(asked.startswith(f"{one}.") for one in names):
+            columns = {asked.removeprefix(f"{one}.") for one in names}
+            every = _links(catalog, shard, table, formers)
+            found += [link for link in every if whole or link.column in columns]
+    return tuple(found)
+
+
+def _links(
+    catalog: Catalog, shard: Shard, table: str, formers: tuple[str, ...]
+) -> Iterator[ColumnLink]:
+    schema = catalog.newest(shard.source, shard.name)
+    own = catalog.standards.of(table)
+    for column in () if schema is None else schema.columns:
+        standard = None if own is None else own.of(column.name)
+        mirrored: Column = column if standard is None else StandardColumn(column, standard)
+        yield ColumnLink(
+            shard=shard,
+            column=column.name,
+            type=str(column),
+            table=table,
+            mirror_type=mirrored.dialect.lake_type(mirrored),
+            standard="" if own is None else own.names.get(column.name, ""),
+            hides=standard is not None and standard.hides,
+            before=formers,
+        )

@@ -1,0 +1,77 @@
+"""`/v1/lineage` and `sluice lineage`: which column of a source is which of a mirror.
+
+Covers monitor/commands/lineage.py and monitor/web/lineage.py.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from monitor.commands.lineage import COMMAND
+from monitor.lineage import Lineage
+from monitor.web.api import application
+from pipeline.build import open_table_format
+from pipeline.errors import ConfigError
+from pipeline.settings import StandardRule
+from pipeline.standards.mask import LetterMask
+from pipeline.standards.table_standards import Standards
+from pipeline.tables.lake import Lake
+from tests.monitor.rig import Rig
+from tests.monitor.serving import serving
+from tests.pipeline.landing.desk import Desk
+from tests.pipeline.reading import readings
+
+RULE = StandardRule("db.t", ("id",), (("mask", LetterMask(("name",))),))
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    made = Desk(tmp_path, standards=(RULE,))
+    made.topics.alter("a", 100, "name", kind="CREATE")
+    made.topics.put("a", 101, "Ada")
+    made.land()
+    return made
+
+
+@pytest.fixture
+def lineage(desk: Desk) -> Lineage:
+    lake = Lake(desk.settings, open_table_format(desk.settings))
+    return Lineage(lake, readings("a", "b"), (), Standards((RULE,)))
+
+
+@pytest.fixture
+def server(rig: Rig, lineage: Lineage) -> Iterator[str]:
+    with serving(application(replace(rig.api_parts(), links=lineage))) as address:
+        yield address
+
+
+def run(server: str, *words: str) -> Result:
+    return CliRunner().invoke(COMMAND, [*words, "--server", server])
+
+
+def test_a_line_for_each_column_names_both_sides_and_the_standard(server: str) -> None:
+    assert run(server, "db.t").output.splitlines() == [
+        "a/db.t.id BIGINT -> db.t.id bigint",
+        "a/db.t.name VARCHAR(80) -> db.t.name string, by the standard mask",
+    ]
+    assert '"hidden": true' in run(server, "a/db.t.name", "--json").output
+
+
+def test_a_name_that_nothing_bears_is_refused_in_words(server: str) -> None:
+    found = run(server, "db.t.fax")
+
+    assert isinstance(found.exception, ConfigError)
+    assert "no table, shard or column 'db.t.fax' has landed" in str(found.exception)
+
+
+def test_columns_that_land_later_are_known_then(desk: Desk, lineage: Lineage) -> None:
+    assert len(lineage.of("db.t")) == 2
+    desk.topics.alter("a", 200, "name", "city")
+    desk.topics.put("a", 201, "Bob")
+    desk.land()
+
+    assert [one.column for one in lineage.of("db.t")] == ["id", "name", "city"]
+    assert lineage.of("db.t.city")[0].table == "db.t"
