@@ -24,6 +24,10 @@ from pipeline.transports.offset_ranges import OffsetRange, ReadBounds
 from pipeline.transports.transport import Transport
 
 PATIENCE = timedelta(seconds=5)
+READABLE = (
+    "{name} could be read, and is open all the same: its transaction may have begun before the"
+    " snapshot; only a new base of its table closes it"
+)
 UNKNOWN = "nothing that could not be read is named {name!r}; `sluice quarantine list` shows them"
 
 
@@ -92,7 +96,8 @@ class ErrorTable:
         """
         found = self.lake.changes().error(name) if place_of(name) is not None else None
         if found is None:
-            raise ConfigError(UNKNOWN.format(name=name))
+            named = any(name in one.ids for one in self._mark().quarantine.values())
+            raise ConfigError((READABLE if named else UNKNOWN).format(name=name))
         row, value = found
         its = self._format(row.source)
         number = its.text.schema_of(value)

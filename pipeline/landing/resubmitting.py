@@ -32,7 +32,18 @@ from pipeline.route import Router
 from pipeline.standards.table_standards import NO_STANDARDS, Standards
 
 ROWS = frozenset({Op.CREATE, Op.UPDATE, Op.DELETE})
-JUDGED = ("op", "source", "shard", "table", "key", "order", "changed", "snapshot", "error")
+JUDGED = (
+    "op",
+    "source",
+    "shard",
+    "table",
+    "key",
+    "order",
+    "changed",
+    "snapshot",
+    "schema_id",
+    "error",
+)
 COLUMNS = ("source", "table", "op", "order", "changed", "topic", "partition", "offset")
 CLOSED = "{change} is not open any more: a new base, a waiver or another correction closed it"
 UNSURE = (
@@ -167,7 +178,7 @@ def _odd(row: Row, subject: str) -> str:
     if row["op"] == Op.ERROR:
         return f"it cannot be read either: {row['error']}"
     if row["op"] == Op.DDL:
-        if row["error"] is None and row["table"] is not None:
+        if row["schema_id"] is not None:
             return f"its columns are not those that are known of {row['shard']}"
         return "it is a statement, which is known in its place only: take a new base"
     if row["op"] not in ROWS or row["snapshot"] is not None:

@@ -27,6 +27,7 @@ from demo.processes import wait_until
 from demo.registry import Registry
 from demo.story.service import CONFIG as DEMO
 from demo.story.service import Service
+from pipeline.errors import UnreachableError
 from tests.docs.markdown import ROOT, blocks
 from tests.pipeline.transports.topics import make
 from tests.proof.rides_sender import COLUMNS, ODD
@@ -150,13 +151,24 @@ class Rides:
         told = answer.json().get("tables", [])
         return answer.status_code, [reason for one in told for reason in one["reasons"]]
 
-    def ready(self, *tables: str) -> None:
-        """Wait until the gate opens as of now."""
+    def ready(self, *tables: str) -> str:
+        """Wait until the gate opens as of now: then each mirror is its source, as nobody writes.
+
+        What it says beside its yes.
+        """
         cut = now()
         try:
             wait_until(lambda: self.ask(cut, *tables)[0] == 200, SOON, f"READY for {cut}")
-        except Exception as error:
+        except UnreachableError as error:
             raise AssertionError(f"{error}: {self.ask(cut, *tables)}") from error
+        for table in tables or TABLES:
+            assert self.mirror(table) == self.source(table), f"READY was false: {table}"
+        return " ".join(reason["text"] for reason in self.ask(cut, *tables)[1])
+
+    def lags(self, table: str) -> dict[str, float | None]:
+        """Seconds of each hop; None where it is not known."""
+        (own,) = [one for one in self.service.tables() if one["table"] == table]
+        return {hop["hop"]: hop["lag_seconds"] for hop in own["hops"]}
 
     def until(self, condition: Callable[[], bool], what: str) -> None:
         wait_until(condition, SOON, what)

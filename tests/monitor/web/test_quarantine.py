@@ -22,6 +22,7 @@ from pipeline.build import message_text, open_table_format
 from pipeline.errors import ConfigError, SluiceError
 from pipeline.formats.debezium.avro_message import AvroMessage
 from pipeline.formats.message_text import PlainText
+from pipeline.mark import Quarantine
 from pipeline.model import Account, Op
 from pipeline.registry import SchemaRegistry
 from pipeline.settings import CollectorSettings, RegistrySettings, SourceSettings
@@ -222,6 +223,20 @@ def test_the_topic_has_it_no_more(server: str, desk: EventDesk) -> None:
 
     assert "its topic has it no more" in found
     assert SECRET in found, "the change log has it"
+
+
+def test_what_could_be_read_and_is_open_all_the_same_is_left_to_a_new_base(
+    server: str, desk: EventDesk
+) -> None:
+    """A row whose transaction may have begun before a snapshot."""
+    name = f"{TOPIC}:0:0@0"
+    mark = desk.loop.mark
+    around = Quarantine("db.t", 0, 1, (name,), ("b/db.t",), epoch=1)
+    desk.loop.mark = replace(mark, quarantine={**mark.quarantine, "b/db.t": around})
+    desk.send(Event("k9", 90, {"id": 9}))
+
+    with pytest.raises(ConfigError, match="could be read, and is open all the same"):
+        run(server, "show", name)
 
 
 def test_its_verbs_are_told(server: str) -> None:

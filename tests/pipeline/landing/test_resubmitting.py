@@ -14,7 +14,8 @@ import pytest
 
 from pipeline.formats.dbevents_avro import DbEventsAvro
 from pipeline.formats.format import Format
-from pipeline.mark import Existence
+from pipeline.landing.resubmitting import refusal
+from pipeline.mark import SHOWN, Existence, Mark
 from pipeline.model import Op, Order, TopicPartition
 from pipeline.registry import SchemaRegistry
 from pipeline.report import Landed
@@ -224,21 +225,58 @@ def test_it_is_of_the_table_of_the_one_that_it_corrects(tmp_path: Path) -> None:
     assert {row["error"] for row in desk.landed(more=("error",))} == {None}, "no account had it"
 
 
-def test_many_are_sent_again_at_once_and_one_by_one(desk: EventDesk) -> None:
+def test_those_beyond_what_is_told_one_by_one_are_sent_again_too(desk: EventDesk) -> None:
     odd = [replace(ODD, key=f"o{n}", version=100 + n) for n in range(30)]
     desk.send(*odd)
     names = desk.loop.mark.quarantine[SUBJECT].ids
     assert len(names) == 31
     asked = [
         corrected(replace(one, error=None).value, name, name)
-        for one, name in zip(odd, names[1:], strict=True)
+        for one, name in zip(odd[SHOWN:], names[1 + SHOWN :], strict=True)
     ]
 
     states = resend(desk, *asked)
 
-    assert {one.batch for one in states} == {2}, "those that are not shown one by one, too"
-    assert desk.loop.mark.quarantine[SUBJECT].ids == names[:1]
-    assert desk.loop.mark.quarantine[SUBJECT].count == 1
+    assert {one.batch for one in states} == {2}
+    assert desk.loop.mark.quarantine[SUBJECT].ids == names[: 1 + SHOWN]
+    assert desk.loop.mark.quarantine[SUBJECT].count == 1 + SHOWN
+
+
+FINE = {
+    "op": "u", "source": "b", "shard": "db.t", "table": "db.t", "key": "k",
+    "order": {"epoch": 1, "log": 0, "pos": 5, "row": 0},
+    "changed": None, "snapshot": None, "schema_id": None, "error": None,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("other", "why"),
+    [
+        pytest.param({}, "", id="a live change of a row"),
+        pytest.param({"shard": "db.o"}, "it is of b/db.o, and the message", id="another table's"),
+        pytest.param(
+            {"table": None}, "b/db.t belongs to no table", id="of a table that is ignored"
+        ),
+        pytest.param({"snapshot": "true"}, "no live change of a row", id="a snapshot's"),
+        pytest.param({"op": "truncate"}, "no live change of a row, but truncate", id="no row"),
+        pytest.param({"op": "heartbeat"}, "no live change of a row", id="a heartbeat"),
+        pytest.param(
+            {"op": "ddl", "schema_id": 3}, "its columns are not those", id="columns that are told"
+        ),
+        pytest.param({"op": "ddl"}, "it is a statement", id="a statement"),
+        pytest.param({"key": None}, "it has no key", id="without a key"),
+        pytest.param({"order": None}, "it has no place", id="without a place"),
+    ],
+)
+def test_what_order_does_not_place_is_refused(other: dict[str, Any], why: str) -> None:
+    found = refusal([FINE | other], SUBJECT, Mark("main", 0), lambda _: [])
+
+    assert bool(found) == bool(why)
+    assert why in found
+
+
+def test_a_message_that_says_nothing_is_refused() -> None:
+    assert "it says nothing" in refusal([], SUBJECT, Mark("main", 0), lambda _: [])
 
 
 @pytest.mark.parametrize(
