@@ -18,6 +18,7 @@ from checks.model import Outcome, Ruling, Verdict
 KINDS: Mapping[str, AlertKind] = {
     "lag": AlertKind.LATE,
     "image": AlertKind.LATE,
+    "copy": AlertKind.LATE,
     "volatility": AlertKind.SUSPECT,
     "expectations": AlertKind.SUSPECT,
     "plaintext": AlertKind.SUSPECT,

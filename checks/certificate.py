@@ -12,9 +12,10 @@ from datetime import datetime
 from checks.evidence import Evidence
 from checks.model import Outcome, Verdict
 from pipeline.clocks import ClockStep
+from pipeline.copy_position import CopyPosition
 from pipeline.lags.samples import MirrorPosition
 from pipeline.lives import Lives
-from pipeline.model import Fence, Stage
+from pipeline.model import Fence, Stage, staged
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +45,14 @@ class Ground:
     ``batch`` is the change log's newest, None if that is not known; ``lives`` tell in which life
     of landing each batch was landed, as :attr:`pipeline.mark.Mark.lives`.  ``ruled`` is the newest
     batch since which other rules send a shard to it that has no base there yet; -1 for none.
+    ``copies`` tell where each copy stands that has answered, None if it has nothing of the table.
     """
 
     mirror: MirrorPosition | str | None
     batch: int | None
     lives: Mapping[str, int] = field(default_factory=dict)
     ruled: int = -1
+    copies: Mapping[str, CopyPosition | None] = field(default_factory=dict)
 
 
 def certify(
@@ -62,7 +65,8 @@ def certify(
     unknown: tuple[str, ...],
 ) -> Certificate:
     """A certificate whose id depends on nothing but what it answers and when."""
-    text = "|".join((table, stage, cut.isoformat(), issued.isoformat()))
+    about = staged(stage, evidence.copy)
+    text = "|".join((table, about, cut.isoformat(), issued.isoformat()))
     name = hashlib.sha256(text.encode()).hexdigest()[:20]
     return Certificate(name, table, stage, cut, issued, evidence, unknown)
 
@@ -119,6 +123,8 @@ def _lost(one: Certificate, ground: Ground, at: datetime) -> str:
         return ""
     if one.stage is Stage.IMAGE:
         return _image_lost(one, ground.mirror, at)
+    if one.stage is Stage.COPY and one.evidence.copy in ground.copies:
+        return _copy_lost(one.evidence, ground.copies[one.evidence.copy])
     return _mirror_lost(one.evidence, ground.mirror)
 
 
@@ -156,6 +162,17 @@ def _image_lost(one: Certificate, mirror: MirrorPosition | str, at: datetime) ->
         return f"the image of that cut is version {image.version} now"
     if image.path != one.evidence.path:
         return f"the image of that cut is read at {image.path or 'its mirror'} now"
+    return ""
+
+
+def _copy_lost(evidence: Evidence, at: CopyPosition | None) -> str:
+    """Why the copy does not hold any more what it held; one that is loaded again is not it."""
+    if at is None or not at.whole:
+        return f"copy {evidence.copy} was emptied, or is loaded again"
+    if at.mirror != evidence.mirror:
+        return f"copy {evidence.copy} is that of table {at.mirror} now"
+    if at.version < (evidence.version or 0):
+        return f"copy {evidence.copy} holds version {at.version}, and it names {evidence.version}"
     return ""
 
 

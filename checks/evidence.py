@@ -15,7 +15,8 @@ class Evidence:
     batch, both None for `landed`; ``mirror`` is the id of its table.  ``life`` is that in which
     the batch was landed: a change log that lost it may have given its number to another.
     For `image` they are those of the image: the batch that proved it, and nothing applied; ``path``
-    is the folder that it is written out to, if it is.  ``ordering`` is what the orders of the
+    is the folder that it is written out to, if it is.  For `copy` version and batch are those that
+    the ``copy`` of this name holds.  ``ordering`` is what the orders of the
     table's changes rest on: less than places in the log proves less.
     """
 
@@ -27,4 +28,5 @@ class Evidence:
     mirror: str = ""
     life: int | None = None
     path: str = ""
+    copy: str = ""
     ordering: Ordering = Ordering.LOG

@@ -56,10 +56,11 @@ class ReadinessPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Is *stage* complete up to *cut* (an instant, UTC)?"""
+    """Is *stage* complete up to *cut* (an instant, UTC)?  Of stage COPY: that of this name."""
 
     stage: Stage
     cut: datetime
+    copy: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +84,7 @@ class Readiness:
     certificate: Certificate | None = None
     unknown: tuple[str, ...] = ()
     disagreeing: datetime | None = None
+    copy: str = ""
 
     @property
     def ready(self) -> bool:
@@ -152,6 +154,7 @@ def _told(
         lags=inputs.lags,
         eta=summed.eta if state is ReadinessState.NOT_READY else None,
         unknown=undecided(inputs, policy.gating),
+        copy=question.copy,
     )
 
 
@@ -241,7 +244,8 @@ def _certificate(
     if evidence is None or isinstance(mark, Missing):
         return None
     offsets = landed_to(mark.value, inputs.topics)
-    evidence = replace(evidence, offsets=offsets, ordering=inputs.ordering)
+    ordering, copy = inputs.ordering, question.copy
+    evidence = replace(evidence, offsets=offsets, ordering=ordering, copy=copy)
     return certify(
         inputs.table.name,
         question.stage,

@@ -1,6 +1,7 @@
 """Can the tables be read, and if not, where does it stand?  What a screen on the wall shows."""
 
 from grafana.panel import Dashboard, Panel, Query
+from monitor.web import copy_metrics as cm
 from monitor.web import image_metrics as im
 from monitor.web import metrics as m
 
@@ -165,6 +166,21 @@ FLOW = (
         "timeseries",
         "short",
         (Query(f"{m.REREAD_BRAKE.name}{_OWN}", "{{table}} {{brake}}"),),
+    ),
+    Panel(
+        "Copies behind their mirrors",
+        "How far each copy is behind its mirror. Absent while that is not known: its store does not"
+        " answer, or it is being loaded.",
+        "timeseries",
+        "s",
+        (Query(f"{cm.COPY_LAG.name}{_OWN}", "{{copy}}: {{table}}"),),
+    ),
+    Panel(
+        "Copies without yesterday",
+        "Tables of each copy of which it is not proven that it holds all of the end of yesterday.",
+        "timeseries",
+        "short",
+        (Query(f"count by (copy) ({cm.COPY_READY.name}{_OWN} == 0)", "{{copy}}"),),
     ),
     Panel(
         "Age of the newest image",

@@ -1,8 +1,8 @@
 """The only place that builds clients and wires the parts; nothing is started here."""
 
 import threading
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from socket import getfqdn, gethostname
@@ -62,7 +62,10 @@ from monitor.web.api import application
 from monitor.web.parts import ApiParts
 from pipeline.apply.mirrors import Mirrors
 from pipeline.build import open_collector, open_source, open_table_format
+from pipeline.copies.copy import CopyTarget
 from pipeline.copies.copying import Copying
+from pipeline.copy_position import CopyPosition
+from pipeline.report import Hold
 from pipeline.settings import SourceSettings
 from pipeline.standards.table_standards import Standards
 
@@ -81,6 +84,7 @@ class App:
     config: Config
     store: ServiceStore
     spark: Sequence[str] = COMMAND
+    asked: list[CopyTarget] = field(default_factory=list, init=False)  # copies, how far they are
 
     def __post_init__(self) -> None:
         """Build the parts in the order in which they need each other."""
@@ -133,6 +137,7 @@ class App:
             clock,
             self._published,
             self.wanted.want,
+            lambda table: tuple(self._copies_of(table)),
         )
         http = self.config.http
         names = frozenset({*http.names, http.host, gethostname(), getfqdn()})
@@ -168,8 +173,8 @@ class App:
             heartbeat.close()
         self.servers.close()
         self.lake.close()
-        for one in self.copies:
-            one.copying.target.close()
+        for target in (*self.asked, *(one.copying.target for one in self.copies)):
+            target.close()
         for collector in self.collectors.values():
             collector.close()
         self.store.close()
@@ -214,6 +219,7 @@ class App:
             readiness.heartbeat_age,
             ForeignWrites(self.lake.lake, self.store.waivers.waived),
             synced(self.config.sources, self.collectors, self.fences),
+            {plan.name: self._asked(plan) for plan in self.config.copied},
         )
 
     def _recorder(self) -> VerdictRecorder:
@@ -299,6 +305,7 @@ class App:
             firsts=FirstLandings(self.census.rows),
             way=self.way,
             image_due=self._image_due,
+            copies=self._copies_of,
             kept=self.config.pipeline.upkeep.keep_changes,
             want=self.wanted.want,
             states=StateBook(self.store.table_states.add, self.store.table_states.newest),
@@ -321,6 +328,11 @@ class App:
         alerts, store = self.config.alerts, self.store
         return StalledRound(alerts, self.current, store.outbox, store.silences.list, self.started)
 
+    def _asked(self, plan: CopyPlan) -> Callable[[], Mapping[str, CopyPosition]]:
+        """What asks a copy how far it is, by a client of the watching round's own."""
+        self.asked.append(plan.copy.opened(self.config.settings.lake))
+        return self.asked[-1].positions
+
     def _copied(self, plan: CopyPlan) -> CopyWork:
         """The job of one copy, with clients of its own."""
         settings = self.config.settings
@@ -334,6 +346,11 @@ class App:
             patience=self.config.schedule.merge_deadline / 3,
             ended=self.stopping.is_set,
         )
+
+    def _copies_of(self, table: str) -> Mapping[str, Hold | None]:
+        """Names of the copies that *table* has, each with why it stands still."""
+        own = (one for one in self.copies if one.plan.serves(table))
+        return {one.plan.name: one.holds.get(table) for one in own}
 
     def _copy_ailments(self) -> Mapping[str, str]:
         """By copy: why its last round failed; empty if it did not."""

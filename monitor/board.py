@@ -12,12 +12,26 @@ from checks.model import Verdict
 from checks.readiness import Readiness, ReadinessState
 from checks.table_state import StateSince
 from pipeline.image import Image
-from pipeline.lags.lag import Lags
+from pipeline.lags.lag import HopLag, Lags
 from pipeline.model import Stage, Table
+from pipeline.report import Hold
 from pipeline.sources.source import LogBacklog
 
 NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 STALE = timedelta(seconds=60)
+
+
+@dataclass(frozen=True, slots=True)
+class CopyView:
+    """One copy of a table: how far it is behind the mirror, and whether it may be read.
+
+    ``day`` answers for the end of yesterday; ``hold`` is there while the copy stands still.
+    """
+
+    name: str
+    hop: HopLag
+    day: Readiness
+    hold: Hold | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +51,7 @@ class TableView:
     verdicts: tuple[Verdict, ...] = ()
     residual: int = 0
     images: tuple[Image, ...] = ()
+    copies: tuple[CopyView, ...] = ()
     since: datetime | None = None
     life: StateSince | None = None
 

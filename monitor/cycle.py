@@ -11,11 +11,19 @@ from checks.blocks import Inputs, blocks
 from checks.model import Verdict
 from checks.readiness import Question, Readiness, ReadinessState
 from checks.table_state import StateSince, TableState
-from monitor.board import Board, ComponentView, CurrentBoard, FirstLanding, TableView
+from monitor.board import (
+    Board,
+    ComponentView,
+    CopyView,
+    CurrentBoard,
+    FirstLanding,
+    TableView,
+)
 from monitor.config.plans import CheckPlan
 from monitor.gate import OPEN
 from monitor.observe import own_verdicts as own
 from monitor.observe.assessor import Assessor
+from monitor.observe.copy_verdicts import COPY, of_copies
 from monitor.observe.first_landing import FirstLandings, by_table
 from monitor.observe.image_verdicts import IMAGE, of_image
 from monitor.observe.own_verdicts import Component
@@ -29,7 +37,8 @@ from pipeline.cut import day_end
 from pipeline.image import Image
 from pipeline.lags.lag import MOVING
 from pipeline.lags.retention import Retention
-from pipeline.model import Missing, Stage, Table
+from pipeline.model import Hop, Missing, Stage, Table
+from pipeline.report import Hold
 from pipeline.sources.source import LogBacklog
 
 AT_ONCE = timedelta()
@@ -40,7 +49,8 @@ FEW = 20  # tables that are answered for together
 class Cycle:
     """What the watching job does; ``budget`` is the lag that is not late, by tier.
 
-    ``kept`` is how long the change log is kept.
+    ``kept`` is how long the change log is kept.  ``copies`` names those of a table, with why they
+    stand still.
     """
 
     watcher: Watcher
@@ -58,6 +68,7 @@ class Cycle:
     runbooks: str = "docs/runbooks"
     firsts: FirstLandings = field(default_factory=FirstLandings)
     way: RightOfWay = field(default_factory=RightOfWay)
+    copies: Callable[[str], Mapping[str, Hold | None]] = lambda _: {}
     image_due: Callable[[str], timedelta | None] = lambda _: None
     kept: timedelta = timedelta(days=30)
     states: StateBook = field(default_factory=StateBook)
@@ -144,17 +155,21 @@ class Cycle:
         while tables:
             self.way.give()
             asked, days = list[Inputs](), list[dict[Stage, Readiness]]()
+            copied = list[dict[str, tuple[Inputs, Readiness]]]()
             with self.recorder.deciding:
                 facts = self.assessor.facts(at)
                 while tables and len(asked) < FEW and not (asked and self.way.asked):
                     asked.append(self.assessor.inputs(tables.popleft(), look, facts))
                     days.append(self._day(asked[-1], cut))
+                    copied.append(self._copied(asked[-1], cut, look))
                 self.assessor.certify(answer for day in days for answer in day.values())
-            for inputs, day in zip(asked, days, strict=True):
+                self.assessor.certify(answer for one in copied for _, answer in one.values())
+            for inputs, day, copies in zip(asked, days, copied, strict=True):
                 self.way.give()
                 name = inputs.table.name
                 self.states.note(inputs, look.unreadable.get(name, ""), firsts.get(name))
-                yield self._view(inputs, day, at, parts, firsts.get(name))
+                first = firsts.get(name)
+                yield self._view(inputs, day, at, parts=parts, first=first, copies=copies)
 
     def _day(self, inputs: Inputs, cut: datetime) -> dict[Stage, Readiness]:
         due = self.image_due(inputs.table.name)
@@ -164,19 +179,35 @@ class Cycle:
             self.want([inputs.table.name])  # its day is over: it waits for no cycle
         return day
 
+    def _copied(
+        self, inputs: Inputs, cut: datetime, look: Sampling
+    ) -> dict[str, tuple[Inputs, Readiness]]:
+        """What is known of each copy of the table, and its answer for the day."""
+        found = {}
+        for name in self.copies(inputs.table.name):
+            one = self.assessor.copied(name, inputs, look)
+            found[name] = one, self.assessor.answer(Question(Stage.COPY, cut, name), one)
+        return found
+
     def _view(
         self,
         inputs: Inputs,
         day: Mapping[Stage, Readiness],
         at: datetime,
+        *,
         parts: Sequence[Component],
         first: FirstLanding | None,
+        copies: Mapping[str, tuple[Inputs, Readiness]],
     ) -> tuple[TableView, tuple[Verdict, ...]]:
         table = inputs.table
         recent = at - self.budget(table.tier)  # the same of all: what answers it is worked out once
         now_ish = {s: self.assessor.passing(Question(s, recent), inputs) for s in MOVING}
-        self.assessor.settle(inputs, {Question(s, one.cut): one for s, one in day.items()})
-        verdicts = tuple(self._verdicts(inputs, day, parts, first))
+        answers = {Question(s, one.cut): one for s, one in day.items()}
+        answers |= {Question(Stage.COPY, one.cut, n): one for n, (_, one) in copies.items()}
+        self.assessor.settle(inputs, answers, {name: one for name, (one, _) in copies.items()})
+        views = tuple(self._copy_views(table.name, copies))
+        late = of_copies(table.name, views, self.budget(table.tier), inputs.lags.at)
+        verdicts = (*self._verdicts(inputs, day, parts, first), *([late] if late else []))
         seen = {verdict.check: verdict for verdict in self.recorder.rulings.of(table.name)[::-1]}
         shown = {**seen, **{verdict.check: verdict for verdict in verdicts}}
         view = TableView(
@@ -187,8 +218,17 @@ class Cycle:
             tuple(shown.values()),
             residual=inputs.residual,
             images=_images(inputs),
+            copies=views,
         )
         return self._dated(view), verdicts
+
+    def _copy_views(
+        self, table: str, copies: Mapping[str, tuple[Inputs, Readiness]]
+    ) -> Iterator[CopyView]:
+        holds = self.copies(table)
+        for name, (inputs, answer) in copies.items():
+            hop = next(one for one in inputs.lags.hops if one.hop is Hop.COPY)
+            yield CopyView(name, hop, answer, holds.get(name))
 
     def _dated(self, view: TableView) -> TableView:
         """The view, and since when its table is in the state it is in."""
@@ -231,6 +271,8 @@ class Cycle:
         def watched(member: Member) -> bool:
             if self.roster.table(member.table) is None:
                 return member in others
+            if member.check == COPY:
+                return bool(self.copies(member.table))
             if member.check == IMAGE:
                 return self.image_due(member.table) is not None
             return member in others or member.check in own.CHECKS or self._probed(member)

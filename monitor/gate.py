@@ -16,12 +16,14 @@ from monitor.observe.assessor import Assessor
 from monitor.observe.recorder import VerdictRecorder
 from monitor.observe.roster import Roster
 from monitor.observe.sampler import Sampling, Watcher
+from monitor.stage_questions import refusal
 from pipeline.cut import cut as parse_cut
 from pipeline.errors import ConfigError
 from pipeline.model import Stage
 
 FRESH = timedelta(seconds=1)
-GateQuestion = tuple[tuple[str, ...], datetime, Stage]
+GateQuestion = tuple[tuple[str, ...], datetime, Stage, str]
+"""Tables, cut and stage; of stage COPY the copy's name, else nothing."""
 CLOSED = (ReadinessState.BLOCKED, ReadinessState.REVOKED)
 OPEN = (ReadinessState.NOT_READY, ReadinessState.UNKNOWN)  # what a merge may answer
 
@@ -57,29 +59,32 @@ class Gate:
     clock: Callable[[], datetime]
     published: Callable[[str], bool] = lambda _: False
     want: Callable[[Sequence[str]], object] = lambda _: None
+    copies: Callable[[str], tuple[str, ...]] = lambda _: ()
 
-    def decide(self, tables: Sequence[str], cut: datetime, stage: Stage) -> Decision:
+    def decide(
+        self, tables: Sequence[str], cut: datetime, stage: Stage, copy: str = ""
+    ) -> Decision:
         """Answer now, for all *tables*.
 
         Raises:
             ConfigError: one of them is not known; the message lists those that are.  Or none of
-                its images are made, and that is asked for.
+                its images are made, or it is not copied there, and that is asked for.
         """
-        bare = [name for name in tables if stage is Stage.IMAGE and not self.published(name)]
+        why = refusal(tables, stage, copy, self.published, self.copies)
         look = self.watcher.look(FRESH, tables)
         known = [(name, self.roster.table(name)) for name in tables]
         unknown = [name for name, table in known if table is None]
         if unknown and self.roster.known:
             names = [table.name for table in self.roster.tables()]
             raise ConfigError(f"no table {unknown[0]!r}; known: {alike(unknown[0], names)}")
-        if bare:
-            raise ConfigError(f"no images are made of {bare[0]}; name it in `publish`")
+        if why:
+            raise ConfigError(why)
         if unknown:
             return Decision(())
         with self.recorder.deciding:
             facts = self.assessor.facts(self.clock())
             answers = [
-                self.assessor.answer(Question(stage, cut), self.assessor.inputs(table, look, facts))
+                self.assessor.decided(Question(stage, cut, copy), table, look, facts)
                 for _, table in known
                 if table is not None
             ]
@@ -101,7 +106,7 @@ class Gate:
         return [asked for asked in questions if self._landed(asked, look, now)]
 
     def _landed(self, asked: GateQuestion, look: Sampling, now: datetime) -> bool:
-        names, cut, _ = asked
+        names, cut, *_ = asked
         known = [table for name in names if (table := self.roster.table(name)) is not None]
         proofs = (prove(one, Stage.LANDED, cut, look.samples(one), now) for one in known)
         return all(proof.holds is not False for proof in proofs)

@@ -37,20 +37,27 @@ class Origin(IntEnum):
 
 
 class Hop(StrEnum):
-    """A leg of the way from source to mirror, in the order a change passes them."""
+    """A leg of the way from source to mirror, and on to a copy, as a change passes them."""
 
     COLLECTION = "collection"
     SYNC = "sync"
     CONSUMER = "consumer"
     MERGE = "merge"
+    COPY = "copy"
 
 
 class Stage(StrEnum):
-    """What a reader waits for: the change log, the mirror, or the mirror exactly as of the cut."""
+    """What a reader waits for: the change log, the mirror, the mirror as of the cut, or a copy."""
 
     LANDED = "landed"
     MIRROR = "mirror"
     IMAGE = "image"
+    COPY = "copy"
+
+
+def staged(stage: Stage, copy: str = "") -> str:
+    """A stage as it is told: of a copy with its name, for a table may have several."""
+    return f"{stage}:{copy}" if copy else str(stage)
 
 
 class Ordering(StrEnum):

@@ -26,11 +26,12 @@ EXITS = {"ready": 0, "not_ready": 1, "unknown": 3, **dict.fromkeys(CLOSED, 4)}
 @about_cut
 @click.option(
     "--stage",
-    type=click.Choice(["mirror", "landed", "image"]),
+    type=click.Choice(["mirror", "landed", "image", "copy"]),
     default="mirror",
     show_default=True,
-    help="In the mirror, in the change log, or in the image of that cut.",
+    help="In the mirror, in the change log, in the image of that cut, or in a copy.",
 )
+@click.option("--copy", default="", help="Name of the copy, for stage copy.")
 @click.option("--wait", type=Amount(YEAR), default=0.0, help="Seconds to wait at most.")
 @click.option("--patient", is_flag=True, help="Go on waiting while blocked.")
 @asks_service
@@ -39,6 +40,7 @@ def gate(
     tables: tuple[str, ...],
     cut: str | None,
     stage: str,
+    copy: str,
     wait: float,
     patient: bool,
     config: Path,
@@ -50,7 +52,7 @@ def gate(
     Exit status 0: ready; 1: not ready yet; 2: wrong usage; 3: unknown; 4: blocked or revoked,
     waiting will not help.
     """
-    question = {"table": list(tables), "stage": stage, **asked_cut(cut)}
+    question = {"table": list(tables), "stage": stage, "copy": copy, **asked_cut(cut)}
     try:
         answer = _wait(address(server, config), question, wait, patient=patient)
     except UnreachableError as error:

@@ -17,7 +17,7 @@ from monitor.config.secret import secret_fields
 from pipeline.copies.copy import Copy, find, known
 
 BESIDE = ("kind", "tables")
-_NAME = re.compile(r"[a-z0-9][a-z0-9_-]*", re.IGNORECASE)
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,29}", re.IGNORECASE)
 _MUST = "must be a mapping of names, such as {cache: {kind: postgres, tables: shop.orders}}"
 
 
@@ -54,7 +54,9 @@ def _plan(name: str, section: Any, folder: Path) -> tuple[CopyPlan | None, list[
         return None, [f"{at}: must be a mapping of settings, such as its kind"]
     faults = []
     if not _NAME.fullmatch(name):
-        faults.append(f"{at}: {name!r} names no copy; write letters, digits, '_' and '-'")
+        faults.append(
+            f"{at}: {name!r} names no copy; write letters, digits, '_' and '-', 30 at most"
+        )
     patterns, wrong = _patterns(section.get("tables"), at)
     faults += wrong
     if "kind" not in section:

@@ -5,8 +5,9 @@ what it asks to be kept: last round's lags, and since when its two rules contrad
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
+from types import MappingProxyType
 
 from checks.blocks import Inputs
 from checks.model import Reason
@@ -28,8 +29,9 @@ from monitor.spark.standstills import Standstills
 from monitor.store.certificates import Certificates
 from pipeline.apply.foreign import foreign_hold
 from pipeline.lags.lag import Lags, measure
+from pipeline.lags.lag import copied as lags_of_copy
 from pipeline.mark import Mark
-from pipeline.model import Missing, Order, Table
+from pipeline.model import Missing, Order, Stage, Table
 from pipeline.report import Hold
 from pipeline.settings import SourceSettings
 from pipeline.topics.naming import spelled
@@ -120,6 +122,23 @@ class Assessor:
             bad_until=self.rulings.bad_until(table.name),
         )
 
+    def copied(self, copy: str, inputs: Inputs, look: Sampling) -> Inputs:
+        """The same of a *copy* of the table: as if what it says it holds were the mirror."""
+        table, told = inputs.table, look.copies.get(copy, Missing(f"copy {copy} was not asked"))
+        samples = inputs.samples.of_copy(told, table.name)
+        earlier = None if inputs.clocks else self._earlier.get(_of_copy(table.name, copy))
+        own = measure(table, samples, inputs.lags.at, earlier)
+        return replace(inputs, samples=samples, lags=lags_of_copy(inputs.lags, own))
+
+    def decided(
+        self, question: Question, table: Table, look: Sampling, facts: RoundFacts
+    ) -> Readiness:
+        """Answer *question* of *table*, or of the copy of it that is asked for."""
+        inputs = self.inputs(table, look, facts)
+        if question.stage is Stage.COPY:
+            inputs = self.copied(question.copy, inputs, look)
+        return self.answer(question, inputs)
+
     def answer(self, question: Question, inputs: Inputs) -> Readiness:
         """Answer *question*; a certificate that was issued for it before is taken into account."""
         name = inputs.table.name
@@ -127,7 +146,7 @@ class Assessor:
             question,
             inputs,
             self.policy,
-            certificate=self.certificates.newest(name, question.stage, question.cut),
+            certificate=self.certificates.newest(name, question.stage, question.cut, question.copy),
             disagreeing=self._disagreeing.get(name, {}).get(question),
         )
 
@@ -144,13 +163,19 @@ class Assessor:
         if issued:
             self.certificates.add(*[one for one in issued if one is not None])
 
-    def settle(self, inputs: Inputs, answers: Mapping[Question, Readiness]) -> None:
+    def settle(
+        self,
+        inputs: Inputs,
+        answers: Mapping[Question, Readiness],
+        copies: Mapping[str, Inputs] = MappingProxyType({}),
+    ) -> None:
         """End a watching round: its lags and disagreements are what the next one looks back on."""
         name = inputs.table.name
-        if inputs.clocks:
-            self._earlier.pop(name, None)  # watermarks by clocks that nobody believes are not kept
-        else:
-            self._earlier[name] = inputs.lags
+        for key, one in {name: inputs, **{_of_copy(name, c): i for c, i in copies.items()}}.items():
+            if inputs.clocks:
+                self._earlier.pop(key, None)  # watermarks by clocks that nobody believes
+            else:
+                self._earlier[key] = one.lags
         since = {q: one.disagreeing for q, one in answers.items() if one.disagreeing is not None}
         if since or name in self._disagreeing:
             self._disagreeing[name] = since
@@ -174,6 +199,10 @@ class Assessor:
     def _statements(self, table: Table) -> frozenset[str]:
         """Topics of the schema changes of the table's sources."""
         return frozenset(one.prefix for one in self.sources if one.name in table.sources)
+
+
+def _of_copy(table: str, copy: str) -> str:
+    return f"{table} in {copy}"  # no table has such a name
 
 
 def _issued(answer: Readiness) -> bool:

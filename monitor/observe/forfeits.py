@@ -17,6 +17,7 @@ import structlog
 from checks.certificate import Ground, forfeited
 from monitor.observe.sampler import Sampling
 from monitor.store.certificates import Certificates
+from pipeline.copy_position import CopyPosition
 from pipeline.lags.samples import MirrorPosition
 from pipeline.landing.new_rules import RULES
 from pipeline.model import Missing
@@ -76,17 +77,23 @@ def _ground(table: str, look: Sampling, ruled: int) -> Ground:
     mirror: MirrorPosition | str | None = look.unreadable.get(table)
     if sample is not None and not isinstance(sample, Missing):
         mirror = sample.value
+    copies = {
+        name: told.value.get(table)
+        for name, told in look.copies.items()
+        if not isinstance(told, Missing)
+    }
     if isinstance(look.mark, Missing):
-        return Ground(mirror, None)
+        return Ground(mirror, None, copies=copies)
     mark = look.mark.value
-    return Ground(mirror, mark.batch, mark.lives, ruled)
+    return Ground(mirror, mark.batch, mark.lives, ruled, copies)
 
 
 def _onward(before: Ground, now: Ground) -> bool:
     """Whether all that stood on *before* stands on *now*."""
     if now.batch is not None and (before.batch is None or now.batch < before.batch):
         return False
-    if now.ruled > before.ruled:
+    fell = any(_fell(before.copies.get(name), at) for name, at in now.copies.items())
+    if now.ruled > before.ruled or fell:
         return False
     if now.batch is not None and now.lives != before.lives:
         return False  # landing has begun anew, perhaps on a log that has lost its end
@@ -98,6 +105,14 @@ def _onward(before: Ground, now: Ground) -> bool:
     later = now.mirror.version >= before.mirror.version and now.mirror.batch >= before.mirror.batch
     kept = all(one in now.mirror.images for one in before.mirror.images)
     return same and later and kept
+
+
+def _fell(before: CopyPosition | None, now: CopyPosition | None) -> bool:
+    """Whether a copy may hold less than it did."""
+    if before is None or not before.whole:
+        return False  # nothing was certified by it
+    same = now is not None and now.whole and now.mirror == before.mirror
+    return not same or now is None or now.version < before.version
 
 
 def _ended(ground: Ground, since: datetime, at: datetime) -> bool:
@@ -115,4 +130,5 @@ def _known(now: Ground, before: Ground) -> Ground:
         before.batch if now.batch is None else now.batch,
         before.lives if now.batch is None else now.lives,
         before.ruled if now.batch is None else now.ruled,
+        {**before.copies, **now.copies},
     )

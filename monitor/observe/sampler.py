@@ -19,6 +19,7 @@ from pipeline.apply.foreign import Intrusion
 from pipeline.build import every_topic
 from pipeline.collectors.collector import Collector, CollectorState
 from pipeline.collectors.mirrored import Mirrored, behind_mirror
+from pipeline.copy_position import CopyPosition
 from pipeline.errors import HeldError, SluiceError
 from pipeline.lags.samples import (
     LandedBatch,
@@ -74,6 +75,7 @@ class WatchedLake(Protocol):
 class Sampling:
     """All that was sampled at once; ``at`` is when it began, ``number`` rises from look to look.
 
+    ``copies`` are what each copy says of its tables.
     ``troubles`` holds collectors that do not run, ``intrusions`` mirrors others have written to,
     ``unreadable`` mirrors that were looked at and are not there or cannot be read, each with why.
     """
@@ -86,6 +88,7 @@ class Sampling:
     intrusions: Mapping[str, Intrusion] = field(default_factory=dict)
     unreadable: Mapping[str, str] = field(default_factory=dict)
     steps: tuple[LandedBatch, ...] = ()
+    copies: Mapping[str, Sample[Mapping[str, CopyPosition]] | Missing] = field(default_factory=dict)
     number: int = 0
     worked: WorkedOut = field(default_factory=WorkedOut, compare=False, repr=False)
 
@@ -106,8 +109,9 @@ class Sampler:
     """Asks everyone once; ``budget`` is how long an answer may be used.
 
     ``beat_budget`` is that of the fences, and so how old the newest heartbeat may be.  ``synced``
-    asks for those of sources with a SYNC hop: the number of the newest that has passed it.
-    ``upstreams`` puts the questions to all sources at once, ``looks`` to one mirror at a time.
+    asks for those of sources with a SYNC hop: the number of the newest that has passed it;
+    ``copies`` asks each copy how far it is.  ``upstreams`` puts the questions to all of them at
+    once, ``looks`` to one mirror at a time.
     """
 
     collectors: Mapping[str, WatchedCollector]
@@ -118,6 +122,7 @@ class Sampler:
     beat_budget: timedelta
     foreign: ForeignWrites
     synced: Mapping[str, Callable[[], int | Missing]] = field(default_factory=dict)
+    copies: Mapping[str, Callable[[], Mapping[str, CopyPosition]]] = field(default_factory=dict)
     upstreams: SideBySide[Any] = field(init=False)
     looks: SideBySide[MirrorPosition | Missing] = field(init=False)
     _unreadable: dict[str, str] = field(default_factory=dict)
@@ -140,12 +145,19 @@ class Sampler:
             sources={name: SourceSamples(fences[name], *told[name][:2]) for name in fences},
             mark=self.mark(),
             mirrors={},
+            copies=self._copies(),
             troubles={name: one for name, (*_, one) in told.items() if one and not one.running},
         )
 
     def mark(self) -> Sample[Mark] | Missing:
         """How far landing has come."""
         return self._sample(self.upstreams.ask({"the change log": self._mark})["the change log"])
+
+    def _copies(self) -> Mapping[str, Sample[Mapping[str, CopyPosition]] | Missing]:
+        """What each says of itself; one that hangs keeps nobody waiting but the first time."""
+        whose = {name: f"copy {name}" for name in self.copies}
+        said = self.upstreams.ask({whose[name]: ask for name, ask in self.copies.items()})
+        return {name: self._sample(said[one]) for name, one in whose.items()}
 
     def mirrors(self, tables: Iterable[Table]) -> dict[str, Sample[MirrorPosition] | Missing]:
         """Where the mirrors of *tables* stand; ``NOT_ASKED`` where too many are silent."""

@@ -18,7 +18,7 @@ from monitor.spark.requests import LaneRequests
 from monitor.spark.supervise import Supervisor
 from monitor.store.rereads import RereadRequest, RereadRequests
 from monitor.store.store import ServiceStore
-from pipeline.model import Origin
+from pipeline.model import Missing, Origin
 
 DRIVEN = ("land", "merge", "merge_urgent")  # by the Spark process
 WELL = ("done", "ok")
@@ -59,7 +59,7 @@ class ServiceState:
             if not job.name.startswith(BLAMED)
         ]
         ways = [Component(f"{CHANNEL}{c.name}", "channel", c.ailment) for c in channels]
-        copies = [self._copy(*one, now) for one in self.copies().items()]
+        copies = [self._copy(*one, look, now) for one in self.copies().items()]
         return (*sources, *collectors, self._spark(now), *copies, *ways, *jobs)
 
     def channels(self, now: datetime) -> tuple[ChannelView, ...]:
@@ -102,9 +102,11 @@ class ServiceState:
         late = next(filter(None, (self._late(name, now) for name in DRIVEN)), "")
         return Component("worker", "worker", self.requests.ailment or late)
 
-    def _copy(self, name: str, ailment: str, now: datetime) -> Component:
-        job = f"{COPY}{name}"
-        return Component(job, "service", ailment or self._job_ailment(job, now))
+    def _copy(self, name: str, ailment: str, look: Sampling, now: datetime) -> Component:
+        """What ails a copy: it says nothing of itself, or its job fails."""
+        job, told = f"{COPY}{name}", look.copies.get(name)
+        silent = told.why if isinstance(told, Missing) else ""
+        return Component(job, "service", silent or ailment or self._job_ailment(job, now))
 
     def _job_ailment(self, name: str, now: datetime) -> str:
         return self.schedule().ailments.get(name, "") or self._late(name, now)

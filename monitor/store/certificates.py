@@ -14,7 +14,7 @@ from monitor.store.codec import dumps, loads
 from monitor.store.database import Database
 from monitor.store.schema import certificates
 from monitor.store.thin import HISTORY, forget
-from pipeline.model import Stage
+from pipeline.model import Stage, staged
 
 MICROSECOND, QUARTER = timedelta(microseconds=1), timedelta(minutes=15)
 PASSING = timedelta(days=7)  # for so long a certificate of another cut than a day's is kept
@@ -32,7 +32,7 @@ class Certificates:
     """
 
     database: Database
-    _newest: dict[str, dict[tuple[Stage, datetime], Certificate | None]] = field(
+    _newest: dict[str, dict[tuple[str, datetime], Certificate | None]] = field(
         default_factory=dict, repr=False
     )
     _writes: int = 0
@@ -59,7 +59,7 @@ class Certificates:
         with self._turn:
             self._writes += 1
             for one in fresh:
-                self._remember(one.table, (one.stage, one.cut), one)
+                self._remember(one.table, (_about(one), one.cut), one)
                 if self._cuts is not None:
                     self._cuts.add(one.cut)
             self._cuts = _few(self._cuts)
@@ -70,20 +70,21 @@ class Certificates:
         found = self._all(select(certificates).where(certificates.c.id == number))
         return found[0] if found else None
 
-    def newest(self, table: str, stage: Stage, cut: datetime) -> Certificate | None:
+    def newest(self, table: str, stage: Stage, cut: datetime, copy: str = "") -> Certificate | None:
         """The one issued last for that cut, revoked or not; None if there never was one."""
+        about = staged(stage, copy)
         with self._turn:
             own, writes = self._newest.get(table, {}), self._writes
-            if (stage, cut) in own:
-                return own[stage, cut]
+            if (about, cut) in own:
+                return own[about, cut]
             if cut == self._read_whole and table not in self._since:
                 return None
             if self._cuts is not None and cut not in self._cuts:
                 return None
-        found = self._read_newest(table, stage, cut)
+        found = self._read_newest(table, about, cut)
         with self._turn:
             if writes == self._writes:  # else it may be what was revoked meanwhile
-                self._remember(table, (stage, cut), found)
+                self._remember(table, (about, cut), found)
         return found
 
     def read_whole(self, cut: datetime) -> None:
@@ -103,12 +104,12 @@ class Certificates:
             self._cuts = _few(cuts)
             self._read_whole, self._newest, self._since = cut, {}, set()
             for one in found:
-                self._newest.setdefault(one.table, {})[one.stage, cut] = one
+                self._newest.setdefault(one.table, {})[_about(one), cut] = one
 
-    def _read_newest(self, table: str, stage: Stage, cut: datetime) -> Certificate | None:
+    def _read_newest(self, table: str, about: str, cut: datetime) -> Certificate | None:
         same = (
             (certificates.c.table == table)
-            & (certificates.c.stage == stage.value)
+            & (certificates.c.stage == about)
             & (certificates.c.cut == cut)
         )
         newest_first = select(certificates).where(same).order_by(certificates.c.issued.desc())
@@ -165,7 +166,7 @@ class Certificates:
             self._forget(list(self._newest))
         return gone
 
-    def _remember(self, table: str, key: tuple[Stage, datetime], one: Certificate | None) -> None:
+    def _remember(self, table: str, key: tuple[str, datetime], one: Certificate | None) -> None:
         """What a table has more of than a few is the store's to know."""
         own = self._newest.setdefault(table, {})
         if len(own) >= _REMEMBERED and key not in own:
@@ -185,6 +186,11 @@ class Certificates:
             return tuple(_certificate(row) for row in connection.execute(query).all())
 
 
+def _about(one: Certificate) -> str:
+    """What the store calls the stage: one of a copy has its name in it."""
+    return staged(one.stage, one.evidence.copy)
+
+
 def _few(cuts: set[datetime] | None) -> set[datetime] | None:
     return cuts if cuts is not None and len(cuts) <= _CUTS else None
 
@@ -193,7 +199,7 @@ def _row(one: Certificate) -> dict[str, object]:
     return {
         "id": one.id,
         "table": one.table,
-        "stage": one.stage.value,
+        "stage": _about(one),
         "cut": one.cut,
         "issued": one.issued,
         "evidence": dumps(Evidence, one.evidence),
@@ -207,7 +213,7 @@ def _certificate(row: Row[Any]) -> Certificate:
     return Certificate(
         id=row.id,
         table=row.table,
-        stage=Stage(row.stage),
+        stage=Stage(row.stage.partition(":")[0]),
         cut=row.cut,
         issued=row.issued,
         evidence=loads(Evidence, row.evidence),

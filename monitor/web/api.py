@@ -90,11 +90,12 @@ def tables(parts: Parts) -> list[render.Json]:
 
 @GATE_ROUTES.get("/readiness/{table:path}")  # names of tables may hold slashes
 async def readiness(
-    parts: Parts, table: str, cut: str | None = None, stage: Stage = Stage.MIRROR
+    parts: Parts, table: str, cut: str | None = None, stage: Stage = Stage.MIRROR, copy: str = ""
 ) -> render.Json:
     """One answer, always with status 200; the state is in it."""
+    question = ((table,), parts.gate.cut(cut), stage, copy)
     with parts.way.first():
-        decision = await run_in_threadpool(parts.gate.decide, (table,), parts.gate.cut(cut), stage)
+        decision = await run_in_threadpool(parts.gate.decide, *question)
     return _answer(decision)["tables"][0] if decision.answers else _answer(decision)
 
 
@@ -106,11 +107,12 @@ async def ask(
     *,
     cut: str | None = None,
     stage: Stage = Stage.MIRROR,
+    copy: str = "",
     wait: Wait = 0.0,
     patient: bool = False,
 ) -> JSONResponse:
     """One answer for all tables; *wait* seconds at most for it to become 200 or 409."""
-    question = (tuple(dict.fromkeys(table)), parts.gate.cut(cut), stage)
+    question = (tuple(dict.fromkeys(table)), parts.gate.cut(cut), stage, copy)
     began, patience = parts.clock(), timedelta(seconds=wait)
     with parts.way.first():
         decision = await run_in_threadpool(parts.gate.decide, *question)

@@ -20,6 +20,7 @@ from checks.readiness import ReadinessState
 from checks.table_state import TableState
 from monitor.board import Board
 from monitor.observe.own_verdicts import CHECKS
+from monitor.web.copy_metrics import COPY_METRICS
 from monitor.web.image_metrics import IMAGE_METRICS
 from monitor.web.metric import Metric, Row
 from pipeline.lags.lag import MOVING
@@ -367,4 +368,5 @@ METRICS = (
     REREAD_BRAKE,
     TABLE_STATE,
     *IMAGE_METRICS,
+    *COPY_METRICS,
 )

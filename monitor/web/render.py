@@ -9,7 +9,7 @@ from checks.certificate import Certificate
 from checks.model import Reason, Verdict
 from checks.readiness import Readiness
 from checks.table_state import StateSince
-from monitor.board import TableView
+from monitor.board import CopyView, TableView
 from monitor.web.first_lines import FirstLine
 from pipeline.lags.lag import MOVING, HopLag, Lags
 from pipeline.model import Fence, Missing, Stage
@@ -22,6 +22,7 @@ def readiness(answer: Readiness) -> Json:
     return {
         "table": answer.table,
         "stage": answer.stage.value,
+        "copy": answer.copy or None,
         "cut": instant(answer.cut),
         "state": answer.state.value,
         "ready": answer.ready,
@@ -62,6 +63,7 @@ def table(view: TableView) -> Json:
         "day": {stage.value: _brief(answer) for stage, answer in view.day.items()},
         "recent": {stage.value: _brief(answer) for stage, answer in view.recent.items()},
         **lags(view.lags, Stage.MIRROR),
+        "copies": {one.name: _copy(one) for one in view.copies},
     }
 
 
@@ -95,6 +97,7 @@ def certificate(one: Certificate) -> Json:
         "id": one.id,
         "table": one.table,
         "stage": one.stage.value,
+        "copy": one.evidence.copy or None,
         "cut": instant(one.cut),
         "issued": instant(one.issued),
         "revoked": instant(one.revoked) if one.revoked else None,
@@ -188,6 +191,11 @@ def _brief(answer: Readiness) -> Json:
         "eta": instant(answer.eta) if answer.eta else None,
         "certificate": answer.certificate.id if answer.certificate else None,
     }
+
+
+def _copy(one: CopyView) -> Json:
+    told = None if one.hold is None else f"{one.hold.reason}: {one.hold.detail}"
+    return {"day": _brief(one.day), "hold": told, **_hop(one.hop)}
 
 
 def _hop(one: HopLag) -> Json:

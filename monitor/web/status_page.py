@@ -14,7 +14,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from checks.model import Outcome, Verdict
 from checks.readiness import Readiness, ReadinessState
-from monitor.board import GRAVITY, Board, TableView
+from monitor.board import GRAVITY, Board, CopyView, TableView
 from monitor.web.durations import moment, span
 from monitor.web.first_lines import first_lines
 from monitor.web.image_metrics import newest as newest_image
@@ -53,6 +53,15 @@ class StageAnswer:
 
 
 @dataclass(frozen=True, slots=True)
+class CopyLine:
+    """One copy of a table: whether it holds yesterday, and how far it is behind the mirror."""
+
+    name: str
+    badge: Badge
+    told: str
+
+
+@dataclass(frozen=True, slots=True)
 class TableLine:
     """One table on the page."""
 
@@ -69,6 +78,7 @@ class TableLine:
     checked: str
     image: Badge | None = None
     imaged: str = ""
+    copies: tuple[CopyLine, ...] = ()
 
     @property
     def worst(self) -> Badge:
@@ -158,7 +168,19 @@ def _line(view: TableView, longest: timedelta, now: datetime, *, stale: bool) ->
         checked=span(now - newest) if newest else "",
         image=None if imaged is None else _badge(imaged, stale=stale),
         imaged="" if stale else _imaged(view, now),
+        copies=tuple(_copy(one, stale=stale) for one in view.copies),
     )
+
+
+def _copy(one: CopyView, *, stale: bool) -> CopyLine:
+    badge = _badge(one.day, stale=stale)
+    if stale:
+        return CopyLine(one.name, badge, "")
+    if one.hold is not None:
+        return CopyLine(one.name, badge, f"stands still: {one.hold.detail}")
+    lag = one.hop.lag
+    told = lag.why if isinstance(lag, Missing) else f"{span(lag)} behind"
+    return CopyLine(one.name, badge, told)
 
 
 def _life(view: TableView, now: datetime, *, stale: bool) -> str:

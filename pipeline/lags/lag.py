@@ -18,8 +18,18 @@ from pipeline.model import Fence, Hop, Lag, Missing, Stage, Table
 from pipeline.sources.positions import proper, reaches
 
 Watermark = datetime | Missing
-STAGE_EXIT = {Stage.LANDED: Hop.CONSUMER, Stage.MIRROR: Hop.MERGE, Stage.IMAGE: Hop.MERGE}
+STAGE_EXIT = {
+    Stage.LANDED: Hop.CONSUMER,
+    Stage.MIRROR: Hop.MERGE,
+    Stage.IMAGE: Hop.MERGE,
+    Stage.COPY: Hop.COPY,
+}
+EVERY = (Hop.COLLECTION, Hop.CONSUMER, Hop.MERGE)  # that any source has
 MOVING = (Stage.LANDED, Stage.MIRROR)  # an image stands still: no watermark passes it
+BEHIND = {
+    Stage.LANDED: (Hop.MERGE, Hop.COPY),
+    Stage.COPY: (),
+}  # hops that a stage does not wait for
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +65,8 @@ class Lags:
 
     def up_to(self, stage: Stage) -> tuple[HopLag, ...]:
         """The hops that a change has passed once it is in *stage*."""
-        if stage is Stage.LANDED:
-            return tuple(each for each in self.hops if each.hop is not Hop.MERGE)
-        return self.hops
+        behind = BEHIND.get(stage, (Hop.COPY,))
+        return tuple(each for each in self.hops if each.hop not in behind)
 
     def total(self, stage: Stage) -> Lag:
         """Sum of the lags up to *stage*; Missing if one of them is, or is negative."""
@@ -102,6 +111,20 @@ def measure(table: Table, samples: Samples, now: datetime, earlier: Lags | None 
     ages = [_age(hop, table, samples, now) for hop in hops]
     rows = tuple(HopLag(*row) for row in zip(hops, lags, marks, ages, strict=True))
     return Lags(table.name, now, rows, kept)
+
+
+def copied(mirror: Lags, copy: Lags) -> Lags:
+    """Lags up to a copy: those up to its *mirror*, and the hop from there on.
+
+    *copy* are those of the same table if the copy were its mirror.  A copy never holds more than
+    its mirror; where it is seen later than that, it may only look so.
+    """
+    entry, leave = mirror.watermark(Stage.MIRROR), copy.watermark(Stage.MIRROR)
+    if isinstance(entry, datetime) and isinstance(leave, datetime):
+        leave = min(entry, leave)
+    ages = [one.age for one in copy.hops if one.hop is Hop.MERGE]
+    hop = HopLag(Hop.COPY, _lag(entry, leave), leave, next(iter(ages), None))
+    return Lags(mirror.table, mirror.at, (*mirror.hops, hop), copy.kept)
 
 
 def _lowest(hop: Hop, exits: Mapping[str, Mapping[Hop, Watermark]], now: datetime) -> Watermark:
@@ -160,7 +183,7 @@ def _upstream(source: str, samples: Samples, now: datetime) -> dict[Hop, Waterma
     mark = fresh(samples.mark, now)
     fences = living(one, now)
     if isinstance(fences, Missing):
-        hops = [hop for hop in Hop if hop is not Hop.SYNC or one.synced is not None]
+        hops = [hop for hop in Hop if hop in EVERY or (hop is Hop.SYNC and one.synced is not None)]
         return dict.fromkeys(hops, fences)
     exits: dict[Hop, Watermark] = {Hop.COLLECTION: _collected(one, fences, mark, now)}
     if one.synced is not None:

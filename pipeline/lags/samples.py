@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar
 
+from pipeline.copy_position import CopyPosition
 from pipeline.image import Image
 from pipeline.lags.spacing import spaced
 from pipeline.mark import Mark
@@ -118,6 +119,10 @@ class Samples:
         nothing = Missing(f"source {name} was not sampled")
         return self.sources.get(name, SourceSamples(nothing, nothing))
 
+    def of_copy(self, copy: Sample[Mapping[str, CopyPosition]] | Missing, table: str) -> "Samples":
+        """The same as if the *copy* of the table were its mirror, as far as it holds that whole."""
+        return replace(self, mirror=_as_mirror(self.mirror, copy, table))
+
     def once(self, key: Hashable, make: Callable[[], T]) -> T:
         """What *make* gives, which must not rest on the mirror: worked out once for all tables."""
         known = self.worked.of(self.sources, self.mark, self.steps)
@@ -161,6 +166,26 @@ class Samples:
             return extended(self.steps, step(mark.value, fences))
 
         return self.once(("steps", sources), known)
+
+
+def _as_mirror(
+    mirror: Sample[MirrorPosition] | Missing,
+    copy: Sample[Mapping[str, CopyPosition]] | Missing,
+    table: str,
+) -> Sample[MirrorPosition] | Missing:
+    """Where a copy stands, as a mirror would; it is none of what was made anew in its place."""
+    if isinstance(copy, Missing):
+        return copy
+    if isinstance(mirror, Missing):
+        return mirror
+    at = copy.value.get(table)
+    if at is None:
+        return Missing("nothing is copied yet")
+    if not at.whole:
+        return Missing(f"it is being loaded, {at.parts} parts are in")
+    if at.mirror != mirror.value.mirror:
+        return Missing("it is the copy of a mirror that was made anew since")
+    return Sample(MirrorPosition(at.version, at.batch, at.mirror), copy.at, copy.budget)
 
 
 def fresh(sample: Sample[T] | Missing, now: datetime) -> T | Missing:

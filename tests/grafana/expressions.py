@@ -9,6 +9,7 @@ from grafana.generate import outputs
 from grafana.panel import Json
 from grafana.rules import RECORDINGS, alerts
 from monitor.web import metrics
+from monitor.web.copy_metrics import COPY_METRICS
 from monitor.web.image_metrics import IMAGE_METRICS
 
 LABEL = re.compile(r"\{[^}]*\}|\[[^]]*\]|\"[^\"]*\"|(?:by|on|without|ignoring) \([^)]*\)")
@@ -21,7 +22,7 @@ TOLD_OF_SOME = frozenset(
         metrics.REREAD_LEFT.name,
         metrics.REREAD_BRAKE.name,
         metrics.TABLE_STATE.name,
-        *(one.name for one in IMAGE_METRICS),
+        *(one.name for one in (*IMAGE_METRICS, *COPY_METRICS)),
     }
 )
 """Metrics of what not every service has, or not always: slots, tables that are read again."""

@@ -21,7 +21,7 @@ def healthy(rig: Rig) -> Rig:
 
 
 def of(cut: datetime, *tables: str, stage: Stage = Stage.MIRROR) -> GateQuestion:
-    return (tables or (USERS,), cut, stage)
+    return (tables or (USERS,), cut, stage, "")
 
 
 def test_a_question_has_hope_once_its_cut_has_landed_and_not_before(healthy: Rig) -> None:

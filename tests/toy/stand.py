@@ -82,15 +82,15 @@ class Stand:
         except httpx.HTTPError:
             return False
 
-    def ask(self, cut: str) -> tuple[int, set[str]]:
+    def ask(self, cut: str, **more: str) -> tuple[int, set[str]]:
         """The gate's status for the table, and the codes of its reasons."""
-        params = {"table": TABLE, "cut": cut}
+        params = {"table": TABLE, "cut": cut, **more}
         answer = httpx.get(f"{self._url}/v1/gate", params=params, timeout=30, trust_env=False)
         tables = answer.json().get("tables", [])
         return answer.status_code, {r["code"] for one in tables for r in one["reasons"]}
 
-    def ready(self, cut: str) -> bool:
-        return wait_until(lambda: self.ask(cut)[0] == 200, SOON, f"READY for {cut}")
+    def ready(self, cut: str, **more: str) -> bool:
+        return wait_until(lambda: self.ask(cut, **more)[0] == 200, SOON, f"READY for {cut}")
 
     def stays_shut(self, cut: str) -> None:
         """Asked again and again, for longer than a proof takes, the gate never opens."""

@@ -12,10 +12,12 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from checks.model import Outcome, Ruling, Verdict
 from checks.table_state import StateSince, TableState
-from monitor.board import Board, RereadView
+from monitor.board import Board, CopyView, RereadView
 from monitor.observe.image_verdicts import IMAGE
 from monitor.web.metrics import METRICS, exposition
 from pipeline.image import Image
+from pipeline.lags.lag import HopLag
+from pipeline.model import Hop, Stage
 from tests.monitor.boards import ALL_WELL, CUT, LOST, MIXED, MUTE, NOW, incident
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
@@ -95,7 +97,9 @@ def test_every_listed_metric_has_a_sample_with_its_labels() -> None:
     image = Image(CUT, 4, 12, (), {}, NOW, NOW + timedelta(days=7), rows=7)
     missing = Verdict("shop.users", IMAGE, Ruling(Outcome.FAIL, "it is not there"), NOW)
     first, *others = shown.tables
-    first = replace(first, images=(image,), verdicts=(*first.verdicts, missing))
+    hop = HopLag(Hop.COPY, timedelta(seconds=3), NOW, timedelta())
+    copy = CopyView("cache", hop, first.day[Stage.MIRROR])
+    first = replace(first, images=(image,), verdicts=(*first.verdicts, missing), copies=(copy,))
     shown = replace(shown, tables=(first, *others))
 
     _, samples = _scrape(shown, NOW + timedelta(seconds=20))

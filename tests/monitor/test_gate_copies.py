@@ -1,0 +1,240 @@
+"""The gate's stage `copy`: READY only for what the copy itself says it holds; what is shown of it.
+
+Covers monitor/observe/copy_verdicts.py, monitor/web/copy_metrics.py, monitor/stage_questions.py.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from checks.model import Outcome
+from monitor.observe.copy_verdicts import of_copies
+from monitor.web.metrics import exposition
+from monitor.web.status_page import status_page
+from pipeline.copy_position import CopyPosition
+from pipeline.errors import UnreachableError
+from pipeline.model import Missing
+from pipeline.report import Hold
+from tests.monitor.rig import ORDERS, USERS, Rig
+
+HELD = Hold("copy:cache:shop.users", USERS, "copy_columns", "alter it")
+
+
+@dataclass(eq=False)
+class FakeCopy:
+    """Stands where it was told to, and can be silent."""
+
+    rig: Rig
+    kept: dict[str, CopyPosition] = field(default_factory=dict)
+    silent: bool = False
+    hold: Hold | None = None
+
+    def positions(self) -> Mapping[str, CopyPosition]:
+        if self.silent:
+            raise UnreachableError("redis://h: timed out")
+        return dict(self.kept)
+
+    def catch_up(self) -> None:
+        """Hold what the mirror of users holds."""
+        at = self.rig.lake.mirrors[USERS]
+        self.kept[USERS] = CopyPosition(at.mirror, at.version, at.batch)
+
+
+@pytest.fixture
+def copy(rig: Rig) -> FakeCopy:
+    """Two rounds of a pipeline that works; users have a copy, which holds what the mirror does."""
+    rig.round()
+    made = FakeCopy(rig)
+    rig.watcher.sampler.copies = {"cache": made.positions}
+    rig.gate.copies = lambda table: ("cache",) if table == USERS else ()
+    rig.round()
+    made.catch_up()
+    rig.cycle.copies = lambda table: {"cache": made.hold} if table == USERS else {}
+    return made
+
+
+def ask(rig: Rig, cut: str = "2026-03-28", **more: Any) -> tuple[int, Any]:
+    rig.second(2)
+    rig.beat()
+    asked = {"table": USERS, "stage": "copy", "copy": "cache", "cut": cut, **more}
+    answer = rig.client.get("/v1/gate", params=asked)
+    return answer.status_code, answer.json()
+
+
+def codes(answer: Any) -> list[str]:
+    return [one["code"] for one in answer["tables"][0]["reasons"]]
+
+
+def test_ready_names_the_copy_and_the_version_that_it_holds(rig: Rig, copy: FakeCopy) -> None:
+    rig.land()
+    rig.apply()  # the mirror goes on; the copy does not yet
+
+    status, answer = ask(rig)
+
+    (told,) = answer["tables"]
+    assert (status, told["stage"], told["copy"]) == (200, "copy", "cache")
+    assert told["version"] == copy.kept[USERS].version < rig.lake.mirrors[USERS].version
+    kept = rig.client.get(f"/v1/certificates/{told['certificate']}").json()
+    assert (kept["stage"], kept["copy"], kept["applied"]) == ("copy", "cache", 1)
+    assert [one["hop"] for one in told["hops"]] == ["collection", "consumer", "merge", "copy"]
+
+
+def test_what_the_mirror_holds_is_not_ready_in_a_copy_that_lacks_it(
+    rig: Rig, copy: FakeCopy
+) -> None:
+    rig.beat()
+    cut = rig.now.isoformat()
+    rig.second(30)
+    for _ in range(2):
+        rig.beat()
+        rig.land()
+        rig.apply()
+    rig.second(8)
+
+    mirror, _ = ask(rig, cut, stage="mirror", copy="")
+    status, answer = ask(rig, cut)
+    assert (mirror, status) == (200, 404)
+    assert "not_applied" in codes(answer)
+    copy.catch_up()
+
+    assert ask(rig, cut)[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        pytest.param({"parts": 3}, "it is being loaded, 3 parts are in", id="it is being loaded"),
+        pytest.param({"mirror": "another"}, "made anew since", id="it is of another mirror"),
+        pytest.param(None, "nothing is copied yet", id="it is empty"),
+    ],
+)
+def test_a_copy_that_does_not_hold_the_mirror_whole_is_unknown(
+    rig: Rig, copy: FakeCopy, change: dict[str, Any] | None, why: str
+) -> None:
+    at = copy.kept.pop(USERS)
+    if change is not None:
+        copy.kept[USERS] = replace(at, **change)
+
+    status, answer = ask(rig)
+
+    assert (status, answer["state"]) == (404, "unknown")
+    assert any(why in one["text"] for one in answer["tables"][0]["reasons"])
+
+
+def test_one_that_does_not_answer_is_unknown_and_the_mirror_is_ready(
+    rig: Rig, copy: FakeCopy
+) -> None:
+    copy.silent = True
+
+    assert (ask(rig)[0], ask(rig, stage="mirror", copy="")[0]) == (404, 200)
+
+
+def test_what_blocks_the_mirror_blocks_its_copies(rig: Rig, copy: FakeCopy) -> None:
+    rig.rule(USERS, Outcome.FAIL)
+
+    assert ask(rig)[0] == 409
+
+
+@pytest.mark.parametrize("lost", ["emptied", "set back", "loaded again", "of another mirror"])
+def test_a_certificate_falls_with_what_the_copy_held(rig: Rig, copy: FakeCopy, lost: str) -> None:
+    assert ask(rig)[0] == 200
+    at = copy.kept.pop(USERS)
+    changed = {
+        "set back": replace(at, version=at.version - 1, batch=at.batch - 2),
+        "loaded again": replace(at, load=2, parts=0),
+        "of another mirror": replace(at, mirror="another"),
+    }
+    copy.kept |= {USERS: changed[lost]} if lost in changed else {}
+    rig.second(2)
+    rig.cycle.watch()
+
+    status, answer = ask(rig)
+
+    assert status == 409
+    assert answer["state"] == "revoked"
+
+
+def test_a_copy_that_is_silent_takes_no_certificate_back(rig: Rig, copy: FakeCopy) -> None:
+    assert ask(rig)[0] == 200
+    copy.silent = True
+
+    assert ask(rig)[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("asked", "why"),
+    [
+        pytest.param({"copy": "cahce"}, "known: cache", id="a name that is wrong"),
+        pytest.param({"copy": ""}, "known: cache", id="no name"),
+        pytest.param({"table": ORDERS}, "name it in `copies`", id="a table that is not copied"),
+        pytest.param({"stage": "mirror"}, "ask for stage copy", id="a name and another stage"),
+    ],
+)
+def test_what_is_no_copy_is_a_wrong_question(
+    rig: Rig, copy: FakeCopy, asked: dict[str, str], why: str
+) -> None:
+    status, answer = ask(rig, **asked)
+
+    assert status == 400
+    assert why in answer["error"]
+
+
+def test_the_board_tells_how_far_each_copy_is(rig: Rig, copy: FakeCopy) -> None:
+    rig.beat()
+    rig.second(20)
+    rig.beat()
+    rig.land()
+    rig.apply()
+    rig.cycle.watch()
+
+    view = rig.current.board.table(USERS)
+    assert view is not None
+    (shown,) = view.copies
+    assert isinstance(shown.hop.lag, timedelta)
+    assert shown.hop.lag > timedelta(seconds=20)
+    lags = exposition(rig.current.board, rig.now).decode()
+    assert f'sluice_copy_lag_seconds{{table="{USERS}",copy="cache"}}' in lags
+    assert "copy cache" in status_page(rig.current.board, rig.now)
+    assert rig.client.get("/v1/tables").json()[1]["copies"]["cache"]["hop"] == "copy"
+
+
+def test_one_that_stands_still_or_is_late_is_said(rig: Rig, copy: FakeCopy) -> None:
+    rig.second()
+    rig.cycle.watch()
+    view = rig.current.board.table(USERS)
+    assert view is not None
+    (good,) = view.copies
+    late = replace(good, hop=replace(good.hop, lag=timedelta(minutes=2)))
+    unknown = replace(good, hop=replace(good.hop, lag=Missing("it is down")))
+    minute = timedelta(minutes=1)
+
+    told = [
+        of_copies(USERS, found, minute, rig.now)
+        for found in ([good], [good, late], [unknown], [good, replace(good, hold=HELD)], [])
+    ]
+
+    found = [None if one is None else (one.ruling.outcome, one.ruling.code) for one in told]
+    fail = Outcome.FAIL
+    assert found == [
+        (Outcome.PASS, ""),
+        (fail, "late"),
+        (Outcome.UNKNOWN, "not_yet"),
+        (fail, "copy_columns"),
+        None,
+    ]
+
+
+def test_a_table_whose_copy_is_held_is_an_incident_that_ends(rig: Rig, copy: FakeCopy) -> None:
+    copy.hold = HELD
+    rig.round()
+    copy.catch_up()
+    (found,) = [one for one in rig.store.incidents.open() if one.cause.check == "copy"]
+    assert found.cause.subject == USERS
+    copy.hold = None
+
+    rig.round()
+
+    assert [one for one in rig.store.incidents.open() if one.cause.check == "copy"] == []
