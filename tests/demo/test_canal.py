@@ -1,0 +1,93 @@
+"""What the stand-in for canal writes is what canal writes, as far as the format's reader tells."""
+
+import json
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from demo.canal import LoggedChange, TableTypes, flat, simple, text
+from pipeline.formats.canal_json import CanalJson
+from pipeline.formats.format import RAW
+from pipeline.formats.simple_binlog import SimpleBinlog, SimpleTable
+from tests.pipeline.formats.canal_writer import CanalTable
+
+TYPES = TableTypes({"id": "bigint(20)", "name": "varchar(9)"}, ("id",))
+CANAL = CanalTable("shop", "users", TYPES.types, TYPES.key)
+NOW, WAS = {"id": 7, "name": "new"}, {"id": 7, "name": "old"}
+AT = 1_767_225_600_000
+
+
+def change(kind: str, before: Any, after: Any) -> LoggedChange:
+    return LoggedChange(kind, "shop", "users", AT, ((before, after),))
+
+
+@pytest.mark.parametrize(
+    ("change", "canal"),
+    [
+        pytest.param(change("INSERT", NOW, NOW), CANAL.insert({"id": "7", "name": "new"}), id="c"),
+        pytest.param(change("DELETE", WAS, WAS), CANAL.delete({"id": "7", "name": "old"}), id="d"),
+        pytest.param(
+            change("UPDATE", WAS, NOW),
+            CANAL.update(({"id": "7", "name": "old"}, {"id": "7", "name": "new"})),
+            id="u",
+        ),
+    ],
+)
+def test_a_flat_message_says_the_same_as_canals(change: LoggedChange, canal: bytes) -> None:
+    told = json.dumps(flat(change, TYPES, 1), separators=(",", ":")).encode()
+
+    own, theirs = (decoded(CanalJson("UTC"), value) for value in (told, canal))
+
+    assert own.pop("at") == datetime.fromtimestamp(AT / 1000, UTC)
+    assert theirs.pop("at") is not None
+    assert own == theirs
+
+
+def test_a_statement_is_one_without_rows() -> None:
+    made = LoggedChange("CREATE", "shop", "users", AT, sql="CREATE TABLE users (id INT)")
+
+    (row,) = (
+        CanalJson("UTC").decode(batch(json.dumps(flat(made, None, 1)).encode()), {}).to_pylist()
+    )
+
+    assert (row["op"], row["shard"]) == ("ddl", "shop.users")
+
+
+def test_a_simple_message_holds_the_row_and_its_offset() -> None:
+    told = json.dumps(simple(change("UPDATE", WAS, NOW), WAS, NOW, AT * 10**6 + 3)).encode()
+
+    row = decoded(SimpleBinlog({".*": SimpleTable(("id",))}), told)
+
+    assert (row["key_values"], row["log"], row["pos"]) == ('["7"]', AT, 3)
+    assert json.loads(row["after"]) == {"id": "7", "name": "new"}
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        (None, None),
+        (-5, "-5"),
+        (Decimal("1.10"), "1.10"),
+        (Decimal("1E+3"), "1000"),
+        (datetime(2026, 1, 2, 3, 4, 5), "2026-01-02 03:04:05"),  # noqa: DTZ001
+        (date(2026, 1, 2), "2026-01-02"),
+        (b"\x00\xff", "\x00ÿ"),
+    ],
+)
+def test_values_are_the_servers_texts(value: object, told: str | None) -> None:
+    assert text(value) == told
+
+
+def batch(value: bytes) -> pa.RecordBatch:
+    row = {"value": value, "topic": "t", "partition": 0, "offset": 0}
+    return pa.RecordBatch.from_pylist([row], RAW)
+
+
+def decoded(form: CanalJson | SimpleBinlog, value: bytes) -> dict[str, Any]:
+    """The one change of a message, without the columns that it tells."""
+    rows = form.decode(batch(value), {}).to_pylist()
+    found: dict[str, Any] = next(row for row in rows if row["op"] != "ddl")
+    return found
