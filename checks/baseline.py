@@ -95,6 +95,34 @@ def awaited(history: Sequence[Interval], needed: int) -> float:
     return total
 
 
+@dataclass(frozen=True, slots=True)
+class QuietRun:
+    """Intervals without a change: those since the last one, and the most of any time before.
+
+    ``active`` counts the days on which there were changes.
+    """
+
+    now: int = 0
+    before: int = 0
+    active: int = 0
+
+
+def quiet_run(history: Sequence[Interval]) -> QuietRun:
+    """How long *history*, ascending, has been quiet, and was before; what was not seen is left out.
+
+    A table with few changes has an empty interval most of the time, so that no interval is out of
+    the ordinary when it stops: only the length of its silence is.
+    """
+    before, now, days = 0, 0, set()
+    for each in history:
+        if each.count:
+            days.add(each.start.date())
+            before, now = max(before, now), 0
+        else:
+            now += 1
+    return QuietRun(now, before if days else 0, len(days))
+
+
 def enough(past: Past, needed: int) -> bool:
     """Whether *past* is a history: *needed* counts, or four weeks of one weekday."""
     return past.weekday or len(past.counts) >= needed

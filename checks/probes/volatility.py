@@ -8,13 +8,22 @@ Cannot see: what changes at its usual rate but wrongly; anything before it has e
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, ClassVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from checks.baseline import Interval, Past, awaited, comparable, enough, usual
-from checks.day import next_part
+from checks.baseline import (
+    Interval,
+    Past,
+    QuietRun,
+    awaited,
+    comparable,
+    enough,
+    quiet_run,
+    usual,
+)
+from checks.day import DAY, next_part
 from checks.fences import Fences, passed
 from checks.model import NotYet, Outcome, Ruling, Undecided
 from checks.numbers import OneOrMore, Share, Span
@@ -33,12 +42,14 @@ class Changes:
     """Changes of one interval, and of the comparable ones before it, oldest first.
 
     ``awaited`` is how many were to be expected since the last one; 0 unless it is quiet.
+    ``silence`` is how many intervals it has been quiet, and was before.
     """
 
     as_of: tuple[Fence, ...]
     count: float
     past: Past
     awaited: float
+    silence: QuietRun = field(default_factory=QuietRun)
 
     @property
     def value(self) -> float:
@@ -53,10 +64,13 @@ class Volatility:
     Intervals of the same hour of the day are compared, in *zone* (by default the pipeline's time
     zone), of the same weekday too once there are four weeks of history, which goes back *weeks*.
     The band is *width* deviations, at least *slack* (a share) of the median; *needed* comparable
-    intervals make a history.
+    intervals make a history.  It has stopped, too, once it is silent for *quiet* times as long as
+    it ever was, and for a day at least, if it changed on *needed* days: so a table is missed that
+    changes seldom.
     """
 
     interval: timedelta = timedelta(hours=1)
+    quiet: Share = 2.0
     width: Share = 6.0
     slack: Share = 0.5
     needed: OneOrMore = 7
@@ -101,6 +115,11 @@ class Volatility:
 
     def judge(self, reading: Changes, past: Sequence[float]) -> Ruling:
         """Compare with the band of the comparable intervals, which the reading brings along."""
+        if self._is_silent(reading.silence):
+            days = (reading.silence.now * self.interval) / DAY
+            longest = (reading.silence.before * self.interval) / DAY
+            why = f"no change for {days:.1f} days, and never before for more than {longest:.1f}"
+            return Ruling(Outcome.FAIL, why, "stopped")
         if not enough(reading.past, self.needed):
             why = f"{len(reading.past.counts)} of {self.needed} comparable intervals so far"
             return Ruling(Outcome.UNKNOWN, why, "no_history")
@@ -114,6 +133,11 @@ class Volatility:
         if reading.count > band.high:
             return Ruling(Outcome.FAIL, told, "too_many")
         return Ruling(Outcome.PASS, told)
+
+    def _is_silent(self, told: QuietRun) -> bool:
+        """Whether it has been quiet for so much longer than ever that it was moved away."""
+        long = told.now * self.interval >= DAY and told.now > self.quiet * told.before
+        return long and told.active >= self.needed
 
     def _zone(self, world: World) -> ZoneInfo:
         return ZoneInfo(self.zone) if self.zone else world.zone
@@ -134,7 +158,8 @@ class Volatility:
         history.append(own)
         _remember(table, world, batch, history)
         past = comparable(history, own.start)
-        return Changes(near, own.count, past, awaited(history, self.needed))
+        quiet = quiet_run(history)
+        return Changes(near, own.count, past, awaited(history, self.needed), quiet)
 
 
 def _due(memory: Mapping[str, Any], interval: timedelta, zone: ZoneInfo) -> datetime:

@@ -10,13 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checks.baseline import Interval, Past, awaited, band, comparable, usual
+from checks.baseline import Interval, Past, QuietRun, awaited, band, comparable, quiet_run, usual
 from checks.model import NotYet, Outcome, Undecided
+from checks.probes.range_counts import RangeCounts
 from checks.probes.volatility import Changes, Volatility
 from pipeline.errors import ConfigError
 from pipeline.model import Fence, Head, Op, Table
 from pipeline.sources.mysql.position import binlog_position
-from tests.checks.world_fake import ONE, TABLE, FakeLog, FakeWorld
+from tests.checks.world_fake import ONE, TABLE, FakeLog, FakeWorld, in_step
 
 HOUR = timedelta(hours=1)
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -72,6 +73,65 @@ def test_a_slow_table_is_missed_only_when_its_silence_adds_up() -> None:
     assert awaited([*days, silence[0]], 7) == 4.0
     assert awaited([*days, *silence], 7) >= 36
     assert awaited(silence, 7) == 0
+
+
+def told(pattern: str) -> list[Interval]:
+    """One letter a day from a Monday on: ``.`` is none, ``x`` some changes."""
+    return [Interval(MONDAY + timedelta(days=n), 3.0 * (c == "x")) for n, c in enumerate(pattern)]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [
+        pytest.param("", QuietRun(), id="nothing"),
+        pytest.param("....", QuietRun(4), id="never changed"),
+        pytest.param("x..x...x", QuietRun(0, 3, 3), id="changes now"),
+        pytest.param("x..x....", QuietRun(4, 2, 2), id="quiet for longer than ever"),
+        pytest.param("....x.", QuietRun(1, 4, 1), id="before its first change, too"),
+    ],
+)
+def test_a_silence_is_as_long_as_it_was_seen(pattern: str, expected: QuietRun) -> None:
+    assert quiet_run(told(pattern)) == expected
+
+
+@pytest.mark.parametrize(
+    ("pattern", "stopped"),
+    [
+        pytest.param("xxxxx..xxxxx..xxxxx....", False, id="a long weekend"),
+        pytest.param("xxxxx..xxxxx..xxxxx.....", True, id="a week without a change"),
+        pytest.param("x...x...x...x...x...x...x.......", True, id="one that changes seldom"),
+        pytest.param("x...x...x...x...x...x...x......", False, id="not yet"),
+        pytest.param("xxxxxx.......", False, id="too few days to know it"),
+        pytest.param("." * 60, False, id="always idle: no change is its usual"),
+    ],
+)
+def test_a_table_is_missed_once_it_is_silent_for_far_longer_than_ever(
+    pattern: str, stopped: bool
+) -> None:
+    quiet = quiet_run(told(pattern))
+    probe = Volatility(interval=timedelta(days=1))
+
+    ruling = probe.judge(Changes((), 0.0, Past((0.0,) * 10), 0.0, quiet), [])
+
+    assert (ruling.code == "stopped") is stopped
+
+
+def test_a_table_that_was_moved_away_has_equal_counts_and_is_found() -> None:
+    """Ctrip's: it stops changing, and every count still agrees."""
+    probe, world = Volatility(interval=timedelta(days=1)), FakeWorld()
+    world.commit((Op.CREATE, ONE, 1))
+    world.catch_up()
+    probe.measure(TABLE, world)
+    codes = []
+    for day in range(40):
+        work(world, timedelta(days=1), 1 if day % 3 == 0 and day < 30 else 0)
+        reading = probe.measure(TABLE, world)
+        codes.append(probe.judge(reading, []).code if isinstance(reading, Changes) else None)
+
+    (*_, counts) = in_step("range_counts", RangeCounts(), world, 4)
+    assert counts.outcome is Outcome.PASS
+    assert "stopped" not in codes[:30]
+    assert codes[-1] == "stopped"
 
 
 @pytest.mark.parametrize(
