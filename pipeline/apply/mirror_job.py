@@ -17,6 +17,7 @@ from pipeline.apply.archived import ArchiveEvidence
 from pipeline.apply.decide import AppliedBefore
 from pipeline.apply.fills import Fill
 from pipeline.apply.floors import Floors
+from pipeline.apply.landed_markers import LandedMarkers
 from pipeline.apply.late_changes import ACTING, SAME, below_cut, late_for
 from pipeline.apply.moved_rows import RowMove, moved
 from pipeline.apply.references import ReferredTable
@@ -71,7 +72,8 @@ class MirrorJob(Generic[S]):
     other shards, from ``history``: all of its files, of which batches up to ``dropped`` are gone.
     ``image`` is what the turn makes: then it takes only what belongs in that, and another turn
     takes all of the batches.  ``images`` are those that were made before, to each of which a
-    change may be late; ``day`` is the column by which such changes are counted.
+    change may be late; ``day`` is the column by which such changes are counted.  ``archive`` says
+    which deletes only move rows to an archive, ``marked`` asks for their markers.
     """
 
     table: Table
@@ -100,6 +102,7 @@ class MirrorJob(Generic[S]):
     demands: Demands | None = None
     others: tuple[ReferredTable[S], ...] = ()
     archive: ArchiveRules | None = None
+    marked: LandedMarkers | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +163,7 @@ def _portions(group: Group, store: Store) -> Iterator[tuple[MirrorJob[Any], ...]
 def _together(group: Group, store: Store) -> dict[str, TurnOutcome]:
     wanted = {one.table.name: one.wanted for one in group.jobs}
     try:
-        rows = read(store, group.files, wanted)
+        rows = read(store, group.files, wanted, columns=_columns(group.jobs))
     except SluiceError:
         return {one.table.name: _alone(one, group, store) for one in group.jobs}
     return {one.table.name: _done(one, group.changes, rows, group.turn) for one in group.jobs}
@@ -169,21 +172,26 @@ def _together(group: Group, store: Store) -> dict[str, TurnOutcome]:
 def _alone(job: MirrorJob[S], group: Group, store: Store) -> TurnOutcome:
     """Do one job by itself: it may not need the file that could not be read."""
     try:
-        rows = read(store, group.files, {job.table.name: job.wanted})
+        rows = read(store, group.files, {job.table.name: job.wanted}, columns=_columns([job]))
     except SluiceError as error:
         return TurnOutcome(Refusal.of(error))
     return _done(job, group.changes, rows, group.turn)
+
+
+def _columns(jobs: Sequence[MirrorJob[Any]]) -> tuple[str, ...]:
+    """With the transaction, where a marker may stand in it."""
+    return (*APPLIED_COLUMNS, "tx") if any(one.marked for one in jobs) else APPLIED_COLUMNS
 
 
 def _done(job: MirrorJob[S], changes: str, rows: Mapping[str, pa.Table], turn: Turn) -> TurnOutcome:
     name = job.table.name
     own = rows.get(name)
     if own is None:
-        own = pa.schema([CHANGES.field(column) for column in APPLIED_COLUMNS]).empty_table()
+        own = pa.schema([CHANGES.field(column) for column in _columns([job])]).empty_table()
     topics = frozenset(pc.unique(own["topic"]).drop_null().to_pylist())
     try:
         came = [moved(move, open_store(changes), job.history, job.dropped) for move in job.moves]
-        own = pa.concat_tables([own, *came]) if came else own
+        own = pa.concat_tables([own, *came], promote_options="default") if came else own
         own = own if job.image is None else below_cut(own, job.image.positions)
         late = _late(job, changes, own) if job.images else {}
         return TurnOutcome(turn(_task(job, changes, own)), topics, late)
@@ -228,7 +236,7 @@ def _task(job: MirrorJob[S], changes: str, rows: pa.Table) -> TurnTask[S]:
         adopted=job.adopted,
         demands=job.demands,
         others=job.others,
-        archive=None if job.archive is None else ArchiveEvidence(job.archive),
+        archive=None if job.archive is None else ArchiveEvidence(job.archive, job.marked),
     )
 
 

@@ -16,6 +16,7 @@ from pipeline.apply.fills import Fill
 from pipeline.apply.floors import highest, of_bases
 from pipeline.apply.highest_orders import HighestOrders
 from pipeline.apply.landed_day import LandedDays
+from pipeline.apply.landed_markers import LandedMarkers
 from pipeline.apply.landed_state import LandedState
 from pipeline.apply.losses import require_alike, require_kept, require_landed
 from pipeline.apply.mirror_job import MirrorJob
@@ -158,7 +159,8 @@ class TurnJobs:
             HeldError: it must stand still; the reason says why.
             UnreachableError: nobody knows how many rows its mirror has.
         """
-        job = replace(job, archive=self.archive_of(job.table.name))
+        archive = self.archive_of(job.table.name)
+        job = replace(job, archive=archive, marked=self._marked(job.table, archive, landed.mark))
         named, after = self.settings.demanded(job.table.name), job.wanted.after
         if not named:
             return job
@@ -174,6 +176,17 @@ class TurnJobs:
         if let is None or job.image is not None:
             return made
         return replace(made, wanted=WantedBatches(after, min(let, job.wanted.until)))
+
+    def _marked(
+        self, table: Table, archive: ArchiveRules | None, mark: Mark
+    ) -> LandedMarkers | None:
+        """What asks for the markers of its deletes; None where none counts."""
+        if archive is None or not archive.markers:
+            return None
+        files = parts(self.changes.snapshot, -1, mark.batch, (Op.CREATE, Op.UPDATE))
+        places = {source: mark.reached(source) for source in table.sources}
+        reached = {source: place for source, place in places.items() if place is not None}
+        return LandedMarkers(self.changes.store.uri, files, archive.markers, reached)
 
     def _landed_days(self, job: MirrorJob[Any]) -> LandedDays:
         snapshot, after = self.changes.snapshot, job.wanted.after

@@ -234,9 +234,11 @@ def test_a_group_holds_no_more_rows_at_once_than_memory_has(
 ) -> None:
     asked: list[set[str]] = []
 
-    def told(store: Store, files: Sequence[Part], wanted: Mapping[str, WantedBatches]) -> Any:
+    def told(
+        store: Store, files: Sequence[Part], wanted: Mapping[str, WantedBatches], **more: Any
+    ) -> Any:
         asked.append({*wanted})
-        return read(store, files, wanted)
+        return read(store, files, wanted, **more)
 
     monkeypatch.setattr(mirror_job, "TOGETHER", together)
     monkeypatch.setattr(mirror_job, "read", told)
