@@ -6,6 +6,8 @@ meanwhile is another file.
 
 import base64
 import os
+import re
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
@@ -17,13 +19,17 @@ from typing import IO, Any
 
 import msgspec
 import pyarrow as pa
-import pyarrow.csv as pc
+import pyarrow.compute as pc
+import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from pipeline.files.stamp import FileStamp
 
 CHUNK = 2**20
-UNREADABLE = (pa.ArrowException, ValueError, msgspec.MsgspecError, RecursionError)
+UNREADABLE = (
+    *(pa.ArrowException, ValueError, msgspec.MsgspecError, RecursionError),
+    *(ArithmeticError, NotImplementedError, TypeError),  # what Python has no value for
+)
 ROWS = 10_000
 LONGEST = 16 * 2**20  # bytes of a CSV row and what is parsed with it
 
@@ -83,12 +89,15 @@ def examined(path: Path, kind: str, *, named: bool) -> WholeFile | UnfinishedFil
     return WholeFile(before, digest, found.rows, found.columns)
 
 
-def digest_of(file: IO[bytes]) -> str:
-    """A name for the bytes of an open file."""
-    made = blake2b(digest_size=16)
-    file.seek(0)
-    while block := file.read(CHUNK):
+def digest_of(file: IO[bytes], size: int = sys.maxsize) -> str:
+    """A name for the bytes of an open file, or for its first *size* ones.
+
+    Who reads in it meanwhile is not moved: Arrow reads ahead.
+    """
+    made, at = blake2b(digest_size=16), 0
+    while block := os.pread(file.fileno(), min(CHUNK, size - at), at):
         made.update(block)
+        at += len(block)
     return made.hexdigest()
 
 
@@ -186,17 +195,17 @@ def _count(file: IO[bytes], mark: bytes) -> int:
     return sum(block.count(mark) for block in iter(lambda: file.read(CHUNK), b""))
 
 
-def _csv_reader(file: IO[bytes]) -> pc.CSVStreamingReader:
+def _csv_reader(file: IO[bytes]) -> pa_csv.CSVStreamingReader:
     file.seek(0)
-    names = pc.open_csv(file, read_options=pc.ReadOptions(block_size=LONGEST)).schema.names
+    names = pa_csv.open_csv(file, read_options=pa_csv.ReadOptions(block_size=LONGEST)).schema.names
     if len(set(names)) != len(names):
         raise ValueError("two columns of its head have one name")
     file.seek(0)
-    return pc.open_csv(
+    return pa_csv.open_csv(
         file,
-        read_options=pc.ReadOptions(block_size=LONGEST),
-        parse_options=pc.ParseOptions(newlines_in_values=True),
-        convert_options=pc.ConvertOptions(
+        read_options=pa_csv.ReadOptions(block_size=LONGEST),
+        parse_options=pa_csv.ParseOptions(newlines_in_values=True),
+        convert_options=pa_csv.ConvertOptions(
             column_types=dict.fromkeys(names, pa.string()),
             strings_can_be_null=True,
             quoted_strings_can_be_null=False,
@@ -212,6 +221,9 @@ def _csv_rows(file: IO[bytes], first: int, until: int) -> Iterator[list[bytes]]:
 def _parquet(file: IO[bytes], named: bool) -> _Contents:
     """Parquet: its footer is there, and all that it names can be read."""
     found = pq.ParquetFile(file)
+    names = found.schema_arrow.names
+    if len(set(names)) != len(names):
+        raise ValueError("two of its columns have one name")
     count = sum(len(batch) for batch in found.iter_batches(ROWS))
     if count != found.metadata.num_rows:
         raise ValueError(f"it holds {count} rows, and its footer says {found.metadata.num_rows}")
@@ -228,10 +240,22 @@ def _of_batches(batches: Iterator[pa.RecordBatch], first: int, until: int) -> It
         end = start + len(batch)
         if end > first:
             own = batch.slice(max(first - start, 0), min(until, end) - max(first, start))
-            yield [_ENCODER.encode(row) for row in own.to_pylist()]
+            yield [_ENCODER.encode(row) for row in _spelled(own)]
         start = end
         if start >= until:
             return
+
+
+def _spelled(batch: pa.RecordBatch) -> list[dict[str, Any]]:
+    """Its rows; a fraction that is no number is a text, as JSON has none of it."""
+    found: list[dict[str, Any]] = batch.to_pylist()
+    for field in batch.schema:
+        if not pa.types.is_floating(field.type):
+            continue
+        column = batch[field.name]
+        for at in pc.indices_nonzero(pc.invert(pc.is_finite(column))).to_pylist():
+            found[at][field.name] = _ODD.get(str(found[at][field.name]))
+    return found
 
 
 def _lake_type(kind: pa.DataType) -> str:
@@ -260,9 +284,13 @@ def _written(value: object) -> object:
 
 
 def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0][:300]
+    """What is wrong, without the row that Arrow shows of it."""
+    told = _SHOWN.sub(r"\1", str(error))
+    return (told.splitlines() or [type(error).__name__])[0][:300]
 
 
+_ODD = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
+_SHOWN = re.compile(r"(columns, got \d+):.*", re.DOTALL)
 _OBJECT = msgspec.json.Decoder(dict[str, Any])
 _ENCODER = msgspec.json.Encoder(enc_hook=_written, decimal_format="string")
 _TYPES: Mapping[pa.DataType, str] = {

@@ -11,8 +11,8 @@ from fnmatch import fnmatchcase
 from typing import Literal
 from zoneinfo import ZoneInfo
 
-_DAY = re.compile(r"\d{4}_\d{2}_\d{2}")
-_HOUR = re.compile(r"[01]\d|2[0-3]")
+_DAY = re.compile(r"[0-9]{4}_[0-9]{2}_[0-9]{2}")
+_HOUR = re.compile(r"[01][0-9]|2[0-3]")
 HOUR = timedelta(hours=1)
 KINDS: Mapping[str, str] = {
     ".json": "json_lines",
@@ -23,7 +23,7 @@ KINDS: Mapping[str, str] = {
     ".parquet": "parquet",
 }
 """How rows are written in a file whose name ends so."""
-UNFINISHED = ("_*", ".*", "*.tmp", "*._COPYING_", "*.inprogress", "*.part")
+UNFINISHED = ("_*", ".*", "*.tmp", "*._COPYING_", "*.inprogress", "*.part", "lost+found")
 
 
 @dataclass(frozen=True, slots=True)

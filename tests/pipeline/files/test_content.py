@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.files.content import UnfinishedFile, WholeFile, examined, rows
+from pipeline.files.content import UnfinishedFile, WholeFile, digest_of, examined, rows
 
 LINES = b"".join(b'{"id": %d, "t": "x"}\n' % n for n in range(25_000))
 CSV = b'id,t\n1,"a\nb"\n2,\n3,""\n'
@@ -21,6 +21,12 @@ CSV = b'id,t\n1,"a\nb"\n2,\n3,""\n'
 def parquet(**columns: Any) -> bytes:
     made = io.BytesIO()
     pq.write_table(pa.table(columns), made, row_group_size=7)
+    return made.getvalue()
+
+
+def twice() -> bytes:
+    made = io.BytesIO()
+    pq.write_table(pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"]), made)
     return made.getvalue()
 
 
@@ -70,6 +76,7 @@ def test_a_whole_file_tells_its_rows_and_columns(
         pytest.param("csv", CSV[:-1], "its last row does not end", id="a row cut off"),
         pytest.param("csv", b"id,t\n1,2\n3\n", "Expected 2 columns, got 1", id="fewer fields"),
         pytest.param("csv", b"id,id\n1,2\n", "two columns of its head", id="one name twice"),
+        pytest.param("parquet", twice(), "two of its columns", id="one name twice in Parquet"),
         pytest.param("parquet", TABLE[:-8], "", id="no footer"),
         pytest.param("parquet", b"PAR1" + TABLE[200:], "", id="rows that are gone"),
     ],
@@ -149,6 +156,50 @@ def test_values_of_parquet_are_written_as_a_mirror_reads_them(path: Path) -> Non
         "raw": "AP8=",
         "many": [1, 2],
     }
+
+
+def test_a_fraction_that_is_no_number_is_not_null(path: Path) -> None:
+    values = [float("nan"), None, float("inf"), float("-inf"), 0.5]
+    path.write_bytes(parquet(a=pa.array(values), b=pa.array(values, pa.float32())))
+
+    found = [json.loads(row) for part in read(path, "parquet") for row in part]
+
+    told = ["NaN", None, "Infinity", "-Infinity", 0.5]
+    assert found == [{"a": one, "b": one} for one in told]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pytest.param(pa.array([2**62], pa.timestamp("us")), id="a moment"),
+        pytest.param(pa.array([2**30], pa.date32()), id="a day"),
+        pytest.param(pa.array([2**62], pa.duration("s")), id="a span"),
+    ],
+)
+def test_what_python_has_no_value_for_is_told_and_stops_nobody(path: Path, values: Any) -> None:
+    path.write_bytes(parquet(a=values))
+
+    with pytest.raises(ValueError, match=r"\S"):
+        list(read(path, "parquet"))
+
+
+def test_why_a_file_is_not_whole_shows_none_of_its_values(path: Path) -> None:
+    path.write_bytes(b"id,name\n1,ann\n2,secret,s3cret\n")
+
+    found = examined(path, "csv", named=False)
+
+    assert found == UnfinishedFile("CSV parse error: Expected 2 columns, got 3")
+
+
+def test_a_digest_moves_nobody_who_reads(path: Path) -> None:
+    path.write_bytes(LINES)
+    with path.open("rb") as file:
+        file.readline()
+        whole, first = digest_of(file), digest_of(file, 20)
+        assert file.readline() == b'{"id": 1, "t": "x"}\n'
+    path.write_bytes(LINES[:20])
+    with path.open("rb") as file:
+        assert digest_of(file) == first != whole
 
 
 def read(path: Path, kind: str, first: int = 0, until: int = 10**9) -> Iterator[list[bytes]]:
