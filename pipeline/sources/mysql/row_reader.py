@@ -24,6 +24,7 @@ from pipeline.sources.limits import Limits, limits_of
 from pipeline.sources.mysql.column import MySqlColumn
 from pipeline.sources.mysql.fence import lacking
 from pipeline.sources.mysql.keyset import INTEGERS, KeyColumns
+from pipeline.sources.mysql.plain_values import plain_rows
 from pipeline.sources.mysql.position import executed
 from pipeline.sources.mysql.server_texts import server_texts
 from pipeline.sources.mysql.session import quoted
@@ -51,7 +52,7 @@ class MySqlRowReader:
     ``patience`` is how long a replica may take to come past a fence.
     """
 
-    notations: ClassVar[frozenset[Notation]] = frozenset((Notation.CONNECT, Notation.TEXTS))
+    notations: ClassVar[frozenset[Notation]] = frozenset(Notation)
     settings: SourceSettings
     limits: Limits | None = None
     patience: timedelta = timedelta(seconds=30)
@@ -118,13 +119,15 @@ class MySqlRowReader:
             raise ProofError(f"source:{self.settings.name}: the server has changed: {missing}")
         if self.notation is Notation.CONNECT:
             return RowsRead(_told(columns, key, found), last, ended)
+        if self.notation is Notation.PLAIN:
+            return RowsRead(_told_plainly(asked, columns, key, found), last, ended)
         told = self._table(asked.shard, self._read_from)
         return RowsRead(_told_as_texts(told, columns, key, found), last, ended, told)
 
     def keys_of(self, shard: Shard, key: Sequence[str], ids: Sequence[int]) -> tuple[str, ...]:
         """As the log writes the integers of that column."""
         first = self._key(shard, key).columns[0]
-        tell = wire_texts if self.notation is Notation.CONNECT else server_texts
+        tell = server_texts if self.notation is Notation.TEXTS else wire_texts
         texts = tell(first, pa.array(map(str, ids), pa.string())).texts
         return tuple(keys_of([texts]).to_pylist())
 
@@ -190,6 +193,20 @@ def _told(columns: Sequence[MySqlColumn], key: KeyColumns, found: pa.RecordBatch
     own = dict(zip((one.name for one in columns), values, strict=True))
     texts = [wire_texts(one, own[one.name]).texts for one in key.columns]
     return pa.RecordBatch.from_arrays([keys_of(texts), images(columns, values)], schema=ROWS)
+
+
+def _told_plainly(
+    asked: RowsAsked, columns: Sequence[MySqlColumn], key: KeyColumns, found: pa.RecordBatch
+) -> pa.RecordBatch:
+    """Rows in the columns that events have told: nothing else says how they are written."""
+    if asked.declared is None:
+        raise ProofError(f"no event of {asked.shard} has landed yet, to tell its columns")
+    values = found.columns[: len(columns)]
+    own = dict(zip((one.name for one in columns), values, strict=True))
+    texts = [wire_texts(one, own[one.name]).texts for one in key.columns]
+    told = cast("tuple[MySqlColumn, ...]", asked.declared.columns)
+    rows = plain_rows(str(asked.shard), told, columns, values)
+    return pa.RecordBatch.from_arrays([keys_of(texts), rows], schema=ROWS)
 
 
 def _told_as_texts(

@@ -1,0 +1,70 @@
+"""What is read is what an event would hold; where nobody knows that, the column is named."""
+
+import json
+
+import pyarrow as pa
+import pytest
+
+from pipeline.errors import ConfigError
+from pipeline.schema.notation import Notation
+from pipeline.sources.mysql.column import MySqlColumn
+from pipeline.sources.mysql.plain_values import plain_rows
+from pipeline.sources.mysql.wire_text import Raw
+
+
+def told(kind: str, name: str = "c") -> MySqlColumn:
+    return MySqlColumn(name, kind, notation=Notation.PLAIN)
+
+
+@pytest.mark.parametrize(
+    ("events", "there", "raw", "value"),
+    [
+        pytest.param("BIGINT", "BIGINT", str(2**63 - 1), 2**63 - 1, id="a large number"),
+        pytest.param("BIGINT", "INT", "-5", -5, id="a number that events have wider"),
+        pytest.param("INT", "SMALLINT", "7", 7, id="a small one"),
+        pytest.param("TINYINT", "TINYINT", "1", 1, id="a boolean"),
+        pytest.param("DOUBLE", "DOUBLE", "0.1", 0.1, id="a floating one"),
+        pytest.param("LONGTEXT", "VARCHAR", 'Zoë "\\ \x01', 'Zoë "\\ \x01', id="a text"),
+        pytest.param("LONGBLOB", "VARBINARY", b"\x00\xff", "AP8=", id="bytes"),
+    ],
+)
+def test_what_has_one_way_is_written_so(events: str, there: str, raw: Raw, value: object) -> None:
+    rows = plain_rows("s/db.t", [told(events)], [MySqlColumn("c", there)], [pa.array([raw, None])])
+
+    assert [json.loads(row) for row in rows.to_pylist()] == [{"c": value}, {"c": None}]
+
+
+def test_what_stands_beside_the_rows_is_null_and_what_events_lack_is_left_out() -> None:
+    columns = [MySqlColumn("c", "INT"), MySqlColumn("more", "INT")]
+    beside = [told("INT"), told("JSON", "hadoop_metadata")]
+
+    (row,) = plain_rows("s/db.t", beside, columns, [pa.array(["1"]), pa.array(["2"])]).to_pylist()
+
+    assert json.loads(row) == {"c": 1, "hadoop_metadata": None}
+
+
+@pytest.mark.parametrize(
+    ("events", "there", "why"),
+    [
+        pytest.param("LONGTEXT", "DECIMAL", "is DECIMAL in s/db.t, and LONGTEXT", id="a decimal"),
+        pytest.param(
+            "LONGTEXT", "DATETIME", "how its sender writes that is not known", id="a time"
+        ),
+        pytest.param("BIGINT", "BIGINT UNSIGNED", "is BIGINT UNSIGNED in s/db.t", id="unsigned"),
+        pytest.param("DOUBLE", "FLOAT", "is FLOAT in s/db.t, and DOUBLE", id="of fewer digits"),
+        pytest.param("LONGBLOB", "BINARY", "is BINARY in s/db.t", id="with zeros at its end"),
+        pytest.param("INT", "BIGINT", "is BIGINT in s/db.t, and INT", id="too narrow"),
+        pytest.param("VARCHAR", "VARCHAR", "is VARCHAR in s/db.t", id="told by statements"),
+    ],
+)
+def test_what_nobody_knows_is_refused_by_its_name(events: str, there: str, why: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        plain_rows("s/db.t", [told(events)], [MySqlColumn("c", there)], [pa.array(["1"])])
+
+    assert "column c" in str(refused.value)
+    assert why in str(refused.value)
+
+
+def test_a_column_that_the_table_lost_is_told() -> None:
+    with pytest.raises(ConfigError, match=r"s/db\.t has no column row_key, which its events have"):
+        plain_rows("s/db.t", [told("LONGTEXT", "row_key")], [], [])
