@@ -61,7 +61,7 @@ from monitor.store.store import ServiceStore
 from monitor.web.api import application
 from monitor.web.parts import ApiParts
 from pipeline.apply.mirrors import Mirrors
-from pipeline.build import open_collector, open_source, open_table_format
+from pipeline.build import every_arrivals, open_collector, open_source, open_table_format
 from pipeline.copies.copy import CopyTarget
 from pipeline.copies.copying import Copying
 from pipeline.copy_position import CopyPosition
@@ -98,6 +98,7 @@ class App:
         self.rulings = Rulings()
         self.standstills = Standstills(store.holds)
         self.collectors = {one.name: open_collector(one, config.settings) for one in config.sources}
+        self.arrivals = every_arrivals(config.sources)
         self.heartbeats = tuple(self._heartbeat(one) for one in config.sources)
         followed = {one.settings.name: one.followed for one in self.heartbeats}
         rests_on = {name: one.rests_on for name, one in self.collectors.items()}
@@ -147,6 +148,7 @@ class App:
                 *(gate, self.current, self.store, clock, stopping, names, self.way, rows),
                 errors=error_table(self.config, self.lake),
                 links=lineage(self.config, self.lake),
+                arrivals=self.arrivals,
             )
         )
 
@@ -177,6 +179,8 @@ class App:
             target.close()
         for collector in self.collectors.values():
             collector.close()
+        for asked in self.arrivals.values():
+            asked.close()
         self.store.close()
 
     def _deliver(self) -> None:

@@ -20,6 +20,7 @@ from pipeline.registry import SchemaRegistry
 from pipeline.schema.dialect import Dialect
 from pipeline.schema.reading import SchemaReading
 from pipeline.settings import PipelineSettings, SourceSettings
+from pipeline.sources.arrivals import SourceArrivals
 from pipeline.sources.row_reader import RowReader
 from pipeline.sources.source import Source
 from pipeline.transports.by_source import OwnTopics, TransportsBySource
@@ -35,6 +36,7 @@ SEAMS: Mapping[str, type] = {
     "FORMAT": Format,
     "TRANSPORT": Transport,
     "ROW_READER": RowReader,
+    "ARRIVALS": SourceArrivals,
     "TABLE_FORMAT": TableFormat,
 }
 
@@ -52,6 +54,20 @@ def open_rows(settings: SourceSettings) -> RowReader:
     if "notation" not in signature(kind).parameters:
         return cast("RowReader", kind(settings))
     return cast("RowReader", kind(settings, notation=open_format(settings).notation))
+
+
+def open_arrivals(settings: SourceSettings) -> SourceArrivals | None:
+    """What tells which partitions of the source got rows; None if its kind has no such thing."""
+    name = settings.kind or _collector(settings).usual_kind
+    if not plugins.is_borne(sources, "ARRIVALS", name):
+        return None
+    return cast("SourceArrivals", _found(settings, "kind", sources, "ARRIVALS", name)(settings))
+
+
+def every_arrivals(every: Iterable[SourceSettings]) -> Mapping[str, SourceArrivals]:
+    """The same of each source whose kind has it, by its name."""
+    opened = ((one.name, open_arrivals(one)) for one in every)
+    return {name: one for name, one in opened if one is not None}
 
 
 def dialect(settings: SourceSettings) -> Dialect:

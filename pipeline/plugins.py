@@ -46,6 +46,11 @@ def find(seam: ModuleType, name: str, key: str) -> Any:
     raise ConfigError(f"no {word} {key!r} in {folder}; known: {', '.join(known(seam, name))}")
 
 
+def is_borne(seam: ModuleType, name: str, key: str) -> bool:
+    """Whether the implementation *key* of *seam*, which is there, bears anything under *name*."""
+    return _bears(key if "." in key.lstrip(".") else f"{seam.__name__}.{key}", name)
+
+
 def lacking(kind: type, protocol: type) -> str:
     """What *kind* lacks of *protocol*, for people; empty if nothing.
 

@@ -1,4 +1,4 @@
-"""`sluice late`: days to compute again, whose changes came too late."""
+"""`sluice late`: days and partitions to compute again, whose changes came too late."""
 
 import json
 from pathlib import Path
@@ -14,9 +14,9 @@ from monitor.options import asks_service
 @click.option("--since", help="Only what landed since: a date (its end) or an RFC 3339 instant.")
 @asks_service
 def late(since: str | None, config: Path, server: str | None, as_json: bool) -> None:
-    """List changes that landed after an image they belong in was made.
+    """List changes that came after their image was made, and late files.
 
-    A READY that was said of such a cut is taken back.
+    A READY that was said of such an image is taken back; files are told by their partition.
     """
     params = {} if since is None else {"since": since}
     found = listed(address(server, config), "/v1/late", params)
@@ -26,10 +26,13 @@ def late(since: str | None, config: Path, server: str | None, as_json: bool) -> 
     for one in found:
         click.echo(_line(one))
     if not found:
-        click.echo("nothing came too late for an image that is kept")
+        click.echo("nothing came too late for an image that is kept, or for its partition")
 
 
 def _line(one: dict[str, Any]) -> str:
+    if "partition" in one:
+        told = f"{one['rows']} rows of {one['files']} files, the last taken at {one['landed']}"
+        return f"{one['table'] or one['shard']} {one['partition']}: {told}"
     days = ", ".join(f"{day or 'no day'}: {rows}" for day, rows in one["days"].items())
     where = f" ({days})" if days else ""
     changes = f"{one['rows']} changes landed at {one['landed']}, batch {one['batch']}{where}"

@@ -21,6 +21,7 @@ from monitor.board import Board
 from monitor.gate import CLOSED, Decision
 from monitor.web import render
 from monitor.web.archives import ARCHIVE_ROUTES
+from monitor.web.arrivals import ARRIVAL_ROUTES, late_arrivals
 from monitor.web.bootstraps import REREAD_ROUTES
 from monitor.web.first_lines import first_lines
 from monitor.web.history_api import HISTORY_ROUTES
@@ -47,7 +48,8 @@ GATE_ROUTES, SERVICE_ROUTES = APIRouter(prefix="/v1"), APIRouter()
 
 def application(parts: ApiParts) -> FastAPI:
     """The whole application; every error is JSON with one line under ``error``."""
-    asked = (GATE_ROUTES, HISTORY_ROUTES, SERVICE_ROUTES, RUNBOOK_ROUTES, LINEAGE_ROUTES)
+    told = (GATE_ROUTES, ARRIVAL_ROUTES, HISTORY_ROUTES, LINEAGE_ROUTES)
+    asked = (*told, SERVICE_ROUTES, RUNBOOK_ROUTES)
     acting = (REREAD_ROUTES, REPAIR_ROUTES, PAUSE_ROUTES, ARCHIVE_ROUTES, QUARANTINE_ROUTES)
     routers = (*asked, *acting)
     routes = [route for router in routers for route in router.routes]
@@ -129,9 +131,14 @@ async def ask(
 
 @GATE_ROUTES.get("/late")
 def late(parts: Parts, since: str | None = None) -> list[render.Json]:
-    """Days to be computed again: changes from before a cut that landed after its image was made."""
+    """What is to be computed again.
+
+    Days: changes from before a cut landed after its image was made.  Partitions: rows of files
+    came after their hour.
+    """
     instant = None if since is None else parts.gate.cut(since)
-    return [one for view in parts.current.board.tables for one in render.late(view, instant)]
+    days = [one for view in parts.current.board.tables for one in render.late(view, instant)]
+    return [*days, *late_arrivals(parts, instant)]
 
 
 @SERVICE_ROUTES.get("/metrics")

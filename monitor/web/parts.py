@@ -20,6 +20,7 @@ from monitor.right_of_way import RightOfWay
 from monitor.store.store import ServiceStore
 from monitor.web.waiting_room import WaitingRoom
 from pipeline.errors import ConfigError
+from pipeline.sources.arrivals import SourceArrivals
 
 GateRoom = WaitingRoom[GateQuestion, Decision]
 
@@ -29,6 +30,7 @@ class ApiParts:
     """What the API answers from; ``estimates``: source -> about how many rows each shard has.
 
     ``errors`` reads what is quarantined, ``links`` which columns are which; None without a lake.
+    ``arrivals`` are of sources whose rows come in partitions.
     """
 
     gate: Gate
@@ -41,6 +43,7 @@ class ApiParts:
     estimates: Callable[[str], Mapping[str, int]] = lambda _: {}
     errors: ErrorTable | None = None
     links: Lineage | None = None
+    arrivals: Mapping[str, SourceArrivals] = field(default_factory=dict)
 
     def borne(self, name: str) -> bool:
         """Whether anything has this id now."""

@@ -31,7 +31,8 @@ class FilesCollector:
     ``ledger`` is a file on a disk of this machine.  Hours from ``back`` before now to ``ahead`` of
     it are looked at, in ``zone``, the logs' own; files that stood still for ``settle`` are taken,
     and what is not whole after ``patience`` is told.  Each question looks on for ``budget``; all
-    that is in range is looked at every ``deep``, also where no folder changed.
+    that is in range is looked at every ``deep``, also where no folder changed.  What is taken later
+    than ``grace`` after the end of its hour is told as late.
     """
 
     usual_kind: ClassVar[str] = "files"
@@ -47,6 +48,7 @@ class FilesCollector:
     patience: timedelta = timedelta(minutes=15)
     budget: timedelta = timedelta(seconds=1)
     deep: timedelta = timedelta(minutes=10)
+    grace: timedelta = timedelta(minutes=15)
     unfinished: tuple[str, ...] = UNFINISHED
     _ledger: Ledger = field(init=False, repr=False)
     _sweep: FileSweep = field(init=False, repr=False)
@@ -67,6 +69,7 @@ class FilesCollector:
             patience=Patience(self.settle, self.patience),
             budget=self.budget,
             deep=self.deep,
+            grace=self.grace,
         )
         self._sweep = FileSweep(Path(self.url), self._ledger, rules, _now)
 

@@ -81,6 +81,11 @@ class PartitionRange:
         begins = one.begins(self.zone)
         return begins is not None and now - self.back < begins + HOUR and begins <= now + self.ahead
 
+    def late(self, one: HourPartition, now: datetime, grace: timedelta) -> bool:
+        """Whether what comes *now* comes later than *grace* after the end of its hour."""
+        begins = one.begins(self.zone)
+        return begins is not None and now > begins + HOUR + grace
+
     def days(self, day: str, now: datetime) -> bool:
         """Whether any hour of *day* may lie between, whatever the zone."""
         begins = HourPartition("", day, "00").begins(self.zone)

@@ -25,8 +25,10 @@ TABLES = (
     " body TEXT)",
     "CREATE TABLE IF NOT EXISTS taken (path TEXT PRIMARY KEY, inode INTEGER, size INTEGER,"
     " modified INTEGER, changed INTEGER, digest TEXT, rows INTEGER, part TEXT, at REAL,"
-    " sweep INTEGER) WITHOUT ROWID",
+    " sweep INTEGER, shard TEXT, first INTEGER, late INTEGER) WITHOUT ROWID",
     "CREATE INDEX IF NOT EXISTS taken_by_inode ON taken (inode)",
+    "CREATE INDEX IF NOT EXISTS taken_by_first ON taken (first)",
+    "CREATE INDEX IF NOT EXISTS taken_late ON taken (at) WHERE late",
     "CREATE TABLE IF NOT EXISTS waiting (path TEXT PRIMARY KEY, inode INTEGER, size INTEGER,"
     " modified INTEGER, changed INTEGER, first INTEGER, since REAL, why TEXT, told INTEGER,"
     " part TEXT, looked INTEGER) WITHOUT ROWID",
@@ -42,6 +44,11 @@ WAITING = (
     "SELECT path, inode, size, modified, changed, first, since, why, told FROM waiting"
     " WHERE path IN (SELECT value FROM json_each(?))"
 )
+ROWS = (
+    "SELECT shard, part, COUNT(*), SUM(rows), SUM(CASE WHEN late THEN rows ELSE 0 END), MIN(at),"
+    " MAX(at) FROM taken WHERE {} GROUP BY shard, part ORDER BY shard, part"
+)
+BETWEEN, LATE = ROWS.format("first >= ? AND first < ? AND rows"), ROWS.format("late AND at >= ?")
 AT_ONCE = 500  # paths in one question
 
 
@@ -66,6 +73,22 @@ class LedgerEntry:
     first: int
     until: int
     what: TakenFile | ColumnsHead | BeatHead | FaultHead
+
+
+@dataclass(frozen=True, slots=True)
+class TakenRows:
+    """Files of one partition that were taken: how many, their rows, and of these the late ones.
+
+    ``began`` and ``ended`` in seconds since 1970.
+    """
+
+    shard: str
+    part: str
+    files: int
+    rows: int
+    late: int
+    began: float
+    ended: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +235,7 @@ class Ledger:
         *,
         sweep: int,
         at: float,
+        late: bool = False,
     ) -> None:
         """Add files of a partition, all of them or none, each after what it tells of columns."""
         with self._writing() as db:
@@ -220,13 +244,27 @@ class Ledger:
                     _add(db, "columns", head, 1)
                     body = msgspec.json.encode(head).decode()
                     db.execute("INSERT OR REPLACE INTO columns VALUES (?, ?)", (head.shard, body))
+                first = _meta(db, "end")
                 if one.rows:
                     _add(db, "rows", one, one.rows)
                 db.execute(
-                    "INSERT INTO taken VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                    (one.path, *one.stamp, one.digest, one.rows, part, at, sweep),
+                    "INSERT INTO taken VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    (
+                        *(one.path, *one.stamp, one.digest, one.rows, part, at, sweep),
+                        *(one.shard, first, late),
+                    ),
                 )
                 db.execute("DELETE FROM waiting WHERE path = ?", (one.path,))
+
+    def rows_between(self, after: int, until: int) -> tuple[TakenRows, ...]:
+        """By partition, of files whose first row has an offset of ``[after, until)``."""
+        with self._asked() as db:
+            return tuple(TakenRows(*row) for row in db.execute(BETWEEN, (after, until)))
+
+    def late_rows(self, since: float) -> tuple[TakenRows, ...]:
+        """By partition, of files that came late and were taken *since* then."""
+        with self._asked() as db:
+            return tuple(TakenRows(*row) for row in db.execute(LATE, (since,)))
 
     def seen_again(self, path: str, stamp: FileStamp, digest: str) -> None:
         """A file that was taken has another stamp now, and is known by that from here on."""

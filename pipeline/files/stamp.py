@@ -68,8 +68,8 @@ def due(
     """Whether a file that is *found* is taken already, must wait, or is opened now."""
     if taken == found:
         return Due.NOTHING
-    if waiting is None or waiting.stamp != found:
-        return Due.REMEMBER
+    if waiting is None or waiting.stamp != found or now < waiting.since:
+        return Due.REMEMBER  # a clock that was set back keeps nobody waiting
     return Due.OPEN if now - waiting.since >= patience.settle.total_seconds() else Due.NOTHING
 
 

@@ -47,6 +47,7 @@ class SweepRules:
     """What is looked at, how patiently, and for how long at a time.
 
     ``database`` is what logs are tables of.  Every ``deep`` all that is in range is looked at.
+    What comes later than ``grace`` after the end of its hour is late.
     """
 
     database: str
@@ -56,6 +57,7 @@ class SweepRules:
     patience: Patience
     budget: timedelta
     deep: timedelta
+    grace: timedelta
 
     def rule(self, name: str) -> LogRule:
         """That of a log."""
@@ -258,7 +260,8 @@ class FileSweep:
                 log.info("file was taken by another name", file=one.path, taken=twin)
                 file = replaced(file, rows=0)
             news = self._news(file.shard, rule, found) if file.rows else []
-            self.ledger.take([(file, news)], part.path, sweep=number, at=now)
+            late = self.rules.range.late(part, self.clock(), self.rules.grace)
+            self.ledger.take([(file, news)], part.path, sweep=number, at=now, late=late)
 
     def _read(self, one: FoundFile, rule: LogRule, *, late: bool) -> WholeFile | UnfinishedFile:
         kind = rule.kind(one.name)

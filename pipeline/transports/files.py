@@ -21,6 +21,7 @@ from pipeline.files.stamp import FileStamp
 from pipeline.formats.format import OPTIONAL, RAW
 from pipeline.model import PartitionEnd, TopicPartition
 from pipeline.settings import SourceSettings
+from pipeline.sources.files.ledger_path import ledger_path
 from pipeline.topics.records import LastRecord
 from pipeline.topics.settings import TopicFacts
 from pipeline.transports.offset_ranges import OffsetRange, RangeRead, ReadBounds
@@ -38,7 +39,7 @@ class FilesTransport:
 
     def __post_init__(self) -> None:
         """Open nothing yet."""
-        self._ledger = Ledger(Path(str(self.source.collector.options.get("ledger", ""))))
+        self._ledger = Ledger(Path(ledger_path(self.source)))
 
     @property
     def topic(self) -> str:

@@ -63,6 +63,7 @@ from pipeline.model import (
 )
 from pipeline.schema.column import Column
 from pipeline.settings import CollectorSettings, SourceSettings, TableRule
+from pipeline.sources.arrivals import SourceArrivals
 from pipeline.sources.mysql.column import MySqlColumn
 from pipeline.sources.mysql.description import description
 from pipeline.sources.mysql.position import binlog_position
@@ -268,7 +269,7 @@ class Rig:
         self.standstills, self.kafka = Standstills(self.store.holds), FakeKafka()
         self.facts, self.schema = FakeFacts(self.store), FakeSchema()
         self.dictionary, self.rules = FakeDictionary(), tuple[TableRule, ...]()
-        self.whole = frozenset[str]()
+        self.whole, self.arrivals = frozenset[str](), dict[str, SourceArrivals]()
         self.restart()
 
     def restart(self) -> None:
@@ -370,7 +371,8 @@ class Rig:
     def api_parts(self) -> ApiParts:
         """What the API answers from."""
         names = frozenset({"sluice"})
-        return ApiParts(self.gate, self.current, self.store, self.clock, lambda: False, names)
+        known = (self.gate, self.current, self.store, self.clock, lambda: False, names)
+        return ApiParts(*known, arrivals=self.arrivals)
 
     def clock(self) -> datetime:
         """The rig's own time."""

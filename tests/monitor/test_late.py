@@ -78,7 +78,9 @@ def test_the_verb_says_it_in_lines_and_in_json(sluice: Callable[..., Result]) ->
         "(no day: 1, 2026-03-28: 2)"
     )
     assert len(json.loads(data.output)) == 2
-    assert none.output == "nothing came too late for an image that is kept\n"
+    assert none.output == (
+        "nothing came too late for an image that is kept, or for its partition\n"
+    )
 
 
 def test_an_image_that_lacks_changes_is_not_ready(told: Rig) -> None:

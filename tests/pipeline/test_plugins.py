@@ -95,14 +95,21 @@ def test_in_a_folder_the_class_stands_in_the_file_named_for_the_seam(
 
 
 def test_a_folder_without_the_file_of_the_seam_is_no_implementation() -> None:
-    assert plugins.known(sources, "SOURCE") == ("mariadb", "mysql", "postgres")
+    assert plugins.known(sources, "SOURCE") == ("files", "mariadb", "mysql", "postgres")
     assert plugins.known(formats, "FORMAT") == (
         "canal_json",
         "dbevents_avro",
         "debezium_avro",
         "debezium_json",
+        "file_rows",
         "maxwell_json",
         "simple_binlog",
     )
     with pytest.raises(ConfigError, match="no format 'debezium' in pipeline/formats"):
         plugins.find(formats, "FORMAT", "debezium")
+
+
+def test_what_only_some_implementations_have_is_asked_for_without_an_error() -> None:
+    asked = ("files", "mysql", "mariadb", "tests.toy.source")
+
+    assert [plugins.is_borne(sources, "ARRIVALS", one) for one in asked] == [True, *[False] * 3]

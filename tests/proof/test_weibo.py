@@ -75,3 +75,14 @@ def test_a_file_that_is_rewritten_or_half_written_blocks_its_table_by_name(weibo
     assert "logs.views" in told
     assert weibo.mirrored("views") == weibo.written["views"]
     weibo.ready("clicks", now())
+
+
+def test_late_hours_are_told_with_their_rows(weibo: Weibo) -> None:
+    late = {one["partition"]: one for one in weibo.ask("/v1/late") if one["shard"] == "logs.clicks"}
+    every = weibo.ask("/v1/arrivals", source="logs")["partitions"]
+
+    clicks = [one for one in every if one["shard"] == "logs.clicks"]
+    assert sum(one["rows"] for one in clicks) == sum(weibo.written["clicks"].values())
+    assert {one["table"] for one in clicks} == {"logs.clicks"}
+    folders = (weibo.place("clicks", "x", ago).parent for ago in range(2, 7))
+    assert {str(one.relative_to(weibo.base)) for one in folders} <= late.keys()

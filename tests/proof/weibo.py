@@ -112,6 +112,10 @@ class Weibo:
         wait_until(lambda: bool(found()), SOON, f"BLOCKED {log} by {word}")
         return found()
 
+    def ask(self, path: str, **params: str) -> Any:
+        answer = httpx.get(f"{self._url}{path}", params=params, timeout=30, trust_env=False)
+        return answer.raise_for_status().json()
+
     def incidents(self) -> list[dict[str, Any]]:
         found = httpx.get(f"{self._url}/v1/incidents", timeout=30, trust_env=False).json()
         return [one for one in found if one["state"] in ("firing", "recovering")]

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import ClassVar
 
-from pipeline.errors import ConfigError, ProofError
+from pipeline.errors import ProofError
 from pipeline.files.ledger import Ledger
 from pipeline.finding import NOTE, REFUSE, Finding
 from pipeline.model import Head, Shard
@@ -19,6 +19,7 @@ from pipeline.schema.column import Column
 from pipeline.schema.dialect import Dialect
 from pipeline.settings import SourceSettings
 from pipeline.sources.files.dialect import FILES, FileColumn
+from pipeline.sources.files.ledger_path import ledger_path
 from pipeline.sources.files.position import SweepNumbers, sweep_position
 from pipeline.sources.positions import PositionRules
 from pipeline.sources.scope import ExaminationScope
@@ -37,7 +38,7 @@ class FilesSource:
 
     def __post_init__(self) -> None:
         """Open nothing yet."""
-        self._ledger = Ledger(ledger_path(self.settings))
+        self._ledger = Ledger(Path(ledger_path(self.settings)))
 
     @property
     def name(self) -> str:
@@ -120,18 +121,6 @@ class FilesSource:
     def close(self) -> None:
         """Let go of the ledger."""
         self._ledger.close()
-
-
-def ledger_path(settings: SourceSettings) -> Path:
-    """Where the collector of a source of files keeps its ledger.
-
-    Raises:
-        ConfigError: it names none.
-    """
-    told = settings.collector.options.get("ledger")
-    if not isinstance(told, str) or not told:
-        raise ConfigError("collector.options.ledger: is required; write the path of a file")
-    return Path(told)
 
 
 def _uncounted(shard: Shard) -> ProofError:

@@ -3,7 +3,7 @@
 import os
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -34,6 +34,13 @@ class LogFolder:
         self.base.mkdir(exist_ok=True)
         self.ledger = self._ledger()
         self.process = self._process()
+
+    def __enter__(self) -> "LogFolder":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.close()
+        self.ledger.close()
 
     def again(self) -> None:
         """Another process goes on from what the ledger says."""
@@ -93,13 +100,9 @@ class LogFolder:
             patience=Patience(SETTLE, LIMIT),
             budget=self.budget,
             deep=self.deep,
+            grace=timedelta(hours=1),
         )
         return FileSweep(self.base, self.ledger, rules, self.now, monotonic=lambda: self.at)
-
-
-def with_budget(folder: LogFolder, budget: timedelta) -> None:
-    """So long at a time; its clock moves on with every question."""
-    folder.process.rules = replace(folder.process.rules, budget=budget)
 
 
 def set_time(path: Path, moment: datetime) -> None:

@@ -129,6 +129,26 @@ def test_the_very_file_is_known_under_another_name(ledger: Ledger) -> None:
     assert ledger.twin(replace(STAMP, inode=2), "x") is None
 
 
+def test_windows_of_offsets_share_no_file_and_leave_none_out(ledger: Ledger) -> None:
+    for number, rows in enumerate((3, 1, 5, 2)):
+        file = replaced(FILE, path=f"{PART}/{number}.json", rows=rows)
+        ledger.take(
+            [(file, [])], f"l/2026_11_23/0{number % 2}", sweep=1, at=number, late=number > 2
+        )
+
+    whole = ledger.rows_between(0, 11)
+    assert [(one.part, one.files, one.rows, one.late) for one in whole] == [
+        ("l/2026_11_23/00", 2, 8, 0),
+        ("l/2026_11_23/01", 2, 3, 2),
+    ]
+    for cut in range(12):
+        parts = (*ledger.rows_between(0, cut), *ledger.rows_between(cut, 11))
+        assert sum(one.files for one in parts) == 4
+        assert sum(one.rows for one in parts) == 11
+    assert [(one.part, one.rows) for one in ledger.late_rows(0)] == [("l/2026_11_23/01", 2)]
+    assert ledger.late_rows(3.5) == ()
+
+
 def test_a_ledger_that_was_lost_has_another_id(ledger: Ledger) -> None:
     known = ledger.id
     ledger.close()

@@ -24,7 +24,7 @@ PATIENCE = Patience(timedelta(seconds=10), timedelta(minutes=1))
             id="written, its own time set back",
         ),
         pytest.param(replace(FOUND, size=9), None, 0, Due.REMEMBER, id="other than it was taken"),
-        pytest.param(None, WaitingFile(FOUND, 1, 200), 100, Due.NOTHING, id="our clock went back"),
+        pytest.param(None, WaitingFile(FOUND, 1, 200), 100, Due.REMEMBER, id="our clock went back"),
     ],
 )
 def test_a_file_is_ruled_by_what_two_looks_have_found(

@@ -22,10 +22,8 @@ ROW = b'{"id": 1}\n'
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[LogFolder]:
-    made = LogFolder(tmp_path)
-    yield made
-    made.process.close()
-    made.ledger.close()
+    with LogFolder(tmp_path) as made:
+        yield made
 
 
 def test_a_file_that_stands_still_is_taken_once(folder: LogFolder) -> None:
@@ -221,6 +219,17 @@ def test_late_files_of_any_hour_in_range_are_found_and_older_hours_are_not_looke
     assert folder.taken() == {"a.json": 1}
 
 
+def test_what_comes_after_its_hour_and_some_grace_is_told_as_late(folder: LogFolder) -> None:
+    folder.write("a.json", ROW, hour=("2026_11_23", "12"))  # which goes on until 13:00
+    folder.write("b.json", ROW, hour=("2026_11_23", "11"))  # an hour of grace goes on
+    folder.write("c.json", ROW * 2, hour=("2026_11_23", "10"))
+    folder.settled()
+
+    (late,) = folder.ledger.late_rows(0)
+
+    assert (late.part, late.files, late.rows) == ("clicks/2026_11_23/10", 1, 2)
+
+
 def test_columns_are_told_before_the_first_row_and_again_when_some_come(folder: LogFolder) -> None:
     folder.write("a.json", b'{"id": 1, "x": null}\n{"id": 2, "x": 1.5}\n')
     folder.settled()
@@ -328,15 +337,27 @@ STEPS = st.lists(
 def test_whatever_happens_each_row_is_told_once_or_its_file_is(
     tmp_path_factory: pytest.TempPathFactory, steps: list[str]
 ) -> None:
-    folder = LogFolder(tmp_path_factory.mktemp("law"))
-    paths, written, grown = list[Path](), dict[str, int](), set[str]()
+    with LogFolder(tmp_path_factory.mktemp("law")) as folder:
+        paths, grown = played(folder, steps)
+        folder.sweep(4, timedelta(seconds=61))
+
+        taken, held = folder.taken(), len(folder.faults())
+        lines = sum(len(path.read_bytes().splitlines()) for path in paths)
+        assert len(taken) == len(paths)
+        assert sum(taken.values()) == lines or held
+        assert grown or not held
+        assert folder.ledger.acknowledged() == folder.ledger.count().done
+
+
+def played(folder: LogFolder, steps: list[str]) -> tuple[list[Path], set[str]]:
+    """The files there are then, and the names of those that grew."""
+    paths, grown = list[Path](), set[str]()
     for number, step in enumerate(steps):
         match step:
             case "new" | "skewed" | "late":
                 hour = ("2026_11_22", "20") if step == "late" else ("2026_11_23", "12")
                 text = b'{"id": %d}\n' % number
                 paths.append(folder.write(f"{number}.json", text, hour=hour))
-                written[paths[-1].name] = 1
                 if step == "skewed":
                     set_time(paths[-1], datetime(2020 + number, 1, 1, tzinfo=UTC))
             case "grow" if paths:
@@ -349,16 +370,7 @@ def test_whatever_happens_each_row_is_told_once_or_its_file_is(
                 folder.again()
             case "sweep":
                 folder.sweep()
-    folder.sweep(4, timedelta(seconds=61))
-
-    taken, lines = folder.taken(), sum(len(path.read_bytes().splitlines()) for path in paths)
-    assert len(taken) == len(written)
-    held = len(folder.faults())
-    assert sum(taken.values()) == lines or held
-    assert grown or not held
-    assert folder.ledger.acknowledged() == folder.ledger.count().done
-    folder.process.close()
-    folder.ledger.close()
+    return paths, grown
 
 
 def beats(folder: LogFolder) -> list[int]:

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.errors import ConfigError, ProofError
+from pipeline.errors import ProofError
 from pipeline.files.ledger import Ledger
 from pipeline.files.message import ColumnsHead
 from pipeline.finding import REFUSE
@@ -11,7 +11,7 @@ from pipeline.model import Position, Shard
 from pipeline.settings import CollectorSettings, SourceSettings
 from pipeline.sources.files.dialect import FileColumn
 from pipeline.sources.files.position import sweep_position
-from pipeline.sources.files.source import FilesSource, ledger_path
+from pipeline.sources.files.source import FilesSource
 from pipeline.sources.positions import reaches
 from pipeline.sources.scope import ExaminationScope, FoldedTable
 from tests.pipeline.files.test_ledger import COLUMNS, FILE, PART
@@ -90,8 +90,3 @@ def test_the_doctor_asks_whether_the_folder_is_there(
     (tmp_path / "logs").mkdir()
     ledger.take([(FILE, [ColumnsHead("d.l", "create", (), ())])], PART, sweep=1, at=0)
     assert list(source.examine(scope)) == []
-
-
-def test_a_source_without_a_ledger_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"collector\.options\.ledger: is required"):
-        ledger_path(settings(tmp_path, ""))

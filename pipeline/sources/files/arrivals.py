@@ -1,0 +1,48 @@
+"""Which hours of a log got rows, and which of these came late, by the ledger."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pipeline.files.ledger import Ledger, TakenRows
+from pipeline.settings import SourceSettings
+from pipeline.sources.arrivals import PartitionArrivals, SourceArrivals
+from pipeline.sources.files.ledger_path import ledger_path
+
+
+@dataclass(eq=False)
+class FileArrivals:
+    """Each method as :class:`pipeline.sources.arrivals.SourceArrivals` says."""
+
+    settings: SourceSettings
+    _ledger: Ledger = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Open nothing yet."""
+        self._ledger = Ledger(Path(ledger_path(self.settings)))
+
+    def end(self) -> int:
+        """Where the ledger ends."""
+        return self._ledger.count().end
+
+    def between(self, after: int, until: int) -> Sequence[PartitionArrivals]:
+        """Of files whose first row has such an offset: a file is in one window as a whole."""
+        return [_told(one) for one in self._ledger.rows_between(after, until)]
+
+    def late(self, since: datetime | None) -> Sequence[PartitionArrivals]:
+        """Files that were taken so long after the end of their hour as the collector's `grace`."""
+        least = float("-inf") if since is None else since.timestamp()
+        return [_told(one) for one in self._ledger.late_rows(least)]
+
+    def close(self) -> None:
+        """Let go of the ledger."""
+        self._ledger.close()
+
+
+def _told(one: TakenRows) -> PartitionArrivals:
+    first, last = (datetime.fromtimestamp(at, UTC) for at in (one.began, one.ended))
+    return PartitionArrivals(one.shard, one.part, one.files, one.rows, one.late, first, last)
+
+
+ARRIVALS: type[SourceArrivals] = FileArrivals
