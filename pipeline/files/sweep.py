@@ -9,7 +9,7 @@ goes into the ledger; a sweep that was cut short by the end of its process is be
 import fcntl
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import islice
@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import IO
 
 import structlog
-from msgspec.structs import replace as replaced
 
 from pipeline.errors import UnreachableError
 from pipeline.files.columns import grown
@@ -92,6 +91,8 @@ class FileSweep:
     _quiet: dict[str, tuple[int, float]] = field(default_factory=dict)
     _deep: float = float("-inf")
     _first: int = -1
+    _columns: dict[str, ColumnsHead] = field(default_factory=dict)
+    _inodes: dict[int, tuple[tuple[int, int, str], str]] = field(default_factory=dict)
 
     def advance(self) -> None:
         """Go on with the sweep, or begin the next, for no longer than the budget.
@@ -132,6 +133,7 @@ class FileSweep:
     def _sweep(self) -> Iterator[None]:
         number, now = self.ledger.begin(), self.clock()
         self._first = number if self._first < 0 else self._first
+        self._columns = dict(self.ledger.columns())
         self._require_logs()
         began = self.monotonic()
         whole = began - self._deep >= self.rules.deep.total_seconds()
@@ -204,12 +206,30 @@ class FileSweep:
                         open_.append((one, waits))
             if kept:
                 self.ledger.wait(part.path, number, kept)
-            for one, waits in open_:
-                known = taken.get(one.path)
-                self._opened(one, waits, number, None if known is None else known[1])
-                yield
+            yield from self._opened(part, open_, taken, number)
             yield
-        self.ledger.forget(part.path, number)
+        self.ledger.forget(part.path, number - 1)  # a listing may miss what is renamed meanwhile
+
+    def _opened(
+        self,
+        part: HourPartition,
+        files: Sequence[tuple[FoundFile, WaitingFile]],
+        taken: Mapping[str, tuple[FileStamp, str]],
+        number: int,
+    ) -> Iterator[None]:
+        """Open files of a partition that have stood still; what is whole is taken together."""
+        whole = list[tuple[TakenFile, Sequence[ColumnsHead]]]()
+        self._inodes.clear()
+        for one, waits in files:
+            known = taken.get(one.path)
+            file = self._read(one, waits, number, None if known is None else known[1])
+            if file is not None:
+                whole.append(file)
+            yield
+        if whole:
+            now = self.clock()
+            late = self.rules.range.late(part, now, self.rules.grace)
+            self.ledger.take(whole, part.path, sweep=number, at=now.timestamp(), late=late)
 
     def _files(self, part: HourPartition) -> Iterator[FoundFile]:
         try:
@@ -224,46 +244,59 @@ class FileSweep:
                 except FileNotFoundError:
                     continue  # renamed or deleted meanwhile
 
-    def _opened(self, one: FoundFile, waits: WaitingFile, number: int, digest: str | None) -> None:
+    def _read(
+        self, one: FoundFile, waits: WaitingFile, number: int, digest: str | None
+    ) -> tuple[TakenFile, Sequence[ColumnsHead]] | None:
         """A file that has stood still is new, or was taken with *digest* and stands otherwise."""
         try:
-            if digest is not None:
-                self._again(one, digest)
-            elif waits.why and number != self._first:
+            if digest is None and not (waits.why and number != self._first):
+                return self._new(one, waits, number)
+            if digest is None:
                 self._stuck(one, waits)
             else:
-                self._new(one, waits, number)
+                self._again(one, digest)
         except FileNotFoundError:
-            return  # renamed or deleted meanwhile
+            pass  # renamed or deleted meanwhile
         except PermissionError as error:
             self._stuck(one, replace(waits, why=f"it cannot be read: {error.strerror}"))
+        return None
 
-    def _new(self, one: FoundFile, waits: WaitingFile, number: int) -> None:
+    def _new(
+        self, one: FoundFile, waits: WaitingFile, number: int
+    ) -> tuple[TakenFile, Sequence[ColumnsHead]] | None:
         part, rule, now = one.part, self.rules.rule(one.part.log), self.clock().timestamp()
-        found = self._read(one, rule, late=overdue(waits, now, self.rules.patience))
+        found = self._examined(one, rule, late=overdue(waits, now, self.rules.patience))
         if isinstance(found, UnfinishedFile):
             self.ledger.wait(part.path, number, {one.path: replace(waits, why=found.why)})
             self._stuck(one, replace(waits, why=found.why))
-        elif found.stamp == one.stamp:
-            file = TakenFile(
-                shard=self._shard(part),
-                path=one.path,
-                day=part.day,
-                hour=part.hour,
-                kind=rule.kind(one.name),
-                stamp=found.stamp.parts,
-                digest=found.digest,
-                rows=found.rows,
-                key=rule.key,
-            )
-            if found.rows and (twin := self.ledger.twin(found.stamp, found.digest)) is not None:
-                log.info("file was taken by another name", file=one.path, taken=twin)
-                file = replaced(file, rows=0)
-            news = self._news(file.shard, rule, found) if file.rows else []
-            late = self.rules.range.late(part, self.clock(), self.rules.grace)
-            self.ledger.take([(file, news)], part.path, sweep=number, at=now, late=late)
+            return None
+        if found.stamp != one.stamp:
+            return None
+        file = TakenFile(
+            shard=self._shard(part),
+            path=one.path,
+            day=part.day,
+            hour=part.hour,
+            kind=rule.kind(one.name),
+            stamp=found.stamp.parts,
+            digest=found.digest,
+            rows=0 if self._is_twin(one, found) else found.rows,
+            key=rule.key,
+        )
+        return file, self._news(file.shard, rule, found) if file.rows else []
 
-    def _read(self, one: FoundFile, rule: LogRule, *, late: bool) -> WholeFile | UnfinishedFile:
+    def _is_twin(self, one: FoundFile, found: WholeFile) -> bool:
+        """Whether the very file was taken under another name, or has two."""
+        twin = self.ledger.twin(found.stamp, found.digest) if found.rows else None
+        inode, kept = found.stamp.inode, (found.stamp.size, found.stamp.modified, found.digest)
+        if twin is None and self._inodes.get(inode, (kept, one.path)) != (kept, one.path):
+            twin = self._inodes[inode][1] if self._inodes[inode][0] == kept else None
+        self._inodes[inode] = kept, one.path
+        if twin is not None:
+            log.info("file was taken by another name", file=one.path, taken=twin)
+        return twin is not None
+
+    def _examined(self, one: FoundFile, rule: LogRule, *, late: bool) -> WholeFile | UnfinishedFile:
         kind = rule.kind(one.name)
         if not kind:
             return UnfinishedFile("its name does not tell how its rows are written; say `format`")
@@ -272,9 +305,11 @@ class FileSweep:
         return examined(self.base / one.path, kind, named=bool(rule.columns))
 
     def _news(self, shard: str, rule: LogRule, found: WholeFile) -> list[ColumnsHead]:
-        known = self.ledger.columns().get(shard)
-        told = grown(shard, known, rule.columns or found.columns, rule.key)
-        return [] if told is None else [told]
+        told = grown(shard, self._columns.get(shard), rule.columns or found.columns, rule.key)
+        if told is None:
+            return []
+        self._columns[shard] = told
+        return [told]
 
     def _stuck(self, one: FoundFile, waits: WaitingFile) -> None:
         """Tell of a file that is not whole, once it has not been for too long."""

@@ -175,8 +175,43 @@ def test_a_file_that_goes_before_it_is_taken_keeps_nobody_waiting(folder: LogFol
 
     path.unlink()
     folder.sweep()
+    assert folder.ledger.acknowledged() < folder.ledger.count().done
 
+    folder.sweep()
     assert folder.ledger.acknowledged() == folder.ledger.count().done
+
+
+def test_a_file_with_two_names_is_taken_by_one(folder: LogFolder) -> None:
+    path = folder.write("a.json", ROW)
+    path.with_name("b.json").hardlink_to(path)
+
+    folder.settled()
+
+    assert len(folder.taken()) == 1
+    assert folder.faults() == []
+
+
+def test_files_that_were_examined_and_not_taken_are_examined_again(
+    folder: LogFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3):
+        folder.write(f"{number}.json", ROW)
+    folder.sweep()
+
+    def fails(path: Path, kind: str, *, named: bool) -> WholeFile | UnfinishedFile:
+        if path.name == "2.json":
+            raise OSError(5, "Input/output error")
+        return examined(path, kind, named=named)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(sweep, "examined", fails)
+        with pytest.raises(UnreachableError, match="Input/output error"):
+            folder.sweep()
+    assert folder.taken() == {}
+
+    folder.sweep()
+    assert folder.taken() == dict.fromkeys(("0.json", "1.json", "2.json"), 1)
+    assert isinstance(folder.entries()[0].what, ColumnsHead)
 
 
 def test_a_file_that_may_not_be_read_is_told_and_the_others_are_taken(
