@@ -5,8 +5,10 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 
+from redis import Redis as Client
+from redis import RedisError
+
 from demo.daemon import Daemon
-from demo.ports import listening
 from pipeline.errors import UnreachableError
 
 START = timedelta(seconds=30)
@@ -44,7 +46,15 @@ class Redis:
             "save": "",
         }
         told = (word for name, value in options.items() for word in (f"--{name}", value))
-        self.daemon.start((program, *told), lambda: listening(self.port), START)
+        self.daemon.start((program, *told), self._answers, START)
+
+    def _answers(self) -> bool:
+        """Whether it has read what it holds, not only listens."""
+        with Client(host="127.0.0.1", port=self.port) as client:
+            try:
+                return bool(client.ping())
+            except RedisError:
+                return False
 
     def stop(self) -> None:
         """Shut down; the data stays."""

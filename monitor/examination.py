@@ -19,6 +19,7 @@ from monitor.unasked import (
     UnaskedPart,
     brokers,
     collector,
+    copy,
     lake,
     schema_registry,
     server,
@@ -83,7 +84,7 @@ class Examination:
     unasked: list[UnaskedPart] = field(default_factory=list)
 
     def run(self) -> None:
-        """Examine the lake, then each source, its collector and its topics."""
+        """Examine the lake, then each source, its collector and its topics, then each copy."""
         with self._asking(lake()):
             self.doors.lake(self.config.settings.changes).prove(entries.FOLDER)
         for source in self.config.sources:
@@ -91,6 +92,10 @@ class Examination:
             collected = self._collector(source)
             topics = self._topics(source, collected.examined.kept_topic)
             self._source(collected, topics)
+        for plan in self.config.copied:
+            target = plan.copy.opened(self.config.settings.lake)
+            with self._asking(copy(plan)), closing(target):
+                target.positions()
 
     @property
     def refused(self) -> bool:

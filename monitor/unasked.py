@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from monitor.config.copy_plan import CopyPlan
 from pipeline.settings import SourceSettings
 
 
@@ -59,6 +60,15 @@ def schema_registry(source: SourceSettings) -> ExaminedPart:
     return ExaminedPart(
         f"registry:{source.name}",
         "does the schema registry run, and may this user read it",
+    )
+
+
+def copy(plan: CopyPlan) -> ExaminedPart:
+    """Where rows of mirrors are sent on to."""
+    return ExaminedPart(
+        f"copy:{plan.name}",
+        f"does the store run, is it reached from here at {plan.copy.place}, and does its user get"
+        " in with that password",
     )
 
 

@@ -42,6 +42,12 @@ TYPES: Mapping[pa.DataType, str] = {
 }
 LONGEST = 63  # bytes of a name; Postgres cuts off the rest without a word
 MOST_COLUMNS = 1_500
+BLACK_HOLE: Mapping[str, Any] = {  # a server that went without a word is given up within 30 s
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+}
 POSITIONS = """
 CREATE TABLE IF NOT EXISTS sluice.copies (
     name text PRIMARY KEY, owner text NOT NULL, mirror text NOT NULL, version bigint NOT NULL,
@@ -288,6 +294,7 @@ class PostgresTarget:
             application_name="sluice",
             client_encoding="UTF8",
             autocommit=True,
+            **BLACK_HOLE,
             sslmode="verify-full" if own.tls else "disable",
             sslrootcert=(ssl.get_default_verify_paths().cafile or "system") if own.tls else None,
         )

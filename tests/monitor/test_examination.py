@@ -414,6 +414,20 @@ def test_doctor_prints_json_for_programs(doctor: Callable[..., Result]) -> None:
     ]
 
 
+def test_a_copy_that_does_not_answer_or_is_anothers_is_told(path: Path) -> None:
+    away = path.parent / "away" / "copy.json"
+    section = f"copies: {{diary: {{kind: tests.toy.copy, tables: '*', path: {away}}}}}\n"
+    path.write_text(CONFIG + section)
+    lacks = [one.where for one in examined(path, site()).unasked]
+    away.parent.mkdir()
+    away.write_text('{"shop.users": {"owner": "another lake", "at": null, "rows": {}}}')
+    (refused,) = [one for one in examined(path, site()).findings if one.severity is REFUSE]
+
+    assert lacks == ["copy:diary"]
+    assert (refused.where, refused.code) == ("copy:diary", "not_allowed")
+    assert "another lake" in refused.what
+
+
 def test_a_worker_file_that_is_not_there_is_told(path: Path) -> None:
     result = CliRunner().invoke(COMMAND, ["--config", str(path), "--worker", "/no/such"])
 
