@@ -1,11 +1,12 @@
 """Which deletes of a slice leave their rows in the mirror, and with what values?  Pure.
 
-Asked of live deletes that would take a row, and of those whose row came in the same slice.  The row
+Asked of live deletes that would take a row, and of those whose row came in the same slice; not of
+those by which a row takes another key.  The row
 stays as the lake knew it last: what the slice says of it before its delete, else what the mirror
 has.  It gets the delete's provenance, so whatever is older changes nothing any more.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,8 +15,8 @@ import pyarrow.compute as pc
 
 from pipeline.apply.decide import Found, RowVerdict, Verdicts
 from pipeline.apply.fold import Folded, fold
-from pipeline.apply.partial_rows import Peek
-from pipeline.apply.provenance import SLUICE, Integers, Mask, above, owned, plain, same
+from pipeline.apply.partial_rows import PLACE, Peek
+from pipeline.apply.provenance import SLUICE, Integers, Mask, above, owned, plain, rank, same
 from pipeline.archive import ArchiveRules, ArchiveWindow
 from pipeline.errors import HeldError
 from pipeline.model import Op, Origin
@@ -62,6 +63,7 @@ def archived(
     """
     folded = turn.folded.rows
     asked = _asked(folded, turn.found, verdicts)
+    asked[asked] = ~_rekeyed(turn.changes, folded.filter(pa.array(asked)))
     by_time = [asked & during(folded, window) for window in evidence.rules.windows]
     by_mark = np.zeros(len(asked), np.bool_)
     if evidence.marked is not None and asked.any():
@@ -102,12 +104,39 @@ def meets(rows: pa.Table, window: ArchiveWindow) -> Mask:
         raise HeldError("archive", f"{detail}; {advice}")
     column = rows[window.column]
     try:
-        bound = pa.scalar(window.before).cast(column.type)
+        bound = _bound(window.before, column.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         detail = f"an archive's window has before: {window.before!r}, which is no {column.type}"
         raise HeldError("archive", f"{detail}, as {window.column} is; {advice}") from error
     below: Mask = pc.fill_null(pc.less(column, bound), False).to_numpy()
     return below
+
+
+def _bound(text: str, kind: pa.DataType) -> pa.Scalar:
+    """A moment without an offset is UTC's, where the column tells moments."""
+    if not pa.types.is_timestamp(kind) or kind.tz is None:
+        return pa.scalar(text).cast(kind)
+    try:
+        return pa.scalar(text).cast(kind)
+    except pa.ArrowInvalid:
+        return pc.assume_timezone(pa.scalar(text).cast(pa.timestamp("us")), "UTC").cast(kind)
+
+
+def _rekeyed(changes: pa.Table, deletes: pa.Table) -> Mask:
+    """Which *deletes* are of rows that took another key: that came at their very place."""
+    upserts = changes.filter(pc.is_in(plain(changes["op"]), value_set=_UPSERTS))
+    ours, theirs = (pc.struct_field(rows["order"], "pos") for rows in (deletes, upserts))
+    near = upserts.filter(pc.is_in(theirs, value_set=pc.unique(ours)))
+    came = set(_places(near))
+    if not came:
+        return np.zeros(len(deletes), np.bool_)
+    return np.fromiter((one in came for one in _places(deletes)), np.bool_, len(deletes))
+
+
+def _places(changes: pa.Table) -> Iterator[tuple[str, ...]]:
+    """Where in its source's log each of *changes* stands, and of which shard."""
+    owners = (changes[name].to_pylist() for name in ("source", "shard"))
+    return zip(*owners, *rank(changes)[:PLACE].tolist(), strict=True)
 
 
 def _asked(folded: pa.Table, found: Found, verdicts: Verdicts) -> Mask:

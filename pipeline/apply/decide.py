@@ -89,8 +89,8 @@ def decide(folded: Folded, found: Found, floors: Floors, raised: Floors) -> Verd
     standing = _only(found.owned, there)
     there[there] = ~below(standing, raised) | standing.archived
     archived = there & found.owned.archived
-    left = there & _has_left(folded.left, found.owned, len(deletes))
     foreign = there & ~found.owned.adopted & ~same(changes.source, found.owned.source)
+    left = (there & _has_left(folded.left, found.owned, len(deletes))) | (archived & foreign)
     _refuse_crossing(folded.rows, foreign & ~deletes & ~left)
     newer = there & ~foreign & above(changes.rank, found.owned.rank)
     equal = there & ~foreign & (changes.rank[:-1] == found.owned.rank[:-1]).all(axis=0)

@@ -108,7 +108,8 @@ def require_valid(demands: Demands, made: DecidedSlice) -> None:
         HeldError: ``invalid``, with all that are broken and the first keys; ``awaited``, where all
             of these may heal by what is on its way; ``invariant``, one of them cannot be asked.
     """
-    new = stands(made.verdicts)
+    went = pc.equal(plain(made.folded["op"]), str(Op.DELETE)).to_numpy()
+    new = stands(made.verdicts) & ~went  # of rows that stay though archived nothing is demanded
     intended = _intended(demands, made, new)
     broken = [
         (name, breach)

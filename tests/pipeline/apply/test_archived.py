@@ -3,18 +3,24 @@
 Covers pipeline/archive.py, too.
 """
 
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from examples.parquet_versions import ParquetVersions
+from pipeline.apply.archived import meets
 from pipeline.archive import ArchiveRule, ArchiveWindow, RegisteredWindow, rules_of
+from pipeline.invariants.unique import Unique
 from pipeline.lake.seen import LogKey
 from pipeline.model import Op, Origin, Shard, Table, TopicPartition
 from pipeline.report import Applied
+from pipeline.settings import InvariantRule
 from pipeline.tables.delta.table_format import DeltaMirrors
 from tests.pipeline.hand_lake import NOW, HandLake, row
 
@@ -131,6 +137,42 @@ def test_a_row_that_came_and_went_in_one_slice_stays_too(tmp_path: Path) -> None
     assert lake.rows() == {1: OLD, 2: OLD, 3: NEW, 7: OLD}
     assert sourced(lake) == (1, 2, 3)
     assert lake.play([row(D, 21, 7, OLD)])[7] == OLD
+
+
+def test_a_row_that_takes_another_key_does_not_go_to_an_archive(tmp_path: Path) -> None:
+    lake, turn = purged(tmp_path, row(D, 20, 1, OLD), row(C, 20, 7, OLD), row(D, 21, 2, OLD))
+
+    assert turn.account.ignored == {"tombstone": 0, "archived": 1}
+    assert lake.rows() == {2: OLD, 3: NEW, 7: OLD}
+    assert sourced(lake) == (3, 7)
+
+
+def test_of_rows_that_stay_nothing_is_demanded(tmp_path: Path) -> None:
+    demanded = InvariantRule("db.t", (("unique", Unique((("name",),))),))
+    lake = HandLake(tmp_path, archive=RULE, invariants=(demanded,))
+    lake.land(row(C, 10, 1, OLD))
+    lake.apply()
+    lake.land(row(D, 20, 1, OLD), row(C, 21, 8, OLD))
+
+    assert lake.apply().hold is None
+    assert lake.rows() == {1: OLD, 8: OLD}
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(pa.timestamp("us", "UTC"), id="moments"),
+        pytest.param(pa.timestamp("us"), id="times"),
+        pytest.param(pa.date32(), id="dates"),
+    ],
+)
+def test_a_day_bounds_every_column_that_tells_an_age(kind: pa.DataType) -> None:
+    days = pa.array(["2024-12-31", "2025-01-01"]).cast(pa.date32())
+    rows = pa.table({"at": days if kind == pa.date32() else days.cast(pa.timestamp("us"))})
+    if getattr(kind, "tz", None):
+        rows = pa.table({"at": pc.assume_timezone(rows["at"], "UTC")})
+
+    assert meets(rows, replace(WINDOW, column="at", before="2025-01-01")).tolist() == [True, False]
 
 
 @pytest.mark.parametrize(

@@ -98,6 +98,15 @@ def verdict(
         ),
         pytest.param(change(D, 1, 1), nothing(), NOOP, id="nor of what stands nowhere"),
         pytest.param(
+            change(C, 2, 1),
+            stands(4, FAR, archived=True),
+            MOVE,
+            id="of whatever source it was: that has it no more",
+        ),
+        pytest.param(
+            change(D, 9, 1), stands(4, FAR, archived=True), NOOP, id="nor does another's delete"
+        ),
+        pytest.param(
             change(D, 9, 1), stands(4, archived=True), NOOP, id="no delete takes an archived row"
         ),
         pytest.param(
