@@ -2,13 +2,18 @@
 
 import json
 from collections.abc import Mapping
+from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from monitor.client import address, listed, posted
 from monitor.options import asks_service, names_who
+from pipeline.errors import UnreachableError
+
+if TYPE_CHECKING:
+    from pipeline.apply.archive_backtest import BacktestDay
 
 
 @click.group("archive")
@@ -62,6 +67,67 @@ def registered(*, config: Path, server: str | None, as_json: bool) -> None:
         return
     for one in windows:
         click.echo(f"{_line(one)}, by {one['who']}: {one['reason']}")
+
+
+@archive.command("backtest")
+@click.argument("tables", nargs=-1)
+@click.option("--column", help="Try `archive_purge` by this date column, whatever the config says.")
+@click.option("--rows", default=5_000_000, show_default=True, type=click.IntRange(min=0))
+@click.option("--times", default=7.0, show_default=True, type=click.FloatRange(min=0))
+@click.option("--older", default=30, show_default=True, type=click.IntRange(min=0), help="Days.")
+@asks_service
+def backtest(
+    *,
+    tables: tuple[str, ...],
+    column: str | None,
+    rows: int,
+    times: float,
+    older: int,
+    config: Path,
+    server: str | None,
+    as_json: bool,
+) -> None:
+    """Tell of each day in the change log which deletes the rules would have kept, and held.
+
+    By the rules of the config, and windows that the service knows, if it answers; of all TABLES
+    that these speak of, or of those named.  Nothing is written.
+    """
+    from monitor.archive_backtests import backtests, windows  # noqa: PLC0415  - help needs neither
+    from monitor.config.file import load  # noqa: PLC0415
+    from pipeline.invariants.archive_purge import ArchivePurge  # noqa: PLC0415
+
+    trial = ArchivePurge(column, rows, times, timedelta(days=older)) if column else None
+    try:
+        registered = windows(listed(address(server, config), "/v1/archives"))
+    except UnreachableError as error:
+        registered = ()
+        click.echo(f"{error}; only windows of the config count", err=True)
+    found = backtests(load(config), tables, registered, trial)
+    told = [{"table": table, **_day(day)} for table, days in found for day in days]
+    if as_json:
+        click.echo(json.dumps(told))
+        return
+    for one in told:
+        click.echo(_tested(one))
+    if not told:
+        click.echo("no delete is in the change log, or no rule speaks of its table")
+
+
+def _day(day: "BacktestDay") -> dict[str, Any]:
+    kept = {name: getattr(day, name) for name in ("deletes", "windows", "marked", "old", "untold")}
+    limit = None if day.limit is None else round(day.limit)
+    return {"day": day.day.isoformat(), **kept, "limit": limit, "held": day.held}
+
+
+def _tested(one: Mapping[str, Any]) -> str:
+    kept = one["windows"] + one["marked"]
+    rest = one["deletes"] - kept
+    text = f"{one['table']} {one['day']}: {one['deletes']} deletes, {kept} ignored"
+    text += f" ({one['windows']} by windows, {one['marked']} by markers)" if kept else ""
+    if one["held"]:
+        age = f", of {one['untold']} nobody tells the age" if one["untold"] else ""
+        return f"{text}; held: {one['old']} old ones, more than {one['limit']}{age}"
+    return f"{text}, {rest} applied"
 
 
 def _line(one: Mapping[str, Any]) -> str:

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import ClassVar
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -55,17 +57,21 @@ class ArchivePurge:
         day = newest.astimezone(UTC).date()
         landed = intended.landed(self.column, day)
         before = len(self._old(landed.deleted, intended.table))
-        limit = float(self.rows)
-        if landed.usual is not None:
-            limit = min(limit, self.times * landed.usual)
-        limit = max(limit, self.asked)
+        limit = self.limit(landed.usual)
         if before <= limit < before + len(old):
             yield Breach(self._told(intended.table, old, before, landed.usual, limit))
 
-    def _old(self, rows: pa.Table, table: str) -> pa.Table:
-        """Those that were old when they went; one whose age nobody tells may be."""
-        if not len(rows):
-            return rows
+    def limit(self, usual: float | None) -> float:
+        """More old rows than that are asked of, where so many changes a day are *usual*."""
+        most = self.rows if usual is None else min(self.rows, self.times * usual)
+        return float(max(most, self.asked))
+
+    def is_old(self, rows: pa.Table, table: str) -> npt.NDArray[np.bool_]:
+        """Which rows (the column, ``at``) were old when they went; whose age nobody tells may be.
+
+        Raises:
+            HeldError: ``invariant``, the column tells no age.
+        """
         column = rows[self.column]
         if not (pa.types.is_date(column.type) or pa.types.is_timestamp(column.type)):
             detail = f"{table}.{self.column} is of type {column.type}, which tells no age"
@@ -73,7 +79,12 @@ class ArchivePurge:
             raise HeldError("invariant", f"{detail}; {advice}")
         born = column.cast(pa.timestamp("us", getattr(column.type, "tz", None))).cast(_TIME)
         age = pc.subtract(rows["at"].cast(pa.timestamp("us", "UTC")).cast(_TIME), born)
-        return rows.filter(pc.fill_null(pc.greater(age, pa.scalar(self.older)), True))
+        old = pc.fill_null(pc.greater(age, pa.scalar(self.older)), True)
+        found: npt.NDArray[np.bool_] = old.to_numpy()
+        return found
+
+    def _old(self, rows: pa.Table, table: str) -> pa.Table:
+        return rows.filter(pa.array(self.is_old(rows, table))) if len(rows) else rows
 
     def _told(
         self, table: str, old: pa.Table, before: int, usual: float | None, limit: float

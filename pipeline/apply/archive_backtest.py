@@ -1,0 +1,162 @@
+"""What would archive rules have said of the deletes that the change log holds?  Day by day.
+
+Days are UTC's, by the source's clock.  A row's values are those that its delete tells: of one that
+does not, no window with a column holds, and its age is not known.  Nothing is written.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date, timedelta
+from statistics import median
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.apply.archived import during, meets
+from pipeline.apply.landed_day import DAYS
+from pipeline.apply.landed_markers import LandedMarkers
+from pipeline.apply.provenance import Mask, plain
+from pipeline.archive import ArchiveRules
+from pipeline.changelog.scan import Part, scan
+from pipeline.errors import HeldError
+from pipeline.invariants.archive_purge import ArchivePurge
+from pipeline.lake.store import open_store
+from pipeline.model import Op, Origin
+from pipeline.schema.column import Column
+from pipeline.schema.typed import typed
+
+_ALL_LANDED = (2**62, 0, 0)
+_COLUMNS = ("at", "before", "source", "shard", "order", "origin", "tx")
+_CHANGES = (Op.CREATE, Op.UPDATE, Op.DELETE)
+
+
+@dataclass(frozen=True, slots=True)
+class BacktestDay:
+    """One day's live deletes: all, those of ``windows`` and ``marked``, and ``old`` other ones.
+
+    More than ``limit`` old ones would have held the table; None where nothing asks.  ``untold`` say
+    nothing of their row's age, and count as old.
+    """
+
+    day: date
+    deletes: int
+    windows: int = 0
+    marked: int = 0
+    old: int = 0
+    untold: int = 0
+    limit: float | None = None
+
+    @property
+    def held(self) -> bool:
+        """Whether somebody would have been asked."""
+        return self.limit is not None and self.old > self.limit
+
+    @property
+    def ignored(self) -> int:
+        """Deletes whose rows would have stayed."""
+        return self.windows + self.marked
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveBacktest:
+    """Asks the change log at ``changes``, in ``files``, of one ``table``."""
+
+    changes: str
+    files: tuple[Part, ...]
+    table: str
+    columns: tuple[Column, ...]
+    rules: ArchiveRules = field(default_factory=ArchiveRules)
+    purge: ArchivePurge | None = None
+
+    def days(self) -> tuple[BacktestDay, ...]:
+        """Days with deletes, oldest first; one file of the log is in memory at a time.
+
+        Raises:
+            HeldError: a window, or ``purge``, speaks of a column that does not fit.
+        """
+        found: dict[date, BacktestDay] = {}
+        for part in self.files:
+            for day in self._of_file(part):
+                known = found.get(day.day, BacktestDay(day.day, 0))
+                found[day.day] = _added(known, day)
+        usual = self._usual() if self.purge is not None else {}
+        return tuple(self._limited(found[day], usual) for day in sorted(found))
+
+    def _of_file(self, part: Part) -> Iterator[BacktestDay]:
+        rows = self._read(part, (Op.DELETE,), _COLUMNS)
+        live = pc.and_(pc.equal(rows["origin"], int(Origin.LIVE)), rows["at"].is_valid())
+        rows = rows.filter(live)
+        if not len(rows):
+            return
+        values = typed(plain(rows["before"]).combine_chunks(), self.columns).rows
+        marked = self._marked(rows)
+        windows = np.zeros(len(rows), np.bool_)
+        for window in self.rules.windows:
+            windows |= during(rows, window) & meets(values, window)
+        old, untold = self._old(rows, values)
+        days = rows["at"].cast(pa.date32()).to_numpy()
+        rest = ~(marked | windows)
+        for day in np.unique(days):
+            own: Mask = days == day
+            yield BacktestDay(
+                day=day.astype(date),
+                deletes=int(own.sum()),
+                windows=int((own & windows & ~marked).sum()),
+                marked=int((own & marked).sum()),
+                old=int((own & rest & old).sum()),
+                untold=int((own & rest & untold).sum()),
+            )
+
+    def _marked(self, rows: pa.Table) -> Mask:
+        found = np.zeros(len(rows), np.bool_)
+        named = pc.struct_field(rows["tx"], "id").is_valid().to_numpy()
+        if self.rules.markers and named.any():
+            sources = {str(one): _ALL_LANDED for one in pc.unique(rows["source"]).to_pylist()}
+            markers = LandedMarkers(self.changes, self.files, self.rules.markers, sources)
+            found[named] = markers(rows.filter(pa.array(named)))
+        return found
+
+    def _old(self, rows: pa.Table, values: pa.Table) -> tuple[Mask, Mask]:
+        none = np.zeros(len(rows), np.bool_)
+        if self.purge is None:
+            return none, none
+        if self.purge.column not in values.column_names:
+            known = ", ".join(values.column_names) or "none"
+            detail = f"{self.table} has no column {self.purge.column!r}; it has {known}"
+            raise HeldError("invariant", detail)
+        dated = values.select([self.purge.column]).append_column("at", rows["at"])
+        untold: Mask = dated[self.purge.column].is_null().to_numpy()
+        return self.purge.is_old(dated, self.table), untold
+
+    def _usual(self) -> Mapping[date, int]:
+        counts = Counter[date]()
+        for part in self.files:
+            at = self._read(part, _CHANGES, ("at",))["at"].drop_null().cast(pa.date32())
+            for one in at.value_counts():
+                counts[one["values"].as_py()] += one["counts"].as_py()
+        return counts
+
+    def _limited(self, day: BacktestDay, counts: Mapping[date, int]) -> BacktestDay:
+        if self.purge is None:
+            return day
+        first = min(counts, default=day.day) + timedelta(days=1)
+        first = max(first, day.day - timedelta(days=DAYS))
+        days = [counts.get(first + timedelta(days=n), 0) for n in range((day.day - first).days)]
+        return replace(day, limit=self.purge.limit(float(median(days)) if days else None))
+
+    def _read(self, part: Part, ops: Sequence[Op], columns: Sequence[str]) -> pa.Table:
+        store, among = open_store(self.changes), ("table", (self.table,))
+        return scan(store, (part,), among=among, ops=ops, columns=columns)
+
+
+def _added(known: BacktestDay, more: BacktestDay) -> BacktestDay:
+    return replace(
+        known,
+        deletes=known.deletes + more.deletes,
+        windows=known.windows + more.windows,
+        marked=known.marked + more.marked,
+        old=known.old + more.old,
+        untold=known.untold + more.untold,
+    )
