@@ -174,6 +174,7 @@ class Site:
     senders: dict[str, Process] = field(default_factory=dict)
     log: list[str] = field(default_factory=list)
     given: list[tuple[datetime, dict[tuple[str, int], int]]] = field(default_factory=list)
+    sound: bool = False
     _closing: threading.Event = field(default_factory=threading.Event)
 
     def __post_init__(self) -> None:

@@ -17,7 +17,7 @@ from pipeline.collectors.heartbeats.evidence import HeartbeatEvidence, NotedEnd,
 from pipeline.collectors.heartbeats.tail import HeartbeatTail
 from pipeline.collectors.registration import CollectionScope
 from pipeline.collectors.stream import CollectedStream
-from pipeline.errors import ConfigError
+from pipeline.errors import ConfigError, ProofError
 from pipeline.finding import NOTE, REFUSE, Finding
 from pipeline.model import Acknowledged, Missing
 from pipeline.settings import SourceSettings
@@ -58,8 +58,12 @@ class HeartbeatCollector:
 
     def acknowledged(self) -> Acknowledged | Missing:
         """Where the log ended before a heartbeat that has come through; asked in that order."""
-        head, name = self.stream.server.head(), self.stream.source.name
-        self._end = NotedEnd(head, self.stream.server.newest_heartbeat())
+        name = self.stream.source.name
+        try:
+            head = self.stream.server.head()
+            self._end = NotedEnd(head, self.stream.server.newest_heartbeat())
+        except (ProofError, ConfigError) as error:  # such as no table for heartbeats yet
+            return Missing(str(error))
         self._evidence.learn(self._end, self._tail.newest())
         if why := self._scattered():
             return Missing(why)

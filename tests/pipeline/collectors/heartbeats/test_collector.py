@@ -15,7 +15,7 @@ from pipeline.collectors.heartbeats.collector import HeartbeatCollector
 from pipeline.collectors.heartbeats.evidence import SendingPromise
 from pipeline.collectors.heartbeats.tail import MOST
 from pipeline.collectors.stream import CollectedStream
-from pipeline.errors import ConfigError
+from pipeline.errors import ConfigError, ProofError
 from pipeline.finding import NOTE, REFUSE
 from pipeline.formats.canal_json import CanalJson
 from pipeline.formats.format import RAW
@@ -90,11 +90,14 @@ class Server:
 
     pos: int = 100
     number: int = -1
+    bare: bool = False
 
     def head(self) -> Head:
         return Head("A", binlog_position(7, self.pos))
 
     def newest_heartbeat(self) -> int:
+        if self.bare:
+            raise ProofError("source:shop: there is no table sluice.heartbeat")
         return self.number
 
     def close(self) -> None: ...
@@ -139,6 +142,14 @@ def test_what_is_committed_counts_once_a_later_heartbeat_came_through(site: Site
 
     assert isinstance(first, Missing)
     assert found == Acknowledged(binlog_position(7, 200))
+
+
+def test_a_source_without_heartbeats_is_known_by_name(site: Site) -> None:
+    site.server.bare = True
+
+    found = site.collector().acknowledged()
+
+    assert found == Missing("source:shop: there is no table sluice.heartbeat")
 
 
 def test_what_does_not_come_through_is_not_acknowledged(site: Site) -> None:
