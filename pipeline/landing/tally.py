@@ -17,7 +17,7 @@ from pipeline.changelog.table import MIRROR_OPS
 from pipeline.formats.format import AROUND
 from pipeline.landing.grouping import Ints, grouped
 from pipeline.landing.inversions import ORDER, OrderStretch, order_of, places, stretches
-from pipeline.model import Op, Order, Shard
+from pipeline.model import Op, Order, Origin, Shard
 
 NAMED = 1_000  # quarantined changes of a subject that are kept by name, and so can be corrected
 INCREMENTAL = "incremental"  # a snapshot that is read beside the stream
@@ -166,16 +166,21 @@ def _firsts(rows: pa.Table, codes: Ints, names: list[str]) -> dict[str, Order]:
 
 
 def _heartbeats(beats: pa.Table) -> dict[str, int]:
+    """Without those that somebody read beside the log: they may be far ahead of it."""
     result: dict[str, int] = {}
-    for beat in beats.select(["source", "note"]).to_pylist():
+    beside = pc.equal(pc.fill_null(beats["snapshot"], ""), INCREMENTAL)
+    beside = pc.or_(beside, pc.equal(beats["origin"], int(Origin.REPLAY)))
+    for beat in beats.filter(pc.invert(beside)).select(["source", "note"]).to_pylist():
         number = int(beat["note"]) if (beat["note"] or "").isdigit() else -1
         result[beat["source"]] = max(number, result.get(beat["source"], -1))
     return result
 
 
 def _beats(beats: pa.Table) -> dict[str, tuple[LandedBeat, ...]]:
+    """Those that came out of the log."""
     result: dict[str, tuple[LandedBeat, ...]] = {}
-    for beat in beats.filter(pc.is_valid(beats["log"])).to_pylist():
+    live = pc.and_(pc.is_valid(beats["log"]), pc.equal(beats["origin"], int(Origin.LIVE)))
+    for beat in beats.filter(live).to_pylist():
         if (beat["note"] or "").isdigit():
             place = (beat["topic"], beat["partition"], beat["offset"])
             one = LandedBeat(int(beat["note"]), *place, order_of(beat))

@@ -64,7 +64,7 @@ class HeartbeatCollector:
             self._end = NotedEnd(head, self.stream.server.newest_heartbeat())
         except (ProofError, ConfigError) as error:  # such as no table for heartbeats yet
             return Missing(str(error))
-        self._evidence.learn(self._end, self._tail.newest())
+        self._evidence.learn(self._end, self._tail.came())
         if why := self._scattered():
             return Missing(why)
         return self._evidence.acknowledged(name)
@@ -87,7 +87,6 @@ class HeartbeatCollector:
         told = f"its word is not asked for: what has arrived is known by {self.rests_on}"
         fix = "see that it is set up so; nothing here can see whether it is"
         found = [Finding(NOTE, "promise", where, told, fix)]
-        self._tail.newest()
         if why := self._scattered():
             advice = "let all of it go through one, or say promise: batches if that is true"
             found.append(Finding(REFUSE, "scattered", where, why, advice))
@@ -113,9 +112,9 @@ class HeartbeatCollector:
 
     def _scattered(self) -> str:
         """Why the promise says nothing here; empty if it does."""
-        if self.promise is not SendingPromise.ORDERED or self._tail.partitions < 2:
+        if self.promise is not SendingPromise.ORDERED or (count := self._tail.partitions()) < 2:
             return ""
-        count, name = self._tail.partitions, self.stream.source.name
+        name = self.stream.source.name
         return f"what source {name} sends comes through {count} partitions, not one"
 
 

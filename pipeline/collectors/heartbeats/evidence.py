@@ -11,15 +11,18 @@ BATCHES: through several, a batch at a time: it is taken whole from the log befo
 sent, and all of it is acknowledged before the next is taken.  Then a heartbeat says nothing of its
 own batch.  But one that was committed after it had come out stands in a later batch, and that is
 sent only once all of the first has arrived: two heartbeats are waited for, the second written after
-the first was seen.
+the first was seen.  A batch that failed is taken again, though, and holds more by then: where
+numbers between the two do not rise one by one, the second is waited for anew.
 
 A number that falls is a log that is sent again, and until it is made up for nothing is said: an
 older row may stand where a newer one was.  Pure.
 """
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from itertools import pairwise
 
 from pipeline.model import Acknowledged, Head, Missing
 
@@ -79,8 +82,8 @@ class HeartbeatEvidence:
     _proven: NotedEnd | None = None
     _identity: str = ""
 
-    def learn(self, end: NotedEnd, seen: int | None) -> None:
-        """Take in an *end*, and the number *seen* last in the topics, looked for after that."""
+    def learn(self, end: NotedEnd, came: Sequence[int]) -> None:
+        """Take in an *end*, and the numbers that *came* since the last one, looked for after it."""
         if end.head.identity != self._identity:  # another log: nothing of this one is known
             self._waiting.clear()
             self._proven, self._identity = None, end.head.identity
@@ -89,9 +92,11 @@ class HeartbeatEvidence:
         if len(self._waiting) < MOST:
             more = 1 if self.promise is SendingPromise.BATCHES else 0
             self._waiting.append(_Awaited(end, end.after, more))
-        if seen is not None:
-            self._last, self.highest = seen, max(seen, self.highest)
-            self._judge(seen)
+        if came:
+            if not self._is_onward(came):
+                self._wait_anew()
+            self._last, self.highest = came[-1], max(*came, self.highest)
+            self._judge(came[-1])
 
     def acknowledged(self, source: str) -> Acknowledged | Missing:
         """Up to where all of *source*'s log has arrived."""
@@ -103,6 +108,17 @@ class HeartbeatEvidence:
         if self._proven is None:
             return Missing(f"no heartbeat has come through yet that source {source} wrote since")
         return Acknowledged(self._proven.head.position)
+
+    def _is_onward(self, came: Sequence[int]) -> bool:
+        """Whether each is the one after the one before: else some may have been taken twice."""
+        before = came[0] - 1 if self._last is None else self._last
+        return all(one + 1 == after for one, after in pairwise((before, *came)))
+
+    def _wait_anew(self) -> None:
+        """By batches, for the second heartbeat: the first batch may have been taken again."""
+        if self.promise is SendingPromise.BATCHES:
+            kept = (w if w.more else replace(w, number=None) for w in self._waiting)
+            self._waiting = deque(kept)
 
     def _judge(self, seen: int) -> None:
         left = deque[_Awaited]()

@@ -69,3 +69,30 @@ def test_a_snapshot_of_the_whole_source_reads_the_heartbeat(
         beat.update(op=str(Op.HEARTBEAT), table=None, snapshot=snapshot, note="7")
 
     assert tally(pa.Table.from_pylist(beats, schema=SLIM)).wholes == found
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "origin", "highest", "followed"),
+    [
+        pytest.param(None, Origin.LIVE, 9, [7, 9], id="out of the log"),
+        pytest.param("incremental", Origin.SNAPSHOT, 7, [7], id="read beside the log"),
+        pytest.param(None, Origin.REPLAY, 7, [7], id="sent again from elsewhere"),
+        pytest.param(
+            "last", Origin.SNAPSHOT, 9, [7], id="of a snapshot, before which all is in it"
+        ),
+    ],
+)
+def test_a_heartbeat_that_was_read_beside_the_log_tells_nothing_of_it(
+    snapshot: str | None, origin: Origin, highest: int, followed: list[int]
+) -> None:
+    """A bootstrap reads it as the server has it now, while the log may be hours behind."""
+    one, other = rows(
+        ("sluice.heartbeat", Order(1, 0, 5)), ("sluice.heartbeat", Order(1, 0, 6))
+    ).to_pylist()
+    one.update(op=str(Op.HEARTBEAT), table=None, note="7")
+    other.update(op=str(Op.HEARTBEAT), table=None, note="9", snapshot=snapshot, origin=int(origin))
+
+    told = tally(pa.Table.from_pylist([one, other], schema=SLIM))
+
+    assert told.heartbeats == {"shop": highest}
+    assert [beat.number for beat in told.beats["shop"]] == followed

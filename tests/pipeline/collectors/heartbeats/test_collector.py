@@ -13,12 +13,13 @@ import pytest
 
 from pipeline.collectors.heartbeats.collector import HeartbeatCollector
 from pipeline.collectors.heartbeats.evidence import SendingPromise
-from pipeline.collectors.heartbeats.tail import MOST
+from pipeline.collectors.heartbeats.tail import MOST, QUIET
 from pipeline.collectors.stream import CollectedStream
 from pipeline.errors import ConfigError, ProofError
 from pipeline.finding import NOTE, REFUSE
 from pipeline.formats.canal_json import CanalJson
-from pipeline.formats.format import RAW
+from pipeline.formats.format import RAW, Format
+from pipeline.formats.maxwell_json import MaxwellJson
 from pipeline.model import Acknowledged, Head, Missing, PartitionEnd, ShardId, TopicPartition
 from pipeline.settings import CollectorSettings, SourceSettings
 from pipeline.sources.mysql.position import binlog_position
@@ -45,7 +46,7 @@ class Cluster:
     """Partitions of one topic in memory; ``read`` counts what was read of them."""
 
     held: list[list[bytes]] = field(default_factory=lambda: [[]])
-    first: int = 0
+    firsts: dict[int, int] = field(default_factory=dict)
     read: int = 0
 
     def topics(self, pattern: str) -> Mapping[str, str]:
@@ -56,7 +57,7 @@ class Cluster:
         return {at: PartitionEnd(len(self.held[at.partition])) for at in self._partitions()}
 
     def beginnings(self, topics: Iterable[str]) -> Mapping[TopicPartition, PartitionEnd]:
-        return {at: PartitionEnd(self.first) for at in self._partitions()}
+        return {at: PartitionEnd(self.firsts.get(at.partition, 0)) for at in self._partitions()}
 
     def reader(self, ranges: Sequence[OffsetRange]) -> "Cluster":
         return self
@@ -110,11 +111,13 @@ class Site:
     server: Server = field(default_factory=Server)
     cluster: Cluster = field(default_factory=Cluster)
 
+    form: Format = field(default_factory=lambda: CanalJson("UTC"))
+
     def collector(
         self, promise: SendingPromise = SendingPromise.ORDERED, **options: Any
     ) -> HeartbeatCollector:
         server, cluster = cast(Source, self.server), cast(Transport, self.cluster)
-        form = CanalJson("UTC")
+        form = self.form
         stream = CollectedStream(SOURCE, server, form, None, cluster, "dc1\\.canal", "dc1.")
         return HeartbeatCollector(stream, promise, **options)
 
@@ -205,6 +208,75 @@ def test_in_order_means_one_partition(site: Site) -> None:
 
     assert isinstance(found, Missing)
     assert "2 partitions" in found.why
+
+
+def test_a_partition_that_lost_all_that_it_held_is_one(site: Site) -> None:
+    """Its table rests: what is written to it next goes through it, behind no heartbeat."""
+    site.cluster.held, site.cluster.firsts = [[], [ROW]], {1: 1}
+    collector = site.collector()
+    for _ in range(4):
+        site.beats()
+        found = collector.acknowledged()
+
+    assert isinstance(found, Missing)
+    assert "2 partitions" in found.why
+
+
+def test_by_batches_what_is_taken_again_between_two_looks_is_seen(site: Site) -> None:
+    """Partition 1 hangs, and a row of it; heartbeats of now come out of partition 0."""
+    site.cluster.held = [[], []]
+    collector = site.collector(SendingPromise.BATCHES)
+    site.server.pos += 50  # a row, for partition 1, and all that follows is of its batch
+    found = []
+    for sent in (range(1), range(1, 8), range(0), range(16)):
+        for _ in range(4):
+            site.beats(send=False)
+        site.cluster.held[0] += [beat(number) for number in sent]
+        found.append(collector.acknowledged())
+
+    assert all(isinstance(one, Missing) for one in found)
+
+
+def test_heartbeats_that_go_another_way_now_are_found_again(site: Site) -> None:
+    """Topics may get partitions, and keys another one; its old one rests, or is full of rows."""
+    site.cluster.held = [[], [ROW] * 500, []]
+    collector = site.collector(SendingPromise.BATCHES)
+    for _ in range(6):
+        site.beats()
+        collector.acknowledged()
+    for number in range(QUIET + 6):
+        site.beats(partition=1)
+        site.cluster.held[1] += [ROW] * 100
+        found = collector.acknowledged()
+        assert number < QUIET or site.cluster.read < 10_000
+
+    assert isinstance(found, Acknowledged)
+    assert reached(found) > 2_000
+
+
+def test_a_row_that_a_bootstrap_reads_is_no_heartbeat(site: Site) -> None:
+    """It tells how far the server is; the log that is on its way may be hours behind."""
+    site.form = MaxwellJson(positions=False)
+    site.server.number, site.server.pos = 900, 90_000
+    collector = site.collector()
+    for number in range(3):
+        row = {"source": "shop", "n": 901 + number, "at": "2026-01-01 00:00:00"}
+        told = {
+            "database": "sluice",
+            "table": "heartbeat",
+            "type": "bootstrap-insert",
+            "data": row,
+            "primary_key_columns": ["source"],
+        }
+        site.cluster.held[0].append(json.dumps(told).encode())
+        site.server.number += 1
+        found = collector.acknowledged()
+
+    assert isinstance(found, Missing)
+
+
+def reached(found: Acknowledged) -> int:
+    return int(found.position.words.rpartition("/")[2])
 
 
 def test_by_batches_it_may_be_several(site: Site) -> None:
