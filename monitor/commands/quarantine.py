@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 
 from monitor.client import address, listed, posted, told
 from monitor.options import asks_service, names_who
@@ -138,7 +139,7 @@ def resend(
         raise ConfigError("say what is to be sent: --text FILE, or --bytes FILE, and not both")
     said = {"id": id_, "reason": reason, "who": who, "key": key, "schema_id": schema}
     what = (
-        {"text": _bytes(text).decode("utf-8", "replace")}
+        {"text": _text(text)}
         if text is not None
         else {"value": base64.b64encode(_bytes(raw)).decode()}
     )
@@ -156,6 +157,15 @@ def _bytes(path: Path | None) -> bytes:
     return path.read_bytes()
 
 
+def _text(path: Path) -> str:
+    """Never with another letter in the place of one that cannot be read: it would land so."""
+    try:
+        return _bytes(path).decode()
+    except UnicodeDecodeError as error:
+        msg = f"{path} is no text in UTF-8 (byte {error.start}); save it so, or send it by --bytes"
+        raise ConfigError(msg) from None
+
+
 def _ended(base: str, id_: str) -> dict[str, Any]:
     while True:
         every = listed(base, "/v1/resubmissions", {"limit": 10_000})
@@ -166,18 +176,24 @@ def _ended(base: str, id_: str) -> dict[str, Any]:
 
 
 def _write(out: Path, found: Mapping[str, Any]) -> None:
-    """As a person edits it; JSON with a line a field, other text, or bytes as they are."""
-    text = found["text"]
+    """As a person edits it: JSON with a line a field, another text, or bytes as they are."""
+    text, size = found["text"], found["letters"] if found["text"] else found["bytes"]
+    if size > WHOLE:
+        raise ConfigError(f"{found['id']} is too long to be written out: {size}, {WHOLE} at most")
     try:
-        told_ = json.dumps(json.loads(text), indent=1, ensure_ascii=False) if text else ""
-    except ValueError:
-        told_ = text
-    try:
-        out.write_bytes(told_.encode() if text else base64.b64decode(found["value"]))
+        out.write_bytes(_laid_out(text) if text else base64.b64decode(found["value"]))
     except OSError as error:
         raise ConfigError(f"cannot write {out}: {error}") from error
     kind = "text" if text else "bytes"
     click.echo(f"{out}: send it again with `sluice quarantine resend {found['id']} --{kind} {out}`")
+
+
+def _laid_out(text: str) -> bytes:
+    """Every value as it was sent: of a number no digit is lost on the way."""
+    try:
+        return msgspec.json.format(text.encode(), indent=1)
+    except (ValueError, RecursionError):
+        return text.encode()
 
 
 def _line(one: Mapping[str, Any]) -> str:

@@ -112,7 +112,8 @@ class Landing:
         chosen = self._plan(listing)
         held: dict[str, Hold] = {}
         self._again = self._resubmitting.found(self.mark, listing, resubmissions, started)
-        found = self._healing.found(self.mark, listing, chosen, started, self._read_again)
+        left = self._again.left(self.mark)
+        found = self._healing.found(left, listing, chosen, started, self._read_again)
         self._healed = found.with_more(self._again.healed)
         closed = waived | self._healed.ids
         facts = self._land(chosen, listing, held, closed) if self._due(chosen, closed) else None

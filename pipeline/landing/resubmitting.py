@@ -7,7 +7,7 @@ What order alone does not put in its place is refused: a statement about the tab
 the next newer change of its key tells some columns only, and took the others from before.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -44,13 +44,17 @@ JUDGED = (
     "schema_id",
     "error",
 )
+PLACE = ("source", "table", "key")
 COLUMNS = ("source", "table", "op", "order", "changed", "topic", "partition", "offset")
 CLOSED = "{change} is not open any more: a new base, a waiver or another correction closed it"
 UNSURE = (
     "nobody knows any more to which log its place belongs (a fail-over, or its topic was made"
     " anew): take a new base of its table"
 )
+OCCUPIED = "another change of its key has landed in its version, or place"
 Row = Mapping[str, Any]
+ChangePlace = tuple[str, str, str, Order]
+"""Source, table, key and order."""
 Newer = Callable[[Row], Iterable[Row]]
 """A row -> landed changes of its key at its order or above."""
 
@@ -65,6 +69,12 @@ class Resubmitted:
     healed: Healed = field(default_factory=Healed)
     landed: Mapping[str, int | None] = field(default_factory=dict)
     others: tuple[ResubmissionState, ...] = ()
+
+    def left(self, mark: Mark) -> Mark:
+        """*mark* without the quarantines of which something lands here: nothing lands twice."""
+        taken = self.healed.ids
+        kept = {n: one for n, one in mark.quarantine.items() if taken.isdisjoint(one.ids)}
+        return replace(mark, quarantine=kept)
 
     def noted(self, made: Mark) -> Mark:
         """*made*, which knows which ones have landed, as long as they are asked for."""
@@ -96,12 +106,14 @@ class Resubmitting:
         self.log.opened(at)
         landed: dict[str, int | None] = {}
         others, rows, taken = list[ResubmissionState](), list[pa.RecordBatch](), dict[str, str]()
+        places = set[ChangePlace]()
         for one in asked:
             if one.id in mark.resubmitted:
                 landed[one.id] = mark.resubmitted[one.id]
                 continue
             try:
                 subject, made = self._rows(one, mark, listing, at)
+                own = _places(made, places)
             except NoSchemasError as error:
                 others.append(ResubmissionState(one.id, why=str(error)))
             except FormatError as error:
@@ -109,6 +121,7 @@ class Resubmitting:
             else:
                 landed[one.id], taken[one.change] = None, subject
                 rows += made
+                places |= own
         return Resubmitted(self._healed(rows, taken, mark, at), landed, tuple(others))
 
     def _healed(
@@ -209,7 +222,7 @@ def _overtaken(row: Row, newer: Newer) -> str:
     own = Order(**row["order"])
     placed = [(Order(**one["order"]), one) for one in newer(row) if one["order"] is not None]
     if any(order == own for order, _ in placed):
-        return "another change of its key has landed in its version, or place"
+        return OCCUPIED
     later = [(order, one) for order, one in placed if order > own]
     following = min(later, key=_order, default=None)
     if following is None or following[1]["changed"] is None or following[1]["op"] == Op.DELETE:
@@ -218,6 +231,15 @@ def _overtaken(row: Row, newer: Newer) -> str:
         "the next newer change of its key tells some of its columns only, and took the others"
         " from what was before: send the row again in a new version, or take a new base"
     )
+
+
+def _places(rows: Iterable[pa.RecordBatch], taken: Set[ChangePlace]) -> set[ChangePlace]:
+    """Where each of *rows* stands among the changes of its key; FormatError if that is *taken*."""
+    told = (row for each in rows for row in each.select([*PLACE, "order"]).to_pylist())
+    found = {(*(row[name] for name in PLACE), Order(**row["order"])) for row in told}
+    if not taken.isdisjoint(found):
+        raise FormatError(OCCUPIED)
+    return found
 
 
 def _order(one: tuple[Order, Row]) -> Order:

@@ -129,6 +129,37 @@ def test_it_is_written_to_a_file_corrected_and_lands(
     )
 
 
+def test_of_what_nobody_edits_no_digit_is_lost_on_the_way(
+    rig: Rig, desk: EventDesk, tmp_path: Path
+) -> None:
+    """Maxwell's decimals are numbers of JSON, and a message may have one name twice."""
+    sent = b'{"price": 10.10, "sum": 12345678901234567890.123456, "odd": "\\u00e9", "sum": 1}'
+    desk.topics.held[TOPIC].append((b"", sent))
+    desk.land()
+    file = tmp_path / "odd.json"
+    lake = Lake(desk.settings, open_table_format(desk.settings))
+    formats = {"b": SourceFormat(desk.format("b"), desk.registries["b"])}
+    errors = ErrorTable(lake, formats, lambda: desk.topics)
+    with serving(application(replace(rig.api_parts(), errors=errors))) as address:
+        run(address, "show", f"{TOPIC}:0:3@1", "--out", str(file))
+
+    told = (
+        b'"price": 10.10',
+        b'"sum": 12345678901234567890.123456',
+        b'"odd": "\\u00e9"',
+        b'"sum": 1',
+    )
+    assert file.read_bytes() == b"{\n " + b",\n ".join(told) + b"\n}"
+
+
+def test_letters_that_are_not_utf_8_are_never_replaced(server: str, tmp_path: Path) -> None:
+    file = tmp_path / "odd.json"
+    file.write_bytes('{"note": "Müller"}'.encode("latin-1"))
+
+    with pytest.raises(ConfigError, match=r"odd.json is no text in UTF-8 \(byte 11\)"):
+        resend(server, "--text", str(file))
+
+
 def test_bytes_are_sent_as_they_are(server: str, rig: Rig, desk: EventDesk) -> None:
     value = replace(ODD, error=None).value
 

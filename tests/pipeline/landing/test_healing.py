@@ -3,6 +3,7 @@
 Not where order alone does not tell its place: then only a new base closes the quarantine.
 """
 
+import base64
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +22,7 @@ from pipeline.landing.tally import AroundRows, SnapshotRows, Unreadable, tally
 from pipeline.landing.task import Done, Intake
 from pipeline.mark import Existence, Mark, Quarantine, ToldSchema
 from pipeline.model import Op, Order
+from pipeline.resubmissions import Resubmission
 from pipeline.transports.offset_ranges import OffsetRange, RangeRead
 from tests.pipeline.landing.desk import GIB4, Desk
 from tests.pipeline.landing.test_no_schemas import ENVELOPE, SCHEMAS, asking, patient, put
@@ -74,6 +76,20 @@ def test_it_lands_once(desk: Desk, registry: Answers) -> None:
 
     assert (desk.land().batch, again.land().batch) == (None, None)
     assert desk.loop.mark.batch == batch
+
+
+def test_what_a_person_corrects_in_the_same_round_is_not_read_again(
+    desk: Desk, registry: Answers
+) -> None:
+    registry.schemas = SCHEMAS | LATE
+    desk.now += LONGEST
+    (change,) = desk.loop.mark.quarantine["topic:b.db.t"].ids
+    key, value = (base64.b64encode(one or b"").decode() for one in desk.topics.held["b.db.t"][1])
+
+    desk.loop.land(frozenset(), [Resubmission("r1", change, value, key)])
+
+    assert desk.rows("b") == [(1, GIB4, 0), (1, GIB4 + 1, 1), (1, GIB4 + 2, 2)]
+    assert desk.loop.mark.quarantine == {}
 
 
 def test_the_registry_is_not_asked_in_each_round(desk: Desk, registry: Answers) -> None:

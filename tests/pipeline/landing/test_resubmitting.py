@@ -162,6 +162,20 @@ def test_a_newer_change_that_took_columns_from_before_keeps_it_out(
     assert bool(desk.loop.mark.quarantine) == refused
 
 
+def test_two_that_would_stand_in_one_place_do_not_land_together(desk: EventDesk) -> None:
+    """The wrong file for the second: its own change would be passed over without a word."""
+    desk.send(replace(ODD, key="k5", version=50))
+    (first, second) = desk.loop.mark.quarantine[SUBJECT].ids
+    same = fixed().value
+
+    one, other = resend(desk, corrected(same, first, "r1"), corrected(same, second, "r2"))
+
+    assert (one.refused, one.batch) == (False, desk.loop.mark.batch)
+    assert (other.refused, other.batch) == (True, None)
+    assert other.why.startswith("another change of its key has landed in its version")
+    assert desk.loop.mark.quarantine[SUBJECT].ids == (second,)
+
+
 def test_a_statement_since_leaves_it_to_a_new_base(desk: EventDesk) -> None:
     there = Existence(Order(1, 0, 25), there=True)
     desk.loop.mark = replace(desk.loop.mark, existing={SUBJECT: there})
