@@ -103,7 +103,7 @@ def decide(folded: Folded, found: Found, floors: Floors, raised: Floors) -> Verd
     verdicts[newer & ~deletes] = RowVerdict.UPDATE
     verdicts[left & ~deletes] = RowVerdict.MOVE
     verdicts[deletes & ~archived & ((newer & own) | left)] = RowVerdict.DELETE
-    return withdrawn(verdicts, ~deletes & below(changes, floors))
+    return withdrawn(verdicts, ~deletes & below(changes, floors), archived)
 
 
 def stands(verdicts: Verdicts) -> Mask:
@@ -116,10 +116,14 @@ def leaves(verdicts: Verdicts) -> Mask:
     return np.isin(verdicts, (*_STANDING[1:], RowVerdict.DELETE))
 
 
-def withdrawn(verdicts: Verdicts, mask: Mask) -> Verdicts:
-    """The verdicts if upserts under *mask* do not act, for they were outlived."""
+def withdrawn(verdicts: Verdicts, mask: Mask, archived: Mask) -> Verdicts:
+    """The verdicts if upserts under *mask* do not act, for they were outlived.
+
+    The row whose place one was to take has left its shard; one that is *archived* stays.
+    """
     verdicts = verdicts.copy()
-    verdicts[mask] = np.where(verdicts[mask] == RowVerdict.MOVE, RowVerdict.DELETE, RowVerdict.NOOP)
+    leaves_one = (verdicts == RowVerdict.MOVE) & ~archived
+    verdicts[mask] = np.where(leaves_one[mask], RowVerdict.DELETE, RowVerdict.NOOP)
     return verdicts
 
 

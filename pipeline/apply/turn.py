@@ -161,7 +161,7 @@ def decided(
             changes, folded, rows, found, known.read, partial(_whole, its=known), peek
         )
         rows, verdicts = archived(task.archive, lent, verdicts)
-    verdicts = _withdrawn(task, folded, verdicts)
+    verdicts = _withdrawn(task, folded, found, verdicts)
     if (some := is_partial(folded.rows) & stands(verdicts)).any():
         rows = made_whole(folded.rows, rows, found, np.flatnonzero(some), known)
     made = Decided(folded, rows, found, verdicts, raised, floors, outlived_rows)
@@ -262,7 +262,7 @@ def _slice(
     )
 
 
-def _withdrawn(task: TurnTask[Any], folded: Folded, verdicts: Verdicts) -> Verdicts:
+def _withdrawn(task: TurnTask[Any], folded: Folded, found: Found, verdicts: Verdicts) -> Verdicts:
     """Without inserts that a delete has outlived which the mirror no longer remembers."""
     if task.known is None:
         return verdicts
@@ -270,7 +270,8 @@ def _withdrawn(task: TurnTask[Any], folded: Folded, verdicts: Verdicts) -> Verdi
     if not doubts.any():
         return verdicts
     keys = plain(folded.rows["key"]).filter(pa.array(doubts)).combine_chunks()
-    return withdrawn(verdicts, doubts & outlived(folded, task.deletes(keys)))
+    gone = doubts & outlived(folded, task.deletes(keys))
+    return withdrawn(verdicts, gone, found.there & found.owned.archived)
 
 
 def counts_of(verdicts: Verdicts, floored: int) -> Counts:

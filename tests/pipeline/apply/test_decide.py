@@ -184,6 +184,14 @@ def test_f12_an_upsert_over_another_sources_row_holds_the_table() -> None:
             DELETE,
             id="below the floor, in a place that was left",
         ),
+        pytest.param(
+            [change(C, 5, 1)],
+            stands(4, FAR, archived=True),
+            {A: order(6)},
+            {},
+            NOOP,
+            id="below the floor, where another's archived row stands",
+        ),
     ],
 )
 def test_nothing_is_inserted_below_a_floor(
@@ -274,10 +282,11 @@ def test_a_delete_outlives_what_is_not_above_it(deletes: list[Row], expected: bo
     assert gone.tolist() == [expected]
 
 
-def test_a_move_that_is_withdrawn_still_deletes() -> None:
-    verdicts = np.array([INSERT, MOVE, MOVE, UPDATE], np.int8)
+def test_a_move_that_is_withdrawn_still_deletes_but_no_archived_row() -> None:
+    verdicts = np.array([INSERT, MOVE, MOVE, UPDATE, MOVE], np.int8)
+    archived = np.array([False, False, False, False, True])
 
-    taken_back = withdrawn(verdicts, np.array([True, True, False, False]))
+    taken_back = withdrawn(verdicts, np.array([True, True, False, False, True]), archived)
 
-    assert taken_back.tolist() == [NOOP, DELETE, MOVE, UPDATE]
-    assert verdicts.tolist() == [INSERT, MOVE, MOVE, UPDATE]
+    assert taken_back.tolist() == [NOOP, DELETE, MOVE, UPDATE, NOOP]
+    assert verdicts.tolist() == [INSERT, MOVE, MOVE, UPDATE, MOVE]
