@@ -3,7 +3,7 @@
 Whole numbers, floating ones, texts and bytes have one way.  How a decimal, a day or a label is
 written nobody knows but the sender, so a table with such a column is refused, by its name.  A
 column of JSON that the table has not is what the sender put beside its rows: it is null in rows
-that were read.  Pure.
+that were read.  Without one they are another collector's, whose spellings are not these.  Pure.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,6 +26,7 @@ ALIKE: Mapping[str, frozenset[str]] = {  # as rows tell it -> as the table has i
     "LONGBLOB": frozenset({*BYTES} - {"BINARY"}),  # its zeros at the end are not in the log
 }
 BESIDE = "JSON"
+OTHERS = "its rows would be written otherwise than its collector writes them"
 
 
 def plain_rows(
@@ -36,6 +37,8 @@ def plain_rows(
     Raises:
         ConfigError: nobody knows how the sender writes one of them.
     """
+    if not any(one.kind == BESIDE and one.name not in {c.name for c in there} for one in told):
+        raise ConfigError(f"{shard}: {OTHERS}")
     own = {one.name: (one, raw) for one, raw in zip(there, values, strict=True)}
     count = len(values[0]) if values else 0
     written = [_written(shard, one, own.get(one.name), count) for one in told]

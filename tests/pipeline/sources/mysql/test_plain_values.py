@@ -16,6 +16,9 @@ def told(kind: str, name: str = "c") -> MySqlColumn:
     return MySqlColumn(name, kind, notation=Notation.PLAIN)
 
 
+BESIDE = told("JSON", "hadoop_metadata")
+
+
 @pytest.mark.parametrize(
     ("events", "there", "raw", "value"),
     [
@@ -29,16 +32,19 @@ def told(kind: str, name: str = "c") -> MySqlColumn:
     ],
 )
 def test_what_has_one_way_is_written_so(events: str, there: str, raw: Raw, value: object) -> None:
-    rows = plain_rows("s/db.t", [told(events)], [MySqlColumn("c", there)], [pa.array([raw, None])])
+    columns = [MySqlColumn("c", there)]
 
-    assert [json.loads(row) for row in rows.to_pylist()] == [{"c": value}, {"c": None}]
+    rows = plain_rows("s/db.t", [told(events), BESIDE], columns, [pa.array([raw, None])])
+
+    assert [json.loads(row)["c"] for row in rows.to_pylist()] == [value, None]
 
 
 def test_what_stands_beside_the_rows_is_null_and_what_events_lack_is_left_out() -> None:
     columns = [MySqlColumn("c", "INT"), MySqlColumn("more", "INT")]
-    beside = [told("INT"), told("JSON", "hadoop_metadata")]
 
-    (row,) = plain_rows("s/db.t", beside, columns, [pa.array(["1"]), pa.array(["2"])]).to_pylist()
+    (row,) = plain_rows(
+        "s/db.t", [told("INT"), BESIDE], columns, [pa.array(["1"]), pa.array(["2"])]
+    ).to_pylist()
 
     assert json.loads(row) == {"c": 1, "hadoop_metadata": None}
 
@@ -59,7 +65,7 @@ def test_what_stands_beside_the_rows_is_null_and_what_events_lack_is_left_out() 
 )
 def test_what_nobody_knows_is_refused_by_its_name(events: str, there: str, why: str) -> None:
     with pytest.raises(ConfigError) as refused:
-        plain_rows("s/db.t", [told(events)], [MySqlColumn("c", there)], [pa.array(["1"])])
+        plain_rows("s/db.t", [told(events), BESIDE], [MySqlColumn("c", there)], [pa.array(["1"])])
 
     assert "column c" in str(refused.value)
     assert why in str(refused.value)
@@ -67,4 +73,10 @@ def test_what_nobody_knows_is_refused_by_its_name(events: str, there: str, why: 
 
 def test_a_column_that_the_table_lost_is_told() -> None:
     with pytest.raises(ConfigError, match=r"s/db\.t has no column row_key, which its events have"):
-        plain_rows("s/db.t", [told("LONGTEXT", "row_key")], [], [])
+        plain_rows("s/db.t", [told("LONGTEXT", "row_key"), BESIDE], [], [])
+
+
+def test_rows_of_a_collector_that_puts_nothing_beside_them_are_not_read() -> None:
+    """Maxwell's, whose columns are told by statements."""
+    with pytest.raises(ConfigError, match="written otherwise than its collector writes them"):
+        plain_rows("s/db.t", [told("BIGINT")], [MySqlColumn("c", "BIGINT")], [pa.array(["1"])])
