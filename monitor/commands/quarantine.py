@@ -110,6 +110,7 @@ def show(
     type=click.Path(path_type=Path, exists=True, dir_okay=False, allow_dash=True),
     help="A file with the bytes of the message.",
 )
+@click.option("--unchanged", is_flag=True, help="As it came: by now it can be read.")
 @click.option("--key", help="The message's key; by default what its topic has.")
 @click.option("--schema", type=int, help="Schema to write the text in; by default its own.")
 @click.option("--reason", required=True, help="What was wrong; kept for ever.")
@@ -121,6 +122,7 @@ def resend(
     id_: str,
     text: Path | None,
     raw: Path | None,
+    unchanged: bool,
     key: str | None,
     schema: int | None,
     reason: str,
@@ -135,14 +137,14 @@ def resend(
     It lands where the first one stood, or in the version that it tells: what is newer wins.  What
     it blocked opens once it has landed and is merged.  Exit status 4: it never lands, and why.
     """
-    if (text is None) == (raw is None):
-        raise ConfigError("say what is to be sent: --text FILE, or --bytes FILE, and not both")
+    if (text is not None) + (raw is not None) + unchanged != 1:
+        raise ConfigError("say what is to be sent: --text FILE, --bytes FILE, or --unchanged")
     said = {"id": id_, "reason": reason, "who": who, "key": key, "schema_id": schema}
-    what = (
-        {"text": _text(text)}
-        if text is not None
-        else {"value": base64.b64encode(_bytes(raw)).decode()}
-    )
+    what: dict[str, Any] = {"unchanged": unchanged}
+    if text is not None:
+        what["text"] = _text(text)
+    if raw is not None:
+        what["value"] = base64.b64encode(_bytes(raw)).decode()
     base = address(server, config)
     found = posted(base, "/v1/resubmissions", "change", said | what)
     found = _ended(base, found["id"]) if wait else found
@@ -151,8 +153,8 @@ def resend(
         sys.exit(REFUSED)
 
 
-def _bytes(path: Path | None) -> bytes:
-    if path is None or str(path) == "-":
+def _bytes(path: Path) -> bytes:
+    if str(path) == "-":
         return sys.stdin.buffer.read()
     return path.read_bytes()
 

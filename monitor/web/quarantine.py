@@ -31,8 +31,9 @@ log = structlog.get_logger(__name__)
 class ResubmissionRequest(BaseModel):
     """Who corrects which message, how and why.
 
-    ``text`` is the whole message as a person reads it, ``value`` its bytes in base64: one of them.
-    ``key`` is a text.  ``schema_id`` is the schema that ``text`` is to be written in.
+    ``text`` is the whole message as a person reads it, ``value`` its bytes in base64, or it is
+    ``unchanged``, for it can be read by now: one of them.  ``key`` is a text.  ``schema_id`` is the
+    schema that ``text`` is to be written in.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -42,6 +43,7 @@ class ResubmissionRequest(BaseModel):
     who: Text
     text: Payload | None = None
     value: Payload | None = None
+    unchanged: bool = False
     key: Payload | None = None
     schema_id: int | None = None
 
@@ -77,12 +79,12 @@ def message(parts: Parts, id: Text, letters: Letters = 0) -> render.Json:  # noq
 def resubmit(parts: Parts, body: ResubmissionRequest) -> JSONResponse:
     """Send a message again as it should have been: 202; 400 if it cannot be read either."""
     errors, name = parts.error_table(), body.id
-    if (body.text is None) == (body.value is None):
-        raise ConfigError("say what is to be sent: as a text, or as bytes, and not both")
+    if (body.text is not None) + (body.value is not None) + body.unchanged != 1:
+        raise ConfigError("say what is to be sent: a text, bytes, or what came; one of them")
     one = errors.message(name)
-    value = errors.written(one, body.text, body.schema_id) if body.text is not None else b""
-    if body.value is not None:
-        value = _bytes(body.value)
+    value = one.value if body.value is None else _bytes(body.value)
+    if body.text is not None:
+        value = errors.written(one, body.text, body.schema_id)
     key = None if body.key is None else body.key.encode()
     asked = errors.corrected(one, value, key, uuid.uuid4().hex[:12])
     original, table = hashlib.sha256(one.value).hexdigest(), one.row.table or ""

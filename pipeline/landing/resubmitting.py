@@ -16,14 +16,14 @@ import pyarrow as pa
 
 from pipeline.changelog.change_log import ChangeLog
 from pipeline.changelog.table import Stamp
-from pipeline.errors import FormatError, NoSchemasError
+from pipeline.errors import FormatError, NoSchemasError, ProofError
 from pipeline.landing.healing import Healed
 from pipeline.landing.listing import Listing
 from pipeline.landing.shape import Provenance, Routes, shape, slim
 from pipeline.landing.source_feed import Feed
 from pipeline.landing.staging import write_rows
 from pipeline.landing.tally import tally
-from pipeline.landing.told_schemas import Unrepeated
+from pipeline.landing.told_schemas import told_schema
 from pipeline.mark import Mark, Quarantine, source_of
 from pipeline.model import Op, Order, Shard
 from pipeline.registry import decoded
@@ -52,6 +52,7 @@ UNSURE = (
     " anew): take a new base of its table"
 )
 OCCUPIED = "another change of its key has landed in its version, or place"
+UNTOLD = "no change of {shard} has told its columns yet: it lands once one that can be read has"
 Row = Mapping[str, Any]
 ChangePlace = tuple[str, str, str, Order]
 """Source, table, key and order."""
@@ -114,7 +115,7 @@ class Resubmitting:
             try:
                 subject, made = self._rows(one, mark, listing, at)
                 own = _places(made, places)
-            except NoSchemasError as error:
+            except (NoSchemasError, ProofError) as error:
                 others.append(ResubmissionState(one.id, why=str(error)))
             except FormatError as error:
                 others.append(ResubmissionState(one.id, why=str(error), refused=True))
@@ -144,6 +145,7 @@ class Resubmitting:
         Raises:
             FormatError: it never lands, and why.
             NoSchemasError: it cannot be read yet.
+            ProofError: its columns are not known yet; a change that can be read will tell them.
         """
         subject, open_ = _subject(one, mark)
         feed = self._feed(subject, one, listing)
@@ -153,13 +155,14 @@ class Resubmitting:
         changes = decoded(feed.format, feed.registry, raw)
         stamp = Stamp(mark.lane, -1, at)
         routes = Routes(self.router, self.standards)
-        shaped = [shape(changes, raw, came, routes=routes, stamp=stamp)]
-        known = {n: told for n, told in mark.schemas.items() if source_of(n) == name}
-        rows = list(Unrepeated(known).among(shaped)) if len(changes) else []
-        judged = [row for each in rows for row in each.select(list(JUDGED)).to_pylist()]
+        shaped = shape(changes, raw, came, routes=routes, stamp=stamp)
+        rows = _without_known_columns(shaped, mark)
+        judged = rows.select(list(JUDGED)).to_pylist()
+        if untold := _untold(judged, mark):
+            raise ProofError(UNTOLD.format(shard=untold))
         if why := refusal(judged, subject, mark, self._newer):
             raise FormatError(why)
-        return subject, rows
+        return subject, [rows]
 
     def _feed(self, subject: str, one: Resubmission, listing: Listing) -> Feed:
         place = place_of(one.change)
@@ -184,6 +187,24 @@ def refusal(rows: Sequence[Row], subject: str, mark: Mark, newer: Newer) -> str:
         if why:
             return why
     return "" if rows else "it says nothing: no change of a row is in it"
+
+
+def _without_known_columns(rows: pa.RecordBatch, mark: Mark) -> pa.RecordBatch:
+    """*rows* but those that tell the very columns that are known, from whichever order on."""
+    kept = []
+    for row in rows.select(["op", "source", "shard", "order", "after", "schema_id"]).to_pylist():
+        told = row["op"] == Op.DDL and row["schema_id"] is not None
+        known = mark.schemas.get(str(Shard(row["source"], row["shard"]))) if told else None
+        one = told_schema(Order(**row["order"]), row["after"]) if known is not None else None
+        kept.append(one is None or known is None or one.digest != known.digest)
+    return rows.filter(pa.array(kept, pa.bool_()))
+
+
+def _untold(rows: Sequence[Row], mark: Mark) -> str:
+    """The shard whose columns only a row of these tells; empty if there is none."""
+    told = (row for row in rows if row["op"] == Op.DDL and row["schema_id"] is not None)
+    names = (str(Shard(row["source"], row["shard"])) for row in told)
+    return next((name for name in names if name not in mark.schemas), "")
 
 
 def _odd(row: Row, subject: str) -> str:
@@ -211,8 +232,11 @@ def _misplaced(row: Row, subject: str) -> str:
 
 
 def _outdated(row: Row, mark: Mark) -> str:
-    known = mark.existing.get(str(Shard(row["source"], row["shard"])))
+    name = str(Shard(row["source"], row["shard"]))
+    known, told = mark.existing.get(name), mark.schemas.get(name)
     if known is None or known.order <= Order(**row["order"]):
+        return ""
+    if told is not None and told.order == known.order:  # rows told the columns that it has, too
         return ""
     return f"a statement about {row['shard']} came since: take a new base"
 

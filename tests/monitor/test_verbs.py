@@ -134,7 +134,7 @@ def _run(words: list[str], monkeypatch: pytest.MonkeyPatch) -> object:
         pytest.param(["quarantine", "list", "--limit", "0"], "limit: ", id="quarantine: none"),
         pytest.param(
             ["quarantine", "resend", "x", "--reason", "x"],
-            "--text FILE, or --bytes FILE",
+            "--text FILE, --bytes FILE, or --unchanged",
             id="quarantine: nothing to send",
         ),
         pytest.param(["resume", USERS], "is not paused; nothing was recorded", id="resume: none"),

@@ -20,6 +20,7 @@ from monitor.error_table import ErrorTable, SourceFormat
 from monitor.web.api import application
 from pipeline.build import message_text, open_table_format
 from pipeline.errors import ConfigError, SluiceError
+from pipeline.formats.dbevents_avro import DbEventsAvro
 from pipeline.formats.debezium.avro_message import AvroMessage
 from pipeline.formats.message_text import PlainText
 from pipeline.mark import Quarantine
@@ -170,6 +171,38 @@ def test_bytes_are_sent_as_they_are(server: str, rig: Rig, desk: EventDesk) -> N
     assert desk.loop.mark.quarantine == {}
 
 
+def test_what_can_be_read_by_now_is_sent_as_it_came(
+    tmp_path: Path, rig: Rig, registry: Answers
+) -> None:
+    """The config named a column as the key that is none, and does so no more."""
+    registry.schemas = {NUMBER: json.dumps(SCHEMA)}
+    asked = SchemaRegistry("b", RegistrySettings(registry.url))
+    wrong = DbEventsAvro(asked.settings, keys={"db.t": ("nothing",)})
+    home = tmp_path / "other"
+    desk = EventDesk(home, registries={"b": asked}, other=wrong)
+    desk.send(Event("k0", 10, {"id": 0}), Event("k1", 20, {"id": 1}))
+    names = desk.loop.mark.quarantine["b/db.t"].ids
+    right = EventDesk(home, topics=desk.topics, registries={"b": asked})
+    lake = Lake(right.settings, open_table_format(right.settings))
+    formats = {"b": SourceFormat(right.format("b"), asked, AvroMessage())}
+    errors = ErrorTable(lake, formats, lambda: right.topics)
+    with serving(application(replace(rig.api_parts(), errors=errors))) as address:
+        for name in names:
+            words = ("--unchanged", "--reason", "keys are right now", "--no-wait")
+            assert run(address, "resend", name, *words).exit_code == 0
+    land(rig, right)
+    waits = {one.why for one in rig.store.resubmissions.list()}
+    right.send(Event("k2", 30, {"id": 2}))
+    land(rig, right)
+
+    assert waits == {
+        "no change of b/db.t has told its columns yet: it lands once one that can be read has"
+    }
+    assert len(names) == 2
+    assert right.loop.mark.quarantine == {}
+    assert [row["order"]["pos"] for row in right.landed(Op.UPDATE)] == [10, 20, 30]
+
+
 @pytest.mark.parametrize(
     ("told", "why"),
     [
@@ -198,7 +231,7 @@ def test_what_would_not_be_read_either_is_refused(
         (("show", "nothing"), "nothing that could not be read is named 'nothing'"),
         (("show", f"{TOPIC}:0:1@7"), "nothing that could not be read is named"),
         (("resend", f"{TOPIC}:0:0@0", "--reason", "x", "--bytes", "-"), "nothing that could not"),
-        (("resend", NAME, "--reason", "x"), "--text FILE, or --bytes FILE, and not both"),
+        (("resend", NAME, "--reason", "x"), "--text FILE, --bytes FILE, or --unchanged"),
         (("resend", NAME, "--reason", "x", "--text", "-"), "it is no JSON"),
         (("resend", NAME, "--reason", "x", "--text", "-", "--schema", "9"), "knows no schema 9"),
         (("show", NAME, "--out", "/no/such/file"), "cannot write /no/such/file"),

@@ -31,11 +31,14 @@ ODD = Event("k1", 20, {"id": 1, "note": "odd"}, error="a letter where a number b
 
 @dataclass(eq=False)
 class EventDesk(Desk):
-    """Its source ``b`` sends DBEvents, all of one table."""
+    """Its source ``b`` sends DBEvents, all of one table, read as *other* says."""
+
+    other: DbEventsAvro | None = None
 
     def format(self, name: str) -> Format:
         its = self.registries.get(name)
-        return super().format(name) if its is None else DbEventsAvro(its.settings)
+        own = None if its is None else self.other or DbEventsAvro(its.settings)
+        return super().format(name) if own is None else own
 
     def send(self, *events: Event) -> Landed:
         held = self.topics.held.setdefault(TOPIC, [])
