@@ -52,6 +52,12 @@ def test_files_that_arrive_while_the_service_is_killed_are_mirrored_once(weibo: 
     }
 
 
+def test_rows_of_a_late_hour_reach_a_copy_once_each(weibo: Weibo) -> None:
+    weibo.put("clicks", "late.json", {"user": 7, "url": "nine hours late"}, ago=9)
+
+    wait_until(lambda: weibo.copied() == weibo.written["clicks"], SOON, "all rows in the copy")
+
+
 def test_csv_and_parquet_are_rows_like_any_other(weibo: Weibo) -> None:
     weibo.place("orders", "a.csv").write_text('id,note\n1,"two\nlines"\n2,\n')
     weibo.note("orders", {"id": "1", "note": "two\nlines"}, {"id": "2"})

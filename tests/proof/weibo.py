@@ -24,6 +24,7 @@ from demo.daemon import Daemon
 from demo.ports import free_ports
 from demo.processes import wait_until
 from tests.docs.markdown import ROOT, blocks
+from tests.toy.copy import FileCopy
 
 PAGE = ROOT / "docs" / "systems" / "weibo.md"
 SOON = timedelta(minutes=2)
@@ -125,6 +126,15 @@ class Weibo:
         rows = self.rows(log)
         return Counter(_text({n: v for n, v in row.items() if n[0] != "_"}) for row in rows)
 
+    @property
+    def copy(self) -> FileCopy:
+        """What follows the clicks, and keeps all values as texts."""
+        return FileCopy(str(self.home / "copy.json"))
+
+    def copied(self) -> Counter[str]:
+        rows = self.copy.rows("logs.clicks").values()
+        return Counter(_text({"user": int(row["user"]), "url": row["url"]}) for row in rows)
+
     def rows(self, log: str) -> list[dict[str, Any]]:
         try:
             table = DeltaTable(str(self.home / "lake" / "mirrors" / "logs" / log))
@@ -154,6 +164,8 @@ class Weibo:
             "spark": {"spark.driver.extraJavaOptions": QUICK},
         }
         told["http"] = {"port": self.port}
+        copy = {"kind": "tests.toy.copy", "tables": "logs.clicks", "path": self.copy.path}
+        told["copies"] = {"downstream": copy}
         path = self.home / "sluice.yaml"
         path.write_text(yaml.safe_dump(told))
         return path
