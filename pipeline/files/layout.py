@@ -81,6 +81,11 @@ class PartitionRange:
         begins = one.begins(self.zone)
         return begins is not None and now - self.back < begins + HOUR and begins <= now + self.ahead
 
+    def is_before(self, one: HourPartition, now: datetime) -> bool:
+        """Whether all of its hour lies before what is looked at."""
+        begins = one.begins(self.zone)
+        return begins is not None and begins + HOUR <= now - self.back
+
     def late(self, one: HourPartition, now: datetime, grace: timedelta) -> bool:
         """Whether what comes *now* comes later than *grace* after the end of its hour."""
         begins = one.begins(self.zone)

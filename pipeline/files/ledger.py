@@ -33,6 +33,8 @@ TABLES = (
     " modified INTEGER, changed INTEGER, first INTEGER, since REAL, why TEXT, told INTEGER,"
     " part TEXT, looked INTEGER) WITHOUT ROWID",
     "CREATE TABLE IF NOT EXISTS columns (shard TEXT PRIMARY KEY, body TEXT) WITHOUT ROWID",
+    "CREATE TABLE IF NOT EXISTS hours_left (part TEXT PRIMARY KEY, changed INTEGER,"
+    " newest INTEGER) WITHOUT ROWID",
     "CREATE TABLE IF NOT EXISTS beats (sweep INTEGER PRIMARY KEY, n INTEGER)",
 )
 START: Mapping[str, int] = {"end": 0, "begun": 0, "done": 0, "asked": -1, "beaten": -1}
@@ -222,6 +224,26 @@ class Ledger:
         """Forget files of a partition that were not seen in *sweep*: they went, or were renamed."""
         with self._writing() as db:
             db.execute("DELETE FROM waiting WHERE part = ? AND looked < ?", (part, sweep))
+
+    def left(self, part: str) -> tuple[int, int] | None:
+        """When a folder that is looked at no more had changed, and the newest file in it.
+
+        None if it was never asked for.
+        """
+        with self._asked() as db:
+            row: tuple[int, int] | None = db.execute(
+                "SELECT changed, newest FROM hours_left WHERE part = ?", (part,)
+            ).fetchone()
+        return row
+
+    def leave(self, part: str, changed: int, newest: int, told: FaultHead | None = None) -> None:
+        """Remember that, with what is *told* of files that came after it."""
+        with self._writing() as db:
+            db.execute(
+                "INSERT OR REPLACE INTO hours_left VALUES (?, ?, ?)", (part, changed, newest)
+            )
+            if told is not None:
+                _add(db, "fault", told, 1)
 
     def waits(self) -> Mapping[str, int]:
         """Partition -> how many files wait in it."""

@@ -37,6 +37,7 @@ from pipeline.model import ShardId
 CHUNK = 500  # files that are looked at, and taken, at once
 CHANGED = "it was changed after it was taken"
 UNREAD = "nothing of it was read again: what is new in it belongs into a file of another name"
+TOO_LATE = "they were not taken: make `back` longer, or put them into an hour in range"
 COARSE = 2.0  # seconds: a folder's own time may stand still for less, though files come
 log = structlog.get_logger(__name__)
 
@@ -145,21 +146,47 @@ class FileSweep:
             yield from self._looked_at(part, number)
             self._looked(part, changed)
             yield
+        if whole:
+            yield from self._left(now)
         self.ledger.end_sweep(number)
         self._deep = began if whole else self._deep
 
     def _partitions(self, now: datetime) -> Iterator[HourPartition]:
         """Those in range, log by log, the oldest first."""
+        every = self._hours(lambda day: self.rules.range.days(day, now))
+        return (part for part in every if self.rules.range.holds(part, now))
+
+    def _hours(self, wanted: Callable[[str], bool]) -> Iterator[HourPartition]:
+        """Of every log those of the days that are *wanted*."""
         for name in _folders(self.base):
-            if not is_finished(name, self.rules.unfinished):
+            if is_finished(name, self.rules.unfinished):
+                for day in filter(wanted, _folders(self.base / name)):
+                    for hour in _folders(self.base / name / day):
+                        yield HourPartition(name, day, hour)
+
+    def _left(self, now: datetime) -> Iterator[None]:
+        """Tell of hours that got files when they were looked at no more; what lay there is old."""
+        for part in self._hours(lambda _: True):
+            if not self.rules.range.is_before(part, now):
                 continue
-            for day in _folders(self.base / name):
-                if not self.rules.range.days(day, now):
-                    continue
-                for hour in _folders(self.base / name / day):
-                    part = HourPartition(name, day, hour)
-                    if self.rules.range.holds(part, now):
-                        yield part
+            changed, known = self._changed(part), self.ledger.left(part.path)
+            if known is None and part.path in self._quiet:
+                known = (self._quiet.pop(part.path)[0],) * 2  # as it was when it was looked at
+            if known is None or known[0] != changed:
+                found = [(one.stamp.changed, one.path) for one in self._files(part)]
+                newest = max([changed, *(at for at, _ in found)])
+                new = [path for at, path in found if known is not None and at > known[1]]
+                self.ledger.leave(part.path, changed, newest, self._came_after(part, new))
+            yield
+
+    def _came_after(self, part: HourPartition, found: Sequence[str]) -> FaultHead | None:
+        """What is told of files that came to it since; None if none did that was not taken."""
+        new = sorted(set(found) - self.ledger.taken(found).keys())
+        if not new:
+            return None
+        why = f"{len(new)} files came, such as {new[0]}, when their hour was looked at no more"
+        log.warning("files too late", partition=part.path, files=len(new))
+        return FaultHead(self._shard(part), part.path, f"{why}; {TOO_LATE}")
 
     def _require_logs(self) -> None:
         """Where all logs are gone that were there, their disk is."""

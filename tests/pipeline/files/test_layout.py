@@ -31,6 +31,7 @@ RANGE = PartitionRange(timedelta(hours=3), timedelta(hours=1), ZoneInfo("Asia/Sh
 def test_an_hour_is_looked_at_if_any_of_it_is_in_range(day: str, hour: str, *, held: bool) -> None:
     assert RANGE.holds(HourPartition("l", day, hour), NOW) is held
     assert RANGE.days(day, NOW) or not held
+    assert RANGE.is_before(HourPartition("l", day, hour), NOW) is (hour == "16")
 
 
 def test_an_hour_that_begins_where_the_clock_is_set_forward_has_a_beginning() -> None:

@@ -254,6 +254,38 @@ def test_late_files_of_any_hour_in_range_are_found_and_older_hours_are_not_looke
     assert folder.taken() == {"a.json": 1}
 
 
+def test_an_hour_that_gets_files_when_it_is_looked_at_no_more_is_told(folder: LogFolder) -> None:
+    old = ("2026_11_22", "11")
+    folder.write("history.json", ROW, hour=old)
+    folder.write("a.json", ROW)
+    folder.sweep(3, timedelta(minutes=2))
+    assert folder.faults() == []
+
+    folder.write("b.json", ROW, hour=old)
+    folder.sweep(3, timedelta(minutes=2))
+
+    (told,) = folder.faults()
+    assert told.startswith("1 files came, such as clicks/2026_11_22/11/b.json, when their hour")
+    assert folder.taken() == {"a.json": 1}
+
+
+def test_an_hour_that_leaves_the_range_is_told_only_of_what_comes_then(folder: LogFolder) -> None:
+    path = folder.write("a.json", ROW)
+    folder.settled()
+    folder.sweep(2, timedelta(days=1, hours=1))
+    assert folder.faults() == []
+
+    path.unlink()  # as retention does
+    folder.sweep(2, timedelta(minutes=2))
+    assert folder.faults() == []
+
+    folder.write("b.json", ROW)
+    folder.again()
+    folder.sweep(2, timedelta(minutes=2))
+    (told,) = folder.faults()
+    assert "b.json" in told
+
+
 def test_what_comes_after_its_hour_and_some_grace_is_told_as_late(folder: LogFolder) -> None:
     folder.write("a.json", ROW, hour=("2026_11_23", "12"))  # which goes on until 13:00
     folder.write("b.json", ROW, hour=("2026_11_23", "11"))  # an hour of grace goes on
