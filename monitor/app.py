@@ -13,15 +13,7 @@ from alerts.deliver import Delivery
 from checks.run import looks_back
 from checks.world import World
 from monitor.board import CurrentBoard
-from monitor.clients import (
-    LakeClient,
-    Servers,
-    describe,
-    error_table,
-    highest_landed,
-    lineage,
-    orderings,
-)
+from monitor.clients import LakeClient, Servers, describe, error_table, highest_landed, orderings
 from monitor.config.copy_plan import CopyPlan
 from monitor.config.model import Config
 from monitor.copying import CopyWork
@@ -52,6 +44,7 @@ from monitor.observe.state_book import StateBook
 from monitor.observe.unlogged_changes import UnloggedChanges
 from monitor.observe.wanted import WantedTables
 from monitor.observe.world import RoundWorld
+from monitor.openlineage import lineage_events
 from monitor.right_of_way import RightOfWay
 from monitor.schedule import Schedule
 from monitor.spark.requests import Deadlines, LaneRequests
@@ -89,8 +82,7 @@ class App:
     def __post_init__(self) -> None:
         """Build the parts in the order in which they need each other."""
         config, store = self.config, self.store
-        self.stopping = threading.Event()
-        self.started = clock()
+        self.stopping, self.started = threading.Event(), clock()
         self.current, self.way = CurrentBoard(), RightOfWay()
         self.lake, self.wanted = LakeClient.of(config), WantedTables(clock)
         self.clocks = self._clocks()
@@ -116,6 +108,7 @@ class App:
         self.recorder = self._recorder()
         self.assessor = self._assessor()
         self.supervisor = Supervisor(config.settings, self.spark)
+        self.openlineage = lineage_events(config, self.lake.links)
         self.requests = self._lane_requests()
         self.rechecks = Rechecks(store.rereads, self.rulings, clock)
         self.rebootstraps = self._rebootstraps()
@@ -147,7 +140,7 @@ class App:
             ApiParts(
                 *(gate, self.current, self.store, clock, stopping, names, self.way, rows),
                 errors=error_table(self.config, self.lake),
-                links=lineage(self.config, self.lake),
+                links=self.lake.links,
                 arrivals=self.arrivals,
             )
         )
@@ -272,6 +265,7 @@ class App:
             paused=self._paused,
             wanted=self.wanted,
             archived=self.store.archives.registered,
+            noted=tuple if self.openlineage is None else self.openlineage.note,
             cuts=DueCuts(
                 self.fences.known,
                 self.fences.first,
@@ -380,6 +374,7 @@ class App:
             prune=self._prune,
             publish=self.requests.publish if self._imaged() else None,
             copies=self.copies,
+            openlineage=None if self.openlineage is None else self.openlineage.tell,
             merge_urgent=self.requests.apply_urgent if self.config.settings.divided else None,
         )
 

@@ -26,9 +26,9 @@ from pipeline.errors import SluiceError
 from pipeline.lake.log_memory import LogMemory
 from pipeline.model import Table
 from pipeline.schema.reading import SchemaReading
-from pipeline.settings import SourceSettings
+from pipeline.settings import SourceSettings, TableRule
 from pipeline.sources.source import Source, SourceDescription
-from pipeline.standards.table_standards import Standards
+from pipeline.standards.table_standards import NO_STANDARDS, Standards
 from pipeline.tables.lake import Lake
 from pipeline.topics.last_keys import KeyedTopics, end_keys
 from pipeline.transports.transport import Transport
@@ -63,12 +63,18 @@ class Servers:
 
 @dataclass(eq=False)
 class LakeClient:
-    """The lake and the topics, as probes of some sources, told by ``names``, read them."""
+    """The lake and the topics, as probes of some sources, told by ``names``, read them.
+
+    ``links`` tells which columns are which, by these rules and standards.
+    """
 
     lake: Lake
     connect: Callable[[], Transport]
     origins: Mapping[str, KeyedTopics]
     readings: Mapping[str, SchemaReading]
+    rules: tuple[TableRule, ...] = ()
+    standards: Standards = NO_STANDARDS
+    links: Lineage = field(init=False)
     _transports: dict[object, Transport] = field(default_factory=dict)
     _schemas: dict[tuple[str, ...], Schemas] = field(default_factory=dict)
     _memories: dict[tuple[str, ...], LogMemory] = field(default_factory=dict)
@@ -76,12 +82,19 @@ class LakeClient:
     @classmethod
     def of(cls, config: Config) -> "LakeClient":
         """Clients for *config*; nothing is asked yet."""
+        standards = Standards(config.standards)
         return cls(
             Lake(config.settings, open_table_format(config.settings)),
             partial(open_transport, config.settings),
-            {s.name: _keyed(s, Standards(config.standards)) for s in config.sources},
+            {s.name: _keyed(s, standards) for s in config.sources},
             readings(config.sources),
+            config.tables,
+            standards,
         )
+
+    def __post_init__(self) -> None:
+        """Read nothing yet."""
+        self.links = Lineage(self.lake, self.readings, self.rules, self.standards)
 
     def log(self, names: tuple[str, ...]) -> LogSide:
         """The change log, pinned now, and the topics."""
@@ -119,11 +132,6 @@ def error_table(config: Config, lake: LakeClient) -> ErrorTable:
         for one in config.sources
     }
     return ErrorTable(lake.lake, formats, partial(lake.transport, ErrorTable))
-
-
-def lineage(config: Config, lake: LakeClient) -> Lineage:
-    """Which columns are which, of all sources of *config*."""
-    return Lineage(lake.lake, lake.readings, config.tables, Standards(config.standards))
 
 
 def describe(settings: SourceSettings, shards: Collection[str]) -> SourceDescription:

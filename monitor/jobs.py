@@ -13,6 +13,7 @@ Work = Callable[[], object]
 CENSUS = timedelta(seconds=5)  # how often it is looked who is to be asked, which is far rarer
 RETENTION = timedelta(minutes=2)
 PUBLISH = timedelta(seconds=30)
+LINEAGE = timedelta(seconds=5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,7 @@ class Works:
     publish: Work | None = None
     merge_urgent: Work | None = None
     copies: Sequence[CopyWork] = ()
+    openlineage: Work | None = None
 
 
 def jobs(config: Config, works: Works) -> tuple[Job, ...]:
@@ -52,6 +54,8 @@ def jobs(config: Config, works: Works) -> tuple[Job, ...]:
     if works.merge_urgent is not None:
         merging = (paces.merge, paces.merge_deadline, works.merge_urgent)
         some.append(Job("merge_urgent", *merging, continuous=True))
+    if works.openlineage is not None:
+        some.append(Job("openlineage", LINEAGE, 30 * minute, works.openlineage, continuous=True))
     for one in works.copies:
         pace = (paces.merge, paces.merge_deadline, one.run)
         some.append(Job(f"copy:{one.plan.name}", *pace, continuous=True))

@@ -47,6 +47,11 @@ def open_source(settings: SourceSettings) -> Source:
     return cast("Source", _made(kind, settings, settings, at="options", options=settings.options))
 
 
+def source_kind(settings: SourceSettings) -> str:
+    """The key of the source's kind, named or usual; ConfigError if its collector is not known."""
+    return settings.kind or str(_collector(settings).usual_kind)
+
+
 def open_rows(settings: SourceSettings) -> RowReader:
     """What reads rows of one source again; ConfigError if its kind has no such thing."""
     name = settings.kind or _collector(settings).usual_kind

@@ -14,6 +14,7 @@ from monitor.config import copies, invariants, standards
 from monitor.config.mistakes import mistakes, securities
 from monitor.config.model import Config
 from monitor.config.names import elsewhere, strangers
+from monitor.config.openlineage import OpenLineageSettings
 from monitor.config.places import misplaced
 from monitor.config.plans import (
     Beside,
@@ -94,7 +95,7 @@ def parse(text: str, path: Path, also: Faults = _none) -> Config:
 def schema() -> dict[str, Any]:
     """The JSON Schema of the whole file, for editors."""
     whole = Config.model_json_schema()
-    for kind in (SourceSettings, KafkaSecurity):
+    for kind in (SourceSettings, KafkaSecurity, OpenLineageSettings):
         for name in sorted(secret_fields(kind)):
             whole["$defs"][kind.__name__]["properties"][name] = SECRET_SCHEMA
     beside = TypeAdapter(Beside).json_schema()["properties"]
@@ -111,6 +112,9 @@ def schema() -> dict[str, Any]:
 
 def _with_secrets(raw: dict[str, Any], folder: Path) -> tuple[dict[str, Any], list[str]]:
     known, faults = _security(raw, "", folder)
+    if isinstance(section := raw.get("openlineage"), Mapping):
+        known["openlineage"], wrong = resolve(section, OpenLineageSettings, "openlineage", folder)
+        faults += wrong
     sources = raw.get("sources")
     if isinstance(sources, list):
         found = [

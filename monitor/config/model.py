@@ -17,6 +17,7 @@ from alerts.round import AlertSettings
 from checks import run as probes
 from checks.readiness import ReadinessPolicy, Rule
 from monitor.config.copy_plan import CopyPlan
+from monitor.config.openlineage import OpenLineageSettings
 from monitor.config.plans import CheckPlan, Every
 from monitor.config.rebootstrap import RebootstrapRule
 from pipeline.archive import ArchiveRule
@@ -132,6 +133,7 @@ class Config(BaseModel):
     tables: tuple[TableRule, ...] = ()
     publish: tuple[PublishRule, ...] = ()
     rebootstrap: tuple[RebootstrapRule, ...] = ()
+    openlineage: OpenLineageSettings | None = None
     archive: tuple[ArchiveRule, ...] = ()
     pipeline: Tuning = Tuning()
     readiness: ReadinessSettings = ReadinessSettings()

@@ -40,7 +40,7 @@ class LaneRequests:
     """Drives one lane; ``call`` asks the Spark process, and waits for as long as it is told.
 
     ``ailments`` says of landing and applying why the last one failed, ``at_rest`` whether nothing
-    is to be read again.
+    is to be read again.  ``noted`` is told of turns, and waits for nobody.
     """
 
     call: Callable[[Request, timedelta], Reply]
@@ -58,6 +58,7 @@ class LaneRequests:
     paused: Callable[[], frozenset[str]] = frozenset
     wanted: Callable[[], frozenset[str]] = frozenset
     archived: Callable[[], tuple[RegisteredWindow, ...]] = tuple
+    noted: Callable[[Sequence[Applied]], object] = tuple
     ailments: dict[Verb, str] = field(default_factory=dict)
     at_rest: bool = False
     _untold: dict[Verb, tuple[Sequence[Applied], datetime]] = field(default_factory=dict)
@@ -176,6 +177,7 @@ class LaneRequests:
             for turn in told:
                 self.accounts.add(self.lane, turn.table, turn.batch, turn.account, now)
         self.standstills.applied(turns, now)
+        self.noted(turns)
         for turn in turns:
             if turn.image is not None:
                 cut = turn.image.cut.isoformat()

@@ -1,0 +1,37 @@
+"""Who is told which table is made of which, by events of OpenLineage?"""
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from urllib.parse import urlsplit
+
+
+@dataclass(frozen=True, slots=True)
+class OpenLineageSettings:
+    """Events go to ``url``, with ``token`` if one is asked for, and to the end of ``file``.
+
+    ``namespace`` is that of Sluice's jobs.
+    """
+
+    url: str = ""
+    token: str = field(default="", repr=False)
+    file: str = ""
+    namespace: str = "sluice"
+    timeout: timedelta = timedelta(seconds=5)
+
+    def __post_init__(self) -> None:
+        """Refuse what no event could be sent to.
+
+        Raises:
+            ValueError: says what.
+        """
+        there = urlsplit(self.url)
+        if not self.url and not self.file:
+            msg = "name a url or a file"
+            raise ValueError(msg)
+        if self.url and (there.scheme not in ("http", "https") or not there.netloc):
+            msg = "url must be an http:// or https:// address"
+            raise ValueError(msg)
+        if self.file and not Path(self.file).is_absolute():
+            msg = "file must be a whole path"
+            raise ValueError(msg)

@@ -1,0 +1,201 @@
+"""A receiver gets each turn's events; one that hangs or refuses delays no merge and loses none.
+
+Covers monitor/config/openlineage.py.
+"""
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from monitor import openlineage
+from monitor.config.file import load
+from monitor.config.openlineage import OpenLineageSettings
+from monitor.openlineage import LineageEvents, server_place
+from monitor.openlineage_events import DatasetPlace
+from pipeline.errors import ConfigError
+from pipeline.model import Account
+from pipeline.report import Hold
+from pipeline.settings import CollectorSettings, SourceSettings
+from tests.monitor.config.test_invariants import LEAST
+from tests.monitor.test_openlineage_events import LINKS, TURN
+
+SOURCES = {"a": DatasetPlace("mysql://a:3306", ""), "b": DatasetPlace("postgres://b:5432", "shop.")}
+
+
+def _events(settings: OpenLineageSettings) -> LineageEvents:
+    return LineageEvents(settings, lambda _: tuple(LINKS), lambda name: f"/lake/{name}", SOURCES)
+
+
+class _Receiver(BaseHTTPRequestHandler):
+    answers: list[int]
+    heard: list[tuple[str | None, dict[str, Any]]]
+    go_on: threading.Event
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.go_on.wait(10)
+        status = self.answers.pop(0) if self.answers else 201
+        if status == 201:
+            self.heard.append((self.headers["Authorization"], json.loads(body)))
+        self.send_response(status)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@contextmanager
+def _receiver(*answers: int) -> Iterator[tuple[str, type[_Receiver]]]:
+    go_on = threading.Event()
+    go_on.set()
+
+    class Own(_Receiver):
+        pass
+
+    kind: type[_Receiver] = Own
+    kind.answers, kind.heard, kind.go_on = list(answers), [], go_on
+    server = ThreadingHTTPServer(("127.0.0.1", 0), kind)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/api/v1/lineage", kind
+    finally:
+        go_on.set()
+        server.shutdown()
+        server.server_close()
+
+
+def test_a_turn_is_posted_and_written_with_its_shards(tmp_path: Path) -> None:
+    file = tmp_path / "events.jsonl"
+    with _receiver() as (url, heard):
+        told = _events(OpenLineageSettings(url, "secret-token", str(file)))
+        told.note([TURN])
+
+        assert told.tell() == 1
+        assert told.tell() == 0
+
+    kinds = [(who, one["eventType"]) for who, one in heard.heard]
+    assert kinds == [("Bearer secret-token", "START"), ("Bearer secret-token", "COMPLETE")]
+    assert [json.loads(one) for one in file.read_text().splitlines()] == [o for _, o in heard.heard]
+    names = [one["name"] for one in heard.heard[1][1]["inputs"]]
+    assert names == ["shop_1.orders", "shop.shop_2.orders"]
+
+
+def test_turns_that_did_nothing_and_held_tables_are_no_runs(tmp_path: Path) -> None:
+    told = _events(OpenLineageSettings(file=str(tmp_path / "events.jsonl")))
+    idle, held = replace(TURN, account=Account()), replace(TURN, hold=Hold("h", "t", "gap", "x"))
+
+    told.note([idle, held])
+
+    assert told.tell() == 0
+
+
+def test_what_could_not_be_sent_is_sent_later_in_order() -> None:
+    with _receiver(503) as (url, heard):
+        told = _events(OpenLineageSettings(url))
+        told.note([TURN, replace(TURN, batch=8, version=5)])
+
+        assert told.tell() == 0
+        assert told.tell() == 2
+
+    versions = [
+        one["outputs"][0]["facets"]["version"]["datasetVersion"]
+        for _, one in heard.heard
+        if one["eventType"] == "COMPLETE"
+    ]
+    assert versions == ["4", "5"]
+
+
+def test_what_is_refused_for_good_does_not_stop_the_others() -> None:
+    with _receiver(400) as (url, heard):
+        told = _events(OpenLineageSettings(url))
+        told.note([TURN, replace(TURN, batch=8, version=5)])
+
+        assert told.tell() == 2
+
+    assert [one["eventType"] for _, one in heard.heard] == ["START", "COMPLETE"]
+
+
+def test_a_receiver_that_hangs_delays_nobody_who_notes_a_turn() -> None:
+    with _receiver() as (url, heard):
+        heard.go_on.clear()
+        told = _events(OpenLineageSettings(url, timeout=timedelta(seconds=0.3)))
+        told.note([TURN])
+        sending = threading.Thread(target=told.tell)
+        sending.start()
+
+        noting = threading.Thread(target=told.note, args=([TURN],))
+        noting.start()
+        noting.join(0.2)
+        done = not noting.is_alive()
+        sending.join(5)
+
+        assert done
+        assert not sending.is_alive()
+        heard.go_on.set()
+        assert told.tell() == 2
+
+
+def test_of_too_many_the_oldest_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(openlineage, "MOST", 2)
+    told = _events(OpenLineageSettings("http://127.0.0.1:9/"))
+
+    told.note([replace(TURN, version=n) for n in range(5)])
+
+    assert told.tell() == 0  # nobody answers there
+    with _receiver() as (url, heard):
+        told.settings = OpenLineageSettings(url)
+        assert told.tell() == 2
+    assert len(heard.heard) == 4
+
+
+def test_a_server_is_named_with_its_kind_and_its_database() -> None:
+    own = SourceSettings(
+        "s", "h", 5432, "u", CollectorSettings("", ""), "p", options={"database": "shop"}
+    )
+
+    assert server_place(own, "postgres") == DatasetPlace("postgres://h:5432", "shop.")
+    plain = replace(own, options={}, port=3306)
+    assert server_place(plain, "mysql") == DatasetPlace("mysql://h:3306", "")
+
+
+def _config(folder: Path, section: str) -> Path:
+    path = folder / "sluice.yaml"
+    path.write_text(f"{LEAST}\nopenlineage: {section}\n", encoding="utf-8")
+    return path
+
+
+def test_the_config_names_who_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOKEN", "secret-token")
+    section = "{url: 'http://marquez:5000/api/v1/lineage', token: {env: TOKEN}}"
+
+    found = load(_config(tmp_path, section)).openlineage
+
+    wanted = OpenLineageSettings("http://marquez:5000/api/v1/lineage", "secret-token")
+    assert found == wanted
+    assert "secret-token" not in repr(found)
+
+
+@pytest.mark.parametrize(
+    ("section", "fault"),
+    [
+        ("{}", "name a url or a file"),
+        ("{url: marquez}", "url must be an http"),
+        ("{file: events.jsonl}", "file must be a whole path"),
+        ("{file: /e, token: open}", "openlineage.token: a secret is never written here"),
+        ("{file: /e, uri: x}", "uri"),
+    ],
+)
+def test_a_mistake_is_told(tmp_path: Path, section: str, fault: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        load(_config(tmp_path, section))
+
+    assert fault in str(refused.value)
