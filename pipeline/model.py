@@ -174,8 +174,8 @@ class Table:
 
     ``key`` holds the source's key columns in order; empty when the source declares none.
     ``id_column`` is the one integer key column that probes may range over; None if there is none.
-    ``by_standard`` are the key's columns that the mirror has otherwise than the source: in no order
-    that both know.
+    ``by_standard`` are columns whose values the mirror has otherwise than the source: not to be
+    compared, and in no order that both know.
     """
 
     name: str
@@ -191,8 +191,8 @@ class Table:
         """Why its keys have no ranges that can be counted on both sides; empty if they have."""
         if self.id_column is not None and self.key in {(), (self.id_column,)}:
             return ""
-        if self.by_standard:
-            return f"key column {self.by_standard[0]} is written by a standard"
+        if written := [name for name in self.key if name in self.by_standard]:
+            return f"key column {written[0]} is written by a standard"
         return "the key is not one integer column"
 
     @property

@@ -288,8 +288,9 @@ class Roster:
 
     def _keyed(self, table: Table, sources: Mapping[str, Dictionary]) -> Table:
         found = _keyed(table, sources)
-        restated = self.standards.of_key(table.name, found.key)
-        return replace(found, id_column=None, by_standard=restated) if restated else found
+        written = self.standards.columns(table.name)
+        ranged = None if {*found.key} & {*written} else found.id_column
+        return replace(found, id_column=ranged, by_standard=written)
 
     def _with_key(self, table: Table) -> Table:
         """The table with its key, as it was told last; a source that is silent takes none away."""

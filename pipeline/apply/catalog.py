@@ -269,15 +269,15 @@ class Catalog:
         told = (self.newest(shard.source, shard.name) for shard in own)
         schema = next((one for one in told if one is not None), None)  # a shard may be dropped
         key = (rule.key if rule and rule.key else schema.key) if schema else ()
-        restated = self.standards.of_key(name, key)
+        written = self.standards.columns(name)
         return Table(
             name=name,
             shards=own,
             key=key,
-            id_column=None if restated else _id_column(schema, key),
+            id_column=None if {*key} & {*written} else _id_column(schema, key),
             unique_across_shards=bool(rule and rule.unique_across_shards),
             tier=self.tier(name, shards),
-            by_standard=restated,
+            by_standard=written,
         )
 
     def tier(self, name: str, shards: Folding) -> int:
@@ -331,8 +331,8 @@ class Catalog:
         if own is not None and (lacking := sorted(own.expected - names)):
             detail = f"{table.name} has no column {lacking[0]}, for which there is a standard"
             raise HeldError("standards", f"{detail}; correct its name, or take it out")
-        for name in table.by_standard:
-            if own is not None and not own.standards[name].distinct:
+        for name in table.key:
+            if own is not None and name in own.standards and not own.standards[name].distinct:
                 detail = f"by the standard of key column {name} two rows may get one key"
                 advice = "take it out of `standards`, or give it one that keeps values apart"
                 raise HeldError("standards", f"{table.name}: {detail}; {advice}")

@@ -5,7 +5,7 @@ All that is written of a table goes through here, whether it was sent or read ag
 value has one answer.  Pure.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -150,10 +150,10 @@ class Standards:
             self._known[table] = self._found(table)
         return self._known[table]
 
-    def of_key(self, table: str, key: Sequence[str]) -> tuple[str, ...]:
-        """Those columns of its *key* that are written by a standard."""
+    def columns(self, table: str) -> tuple[str, ...]:
+        """The columns of *table* that are written by one, sorted."""
         own = self.of(table)
-        return () if own is None else tuple(name for name in key if name in own.standards)
+        return () if own is None else tuple(sorted(own.standards))
 
     def digest(self, table: str | None) -> str:
         """Of those of *table*; ``NONE`` if it has none."""

@@ -1,11 +1,12 @@
 """Covers checks/day_tallies.py, too."""
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from checks.model import NotYet, Outcome, Ruling
+from checks.model import NotYet, Outcome, Ruling, Verdict
 from checks.probes.day_counts import DayCounts
 from checks.run import Check, run_probe
 from pipeline.errors import ConfigError
@@ -167,3 +168,14 @@ def test_a_column_that_there_is_not_is_unknown_with_words() -> None:
 
     assert ruling.outcome is Outcome.UNKNOWN
     assert "has no column 'gone'; it has id, born, total" in ruling.reason
+
+
+@pytest.mark.parametrize("written", ["born", "total"])
+def test_a_column_that_the_mirror_has_by_a_standard_is_refused_by_name(written: str) -> None:
+    table = replace(TABLE, by_standard=(written,))
+
+    told = run_probe(Check("day_counts", PROBE, table), world())
+
+    assert isinstance(told, Verdict)
+    assert (told.ruling.outcome, told.ruling.code) == (Outcome.UNKNOWN, "unsupported")
+    assert told.ruling.reason == f"column {written} is written by a standard"

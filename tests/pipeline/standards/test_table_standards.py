@@ -141,5 +141,5 @@ def test_what_is_hidden_is_known() -> None:
     assert OWN.hides
     assert Standards((RULE,)).hides
     assert not Standards((StandardRule("*", ("id",), (("u", Upper(("a",))),)),)).hides
-    assert Standards((RULE,)).of_key("shop.users", ("part", "id")) == ("id",)
-    assert Standards((RULE,)).of_key("other.t", ("id",)) == ()
+    assert Standards((RULE,)).columns("shop.users") == ("id", "name", "phone")
+    assert Standards((RULE,)).columns("other.t") == ()
