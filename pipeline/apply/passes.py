@@ -298,8 +298,9 @@ class Passes:
             else:
                 theirs.append((one, engine))
         log_uri = self.changes.store.uri
-        found = self.ours(Group(log_uri, files, tuple(ours), self.table_format.worker()))
-        yield from ((one, found[one.table.name]) for one in ours)
+        group = Group(log_uri, files, tuple(ours), self.table_format.worker())
+        for found in self.ours.in_turn(group):
+            yield from ((one, found[one.table.name]) for one in ours if one.table.name in found)
         for one, engine in theirs:
             yield one, run(Group(log_uri, files, (one,), engine))[one.table.name]
 

@@ -4,12 +4,13 @@ A worker that dies over one mirror, as for want of memory, takes the whole job w
 are then tried one by one, and the mirrors of one that fails again each by itself.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import structlog
 
-from pipeline.apply.mirror_job import Group, TurnOutcome, grouped, run
+from pipeline.apply.mirror_job import Group, MirrorJob, TurnOutcome, grouped, run
 from pipeline.apply.refusal import Refusal
 from pipeline.changelog.slices import TableRows
 from pipeline.errors import SluiceError, UnreachableError
@@ -17,6 +18,7 @@ from pipeline.lake.store import open_store
 
 HERE = 100_000  # rows that are read in this process; more are worth a Spark job
 HERE_MIRRORS = 24
+FAR_MORE = 4  # times as many rows as the next one has
 GROUPS = 8  # for each worker, so that one large mirror does not leave the others idle
 log = structlog.get_logger(__name__)
 
@@ -51,6 +53,22 @@ class SpreadTurns:
             found |= self._single(replace(group, jobs=(job,)))
         return found
 
+    def in_turn(self, group: Group) -> Iterator[Outcomes]:
+        """The same, step by step: a mirror of most changes comes after all others.
+
+        Who takes a step commits it before the next one: nobody waits for the largest.
+
+        Raises:
+            UnreachableError: not one of the first step could be run.
+        """
+        large = _largest(group)
+        others = tuple(job for job in group.jobs if job is not large)
+        if large is None or not others:
+            yield self(group)
+            return
+        yield self(replace(group, jobs=others))
+        yield self._single(replace(group, jobs=(large,)))
+
     def _together(self, groups: Sequence[Group]) -> Sequence[Outcomes]:
         try:
             return self.spread(groups) if groups else ()
@@ -82,6 +100,23 @@ class SpreadTurns:
             return {name: TurnOutcome(Refusal.of(error))}
         self._fatal.discard(name)
         return found
+
+
+def _largest(group: Group) -> MirrorJob[Any] | None:
+    """The mirror of far more changes than any other, if they are many; None if there is none."""
+    if len(group.jobs) < 2 or sum(part.rows for part in group.files) <= HERE:
+        return None
+    rows = TableRows(open_store(group.changes))
+    try:
+        counts = [_rows(rows, group, job) for job in group.jobs]
+    except SluiceError:
+        return None  # a turn tells which file it is
+    most, next_ = sorted(counts, reverse=True)[:2]
+    return group.jobs[counts.index(most)] if most > max(HERE, FAR_MORE * next_) else None
+
+
+def _rows(rows: TableRows, group: Group, job: MirrorJob[Any]) -> int:
+    return sum(rows.of(part, job.table.name) for part in group.files if job.wanted.meets(part))
 
 
 def _are_few(group: Group) -> bool:

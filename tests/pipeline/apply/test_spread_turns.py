@@ -85,3 +85,46 @@ def test_the_rows_of_other_tables_send_no_turn_to_a_worker(
     assert (workers.jobs, lake.rows()) == ([], {1: "x"})
     lake.run()
     assert workers.jobs == [1]
+
+
+@pytest.mark.parametrize("rows", [30, 3], ids=["one_of_most_changes", "all_alike"])
+def test_a_large_table_beside_small_ones_costs_each_of_these_no_turn(
+    lake: HandLake, monkeypatch: pytest.MonkeyPatch, rows: int
+) -> None:
+    """What is small is committed before the large one's turn is begun."""
+    monkeypatch.setattr(spread_turns, "HERE", 10)
+    monkeypatch.setattr(sorted_file, "GROUP", 1)
+    more = {name: {"table": name, "shard": name, "topic": f"s.{name}"} for name in NAMES}
+    small = (row(Op.CREATE, 100, 100, "x") | more[name] for name in NAMES[:3])
+    lake.land(*small, *(row(Op.CREATE, n, n, "x") | more["db.w"] for n in range(1, rows)))
+    committed: list[list[str]] = []
+
+    def spread(groups: Sequence[Group]) -> list[Outcomes]:
+        if any(job.table.name == "db.w" for group in groups for job in group.jobs):
+            mirrors = lake.passes.mirrors
+            committed.append([name for name in NAMES if (mirrors.applied(name)) >= 0])
+        return [run(group) for group in groups]
+
+    lake.passes.ours.spread = spread
+
+    done = [turn.table for turn in lake.run()]
+
+    assert sorted(done) == [*NAMES]
+    assert committed == ([[*NAMES[:3]]] if rows == 30 else [])
+    assert len(lake.rows("db.w")) == rows - 1
+
+
+def test_a_large_table_that_cannot_be_run_takes_no_other_turn_back(
+    lake: HandLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spread_turns, "HERE", 10)
+    monkeypatch.setattr(sorted_file, "GROUP", 1)
+    other = {"table": "db.w", "shard": "db.w", "topic": "s.db.w"}
+    lake.land(row(Op.CREATE, 100, 1, "x"), *(row(Op.CREATE, n, n) | other for n in range(1, 30)))
+    lake.passes.ours.spread = Workers("db.w")
+
+    holds = {turn.table: turn.hold for turn in lake.run()}
+
+    assert holds["db.t"] is None
+    assert holds["db.w"] is not None
+    assert holds["db.w"].reason == "unreachable"
