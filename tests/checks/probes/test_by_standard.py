@@ -1,18 +1,19 @@
 """A key that the mirror has by a standard has no ranges; checks say so, by its column."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from checks.model import Outcome, Verdict
 from checks.probes.max_id import MaxId
 from checks.probes.range_counts import RangeCounts
-from checks.run import Check, run_probe
+from checks.run import Check, Probe, run_probe
 from tests.checks.world_fake import TABLE, FakeWorld
 
 
 @pytest.mark.parametrize("probe", [MaxId(), RangeCounts()], ids=["max_id", "range_counts"])
-def test_ranges_of_a_key_with_a_standard_are_refused_by_its_name(probe: object) -> None:
+def test_ranges_of_a_key_with_a_standard_are_refused_by_its_name(probe: Probe[Any]) -> None:
     table = replace(TABLE, id_column=None, key=("id",), by_standard=("id", "phone"))
 
     told = run_probe(Check("p", probe, table), FakeWorld())
