@@ -102,6 +102,7 @@ class Copying:
         self, table: Table, snapshot: MirrorSnapshot, was: CopyPosition | None
     ) -> CopyPosition:
         """Load all rows of the newest version, whatever is there."""
+        self._shaped.pop(table.name, None)  # its place may be gone
         begun = CopyPosition(
             mirror=snapshot.id,
             version=snapshot.version,

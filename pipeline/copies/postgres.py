@@ -7,9 +7,9 @@ the mirror's version that wrote it.  Where each table stands is in ``sluice.copi
 
 import io
 import ssl
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import astuple, dataclass, field
+from dataclasses import astuple, dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
@@ -50,16 +50,22 @@ BLACK_HOLE: Mapping[str, Any] = {  # a server that went without a word is given 
 }
 POSITIONS = """
 CREATE TABLE IF NOT EXISTS sluice.copies (
-    name text PRIMARY KEY, owner text NOT NULL, mirror text NOT NULL, version bigint NOT NULL,
-    batch bigint NOT NULL, entry text NOT NULL, load integer NOT NULL, parts integer)
+    name text PRIMARY KEY, owner text NOT NULL, filenode bigint, mirror text NOT NULL,
+    version bigint NOT NULL, batch bigint NOT NULL, entry text NOT NULL, load integer NOT NULL,
+    parts integer)
 """
-STANDING = "SELECT name, owner, mirror, version, batch, entry, load, parts FROM sluice.copies"
+STANDING = """
+SELECT name, owner, filenode, mirror, version, batch, entry, load, parts FROM sluice.copies"""
 STAND = """
-INSERT INTO sluice.copies VALUES (%s, %s, %s, %s, %s, %s, %s, %s)
-ON CONFLICT (name) DO UPDATE SET (owner, mirror, version, batch, entry, load, parts) =
-(excluded.owner, excluded.mirror, excluded.version, excluded.batch, excluded.entry, excluded.load,
-excluded.parts)
+INSERT INTO sluice.copies
+VALUES (%s, %s, pg_relation_filenode(to_regclass(%s)), %s, %s, %s, %s, %s, %s)
+ON CONFLICT (name) DO UPDATE SET (owner, filenode, mirror, version, batch, entry, load, parts) =
+(excluded.owner, excluded.filenode, excluded.mirror, excluded.version, excluded.batch,
+excluded.entry, excluded.load, excluded.parts)
 """
+FILENODES = (
+    "SELECT place, pg_relation_filenode(to_regclass(place)) FROM unnest(%s::text[]) AS place"
+)
 COLUMNS = """
 SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute
 WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped ORDER BY attnum
@@ -110,10 +116,11 @@ class PostgresTarget:
             if link.execute("SELECT to_regclass('sluice.copies')").fetchone()[0] is None:
                 return {}
             told = link.execute(STANDING).fetchall()
+            files = dict(link.execute(FILENODES, ([_place(one[0]) for one in told],)).fetchall())
         for name, owner, *_ in told:
             if owner != self.owner:
                 raise self._taken(f"the copy of {name} there is that of the lake {owner}")
-        return {name: CopyPosition(*rest) for name, _, *rest in told}
+        return {one[0]: _position(one, files) for one in told}
 
     def shaped(self, table: CopiedTable) -> None:
         """Make the table, or add the columns that it lacks; types are never changed."""
@@ -146,7 +153,8 @@ class PostgresTarget:
                 self._take(table, step)
                 if step.sweeps:
                     self._sweep(table, step.now.load)
-                link.execute(STAND, (table.name, self.owner, *astuple(step.now)))
+                place = _place(table.name)
+                link.execute(STAND, (table.name, self.owner, place, *astuple(step.now)))
 
     def close(self) -> None:
         """Hang up; what was not committed is as if it had never been."""
@@ -231,7 +239,8 @@ class PostgresTarget:
         told = self._open().execute(asked, (table.name,)).fetchone()
         if told is not None and told[1] != self.owner:
             raise self._taken(f"the copy of {table.name} there is that of the lake {told[1]}")
-        stands = None if told is None else CopyPosition(*told[2:])
+        files = dict(self._open().execute(FILENODES, ([_place(table.name)],)).fetchall())
+        stands = None if told is None else _position(told, files)
         if stands != was:
             msg = f"{self.settings.place}: somebody else has written the copy of {table.name}"
             raise LostRaceError(msg)
@@ -241,14 +250,8 @@ class PostgresTarget:
         wanted = {one.name: _kind(table.name, one) for one in table.columns} | OWN
         long = [one for one in (*wanted, *table.name.split(".", 1)) if len(one.encode()) > LONGEST]
         if long or len(wanted) > MOST_COLUMNS or len(wanted) < len(table.columns) + len(OWN):
-            detail = (
-                f"{table.name}: Postgres has no place for the name {long[0]!r}"
-                if long
-                else (
-                    f"{table.name}: Postgres has no place for {len(table.columns)} columns and ours"
-                )
-            )
-            raise HeldError("copy_columns", detail)
+            what = f"the name {long[0]!r}" if long else f"{len(table.columns)} columns and ours"
+            raise HeldError("copy_columns", f"{table.name}: Postgres has no place for {what}")
         return wanted
 
     def _require(
@@ -327,6 +330,17 @@ class PostgresTarget:
             return HeldError("copy_value", f"{told}{where} ({state})")
         said = " ".join(str(error).split())
         return UnreachableError(f"{self.settings.place}: {said}{f' ({state})' if state else ''}")
+
+
+def _position(told: Sequence[Any], files: Mapping[str, int | None]) -> CopyPosition:
+    """A line of positions, as if nothing were in where its table is in another file by now.
+
+    Whoever drops a table, empties it or writes it anew (VACUUM FULL) puts it into another one.
+    """
+    name, _, written, *rest = told
+    position = CopyPosition(*rest)
+    there = written is not None and files.get(_place(name)) == written
+    return position if there else replace(position, mirror="", entry="", parts=0)
 
 
 def _kind(table: str, column: pa.Field) -> str:

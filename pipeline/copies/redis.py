@@ -28,6 +28,7 @@ from pipeline.errors import HeldError, LostRaceError, SluiceError, UnreachableEr
 SOURCE, SHARD, RANK, VERSION = "_sluice_source", "_sluice_shard", "_sluice_rank", "_sluice_version"
 OWN = (SOURCE, SHARD, RANK, VERSION)
 AT_ONCE = 500  # rows of one script, for as long as which Redis answers nobody
+LARGEST = 8 * 2**20  # letters of them, beyond which fewer rows go at once
 MOST_COLUMNS = 1_500  # Lua hands over so many fields, twice, at once
 DIGITS = 20
 LOWEST = -(2**63)
@@ -113,6 +114,11 @@ class RedisTarget:
         """The hash of positions, by table."""
         return f"{self.settings.prefix}:copies"
 
+    @property
+    def naming(self) -> str:
+        """The hash of what rows are named by, by table."""
+        return f"{self.settings.prefix}:named"
+
     def positions(self) -> Mapping[str, CopyPosition]:
         """By the hash of positions; of a server that may drop rows by itself, nothing is said."""
         with self._translated(""):
@@ -131,12 +137,22 @@ class RedisTarget:
         return found
 
     def shaped(self, table: CopiedTable) -> None:
-        """A hash has whatever fields it gets; only what no text can be of is refused."""
+        """A hash has whatever fields it gets; what no text can be of is refused, and other names.
+
+        Rows that were named otherwise would stay for ever, and each would be there twice.
+        """
         nested = [one for one in table.columns if pa.types.is_nested(one.type)]
         taken = [one for one in table.columns if one.name in OWN]
         if nested or taken or len(table.columns) > MOST_COLUMNS:
             what = f"column {(nested or taken)[0].name}" if nested or taken else "so many columns"
             raise HeldError("copy_columns", f"{table.name}: a hash cannot hold {what}")
+        by = json.dumps([*table.key, *(("source", "shard") if table.sharded else ())])
+        with self._translated(table.name):
+            self._open().hsetnx(self.naming, table.name, by)
+            told: Any = self._open().hget(self.naming, table.name)
+        if told.decode() != by:
+            here = f"rows of {table.name} in {self.settings.place} are named by {told.decode()}"
+            raise HeldError("copy_key", f"{here}, its mirror's by {by}; {self._dropping(table)}")
 
     def write(self, table: CopiedTable, step: CopyStep) -> None:
         """Rows that came, keys that went, and then the position, at which each script looks."""
@@ -192,7 +208,8 @@ class RedisTarget:
         """Go through all keys of the table; there is no other list of them."""
         below = f"{step.now.load:0{DIGITS}}"
         found = self._open().scan_iter(f"{_no_pattern(self._begin(table))}*", count=1_000)
-        for keys in _some(key.decode() for key in found):  # Redis reads no bytes in MessagePack
+        # Redis reads no bytes in MessagePack; what is no text is none of ours
+        for keys in _some(key.decode(errors="replace") for key in found):
             self._run(SWEEP, table, was, keys, below)
 
     def _run(self, script: str, table: CopiedTable, was: str, what: Any, *more: str) -> int:
@@ -211,11 +228,15 @@ class RedisTarget:
         return json.dumps({**asdict(position), "owner": self.owner}, sort_keys=True)
 
     def _begin(self, table: CopiedTable) -> str:
-        return f"{self.settings.prefix}:{table.name}:"
+        return f"{self.settings.prefix}:{_escaped(table.name)}:"
+
+    def _dropping(self, table: CopiedTable) -> str:
+        hashes = f"HDEL {self.standing} {table.name} and HDEL {self.naming} {table.name}"
+        return f"delete the keys {self._begin(table)}*, then {hashes}, to have it loaded anew"
 
     def _written(self, table: CopiedTable, refused: int) -> HeldError:
         told = f"{refused} rows of {table.name} in {self.settings.place} are newer than the"
-        advice = "somebody else writes there; end that, and drop what stands there"
+        advice = f"somebody else writes there; end that, and {self._dropping(table)}"
         return HeldError("copy_written", f"{told} mirror's: {advice}")
 
     def _taken(self, told: str) -> HeldError:
@@ -281,13 +302,19 @@ def _no_pattern(text: str) -> str:
 def _some(rows: Iterable[Any]) -> Iterator[list[Any]]:
     """As many at a time as one script takes."""
     held: list[Any] = []
+    size = 0
     for one in rows:
         held.append(one)
-        if len(held) == AT_ONCE:
+        size += _size(one)
+        if len(held) == AT_ONCE or size >= LARGEST:
             yield held
-            held = []
+            held, size = [], 0
     if held:
         yield held
+
+
+def _size(told: Any) -> int:
+    return len(told) if isinstance(told, str) else sum(map(_size, told))
 
 
 COPY: type[Copy] = RedisCopy

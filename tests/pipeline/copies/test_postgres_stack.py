@@ -223,6 +223,26 @@ def test_shards_with_one_key_are_kept_apart(
     assert postgres.execute(kept, database=copy.database) == [(1, "t", "db.t")]
 
 
+@pytest.mark.parametrize("restarted", [False, True], ids=["running", "after a restart"])
+@pytest.mark.parametrize("statement", ["DROP TABLE db.t", "TRUNCATE db.t", "VACUUM FULL db.t"])
+def test_a_table_that_somebody_emptied_is_loaded_again(
+    copied: Copied, postgres: Postgres, rows: Any, statement: str, *, restarted: bool
+) -> None:
+    copied.lake.play([row(C, 10, 1, "one"), row(C, 11, 2, "two")])
+    copied.bring()
+    postgres.execute(statement, database=copied.copy.database)  # type: ignore[attr-defined]
+    if restarted:
+        copied.target.close()
+        copied.reopen()
+
+    before, made = copied.position, copied.play(row(U, 20, 1, "new"))
+
+    assert before is not None
+    assert made is not None
+    assert (before.whole, made.whole, made.load) == (False, True, 2)
+    assert rows() == copied.mirrored()
+
+
 def test_what_postgres_cannot_hold_is_told_without_the_value(copied: Copied) -> None:
     copied.lake.play([row(C, 10, 1, "secret\x00word")])
 

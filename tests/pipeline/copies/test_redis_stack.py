@@ -9,12 +9,13 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from redis import Redis as Client
 
 from demo.redis import Redis
-from pipeline.copies.copy import CopyStep
-from pipeline.copies.redis import OWN, RedisCopy, RedisTarget
+from pipeline.copies.copy import CopiedTable, CopyStep
+from pipeline.copies.redis import OWN, RedisCopy, RedisTarget, _some
 from pipeline.errors import HeldError, LostRaceError, UnreachableError
 from pipeline.model import Op, Shard, Table
 from pipeline.settings import TableRule
@@ -233,6 +234,46 @@ def test_shards_with_one_key_are_kept_apart(tmp_path: Path, redis: Redis, client
     copied.bring()
 
     assert rows(client) == {"1:s:db.t": {"id": "1", "name": "t"}}
+
+
+def test_rows_that_would_get_other_names_hold_the_copy(
+    tmp_path: Path, redis: Redis, client: Client
+) -> None:
+    """A second shard, or another key: the old ones would stay, and each be there twice."""
+    lake = HandLake(tmp_path, rules=(TableRule(r"db\.[tu]", "db.t"),), shards=("db.t", "db.u"))
+    copied = Copied(lake, RedisCopy("127.0.0.1", redis.port))
+    lake.play([row(C, 10, 1, "t")])
+    copied.bring()
+    shards = (Shard("s", "db.t"), Shard("s", "db.u"))
+    copied.table = replace(copied.table, shards=shards)
+    lake.land(row(D, 20, 1), row(C, 21, 1, "u", shard="db.u"))
+    assert lake.apply().hold is None
+
+    with pytest.raises(HeldError, match="copy_key") as held:
+        copied.bring()
+
+    for key in client.keys("sluice:db.t:*"):  # as the message says
+        client.delete(key)
+    for name in ("sluice:copies", "sluice:named"):
+        assert f"HDEL {name} db.t" in str(held.value)
+        client.hdel(name, "db.t")
+    copied.bring()
+    assert rows(client) == {"1:s:db.u": {"id": "1", "name": "u"}}
+
+
+def test_a_table_whose_name_goes_on_with_a_colon_has_names_of_its_own() -> None:
+    """A sweep of ``db.t`` goes through all that begins with ``sluice:db.t:``."""
+    target = RedisTarget(RedisCopy("127.0.0.1"), "lake")
+
+    assert target._begin(CopiedTable("db.t:x", pa.schema([]), ("id",))) == "sluice:db.t%3Ax:"
+
+
+def test_large_rows_go_a_few_at_a_time() -> None:
+    rows_ = [["key", "s", "1", ["name", "x" * 2**20]] for _ in range(20)]
+
+    sizes = [len(some) for some in _some(rows_)]
+
+    assert sizes == [8, 8, 4]
 
 
 def test_a_server_that_may_drop_rows_is_refused(copied: Copied, client: Client) -> None:
