@@ -28,7 +28,7 @@ from pipeline.errors import UnreachableError
 from pipeline.lake.log_reader import LogReader
 from pipeline.lake.seen import NO_BASES, ShardBase
 from pipeline.lives import Lives
-from pipeline.model import Fence, Missing, Ordering, Shard, Table
+from pipeline.model import Fence, Missing, Ordering, Origin, Shard, Table
 from pipeline.schema.column import Column, TableSchema
 from pipeline.tallies import SpanTally, TalliedField, TimeSpan
 
@@ -189,12 +189,24 @@ class RoundWorld:
         return first_fence(self.fences.of(source), instant)
 
     def reached(self, table: Table, fences: Sequence[Fence]) -> bool:
-        """Whether a batch that covers every one of *fences* is applied to the pinned mirror."""
+        """Whether a batch that covers every one of *fences* is applied to the pinned mirror.
+
+        Not while rows of before are still read for the first time, nor before they are merged.
+        """
         applied = self.mirror(table).batch
-        return any(
+        return not self._awaits_base(table, applied) and any(
             step.holds(table.name, applied) and all(_past(step.passed, fence) for fence in fences)
             for step in self.look.steps
         )
+
+    def _awaits_base(self, table: Table, applied: int) -> bool:
+        """Whether its newest base is not merged, or the first of a shard is being read."""
+        if isinstance(self.look.mark, Missing):
+            return False
+        mark, names = self.look.mark.value, tuple(map(str, table.shards))
+        read = (mark.rereads.get(name) for name in names if name not in mark.bases)
+        first = any(r and r.done is None and r.origin is Origin.SNAPSHOT for r in read)
+        return first or any(mark.complete.get(name, -1) > applied for name in names)
 
     def ordering(self, table: Table) -> Ordering:
         """As its sources' formats say."""

@@ -19,7 +19,8 @@ from monitor.store.store import ServiceStore
 from pipeline.errors import UnreachableError
 from pipeline.lags.samples import LandedBatch, Sample
 from pipeline.mark import Mark
-from pipeline.model import Fence, Head, Missing, Order, Ordering, Shard, Table
+from pipeline.model import Fence, Head, Missing, Order, Ordering, Origin, Shard, Table
+from pipeline.rereads import Reread
 from pipeline.sources.mysql.position import binlog_position
 from tests.monitor.rig import NOON
 
@@ -184,6 +185,47 @@ def test_a_fence_is_reached_when_a_batch_that_covers_it_is_merged(
     seen = world(tmp_path, steps=steps, mirrors=FakeMirrors(applied))
 
     assert seen.reached(TABLE, [asked]) is reached
+
+
+ORDER = Order(1, 7, 100)
+READ = Reread("x", Origin.SNAPSHOT, ORDER, "A", 2)
+
+
+@pytest.mark.parametrize(
+    ("mark", "reached"),
+    [
+        pytest.param(Mark("main", 4, rereads={str(SHARD): READ}), False, id="its first is read"),
+        pytest.param(
+            Mark("main", 4, rereads={str(SHARD): READ}, bases={str(SHARD): ORDER}),
+            True,
+            id="another one is read",
+        ),
+        pytest.param(
+            Mark("main", 4, rereads={str(SHARD): replace(READ, origin=Origin.REPLAY)}),
+            True,
+            id="some rows are read",
+        ),
+        pytest.param(
+            Mark("main", 5, bases={str(SHARD): ORDER}, complete={str(SHARD): 5}),
+            False,
+            id="its newest is not merged",
+        ),
+        pytest.param(
+            Mark("main", 5, bases={str(SHARD): ORDER}, complete={str(SHARD): 4}),
+            True,
+            id="its newest is merged",
+        ),
+    ],
+)
+def test_rows_of_before_a_table_has_its_base_are_missed_by_nobody(
+    tmp_path: Path, mark: Mark, reached: bool
+) -> None:
+    steps = (LandedBatch(4, {"shop.t": 4}, {"shop": fence(2)}),)
+    sample = Sample(mark, NOON, timedelta(1))
+
+    seen = world(tmp_path, steps=steps, mark=sample, mirrors=FakeMirrors(4))
+
+    assert seen.reached(TABLE, [fence(2)]) is reached
 
 
 def test_several_sources_must_be_reached_in_one_batch(tmp_path: Path) -> None:
